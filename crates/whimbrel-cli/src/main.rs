@@ -1,0 +1,2 @@
+//! whimbrel-cli
+fn main() {}

@@ -1,0 +1,1 @@
+//! Congestion control, one controller a path, behind one trait.

@@ -1,0 +1,147 @@
+//! Identifiers, each a type of its own so that one cannot be passed for another.
+
+use std::fmt;
+
+/// Which end of a connection: the client sent SYN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// Opened the connection.
+    Client,
+    /// Accepted it.
+    Server,
+}
+
+impl Side {
+    /// The low bit of the stream and path ids this side opens: 0 client, 1 server.
+    pub const fn bit(self) -> u64 {
+        match self {
+            Self::Client => 0,
+            Self::Server => 1,
+        }
+    }
+
+    /// The other end.
+    pub const fn peer(self) -> Self {
+        match self {
+            Self::Client => Self::Server,
+            Self::Server => Self::Client,
+        }
+    }
+}
+
+/// Eight bytes in the clear at the head of every packet, by which the receiver finds the connection and path.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId(pub u64);
+
+impl ConnectionId {
+    /// Length on the wire, bytes.
+    pub const LEN: usize = 8;
+
+    /// As on the wire.
+    pub const fn to_bytes(self) -> [u8; 8] {
+        self.0.to_be_bytes()
+    }
+
+    /// From the wire.
+    pub const fn from_bytes(bytes: [u8; 8]) -> Self {
+        Self(u64::from_be_bytes(bytes))
+    }
+}
+
+impl fmt::Debug for ConnectionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// A path within a connection: 32 bits, the low bit says who opened it, never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct PathId(pub u32);
+
+impl PathId {
+    /// The path the handshake ran on.
+    pub const FIRST: Self = Self(0);
+}
+
+/// A stream within a session: a domain of order. The low bit says who opened it, never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct StreamId(pub u64);
+
+impl StreamId {
+    /// Who opens streams of this parity.
+    pub const fn opener(self) -> Side {
+        if self.0 & 1 == 0 { Side::Client } else { Side::Server }
+    }
+
+    /// The `index`th stream that `side` opens.
+    pub const fn nth(side: Side, index: u64) -> Self {
+        Self(index << 1 | side.bit())
+    }
+
+    /// How many streams its opener opened before it.
+    pub const fn index(self) -> u64 {
+        self.0 >> 1
+    }
+}
+
+/// A number the application gives messages so it can cancel, replace, limit or retune them as a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tag(pub u64);
+
+/// One `send` call of a mocket: counts up from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MessageId(pub u64);
+
+/// How a message travels (Mockets section 3.2), chosen message by message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Service {
+    /// Retransmitted until it arrives; delivered in the order sent.
+    #[default]
+    ReliableSequenced,
+    /// Retransmitted until it arrives; delivered as soon as it is whole.
+    ReliableUnsequenced,
+    /// Sent once (repeats aside); late ones are passed over.
+    UnreliableSequenced,
+    /// Sent once (repeats aside); delivered as soon as it is whole.
+    UnreliableUnsequenced,
+}
+
+impl Service {
+    /// All four, in the order of [`Service::index`].
+    pub const ALL: [Self; 4] = [
+        Self::ReliableSequenced,
+        Self::ReliableUnsequenced,
+        Self::UnreliableSequenced,
+        Self::UnreliableUnsequenced,
+    ];
+
+    /// From its two properties.
+    pub const fn new(reliable: bool, sequenced: bool) -> Self {
+        match (reliable, sequenced) {
+            (true, true) => Self::ReliableSequenced,
+            (true, false) => Self::ReliableUnsequenced,
+            (false, true) => Self::UnreliableSequenced,
+            (false, false) => Self::UnreliableUnsequenced,
+        }
+    }
+
+    /// Lost data is sent again.
+    pub const fn is_reliable(self) -> bool {
+        matches!(self, Self::ReliableSequenced | Self::ReliableUnsequenced)
+    }
+
+    /// Delivered in the order sent.
+    pub const fn is_sequenced(self) -> bool {
+        matches!(self, Self::ReliableSequenced | Self::UnreliableSequenced)
+    }
+
+    /// 0 to 3, for tables.
+    pub const fn index(self) -> usize {
+        match self {
+            Self::ReliableSequenced => 0,
+            Self::ReliableUnsequenced => 1,
+            Self::UnreliableSequenced => 2,
+            Self::UnreliableUnsequenced => 3,
+        }
+    }
+}

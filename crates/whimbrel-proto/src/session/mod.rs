@@ -1,0 +1,1 @@
+//! The session: messages, streams, order, credit, tags, priorities, lifetimes, outcomes.
