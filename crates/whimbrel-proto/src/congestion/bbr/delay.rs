@@ -1,0 +1,90 @@
+//! The base round trip, and how much stands in the queue above it.
+
+use std::time::Duration;
+
+use crate::Time;
+
+/// A base round trip not seen again is forgotten after one to two of these: routes change.
+const BASE_BUCKET: Duration = Duration::from_secs(5);
+
+/// A minimum over the last one to two buckets of time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Minimum {
+    current: Option<Duration>,
+    previous: Option<Duration>,
+    began: Time,
+}
+
+impl Minimum {
+    fn on_sample(&mut self, now: Time, value: Duration, bucket: Duration) {
+        if now.since(self.began) >= bucket {
+            self.previous = self.current.take();
+            self.began = now;
+        }
+        self.current = Some(self.current.map_or(value, |least| least.min(value)));
+    }
+
+    fn least(&self) -> Option<Duration> {
+        match (self.current, self.previous) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+}
+
+/// Round trips, and what they say of the queue.
+#[derive(Debug, Default)]
+pub(super) struct Delay {
+    base: Minimum,
+    /// The least of the last quarter to half round trip: jitter only ever adds.
+    standing: Minimum,
+    latest: Duration,
+    /// When the base was last seen, or nearly.
+    base_seen: Time,
+}
+
+impl Delay {
+    pub(super) fn on_rtt(&mut self, now: Time, rtt: Duration) {
+        let near = self.base().saturating_add((self.base() / 32).max(Duration::from_micros(500)));
+        if self.base.least().is_none() || rtt <= near {
+            self.base_seen = now;
+        }
+        self.latest = rtt;
+        self.base.on_sample(now, rtt, BASE_BUCKET);
+        let bucket = (self.base() / 4).max(Duration::from_millis(1));
+        self.standing.on_sample(now, rtt, bucket);
+    }
+
+    pub(super) fn is_known(&self) -> bool {
+        self.base.least().is_some()
+    }
+
+    /// The base round trip; zero: unknown.
+    pub(super) fn base(&self) -> Duration {
+        self.base.least().unwrap_or_default()
+    }
+
+    /// Queueing delay, without jitter.
+    pub(super) fn queue(&self) -> Duration {
+        self.standing.least().unwrap_or_default().saturating_sub(self.base())
+    }
+
+    /// Queueing delay as the latest sample has it.
+    pub(super) fn latest_queue(&self) -> Duration {
+        self.latest.saturating_sub(self.base())
+    }
+
+    pub(super) fn base_unseen_for(&self, now: Time) -> Duration {
+        now.since(self.base_seen)
+    }
+
+    /// A drain is over; whatever it showed is the base for now.
+    pub(super) fn base_sought(&mut self, now: Time) {
+        self.base_seen = now;
+    }
+
+    /// After a silence the queue is another one.
+    pub(super) fn forget_queue(&mut self) {
+        self.standing = Minimum::default();
+    }
+}

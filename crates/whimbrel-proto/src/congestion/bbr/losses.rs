@@ -1,0 +1,123 @@
+//! Telling congestion from the loss that is the path's nature.
+
+/// Packets the calm pool remembers, about.
+const CALM_MEMORY: u64 = 2000;
+/// Packets the recent pool remembers, about.
+const RECENT_MEMORY: u64 = 60;
+/// Calm packets before the baseline means anything.
+const CALM_ENOUGH: u64 = 30;
+/// Loss above baseline that is never congestion, ppm.
+const MARGIN_PPM: u64 = 20_000;
+
+/// Packets sent, and lost of them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pool {
+    packets: u64,
+    lost: u64,
+}
+
+impl Pool {
+    fn add(&mut self, other: Self, memory: u64) {
+        self.packets += other.packets;
+        self.lost += other.lost;
+        if self.packets > memory {
+            // Whole packets are too coarse to halve small pools of: keep the share, not the count.
+            let keep = memory / 2;
+            self.lost = self.lost * keep / self.packets;
+            self.packets = keep;
+        }
+    }
+
+    fn ppm(self) -> u64 {
+        self.lost * 1_000_000 / self.packets.max(1)
+    }
+}
+
+/// Loss while the path was calm, against loss lately. Counted in thousandths of packets.
+#[derive(Debug, Default)]
+pub(super) struct Losses {
+    calm: Pool,
+    recent: Pool,
+    round: Pool,
+}
+
+/// How a round trip looked by other evidence.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Round {
+    /// Sent no faster than the path carries, and no queue grew.
+    Calm,
+    /// Neither.
+    Pushing,
+    /// Packets queued well beyond what is wanted.
+    Queueing,
+}
+
+impl Losses {
+    pub(super) fn on_acked(&mut self, bytes: u64, packet_size: u64) {
+        self.round.packets += milli_packets(bytes, packet_size);
+    }
+
+    pub(super) fn on_lost(&mut self, bytes: u64, packet_size: u64) {
+        let lost = milli_packets(bytes, packet_size);
+        self.round.packets += lost;
+        self.round.lost += lost;
+    }
+
+    pub(super) fn on_spurious(&mut self, bytes: u64, packet_size: u64) {
+        let found = milli_packets(bytes, packet_size);
+        for pool in [&mut self.round, &mut self.recent, &mut self.calm] {
+            if pool.lost >= found {
+                pool.lost -= found;
+                return;
+            }
+        }
+    }
+
+    /// A blackout is not a rate of loss.
+    pub(super) fn forget_recent(&mut self) {
+        self.recent = Pool::default();
+        self.round = Pool::default();
+    }
+
+    /// Ends a round trip; whether its loss was congestion.
+    pub(super) fn end_round(&mut self, kind: Round) -> bool {
+        let round = std::mem::take(&mut self.round);
+        if kind == Round::Calm {
+            self.calm.add(round, CALM_MEMORY * 1000);
+            self.recent = Pool::default();
+            return false;
+        }
+        self.recent.add(round, RECENT_MEMORY * 1000);
+        let deviations = if kind == Round::Queueing { 2 } else { 4 };
+        let excess = self.is_excess(deviations);
+        if excess {
+            self.recent = Pool::default();
+        }
+        excess
+    }
+
+    /// Recent loss exceeds the baseline by more than chance has it: a test of two proportions.
+    fn is_excess(&self, deviations: u64) -> bool {
+        if self.recent.packets < 8000 || self.recent.lost < 1000 {
+            return false;
+        }
+        let calm = self.calm.packets / 1000;
+        if calm < CALM_ENOUGH {
+            return self.recent.ppm() > 400_000;
+        }
+        let recent = self.recent.packets / 1000;
+        let both = Pool { packets: self.calm.packets + self.recent.packets, lost: self.calm.lost + self.recent.lost };
+        let share = both.ppm().clamp(1000, 999_000);
+        let variance = share * (1_000_000 - share) / recent.max(1) + share * (1_000_000 - share) / calm;
+        self.recent.ppm() > self.calm.ppm() + MARGIN_PPM + deviations * variance.isqrt()
+    }
+
+    /// Loss that is the path's nature, millionths.
+    pub(super) fn baseline_ppm(&self) -> u64 {
+        if self.calm.packets / 1000 < CALM_ENOUGH { 0 } else { self.calm.ppm().min(900_000) }
+    }
+}
+
+fn milli_packets(bytes: u64, packet_size: u64) -> u64 {
+    (bytes.saturating_mul(1000) / packet_size.max(1)).min(1 << 32)
+}

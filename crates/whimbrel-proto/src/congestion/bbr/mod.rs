@@ -1,0 +1,312 @@
+//! The default controller: a model of the path.
+//!
+//! In the spirit of BBR (draft-ietf-ccwg-bbr): what the bottleneck passes and the base round trip are measured,
+//! and packets are paced by the model; loss alone slows nothing. Where BBR alternates between probing and
+//! draining, this one steers: it keeps a small queue of its own at the bottleneck, sending slightly faster than
+//! the bottleneck's rate while the queue is shorter than wanted, slightly slower while it is longer. A queue that
+//! never runs empty means a bottleneck that never idles, and while it stands every sample of the rate is exact.
+//!
+//! The queue wanted, in packets, grows with the square root of the bandwidth-delay product. Flows that share a
+//! queue see the same delay, so the one with the smaller share is the one that wants more: shares even out.
+//! Where others keep the queue long (CUBIC fills whatever there is), the wanted queue grows until we hold our own.
+
+mod bandwidth;
+mod delay;
+mod losses;
+mod target;
+
+use std::time::Duration;
+
+use bandwidth::Bandwidth;
+use delay::Delay;
+use losses::{Losses, Round};
+use target::Target;
+
+use super::math::{self, ONE};
+use super::{ASSUMED_RTT, AckSample, Controller, ControllerStats, INITIAL_PACKETS, RateSample, Remembered};
+use crate::Time;
+
+/// The first packets leave within this share of a round trip, permille: close enough together for their
+/// spacing on arrival to show the rate, so that the second round trip already runs near it.
+const TRAIN_SPAN: u64 = 500;
+/// Pacing while the rate is sought.
+const STARTUP_GAIN: u64 = 2000;
+/// Startup ends when three round trips brought less growth than this.
+const STARTUP_GROWTH: u64 = 1250;
+/// Gains while cruising.
+const GAIN_MIN: u64 = 600;
+const GAIN_MAX: u64 = 1250;
+/// Steering: change of gain, permille, for a queue wrong by one round trip.
+const STEERING: u64 = 800;
+/// Round trips below this are steered as if this long: shorter ones are mostly scheduling.
+const SHORTEST_RTT: Duration = Duration::from_millis(10);
+/// After this long above the base round trip the queue is drained to see it again.
+const DRAIN_AFTER: Duration = Duration::from_secs(2);
+const DRAIN_GAIN: u64 = 750;
+/// What acknowledgements held back and late timers may add to a window.
+const SLACK: Duration = Duration::from_millis(5);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The rate is not known: doubling.
+    Startup,
+    /// Steering.
+    Cruise,
+    /// Looking for the base round trip.
+    Drain { until: Time },
+}
+
+/// A model-based controller. See the module.
+#[derive(Debug)]
+pub struct Bbr {
+    packet_size: u64,
+    phase: Phase,
+    bandwidth: Bandwidth,
+    delay: Delay,
+    losses: Losses,
+    target: Target,
+    /// Current pacing gain, and whether it exceeded 1 in this round trip.
+    gain: u64,
+    pushed: bool,
+    round_end: u64,
+    /// Rate at the last growth, and round trips without.
+    plateau: (u64, u32),
+    delivered: u64,
+    congested_rounds: u32,
+    restarted_at: Time,
+}
+
+impl Bbr {
+    /// For full packets of `packet_size` wire bytes.
+    pub fn new(packet_size: u64, now: Time) -> Self {
+        Self {
+            packet_size: packet_size.max(1),
+            phase: Phase::Startup,
+            bandwidth: Bandwidth::default(),
+            delay: Delay::default(),
+            losses: Losses::default(),
+            target: Target::default(),
+            gain: STARTUP_GAIN,
+            pushed: true,
+            round_end: 0,
+            plateau: (0, 0),
+            delivered: 0,
+            congested_rounds: 0,
+            restarted_at: now,
+        }
+    }
+
+    fn measure_rate(&mut self, rate: &RateSample) {
+        // What began before a silence measured the silence.
+        if rate.progress == 0 || rate.since < self.restarted_at {
+            return;
+        }
+        let mut measured = rate.progress;
+        if self.congested_rounds > 0 {
+            // Packets are being dropped before the bottleneck: they made no progress through it.
+            let passed = 1_000_000 - self.losses.baseline_ppm();
+            let arrived = math::scale(rate.delivered, 1_000_000_000 / passed.max(1));
+            measured = measured.min(arrived);
+        }
+        if rate.app_limited && measured < self.bandwidth.estimate() {
+            return;
+        }
+        self.delivered = self.delivered.max(rate.delivered);
+        self.bandwidth.on_sample(measured);
+    }
+
+    fn end_round(&mut self, now: Time, app_limited: bool) {
+        let wanted = self.wanted();
+        let queue = self.delay.queue();
+        let kind = if queue > math::stretch(wanted, 1500).max(self.delay.base() / 4) {
+            Round::Queueing
+        } else if self.pushed || self.phase == Phase::Startup {
+            Round::Pushing
+        } else {
+            Round::Calm
+        };
+        self.congested_rounds = self.congested_rounds.saturating_sub(1);
+        if self.losses.end_round(kind) {
+            self.on_congestion(now);
+        }
+        if self.phase == Phase::Startup && !app_limited {
+            self.watch_plateau();
+        }
+        self.bandwidth.end_round();
+        self.target.end_round(now, self.own_queue());
+        self.pushed = self.gain > ONE;
+    }
+
+    fn watch_plateau(&mut self) {
+        let (best, idle) = self.plateau;
+        let delivered = std::mem::take(&mut self.delivered);
+        self.plateau = if delivered > math::scale(best, STARTUP_GROWTH) { (delivered, 0) } else { (best, idle + 1) };
+        if self.plateau.1 >= 3 && best > 0 {
+            self.phase = Phase::Cruise;
+        }
+    }
+
+    fn on_congestion(&mut self, now: Time) {
+        self.congested_rounds = 2;
+        self.target.on_congestion(now, self.delay.latest_queue());
+        if self.phase == Phase::Startup {
+            self.phase = Phase::Cruise;
+        }
+        self.bandwidth.scale(850);
+    }
+
+    fn change_phase(&mut self, now: Time) {
+        match self.phase {
+            Phase::Startup => {
+                let much = (self.delay.base() / 8).max(Duration::from_millis(4));
+                if self.bandwidth.estimate() > 0 && self.delay.queue() > much {
+                    self.phase = Phase::Cruise;
+                    self.bandwidth.keep_latest();
+                }
+            }
+            Phase::Cruise if self.delay.base_unseen_for(now) > DRAIN_AFTER => {
+                // Down to an empty queue, and 1/16 round trip more to find out whether it is empty.
+                let excess = self.delay.queue().saturating_add(self.delay.base() / 16);
+                let span = math::stretch(excess, ONE * ONE / (ONE - DRAIN_GAIN));
+                self.phase = Phase::Drain { until: now + span };
+            }
+            Phase::Drain { until } if now >= until => {
+                self.phase = Phase::Cruise;
+                self.delay.base_sought(now);
+            }
+            Phase::Cruise | Phase::Drain { .. } => {}
+        }
+    }
+
+    fn steer(&mut self) {
+        self.gain = match self.phase {
+            Phase::Startup => STARTUP_GAIN,
+            Phase::Drain { .. } => DRAIN_GAIN,
+            Phase::Cruise => self.steered_gain(),
+        };
+        self.pushed |= self.gain > ONE;
+    }
+
+    /// 1, plus or minus what brings the queue to its wanted length within about a round trip.
+    fn steered_gain(&self) -> u64 {
+        let (wanted, queue) = (math::nanos(self.wanted()), math::nanos(self.delay.queue()));
+        let rtt = math::nanos(self.delay.base().max(SHORTEST_RTT));
+        let change = u128::from(wanted.abs_diff(queue)) * u128::from(STEERING) / u128::from(rtt.max(1));
+        let change = u64::try_from(change).unwrap_or(ONE).min(ONE);
+        let gain = if queue <= wanted { ONE + change } else { ONE - change };
+        gain.clamp(GAIN_MIN, GAIN_MAX)
+    }
+
+    fn wanted(&self) -> Duration {
+        self.target.wanted(self.bandwidth.estimate(), self.delay.base(), self.packet_size)
+    }
+
+    fn own_queue(&self) -> target::Queue {
+        target::Queue {
+            delay: self.delay.queue(),
+            alone: Target::alone(self.bandwidth.estimate(), self.delay.base(), self.packet_size),
+            base: self.delay.base(),
+        }
+    }
+}
+
+impl Controller for Bbr {
+    fn on_rtt(&mut self, now: Time, rtt: Duration) {
+        self.delay.on_rtt(now, rtt);
+    }
+
+    fn on_sent(&mut self, _now: Time, _size: u64, _in_flight_before: u64, _app_limited: bool) {}
+
+    fn on_ack(&mut self, sample: &AckSample) {
+        if let Some(rtt) = sample.rtt {
+            self.delay.on_rtt(sample.now, rtt);
+        }
+        self.losses.on_acked(sample.acked, self.packet_size);
+        self.measure_rate(&sample.rate);
+        if sample.rate.newest > self.round_end {
+            self.round_end = sample.rate.sent;
+            self.end_round(sample.now, sample.app_limited);
+        }
+        if sample.ecn_ce > 0 && self.congested_rounds == 0 {
+            self.on_congestion(sample.now);
+        }
+        self.change_phase(sample.now);
+        self.steer();
+    }
+
+    fn on_loss(&mut self, now: Time, lost: u64, _in_flight: u64, persistent: bool) {
+        if persistent {
+            // A blackout: the link will be the same afterwards, or will be measured anew.
+            self.on_restart(now);
+        } else {
+            self.losses.on_lost(lost, self.packet_size);
+        }
+    }
+
+    fn on_spurious_loss(&mut self, _now: Time, bytes: u64) {
+        self.losses.on_spurious(bytes, self.packet_size);
+    }
+
+    fn on_restart(&mut self, now: Time) {
+        self.restarted_at = now;
+        self.losses.forget_recent();
+        self.delay.forget_queue();
+        self.steer();
+    }
+
+    fn window(&self) -> u64 {
+        let initial = self.packet_size.saturating_mul(INITIAL_PACKETS);
+        let bandwidth = self.bandwidth.estimate();
+        if bandwidth == 0 {
+            return initial;
+        }
+        let span = self.delay.base().saturating_mul(2).saturating_add(self.wanted()).saturating_add(SLACK);
+        let volume = math::volume(bandwidth, span);
+        // What is lost counts as in flight until it is noticed.
+        let passed = 1_000_000 - self.losses.baseline_ppm();
+        let window = math::scale(volume, 1_000_000_000 / passed.max(1));
+        let least = if self.phase == Phase::Startup { initial } else { self.packet_size.saturating_mul(4) };
+        window.saturating_add(self.packet_size.saturating_mul(4)).max(least)
+    }
+
+    fn pacing_rate(&self) -> u64 {
+        let initial = self.packet_size.saturating_mul(INITIAL_PACKETS);
+        let rtt = if self.delay.is_known() { self.delay.base() } else { ASSUMED_RTT };
+        let train = math::rate(initial, math::stretch(rtt, TRAIN_SPAN).max(Duration::from_micros(10)));
+        let model = math::scale(self.bandwidth.estimate(), self.gain);
+        if self.phase == Phase::Startup && self.bandwidth.estimate() == 0 { train } else { model.max(1) }
+    }
+
+    fn set_packet_size(&mut self, bytes: u64) {
+        self.packet_size = bytes.max(1);
+    }
+
+    fn remember(&self) -> Option<Remembered> {
+        let rate = self.bandwidth.estimate();
+        (rate > 0 && self.phase != Phase::Startup).then(|| Remembered { rate, rtt: self.delay.base() })
+    }
+
+    fn recall(&mut self, remembered: Remembered) {
+        if self.bandwidth.estimate() == 0 && remembered.rate > 0 {
+            self.bandwidth.on_sample(remembered.rate);
+            self.phase = Phase::Cruise;
+            self.gain = ONE;
+        }
+    }
+
+    fn state(&self) -> ControllerStats {
+        ControllerStats {
+            bandwidth: self.bandwidth.estimate(),
+            min_rtt: self.delay.base(),
+            queue: self.delay.queue(),
+            phase: match self.phase {
+                Phase::Startup => "startup",
+                Phase::Cruise => "cruise",
+                Phase::Drain { .. } => "drain",
+            },
+            baseline_loss_ppm: u32::try_from(self.losses.baseline_ppm()).unwrap_or(u32::MAX),
+            window: self.window(),
+            pacing_rate: self.pacing_rate(),
+        }
+    }
+}

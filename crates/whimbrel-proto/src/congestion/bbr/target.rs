@@ -1,0 +1,89 @@
+//! How long a queue to keep at the bottleneck.
+
+use std::time::Duration;
+
+use crate::Time;
+use crate::congestion::math::{self, ONE};
+
+/// Packets queued for a bandwidth-delay product of one packet, permille; grows with its square root.
+const PACKETS: u64 = 1200;
+/// Less could not be told from scheduling.
+const SHORTEST: Duration = Duration::from_millis(2);
+/// Round trips over which a queue that never empties is someone else's.
+const PATIENCE: u32 = 8;
+/// Growth of the wanted queue a round trip while others keep it long, permille.
+const GROWTH: u64 = 1060;
+/// Cut at congestion, permille.
+const CUT: u64 = 700;
+/// How long the queue's depth is remembered.
+const DEPTH_MEMORY: Duration = Duration::from_secs(10);
+
+/// The queue as seen in a round trip.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Queue {
+    pub(super) delay: Duration,
+    /// What would be wanted were the link ours.
+    pub(super) alone: Duration,
+    pub(super) base: Duration,
+}
+
+/// The queue wanted.
+#[derive(Debug)]
+pub(super) struct Target {
+    /// Multiple of what would do alone, permille.
+    multiple: u64,
+    /// Shortest queue of this spell of round trips and of the one before.
+    least: [Duration; 2],
+    rounds: u32,
+    /// Where the queue overflowed, and when.
+    depth: Option<(Duration, Time)>,
+}
+
+impl Default for Target {
+    fn default() -> Self {
+        Self { multiple: ONE, least: [Duration::ZERO; 2], rounds: 0, depth: None }
+    }
+}
+
+impl Target {
+    /// What is wanted where nobody else is.
+    pub(super) fn alone(bandwidth: u64, base: Duration, packet_size: u64) -> Duration {
+        let product = math::volume(bandwidth, base);
+        // sqrt(packets) × size = sqrt(bytes × size).
+        let bytes = product.saturating_mul(packet_size).isqrt().max(packet_size);
+        math::span(math::scale(bytes, PACKETS), bandwidth).max(SHORTEST)
+    }
+
+    pub(super) fn wanted(&self, bandwidth: u64, base: Duration, packet_size: u64) -> Duration {
+        let alone = Self::alone(bandwidth, base, packet_size);
+        let wanted = math::stretch(alone, self.multiple).min(base.max(alone));
+        match self.depth {
+            Some((depth, _)) => wanted.min(math::stretch(depth, 800)),
+            None => wanted,
+        }
+    }
+
+    pub(super) fn end_round(&mut self, now: Time, queue: Queue) {
+        if self.depth.is_some_and(|(_, at)| now.since(at) > DEPTH_MEMORY) {
+            self.depth = None;
+        }
+        self.rounds += 1;
+        if self.rounds % PATIENCE == 1 {
+            self.least = [queue.delay, self.least[0]];
+        }
+        self.least[0] = self.least[0].min(queue.delay);
+        let least = self.least[0].min(self.least[1]);
+        if least < math::stretch(queue.alone, 1200) {
+            self.multiple = ONE;
+        } else if least > math::stretch(queue.alone, self.multiple + self.multiple / 4) {
+            let most = math::nanos(queue.base).saturating_mul(ONE) / math::nanos(queue.alone).max(1);
+            self.multiple = math::scale(self.multiple, GROWTH).min(most.max(ONE));
+        }
+    }
+
+    /// The queue overflowed, at a delay of `depth`.
+    pub(super) fn on_congestion(&mut self, now: Time, depth: Duration) {
+        self.multiple = math::scale(self.multiple, CUT).max(ONE);
+        self.depth = Some((depth, now));
+    }
+}

@@ -1,0 +1,1 @@
+//! A sender, a link and a receiver on a virtual clock.
