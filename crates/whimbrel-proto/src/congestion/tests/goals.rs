@@ -1,0 +1,116 @@
+//! The figures the controllers are for.
+
+use std::time::Duration;
+
+use super::link::Link;
+use super::world::{Flow, World, jain};
+use crate::congestion::Congestion;
+
+const SEEDS: [u64; 3] = [1, 2, 3];
+
+fn secs(s: u64) -> Duration {
+    Duration::from_secs(s)
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn bulk_table(kind: Congestion) -> Vec<(String, f64, f64, f64, f64)> {
+    let mut rows = Vec::new();
+    for (bits, rtt, queue, losses) in [
+        (4_000_000, 50, 100, &[0, 10, 50, 100, 150][..]),
+        (20_000_000, 100, 100, &[0, 10, 50][..]),
+        (100_000_000, 20, 100, &[0, 50][..]),
+    ] {
+        for &loss in losses {
+            let link = Link::new(bits, rtt, queue, loss);
+            let worlds: Vec<_> = SEEDS.iter().map(|&s| World::run(&link, &[Flow::bulk(kind)], secs(20), s)).collect();
+            let of = |f: &dyn Fn(&World) -> f64| median(worlds.iter().map(f).collect());
+            rows.push((
+                format!("{} Mbit/s {rtt} ms {}%", bits / 1_000_000, loss / 10),
+                of(&|w| w.goodput(secs(20))),
+                of(&|w| w.queue_p95()),
+                of(&|w| w.drop_share()),
+                of(&|w| w.flows[0].0.spurious as f64),
+            ));
+        }
+    }
+    rows
+}
+
+#[test]
+#[ignore = "prints the tables"]
+fn tables() {
+    for (name, goodput, queue, drops, spurious) in bulk_table(Congestion::Bbr) {
+        println!("{name:24} goodput {goodput:.4} p95 {queue:.2} RTT drops {drops:.4} spurious {spurious}");
+    }
+    for loss in [0, 10, 50, 100, 150] {
+        for (bits, rtt) in [(20_000_000, 100), (4_000_000, 50)] {
+            let link = Link::new(bits, rtt, 100, loss);
+            let flow = Flow { units: Some(2_000_000u64.div_ceil(1437)), ..Flow::bulk(Congestion::Bbr) };
+            let worlds: Vec<_> = (1..=9).map(|s| World::run(&link, &[flow], secs(60), s)).collect();
+            let times = worlds.iter().map(|w| w.flows[0].1.arrivals.last().unwrap().as_nanos() as f64 / 1e9).collect();
+            let ideal = rtt as f64 * 1.5e-3 + 2e6 * 8.0 * 1500.0 / 1437.0 / bits as f64 / (1.0 - loss as f64 / 1e3);
+            let time = median(times);
+            println!("2 MB at {} Mbit/s loss {}%: {time:.3} s, {:.3} x ideal", bits / 1_000_000, loss / 10, time / ideal);
+        }
+    }
+    for seed in SEEDS {
+        for stagger in [0, 2] {
+            let link = Link::new(10_000_000, 40, 40, 0);
+            let flows: Vec<_> = (0..4).map(|i| Flow { start: secs(stagger * i), ..Flow::bulk(Congestion::Bbr) }).collect();
+            let world = World::run(&link, &flows, secs(60), seed);
+            let shares = world.delivered(secs(10), secs(60));
+            println!(
+                "4 own, stagger {stagger}: jain {:.3} goodput {:.3} p95 {:.2} drops {:.4} {shares:?}",
+                jain(&shares), world.goodput(secs(60)), world.queue_p95(), world.drop_share()
+            );
+        }
+        for (own, other) in [(0, 0), (0, 5), (5, 0)] {
+            let link = Link::new(10_000_000, 40, 40, 0);
+            let flows = [
+                Flow { start: secs(own), ..Flow::bulk(Congestion::Bbr) },
+                Flow { start: secs(other), ..Flow::bulk(Congestion::Cubic) },
+            ];
+            let world = World::run(&link, &flows, secs(60), seed);
+            let shares = world.delivered(secs(0), secs(60));
+            println!(
+                "own from {own} cubic from {other}: own share {:.3} goodput {:.3} drops {:.4}",
+                shares[0] / (shares[0] + shares[1]), world.goodput(secs(60)), world.drop_share()
+            );
+        }
+        for outage in [1, 5, 10] {
+            let mut link = Link::new(4_000_000, 50, 100, 50);
+            link.outages.push((secs(5), secs(5 + outage)));
+            let world = World::run(&link, &[Flow::bulk(Congestion::Bbr)], secs(20), seed);
+            let silent = world.flows[0].1.arrivals.windows(2).map(|w| w[1].since(w[0])).max().unwrap();
+            let after = world.delivered(secs(5 + outage), secs(6 + outage))[0] * 1500.0 / 500e3 / 0.95;
+            println!("outage {outage} s: silent {silent:?}, first second after {after:.3}");
+        }
+        let mut link = Link::new(4_000_000, 50, 100, 50);
+        link.rates = vec![(secs(0), 4_000_000), (secs(5), 1_000_000), (secs(10), 4_000_000)];
+        let world = World::run(&link, &[Flow::bulk(Congestion::Bbr)], secs(15), seed);
+        let second = |s: u64, rate: f64| world.delivered(secs(s), secs(s + 1))[0] * 1500.0 / rate / 0.95;
+        let queue = world.bottleneck.delays.iter().filter(|(at, _)| at.as_nanos() > 6_000_000_000 && at.as_nanos() < 10_000_000_000);
+        println!(
+            "4-1-4: goodput {:.3} after drop {:.3} {:.3} after raise {:.3} {:.3} drops {:.4} queue max 6..10 s {:?}",
+            world.goodput(secs(15)), second(5, 125e3), second(6, 125e3), second(10, 500e3), second(11, 500e3),
+            world.drop_share(), queue.map(|(_, d)| *d).max()
+        );
+    }
+}
+
+#[test]
+#[ignore = "prints a log"]
+fn log() {
+    let var = |name: &str, or: u64| std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(or);
+    let link = Link::new(var("BITS", 4_000_000), var("RTT", 50), var("QUEUE", 100), var("LOSS", 0));
+    let span = Duration::from_millis(var("MS", 2000));
+    let mut flows = vec![Flow::bulk(Congestion::Bbr); var("OWN", 1) as usize];
+    flows.extend(vec![Flow::bulk(Congestion::Cubic); var("CUBIC", 0) as usize]);
+    for line in World::run_logged(&link, &flows, span, var("SEED", 1), true).log {
+        println!("{line}");
+    }
+}
