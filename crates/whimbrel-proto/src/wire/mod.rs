@@ -4,7 +4,9 @@
 //! hostile bytes: it returns [`Malformed`] and allocates nothing in proportion to what a length field claims.
 
 mod buffer;
+pub mod close;
 pub mod packet;
+pub mod sack;
 mod varint;
 
 pub use buffer::{Reader, Writer};

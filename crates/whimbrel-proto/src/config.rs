@@ -1,0 +1,65 @@
+//! Settings of a connection: each with unit, default, and what gets worse.
+
+use std::time::Duration;
+
+use crate::congestion::Congestion;
+use crate::session::SessionConfig;
+
+/// Settings of a connection. The guide's tuning page lists them all; a test holds it against this type.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct TransportConfig {
+    /// Messages, streams and credit.
+    pub session: SessionConfig,
+    /// Congestion controller. Default: `Bbr`. `Cubic` loses most of a lossy link; `Fixed` floods a link slower than it says.
+    pub congestion: Congestion,
+    /// Largest UDP payload tried, bytes. Default 1,472 (an Ethernet packet over IPv4). Larger ones help only where the whole path
+    /// takes them; 1,200 turns discovery off.
+    pub max_udp_payload: u16,
+    /// Silence after which the session is given up. Default 60 s. Longer: a dead peer is held longer.
+    pub idle_timeout: Duration,
+    /// How often an otherwise idle connection is probed. Default 25 s (NAT bindings last 30 s and more). None: never, and a dead peer is
+    /// noticed only when something is sent. Shorter: a sleeping radio is woken more often.
+    pub keep_alive: Option<Duration>,
+    /// Longest time an acknowledgement is held back. Default 25 ms. Longer: fewer packets on half-duplex links, slower recovery.
+    pub max_ack_delay: Duration,
+    /// How often a small message is repeated in following packets while unacknowledged, on an underused path. Default: 1, and 2
+    /// where more than 8 % is lost. 0: never; the tail of sparse traffic then costs a round trip.
+    pub repeats: Repeats,
+    /// How long connecting may take. Default 10 s.
+    pub handshake_timeout: Duration,
+    /// How long a polite close may take before the session is abandoned. Default 10 s.
+    pub close_timeout: Duration,
+    /// Packets sealed under one generation of keys. Default 4,194,304 (2^22; RFC 9001 6.6 allows 2^23). Fewer: more key
+    /// derivations, no other harm.
+    pub key_update_packets: u64,
+    /// Mark packets as ECN-capable and read marks. Default true.
+    pub ecn: bool,
+}
+
+/// Repeats of small messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeats {
+    /// 1, and 2 where more than 8 % of packets is lost.
+    Adaptive,
+    /// Always this many.
+    Fixed(u8),
+}
+
+impl Default for TransportConfig {
+    fn default() -> Self {
+        Self {
+            session: SessionConfig::default(),
+            congestion: Congestion::Bbr,
+            max_udp_payload: 1472,
+            idle_timeout: Duration::from_secs(60),
+            keep_alive: Some(Duration::from_secs(25)),
+            max_ack_delay: Duration::from_millis(25),
+            repeats: Repeats::Adaptive,
+            handshake_timeout: Duration::from_secs(10),
+            close_timeout: Duration::from_secs(10),
+            key_update_packets: 1 << 22,
+            ecn: true,
+        }
+    }
+}

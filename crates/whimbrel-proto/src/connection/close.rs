@@ -1,0 +1,140 @@
+//! Ends of a connection: FIN, FIN-ACK, FIN-DONE (MMSP 3.3.3), or at once.
+
+use std::time::Duration;
+
+use crate::wire::close::Reason;
+use crate::{Cause, Time};
+
+/// Why a connection ended.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CloseReason {
+    /// This side closed it.
+    #[error("closed by this side")]
+    Local,
+    /// The peer closed it politely; its code and words.
+    #[error("closed by the peer (code {}): {}", .0.code, .0.text)]
+    Peer(Reason),
+    /// The peer aborted; its cause, code and words.
+    #[error("aborted by the peer ({0:?}, code {}): {}", .1.code, .1.text)]
+    Aborted(Cause, Reason),
+    /// The peer broke the protocol.
+    #[error(transparent)]
+    PeerMisbehaved(#[from] crate::PeerMisbehaved),
+    /// Nothing was heard for the idle timeout.
+    #[error("nothing was heard from the peer for the idle timeout")]
+    TimedOut,
+    /// The peer does not know the connection any more: it was restarted.
+    #[error("the peer was restarted")]
+    PeerRestarted,
+    /// The handshake was not answered in time.
+    #[error("no answer from the peer: check the address, the port and that it listens")]
+    HandshakeTimedOut,
+    /// The handshake failed.
+    #[error("handshake failed: {0}")]
+    Handshake(String),
+}
+
+/// How far the end has come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Ending {
+    #[default]
+    Open,
+    /// The application closed; the queue drains before FIN.
+    Draining { reason: Reason, give_up: Time },
+    /// FIN is out.
+    FinSent { reason: Reason, give_up: Time },
+    /// FIN was received; the queue drains before FIN-ACK.
+    PeerFin { reason: Reason, give_up: Time },
+    /// FIN-ACK is out; FIN-DONE or its acknowledgement ends it.
+    FinAckSent { reason: Reason, give_up: Time },
+    /// Over: packets that still come are answered for a while (`until`), then the ids are free.
+    Over { until: Time },
+}
+
+impl Ending {
+    pub(super) fn is_open(&self) -> bool {
+        *self == Self::Open
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self, Self::Over { .. })
+    }
+
+    /// The application closes. False if an end is under way already.
+    pub(super) fn on_close(&mut self, now: Time, reason: Reason, patience: Duration) -> bool {
+        let open = self.is_open();
+        if open {
+            *self = Self::Draining { reason, give_up: now + patience };
+        }
+        open
+    }
+
+    /// The queue is drained. True if FIN or FIN-ACK is to be sent now.
+    pub(super) fn on_drained(&mut self) -> bool {
+        match self {
+            Self::Draining { reason, give_up } => {
+                *self = Self::FinSent { reason: std::mem::take(reason), give_up: *give_up };
+                true
+            }
+            Self::PeerFin { reason, give_up } => {
+                *self = Self::FinAckSent { reason: std::mem::take(reason), give_up: *give_up };
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// FIN came.
+    pub(super) fn on_fin(&mut self, now: Time, reason: Reason, patience: Duration) -> bool {
+        match self {
+            Self::Open | Self::Draining { .. } | Self::FinSent { .. } => {
+                *self = Self::PeerFin { reason, give_up: now + patience };
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// When patience ends, or the ids are free.
+    pub(super) fn timeout(&self) -> Option<Time> {
+        match self {
+            Self::Open => None,
+            Self::Draining { give_up, .. }
+            | Self::FinSent { give_up, .. }
+            | Self::PeerFin { give_up, .. }
+            | Self::FinAckSent { give_up, .. } => Some(*give_up),
+            Self::Over { until } => Some(*until),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WAIT: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn the_closer_drains_before_fin() {
+        let mut ending = Ending::default();
+        assert!(!ending.on_drained(), "nothing was asked");
+        assert!(ending.on_close(Time::ZERO, Reason::default(), WAIT));
+        assert!(!ending.on_close(Time::ZERO, Reason::default(), WAIT), "once");
+        assert!(ending.on_drained());
+        assert!(!ending.on_drained(), "once");
+        assert!(matches!(ending, Ending::FinSent { .. }));
+        assert_eq!(ending.timeout(), Some(Time::ZERO + WAIT));
+    }
+
+    #[test]
+    fn the_other_drains_before_fin_ack_and_a_crossing_fin_is_answered() {
+        let mut ending = Ending::default();
+        assert!(ending.on_close(Time::ZERO, Reason::default(), WAIT));
+        assert!(ending.on_drained());
+        assert!(ending.on_fin(Time::ZERO, Reason::new(1, "x"), WAIT));
+        assert!(!ending.on_fin(Time::ZERO, Reason::new(1, "x"), WAIT), "a repeated FIN changes nothing");
+        assert!(ending.on_drained());
+        assert!(matches!(ending, Ending::FinAckSent { .. }));
+    }
+}

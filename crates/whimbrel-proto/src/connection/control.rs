@@ -1,0 +1,157 @@
+//! The connection's own blocks that wait to be sent, or to be sent again.
+
+use crate::wire::close::{Reason, write_fin};
+use crate::wire::{Writer, block, varint_len};
+
+/// One of them, as remembered by the packet it rode in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Control {
+    Fin,
+    FinAck,
+    FinDone,
+    KeepAlive,
+    Ticket,
+}
+
+/// Challenges answered in one go; a peer that sends more at once gets the last of them answered.
+const PROBE_ACKS: usize = 4;
+
+#[derive(Debug, Default)]
+pub(super) struct ControlQueue {
+    fin: Option<Reason>,
+    fin_due: bool,
+    fin_ack_due: bool,
+    fin_done_due: bool,
+    keep_alive_due: bool,
+    ticket: Option<(u32, Vec<u8>)>,
+    ticket_due: bool,
+    probe_acks: Vec<u64>,
+}
+
+impl ControlQueue {
+    pub(super) fn fin(&mut self, reason: Reason) {
+        self.fin = Some(reason);
+        self.fin_due = true;
+    }
+
+    pub(super) fn fin_ack(&mut self) {
+        self.fin_ack_due = true;
+    }
+
+    pub(super) fn fin_done(&mut self) {
+        self.fin_done_due = true;
+    }
+
+    pub(super) fn keep_alive(&mut self) {
+        self.keep_alive_due = true;
+    }
+
+    pub(super) fn ticket(&mut self, lifetime_s: u32, ticket: Vec<u8>) {
+        self.ticket = Some((lifetime_s, ticket));
+        self.ticket_due = true;
+    }
+
+    pub(super) fn probe_ack(&mut self, challenge: u64) {
+        if self.probe_acks.len() == PROBE_ACKS {
+            self.probe_acks.remove(0);
+        }
+        self.probe_acks.push(challenge);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        !(self.fin_due
+            || self.fin_ack_due
+            || self.fin_done_due
+            || self.keep_alive_due
+            || self.ticket_due
+            || !self.probe_acks.is_empty())
+    }
+
+    /// Writes what is due and fits.
+    pub(super) fn fill(&mut self, out: &mut Writer<'_>, mut carried: impl FnMut(Control)) {
+        while !self.probe_acks.is_empty() && out.remaining() >= 9 {
+            out.u8(block::PROBE_ACK);
+            out.u64(self.probe_acks.remove(0));
+        }
+        let single = [
+            (&mut self.fin_ack_due, block::FIN_ACK, Control::FinAck),
+            (&mut self.fin_done_due, block::FIN_DONE, Control::FinDone),
+            (&mut self.keep_alive_due, block::KEEP_ALIVE, Control::KeepAlive),
+        ];
+        for (due, kind, control) in single {
+            if *due && out.remaining() > 0 {
+                out.u8(kind);
+                *due = false;
+                carried(control);
+            }
+        }
+        if self.fin_due
+            && let Some(reason) = &self.fin
+            && write_fin(out, reason)
+        {
+            self.fin_due = false;
+            carried(Control::Fin);
+        }
+        if self.ticket_due
+            && let Some((lifetime, ticket)) = &self.ticket
+            && out.remaining() > 1 + 8 + varint_len(ticket.len() as u64) + ticket.len()
+        {
+            out.u8(block::TICKET);
+            out.varint(u64::from(*lifetime));
+            out.varint(ticket.len() as u64);
+            out.bytes(ticket);
+            self.ticket_due = false;
+            carried(Control::Ticket);
+        }
+    }
+
+    pub(super) fn on_acked(&mut self, control: Control) {
+        if control == Control::Ticket {
+            self.ticket = None;
+            self.ticket_due = false;
+        }
+    }
+
+    pub(super) fn on_lost(&mut self, control: Control) {
+        match control {
+            Control::Fin => self.fin_due = true,
+            Control::FinAck => self.fin_ack_due = true,
+            // Whoever misses it asks again, by repeating FIN-ACK; a keep-alive has served by being sent.
+            Control::FinDone | Control::KeepAlive => {}
+            Control::Ticket => self.ticket_due = self.ticket.is_some(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_lost_is_sent_again() {
+        let mut queue = ControlQueue::default();
+        queue.fin(Reason::new(3, "done"));
+        queue.ticket(60, vec![7; 40]);
+        let mut carried = Vec::new();
+        queue.fill(&mut Writer::new(&mut Vec::new(), 1200), |control| carried.push(control));
+        assert_eq!(carried, [Control::Fin, Control::Ticket]);
+        assert!(queue.is_empty());
+        queue.on_lost(Control::Fin);
+        queue.on_acked(Control::Ticket);
+        queue.on_lost(Control::Ticket);
+        carried.clear();
+        queue.fill(&mut Writer::new(&mut Vec::new(), 1200), |control| carried.push(control));
+        assert_eq!(carried, [Control::Fin], "an acknowledged ticket is not sent again");
+    }
+
+    #[test]
+    fn challenges_do_not_pile_up() {
+        let mut queue = ControlQueue::default();
+        for challenge in 0..100 {
+            queue.probe_ack(challenge);
+        }
+        let mut buf = Vec::new();
+        queue.fill(&mut Writer::new(&mut buf, 1200), |_| {});
+        assert_eq!(buf.len(), 9 * PROBE_ACKS);
+    }
+}

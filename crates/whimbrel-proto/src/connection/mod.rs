@@ -1,0 +1,386 @@
+//! One connection: keys and paths that carry one session now.
+//!
+//! The coordinator routes and owns; it does not compute. `receive` takes packets apart, `transmit` puts them together,
+//! `opening` is the client's half of the handshake, `close` the end; each path has its own recovery.
+
+mod close;
+mod control;
+mod keys;
+mod mtu;
+mod opening;
+mod path;
+mod receive;
+mod stats;
+mod timeout;
+mod transmit;
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use rand_chacha::ChaCha20Rng;
+
+pub use close::CloseReason;
+use close::Ending;
+pub(crate) use control::Control;
+use control::ControlQueue;
+use keys::KeyRing;
+pub(crate) use opening::Opening;
+use path::Path;
+pub use stats::{ConnectionStats, PathStats};
+
+use crate::config::TransportConfig;
+use crate::crypto::{EarlyOpen, EarlySeal, PublicKey, ResetToken};
+use crate::recovery::{Ecn, Fate};
+use crate::session::{Carried, Session};
+use crate::wire::close::Reason;
+use crate::wire::sack::Sack;
+use crate::{Cause, ConnectionId, PathId, Side, Time};
+
+/// What a packet carried, to be told its fate.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Item {
+    Session(Carried),
+    Control(Control),
+    /// A SACK that reported up to this number: once seen, what is below need not be repeated.
+    Sack(u64),
+    MtuProbe(u16),
+    /// A packet of the discovered size: its loss may mean a black hole.
+    FullSize,
+}
+
+/// A datagram that came in.
+#[derive(Debug)]
+pub struct Datagram {
+    /// From where.
+    pub from: SocketAddr,
+    /// To which of our addresses, if the system says.
+    pub to: Option<IpAddr>,
+    /// Its ECN mark.
+    pub ecn: Option<Ecn>,
+    /// UDP payload; decrypted in place.
+    pub bytes: BytesMut,
+}
+
+/// A datagram, or several of one size, to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// To where.
+    pub destination: SocketAddr,
+    /// From which of our addresses.
+    pub source: Option<IpAddr>,
+    /// ECN mark to set.
+    pub ecn: Option<Ecn>,
+    /// Bytes appended to the buffer.
+    pub size: usize,
+    /// The size of each datagram but the last, which may be shorter. None: one datagram.
+    pub segment_size: Option<usize>,
+}
+
+/// What the application hears of a connection. `Closed` is always last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// The handshake is done: the peer is who it says.
+    Connected,
+    /// Three probes went unanswered.
+    PeerUnreachable,
+    /// The peer answered again.
+    PeerReachable,
+    /// The peer's packets come from another address now, and it answered a challenge there.
+    PeerAddressChanged {
+        /// The path it happened on.
+        path: PathId,
+        /// Where it was.
+        from: SocketAddr,
+        /// Where it is.
+        to: SocketAddr,
+    },
+    /// The largest packet of a path changed: messages up to this many bytes travel unfragmented.
+    MaxUnfragmented(usize),
+    /// The peer began a polite close: what it sent before is still delivered.
+    PeerClosing(Reason),
+    /// Over.
+    Closed(CloseReason),
+}
+
+/// What the endpoint needs to know to find the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndpointEvent {
+    /// Packets that end in this token mean the peer has lost the connection.
+    PeerResetToken(ResetToken),
+    /// The connection is over and its ids are free.
+    Drained,
+}
+
+/// What was set up before the first sealed packet.
+#[derive(Debug)]
+pub(crate) struct Setup {
+    pub(crate) side: Side,
+    pub(crate) config: TransportConfig,
+    pub(crate) remote: SocketAddr,
+    pub(crate) local: Option<IpAddr>,
+    pub(crate) local_id: ConnectionId,
+    pub(crate) remote_id: ConnectionId,
+    pub(crate) rng: ChaCha20Rng,
+}
+
+/// See the module.
+pub struct Connection {
+    side: Side,
+    config: TransportConfig,
+    session: Session,
+    /// One here; every structure is per path.
+    path: Path,
+    opening: Option<Box<Opening>>,
+    keys: Option<KeyRing>,
+    early_seal: Option<EarlySeal>,
+    early_open: Option<EarlyOpen>,
+    /// The server's answer to PING, repeated when PING is.
+    pong: Option<Bytes>,
+    pong_due: bool,
+    /// A packet under the final keys was opened: the peer is proven.
+    confirmed: bool,
+    peer_key: Option<PublicKey>,
+    peer_max_ack_delay: Duration,
+    idle_timeout: Duration,
+    last_received: Time,
+    last_eliciting: Time,
+    control: ControlQueue,
+    ending: Ending,
+    /// A last packet to be sent, and to be repeated to a peer that goes on.
+    farewell: Option<Vec<u8>>,
+    farewell_due: bool,
+    unreachable: bool,
+    drained: bool,
+    events: VecDeque<Event>,
+    endpoint_events: VecDeque<EndpointEvent>,
+    rng: ChaCha20Rng,
+    scratch_sack: Sack,
+    scratch_carried: Vec<Carried>,
+    scratch_items: Vec<Item>,
+    dropped: stats::Dropped,
+}
+
+impl Connection {
+    pub(crate) fn new(now: Time, setup: Setup) -> Self {
+        let Setup { side, config, remote, local, local_id, remote_id, rng } = setup;
+        let headers = if remote.is_ipv4() { 28 } else { 48 };
+        let path = Path {
+            id: PathId::FIRST,
+            remote,
+            local,
+            local_id,
+            remote_id,
+            recovery: crate::recovery::Recovery::new(now, config.congestion, mtu::BASE as usize + headers),
+            received: Default::default(),
+            mtu: mtu::Mtu::new(config.max_udp_payload),
+            rebinding: None,
+            last_sack: Time::ZERO,
+            pacing_until: None,
+            traffic: Default::default(),
+            ecn_usable: config.ecn,
+        };
+        Self {
+            side,
+            session: Session::new(side, config.session.clone()),
+            path,
+            opening: None,
+            keys: None,
+            early_seal: None,
+            early_open: None,
+            pong: None,
+            pong_due: false,
+            confirmed: false,
+            peer_key: None,
+            peer_max_ack_delay: Duration::from_millis(25),
+            idle_timeout: config.idle_timeout,
+            last_received: now,
+            last_eliciting: now,
+            control: ControlQueue::default(),
+            ending: Ending::default(),
+            farewell: None,
+            farewell_due: false,
+            unreachable: false,
+            drained: false,
+            events: VecDeque::new(),
+            endpoint_events: VecDeque::new(),
+            rng,
+            scratch_sack: Sack::default(),
+            scratch_carried: Vec::with_capacity(64),
+            scratch_items: Vec::with_capacity(64),
+            dropped: stats::Dropped::default(),
+            config,
+        }
+    }
+
+    /// Messages and streams.
+    pub fn session(&mut self) -> &mut Session {
+        &mut self.session
+    }
+
+    /// Messages and streams, to look at.
+    pub fn session_ref(&self) -> &Session {
+        &self.session
+    }
+
+    /// Which end this is.
+    pub fn side(&self) -> Side {
+        self.side
+    }
+
+    /// The id by which the peer addresses this end on its first path.
+    pub fn local_id(&self) -> ConnectionId {
+        self.path.local_id
+    }
+
+    /// The peer's key: its identity. None until a client learns it.
+    pub fn peer_key(&self) -> Option<PublicKey> {
+        self.peer_key
+    }
+
+    /// Where the peer is.
+    pub fn remote(&self) -> SocketAddr {
+        self.path.remote
+    }
+
+    /// The handshake is done.
+    pub fn is_established(&self) -> bool {
+        self.keys.is_some()
+    }
+
+    /// Over: nothing more is sent or delivered.
+    pub fn is_closed(&self) -> bool {
+        self.ending.is_over()
+    }
+
+    /// What the application should hear.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// What the endpoint should hear.
+    pub fn poll_endpoint_event(&mut self) -> Option<EndpointEvent> {
+        self.endpoint_events.pop_front()
+    }
+
+    /// Bytes of one message that travel in one packet at the present size.
+    pub fn max_unfragmented(&self) -> usize {
+        // Head, tag, DATA with everything set: 9 + 4 + 16 + 2 + 8 + 8 + 1 + 8 + 1 + 4.
+        usize::from(self.path.mtu.current()).saturating_sub(62)
+    }
+
+    /// Closes politely: what is queued is delivered first, then FIN. Nothing more can be sent.
+    pub fn close(&mut self, now: Time, code: u64, text: &str) {
+        if !self.is_established() {
+            self.abort(now, code, text);
+            return;
+        }
+        if self.ending.on_close(now, Reason::new(code, text), self.config.close_timeout) {
+            self.session.begin_close();
+        }
+    }
+
+    /// Ends at once; what was not delivered is lost, and its outcome Unknown.
+    pub fn abort(&mut self, now: Time, code: u64, text: &str) {
+        self.finish(now, CloseReason::Local, Some((Cause::Application, Reason::new(code, text))));
+    }
+
+    /// The operating system says that a link came up: a silent path is probed at once.
+    pub fn handle_link_up(&mut self, now: Time) {
+        self.path.recovery.on_link_up(now);
+    }
+
+    /// The peer sent its stateless reset token.
+    pub(crate) fn handle_reset(&mut self, now: Time) {
+        self.finish(now, CloseReason::PeerRestarted, None);
+    }
+
+    /// The peer repeated PING: it missed PONG.
+    pub(crate) fn handle_repeated_ping(&mut self) {
+        self.pong_due = self.pong.is_some() && !self.confirmed;
+    }
+
+    fn finish(&mut self, now: Time, why: CloseReason, tell: Option<(Cause, Reason)>) {
+        if self.ending.is_over() {
+            return;
+        }
+        if let Some((cause, reason)) = tell {
+            self.prepare_farewell(now, cause, &reason);
+        }
+        self.ending = Ending::Over { until: now + self.path.drain_time() };
+        self.opening = None;
+        self.session.end();
+        self.events.push_back(Event::Closed(why));
+    }
+
+    /// Tells everything a packet carried what became of it.
+    fn settle(
+        now: Time,
+        fate: Fate,
+        item: &Item,
+        session: &mut Session,
+        control: &mut ControlQueue,
+        notes: &mut Notes,
+    ) {
+        match (item, fate) {
+            (Item::Session(carried), Fate::Acked) => session.on_acked(now, carried),
+            (Item::Session(carried), Fate::Lost) => session.on_lost(now, carried),
+            (Item::Control(block), Fate::Acked) => {
+                control.on_acked(*block);
+                notes.fin_ack_acked |= *block == Control::FinAck;
+            }
+            (Item::Control(block), Fate::Lost) => control.on_lost(*block),
+            (Item::Sack(largest), Fate::Acked) => notes.sack_acked = notes.sack_acked.max(Some(*largest)),
+            (Item::Sack(_), Fate::Lost) => {}
+            (Item::MtuProbe(size), fate) => notes.mtu_probe = Some((*size, fate)),
+            (Item::FullSize, Fate::Acked) => notes.full_acked = true,
+            (Item::FullSize, Fate::Lost) => notes.full_lost = notes.full_lost.saturating_add(1),
+        }
+    }
+
+    /// What the fates of packets mean to the path itself.
+    fn take_notes(&mut self, now: Time, notes: Notes) {
+        if let Some(largest) = notes.sack_acked {
+            self.path.received.on_sack_acked(largest);
+        }
+        let grown = match notes.mtu_probe {
+            Some((size, Fate::Acked)) => self.path.mtu.on_probe_acked(now, size).is_some(),
+            Some((size, Fate::Lost)) => {
+                self.path.mtu.on_probe_lost(now, size);
+                false
+            }
+            None => false,
+        };
+        if notes.full_acked {
+            self.path.mtu.on_full_acked();
+        }
+        let shrunk = (0..notes.full_lost).any(|_| self.path.mtu.on_full_lost());
+        if grown || shrunk {
+            let size = u64::from(self.path.mtu.current()) + self.path.headers();
+            self.path.recovery.set_packet_size(size);
+            self.events.push_back(Event::MaxUnfragmented(self.max_unfragmented()));
+        }
+        if notes.fin_ack_acked && matches!(self.ending, Ending::FinAckSent { .. }) {
+            self.finish_peer_closed(now);
+        }
+    }
+
+    fn finish_peer_closed(&mut self, now: Time) {
+        if let Ending::FinAckSent { reason, .. } = &mut self.ending {
+            let reason = std::mem::take(reason);
+            self.finish(now, CloseReason::Peer(reason), None);
+        }
+    }
+}
+
+/// Collected while packets' items are told their fates; acted on when the path is free again.
+#[derive(Debug, Default)]
+struct Notes {
+    sack_acked: Option<u64>,
+    mtu_probe: Option<(u16, Fate)>,
+    full_acked: bool,
+    full_lost: u8,
+    fin_ack_acked: bool,
+}

@@ -1,0 +1,258 @@
+//! Packets coming in: unmasked, opened, taken apart.
+
+use bytes::{Buf, BytesMut};
+
+use super::{Connection, Datagram, Event, Notes};
+use crate::connection::path::Rebinding;
+use crate::wire::packet::{
+    CLEAR_LEN, EARLY_BIT, KEY_PHASE_BIT, MIN_SEALED, PROTECTED_BITS, SAMPLE_LEN, expand_number,
+};
+use crate::wire::{Reader, block, close};
+use crate::{Cause, PeerMisbehaved, Time};
+use rand::Rng;
+
+/// A packet opened: its number and its blocks.
+struct Plain {
+    number: u64,
+    early: bool,
+    blocks: BytesMut,
+}
+
+impl Connection {
+    /// Takes a datagram that the endpoint found to be for this connection.
+    pub fn handle_datagram(&mut self, now: Time, datagram: Datagram) {
+        if self.ending.is_over() {
+            // A peer that goes on has missed the farewell.
+            self.farewell_due = self.farewell.is_some();
+            return;
+        }
+        let size = datagram.bytes.len();
+        if datagram.bytes.first().is_some_and(|flags| flags & crate::wire::packet::CLEAR_BIT != 0) {
+            self.handle_clear(now, datagram);
+            return;
+        }
+        let (from, to, ecn) = (datagram.from, datagram.to, datagram.ecn);
+        let Some(plain) = self.open(now, datagram.bytes) else { return };
+        self.path.traffic.received_packets += 1;
+        self.path.traffic.received_bytes += size as u64;
+        if self.path.received.is_duplicate(plain.number) {
+            self.path.received.on_duplicate();
+            return;
+        }
+        let newest = plain.number >= self.path.received.expected();
+        self.last_received = now;
+        let number = plain.number;
+        match self.process(now, plain) {
+            Ok(eliciting) => {
+                let pace = self.path.ack_pace(now, self.config.max_ack_delay);
+                self.path.received.on_packet(now, number, eliciting, ecn, pace);
+                self.on_arrival(now, newest, from, to, size);
+            }
+            Err(misbehaved) => self.on_misbehaved(now, misbehaved),
+        }
+    }
+
+    /// What authentic packets say beside their blocks: the peer is there, and where.
+    fn on_arrival(&mut self, now: Time, newest: bool, from: std::net::SocketAddr, to: Option<std::net::IpAddr>, size: usize) {
+        if from == self.path.remote {
+            self.path.local = to.or(self.path.local);
+            return;
+        }
+        if !newest {
+            return;
+        }
+        match &mut self.path.rebinding {
+            Some(rebinding) if rebinding.remote == from => rebinding.on_received(size),
+            _ => {
+                let mut rebinding = Rebinding::new(now, from, to, self.rng.next_u64());
+                rebinding.on_received(size);
+                self.path.rebinding = Some(rebinding);
+            }
+        }
+    }
+
+    pub(super) fn on_misbehaved(&mut self, now: Time, misbehaved: PeerMisbehaved) {
+        let reason = close::Reason::new(0, misbehaved.what);
+        self.finish(now, misbehaved.into(), Some((misbehaved.cause, reason)));
+    }
+
+    /// Unmasks and opens; counts and drops what does not open.
+    fn open(&mut self, now: Time, mut packet: BytesMut) -> Option<Plain> {
+        if packet.len() < MIN_SEALED {
+            self.dropped.short += 1;
+            return None;
+        }
+        let early = packet[0] & EARLY_BIT != 0;
+        let header = if early {
+            self.early_open.as_ref().map(|keys| &keys.header)
+        } else {
+            self.keys.as_ref().map(|keys| &keys.keys().open_header)
+        };
+        let Some(header) = header else {
+            self.dropped.no_keys += 1;
+            return None;
+        };
+        let sample = packet[CLEAR_LEN + 4..].first_chunk::<SAMPLE_LEN>()?;
+        let mask = header.mask(sample);
+        packet[0] ^= mask[0] & PROTECTED_BITS;
+        let flags = packet[0];
+        let length = usize::from(flags & 3) + 1;
+        let mut truncated = 0u64;
+        for (at, mask) in (CLEAR_LEN..CLEAR_LEN + length).zip(&mask[1..]) {
+            packet[at] ^= mask;
+            truncated = truncated << 8 | u64::from(packet[at]);
+        }
+        let number = expand_number(truncated, length, self.path.received.expected());
+        let (head, sealed) = packet.split_at_mut(CLEAR_LEN + length);
+        let path = self.path.id;
+        let opened = if early {
+            self.early_open.as_ref()?.open.open(path, number, head, sealed)
+        } else {
+            let keep_old = self.path.drain_time();
+            let phase = flags & KEY_PHASE_BIT != 0;
+            self.keys.as_mut()?.open(now, path, number, phase, head, sealed, keep_old).map(|opened| opened.len())
+        };
+        let Some(length) = opened else {
+            self.dropped.forged += 1;
+            if self.keys.as_ref().is_some_and(|keys| keys.is_exhausted()) {
+                self.on_misbehaved(now, PeerMisbehaved::new(Cause::AeadLimit, "too many forged packets"));
+            }
+            return None;
+        };
+        // After the tag was checked, so that a forger learns nothing from it.
+        if flags & 0x38 != 0 {
+            self.on_misbehaved(now, PeerMisbehaved::new(Cause::InvalidField, "packet: reserved bits set"));
+            return None;
+        }
+        let head = head.len();
+        packet.advance(head);
+        packet.truncate(length);
+        if !early && !self.confirmed {
+            self.on_confirmed();
+        }
+        Some(Plain { number, early, blocks: packet })
+    }
+
+    /// The first packet under the final keys: the peer is proven.
+    fn on_confirmed(&mut self) {
+        self.confirmed = true;
+        if self.side == crate::Side::Server {
+            self.events.push_back(Event::Connected);
+        }
+    }
+
+    /// Takes the blocks of one packet; returns whether it asks for acknowledgement.
+    fn process(&mut self, now: Time, plain: Plain) -> Result<bool, PeerMisbehaved> {
+        let mut reader = Reader::new(plain.blocks.freeze());
+        if reader.is_empty() {
+            return Err(PeerMisbehaved::new(Cause::MissingField, "packet without blocks"));
+        }
+        self.process_blocks(now, &mut reader, plain.early)
+    }
+
+    pub(super) fn process_blocks(
+        &mut self,
+        now: Time,
+        reader: &mut Reader,
+        early: bool,
+    ) -> Result<bool, PeerMisbehaved> {
+        let mut eliciting = false;
+        while !reader.is_empty() {
+            let kind = reader.u8()?;
+            eliciting |= !matches!(kind, block::SACK | block::PADDING | block::RST | block::ERROR);
+            match kind {
+                block::DATA
+                | block::SKIP
+                | block::SKIP_ACK
+                | block::MAX_DATA
+                | block::MAX_STREAM_DATA
+                | block::MAX_STREAMS
+                | block::RESET
+                | block::STOP
+                | block::TAKEN => self.session.handle_block(now, kind, reader, early)?,
+                _ if early => {
+                    return Err(PeerMisbehaved::new(Cause::UnrecognizedBlock, "block not allowed in early data"));
+                }
+                block::SACK => self.on_sack(now, reader)?,
+                block::PADDING => drop(reader.rest()),
+                block::KEEP_ALIVE => {}
+                block::PROBE => self.control.probe_ack(reader.u64()?),
+                block::PROBE_ACK => self.on_probe_ack(reader.u64()?),
+                block::FIN => self.on_fin(now, close::read_fin(reader)?),
+                block::FIN_ACK => self.on_fin_ack(now),
+                block::FIN_DONE => self.finish_peer_closed(now),
+                block::RST => {
+                    let (cause, reason) = close::read_rst(reader)?;
+                    self.finish(now, super::CloseReason::Aborted(cause, reason), None);
+                    return Ok(false);
+                }
+                block::ERROR => drop(close::read_error(reader)?),
+                block::TICKET => self.on_ticket(reader)?,
+                block::FIRST_SKIPPABLE.. => {
+                    let length = reader.varint()?;
+                    reader.skip(length)?;
+                }
+                _ => return Err(PeerMisbehaved::new(Cause::UnrecognizedBlock, "unknown block")),
+            }
+        }
+        Ok(eliciting)
+    }
+
+    fn on_sack(&mut self, now: Time, reader: &mut Reader) -> Result<(), PeerMisbehaved> {
+        let mut sack = std::mem::take(&mut self.scratch_sack);
+        let read = sack.read(reader).map_err(PeerMisbehaved::from);
+        let taken = read.and_then(|()| self.take_sack(now, &sack));
+        self.scratch_sack = sack;
+        taken
+    }
+
+    /// Acts on a SACK, the peer's or the one that PONG stands for.
+    pub(super) fn take_sack(&mut self, now: Time, sack: &crate::wire::sack::Sack) -> Result<(), PeerMisbehaved> {
+        if sack.path != self.path.id.0 {
+            return Err(PeerMisbehaved::new(Cause::AckOfUnsent, "SACK of a path that does not exist"));
+        }
+        let mut notes = Notes::default();
+        let (session, control) = (&mut self.session, &mut self.control);
+        self.path.recovery.on_sack(now, sack, |fate, item| {
+            Self::settle(now, fate, item, session, control, &mut notes);
+        })?;
+        if let Some(keys) = &mut self.keys {
+            keys.on_acked(sack.largest());
+        }
+        self.take_notes(now, notes);
+        self.check_reachable();
+        Ok(())
+    }
+
+    fn on_probe_ack(&mut self, challenge: u64) {
+        let Some(rebinding) = self.path.rebinding.filter(|rebinding| rebinding.challenge == challenge) else {
+            return;
+        };
+        let from = self.path.remote;
+        self.path.adopt(rebinding);
+        self.events.push_back(Event::PeerAddressChanged { path: self.path.id, from, to: rebinding.remote });
+    }
+
+    fn on_fin(&mut self, now: Time, reason: close::Reason) {
+        if self.ending.on_fin(now, reason.clone(), self.config.close_timeout) {
+            self.session.begin_close();
+            self.events.push_back(Event::PeerClosing(reason));
+        }
+    }
+
+    fn on_fin_ack(&mut self, now: Time) {
+        use super::Ending::{FinAckSent, FinSent};
+        // The second state is that of two FINs that crossed.
+        if matches!(self.ending, FinSent { .. } | FinAckSent { .. }) {
+            self.prepare_fin_done(now);
+            self.finish(now, super::CloseReason::Local, None);
+        }
+    }
+
+    fn on_ticket(&mut self, reader: &mut Reader) -> Result<(), PeerMisbehaved> {
+        let _lifetime = reader.varint()?;
+        let length = reader.varint()?;
+        drop(reader.bytes(length)?);
+        Ok(())
+    }
+}

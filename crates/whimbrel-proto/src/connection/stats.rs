@@ -1,0 +1,114 @@
+//! Figures of a connection, whole and per path (Mockets 3.4).
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::Connection;
+use crate::congestion::ControllerStats;
+use crate::{PathId, Time};
+
+/// Packets that were dropped, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dropped {
+    /// Too short to be a packet.
+    pub short: u64,
+    /// Under keys not there yet, or no longer.
+    pub no_keys: u64,
+    /// Did not open: forged, damaged, or sealed under keys long gone.
+    pub forged: u64,
+    /// Handshake packets that made no sense.
+    pub handshake: u64,
+}
+
+/// One path. Bytes are UDP payload unless said otherwise.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct PathStats {
+    /// Which.
+    pub id: PathId,
+    /// The peer's address.
+    pub remote: SocketAddr,
+    /// Packets sent.
+    pub sent_packets: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+    /// Packets received that opened.
+    pub received_packets: u64,
+    /// Bytes received that opened.
+    pub received_bytes: u64,
+    /// Packets received more than once.
+    pub duplicates: u64,
+    /// Packets acknowledged.
+    pub acked_packets: u64,
+    /// Packets declared lost.
+    pub lost_packets: u64,
+    /// Of those, packets that arrived after all.
+    pub spurious_packets: u64,
+    /// Share of packets lost lately, 0 to 1.
+    pub loss: f64,
+    /// Smoothed round trip.
+    pub rtt: Duration,
+    /// Its mean deviation.
+    pub rtt_variation: Duration,
+    /// The lowest of the last ten seconds.
+    pub rtt_min: Duration,
+    /// The last sample.
+    pub rtt_latest: Duration,
+    /// Wire bytes in flight.
+    pub in_flight: u64,
+    /// What congestion control thinks.
+    pub congestion: ControllerStats,
+    /// Largest UDP payload found to work, bytes.
+    pub mtu: u16,
+}
+
+/// A connection.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ConnectionStats {
+    /// Each path.
+    pub paths: Vec<PathStats>,
+    /// Packets that were dropped on arrival.
+    pub dropped: Dropped,
+    /// Generations of keys so far, less one.
+    pub key_updates: u64,
+    /// How long the peer has not been heard.
+    pub silent_for: Duration,
+}
+
+impl Connection {
+    /// Figures as of `now`.
+    pub fn stats(&self, now: Time) -> ConnectionStats {
+        ConnectionStats {
+            paths: vec![self.path_stats()],
+            dropped: self.dropped,
+            key_updates: self.keys.as_ref().map_or(0, |keys| keys.updates()),
+            silent_for: now.since(self.last_received),
+        }
+    }
+
+    fn path_stats(&self) -> PathStats {
+        let path = &self.path;
+        let counters = path.recovery.counters();
+        PathStats {
+            id: path.id,
+            remote: path.remote,
+            sent_packets: path.traffic.sent_packets,
+            sent_bytes: path.traffic.sent_bytes,
+            received_packets: path.traffic.received_packets,
+            received_bytes: path.traffic.received_bytes,
+            duplicates: path.received.duplicates(),
+            acked_packets: counters.acked_packets,
+            lost_packets: counters.lost_packets,
+            spurious_packets: counters.spurious_packets,
+            loss: path.recovery.loss(),
+            rtt: path.recovery.rtt.smoothed(),
+            rtt_variation: path.recovery.rtt.variation(),
+            rtt_min: path.recovery.rtt.min(),
+            rtt_latest: path.recovery.rtt.latest(),
+            in_flight: path.recovery.in_flight(),
+            congestion: path.recovery.controller().state(),
+            mtu: path.mtu.current(),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Time passing: what is due, and when the next is.
+
+use super::{CloseReason, Connection, EndpointEvent, Ending, Event, Notes};
+use crate::Time;
+
+impl Connection {
+    /// When [`Connection::handle_timeout`] is due next. None: never, until something happens.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let ending = self.ending.timeout();
+        if self.ending.is_over() {
+            return ending;
+        }
+        let opening = self.opening.as_ref().map(|opening| opening.timeout());
+        let sack = self.keys.is_some().then(|| self.path.received.next_sack()).flatten();
+        let candidates = [
+            ending,
+            opening,
+            sack,
+            self.path.recovery.timeout(),
+            self.path.pacing_until,
+            self.path.rebinding.as_ref().and_then(|rebinding| rebinding.timeout()),
+            self.session.poll_timeout(),
+            self.keep_alive_at(),
+            Some(self.last_received + self.idle_timeout),
+        ];
+        candidates.into_iter().flatten().min()
+    }
+
+    fn keep_alive_at(&self) -> Option<Time> {
+        let interval = self.config.keep_alive.filter(|_| self.keys.is_some() && self.ending.is_open())?;
+        Some(self.last_received.max(self.last_eliciting) + interval)
+    }
+
+    /// Does what is due at `now`.
+    pub fn handle_timeout(&mut self, now: Time) {
+        if self.handle_end(now) {
+            return;
+        }
+        self.handle_opening_timeout(now);
+        self.session.handle_timeout(now);
+        let mut notes = Notes::default();
+        if self.path.recovery.timeout().is_some_and(|at| at <= now) {
+            let (session, control) = (&mut self.session, &mut self.control);
+            self.path.recovery.handle_timeout(now, |fate, item| {
+                Self::settle(now, fate, item, session, control, &mut notes);
+            });
+            self.take_notes(now, notes);
+            self.check_reachable();
+        }
+        if let Some(keys) = &mut self.keys {
+            keys.expire(now);
+        }
+        if self.keep_alive_at().is_some_and(|at| at <= now) {
+            self.last_eliciting = now;
+            self.control.keep_alive();
+        }
+        if self.path.rebinding.as_ref().is_some_and(|rebinding| rebinding.is_given_up(now)) {
+            self.path.rebinding = None;
+        }
+    }
+
+    /// Ends that time brings. True if nothing else is to be done.
+    fn handle_end(&mut self, now: Time) -> bool {
+        match self.ending.timeout() {
+            Some(at) if at <= now && self.ending.is_over() => {
+                if !self.drained {
+                    self.drained = true;
+                    self.endpoint_events.push_back(EndpointEvent::Drained);
+                }
+                // Nothing is due ever again.
+                self.ending = Ending::Over { until: Time::MAX };
+                true
+            }
+            Some(at) if at <= now => {
+                // Patience is over: whatever was queued is given up.
+                let why = match &self.ending {
+                    Ending::PeerFin { reason, .. } | Ending::FinAckSent { reason, .. } => CloseReason::Peer(reason.clone()),
+                    _ => CloseReason::Local,
+                };
+                self.finish(now, why, Some((crate::Cause::Shutdown, Default::default())));
+                true
+            }
+            _ if self.ending.is_over() => true,
+            _ if self.last_received + self.idle_timeout <= now => {
+                self.finish(now, CloseReason::TimedOut, None);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Tells the application when three probes went unanswered, and when that ends.
+    pub(super) fn check_reachable(&mut self) {
+        let unreachable = self.path.recovery.is_unreachable();
+        if unreachable != self.unreachable {
+            self.unreachable = unreachable;
+            self.events.push_back(if unreachable { Event::PeerUnreachable } else { Event::PeerReachable });
+        }
+    }
+}

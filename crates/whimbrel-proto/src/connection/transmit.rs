@@ -1,0 +1,331 @@
+//! Packets going out: put together, sealed, masked, recorded.
+
+use super::{Connection, Control, Item, Transmit};
+use crate::recovery::{Ecn, Permit};
+use crate::wire::close::{Reason, write_rst};
+use crate::wire::packet::{
+    CLEAR_LEN, EARLY_BIT, KEY_PHASE_BIT, PROTECTED_BITS, SAMPLE_LEN, TAG_LEN, number_len,
+};
+use crate::wire::{Writer, block};
+use crate::{Cause, Time};
+
+/// Shortest block part: with the shortest packet number and the tag it leaves a whole sample.
+const MIN_BLOCKS: usize = 3;
+/// Loss above which small messages are repeated twice.
+const HEAVY_LOSS: f64 = 0.08;
+/// Repetitions of a last packet to a peer that goes on.
+pub(super) const FAREWELLS: u8 = 8;
+
+/// A packet under construction.
+struct Head {
+    start: usize,
+    number: u64,
+    number_len: usize,
+    early: bool,
+}
+
+/// Why a packet may be sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Occasion {
+    /// A SACK only: congestion and pacing do not hold it back.
+    Sack,
+    /// Anything.
+    Data,
+    /// A probe of a silent path: must ask for an answer.
+    Probe,
+}
+
+impl Connection {
+    /// Appends to `out` what is to be sent now: at most `segments` datagrams to one destination. None: nothing now.
+    pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>, segments: usize) -> Option<Transmit> {
+        if let Some(transmit) = self.transmit_single(now, out) {
+            return Some(transmit);
+        }
+        if self.ending.is_over() || !(self.keys.is_some() || self.early_seal.is_some()) {
+            return None;
+        }
+        self.path.pacing_until = None;
+        self.progress_ending(now);
+        let start = out.len();
+        let mut segment_size = usize::from(self.path.mtu.current());
+        let mut count = 0;
+        while count < segments.max(1) {
+            let Some(size) = self.build(now, out, segment_size) else { break };
+            count += 1;
+            if count == 1 && size > usize::from(self.path.mtu.current()) {
+                // An MTU probe travels alone.
+                break;
+            }
+            if count > 1 && size < segment_size {
+                break;
+            }
+            segment_size = size;
+        }
+        if count == 0 {
+            return None;
+        }
+        let size = out.len() - start;
+        Some(self.transmit(size, (count > 1).then_some(segment_size)))
+    }
+
+    fn transmit(&self, size: usize, segment_size: Option<usize>) -> Transmit {
+        Transmit {
+            destination: self.path.remote,
+            source: self.path.local,
+            ecn: self.path.ecn_usable.then_some(Ecn::Ect0),
+            size,
+            segment_size,
+        }
+    }
+
+    /// Packets that travel alone: of the handshake, of farewell, to an address under challenge.
+    fn transmit_single(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
+        if self.farewell_due {
+            self.farewell_due = false;
+            let farewell = self.farewell.as_deref()?;
+            out.extend_from_slice(farewell);
+            return Some(self.transmit(farewell.len(), None));
+        }
+        if let Some(opening) = &mut self.opening
+            && let Some(packet) = opening.poll_packet(now)
+        {
+            out.extend_from_slice(packet);
+            let size = packet.len();
+            self.path.traffic.sent_packets += 1;
+            self.path.traffic.sent_bytes += size as u64;
+            return Some(self.transmit(size, None));
+        }
+        if self.pong_due {
+            self.pong_due = false;
+            let pong = self.pong.as_ref()?;
+            out.extend_from_slice(pong);
+            return Some(self.transmit(pong.len(), None));
+        }
+        self.transmit_challenge(now, out)
+    }
+
+    fn transmit_challenge(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
+        const SIZE: usize = CLEAR_LEN + 4 + 9 + TAG_LEN;
+        let rebinding = self.path.rebinding.filter(|rebinding| rebinding.may_probe(now, SIZE))?;
+        let wait = self.path.recovery.rtt.deadline() * 2;
+        self.path.rebinding.as_mut()?.on_probe(now, SIZE, wait);
+        let head = self.begin(now, out);
+        out.push(block::PROBE);
+        out.extend_from_slice(&rebinding.challenge.to_be_bytes());
+        let size = self.seal(out, &head);
+        self.record(now, size, false);
+        Some(Transmit {
+            destination: rebinding.remote,
+            source: rebinding.local,
+            ecn: None,
+            size,
+            segment_size: None,
+        })
+    }
+
+    /// Builds one packet of at most `limit` bytes at the end of `out`; returns its size, or None if nothing may or need be sent.
+    fn build(&mut self, now: Time, out: &mut Vec<u8>, limit: usize) -> Option<usize> {
+        let (occasion, limit) = self.occasion(now, limit)?;
+        let mtu_probe = if occasion == Occasion::Data && self.keys.is_some() && self.confirmed {
+            self.path.mtu.next_probe(now)
+        } else {
+            None
+        };
+        let head = self.begin(now, out);
+        self.scratch_items.clear();
+        let eliciting = match mtu_probe {
+            Some(size) => self.write_mtu_probe(out, &head, size),
+            None => self.write_blocks(now, out, &head, limit, occasion),
+        };
+        if out.len() == head.start + CLEAR_LEN + head.number_len {
+            out.truncate(head.start);
+            return None;
+        }
+        let size = self.seal(out, &head);
+        if mtu_probe.is_none() && eliciting && size == usize::from(self.path.mtu.current()) && size > usize::from(super::mtu::BASE) {
+            self.scratch_items.push(Item::FullSize);
+        }
+        self.record(now, size, eliciting);
+        Some(size)
+    }
+
+    /// Whether a packet may be sent, as what, and how long it may be.
+    fn occasion(&mut self, now: Time, limit: usize) -> Option<(Occasion, usize)> {
+        let established = self.keys.is_some();
+        let wire = limit as u64 + self.path.headers();
+        let permit = self.path.recovery.permit(now, wire);
+        let wanted = self.session.wants_to_send() || !self.control.is_empty();
+        match permit {
+            Permit::Probe(most) if established => return Some((Occasion::Probe, limit.min(most))),
+            Permit::Now if wanted || (established && self.mtu_probe_due(now)) => return Some((Occasion::Data, limit)),
+            Permit::Now => self.path.recovery.on_app_limited(),
+            Permit::At(at) if wanted => self.path.pacing_until = Some(at),
+            _ => {}
+        }
+        (established && self.path.received.is_sack_due(now)).then_some((Occasion::Sack, limit))
+    }
+
+    fn mtu_probe_due(&self, now: Time) -> bool {
+        self.confirmed && self.path.mtu.next_probe(now).is_some() && self.ending.is_open()
+    }
+
+    fn write_mtu_probe(&mut self, out: &mut Vec<u8>, head: &Head, size: u16) -> bool {
+        let end = head.start + usize::from(size) - TAG_LEN;
+        out.extend_from_slice(&[block::KEEP_ALIVE, block::PADDING]);
+        out.resize(end, 0);
+        self.path.mtu.on_probe_sent(size);
+        self.scratch_items.push(Item::MtuProbe(size));
+        true
+    }
+
+    /// SACK, then the connection's blocks, then the session's. Returns whether the packet asks for acknowledgement.
+    fn write_blocks(&mut self, now: Time, out: &mut Vec<u8>, head: &Head, limit: usize, occasion: Occasion) -> bool {
+        let body = head.start + CLEAR_LEN + head.number_len;
+        let mut writer = Writer::new(out, head.start + limit - TAG_LEN);
+        if self.keys.is_some()
+            && self.path.received.has_unreported()
+            && let Some(largest) = self.path.received.write_sack(now, self.path.id.0, &mut writer)
+        {
+            self.path.last_sack = now;
+            self.scratch_items.push(Item::Sack(largest));
+        }
+        let sack_end = writer.len();
+        if occasion == Occasion::Sack {
+            // One SACK in a round trip asks to be acknowledged itself, or its ranges would grow for ever.
+            if self.path.received.wants_pruning() && now.since(self.last_eliciting) > self.path.recovery.rtt.smoothed() {
+                self.control.keep_alive();
+            } else {
+                return false;
+            }
+        }
+        let items = &mut self.scratch_items;
+        if self.keys.is_some() {
+            self.control.fill(&mut writer, |control| items.push(Item::Control(control)));
+        }
+        if occasion != Occasion::Sack {
+            let repeats = self.repeats(occasion);
+            self.scratch_carried.clear();
+            self.session.fill(now, &mut writer, &mut self.scratch_carried, repeats);
+            self.scratch_items.extend(self.scratch_carried.iter().map(|carried| Item::Session(*carried)));
+        }
+        if occasion == Occasion::Probe && writer.len() == sack_end {
+            writer.u8(block::KEEP_ALIVE);
+            self.scratch_items.push(Item::Control(Control::KeepAlive));
+        }
+        let eliciting = writer.len() > sack_end;
+        if writer.len() > body && writer.len() < body + MIN_BLOCKS {
+            // Too short for a header-protection sample.
+            out.extend_from_slice(&[block::PADDING, 0, 0]);
+        }
+        eliciting
+    }
+
+    /// How often small messages are repeated now: only where there is room to spare.
+    fn repeats(&self, occasion: Occasion) -> u8 {
+        if occasion == Occasion::Probe {
+            return 0;
+        }
+        let recovery = &self.path.recovery;
+        if recovery.in_flight() * 2 > recovery.controller().window() {
+            return 0;
+        }
+        match self.config.repeats {
+            crate::config::Repeats::Fixed(repeats) => repeats,
+            crate::config::Repeats::Adaptive if recovery.loss() > HEAVY_LOSS => 2,
+            crate::config::Repeats::Adaptive => 1,
+        }
+    }
+
+    /// Writes the head of the next packet.
+    fn begin(&mut self, now: Time, out: &mut Vec<u8>) -> Head {
+        let number = self.path.recovery.next_number();
+        let number_len = number_len(number, self.path.recovery.largest_acked());
+        let keep_old = self.path.drain_time();
+        let mut flags = (number_len - 1) as u8;
+        let early = match &mut self.keys {
+            Some(keys) => {
+                keys.on_seal(now, number, self.config.key_update_packets, keep_old);
+                flags |= if keys.phase() { KEY_PHASE_BIT } else { 0 };
+                false
+            }
+            None => {
+                flags |= EARLY_BIT;
+                true
+            }
+        };
+        let start = out.len();
+        out.push(flags);
+        out.extend_from_slice(&self.path.remote_id.to_bytes());
+        out.extend_from_slice(&number.to_be_bytes()[8 - number_len..]);
+        Head { start, number, number_len, early }
+    }
+
+    /// Seals and masks the packet that ends `out`; returns its size.
+    fn seal(&self, out: &mut Vec<u8>, head: &Head) -> usize {
+        let (seal, header) = match (&self.keys, &self.early_seal) {
+            (_, Some(early)) if head.early => (&early.seal, &early.header),
+            (Some(keys), _) => (&keys.keys().seal, &keys.keys().seal_header),
+            _ => return 0,
+        };
+        let (clear, body) = out[head.start..].split_at_mut(CLEAR_LEN + head.number_len);
+        let tag = seal.seal(self.path.id, head.number, clear, body);
+        out.extend_from_slice(&tag);
+        let packet = &mut out[head.start..];
+        if let Some(sample) = packet[CLEAR_LEN + 4..].first_chunk::<SAMPLE_LEN>() {
+            let mask = header.mask(sample);
+            packet[0] ^= mask[0] & PROTECTED_BITS;
+            for (byte, mask) in packet[CLEAR_LEN..CLEAR_LEN + head.number_len].iter_mut().zip(&mask[1..]) {
+                *byte ^= mask;
+            }
+        }
+        packet.len()
+    }
+
+    fn record(&mut self, now: Time, size: usize, eliciting: bool) {
+        let wire = size as u64 + self.path.headers();
+        self.path.recovery.on_sent(now, wire, eliciting, &self.scratch_items);
+        self.path.traffic.sent_packets += 1;
+        self.path.traffic.sent_bytes += size as u64;
+        if eliciting {
+            self.last_eliciting = now;
+        }
+    }
+
+    /// Moves a close along once the queue is drained.
+    fn progress_ending(&mut self, now: Time) {
+        if self.ending.is_open() || !self.session.is_drained() || !self.ending.on_drained() {
+            return;
+        }
+        match &self.ending {
+            super::Ending::FinSent { reason, .. } => self.control.fin(reason.clone()),
+            super::Ending::FinAckSent { .. } => self.control.fin_ack(),
+            _ => debug_assert!(false, "drained at {now:?} in another state"),
+        }
+    }
+
+    /// The packet that tells the peer it is over.
+    pub(super) fn prepare_farewell(&mut self, now: Time, cause: Cause, reason: &Reason) {
+        self.prepare_last(now, |writer| {
+            write_rst(writer, cause, reason);
+        });
+    }
+
+    /// FIN-DONE, repeated to a peer that repeats FIN-ACK.
+    pub(super) fn prepare_fin_done(&mut self, now: Time) {
+        self.prepare_last(now, |writer| writer.bytes(&[block::FIN_DONE, block::PADDING, 0]));
+    }
+
+    fn prepare_last(&mut self, now: Time, write: impl FnOnce(&mut Writer<'_>)) {
+        if self.keys.is_none() {
+            return;
+        }
+        let mut packet = Vec::with_capacity(512);
+        let head = self.begin(now, &mut packet);
+        write(&mut Writer::new(&mut packet, 512 - TAG_LEN));
+        self.seal(&mut packet, &head);
+        self.scratch_items.clear();
+        self.record(now, packet.len(), false);
+        self.farewell = Some(packet);
+        self.farewell_due = true;
+    }
+}

@@ -1,0 +1,395 @@
+//! The endpoint: finds the connection a datagram is for, and answers strangers without remembering them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+
+use bytes::Bytes;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha20Rng;
+
+use crate::config::TransportConfig;
+use crate::connection::{Connection, Datagram, EndpointEvent, Opening, Setup};
+use crate::crypto::{CidGenerator, Identity, PublicKey, ResetToken};
+use crate::handshake::{
+    Accepted, Acceptor, AcceptorConfig, ClientConfig, ClientHandshake, Ping, ServerKey,
+};
+use crate::wire::packet::{CLEAR_BIT, destination};
+use crate::wire::block;
+use crate::{ConnectionId, Side, Time};
+
+/// A connection of an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Handle(pub usize);
+
+/// How an endpoint accepts.
+#[derive(Clone, Debug)]
+pub struct ListenConfig {
+    /// The handshake's settings.
+    pub acceptor: AcceptorConfig,
+    /// Keys that may connect. None: any key, the listener is open.
+    pub allow: Option<BTreeSet<PublicKey>>,
+    /// Application protocols served. Empty: any.
+    pub protocols: Vec<Bytes>,
+    /// Connections at once; beyond it PING is not answered. Default 100,000.
+    pub max_connections: usize,
+    /// PINGs with a valid cookie taken a second and address (the address's /24 or /56). Default 1,000: each costs four
+    /// Diffie-Hellmans.
+    pub pings_per_address: u32,
+}
+
+impl Default for ListenConfig {
+    fn default() -> Self {
+        Self {
+            acceptor: AcceptorConfig::default(),
+            allow: None,
+            protocols: Vec::new(),
+            max_connections: 100_000,
+            pings_per_address: 1_000,
+        }
+    }
+}
+
+/// Whom to connect to, and how.
+#[derive(Clone, Debug)]
+pub struct ConnectConfig {
+    /// What is known of the server's key.
+    pub server_key: ServerKey,
+    /// The application protocol asked for.
+    pub protocol: Bytes,
+    /// A pre-shared key; turns early data off.
+    pub psk: Option<[u8; 32]>,
+    /// Settings of the connection.
+    pub transport: TransportConfig,
+}
+
+/// What a datagram led to.
+#[derive(Debug)]
+pub enum Routed {
+    /// Nothing further: dropped, and counted.
+    Nothing,
+    /// An answer was appended to the buffer, to be sent back to where the datagram came from.
+    Reply,
+    /// It is for this connection.
+    Connection(Handle, Datagram),
+    /// The peer repeated PING: the connection's PONG is due again.
+    RepeatedPing(Handle),
+    /// The peer of this connection has lost it.
+    Reset(Handle),
+    /// Somebody new was let in.
+    Accepted(Handle, Box<Connection>),
+}
+
+/// Datagrams that led to nothing, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EndpointStats {
+    /// SYNs answered.
+    pub syns: u64,
+    /// Connections accepted.
+    pub accepted: u64,
+    /// PINGs refused: no valid cookie, replayed, forged, over a limit, not allowed.
+    pub refused: u64,
+    /// Packets for nobody.
+    pub unknown: u64,
+    /// Stateless resets sent.
+    pub resets: u64,
+}
+
+/// Resets sent a second at the most.
+const RESETS_PER_SECOND: u32 = 100;
+/// A reset looks like a packet and is shorter than what it answers.
+const RESET_LEN: usize = 41;
+
+/// See the module.
+pub struct Endpoint {
+    identity: Identity,
+    ids: CidGenerator,
+    reset_key: crate::crypto::ResetKey,
+    acceptor: Option<(Acceptor, ListenConfig)>,
+    transport: TransportConfig,
+    routes: BTreeMap<ConnectionId, Handle>,
+    tokens: BTreeMap<ResetToken, Handle>,
+    connections: BTreeMap<Handle, Ids>,
+    next_handle: usize,
+    ping_budget: Budget<IpAddr>,
+    reset_budget: Budget<()>,
+    stats: EndpointStats,
+    aes_in_hardware: bool,
+    rng: ChaCha20Rng,
+}
+
+#[derive(Debug)]
+struct Ids {
+    id: ConnectionId,
+    token: Option<ResetToken>,
+    accepted: bool,
+}
+
+impl Endpoint {
+    /// An endpoint for the core numbered `core`, reproducible from `seed`.
+    pub fn new(
+        identity: Identity,
+        listen: Option<ListenConfig>,
+        transport: TransportConfig,
+        core: u8,
+        seed: [u8; 32],
+        aes_in_hardware: bool,
+    ) -> Self {
+        let mut rng = ChaCha20Rng::from_seed(seed);
+        // Two generators of one identity must differ: the acceptor's core has the high bit set.
+        let ids = CidGenerator::new(&identity, core, &mut rng);
+        let acceptor = listen.map(|listen| {
+            let own = CidGenerator::new(&identity, core | 0x80, &mut rng);
+            let config = AcceptorConfig { aes_in_hardware, ..listen.acceptor.clone() };
+            (Acceptor::new(&identity, &config, own, &mut rng), listen)
+        });
+        Self {
+            reset_key: crate::crypto::ResetKey::new(&identity),
+            identity,
+            ids,
+            acceptor,
+            transport,
+            routes: BTreeMap::new(),
+            tokens: BTreeMap::new(),
+            connections: BTreeMap::new(),
+            next_handle: 0,
+            ping_budget: Budget::default(),
+            reset_budget: Budget::default(),
+            stats: EndpointStats::default(),
+            aes_in_hardware,
+            rng,
+        }
+    }
+
+    /// The key others know this endpoint by.
+    pub fn public_key(&self) -> PublicKey {
+        self.identity.public()
+    }
+
+    /// Counts.
+    pub fn stats(&self) -> EndpointStats {
+        self.stats
+    }
+
+    /// Connections, those that are ending included.
+    pub fn connections(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// Begins a connection; its first packet comes out of `poll_transmit`.
+    pub fn connect(&mut self, now: Time, remote: SocketAddr, config: ConnectConfig) -> (Handle, Connection) {
+        let ConnectConfig { server_key, protocol, psk, transport } = config;
+        let local_id = self.ids.issue();
+        let mut session_id = [0; 16];
+        self.rng.fill_bytes(&mut session_id);
+        let mut params = Connection::own_params(&transport);
+        params.protocol = protocol;
+        params.session = Some(session_id);
+        let client = ClientConfig { psk, ..ClientConfig::new(server_key, self.aes_in_hardware) };
+        let handshake = ClientHandshake::new(&mut self.rng, &self.identity, client, local_id);
+        let setup = Setup {
+            side: Side::Client,
+            remote,
+            local: None,
+            local_id,
+            remote_id: ConnectionId(0),
+            rng: self.child_rng(),
+            config: transport,
+        };
+        let patience = setup.config.handshake_timeout;
+        let mut connection = Connection::new(now, setup);
+        connection.open_with(now, Opening::new(now, handshake, params, true, patience));
+        (self.register(local_id, false), connection)
+    }
+
+    fn child_rng(&mut self) -> ChaCha20Rng {
+        let mut seed = [0; 32];
+        self.rng.fill_bytes(&mut seed);
+        ChaCha20Rng::from_seed(seed)
+    }
+
+    fn register(&mut self, id: ConnectionId, accepted: bool) -> Handle {
+        let handle = Handle(self.next_handle);
+        self.next_handle += 1;
+        self.routes.insert(id, handle);
+        self.connections.insert(handle, Ids { id, token: None, accepted });
+        handle
+    }
+
+    /// Takes what a connection has to say to its endpoint.
+    pub fn handle_event(&mut self, handle: Handle, event: EndpointEvent) {
+        match event {
+            EndpointEvent::PeerResetToken(token) => {
+                if let Some(ids) = self.connections.get_mut(&handle) {
+                    ids.token = Some(token);
+                    self.tokens.insert(token, handle);
+                }
+            }
+            EndpointEvent::Drained => self.forget(handle),
+        }
+    }
+
+    /// The connection is gone.
+    pub fn forget(&mut self, handle: Handle) {
+        if let Some(ids) = self.connections.remove(&handle) {
+            self.routes.remove(&ids.id);
+            if let Some(token) = ids.token {
+                self.tokens.remove(&token);
+            }
+        }
+    }
+
+    /// Finds what a datagram is for. An answer to a stranger is appended to `out`, which is empty.
+    pub fn handle_datagram(&mut self, now: Time, datagram: Datagram, out: &mut Vec<u8>) -> Routed {
+        let Some((flags, id)) = destination(&datagram.bytes) else {
+            self.stats.unknown += 1;
+            return Routed::Nothing;
+        };
+        if flags & CLEAR_BIT != 0 {
+            return self.handle_clear(now, flags & !CLEAR_BIT, id, datagram, out);
+        }
+        match self.routes.get(&id) {
+            Some(handle) => Routed::Connection(*handle, datagram),
+            None => self.handle_unknown(now, id, &datagram.bytes, out),
+        }
+    }
+
+    fn handle_clear(
+        &mut self,
+        now: Time,
+        kind: u8,
+        id: ConnectionId,
+        datagram: Datagram,
+        out: &mut Vec<u8>,
+    ) -> Routed {
+        match (kind, &mut self.acceptor) {
+            (block::SYN, Some((acceptor, _))) => {
+                match acceptor.handle_syn(now, datagram.from, &datagram.bytes, out) {
+                    Ok(()) => {
+                        self.stats.syns += 1;
+                        Routed::Reply
+                    }
+                    Err(_) => self.refuse(),
+                }
+            }
+            (block::PING, Some(_)) => self.handle_ping(now, datagram, out),
+            (block::SYN_ACK | block::PONG, _) => match self.routes.get(&id) {
+                Some(handle) => Routed::Connection(*handle, datagram),
+                None => {
+                    self.stats.unknown += 1;
+                    Routed::Nothing
+                }
+            },
+            _ => {
+                self.stats.unknown += 1;
+                Routed::Nothing
+            }
+        }
+    }
+
+    fn refuse(&mut self) -> Routed {
+        self.stats.refused += 1;
+        Routed::Nothing
+    }
+
+    fn handle_ping(&mut self, now: Time, datagram: Datagram, out: &mut Vec<u8>) -> Routed {
+        let Some((acceptor, listen)) = &mut self.acceptor else { return self.refuse() };
+        let full = self.connections.values().filter(|ids| ids.accepted).nth(listen.max_connections).is_some();
+        if full || !self.ping_budget.take(now, prefix(datagram.from.ip()), listen.pings_per_address) {
+            return self.refuse();
+        }
+        let ping = acceptor.handle_ping(now, datagram.from, &datagram.bytes, &mut self.rng, out);
+        match ping {
+            Ok(Ping::New(accepted)) => self.accept(now, *accepted, &datagram),
+            Ok(Ping::Repeated { server_id }) => match self.routes.get(&server_id) {
+                Some(handle) => Routed::RepeatedPing(*handle),
+                None => Routed::Nothing,
+            },
+            Ok(Ping::Answered(_)) => Routed::Reply,
+            Err(_) => self.refuse(),
+        }
+    }
+
+    fn accept(&mut self, now: Time, accepted: Accepted, datagram: &Datagram) -> Routed {
+        let Some((_, listen)) = &self.acceptor else { return self.refuse() };
+        let known = listen.allow.as_ref().is_none_or(|allow| allow.contains(&accepted.client_key));
+        let served = listen.protocols.is_empty() || listen.protocols.contains(&accepted.params.protocol);
+        if !known || !served {
+            return self.refuse();
+        }
+        let local_id = accepted.server_id;
+        let setup = Setup {
+            side: Side::Server,
+            config: self.transport.clone(),
+            remote: datagram.from,
+            local: datagram.to,
+            local_id,
+            remote_id: accepted.client_id,
+            rng: self.child_rng(),
+        };
+        let mut connection = Connection::new(now, setup);
+        if connection.accept_with(now, accepted).is_err() {
+            return self.refuse();
+        }
+        self.stats.accepted += 1;
+        Routed::Accepted(self.register(local_id, true), Box::new(connection))
+    }
+
+    /// A packet for nobody: a peer's reset, or of a connection lost in a restart, which its peer is told.
+    fn handle_unknown(&mut self, now: Time, id: ConnectionId, packet: &[u8], out: &mut Vec<u8>) -> Routed {
+        self.stats.unknown += 1;
+        if let Some(handle) = ResetToken::at_end(packet).and_then(|token| self.tokens.get(&token)) {
+            return Routed::Reset(*handle);
+        }
+        // Shorter than what it answers: two endpoints cannot reset each other for ever (RFC 9000 section 10.3.3).
+        if packet.len() <= RESET_LEN || !self.reset_budget.take(now, (), RESETS_PER_SECOND) {
+            return Routed::Nothing;
+        }
+        self.stats.resets += 1;
+        let mut reset = [0; RESET_LEN];
+        self.rng.fill_bytes(&mut reset);
+        reset[0] &= !(CLEAR_BIT | crate::wire::packet::EARLY_BIT);
+        let token = self.reset_key.token(id);
+        reset[RESET_LEN - 16..].copy_from_slice(token.as_bytes());
+        out.extend_from_slice(&reset);
+        Routed::Reply
+    }
+}
+
+/// Who counts as one address: one host can have many of these.
+fn prefix(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(ip) => IpAddr::V4((u32::from(ip) & 0xffff_ff00).into()),
+        IpAddr::V6(ip) => IpAddr::V6((u128::from(ip) >> 72 << 72).into()),
+    }
+}
+
+/// So many a second for each key; keys beyond a bound share what is left by being refused.
+#[derive(Debug)]
+struct Budget<K> {
+    second: u64,
+    spent: BTreeMap<K, u32>,
+}
+
+impl<K> Default for Budget<K> {
+    fn default() -> Self {
+        Self { second: 0, spent: BTreeMap::new() }
+    }
+}
+
+impl<K: Ord> Budget<K> {
+    const MAX_KEYS: usize = 16_384;
+
+    fn take(&mut self, now: Time, key: K, limit: u32) -> bool {
+        let second = now.since(Time::ZERO).as_secs();
+        if second != self.second {
+            self.second = second;
+            self.spent.clear();
+        }
+        if self.spent.len() >= Self::MAX_KEYS && !self.spent.contains_key(&key) {
+            return false;
+        }
+        let spent = self.spent.entry(key).or_default();
+        *spent += 1;
+        *spent <= limit
+    }
+}

@@ -1,0 +1,300 @@
+//! What a path has in flight, what arrived, what is lost, and when to send: RFC 9002's job, with RACK's rules (RFC 8985)
+//! and back-off that is ready when the link returns.
+
+mod received;
+mod rtt;
+mod sent;
+mod silence;
+
+use std::time::Duration;
+
+pub(crate) use received::{AckPace, Received};
+pub use received::Ecn;
+pub use rtt::{INITIAL_RTT, Rtt};
+pub(crate) use sent::SentPackets;
+use silence::Silence;
+
+use crate::congestion::{AckSample, Congestion, Controller, Pacer, RateSampler};
+use crate::wire::sack::Sack;
+use crate::{Cause, PeerMisbehaved, Time};
+
+/// What became of a packet, told once for each thing it carried (and once more if a loss proves spurious).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Acked,
+    Lost,
+}
+
+/// May a packet be sent?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Permit {
+    /// Yes, of full size.
+    Now,
+    /// Yes, as a probe of a silent path: at most this many bytes.
+    Probe(usize),
+    /// Not before then.
+    At(Time),
+    /// Not before something is acknowledged or a timer fires.
+    Blocked,
+}
+
+/// Counts of one path.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) acked_packets: u64,
+    pub(crate) lost_packets: u64,
+    pub(crate) lost_bytes: u64,
+    pub(crate) spurious_packets: u64,
+}
+
+/// Sending side of one path: round trips, loss, congestion, pacing, silence.
+#[derive(Debug)]
+pub(crate) struct Recovery<I> {
+    pub(crate) rtt: Rtt,
+    sent: SentPackets<I>,
+    controller: Box<dyn Controller>,
+    sampler: RateSampler,
+    pacer: Pacer,
+    silence: Silence,
+    last_heard: Time,
+    ce: u64,
+    counters: Counters,
+    loss: LossShare,
+}
+
+/// A probe of a silent path is at most this long: it fits any link and costs a slow one little.
+const PROBE_BYTES: usize = 150;
+
+impl<I: Copy> Recovery<I> {
+    pub(crate) fn new(now: Time, congestion: Congestion, packet_size: usize) -> Self {
+        Self {
+            rtt: Rtt::default(),
+            sent: SentPackets::default(),
+            controller: congestion.build(packet_size as u64, now),
+            sampler: RateSampler::new(),
+            pacer: Pacer::new(packet_size as u64),
+            silence: Silence::default(),
+            last_heard: now,
+            ce: 0,
+            counters: Counters::default(),
+            loss: LossShare::default(),
+        }
+    }
+
+    pub(crate) fn next_number(&self) -> u64 {
+        self.sent.next_number()
+    }
+
+    pub(crate) fn largest_acked(&self) -> Option<u64> {
+        self.sent.largest_acked()
+    }
+
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.sent.in_flight()
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    pub(crate) fn controller(&self) -> &dyn Controller {
+        &*self.controller
+    }
+
+    /// Full packets are `bytes` on the wire from now on.
+    pub(crate) fn set_packet_size(&mut self, bytes: u64) {
+        self.controller.set_packet_size(bytes);
+        self.pacer.set_packet_size(bytes);
+    }
+
+    /// Share of packets lost lately, 0 to 1.
+    pub(crate) fn loss(&self) -> f64 {
+        self.loss.share()
+    }
+
+    /// A round trip measured by the handshake, before any SACK.
+    pub(crate) fn on_first_rtt(&mut self, now: Time, rtt: Duration) {
+        if self.rtt.is_unknown() {
+            self.rtt.sample(now, rtt, Duration::ZERO);
+            self.controller.on_rtt(now, rtt);
+        }
+    }
+
+    /// Three probes or more went unanswered (MMSP 3.3.4).
+    pub(crate) fn is_unreachable(&self) -> bool {
+        self.silence.unanswered() >= 3
+    }
+
+    /// When the path was last heard to acknowledge something new.
+    pub(crate) fn last_heard(&self) -> Time {
+        self.last_heard
+    }
+
+    /// May a packet of `size` wire bytes be sent?
+    pub(crate) fn permit(&self, now: Time, size: u64) -> Permit {
+        if self.silence.is_silent() {
+            return match self.silence.probe_credit() {
+                0 => Permit::Blocked,
+                _ if self.silence.unanswered() <= 2 => Permit::Probe(usize::MAX),
+                _ => Permit::Probe(PROBE_BYTES),
+            };
+        }
+        if self.sent.in_flight() + size > self.controller.window() {
+            return Permit::Blocked;
+        }
+        match self.pacer.ready_at(now, size) {
+            at if at <= now => Permit::Now,
+            at => Permit::At(at),
+        }
+    }
+
+    /// Records the packet that was given [`Recovery::next_number`]: `size` on the wire with IP and UDP headers.
+    pub(crate) fn on_sent(&mut self, now: Time, size: u64, eliciting: bool, items: &[I]) {
+        if !eliciting {
+            self.sent.push_untracked();
+            return;
+        }
+        let before = self.sent.in_flight();
+        let snapshot = self.sampler.on_sent(now, before, size);
+        self.controller.on_sent(now, size, before, false);
+        self.pacer.on_sent(now, size, self.controller.pacing_rate());
+        self.silence.on_sent();
+        self.sent.push(now, size, snapshot, items);
+    }
+
+    /// There was room for more than the application had.
+    pub(crate) fn on_app_limited(&mut self) {
+        self.sampler.on_app_limited(self.sent.in_flight());
+    }
+
+    /// Takes a SACK. Returns whether it acknowledged anything new.
+    pub(crate) fn on_sack(
+        &mut self,
+        now: Time,
+        sack: &Sack,
+        mut tell: impl FnMut(Fate, &I),
+    ) -> Result<bool, PeerMisbehaved> {
+        if sack.largest() >= self.sent.next_number() {
+            return Err(PeerMisbehaved::new(Cause::AckOfUnsent, "a packet that was never sent was acknowledged"));
+        }
+        let prior = self.sent.in_flight();
+        let sampler = &mut self.sampler;
+        let told = self.sent.on_sack(
+            sack,
+            |packet| sampler.on_acked(now, packet.sent_at, packet.size, &packet.snapshot),
+            |item| tell(Fate::Acked, item),
+        );
+        if told.packets == 0 {
+            return Ok(false);
+        }
+        let sample_rtt = told.newest.filter(|newest| newest.is_largest).map(|newest| now.since(newest.sent_at));
+        if let Some(elapsed) = sample_rtt {
+            self.rtt.sample(now, elapsed, Duration::from_micros(sack.delay_us));
+        }
+        self.last_heard = now;
+        self.counters.acked_packets += told.packets;
+        self.counters.spurious_packets += told.spurious_packets;
+        self.loss.on_acked(told.packets);
+        let was_blackout = self.silence.on_heard();
+        if told.spurious_bytes > 0 {
+            self.controller.on_spurious_loss(now, told.spurious_bytes);
+        }
+        let lost = self.detect(now, &mut tell);
+        if lost > 0 {
+            self.controller.on_loss(now, lost, self.sent.in_flight(), false);
+        }
+        let newly_ce = sack.ecn.map_or(0, |ecn| ecn.ce.saturating_sub(self.ce));
+        self.ce += newly_ce;
+        let sample = AckSample {
+            now,
+            acked: told.bytes,
+            lost,
+            in_flight: self.sent.in_flight(),
+            prior_in_flight: prior,
+            rtt: sample_rtt.map(|_| self.rtt.latest()),
+            srtt: self.rtt.smoothed(),
+            min_rtt: self.rtt.min(),
+            rate: self.sampler.finish(now),
+            largest_sent_at: told.newest.map_or(Time::ZERO, |newest| newest.sent_at),
+            ecn_ce: newly_ce,
+            app_limited: false,
+        };
+        self.controller.on_ack(&sample);
+        if was_blackout {
+            self.controller.on_restart(now);
+        }
+        Ok(true)
+    }
+
+    fn detect(&mut self, now: Time, tell: &mut impl FnMut(Fate, &I)) -> u64 {
+        let (packets, bytes) = self.sent.detect_lost(now, &self.rtt, |item| tell(Fate::Lost, item));
+        self.counters.lost_packets += packets;
+        self.counters.lost_bytes += bytes;
+        self.loss.on_lost(packets);
+        bytes
+    }
+
+    /// When [`Recovery::handle_timeout`] is due.
+    pub(crate) fn timeout(&self) -> Option<Time> {
+        let deadline = self.sent.next_deadline(&self.rtt);
+        match (deadline, self.silence.next_probe()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// Declares lost what is overdue, and grants probes on a silent path.
+    pub(crate) fn handle_timeout(&mut self, now: Time, mut tell: impl FnMut(Fate, &I)) {
+        let overdue = self.sent.first_overdue(now, &self.rtt);
+        let lost = self.detect(now, &mut tell);
+        if let Some(sent_at) = overdue
+            && self.last_heard < sent_at
+        {
+            self.silence.on_overdue(now, self.rtt.deadline());
+        }
+        if lost > 0 {
+            let blackout = self.silence.is_blackout();
+            self.controller.on_loss(now, lost, self.sent.in_flight(), blackout);
+        }
+        let serialisations = self.serialisation() * 8;
+        let cap = Duration::from_millis(250).max(self.rtt.smoothed()).max(serialisations);
+        self.silence.handle_timeout(now, self.rtt.deadline(), cap);
+    }
+
+    /// The operating system says the link is back: probe at once.
+    pub(crate) fn on_link_up(&mut self, now: Time) {
+        self.silence.probe_at(now);
+    }
+
+    fn serialisation(&self) -> Duration {
+        let rate = self.controller.pacing_rate().max(1);
+        Duration::from_nanos((PROBE_BYTES as u64 + 48) * 1_000_000_000 / rate)
+    }
+}
+
+/// Loss over about the last few hundred packets: two counts that are halved together.
+#[derive(Debug, Default)]
+struct LossShare {
+    acked: u64,
+    lost: u64,
+}
+
+impl LossShare {
+    const MEMORY: u64 = 512;
+
+    fn on_acked(&mut self, packets: u64) {
+        self.acked += packets;
+        if self.acked + self.lost > Self::MEMORY {
+            self.acked /= 2;
+            self.lost /= 2;
+        }
+    }
+
+    fn on_lost(&mut self, packets: u64) {
+        self.lost += packets;
+    }
+
+    fn share(&self) -> f64 {
+        self.lost as f64 / (self.acked + self.lost).max(1) as f64
+    }
+}

@@ -1,0 +1,157 @@
+//! Round-trip time of a path (RFC 9002 section 5).
+
+use std::time::Duration;
+
+use crate::Time;
+
+/// Assumed before the first sample.
+pub const INITIAL_RTT: Duration = Duration::from_millis(100);
+/// The minimum is the lowest sample of this long.
+const MIN_WINDOW: Duration = Duration::from_secs(10);
+
+/// Estimates from samples. Two views are kept: with the peer's acknowledgement delay, for deadlines (an
+/// acknowledgement is late only when it is later than the peer's habit), and without, for the model of the path.
+#[derive(Clone, Debug)]
+pub struct Rtt {
+    samples: u64,
+    latest: Duration,
+    smoothed: Duration,
+    variation: Duration,
+    /// With acknowledgement delay.
+    answer: Duration,
+    answer_variation: Duration,
+    min: Duration,
+    min_at: Time,
+    /// The lowest since half a window: becomes the minimum when the old one has aged out.
+    next_min: Duration,
+    next_min_at: Time,
+}
+
+impl Default for Rtt {
+    fn default() -> Self {
+        Self {
+            samples: 0,
+            latest: INITIAL_RTT,
+            smoothed: INITIAL_RTT,
+            variation: INITIAL_RTT / 2,
+            answer: INITIAL_RTT,
+            answer_variation: INITIAL_RTT / 2,
+            min: INITIAL_RTT,
+            min_at: Time::ZERO,
+            next_min: INITIAL_RTT,
+            next_min_at: Time::ZERO,
+        }
+    }
+}
+
+impl Rtt {
+    /// Takes a sample: `elapsed` from sending to acknowledgement, `delay` of it spent in the peer (as it says).
+    pub fn sample(&mut self, now: Time, elapsed: Duration, delay: Duration) {
+        // A peer that claims more delay than fits above the minimum is not believed (RFC 9002 section 5.3).
+        let net = elapsed.saturating_sub(delay);
+        self.latest = if self.samples > 0 && net < self.min { elapsed.max(Duration::from_nanos(1)) } else { net };
+        let latest = self.latest.max(Duration::from_nanos(1));
+        if self.samples == 0 {
+            self.smoothed = latest;
+            self.variation = latest / 2;
+            self.answer = elapsed;
+            self.answer_variation = elapsed / 2;
+            (self.min, self.min_at) = (latest, now);
+            (self.next_min, self.next_min_at) = (latest, now);
+        } else {
+            smooth(&mut self.smoothed, &mut self.variation, latest);
+            smooth(&mut self.answer, &mut self.answer_variation, elapsed);
+            self.sample_min(now, latest);
+        }
+        self.samples += 1;
+    }
+
+    fn sample_min(&mut self, now: Time, latest: Duration) {
+        if latest <= self.min {
+            (self.min, self.min_at) = (latest, now);
+            (self.next_min, self.next_min_at) = (latest, now);
+            return;
+        }
+        if latest <= self.next_min || now.since(self.next_min_at) > MIN_WINDOW {
+            (self.next_min, self.next_min_at) = (latest, now);
+        }
+        if now.since(self.min_at) > MIN_WINDOW {
+            (self.min, self.min_at) = (self.next_min, self.next_min_at);
+            (self.next_min, self.next_min_at) = (latest, now);
+        }
+    }
+
+    /// No sample was taken yet.
+    pub fn is_unknown(&self) -> bool {
+        self.samples == 0
+    }
+
+    /// The last sample, less the peer's delay.
+    pub fn latest(&self) -> Duration {
+        self.latest
+    }
+
+    /// Smoothed.
+    pub fn smoothed(&self) -> Duration {
+        self.smoothed
+    }
+
+    /// Mean deviation.
+    pub fn variation(&self) -> Duration {
+        self.variation
+    }
+
+    /// The lowest of the last ten seconds.
+    pub fn min(&self) -> Duration {
+        self.min
+    }
+
+    /// How long after sending an acknowledgement is late: near one round trip, more where it varies.
+    pub fn deadline(&self) -> Duration {
+        if self.samples == 0 {
+            return INITIAL_RTT * 2;
+        }
+        let slack = (self.answer_variation * 4).clamp(self.answer / 16, self.answer);
+        self.answer + slack.max(Duration::from_millis(2))
+    }
+}
+
+fn smooth(mean: &mut Duration, variation: &mut Duration, sample: Duration) {
+    *variation = (*variation * 3 + mean.abs_diff(sample)) / 4;
+    *mean = (*mean * 7 + sample) / 8;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn a_steady_path_has_deadlines_near_one_round_trip() {
+        let mut rtt = Rtt::default();
+        for i in 0..50u32 {
+            rtt.sample(Time::ZERO + i * MS, 40 * MS, Duration::ZERO);
+        }
+        assert_eq!(rtt.min(), 40 * MS);
+        assert!(rtt.deadline() < 43 * MS, "{:?}", rtt.deadline());
+    }
+
+    #[test]
+    fn the_minimum_ages_out() {
+        let mut rtt = Rtt::default();
+        rtt.sample(Time::ZERO, 10 * MS, Duration::ZERO);
+        for second in 1..25u32 {
+            rtt.sample(Time::ZERO + second * 1000 * MS, 50 * MS, Duration::ZERO);
+        }
+        assert_eq!(rtt.min(), 50 * MS);
+    }
+
+    #[test]
+    fn a_peer_that_claims_too_much_delay_is_not_believed() {
+        let mut rtt = Rtt::default();
+        rtt.sample(Time::ZERO, 40 * MS, Duration::ZERO);
+        rtt.sample(Time::ZERO, 40 * MS, 39 * MS);
+        assert_eq!(rtt.min(), 40 * MS);
+    }
+}

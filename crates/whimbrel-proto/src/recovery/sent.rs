@@ -1,0 +1,291 @@
+//! Packets sent and not forgotten: a ring indexed by packet number, the things they carried in a ring beside it.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::Rtt;
+use crate::Time;
+use crate::congestion::Snapshot;
+use crate::wire::sack::Sack;
+
+/// Without reordering seen, a packet is lost once one sent this many later was acknowledged (RFC 9002 6.1.1).
+const REORDER_PACKETS: u64 = 3;
+/// A spurious loss is recognised for this many round trips.
+const REMEMBER_ROUNDS: u32 = 3;
+/// Packets without any loss found spurious after which the tolerance for reordering shrinks again.
+const TOLERANCE_DECAY: u64 = 4096;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sent {
+    pub(super) sent_at: Time,
+    pub(super) snapshot: Snapshot,
+    pub(super) size: u64,
+    items: u32,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Outstanding,
+    Lost { at: Time },
+    /// Acknowledged, or never to be (it asked for no acknowledgement).
+    Settled,
+}
+
+/// The packet with the highest number among those newly acknowledged.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Newest {
+    pub(super) sent_at: Time,
+    /// It is also the SACK's largest, so its delay field applies.
+    pub(super) is_largest: bool,
+}
+
+/// What one SACK newly acknowledged.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Told {
+    pub(super) packets: u64,
+    pub(super) bytes: u64,
+    pub(super) spurious_packets: u64,
+    pub(super) spurious_bytes: u64,
+    pub(super) newest: Option<Newest>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct SentPackets<I> {
+    packets: VecDeque<Sent>,
+    items: VecDeque<I>,
+    /// Number of `packets[0]`.
+    first: u64,
+    /// No packet below this is outstanding.
+    scan_from: u64,
+    largest_acked: Option<u64>,
+    /// When the latest-sent acknowledged packet was sent (RACK's `xmit_ts`).
+    newest_sent_at: Time,
+    in_flight: u64,
+    /// RACK's reordering window, in quarters of the minimum round trip; 0 until reordering was seen.
+    tolerance: u32,
+    tolerance_until: u64,
+}
+
+impl<I> Default for SentPackets<I> {
+    fn default() -> Self {
+        Self {
+            packets: VecDeque::new(),
+            items: VecDeque::new(),
+            first: 0,
+            scan_from: 0,
+            largest_acked: None,
+            newest_sent_at: Time::ZERO,
+            in_flight: 0,
+            tolerance: 0,
+            tolerance_until: 0,
+        }
+    }
+}
+
+impl<I: Copy> SentPackets<I> {
+    pub(crate) fn next_number(&self) -> u64 {
+        self.first + self.packets.len() as u64
+    }
+
+    pub(crate) fn largest_acked(&self) -> Option<u64> {
+        self.largest_acked
+    }
+
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
+    pub(super) fn push(&mut self, now: Time, size: u64, snapshot: Snapshot, items: &[I]) {
+        self.items.extend(items.iter().copied());
+        let items = items.len() as u32;
+        self.packets.push_back(Sent { sent_at: now, snapshot, size, items, state: State::Outstanding });
+        self.in_flight += size;
+    }
+
+    /// A packet that asks for no acknowledgement takes a number and nothing else.
+    pub(super) fn push_untracked(&mut self) {
+        let settled = Sent {
+            sent_at: Time::ZERO,
+            snapshot: Snapshot::default(),
+            size: 0,
+            items: 0,
+            state: State::Settled,
+        };
+        self.packets.push_back(settled);
+        self.trim(Time::ZERO, Duration::MAX);
+    }
+
+    pub(super) fn on_sack(
+        &mut self,
+        sack: &Sack,
+        mut on_packet: impl FnMut(&Sent),
+        mut on_item: impl FnMut(&I),
+    ) -> Told {
+        let mut told = Told::default();
+        for range in &sack.ranges {
+            if *range.end() < self.first {
+                break;
+            }
+            self.settle((*range.start()).max(self.first), *range.end(), sack.largest(), &mut told, &mut on_packet, &mut on_item);
+        }
+        self.largest_acked = self.largest_acked.max(Some(sack.largest()));
+        if told.spurious_packets > 0 {
+            self.tolerance = (self.tolerance + 1).min(16);
+            self.tolerance_until = self.next_number() + TOLERANCE_DECAY;
+        }
+        told
+    }
+
+    fn settle(
+        &mut self,
+        start: u64,
+        end: u64,
+        largest: u64,
+        told: &mut Told,
+        on_packet: &mut impl FnMut(&Sent),
+        on_item: &mut impl FnMut(&I),
+    ) {
+        let mut item = None;
+        for number in start..=end {
+            let index = (number - self.first) as usize;
+            let packet = self.packets[index];
+            if packet.state == State::Settled {
+                item = item.map(|item| item + packet.items as usize);
+                continue;
+            }
+            let at = item.unwrap_or_else(|| self.items_before(index));
+            self.packets[index].state = State::Settled;
+            told.packets += 1;
+            if packet.state == State::Outstanding {
+                self.in_flight -= packet.size;
+                told.bytes += packet.size;
+            } else {
+                told.spurious_packets += 1;
+                told.spurious_bytes += packet.size;
+            }
+            on_packet(&packet);
+            for at in at..at + packet.items as usize {
+                on_item(&self.items[at]);
+            }
+            item = Some(at + packet.items as usize);
+            self.newest_sent_at = self.newest_sent_at.max(packet.sent_at);
+            if told.newest.is_none_or(|newest| newest.sent_at <= packet.sent_at) {
+                told.newest = Some(Newest { sent_at: packet.sent_at, is_largest: number == largest });
+            }
+        }
+    }
+
+    /// Items of the packets before `index`: counted from the nearer end.
+    fn items_before(&self, index: usize) -> usize {
+        if index * 2 < self.packets.len() {
+            self.packets.iter().take(index).map(|packet| packet.items as usize).sum()
+        } else {
+            let behind: usize = self.packets.iter().skip(index).map(|packet| packet.items as usize).sum();
+            self.items.len() - behind
+        }
+    }
+
+    /// Declares lost what a later acknowledgement or its own deadline says is; returns packets and bytes.
+    pub(super) fn detect_lost(&mut self, now: Time, rtt: &Rtt, mut on_item: impl FnMut(&I)) -> (u64, u64) {
+        self.trim(now, rtt.smoothed() * REMEMBER_ROUNDS);
+        self.advance_scan();
+        let (mut packets, mut bytes) = (0, 0);
+        let mut item = None;
+        let deadline = rtt.deadline();
+        for number in self.scan_from..self.next_number() {
+            let index = (number - self.first) as usize;
+            let packet = self.packets[index];
+            if packet.state != State::Outstanding {
+                item = item.map(|item| item + packet.items as usize);
+                continue;
+            }
+            if !self.is_lost(now, number, &packet, rtt, deadline) {
+                if self.largest_acked.is_none_or(|largest| number > largest) {
+                    // Later ones were sent later still: neither rule can hold for them.
+                    break;
+                }
+                item = item.map(|item| item + packet.items as usize);
+                continue;
+            }
+            let at = item.unwrap_or_else(|| self.items_before(index));
+            self.packets[index].state = State::Lost { at: now };
+            self.in_flight -= packet.size;
+            packets += 1;
+            bytes += packet.size;
+            for at in at..at + packet.items as usize {
+                on_item(&self.items[at]);
+            }
+            item = Some(at + packet.items as usize);
+        }
+        self.advance_scan();
+        (packets, bytes)
+    }
+
+    fn is_lost(&self, now: Time, number: u64, packet: &Sent, rtt: &Rtt, deadline: Duration) -> bool {
+        if packet.sent_at + deadline <= now {
+            return true;
+        }
+        let Some(largest) = self.largest_acked.filter(|largest| number < *largest) else { return false };
+        if self.tolerance == 0 && largest - number >= REORDER_PACKETS {
+            return true;
+        }
+        self.newest_sent_at >= packet.sent_at && packet.sent_at + rtt.latest().max(rtt.smoothed()) + self.reorder_window(rtt) <= now
+    }
+
+    fn reorder_window(&self, rtt: &Rtt) -> Duration {
+        let quarters = self.tolerance.max(1);
+        (rtt.min() / 4 * quarters).min(rtt.smoothed())
+    }
+
+    /// When the first of the outstanding packets will be lost for lack of an answer.
+    pub(super) fn next_deadline(&self, rtt: &Rtt) -> Option<Time> {
+        let start = (self.scan_from.max(self.first) - self.first) as usize;
+        let (index, packet) =
+            self.packets.iter().enumerate().skip(start).find(|(_, packet)| packet.state == State::Outstanding)?;
+        let mut at = packet.sent_at + rtt.deadline();
+        let number = self.first + index as u64;
+        if self.largest_acked.is_some_and(|largest| number < largest) && self.newest_sent_at >= packet.sent_at {
+            at = at.min(packet.sent_at + rtt.latest().max(rtt.smoothed()) + self.reorder_window(rtt));
+        }
+        Some(at)
+    }
+
+    /// When the first outstanding packet was sent, if its deadline has passed.
+    pub(super) fn first_overdue(&mut self, now: Time, rtt: &Rtt) -> Option<Time> {
+        self.advance_scan();
+        let packet = self.packets.get((self.scan_from - self.first) as usize)?;
+        (packet.state == State::Outstanding && packet.sent_at + rtt.deadline() <= now).then_some(packet.sent_at)
+    }
+
+    fn advance_scan(&mut self) {
+        self.scan_from = self.scan_from.max(self.first);
+        while let Some(packet) = self.packets.get((self.scan_from - self.first) as usize)
+            && packet.state != State::Outstanding
+        {
+            self.scan_from += 1;
+        }
+        if self.tolerance > 0 && self.next_number() > self.tolerance_until {
+            self.tolerance -= 1;
+            self.tolerance_until = self.next_number() + TOLERANCE_DECAY;
+        }
+    }
+
+    /// Forgets settled packets at the front, and lost ones after `remember`.
+    fn trim(&mut self, now: Time, remember: Duration) {
+        while let Some(packet) = self.packets.front() {
+            let forget = match packet.state {
+                State::Outstanding => false,
+                State::Settled => true,
+                State::Lost { at } => now.since(at) > remember,
+            };
+            if !forget {
+                break;
+            }
+            self.items.drain(..packet.items as usize);
+            self.packets.pop_front();
+            self.first += 1;
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! A path that does not answer: a few probes at once, then one every so often, so that a link that comes back is used
+//! within a quarter of a second or a round trip, where doubling for ever would sleep as long as the outage lasted.
+
+use std::time::Duration;
+
+use crate::Time;
+
+/// After this long the interval between probes grows from its cap towards [`SLOWEST`].
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Longest interval between probes.
+const SLOWEST: Duration = Duration::from_secs(5);
+
+/// Heard, or silent since a packet stayed without any answer for longer than a round trip.
+#[derive(Debug, Default)]
+pub(super) struct Silence {
+    state: State,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Heard,
+    Silent { since: Time, unanswered: u32, credit: u32, next: Time },
+}
+
+impl Silence {
+    pub(super) fn is_silent(&self) -> bool {
+        matches!(self.state, State::Silent { .. })
+    }
+
+    /// Silent beyond both tail probes: not a lost tail but a dead link.
+    pub(super) fn is_blackout(&self) -> bool {
+        self.unanswered() > 2
+    }
+
+    /// Probes granted since the path was last heard.
+    pub(super) fn unanswered(&self) -> u32 {
+        match self.state {
+            State::Heard => 0,
+            State::Silent { unanswered, .. } => unanswered,
+        }
+    }
+
+    /// Packets that may be sent now.
+    pub(super) fn probe_credit(&self) -> u32 {
+        match self.state {
+            State::Heard => 0,
+            State::Silent { credit, .. } => credit,
+        }
+    }
+
+    pub(super) fn next_probe(&self) -> Option<Time> {
+        match self.state {
+            // A probe that was granted and not sent yet (nothing to send) needs no further timer.
+            State::Silent { credit: 0, next, .. } => Some(next),
+            _ => None,
+        }
+    }
+
+    pub(super) fn on_sent(&mut self) {
+        if let State::Silent { credit, .. } = &mut self.state {
+            *credit = credit.saturating_sub(1);
+        }
+    }
+
+    /// A packet was overdue and nothing had been heard since it left.
+    pub(super) fn on_overdue(&mut self, now: Time, deadline: Duration) {
+        if let State::Heard = self.state {
+            // The first tail probe: two packets, since what was lost is often more than one.
+            self.state = State::Silent { since: now, unanswered: 1, credit: 2, next: now + deadline };
+        }
+    }
+
+    /// Grants the next probe if it is due; `cap` bounds the interval.
+    pub(super) fn handle_timeout(&mut self, now: Time, deadline: Duration, cap: Duration) {
+        let State::Silent { since, unanswered, credit, next } = &mut self.state else { return };
+        if now < *next {
+            return;
+        }
+        *unanswered += 1;
+        *credit = 1;
+        let doublings = unanswered.saturating_sub(2).min(16);
+        let mut interval = deadline.saturating_mul(1 << doublings).min(cap);
+        if now.since(*since) > PATIENCE {
+            interval = (now.since(*since) / 240).clamp(interval, SLOWEST);
+        }
+        *next = now + interval;
+    }
+
+    /// A probe now, whatever the interval.
+    pub(super) fn probe_at(&mut self, now: Time) {
+        if let State::Silent { credit, next, .. } = &mut self.state {
+            *credit = (*credit).max(1);
+            *next = now;
+        }
+    }
+
+    /// Something was acknowledged. Returns whether that ended a blackout.
+    pub(super) fn on_heard(&mut self) -> bool {
+        let was_blackout = self.is_blackout();
+        self.state = State::Heard;
+        was_blackout
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_double_to_the_cap_and_slow_down_after_a_minute() {
+        let deadline = Duration::from_millis(50);
+        let cap = Duration::from_millis(250);
+        let mut silence = Silence::default();
+        let mut now = Time::ZERO;
+        silence.on_overdue(now, deadline);
+        assert_eq!(silence.probe_credit(), 2);
+        let mut intervals = Vec::new();
+        while now < Time::ZERO + Duration::from_secs(300) {
+            silence.on_sent();
+            silence.on_sent();
+            let next = silence.next_probe().unwrap();
+            intervals.push(next.since(now));
+            now = next;
+            silence.handle_timeout(now, deadline, cap);
+            assert_eq!(silence.probe_credit(), 1);
+        }
+        let ms: Vec<u128> = intervals.iter().map(Duration::as_millis).take(6).collect();
+        assert_eq!(ms, [50, 50, 100, 200, 250, 250]);
+        assert!(*intervals.last().unwrap() > Duration::from_secs(1));
+        assert!(intervals.iter().all(|interval| *interval <= SLOWEST));
+        assert!(silence.on_heard(), "that was a blackout");
+        assert!(!silence.is_silent());
+    }
+}

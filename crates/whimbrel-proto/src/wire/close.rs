@@ -1,0 +1,123 @@
+//! FIN, RST and ERROR (MMSP 3.2.7 to 3.2.11): ends of a connection, polite and not.
+
+use super::{Malformed, Reader, Writer, block, varint_len};
+use crate::Cause;
+
+/// Longest reason carried, bytes; longer ones are cut.
+pub const MAX_REASON: usize = 256;
+
+/// Why, for programs and for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reason {
+    /// The application's number, 0 if it gave none.
+    pub code: u64,
+    /// In words.
+    pub text: String,
+}
+
+impl Reason {
+    /// A reason; text beyond [`MAX_REASON`] bytes is cut at a character.
+    pub fn new(code: u64, text: &str) -> Self {
+        let mut end = text.len().min(MAX_REASON);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        Self { code: code.min(super::VARINT_MAX), text: text[..end].to_owned() }
+    }
+
+    fn len(&self) -> usize {
+        varint_len(self.code) + 2 + self.text.len()
+    }
+
+    fn write(&self, out: &mut Writer<'_>) {
+        out.varint(self.code);
+        out.varint(self.text.len() as u64);
+        out.bytes(self.text.as_bytes());
+    }
+
+    fn read(reader: &mut Reader) -> Result<Self, Malformed> {
+        let code = reader.varint()?;
+        let length = reader.varint()?;
+        if length > MAX_REASON as u64 {
+            return Err(Malformed("reason: too long"));
+        }
+        // The text is for people: what is not UTF-8 is shown as such rather than refused.
+        Ok(Self { code, text: String::from_utf8_lossy(&reader.bytes(length)?).into_owned() })
+    }
+}
+
+/// Writes FIN if there is room.
+pub fn write_fin(out: &mut Writer<'_>, reason: &Reason) -> bool {
+    if out.remaining() < 1 + reason.len() {
+        return false;
+    }
+    out.u8(block::FIN);
+    reason.write(out);
+    true
+}
+
+/// Reads what follows FIN's type byte.
+pub fn read_fin(reader: &mut Reader) -> Result<Reason, Malformed> {
+    Reason::read(reader)
+}
+
+/// Writes RST with one error cause, if there is room.
+pub fn write_rst(out: &mut Writer<'_>, cause: Cause, reason: &Reason) -> bool {
+    if out.remaining() < 4 + reason.len() {
+        return false;
+    }
+    out.u8(block::RST);
+    out.varint(1);
+    out.varint(cause as u64);
+    reason.write(out);
+    true
+}
+
+/// Reads what follows RST's type byte: the first cause (further ones are passed over).
+pub fn read_rst(reader: &mut Reader) -> Result<(Cause, Reason), Malformed> {
+    let count = reader.varint()?;
+    let mut first = None;
+    for _ in 0..count {
+        let error = read_error(reader)?;
+        first.get_or_insert(error);
+    }
+    Ok(first.unwrap_or((Cause::Unrecognized, Reason::default())))
+}
+
+/// Reads what follows ERROR's type byte.
+pub fn read_error(reader: &mut Reader) -> Result<(Cause, Reason), Malformed> {
+    Ok((Cause::from_code(reader.varint()?), Reason::read(reader)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_trip() {
+        let reason = Reason::new(7, "bye");
+        let mut buf = Vec::new();
+        assert!(write_fin(&mut Writer::new(&mut buf, 100), &reason));
+        assert!(write_rst(&mut Writer::new(&mut buf, 100), Cause::Credit, &reason));
+        let mut reader = Reader::new(buf.into());
+        assert_eq!(reader.u8(), Ok(block::FIN));
+        assert_eq!(read_fin(&mut reader), Ok(reason.clone()));
+        assert_eq!(reader.u8(), Ok(block::RST));
+        assert_eq!(read_rst(&mut reader), Ok((Cause::Credit, reason)));
+        assert!(reader.is_empty());
+    }
+
+    #[test]
+    fn a_huge_cause_count_ends_with_the_packet() {
+        let mut buf = Vec::new();
+        Writer::new(&mut buf, 8).varint(super::super::VARINT_MAX);
+        assert!(read_rst(&mut Reader::new(buf.into())).is_err());
+    }
+
+    #[test]
+    fn long_text_is_cut_at_a_character() {
+        let reason = Reason::new(0, &"é".repeat(200));
+        assert_eq!(reason.text.len(), 256);
+        assert_eq!(Reason::new(0, &format!("a{}", "é".repeat(200))).text.len(), 255);
+    }
+}
