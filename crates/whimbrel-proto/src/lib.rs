@@ -9,6 +9,7 @@
 //! Everything is driven by `handle_…(now, …)` and drained by `poll_…`. The same inputs give the same outputs.
 
 pub mod congestion;
+pub mod crypto;
 mod error;
 mod id;
 pub mod session;
