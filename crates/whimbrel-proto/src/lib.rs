@@ -11,6 +11,7 @@
 pub mod congestion;
 pub mod crypto;
 mod error;
+pub mod handshake;
 mod id;
 pub mod session;
 mod time;

@@ -88,9 +88,10 @@ impl PublicKey {
         agree(&any, UnparsedPublicKey::new(&X25519, &bytes[..]), InvalidKey::LowOrder, |_| Ok(Self(bytes)))
     }
 
-    /// Of a peer that has just proven that it holds the private half.
-    pub(crate) const fn proven(bytes: [u8; 32]) -> Self {
-        Self(bytes)
+    /// Of a peer that has just proven that it holds the private half: an agreement succeeded, so the order is not
+    /// low.
+    pub(crate) fn proven(bytes: [u8; 32]) -> Result<Self, InvalidKey> {
+        if is_canonical(&bytes) { Ok(Self(bytes)) } else { Err(InvalidKey::NotCanonical) }
     }
 
     /// As on the wire.

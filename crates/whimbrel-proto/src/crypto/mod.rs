@@ -18,7 +18,7 @@ pub use aead::{Aead, Offer};
 pub use cid::CidGenerator;
 pub use cookie::{COOKIE_LIFE, Cookie, CookieError, CookieJar};
 pub use identity::{Identity, InvalidKey, PublicKey};
-pub(crate) use identity::StaticKey;
+pub(crate) use identity::{StaticKey, public_of};
 pub use kdf::Secret;
 pub use keys::{EarlyOpen, EarlySeal, Keys};
 pub use packet_keys::{HeaderKey, OpenKey, SealKey, key_log_line};
