@@ -148,14 +148,14 @@ fn four_packets_carry_data_and_end_with_matching_keys() {
     });
     let flight = flight.unwrap();
     assert_eq!((flight.packet.len(), room), (PING_LEN, 945));
-    let accepted = world.accept(&flight.packet);
+    let mut accepted = world.accept(&flight.packet);
     assert_eq!((accepted.client_id, accepted.server_id), (CLIENT_ID, outcome.server_id));
     assert_eq!(flight.server_id, outcome.server_id);
     assert_eq!(accepted.client_key, world.client.public());
     assert_eq!(accepted.params, theirs);
     assert_eq!(accepted.blocks, vec![7; room]);
     assert_eq!(accepted.memory, None);
-    let (early_seal, early_open) = (flight.early.unwrap(), accepted.early.as_ref().unwrap());
+    let (early_seal, early_open) = (flight.early.unwrap(), accepted.early.take().unwrap());
     assert!(passes(&early_seal.seal, &early_open.open));
     assert_eq!(early_seal.header.mask(&[1; 16]), early_open.header.mask(&[1; 16]));
 
@@ -331,7 +331,7 @@ fn trust_on_first_use_sends_nothing_early() {
     assert!(syn_ack.len() <= SYN_LEN);
     let shown = client.handle_syn_ack(&syn_ack).unwrap().shown_key.unwrap();
     assert_eq!(shown, world.server.public());
-    let mut ping = |client: &mut ClientHandshake| {
+    let ping = |client: &mut ClientHandshake| {
         client.ping(&Params::default(), PING_LEN, &mut |_| panic!("no early data"))
     };
     assert_eq!(failed(ping(&mut client)), HandshakeError::KeyNotTrusted);
