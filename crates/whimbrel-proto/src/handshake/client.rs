@@ -259,7 +259,7 @@ impl ClientHandshake {
         }
     }
 
-    /// Makes the PING for the latest SYN-ACK, or for the ticket if there was none.
+    /// Makes the PING for the latest SYN-ACK, once; or for the ticket if there was none.
     ///
     /// `write_blocks` fills the room that is left up to `max_packet` bytes (not below [`PING_LEN`]); it is not called if
     /// nothing may be sent early. AEADS, EARLY_SECRET are added to `params`.
@@ -292,7 +292,8 @@ impl ClientHandshake {
         // Fails only if the server's key is no key, which an unauthenticated SYN-ACK cannot bring about.
         noise.write_message(&payload, &mut packet[head..]).map_err(|_| HandshakeError::Forged)?;
 
-        if self.invitation.is_none() {
+        // A cookie is good for one PING.
+        if self.invitation.take().is_none() {
             self.ticket = TicketState::Used(packet.clone());
         }
         if self.attempts.len() == ATTEMPTS {
@@ -328,10 +329,15 @@ impl ClientHandshake {
         if pong.client_id != self.client_id {
             return Err(HandshakeError::NotOurs);
         }
-        let attempt = self.attempts.iter_mut().rev().find(|attempt| attempt.server_id == pong.server_id);
-        let attempt = attempt.ok_or(HandshakeError::NotOurs)?;
+        if self.attempts.iter().all(|attempt| attempt.server_id != pong.server_id) {
+            return Err(HandshakeError::NotOurs);
+        }
         let mut payload = vec![0; pong.noise.len()];
-        let length = attempt.noise.read_message(pong.noise, &mut payload).map_err(|_| HandshakeError::Forged)?;
+        let answered = self.attempts.iter_mut().filter(|attempt| attempt.server_id == pong.server_id).find_map(|attempt| {
+            let length = attempt.noise.read_message(pong.noise, &mut payload).ok()?;
+            Some((attempt, length))
+        });
+        let (attempt, length) = answered.ok_or(HandshakeError::Forged)?;
         payload.truncate(length);
         let (client, server) = attempt.noise.dangerously_get_raw_split();
         let (server_id, server_key) = (attempt.server_id, attempt.server_key);

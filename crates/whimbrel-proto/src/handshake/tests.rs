@@ -147,7 +147,7 @@ fn four_packets_carry_data_and_end_with_matching_keys() {
         out.bytes(&vec![7; room]);
     });
     let flight = flight.unwrap();
-    assert_eq!((flight.packet.len(), room), (PING_LEN, 945));
+    assert_eq!((flight.packet.len(), room), (PING_LEN, 952));
     let mut accepted = world.accept(&flight.packet);
     assert_eq!((accepted.client_id, accepted.server_id), (CLIENT_ID, outcome.server_id));
     assert_eq!(flight.server_id, outcome.server_id);
@@ -264,6 +264,8 @@ fn replays_change_nothing() {
     client.handle_syn_ack(&first).unwrap();
     client.handle_syn_ack(&first).unwrap();
     let flight = client.ping(&Params::default(), PING_LEN, &mut |_| ()).unwrap();
+    let again = client.ping(&Params::default(), PING_LEN, &mut |_| ());
+    assert_eq!(failed(again), HandshakeError::NoCookie, "one PING a cookie");
     let done = finish(world.accept(&flight.packet));
     let Ok(Ping::Repeated { server_id }) = world.ping(&flight.packet) else { panic!("not a repetition") };
     assert_eq!(server_id, flight.server_id);
