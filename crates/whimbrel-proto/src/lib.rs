@@ -9,7 +9,9 @@
 //! Everything is driven by `handle_…(now, …)` and drained by `poll_…`. The same inputs give the same outputs.
 
 pub mod congestion;
+pub mod crypto;
 mod error;
+pub mod handshake;
 mod id;
 pub mod session;
 mod time;

@@ -1,0 +1,141 @@
+//! Which cipher seals packets.
+
+use aws_lc_rs::aead::{AES_128_GCM, Algorithm, CHACHA20_POLY1305, quic};
+
+/// A cipher both ends can agree on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Aead {
+    /// 45 Gbit/s a core where the processor has AES instructions, poor where it has not.
+    Aes128Gcm = 1,
+    /// Good everywhere.
+    ChaCha20Poly1305 = 2,
+}
+
+impl Aead {
+    /// From its number on the wire (docs/protocol.md section 3); None for one this version does not know.
+    pub const fn from_code(code: u8) -> Option<Self> {
+        match code {
+            1 => Some(Self::Aes128Gcm),
+            2 => Some(Self::ChaCha20Poly1305),
+            _ => None,
+        }
+    }
+
+    /// Its number on the wire.
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// Length of packet and header keys, bytes.
+    pub const fn key_len(self) -> usize {
+        match self {
+            Self::Aes128Gcm => 16,
+            Self::ChaCha20Poly1305 => 32,
+        }
+    }
+
+    /// Packets one key may seal, summed over all paths (RFC 9001 section 6.6).
+    pub const fn confidentiality_limit(self) -> u64 {
+        match self {
+            Self::Aes128Gcm => 1 << 23,
+            // Beyond the number of packets that can be numbered.
+            Self::ChaCha20Poly1305 => u64::MAX,
+        }
+    }
+
+    /// Packets that may fail to open in the life of a connection, over all its keys (RFC 9001 section 6.6).
+    pub const fn integrity_limit(self) -> u64 {
+        match self {
+            Self::Aes128Gcm => 1 << 52,
+            Self::ChaCha20Poly1305 => 1 << 36,
+        }
+    }
+
+    pub(super) fn algorithm(self) -> &'static Algorithm {
+        match self {
+            Self::Aes128Gcm => &AES_128_GCM,
+            Self::ChaCha20Poly1305 => &CHACHA20_POLY1305,
+        }
+    }
+
+    pub(super) fn header_algorithm(self) -> &'static quic::Algorithm {
+        match self {
+            Self::Aes128Gcm => &quic::AES_128,
+            Self::ChaCha20Poly1305 => &quic::CHACHA20,
+        }
+    }
+}
+
+/// The ciphers one end accepts, in order of preference; never empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offer {
+    first: Aead,
+    second: Option<Aead>,
+}
+
+impl Offer {
+    /// Both: AES first where the processor has instructions for it.
+    pub const fn both(aes_in_hardware: bool) -> Self {
+        let (first, second) = if aes_in_hardware {
+            (Aead::Aes128Gcm, Aead::ChaCha20Poly1305)
+        } else {
+            (Aead::ChaCha20Poly1305, Aead::Aes128Gcm)
+        };
+        Self { first, second: Some(second) }
+    }
+
+    /// One and no other.
+    pub const fn only(aead: Aead) -> Self {
+        Self { first: aead, second: None }
+    }
+
+    /// From the wire: unknown numbers and repetitions are passed over; None if nothing known is left.
+    pub fn parse(codes: &[u8]) -> Option<Self> {
+        let mut known = codes.iter().filter_map(|code| Aead::from_code(*code));
+        let first = known.next()?;
+        Some(Self { first, second: known.find(|aead| *aead != first) })
+    }
+
+    /// The favourite. It also seals early data, before a choice is known.
+    pub const fn first(self) -> Aead {
+        self.first
+    }
+
+    /// In order of preference.
+    pub fn iter(self) -> impl Iterator<Item = Aead> {
+        [Some(self.first), self.second].into_iter().flatten()
+    }
+
+    /// Is it among them?
+    pub fn contains(self, aead: Aead) -> bool {
+        self.first == aead || self.second == Some(aead)
+    }
+
+    /// What a server picks: the first of the client's list that is fast here as well, else the first at all.
+    /// ChaCha20 is fast everywhere, so a client without AES instructions gets it by putting it first.
+    pub fn choose(self, aes_in_hardware: bool) -> Aead {
+        self.iter().find(|aead| *aead != Aead::Aes128Gcm || aes_in_hardware).unwrap_or(self.first)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_choice_is_what_both_do_fast() {
+        assert_eq!(Offer::both(true).choose(true), Aead::Aes128Gcm);
+        assert_eq!(Offer::both(true).choose(false), Aead::ChaCha20Poly1305);
+        assert_eq!(Offer::both(false).choose(true), Aead::ChaCha20Poly1305);
+        assert_eq!(Offer::only(Aead::Aes128Gcm).choose(false), Aead::Aes128Gcm);
+    }
+
+    #[test]
+    fn unknown_ciphers_are_passed_over() {
+        let offer = Offer::parse(&[9, 2, 2, 0, 1, 1]).unwrap();
+        assert_eq!(offer.iter().collect::<Vec<_>>(), [Aead::ChaCha20Poly1305, Aead::Aes128Gcm]);
+        assert_eq!(Offer::parse(&[0, 3, 255]), None);
+        assert_eq!(Offer::parse(&[]), None);
+    }
+}

@@ -1,0 +1,56 @@
+//! Key derivation: HKDF-Expand with SHA-256 (RFC 5869 section 2.3), labels `whimbrel ` ‖ name.
+
+use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Prk};
+use rand::CryptoRng;
+
+/// 32 secret bytes that other keys are derived from. Never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret([u8; 32]);
+
+impl Secret {
+    /// Takes 32 bytes that are already uniformly random (a Noise split key, an early secret).
+    pub const fn new(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// Fresh.
+    pub fn random(rng: &mut impl CryptoRng) -> Self {
+        let mut bytes = [0; 32];
+        rng.fill_bytes(&mut bytes);
+        Self(bytes)
+    }
+
+    /// The secret of the next generation of packet keys (docs/protocol.md section 2, label `ku`).
+    pub fn next(&self) -> Self {
+        self.derive("ku")
+    }
+
+    /// Another secret of this one, told apart by `label`.
+    pub fn derive(&self, label: &str) -> Self {
+        let mut bytes = [0; 32];
+        self.expand(label, &[], &mut bytes);
+        Self(bytes)
+    }
+
+    /// Fills `out` (at most 64 bytes) from this secret, `label` and `context`.
+    pub(crate) fn expand(&self, label: &str, context: &[u8], out: &mut [u8]) {
+        debug_assert!(out.len() <= 64, "no key is longer");
+        let info = [b"whimbrel ".as_slice(), label.as_bytes(), context];
+        Prk::new_less_safe(HKDF_SHA256, &self.0)
+            .expand(&info, Length(out.len()))
+            .and_then(|okm| okm.fill(out))
+            .expect("lengths far below HKDF's limit of 8,160 bytes");
+    }
+
+    pub(crate) const fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+struct Length(usize);
+
+impl KeyType for Length {
+    fn len(&self) -> usize {
+        self.0
+    }
+}

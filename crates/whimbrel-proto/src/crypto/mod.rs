@@ -1,0 +1,27 @@
+//! Everything secret: identities, packet keys, cookies, reset tokens, connection ids, tickets.
+//!
+//! No randomness of its own: whoever needs some is handed a generator, so that a seed reproduces a run to the
+//! byte. Nothing here prints a secret; the one way out is [`Keys::log`], for a packet dissector.
+
+mod aead;
+mod cid;
+mod cookie;
+mod identity;
+mod kdf;
+mod keys;
+mod packet_keys;
+mod register;
+mod reset;
+mod ticket;
+
+pub use aead::{Aead, Offer};
+pub use cid::CidGenerator;
+pub use cookie::{COOKIE_LIFE, Cookie, CookieError, CookieJar};
+pub use identity::{Identity, InvalidKey, PublicKey};
+pub(crate) use identity::{StaticKey, public_of};
+pub use kdf::Secret;
+pub use keys::{EarlyOpen, EarlySeal, Keys};
+pub use packet_keys::{HeaderKey, OpenKey, SealKey, key_log_line};
+pub use register::{Register, Seen};
+pub use reset::{ResetKey, ResetToken};
+pub use ticket::{PathMemory, TicketError, TicketJar};

@@ -1,0 +1,105 @@
+//! What was used once and must not be used again: a bounded memory of cookies and tickets.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{ConnectionId, Time};
+
+/// Connection ids whose cookie or ticket was used, each with the Noise ephemeral that used it, until they
+/// would be too old anyway.
+///
+/// Every cookie and ticket belongs to one server id and is worthless with another, so the id stands for it.
+pub struct Register {
+    used: BTreeMap<ConnectionId, Used>,
+    by_time: BTreeSet<(Time, ConnectionId)>,
+    bound: usize,
+    refused: u64,
+}
+
+struct Used {
+    ephemeral: [u8; 32],
+}
+
+/// What a register knows of an id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// Nothing: it may be used.
+    Never,
+    /// It was used by this very message: the same answer is due.
+    Repeated,
+    /// It was used by another message.
+    Used,
+    /// Nothing, and there is no room to remember it: to be refused.
+    Full,
+}
+
+impl Register {
+    /// Remembers up to `bound` ids, about 100 bytes each.
+    pub const fn new(bound: usize) -> Self {
+        Self { used: BTreeMap::new(), by_time: BTreeSet::new(), bound, refused: 0 }
+    }
+
+    /// Was `id` used, and by the message whose Noise ephemeral this is?
+    pub fn look(&mut self, now: Time, id: ConnectionId, ephemeral: &[u8; 32]) -> Seen {
+        self.forget(now);
+        match self.used.get(&id) {
+            Some(used) if used.ephemeral == *ephemeral => Seen::Repeated,
+            Some(_) => Seen::Used,
+            None if self.used.len() >= self.bound => {
+                self.refused += 1;
+                Seen::Full
+            }
+            None => Seen::Never,
+        }
+    }
+
+    /// From now on `id` is used, and after `until` nobody will ask. Only after [`Seen::Never`].
+    pub fn mark(&mut self, id: ConnectionId, ephemeral: [u8; 32], until: Time) {
+        debug_assert!(self.used.len() < self.bound, "look first");
+        self.used.insert(id, Used { ephemeral });
+        self.by_time.insert((until, id));
+    }
+
+    /// How many are remembered.
+    pub fn len(&self) -> usize {
+        self.used.len()
+    }
+
+    /// None is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.used.is_empty()
+    }
+
+    /// How many were refused for want of room.
+    pub const fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    fn forget(&mut self, now: Time) {
+        while let Some((until, id)) = self.by_time.first().copied().filter(|(until, _)| *until < now) {
+            self.by_time.remove(&(until, id));
+            self.used.remove(&id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn at_the_bound_new_ones_are_refused_until_old_ones_are_forgotten() {
+        let mut register = Register::new(2);
+        let at = |seconds| Time::ZERO + Duration::from_secs(seconds);
+        for id in 0..2 {
+            assert_eq!(register.look(at(0), ConnectionId(id), &[1; 32]), Seen::Never);
+            register.mark(ConnectionId(id), [1; 32], at(10 + id));
+        }
+        assert_eq!(register.look(at(1), ConnectionId(2), &[1; 32]), Seen::Full);
+        assert_eq!(register.look(at(1), ConnectionId(1), &[1; 32]), Seen::Repeated);
+        assert_eq!(register.look(at(1), ConnectionId(1), &[2; 32]), Seen::Used);
+        assert_eq!((register.len(), register.refused()), (2, 1));
+        assert_eq!(register.look(at(11), ConnectionId(2), &[1; 32]), Seen::Never);
+        assert_eq!(register.len(), 1);
+    }
+}

@@ -1,0 +1,188 @@
+//! Tickets: a returning client's PING without SYN first (docs/protocol.md section 2).
+//!
+//! `server's id (8) · sealed: good until (8), client's key (32), rate (8), round trip (8) · tag (16)`, 80 bytes. The id
+//! is the one the next connection will have at the server: PING goes to it, which brings it to the core that issued
+//! the ticket; it is the nonce; and it is what the register remembers.
+
+use std::time::Duration;
+
+use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, UnboundKey};
+use rand::CryptoRng;
+
+use super::cookie::nonce;
+use super::{PublicKey, Register, Seen};
+use crate::time::nanos;
+use crate::{ConnectionId, Time};
+
+const PLAIN_LEN: usize = 8 + 32 + 8 + 8;
+
+/// What is known of the path from last time, for a quick start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathMemory {
+    /// Bytes a second it carried.
+    pub rate: u64,
+    /// Its smallest round trip.
+    pub rtt: Duration,
+}
+
+/// Why a ticket does not count; the client is asked to begin with a cookie instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TicketError {
+    /// Of another process, or damaged.
+    #[error("the ticket is not ours")]
+    Invalid,
+    /// Too old.
+    #[error("the ticket has expired")]
+    Stale,
+    /// Issued to another key.
+    #[error("the ticket is somebody else's")]
+    NotYours,
+    /// It was good for one connection, which it had.
+    #[error("the ticket was used before")]
+    Used,
+    /// No room to remember that it is used.
+    #[error("too many tickets were used lately")]
+    Full,
+}
+
+/// What a ticket says, before its bearer has proven to be its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Claim {
+    pub(crate) server_id: ConnectionId,
+    pub(crate) repeated: bool,
+    pub(crate) memory: PathMemory,
+    until: Time,
+    owner: [u8; 32],
+}
+
+/// Issues and redeems tickets; one for each core, with a key that no other process has.
+pub struct TicketJar {
+    key: LessSafeKey,
+    used: Register,
+    life: Duration,
+}
+
+impl TicketJar {
+    /// Length of a ticket, bytes.
+    pub const TICKET_LEN: usize = 8 + PLAIN_LEN + 16;
+
+    /// Tickets live for `life`; at most `bound` used ones are remembered, about 100 bytes each, and while that many
+    /// are, none is redeemed.
+    pub fn new(life: Duration, bound: usize, rng: &mut impl CryptoRng) -> Self {
+        let mut key = [0; 16];
+        rng.fill_bytes(&mut key);
+        let key = LessSafeKey::new(UnboundKey::new(&AES_128_GCM, &key).expect("the key has the cipher's length"));
+        Self { key, used: Register::new(bound), life }
+    }
+
+    /// The id that PING with this ticket goes to.
+    pub(crate) fn server_id(ticket: &[u8; Self::TICKET_LEN]) -> ConnectionId {
+        let [a, b, c, d, e, f, g, h, ..] = *ticket;
+        ConnectionId::from_bytes([a, b, c, d, e, f, g, h])
+    }
+
+    /// How long a ticket is good.
+    pub const fn life(&self) -> Duration {
+        self.life
+    }
+
+    /// What was used lately.
+    pub const fn used(&self) -> &Register {
+        &self.used
+    }
+
+    /// A ticket for `owner`. `server_id` is fresh from this core's [`super::CidGenerator`] and used for nothing else.
+    pub fn issue(
+        &self,
+        now: Time,
+        server_id: ConnectionId,
+        owner: &PublicKey,
+        memory: PathMemory,
+    ) -> [u8; Self::TICKET_LEN] {
+        let mut ticket = [0; Self::TICKET_LEN];
+        let (id, sealed) = ticket.split_at_mut(8);
+        let (plain, tag) = sealed.split_at_mut(PLAIN_LEN);
+        id.copy_from_slice(&server_id.to_bytes());
+        plain[..8].copy_from_slice(&(now + self.life).as_nanos().to_be_bytes());
+        plain[8..40].copy_from_slice(owner.as_bytes());
+        plain[40..48].copy_from_slice(&memory.rate.to_be_bytes());
+        plain[48..].copy_from_slice(&nanos(memory.rtt).to_be_bytes());
+        let made = self.key.seal_in_place_separate_tag(nonce(server_id), Aad::empty(), plain);
+        tag.copy_from_slice(made.expect("a ticket is short").as_ref());
+        ticket
+    }
+
+    /// Reads a ticket that came with a message of this Noise ephemeral. Nothing is used up yet.
+    pub(crate) fn look(&mut self, now: Time, ticket: &[u8], ephemeral: &[u8; 32]) -> Result<Claim, TicketError> {
+        let mut ticket: [u8; Self::TICKET_LEN] = ticket.try_into().map_err(|_| TicketError::Invalid)?;
+        let (id, sealed) = ticket.split_first_chunk_mut::<8>().ok_or(TicketError::Invalid)?;
+        let server_id = ConnectionId::from_bytes(*id);
+        let opened = self.key.open_in_place(nonce(server_id), Aad::empty(), sealed);
+        let plain: &[u8] = opened.map_err(|_| TicketError::Invalid)?;
+        let (until, rest) = plain.split_first_chunk().ok_or(TicketError::Invalid)?;
+        let (owner, rest) = rest.split_first_chunk().ok_or(TicketError::Invalid)?;
+        let (rate, rest) = rest.split_first_chunk().ok_or(TicketError::Invalid)?;
+        let rtt = rest.first_chunk().ok_or(TicketError::Invalid)?;
+        let until = Time::from_nanos(u64::from_be_bytes(*until));
+        if now > until {
+            return Err(TicketError::Stale);
+        }
+        let repeated = match self.used.look(now, server_id, ephemeral) {
+            Seen::Never => false,
+            Seen::Repeated => true,
+            Seen::Used => return Err(TicketError::Used),
+            Seen::Full => return Err(TicketError::Full),
+        };
+        let memory = PathMemory {
+            rate: u64::from_be_bytes(*rate),
+            rtt: Duration::from_nanos(u64::from_be_bytes(*rtt)),
+        };
+        Ok(Claim { server_id, repeated, memory, until, owner: *owner })
+    }
+
+    /// Uses a ticket up, once its bearer has proven to hold `bearer`.
+    pub(crate) fn redeem(
+        &mut self,
+        claim: &Claim,
+        ephemeral: [u8; 32],
+        bearer: &PublicKey,
+    ) -> Result<(), TicketError> {
+        if claim.owner != *bearer.as_bytes() {
+            return Err(TicketError::NotYours);
+        }
+        self.used.mark(claim.server_id, ephemeral, claim.until);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+
+    #[test]
+    fn a_ticket_is_good_once_for_its_owner_in_its_time() {
+        let mut rng = rand_chacha::ChaCha20Rng::seed_from_u64(6);
+        let mut jar = TicketJar::new(Duration::from_secs(60), 1, &mut rng);
+        let (owner, other) = (PublicKey::proven([5; 32]).unwrap(), PublicKey::proven([6; 32]).unwrap());
+        let memory = PathMemory { rate: 500_000, rtt: Duration::from_millis(40) };
+        let now = Time::ZERO + Duration::from_secs(9);
+        let ticket = jar.issue(now, ConnectionId(3), &owner, memory);
+        let claim = jar.look(now, &ticket, &[1; 32]).unwrap();
+        assert_eq!((claim.server_id, claim.repeated, claim.memory), (ConnectionId(3), false, memory));
+        assert_eq!(jar.redeem(&claim, [1; 32], &other), Err(TicketError::NotYours));
+        assert_eq!(jar.redeem(&claim, [1; 32], &owner), Ok(()));
+        assert!(jar.look(now, &ticket, &[1; 32]).unwrap().repeated);
+        assert_eq!(jar.look(now, &ticket, &[2; 32]), Err(TicketError::Used));
+        let second = jar.issue(now, ConnectionId(4), &owner, memory);
+        assert_eq!(jar.look(now, &second, &[3; 32]), Err(TicketError::Full));
+        assert_eq!(jar.look(now + Duration::from_secs(61), &second, &[3; 32]), Err(TicketError::Stale));
+        for at in 0..ticket.len() {
+            let mut copy = second;
+            copy[at] ^= 1;
+            assert_eq!(jar.look(now, &copy, &[3; 32]), Err(TicketError::Invalid));
+        }
+        let mut restarted = TicketJar::new(Duration::from_secs(60), 1, &mut rng);
+        assert_eq!(restarted.look(now, &second, &[3; 32]), Err(TicketError::Invalid));
+    }
+}

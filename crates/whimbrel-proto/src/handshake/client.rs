@@ -1,0 +1,364 @@
+//! The client's end.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use rand::{CryptoRng, Rng as _, SeedableRng as _};
+use rand_chacha::ChaCha20Rng;
+use snow::HandshakeState;
+
+use super::clear::{NOBODY, PING_LEN, Pass, PingPacket, PongPacket, Syn, SynAckPacket, VERSION, prologue, ticket_prologue};
+use super::noise::{MESSAGE_1_OVERHEAD, Pattern};
+use super::params::{Params, Secrets};
+use crate::crypto::{Aead, EarlySeal, Identity, Keys, Offer, PublicKey, Secret, TicketJar};
+use crate::wire::{Malformed, Reader, Writer};
+use crate::{ConnectionId, Side};
+
+/// PINGs under way at once, each with a cookie of its own. More than one only after a forged SYN-ACK or a lost one.
+const ATTEMPTS: usize = 4;
+
+/// What the client knows of the server's key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerKey {
+    /// From a URL or a configuration: nobody else will do.
+    Known(PublicKey),
+    /// Remembered from an earlier contact: the server is asked to show its key, so that a changed one is noticed
+    /// before PING instead of met with silence.
+    Remembered(PublicKey),
+    /// Unknown: trust on first use. The server is asked to show its key, and [`ClientHandshake::trust`] decides.
+    Ask,
+}
+
+/// What a handshake starts with.
+pub struct ClientConfig {
+    /// Whom to talk to.
+    pub server_key: ServerKey,
+    /// A pre-shared key (Noise `psk2`); turns early data off.
+    pub psk: Option<[u8; 32]>,
+    /// Ciphers, in order of preference.
+    pub aeads: Offer,
+    /// From an earlier connection to the same server; of no use without its key.
+    pub ticket: Option<[u8; TicketJar::TICKET_LEN]>,
+}
+
+impl ClientConfig {
+    /// Both ciphers, no pre-shared key, no ticket.
+    pub const fn new(server_key: ServerKey, aes_in_hardware: bool) -> Self {
+        Self { server_key, psk: None, aeads: Offer::both(aes_in_hardware), ticket: None }
+    }
+}
+
+/// Why a packet, or a call, did not move the handshake on. The state is as it was before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HandshakeError {
+    /// Not a packet of that kind.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    /// For another handshake, or one that is over.
+    #[error("the packet belongs to no handshake that is going on")]
+    NotOurs,
+    /// The server speaks another version. Not authenticated: give a genuine answer a chance to follow.
+    #[error("the server speaks version {0:#010x}")]
+    Version(u32),
+    /// The server shows another key than the one remembered. Not authenticated either.
+    #[error("the server's key has changed: it shows {shown}")]
+    KeyDiffers {
+        /// What it shows.
+        shown: PublicKey,
+    },
+    /// The server does not show its key, or shows none that can be used.
+    #[error("the server does not show its key; pass it in the URL")]
+    NoKeyShown,
+    /// [`ClientHandshake::ping`] needs a SYN-ACK or a ticket first.
+    #[error("there is no cookie yet")]
+    NoCookie,
+    /// [`ClientHandshake::ping`] needs [`ClientHandshake::trust`] first.
+    #[error("the server's key is not trusted yet")]
+    KeyNotTrusted,
+    /// Whoever sent it does not hold the server's key, or something changed it on its way.
+    #[error("the packet is not the server's")]
+    Forged,
+    /// The server, authenticated, breaks the protocol.
+    #[error("the server broke the protocol: {0}")]
+    Server(&'static str),
+}
+
+/// What a SYN-ACK brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SynAck {
+    /// The id that PING will go to.
+    pub server_id: ConnectionId,
+    /// The key to decide about, if none is known ([`ServerKey::Ask`]).
+    pub shown_key: Option<PublicKey>,
+}
+
+/// A PING to send, and to repeat byte for byte until its PONG comes.
+pub struct PingFlight {
+    /// The packet.
+    pub packet: Vec<u8>,
+    /// Keys for packets before PONG. None if there is no early data: with a pre-shared key, or on first contact.
+    pub early: Option<EarlySeal>,
+    /// Where it and they go.
+    pub server_id: ConnectionId,
+}
+
+/// A handshake done.
+pub struct Established {
+    /// The keys from now on.
+    pub keys: Keys,
+    /// The server's parameters.
+    pub params: Params,
+    /// Blocks that came with PONG.
+    pub blocks: Bytes,
+    /// The cipher agreed on.
+    pub aead: Aead,
+    /// The server's id for the first path.
+    pub server_id: ConnectionId,
+    /// The key the server has proven to hold.
+    pub server_key: PublicKey,
+    /// Noise's handshake hash: the same at both ends, of no other connection.
+    pub handshake_hash: [u8; 32],
+}
+
+/// A handshake going on.
+pub struct ClientHandshake {
+    identity: Identity,
+    pattern: Pattern,
+    aeads: Offer,
+    trust: Trust,
+    client_id: ConnectionId,
+    rng: ChaCha20Rng,
+    syn: Vec<u8>,
+    ticket: TicketState,
+    invitation: Option<Invitation>,
+    attempts: VecDeque<Attempt>,
+}
+
+#[derive(Clone, Copy)]
+enum Trust {
+    Known(PublicKey),
+    Remembered(PublicKey),
+    FirstContact(PublicKey),
+    Undecided,
+}
+
+impl Trust {
+    const fn key(self) -> Option<PublicKey> {
+        match self {
+            Self::Known(key) | Self::Remembered(key) | Self::FirstContact(key) => Some(key),
+            Self::Undecided => None,
+        }
+    }
+}
+
+enum TicketState {
+    None,
+    Unused([u8; TicketJar::TICKET_LEN]),
+    /// The PING it went out with, which a SYN-ACK may answer.
+    Used(Vec<u8>),
+}
+
+/// A SYN-ACK taken.
+struct Invitation {
+    server_id: ConnectionId,
+    prologue: [u8; 32],
+    cookie: Vec<u8>,
+}
+
+/// A PING sent.
+struct Attempt {
+    server_id: ConnectionId,
+    server_key: PublicKey,
+    noise: HandshakeState,
+}
+
+impl ClientHandshake {
+    /// Begins. `client_id` is fresh, and what the server will send to. All randomness to come is drawn from `rng`
+    /// here.
+    pub fn new(rng: &mut impl CryptoRng, identity: &Identity, config: ClientConfig, client_id: ConnectionId) -> Self {
+        let ClientConfig { server_key, psk, aeads, ticket } = config;
+        let (trust, show_key) = match server_key {
+            ServerKey::Known(key) => (Trust::Known(key), false),
+            ServerKey::Remembered(key) => (Trust::Remembered(key), true),
+            ServerKey::Ask => (Trust::Undecided, true),
+        };
+        let mut seed = [0; 32];
+        rng.fill_bytes(&mut seed);
+        Self {
+            identity: identity.clone(),
+            pattern: Pattern::new(psk),
+            aeads,
+            trust,
+            client_id,
+            rng: ChaCha20Rng::from_seed(seed),
+            syn: Syn { version: VERSION, client_id, show_key }.write(),
+            ticket: ticket.filter(|_| trust.key().is_some()).map_or(TicketState::None, TicketState::Unused),
+            invitation: None,
+            attempts: VecDeque::new(),
+        }
+    }
+
+    /// The id that SYN-ACK and PONG come to.
+    pub const fn client_id(&self) -> ConnectionId {
+        self.client_id
+    }
+
+    /// A ticket is at hand: [`ClientHandshake::ping`] can be called at once, without SYN.
+    pub const fn has_ticket(&self) -> bool {
+        matches!(self.ticket, TicketState::Unused(_))
+    }
+
+    /// The SYN; the same bytes on every call.
+    pub fn syn(&self) -> Vec<u8> {
+        self.syn.clone()
+    }
+
+    /// Takes a SYN-ACK: the next [`ClientHandshake::ping`] uses its cookie.
+    ///
+    /// Nothing proves it genuine. A forged one leads to a PING without an answer; after some silence take a later
+    /// SYN-ACK and ping again. The server sees a second PING as another connection, so not earlier.
+    pub fn handle_syn_ack(&mut self, packet: &[u8]) -> Result<SynAck, HandshakeError> {
+        let answer = SynAckPacket::parse(packet)?;
+        if answer.client_id != self.client_id {
+            return Err(HandshakeError::NotOurs);
+        }
+        if answer.head.version != VERSION {
+            return Err(HandshakeError::Version(answer.head.version));
+        }
+        if answer.cookie.is_empty() || answer.head.server_id == NOBODY {
+            return Err(Malformed("SYN-ACK: no cookie").into());
+        }
+        let asked_by = match (&self.ticket, answer.head.instead_of_pong) {
+            (_, false) => &self.syn,
+            (TicketState::Used(ping), true) => ping,
+            (_, true) => return Err(HandshakeError::NotOurs),
+        };
+        let shown_key = self.check_key(answer.head.key)?;
+        let server_id = answer.head.server_id;
+        let prologue = prologue([asked_by, answer.covered]);
+        self.invitation = Some(Invitation { server_id, prologue, cookie: answer.cookie.to_vec() });
+        Ok(SynAck { server_id, shown_key })
+    }
+
+    fn check_key(&self, shown: Option<[u8; 32]>) -> Result<Option<PublicKey>, HandshakeError> {
+        let usable = |bytes| PublicKey::new(bytes).map_err(|_| HandshakeError::NoKeyShown);
+        match (self.trust, shown) {
+            (Trust::Undecided, None) => Err(HandshakeError::NoKeyShown),
+            (Trust::Undecided, Some(bytes)) => usable(bytes).map(Some),
+            (Trust::Remembered(key) | Trust::FirstContact(key), Some(bytes)) if bytes != *key.as_bytes() => {
+                Err(HandshakeError::KeyDiffers { shown: usable(bytes)? })
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Decides for the key that a SYN-ACK showed. Nothing if one is known already.
+    pub fn trust(&mut self, key: PublicKey) {
+        if matches!(self.trust, Trust::Undecided) {
+            self.trust = Trust::FirstContact(key);
+        }
+    }
+
+    /// Makes the PING for the latest SYN-ACK, once; or for the ticket if there was none.
+    ///
+    /// `write_blocks` fills the room that is left up to `max_packet` bytes (not below [`PING_LEN`]); it is not called if
+    /// nothing may be sent early. AEADS, EARLY_SECRET are added to `params`.
+    pub fn ping(
+        &mut self,
+        params: &Params,
+        max_packet: usize,
+        write_blocks: &mut dyn FnMut(&mut Writer<'_>),
+    ) -> Result<PingFlight, HandshakeError> {
+        let server_key = self.trust.key().ok_or(HandshakeError::KeyNotTrusted)?;
+        let (server_id, prologue, mut packet) = self.ping_head()?;
+        let early = self.may_send_early().then(|| Secret::random(&mut self.rng));
+        let secrets = Secrets { aeads: self.aeads, early };
+
+        let max_packet = max_packet.clamp(PING_LEN, usize::from(u16::MAX));
+        let room = max_packet - packet.len() - MESSAGE_1_OVERHEAD;
+        let mut payload = Vec::with_capacity(room);
+        let mut out = Writer::new(&mut payload, room);
+        params.write(Side::Client, &secrets, &mut out);
+        if secrets.early.is_some() {
+            write_blocks(&mut out);
+        }
+
+        let mut ephemeral = [0; 32];
+        self.rng.fill_bytes(&mut ephemeral);
+        let noise = self.pattern.initiator(&self.identity, &server_key, &prologue, ephemeral);
+        let mut noise = noise.map_err(|_| HandshakeError::Forged)?;
+        let head = packet.len();
+        packet.resize(head + MESSAGE_1_OVERHEAD + payload.len(), 0);
+        // Fails only if the server's key is no key, which an unauthenticated SYN-ACK cannot bring about.
+        noise.write_message(&payload, &mut packet[head..]).map_err(|_| HandshakeError::Forged)?;
+
+        // A cookie is good for one PING.
+        if self.invitation.take().is_none() {
+            self.ticket = TicketState::Used(packet.clone());
+        }
+        if self.attempts.len() == ATTEMPTS {
+            self.attempts.pop_front();
+        }
+        self.attempts.push_back(Attempt { server_id, server_key, noise });
+        let early = secrets.early.map(|early| EarlySeal::new(self.aeads, &early));
+        Ok(PingFlight { packet, early, server_id })
+    }
+
+    /// Server's id, prologue, and the packet up to the Noise message.
+    fn ping_head(&self) -> Result<(ConnectionId, [u8; 32], Vec<u8>), HandshakeError> {
+        if let Some(Invitation { server_id, prologue, cookie }) = &self.invitation {
+            let head = PingPacket::write_head(*server_id, self.client_id, Pass::Cookie(cookie));
+            return Ok((*server_id, *prologue, head));
+        }
+        let TicketState::Unused(ticket) = &self.ticket else {
+            return Err(HandshakeError::NoCookie);
+        };
+        let server_id = TicketJar::server_id(ticket);
+        let head = PingPacket::write_head(server_id, self.client_id, Pass::Ticket(ticket));
+        Ok((server_id, ticket_prologue(&head), head))
+    }
+
+    /// Early data is only as safe as the server's key, and with `psk2` not even protected by the pre-shared one.
+    const fn may_send_early(&self) -> bool {
+        !self.pattern.has_psk() && matches!(self.trust, Trust::Known(_) | Trust::Remembered(_))
+    }
+
+    /// Takes the PONG. A forged one fails and the genuine one behind it does not.
+    pub fn handle_pong(&mut self, packet: &[u8]) -> Result<Established, HandshakeError> {
+        let pong = PongPacket::parse(packet)?;
+        if pong.client_id != self.client_id {
+            return Err(HandshakeError::NotOurs);
+        }
+        if self.attempts.iter().all(|attempt| attempt.server_id != pong.server_id) {
+            return Err(HandshakeError::NotOurs);
+        }
+        let mut payload = vec![0; pong.noise.len()];
+        let answered = self.attempts.iter_mut().filter(|attempt| attempt.server_id == pong.server_id).find_map(|attempt| {
+            let length = attempt.noise.read_message(pong.noise, &mut payload).ok()?;
+            Some((attempt, length))
+        });
+        let (attempt, length) = answered.ok_or(HandshakeError::Forged)?;
+        payload.truncate(length);
+        let (client, server) = attempt.noise.dangerously_get_raw_split();
+        let (server_id, server_key) = (attempt.server_id, attempt.server_key);
+        let handshake_hash = hash(&attempt.noise);
+        // Whatever the message says: it is the server's, and there is no second one.
+        self.attempts.clear();
+
+        let mut reader = Reader::new(payload.into());
+        let misbehaved = |malformed: Malformed| HandshakeError::Server(malformed.0);
+        let (params, secrets) = Params::read(Side::Server, &mut reader).map_err(misbehaved)?;
+        let aead = secrets.aeads.first();
+        if secrets.aeads != Offer::only(aead) || !self.aeads.contains(aead) {
+            return Err(HandshakeError::Server("a cipher that was not offered"));
+        }
+        let keys = Keys::new(Side::Client, aead, client, server);
+        Ok(Established { keys, params, blocks: reader.rest(), aead, server_id, server_key, handshake_hash })
+    }
+}
+
+pub(super) fn hash(noise: &HandshakeState) -> [u8; 32] {
+    let mut hash = [0; 32];
+    hash.copy_from_slice(noise.get_handshake_hash());
+    hash
+}

@@ -1,0 +1,282 @@
+//! What each end tells the other of itself inside PING and PONG (docs/protocol.md section 3).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::Side;
+use crate::crypto::{Offer, ResetToken, Secret};
+use crate::wire::{Malformed, Reader, VARINT_MAX, Writer, varint_len};
+
+const END: u64 = 0;
+const AEADS: u64 = 1;
+const EARLY_SECRET: u64 = 2;
+const PROTOCOL: u64 = 3;
+const MAX_DATA: u64 = 4;
+const MAX_STREAM_DATA: u64 = 5;
+const MAX_STREAMS: u64 = 6;
+const MAX_MESSAGE: u64 = 7;
+const MAX_PACKET: u64 = 8;
+const MAX_ACK_DELAY: u64 = 9;
+const IDLE: u64 = 10;
+const CROSS_SEQUENCING: u64 = 11;
+const FIRST_RESET_TOKEN: u64 = 12;
+const SESSION: u64 = 13;
+
+/// What one end announces. Values out of their range are clamped when written; those of a peer end the handshake.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Params {
+    /// The application protocol, up to 255 bytes. From the client only. Default: empty.
+    pub protocol: Bytes,
+    /// Session credit at the start, bytes. Default: 262,144.
+    pub max_data: u64,
+    /// Credit of each stream at the start, bytes. Default: 262,144.
+    pub max_stream_data: u64,
+    /// Streams the peer may open. Default: 128.
+    pub max_streams: u64,
+    /// Longest message taken, bytes. Default: 262,144.
+    pub max_message: u64,
+    /// Longest UDP payload taken, 1,200 to 65,527 bytes. Default: 1,472.
+    pub max_packet: u16,
+    /// By how much an acknowledgement may be held back: whole microseconds, up to 16 s. Default: 25 ms.
+    pub max_ack_delay: Duration,
+    /// Silence after which the sender gives the connection up: whole milliseconds, at least one. Default: 60 s.
+    pub idle: Duration,
+    /// Streams this side opens are cross-sequenced. Default: no.
+    pub cross_sequencing: bool,
+    /// The reset token of the server's first id. From the server only, which fills it in by itself.
+    pub first_reset_token: Option<ResetToken>,
+    /// The session's id, chosen by the client. From the client only.
+    pub session: Option<[u8; 16]>,
+}
+
+impl Default for Params {
+    fn default() -> Self {
+        Self {
+            protocol: Bytes::new(),
+            max_data: 262_144,
+            max_stream_data: 262_144,
+            max_streams: 128,
+            max_message: 262_144,
+            max_packet: 1_472,
+            max_ack_delay: Duration::from_micros(Self::DEFAULT_ACK_DELAY_US),
+            idle: Duration::from_millis(Self::DEFAULT_IDLE_MS),
+            cross_sequencing: false,
+            first_reset_token: None,
+            session: None,
+        }
+    }
+}
+
+/// What the handshake itself says beside [`Params`].
+#[derive(Clone)]
+pub(super) struct Secrets {
+    /// The client's offer; the server's choice.
+    pub(super) aeads: Offer,
+    /// From the client, if it sends early data.
+    pub(super) early: Option<Secret>,
+}
+
+impl Params {
+    /// Longest protocol name, bytes.
+    pub const MAX_PROTOCOL: usize = 255;
+    /// Shortest `max_packet`: what every path carries (as RFC 9000 section 14).
+    pub const MIN_PACKET: u16 = 1_200;
+    const LARGEST_PACKET: u16 = 65_527;
+    const LONGEST_ACK_DELAY_US: u64 = 1 << 24;
+    const DEFAULT_ACK_DELAY_US: u64 = 25_000;
+    const DEFAULT_IDLE_MS: u64 = 60_000;
+
+    /// Writes the list, ascending, defaults left out. At most 470 bytes; what does not fit `out` is a bug of ours.
+    pub(super) fn write(&self, side: Side, secrets: &Secrets, out: &mut Writer<'_>) {
+        let default = Self::default();
+        let aeads: Vec<u8> = secrets.aeads.iter().map(|aead| aead.code()).collect();
+        write_bytes(out, AEADS, &aeads);
+        if let (Side::Client, Some(early)) = (side, &secrets.early) {
+            write_bytes(out, EARLY_SECRET, early.bytes());
+        }
+        if side == Side::Client && !self.protocol.is_empty() {
+            write_bytes(out, PROTOCOL, &self.protocol[..self.protocol.len().min(Self::MAX_PROTOCOL)]);
+        }
+        write_int(out, MAX_DATA, self.max_data, default.max_data);
+        write_int(out, MAX_STREAM_DATA, self.max_stream_data, default.max_stream_data);
+        write_int(out, MAX_STREAMS, self.max_streams, default.max_streams);
+        write_int(out, MAX_MESSAGE, self.max_message, default.max_message);
+        let max_packet = self.max_packet.clamp(Self::MIN_PACKET, Self::LARGEST_PACKET);
+        write_int(out, MAX_PACKET, max_packet.into(), default.max_packet.into());
+        let ack_delay = whole(self.max_ack_delay.as_micros()).min(Self::LONGEST_ACK_DELAY_US);
+        write_int(out, MAX_ACK_DELAY, ack_delay, Self::DEFAULT_ACK_DELAY_US);
+        write_int(out, IDLE, whole(self.idle.as_millis()).max(1), Self::DEFAULT_IDLE_MS);
+        if self.cross_sequencing {
+            write_bytes(out, CROSS_SEQUENCING, &[]);
+        }
+        if let (Side::Server, Some(token)) = (side, &self.first_reset_token) {
+            write_bytes(out, FIRST_RESET_TOKEN, token.as_bytes());
+        }
+        if let (Side::Client, Some(session)) = (side, &self.session) {
+            write_bytes(out, SESSION, session);
+        }
+        out.varint(END);
+    }
+
+    /// Reads the list that `side` wrote, up to and with its end.
+    pub(super) fn read(side: Side, reader: &mut Reader) -> Result<(Self, Secrets), Malformed> {
+        let mut params = Self::default();
+        let (mut aeads, mut early, mut last) = (None, None, END);
+        loop {
+            let id = reader.varint()?;
+            if id == END {
+                let aeads = aeads.ok_or(Malformed("parameters: no cipher that we know"))?;
+                return Ok((params, Secrets { aeads, early }));
+            }
+            if id <= last {
+                return Err(Malformed("parameters: twice the same, or not in order"));
+            }
+            last = id;
+            let length = reader.varint()?;
+            let value = reader.bytes(length)?;
+            match (id, side) {
+                (AEADS, _) => aeads = Offer::parse(&value),
+                (EARLY_SECRET, Side::Client) => early = Some(Secret::new(exact(&value)?)),
+                (PROTOCOL, Side::Client) if value.len() <= Self::MAX_PROTOCOL => params.protocol = value,
+                (MAX_DATA, _) => params.max_data = int(value, 0, VARINT_MAX)?,
+                (MAX_STREAM_DATA, _) => params.max_stream_data = int(value, 0, VARINT_MAX)?,
+                (MAX_STREAMS, _) => params.max_streams = int(value, 0, VARINT_MAX)?,
+                (MAX_MESSAGE, _) => params.max_message = int(value, 0, VARINT_MAX)?,
+                (MAX_PACKET, _) => {
+                    // Above what UDP can carry means "whatever comes".
+                    let largest = int(value, Self::MIN_PACKET.into(), VARINT_MAX)?.min(Self::LARGEST_PACKET.into());
+                    params.max_packet = largest as u16;
+                }
+                (MAX_ACK_DELAY, _) => {
+                    params.max_ack_delay = Duration::from_micros(int(value, 0, Self::LONGEST_ACK_DELAY_US)?);
+                }
+                (IDLE, _) => params.idle = Duration::from_millis(int(value, 1, VARINT_MAX)?),
+                (CROSS_SEQUENCING, _) if value.is_empty() => params.cross_sequencing = true,
+                (FIRST_RESET_TOKEN, Side::Server) => {
+                    params.first_reset_token = Some(ResetToken::new(exact(&value)?));
+                }
+                (SESSION, Side::Client) => params.session = Some(exact(&value)?),
+                (END..=SESSION, _) => return Err(Malformed("parameter: too long, or from the wrong side")),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn write_bytes(out: &mut Writer<'_>, id: u64, value: &[u8]) {
+    out.varint(id);
+    out.varint(value.len() as u64);
+    out.bytes(value);
+}
+
+fn write_int(out: &mut Writer<'_>, id: u64, value: u64, default: u64) {
+    if value != default {
+        let value = value.min(VARINT_MAX);
+        out.varint(id);
+        out.varint(varint_len(value) as u64);
+        out.varint(value);
+    }
+}
+
+fn whole(value: u128) -> u64 {
+    u64::try_from(value).unwrap_or(VARINT_MAX).min(VARINT_MAX)
+}
+
+fn exact<const N: usize>(value: &Bytes) -> Result<[u8; N], Malformed> {
+    value[..].try_into().map_err(|_| Malformed("parameter: wrong length"))
+}
+
+fn int(value: Bytes, least: u64, most: u64) -> Result<u64, Malformed> {
+    let mut reader = Reader::new(value);
+    let int = reader.varint()?;
+    if reader.is_empty() && (least..=most).contains(&int) {
+        Ok(int)
+    } else {
+        Err(Malformed("parameter: out of range"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crypto::Aead;
+    use proptest::prelude::*;
+
+    fn written(side: Side, params: &Params, secrets: &Secrets) -> Bytes {
+        let mut buf = Vec::new();
+        params.write(side, secrets, &mut Writer::new(&mut buf, 1000));
+        buf.into()
+    }
+
+    fn secrets() -> Secrets {
+        Secrets { aeads: Offer::both(true), early: None }
+    }
+
+    prop_compose! {
+        fn any_params()(
+            protocol in prop::collection::vec(any::<u8>(), 0..=255), credit in prop::array::uniform4(0..=VARINT_MAX),
+            max_packet in 1200..=65_527u16, delay in 0..=1u64 << 24, idle in 1..=VARINT_MAX, cross_sequencing: bool,
+            token: Option<[u8; 16]>, session: Option<[u8; 16]>,
+        ) -> Params {
+            Params {
+                protocol: protocol.into(), max_data: credit[0], max_stream_data: credit[1], max_streams: credit[2],
+                max_message: credit[3], max_packet, max_ack_delay: Duration::from_micros(delay),
+                idle: Duration::from_millis(idle), cross_sequencing,
+                first_reset_token: token.map(ResetToken::new), session,
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn lists_round_trip(params in any_params(), early: Option<[u8; 32]>) {
+            let sent = Secrets { aeads: Offer::only(Aead::Aes128Gcm), early: early.map(Secret::new) };
+            for side in [Side::Client, Side::Server] {
+                let bytes = written(side, &params, &sent);
+                prop_assert!(bytes.len() <= 470);
+                let (read, secrets) = Params::read(side, &mut Reader::new(bytes)).unwrap();
+                let mut expected = params.clone();
+                match side {
+                    Side::Client => expected.first_reset_token = None,
+                    Side::Server => (expected.protocol, expected.session) = (Bytes::new(), None),
+                }
+                prop_assert_eq!(read, expected);
+                prop_assert_eq!(secrets.aeads, sent.aeads);
+                prop_assert!(secrets.early == sent.early.clone().filter(|_| side == Side::Client));
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_answered(bytes in prop::collection::vec(any::<u8>(), 0..80), client: bool) {
+            let side = if client { Side::Client } else { Side::Server };
+            Params::read(side, &mut Reader::new(bytes.into())).ok();
+        }
+    }
+
+    #[test]
+    fn defaults_cost_nothing() {
+        assert_eq!(written(Side::Client, &Params::default(), &secrets()), [1, 2, 1, 2, 0][..]);
+    }
+
+    #[test]
+    fn unknown_ones_are_ignored_and_bad_ones_refused() {
+        let read = |bytes: &'static [u8]| Params::read(Side::Client, &mut Reader::new(Bytes::from_static(bytes)));
+        assert_eq!(read(b"\x01\x01\x01\x20\x02hi\x00").unwrap().0, Params::default());
+        for bad in [
+            &b"\x01\x01\x01"[..],             // no end
+            b"\x00",                          // no cipher
+            b"\x01\x01\x09\x00",              // none we know
+            b"\x01\x01\x01\x01\x01\x01\x00",  // twice
+            b"\x01\x01\x01\x06\x01\x05\x04\x01\x05\x00", // out of order
+            b"\x01\x01\x01\x02\x01\x05\x00",  // short secret
+            b"\x01\x01\x01\x08\x02\x41\x00\x00", // packets of 256 bytes
+            b"\x01\x01\x01\x0a\x01\x00\x00",  // no idle time at all
+            b"\x01\x01\x01\x04\x02\x01\x01\x00", // two integers
+            b"\x01\x01\x01\x0b\x01\x01\x00",  // a flag with a value
+            b"\x01\x01\x01\x04\x7f\xff\x01\x00", // beyond the end
+        ] {
+            assert!(read(bad).is_err(), "{bad:?}");
+        }
+    }
+}
