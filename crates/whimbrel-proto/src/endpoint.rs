@@ -9,7 +9,7 @@ use rand_chacha::ChaCha20Rng;
 
 use crate::config::TransportConfig;
 use crate::connection::{Connection, Datagram, EndpointEvent, Opening, Setup};
-use crate::crypto::{CidGenerator, Identity, PublicKey, ResetToken};
+use crate::crypto::{CidGenerator, Identity, PublicKey};
 use crate::handshake::{
     Accepted, Acceptor, AcceptorConfig, ClientConfig, ClientHandshake, Ping, ServerKey,
 };
@@ -22,7 +22,7 @@ use crate::{ConnectionId, Side, Time};
 pub struct Handle(pub usize);
 
 /// How an endpoint accepts.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ListenConfig {
     /// The handshake's settings.
     pub acceptor: AcceptorConfig,
@@ -50,7 +50,7 @@ impl Default for ListenConfig {
 }
 
 /// Whom to connect to, and how.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ConnectConfig {
     /// What is known of the server's key.
     pub server_key: ServerKey,
@@ -63,7 +63,6 @@ pub struct ConnectConfig {
 }
 
 /// What a datagram led to.
-#[derive(Debug)]
 pub enum Routed {
     /// Nothing further: dropped, and counted.
     Nothing,
@@ -107,7 +106,7 @@ pub struct Endpoint {
     acceptor: Option<(Acceptor, ListenConfig)>,
     transport: TransportConfig,
     routes: BTreeMap<ConnectionId, Handle>,
-    tokens: BTreeMap<ResetToken, Handle>,
+    tokens: BTreeMap<[u8; 16], Handle>,
     connections: BTreeMap<Handle, Ids>,
     next_handle: usize,
     ping_budget: Budget<IpAddr>,
@@ -120,7 +119,7 @@ pub struct Endpoint {
 #[derive(Debug)]
 struct Ids {
     id: ConnectionId,
-    token: Option<ResetToken>,
+    token: Option<[u8; 16]>,
     accepted: bool,
 }
 
@@ -220,8 +219,8 @@ impl Endpoint {
         match event {
             EndpointEvent::PeerResetToken(token) => {
                 if let Some(ids) = self.connections.get_mut(&handle) {
-                    ids.token = Some(token);
-                    self.tokens.insert(token, handle);
+                    ids.token = Some(*token.as_bytes());
+                    self.tokens.insert(*token.as_bytes(), handle);
                 }
             }
             EndpointEvent::Drained => self.forget(handle),
@@ -337,7 +336,7 @@ impl Endpoint {
     /// A packet for nobody: a peer's reset, or of a connection lost in a restart, which its peer is told.
     fn handle_unknown(&mut self, now: Time, id: ConnectionId, packet: &[u8], out: &mut Vec<u8>) -> Routed {
         self.stats.unknown += 1;
-        if let Some(handle) = ResetToken::at_end(packet).and_then(|token| self.tokens.get(&token)) {
+        if let Some(handle) = packet.last_chunk().and_then(|token| self.tokens.get(token)) {
             return Routed::Reset(*handle);
         }
         // Shorter than what it answers: two endpoints cannot reset each other for ever (RFC 9000 section 10.3.3).

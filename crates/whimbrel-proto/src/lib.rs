@@ -10,13 +10,21 @@
 
 pub mod congestion;
 pub mod crypto;
+mod config;
+pub mod connection;
+mod endpoint;
 mod error;
 pub mod handshake;
 mod id;
+mod recovery;
 pub mod session;
 mod time;
 pub mod wire;
 
+pub use config::{Repeats, TransportConfig};
+pub use connection::{CloseReason, Connection, ConnectionStats, Datagram, EndpointEvent, Event, PathStats, Transmit};
+pub use endpoint::{ConnectConfig, Endpoint, EndpointStats, Handle, ListenConfig, Routed};
+pub use recovery::Ecn;
 pub use error::{Cause, PeerMisbehaved};
 pub use id::{ConnectionId, MessageId, PathId, Service, Side, StreamId, Tag};
 pub use time::Time;

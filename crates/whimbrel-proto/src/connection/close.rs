@@ -13,10 +13,10 @@ pub enum CloseReason {
     #[error("closed by this side")]
     Local,
     /// The peer closed it politely; its code and words.
-    #[error("closed by the peer (code {}): {}", .0.code, .0.text)]
+    #[error("closed by the peer{0}")]
     Peer(Reason),
     /// The peer aborted; its cause, code and words.
-    #[error("aborted by the peer ({0:?}, code {}): {}", .1.code, .1.text)]
+    #[error("aborted by the peer: {0:?}{1}")]
     Aborted(Cause, Reason),
     /// The peer broke the protocol.
     #[error(transparent)]

@@ -8,7 +8,6 @@ use crate::wire::{Writer, block, varint_len};
 pub(crate) enum Control {
     Fin,
     FinAck,
-    FinDone,
     KeepAlive,
     Ticket,
 }
@@ -21,7 +20,6 @@ pub(super) struct ControlQueue {
     fin: Option<Reason>,
     fin_due: bool,
     fin_ack_due: bool,
-    fin_done_due: bool,
     keep_alive_due: bool,
     ticket: Option<(u32, Vec<u8>)>,
     ticket_due: bool,
@@ -36,10 +34,6 @@ impl ControlQueue {
 
     pub(super) fn fin_ack(&mut self) {
         self.fin_ack_due = true;
-    }
-
-    pub(super) fn fin_done(&mut self) {
-        self.fin_done_due = true;
     }
 
     pub(super) fn keep_alive(&mut self) {
@@ -61,7 +55,6 @@ impl ControlQueue {
     pub(super) fn is_empty(&self) -> bool {
         !(self.fin_due
             || self.fin_ack_due
-            || self.fin_done_due
             || self.keep_alive_due
             || self.ticket_due
             || !self.probe_acks.is_empty())
@@ -75,7 +68,6 @@ impl ControlQueue {
         }
         let single = [
             (&mut self.fin_ack_due, block::FIN_ACK, Control::FinAck),
-            (&mut self.fin_done_due, block::FIN_DONE, Control::FinDone),
             (&mut self.keep_alive_due, block::KEEP_ALIVE, Control::KeepAlive),
         ];
         for (due, kind, control) in single {
@@ -116,8 +108,8 @@ impl ControlQueue {
         match control {
             Control::Fin => self.fin_due = true,
             Control::FinAck => self.fin_ack_due = true,
-            // Whoever misses it asks again, by repeating FIN-ACK; a keep-alive has served by being sent.
-            Control::FinDone | Control::KeepAlive => {}
+            // It has served by being sent.
+            Control::KeepAlive => {}
             Control::Ticket => self.ticket_due = self.ticket.is_some(),
         }
     }

@@ -62,10 +62,6 @@ impl KeyRing {
         self.updates
     }
 
-    pub(super) fn forgeries(&self) -> u64 {
-        self.forgeries
-    }
-
     /// Too many forgeries were tried for the keys to be trusted further (RFC 9001 section 6.6).
     pub(super) fn is_exhausted(&self) -> bool {
         self.forgeries >= self.current.aead().integrity_limit()

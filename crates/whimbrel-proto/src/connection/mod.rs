@@ -143,7 +143,6 @@ pub struct Connection {
     /// A packet under the final keys was opened: the peer is proven.
     confirmed: bool,
     peer_key: Option<PublicKey>,
-    peer_max_ack_delay: Duration,
     idle_timeout: Duration,
     last_received: Time,
     last_eliciting: Time,
@@ -152,6 +151,7 @@ pub struct Connection {
     /// A last packet to be sent, and to be repeated to a peer that goes on.
     farewell: Option<Vec<u8>>,
     farewell_due: bool,
+    farewells_left: u8,
     unreachable: bool,
     drained: bool,
     events: VecDeque<Event>,
@@ -194,7 +194,6 @@ impl Connection {
             pong_due: false,
             confirmed: false,
             peer_key: None,
-            peer_max_ack_delay: Duration::from_millis(25),
             idle_timeout: config.idle_timeout,
             last_received: now,
             last_eliciting: now,
@@ -202,6 +201,7 @@ impl Connection {
             ending: Ending::default(),
             farewell: None,
             farewell_due: false,
+            farewells_left: transmit::FAREWELLS,
             unreachable: false,
             drained: false,
             events: VecDeque::new(),
@@ -293,12 +293,12 @@ impl Connection {
     }
 
     /// The peer sent its stateless reset token.
-    pub(crate) fn handle_reset(&mut self, now: Time) {
+    pub fn handle_reset(&mut self, now: Time) {
         self.finish(now, CloseReason::PeerRestarted, None);
     }
 
     /// The peer repeated PING: it missed PONG.
-    pub(crate) fn handle_repeated_ping(&mut self) {
+    pub fn handle_repeated_ping(&mut self) {
         self.pong_due = self.pong.is_some() && !self.confirmed;
     }
 

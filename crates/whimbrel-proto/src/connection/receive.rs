@@ -23,7 +23,10 @@ impl Connection {
     pub fn handle_datagram(&mut self, now: Time, datagram: Datagram) {
         if self.ending.is_over() {
             // A peer that goes on has missed the farewell.
-            self.farewell_due = self.farewell.is_some();
+            if self.farewell.is_some() && self.farewells_left > 0 {
+                self.farewells_left -= 1;
+                self.farewell_due = true;
+            }
             return;
         }
         let size = datagram.bytes.len();

@@ -1,13 +1,13 @@
 //! Packets going out: put together, sealed, masked, recorded.
 
-use super::{Connection, Control, Item, Transmit};
+use super::{Connection, Control, Item, KeyRing, Transmit};
 use crate::recovery::{Ecn, Permit};
 use crate::wire::close::{Reason, write_rst};
 use crate::wire::packet::{
     CLEAR_LEN, EARLY_BIT, KEY_PHASE_BIT, PROTECTED_BITS, SAMPLE_LEN, TAG_LEN, number_len,
 };
 use crate::wire::{Writer, block};
-use crate::{Cause, Time};
+use crate::{Cause, PeerMisbehaved, Time};
 
 /// Shortest block part: with the shortest packet number and the tag it leaves a whole sample.
 const MIN_BLOCKS: usize = 3;
@@ -42,6 +42,11 @@ impl Connection {
             return Some(transmit);
         }
         if self.ending.is_over() || !(self.keys.is_some() || self.early_seal.is_some()) {
+            return None;
+        }
+        if self.keys.as_ref().is_some_and(KeyRing::is_worn_out) {
+            let worn = PeerMisbehaved::new(Cause::AeadLimit, "the peer acknowledges no packet of these keys");
+            self.on_misbehaved(now, worn);
             return None;
         }
         self.path.pacing_until = None;

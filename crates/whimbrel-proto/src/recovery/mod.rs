@@ -10,7 +10,7 @@ use std::time::Duration;
 
 pub(crate) use received::{AckPace, Received};
 pub use received::Ecn;
-pub use rtt::{INITIAL_RTT, Rtt};
+pub(crate) use rtt::Rtt;
 pub(crate) use sent::SentPackets;
 use silence::Silence;
 
@@ -123,11 +123,6 @@ impl<I: Copy> Recovery<I> {
     /// Three probes or more went unanswered (MMSP 3.3.4).
     pub(crate) fn is_unreachable(&self) -> bool {
         self.silence.unanswered() >= 3
-    }
-
-    /// When the path was last heard to acknowledge something new.
-    pub(crate) fn last_heard(&self) -> Time {
-        self.last_heard
     }
 
     /// May a packet of `size` wire bytes be sent?

@@ -5,14 +5,14 @@ use std::time::Duration;
 use crate::Time;
 
 /// Assumed before the first sample.
-pub const INITIAL_RTT: Duration = Duration::from_millis(100);
+const INITIAL_RTT: Duration = Duration::from_millis(100);
 /// The minimum is the lowest sample of this long.
 const MIN_WINDOW: Duration = Duration::from_secs(10);
 
 /// Estimates from samples. Two views are kept: with the peer's acknowledgement delay, for deadlines (an
 /// acknowledgement is late only when it is later than the peer's habit), and without, for the model of the path.
 #[derive(Clone, Debug)]
-pub struct Rtt {
+pub(crate) struct Rtt {
     samples: u64,
     latest: Duration,
     smoothed: Duration,
@@ -46,7 +46,7 @@ impl Default for Rtt {
 
 impl Rtt {
     /// Takes a sample: `elapsed` from sending to acknowledgement, `delay` of it spent in the peer (as it says).
-    pub fn sample(&mut self, now: Time, elapsed: Duration, delay: Duration) {
+    pub(crate) fn sample(&mut self, now: Time, elapsed: Duration, delay: Duration) {
         // A peer that claims more delay than fits above the minimum is not believed (RFC 9002 section 5.3).
         let net = elapsed.saturating_sub(delay);
         self.latest = if self.samples > 0 && net < self.min { elapsed.max(Duration::from_nanos(1)) } else { net };
@@ -82,32 +82,32 @@ impl Rtt {
     }
 
     /// No sample was taken yet.
-    pub fn is_unknown(&self) -> bool {
+    pub(crate) fn is_unknown(&self) -> bool {
         self.samples == 0
     }
 
     /// The last sample, less the peer's delay.
-    pub fn latest(&self) -> Duration {
+    pub(crate) fn latest(&self) -> Duration {
         self.latest
     }
 
     /// Smoothed.
-    pub fn smoothed(&self) -> Duration {
+    pub(crate) fn smoothed(&self) -> Duration {
         self.smoothed
     }
 
     /// Mean deviation.
-    pub fn variation(&self) -> Duration {
+    pub(crate) fn variation(&self) -> Duration {
         self.variation
     }
 
     /// The lowest of the last ten seconds.
-    pub fn min(&self) -> Duration {
+    pub(crate) fn min(&self) -> Duration {
         self.min
     }
 
     /// How long after sending an acknowledgement is late: near one round trip, more where it varies.
-    pub fn deadline(&self) -> Duration {
+    pub(crate) fn deadline(&self) -> Duration {
         if self.samples == 0 {
             return INITIAL_RTT * 2;
         }

@@ -15,6 +15,19 @@ pub struct Reason {
     pub text: String,
 }
 
+/// ` (code 3): the words`, to be put after what happened.
+impl std::fmt::Display for Reason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.code != 0 {
+            write!(f, " (code {})", self.code)?;
+        }
+        if !self.text.is_empty() {
+            write!(f, ": {}", self.text)?;
+        }
+        Ok(())
+    }
+}
+
 impl Reason {
     /// A reason; text beyond [`MAX_REASON`] bytes is cut at a character.
     pub fn new(code: u64, text: &str) -> Self {
