@@ -1,1 +1,3 @@
-//! whimbrel-sim
+//! Links, nodes, scenarios and checkers for the Whimbrel transport, on a virtual clock, from a seed.
+
+pub mod link;

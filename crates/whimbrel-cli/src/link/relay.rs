@@ -1,0 +1,170 @@
+//! Starting, steering and stopping a relay.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use whimbrel_net::{BareSocket, SocketOptions};
+use whimbrel_sim::link::LinkConfig;
+
+use super::engine::Engine;
+use super::{Direction, RelayReport};
+
+/// What a relay does.
+#[derive(Clone, Debug)]
+pub struct RelayConfig {
+    /// Where clients send to. Port 0 lets the system choose.
+    pub listen: SocketAddr,
+    /// Where the server is.
+    pub to: SocketAddr,
+    /// The link from clients to the server. Default: a perfect wire.
+    pub up: LinkConfig,
+    /// The link from the server to clients. Default: a perfect wire.
+    pub down: LinkConfig,
+    /// Where the random draws come from. Default 1.
+    pub seed: u64,
+    /// How often the upstream ports change, as with a NAT that forgets its mappings. Default never.
+    pub rebind_every: Option<Duration>,
+    /// Most clients at once; each costs a socket. One more takes the place of the longest silent. Default 256.
+    pub clients_max: usize,
+}
+
+impl RelayConfig {
+    /// A perfect wire from `listen` to `to`.
+    pub fn new(listen: SocketAddr, to: SocketAddr) -> Self {
+        Self {
+            listen,
+            to,
+            up: LinkConfig::default(),
+            down: LinkConfig::default(),
+            seed: 1,
+            rebind_every: None,
+            clients_max: 256,
+        }
+    }
+}
+
+/// A running relay. Dropping it stops it.
+///
+/// The clock of the links starts with the first packet from a client, so schedules of outages count from there.
+#[derive(Debug)]
+pub struct Relay {
+    local: SocketAddr,
+    control: RelayControl,
+    thread: Option<JoinHandle<io::Result<RelayReport>>>,
+}
+
+/// Steers a running relay from another thread. Cheap to clone. What is asked of a relay that has ended is ignored.
+#[derive(Clone, Debug)]
+pub struct RelayControl {
+    orders: Sender<Order>,
+    wake: Arc<UnixStream>,
+}
+
+/// What a relay can be told.
+#[derive(Debug)]
+pub(super) enum Order {
+    Reconfigure(Direction, Box<LinkConfig>),
+    Rebind,
+    Report(Sender<RelayReport>),
+    Stop,
+}
+
+/// The relay's end of its controls.
+#[derive(Debug)]
+pub(super) struct Orders {
+    pub(super) orders: Receiver<Order>,
+    pub(super) wake: UnixStream,
+}
+
+impl Relay {
+    /// Opens the listening socket and starts the relay's thread.
+    ///
+    /// # Errors
+    /// The listening address cannot be had, or the system has no more threads or descriptors.
+    pub fn spawn(config: RelayConfig) -> io::Result<Self> {
+        let listen = BareSocket::bind(config.listen, &SocketOptions::default())?;
+        let local = listen.local_addr()?;
+        let (wake, woken) = UnixStream::pair()?;
+        wake.set_nonblocking(true)?;
+        woken.set_nonblocking(true)?;
+        let (orders, received) = mpsc::channel();
+        let engine = Engine::new(listen, local, &config, Orders { orders: received, wake: woken });
+        let thread = thread::Builder::new().name("whimbrel-link".into()).spawn(move || engine.run())?;
+        Ok(Self { local, control: RelayControl { orders, wake: wake.into() }, thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// A handle to steer it with.
+    pub fn control(&self) -> RelayControl {
+        self.control.clone()
+    }
+
+    /// Stops it; what is under way is lost.
+    ///
+    /// # Errors
+    /// What had stopped it before.
+    pub fn stop(self) -> io::Result<RelayReport> {
+        self.control.stop();
+        self.wait()
+    }
+
+    /// Blocks until it has been stopped.
+    ///
+    /// # Errors
+    /// What stopped it, if it was not [`RelayControl::stop`].
+    pub fn wait(mut self) -> io::Result<RelayReport> {
+        let died = || io::Error::other("the relay's thread has panicked");
+        let thread = self.thread.take().ok_or_else(died)?;
+        thread.join().map_err(|_| died())?
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.control.stop();
+        if let Some(thread) = self.thread.take() {
+            // Its report is of no interest, and a panic has been printed where it happened.
+            drop(thread.join());
+        }
+    }
+}
+
+impl RelayControl {
+    /// Changes one direction's link under way; packets already in it keep their fate.
+    pub fn reconfigure(&self, direction: Direction, config: LinkConfig) {
+        self.order(Order::Reconfigure(direction, config.into()));
+    }
+
+    /// Changes the upstream ports of all clients now.
+    pub fn rebind(&self) {
+        self.order(Order::Rebind);
+    }
+
+    /// The figures so far; `None` if the relay has ended.
+    pub fn report(&self) -> Option<RelayReport> {
+        let (answer, answered) = mpsc::channel();
+        self.order(Order::Report(answer));
+        answered.recv().ok()
+    }
+
+    /// Ends the relay.
+    pub fn stop(&self) {
+        self.order(Order::Stop);
+    }
+
+    fn order(&self, order: Order) {
+        // Either fails if the relay has ended, the write also if it has yet to read the bytes of earlier orders.
+        if self.orders.send(order).is_ok() {
+            drop((&*self.wake).write(&[0]));
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! A socket on the tokio runtime.
+
+use std::io::{self, IoSliceMut};
+use std::net::SocketAddr;
+use std::task::{Context, Poll, ready};
+
+use quinn_udp::{RecvMeta, Transmit};
+use socket2::SockRef;
+use tokio::io::Interest;
+
+use crate::SocketOptions;
+use crate::io::Io;
+
+/// A UDP socket on the tokio runtime, made for many datagrams a call. All its methods take `&self`; the ones with
+/// `poll_` in their name wake only the last task that called them.
+#[derive(Debug)]
+pub struct UdpSocket {
+    socket: tokio::net::UdpSocket,
+    io: Io,
+}
+
+impl UdpSocket {
+    /// Opens a socket on `addr` with the default [`SocketOptions`]. `[::]` takes IPv4 too.
+    ///
+    /// # Errors
+    /// The address is taken, not this machine's, or not permitted.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with I/O enabled.
+    pub fn bind(addr: SocketAddr) -> io::Result<Self> {
+        Self::bind_with(addr, &SocketOptions::default())
+    }
+
+    /// Opens a socket on `addr`.
+    ///
+    /// # Errors
+    /// As [`bind`](Self::bind).
+    ///
+    /// # Panics
+    /// As [`bind`](Self::bind).
+    pub fn bind_with(addr: SocketAddr, options: &SocketOptions) -> io::Result<Self> {
+        Self::from_std(options.open(addr)?)
+    }
+
+    /// Takes over an open socket, whatever its blocking mode.
+    ///
+    /// # Errors
+    /// The system refuses an option that every supported one knows.
+    ///
+    /// # Panics
+    /// As [`bind`](Self::bind).
+    pub fn from_std(socket: std::net::UdpSocket) -> io::Result<Self> {
+        let io = Io::new((&socket).into(), socket.local_addr()?)?;
+        Ok(Self { socket: tokio::net::UdpSocket::from_std(socket)?, io })
+    }
+
+    /// The address it is bound to.
+    ///
+    /// # Errors
+    /// The system's, if it has lost the socket.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// Most datagrams one system call sends; 1 where segmentation offload is missing or has failed, so it may
+    /// fall to 1 at any time.
+    pub fn max_gso_segments(&self) -> usize {
+        self.io.max_gso_segments()
+    }
+
+    /// Most datagrams that arrive in one buffer; 1 where the system does not coalesce.
+    pub fn gro_segments(&self) -> usize {
+        self.io.gro_segments()
+    }
+
+    /// Whether the network may cut datagrams up: if so, nothing can be learnt about the path's MTU.
+    pub fn may_fragment(&self) -> bool {
+        self.io.may_fragment()
+    }
+
+    /// Kernel memory granted for receiving, bytes; Linux reports twice what it was asked for.
+    ///
+    /// # Errors
+    /// The system's, if it has lost the socket.
+    pub fn recv_buffer(&self) -> io::Result<usize> {
+        SockRef::from(&self.socket).recv_buffer_size()
+    }
+
+    /// Kernel memory granted for sending, bytes; Linux reports twice what it was asked for.
+    ///
+    /// # Errors
+    /// The system's, if it has lost the socket.
+    pub fn send_buffer(&self) -> io::Result<usize> {
+        SockRef::from(&self.socket).send_buffer_size()
+    }
+
+    /// Sends `transmit.contents` to `transmit.destination`, cut into datagrams of `segment_size` (one datagram if
+    /// `None`; the last may be shorter), any number of them, in as few system calls as the system allows.
+    ///
+    /// Returns how many bytes the kernel took: all, or a whole number of segments if it ran out of room on the way.
+    ///
+    /// # Errors
+    /// Only if nothing was taken. `WouldBlock`: wait for [`writable`](Self::writable); a fresh socket says so until
+    /// the runtime has looked at it once. `EMSGSIZE`: larger than the
+    /// local MTU. Others (no route, source address gone, forbidden by a firewall, out of memory) are about this
+    /// datagram: treat it as lost.
+    pub fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<usize> {
+        self.socket.try_io(Interest::WRITABLE, || self.io.send(|| (&self.socket).into(), transmit))
+    }
+
+    /// As [`try_send`](Self::try_send), but arranges for the task of `cx` to be woken when there is room.
+    pub fn poll_send(&self, cx: &mut Context<'_>, transmit: &Transmit<'_>) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(self.poll_writable(cx))?;
+            match self.try_send(transmit) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                other => return Poll::Ready(other),
+            }
+        }
+    }
+
+    /// Sends all of `transmit`, waiting for room. Not cancel-safe: some of it may have been sent.
+    ///
+    /// # Errors
+    /// As [`try_send`](Self::try_send), without `WouldBlock`.
+    pub async fn send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
+        let mut rest = transmit.clone();
+        loop {
+            match self.try_send(&rest) {
+                Ok(sent) if sent == rest.contents.len() => return Ok(()),
+                Ok(sent) => rest.contents = &rest.contents[sent..],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.writable().await?,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Receives what has arrived into `bufs`, and what is known of each into `meta`; returns how many were filled.
+    /// A buffer holds several datagrams, [`RecvMeta::stride`] bytes apart, if the system has coalesced them, for
+    /// which it needs 64 KiB; a datagram larger than its buffer is cut. [`RecvBatch`](crate::RecvBatch) spares the
+    /// bookkeeping.
+    ///
+    /// # Errors
+    /// `WouldBlock` if nothing has arrived; else the socket is beyond use.
+    pub fn try_recv(&self, bufs: &mut [IoSliceMut<'_>], meta: &mut [RecvMeta]) -> io::Result<usize> {
+        self.socket.try_io(Interest::READABLE, || self.io.recv(|| (&self.socket).into(), bufs, meta))
+    }
+
+    /// As [`try_recv`](Self::try_recv), but arranges for the task of `cx` to be woken when something arrives.
+    pub fn poll_recv(
+        &self,
+        cx: &mut Context<'_>,
+        bufs: &mut [IoSliceMut<'_>],
+        meta: &mut [RecvMeta],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(self.poll_readable(cx))?;
+            match self.try_recv(bufs, meta) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                other => return Poll::Ready(other),
+            }
+        }
+    }
+
+    /// Ready when something may have arrived.
+    pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.socket.poll_recv_ready(cx)
+    }
+
+    /// Ready when there may be room to send.
+    pub fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.socket.poll_send_ready(cx)
+    }
+
+    /// Waits until something may have arrived. Cancel-safe.
+    ///
+    /// # Errors
+    /// The runtime is shutting down.
+    pub async fn readable(&self) -> io::Result<()> {
+        self.socket.readable().await
+    }
+
+    /// Waits until there may be room to send. Cancel-safe.
+    ///
+    /// # Errors
+    /// The runtime is shutting down.
+    pub async fn writable(&self) -> io::Result<()> {
+        self.socket.writable().await
+    }
+}

@@ -1,0 +1,125 @@
+//! Random loss: independent, or in bursts by time.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use rand_chacha::ChaCha8Rng;
+use whimbrel_proto::Time;
+
+use super::units::{self, ParseError};
+use super::{chance, exponential};
+
+/// How packets are lost after the bottleneck.
+#[derive(Clone, Copy, Debug, PartialEq, Default)]
+pub enum Loss {
+    /// None.
+    #[default]
+    None,
+    /// Each packet with this probability, 0 to 1, independently. Written `5%` or `0.05`.
+    Independent(f64),
+    /// Bursts (Gilbert 1960, Elliott 1963), in continuous time, so that a burst is as long for a slow sender as
+    /// for a fast one: the channel is good, then bad, for exponentially distributed times. Written
+    /// `ge:GOOD/BAD[/LOSS-IN-BAD[/LOSS-IN-GOOD]]`, for example `ge:950ms/50ms/80%`.
+    Bursts {
+        /// Mean length of a good time.
+        good: Duration,
+        /// Mean length of a bad time.
+        bad: Duration,
+        /// Loss probability in a bad time, 0 to 1; 1 if not written.
+        loss_bad: f64,
+        /// Loss probability in a good time, 0 to 1; 0 if not written.
+        loss_good: f64,
+    },
+}
+
+impl Loss {
+    /// The share of packets lost over a long time, 0 to 1, for a sender of constant rate.
+    pub fn mean(&self) -> f64 {
+        match *self {
+            Self::None => 0.0,
+            Self::Independent(probability) => probability,
+            Self::Bursts { good, bad, loss_bad, loss_good } => {
+                let share = bad.as_secs_f64() / (good + bad).as_secs_f64();
+                loss_bad * share + loss_good * (1.0 - share)
+            }
+        }
+    }
+}
+
+impl FromStr for Loss {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let text = text.trim();
+        if text.eq_ignore_ascii_case("none") {
+            return Ok(Self::None);
+        }
+        let Some(bursts) = text.strip_prefix("ge:") else {
+            let probability = units::probability(text)?;
+            return Ok(if probability > 0.0 { Self::Independent(probability) } else { Self::None });
+        };
+        let parts: Vec<_> = bursts.split('/').collect();
+        if !(2..=4).contains(&parts.len()) {
+            return Err(ParseError::new(
+                "burst loss",
+                text,
+                "ge:GOOD/BAD[/LOSS-IN-BAD], for example ge:950ms/50ms",
+            ));
+        }
+        Ok(Self::Bursts {
+            good: units::positive_duration(parts[0])?,
+            bad: units::positive_duration(parts[1])?,
+            loss_bad: parts.get(2).map_or(Ok(1.0), |part| units::probability(part))?,
+            loss_good: parts.get(3).map_or(Ok(0.0), |part| units::probability(part))?,
+        })
+    }
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::None => f.write_str("none"),
+            Self::Independent(probability) => f.write_str(&units::percent(probability)),
+            Self::Bursts { good, bad, loss_bad, loss_good } => {
+                write!(f, "ge:{good:?}/{bad:?}/{}/{}", units::percent(loss_bad), units::percent(loss_good))
+            }
+        }
+    }
+}
+
+/// Where the channel is.
+#[derive(Debug)]
+pub(super) struct LossState {
+    dice: ChaCha8Rng,
+    bad: bool,
+    /// When the present state of the channel ends; `None` before the first packet.
+    until: Option<Time>,
+}
+
+impl LossState {
+    pub(super) fn new(dice: ChaCha8Rng) -> Self {
+        Self { dice, bad: false, until: None }
+    }
+
+    /// Whether a packet sent at `now` is lost. `now` does not run backwards.
+    pub(super) fn draw(&mut self, loss: &Loss, now: Time) -> bool {
+        match *loss {
+            Loss::None => false,
+            Loss::Independent(probability) => chance(&mut self.dice, probability),
+            Loss::Bursts { good, bad, loss_bad, loss_good } => {
+                self.advance(good, bad, now);
+                chance(&mut self.dice, if self.bad { loss_bad } else { loss_good })
+            }
+        }
+    }
+
+    fn advance(&mut self, good: Duration, bad: Duration, now: Time) {
+        let mut until = self.until.unwrap_or_else(|| Time::ZERO + exponential(&mut self.dice, good));
+        while until <= now {
+            self.bad = !self.bad;
+            until += exponential(&mut self.dice, if self.bad { bad } else { good });
+        }
+        self.until = Some(until);
+    }
+}

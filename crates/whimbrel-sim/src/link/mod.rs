@@ -1,0 +1,248 @@
+//! One model of a bad link, pure: the simulator, the UDP relay and the laboratory put the same packets through it.
+//!
+//! A [`Link`] is one direction. A packet meets, in this order:
+//!
+//! 1. the *MTU*: larger ones are dropped;
+//! 2. the *bottleneck*: a drop-tail queue in front of a transmitter of constant rate, with an optional CE mark
+//!    for packets that would wait long;
+//! 3. the *outage*: whatever leaves the transmitter while the link is down is gone (the queue keeps draining:
+//!    a radio does not know that nobody hears it);
+//! 4. the *loss*, drawn after the bottleneck: a lost packet has used its share of the rate;
+//! 5. *duplication* and *corruption*;
+//! 6. the *delay*, with jitter that never reorders and reordering that is asked for by name.
+//!
+//! Everything is decided when the packet is pushed, so there is nothing to poll: [`Link::push`] answers with the
+//! times of delivery. The shell keeps the packet until then. The clock only moves forward.
+
+mod bottleneck;
+mod config;
+mod histogram;
+mod loss;
+mod outage;
+mod stats;
+mod units;
+
+pub use config::{LinkConfig, QueueLimit};
+pub use histogram::Histogram;
+pub use loss::Loss;
+pub use outage::{Outage, Window};
+pub use stats::LinkStats;
+pub use units::ParseError;
+
+use std::time::Duration;
+
+use rand::{Rng, RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use whimbrel_proto::Time;
+
+use bottleneck::Bottleneck;
+use loss::LossState;
+use outage::OutageState;
+
+/// One direction of an emulated link. See the [module](self) for what happens to a packet in it.
+#[derive(Debug)]
+pub struct Link {
+    config: LinkConfig,
+    bottleneck: Bottleneck,
+    loss: LossState,
+    outage: OutageState,
+    dice: ChaCha8Rng,
+    latest: Time,
+    stats: LinkStats,
+}
+
+/// What becomes of a pushed packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It arrives, once or twice.
+    Delivered(Delivery, Option<Delivery>),
+    /// It does not arrive.
+    Dropped(DropReason),
+}
+
+impl Verdict {
+    /// The arrivals: none, one or two.
+    pub fn deliveries(self) -> impl Iterator<Item = Delivery> {
+        let (first, second) = match self {
+            Self::Delivered(first, second) => (Some(first), second),
+            Self::Dropped(_) => (None, None),
+        };
+        first.into_iter().chain(second)
+    }
+}
+
+/// One arrival of a packet at the far end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// When.
+    pub at: Time,
+    /// The link marked it "congestion experienced".
+    pub ce: bool,
+    /// The damage to do to its payload.
+    pub flip: Option<Flip>,
+}
+
+/// Damage to one byte of a packet's payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flip {
+    /// Which byte of the payload.
+    pub offset: usize,
+    /// The bits that change; never zero.
+    pub mask: u8,
+}
+
+impl Flip {
+    /// Does the damage; nothing if `payload` is shorter than the packet that was pushed.
+    pub fn apply(self, payload: &mut [u8]) {
+        if let Some(byte) = payload.get_mut(self.offset) {
+            *byte ^= self.mask;
+        }
+    }
+}
+
+/// Why a packet did not arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DropReason {
+    /// Larger than the link's MTU.
+    TooBig,
+    /// The bottleneck's queue was full.
+    QueueFull,
+    /// The link was down when it was sent.
+    Outage,
+    /// Random loss.
+    Loss,
+}
+
+impl Link {
+    /// An idle link. The same seed gives the same fate to the same packets; the draws for loss and outages do not
+    /// depend on the other settings.
+    pub fn new(config: LinkConfig, seed: u64) -> Self {
+        Self {
+            bottleneck: Bottleneck::default(),
+            loss: LossState::new(dice(seed, 1)),
+            outage: OutageState::new(dice(seed, 2)),
+            dice: dice(seed, 0),
+            latest: Time::ZERO,
+            stats: LinkStats::default(),
+            config,
+        }
+    }
+
+    /// Sends a packet with `payload` bytes of UDP payload into the link.
+    ///
+    /// `ecn_capable`: it carries ECT(0) or ECT(1), so it may be marked. `now` must not run backwards; the
+    /// schedules of outages count from [`Time::ZERO`].
+    pub fn push(&mut self, now: Time, payload: usize, ecn_capable: bool) -> Verdict {
+        let size = payload + self.config.overhead;
+        self.stats.offered += 1;
+        self.stats.offered_bytes += size as u64;
+        match self.transmit(now, size) {
+            Ok(sent) => self.arrive(sent, payload, size, ecn_capable),
+            Err(drop) => {
+                self.stats.on_drop(drop);
+                Verdict::Dropped(drop)
+            }
+        }
+    }
+
+    /// Changes the link under way, as a moving radio would. What is in the queue or in flight stays as it was.
+    pub fn reconfigure(&mut self, config: LinkConfig) {
+        self.config = config;
+    }
+
+    /// How the link is set.
+    pub fn config(&self) -> &LinkConfig {
+        &self.config
+    }
+
+    /// How long a packet pushed now would wait for the transmitter.
+    pub fn backlog(&self, now: Time) -> Duration {
+        self.bottleneck.wait(now)
+    }
+
+    /// What has happened since the start.
+    pub fn stats(&self) -> &LinkStats {
+        &self.stats
+    }
+
+    fn transmit(&mut self, now: Time, size: usize) -> Result<Sent, DropReason> {
+        if self.config.mtu.is_some_and(|mtu| size > mtu) {
+            return Err(DropReason::TooBig);
+        }
+        let wait = self.bottleneck.wait(now);
+        if !self.config.queue.admits(wait, size, self.config.rate) {
+            return Err(DropReason::QueueFull);
+        }
+        let end = self.bottleneck.send(now, size, self.config.rate);
+        self.stats.queue_delay.record(wait);
+        if self.outage.is_down(&self.config.outage, end) {
+            return Err(DropReason::Outage);
+        }
+        if self.loss.draw(&self.config.loss, end) {
+            return Err(DropReason::Loss);
+        }
+        Ok(Sent { end, wait })
+    }
+
+    fn arrive(&mut self, sent: Sent, payload: usize, size: usize, ecn_capable: bool) -> Verdict {
+        let ce = ecn_capable && self.config.ecn_mark.is_some_and(|threshold| sent.wait > threshold);
+        self.stats.ce_marked += u64::from(ce);
+        let first = self.deliver(sent.end, payload, size, ce);
+        let twice = chance(&mut self.dice, self.config.duplicate);
+        self.stats.duplicated += u64::from(twice);
+        let second = twice.then(|| self.deliver(sent.end, payload, size, ce));
+        Verdict::Delivered(first, second)
+    }
+
+    fn deliver(&mut self, sent: Time, payload: usize, size: usize, ce: bool) -> Delivery {
+        self.stats.delivered += 1;
+        self.stats.delivered_bytes += size as u64;
+        Delivery { at: self.arrival(sent), ce, flip: self.flip(payload) }
+    }
+
+    fn arrival(&mut self, sent: Time) -> Time {
+        let mut at = sent + self.config.delay;
+        if !self.config.jitter.is_zero() {
+            let swing = self.config.jitter.mul_f64(2.0 * self.dice.random::<f64>());
+            at = (at + swing).saturating_sub(self.config.jitter).max(sent);
+        }
+        if chance(&mut self.dice, self.config.reorder) {
+            // Held back without holding back those behind it: they overtake.
+            self.stats.reordered += 1;
+            return at + self.config.reorder_by;
+        }
+        self.latest = self.latest.max(at);
+        self.latest
+    }
+
+    fn flip(&mut self, payload: usize) -> Option<Flip> {
+        if payload == 0 || !chance(&mut self.dice, self.config.corrupt) {
+            return None;
+        }
+        self.stats.corrupted += 1;
+        let offset = self.dice.random_range(0..payload);
+        Some(Flip { offset, mask: self.dice.random_range(1..=u8::MAX) })
+    }
+}
+
+struct Sent {
+    end: Time,
+    wait: Duration,
+}
+
+fn dice(seed: u64, stream: u64) -> ChaCha8Rng {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    rng.set_stream(stream);
+    rng
+}
+
+fn chance(dice: &mut impl Rng, probability: f64) -> bool {
+    probability > 0.0 && dice.random::<f64>() < probability
+}
+
+fn exponential(dice: &mut impl Rng, mean: Duration) -> Duration {
+    mean.mul_f64(-(1.0 - dice.random::<f64>()).ln())
+}
+
+#[cfg(test)]
+mod tests;

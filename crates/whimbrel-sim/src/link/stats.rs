@@ -1,0 +1,50 @@
+//! What a link has done.
+
+use super::{DropReason, Histogram};
+
+/// Counters of one direction of a link. Bytes are IP bytes: payload plus [`overhead`](super::LinkConfig::overhead).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LinkStats {
+    /// Packets pushed.
+    pub offered: u64,
+    /// Bytes pushed.
+    pub offered_bytes: u64,
+    /// Packets that arrive, copies included.
+    pub delivered: u64,
+    /// Bytes that arrive, copies included.
+    pub delivered_bytes: u64,
+    /// Dropped because the queue was full.
+    pub queue_drops: u64,
+    /// Dropped because the link was down.
+    pub outage_drops: u64,
+    /// Dropped at random.
+    pub loss_drops: u64,
+    /// Dropped because larger than the MTU.
+    pub mtu_drops: u64,
+    /// Delivered twice.
+    pub duplicated: u64,
+    /// Deliveries held back so that later ones overtake.
+    pub reordered: u64,
+    /// Deliveries with a byte changed.
+    pub corrupted: u64,
+    /// Packets marked "congestion experienced".
+    pub ce_marked: u64,
+    /// How long each packet that got into the queue waited for the transmitter.
+    pub queue_delay: Histogram,
+}
+
+impl LinkStats {
+    pub(super) fn on_drop(&mut self, drop: DropReason) {
+        match drop {
+            DropReason::TooBig => self.mtu_drops += 1,
+            DropReason::QueueFull => self.queue_drops += 1,
+            DropReason::Outage => self.outage_drops += 1,
+            DropReason::Loss => self.loss_drops += 1,
+        }
+    }
+
+    /// Packets that did not arrive, for whatever reason.
+    pub fn drops(&self) -> u64 {
+        self.queue_drops + self.outage_drops + self.loss_drops + self.mtu_drops
+    }
+}
