@@ -1,1 +1,28 @@
-//! whimbrel
+//! One sealed, multi-path, message-oriented transport over UDP for networks that move.
+//!
+//! An [`Endpoint`] is a socket. [`Endpoint::connect`] and [`Endpoint::accept`] give a [`Mocket`]: a handle on a session with a peer whose
+//! key is known. Messages go out by [`Mocket::send`], or through a [`Sender`] that says how: reliable or not, in order or not, with a tag,
+//! a priority, a lifetime. They come in by [`Mocket::recv`]. Bytes go through a [`Stream`].
+//!
+//! The futures run on tokio. Handles never decide protocol matters: those are in [`whimbrel_proto`], which knows no clock and no socket.
+
+mod clock;
+mod endpoint;
+mod error;
+mod mocket;
+mod shared;
+mod stream;
+mod url;
+
+pub use endpoint::{Config, Endpoint, new_identity};
+pub use error::{BindError, Closed, ConnectError, SendError, StreamOpenError, UrlError};
+pub use mocket::{Delivery, Mocket, Sender, SenderBuilder, Stats, TagHandle};
+pub use stream::Stream;
+pub use url::{DEFAULT_PORT, Url};
+pub use whimbrel_proto::congestion::Congestion;
+pub use whimbrel_proto::crypto::{Identity, PublicKey};
+pub use whimbrel_proto::session::{Message, Outcome, SessionConfig, SessionStats};
+pub use whimbrel_proto::{
+    CloseReason, ConnectionStats, EndpointStats, Event, ListenConfig, MessageId, PathStats, Repeats, Service, StreamId, Tag,
+    TransportConfig,
+};

@@ -245,6 +245,11 @@ impl Connection {
         self.path.remote
     }
 
+    /// Established, and nothing is in flight: what is sent now goes out at once.
+    pub fn is_idle(&self) -> bool {
+        self.keys.is_some() && self.path.recovery.in_flight() == 0
+    }
+
     /// The handshake is done.
     pub fn is_established(&self) -> bool {
         self.keys.is_some()

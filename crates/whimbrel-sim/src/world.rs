@@ -1,0 +1,382 @@
+//! Nodes on a virtual clock, joined by emulated links: the whole transport without a socket.
+//!
+//! A world is one server and any number of clients. Each client has a link to the server and one back. Everything that happens is
+//! decided by the seed; a run can be repeated to the byte.
+
+use std::collections::{BTreeMap, BinaryHeap};
+use std::cmp::Reverse;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha20Rng;
+use whimbrel_proto::crypto::Identity;
+use whimbrel_proto::handshake::ServerKey;
+use whimbrel_proto::{
+    ConnectConfig, Connection, Datagram, Ecn, Endpoint, Event, Handle, ListenConfig, Routed, Time, TransportConfig,
+};
+
+use crate::link::{Link, LinkConfig};
+
+/// One host: an endpoint and its connections.
+pub struct Node {
+    endpoint: Endpoint,
+    address: SocketAddr,
+    connections: BTreeMap<Handle, Peer>,
+    /// Accepted and not yet asked for.
+    accepted: Vec<Handle>,
+    transport: TransportConfig,
+}
+
+/// A connection and what it has said.
+pub struct Peer {
+    /// The connection.
+    pub connection: Connection,
+    /// Every event so far.
+    pub events: Vec<(Time, Event)>,
+}
+
+/// A packet on its way.
+struct Flight {
+    to: SocketAddr,
+    from: SocketAddr,
+    ecn: Option<Ecn>,
+    bytes: Vec<u8>,
+}
+
+/// Somebody in the middle who sees each packet before the link does: changes it, or returns more to inject.
+pub type Tap = Box<dyn FnMut(Time, SocketAddr, SocketAddr, &mut Vec<u8>) -> TapVerdict>;
+
+/// What the tap wants done with the packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TapVerdict {
+    /// Let it go on, changed or not.
+    Pass,
+    /// It never gets to the link.
+    Drop,
+    /// It goes on, and once more.
+    Twice,
+}
+
+/// See the module.
+pub struct World {
+    now: Time,
+    nodes: Vec<Node>,
+    links: BTreeMap<(usize, usize), Link>,
+    flights: BTreeMap<u64, Flight>,
+    arrivals: BinaryHeap<Reverse<(Time, u64)>>,
+    next_flight: u64,
+    rng: ChaCha20Rng,
+    /// Where packets to an address really go: NAT, by the address that is seen.
+    routes: BTreeMap<SocketAddr, usize>,
+    tap: Option<Tap>,
+    /// Packets that reached no node.
+    pub stray: u64,
+}
+
+/// The server's number.
+pub const SERVER: usize = 0;
+
+impl World {
+    /// A world with a server.
+    pub fn new(seed: u64, transport: TransportConfig, listen: ListenConfig) -> Self {
+        let mut world = Self {
+            now: Time::ZERO,
+            nodes: Vec::new(),
+            links: BTreeMap::new(),
+            flights: BTreeMap::new(),
+            arrivals: BinaryHeap::new(),
+            next_flight: 0,
+            rng: ChaCha20Rng::seed_from_u64(seed),
+            routes: BTreeMap::new(),
+            tap: None,
+            stray: 0,
+        };
+        world.add_node(transport, Some(listen));
+        world
+    }
+
+    fn add_node(&mut self, transport: TransportConfig, listen: Option<ListenConfig>) -> usize {
+        let index = self.nodes.len();
+        let address = SocketAddr::from(([10, 0, (index >> 8) as u8, index as u8], 4433));
+        let identity = Identity::generate(&mut self.rng);
+        let mut seed = [0; 32];
+        self.rng.fill_bytes(&mut seed);
+        let endpoint = Endpoint::new(identity, listen, transport.clone(), 0, seed, true);
+        self.nodes.push(Node {
+            endpoint,
+            address,
+            connections: BTreeMap::new(),
+            accepted: Vec::new(),
+            transport,
+        });
+        self.routes.insert(address, index);
+        index
+    }
+
+    /// A client, joined to the server by a link each way.
+    pub fn add_client(&mut self, transport: TransportConfig, up: LinkConfig, down: LinkConfig) -> usize {
+        let index = self.add_node(transport, None);
+        self.links.insert((index, SERVER), Link::new(up, self.rng.next_u64()));
+        self.links.insert((SERVER, index), Link::new(down, self.rng.next_u64()));
+        index
+    }
+
+    /// Puts somebody in the middle.
+    pub fn set_tap(&mut self, tap: Tap) {
+        self.tap = Some(tap);
+    }
+
+    /// The clock.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// A link's direction.
+    pub fn link(&mut self, from: usize, to: usize) -> &mut Link {
+        self.links.get_mut(&(from, to)).expect("clients are joined to the server")
+    }
+
+    /// A node's endpoint.
+    pub fn endpoint(&mut self, node: usize) -> &mut Endpoint {
+        &mut self.nodes[node].endpoint
+    }
+
+    /// A node's address as the server sees it.
+    pub fn address(&self, node: usize) -> SocketAddr {
+        self.nodes[node].address
+    }
+
+    /// The client's NAT gives it another port (or address): what the server sends to the old one is lost.
+    pub fn rebind(&mut self, node: usize) {
+        let old = self.nodes[node].address;
+        self.routes.remove(&old);
+        let mut new = old;
+        new.set_port(old.port().wrapping_add(1).max(1024));
+        self.nodes[node].address = new;
+        self.routes.insert(new, node);
+    }
+
+    /// Begins a connection from a client to the server.
+    pub fn connect(&mut self, client: usize) -> Handle {
+        let key = self.nodes[SERVER].endpoint.public_key();
+        self.connect_with(client, ServerKey::Known(key))
+    }
+
+    /// As [`World::connect`], with what is known of the server's key.
+    pub fn connect_with(&mut self, client: usize, server_key: ServerKey) -> Handle {
+        let server = self.nodes[SERVER].address;
+        let node = &mut self.nodes[client];
+        let config = ConnectConfig {
+            server_key,
+            protocol: Default::default(),
+            psk: None,
+            transport: node.transport.clone(),
+        };
+        let (handle, connection) = node.endpoint.connect(self.now, server, config);
+        node.connections.insert(handle, Peer { connection, events: Vec::new() });
+        handle
+    }
+
+    /// The server process is killed and started again with the same key: it knows nothing.
+    pub fn restart_server(&mut self, identity_of: Identity, listen: ListenConfig) {
+        let transport = self.nodes[SERVER].transport.clone();
+        let mut seed = [0; 32];
+        self.rng.fill_bytes(&mut seed);
+        let endpoint = Endpoint::new(identity_of, Some(listen), transport, 0, seed, true);
+        self.nodes[SERVER].endpoint = endpoint;
+        self.nodes[SERVER].connections.clear();
+        self.nodes[SERVER].accepted.clear();
+    }
+
+    /// A node vanishes: packets to it are lost and it sends none.
+    pub fn kill(&mut self, node: usize) {
+        self.nodes[node].connections.clear();
+        let address = self.nodes[node].address;
+        self.routes.remove(&address);
+    }
+
+    /// The next connection the server let in.
+    pub fn accept(&mut self) -> Option<Handle> {
+        let accepted = &mut self.nodes[SERVER].accepted;
+        (!accepted.is_empty()).then(|| accepted.remove(0))
+    }
+
+    /// A connection.
+    pub fn peer(&mut self, node: usize, handle: Handle) -> &mut Peer {
+        self.nodes[node].connections.get_mut(&handle).expect("the connection is there")
+    }
+
+    /// A connection, if it has not gone.
+    pub fn try_peer(&mut self, node: usize, handle: Handle) -> Option<&mut Peer> {
+        self.nodes[node].connections.get_mut(&handle)
+    }
+
+    /// Handles of a node's connections.
+    pub fn handles(&self, node: usize) -> Vec<Handle> {
+        self.nodes[node].connections.keys().copied().collect()
+    }
+
+    /// Lets time pass until `done` holds or `limit` is over; returns whether it held.
+    pub fn run_until(&mut self, limit: Duration, mut done: impl FnMut(&mut Self) -> bool) -> bool {
+        let end = self.now + limit;
+        loop {
+            self.flush();
+            if done(self) {
+                return true;
+            }
+            let Some(next) = self.next_event().filter(|next| *next <= end) else {
+                self.now = end;
+                self.flush();
+                return done(self);
+            };
+            self.now = next.max(self.now);
+            self.deliver();
+            self.fire_timers();
+        }
+    }
+
+    /// Lets this much time pass.
+    pub fn run(&mut self, time: Duration) {
+        self.run_until(time, |_| false);
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        let arrival = self.arrivals.peek().map(|Reverse((at, _))| *at);
+        let timers = self.nodes.iter().flat_map(|node| node.connections.values());
+        let timer = timers.filter_map(|peer| peer.connection.poll_timeout()).min();
+        [arrival, timer].into_iter().flatten().min()
+    }
+
+    fn fire_timers(&mut self) {
+        for node in &mut self.nodes {
+            for peer in node.connections.values_mut() {
+                if peer.connection.poll_timeout().is_some_and(|at| at <= self.now) {
+                    peer.connection.handle_timeout(self.now);
+                }
+            }
+        }
+    }
+
+    fn deliver(&mut self) {
+        while let Some(Reverse((at, id))) = self.arrivals.peek().copied()
+            && at <= self.now
+        {
+            self.arrivals.pop();
+            let Some(flight) = self.flights.remove(&id) else { continue };
+            self.receive(flight);
+        }
+    }
+
+    /// Gives a datagram to whoever has the address, as if it had come from `from`.
+    pub fn inject(&mut self, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
+        self.receive(Flight { to, from, ecn: None, bytes: bytes.to_vec() });
+        self.flush();
+    }
+
+    fn receive(&mut self, flight: Flight) {
+        let Some(index) = self.routes.get(&flight.to).copied() else {
+            self.stray += 1;
+            return;
+        };
+        let now = self.now;
+        let node = &mut self.nodes[index];
+        let datagram = Datagram {
+            from: flight.from,
+            to: Some(flight.to.ip()),
+            ecn: flight.ecn,
+            bytes: BytesMut::from(&flight.bytes[..]),
+        };
+        let mut reply = Vec::new();
+        match node.endpoint.handle_datagram(now, datagram, &mut reply) {
+            Routed::Nothing => {}
+            Routed::Reply => self.send(index, flight.from, None, reply),
+            Routed::Connection(handle, datagram) => {
+                if let Some(peer) = node.connections.get_mut(&handle) {
+                    peer.connection.handle_datagram(now, datagram);
+                }
+            }
+            Routed::RepeatedPing(handle) => {
+                if let Some(peer) = node.connections.get_mut(&handle) {
+                    peer.connection.handle_repeated_ping();
+                }
+            }
+            Routed::Reset(handle) => {
+                if let Some(peer) = node.connections.get_mut(&handle) {
+                    peer.connection.handle_reset(now);
+                }
+            }
+            Routed::Accepted(handle, connection) => {
+                node.connections.insert(handle, Peer { connection: *connection, events: Vec::new() });
+                node.accepted.push(handle);
+            }
+        }
+    }
+
+    /// Sends whatever anybody has to send now.
+    pub fn flush(&mut self) {
+        let mut buffer = Vec::new();
+        for index in 0..self.nodes.len() {
+            for handle in self.handles(index) {
+                loop {
+                    buffer.clear();
+                    let now = self.now;
+                    let Some(peer) = self.nodes[index].connections.get_mut(&handle) else { break };
+                    let Some(transmit) = peer.connection.poll_transmit(now, &mut buffer, 10) else { break };
+                    let segment = transmit.segment_size.unwrap_or(transmit.size).max(1);
+                    assert_eq!(buffer.len(), transmit.size, "a transmit is what was appended");
+                    for packet in buffer.chunks(segment) {
+                        self.send(index, transmit.destination, transmit.ecn, packet.to_vec());
+                    }
+                }
+                self.collect(index, handle);
+            }
+        }
+    }
+
+    fn collect(&mut self, index: usize, handle: Handle) {
+        let now = self.now;
+        let node = &mut self.nodes[index];
+        let Some(peer) = node.connections.get_mut(&handle) else { return };
+        while let Some(event) = peer.connection.poll_event() {
+            peer.events.push((now, event));
+        }
+        while let Some(event) = peer.connection.poll_endpoint_event() {
+            node.endpoint.handle_event(handle, event);
+        }
+    }
+
+    fn send(&mut self, from: usize, to: SocketAddr, ecn: Option<Ecn>, mut bytes: Vec<u8>) {
+        let from_address = self.nodes[from].address;
+        let mut copies = 1;
+        if let Some(tap) = &mut self.tap {
+            match tap(self.now, from_address, to, &mut bytes) {
+                TapVerdict::Pass => {}
+                TapVerdict::Drop => return,
+                TapVerdict::Twice => copies = 2,
+            }
+        }
+        let Some(target) = self.routes.get(&to).copied() else {
+            self.stray += 1;
+            return;
+        };
+        let Some(link) = self.links.get_mut(&(from, target)) else {
+            self.stray += 1;
+            return;
+        };
+        for _ in 0..copies {
+            let verdict = link.push(self.now, bytes.len(), ecn.is_some());
+            for delivery in verdict.deliveries() {
+                let mut bytes = bytes.clone();
+                if let Some(flip) = delivery.corrupted {
+                    flip.apply(&mut bytes);
+                }
+                let ecn = if delivery.ce { Some(Ecn::Ce) } else { ecn };
+                self.flights.insert(self.next_flight, Flight { to, from: from_address, ecn, bytes });
+                self.arrivals.push(Reverse((delivery.at, self.next_flight)));
+                self.next_flight += 1;
+            }
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! A socket, the connections on it, and the loop that receives for them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use bytes::{Bytes, BytesMut};
+use rand::TryRng;
+use tokio::sync::{Notify, mpsc};
+use whimbrel_net::{EcnCodepoint, RecvBatch, UdpSocket};
+use whimbrel_proto::crypto::{Identity, PublicKey};
+use whimbrel_proto::handshake::ServerKey;
+use whimbrel_proto::{
+    ConnectConfig, Datagram, Ecn, EndpointEvent, EndpointStats, Handle, ListenConfig, Routed, TransportConfig,
+};
+
+use crate::clock::Clock;
+use crate::error::{BindError, ConnectError};
+use crate::mocket::Mocket;
+use crate::shared::{Shared, lock};
+use crate::url::Url;
+
+/// How an endpoint is set up.
+#[derive(Clone)]
+pub struct Config {
+    /// Who this endpoint is. Default: a key made for this process only.
+    pub identity: Identity,
+    /// Settings of connections.
+    pub transport: TransportConfig,
+    /// Accept connections, how and from whom. None (default): only connect.
+    pub listen: Option<ListenConfig>,
+    /// Application protocol named when connecting. Default: none.
+    pub protocol: Bytes,
+    /// Connections accepted by the endpoint and not yet by the application; beyond it they are aborted. Default 1,024.
+    pub backlog: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            identity: new_identity(),
+            transport: TransportConfig::default(),
+            listen: None,
+            protocol: Bytes::new(),
+            backlog: 1024,
+        }
+    }
+}
+
+impl Config {
+    /// Accepts connections from any key, as `identity`.
+    pub fn listen_as(identity: Identity) -> Self {
+        Self { identity, listen: Some(ListenConfig::default()), ..Self::default() }
+    }
+
+    /// Accepts connections from these keys only.
+    pub fn allow(mut self, keys: impl IntoIterator<Item = PublicKey>) -> Self {
+        self.listen.get_or_insert_default().allow = Some(keys.into_iter().collect::<BTreeSet<_>>());
+        self
+    }
+}
+
+/// A new key pair from the system's randomness.
+pub fn new_identity() -> Identity {
+    Identity::from_secret(random_bytes())
+}
+
+fn random_bytes() -> [u8; 32] {
+    let mut bytes = [0; 32];
+    // Without randomness there is no safety and nothing sensible to go on with.
+    #[allow(clippy::expect_used, reason = "a system without randomness cannot run this")]
+    rand::rngs::SysRng.try_fill_bytes(&mut bytes).expect("the system gives randomness");
+    bytes
+}
+
+/// A socket and the connections on it. Cheap to clone; the connections go on when the last clone is dropped.
+#[derive(Clone)]
+pub struct Endpoint {
+    shared: Arc<EndpointShared>,
+    accepting: Arc<tokio::sync::Mutex<mpsc::Receiver<Mocket>>>,
+    open: Arc<OpenGuard>,
+}
+
+pub(crate) struct EndpointShared {
+    pub(crate) socket: UdpSocket,
+    pub(crate) clock: Clock,
+    proto: Mutex<whimbrel_proto::Endpoint>,
+    connections: Mutex<BTreeMap<Handle, Arc<Shared>>>,
+    config: Config,
+    /// The last connection went, or the last handle.
+    changed: Notify,
+    closed: OnceLock<()>,
+}
+
+/// Dropped with the last clone of an endpoint.
+struct OpenGuard(Arc<EndpointShared>);
+
+impl Drop for OpenGuard {
+    fn drop(&mut self) {
+        self.0.closed.get_or_init(|| ());
+        self.0.changed.notify_waiters();
+        self.0.changed.notify_one();
+    }
+}
+
+impl Endpoint {
+    /// Opens a socket on `address`: `[::]:4433` for all addresses of both families, port 0 for any port.
+    ///
+    /// # Errors
+    /// The address does not parse, or the system refuses it.
+    #[allow(clippy::unused_async, reason = "must be called within the runtime that will drive it")]
+    pub async fn bind(config: Config, address: &str) -> Result<Self, BindError> {
+        let address: SocketAddr = address.parse().map_err(|_| BindError::Address(address.to_owned()))?;
+        let socket = UdpSocket::bind(address).map_err(|error| BindError::System(address, error))?;
+        let proto = whimbrel_proto::Endpoint::new(
+            config.identity.clone(),
+            config.listen.clone(),
+            config.transport.clone(),
+            0,
+            random_bytes(),
+            aes_in_hardware(),
+        );
+        let (accept, accepting) = mpsc::channel(config.backlog.max(1));
+        let shared = Arc::new(EndpointShared {
+            socket,
+            clock: Clock::new(),
+            proto: Mutex::new(proto),
+            connections: Mutex::new(BTreeMap::new()),
+            config,
+            changed: Notify::new(),
+            closed: OnceLock::new(),
+        });
+        tokio::spawn(receive(Arc::clone(&shared), accept));
+        let open = Arc::new(OpenGuard(Arc::clone(&shared)));
+        Ok(Self { shared, accepting: Arc::new(tokio::sync::Mutex::new(accepting)), open })
+    }
+
+    /// The address the socket is bound to.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub fn local_addr(&self) -> std::io::Result<SocketAddr> {
+        self.shared.socket.local_addr()
+    }
+
+    /// The key others know this endpoint by.
+    pub fn public_key(&self) -> PublicKey {
+        lock(&self.shared.proto).public_key()
+    }
+
+    /// What came in and led to no connection.
+    pub fn stats(&self) -> EndpointStats {
+        lock(&self.shared.proto).stats()
+    }
+
+    /// Connects to `whimbrel://KEY@host:port` and waits for the handshake.
+    ///
+    /// # Errors
+    /// The URL, the name, or the handshake; each says what to do. Cancel-safe: a cancelled call abandons the attempt.
+    pub async fn connect(&self, url: &str) -> Result<Mocket, ConnectError> {
+        let mocket = self.begin_connect(url).await?;
+        mocket.established().await?;
+        Ok(mocket)
+    }
+
+    /// As [`Endpoint::connect`], without waiting: what is sent meanwhile travels with the third packet of the handshake.
+    ///
+    /// # Errors
+    /// The URL or the name.
+    pub async fn begin_connect(&self, url: &str) -> Result<Mocket, ConnectError> {
+        let url: Url = url.parse()?;
+        let key = url.key.ok_or(ConnectError::KeyMissing)?;
+        let remote = url.resolve(self.local_addr().is_ok_and(|local| local.is_ipv6())).await?;
+        Ok(self.open(remote, ServerKey::Known(key)))
+    }
+
+    /// Connects trusting whatever key the server shows (trust on first use), or insisting on the one `remembered`. Compare or keep
+    /// [`Mocket::peer_key`]. The server must be willing to show its key.
+    ///
+    /// # Errors
+    /// As [`Endpoint::connect`].
+    pub async fn connect_trusting(&self, url: &str, remembered: Option<PublicKey>) -> Result<Mocket, ConnectError> {
+        let url: Url = url.parse()?;
+        let remote = url.resolve(self.local_addr().is_ok_and(|local| local.is_ipv6())).await?;
+        let key = match (url.key, remembered) {
+            (Some(key), _) => ServerKey::Known(key),
+            (None, Some(key)) => ServerKey::Remembered(key),
+            (None, None) => ServerKey::Ask,
+        };
+        let mocket = self.open(remote, key);
+        mocket.established().await?;
+        Ok(mocket)
+    }
+
+    fn open(&self, remote: SocketAddr, server_key: ServerKey) -> Mocket {
+        let shared = &self.shared;
+        let config = ConnectConfig {
+            server_key,
+            protocol: shared.config.protocol.clone(),
+            psk: None,
+            transport: shared.config.transport.clone(),
+        };
+        let (handle, connection) = lock(&shared.proto).connect(shared.clock.now(), remote, config);
+        let connection = Shared::new(handle, connection, Arc::clone(shared));
+        lock(&shared.connections).insert(handle, Arc::clone(&connection));
+        connection.drive();
+        Mocket::new(connection)
+    }
+
+    /// The next connection somebody made to us; None once the endpoint cannot receive any more. Cancel-safe.
+    pub async fn accept(&self) -> Option<Mocket> {
+        self.accepting.lock().await.recv().await
+    }
+
+    /// Waits until every connection has ended: call it before the program ends, so that polite closes get through.
+    pub async fn wait_idle(&self) {
+        loop {
+            let changed = self.shared.changed.notified();
+            if lock(&self.shared.connections).is_empty() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Aborts every connection.
+    pub fn abort_all(&self, code: u64, text: &str) {
+        let connections: Vec<_> = lock(&self.shared.connections).values().cloned().collect();
+        for connection in connections {
+            connection.lock().connection.abort(self.shared.clock.now(), code, text);
+            connection.drive();
+        }
+        debug_assert!(Arc::strong_count(&self.open) > 0);
+    }
+}
+
+impl EndpointShared {
+    pub(crate) fn handle_event(&self, handle: Handle, event: EndpointEvent) {
+        lock(&self.proto).handle_event(handle, event);
+        if event == EndpointEvent::Drained {
+            self.forget(handle);
+        }
+    }
+
+    pub(crate) fn forget(&self, handle: Handle) {
+        lock(&self.proto).forget(handle);
+        lock(&self.connections).remove(&handle);
+        self.changed.notify_waiters();
+        self.changed.notify_one();
+    }
+
+    fn find(&self, handle: Handle) -> Option<Arc<Shared>> {
+        lock(&self.connections).get(&handle).cloned()
+    }
+
+    fn is_over(&self) -> bool {
+        self.closed.get().is_some() && lock(&self.connections).is_empty()
+    }
+}
+
+/// Coalesced buffers received in one call.
+const BUFFERS: usize = 8;
+
+/// The receive loop: until the endpoint and its connections are gone.
+async fn receive(shared: Arc<EndpointShared>, accept: mpsc::Sender<Mocket>) {
+    let mut batch = RecvBatch::new(BUFFERS);
+    let mut dirty: Vec<Arc<Shared>> = Vec::new();
+    let mut reply = Vec::new();
+    loop {
+        tokio::select! {
+            filled = batch.fill_from(&shared.socket) => {
+                if filled.is_err() {
+                    // Errors of single datagrams are not reported here: the socket itself is gone.
+                    break;
+                }
+            }
+            () = shared.changed.notified() => {
+                if shared.is_over() {
+                    break;
+                }
+                continue;
+            }
+        }
+        take_batch(&shared, &mut batch, &mut dirty, &mut reply, &accept);
+        for connection in dirty.drain(..) {
+            connection.drive();
+        }
+        tokio::task::coop::consume_budget().await;
+    }
+}
+
+fn take_batch(
+    shared: &Arc<EndpointShared>,
+    batch: &mut RecvBatch,
+    dirty: &mut Vec<Arc<Shared>>,
+    reply: &mut Vec<u8>,
+    accept: &mpsc::Sender<Mocket>,
+) {
+    let now = shared.clock.now();
+    let mut proto = lock(&shared.proto);
+    for datagram in batch.datagrams() {
+        let datagram = Datagram {
+            from: datagram.from,
+            to: datagram.to,
+            ecn: datagram.ecn.map(from_net_ecn),
+            bytes: BytesMut::from(&*datagram.payload),
+        };
+        let (from, to) = (datagram.from, datagram.to);
+        reply.clear();
+        match proto.handle_datagram(now, datagram, reply) {
+            Routed::Nothing => {}
+            Routed::Reply => {
+                let transmit = whimbrel_net::Transmit {
+                    destination: from,
+                    ecn: None,
+                    contents: reply,
+                    segment_size: None,
+                    src_ip: to,
+                };
+                // A stranger whose answer does not get through asks again.
+                drop(shared.socket.try_send(&transmit));
+            }
+            Routed::Connection(handle, datagram) => {
+                with(shared, dirty, handle, |connection| connection.handle_datagram(now, datagram));
+            }
+            Routed::RepeatedPing(handle) => {
+                with(shared, dirty, handle, |connection| connection.handle_repeated_ping());
+            }
+            Routed::Reset(handle) => with(shared, dirty, handle, |connection| connection.handle_reset(now)),
+            Routed::Accepted(handle, connection) => {
+                let connection = Shared::new(handle, *connection, Arc::clone(shared));
+                lock(&shared.connections).insert(handle, Arc::clone(&connection));
+                dirty.push(Arc::clone(&connection));
+                if let Err(refused) = accept.try_send(Mocket::new(Arc::clone(&connection))) {
+                    connection.lock().connection.abort(now, 0, "the listener does not keep up");
+                    drop(refused);
+                }
+            }
+        }
+    }
+}
+
+/// Does something to a connection, and notes that it wants driving.
+fn with(
+    shared: &EndpointShared,
+    dirty: &mut Vec<Arc<Shared>>,
+    handle: Handle,
+    act: impl FnOnce(&mut whimbrel_proto::Connection),
+) {
+    // Datagrams come in runs of one connection.
+    let at = match dirty.iter().rposition(|connection| connection.handle == handle) {
+        Some(at) => at,
+        None => {
+            let Some(connection) = shared.find(handle) else { return };
+            dirty.push(connection);
+            dirty.len() - 1
+        }
+    };
+    act(&mut dirty[at].lock().connection);
+}
+
+pub(crate) fn to_net_ecn(ecn: Ecn) -> EcnCodepoint {
+    match ecn {
+        Ecn::Ect0 => EcnCodepoint::Ect0,
+        Ecn::Ect1 => EcnCodepoint::Ect1,
+        Ecn::Ce => EcnCodepoint::Ce,
+    }
+}
+
+fn from_net_ecn(ecn: EcnCodepoint) -> Ecn {
+    match ecn {
+        EcnCodepoint::Ect0 => Ecn::Ect0,
+        EcnCodepoint::Ect1 => Ecn::Ect1,
+        EcnCodepoint::Ce => Ecn::Ce,
+    }
+}
+
+fn aes_in_hardware() -> bool {
+    #[cfg(any(target_arch = "x86_64", target_arch = "x86"))]
+    return std::arch::is_x86_feature_detected!("aes");
+    #[cfg(target_arch = "aarch64")]
+    return std::arch::is_aarch64_feature_detected!("aes");
+    #[allow(unreachable_code, reason = "where neither is known")]
+    false
+}

@@ -1,0 +1,95 @@
+//! Errors, an enum an operation; each says what happened and what to do.
+
+use std::io;
+use std::net::SocketAddr;
+
+use whimbrel_proto::CloseReason;
+
+/// Binding an endpoint.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BindError {
+    /// Not `address:port`.
+    #[error("{0:?} is no address to bind: write it as 0.0.0.0:4433 or [::]:4433")]
+    Address(String),
+    /// The system refuses.
+    #[error("cannot bind {0}: {1}")]
+    System(SocketAddr, #[source] io::Error),
+}
+
+/// Connecting.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The URL does not parse.
+    #[error(transparent)]
+    Url(#[from] UrlError),
+    /// The URL names no key and nothing else says whom to trust.
+    #[error("the URL names no key: write whimbrel://KEY@host:port, or trust on first use")]
+    KeyMissing,
+    /// The host name has no address.
+    #[error("cannot find the address of {host}: {error}")]
+    Resolve {
+        /// As in the URL.
+        host: String,
+        /// What the resolver says.
+        error: io::Error,
+    },
+    /// The handshake ended without a connection.
+    #[error(transparent)]
+    Closed(#[from] CloseReason),
+}
+
+/// A URL that is not one of ours.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{url:?} is not whimbrel://KEY@host:port: {what}")]
+pub struct UrlError {
+    /// What was given.
+    pub url: String,
+    /// What is wrong with it.
+    pub what: &'static str,
+}
+
+/// Sending a message.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SendError {
+    /// The queue is full: wait with `send`, or drop something.
+    #[error("the send queue is full: await send, cancel something, or raise send_queue_bytes")]
+    QueueFull,
+    /// The time for entering the queue passed while it was full.
+    #[error("the send queue stayed full for the whole enqueue limit")]
+    EnqueueTimedOut,
+    /// Longer than the peer takes.
+    #[error("the message is longer than the {limit} bytes the peer takes: split it or use a byte stream")]
+    TooLarge {
+        /// Bytes.
+        limit: u64,
+    },
+    /// The mocket is closed.
+    #[error("the mocket is closed: {0}")]
+    Closed(CloseReason),
+    /// The mocket, or this stream, takes no more messages.
+    #[error("this stream takes no messages: it was not opened for them, or has ended")]
+    NoStream,
+    /// More tags than the session keeps.
+    #[error("too many tags are in use: reuse them, or raise max_tags")]
+    TooManyTags,
+}
+
+/// Receiving: the mocket is closed and everything that came before was read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the mocket is closed: {0}")]
+pub struct Closed(pub CloseReason);
+
+/// Opening a stream.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StreamOpenError {
+    /// The mocket is closed.
+    #[error("the mocket is closed: {0}")]
+    Closed(CloseReason),
+    /// The session is closing.
+    #[error("the mocket is closing")]
+    Closing,
+}

@@ -1,0 +1,673 @@
+//! What an application holds: a handle on a session.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{broadcast, oneshot};
+use whimbrel_proto::crypto::PublicKey;
+use whimbrel_proto::session::{Message, Outcome, Outgoing, SessionStats, StreamKind, TagSettings};
+use whimbrel_proto::{CloseReason, ConnectionStats, Event, MessageId, Service, StreamId, Tag};
+
+use crate::error::{Closed, SendError, StreamOpenError};
+use crate::shared::{Shared, State, lock};
+use crate::stream::Stream;
+
+/// Messages fetched from the session at once.
+const FETCH: usize = 256;
+
+/// A mobile socket: one end of a session. Clones are handles on the same session; when the last is dropped the session is closed
+/// politely (what was sent is still delivered).
+///
+/// All futures are cancel-safe: a dropped `send` has queued nothing, a dropped `recv` has taken nothing.
+pub struct Mocket {
+    shared: Arc<Shared>,
+    /// Fetched and not yet given out; shared by the clones.
+    inbox: Arc<Mutex<VecDeque<Message>>>,
+}
+
+impl Clone for Mocket {
+    fn clone(&self) -> Self {
+        self.shared.mockets.fetch_add(1, Ordering::AcqRel);
+        Self { shared: Arc::clone(&self.shared), inbox: Arc::clone(&self.inbox) }
+    }
+}
+
+impl Drop for Mocket {
+    fn drop(&mut self) {
+        self.shared.on_mocket_dropped();
+    }
+}
+
+/// Figures of a mocket.
+#[derive(Clone, Debug)]
+pub struct Stats {
+    /// Keys and paths.
+    pub connection: ConnectionStats,
+    /// Messages and streams.
+    pub session: SessionStats,
+}
+
+impl Mocket {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        shared.mockets.fetch_add(1, Ordering::AcqRel);
+        Self { shared, inbox: Arc::default() }
+    }
+
+    /// The peer's key: its identity. None before the handshake.
+    pub fn peer_key(&self) -> Option<PublicKey> {
+        self.shared.lock().connection.peer_key()
+    }
+
+    /// The peer's address now; it changes when the peer moves.
+    pub fn peer_addr(&self) -> std::net::SocketAddr {
+        self.shared.lock().connection.remote()
+    }
+
+    /// Waits for the handshake.
+    ///
+    /// # Errors
+    /// Why there is no connection.
+    pub async fn established(&self) -> Result<(), CloseReason> {
+        self.until_changed(|state| state.connected.then_some(Ok(())), Err).await
+    }
+
+    /// Waits until the mocket is closed, by whomever.
+    pub async fn closed(&self) -> CloseReason {
+        self.until_changed(|_| None, |reason| reason).await
+    }
+
+    async fn until_changed<T>(
+        &self,
+        mut done: impl FnMut(&mut State) -> Option<T>,
+        closed: impl FnOnce(CloseReason) -> T,
+    ) -> T {
+        loop {
+            let changed = self.shared.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            {
+                let mut state = self.shared.lock();
+                if let Some(result) = done(&mut state) {
+                    return result;
+                }
+                if let Some(reason) = &state.closed {
+                    return closed(reason.clone());
+                }
+            }
+            changed.await;
+        }
+    }
+
+    /// Sends a message, reliable and in order, as a datagram socket would (Mockets 4.1). Waits for room.
+    ///
+    /// # Errors
+    /// Too large, or closed.
+    pub async fn send(&self, payload: impl Into<Bytes>) -> Result<(), SendError> {
+        self.send_outgoing(self.outgoing(payload.into())).await
+    }
+
+    /// As [`Mocket::send`], or [`SendError::QueueFull`] at once.
+    ///
+    /// # Errors
+    /// Too large, no room, or closed.
+    pub fn try_send(&self, payload: impl Into<Bytes>) -> Result<(), SendError> {
+        self.try_outgoing(self.outgoing(payload.into())).map_err(|(error, _)| error)
+    }
+
+    fn outgoing(&self, payload: Bytes) -> Outgoing {
+        Outgoing::new(StreamId(0), Service::ReliableSequenced, payload)
+    }
+
+    /// A way of sending: service, tag, priority, lifetime, fixed once and used often.
+    pub fn sender(&self) -> SenderBuilder {
+        SenderBuilder { template: self.outgoing(Bytes::new()), mocket: self.clone(), enqueue_limit: None }
+    }
+
+    /// The next message of any stream that was not claimed. Cancel-safe.
+    ///
+    /// # Errors
+    /// The mocket is closed and all that came was read.
+    pub async fn recv(&self) -> Result<Message, Closed> {
+        tokio::task::coop::consume_budget().await;
+        loop {
+            if let Some(message) = lock(&self.inbox).pop_front() {
+                return Ok(message);
+            }
+            self.fetch().await?;
+        }
+    }
+
+    /// Appends at least one and at most `most` messages to `out`; returns how many. Cancel-safe.
+    ///
+    /// # Errors
+    /// As [`Mocket::recv`].
+    pub async fn recv_many(&self, out: &mut Vec<Message>, most: usize) -> Result<usize, Closed> {
+        tokio::task::coop::consume_budget().await;
+        loop {
+            {
+                let mut inbox = lock(&self.inbox);
+                if !inbox.is_empty() {
+                    let count = inbox.len().min(most);
+                    out.extend(inbox.drain(..count));
+                    return Ok(count);
+                }
+            }
+            self.fetch().await?;
+        }
+    }
+
+    /// The next message if one is there.
+    pub fn try_recv(&self) -> Option<Message> {
+        let mut inbox = lock(&self.inbox);
+        if inbox.is_empty() {
+            self.refill(&mut inbox);
+        }
+        inbox.pop_front()
+    }
+
+    /// Waits until the inbox holds something.
+    async fn fetch(&self) -> Result<(), Closed> {
+        loop {
+            let readable = self.shared.readable.notified();
+            tokio::pin!(readable);
+            readable.as_mut().enable();
+            if self.refill(&mut lock(&self.inbox)) {
+                return Ok(());
+            }
+            if let Some(reason) = &self.shared.lock().closed {
+                return Err(Closed(reason.clone()));
+            }
+            readable.await;
+        }
+    }
+
+    fn refill(&self, inbox: &mut VecDeque<Message>) -> bool {
+        if !inbox.is_empty() {
+            return true;
+        }
+        let mut state = self.shared.lock();
+        let now = self.shared.clock.now();
+        if state.connection.session().recv_many(now, inbox, FETCH) > 0 && state.connection.session().has_control() {
+            // Credit to give back.
+            self.shared.wake(state);
+        }
+        !inbox.is_empty()
+    }
+
+    /// Tells the sender that the application has taken this message, if it asked ([`SenderBuilder::confirm`]).
+    pub fn confirm(&self, message: &Message) {
+        let mut state = self.shared.lock();
+        state.connection.session().confirm(message);
+        self.shared.wake(state);
+    }
+
+    async fn send_outgoing(&self, outgoing: Outgoing) -> Result<(), SendError> {
+        tokio::task::coop::consume_budget().await;
+        let mut outgoing = outgoing;
+        loop {
+            match self.try_outgoing(outgoing) {
+                Ok(()) => return Ok(()),
+                Err((SendError::QueueFull, Some(back))) => outgoing = back,
+                Err((error, _)) => return Err(error),
+            }
+            outgoing = self.wait_for_room(outgoing).await?;
+        }
+    }
+
+    async fn wait_for_room(&self, outgoing: Outgoing) -> Result<Outgoing, SendError> {
+        let writable = self.shared.writable.notified();
+        tokio::pin!(writable);
+        writable.as_mut().enable();
+        // Room may have come between the refusal and now.
+        match self.try_room(&outgoing) {
+            Room::Yes => return Ok(outgoing),
+            Room::Closed(reason) => return Err(SendError::Closed(reason)),
+            Room::No => {}
+        }
+        writable.await;
+        Ok(outgoing)
+    }
+
+    fn try_room(&self, outgoing: &Outgoing) -> Room {
+        let mut state = self.shared.lock();
+        if let Some(reason) = &state.closed {
+            return Room::Closed(reason.clone());
+        }
+        let (messages, bytes) = state.connection.session().queue_room();
+        if messages > 0 && bytes >= outgoing.payload.len() as u64 && !state.is_holding() { Room::Yes } else { Room::No }
+    }
+
+    fn try_outgoing(&self, outgoing: Outgoing) -> Result<(), (SendError, Option<Outgoing>)> {
+        let Some(state) = self.shared.try_lock() else {
+            // Somebody drives: leave the message beside rather than wait for the lock.
+            return match self.shared.submit(outgoing) {
+                Ok(()) => Ok(()),
+                Err(outgoing) => self.queue(self.shared.lock(), outgoing).map(drop),
+            };
+        };
+        self.queue(state, outgoing).map(drop)
+    }
+
+    fn queue(
+        &self,
+        mut state: std::sync::MutexGuard<'_, State>,
+        outgoing: Outgoing,
+    ) -> Result<MessageId, (SendError, Option<Outgoing>)> {
+        if state.is_holding() {
+            return Err((SendError::QueueFull, Some(outgoing)));
+        }
+        let now = self.shared.clock.now();
+        let id = match state.connection.session().send(now, outgoing) {
+            Ok(id) => id,
+            Err(error) => return Err(translate(error, &state)),
+        };
+        if state.connection.is_idle() {
+            drop(state);
+            self.shared.drive();
+        } else {
+            self.shared.wake(state);
+        }
+        Ok(id)
+    }
+
+    async fn send_tracked(&self, outgoing: Outgoing) -> Result<Delivery, SendError> {
+        tokio::task::coop::consume_budget().await;
+        let mut outgoing = Outgoing { tracked: true, ..outgoing };
+        loop {
+            match self.try_tracked(outgoing) {
+                Ok(delivery) => return Ok(delivery),
+                Err((SendError::QueueFull, Some(back))) => outgoing = self.wait_for_room(back).await?,
+                Err((error, _)) => return Err(error),
+            }
+        }
+    }
+
+    fn try_tracked(&self, outgoing: Outgoing) -> Result<Delivery, (SendError, Option<Outgoing>)> {
+        let mut state = self.shared.lock();
+        if state.is_holding() {
+            return Err((SendError::QueueFull, Some(outgoing)));
+        }
+        let now = self.shared.clock.now();
+        let id = match state.connection.session().send(now, outgoing) {
+            Ok(id) => id,
+            Err(error) => return Err(translate(error, &state)),
+        };
+        Ok(self.track(state, id))
+    }
+
+    fn track(&self, mut state: std::sync::MutexGuard<'_, State>, id: MessageId) -> Delivery {
+        let (tell, outcome) = oneshot::channel();
+        state.outcomes.insert(id, tell);
+        self.shared.wake(state);
+        Delivery { id, outcome }
+    }
+
+    /// Cancels what is queued or under way with this tag; returns how many messages.
+    pub fn cancel(&self, tag: Tag) -> usize {
+        self.cancel_on(StreamId(0), tag)
+    }
+
+    fn cancel_on(&self, stream: StreamId, tag: Tag) -> usize {
+        let mut state = self.shared.lock();
+        let now = self.shared.clock.now();
+        let cancelled = state.connection.session().cancel(now, stream, tag);
+        self.shared.wake(state);
+        cancelled
+    }
+
+    /// Replaces what is queued or under way with this tag by one reliable, sequenced message, which keeps the place of the first
+    /// replaced (Mockets 3.3).
+    ///
+    /// # Errors
+    /// As [`Mocket::try_send`].
+    pub fn replace(&self, tag: Tag, payload: impl Into<Bytes>) -> Result<(), SendError> {
+        self.replace_with(tag, self.outgoing(payload.into()))
+    }
+
+    fn replace_with(&self, tag: Tag, outgoing: Outgoing) -> Result<(), SendError> {
+        let mut state = self.shared.lock();
+        let now = self.shared.clock.now();
+        let stream = outgoing.stream;
+        match state.connection.session().replace(now, stream, tag, outgoing) {
+            Ok(_) => {
+                if state.connection.is_idle() {
+                    drop(state);
+                    self.shared.drive();
+                } else {
+                    self.shared.wake(state);
+                }
+                Ok(())
+            }
+            Err(error) => Err(translate(error, &state).0),
+        }
+    }
+
+    /// Settings of all messages with a tag.
+    pub fn tag(&self, tag: Tag) -> TagHandle<'_> {
+        TagHandle { mocket: self, tag, settings: TagSettings::default() }
+    }
+
+    /// Opens a byte stream, with the interface of a TCP socket (M19). Waits while the peer allows no more streams.
+    ///
+    /// # Errors
+    /// The mocket is closed or closing.
+    pub async fn open_stream(&self) -> Result<Stream, StreamOpenError> {
+        let opened = |state: &mut State| match state.connection.session().open_stream(StreamKind::Bytes, Default::default()) {
+            Ok(id) => Some(Ok(id)),
+            Err(whimbrel_proto::session::OpenError::Limit) => None,
+            Err(_) => Some(Err(StreamOpenError::Closing)),
+        };
+        let id = self.until_changed(opened, |reason| Err(StreamOpenError::Closed(reason))).await?;
+        Ok(Stream::new(Arc::clone(&self.shared), self.clone(), id))
+    }
+
+    /// The next byte stream the peer opened. Cancel-safe.
+    ///
+    /// # Errors
+    /// The mocket is closed.
+    pub async fn accept_stream(&self) -> Result<Stream, Closed> {
+        let next = |state: &mut State| {
+            let at = state.opened.iter().position(|(_, kind)| *kind == StreamKind::Bytes)?;
+            state.opened.remove(at).map(|(id, _)| Ok(id))
+        };
+        let id = self.until_changed(next, |reason| Err(Closed(reason))).await?;
+        Ok(Stream::new(Arc::clone(&self.shared), self.clone(), id))
+    }
+
+    /// Events from now on (Mockets 3.4). A subscriber that falls far behind is told how many it missed.
+    pub fn subscribe(&self) -> broadcast::Receiver<Event> {
+        self.shared.events.subscribe()
+    }
+
+    /// Figures now.
+    pub fn stats(&self) -> Stats {
+        let mut state = self.shared.lock();
+        let connection = state.connection.stats(self.shared.clock.now());
+        Stats { connection, session: state.connection.session().stats() }
+    }
+
+    /// Bytes of one message that travel in one packet at present.
+    pub fn max_unfragmented(&self) -> usize {
+        self.shared.lock().connection.max_unfragmented()
+    }
+
+    /// Closes politely and waits: everything sent before is delivered first, both ways.
+    pub async fn close(&self, code: u64, text: &str) -> CloseReason {
+        self.begin_close(code, text);
+        self.closed().await
+    }
+
+    /// As [`Mocket::close`], without waiting.
+    pub fn begin_close(&self, code: u64, text: &str) {
+        let mut state = self.shared.lock();
+        state.connection.close(self.shared.clock.now(), code, text);
+        self.shared.wake(state);
+    }
+
+    /// Ends at once: what was not delivered is lost, its outcome Unknown.
+    pub fn abort(&self, code: u64, text: &str) {
+        let mut state = self.shared.lock();
+        state.connection.abort(self.shared.clock.now(), code, text);
+        self.shared.pump(&mut state);
+        self.shared.wake(state);
+    }
+}
+
+enum Room {
+    Yes,
+    No,
+    Closed(CloseReason),
+}
+
+fn translate(
+    error: whimbrel_proto::session::SendError,
+    state: &State,
+) -> (SendError, Option<Outgoing>) {
+    use whimbrel_proto::session::SendError as Inner;
+    match error {
+        Inner::QueueFull(back) => (SendError::QueueFull, Some(*back)),
+        Inner::TooLarge { limit } => (SendError::TooLarge { limit }, None),
+        Inner::TooManyTags => (SendError::TooManyTags, None),
+        Inner::Closed => (SendError::Closed(state.closed.clone().unwrap_or(CloseReason::Local)), None),
+        _ => (SendError::NoStream, None),
+    }
+}
+
+/// What became of a tracked message: await it.
+pub struct Delivery {
+    id: MessageId,
+    outcome: oneshot::Receiver<Outcome>,
+}
+
+impl Delivery {
+    /// The send call's number.
+    pub fn id(&self) -> MessageId {
+        self.id
+    }
+
+    /// Waits for the outcome; Unknown if the session ends first.
+    pub async fn outcome(self) -> Outcome {
+        self.outcome.await.unwrap_or(Outcome::Unknown)
+    }
+}
+
+/// Chooses how messages travel (Mockets `getSender`).
+pub struct SenderBuilder {
+    mocket: Mocket,
+    template: Outgoing,
+    enqueue_limit: Option<Duration>,
+}
+
+impl SenderBuilder {
+    /// The service whole.
+    pub fn service(mut self, service: Service) -> Self {
+        self.template.service = service;
+        self
+    }
+
+    /// Lost messages are not sent again. Default: reliable.
+    pub fn unreliable(mut self) -> Self {
+        self.template.service = Service::new(false, self.template.service.is_sequenced());
+        self
+    }
+
+    /// Delivered as they arrive. Default: sequenced.
+    pub fn unsequenced(mut self) -> Self {
+        self.template.service = Service::new(self.template.service.is_reliable(), false);
+        self
+    }
+
+    /// Delivered in the order sent (the default).
+    pub fn sequenced(mut self) -> Self {
+        self.template.service = Service::new(self.template.service.is_reliable(), true);
+        self
+    }
+
+    /// The group, for cancel, replace, limits.
+    pub fn tag(mut self, tag: Tag) -> Self {
+        self.template.tag = Some(tag);
+        self
+    }
+
+    /// 0 to 255, higher first. Default 100.
+    pub fn priority(mut self, priority: u8) -> Self {
+        self.template.priority = priority;
+        self
+    }
+
+    /// Given up this long after the send call. Default: never.
+    pub fn lifetime(mut self, lifetime: Duration) -> Self {
+        self.template.lifetime = Some(lifetime);
+        self
+    }
+
+    /// Payload protocol identifier, carried to the receiver (MMSP).
+    pub fn ppid(mut self, ppid: u32) -> Self {
+        self.template.ppid = Some(ppid);
+        self
+    }
+
+    /// Asks the receiving application to confirm: the outcome of a tracked message is then Taken.
+    pub fn confirm(mut self) -> Self {
+        self.template.confirm = true;
+        self
+    }
+
+    /// On another message stream than the default.
+    pub fn stream(mut self, stream: StreamId) -> Self {
+        self.template.stream = stream;
+        self
+    }
+
+    /// How long `send` waits for room in the queue before it fails (M9). Default: for ever.
+    pub fn enqueue_limit(mut self, limit: Duration) -> Self {
+        self.enqueue_limit = Some(limit);
+        self
+    }
+
+    /// Done.
+    pub fn build(self) -> Sender {
+        Sender { mocket: self.mocket, template: self.template, enqueue_limit: self.enqueue_limit }
+    }
+}
+
+/// A way of sending. Cheap to clone.
+#[derive(Clone)]
+pub struct Sender {
+    mocket: Mocket,
+    template: Outgoing,
+    enqueue_limit: Option<Duration>,
+}
+
+impl Sender {
+    fn outgoing(&self, payload: Bytes) -> Outgoing {
+        Outgoing { payload, ..self.template.clone() }
+    }
+
+    /// Queues a message; waits for room, no longer than the enqueue limit. Cancel-safe: dropped, it has queued nothing.
+    ///
+    /// # Errors
+    /// Too large, closed, or no room in time.
+    pub async fn send(&self, payload: impl Into<Bytes>) -> Result<(), SendError> {
+        let sending = self.mocket.send_outgoing(self.outgoing(payload.into()));
+        match self.enqueue_limit {
+            None => sending.await,
+            Some(limit) => tokio::time::timeout(limit, sending).await.unwrap_or(Err(SendError::EnqueueTimedOut)),
+        }
+    }
+
+    /// Queues a message or fails at once.
+    ///
+    /// # Errors
+    /// Too large, no room, or closed.
+    pub fn try_send(&self, payload: impl Into<Bytes>) -> Result<(), SendError> {
+        self.mocket.try_outgoing(self.outgoing(payload.into())).map_err(|(error, _)| error)
+    }
+
+    /// Queues many messages at the cost of little more than one; waits for room. Cancelled, it has queued a first part of them.
+    ///
+    /// # Errors
+    /// As [`Sender::send`]; what came before the error is queued.
+    pub async fn send_many(&self, payloads: impl IntoIterator<Item = Bytes>) -> Result<(), SendError> {
+        tokio::task::coop::consume_budget().await;
+        let mut payloads = payloads.into_iter().peekable();
+        while payloads.peek().is_some() {
+            if let Some(refused) = self.queue_some(&mut payloads)? {
+                // Waits for room for the first that found none, then goes on.
+                self.mocket.send_outgoing(refused).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn queue_some(&self, payloads: &mut impl Iterator<Item = Bytes>) -> Result<Option<Outgoing>, SendError> {
+        let mut state = self.mocket.shared.lock();
+        if state.is_holding() {
+            return Ok(payloads.next().map(|payload| self.outgoing(payload)));
+        }
+        let now = self.mocket.shared.clock.now();
+        for payload in payloads {
+            let outgoing = self.outgoing(payload);
+            if let Err(error) = state.connection.session().send(now, outgoing) {
+                return match translate(error, &state) {
+                    (SendError::QueueFull, back) => {
+                        self.mocket.shared.wake(state);
+                        Ok(back)
+                    }
+                    (error, _) => Err(error),
+                };
+            }
+        }
+        self.mocket.shared.wake(state);
+        Ok(None)
+    }
+
+    /// Queues a message whose outcome can be awaited.
+    ///
+    /// # Errors
+    /// As [`Sender::send`].
+    pub async fn send_tracked(&self, payload: impl Into<Bytes>) -> Result<Delivery, SendError> {
+        let sending = self.mocket.send_tracked(self.outgoing(payload.into()));
+        match self.enqueue_limit {
+            None => sending.await,
+            Some(limit) => tokio::time::timeout(limit, sending).await.unwrap_or(Err(SendError::EnqueueTimedOut)),
+        }
+    }
+
+    /// Replaces what is queued or under way with this sender's tag (tag 0 if it has none).
+    ///
+    /// # Errors
+    /// As [`Sender::try_send`].
+    pub fn replace(&self, payload: impl Into<Bytes>) -> Result<(), SendError> {
+        let tag = self.template.tag.unwrap_or(Tag(0));
+        self.mocket.replace_with(tag, self.outgoing(payload.into()))
+    }
+}
+
+/// Settings of a tag's messages, queued ones included: each call takes effect at once.
+pub struct TagHandle<'a> {
+    mocket: &'a Mocket,
+    tag: Tag,
+    settings: TagSettings,
+}
+
+impl TagHandle<'_> {
+    /// No more than this many payload bytes a second.
+    ///
+    /// # Errors
+    /// [`SendError::TooManyTags`].
+    pub fn bandwidth(mut self, bytes_per_s: u64) -> Result<Self, SendError> {
+        self.settings.bandwidth = Some(bytes_per_s);
+        self.apply()
+    }
+
+    /// Lifetime of messages sent from now on.
+    ///
+    /// # Errors
+    /// [`SendError::TooManyTags`].
+    pub fn lifetime(mut self, lifetime: Duration) -> Result<Self, SendError> {
+        self.settings.lifetime = Some(lifetime);
+        self.apply()
+    }
+
+    /// Priority of messages sent from now on.
+    ///
+    /// # Errors
+    /// [`SendError::TooManyTags`].
+    pub fn priority(mut self, priority: u8) -> Result<Self, SendError> {
+        self.settings.priority = Some(priority);
+        self.apply()
+    }
+
+    fn apply(self) -> Result<Self, SendError> {
+        let mut state = self.mocket.shared.lock();
+        let now = self.mocket.shared.clock.now();
+        let set = state.connection.session().tag_settings(now, StreamId(0), self.tag, self.settings);
+        set.map_err(|error| translate(error, &state).0)?;
+        self.mocket.shared.wake(state);
+        Ok(self)
+    }
+}

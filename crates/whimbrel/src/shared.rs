@@ -1,0 +1,373 @@
+//! One connection shared by its handles, the receive loop and its driver task.
+//!
+//! Whoever has news drives: the receive loop after a batch, a sender on an idle connection, else the driver task. Packets are
+//! built under the lock and sent without it; whoever holds the transmit buffer sends, others leave word (`again`).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+use tokio::sync::{Notify, broadcast, oneshot};
+use whimbrel_net::UdpSocket;
+use whimbrel_proto::session::{Outcome, Outgoing, SendError, SessionEvent, StreamKind};
+use whimbrel_proto::{CloseReason, Connection, Event, Handle, MessageId, StreamId, Time, Transmit};
+
+use crate::clock::Clock;
+use crate::endpoint::EndpointShared;
+
+/// Events a slow subscriber may fall behind by before it is told it lagged.
+const EVENT_BACKLOG: usize = 256;
+/// Submissions that wait beside a busy connection before their sender waits for the lock instead.
+const MAX_SUBMISSIONS: usize = 4096;
+
+/// Locks; a panic elsewhere while holding it has not left the state half-changed more than any error would.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) struct Shared {
+    pub(crate) handle: Handle,
+    pub(crate) clock: Clock,
+    pub(crate) endpoint: Arc<EndpointShared>,
+    state: Mutex<State>,
+    /// Untracked messages handed in while somebody else was driving.
+    submissions: Mutex<Vec<Outgoing>>,
+    /// Handles that applications hold.
+    pub(crate) mockets: AtomicUsize,
+    pub(crate) readable: Notify,
+    pub(crate) writable: Notify,
+    /// Connected, closed, a stream opened.
+    pub(crate) changed: Notify,
+    driver: Notify,
+    pub(crate) events: broadcast::Sender<Event>,
+}
+
+pub(crate) struct State {
+    pub(crate) connection: Connection,
+    pub(crate) outcomes: BTreeMap<MessageId, oneshot::Sender<Outcome>>,
+    pub(crate) readers: BTreeMap<StreamId, Waker>,
+    pub(crate) writers: BTreeMap<StreamId, Waker>,
+    pub(crate) opened: VecDeque<(StreamId, StreamKind)>,
+    pub(crate) connected: bool,
+    pub(crate) closed: Option<CloseReason>,
+    tx: Option<TxBuffer>,
+    /// Somebody had something to send while the buffer was out.
+    again: bool,
+    /// The driver task was woken and has not run yet.
+    scheduled: bool,
+    /// When the driver task will wake by itself.
+    armed: Time,
+    spare: Vec<Outgoing>,
+    /// Handed in, and not queued yet for want of room.
+    held: VecDeque<Outgoing>,
+}
+
+#[derive(Default)]
+struct TxBuffer {
+    bytes: Vec<u8>,
+    /// Built, and refused by a full socket.
+    pending: Option<Transmit>,
+}
+
+impl State {
+    /// Messages wait for room already: others must not overtake them.
+    pub(crate) fn is_holding(&self) -> bool {
+        !self.held.is_empty()
+    }
+}
+
+/// What driving ended with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Drive {
+    /// Nothing more to send now.
+    Idle,
+    /// The socket is full.
+    Blocked,
+}
+
+impl Shared {
+    pub(crate) fn new(handle: Handle, connection: Connection, endpoint: Arc<EndpointShared>) -> Arc<Self> {
+        let (events, _) = broadcast::channel(EVENT_BACKLOG);
+        let connected = connection.is_established();
+        let shared = Arc::new(Self {
+            handle,
+            clock: endpoint.clock,
+            endpoint,
+            state: Mutex::new(State {
+                connection,
+                outcomes: BTreeMap::new(),
+                readers: BTreeMap::new(),
+                writers: BTreeMap::new(),
+                opened: VecDeque::new(),
+                connected,
+                closed: None,
+                tx: Some(TxBuffer::default()),
+                again: false,
+                scheduled: false,
+                armed: Time::ZERO,
+                spare: Vec::new(),
+                held: VecDeque::new(),
+            }),
+            submissions: Mutex::new(Vec::new()),
+            mockets: AtomicUsize::new(0),
+            readable: Notify::new(),
+            writable: Notify::new(),
+            changed: Notify::new(),
+            driver: Notify::new(),
+            events,
+        });
+        tokio::spawn(Arc::clone(&shared).run());
+        shared
+    }
+
+    fn socket(&self) -> &UdpSocket {
+        &self.endpoint.socket
+    }
+
+    /// The state, with everything that was handed in beside it taken over first, so that order is kept.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        let mut state = lock(&self.state);
+        self.take_submissions(&mut state);
+        state
+    }
+
+    /// The state if nobody holds it.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
+        let mut state = self.state.try_lock().ok()?;
+        self.take_submissions(&mut state);
+        Some(state)
+    }
+
+    /// Leaves messages for whoever is driving now. Gives them back if too many wait.
+    pub(crate) fn submit(&self, message: Outgoing) -> Result<(), Outgoing> {
+        let mut submissions = lock(&self.submissions);
+        if submissions.len() >= MAX_SUBMISSIONS {
+            return Err(message);
+        }
+        submissions.push(message);
+        drop(submissions);
+        self.driver.notify_one();
+        Ok(())
+    }
+
+    fn take_submissions(&self, state: &mut State) {
+        let mut submissions = lock(&self.submissions);
+        if submissions.is_empty() {
+            drop(submissions);
+            if !state.held.is_empty() {
+                self.send_held(state);
+            }
+            return;
+        }
+        std::mem::swap(&mut *submissions, &mut state.spare);
+        drop(submissions);
+        state.held.extend(state.spare.drain(..));
+        self.send_held(state);
+    }
+
+    /// Queues what was handed in, as far as there is room.
+    fn send_held(&self, state: &mut State) {
+        let now = self.clock.now();
+        while let Some(message) = state.held.pop_front() {
+            match state.connection.session().send(now, message) {
+                Err(SendError::QueueFull(message)) => {
+                    state.held.push_front(*message);
+                    break;
+                }
+                // Checked when it was handed in, but for a session that has closed since: its users were told.
+                Ok(_) | Err(_) => {}
+            }
+        }
+    }
+
+    /// Sends what there is to send.
+    pub(crate) fn drive(&self) {
+        if self.drive_until_idle() == Drive::Blocked {
+            self.driver.notify_one();
+        }
+    }
+
+    /// As [`Shared::drive`], by the driver task, soon.
+    pub(crate) fn wake(&self, mut state: MutexGuard<'_, State>) {
+        let first = !std::mem::replace(&mut state.scheduled, true);
+        drop(state);
+        if first {
+            self.driver.notify_one();
+        }
+    }
+
+    fn drive_until_idle(&self) -> Drive {
+        let mut state = self.lock();
+        loop {
+            let Some(mut tx) = state.tx.take() else {
+                state.again = true;
+                return Drive::Idle;
+            };
+            state.again = false;
+            let now = self.clock.now();
+            if tx.pending.is_none() {
+                tx.bytes.clear();
+                let segments = self.socket().max_gso_segments();
+                tx.pending = state.connection.poll_transmit(now, &mut tx.bytes, segments);
+            }
+            let Some(transmit) = tx.pending else {
+                state.tx = Some(tx);
+                self.pump(&mut state);
+                if !state.again {
+                    self.rearm(state);
+                    return Drive::Idle;
+                }
+                continue;
+            };
+            drop(state);
+            let sent = self.send(&transmit, &tx.bytes);
+            state = self.lock();
+            if sent {
+                tx.pending = None;
+            }
+            state.tx = Some(tx);
+            if !sent {
+                return Drive::Blocked;
+            }
+        }
+    }
+
+    /// False: the socket is full. Any other error is about these datagrams, which then count as lost.
+    fn send(&self, transmit: &Transmit, bytes: &[u8]) -> bool {
+        let mut rest = whimbrel_net::Transmit {
+            destination: transmit.destination,
+            ecn: transmit.ecn.map(crate::endpoint::to_net_ecn),
+            contents: &bytes[..transmit.size],
+            segment_size: transmit.segment_size,
+            src_ip: transmit.source,
+        };
+        loop {
+            match self.socket().try_send(&rest) {
+                Ok(sent) if sent < rest.contents.len() => rest.contents = &rest.contents[sent..],
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return false,
+                _ => return true,
+            }
+        }
+    }
+
+    /// The driver task sleeps until `armed`: wakes it if something is due earlier.
+    fn rearm(&self, mut state: MutexGuard<'_, State>) {
+        let due = state.connection.poll_timeout().unwrap_or(Time::MAX);
+        if due < state.armed && !std::mem::replace(&mut state.scheduled, true) {
+            drop(state);
+            self.driver.notify_one();
+        }
+    }
+
+    /// Hands events to whoever waits for them.
+    pub(crate) fn pump(&self, state: &mut State) {
+        while let Some(event) = state.connection.session().poll_event() {
+            match event {
+                SessionEvent::Readable => self.readable.notify_waiters(),
+                SessionEvent::Writable => self.writable.notify_waiters(),
+                SessionEvent::StreamOpened(id, kind) => {
+                    state.opened.push_back((id, kind));
+                    self.changed.notify_waiters();
+                }
+                SessionEvent::StreamReadable(id) => wake(state.readers.remove(&id)),
+                SessionEvent::StreamWritable(id) | SessionEvent::StreamStopped(id, _) => {
+                    wake(state.writers.remove(&id));
+                }
+                SessionEvent::Outcome(id, outcome) => {
+                    if let Some(waiting) = state.outcomes.remove(&id) {
+                        // Whoever asked may have stopped waiting.
+                        drop(waiting.send(outcome));
+                    }
+                }
+                SessionEvent::StreamsAvailable => self.changed.notify_waiters(),
+                _ => {}
+            }
+        }
+        while let Some(event) = state.connection.poll_event() {
+            self.on_event(state, event);
+        }
+        while let Some(event) = state.connection.poll_endpoint_event() {
+            self.endpoint.handle_event(self.handle, event);
+        }
+    }
+
+    fn on_event(&self, state: &mut State, event: Event) {
+        match &event {
+            Event::Connected => state.connected = true,
+            Event::Closed(reason) => {
+                state.closed = Some(reason.clone());
+                self.readable.notify_waiters();
+                self.writable.notify_waiters();
+                for (_, waker) in std::mem::take(&mut state.readers).into_iter().chain(std::mem::take(&mut state.writers)) {
+                    waker.wake();
+                }
+                state.outcomes.clear();
+            }
+            _ => {}
+        }
+        self.changed.notify_waiters();
+        // Nobody listening is no error.
+        drop(self.events.send(event));
+    }
+
+    /// The driver task: timers, and whatever was left to it.
+    async fn run(self: Arc<Self>) {
+        let sleep = tokio::time::sleep_until(tokio::time::Instant::now());
+        tokio::pin!(sleep);
+        loop {
+            let blocked = self.tick();
+            let due = {
+                let mut state = self.lock();
+                let due = state.connection.poll_timeout();
+                let Some(due) = due.filter(|due| *due < Time::MAX) else {
+                    if state.connection.is_closed() {
+                        break;
+                    }
+                    state.armed = Time::MAX;
+                    drop(state);
+                    self.driver.notified().await;
+                    continue;
+                };
+                state.armed = due;
+                due
+            };
+            sleep.as_mut().reset(self.clock.instant(due));
+            tokio::select! {
+                () = self.driver.notified() => {}
+                () = &mut sleep => {}
+                _ = self.socket().writable(), if blocked => {}
+            }
+        }
+        self.endpoint.forget(self.handle);
+    }
+
+    /// One round of the driver task; true if the socket was full.
+    fn tick(&self) -> bool {
+        let mut state = self.lock();
+        state.scheduled = false;
+        let now = self.clock.now();
+        if state.connection.poll_timeout().is_some_and(|due| due <= now) {
+            state.connection.handle_timeout(now);
+        }
+        drop(state);
+        self.drive_until_idle() == Drive::Blocked
+    }
+
+    /// A handle was dropped. The last one closes politely.
+    pub(crate) fn on_mocket_dropped(&self) {
+        if self.mockets.fetch_sub(1, Ordering::AcqRel) == 1 {
+            let mut state = self.lock();
+            let now = self.clock.now();
+            state.connection.session().discard_incoming();
+            state.connection.close(now, 0, "");
+            self.wake(state);
+        }
+    }
+}
+
+fn wake(waker: Option<Waker>) {
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}

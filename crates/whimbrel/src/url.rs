@@ -1,0 +1,107 @@
+//! `whimbrel://KEY@host:port`: whom to connect to, and the key that proves it.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+use whimbrel_proto::crypto::PublicKey;
+
+use crate::error::{ConnectError, UrlError};
+
+/// The port where the URL names none.
+pub const DEFAULT_PORT: u16 = 4433;
+
+/// A peer's address. Without KEY the peer must be known otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Url {
+    /// The peer's public key, base64url without padding, 43 characters.
+    pub key: Option<PublicKey>,
+    /// A name or an address; IPv6 addresses in brackets.
+    pub host: String,
+    /// UDP port.
+    pub port: u16,
+}
+
+impl FromStr for Url {
+    type Err = UrlError;
+
+    fn from_str(url: &str) -> Result<Self, UrlError> {
+        let error = |what| UrlError { url: url.to_owned(), what };
+        let rest = url.strip_prefix("whimbrel://").ok_or_else(|| error("it must begin with whimbrel://"))?;
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
+        let (key, place) = match rest.split_once('@') {
+            Some((key, place)) => (Some(key.parse().map_err(|_| error("the key is not 43 characters of base64url, or is no key"))?), place),
+            None => (None, rest),
+        };
+        let (host, port) = match place.strip_prefix('[').and_then(|place| place.split_once(']')) {
+            Some((host, "")) => (host, None),
+            Some((host, port)) => (host, Some(port.strip_prefix(':').ok_or_else(|| error("after ] comes :port"))?)),
+            None => match place.rsplit_once(':') {
+                Some((host, _)) if host.contains(':') => return Err(error("an IPv6 address goes in brackets")),
+                Some((host, port)) => (host, Some(port)),
+                None => (place, None),
+            },
+        };
+        if host.is_empty() {
+            return Err(error("the host is missing"));
+        }
+        let port = port.map_or(Ok(DEFAULT_PORT), |port| port.parse().map_err(|_| error("the port is not a number below 65536")))?;
+        Ok(Self { key, host: host.to_owned(), port })
+    }
+}
+
+impl fmt::Display for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("whimbrel://")?;
+        if let Some(key) = &self.key {
+            write!(f, "{key}@")?;
+        }
+        if self.host.contains(':') { write!(f, "[{}]:{}", self.host, self.port) } else { write!(f, "{}:{}", self.host, self.port) }
+    }
+}
+
+impl Url {
+    /// An address that a socket of the family can reach; IPv6 sockets reach both.
+    pub(crate) async fn resolve(&self, ipv6: bool) -> Result<SocketAddr, ConnectError> {
+        let failed = |error| ConnectError::Resolve { host: self.host.clone(), error };
+        let found: Vec<_> = tokio::net::lookup_host((self.host.as_str(), self.port)).await.map_err(failed)?.collect();
+        let usable = found.iter().find(|address| ipv6 || address.is_ipv4()).copied();
+        usable.ok_or_else(|| {
+            let family = if found.is_empty() { "it has no address" } else { "it has IPv6 addresses only, and this socket is IPv4" };
+            failed(std::io::Error::other(family))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "hSDwCYkwp1R0i33ctD73Wg2_Og0mOBr066SpjqqbTmo";
+
+    #[test]
+    fn urls_round_trip() {
+        for url in [
+            format!("whimbrel://{KEY}@example.org:4433"),
+            format!("whimbrel://{KEY}@[2001:db8::1]:9"),
+            "whimbrel://192.0.2.1:77".to_owned(),
+        ] {
+            assert_eq!(url.parse::<Url>().unwrap().to_string(), url);
+        }
+        assert_eq!("whimbrel://host".parse::<Url>().unwrap().port, DEFAULT_PORT);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (url, what) in [
+            ("http://x", "must begin"),
+            ("whimbrel://short@x:1", "key"),
+            ("whimbrel://:1", "host"),
+            ("whimbrel://x:99999", "port"),
+            ("whimbrel://2001:db8::1", "brackets"),
+        ] {
+            let error = url.parse::<Url>().unwrap_err().to_string();
+            assert!(error.contains(what), "{error}");
+        }
+    }
+}
