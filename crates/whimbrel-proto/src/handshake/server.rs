@@ -81,7 +81,8 @@ pub enum Refusal {
 pub enum Ping {
     /// A client begins a connection: let it in by [`Accepted::finish`], or drop it.
     New(Box<Accepted>),
-    /// It began before: its PONG got lost and is due again, byte for byte.
+    /// It began before: its PONG got lost and is due again, byte for byte, to the address the first PING came from.
+    /// Nothing if the connection was not let in, or is over.
     Repeated {
         /// The connection.
         server_id: ConnectionId,
