@@ -177,6 +177,12 @@ fn four_packets_carry_data_and_end_with_matching_keys() {
 }
 
 #[test]
+fn states_may_move_between_threads() {
+    const fn is_send<T: Send>() {}
+    is_send::<(ClientHandshake, Acceptor, Accepted, Finished, Established)>();
+}
+
+#[test]
 fn a_seed_reproduces_every_byte_and_another_seed_none() {
     let run = |seed| {
         let mut world = World::new(seed, &AcceptorConfig::default());
@@ -292,6 +298,28 @@ fn replays_change_nothing() {
 }
 
 #[test]
+fn a_forged_syn_ack_costs_a_silence_and_not_the_connection() {
+    let mut world = World::plain();
+    let mut client = world.begin(world.config());
+    let genuine = world.syn(&client.syn()).unwrap();
+    let mut forged = genuine.clone();
+    *forged.last_mut().unwrap() ^= 1;
+    let ping = |client: &mut ClientHandshake| client.ping(&Params::default(), PING_LEN, &mut |_| ()).unwrap();
+    // Not more than the client keeps; the genuine one is neither first nor last.
+    client.handle_syn_ack(&forged).unwrap();
+    ping(&mut client);
+    client.handle_syn_ack(&genuine).unwrap();
+    let flight = ping(&mut client);
+    for _ in 0..2 {
+        client.handle_syn_ack(&forged).unwrap();
+        ping(&mut client);
+    }
+    let done = finish(world.accept(&flight.packet));
+    let established = client.handle_pong(&done.pong).unwrap();
+    assert!(passes(&established.keys.seal, &done.keys.open));
+}
+
+#[test]
 fn cookies_belong_to_an_address_and_a_process() {
     let mut world = World::plain();
     let (_, flight) = world.up_to_ping(world.config());
@@ -344,6 +372,11 @@ fn trust_on_first_use_sends_nothing_early() {
     client.trust(shown);
     let flight = ping(&mut client).unwrap();
     assert!(flight.early.is_none());
+    let mut other = world.syn(&client.syn()).unwrap();
+    let differing = Identity::generate(&mut world.rng).public();
+    other[22..54].copy_from_slice(differing.as_bytes());
+    let differs = client.handle_syn_ack(&other);
+    assert_eq!(failed(differs), HandshakeError::KeyDiffers { shown: differing }, "once trusted, no other");
     let accepted = world.accept(&flight.packet);
     assert!(accepted.early.is_none() && accepted.blocks.is_empty());
     client.handle_pong(&finish(accepted).pong).unwrap();
