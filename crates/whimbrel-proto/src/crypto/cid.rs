@@ -52,7 +52,8 @@ impl CidGenerator {
     }
 
     fn decrypt(&self, block: u64) -> u64 {
-        let (left, right) = (0..ROUNDS).rev().fold(halves(block), |(l, r), round| (r, l ^ self.round(round, r)));
+        let (left, right) =
+            (0..ROUNDS).rev().fold(halves(block), |(l, r), round| (r, l ^ self.round(round, r)));
         join(right, left)
     }
 

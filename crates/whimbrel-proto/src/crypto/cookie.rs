@@ -65,7 +65,8 @@ impl CookieJar {
         let epoch = epoch(cookie.made);
         let parity = (epoch & 1) as u8;
         let key = self.key(epoch);
-        let tag = key.seal_in_place_separate_tag(nonce(server_id), Aad::from(additional(parity, from)), &mut plain);
+        let tag =
+            key.seal_in_place_separate_tag(nonce(server_id), Aad::from(additional(parity, from)), &mut plain);
         out.push(parity);
         out.extend_from_slice(&plain);
         out.extend_from_slice(tag.expect("a cookie is short").as_ref());

@@ -211,7 +211,10 @@ mod tests {
             let text = key.to_string();
             assert_eq!(text.len(), 43);
             assert_eq!(text.parse(), Ok(key));
-            let last = ALPHABET.iter().position(|letter| char::from(*letter) == text.chars().last().unwrap()).unwrap();
+            let last = ALPHABET
+                .iter()
+                .position(|letter| char::from(*letter) == text.chars().last().unwrap())
+                .unwrap();
             let other = format!("{}{}", &text[..42], char::from(ALPHABET[last + 1]));
             assert_eq!(other.parse::<PublicKey>(), Err(InvalidKey::Text));
         }

@@ -1,6 +1,6 @@
 //! The keys of a connection: both directions, and how they change.
 
-use super::{Aead, HeaderKey, OpenKey, Offer, SealKey, Secret, key_log_line};
+use super::{Aead, HeaderKey, Offer, OpenKey, SealKey, Secret, key_log_line};
 use crate::{ConnectionId, PathId, Side};
 
 /// Both directions under the secrets that the Noise handshake ended with.

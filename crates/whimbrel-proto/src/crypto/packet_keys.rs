@@ -57,7 +57,10 @@ impl SealKey {
     #[inline]
     pub fn seal(&self, path: PathId, number: u64, aad: &[u8], buf: &mut [u8]) -> [u8; TAG_LEN] {
         let nonce = self.iv.nonce(path, number);
-        let tag = self.key.seal_in_place_separate_tag(nonce, Aad::from(aad), buf).expect("a packet is below 64 GiB");
+        let tag = self
+            .key
+            .seal_in_place_separate_tag(nonce, Aad::from(aad), buf)
+            .expect("a packet is below 64 GiB");
         let mut bytes = [0; TAG_LEN];
         bytes.copy_from_slice(tag.as_ref());
         bytes
@@ -79,7 +82,13 @@ impl OpenKey {
     /// Decrypts in place what [`SealKey::seal`] made, tag at the end, and returns the length of the plaintext at
     /// the front. None: forged, damaged or sealed under another key; the buffer is then garbage.
     #[inline]
-    pub fn open(&self, path: PathId, number: u64, aad: &[u8], ciphertext_and_tag: &mut [u8]) -> Option<usize> {
+    pub fn open(
+        &self,
+        path: PathId,
+        number: u64,
+        aad: &[u8],
+        ciphertext_and_tag: &mut [u8],
+    ) -> Option<usize> {
         let nonce = self.iv.nonce(path, number);
         let plaintext = self.key.open_in_place(nonce, Aad::from(aad), ciphertext_and_tag).ok()?;
         Some(plaintext.len())
@@ -112,7 +121,13 @@ impl HeaderKey {
 ///
 /// An id names a path, so the line's IV has the path already mixed in and the nonce is IV xor packet number.
 /// `generation` is the secret of the key that seals, `first` that of generation 0, which header keys come from.
-pub fn key_log_line(id: ConnectionId, path: PathId, aead: Aead, generation: &Secret, first: &Secret) -> String {
+pub fn key_log_line(
+    id: ConnectionId,
+    path: PathId,
+    aead: Aead,
+    generation: &Secret,
+    first: &Secret,
+) -> String {
     let (mut key, mut hp) = ([0; 32], [0; 32]);
     let (key, hp) = (&mut key[..aead.key_len()], &mut hp[..aead.key_len()]);
     generation.expand("key", &[], key);

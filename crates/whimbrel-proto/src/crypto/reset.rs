@@ -2,9 +2,14 @@
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::hmac::{HMAC_SHA256, Key, sign};
+use rand::CryptoRng;
 
 use super::Identity;
 use crate::ConnectionId;
+use crate::wire::packet::{CLEAR_BIT, MIN_SEALED};
+
+/// Longest stateless reset, bytes: enough to look like a packet.
+const LONGEST: usize = 42;
 
 /// Sixteen bytes at the end of a packet that only who issued the connection id can know.
 #[derive(Clone, Copy)]
@@ -60,11 +65,32 @@ impl ResetKey {
         token.copy_from_slice(&tag.as_ref()[..16]);
         ResetToken(token)
     }
+
+    /// Appends the answer to a packet of `asked_len` bytes for an `id` that nobody knows. None, and nothing, if that
+    /// is too short to be answered: a reset is always the shorter one, so two ends cannot keep each other busy.
+    pub fn write(
+        &self,
+        id: ConnectionId,
+        asked_len: usize,
+        rng: &mut impl CryptoRng,
+        out: &mut Vec<u8>,
+    ) -> Option<()> {
+        let length = asked_len.min(LONGEST + 1).checked_sub(1).filter(|length| *length >= MIN_SEALED)?;
+        let start = out.len();
+        out.resize(start + length, 0);
+        let packet = &mut out[start..];
+        let (random, token) = packet.split_at_mut(length - ResetToken::LEN);
+        rng.fill_bytes(random);
+        random[0] &= !CLEAR_BIT;
+        token.copy_from_slice(self.token(id).as_bytes());
+        Some(())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rand::SeedableRng;
 
     #[test]
     fn a_restarted_process_makes_the_same_tokens_and_another_identity_does_not() {
@@ -76,5 +102,18 @@ mod tests {
         assert!(token(1, 5).ends(&packet));
         assert!(!token(1, 5).ends(&packet[1..packet.len() - 1]));
         assert!(!token(1, 5).ends(&[1]));
+    }
+
+    #[test]
+    fn a_reset_is_shorter_than_what_it_answers() {
+        let mut rng = rand_chacha::ChaCha20Rng::seed_from_u64(2);
+        let key = ResetKey::new(&Identity::from_secret([1; 32]));
+        for asked in 0..1500 {
+            let mut out = Vec::new();
+            let answered = key.write(ConnectionId(5), asked, &mut rng, &mut out);
+            assert_eq!(answered.is_some(), asked > MIN_SEALED);
+            assert_eq!(out.len(), if answered.is_some() { (asked - 1).min(LONGEST) } else { 0 });
+            assert!(answered.is_none() || key.token(ConnectionId(5)).ends(&out) && out[0] & CLEAR_BIT == 0);
+        }
     }
 }

@@ -71,7 +71,8 @@ impl TicketJar {
     pub fn new(life: Duration, bound: usize, rng: &mut impl CryptoRng) -> Self {
         let mut key = [0; 16];
         rng.fill_bytes(&mut key);
-        let key = LessSafeKey::new(UnboundKey::new(&AES_128_GCM, &key).expect("the key has the cipher's length"));
+        let key =
+            LessSafeKey::new(UnboundKey::new(&AES_128_GCM, &key).expect("the key has the cipher's length"));
         Self { key, used: Register::new(bound), life }
     }
 
@@ -113,7 +114,12 @@ impl TicketJar {
     }
 
     /// Reads a ticket that came with a message of this Noise ephemeral. Nothing is used up yet.
-    pub(crate) fn look(&mut self, now: Time, ticket: &[u8], ephemeral: &[u8; 32]) -> Result<Claim, TicketError> {
+    pub(crate) fn look(
+        &mut self,
+        now: Time,
+        ticket: &[u8],
+        ephemeral: &[u8; 32],
+    ) -> Result<Claim, TicketError> {
         let mut ticket: [u8; Self::TICKET_LEN] = ticket.try_into().map_err(|_| TicketError::Invalid)?;
         let (id, sealed) = ticket.split_first_chunk_mut::<8>().ok_or(TicketError::Invalid)?;
         let server_id = ConnectionId::from_bytes(*id);

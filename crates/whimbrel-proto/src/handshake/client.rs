@@ -7,7 +7,9 @@ use rand::{CryptoRng, Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
 use snow::HandshakeState;
 
-use super::clear::{NOBODY, PING_LEN, Pass, PingPacket, PongPacket, Syn, SynAckPacket, VERSION, prologue, ticket_prologue};
+use super::clear::{
+    NOBODY, PING_LEN, Pass, PingPacket, PongPacket, Syn, SynAckPacket, VERSION, prologue, ticket_prologue,
+};
 use super::noise::{MESSAGE_1_OVERHEAD, Pattern};
 use super::params::{Params, Secrets};
 use crate::crypto::{Aead, EarlySeal, Identity, Keys, Offer, PublicKey, Secret, TicketJar};
@@ -175,7 +177,12 @@ struct Attempt {
 impl ClientHandshake {
     /// Begins. `client_id` is fresh, and what the server will send to. All randomness to come is drawn from `rng`
     /// here.
-    pub fn new(rng: &mut impl CryptoRng, identity: &Identity, config: ClientConfig, client_id: ConnectionId) -> Self {
+    pub fn new(
+        rng: &mut impl CryptoRng,
+        identity: &Identity,
+        config: ClientConfig,
+        client_id: ConnectionId,
+    ) -> Self {
         let ClientConfig { server_key, psk, aeads, ticket } = config;
         let (trust, show_key) = match server_key {
             ServerKey::Known(key) => (Trust::Known(key), false),
@@ -333,10 +340,13 @@ impl ClientHandshake {
             return Err(HandshakeError::NotOurs);
         }
         let mut payload = vec![0; pong.noise.len()];
-        let answered = self.attempts.iter_mut().filter(|attempt| attempt.server_id == pong.server_id).find_map(|attempt| {
-            let length = attempt.noise.read_message(pong.noise, &mut payload).ok()?;
-            Some((attempt, length))
-        });
+        let answered =
+            self.attempts.iter_mut().filter(|attempt| attempt.server_id == pong.server_id).find_map(
+                |attempt| {
+                    let length = attempt.noise.read_message(pong.noise, &mut payload).ok()?;
+                    Some((attempt, length))
+                },
+            );
         let (attempt, length) = answered.ok_or(HandshakeError::Forged)?;
         payload.truncate(length);
         let (client, server) = attempt.noise.dangerously_get_raw_split();

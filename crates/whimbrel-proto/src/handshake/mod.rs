@@ -12,6 +12,8 @@ mod params;
 mod server;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod vectors;
 
 pub use clear::{PING_LEN, SYN_LEN, VERSION};
 pub use client::{ClientConfig, ClientHandshake, Established, HandshakeError, PingFlight, ServerKey, SynAck};

@@ -89,7 +89,8 @@ impl CryptoResolver for Resolver {
 
     fn resolve_dh(&self, choice: &DHChoice) -> Option<Box<dyn Dh>> {
         let key = Key::Static(Arc::clone(&self.identity));
-        (*choice == DHChoice::Curve25519).then(|| Box::new(X25519Dh { own: Arc::clone(&self.identity), key }) as _)
+        (*choice == DHChoice::Curve25519)
+            .then(|| Box::new(X25519Dh { own: Arc::clone(&self.identity), key }) as _)
     }
 
     fn resolve_hash(&self, choice: &HashChoice) -> Option<Box<dyn Hash>> {
@@ -213,7 +214,9 @@ impl Cipher for ChaChaPoly {
     fn decrypt(&self, counter: u64, head: &[u8], ciphertext: &[u8], out: &mut [u8]) -> Result<usize, Error> {
         let (body, tag) = ciphertext.split_last_chunk::<16>().ok_or(Error::Decrypt)?;
         let out = out.get_mut(..body.len()).ok_or(Error::Decrypt)?;
-        self.key().open_separate_gather(nonce(counter), Aad::from(head), body, tag, out).map_err(|_| Error::Decrypt)?;
+        self.key()
+            .open_separate_gather(nonce(counter), Aad::from(head), body, tag, out)
+            .map_err(|_| Error::Decrypt)?;
         Ok(out.len())
     }
 }

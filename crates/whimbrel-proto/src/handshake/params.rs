@@ -145,7 +145,8 @@ impl Params {
                 (MAX_MESSAGE, _) => params.max_message = int(value, 0, VARINT_MAX)?,
                 (MAX_PACKET, _) => {
                     // Above what UDP can carry means "whatever comes".
-                    let largest = int(value, Self::MIN_PACKET.into(), VARINT_MAX)?.min(Self::LARGEST_PACKET.into());
+                    let largest =
+                        int(value, Self::MIN_PACKET.into(), VARINT_MAX)?.min(Self::LARGEST_PACKET.into());
                     params.max_packet = largest as u16;
                 }
                 (MAX_ACK_DELAY, _) => {
@@ -261,20 +262,21 @@ mod tests {
 
     #[test]
     fn unknown_ones_are_ignored_and_bad_ones_refused() {
-        let read = |bytes: &'static [u8]| Params::read(Side::Client, &mut Reader::new(Bytes::from_static(bytes)));
+        let read =
+            |bytes: &'static [u8]| Params::read(Side::Client, &mut Reader::new(Bytes::from_static(bytes)));
         assert_eq!(read(b"\x01\x01\x01\x20\x02hi\x00").unwrap().0, Params::default());
         for bad in [
-            &b"\x01\x01\x01"[..],             // no end
-            b"\x00",                          // no cipher
-            b"\x01\x01\x09\x00",              // none we know
-            b"\x01\x01\x01\x01\x01\x01\x00",  // twice
+            &b"\x01\x01\x01"[..],                        // no end
+            b"\x00",                                     // no cipher
+            b"\x01\x01\x09\x00",                         // none we know
+            b"\x01\x01\x01\x01\x01\x01\x00",             // twice
             b"\x01\x01\x01\x06\x01\x05\x04\x01\x05\x00", // out of order
-            b"\x01\x01\x01\x02\x01\x05\x00",  // short secret
-            b"\x01\x01\x01\x08\x02\x41\x00\x00", // packets of 256 bytes
-            b"\x01\x01\x01\x0a\x01\x00\x00",  // no idle time at all
-            b"\x01\x01\x01\x04\x02\x01\x01\x00", // two integers
-            b"\x01\x01\x01\x0b\x01\x01\x00",  // a flag with a value
-            b"\x01\x01\x01\x04\x7f\xff\x01\x00", // beyond the end
+            b"\x01\x01\x01\x02\x01\x05\x00",             // short secret
+            b"\x01\x01\x01\x08\x02\x41\x00\x00",         // packets of 256 bytes
+            b"\x01\x01\x01\x0a\x01\x00\x00",             // no idle time at all
+            b"\x01\x01\x01\x04\x02\x01\x01\x00",         // two integers
+            b"\x01\x01\x01\x0b\x01\x01\x00",             // a flag with a value
+            b"\x01\x01\x01\x04\x7f\xff\x01\x00",         // beyond the end
         ] {
             assert!(read(bad).is_err(), "{bad:?}");
         }

@@ -7,13 +7,15 @@ use bytes::Bytes;
 use rand::CryptoRng;
 use snow::HandshakeState;
 
-use super::clear::{NOBODY, Pass, PingPacket, PongPacket, SYN_LEN, Syn, SynAckHead, VERSION, prologue, ticket_prologue};
+use super::clear::{
+    NOBODY, Pass, PingPacket, PongPacket, SYN_LEN, Syn, SynAckHead, VERSION, prologue, ticket_prologue,
+};
 use super::client::hash;
 use super::noise::{MESSAGE_2_OVERHEAD, Pattern};
 use super::params::{Params, Secrets};
 use crate::crypto::{
-    Aead, CidGenerator, Cookie, CookieError, CookieJar, COOKIE_LIFE, EarlyOpen, Identity, Keys, Offer, PathMemory, PublicKey,
-    Register, ResetKey, ResetToken, Seen, TicketError, TicketJar,
+    Aead, COOKIE_LIFE, CidGenerator, Cookie, CookieError, CookieJar, EarlyOpen, Identity, Keys, Offer,
+    PathMemory, PublicKey, Register, ResetKey, ResetToken, Seen, TicketError, TicketJar,
 };
 use crate::wire::{Malformed, Reader, Writer};
 use crate::{ConnectionId, Side, Time};
@@ -79,7 +81,8 @@ pub enum Refusal {
 pub enum Ping {
     /// A client begins a connection: let it in by [`Accepted::finish`], or drop it.
     New(Box<Accepted>),
-    /// It began before: its PONG got lost and is due again, byte for byte.
+    /// It began before: its PONG got lost and is due again, byte for byte, to the address the first PING came from.
+    /// Nothing if the connection was not let in, or is over.
     Repeated {
         /// The connection.
         server_id: ConnectionId,
@@ -175,7 +178,12 @@ pub struct Acceptor {
 
 impl Acceptor {
     /// For the core that `ids` is for.
-    pub fn new(identity: &Identity, config: &AcceptorConfig, ids: CidGenerator, rng: &mut impl CryptoRng) -> Self {
+    pub fn new(
+        identity: &Identity,
+        config: &AcceptorConfig,
+        ids: CidGenerator,
+        rng: &mut impl CryptoRng,
+    ) -> Self {
         Self {
             identity: identity.clone(),
             pattern: Pattern::new(config.psk),
@@ -286,10 +294,14 @@ impl Acceptor {
                 Ok(Ping::New(accepted))
             }
             // The answer may be a SYN-ACK, which is not to be longer.
-            Pass::Ticket(_) if packet.len() < SYN_LEN => Err(Malformed("PING: too short for a ticket").into()),
+            Pass::Ticket(_) if packet.len() < SYN_LEN => {
+                Err(Malformed("PING: too short for a ticket").into())
+            }
             Pass::Ticket(ticket) => {
                 let claim = match self.tickets.look(now, ticket, &ephemeral) {
-                    Ok(claim) if claim.server_id != ping.server_id => return Err(Malformed("PING: not the ticket's id").into()),
+                    Ok(claim) if claim.server_id != ping.server_id => {
+                        return Err(Malformed("PING: not the ticket's id").into());
+                    }
                     Ok(claim) if claim.repeated => return Ok(Ping::Repeated { server_id: claim.server_id }),
                     Ok(claim) => claim,
                     Err(error) => return Ok(self.decline(now, from, packet, &ping, error, out)),
@@ -336,7 +348,8 @@ impl Acceptor {
         let length = noise.read_message(ping.noise, &mut payload).map_err(|_| Refusal::Forged)?;
         payload.truncate(length);
         let client_key = noise.get_remote_static().and_then(|key| key.try_into().ok());
-        let client_key = PublicKey::proven(client_key.ok_or(Refusal::Forged)?).map_err(|_| Refusal::Forged)?;
+        let client_key =
+            PublicKey::proven(client_key.ok_or(Refusal::Forged)?).map_err(|_| Refusal::Forged)?;
 
         let mut reader = Reader::new(payload.into());
         let (params, secrets) = Params::read(Side::Client, &mut reader)?;

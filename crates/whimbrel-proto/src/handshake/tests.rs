@@ -9,7 +9,8 @@ use rand_chacha::ChaCha20Rng;
 
 use super::*;
 use crate::crypto::{
-    Aead, CidGenerator, CookieError, Identity, InvalidKey, Offer, OpenKey, PathMemory, PublicKey, ResetKey, SealKey, TicketError,
+    Aead, CidGenerator, CookieError, Identity, InvalidKey, Offer, OpenKey, PathMemory, PublicKey, ResetKey,
+    SealKey, TicketError,
 };
 use crate::{ConnectionId, PathId, Time};
 
@@ -176,6 +177,12 @@ fn four_packets_carry_data_and_end_with_matching_keys() {
 }
 
 #[test]
+fn states_may_move_between_threads() {
+    const fn is_send<T: Send>() {}
+    is_send::<(ClientHandshake, Acceptor, Accepted, Finished, Established)>();
+}
+
+#[test]
 fn a_seed_reproduces_every_byte_and_another_seed_none() {
     let run = |seed| {
         let mut world = World::new(seed, &AcceptorConfig::default());
@@ -196,7 +203,8 @@ fn the_cipher_is_what_both_do_in_hardware() {
         (Offer::both(false), true, Aead::ChaCha20Poly1305),
         (Offer::only(Aead::Aes128Gcm), false, Aead::Aes128Gcm),
     ] {
-        let mut world = World::new(1, &AcceptorConfig { aes_in_hardware: server, ..AcceptorConfig::default() });
+        let mut world =
+            World::new(1, &AcceptorConfig { aes_in_hardware: server, ..AcceptorConfig::default() });
         let (mut at_client, flight) = world.up_to_ping(ClientConfig { aeads: client, ..world.config() });
         let accepted = world.accept(&flight.packet);
         assert_eq!(accepted.aead, chosen);
@@ -250,7 +258,9 @@ fn spoilt_packets_fail_and_the_genuine_ones_still_work() {
         failed(client.handle_pong(&forged));
     }
     let established = client.handle_pong(&done.pong).unwrap();
-    assert!(passes(&established.keys.seal, &done.keys.open) && passes(&done.keys.seal, &established.keys.open));
+    assert!(
+        passes(&established.keys.seal, &done.keys.open) && passes(&done.keys.seal, &established.keys.open)
+    );
 }
 
 #[test]
@@ -285,6 +295,28 @@ fn replays_change_nothing() {
     assert_eq!(refused(world.ping(&flight.packet)), Refusal::Cookie(CookieError::Stale));
     world.now += Duration::from_secs(20);
     assert_eq!(refused(world.ping(&flight.packet)), Refusal::Cookie(CookieError::Invalid));
+}
+
+#[test]
+fn a_forged_syn_ack_costs_a_silence_and_not_the_connection() {
+    let mut world = World::plain();
+    let mut client = world.begin(world.config());
+    let genuine = world.syn(&client.syn()).unwrap();
+    let mut forged = genuine.clone();
+    *forged.last_mut().unwrap() ^= 1;
+    let ping = |client: &mut ClientHandshake| client.ping(&Params::default(), PING_LEN, &mut |_| ()).unwrap();
+    // Not more than the client keeps; the genuine one is neither first nor last.
+    client.handle_syn_ack(&forged).unwrap();
+    ping(&mut client);
+    client.handle_syn_ack(&genuine).unwrap();
+    let flight = ping(&mut client);
+    for _ in 0..2 {
+        client.handle_syn_ack(&forged).unwrap();
+        ping(&mut client);
+    }
+    let done = finish(world.accept(&flight.packet));
+    let established = client.handle_pong(&done.pong).unwrap();
+    assert!(passes(&established.keys.seal, &done.keys.open));
 }
 
 #[test]
@@ -340,6 +372,11 @@ fn trust_on_first_use_sends_nothing_early() {
     client.trust(shown);
     let flight = ping(&mut client).unwrap();
     assert!(flight.early.is_none());
+    let mut other = world.syn(&client.syn()).unwrap();
+    let differing = Identity::generate(&mut world.rng).public();
+    other[22..54].copy_from_slice(differing.as_bytes());
+    let differs = client.handle_syn_ack(&other);
+    assert_eq!(failed(differs), HandshakeError::KeyDiffers { shown: differing }, "once trusted, no other");
     let accepted = world.accept(&flight.packet);
     assert!(accepted.early.is_none() && accepted.blocks.is_empty());
     client.handle_pong(&finish(accepted).pong).unwrap();
@@ -456,7 +493,8 @@ fn a_ticket_saves_a_round_trip_once() {
     let mut client = world.begin(ClientConfig { ticket: Some(ticket), ..world.config() });
     let flight = client.ping(&Params::default(), PING_LEN, &mut |_| ()).unwrap();
     let mut syn_ack = Vec::new();
-    let answer = world.acceptor.handle_ping(world.now, world.from, &flight.packet, &mut world.rng, &mut syn_ack);
+    let answer =
+        world.acceptor.handle_ping(world.now, world.from, &flight.packet, &mut world.rng, &mut syn_ack);
     assert!(matches!(answer, Ok(Ping::Answered(TicketError::Used))));
     assert!(!client.has_ticket());
     client.handle_syn_ack(&syn_ack).unwrap();
@@ -485,6 +523,47 @@ fn a_stolen_ticket_is_worth_nothing() {
 #[test]
 fn a_ticket_without_the_servers_key_is_not_used() {
     let mut world = World::plain();
-    let client = world.begin(ClientConfig { ticket: Some([0; 80]), ..ClientConfig::new(ServerKey::Ask, true) });
+    let client =
+        world.begin(ClientConfig { ticket: Some([0; 80]), ..ClientConfig::new(ServerKey::Ask, true) });
     assert!(!client.has_ticket());
+}
+
+#[test]
+fn a_short_ping_with_a_ticket_is_not_answered_with_more() {
+    let mut world = World::plain();
+    let head = clear::PingPacket::write_head(ConnectionId(1), CLIENT_ID, clear::Pass::Ticket(&[1]));
+    for length in 32..SYN_LEN {
+        let packet = [&head[..], &vec![0; length]].concat();
+        let mut out = Vec::new();
+        let answer = world.acceptor.handle_ping(world.now, world.from, &packet, &mut world.rng, &mut out);
+        assert!(out.len() <= packet.len());
+        assert_eq!(answer.is_ok(), packet.len() >= SYN_LEN);
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_packet_is_answered(
+        bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..300), kind in 0x82u8..0x86, ours: bool,
+    ) {
+        let mut world = World::plain();
+        let mut client = world.begin(world.config());
+        let mut packet = bytes;
+        if let Some(first) = packet.first_mut() {
+            *first = kind;
+        }
+        if ours && packet.len() > 9 {
+            packet[1..9].copy_from_slice(&CLIENT_ID.to_bytes());
+        }
+        let mut out = Vec::new();
+        world.acceptor.handle_syn(world.now, world.from, &packet, &mut out).ok();
+        world.acceptor.handle_ping(world.now, world.from, &packet, &mut world.rng, &mut out).ok();
+        proptest::prop_assert!(out.len() <= packet.len());
+        client.handle_syn_ack(&packet).ok();
+        client.handle_pong(&packet).ok();
+        let (mut client, flight) = world.up_to_ping(world.config());
+        client.handle_pong(&packet).ok();
+        let done = finish(world.accept(&flight.packet));
+        client.handle_pong(&done.pong).unwrap();
+    }
 }

@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""Checks handshake.txt with nothing of ours: Noise IK written out, HKDF by hmac, X25519 and AEADs by `cryptography`."""
+import hashlib, hmac, pathlib, re
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey as SK, X25519PublicKey as PK
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+secs=pathlib.Path(__file__).with_name('handshake.txt').read_text().split('\n# ')
+def kv(t): return {a:bytes.fromhex(b) for a,b in re.findall(r'^(\S+) = ([0-9a-f]*)$',t,re.M)}
+H={}
+for s in secs[1:4]: H.update(kv(s))
+b2=lambda *p: hashlib.blake2s(b''.join(p)).digest()
+hm=lambda k,d: hmac.new(k,d,hashlib.blake2s).digest()
+def hk(ck,ikm,n):
+    t=hm(ck,ikm); o=[];p=b''
+    for i in range(n): p=hm(t,p+bytes([i+1])); o.append(p)
+    return o
+dh=lambda a,b: SK.from_private_bytes(a).exchange(PK.from_public_bytes(b))
+pub=lambda a: SK.from_private_bytes(a).public_key().public_bytes_raw()
+cs,ss_,ce,se_=[H[k+'.private'] for k in('client.static','server.static','client.ephemeral','server.ephemeral')]
+name=b'Noise_IK_25519_ChaChaPoly_BLAKE2s'
+hh=name.ljust(32,b'\0') if len(name)<=32 else b2(name); ck=hh
+sa=H['syn_ack']; assert hashlib.sha256(H['syn']+sa[:22]).digest()==H['prologue']
+hh=b2(hh,H['prologue']); hh=b2(hh,pub(ss_))
+def enc(k,n,ad,p): return ChaCha20Poly1305(k).encrypt(b'\0'*4+n.to_bytes(8,'little'),p,ad)
+m=pub(ce); hh=b2(hh,m)
+ck,k=hk(ck,dh(ce,pub(ss_)),2); c=enc(k,0,hh,pub(cs)); m+=c; hh=b2(hh,c)
+ck,k=hk(ck,dh(cs,pub(ss_)),2); c=enc(k,0,hh,H['message_1.payload']); m+=c; hh=b2(hh,c)
+ping=H['ping']; assert ping.endswith(m) and len(ping)==9+8+2+65+len(m)
+m=pub(se_); hh=b2(hh,m)
+ck,k=hk(ck,dh(se_,pub(ce)),2); ck,k=hk(ck,dh(se_,pub(cs)),2)
+c=enc(k,0,hh,H['message_2.payload']); m+=c; hh=b2(hh,c)
+assert H['pong'][17:]==m and hh==H['handshake_hash']
+k1,k2=hk(ck,b'',2); assert (k1,k2)==(H['raw_split.client'],H['raw_split.server'])
+def expand(s,l,n):
+    o=b'';p=b'';i=1
+    while len(o)<n: p=hmac.new(s,p+b'whimbrel '+l+bytes([i]),hashlib.sha256).digest(); o+=p; i+=1
+    return o[:n]
+for n,base in(('early',H['early_secret']),('client',k1),('server',k2)):
+    s=expand(base,n.encode(),32); assert s==H[n+'.secret']
+    for l,L in(('key',16),('iv',12),('hp',16)): assert expand(s,l.encode(),L)==H[f'{n}.{l}']
+    assert expand(s,b'ku',32)==H[n+'.next_secret']
+rk=expand(ss_,b'reset',32); assert hmac.new(rk,H['reset.id'],hashlib.sha256).digest()[:16]==H['reset.token']
+for i,s in enumerate(secs[4:]):
+    P=kv(s); L=16 if i==0 else 32; sec=P['packet.secret']
+    key,iv,hp=[expand(sec,l,n) for l,n in((b'key',L),(b'iv',12),(b'hp',L))]
+    nonce=bytes(a^b for a,b in zip(iv,(2).to_bytes(4,'big')+(0x3a5b7).to_bytes(8,'big')))
+    ct=(AESGCM if i==0 else ChaCha20Poly1305)(key).encrypt(nonce,P['packet.blocks'],P['packet.head'])
+    w=bytearray(P['packet.head']+ct); sample=bytes(w[13:29]); assert sample==P['packet.sample']
+    mask=Cipher(algorithms.AES(hp),modes.ECB()).encryptor().update(sample)[:5] if i==0 else Cipher(algorithms.ChaCha20(hp,sample),None).encryptor().update(b'\0'*5)
+    assert mask==P['packet.mask']
+    w[0]^=mask[0]&0x3f
+    for j in range(3): w[9+j]^=mask[1+j]
+    assert bytes(w)==P['packet.wire']
+print('handshake.txt: right')
