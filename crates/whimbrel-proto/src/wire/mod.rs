@@ -4,7 +4,12 @@
 //! hostile bytes: it returns [`Malformed`] and allocates nothing in proportion to what a length field claims.
 
 mod buffer;
+pub mod credit;
+pub mod data;
 pub mod packet;
+pub mod skip;
+pub mod stream_end;
+pub mod taken;
 mod varint;
 
 pub use buffer::{Reader, Writer};
