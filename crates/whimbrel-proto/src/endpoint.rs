@@ -10,11 +10,9 @@ use rand_chacha::ChaCha20Rng;
 use crate::config::TransportConfig;
 use crate::connection::{Connection, Datagram, EndpointEvent, Opening, Setup};
 use crate::crypto::{CidGenerator, Identity, PublicKey};
-use crate::handshake::{
-    Accepted, Acceptor, AcceptorConfig, ClientConfig, ClientHandshake, Ping, ServerKey,
-};
-use crate::wire::packet::{CLEAR_BIT, destination};
+use crate::handshake::{Accepted, Acceptor, AcceptorConfig, ClientConfig, ClientHandshake, Ping, ServerKey};
 use crate::wire::block;
+use crate::wire::packet::{CLEAR_BIT, destination};
 use crate::{ConnectionId, Side, Time};
 
 /// A connection of an endpoint.

@@ -8,10 +8,10 @@
 //!
 //! Everything is driven by `handle_…(now, …)` and drained by `poll_…`. The same inputs give the same outputs.
 
-pub mod congestion;
-pub mod crypto;
 mod config;
+pub mod congestion;
 pub mod connection;
+pub mod crypto;
 mod endpoint;
 mod error;
 pub mod handshake;
@@ -22,9 +22,11 @@ mod time;
 pub mod wire;
 
 pub use config::{Repeats, TransportConfig};
-pub use connection::{CloseReason, Connection, ConnectionStats, Datagram, EndpointEvent, Event, PathStats, Transmit};
+pub use connection::{
+    CloseReason, Connection, ConnectionStats, Datagram, EndpointEvent, Event, PathStats, Transmit,
+};
 pub use endpoint::{ConnectConfig, Endpoint, EndpointStats, Handle, ListenConfig, Routed};
-pub use recovery::Ecn;
 pub use error::{Cause, PeerMisbehaved};
 pub use id::{ConnectionId, MessageId, PathId, Service, Side, StreamId, Tag};
+pub use recovery::Ecn;
 pub use time::Time;

@@ -179,7 +179,11 @@ impl Endpoint {
     ///
     /// # Errors
     /// As [`Endpoint::connect`].
-    pub async fn connect_trusting(&self, url: &str, remembered: Option<PublicKey>) -> Result<Mocket, ConnectError> {
+    pub async fn connect_trusting(
+        &self,
+        url: &str,
+        remembered: Option<PublicKey>,
+    ) -> Result<Mocket, ConnectError> {
         let url: Url = url.parse()?;
         let remote = url.resolve(self.local_addr().is_ok_and(|local| local.is_ipv6())).await?;
         let key = match (url.key, remembered) {

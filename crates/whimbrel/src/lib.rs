@@ -23,6 +23,6 @@ pub use whimbrel_proto::congestion::Congestion;
 pub use whimbrel_proto::crypto::{Identity, PublicKey};
 pub use whimbrel_proto::session::{Message, Outcome, SessionConfig, SessionStats};
 pub use whimbrel_proto::{
-    CloseReason, ConnectionStats, EndpointStats, Event, ListenConfig, MessageId, PathStats, Repeats, Service, StreamId, Tag,
-    TransportConfig,
+    CloseReason, ConnectionStats, EndpointStats, Event, ListenConfig, MessageId, PathStats, Repeats, Service,
+    StreamId, Tag, TransportConfig,
 };

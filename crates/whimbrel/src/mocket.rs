@@ -190,7 +190,9 @@ impl Mocket {
         }
         let mut state = self.shared.lock();
         let now = self.shared.clock.now();
-        if state.connection.session().recv_many(now, inbox, FETCH) > 0 && state.connection.session().has_control() {
+        if state.connection.session().recv_many(now, inbox, FETCH) > 0
+            && state.connection.session().has_control()
+        {
             // Credit to give back.
             self.shared.wake(state);
         }
@@ -237,7 +239,11 @@ impl Mocket {
             return Room::Closed(reason.clone());
         }
         let (messages, bytes) = state.connection.session().queue_room();
-        if messages > 0 && bytes >= outgoing.payload.len() as u64 && !state.is_holding() { Room::Yes } else { Room::No }
+        if messages > 0 && bytes >= outgoing.payload.len() as u64 && !state.is_holding() {
+            Room::Yes
+        } else {
+            Room::No
+        }
     }
 
     fn try_outgoing(&self, outgoing: Outgoing) -> Result<(), (SendError, Option<Outgoing>)> {
@@ -355,7 +361,7 @@ impl Mocket {
     /// # Errors
     /// The mocket is closed or closing.
     pub async fn open_stream(&self) -> Result<Stream, StreamOpenError> {
-        let opened = |state: &mut State| match state.connection.session().open_stream(StreamKind::Bytes, Default::default()) {
+        let opened = |state: &mut State| match state.connection.session().open_stream(StreamKind::Bytes) {
             Ok(id) => Some(Ok(id)),
             Err(whimbrel_proto::session::OpenError::Limit) => None,
             Err(_) => Some(Err(StreamOpenError::Closing)),
@@ -422,10 +428,7 @@ enum Room {
     Closed(CloseReason),
 }
 
-fn translate(
-    error: whimbrel_proto::session::SendError,
-    state: &State,
-) -> (SendError, Option<Outgoing>) {
+fn translate(error: whimbrel_proto::session::SendError, state: &State) -> (SendError, Option<Outgoing>) {
     use whimbrel_proto::session::SendError as Inner;
     match error {
         Inner::QueueFull(back) => (SendError::QueueFull, Some(*back)),
@@ -555,7 +558,9 @@ impl Sender {
         let sending = self.mocket.send_outgoing(self.outgoing(payload.into()));
         match self.enqueue_limit {
             None => sending.await,
-            Some(limit) => tokio::time::timeout(limit, sending).await.unwrap_or(Err(SendError::EnqueueTimedOut)),
+            Some(limit) => {
+                tokio::time::timeout(limit, sending).await.unwrap_or(Err(SendError::EnqueueTimedOut))
+            }
         }
     }
 
@@ -613,7 +618,9 @@ impl Sender {
         let sending = self.mocket.send_tracked(self.outgoing(payload.into()));
         match self.enqueue_limit {
             None => sending.await,
-            Some(limit) => tokio::time::timeout(limit, sending).await.unwrap_or(Err(SendError::EnqueueTimedOut)),
+            Some(limit) => {
+                tokio::time::timeout(limit, sending).await.unwrap_or(Err(SendError::EnqueueTimedOut))
+            }
         }
     }
 

@@ -299,7 +299,9 @@ impl Shared {
                 state.closed = Some(reason.clone());
                 self.readable.notify_waiters();
                 self.writable.notify_waiters();
-                for (_, waker) in std::mem::take(&mut state.readers).into_iter().chain(std::mem::take(&mut state.writers)) {
+                for (_, waker) in
+                    std::mem::take(&mut state.readers).into_iter().chain(std::mem::take(&mut state.writers))
+                {
                     waker.wake();
                 }
                 state.outcomes.clear();

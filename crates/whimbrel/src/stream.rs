@@ -57,8 +57,9 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
+        let now = self.shared.clock.now();
         if !self.finished {
-            drop(state.connection.session().finish(self.id));
+            drop(state.connection.session().finish(now, self.id));
         }
         if !self.ended {
             drop(state.connection.session().stop(self.id, 0));
@@ -72,7 +73,11 @@ fn broken(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
 }
 
 impl AsyncRead for Stream {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         if self.rest.is_empty() && !self.ended {
             let this = &mut *self;
             let mut state = this.shared.lock();
@@ -107,11 +112,12 @@ impl AsyncRead for Stream {
 impl AsyncWrite for Stream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         let mut state = self.shared.lock();
+        let now = self.shared.clock.now();
         if let Some(reason) = &state.closed {
             return Poll::Ready(Err(broken(reason.clone())));
         }
         let data = Bytes::copy_from_slice(&data[..data.len().min(1 << 16)]);
-        match state.connection.session().write(self.id, data) {
+        match state.connection.session().write(now, self.id, data) {
             Ok(0) => {
                 state.writers.insert(self.id, cx.waker().clone());
                 Poll::Pending
@@ -134,7 +140,8 @@ impl AsyncWrite for Stream {
         if !self.finished {
             self.finished = true;
             let mut state = self.shared.lock();
-            if let Err(error) = state.connection.session().finish(self.id) {
+            let now = self.shared.clock.now();
+            if let Err(error) = state.connection.session().finish(now, self.id) {
                 return Poll::Ready(Err(broken(error)));
             }
             self.shared.wake(state);

@@ -30,14 +30,24 @@ impl FromStr for Url {
         let rest = url.strip_prefix("whimbrel://").ok_or_else(|| error("it must begin with whimbrel://"))?;
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         let (key, place) = match rest.split_once('@') {
-            Some((key, place)) => (Some(key.parse().map_err(|_| error("the key is not 43 characters of base64url, or is no key"))?), place),
+            Some((key, place)) => (
+                Some(
+                    key.parse()
+                        .map_err(|_| error("the key is not 43 characters of base64url, or is no key"))?,
+                ),
+                place,
+            ),
             None => (None, rest),
         };
         let (host, port) = match place.strip_prefix('[').and_then(|place| place.split_once(']')) {
             Some((host, "")) => (host, None),
-            Some((host, port)) => (host, Some(port.strip_prefix(':').ok_or_else(|| error("after ] comes :port"))?)),
+            Some((host, port)) => {
+                (host, Some(port.strip_prefix(':').ok_or_else(|| error("after ] comes :port"))?))
+            }
             None => match place.rsplit_once(':') {
-                Some((host, _)) if host.contains(':') => return Err(error("an IPv6 address goes in brackets")),
+                Some((host, _)) if host.contains(':') => {
+                    return Err(error("an IPv6 address goes in brackets"));
+                }
                 Some((host, port)) => (host, Some(port)),
                 None => (place, None),
             },
@@ -45,7 +55,9 @@ impl FromStr for Url {
         if host.is_empty() {
             return Err(error("the host is missing"));
         }
-        let port = port.map_or(Ok(DEFAULT_PORT), |port| port.parse().map_err(|_| error("the port is not a number below 65536")))?;
+        let port = port.map_or(Ok(DEFAULT_PORT), |port| {
+            port.parse().map_err(|_| error("the port is not a number below 65536"))
+        })?;
         Ok(Self { key, host: host.to_owned(), port })
     }
 }
@@ -56,7 +68,11 @@ impl fmt::Display for Url {
         if let Some(key) = &self.key {
             write!(f, "{key}@")?;
         }
-        if self.host.contains(':') { write!(f, "[{}]:{}", self.host, self.port) } else { write!(f, "{}:{}", self.host, self.port) }
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
     }
 }
 
@@ -64,10 +80,15 @@ impl Url {
     /// An address that a socket of the family can reach; IPv6 sockets reach both.
     pub(crate) async fn resolve(&self, ipv6: bool) -> Result<SocketAddr, ConnectError> {
         let failed = |error| ConnectError::Resolve { host: self.host.clone(), error };
-        let found: Vec<_> = tokio::net::lookup_host((self.host.as_str(), self.port)).await.map_err(failed)?.collect();
+        let found: Vec<_> =
+            tokio::net::lookup_host((self.host.as_str(), self.port)).await.map_err(failed)?.collect();
         let usable = found.iter().find(|address| ipv6 || address.is_ipv4()).copied();
         usable.ok_or_else(|| {
-            let family = if found.is_empty() { "it has no address" } else { "it has IPv6 addresses only, and this socket is IPv4" };
+            let family = if found.is_empty() {
+                "it has no address"
+            } else {
+                "it has IPv6 addresses only, and this socket is IPv4"
+            };
             failed(std::io::Error::other(family))
         })
     }

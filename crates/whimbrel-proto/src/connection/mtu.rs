@@ -65,7 +65,8 @@ impl Mtu {
         if self.too_large > self.ceiling {
             return Some(self.ceiling);
         }
-        (self.too_large - self.current > FINE_ENOUGH).then(|| self.current + (self.too_large - self.current) / 2)
+        (self.too_large - self.current > FINE_ENOUGH)
+            .then(|| self.current + (self.too_large - self.current) / 2)
     }
 
     pub(super) fn on_probe_sent(&mut self, size: u16) {

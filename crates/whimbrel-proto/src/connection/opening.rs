@@ -112,7 +112,9 @@ impl Connection {
             self.dropped.handshake += 1;
             // What a man on the side can send must not end the handshake; what only the server can send, does.
             match error {
-                HandshakeError::KeyDiffers { .. } | HandshakeError::NoKeyShown | HandshakeError::Server(_) => {
+                HandshakeError::KeyDiffers { .. }
+                | HandshakeError::NoKeyShown
+                | HandshakeError::Server(_) => {
                     self.finish(now, CloseReason::Handshake(error.to_string()), None);
                 }
                 _ => {}
@@ -163,7 +165,8 @@ impl Connection {
 
     fn handle_pong(&mut self, now: Time, packet: &[u8]) -> Result<(), HandshakeError> {
         let Some(opening) = &mut self.opening else { return Err(HandshakeError::NotOurs) };
-        let Established { keys, params, blocks, server_id, server_key, .. } = opening.handshake.handle_pong(packet)?;
+        let Established { keys, params, blocks, server_id, server_key, .. } =
+            opening.handshake.handle_pong(packet)?;
         self.opening = None;
         self.early_seal = None;
         self.path.remote_id = server_id;

@@ -56,7 +56,14 @@ impl Connection {
     }
 
     /// What authentic packets say beside their blocks: the peer is there, and where.
-    fn on_arrival(&mut self, now: Time, newest: bool, from: std::net::SocketAddr, to: Option<std::net::IpAddr>, size: usize) {
+    fn on_arrival(
+        &mut self,
+        now: Time,
+        newest: bool,
+        from: std::net::SocketAddr,
+        to: Option<std::net::IpAddr>,
+        size: usize,
+    ) {
         if from == self.path.remote {
             self.path.local = to.or(self.path.local);
             return;
@@ -113,7 +120,10 @@ impl Connection {
         } else {
             let keep_old = self.path.drain_time();
             let phase = flags & KEY_PHASE_BIT != 0;
-            self.keys.as_mut()?.open(now, path, number, phase, head, sealed, keep_old).map(|opened| opened.len())
+            self.keys
+                .as_mut()?
+                .open(now, path, number, phase, head, sealed, keep_old)
+                .map(|opened| opened.len())
         };
         let Some(length) = opened else {
             self.dropped.forged += 1;
@@ -174,7 +184,10 @@ impl Connection {
                 | block::STOP
                 | block::TAKEN => self.session.handle_block(now, kind, reader, early)?,
                 _ if early => {
-                    return Err(PeerMisbehaved::new(Cause::UnrecognizedBlock, "block not allowed in early data"));
+                    return Err(PeerMisbehaved::new(
+                        Cause::UnrecognizedBlock,
+                        "block not allowed in early data",
+                    ));
                 }
                 block::SACK => self.on_sack(now, reader)?,
                 block::PADDING => drop(reader.rest()),
@@ -210,7 +223,11 @@ impl Connection {
     }
 
     /// Acts on a SACK, the peer's or the one that PONG stands for.
-    pub(super) fn take_sack(&mut self, now: Time, sack: &crate::wire::sack::Sack) -> Result<(), PeerMisbehaved> {
+    pub(super) fn take_sack(
+        &mut self,
+        now: Time,
+        sack: &crate::wire::sack::Sack,
+    ) -> Result<(), PeerMisbehaved> {
         if sack.path != self.path.id.0 {
             return Err(PeerMisbehaved::new(Cause::AckOfUnsent, "SACK of a path that does not exist"));
         }

@@ -1,6 +1,6 @@
 //! Time passing: what is due, and when the next is.
 
-use super::{CloseReason, Connection, EndpointEvent, Ending, Event, Notes};
+use super::{CloseReason, Connection, Ending, EndpointEvent, Event, Notes};
 use crate::Time;
 
 impl Connection {
@@ -74,7 +74,9 @@ impl Connection {
             Some(at) if at <= now => {
                 // Patience is over: whatever was queued is given up.
                 let why = match &self.ending {
-                    Ending::PeerFin { reason, .. } | Ending::FinAckSent { reason, .. } => CloseReason::Peer(reason.clone()),
+                    Ending::PeerFin { reason, .. } | Ending::FinAckSent { reason, .. } => {
+                        CloseReason::Peer(reason.clone())
+                    }
                     _ => CloseReason::Local,
                 };
                 self.finish(now, why, Some((crate::Cause::Shutdown, Default::default())));

@@ -147,7 +147,11 @@ impl Connection {
             return None;
         }
         let size = self.seal(out, &head);
-        if mtu_probe.is_none() && eliciting && size == usize::from(self.path.mtu.current()) && size > usize::from(super::mtu::BASE) {
+        if mtu_probe.is_none()
+            && eliciting
+            && size == usize::from(self.path.mtu.current())
+            && size > usize::from(super::mtu::BASE)
+        {
             self.scratch_items.push(Item::FullSize);
         }
         self.record(now, size, eliciting);
@@ -162,7 +166,9 @@ impl Connection {
         let wanted = self.session.wants_to_send() || !self.control.is_empty();
         match permit {
             Permit::Probe(most) if established => return Some((Occasion::Probe, limit.min(most))),
-            Permit::Now if wanted || (established && self.mtu_probe_due(now)) => return Some((Occasion::Data, limit)),
+            Permit::Now if wanted || (established && self.mtu_probe_due(now)) => {
+                return Some((Occasion::Data, limit));
+            }
             Permit::Now => self.path.recovery.on_app_limited(),
             Permit::At(at) if wanted => self.path.pacing_until = Some(at),
             _ => {}
@@ -184,7 +190,14 @@ impl Connection {
     }
 
     /// SACK, then the connection's blocks, then the session's. Returns whether the packet asks for acknowledgement.
-    fn write_blocks(&mut self, now: Time, out: &mut Vec<u8>, head: &Head, limit: usize, occasion: Occasion) -> bool {
+    fn write_blocks(
+        &mut self,
+        now: Time,
+        out: &mut Vec<u8>,
+        head: &Head,
+        limit: usize,
+        occasion: Occasion,
+    ) -> bool {
         let body = head.start + CLEAR_LEN + head.number_len;
         let mut writer = Writer::new(out, head.start + limit - TAG_LEN);
         if self.keys.is_some()
@@ -197,7 +210,9 @@ impl Connection {
         let sack_end = writer.len();
         if occasion == Occasion::Sack {
             // One SACK in a round trip asks to be acknowledged itself, or its ranges would grow for ever.
-            if self.path.received.wants_pruning() && now.since(self.last_eliciting) > self.path.recovery.rtt.smoothed() {
+            if self.path.received.wants_pruning()
+                && now.since(self.last_eliciting) > self.path.recovery.rtt.smoothed()
+            {
                 self.control.keep_alive();
             } else {
                 return false;

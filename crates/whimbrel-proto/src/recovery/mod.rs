@@ -8,8 +8,8 @@ mod silence;
 
 use std::time::Duration;
 
-pub(crate) use received::{AckPace, Received};
 pub use received::Ecn;
+pub(crate) use received::{AckPace, Received};
 pub(crate) use rtt::Rtt;
 pub(crate) use sent::SentPackets;
 use silence::Silence;
@@ -170,7 +170,10 @@ impl<I: Copy> Recovery<I> {
         mut tell: impl FnMut(Fate, &I),
     ) -> Result<bool, PeerMisbehaved> {
         if sack.largest() >= self.sent.next_number() {
-            return Err(PeerMisbehaved::new(Cause::AckOfUnsent, "a packet that was never sent was acknowledged"));
+            return Err(PeerMisbehaved::new(
+                Cause::AckOfUnsent,
+                "a packet that was never sent was acknowledged",
+            ));
         }
         let prior = self.sent.in_flight();
         let sampler = &mut self.sampler;
@@ -182,7 +185,8 @@ impl<I: Copy> Recovery<I> {
         if told.packets == 0 {
             return Ok(false);
         }
-        let sample_rtt = told.newest.filter(|newest| newest.is_largest).map(|newest| now.since(newest.sent_at));
+        let sample_rtt =
+            told.newest.filter(|newest| newest.is_largest).map(|newest| now.since(newest.sent_at));
         if let Some(elapsed) = sample_rtt {
             self.rtt.sample(now, elapsed, Duration::from_micros(sack.delay_us));
         }

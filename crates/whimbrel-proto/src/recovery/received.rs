@@ -74,7 +74,11 @@ impl Received {
         if number < self.floor {
             return true;
         }
-        self.ranges.iter().rev().take_while(|range| *range.end() >= number).any(|range| range.contains(&number))
+        self.ranges
+            .iter()
+            .rev()
+            .take_while(|range| *range.end() >= number)
+            .any(|range| range.contains(&number))
     }
 
     /// Notes a duplicate: the peer missed a SACK, so one is due at once (Mockets 5.3).
@@ -89,7 +93,14 @@ impl Received {
     }
 
     /// Notes `number`, not seen before. `eliciting`: it asks for acknowledgement.
-    pub(crate) fn on_packet(&mut self, now: Time, number: u64, eliciting: bool, ecn: Option<Ecn>, pace: AckPace) {
+    pub(crate) fn on_packet(
+        &mut self,
+        now: Time,
+        number: u64,
+        eliciting: bool,
+        ecn: Option<Ecn>,
+        pace: AckPace,
+    ) {
         let in_order = number == self.expected();
         if self.largest().is_none_or(|largest| number > largest) {
             self.largest_at = now;

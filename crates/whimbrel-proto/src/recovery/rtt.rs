@@ -49,7 +49,8 @@ impl Rtt {
     pub(crate) fn sample(&mut self, now: Time, elapsed: Duration, delay: Duration) {
         // A peer that claims more delay than fits above the minimum is not believed (RFC 9002 section 5.3).
         let net = elapsed.saturating_sub(delay);
-        self.latest = if self.samples > 0 && net < self.min { elapsed.max(Duration::from_nanos(1)) } else { net };
+        self.latest =
+            if self.samples > 0 && net < self.min { elapsed.max(Duration::from_nanos(1)) } else { net };
         let latest = self.latest.max(Duration::from_nanos(1));
         if self.samples == 0 {
             self.smoothed = latest;

@@ -27,7 +27,9 @@ pub(super) struct Sent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Outstanding,
-    Lost { at: Time },
+    Lost {
+        at: Time,
+    },
     /// Acknowledged, or never to be (it asked for no acknowledgement).
     Settled,
 }
@@ -128,7 +130,14 @@ impl<I: Copy> SentPackets<I> {
             if *range.end() < self.first {
                 break;
             }
-            self.settle((*range.start()).max(self.first), *range.end(), sack.largest(), &mut told, &mut on_packet, &mut on_item);
+            self.settle(
+                (*range.start()).max(self.first),
+                *range.end(),
+                sack.largest(),
+                &mut told,
+                &mut on_packet,
+                &mut on_item,
+            );
         }
         self.largest_acked = self.largest_acked.max(Some(sack.largest()));
         if told.spurious_packets > 0 {
@@ -231,7 +240,8 @@ impl<I: Copy> SentPackets<I> {
         if self.tolerance == 0 && largest - number >= REORDER_PACKETS {
             return true;
         }
-        self.newest_sent_at >= packet.sent_at && packet.sent_at + rtt.latest().max(rtt.smoothed()) + self.reorder_window(rtt) <= now
+        self.newest_sent_at >= packet.sent_at
+            && packet.sent_at + rtt.latest().max(rtt.smoothed()) + self.reorder_window(rtt) <= now
     }
 
     fn reorder_window(&self, rtt: &Rtt) -> Duration {
@@ -242,11 +252,16 @@ impl<I: Copy> SentPackets<I> {
     /// When the first of the outstanding packets will be lost for lack of an answer.
     pub(super) fn next_deadline(&self, rtt: &Rtt) -> Option<Time> {
         let start = (self.scan_from.max(self.first) - self.first) as usize;
-        let (index, packet) =
-            self.packets.iter().enumerate().skip(start).find(|(_, packet)| packet.state == State::Outstanding)?;
+        let (index, packet) = self
+            .packets
+            .iter()
+            .enumerate()
+            .skip(start)
+            .find(|(_, packet)| packet.state == State::Outstanding)?;
         let mut at = packet.sent_at + rtt.deadline();
         let number = self.first + index as u64;
-        if self.largest_acked.is_some_and(|largest| number < largest) && self.newest_sent_at >= packet.sent_at {
+        if self.largest_acked.is_some_and(|largest| number < largest) && self.newest_sent_at >= packet.sent_at
+        {
             at = at.min(packet.sent_at + rtt.latest().max(rtt.smoothed()) + self.reorder_window(rtt));
         }
         Some(at)
@@ -256,7 +271,8 @@ impl<I: Copy> SentPackets<I> {
     pub(super) fn first_overdue(&mut self, now: Time, rtt: &Rtt) -> Option<Time> {
         self.advance_scan();
         let packet = self.packets.get((self.scan_from - self.first) as usize)?;
-        (packet.state == State::Outstanding && packet.sent_at + rtt.deadline() <= now).then_some(packet.sent_at)
+        (packet.state == State::Outstanding && packet.sent_at + rtt.deadline() <= now)
+            .then_some(packet.sent_at)
     }
 
     fn advance_scan(&mut self) {

@@ -20,7 +20,12 @@ pub(super) struct Silence {
 enum State {
     #[default]
     Heard,
-    Silent { since: Time, unanswered: u32, credit: u32, next: Time },
+    Silent {
+        since: Time,
+        unanswered: u32,
+        credit: u32,
+        next: Time,
+    },
 }
 
 impl Silence {

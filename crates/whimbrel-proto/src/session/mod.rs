@@ -1,1 +1,140 @@
 //! The session: messages, streams, order, credit, tags, priorities, lifetimes, outcomes.
+//!
+//! A message waits in a *lane* ([`lane`]), gets its number when it is first sent and moves to its order domain's
+//! list of what is in flight ([`sending`]), and ends with an [`Outcome`]. On the other side a domain ([`receiving`])
+//! finds duplicates, puts parts together and restores order; what is in turn waits in an inbox. Byte streams have a
+//! pair of halves of their own ([`bytes_out`], [`bytes_in`]). Numbers index ring buffers; nothing is looked up by
+//! hash. What a packet carried is told by [`Carried`], and everything is plain data.
+
+mod api;
+mod arena;
+mod assembly;
+mod bytes_in;
+mod bytes_out;
+mod config;
+mod control;
+mod credit;
+mod fate;
+mod fill;
+mod fragments;
+mod inbound;
+mod item;
+mod lane;
+mod ledger;
+mod message;
+mod notices_in;
+mod ranges;
+mod receiving;
+mod sending;
+mod stats;
+mod stream;
+mod streams_api;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+
+pub use config::{
+    DEFAULT_CREDIT, DEFAULT_STREAMS, MAX_NOTICES, MAX_RANGES, MAX_REPEATABLE, MAX_SPAN, MESSAGE_CHARGE,
+    PeerLimits, SessionConfig,
+};
+pub use message::{
+    Carried, DomainKey, Message, OpenError, Outcome, Outgoing, Read, SendError, SessionEvent, StreamError,
+    StreamKind, TagSettings,
+};
+pub use stats::{Counters, SessionStats};
+
+use crate::{Side, StreamId, Time};
+use control::Control;
+use credit::{RecvCredit, SendCredit};
+use fill::Again;
+use lane::Outbox;
+use ledger::Ledger;
+use stream::{Stream, Streams};
+
+/// One end of a session. It routes; its parts compute.
+#[derive(Debug)]
+pub struct Session {
+    side: Side,
+    config: SessionConfig,
+    peer: PeerLimits,
+    streams: Streams,
+    outbox: Outbox,
+    ledger: Ledger,
+    control: Control,
+    again: Again,
+    send_credit: SendCredit,
+    recv_credit: RecvCredit,
+    inbox: VecDeque<Message>,
+    /// Domains in which a whole message waits behind a gap.
+    gaps: Vec<DomainKey>,
+    next_message: u64,
+    /// Streams this side has opened.
+    opened: u64,
+    /// Streams the peer has opened, and those of them that ended.
+    peer_opened: u64,
+    peer_ended: u64,
+    streams_granted: u64,
+    wants_writable: bool,
+    wants_streams: bool,
+    readable_told: bool,
+    closing: bool,
+}
+
+impl Session {
+    /// A session in which stream 0, the client's first, carries messages both ways already.
+    pub fn new(side: Side, config: SessionConfig) -> Self {
+        let mut streams = Streams::default();
+        let window = config.stream_window.max(DEFAULT_CREDIT);
+        streams.insert(Stream::new(StreamId(0), Some(StreamKind::Messages), DEFAULT_CREDIT, window));
+        let streams_granted = config.max_streams.max(DEFAULT_STREAMS);
+        Self {
+            side,
+            config,
+            peer: PeerLimits::default(),
+            streams,
+            outbox: Outbox::new(config.ageing),
+            ledger: Ledger::default(),
+            control: Control::default(),
+            again: Again::default(),
+            send_credit: SendCredit::new(DEFAULT_CREDIT),
+            recv_credit: RecvCredit::new(config.session_window.max(DEFAULT_CREDIT)),
+            inbox: VecDeque::new(),
+            gaps: Vec::new(),
+            next_message: 0,
+            opened: u64::from(side == Side::Client),
+            peer_opened: u64::from(side == Side::Server),
+            peer_ended: 0,
+            streams_granted,
+            wants_writable: false,
+            wants_streams: false,
+            readable_told: false,
+            closing: false,
+        }
+    }
+
+    /// The handshake said what the peer takes. Never lowers what holds already.
+    pub fn set_peer_limits(&mut self, limits: PeerLimits) {
+        self.peer.max_message = limits.max_message;
+        self.peer.max_data = self.peer.max_data.max(limits.max_data);
+        self.peer.max_stream_data = self.peer.max_stream_data.max(limits.max_stream_data);
+        self.peer.max_streams = self.peer.max_streams.max(limits.max_streams);
+        self.peer.cross_sequencing = limits.cross_sequencing;
+        self.send_credit.raise(limits.max_data);
+        for slot in self.streams.slots() {
+            if let Some(stream) = self.streams.at_mut(slot) {
+                stream.send_credit.raise(limits.max_stream_data);
+            }
+        }
+        self.outbox.unblock_all(Time::ZERO);
+    }
+
+    /// The longest message the peer may send, bytes.
+    fn longest(&self) -> u64 {
+        self.config.max_message.max(DEFAULT_CREDIT)
+    }
+
+    fn fresh_stream(&self, id: StreamId, kind: Option<StreamKind>) -> Stream {
+        Stream::new(id, kind, self.peer.max_stream_data, self.config.stream_window.max(DEFAULT_CREDIT))
+    }
+}

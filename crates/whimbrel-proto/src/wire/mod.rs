@@ -5,8 +5,13 @@
 
 mod buffer;
 pub mod close;
+pub mod credit;
+pub mod data;
 pub mod packet;
 pub mod sack;
+pub mod skip;
+pub mod stream_end;
+pub mod taken;
 mod varint;
 
 pub use buffer::{Reader, Writer};

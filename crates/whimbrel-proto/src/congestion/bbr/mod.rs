@@ -140,7 +140,8 @@ impl Bbr {
     fn watch_plateau(&mut self) {
         let (best, idle) = self.plateau;
         let delivered = std::mem::take(&mut self.delivered);
-        self.plateau = if delivered > math::scale(best, STARTUP_GROWTH) { (delivered, 0) } else { (best, idle + 1) };
+        self.plateau =
+            if delivered > math::scale(best, STARTUP_GROWTH) { (delivered, 0) } else { (best, idle + 1) };
         if self.plateau.1 >= 3 && best > 0 {
             self.phase = Phase::Cruise;
         }

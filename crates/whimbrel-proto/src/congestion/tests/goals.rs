@@ -26,7 +26,8 @@ fn bulk_table(kind: Congestion) -> Vec<(String, f64, f64, f64, f64)> {
     ] {
         for &loss in losses {
             let link = Link::new(bits, rtt, queue, loss);
-            let worlds: Vec<_> = SEEDS.iter().map(|&s| World::run(&link, &[Flow::bulk(kind)], secs(20), s)).collect();
+            let worlds: Vec<_> =
+                SEEDS.iter().map(|&s| World::run(&link, &[Flow::bulk(kind)], secs(20), s)).collect();
             let of = |f: &dyn Fn(&World) -> f64| median(worlds.iter().map(f).collect());
             rows.push((
                 format!("{} Mbit/s {rtt} ms {}%", bits / 1_000_000, loss / 10),
@@ -51,21 +52,34 @@ fn tables() {
             let link = Link::new(bits, rtt, 100, loss);
             let flow = Flow { units: Some(2_000_000u64.div_ceil(1437)), ..Flow::bulk(Congestion::Bbr) };
             let worlds: Vec<_> = (1..=9).map(|s| World::run(&link, &[flow], secs(60), s)).collect();
-            let times = worlds.iter().map(|w| w.flows[0].1.arrivals.last().unwrap().as_nanos() as f64 / 1e9).collect();
-            let ideal = rtt as f64 * 1.5e-3 + 2e6 * 8.0 * 1500.0 / 1437.0 / bits as f64 / (1.0 - loss as f64 / 1e3);
+            let times = worlds
+                .iter()
+                .map(|w| w.flows[0].1.arrivals.last().unwrap().as_nanos() as f64 / 1e9)
+                .collect();
+            let ideal =
+                rtt as f64 * 1.5e-3 + 2e6 * 8.0 * 1500.0 / 1437.0 / bits as f64 / (1.0 - loss as f64 / 1e3);
             let time = median(times);
-            println!("2 MB at {} Mbit/s loss {}%: {time:.3} s, {:.3} x ideal", bits / 1_000_000, loss / 10, time / ideal);
+            println!(
+                "2 MB at {} Mbit/s loss {}%: {time:.3} s, {:.3} x ideal",
+                bits / 1_000_000,
+                loss / 10,
+                time / ideal
+            );
         }
     }
     for seed in SEEDS {
         for stagger in [0, 2] {
             let link = Link::new(10_000_000, 40, 40, 0);
-            let flows: Vec<_> = (0..4).map(|i| Flow { start: secs(stagger * i), ..Flow::bulk(Congestion::Bbr) }).collect();
+            let flows: Vec<_> =
+                (0..4).map(|i| Flow { start: secs(stagger * i), ..Flow::bulk(Congestion::Bbr) }).collect();
             let world = World::run(&link, &flows, secs(60), seed);
             let shares = world.delivered(secs(10), secs(60));
             println!(
                 "4 own, stagger {stagger}: jain {:.3} goodput {:.3} p95 {:.2} drops {:.4} {shares:?}",
-                jain(&shares), world.goodput(secs(60)), world.queue_p95(), world.drop_share()
+                jain(&shares),
+                world.goodput(secs(60)),
+                world.queue_p95(),
+                world.drop_share()
             );
         }
         for (own, other) in [(0, 0), (0, 5), (5, 0)] {
@@ -78,7 +92,9 @@ fn tables() {
             let shares = world.delivered(secs(0), secs(60));
             println!(
                 "own from {own} cubic from {other}: own share {:.3} goodput {:.3} drops {:.4}",
-                shares[0] / (shares[0] + shares[1]), world.goodput(secs(60)), world.drop_share()
+                shares[0] / (shares[0] + shares[1]),
+                world.goodput(secs(60)),
+                world.drop_share()
             );
         }
         for outage in [1, 5, 10] {
@@ -93,11 +109,20 @@ fn tables() {
         link.rates = vec![(secs(0), 4_000_000), (secs(5), 1_000_000), (secs(10), 4_000_000)];
         let world = World::run(&link, &[Flow::bulk(Congestion::Bbr)], secs(15), seed);
         let second = |s: u64, rate: f64| world.delivered(secs(s), secs(s + 1))[0] * 1500.0 / rate / 0.95;
-        let queue = world.bottleneck.delays.iter().filter(|(at, _)| at.as_nanos() > 6_000_000_000 && at.as_nanos() < 10_000_000_000);
+        let queue = world
+            .bottleneck
+            .delays
+            .iter()
+            .filter(|(at, _)| at.as_nanos() > 6_000_000_000 && at.as_nanos() < 10_000_000_000);
         println!(
             "4-1-4: goodput {:.3} after drop {:.3} {:.3} after raise {:.3} {:.3} drops {:.4} queue max 6..10 s {:?}",
-            world.goodput(secs(15)), second(5, 125e3), second(6, 125e3), second(10, 500e3), second(11, 500e3),
-            world.drop_share(), queue.map(|(_, d)| *d).max()
+            world.goodput(secs(15)),
+            second(5, 125e3),
+            second(6, 125e3),
+            second(10, 500e3),
+            second(11, 500e3),
+            world.drop_share(),
+            queue.map(|(_, d)| *d).max()
         );
     }
 }

@@ -1,0 +1,471 @@
+//! What applications do with messages.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::config::MESSAGE_CHARGE;
+use super::control::{self, Notice};
+use super::item::{CONFIRM, Item, NO_TAG, PPID, RELIABLE, State, TRACKED};
+use super::ledger::Place;
+use super::message::{
+    DomainKey, Message, Outcome, Outgoing, SendError, SessionEvent, StreamKind, TagSettings,
+};
+use super::sending::SendDomain;
+use super::stats::{Counters, SessionStats};
+use super::stream::WHOLE;
+use super::{MAX_NOTICES, Session};
+use crate::wire::data::{self, DEFAULT_PRIORITY};
+use crate::{MessageId, Service, StreamId, Tag, Time};
+
+impl Session {
+    /// Queues a message.
+    ///
+    /// # Errors
+    /// [`SendError`]; `QueueFull` hands the message back.
+    pub fn send(&mut self, now: Time, message: Outgoing) -> Result<MessageId, SendError> {
+        let slot = self.accepts(&message)?;
+        if self.queue_is_full(message.payload.len() as u64)
+            || (message.confirm && self.ledger.unconfirmed() >= self.config.max_unconfirmed)
+        {
+            self.wants_writable = true;
+            return Err(SendError::QueueFull(Box::new(message)));
+        }
+        let service = message.service;
+        let item = self.item(now, message)?;
+        let id = item.id;
+        self.enqueue(now, slot, service, item);
+        Ok(id)
+    }
+
+    /// Messages and bytes that fit into the send queue now.
+    pub fn queue_room(&self) -> (usize, u64) {
+        (
+            self.config.send_queue_messages.saturating_sub(self.outbox.messages()),
+            self.config.send_queue_bytes.saturating_sub(self.outbox.bytes()),
+        )
+    }
+
+    #[inline]
+    fn queue_is_full(&self, length: u64) -> bool {
+        let messages = self.outbox.messages();
+        messages > 0
+            && (messages >= self.config.send_queue_messages
+                || self.outbox.bytes() + length > self.config.send_queue_bytes)
+    }
+
+    /// Announces room once half the queue is free after a refusal.
+    pub(super) fn announce_room(&mut self) {
+        if self.wants_writable
+            && self.outbox.messages() <= self.config.send_queue_messages / 2
+            && self.outbox.bytes() <= self.config.send_queue_bytes / 2
+        {
+            self.wants_writable = false;
+            self.ledger.events.push_back(SessionEvent::Writable);
+        }
+    }
+
+    #[inline]
+    fn accepts(&mut self, message: &Outgoing) -> Result<u32, SendError> {
+        if self.closing {
+            return Err(SendError::Closed);
+        }
+        let limit = self.peer.max_message.min(u64::from(u32::MAX));
+        if message.payload.len() as u64 > limit {
+            return Err(SendError::TooLarge { limit });
+        }
+        let slot = self.streams.find(message.stream).ok_or(SendError::UnknownStream)?;
+        match self.streams.at(slot).and_then(|stream| stream.kind) {
+            Some(StreamKind::Messages) => Ok(slot),
+            Some(StreamKind::Bytes) => Err(SendError::WrongKind),
+            None => Err(SendError::UnknownStream),
+        }
+    }
+
+    #[inline]
+    fn item(&mut self, now: Time, message: Outgoing) -> Result<Item, SendError> {
+        let (mut priority, mut lifetime, mut tag) = (message.priority, message.lifetime, NO_TAG);
+        if let Some(Tag(number)) = message.tag {
+            let limit = self.config.max_tags;
+            tag = self.ledger.tag(message.stream.0, number, limit).ok_or(SendError::TooManyTags)?;
+            if let Some(state) = self.ledger.tag_state(tag) {
+                lifetime = lifetime.or(state.settings.lifetime);
+                if priority == DEFAULT_PRIORITY {
+                    priority = state.settings.priority.unwrap_or(priority);
+                }
+            }
+        }
+        let flags = (u8::from(message.service.is_reliable()) * RELIABLE)
+            | (u8::from(message.tracked) * TRACKED)
+            | (u8::from(message.confirm) * CONFIRM)
+            | (u8::from(message.ppid.is_some()) * PPID);
+        let id = MessageId(self.next_message);
+        self.next_message += 1;
+        Ok(Item {
+            id,
+            expires: lifetime.map_or(Time::MAX, |lifetime: Duration| now + lifetime),
+            tag,
+            ppid: message.ppid.unwrap_or(0),
+            length: message.payload.len() as u32,
+            payload: message.payload,
+            reliable_gap: 0,
+            priority,
+            flags,
+            state: State::Flying,
+            copies: 0,
+            repeats: 0,
+        })
+    }
+
+    #[inline]
+    fn enqueue(&mut self, now: Time, slot: u32, service: Service, item: Item) {
+        let domain = self.send_domain_of(slot, service);
+        let lane = self.lane_for(slot, domain, service, item.priority, item.tag);
+        let (tag, plain) = (item.tag, item.tag == NO_TAG && item.expires == Time::MAX);
+        if plain {
+            self.ledger.stats.total.queued += 1;
+            self.outbox.push(now, lane, item);
+            return;
+        }
+        let place = Place::Pending { lane, seq: self.outbox.lane(lane).seqs().end };
+        self.ledger.on_queued(&item, place);
+        self.outbox.push(now, lane, item);
+        let (outbox, streams) = (&self.outbox, &self.streams);
+        let keep = |place: &Place| is_live(outbox, streams, place);
+        self.ledger.thin_places(tag, keep);
+        self.ledger.thin_deadlines(keep);
+    }
+
+    /// The domain a service has in a stream, made if need be.
+    #[inline]
+    fn send_domain_of(&mut self, slot: u32, service: Service) -> u8 {
+        let (own, peer) = (self.config.cross_sequencing, self.peer.cross_sequencing);
+        let side = self.side;
+        let Some(stream) = self.streams.at_mut(slot) else { return 0 };
+        let cross = service.is_sequenced() && {
+            let opener = stream.id.opener();
+            *stream.cross_out.get_or_insert(if opener == side { own } else { peer })
+        };
+        let domain = if cross { 0 } else { service.index() };
+        stream.send[domain].get_or_insert_with(|| {
+            let unsequenced = if service.is_sequenced() { 0 } else { data::UNSEQUENCED };
+            let reliable = if service.is_reliable() || cross { data::RELIABLE } else { 0 };
+            Box::new(SendDomain::new(unsequenced | reliable, cross))
+        });
+        domain as u8
+    }
+
+    #[inline]
+    fn lane_for(&mut self, slot: u32, domain: u8, service: Service, priority: u8, tag: u32) -> u32 {
+        let priority = (!service.is_sequenced()).then_some(priority);
+        let tag =
+            if priority.is_some() && tag != NO_TAG && self.ledger.is_capped(tag) { tag } else { NO_TAG };
+        let Some(stream) = self.streams.at(slot) else { return 0 };
+        let fits = |slot: &u32| {
+            let lane = self.outbox.lane(*slot);
+            lane.key.domain == domain && lane.priority == priority && lane.tag == tag
+        };
+        if let Some(lane) = stream.lanes.iter().copied().find(fits) {
+            return lane;
+        }
+        self.open_lane(slot, domain, priority, tag, false)
+    }
+
+    pub(super) fn open_lane(
+        &mut self,
+        slot: u32,
+        domain: u8,
+        priority: Option<u8>,
+        tag: u32,
+        bytes: bool,
+    ) -> u32 {
+        const IDLE_LANES: usize = 16;
+        let key = self.streams.key(slot, domain);
+        let lane = self.outbox.open(key, priority, tag, bytes);
+        if let Some(stream) = self.streams.at_mut(slot) {
+            if stream.lanes.len() >= IDLE_LANES {
+                let (idle, busy): (Vec<u32>, Vec<u32>) =
+                    stream.lanes.iter().partition(|slot| self.outbox.lane(**slot).is_empty());
+                stream.lanes = busy;
+                for lane in idle {
+                    self.outbox.close(lane);
+                }
+            }
+            stream.lanes.push(lane);
+        }
+        lane
+    }
+
+    /// Gives up every unresolved message of a tag; returns how many. Those never sent resolve at once.
+    pub fn cancel(&mut self, now: Time, stream: StreamId, tag: Tag) -> usize {
+        let _ = now;
+        let Some(slot) = self.ledger.find_tag(stream.0, tag.0) else { return 0 };
+        let places = self.ledger.take_places(slot);
+        let cancelled =
+            places.into_iter().filter(|place| self.drop_at(*place, slot, Outcome::Cancelled)).count();
+        self.announce_room();
+        cancelled
+    }
+
+    /// Replaces every unresolved message of a tag by one: in the oldest waiting one's place, else queued anew.
+    ///
+    /// # Errors
+    /// [`SendError`] as for [`Session::send`]; nothing was given up then.
+    pub fn replace(
+        &mut self,
+        now: Time,
+        stream: StreamId,
+        tag: Tag,
+        message: Outgoing,
+    ) -> Result<MessageId, SendError> {
+        let message = Outgoing { stream, tag: Some(tag), ..message };
+        let slot = self.accepts(&message)?;
+        let service = message.service;
+        let item = self.item(now, message)?;
+        let (id, tag) = (item.id, item.tag);
+        let domain = self.send_domain_of(slot, service);
+        let wanted = self.lane_for(slot, domain, service, item.priority, item.tag);
+        let places = self.ledger.take_places(tag);
+        let is_target = |place: &Place| {
+            matches!(place, Place::Pending { lane, seq } if *lane == wanted
+                && self.outbox.get(*lane).and_then(|lane| lane.find(*seq)).is_some_and(|old| old.tag == tag))
+        };
+        let target = places.iter().copied().find(is_target);
+        for place in places.into_iter().filter(|place| Some(*place) != target) {
+            self.drop_at(place, tag, Outcome::Replaced);
+        }
+        match target {
+            Some(Place::Pending { lane, seq }) => {
+                self.ledger.on_queued(&item, Place::Pending { lane, seq });
+                if let Some(old) = self.outbox.swap(lane, seq, item) {
+                    self.ledger.on_dropped(&old, Outcome::Replaced);
+                }
+            }
+            _ => self.enqueue(now, slot, service, item),
+        }
+        self.announce_room();
+        Ok(id)
+    }
+
+    /// Gives up what is at `place`, if it is (still) of the tag.
+    fn drop_at(&mut self, place: Place, tag: u32, why: Outcome) -> bool {
+        match place {
+            Place::Pending { lane, seq } => {
+                let found = self.outbox.get(lane).and_then(|lane| lane.find(seq));
+                found.is_some_and(|item| item.tag == tag) && self.drop_pending(lane, seq, why)
+            }
+            Place::Sent { key, number } => {
+                let found = self.streams.send_domain_ref(key).and_then(|domain| domain.get(number));
+                found.is_some_and(|item| item.tag == tag) && self.give_up(key, number, why)
+            }
+        }
+    }
+
+    pub(super) fn drop_pending(&mut self, lane: u32, seq: u64, why: Outcome) -> bool {
+        let Some(item) = self.outbox.kill(lane, seq) else { return false };
+        self.ledger.on_dropped(&item, why);
+        true
+    }
+
+    /// Gives up a message that was sent; the receiver will be told.
+    pub(super) fn give_up(&mut self, key: DomainKey, number: u64, why: Outcome) -> bool {
+        let Some(domain) = self.streams.send_domain(key) else { return false };
+        if !domain.give_up(number, why) {
+            return false;
+        }
+        let charge = domain.get(number).map_or(MESSAGE_CHARGE, Item::charge);
+        control::push(&mut self.control.skips, key, number, 1, charge);
+        if let Some(stream) = self.streams.by_key(key) {
+            for lane in stream.lanes.clone() {
+                self.outbox.forget_partial(lane, key, number);
+            }
+        }
+        true
+    }
+
+    /// Sets what a tag is allowed; messages queued before keep their priority and lifetime.
+    pub fn tag_settings(
+        &mut self,
+        now: Time,
+        stream: StreamId,
+        tag: Tag,
+        settings: TagSettings,
+    ) -> Result<(), SendError> {
+        let slot = self.ledger.tag(stream.0, tag.0, self.config.max_tags).ok_or(SendError::TooManyTags)?;
+        self.ledger.set_tag(now, slot, settings);
+        self.outbox.uncap(Time::MAX, now);
+        Ok(())
+    }
+
+    /// The next message of the shared inbox.
+    pub fn recv(&mut self, now: Time) -> Option<Message> {
+        let _ = now;
+        let message = self.inbox.pop_front()?;
+        self.on_read(message.stream, message.payload.len() as u64 + MESSAGE_CHARGE, 1);
+        Some(message)
+    }
+
+    /// Up to `max` messages of the shared inbox are appended to `out`; returns how many.
+    pub fn recv_many(&mut self, now: Time, out: &mut VecDeque<Message>, max: usize) -> usize {
+        let _ = now;
+        let count = max.min(self.inbox.len());
+        let mut batch: Option<(StreamId, u64, u64)> = None;
+        for _ in 0..count {
+            let Some(message) = self.inbox.pop_front() else { break };
+            let charge = message.payload.len() as u64 + MESSAGE_CHARGE;
+            batch = match batch {
+                Some((stream, sum, messages)) if stream == message.stream => {
+                    Some((stream, sum + charge, messages + 1))
+                }
+                other => {
+                    if let Some((stream, sum, messages)) = other {
+                        self.on_read(stream, sum, messages);
+                    }
+                    Some((message.stream, charge, 1))
+                }
+            };
+            out.push_back(message);
+        }
+        if let Some((stream, sum, messages)) = batch {
+            self.on_read(stream, sum, messages);
+        }
+        count
+    }
+
+    /// From now on the stream's messages have a queue of their own, read by [`Session::recv_on`]; those unread move.
+    pub fn claim_stream(&mut self, id: StreamId) -> bool {
+        let Some(slot) = self.streams.find(id) else { return false };
+        let Some(stream) = self.streams.at_mut(slot) else { return false };
+        if !stream.claimed {
+            stream.claimed = true;
+            let (own, others) =
+                std::mem::take(&mut self.inbox).into_iter().partition(|message| message.stream == id);
+            stream.inbox = own;
+            self.inbox = others;
+        }
+        true
+    }
+
+    /// The next message of a claimed stream.
+    pub fn recv_on(&mut self, now: Time, id: StreamId) -> Option<Message> {
+        let _ = now;
+        let slot = self.streams.find(id)?;
+        let message = self.streams.at_mut(slot)?.inbox.pop_front()?;
+        self.on_read(id, message.payload.len() as u64 + MESSAGE_CHARGE, 1);
+        Some(message)
+    }
+
+    #[inline]
+    fn on_read(&mut self, id: StreamId, charge: u64, messages: u64) {
+        self.ledger.stats.unread -= messages;
+        if let Some(slot) = self.streams.find(id) {
+            self.consume(slot, charge);
+        }
+    }
+
+    /// Credit was used up for good; it may be granted again.
+    #[inline]
+    pub(super) fn consume(&mut self, slot: u32, charge: u64) {
+        let Some(stream) = self.streams.at_mut(slot) else { return };
+        if stream.recv_credit.consume(charge) {
+            let key = self.streams.key(slot, WHOLE);
+            self.control.notify(Notice::MaxStreamData(key));
+        }
+        if self.recv_credit.consume(charge) {
+            self.control.notify(Notice::MaxData);
+        }
+    }
+
+    /// Confirms a message whose sender asked for it ([`Message::confirm`]); of others nothing is sent.
+    pub fn confirm(&mut self, message: &Message) {
+        if !message.confirm || self.control.taken.len() >= MAX_NOTICES {
+            return;
+        }
+        if let Some(slot) = self.streams.find(message.stream) {
+            let key = self.streams.key(slot, message.domain);
+            control::push(&mut self.control.taken, key, message.id, 1, 0);
+        }
+    }
+
+    /// Counters of the session.
+    pub fn stats(&self) -> SessionStats {
+        SessionStats {
+            queue_messages: self.outbox.messages(),
+            queue_bytes: self.outbox.bytes(),
+            outstanding: self.ledger.outstanding,
+            ..self.ledger.stats
+        }
+    }
+
+    /// Counters of each tag.
+    pub fn tag_stats(&self) -> impl Iterator<Item = (StreamId, Tag, Counters)> {
+        self.ledger.tag_states().map(|tag| (StreamId(tag.stream), Tag(tag.tag), tag.counters))
+    }
+
+    /// Sums of credit charged: what we have used and what the peer has, of the session. At rest each side's first is
+    /// the other's second.
+    pub fn credit_used(&self) -> (u64, u64) {
+        (self.send_credit.used(), self.recv_credit.charged())
+    }
+
+    /// The next news.
+    pub fn poll_event(&mut self) -> Option<SessionEvent> {
+        let event = self.ledger.events.pop_front()?;
+        match event {
+            SessionEvent::Readable => self.readable_told = false,
+            SessionEvent::StreamReadable(id) => {
+                if let Some(stream) = self.streams.find(id).and_then(|slot| self.streams.at_mut(slot)) {
+                    stream.readable_told = false;
+                }
+            }
+            _ => {}
+        }
+        Some(event)
+    }
+
+    /// No new messages, streams or bytes are taken from now on.
+    pub fn begin_close(&mut self) {
+        self.closing = true;
+    }
+
+    /// Everything queued was delivered or given up.
+    pub fn is_drained(&self) -> bool {
+        let quiet = |slot: u32| {
+            self.streams
+                .at(slot)
+                .and_then(|stream| stream.bytes_out.as_ref())
+                .is_none_or(|bytes| bytes.is_quiet())
+        };
+        self.outbox.messages() == 0 && self.ledger.outstanding == 0 && self.streams.slots().all(quiet)
+    }
+
+    /// The session ended: what is unresolved becomes [`Outcome::Unknown`].
+    pub fn end(&mut self) {
+        self.closing = true;
+        for lane in 0..self.outbox.slots() {
+            for seq in self.outbox.lane(lane).seqs() {
+                self.drop_pending(lane, seq, Outcome::Unknown);
+            }
+        }
+        for slot in self.streams.slots() {
+            for domain in 0..4 {
+                let key = self.streams.key(slot, domain);
+                let Some(domain) = self.streams.send_domain(key) else { continue };
+                for number in domain.numbers() {
+                    domain.settle(key, number, Outcome::Unknown, &mut self.ledger);
+                }
+                domain.pop_done();
+            }
+        }
+        self.ledger.end();
+    }
+}
+
+pub(super) fn is_live(outbox: &super::lane::Outbox, streams: &super::stream::Streams, place: &Place) -> bool {
+    match place {
+        Place::Pending { lane, seq } => outbox.get(*lane).is_some_and(|lane| lane.find(*seq).is_some()),
+        Place::Sent { key, number } => streams
+            .send_domain_ref(*key)
+            .and_then(|domain| domain.get(*number))
+            .is_some_and(|item| item.state != State::Done),
+    }
+}

@@ -1,0 +1,154 @@
+//! The sending direction of a byte stream.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use super::fragments::FragmentList;
+use crate::wire::Writer;
+
+/// Bytes from the application until they are acknowledged; then FIN or RESET.
+#[derive(Debug, Default)]
+pub(super) struct BytesOut {
+    /// With the offset of each.
+    chunks: VecDeque<(u64, Bytes)>,
+    written: u64,
+    pub(super) parts: FragmentList,
+    finished: bool,
+    fin_due: bool,
+    fin_acked: bool,
+    reset: Option<u64>,
+    reset_acked: bool,
+    stopped: Option<u64>,
+    pub(super) wants_writable: bool,
+}
+
+impl BytesOut {
+    /// Bytes held.
+    pub(super) fn buffered(&self) -> u64 {
+        self.written - self.parts.acked()
+    }
+
+    pub(super) fn write(&mut self, bytes: Bytes) {
+        let at = self.written;
+        self.written += bytes.len() as u64;
+        self.chunks.push_back((at, bytes));
+    }
+
+    /// No more will be written; says whether that is news.
+    pub(super) fn finish(&mut self) -> bool {
+        let news = !self.finished && self.reset.is_none();
+        if news {
+            self.finished = true;
+            self.fin_due = true;
+        }
+        news
+    }
+
+    /// Gives up; the final size, if that is news.
+    pub(super) fn reset(&mut self, code: u64) -> bool {
+        if self.reset.is_some() || self.is_done() {
+            return false;
+        }
+        self.reset = Some(code);
+        self.chunks.clear();
+        self.fin_due = false;
+        true
+    }
+
+    pub(super) fn on_stopped(&mut self, code: u64) {
+        self.stopped = Some(code);
+    }
+
+    pub(super) fn stopped(&self) -> Option<u64> {
+        self.stopped
+    }
+
+    pub(super) fn takes_more(&self) -> bool {
+        !self.finished && self.reset.is_none()
+    }
+
+    /// RESET's code and final size.
+    pub(super) fn reset_notice(&self) -> Option<(u64, u64)> {
+        self.reset.filter(|_| !self.reset_acked).map(|code| (code, self.parts.sent()))
+    }
+
+    /// Bytes never sent.
+    pub(super) fn unsent(&self) -> u64 {
+        if self.reset.is_some() { 0 } else { self.written - self.parts.sent() }
+    }
+
+    /// FIN has to go by itself.
+    pub(super) fn fin_due(&self) -> bool {
+        self.fin_due && self.unsent() == 0
+    }
+
+    /// A part that ends at `end` ends the stream; it is then taken as sent.
+    pub(super) fn take_fin(&mut self, end: u64) -> bool {
+        let fin = self.finished && end == self.written && self.reset.is_none();
+        if fin {
+            self.fin_due = false;
+        }
+        fin
+    }
+
+    /// Says whether a part that ends at `end` would end the stream.
+    pub(super) fn ends_at(&self, end: u64) -> bool {
+        self.finished && end == self.written
+    }
+
+    pub(super) fn on_acked(&mut self, offset: u64, len: u32, fin: bool) {
+        self.parts.on_acked(offset, len);
+        self.fin_acked |= fin;
+        self.fin_due &= !fin;
+        let acked = self.parts.acked();
+        while self.chunks.front().is_some_and(|(at, bytes)| at + bytes.len() as u64 <= acked) {
+            self.chunks.pop_front();
+        }
+    }
+
+    /// Says whether there is something to send again.
+    pub(super) fn on_lost(&mut self, offset: u64, len: u32, fin: bool) -> bool {
+        if self.reset.is_some() {
+            return false;
+        }
+        self.parts.on_lost(offset, len);
+        self.fin_due |= fin && !self.fin_acked;
+        self.parts.peek_lost().is_some() || self.fin_due
+    }
+
+    pub(super) fn on_reset_acked(&mut self) {
+        self.reset_acked = self.reset.is_some();
+    }
+
+    pub(super) fn is_reset(&self) -> bool {
+        self.reset.is_some()
+    }
+
+    /// Everything arrived, or the peer knows that nothing more will.
+    pub(super) fn is_done(&self) -> bool {
+        self.reset_acked || (self.fin_acked && self.parts.acked() == self.written)
+    }
+
+    /// Nothing waits to be sent or acknowledged.
+    pub(super) fn is_quiet(&self) -> bool {
+        match self.reset {
+            Some(_) => self.reset_acked,
+            None => self.parts.acked() == self.written && (!self.finished || self.fin_acked),
+        }
+    }
+
+    pub(super) fn copy(&self, offset: u64, len: usize, out: &mut Writer<'_>) {
+        let mut index = self.chunks.partition_point(|(at, bytes)| at + bytes.len() as u64 <= offset);
+        let (mut offset, mut left) = (offset, len);
+        while left > 0 {
+            let Some((at, bytes)) = self.chunks.get(index) else { return };
+            let from = (offset - at) as usize;
+            let take = left.min(bytes.len() - from);
+            out.bytes(&bytes[from..from + take]);
+            offset += take as u64;
+            left -= take;
+            index += 1;
+        }
+    }
+}

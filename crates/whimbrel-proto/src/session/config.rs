@@ -1,0 +1,99 @@
+//! Settings and limits of a session.
+
+use std::time::Duration;
+
+/// What every message is charged on top of its length, bytes: bounds what a flood of empty messages makes grow.
+pub const MESSAGE_CHARGE: u64 = 32;
+/// No message is begun whose number is this far above the oldest unresolved one of its domain.
+pub const MAX_SPAN: u64 = 1 << 18;
+/// Ranges remembered in one set (holes in a message, numbers passed over, answers outstanding).
+pub const MAX_RANGES: usize = 8192;
+/// Answers and confirmations waiting to be sent.
+pub const MAX_NOTICES: usize = 16_384;
+/// Runs of small messages remembered for repetition.
+pub const MAX_REPEATABLE: usize = 256;
+/// Credit that holds before parameters were exchanged, per stream and session, and the longest message, bytes.
+pub const DEFAULT_CREDIT: u64 = 262_144;
+/// Streams that may be opened before parameters were exchanged.
+pub const DEFAULT_STREAMS: u64 = 128;
+
+/// One session's settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionConfig {
+    /// Longest message taken from the peer, bytes; 16 MiB. Raised, one stream may hold that much memory beyond its window.
+    pub max_message: u64,
+    /// Credit granted for the whole session, bytes; 8 MiB. Raised, a peer can make us hold more; lowered, long fat
+    /// paths stall.
+    pub session_window: u64,
+    /// Credit granted to each stream, bytes; 4 MiB. Above half the session's, one stalled reader can hold back others.
+    pub stream_window: u64,
+    /// Streams the peer may have open; 128. Raised, memory of idle streams.
+    pub max_streams: u64,
+    /// Messages queued and not yet begun before `send` answers `QueueFull`; 65,536.
+    pub send_queue_messages: usize,
+    /// Bytes of them; 32 MiB. An empty queue takes any message.
+    pub send_queue_bytes: u64,
+    /// Bytes a byte stream takes ahead of their acknowledgement; 1 MiB. Raised, memory; lowered, throughput of long paths.
+    pub stream_send_buffer: u64,
+    /// How long a gap of unreliable messages in a sequenced domain is waited for; 100 ms. Raised, staleness after loss;
+    /// lowered, more late messages dropped.
+    pub gap_wait: Duration,
+    /// What one level of priority is worth in waiting time; 20 ms. Raised, low priorities wait longer.
+    pub ageing: Duration,
+    /// Streams this side opens are cross-sequenced; false.
+    pub cross_sequencing: bool,
+    /// Longest message that is repeated, and copied out of receive buffers, bytes; 256. Raised, more copying; lowered,
+    /// more memory held by small messages.
+    pub small_message: usize,
+    /// Messages awaiting TAKEN; 65,536. Beyond it, a send that asks for confirmation is `QueueFull`.
+    pub max_unconfirmed: usize,
+    /// Tags remembered (settings and statistics); 4,096. Beyond it those idle and without settings are forgotten.
+    pub max_tags: usize,
+}
+
+impl Default for SessionConfig {
+    fn default() -> Self {
+        Self {
+            max_message: 16 << 20,
+            session_window: 8 << 20,
+            stream_window: 4 << 20,
+            max_streams: 128,
+            send_queue_messages: 65_536,
+            send_queue_bytes: 32 << 20,
+            stream_send_buffer: 1 << 20,
+            gap_wait: Duration::from_millis(100),
+            ageing: Duration::from_millis(20),
+            cross_sequencing: false,
+            small_message: 256,
+            max_unconfirmed: 65_536,
+            max_tags: 4096,
+        }
+    }
+}
+
+/// What the peer said it takes (protocol section 3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerLimits {
+    /// Session credit at start, bytes.
+    pub max_data: u64,
+    /// Credit of each stream at start, bytes.
+    pub max_stream_data: u64,
+    /// Streams we may open.
+    pub max_streams: u64,
+    /// Longest message it takes, bytes.
+    pub max_message: u64,
+    /// Streams it opens are cross-sequenced.
+    pub cross_sequencing: bool,
+}
+
+impl Default for PeerLimits {
+    fn default() -> Self {
+        Self {
+            max_data: DEFAULT_CREDIT,
+            max_stream_data: DEFAULT_CREDIT,
+            max_streams: DEFAULT_STREAMS,
+            max_message: DEFAULT_CREDIT,
+            cross_sequencing: false,
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Blocks other than DATA that wait to be sent.
+
+use std::collections::VecDeque;
+
+use super::message::{Carried, DomainKey};
+use super::sending::SendDomain;
+use super::stream::{Stream, Streams};
+use crate::wire::credit::Grant;
+use crate::wire::skip::{NumberRange, RangesHead};
+use crate::wire::stream_end::StreamEnd;
+use crate::wire::{Writer, block};
+
+/// Something that is written with its value at that time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Notice {
+    MaxData,
+    MaxStreams,
+    MaxStreamData(DomainKey),
+    Reset(DomainKey),
+    Stop(DomainKey),
+}
+
+/// Ranges of one kind, of all domains, in the order they came up.
+pub(super) type Ranges = VecDeque<(DomainKey, NumberRange)>;
+
+#[derive(Debug, Default)]
+pub(super) struct Control {
+    pub(super) notices: VecDeque<Notice>,
+    pub(super) skips: Ranges,
+    pub(super) answers: Ranges,
+    pub(super) taken: Ranges,
+}
+
+/// Appends, growing the last range if it fits.
+pub(super) fn push(ranges: &mut Ranges, key: DomainKey, first: u64, count: u64, value: u64) {
+    if let Some((last, range)) = ranges.back_mut()
+        && *last == key
+        && range.end() == first
+        && range.value == value
+        && range.count + count <= u64::from(u32::MAX)
+    {
+        range.count += count;
+        return;
+    }
+    ranges.push_back((key, NumberRange { first, count, value }));
+}
+
+impl Control {
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.notices.is_empty() && self.skips.is_empty() && self.answers.is_empty() && self.taken.is_empty()
+    }
+
+    pub(super) fn notify(&mut self, notice: Notice) {
+        if !self.notices.contains(&notice) {
+            self.notices.push_back(notice);
+        }
+    }
+
+    /// Writes range blocks while there is room. What is no longer of interest is passed over.
+    pub(super) fn fill_ranges(
+        &mut self,
+        streams: &Streams,
+        out: &mut Writer<'_>,
+        carried: &mut Vec<Carried>,
+    ) {
+        fill_kind(&mut self.skips, block::SKIP, streams, out, carried);
+        fill_kind(&mut self.answers, block::SKIP_ACK, streams, out, carried);
+        fill_kind(&mut self.taken, block::TAKEN, streams, out, carried);
+    }
+}
+
+/// The domain's name on the wire.
+fn bits(stream: &Stream, key: DomainKey) -> u8 {
+    const BITS: [u8; 4] = [0x08, 0x0c, 0x00, 0x04];
+    let own = stream.send.get(usize::from(key.domain)).and_then(|domain| domain.as_deref());
+    own.map_or(BITS[usize::from(key.domain) & 3], |domain: &SendDomain| domain.bits)
+}
+
+fn fill_kind(
+    ranges: &mut Ranges,
+    kind: u8,
+    streams: &Streams,
+    out: &mut Writer<'_>,
+    carried: &mut Vec<Carried>,
+) {
+    let valued = kind != block::TAKEN;
+    while let Some((key, range)) = ranges.front().copied() {
+        let Some(stream) = streams.by_key(key) else {
+            ranges.pop_front();
+            continue;
+        };
+        if out.remaining() < RangesHead::MAX_LEN + range.len(0, valued) {
+            return;
+        }
+        let mark = RangesHead::open(out, kind, stream.id.0, bits(stream, key));
+        let (mut end, mut count) = (0, 0);
+        while let Some((_, range)) =
+            ranges.front().copied().filter(|(next, range)| *next == key && range.first >= end)
+        {
+            if out.remaining() < range.len(end, valued) || count == 0x3fff {
+                break;
+            }
+            end = range.write(out, end, valued);
+            count += 1;
+            ranges.pop_front();
+            let (first, numbers) = (range.first, range.count as u32);
+            carried.push(match kind {
+                block::SKIP => Carried::Skip { key, first, count: numbers },
+                block::SKIP_ACK => {
+                    Carried::SkipAck { key, first, count: numbers, delivered: range.value == 1 }
+                }
+                _ => Carried::Taken { key, first, count: numbers },
+            });
+        }
+        RangesHead::close(out, mark, count);
+    }
+}
+
+impl super::Session {
+    /// Writes control blocks while there is room.
+    pub(super) fn fill_control(&mut self, out: &mut Writer<'_>, carried: &mut Vec<Carried>) {
+        while let Some(notice) = self.control.notices.front().copied() {
+            if out.remaining() < 1 + 8 + 8 + 8 {
+                return;
+            }
+            self.control.notices.pop_front();
+            self.write_notice(notice, out, carried);
+        }
+        self.control.fill_ranges(&self.streams, out, carried);
+    }
+
+    fn write_notice(&mut self, notice: Notice, out: &mut Writer<'_>, carried: &mut Vec<Carried>) {
+        match notice {
+            Notice::MaxData => {
+                Grant::Data(self.recv_credit.grant()).write(out);
+                carried.push(Carried::MaxData);
+            }
+            Notice::MaxStreams => {
+                Grant::Streams(self.streams_granted).write(out);
+                carried.push(Carried::MaxStreams);
+            }
+            Notice::MaxStreamData(key) => {
+                let Some(stream) = self.streams.by_key_mut(key) else { return };
+                Grant::StreamData { stream: stream.id.0, limit: stream.recv_credit.grant() }.write(out);
+                carried.push(Carried::MaxStreamData { key });
+            }
+            Notice::Reset(key) => {
+                let Some(stream) = self.streams.by_key(key) else { return };
+                let reset = stream.bytes_out.as_ref().and_then(|bytes| bytes.reset_notice());
+                let Some((code, final_size)) = reset else { return };
+                StreamEnd::Reset { stream: stream.id.0, code, final_size }.write(out);
+                carried.push(Carried::Reset { key });
+            }
+            Notice::Stop(key) => {
+                let Some(stream) = self.streams.by_key(key) else { return };
+                let Some(code) = stream.bytes_in.as_ref().and_then(|bytes| bytes.stop_notice()) else {
+                    return;
+                };
+                StreamEnd::Stop { stream: stream.id.0, code }.write(out);
+                carried.push(Carried::Stop { key });
+            }
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! What became of packets, and of time.
+
+use super::Session;
+use super::api::is_live;
+use super::control::{self, Notice};
+use super::fill::Lost;
+use super::item::State;
+use super::ledger::Place;
+use super::message::{Carried, DomainKey, Outcome, SessionEvent};
+use crate::Time;
+
+impl Session {
+    /// The packet that carried `item` arrived, even if it was thought lost before.
+    pub fn on_acked(&mut self, now: Time, item: &Carried) {
+        match *item {
+            Carried::Run { key, first, count } => self.with_domain(now, key, |domain, ledger| {
+                domain.on_run_acked(key, first, u64::from(count), ledger);
+            }),
+            Carried::Fragment { key, number, offset, len } => self.with_domain(now, key, |domain, ledger| {
+                if domain.on_part_acked(number, offset, u32::from(len)) {
+                    domain.settle(key, number, Outcome::Delivered, ledger);
+                    domain.pop_done();
+                }
+            }),
+            Carried::Bytes { key, offset, len, fin } => self.on_bytes_acked(key, offset, u32::from(len), fin),
+            Carried::SkipAck { key, first, count, delivered } => {
+                let stream = self.streams.by_key_mut(key);
+                let domain =
+                    stream.and_then(|stream| stream.recv.get_mut(usize::from(key.domain))?.as_deref_mut());
+                if let Some(domain) = domain.filter(|_| !delivered) {
+                    domain.skipped.remove(first, first + u64::from(count));
+                }
+            }
+            Carried::Reset { key } => {
+                if let Some(half) = self.streams.by_key_mut(key).and_then(|stream| stream.bytes_out.as_mut())
+                {
+                    half.on_reset_acked();
+                    self.reap(key.slot);
+                }
+            }
+            Carried::Stop { key } => {
+                if let Some(half) = self.streams.by_key_mut(key).and_then(|stream| stream.bytes_in.as_mut()) {
+                    half.on_stop_acked();
+                }
+            }
+            Carried::Skip { .. }
+            | Carried::Taken { .. }
+            | Carried::MaxData
+            | Carried::MaxStreamData { .. }
+            | Carried::MaxStreams => {}
+        }
+    }
+
+    /// Lets `change` resolve messages of a domain, and wakes lanes if numbers had run out.
+    pub(super) fn with_domain(
+        &mut self,
+        now: Time,
+        key: DomainKey,
+        change: impl FnOnce(&mut super::sending::SendDomain, &mut super::ledger::Ledger),
+    ) {
+        let Some(stream) = self.streams.by_key_mut(key) else { return };
+        let Some(domain) =
+            stream.send.get_mut(usize::from(key.domain)).and_then(|domain| domain.as_deref_mut())
+        else {
+            return;
+        };
+        let was_open = domain.is_open();
+        change(domain, &mut self.ledger);
+        if !was_open && domain.is_open() {
+            for lane in &stream.lanes {
+                self.outbox.unblock(now, *lane);
+            }
+        }
+    }
+
+    fn on_bytes_acked(&mut self, key: DomainKey, offset: u64, len: u32, fin: bool) {
+        let limit = self.config.stream_send_buffer;
+        let Some(stream) = self.streams.by_key_mut(key) else { return };
+        let id = stream.id;
+        let Some(half) = stream.bytes_out.as_mut() else { return };
+        half.on_acked(offset, len, fin);
+        if half.wants_writable && half.buffered() <= limit / 2 {
+            half.wants_writable = false;
+            self.ledger.events.push_back(SessionEvent::StreamWritable(id));
+        }
+        if half.is_done() {
+            self.reap(key.slot);
+        }
+    }
+
+    /// The packet that carried `item` is taken for lost. What is reliable goes again once no copy is in flight.
+    pub fn on_lost(&mut self, now: Time, item: &Carried) {
+        let _ = now;
+        match *item {
+            Carried::Run { key, first, count } => {
+                for number in first..first + u64::from(count) {
+                    self.on_copy_lost(key, number);
+                }
+            }
+            Carried::Fragment { key, number, offset, len } => {
+                self.on_part_lost(key, number, offset, u32::from(len))
+            }
+            Carried::Bytes { key, offset, len, fin } => {
+                let half = self.streams.by_key_mut(key).and_then(|stream| stream.bytes_out.as_mut());
+                if half.is_some_and(|half| half.on_lost(offset, u32::from(len), fin)) {
+                    self.again.lost.push_back(Lost::Bytes { key });
+                }
+            }
+            Carried::Skip { key, first, count } => self.on_skip_lost(key, first, u64::from(count)),
+            Carried::SkipAck { key, first, count, delivered } => {
+                control::push(&mut self.control.answers, key, first, u64::from(count), u64::from(delivered));
+            }
+            Carried::Taken { key, first, count } => {
+                control::push(&mut self.control.taken, key, first, u64::from(count), 0);
+            }
+            Carried::MaxData => self.control.notify(Notice::MaxData),
+            Carried::MaxStreamData { key } => self.control.notify(Notice::MaxStreamData(key)),
+            Carried::MaxStreams => self.control.notify(Notice::MaxStreams),
+            Carried::Reset { key } => self.control.notify(Notice::Reset(key)),
+            Carried::Stop { key } => self.control.notify(Notice::Stop(key)),
+        }
+    }
+
+    fn on_copy_lost(&mut self, key: DomainKey, number: u64) {
+        let Some(domain) = self.streams.send_domain(key) else { return };
+        if domain.has_parts(number) {
+            return;
+        }
+        let Some(item) = domain.get_mut(number) else { return };
+        item.copies = item.copies.saturating_sub(1);
+        if item.copies > 0 || item.state != State::Flying {
+            return;
+        }
+        if !item.has(super::item::RELIABLE) {
+            self.give_up(key, number, Outcome::Lost);
+            return;
+        }
+        item.state = State::Lost;
+        if let Some(Lost::Run { key: last, first, count }) = self.again.lost.back_mut()
+            && *last == key
+            && *first + *count == number
+        {
+            *count += 1;
+            return;
+        }
+        self.again.lost.push_back(Lost::Run { key, first: number, count: 1 });
+    }
+
+    fn on_part_lost(&mut self, key: DomainKey, number: u64, offset: u64, len: u32) {
+        let Some(domain) = self.streams.send_domain(key) else { return };
+        let Some(reliable) =
+            domain.get(number).filter(|item| item.is_live()).map(|item| item.has(super::item::RELIABLE))
+        else {
+            return;
+        };
+        if !reliable {
+            self.give_up(key, number, Outcome::Lost);
+            return;
+        }
+        let Some(parts) = domain.parts_mut(number) else { return };
+        let waiting = parts.peek_lost().is_some();
+        parts.on_lost(offset, len);
+        if !waiting && parts.peek_lost().is_some() {
+            self.again.lost.push_back(Lost::Parts { key, number });
+        }
+    }
+
+    fn on_skip_lost(&mut self, key: DomainKey, first: u64, count: u64) {
+        let Some(domain) = self.streams.send_domain_ref(key) else { return };
+        for number in first..first + count {
+            if let Some(item) = domain.get(number).filter(|item| matches!(item.state, State::Skipping(_))) {
+                control::push(&mut self.control.skips, key, number, 1, item.charge());
+            }
+        }
+    }
+
+    /// When [`Session::handle_timeout`] wants to be called: a lifetime, a gap or a cap ends.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let gaps = self.gaps.iter().filter_map(|key| self.gap_until(*key)).min();
+        [self.ledger.next_deadline(), self.outbox.next_uncap(), gaps].into_iter().flatten().min()
+    }
+
+    fn gap_until(&self, key: DomainKey) -> Option<Time> {
+        let domain = self.streams.by_key(key)?.recv.get(usize::from(key.domain))?.as_deref()?;
+        domain.gap_until(self.config.gap_wait)
+    }
+
+    /// Time has come to `now`.
+    pub fn handle_timeout(&mut self, now: Time) {
+        while let Some(place) = self.ledger.pop_deadline(now) {
+            match place {
+                Place::Pending { lane, seq } => {
+                    let found = self.outbox.get(lane).and_then(|lane| lane.find(seq));
+                    if found.is_some_and(|item| item.expires <= now) {
+                        self.drop_pending(lane, seq, Outcome::Expired);
+                    }
+                }
+                Place::Sent { key, number } => {
+                    let found = self.streams.send_domain_ref(key).and_then(|domain| domain.get(number));
+                    if found.is_some_and(|item| item.expires <= now) {
+                        self.give_up(key, number, Outcome::Expired);
+                    }
+                }
+            }
+        }
+        let (outbox, streams) = (&self.outbox, &self.streams);
+        self.ledger.thin_deadlines(|place| is_live(outbox, streams, place));
+        self.outbox.uncap(now, now);
+        self.announce_room();
+        self.pass_gaps(now);
+    }
+}

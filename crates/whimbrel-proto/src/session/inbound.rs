@@ -1,0 +1,466 @@
+//! Blocks from the peer: DATA here, the rest in `notices_in`.
+
+use bytes::Bytes;
+
+use super::Session;
+use super::config::{MAX_RANGES, MESSAGE_CHARGE};
+use super::message::{DomainKey, Message, SessionEvent, StreamKind};
+use super::receiving::{Partial, RecvDomain, Standing};
+use super::stream::Stream;
+use crate::wire::data::{DataHead, Extras};
+use crate::wire::{Malformed, Reader, block};
+use crate::{Cause, PeerMisbehaved, Service, StreamId, Tag, Time};
+
+const INCONSISTENT: PeerMisbehaved =
+    PeerMisbehaved::new(Cause::Inconsistent, "a message contradicts what was said of it");
+
+impl Session {
+    /// Takes a block whose type was read.
+    ///
+    /// # Errors
+    /// The peer broke the protocol; the connection closes.
+    pub fn handle_block(
+        &mut self,
+        now: Time,
+        kind: u8,
+        reader: &mut Reader,
+        early: bool,
+    ) -> Result<(), PeerMisbehaved> {
+        match kind {
+            block::DATA => self.on_data(now, reader, early),
+            block::SKIP => self.on_skip(now, reader),
+            block::SKIP_ACK => self.on_skip_ack(now, reader),
+            block::TAKEN => self.on_taken(now, reader),
+            block::MAX_DATA | block::MAX_STREAM_DATA | block::MAX_STREAMS => self.on_grant(now, kind, reader),
+            block::RESET | block::STOP => self.on_stream_end(kind, reader),
+            _ => Err(PeerMisbehaved::new(Cause::UnrecognizedBlock, "a block that is not the session's")),
+        }
+    }
+
+    fn on_data(&mut self, now: Time, reader: &mut Reader, early: bool) -> Result<(), PeerMisbehaved> {
+        let (head, length) = DataHead::read(reader)?;
+        let Some(slot) = self.route(head.stream)? else {
+            reader.skip(length as u64)?;
+            return Ok(());
+        };
+        if head.extras.bytes {
+            self.be_kind(slot, StreamKind::Bytes)?;
+            let payload = reader.bytes(length as u64)?;
+            return self.on_stream_bytes(slot, &head, payload);
+        }
+        self.be_kind(slot, StreamKind::Messages)?;
+        let domain = self.recv_domain(slot, &head)?;
+        if head.many() {
+            return self.on_run(now, slot, domain, &head, reader, length, early);
+        }
+        let small = length <= self.config.small_message;
+        let payload = match self.streams.at_mut(slot) {
+            Some(stream) if small && head.begins() && head.ends() => {
+                let copy = stream.arena.copy(&reader.peek()[..length]);
+                reader.skip(length as u64)?;
+                copy
+            }
+            _ => reader.bytes(length as u64)?,
+        };
+        if head.begins() && head.ends() {
+            self.on_message(now, slot, domain, &head, payload, early)
+        } else {
+            self.on_part(now, slot, domain, &head, payload, early)
+        }
+    }
+
+    /// The index of the domain a head names, made if need be.
+    #[inline]
+    fn recv_domain(&mut self, slot: u32, head: &DataHead) -> Result<u8, PeerMisbehaved> {
+        let service = head.service();
+        let cross = head.extras.latest_reliable.is_some();
+        let Some(stream) = self.streams.at_mut(slot) else { return Err(INCONSISTENT) };
+        if service.is_sequenced() {
+            if *stream.cross_in.get_or_insert(cross) != cross {
+                return Err(INCONSISTENT);
+            }
+        } else if cross {
+            return Err(PeerMisbehaved::new(
+                Cause::InvalidField,
+                "cross-sequencing of an unsequenced message",
+            ));
+        }
+        let domain = if cross { 0 } else { service.index() };
+        stream.recv[domain].get_or_insert_with(|| Box::new(RecvDomain::new(service.is_sequenced())));
+        Ok(domain as u8)
+    }
+
+    /// Charges the session and a stream.
+    #[inline]
+    pub(super) fn charge(&mut self, slot: u32, charge: u64) -> Result<(), PeerMisbehaved> {
+        let overdraft = self.longest() + MESSAGE_CHARGE;
+        self.recv_credit.charge(charge, overdraft)?;
+        match self.streams.at_mut(slot) {
+            Some(stream) => stream.recv_credit.charge(charge, overdraft),
+            None => Ok(()),
+        }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "one block's worth of facts")]
+    fn on_run(
+        &mut self,
+        now: Time,
+        slot: u32,
+        domain: u8,
+        head: &DataHead,
+        reader: &mut Reader,
+        length: usize,
+        early: bool,
+    ) -> Result<(), PeerMisbehaved> {
+        let Some(stream) = self.streams.at_mut(slot) else { return Ok(()) };
+        let body = stream.arena.copy(&reader.peek()[..length]);
+        reader.skip(length as u64)?;
+        let Stream { recv, inbox, claimed, .. } = stream;
+        let Some(state) = recv[usize::from(domain)].as_deref_mut() else { return Ok(()) };
+        let (mut at, mut number) = (0, head.number);
+        if state.is_next(number) {
+            // In order and nothing odd: no bookkeeping a message.
+            let queue = if *claimed { inbox } else { &mut self.inbox };
+            let was_empty = queue.is_empty();
+            while at < body.len() {
+                let (from, to) = next_in_run(&body, at)?;
+                queue.push_back(message(head, number, body.slice(from..to), early, domain));
+                number += 1;
+                at = to;
+            }
+            state.finished.raise(number);
+            let count = number - head.number;
+            let bytes = payload_bytes(queue, count);
+            self.charge(slot, bytes + count * MESSAGE_CHARGE)?;
+            self.note_received(slot, count, bytes, was_empty);
+            return Ok(());
+        }
+        let follows = head.extras.latest_reliable.filter(|_| head.service().is_reliable());
+        let mut head = *head;
+        while at < body.len() {
+            let (from, to) = next_in_run(&body, at)?;
+            head.number = number;
+            self.on_message(now, slot, domain, &head, body.slice(from..to), early)?;
+            number = number.checked_add(1).ok_or(INCONSISTENT)?;
+            if follows.is_some() {
+                head.extras.latest_reliable = Some(number);
+            }
+            at = to;
+        }
+        Ok(())
+    }
+
+    fn on_message(
+        &mut self,
+        now: Time,
+        slot: u32,
+        domain: u8,
+        head: &DataHead,
+        payload: Bytes,
+        early: bool,
+    ) -> Result<(), PeerMisbehaved> {
+        let length = payload.len() as u64;
+        if length > self.longest() {
+            return Err(PeerMisbehaved::new(Cause::MessageTooLarge, "a message longer than announced"));
+        }
+        let Some(state) = self.recv_state(slot, domain) else { return Ok(()) };
+        state.check(head.number)?;
+        match state.standing(head.number) {
+            Standing::Finished => {
+                self.ledger.stats.duplicates += 1;
+                Ok(())
+            }
+            standing => {
+                let already = state.partial.remove(&head.number);
+                if already.as_ref().is_some_and(|partial| partial.contradicts(length)) {
+                    return Err(INCONSISTENT);
+                }
+                let (charged, consumed) =
+                    already.map_or((0, 0), |partial| (partial.charged, partial.consumed()));
+                let charge = length + MESSAGE_CHARGE;
+                if charge < charged {
+                    return Err(INCONSISTENT);
+                }
+                if standing == Standing::Late {
+                    state.passed.remove(head.number, head.number + 1);
+                }
+                self.charge(slot, charge - charged)?;
+                if standing == Standing::Late {
+                    self.ledger.stats.late += 1;
+                    self.consume(slot, charge - consumed);
+                    return Ok(());
+                }
+                let whole = message(head, head.number, payload, early, domain);
+                self.on_whole(now, slot, domain, whole, head.extras.latest_reliable);
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn recv_state(&mut self, slot: u32, domain: u8) -> Option<&mut RecvDomain> {
+        self.streams.at_mut(slot)?.recv.get_mut(usize::from(domain))?.as_deref_mut()
+    }
+
+    /// A message is whole: into its inbox, or held behind a gap.
+    fn on_whole(&mut self, now: Time, slot: u32, domain: u8, whole: Message, latest_reliable: Option<u64>) {
+        let latest = latest_reliable.unwrap_or(if whole.service.is_reliable() { whole.id } else { 0 });
+        self.deliver(slot, domain, |state, deliver| state.on_whole(now, whole, latest, deliver));
+        self.list_gap(slot, domain);
+    }
+
+    /// Runs `change`, which hands messages to the inbox of the stream.
+    pub(super) fn deliver(
+        &mut self,
+        slot: u32,
+        domain: u8,
+        change: impl FnOnce(&mut RecvDomain, &mut dyn FnMut(Message)),
+    ) {
+        let Some(stream) = self.streams.at_mut(slot) else { return };
+        let Stream { recv, inbox, claimed, .. } = stream;
+        let Some(state) = recv[usize::from(domain)].as_deref_mut() else { return };
+        let queue = if *claimed { inbox } else { &mut self.inbox };
+        let (was_empty, mut count, mut bytes) = (queue.is_empty(), 0, 0);
+        change(state, &mut |message: Message| {
+            count += 1;
+            bytes += message.payload.len() as u64;
+            queue.push_back(message);
+        });
+        if count > 0 {
+            self.note_received(slot, count, bytes, was_empty);
+        }
+    }
+
+    #[inline]
+    fn note_received(&mut self, slot: u32, count: u64, bytes: u64, was_empty: bool) {
+        self.ledger.stats.received += count;
+        self.ledger.stats.received_bytes += bytes;
+        self.ledger.stats.unread += count;
+        if !was_empty {
+            return;
+        }
+        if self.streams.at(slot).is_some_and(|stream| stream.claimed) {
+            self.tell_readable(slot);
+        } else if !self.readable_told {
+            self.readable_told = true;
+            self.ledger.events.push_back(SessionEvent::Readable);
+        }
+    }
+
+    /// Puts a domain that holds messages behind a gap on the list that timers look at.
+    pub(super) fn list_gap(&mut self, slot: u32, domain: u8) {
+        let key = DomainKey { domain, ..self.key_of(slot) };
+        if let Some(state) = self.recv_state(slot, domain)
+            && !state.gap_listed
+            && !state.held.is_empty()
+        {
+            state.gap_listed = true;
+            self.gaps.push(key);
+        }
+    }
+
+    /// Passes over gaps that were waited for long enough.
+    pub(super) fn pass_gaps(&mut self, now: Time) {
+        let wait = self.config.gap_wait;
+        let gaps = std::mem::take(&mut self.gaps);
+        for key in gaps {
+            while self
+                .recv_state(key.slot, key.domain)
+                .and_then(|state| state.gap_until(wait))
+                .is_some_and(|at| at <= now)
+            {
+                let mut abandoned = 0;
+                self.deliver(key.slot, key.domain, |state, deliver| {
+                    state.pass_gap(deliver);
+                    abandoned = state.abandon_late();
+                });
+                self.consume(key.slot, abandoned);
+            }
+            let Some(state) = self.recv_state(key.slot, key.domain) else { continue };
+            state.gap_listed = !state.held.is_empty();
+            if state.gap_listed {
+                self.gaps.push(key);
+            }
+        }
+    }
+
+    fn on_part(
+        &mut self,
+        now: Time,
+        slot: u32,
+        domain: u8,
+        head: &DataHead,
+        payload: Bytes,
+        early: bool,
+    ) -> Result<(), PeerMisbehaved> {
+        let (longest, number) = (self.longest(), head.number);
+        let end = head.offset + payload.len() as u64;
+        let Some(state) = self.recv_state(slot, domain) else { return Ok(()) };
+        state.check(number)?;
+        let standing = state.standing(number);
+        if standing == Standing::Finished {
+            self.ledger.stats.duplicates += 1;
+            return Ok(());
+        }
+        let partial = state.partial.entry(number).or_default();
+        let claimed = if head.ends() { Some(end) } else { head.message_length };
+        partial.take_length(claimed, end, longest)?;
+        let total = partial.length.unwrap_or(partial.highest) + MESSAGE_CHARGE;
+        let charge = total - partial.charged;
+        partial.charged = total;
+        partial.early |= early;
+        if head.begins() {
+            partial.extras = Some(head.extras);
+        }
+        if standing == Standing::Late {
+            return self.on_late_part(slot, domain, number, charge);
+        }
+        let expected = partial.length.unwrap_or(end);
+        partial.assembly.insert(head.offset, &payload, expected)?;
+        let whole = partial.length.is_some_and(|length| partial.assembly.is_whole(length));
+        let finished = if whole { state.partial.remove(&number) } else { None };
+        self.charge(slot, charge)?;
+        if let Some(Partial { assembly, extras: Some(extras), early, .. }) = finished {
+            let head = DataHead { extras, ..*head };
+            let whole = message(&head, number, assembly.into_bytes(), early, domain);
+            self.on_whole(now, slot, domain, whole, extras.latest_reliable);
+        }
+        Ok(())
+    }
+
+    /// A part of a message that was passed over: only its charge matters, and that once.
+    fn on_late_part(
+        &mut self,
+        slot: u32,
+        domain: u8,
+        number: u64,
+        charge: u64,
+    ) -> Result<(), PeerMisbehaved> {
+        let Some(state) = self.recv_state(slot, domain) else { return Ok(()) };
+        state.passed.remove(number, number + 1);
+        let Some(partial) = state.partial.get_mut(&number) else { return Ok(()) };
+        partial.dropped = true;
+        if partial.length.is_some() {
+            state.partial.remove(&number);
+            self.ledger.stats.late += 1;
+        }
+        self.charge(slot, charge)?;
+        self.consume(slot, charge);
+        Ok(())
+    }
+
+    fn on_stream_bytes(&mut self, slot: u32, head: &DataHead, payload: Bytes) -> Result<(), PeerMisbehaved> {
+        if head.number != 0 || head.service() != Service::ReliableSequenced {
+            return Err(PeerMisbehaved::new(
+                Cause::InvalidField,
+                "a byte stream is one reliable sequenced message",
+            ));
+        }
+        let small = self.config.small_message;
+        let Some(half) = self.streams.at_mut(slot).and_then(|stream| stream.bytes_in.as_mut()) else {
+            return Ok(());
+        };
+        let grown = half.grows(head.offset, payload.len() as u64, head.ends())?;
+        let (news, discarded) = half.insert(head.offset, payload, head.ends(), small)?;
+        let overdraft = self.longest() + MESSAGE_CHARGE;
+        self.recv_credit.charge(grown, overdraft)?;
+        if let Some(stream) = self.streams.at_mut(slot) {
+            stream.recv_credit.charge(grown, 0)?;
+        }
+        self.consume(slot, discarded);
+        if news {
+            self.tell_readable(slot);
+        }
+        self.reap(slot);
+        Ok(())
+    }
+}
+
+impl Partial {
+    /// What of its charge counts as read.
+    pub(super) fn consumed(&self) -> u64 {
+        if self.dropped { self.charged } else { 0 }
+    }
+
+    fn contradicts(&self, length: u64) -> bool {
+        self.highest > length || self.length.is_some_and(|known| known != length)
+    }
+
+    /// Learns of a part that ends at `end` and perhaps of the whole length.
+    fn take_length(&mut self, claimed: Option<u64>, end: u64, longest: u64) -> Result<(), PeerMisbehaved> {
+        self.highest = self.highest.max(end);
+        if let Some(length) = claimed {
+            if self.length.is_some_and(|known| known != length) {
+                return Err(INCONSISTENT);
+            }
+            self.length = Some(length);
+        }
+        if self.length.is_some_and(|length| self.highest > length) {
+            return Err(INCONSISTENT);
+        }
+        if self.length.unwrap_or(0).max(self.highest) > longest {
+            return Err(PeerMisbehaved::new(Cause::MessageTooLarge, "a message longer than announced"));
+        }
+        Ok(())
+    }
+}
+
+impl RecvDomain {
+    /// Frees what messages passed over hold; their charge now counts as read.
+    pub(super) fn abandon_late(&mut self) -> u64 {
+        let floor = self.floor();
+        let mut consumed = 0;
+        self.partial.retain(|number, partial| {
+            if *number >= floor || partial.dropped {
+                return true;
+            }
+            consumed += partial.charged;
+            partial.dropped = true;
+            partial.assembly = super::assembly::Assembly::default();
+            partial.length.is_none()
+        });
+        consumed
+    }
+
+    /// Passed-over numbers are within their limit.
+    pub(super) fn is_bounded(&self) -> bool {
+        self.passed.len() <= MAX_RANGES && self.skipped.len() <= MAX_RANGES
+    }
+}
+
+/// Where the next message of a run lies.
+#[inline]
+fn next_in_run(body: &[u8], at: usize) -> Result<(usize, usize), Malformed> {
+    const SHORT: Malformed = Malformed("DATA: a run's message beyond its block");
+    let first = *body.get(at).ok_or(SHORT)?;
+    let width = 1usize << (first >> 6);
+    let field = body.get(at..at + width).ok_or(SHORT)?;
+    let mut length = u64::from(first & 0x3f);
+    for byte in &field[1..] {
+        length = length << 8 | u64::from(*byte);
+    }
+    let from = at + width;
+    let length = usize::try_from(length).map_err(|_| SHORT)?;
+    let to = from.checked_add(length).filter(|to| *to <= body.len()).ok_or(SHORT)?;
+    Ok((from, to))
+}
+
+fn payload_bytes(queue: &std::collections::VecDeque<Message>, count: u64) -> u64 {
+    queue.iter().rev().take(count as usize).map(|message| message.payload.len() as u64).sum()
+}
+
+#[inline]
+fn message(head: &DataHead, number: u64, payload: Bytes, early: bool, domain: u8) -> Message {
+    let Extras { tag, priority, ppid, confirm, .. } = head.extras;
+    Message {
+        payload,
+        stream: StreamId(head.stream),
+        id: number,
+        tag: tag.map(Tag),
+        ppid,
+        service: head.service(),
+        priority,
+        early,
+        confirm,
+        domain,
+    }
+}

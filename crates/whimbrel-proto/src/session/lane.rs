@@ -1,0 +1,331 @@
+//! Where messages wait for their first transmission, and which goes next.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use super::item::{DEAD, Item};
+use super::message::DomainKey;
+use crate::Time;
+use crate::time::nanos;
+use crate::wire::data::DEFAULT_PRIORITY;
+
+/// What keeps a lane from being served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LaneState {
+    /// Nothing to send.
+    Idle,
+    /// In the running.
+    Active,
+    /// Stream credit or the span of numbers is used up.
+    Blocked,
+    /// Its tag's cap, until then.
+    Capped(Time),
+}
+
+/// A first-in-first-out queue: one a sequenced domain, one a priority (and capped tag) of an unsequenced one, one a
+/// byte stream.
+#[derive(Debug)]
+pub(super) struct Lane {
+    pub(super) key: DomainKey,
+    /// `None`: sequenced, messages of all priorities.
+    pub(super) priority: Option<u8>,
+    /// The capped tag whose messages alone it holds.
+    pub(super) tag: u32,
+    pub(super) bytes: bool,
+    pub(super) state: LaneState,
+    queue: VecDeque<Item>,
+    /// Messages that left the front, ever: the sequence number of the front one.
+    base: u64,
+    live: usize,
+    /// Message that was begun and has parts to send.
+    pub(super) partial: Option<u64>,
+    urgent: BTreeMap<u8, u32>,
+    served: Time,
+    turn: u64,
+    free: bool,
+}
+
+impl Lane {
+    /// Highest priority waiting: an urgent message lifts those before it.
+    fn priority(&self) -> u8 {
+        if let Some(priority) = self.priority {
+            return priority;
+        }
+        match self.urgent.last_key_value() {
+            None => DEFAULT_PRIORITY,
+            Some((highest, _)) if *highest > DEFAULT_PRIORITY => *highest,
+            Some((highest, _)) => {
+                let others: u32 = self.urgent.values().sum();
+                if others as usize >= self.live { *highest } else { DEFAULT_PRIORITY }
+            }
+        }
+    }
+
+    fn count_priority(&mut self, priority: u8, up: bool) {
+        if self.priority.is_some() || priority == DEFAULT_PRIORITY {
+            return;
+        }
+        let count = self.urgent.entry(priority).or_insert(0);
+        *count = if up { *count + 1 } else { count.saturating_sub(1) };
+        if *count == 0 {
+            self.urgent.remove(&priority);
+        }
+    }
+
+    #[inline]
+    pub(super) fn front(&self) -> Option<&Item> {
+        self.queue.front()
+    }
+
+    #[inline]
+    pub(super) fn second(&self) -> Option<&Item> {
+        self.queue.get(1)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.live == 0 && self.partial.is_none()
+    }
+
+    pub(super) fn find(&self, seq: u64) -> Option<&Item> {
+        let index = usize::try_from(seq.checked_sub(self.base)?).ok()?;
+        self.queue.get(index).filter(|item| !item.has(DEAD))
+    }
+
+    pub(super) fn seqs(&self) -> std::ops::Range<u64> {
+        self.base..self.base + self.queue.len() as u64
+    }
+}
+
+/// All lanes and the sums over them.
+#[derive(Debug)]
+pub(super) struct Outbox {
+    lanes: Vec<Lane>,
+    active: Vec<u32>,
+    turn: u64,
+    ageing: u64,
+    messages: usize,
+    bytes: u64,
+}
+
+impl Outbox {
+    pub(super) fn new(ageing: Duration) -> Self {
+        Self { lanes: Vec::new(), active: Vec::new(), turn: 0, ageing: nanos(ageing), messages: 0, bytes: 0 }
+    }
+
+    pub(super) fn open(&mut self, key: DomainKey, priority: Option<u8>, tag: u32, bytes: bool) -> u32 {
+        let mut lane = Lane {
+            key,
+            priority,
+            tag,
+            bytes,
+            state: LaneState::Idle,
+            queue: VecDeque::new(),
+            base: 0,
+            live: 0,
+            partial: None,
+            urgent: BTreeMap::new(),
+            served: Time::ZERO,
+            turn: 0,
+            free: false,
+        };
+        if let Some(slot) = self.lanes.iter().position(|lane| lane.free) {
+            // Places of the old lane's messages must not name the new one's.
+            lane.base = self.lanes[slot].base;
+            self.lanes[slot] = lane;
+            return slot as u32;
+        }
+        self.lanes.push(lane);
+        (self.lanes.len() - 1) as u32
+    }
+
+    /// The lane is not needed any more; it must be empty.
+    pub(super) fn close(&mut self, slot: u32) {
+        self.deactivate(slot, LaneState::Idle);
+        let lane = &mut self.lanes[slot as usize];
+        lane.base += lane.queue.len() as u64;
+        lane.queue = VecDeque::new();
+        lane.free = true;
+    }
+
+    #[inline]
+    pub(super) fn lane(&self, slot: u32) -> &Lane {
+        &self.lanes[slot as usize]
+    }
+
+    #[inline]
+    pub(super) fn lane_mut(&mut self, slot: u32) -> &mut Lane {
+        &mut self.lanes[slot as usize]
+    }
+
+    pub(super) fn get(&self, slot: u32) -> Option<&Lane> {
+        self.lanes.get(slot as usize)
+    }
+
+    pub(super) fn messages(&self) -> usize {
+        self.messages
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    #[inline]
+    pub(super) fn has_active(&self) -> bool {
+        !self.active.is_empty()
+    }
+
+    /// Appends a message; returns its place in the lane.
+    #[inline]
+    pub(super) fn push(&mut self, now: Time, slot: u32, item: Item) -> u64 {
+        self.messages += 1;
+        self.bytes += u64::from(item.length);
+        let lane = &mut self.lanes[slot as usize];
+        lane.live += 1;
+        lane.count_priority(item.priority, true);
+        let seq = lane.base + lane.queue.len() as u64;
+        lane.queue.push_back(item);
+        if lane.state == LaneState::Idle {
+            self.activate(now, slot);
+        }
+        seq
+    }
+
+    /// The lane has something that may be sent: its age begins if it had nothing.
+    pub(super) fn activate(&mut self, now: Time, slot: u32) {
+        let lane = &mut self.lanes[slot as usize];
+        if lane.state == LaneState::Active {
+            return;
+        }
+        if lane.state == LaneState::Idle {
+            lane.served = lane.served.max(now);
+        }
+        lane.state = LaneState::Active;
+        self.active.push(slot);
+    }
+
+    pub(super) fn deactivate(&mut self, slot: u32, state: LaneState) {
+        let lane = &mut self.lanes[slot as usize];
+        if lane.state == LaneState::Active {
+            self.active.retain(|active| *active != slot);
+        }
+        lane.state = state;
+    }
+
+    /// Wakes a blocked lane.
+    pub(super) fn unblock(&mut self, now: Time, slot: u32) {
+        if self.lanes[slot as usize].state == LaneState::Blocked {
+            self.activate(now, slot);
+        }
+    }
+
+    /// The lane whose turn it is: longest unserved, where a level of priority counts as so much waiting.
+    #[inline]
+    pub(super) fn pick(&self) -> Option<u32> {
+        match self.active.as_slice() {
+            [] => None,
+            [only] => Some(*only),
+            many => many.iter().copied().min_by_key(|slot| {
+                let lane = &self.lanes[*slot as usize];
+                (
+                    i128::from(lane.served.as_nanos())
+                        - i128::from(lane.priority()) * i128::from(self.ageing),
+                    lane.turn,
+                )
+            }),
+        }
+    }
+
+    /// The lane had its quantum.
+    #[inline]
+    pub(super) fn served(&mut self, now: Time, slot: u32) {
+        self.turn += 1;
+        let lane = &mut self.lanes[slot as usize];
+        lane.served = now;
+        lane.turn = self.turn;
+    }
+
+    /// Takes the front message out.
+    #[inline]
+    pub(super) fn pop(&mut self, slot: u32) -> Option<Item> {
+        let lane = &mut self.lanes[slot as usize];
+        let item = lane.queue.pop_front()?;
+        lane.base += 1;
+        if !item.has(DEAD) {
+            lane.live -= 1;
+            lane.count_priority(item.priority, false);
+            self.messages -= 1;
+            self.bytes -= u64::from(item.length);
+        }
+        Some(item)
+    }
+
+    /// Takes a message out of the middle, leaving its place.
+    pub(super) fn kill(&mut self, slot: u32, seq: u64) -> Option<Item> {
+        let lane = self.lanes.get_mut(slot as usize)?;
+        let index = usize::try_from(seq.checked_sub(lane.base)?).ok()?;
+        let item = lane.queue.get_mut(index).filter(|item| !item.has(DEAD))?;
+        let dead = item.clone();
+        item.payload = bytes::Bytes::new();
+        item.flags |= DEAD;
+        lane.live -= 1;
+        lane.count_priority(dead.priority, false);
+        self.messages -= 1;
+        self.bytes -= u64::from(dead.length);
+        while self.lanes[slot as usize].queue.front().is_some_and(|item| item.has(DEAD)) {
+            self.pop(slot);
+        }
+        if self.lanes[slot as usize].is_empty() {
+            self.deactivate(slot, LaneState::Idle);
+        }
+        Some(dead)
+    }
+
+    /// Puts `item` in the place of a waiting one, which is returned.
+    pub(super) fn swap(&mut self, slot: u32, seq: u64, item: Item) -> Option<Item> {
+        let lane = self.lanes.get_mut(slot as usize)?;
+        let index = usize::try_from(seq.checked_sub(lane.base)?).ok()?;
+        let place = lane.queue.get_mut(index).filter(|item| !item.has(DEAD))?;
+        let (up, new_len) = (item.priority, item.length);
+        let old = std::mem::replace(place, item);
+        lane.count_priority(old.priority, false);
+        lane.count_priority(up, true);
+        self.bytes = self.bytes - u64::from(old.length) + u64::from(new_len);
+        Some(old)
+    }
+
+    /// Lanes whose cap lets them go on by `until` are in the running again.
+    pub(super) fn uncap(&mut self, until: Time, now: Time) {
+        for slot in 0..self.lanes.len() as u32 {
+            if matches!(self.lanes[slot as usize].state, LaneState::Capped(at) if at <= until) {
+                self.activate(now, slot);
+            }
+        }
+    }
+
+    /// Session credit opened.
+    pub(super) fn unblock_all(&mut self, now: Time) {
+        for slot in 0..self.lanes.len() as u32 {
+            self.unblock(now, slot);
+        }
+    }
+
+    /// The message a lane had begun was given up.
+    pub(super) fn forget_partial(&mut self, slot: u32, key: DomainKey, number: u64) {
+        let lane = &mut self.lanes[slot as usize];
+        if lane.key == key && lane.partial == Some(number) {
+            lane.partial = None;
+            if lane.is_empty() {
+                self.deactivate(slot, LaneState::Idle);
+            }
+        }
+    }
+
+    pub(super) fn next_uncap(&self) -> Option<Time> {
+        let until = |lane: &Lane| if let LaneState::Capped(until) = lane.state { Some(until) } else { None };
+        self.lanes.iter().filter_map(until).min()
+    }
+
+    pub(super) fn slots(&self) -> u32 {
+        self.lanes.len() as u32
+    }
+}

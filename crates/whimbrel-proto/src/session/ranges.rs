@@ -1,0 +1,187 @@
+//! Sets of numbers as sorted ranges, and a window of bits.
+
+use std::collections::VecDeque;
+
+/// A set of numbers, held as sorted disjoint half-open ranges.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RangeSet {
+    ranges: VecDeque<(u64, u64)>,
+}
+
+impl RangeSet {
+    pub(super) fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// How many ranges: what limits look at.
+    pub(super) fn len(&self) -> usize {
+        self.ranges.len()
+    }
+
+    /// Index of the first range that ends after `number`.
+    fn at(&self, number: u64) -> usize {
+        match self.ranges.back() {
+            Some((_, end)) if *end <= number => self.ranges.len(),
+            _ => self.ranges.partition_point(|(_, end)| *end <= number),
+        }
+    }
+
+    pub(super) fn contains(&self, number: u64) -> bool {
+        self.ranges.get(self.at(number)).is_some_and(|(start, _)| *start <= number)
+    }
+
+    /// Adds `start..end`; returns how many numbers are new.
+    pub(super) fn insert(&mut self, start: u64, end: u64) -> u64 {
+        if start >= end {
+            return 0;
+        }
+        // Touching ranges merge, so look one below.
+        let mut index = if start == 0 { 0 } else { self.at(start - 1) };
+        let (mut low, mut high, mut known, mut merged) = (start, end, 0, 0);
+        while let Some((from, to)) = self.ranges.get(index + merged).copied().filter(|(from, _)| *from <= end)
+        {
+            known += to.min(end).saturating_sub(from.max(start));
+            low = low.min(from);
+            high = high.max(to);
+            merged += 1;
+        }
+        if merged == 0 {
+            self.ranges.insert(index, (low, high));
+        } else {
+            self.ranges[index] = (low, high);
+            index += 1;
+            self.ranges.drain(index..index + merged - 1);
+        }
+        end - start - known
+    }
+
+    /// Takes `start..end` out.
+    pub(super) fn remove(&mut self, start: u64, end: u64) {
+        let mut index = self.at(start);
+        while let Some((from, to)) = self.ranges.get(index).copied().filter(|(from, _)| *from < end) {
+            match (from < start, to > end) {
+                (true, true) => {
+                    self.ranges[index] = (from, start);
+                    self.ranges.insert(index + 1, (end, to));
+                    return;
+                }
+                (true, false) => {
+                    self.ranges[index] = (from, start);
+                    index += 1;
+                }
+                (false, true) => {
+                    self.ranges[index] = (end, to);
+                    return;
+                }
+                (false, false) => {
+                    self.ranges.remove(index);
+                }
+            }
+        }
+    }
+
+    /// The first range.
+    pub(super) fn first(&self) -> Option<(u64, u64)> {
+        self.ranges.front().copied()
+    }
+}
+
+/// Which numbers at or above a floor are finished; one bit each, the floor being the lowest that is not.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Window {
+    floor: u64,
+    /// Bits from `floor - floor % 64` on.
+    words: VecDeque<u64>,
+}
+
+impl Window {
+    #[inline]
+    pub(super) fn floor(&self) -> u64 {
+        self.floor
+    }
+
+    /// Nothing above the floor is finished.
+    #[inline]
+    pub(super) fn is_flush(&self) -> bool {
+        self.words.is_empty()
+    }
+
+    fn word(&self, number: u64) -> usize {
+        (number / 64 - self.floor / 64) as usize
+    }
+
+    #[inline]
+    pub(super) fn contains(&self, number: u64) -> bool {
+        number < self.floor
+            || self.words.get(self.word(number)).is_some_and(|word| word >> (number % 64) & 1 == 1)
+    }
+
+    /// Marks a number at or above the floor without moving the floor. The caller limits how far above.
+    pub(super) fn mark(&mut self, number: u64) {
+        let word = self.word(number);
+        if word >= self.words.len() {
+            self.words.resize(word + 1, 0);
+        }
+        self.words[word] |= 1 << (number % 64);
+    }
+
+    /// Raises the floor over what is marked.
+    pub(super) fn settle(&mut self) {
+        while self.contains(self.floor) {
+            self.raise(self.floor + 1);
+        }
+    }
+
+    /// Raises the floor to `floor`, whatever is marked below.
+    pub(super) fn raise(&mut self, floor: u64) {
+        let words = (floor / 64 - self.floor / 64) as usize;
+        self.words.drain(..words.min(self.words.len()));
+        self.floor = floor;
+        if self.words.len() == 1 && self.words[0] >> (floor % 64) == 0 {
+            self.words.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        #[test]
+        fn ranges_are_a_set(ops in proptest::collection::vec((any::<bool>(), 0u64..100, 0u64..20), 0..60)) {
+            let (mut set, mut model) = (RangeSet::default(), BTreeSet::new());
+            for (insert, start, len) in ops {
+                if insert {
+                    let new = (start..start + len).filter(|number| model.insert(*number)).count();
+                    prop_assert_eq!(set.insert(start, start + len), new as u64);
+                } else {
+                    set.remove(start, start + len);
+                    model.retain(|number| !(start..start + len).contains(number));
+                }
+                for number in 0..130 {
+                    prop_assert_eq!(set.contains(number), model.contains(&number));
+                }
+                let runs = model.iter().filter(|number| **number == 0 || !model.contains(&(**number - 1))).count();
+                prop_assert_eq!(set.len(), runs);
+            }
+        }
+
+        #[test]
+        fn a_window_is_a_set(marks in proptest::collection::vec(0u64..300, 0..300)) {
+            let (mut window, mut model) = (Window::default(), BTreeSet::new());
+            for number in marks {
+                prop_assert_eq!(window.contains(number), model.contains(&number));
+                if model.insert(number) {
+                    window.mark(number);
+                    window.settle();
+                }
+                let floor = (0..).find(|number| !model.contains(number)).unwrap();
+                prop_assert_eq!(window.floor(), floor);
+                prop_assert_eq!(window.is_flush(), model.range(floor..).next().is_none() );
+            }
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Counters.
+
+use super::message::Outcome;
+
+/// Messages and bytes by what became of them, since the session began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are the documentation")]
+pub struct Counters {
+    pub queued: u64,
+    pub sent: u64,
+    pub sent_bytes: u64,
+    pub delivered: u64,
+    pub delivered_bytes: u64,
+    pub taken: u64,
+    pub expired: u64,
+    pub cancelled: u64,
+    pub replaced: u64,
+    pub lost: u64,
+    pub unknown: u64,
+}
+
+impl Counters {
+    #[inline]
+    pub(super) fn count(&mut self, outcome: Outcome, length: u32) {
+        match outcome {
+            Outcome::Delivered => {
+                self.delivered += 1;
+                self.delivered_bytes += u64::from(length);
+            }
+            Outcome::Taken => self.taken += 1,
+            Outcome::Expired => self.expired += 1,
+            Outcome::Cancelled => self.cancelled += 1,
+            Outcome::Replaced => self.replaced += 1,
+            Outcome::Lost => self.lost += 1,
+            Outcome::Unknown => self.unknown += 1,
+        }
+    }
+}
+
+/// A session's counters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SessionStats {
+    /// Messages sent, all tags and none.
+    pub total: Counters,
+    /// Messages waiting that were never sent.
+    pub queue_messages: usize,
+    /// Bytes of them.
+    pub queue_bytes: u64,
+    /// Messages sent and not resolved.
+    pub outstanding: u64,
+    /// Messages and fragments sent again because they were lost.
+    pub retransmitted: u64,
+    /// Messages sent again on the chance.
+    pub repeated: u64,
+    /// Messages received, complete and in their turn.
+    pub received: u64,
+    /// Bytes of them.
+    pub received_bytes: u64,
+    /// Messages and fragments that had come before.
+    pub duplicates: u64,
+    /// Sequenced messages that came after their gap was passed over.
+    pub late: u64,
+    /// Messages received and not yet read.
+    pub unread: u64,
+    /// Byte-stream bytes accepted for sending.
+    pub stream_bytes_sent: u64,
+    /// Byte-stream bytes read.
+    pub stream_bytes_read: u64,
+}

@@ -1,0 +1,164 @@
+//! One stream, and the table of them.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::arena::Arena;
+use super::bytes_in::BytesIn;
+use super::bytes_out::BytesOut;
+use super::credit::{RecvCredit, SendCredit};
+use super::message::{DomainKey, Message, StreamKind};
+use super::receiving::RecvDomain;
+use super::sending::SendDomain;
+use crate::StreamId;
+
+/// `DomainKey::domain` of what concerns a whole stream.
+pub(super) const WHOLE: u8 = u8::MAX;
+
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) id: StreamId,
+    /// Unknown while only later streams of the peer were heard of.
+    pub(super) kind: Option<StreamKind>,
+    pub(super) send_credit: SendCredit,
+    pub(super) recv_credit: RecvCredit,
+    pub(super) send: [Option<Box<SendDomain>>; 4],
+    pub(super) recv: [Option<Box<RecvDomain>>; 4],
+    pub(super) lanes: Vec<u32>,
+    pub(super) bytes_out: Option<Box<BytesOut>>,
+    pub(super) bytes_in: Option<Box<BytesIn>>,
+    pub(super) arena: Arena,
+    /// Has a queue of its own.
+    pub(super) claimed: bool,
+    pub(super) inbox: VecDeque<Message>,
+    /// Fixed by the first sequenced message received.
+    pub(super) cross_in: Option<bool>,
+    pub(super) cross_out: Option<bool>,
+    /// `StreamReadable` or `StreamWritable` waits to be polled.
+    pub(super) readable_told: bool,
+}
+
+impl Stream {
+    pub(super) fn new(id: StreamId, kind: Option<StreamKind>, send_limit: u64, window: u64) -> Self {
+        Self {
+            id,
+            kind,
+            send_credit: SendCredit::new(send_limit),
+            recv_credit: RecvCredit::new(window),
+            send: Default::default(),
+            recv: Default::default(),
+            lanes: Vec::new(),
+            bytes_out: None,
+            bytes_in: None,
+            arena: Arena::default(),
+            claimed: false,
+            inbox: VecDeque::new(),
+            cross_in: None,
+            cross_out: None,
+            readable_told: false,
+        }
+    }
+
+    pub(super) fn become_kind(&mut self, kind: StreamKind) {
+        self.kind = Some(kind);
+        if kind == StreamKind::Bytes {
+            self.bytes_out = Some(Box::default());
+            self.bytes_in = Some(Box::default());
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    generation: u16,
+    stream: Option<Stream>,
+}
+
+/// Streams by slot; slots are used again, under another generation.
+#[derive(Debug, Default)]
+pub(super) struct Streams {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    by_id: BTreeMap<StreamId, u32>,
+    last: Option<(StreamId, u32)>,
+}
+
+impl Streams {
+    pub(super) fn insert(&mut self, stream: Stream) -> u32 {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            (self.slots.len() - 1) as u32
+        });
+        self.by_id.insert(stream.id, slot);
+        self.slots[slot as usize].stream = Some(stream);
+        slot
+    }
+
+    pub(super) fn remove(&mut self, slot: u32) -> Option<Stream> {
+        let entry = self.slots.get_mut(slot as usize)?;
+        let stream = entry.stream.take()?;
+        entry.generation = entry.generation.wrapping_add(1);
+        self.free.push(slot);
+        self.by_id.remove(&stream.id);
+        self.last = None;
+        Some(stream)
+    }
+
+    #[inline]
+    pub(super) fn find(&mut self, id: StreamId) -> Option<u32> {
+        if let Some((last, slot)) = self.last
+            && last == id
+        {
+            return Some(slot);
+        }
+        let slot = *self.by_id.get(&id)?;
+        self.last = Some((id, slot));
+        Some(slot)
+    }
+
+    pub(super) fn look(&self, id: StreamId) -> Option<&Stream> {
+        self.by_id.get(&id).and_then(|slot| self.at(*slot))
+    }
+
+    #[inline]
+    pub(super) fn at(&self, slot: u32) -> Option<&Stream> {
+        self.slots.get(slot as usize)?.stream.as_ref()
+    }
+
+    #[inline]
+    pub(super) fn at_mut(&mut self, slot: u32) -> Option<&mut Stream> {
+        self.slots.get_mut(slot as usize)?.stream.as_mut()
+    }
+
+    pub(super) fn key(&self, slot: u32, domain: u8) -> DomainKey {
+        let generation = self.slots.get(slot as usize).map_or(0, |slot| slot.generation);
+        DomainKey { slot, generation, domain }
+    }
+
+    /// The stream a key was made for, if it lives.
+    #[inline]
+    pub(super) fn by_key(&self, key: DomainKey) -> Option<&Stream> {
+        self.slots.get(key.slot as usize).filter(|slot| slot.generation == key.generation)?.stream.as_ref()
+    }
+
+    #[inline]
+    pub(super) fn by_key_mut(&mut self, key: DomainKey) -> Option<&mut Stream> {
+        self.slots
+            .get_mut(key.slot as usize)
+            .filter(|slot| slot.generation == key.generation)?
+            .stream
+            .as_mut()
+    }
+
+    #[inline]
+    pub(super) fn send_domain(&mut self, key: DomainKey) -> Option<&mut SendDomain> {
+        self.by_key_mut(key)?.send.get_mut(usize::from(key.domain))?.as_deref_mut()
+    }
+
+    pub(super) fn send_domain_ref(&self, key: DomainKey) -> Option<&SendDomain> {
+        self.by_key(key)?.send.get(usize::from(key.domain))?.as_deref()
+    }
+
+    pub(super) fn slots(&self) -> std::ops::Range<u32> {
+        0..self.slots.len() as u32
+    }
+}

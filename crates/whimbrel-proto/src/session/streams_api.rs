@@ -1,0 +1,250 @@
+//! What applications do with streams, and how streams begin and end.
+
+use bytes::Bytes;
+
+use super::Session;
+use super::control::Notice;
+use super::item::NO_TAG;
+use super::lane::LaneState;
+use super::message::{DomainKey, OpenError, Read, SessionEvent, StreamError, StreamKind};
+use super::stream::{Stream, WHOLE};
+use crate::{Cause, PeerMisbehaved, StreamId, Time};
+
+const UNKNOWN: PeerMisbehaved = PeerMisbehaved::new(Cause::WrongStream, "a stream that was never opened");
+
+impl Session {
+    /// Opens a stream.
+    ///
+    /// # Errors
+    /// `Limit` until the peer allows more ([`SessionEvent::StreamsAvailable`]); `Closed`.
+    pub fn open_stream(&mut self, kind: StreamKind) -> Result<StreamId, OpenError> {
+        if self.closing {
+            return Err(OpenError::Closed);
+        }
+        if self.opened >= self.peer.max_streams {
+            self.wants_streams = true;
+            return Err(OpenError::Limit);
+        }
+        let id = StreamId::nth(self.side, self.opened);
+        self.opened += 1;
+        let mut stream = self.fresh_stream(id, None);
+        stream.become_kind(kind);
+        self.streams.insert(stream);
+        Ok(id)
+    }
+
+    /// What a stream carries, if it is open and that is known.
+    pub fn stream_kind(&self, id: StreamId) -> Option<StreamKind> {
+        self.streams.look(id)?.kind
+    }
+
+    fn byte_stream(&mut self, id: StreamId) -> Result<u32, StreamError> {
+        let slot = self.streams.find(id).ok_or(StreamError::UnknownStream)?;
+        match self.streams.at(slot).and_then(|stream| stream.kind) {
+            Some(StreamKind::Bytes) => Ok(slot),
+            Some(StreamKind::Messages) => Err(StreamError::WrongKind),
+            None => Err(StreamError::UnknownStream),
+        }
+    }
+
+    /// Takes as many of `bytes` as there is room for and says how many; less than all: wait for `StreamWritable`.
+    ///
+    /// # Errors
+    /// [`StreamError`].
+    pub fn write(&mut self, now: Time, id: StreamId, mut bytes: Bytes) -> Result<usize, StreamError> {
+        let slot = self.byte_stream(id)?;
+        let limit = self.config.stream_send_buffer;
+        let closing = self.closing;
+        let Some(half) = self.streams.at_mut(slot).and_then(|stream| stream.bytes_out.as_mut()) else {
+            return Err(StreamError::UnknownStream);
+        };
+        if let Some(code) = half.stopped() {
+            return Err(StreamError::Stopped(code));
+        }
+        if closing || !half.takes_more() {
+            return Err(StreamError::Ended);
+        }
+        let room = usize::try_from(limit.saturating_sub(half.buffered())).unwrap_or(usize::MAX);
+        if bytes.len() > room {
+            half.wants_writable = true;
+            bytes.truncate(room);
+        }
+        let taken = bytes.len();
+        if taken > 0 {
+            half.write(bytes);
+            self.ledger.stats.stream_bytes_sent += taken as u64;
+            self.activate_bytes(now, slot);
+        }
+        Ok(taken)
+    }
+
+    /// No more will be written; what was arrives.
+    ///
+    /// # Errors
+    /// [`StreamError`].
+    pub fn finish(&mut self, now: Time, id: StreamId) -> Result<(), StreamError> {
+        let slot = self.byte_stream(id)?;
+        let news = self
+            .streams
+            .at_mut(slot)
+            .and_then(|stream| stream.bytes_out.as_mut())
+            .is_some_and(|out| out.finish());
+        if !news {
+            return Err(StreamError::Ended);
+        }
+        self.activate_bytes(now, slot);
+        Ok(())
+    }
+
+    /// Gives up sending; what was not read yet is discarded on the other side.
+    ///
+    /// # Errors
+    /// [`StreamError`].
+    pub fn reset(&mut self, id: StreamId, code: u64) -> Result<(), StreamError> {
+        let slot = self.byte_stream(id)?;
+        if self.reset_slot(slot, code) { Ok(()) } else { Err(StreamError::Ended) }
+    }
+
+    pub(super) fn reset_slot(&mut self, slot: u32, code: u64) -> bool {
+        let Some(stream) = self.streams.at_mut(slot) else { return false };
+        let news = stream.bytes_out.as_mut().is_some_and(|out| out.reset(code & crate::wire::VARINT_MAX));
+        if news {
+            for lane in stream.lanes.clone() {
+                self.outbox.deactivate(lane, LaneState::Idle);
+            }
+            let key = self.streams.key(slot, WHOLE);
+            self.control.notify(Notice::Reset(key));
+        }
+        news
+    }
+
+    /// Reads no more; the peer is asked to reset its direction.
+    ///
+    /// # Errors
+    /// [`StreamError`].
+    pub fn stop(&mut self, id: StreamId, code: u64) -> Result<(), StreamError> {
+        let slot = self.byte_stream(id)?;
+        let half = self.streams.at_mut(slot).and_then(|stream| stream.bytes_in.as_mut());
+        let unread =
+            half.and_then(|half| half.stop(code & crate::wire::VARINT_MAX)).ok_or(StreamError::Ended)?;
+        self.consume(slot, unread);
+        let key = self.streams.key(slot, WHOLE);
+        self.control.notify(Notice::Stop(key));
+        self.reap(slot);
+        Ok(())
+    }
+
+    /// The next bytes of a byte stream, at most `max`.
+    ///
+    /// # Errors
+    /// [`StreamError`].
+    pub fn read(&mut self, id: StreamId, max: usize) -> Result<Read, StreamError> {
+        let slot = self.byte_stream(id)?;
+        let Some(half) = self.streams.at_mut(slot).and_then(|stream| stream.bytes_in.as_mut()) else {
+            return Err(StreamError::UnknownStream);
+        };
+        let read = half.read(max);
+        match &read {
+            Read::Data(bytes) => {
+                self.ledger.stats.stream_bytes_read += bytes.len() as u64;
+                self.consume(slot, bytes.len() as u64);
+            }
+            Read::Finished | Read::Reset(_) => self.reap(slot),
+            Read::Blocked => {}
+        }
+        Ok(read)
+    }
+
+    /// A byte stream has something to send.
+    fn activate_bytes(&mut self, now: Time, slot: u32) {
+        let first = self.streams.at(slot).and_then(|stream| stream.lanes.first().copied());
+        let lane = first.unwrap_or_else(|| self.open_lane(slot, WHOLE, None, NO_TAG, true));
+        if self.outbox.lane(lane).state == LaneState::Idle {
+            self.outbox.activate(now, lane);
+        }
+    }
+
+    /// Tells the application once that there is something to read on a stream.
+    pub(super) fn tell_readable(&mut self, slot: u32) {
+        if let Some(stream) = self.streams.at_mut(slot)
+            && !stream.readable_told
+        {
+            stream.readable_told = true;
+            self.ledger.events.push_back(SessionEvent::StreamReadable(stream.id));
+        }
+    }
+
+    /// Frees a byte stream whose directions have both ended.
+    pub(super) fn reap(&mut self, slot: u32) {
+        let over = |stream: &Stream| {
+            stream.bytes_out.as_ref().is_some_and(|half| half.is_done())
+                && stream.bytes_in.as_ref().is_some_and(|half| half.is_done())
+        };
+        if !self.streams.at(slot).is_some_and(over) {
+            return;
+        }
+        let Some(stream) = self.streams.remove(slot) else { return };
+        for lane in stream.lanes {
+            self.outbox.close(lane);
+        }
+        if stream.id.opener() != self.side {
+            self.peer_ended += 1;
+            self.streams_granted += 1;
+            self.control.notify(Notice::MaxStreams);
+        }
+    }
+
+    /// The stream a block of the peer's names, opened if it may be; none if it has ended.
+    pub(super) fn route(&mut self, id: u64) -> Result<Option<u32>, PeerMisbehaved> {
+        let id = StreamId(id);
+        if let Some(slot) = self.streams.find(id) {
+            return Ok(Some(slot));
+        }
+        if id.opener() == self.side {
+            return if id.index() < self.opened { Ok(None) } else { Err(UNKNOWN) };
+        }
+        if id.index() < self.peer_opened {
+            return Ok(None);
+        }
+        if id.index() >= self.streams_granted {
+            return Err(PeerMisbehaved::new(Cause::StreamLimit, "more streams than were granted"));
+        }
+        while self.peer_opened <= id.index() {
+            let stream = self.fresh_stream(StreamId::nth(self.side.peer(), self.peer_opened), None);
+            self.streams.insert(stream);
+            self.peer_opened += 1;
+        }
+        Ok(self.streams.find(id))
+    }
+
+    /// The stream carries `kind`: news, or as it was.
+    pub(super) fn be_kind(&mut self, slot: u32, kind: StreamKind) -> Result<(), PeerMisbehaved> {
+        let Some(stream) = self.streams.at_mut(slot) else { return Ok(()) };
+        match stream.kind {
+            Some(known) if known == kind => Ok(()),
+            Some(_) => Err(PeerMisbehaved::new(Cause::WrongStream, "bytes and messages on one stream")),
+            None => {
+                stream.become_kind(kind);
+                self.ledger.events.push_back(SessionEvent::StreamOpened(stream.id, kind));
+                Ok(())
+            }
+        }
+    }
+
+    /// The peer stopped a direction of ours: nothing more is sent there.
+    pub(super) fn on_stop(&mut self, slot: u32, code: u64) {
+        let Some(stream) = self.streams.at_mut(slot) else { return };
+        let id = stream.id;
+        let Some(half) = stream.bytes_out.as_mut() else { return };
+        if half.stopped().is_some() || half.is_done() {
+            return;
+        }
+        half.on_stopped(code);
+        self.ledger.events.push_back(SessionEvent::StreamStopped(id, code));
+        self.reset_slot(slot, code);
+    }
+
+    pub(super) fn key_of(&self, slot: u32) -> DomainKey {
+        self.streams.key(slot, WHOLE)
+    }
+}

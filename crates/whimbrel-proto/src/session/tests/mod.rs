@@ -1,0 +1,1 @@
+//! Tests by topic, on a virtual clock.
