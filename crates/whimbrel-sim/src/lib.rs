@@ -1,3 +1,4 @@
 //! Links, nodes, scenarios and checkers for the Whimbrel transport, on a virtual clock, from a seed.
 
 pub mod link;
+pub mod world;

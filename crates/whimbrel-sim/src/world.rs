@@ -369,7 +369,7 @@ impl World {
             let verdict = link.push(self.now, bytes.len(), ecn.is_some());
             for delivery in verdict.deliveries() {
                 let mut bytes = bytes.clone();
-                if let Some(flip) = delivery.corrupted {
+                if let Some(flip) = delivery.flip {
                     flip.apply(&mut bytes);
                 }
                 let ecn = if delivery.ce { Some(Ecn::Ce) } else { ecn };

@@ -50,6 +50,8 @@ pub(crate) struct State {
     pub(crate) writers: BTreeMap<StreamId, Waker>,
     pub(crate) opened: VecDeque<(StreamId, StreamKind)>,
     pub(crate) connected: bool,
+    /// No handle is left.
+    dropped: bool,
     pub(crate) closed: Option<CloseReason>,
     tx: Option<TxBuffer>,
     /// Somebody had something to send while the buffer was out.
@@ -101,6 +103,7 @@ impl Shared {
                 writers: BTreeMap::new(),
                 opened: VecDeque::new(),
                 connected,
+                dropped: false,
                 closed: None,
                 tx: Some(TxBuffer::default()),
                 again: false,
@@ -264,6 +267,9 @@ impl Shared {
     pub(crate) fn pump(&self, state: &mut State) {
         while let Some(event) = state.connection.session().poll_event() {
             match event {
+                SessionEvent::Readable if self.mockets.load(Ordering::Acquire) == 0 && state.dropped => {
+                    Self::discard(state, self.clock.now());
+                }
                 SessionEvent::Readable => self.readable.notify_waiters(),
                 SessionEvent::Writable => self.writable.notify_waiters(),
                 SessionEvent::StreamOpened(id, kind) => {
@@ -319,20 +325,13 @@ impl Shared {
         tokio::pin!(sleep);
         loop {
             let blocked = self.tick();
-            let due = {
-                let mut state = self.lock();
-                let due = state.connection.poll_timeout();
-                let Some(due) = due.filter(|due| *due < Time::MAX) else {
-                    if state.connection.is_closed() {
-                        break;
-                    }
-                    state.armed = Time::MAX;
-                    drop(state);
+            let due = match self.arm() {
+                Some(due) => due,
+                None if self.lock().connection.is_closed() => break,
+                None => {
                     self.driver.notified().await;
                     continue;
-                };
-                state.armed = due;
-                due
+                }
             };
             sleep.as_mut().reset(self.clock.instant(due));
             tokio::select! {
@@ -342,6 +341,14 @@ impl Shared {
             }
         }
         self.endpoint.forget(self.handle);
+    }
+
+    /// When the driver task must wake by itself; None: not before somebody wakes it.
+    fn arm(&self) -> Option<Time> {
+        let mut state = self.lock();
+        let due = state.connection.poll_timeout().filter(|due| *due < Time::MAX);
+        state.armed = due.unwrap_or(Time::MAX);
+        due
     }
 
     /// One round of the driver task; true if the socket was full.
@@ -356,12 +363,18 @@ impl Shared {
         self.drive_until_idle() == Drive::Blocked
     }
 
+    /// Nobody will read any more: what comes is taken and dropped, so that the peer's queue can drain.
+    fn discard(state: &mut State, now: Time) {
+        state.dropped = true;
+        while state.connection.session().recv(now).is_some() {}
+    }
+
     /// A handle was dropped. The last one closes politely.
     pub(crate) fn on_mocket_dropped(&self) {
         if self.mockets.fetch_sub(1, Ordering::AcqRel) == 1 {
             let mut state = self.lock();
             let now = self.clock.now();
-            state.connection.session().discard_incoming();
+            Self::discard(&mut state, now);
             state.connection.close(now, 0, "");
             self.wake(state);
         }
