@@ -35,6 +35,13 @@ impl Bandwidth {
         self.rounds = [latest, 0, 0];
     }
 
+    /// The bottleneck is known to carry no more than `rate`.
+    pub(super) fn limit(&mut self, rate: u64) {
+        for round in &mut self.rounds {
+            *round = (*round).min(rate);
+        }
+    }
+
     pub(super) fn scale(&mut self, permille: u64) {
         for rate in &mut self.rounds {
             *rate = math::scale(*rate, permille);

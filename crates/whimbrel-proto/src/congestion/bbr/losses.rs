@@ -38,12 +38,12 @@ impl Pool {
 pub(super) struct Losses {
     calm: Pool,
     recent: Pool,
-    round: Pool,
+    period: Pool,
 }
 
-/// How a round trip looked by other evidence.
+/// How a period looked by other evidence.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Round {
+pub(super) enum Period {
     /// Sent no faster than the path carries, and no queue grew.
     Calm,
     /// Neither.
@@ -54,18 +54,18 @@ pub(super) enum Round {
 
 impl Losses {
     pub(super) fn on_acked(&mut self, bytes: u64, packet_size: u64) {
-        self.round.packets += milli_packets(bytes, packet_size);
+        self.period.packets += milli_packets(bytes, packet_size);
     }
 
     pub(super) fn on_lost(&mut self, bytes: u64, packet_size: u64) {
         let lost = milli_packets(bytes, packet_size);
-        self.round.packets += lost;
-        self.round.lost += lost;
+        self.period.packets += lost;
+        self.period.lost += lost;
     }
 
     pub(super) fn on_spurious(&mut self, bytes: u64, packet_size: u64) {
         let found = milli_packets(bytes, packet_size);
-        for pool in [&mut self.round, &mut self.recent, &mut self.calm] {
+        for pool in [&mut self.period, &mut self.recent, &mut self.calm] {
             if pool.lost >= found {
                 pool.lost -= found;
                 return;
@@ -76,19 +76,19 @@ impl Losses {
     /// A blackout is not a rate of loss.
     pub(super) fn forget_recent(&mut self) {
         self.recent = Pool::default();
-        self.round = Pool::default();
+        self.period = Pool::default();
     }
 
-    /// Ends a round trip; whether its loss was congestion.
-    pub(super) fn end_round(&mut self, kind: Round) -> bool {
-        let round = std::mem::take(&mut self.round);
-        if kind == Round::Calm {
-            self.calm.add(round, CALM_MEMORY * 1000);
+    /// Ends a period of about a round trip; whether its loss was congestion.
+    pub(super) fn end_period(&mut self, kind: Period) -> bool {
+        let period = std::mem::take(&mut self.period);
+        if kind == Period::Calm {
+            self.calm.add(period, CALM_MEMORY * 1000);
             self.recent = Pool::default();
             return false;
         }
-        self.recent.add(round, RECENT_MEMORY * 1000);
-        let deviations = if kind == Round::Queueing { 2 } else { 4 };
+        self.recent.add(period, RECENT_MEMORY * 1000);
+        let deviations = if kind == Period::Queueing { 2 } else { 4 };
         let excess = self.is_excess(deviations);
         if excess {
             self.recent = Pool::default();

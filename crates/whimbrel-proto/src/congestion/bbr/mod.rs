@@ -10,6 +10,7 @@
 //! queue see the same delay, so the one with the smaller share is the one that wants more: shares even out.
 //! Where others keep the queue long (CUBIC fills whatever there is), the wanted queue grows until we hold our own.
 
+mod arrivals;
 mod bandwidth;
 mod delay;
 mod losses;
@@ -17,9 +18,10 @@ mod target;
 
 use std::time::Duration;
 
+use arrivals::Arrivals;
 use bandwidth::Bandwidth;
 use delay::Delay;
-use losses::{Losses, Round};
+use losses::{Losses, Period};
 use target::Target;
 
 use super::math::{self, ONE};
@@ -36,6 +38,8 @@ const STARTUP_GROWTH: u64 = 1250;
 /// Gains while cruising.
 const GAIN_MIN: u64 = 600;
 const GAIN_MAX: u64 = 1250;
+/// The gain once growth met no queue for two round trips: the link has become a faster one.
+const GAIN_HUNGRY: u64 = 1600;
 /// Steering: change of gain, permille, for a queue wrong by one round trip.
 const STEERING: u64 = 800;
 /// Round trips below this are steered as if this long: shorter ones are mostly scheduling.
@@ -63,16 +67,21 @@ pub struct Bbr {
     phase: Phase,
     bandwidth: Bandwidth,
     delay: Delay,
+    arrivals: Arrivals,
     losses: Losses,
     target: Target,
-    /// Current pacing gain, and whether it exceeded 1 in this round trip.
+    /// Current pacing gain, and whether it exceeded 1 in this period and the last.
     gain: u64,
-    pushed: bool,
+    pushed: [bool; 2],
     round_end: u64,
     /// Rate at the last growth, and round trips without.
     plateau: (u64, u32),
     delivered: u64,
-    congested_rounds: u32,
+    /// Periods for which drops at the queue are taken for granted.
+    congested: u32,
+    /// Rounds of growth that met no queue.
+    hungry: u32,
+    last_estimate: u64,
     restarted_at: Time,
 }
 
@@ -84,14 +93,17 @@ impl Bbr {
             phase: Phase::Startup,
             bandwidth: Bandwidth::default(),
             delay: Delay::default(),
+            arrivals: Arrivals::default(),
             losses: Losses::default(),
             target: Target::default(),
             gain: STARTUP_GAIN,
-            pushed: true,
+            pushed: [true; 2],
             round_end: 0,
             plateau: (0, 0),
             delivered: 0,
-            congested_rounds: 0,
+            congested: 0,
+            hungry: 0,
+            last_estimate: 0,
             restarted_at: now,
         }
     }
@@ -102,11 +114,9 @@ impl Bbr {
             return;
         }
         let mut measured = rate.progress;
-        if self.congested_rounds > 0 {
+        if self.congested > 0 {
             // Packets are being dropped before the bottleneck: they made no progress through it.
-            let passed = 1_000_000 - self.losses.baseline_ppm();
-            let arrived = math::scale(rate.delivered, 1_000_000_000 / passed.max(1));
-            measured = measured.min(arrived);
+            measured = measured.min(self.behind_loss(rate.delivered));
         }
         if rate.app_limited && measured < self.bandwidth.estimate() {
             return;
@@ -115,26 +125,54 @@ impl Bbr {
         self.bandwidth.on_sample(measured);
     }
 
-    fn end_round(&mut self, now: Time, app_limited: bool) {
-        let wanted = self.wanted();
-        let queue = self.delay.queue();
-        let kind = if queue > math::stretch(wanted, 1500).max(self.delay.base() / 4) {
-            Round::Queueing
-        } else if self.pushed || self.phase == Phase::Startup {
-            Round::Pushing
-        } else {
-            Round::Calm
-        };
-        self.congested_rounds = self.congested_rounds.saturating_sub(1);
-        if self.losses.end_round(kind) {
-            self.on_congestion(now);
-        }
+    fn end_round(&mut self, app_limited: bool) {
         if self.phase == Phase::Startup && !app_limited {
             self.watch_plateau();
         }
+        let estimate = self.bandwidth.estimate();
+        let starved = self.delay.queue() < self.wanted() / 2;
+        let grown = estimate > math::scale(self.last_estimate, 1100);
+        self.hungry = if starved && grown { self.hungry.saturating_add(1) } else { 0 };
+        self.last_estimate = estimate;
         self.bandwidth.end_round();
-        self.target.end_round(now, self.own_queue());
-        self.pushed = self.gain > ONE;
+    }
+
+    /// About once a base round trip, however long the queue makes round trips.
+    fn end_period(&mut self, now: Time) {
+        let kind = self.period_kind();
+        self.congested = self.congested.saturating_sub(1);
+        if self.losses.end_period(kind) {
+            self.on_congestion(now);
+        }
+        if kind == Period::Queueing {
+            self.follow_arrivals();
+        }
+        self.target.end_period(now, self.own_queue());
+        self.pushed = [self.gain > ONE, self.pushed[0]];
+    }
+
+    fn period_kind(&self) -> Period {
+        if self.delay.queue() > math::stretch(self.wanted(), 1500).max(self.delay.base() / 4) {
+            Period::Queueing
+        } else if self.pushed.contains(&true) {
+            Period::Pushing
+        } else {
+            Period::Calm
+        }
+    }
+
+    /// While packets queue, what arrives is what the bottleneck carries: a rate that fell is followed at once.
+    fn follow_arrivals(&mut self) {
+        let Some((progress, arrived)) = self.arrivals.rates() else { return };
+        let passed = self.behind_loss(arrived).min(progress);
+        // Spans this short are noisy: a tenth is no news.
+        self.bandwidth.limit(math::scale(passed, 1100));
+    }
+
+    /// The rate before the path's own loss that arrives as `rate`.
+    fn behind_loss(&self, rate: u64) -> u64 {
+        let passed = 1_000_000 - self.losses.baseline_ppm();
+        math::scale(rate, 1_000_000_000 / passed.max(1))
     }
 
     fn watch_plateau(&mut self) {
@@ -147,7 +185,7 @@ impl Bbr {
     }
 
     fn on_congestion(&mut self, now: Time) {
-        self.congested_rounds = 2;
+        self.congested = 2;
         self.target.on_congestion(now, self.delay.latest_queue());
         if self.phase == Phase::Startup {
             self.phase = Phase::Cruise;
@@ -184,7 +222,7 @@ impl Bbr {
             Phase::Drain { .. } => DRAIN_GAIN,
             Phase::Cruise => self.steered_gain(),
         };
-        self.pushed |= self.gain > ONE;
+        self.pushed[0] |= self.gain > ONE;
     }
 
     /// 1, plus or minus what brings the queue to its wanted length within about a round trip.
@@ -194,7 +232,7 @@ impl Bbr {
         let change = u128::from(wanted.abs_diff(queue)) * u128::from(STEERING) / u128::from(rtt.max(1));
         let change = u64::try_from(change).unwrap_or(ONE).min(ONE);
         let gain = if queue <= wanted { ONE + change } else { ONE - change };
-        gain.clamp(GAIN_MIN, GAIN_MAX)
+        if self.hungry >= 2 { GAIN_HUNGRY } else { gain.clamp(GAIN_MIN, GAIN_MAX) }
     }
 
     fn wanted(&self) -> Duration {
@@ -225,9 +263,13 @@ impl Controller for Bbr {
         self.measure_rate(&sample.rate);
         if sample.rate.newest > self.round_end {
             self.round_end = sample.rate.sent;
-            self.end_round(sample.now, sample.app_limited);
+            self.end_round(sample.app_limited);
         }
-        if sample.ecn_ce > 0 && self.congested_rounds == 0 {
+        let period = self.delay.base().max(SHORTEST_RTT);
+        if self.arrivals.on_ack(sample.now, sample.rate.newest, sample.acked, period) {
+            self.end_period(sample.now);
+        }
+        if sample.ecn_ce > 0 && self.congested == 0 {
             self.on_congestion(sample.now);
         }
         self.change_phase(sample.now);
@@ -250,6 +292,7 @@ impl Controller for Bbr {
     fn on_restart(&mut self, now: Time) {
         self.restarted_at = now;
         self.losses.forget_recent();
+        self.arrivals.restart(now);
         self.delay.forget_queue();
         self.steer();
     }
@@ -261,10 +304,8 @@ impl Controller for Bbr {
             return initial;
         }
         let span = self.delay.base().saturating_mul(2).saturating_add(self.wanted()).saturating_add(SLACK);
-        let volume = math::volume(bandwidth, span);
         // What is lost counts as in flight until it is noticed.
-        let passed = 1_000_000 - self.losses.baseline_ppm();
-        let window = math::scale(volume, 1_000_000_000 / passed.max(1));
+        let window = self.behind_loss(math::volume(bandwidth, span));
         let least = if self.phase == Phase::Startup { initial } else { self.packet_size.saturating_mul(4) };
         window.saturating_add(self.packet_size.saturating_mul(4)).max(least)
     }

@@ -34,14 +34,14 @@ pub(super) struct Target {
     multiple: u64,
     /// Shortest queue of this spell of round trips and of the one before.
     least: [Duration; 2],
-    rounds: u32,
+    periods: u32,
     /// Where the queue overflowed, and when.
     depth: Option<(Duration, Time)>,
 }
 
 impl Default for Target {
     fn default() -> Self {
-        Self { multiple: ONE, least: [Duration::ZERO; 2], rounds: 0, depth: None }
+        Self { multiple: ONE, least: [Duration::ZERO; 2], periods: 0, depth: None }
     }
 }
 
@@ -63,12 +63,12 @@ impl Target {
         }
     }
 
-    pub(super) fn end_round(&mut self, now: Time, queue: Queue) {
+    pub(super) fn end_period(&mut self, now: Time, queue: Queue) {
         if self.depth.is_some_and(|(_, at)| now.since(at) > DEPTH_MEMORY) {
             self.depth = None;
         }
-        self.rounds += 1;
-        if self.rounds % PATIENCE == 1 {
+        self.periods += 1;
+        if self.periods % PATIENCE == 1 {
             self.least = [queue.delay, self.least[0]];
         }
         self.least[0] = self.least[0].min(queue.delay);

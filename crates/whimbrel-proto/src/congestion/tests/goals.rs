@@ -107,6 +107,14 @@ fn tables() {
 fn log() {
     let var = |name: &str, or: u64| std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(or);
     let link = Link::new(var("BITS", 4_000_000), var("RTT", 50), var("QUEUE", 100), var("LOSS", 0));
+    let mut link = link;
+    if let Some(ms) = std::env::var("OUT").ok().and_then(|v| v.parse::<u64>().ok()) {
+        link.outages.push((secs(2), secs(2) + Duration::from_millis(ms)));
+    }
+    if let Some(bits) = std::env::var("STEP").ok().and_then(|v| v.parse::<u64>().ok()) {
+        link.rates.push((secs(2), bits));
+        link.rates.push((secs(5), var("BITS", 4_000_000)));
+    }
     let span = Duration::from_millis(var("MS", 2000));
     let mut flows = vec![Flow::bulk(Congestion::Bbr); var("OWN", 1) as usize];
     flows.extend(vec![Flow::bulk(Congestion::Cubic); var("CUBIC", 0) as usize]);
