@@ -83,6 +83,9 @@ pub struct Bbr {
     hungry: u32,
     last_estimate: u64,
     restarted_at: Time,
+    /// Bytes sent; and how many of them before the last silence, until one sent after it is acknowledged.
+    sent: u64,
+    silenced: Option<u64>,
 }
 
 impl Bbr {
@@ -105,6 +108,8 @@ impl Bbr {
             hungry: 0,
             last_estimate: 0,
             restarted_at: now,
+            sent: 0,
+            silenced: None,
         }
     }
 
@@ -253,11 +258,17 @@ impl Controller for Bbr {
         self.delay.on_rtt(now, rtt);
     }
 
-    fn on_sent(&mut self, _now: Time, _size: u64, _in_flight_before: u64, _app_limited: bool) {}
+    fn on_sent(&mut self, _now: Time, size: u64, _in_flight_before: u64, _app_limited: bool) {
+        self.sent = self.sent.saturating_add(size);
+    }
 
     fn on_ack(&mut self, sample: &AckSample) {
         if let Some(rtt) = sample.rtt {
             self.delay.on_rtt(sample.now, rtt);
+        }
+        if self.silenced.take_if(|sent| sample.rate.newest > *sent).is_some() {
+            // What was lost until now, probes included, was lost to the silence.
+            self.losses.forget_recent();
         }
         self.losses.on_acked(sample.acked, self.packet_size);
         self.measure_rate(&sample.rate);
@@ -280,7 +291,7 @@ impl Controller for Bbr {
         if persistent {
             // A blackout: the link will be the same afterwards, or will be measured anew.
             self.on_restart(now);
-        } else {
+        } else if self.silenced.is_none() {
             self.losses.on_lost(lost, self.packet_size);
         }
     }
@@ -291,6 +302,7 @@ impl Controller for Bbr {
 
     fn on_restart(&mut self, now: Time) {
         self.restarted_at = now;
+        self.silenced = Some(self.sent);
         self.losses.forget_recent();
         self.arrivals.restart(now);
         self.delay.forget_queue();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::link::Link;
+use super::link::{Dice, Link};
 use super::world::{Flow, World, jain};
 use crate::congestion::Congestion;
 
@@ -10,6 +10,10 @@ const SEEDS: [u64; 3] = [1, 2, 3];
 
 fn secs(s: u64) -> Duration {
     Duration::from_secs(s)
+}
+
+fn jitter(seed: u64) -> Duration {
+    Duration::from_micros(Dice(seed).next() % 300_000)
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -46,6 +50,11 @@ fn tables() {
     for (name, goodput, queue, drops, spurious) in bulk_table(Congestion::Bbr) {
         println!("{name:24} goodput {goodput:.4} p95 {queue:.2} RTT drops {drops:.4} spurious {spurious}");
     }
+}
+
+#[test]
+#[ignore = "prints the tables"]
+fn transfers() {
     for loss in [0, 10, 50, 100, 150] {
         for (bits, rtt) in [(20_000_000, 100), (4_000_000, 50)] {
             let link = Link::new(bits, rtt, 100, loss);
@@ -57,10 +66,15 @@ fn tables() {
             println!("2 MB at {} Mbit/s loss {}%: {time:.3} s, {:.3} x ideal", bits / 1_000_000, loss / 10, time / ideal);
         }
     }
+}
+
+#[test]
+#[ignore = "prints the tables"]
+fn changes() {
     for seed in SEEDS {
         for stagger in [0, 2] {
             let link = Link::new(10_000_000, 40, 40, 0);
-            let flows: Vec<_> = (0..4).map(|i| Flow { start: secs(stagger * i), ..Flow::bulk(Congestion::Bbr) }).collect();
+            let flows: Vec<_> = (0..4).map(|i| Flow { start: secs(stagger * i) + jitter(seed * 4 + i), ..Flow::bulk(Congestion::Bbr) }).collect();
             let world = World::run(&link, &flows, secs(60), seed);
             let shares = world.delivered(secs(10), secs(60));
             println!(
@@ -71,8 +85,8 @@ fn tables() {
         for (own, other) in [(0, 0), (0, 5), (5, 0)] {
             let link = Link::new(10_000_000, 40, 40, 0);
             let flows = [
-                Flow { start: secs(own), ..Flow::bulk(Congestion::Bbr) },
-                Flow { start: secs(other), ..Flow::bulk(Congestion::Cubic) },
+                Flow { start: secs(own) + jitter(seed), ..Flow::bulk(Congestion::Bbr) },
+                Flow { start: secs(other) + jitter(seed + 9), ..Flow::bulk(Congestion::Cubic) },
             ];
             let world = World::run(&link, &flows, secs(60), seed);
             let shares = world.delivered(secs(0), secs(60));
