@@ -9,9 +9,9 @@ use crate::congestion::math::{self, ONE};
 const PACKETS: u64 = 1200;
 /// Less could not be told from scheduling.
 const SHORTEST: Duration = Duration::from_millis(2);
-/// Round trips over which a queue that never empties is someone else's.
+/// Periods over which a queue that never empties is someone else's.
 const PATIENCE: u32 = 8;
-/// Growth of the wanted queue a round trip while others keep it long, permille.
+/// Growth of the wanted queue a period while others keep it long, permille.
 const GROWTH: u64 = 1060;
 /// Cut at congestion, permille.
 const CUT: u64 = 700;
@@ -32,8 +32,8 @@ pub(super) struct Queue {
 pub(super) struct Target {
     /// Multiple of what would do alone, permille.
     multiple: u64,
-    /// Shortest queue of this spell of round trips and of the one before.
-    least: [Duration; 2],
+    /// Shortest and longest queue of this spell of periods and of the one before.
+    spells: [(Duration, Duration); 2],
     periods: u32,
     /// Where the queue overflowed, and when.
     depth: Option<(Duration, Time)>,
@@ -41,7 +41,7 @@ pub(super) struct Target {
 
 impl Default for Target {
     fn default() -> Self {
-        Self { multiple: ONE, least: [Duration::ZERO; 2], periods: 0, depth: None }
+        Self { multiple: ONE, spells: [(Duration::ZERO, Duration::ZERO); 2], periods: 0, depth: None }
     }
 }
 
@@ -57,8 +57,10 @@ impl Target {
     pub(super) fn wanted(&self, bandwidth: u64, base: Duration, packet_size: u64) -> Duration {
         let alone = Self::alone(bandwidth, base, packet_size);
         let wanted = math::stretch(alone, self.multiple).min(base.max(alone));
+        // Alone, the queue should not come near its end; in company, almost.
+        let share = if self.multiple > ONE { 950 } else { 700 };
         match self.depth {
-            Some((depth, _)) => wanted.min(math::stretch(depth, 800)),
+            Some((depth, _)) => wanted.min(math::stretch(depth, share)),
             None => wanted,
         }
     }
@@ -67,18 +69,26 @@ impl Target {
         if self.depth.is_some_and(|(_, at)| now.since(at) > DEPTH_MEMORY) {
             self.depth = None;
         }
-        self.periods += 1;
-        if self.periods % PATIENCE == 1 {
-            self.least = [queue.delay, self.least[0]];
-        }
-        self.least[0] = self.least[0].min(queue.delay);
-        let least = self.least[0].min(self.least[1]);
+        let (least, most) = self.observe(queue.delay);
         if least < math::stretch(queue.alone, 1200) {
             self.multiple = ONE;
-        } else if least > math::stretch(queue.alone, self.multiple + self.multiple / 4) {
-            let most = math::nanos(queue.base).saturating_mul(ONE) / math::nanos(queue.alone).max(1);
-            self.multiple = math::scale(self.multiple, GROWTH).min(most.max(ONE));
+        } else if least > math::stretch(queue.alone, 1250) {
+            let bound = math::nanos(most.min(queue.base)).saturating_mul(ONE) / math::nanos(queue.alone).max(1);
+            let grown = math::scale(self.multiple, GROWTH).min(bound.max(ONE));
+            self.multiple = self.multiple.max(grown);
         }
+    }
+
+    /// The shortest and the longest queue of the last one to two spells.
+    fn observe(&mut self, delay: Duration) -> (Duration, Duration) {
+        self.periods = self.periods.wrapping_add(1);
+        if self.periods % PATIENCE == 0 {
+            self.spells = [(delay, delay), self.spells[0]];
+        }
+        let [(least, most), (before_least, before_most)] = &mut self.spells;
+        *least = delay.min(*least);
+        *most = delay.max(*most);
+        ((*least).min(*before_least), (*most).max(*before_most))
     }
 
     /// The queue overflowed, at a delay of `depth`.

@@ -89,12 +89,19 @@ fn changes() {
                 Flow { start: secs(other) + jitter(seed + 9), ..Flow::bulk(Congestion::Cubic) },
             ];
             let world = World::run(&link, &flows, secs(60), seed);
-            let shares = world.delivered(secs(0), secs(60));
+            let shares = world.delivered(secs(own.max(other)), secs(60));
             println!(
                 "own from {own} cubic from {other}: own share {:.3} goodput {:.3} drops {:.4}",
                 shares[0] / (shares[0] + shares[1]), world.goodput(secs(60)), world.drop_share()
             );
         }
+    }
+}
+
+#[test]
+#[ignore = "prints the tables"]
+fn moves() {
+    for seed in SEEDS {
         for outage in [1, 5, 10] {
             let mut link = Link::new(4_000_000, 50, 100, 50);
             link.outages.push((secs(5), secs(5 + outage)));

@@ -94,8 +94,9 @@ impl World {
         for (sender, _) in &self.flows {
             let s = sender.control.state();
             self.log.push(format!(
-                "{now:?} real queue {queue:.1} ms; {} bw {:.2} pace {:.2} Mbit/s window {} base {:?} queue {:?} loss {}",
+                "{now:?} real queue {queue:.1} ms; {} m {} bw {:.2} pace {:.2} Mbit/s window {} base {:?} queue {:?} loss {}",
                 s.phase,
+                multiple(&format!("{:?}", sender.control)),
                 s.bandwidth as f64 * 8e-6,
                 s.pacing_rate as f64 * 8e-6,
                 s.window / SIZE,
@@ -209,4 +210,9 @@ pub(super) fn jain(shares: &[f64]) -> f64 {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|share| share * share).sum();
     sum * sum / (squares * shares.len() as f64)
+}
+
+/// The wanted queue's multiple, read from a controller's debug output.
+fn multiple(debug: &str) -> &str {
+    debug.split("multiple: ").nth(1).and_then(|rest| rest.split(',').next()).unwrap_or("-")
 }
