@@ -149,7 +149,7 @@ impl Bbr {
         if self.losses.end_period(kind) {
             self.on_congestion(now);
         }
-        if kind == Period::Queueing {
+        if self.delay.queue() > math::stretch(self.wanted(), 1500).max(self.delay.base() / 4) {
             self.follow_arrivals();
         }
         self.target.end_period(now, self.own_queue());
@@ -157,7 +157,9 @@ impl Bbr {
     }
 
     fn period_kind(&self) -> Period {
-        if self.delay.queue() > math::stretch(self.wanted(), 1500).max(self.delay.base() / 4) {
+        // Against what is wanted alone: in company a long queue is wanted, and a calm path it is not.
+        let alone = Target::alone(self.bandwidth.estimate(), self.delay.base(), self.packet_size);
+        if self.delay.queue() > math::stretch(alone, 1500).max(self.delay.base() / 4) {
             Period::Queueing
         } else if self.pushed.contains(&true) {
             Period::Pushing
@@ -247,8 +249,9 @@ impl Bbr {
     fn own_queue(&self) -> target::Queue {
         target::Queue {
             delay: self.delay.queue(),
-            alone: Target::alone(self.bandwidth.estimate(), self.delay.base(), self.packet_size),
+            bandwidth: self.bandwidth.estimate(),
             base: self.delay.base(),
+            packet_size: self.packet_size,
         }
     }
 }

@@ -22,9 +22,9 @@ const DEPTH_MEMORY: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Queue {
     pub(super) delay: Duration,
-    /// What would be wanted were the link ours.
-    pub(super) alone: Duration,
+    pub(super) bandwidth: u64,
     pub(super) base: Duration,
+    pub(super) packet_size: u64,
 }
 
 /// The queue wanted.
@@ -35,13 +35,16 @@ pub(super) struct Target {
     /// Shortest and longest queue of this spell of periods and of the one before.
     spells: [(Duration, Duration); 2],
     periods: u32,
+    /// The most bandwidth since the queue was last seen almost empty: a flow that others push aside must not
+    /// take the little it has left for what the link carries.
+    best: u64,
     /// Where the queue overflowed, and when.
     depth: Option<(Duration, Time)>,
 }
 
 impl Default for Target {
     fn default() -> Self {
-        Self { multiple: ONE, spells: [(Duration::ZERO, Duration::ZERO); 2], periods: 0, depth: None }
+        Self { multiple: ONE, spells: [(Duration::ZERO, Duration::ZERO); 2], periods: 0, best: 0, depth: None }
     }
 }
 
@@ -56,7 +59,12 @@ impl Target {
 
     pub(super) fn wanted(&self, bandwidth: u64, base: Duration, packet_size: u64) -> Duration {
         let alone = Self::alone(bandwidth, base, packet_size);
-        let wanted = math::stretch(alone, self.multiple).min(base.max(alone));
+        let wanted = if self.multiple > ONE {
+            let company = math::stretch(Self::alone(self.best, base, packet_size), self.multiple);
+            company.min(base).max(alone)
+        } else {
+            alone
+        };
         // Alone, the queue should not come near its end; in company, almost.
         let share = if self.multiple > ONE { 950 } else { 700 };
         match self.depth {
@@ -70,10 +78,12 @@ impl Target {
             self.depth = None;
         }
         let (least, most) = self.observe(queue.delay);
-        if least < math::stretch(queue.alone, 1200) {
+        let alone = Self::alone(self.best, queue.base, queue.packet_size);
+        self.best = if queue.delay < alone / 2 { queue.bandwidth } else { self.best.max(queue.bandwidth) };
+        if least < math::stretch(alone, 1200) {
             self.multiple = ONE;
-        } else if least > math::stretch(queue.alone, 1250) {
-            let bound = math::nanos(most.min(queue.base)).saturating_mul(ONE) / math::nanos(queue.alone).max(1);
+        } else if least > math::stretch(alone, 1250) {
+            let bound = math::nanos(most.min(queue.base)).saturating_mul(ONE) / math::nanos(alone).max(1);
             let grown = math::scale(self.multiple, GROWTH).min(bound.max(ONE));
             self.multiple = self.multiple.max(grown);
         }

@@ -138,7 +138,8 @@ fn log() {
     }
     let span = Duration::from_millis(var("MS", 2000));
     let mut flows = vec![Flow::bulk(Congestion::Bbr); var("OWN", 1) as usize];
-    flows.extend(vec![Flow::bulk(Congestion::Cubic); var("CUBIC", 0) as usize]);
+    let cubic = Flow { start: Duration::from_millis(var("AT", 0)), ..Flow::bulk(Congestion::Cubic) };
+    flows.extend(vec![cubic; var("CUBIC", 0) as usize]);
     for line in World::run_logged(&link, &flows, span, var("SEED", 1), true).log {
         println!("{line}");
     }
