@@ -300,7 +300,10 @@ impl Controller for Bbr {
     }
 
     fn on_spurious_loss(&mut self, _now: Time, bytes: u64) {
-        self.losses.on_spurious(bytes, self.packet_size);
+        // What a silence swallowed was not counted as lost.
+        if self.silenced.is_none() {
+            self.losses.on_spurious(bytes, self.packet_size);
+        }
     }
 
     fn on_restart(&mut self, now: Time) {
@@ -309,6 +312,7 @@ impl Controller for Bbr {
         self.losses.forget_recent();
         self.arrivals.restart(now);
         self.delay.forget_queue();
+        self.delay.base_sought(now);
         self.steer();
     }
 

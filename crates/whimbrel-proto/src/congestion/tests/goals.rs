@@ -124,6 +124,42 @@ fn moves() {
 }
 
 #[test]
+#[ignore = "prints the tables"]
+fn variety() {
+    let jittery = |mut link: Link, ms| { link.jitter = Duration::from_millis(ms); link };
+    let acked = |mut link: Link, every| { link.ack_every = every; link };
+    let (m, k) = (1_000_000, 1000);
+    for (name, link, span) in [
+        ("4/50 queue 5 ms", Link::new(4 * m, 50, 5, 0), 20),
+        ("4/50 queue 20 ms", Link::new(4 * m, 50, 20, 0), 20),
+        ("4/50 queue 20 ms 5 %", Link::new(4 * m, 50, 20, 50), 20),
+        ("4/50 queue 50 ms", Link::new(4 * m, 50, 50, 0), 20),
+        ("4/50 queue 500 ms 5 %", Link::new(4 * m, 50, 500, 50), 20),
+        ("20/100 queue 5 ms", Link::new(20 * m, 100, 5, 0), 20),
+        ("20/100 queue 10 ms 5 %", Link::new(20 * m, 100, 10, 50), 20),
+        ("1/50 queue 200 ms", Link::new(m, 50, 200, 0), 20),
+        ("1/50 queue 200 ms 5 %", Link::new(m, 50, 200, 50), 20),
+        ("256k/300 queue 300", Link::new(256 * k, 300, 300, 50), 30),
+        ("40k/256 queue 2000", Link::new(40 * k, 256, 2000, 0), 60),
+        ("10/600 queue 300 1 %", Link::new(10 * m, 600, 300, 10), 30),
+        ("500/5 queue 10", Link::new(500 * m, 5, 10, 0), 3),
+        ("500/1 queue 10 1 %", Link::new(500 * m, 1, 10, 10), 3),
+        ("4/50 jitter 5", jittery(Link::new(4 * m, 50, 100, 10), 5), 20),
+        ("4/50 jitter 20", jittery(Link::new(4 * m, 50, 100, 10), 20), 20),
+        ("20/100 jitter 20", jittery(Link::new(20 * m, 100, 100, 10), 20), 20),
+        ("4/50 ack every 10", acked(Link::new(4 * m, 50, 100, 50), 10), 20),
+        ("20/100 ack every 16", acked(Link::new(20 * m, 100, 100, 50), 16), 20),
+        ("4/50 30 %", Link::new(4 * m, 50, 100, 300), 20),
+    ] {
+        let world = World::run(&link, &[Flow::bulk(Congestion::Bbr)], secs(span), 1);
+        println!(
+            "{name:24} goodput {:.4} p95 {:.2} RTT drops {:.4} spurious {}",
+            world.goodput(secs(span)), world.queue_p95(), world.drop_share(), world.flows[0].0.spurious
+        );
+    }
+}
+
+#[test]
 #[ignore = "prints a log"]
 fn log() {
     let var = |name: &str, or: u64| std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(or);
