@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::Time;
-use crate::congestion::math;
+use crate::congestion::{AckSample, math};
 
 /// A point in the stream of acknowledgements.
 #[derive(Clone, Copy, Debug, Default)]
@@ -11,30 +11,46 @@ struct Mark {
     at: Time,
     /// Position of the newest packet acknowledged.
     newest: u64,
+    /// When that was sent.
+    sent_at: Time,
     /// All that was acknowledged.
     acked: u64,
 }
 
-/// Rates over the last one to two spans.
+/// Rates over the last span.
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
-    acked: u64,
-    newest: u64,
+    now: Mark,
     last: Mark,
     before: Option<Mark>,
+    /// Spans in a row in which packets arrived more slowly than they had left.
+    slower: u32,
 }
 
 impl Arrivals {
     /// True once a span: time to look at what it brought.
-    pub(super) fn on_ack(&mut self, now: Time, newest: u64, acked: u64, span: Duration) -> bool {
-        self.acked = self.acked.saturating_add(acked);
-        self.newest = self.newest.max(newest);
-        let due = now.since(self.last.at) >= span;
+    pub(super) fn on_ack(&mut self, sample: &AckSample, span: Duration) -> bool {
+        self.now.at = sample.now;
+        self.now.acked = self.now.acked.saturating_add(sample.acked);
+        if sample.rate.newest > self.now.newest {
+            self.now.newest = sample.rate.newest;
+            self.now.sent_at = sample.largest_sent_at;
+        }
+        let due = sample.now.since(self.last.at) >= span;
         if due {
-            self.before = (self.last.at > Time::ZERO).then_some(self.last);
-            self.last = Mark { at: now, newest: self.newest, acked: self.acked };
+            self.end_span();
         }
         due
+    }
+
+    fn end_span(&mut self) {
+        let known = self.last.at > Time::ZERO;
+        self.before = known.then_some(self.last);
+        let arriving = math::nanos(self.now.at.since(self.last.at));
+        let leaving = math::nanos(self.now.sent_at.since(self.last.sent_at));
+        let slower = known && arriving > math::scale(leaving, 1050);
+        self.slower = if slower { self.slower.saturating_add(1) } else { 0 };
+        self.last = self.now;
     }
 
     /// Bytes a second: what passed the bottleneck, and what arrived.
@@ -44,9 +60,15 @@ impl Arrivals {
         Some((math::rate(to.newest - from.newest, elapsed), math::rate(to.acked - from.acked, elapsed)))
     }
 
+    /// Packets arrive more slowly than they leave: a queue grows. Once may be jitter.
+    pub(super) fn lag(&self) -> bool {
+        self.slower >= 2
+    }
+
     /// A silence is not a rate.
     pub(super) fn restart(&mut self, now: Time) {
         self.before = None;
-        self.last = Mark { at: now, newest: self.newest, acked: self.acked };
+        self.slower = 0;
+        self.last = Mark { at: now, ..self.now };
     }
 }

@@ -112,9 +112,19 @@ impl Losses {
         self.recent.ppm() > self.calm.ppm() + MARGIN_PPM + deviations * variance.isqrt()
     }
 
+    /// Loss lately that only a calm stretch could explain.
+    pub(super) fn is_suspect(&self) -> bool {
+        self.recent.packets >= 20_000 && self.recent.ppm() > self.baseline_ppm() + MARGIN_PPM
+    }
+
+    /// Enough was sent while the path was calm.
+    pub(super) fn is_baseline_known(&self) -> bool {
+        self.calm.packets / 1000 >= CALM_ENOUGH
+    }
+
     /// Loss that is the path's nature, millionths.
     pub(super) fn baseline_ppm(&self) -> u64 {
-        if self.calm.packets / 1000 < CALM_ENOUGH { 0 } else { self.calm.ppm().min(900_000) }
+        if self.is_baseline_known() { self.calm.ppm().min(900_000) } else { 0 }
     }
 }
 

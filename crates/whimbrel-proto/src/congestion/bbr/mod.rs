@@ -81,11 +81,13 @@ pub struct Bbr {
     congested: u32,
     /// Rounds of growth that met no queue.
     hungry: u32,
-    last_estimate: u64,
+    last_delivered: u64,
     restarted_at: Time,
     /// Bytes sent; and how many of them before the last silence, until one sent after it is acknowledged.
     sent: u64,
     silenced: Option<u64>,
+    /// When the last calm period was.
+    calm_at: Time,
 }
 
 impl Bbr {
@@ -106,10 +108,11 @@ impl Bbr {
             delivered: 0,
             congested: 0,
             hungry: 0,
-            last_estimate: 0,
+            last_delivered: 0,
             restarted_at: now,
             sent: 0,
             silenced: None,
+            calm_at: now,
         }
     }
 
@@ -118,38 +121,45 @@ impl Bbr {
         if rate.progress == 0 || rate.since < self.restarted_at {
             return;
         }
-        let mut measured = rate.progress;
-        if self.congested > 0 {
-            // Packets are being dropped before the bottleneck: they made no progress through it.
-            measured = measured.min(self.behind_loss(rate.delivered));
-        }
+        // Progress counts what was dropped before the bottleneck, arrivals do not; but they are noisy.
+        let noise = match (self.congested > 0, self.losses.is_baseline_known()) {
+            (true, _) => ONE,
+            (false, true) => 1100,
+            (false, false) => 1500,
+        };
+        let arrived = math::scale(self.behind_loss(rate.delivered), noise);
+        let measured = rate.progress.min(arrived);
         if rate.app_limited && measured < self.bandwidth.estimate() {
             return;
         }
         self.delivered = self.delivered.max(rate.delivered);
-        self.bandwidth.on_sample(measured);
+        self.bandwidth.on_sample(measured, !rate.send_limited);
     }
 
     fn end_round(&mut self, app_limited: bool) {
+        let delivered = std::mem::take(&mut self.delivered);
         if self.phase == Phase::Startup && !app_limited {
-            self.watch_plateau();
+            self.watch_plateau(delivered);
         }
-        let estimate = self.bandwidth.estimate();
         let starved = self.delay.queue() < self.wanted() / 2;
-        let grown = estimate > math::scale(self.last_estimate, 1100);
+        let grown = delivered > math::scale(self.last_delivered, 1100);
         self.hungry = if starved && grown { self.hungry.saturating_add(1) } else { 0 };
-        self.last_estimate = estimate;
+        self.last_delivered = delivered;
         self.bandwidth.end_round();
     }
 
     /// About once a base round trip, however long the queue makes round trips.
     fn end_period(&mut self, now: Time) {
         let kind = self.period_kind();
+        if kind == Period::Calm {
+            self.calm_at = self.calm_at.max(now);
+        }
         self.congested = self.congested.saturating_sub(1);
         if self.losses.end_period(kind) {
             self.on_congestion(now);
         }
-        if self.delay.queue() > math::stretch(self.wanted(), 1500).max(self.delay.base() / 4) {
+        let long = self.delay.queue() > math::stretch(self.wanted(), 1500).max(self.delay.base() / 4);
+        if long && self.arrivals.lag() {
             self.follow_arrivals();
         }
         self.target.end_period(now, self.own_queue());
@@ -182,9 +192,8 @@ impl Bbr {
         math::scale(rate, 1_000_000_000 / passed.max(1))
     }
 
-    fn watch_plateau(&mut self) {
+    fn watch_plateau(&mut self, delivered: u64) {
         let (best, idle) = self.plateau;
-        let delivered = std::mem::take(&mut self.delivered);
         self.plateau = if delivered > math::scale(best, STARTUP_GROWTH) { (delivered, 0) } else { (best, idle + 1) };
         if self.plateau.1 >= 3 && best > 0 {
             self.phase = Phase::Cruise;
@@ -214,6 +223,12 @@ impl Bbr {
                 let excess = self.delay.queue().saturating_add(self.delay.base() / 16);
                 let span = math::stretch(excess, ONE * ONE / (ONE - DRAIN_GAIN));
                 self.phase = Phase::Drain { until: now + span };
+            }
+            Phase::Cruise if now.since(self.calm_at) > DRAIN_AFTER && self.losses.is_suspect() => {
+                // Is it we who cause this loss? Long enough for its effect to come back and be counted.
+                let span = self.delay.base().max(SHORTEST_RTT).saturating_mul(4);
+                self.phase = Phase::Drain { until: now + span };
+                self.calm_at = now + span;
             }
             Phase::Drain { until } if now >= until => {
                 self.phase = Phase::Cruise;
@@ -280,7 +295,7 @@ impl Controller for Bbr {
             self.end_round(sample.app_limited);
         }
         let period = self.delay.base().max(SHORTEST_RTT);
-        if self.arrivals.on_ack(sample.now, sample.rate.newest, sample.acked, period) {
+        if self.arrivals.on_ack(sample, period) {
             self.end_period(sample.now);
         }
         if sample.ecn_ce > 0 && self.congested == 0 {
@@ -348,7 +363,7 @@ impl Controller for Bbr {
 
     fn recall(&mut self, remembered: Remembered) {
         if self.bandwidth.estimate() == 0 && remembered.rate > 0 {
-            self.bandwidth.on_sample(remembered.rate);
+            self.bandwidth.on_sample(remembered.rate, true);
             self.phase = Phase::Cruise;
             self.gain = ONE;
         }

@@ -165,6 +165,8 @@ fn log() {
     let var = |name: &str, or: u64| std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(or);
     let link = Link::new(var("BITS", 4_000_000), var("RTT", 50), var("QUEUE", 100), var("LOSS", 0));
     let mut link = link;
+    link.jitter = Duration::from_millis(var("JITTER", 0));
+    link.ack_every = var("ACKS", 2) as u32;
     if let Some(ms) = std::env::var("OUT").ok().and_then(|v| v.parse::<u64>().ok()) {
         link.outages.push((secs(2), secs(2) + Duration::from_millis(ms)));
     }
