@@ -212,7 +212,7 @@ impl Bbr {
     fn change_phase(&mut self, now: Time) {
         match self.phase {
             Phase::Startup => {
-                let much = (self.delay.base() / 8).max(Duration::from_millis(4));
+                let much = (self.delay.base() / 8).max(Duration::from_millis(4)).saturating_add(self.delay.jitter());
                 if self.bandwidth.estimate() > 0 && self.delay.queue() > much {
                     self.phase = Phase::Cruise;
                     self.bandwidth.keep_latest();
@@ -257,8 +257,12 @@ impl Bbr {
         if self.hungry >= 2 { GAIN_HUNGRY } else { gain.clamp(GAIN_MIN, GAIN_MAX) }
     }
 
+    /// The queueing delay to keep, as it is measured: a path's jitter looks like a queue, and is none.
     fn wanted(&self) -> Duration {
-        self.target.wanted(self.bandwidth.estimate(), self.delay.base(), self.packet_size)
+        let bandwidth = self.bandwidth.estimate();
+        let grain = math::span(self.packet_size.saturating_mul(2), bandwidth);
+        let jitter = self.delay.jitter().saturating_sub(grain);
+        self.target.wanted(bandwidth, self.delay.base(), self.packet_size).saturating_add(jitter)
     }
 
     fn own_queue(&self) -> target::Queue {
