@@ -28,15 +28,15 @@ pub(super) struct Arrivals {
 }
 
 impl Arrivals {
-    /// True once a span: time to look at what it brought.
-    pub(super) fn on_ack(&mut self, sample: &AckSample, span: Duration) -> bool {
+    /// True once `span` is over and brought `least` bytes: time to look at it.
+    pub(super) fn on_ack(&mut self, sample: &AckSample, span: Duration, least: u64) -> bool {
         self.now.at = sample.now;
         self.now.acked = self.now.acked.saturating_add(sample.acked);
         if sample.rate.newest > self.now.newest {
             self.now.newest = sample.rate.newest;
             self.now.sent_at = sample.largest_sent_at;
         }
-        let due = sample.now.since(self.last.at) >= span;
+        let due = sample.now.since(self.last.at) >= span && self.now.newest - self.last.newest >= least;
         if due {
             self.end_span();
         }
@@ -60,9 +60,15 @@ impl Arrivals {
         Some((math::rate(to.newest - from.newest, elapsed), math::rate(to.acked - from.acked, elapsed)))
     }
 
-    /// Packets arrive more slowly than they leave: a queue grows. Once may be jitter.
-    pub(super) fn lag(&self) -> bool {
-        self.slower >= 2
+    /// The rate at which what arrived had left.
+    pub(super) fn sending_rate(&self) -> Option<u64> {
+        let (from, to) = (self.before?, self.last);
+        Some(math::rate(to.newest - from.newest, to.sent_at.since(from.sent_at)))
+    }
+
+    /// Spans in a row in which packets arrived more slowly than they had left: a queue grows. Once may be jitter.
+    pub(super) fn lag(&self) -> u32 {
+        self.slower
     }
 
     /// A silence is not a rate.

@@ -3,11 +3,14 @@
 /// Packets the calm pool remembers, about.
 const CALM_MEMORY: u64 = 2000;
 /// Packets the recent pool remembers, about.
-const RECENT_MEMORY: u64 = 60;
+const RECENT_MEMORY: u64 = 150;
 /// Calm packets before the baseline means anything.
 const CALM_ENOUGH: u64 = 30;
 /// Loss above baseline that is never congestion, ppm.
 const MARGIN_PPM: u64 = 20_000;
+
+/// No path worth using loses more by nature.
+const MOST_PPM: u64 = 400_000;
 
 /// Packets sent, and lost of them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -88,7 +91,7 @@ impl Losses {
             return false;
         }
         self.recent.add(period, RECENT_MEMORY * 1000);
-        let deviations = if kind == Period::Queueing { 2 } else { 4 };
+        let deviations = if kind == Period::Queueing { 2 } else { 3 };
         let excess = self.is_excess(deviations);
         if excess {
             self.recent = Pool::default();
@@ -103,7 +106,7 @@ impl Losses {
         }
         let calm = self.calm.packets / 1000;
         if calm < CALM_ENOUGH {
-            return self.recent.ppm() > 400_000;
+            return self.recent.packets >= 20_000 && self.recent.ppm() > 600_000;
         }
         let recent = self.recent.packets / 1000;
         let both = Pool { packets: self.calm.packets + self.recent.packets, lost: self.calm.lost + self.recent.lost };
@@ -124,7 +127,7 @@ impl Losses {
 
     /// Loss that is the path's nature, millionths.
     pub(super) fn baseline_ppm(&self) -> u64 {
-        if self.is_baseline_known() { self.calm.ppm().min(900_000) } else { 0 }
+        if self.is_baseline_known() { self.calm.ppm().min(MOST_PPM) } else { 0 }
     }
 }
 

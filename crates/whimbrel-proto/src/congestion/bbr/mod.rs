@@ -35,6 +35,10 @@ const TRAIN_SPAN: u64 = 500;
 const STARTUP_GAIN: u64 = 2000;
 /// Startup ends when three round trips brought less growth than this.
 const STARTUP_GROWTH: u64 = 1250;
+/// Packets at least in a span by which startup measures.
+const STARTUP_SPAN_PACKETS: u64 = 8;
+/// Until the path's own loss is known it may be as much as 37 %: 1 / 1.6 arrives.
+const UNKNOWN_LOSS: u64 = 1600;
 /// Gains while cruising.
 const GAIN_MIN: u64 = 600;
 const GAIN_MAX: u64 = 1250;
@@ -88,6 +92,8 @@ pub struct Bbr {
     silenced: Option<u64>,
     /// When the last calm period was.
     calm_at: Time,
+    /// How long to go without one while packets are lost.
+    patience: Duration,
 }
 
 impl Bbr {
@@ -113,6 +119,7 @@ impl Bbr {
             sent: 0,
             silenced: None,
             calm_at: now,
+            patience: Duration::from_millis(500),
         }
     }
 
@@ -121,19 +128,22 @@ impl Bbr {
         if rate.progress == 0 || rate.since < self.restarted_at {
             return;
         }
-        // Progress counts what was dropped before the bottleneck, arrivals do not; but they are noisy.
-        let noise = match (self.congested > 0, self.losses.is_baseline_known()) {
-            (true, _) => ONE,
-            (false, true) => 1100,
-            (false, false) => 1500,
-        };
-        let arrived = math::scale(self.behind_loss(rate.delivered), noise);
-        let measured = rate.progress.min(arrived);
+        let measured = self.credible(rate.progress, rate.delivered);
         if rate.app_limited && measured < self.bandwidth.estimate() {
             return;
         }
         self.delivered = self.delivered.max(rate.delivered);
         self.bandwidth.on_sample(measured, !rate.send_limited);
+    }
+
+    /// Progress counts what was dropped before the bottleneck, too; arrivals do not, but they are noisy.
+    fn credible(&self, progress: u64, delivered: u64) -> u64 {
+        let noise = match (self.congested > 0, self.losses.is_baseline_known()) {
+            (true, _) => ONE,
+            (false, true) => 1100,
+            (false, false) => UNKNOWN_LOSS,
+        };
+        progress.min(math::scale(self.behind_loss(delivered), noise))
     }
 
     fn end_round(&mut self, app_limited: bool) {
@@ -148,6 +158,13 @@ impl Bbr {
         self.bandwidth.end_round();
     }
 
+    /// Several times a round trip: a flight's own spacing shows what it met, before a round trip is over.
+    fn end_startup_span(&mut self) {
+        if let (Some((progress, arrived)), Some(sending)) = (self.arrivals.rates(), self.arrivals.sending_rate()) {
+            self.bandwidth.on_sample(self.credible(progress, arrived).min(sending), self.arrivals.lag() > 0);
+        }
+    }
+
     /// About once a base round trip, however long the queue makes round trips.
     fn end_period(&mut self, now: Time) {
         let kind = self.period_kind();
@@ -159,7 +176,7 @@ impl Bbr {
             self.on_congestion(now);
         }
         let long = self.delay.queue() > math::stretch(self.wanted(), 1500).max(self.delay.base() / 4);
-        if long && self.arrivals.lag() {
+        if long && self.arrivals.lag() >= 2 {
             self.follow_arrivals();
         }
         self.target.end_period(now, self.own_queue());
@@ -171,7 +188,8 @@ impl Bbr {
         let alone = Target::alone(self.bandwidth.estimate(), self.delay.base(), self.packet_size);
         if self.delay.queue() > math::stretch(alone, 1500).max(self.delay.base() / 4) {
             Period::Queueing
-        } else if self.pushed.contains(&true) {
+        } else if self.pushed.contains(&true) || self.delay.queue() > math::stretch(self.target.longest(), 800) {
+            // A queue that stays at its longest may be full, and what is lost dropped from it.
             Period::Pushing
         } else {
             Period::Calm
@@ -196,15 +214,20 @@ impl Bbr {
         let (best, idle) = self.plateau;
         self.plateau = if delivered > math::scale(best, STARTUP_GROWTH) { (delivered, 0) } else { (best, idle + 1) };
         if self.plateau.1 >= 3 && best > 0 {
-            self.phase = Phase::Cruise;
+            self.leave_startup();
         }
+    }
+
+    fn leave_startup(&mut self) {
+        self.phase = Phase::Cruise;
+        self.hungry = 0;
     }
 
     fn on_congestion(&mut self, now: Time) {
         self.congested = 2;
         self.target.on_congestion(now, self.delay.latest_queue());
         if self.phase == Phase::Startup {
-            self.phase = Phase::Cruise;
+            self.leave_startup();
         }
         self.bandwidth.scale(850);
     }
@@ -213,9 +236,15 @@ impl Bbr {
         match self.phase {
             Phase::Startup => {
                 let much = (self.delay.base() / 8).max(Duration::from_millis(4)).saturating_add(self.delay.jitter());
-                if self.bandwidth.estimate() > 0 && self.delay.queue() > much {
-                    self.phase = Phase::Cruise;
+                let queue = self.delay.queue();
+                let full = match self.arrivals.lag() {
+                    0 => false,
+                    1 => queue > much,
+                    _ => queue > much / 2,
+                };
+                if full && self.bandwidth.estimate() > 0 {
                     self.bandwidth.keep_latest();
+                    self.leave_startup();
                 }
             }
             Phase::Cruise if self.delay.base_unseen_for(now) > DRAIN_AFTER => {
@@ -224,11 +253,12 @@ impl Bbr {
                 let span = math::stretch(excess, ONE * ONE / (ONE - DRAIN_GAIN));
                 self.phase = Phase::Drain { until: now + span };
             }
-            Phase::Cruise if now.since(self.calm_at) > DRAIN_AFTER && self.losses.is_suspect() => {
+            Phase::Cruise if now.since(self.calm_at) > self.patience && self.losses.is_suspect() => {
                 // Is it we who cause this loss? Long enough for its effect to come back and be counted.
-                let span = self.delay.base().max(SHORTEST_RTT).saturating_mul(4);
+                let span = math::stretch(self.delay.base().max(SHORTEST_RTT), 2500);
                 self.phase = Phase::Drain { until: now + span };
                 self.calm_at = now + span;
+                self.patience = self.patience.saturating_mul(2).min(Duration::from_secs(16));
             }
             Phase::Drain { until } if now >= until => {
                 self.phase = Phase::Cruise;
@@ -254,15 +284,16 @@ impl Bbr {
         let change = u128::from(wanted.abs_diff(queue)) * u128::from(STEERING) / u128::from(rtt.max(1));
         let change = u64::try_from(change).unwrap_or(ONE).min(ONE);
         let gain = if queue <= wanted { ONE + change } else { ONE - change };
-        if self.hungry >= 2 { GAIN_HUNGRY } else { gain.clamp(GAIN_MIN, GAIN_MAX) }
+        if self.hungry >= 2 && queue < wanted / 2 { GAIN_HUNGRY } else { gain.clamp(GAIN_MIN, GAIN_MAX) }
     }
 
     /// The queueing delay to keep, as it is measured: a path's jitter looks like a queue, and is none.
     fn wanted(&self) -> Duration {
         let bandwidth = self.bandwidth.estimate();
+        // Two packets that leave together are a queue already.
         let grain = math::span(self.packet_size.saturating_mul(2), bandwidth);
         let jitter = self.delay.jitter().saturating_sub(grain);
-        self.target.wanted(bandwidth, self.delay.base(), self.packet_size).saturating_add(jitter)
+        self.target.wanted(bandwidth, self.delay.base(), self.packet_size).max(grain).saturating_add(jitter)
     }
 
     fn own_queue(&self) -> target::Queue {
@@ -299,7 +330,12 @@ impl Controller for Bbr {
             self.end_round(sample.app_limited);
         }
         let period = self.delay.base().max(SHORTEST_RTT);
-        if self.arrivals.on_ack(sample, period) {
+        if self.phase == Phase::Startup {
+            let least = self.packet_size.saturating_mul(STARTUP_SPAN_PACKETS);
+            if self.arrivals.on_ack(sample, period / 4, least) {
+                self.end_startup_span();
+            }
+        } else if self.arrivals.on_ack(sample, period, 0) {
             self.end_period(sample.now);
         }
         if sample.ecn_ce > 0 && self.congested == 0 {

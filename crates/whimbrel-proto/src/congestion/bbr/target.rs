@@ -73,6 +73,11 @@ impl Target {
         }
     }
 
+    /// The longest queue of late.
+    pub(super) fn longest(&self) -> Duration {
+        self.spells[0].1.max(self.spells[1].1)
+    }
+
     pub(super) fn end_period(&mut self, now: Time, queue: Queue) {
         if self.depth.is_some_and(|(_, at)| now.since(at) > DEPTH_MEMORY) {
             self.depth = None;
