@@ -25,6 +25,8 @@ pub(super) struct Arrivals {
     before: Option<Mark>,
     /// Spans in a row in which packets arrived more slowly than they had left.
     slower: u32,
+    /// Bytes a second that arrived, smoothed over about four spans.
+    average: u64,
 }
 
 impl Arrivals {
@@ -51,6 +53,19 @@ impl Arrivals {
         let slower = known && arriving > math::scale(leaving, 1050);
         self.slower = if slower { self.slower.saturating_add(1) } else { 0 };
         self.last = self.now;
+        if let Some((_, arrived)) = self.rates() {
+            self.average = if self.average == 0 { arrived } else { self.average / 4 * 3 + arrived / 4 };
+        }
+    }
+
+    /// Everything acknowledged.
+    pub(super) fn acked(&self) -> u64 {
+        self.now.acked
+    }
+
+    /// Bytes a second that arrive.
+    pub(super) fn average(&self) -> u64 {
+        self.average
     }
 
     /// Bytes a second: what passed the bottleneck, and what arrived.

@@ -82,6 +82,17 @@ impl Losses {
         self.period = Pool::default();
     }
 
+    /// What is counted from here on is a period of its own.
+    pub(super) fn start_period(&mut self) {
+        let period = std::mem::take(&mut self.period);
+        self.recent.add(period, RECENT_MEMORY * 1000);
+    }
+
+    /// What was taken for the path's nature was overflow.
+    pub(super) fn forget_baseline(&mut self) {
+        *self = Self::default();
+    }
+
     /// Ends a period of about a round trip; whether its loss was congestion.
     pub(super) fn end_period(&mut self, kind: Period) -> bool {
         let period = std::mem::take(&mut self.period);

@@ -12,6 +12,7 @@
 
 mod arrivals;
 mod bandwidth;
+mod check;
 mod delay;
 mod losses;
 mod target;
@@ -20,6 +21,7 @@ use std::time::Duration;
 
 use arrivals::Arrivals;
 use bandwidth::Bandwidth;
+use check::{Check, Verdict};
 use delay::Delay;
 use losses::{Losses, Period};
 use target::Target;
@@ -51,6 +53,9 @@ const SHORTEST_RTT: Duration = Duration::from_millis(10);
 /// After this long above the base round trip the queue is drained to see it again.
 const DRAIN_AFTER: Duration = Duration::from_secs(2);
 const DRAIN_GAIN: u64 = 750;
+/// How long loss above the baseline is watched before it is checked; doubles with each check in vain.
+const PATIENCE: Duration = Duration::from_millis(400);
+const MOST_PATIENCE: Duration = Duration::from_secs(16);
 /// What acknowledgements held back and late timers may add to a window.
 const SLACK: Duration = Duration::from_millis(5);
 
@@ -60,6 +65,8 @@ enum Phase {
     Startup,
     /// Steering.
     Cruise,
+    /// Finding out whether loss is ours.
+    Check(Check),
     /// Looking for the base round trip.
     Drain { until: Time },
 }
@@ -119,7 +126,7 @@ impl Bbr {
             sent: 0,
             silenced: None,
             calm_at: now,
-            patience: Duration::from_millis(500),
+            patience: PATIENCE,
         }
     }
 
@@ -168,6 +175,10 @@ impl Bbr {
     /// About once a base round trip, however long the queue makes round trips.
     fn end_period(&mut self, now: Time) {
         let kind = self.period_kind();
+        self.pushed = [self.gain > ONE, self.pushed[0]];
+        if matches!(self.phase, Phase::Check(_)) {
+            return;
+        }
         if kind == Period::Calm {
             self.calm_at = self.calm_at.max(now);
         }
@@ -180,7 +191,6 @@ impl Bbr {
             self.follow_arrivals();
         }
         self.target.end_period(now, self.own_queue());
-        self.pushed = [self.gain > ONE, self.pushed[0]];
     }
 
     fn period_kind(&self) -> Period {
@@ -254,11 +264,17 @@ impl Bbr {
                 self.phase = Phase::Drain { until: now + span };
             }
             Phase::Cruise if now.since(self.calm_at) > self.patience && self.losses.is_suspect() => {
-                // Is it we who cause this loss? Long enough for its effect to come back and be counted.
-                let span = math::stretch(self.delay.base().max(SHORTEST_RTT), 2500);
-                self.phase = Phase::Drain { until: now + span };
-                self.calm_at = now + span;
-                self.patience = self.patience.saturating_mul(2).min(Duration::from_secs(16));
+                let before = self.arrivals.average();
+                self.phase = Phase::Check(Check::start(now, self.base(), self.delay.queue(), before));
+            }
+            Phase::Check(mut check) => {
+                if check.begins(now, self.arrivals.acked()) {
+                    self.losses.start_period();
+                }
+                self.phase = Phase::Check(check);
+                if let Some(verdict) = check.verdict(now, self.arrivals.acked()) {
+                    self.end_check(now, verdict);
+                }
             }
             Phase::Drain { until } if now >= until => {
                 self.phase = Phase::Cruise;
@@ -268,8 +284,35 @@ impl Bbr {
         }
     }
 
-    fn steer(&mut self) {
+    fn end_check(&mut self, now: Time, verdict: Verdict) {
+        self.phase = Phase::Cruise;
+        self.calm_at = now;
+        match verdict {
+            Verdict::Nature => {
+                // It will hardly be another next time: ask less and less often.
+                self.patience = self.patience.saturating_mul(2).min(MOST_PATIENCE);
+                self.losses.end_period(Period::Calm);
+            }
+            Verdict::Overflow => {
+                self.patience = PATIENCE;
+                self.losses.forget_baseline();
+                self.target.on_congestion(now, self.target.longest());
+                self.congested = 2;
+                let rate = math::scale(self.bandwidth.estimate(), check::GAIN);
+                self.bandwidth.limit(rate.max(self.arrivals.average()));
+            }
+        }
+    }
+
+    /// The base round trip, or what is long enough to measure in.
+    fn base(&self) -> Duration {
+        self.delay.base().max(SHORTEST_RTT)
+    }
+
+    fn steer(&mut self, now: Time) {
         self.gain = match self.phase {
+            Phase::Check(check) if check.is_low(now) => check::GAIN,
+            Phase::Check(_) => ONE,
             Phase::Startup => STARTUP_GAIN,
             Phase::Drain { .. } => DRAIN_GAIN,
             Phase::Cruise => self.steered_gain(),
@@ -342,7 +385,7 @@ impl Controller for Bbr {
             self.on_congestion(sample.now);
         }
         self.change_phase(sample.now);
-        self.steer();
+        self.steer(sample.now);
     }
 
     fn on_loss(&mut self, now: Time, lost: u64, _in_flight: u64, persistent: bool) {
@@ -368,7 +411,7 @@ impl Controller for Bbr {
         self.arrivals.restart(now);
         self.delay.forget_queue();
         self.delay.base_sought(now);
-        self.steer();
+        self.steer(now);
     }
 
     fn window(&self) -> u64 {
@@ -417,6 +460,7 @@ impl Controller for Bbr {
             phase: match self.phase {
                 Phase::Startup => "startup",
                 Phase::Cruise => "cruise",
+                Phase::Check(_) => "check",
                 Phase::Drain { .. } => "drain",
             },
             baseline_loss_ppm: u32::try_from(self.losses.baseline_ppm()).unwrap_or(u32::MAX),
