@@ -41,6 +41,8 @@ impl Pool {
 pub(super) struct Losses {
     calm: Pool,
     recent: Pool,
+    /// Lately, in a row, without a queue that would explain it.
+    unexplained: Pool,
     period: Pool,
 }
 
@@ -79,6 +81,7 @@ impl Losses {
     /// A blackout is not a rate of loss.
     pub(super) fn forget_recent(&mut self) {
         self.recent = Pool::default();
+        self.unexplained = Pool::default();
         self.period = Pool::default();
     }
 
@@ -99,7 +102,12 @@ impl Losses {
         if kind == Period::Calm {
             self.calm.add(period, CALM_MEMORY * 1000);
             self.recent = Pool::default();
+            self.unexplained = Pool::default();
             return false;
+        }
+        match kind {
+            Period::Queueing => self.unexplained = Pool::default(),
+            _ => self.unexplained.add(period, RECENT_MEMORY * 1000),
         }
         self.recent.add(period, RECENT_MEMORY * 1000);
         let deviations = if kind == Period::Queueing { 2 } else { 3 };
@@ -128,7 +136,7 @@ impl Losses {
 
     /// Loss lately that only a calm stretch could explain.
     pub(super) fn is_suspect(&self) -> bool {
-        self.recent.packets >= 20_000 && self.recent.ppm() > self.baseline_ppm() + MARGIN_PPM
+        self.unexplained.packets >= 20_000 && self.unexplained.ppm() > self.baseline_ppm() + MARGIN_PPM
     }
 
     /// Enough was sent while the path was calm.

@@ -246,7 +246,8 @@ impl Bbr {
         match self.phase {
             Phase::Startup => {
                 let much = (self.delay.base() / 8).max(Duration::from_millis(4)).saturating_add(self.delay.jitter());
-                let queue = self.delay.queue();
+                // Where packets arrive more slowly than they leave, what the latest met is no jitter.
+                let queue = self.delay.latest_queue();
                 let full = match self.arrivals.lag() {
                     0 => false,
                     1 => queue > much,
@@ -375,7 +376,7 @@ impl Controller for Bbr {
         let period = self.delay.base().max(SHORTEST_RTT);
         if self.phase == Phase::Startup {
             let least = self.packet_size.saturating_mul(STARTUP_SPAN_PACKETS);
-            if self.arrivals.on_ack(sample, period / 4, least) {
+            if self.arrivals.on_ack(sample, period / 8, least) {
                 self.end_startup_span();
             }
         } else if self.arrivals.on_ack(sample, period, 0) {
