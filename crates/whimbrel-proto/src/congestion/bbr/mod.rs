@@ -65,6 +65,9 @@ enum Phase {
     Startup,
     /// Steering.
     Cruise,
+    /// The queue that startup built is drained, by what is in flight since round trips tell a round trip late;
+    /// then a round trip passes for its effect to show.
+    Settle { until: Option<Time> },
     /// Finding out whether loss is ours.
     Check(Check),
     /// Looking for the base round trip.
@@ -229,7 +232,7 @@ impl Bbr {
     }
 
     fn leave_startup(&mut self) {
-        self.phase = Phase::Cruise;
+        self.phase = Phase::Settle { until: None };
         self.hungry = 0;
     }
 
@@ -242,8 +245,19 @@ impl Bbr {
         self.bandwidth.scale(850);
     }
 
-    fn change_phase(&mut self, now: Time) {
+    fn change_phase(&mut self, now: Time, in_flight: u64) {
         match self.phase {
+            Phase::Settle { until: None } => {
+                let span = self.delay.base().saturating_add(self.wanted());
+                if in_flight <= math::volume(self.bandwidth.estimate(), span) {
+                    self.phase = Phase::Settle { until: Some(now + self.delay.base()) };
+                }
+            }
+            Phase::Settle { until: Some(until) } => {
+                if now >= until {
+                    self.phase = Phase::Cruise;
+                }
+            }
             Phase::Startup => {
                 let much = (self.delay.base() / 8).max(Duration::from_millis(4)).saturating_add(self.delay.jitter());
                 // Where packets arrive more slowly than they leave, what the latest met is no jitter.
@@ -313,7 +327,8 @@ impl Bbr {
     fn steer(&mut self, now: Time) {
         self.gain = match self.phase {
             Phase::Check(check) if check.is_low(now) => check::GAIN,
-            Phase::Check(_) => ONE,
+            Phase::Settle { until: None } => GAIN_MIN,
+            Phase::Settle { .. } | Phase::Check(_) => ONE,
             Phase::Startup => STARTUP_GAIN,
             Phase::Drain { .. } => DRAIN_GAIN,
             Phase::Cruise => self.steered_gain(),
@@ -385,7 +400,7 @@ impl Controller for Bbr {
         if sample.ecn_ce > 0 && self.congested == 0 {
             self.on_congestion(sample.now);
         }
-        self.change_phase(sample.now);
+        self.change_phase(sample.now, sample.in_flight);
         self.steer(sample.now);
     }
 
@@ -461,6 +476,7 @@ impl Controller for Bbr {
             phase: match self.phase {
                 Phase::Startup => "startup",
                 Phase::Cruise => "cruise",
+                Phase::Settle { .. } => "settle",
                 Phase::Check(_) => "check",
                 Phase::Drain { .. } => "drain",
             },
