@@ -10,8 +10,10 @@ use crate::congestion::math::{self, ONE};
 
 /// The share sent during a check, permille.
 pub(super) const GAIN: u64 = 750;
-/// If more than this share of what arrived before arrives still, packets were being dropped; permille.
-const STILL_ARRIVING: u64 = 880;
+/// If this much more than that of what arrived before arrives still, packets were being dropped; permille.
+const MARGIN: u64 = 30;
+/// Standard deviations chance is granted, twice.
+const DEVIATIONS_TWICE: u64 = 3;
 
 /// A check under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +23,8 @@ pub(super) struct Check {
     until: Time,
     /// Bytes a second that arrived before.
     before: u64,
+    /// The share of it from which on it is still arriving, permille.
+    still: u64,
     /// Everything acknowledged when measuring began.
     mark: Option<(Time, u64)>,
 }
@@ -35,13 +39,15 @@ pub(super) enum Verdict {
 }
 
 impl Check {
-    /// `before`: bytes a second that arrive now, with `queue` standing on a path of `base` round trip.
-    pub(super) fn start(now: Time, base: Duration, queue: Duration, before: u64) -> Self {
+    /// `before`: bytes a second that arrive now, with `queue` standing on a path of `base` round trip;
+    /// `deviation`: by how much such a rate differs by chance, permille.
+    pub(super) fn start(now: Time, base: Duration, queue: Duration, before: u64, deviation: u64) -> Self {
         // First the queue must empty: until then as much arrives whatever is sent.
         let empty = now + math::stretch(queue, ONE * ONE / (ONE - GAIN));
         let from = empty + math::stretch(base, 1250);
         let until = from + math::stretch(base, 1250);
-        Self { low_until: until.saturating_sub(base), from, until, before, mark: None }
+        let still = (GAIN + MARGIN + GAIN * deviation * DEVIATIONS_TWICE / 2 / ONE).min(950);
+        Self { low_until: until.saturating_sub(base), from, until, before, still, mark: None }
     }
 
     /// Less is being sent.
@@ -62,7 +68,7 @@ impl Check {
     pub(super) fn verdict(&self, now: Time, acked: u64) -> Option<Verdict> {
         let (at, mark) = self.mark.filter(|_| now >= self.until)?;
         let during = math::rate(acked.saturating_sub(mark), now.since(at));
-        let still = during > math::scale(self.before, STILL_ARRIVING);
+        let still = during > math::scale(self.before, self.still);
         Some(if still { Verdict::Overflow } else { Verdict::Nature })
     }
 }

@@ -139,6 +139,11 @@ impl Losses {
         self.unexplained.packets >= 20_000 && self.unexplained.ppm() > self.baseline_ppm() + MARGIN_PPM
     }
 
+    /// That loss, millionths.
+    pub(super) fn unexplained_ppm(&self) -> u64 {
+        self.unexplained.ppm()
+    }
+
     /// Enough was sent while the path was calm.
     pub(super) fn is_baseline_known(&self) -> bool {
         self.calm.packets / 1000 >= CALM_ENOUGH

@@ -143,13 +143,15 @@ impl Bbr {
             return;
         }
         self.delivered = self.delivered.max(rate.delivered);
-        self.bandwidth.on_sample(measured, !rate.send_limited);
+        // Where packets may be dropped before it, the bottleneck limits however fast the rest arrives.
+        self.bandwidth.on_sample(measured, !rate.send_limited || self.losses.is_suspect());
     }
 
     /// Progress counts what was dropped before the bottleneck, too; arrivals do not, but they are noisy.
     fn credible(&self, progress: u64, delivered: u64) -> u64 {
         let noise = match (self.congested > 0, self.losses.is_baseline_known()) {
             (true, _) => ONE,
+            (false, true) if self.target.is_bounded() => 1030,
             (false, true) => 1100,
             (false, false) => UNKNOWN_LOSS,
         };
@@ -280,7 +282,7 @@ impl Bbr {
             }
             Phase::Cruise if now.since(self.calm_at) > self.patience && self.losses.is_suspect() => {
                 let before = self.arrivals.average();
-                self.phase = Phase::Check(Check::start(now, self.base(), self.delay.queue(), before));
+                self.phase = Phase::Check(Check::start(now, self.base(), self.delay.queue(), before, self.tolerance(before)));
             }
             Phase::Check(mut check) => {
                 if check.begins(now, self.arrivals.acked()) {
@@ -297,6 +299,13 @@ impl Bbr {
             }
             Phase::Cruise | Phase::Drain { .. } => {}
         }
+    }
+
+    /// By how much chance alone makes the arrivals of a check differ, permille: √(2 × loss / packets).
+    fn tolerance(&self, arriving: u64) -> u64 {
+        let packets = (math::volume(arriving, self.base()) / self.packet_size).max(1);
+        let lost = self.losses.unexplained_ppm().min(900_000);
+        (2 * lost * 1_000_000 / (1_000_000 - lost) / packets).isqrt().min(ONE)
     }
 
     fn end_check(&mut self, now: Time, verdict: Verdict) {

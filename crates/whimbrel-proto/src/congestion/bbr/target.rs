@@ -73,6 +73,11 @@ impl Target {
         }
     }
 
+    /// The queue is known to overflow at some length, and nobody else keeps it there.
+    pub(super) fn is_bounded(&self) -> bool {
+        self.depth.is_some() && self.multiple == ONE
+    }
+
     /// The longest queue of late.
     pub(super) fn longest(&self) -> Duration {
         self.spells[0].1.max(self.spells[1].1)
