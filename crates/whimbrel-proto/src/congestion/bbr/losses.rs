@@ -9,6 +9,8 @@ const CALM_ENOUGH: u64 = 30;
 /// Loss above baseline that is never congestion, ppm.
 const MARGIN_PPM: u64 = 20_000;
 
+/// Loss that may well be the path's while nothing else is known.
+const UNKNOWN_PPM: u64 = 50_000;
 /// No path worth using loses more by nature.
 const MOST_PPM: u64 = 400_000;
 
@@ -110,8 +112,7 @@ impl Losses {
             _ => self.unexplained.add(period, RECENT_MEMORY * 1000),
         }
         self.recent.add(period, RECENT_MEMORY * 1000);
-        let deviations = if kind == Period::Queueing { 2 } else { 3 };
-        let excess = self.is_excess(deviations);
+        let excess = self.is_excess(kind == Period::Queueing);
         if excess {
             self.recent = Pool::default();
         }
@@ -119,15 +120,19 @@ impl Losses {
     }
 
     /// Recent loss exceeds the baseline by more than chance has it: a test of two proportions.
-    fn is_excess(&self, deviations: u64) -> bool {
+    fn is_excess(&self, queueing: bool) -> bool {
         if self.recent.packets < 8000 || self.recent.lost < 1000 {
             return false;
         }
         let calm = self.calm.packets / 1000;
-        if calm < CALM_ENOUGH {
-            return self.recent.packets >= 20_000 && self.recent.ppm() > 600_000;
-        }
         let recent = self.recent.packets / 1000;
+        if calm < CALM_ENOUGH {
+            // Without a baseline: beyond doubt, and only beside a long queue.
+            let share = self.recent.ppm().min(1_000_000);
+            let deviation = (share * (1_000_000 - share) / recent.max(1)).isqrt();
+            return queueing && recent >= 20 && share > UNKNOWN_PPM + 3 * deviation;
+        }
+        let deviations = if queueing { 2 } else { 3 };
         let both = Pool { packets: self.calm.packets + self.recent.packets, lost: self.calm.lost + self.recent.lost };
         let share = both.ppm().clamp(1000, 999_000);
         let variance = share * (1_000_000 - share) / recent.max(1) + share * (1_000_000 - share) / calm;

@@ -175,8 +175,9 @@ fn log() {
         link.rates.push((secs(5), var("BITS", 4_000_000)));
     }
     let span = Duration::from_millis(var("MS", 2000));
-    let mut flows = vec![Flow::bulk(Congestion::Bbr); var("OWN", 1) as usize];
-    let cubic = Flow { start: Duration::from_millis(var("AT", 0)), ..Flow::bulk(Congestion::Cubic) };
+    let own = Flow { start: Duration::from_micros(var("OWN_AT", 0)), ..Flow::bulk(Congestion::Bbr) };
+    let mut flows = vec![own; var("OWN", 1) as usize];
+    let cubic = Flow { start: Duration::from_micros(var("AT", 0)), ..Flow::bulk(Congestion::Cubic) };
     flows.extend(vec![cubic; var("CUBIC", 0) as usize]);
     for line in World::run_logged(&link, &flows, span, var("SEED", 1), true).log {
         println!("{line}");
