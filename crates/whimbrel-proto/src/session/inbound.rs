@@ -308,8 +308,10 @@ impl Session {
         }
         let expected = partial.length.unwrap_or(end);
         self.charge(slot, charge)?;
-        let Some(state) = self.recv_state(slot, domain) else { return Ok(()) };
+        let Some(stream) = self.streams.at_mut(slot) else { return Ok(()) };
+        let Some(state) = stream.recv[usize::from(domain)].as_deref_mut() else { return Ok(()) };
         let Some(partial) = state.partial.get_mut(&number) else { return Ok(()) };
+        partial.assembly.prepare(expected, &mut self.spares);
         partial.assembly.insert(head.offset, &payload, expected)?;
         let whole = partial.length.is_some_and(|length| partial.assembly.is_whole(length));
         let finished = if whole { state.partial.remove(&number) } else { None };
