@@ -29,6 +29,7 @@ mod sending;
 mod stats;
 mod stream;
 mod streams_api;
+mod waiting;
 #[cfg(test)]
 mod tests;
 
