@@ -325,6 +325,12 @@ impl Outbox {
         self.lanes.iter().filter_map(until).min()
     }
 
+    pub(super) fn shrink(&mut self) {
+        for lane in &mut self.lanes {
+            lane.queue.shrink_to_fit();
+        }
+    }
+
     pub(super) fn slots(&self) -> u32 {
         self.lanes.len() as u32
     }
