@@ -69,6 +69,9 @@ pub(crate) struct Job {
     /// Multi-threaded runtime instead of a single thread.
     #[arg(long)]
     pub(crate) threads: bool,
+    /// Leave it to the system where a side runs.
+    #[arg(long)]
+    pub(crate) free: bool,
 }
 
 impl Job {
@@ -77,10 +80,11 @@ impl Job {
         Duration::from_secs_f64(self.time)
     }
 
-    /// Puts this process on a core of its own, if it has but one thread and there are two cores.
+    /// Puts this process on a core of its own, if it has but one thread, there are two
+    /// cores and it is not to run free.
     pub(crate) fn pin(&self, core: usize) {
         let cores = core_affinity::get_core_ids().unwrap_or_default();
-        if !self.threads && cores.len() >= 2 {
+        if !self.threads && !self.free && cores.len() >= 2 {
             core_affinity::set_for_current(cores[core]);
         }
     }

@@ -13,6 +13,7 @@ pub(crate) struct Report {
     pub(crate) trials: usize,
     pub(crate) seconds: f64,
     pub(crate) threads: bool,
+    pub(crate) pinned: bool,
     pub(crate) rows: Vec<Row>,
 }
 
@@ -78,8 +79,9 @@ impl fmt::Display for Row {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let runtime = if self.threads { "multi-threaded" } else { "current-thread, one pinned core a side" };
-        writeln!(f, "{} trials of {} s, interleaved; tokio {runtime}", self.trials, self.seconds)?;
+        let runtime = if self.threads { "multi-threaded" } else { "current-thread" };
+        let place = if self.pinned { "a core a side" } else { "not pinned" };
+        writeln!(f, "{} trials of {} s, interleaved; tokio {runtime}, {place}", self.trials, self.seconds)?;
         writeln!(f, "\n| workload | peer | unit | median | spread | notes |\n|---|---|---|---|---|---|")?;
         self.rows.iter().try_for_each(|row| writeln!(f, "{row}"))
     }

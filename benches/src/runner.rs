@@ -33,6 +33,9 @@ pub(crate) struct Plan {
     /// Multi-threaded runtimes instead of one pinned thread a side
     #[arg(long)]
     threads: bool,
+    /// Leave it to the system where a side runs, instead of pinning it
+    #[arg(long)]
+    free: bool,
     /// Print one JSON document instead of a table
     #[arg(long)]
     json: bool,
@@ -51,7 +54,13 @@ impl Plan {
                 eprintln!("trial {trial} of {}: {}", self.trials, row.latest());
             }
         }
-        let report = Report { trials: self.trials, seconds: self.time, threads: self.threads, rows };
+        let report = Report {
+            trials: self.trials,
+            seconds: self.time,
+            threads: self.threads,
+            pinned: !self.threads && !self.free,
+            rows,
+        };
         if self.json {
             println!("{}", serde_json::to_string_pretty(&report)?);
         } else {
@@ -107,7 +116,7 @@ impl Plan {
         let mut command = Command::new(std::env::current_exe()?);
         command.args([side, "--peer", row.peer, "--workload", row.workload.name()]);
         command.args(["--time", &self.time.to_string()]).args(address);
-        command.args(self.threads.then_some("--threads"));
+        command.args(self.threads.then_some("--threads")).args(self.free.then_some("--free"));
         // The side that is killed in the end, or finds the other gone, has nothing to say.
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true).spawn()?;
         let output = child.stdout.take().context("no output")?;
