@@ -5,8 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use whimbrel_proto::session::{Message, Outgoing, SendError, Session, SessionEvent};
 use whimbrel_proto::{
-    CloseReason, Connection, ConnectionStats, Event, Handle, ListenConfig, MessageId, Service, StreamId, Time,
-    TransportConfig,
+    CloseReason, Connection, ConnectionStats, Event, Handle, ListenConfig, MessageId, Service, StreamId,
+    Time, TransportConfig,
 };
 
 use crate::link::LinkConfig;

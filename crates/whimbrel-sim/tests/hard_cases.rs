@@ -84,7 +84,8 @@ fn a_handshake_gets_through_30_percent_loss() {
 fn a_handshake_gets_through_30_percent_corruption() {
     for seed in 0..50 {
         let mut pair = Pair::new(seed, config(), "delay=15ms,corrupt=30%,rate=10mbit");
-        let connected = pair.run_until(10 * SECOND, |pair| pair.events(End::Client).contains(&Event::Connected));
+        let connected =
+            pair.run_until(10 * SECOND, |pair| pair.events(End::Client).contains(&Event::Connected));
         assert!(connected, "seed {seed}: {:?}", pair.events(End::Client));
     }
 }
@@ -118,7 +119,8 @@ fn another_server_with_the_address_gets_nothing() {
     let handle = world.connect_with(client, ServerKey::Known(expected));
     world.run(11 * SECOND);
     assert_eq!(world.endpoint(SERVER).stats().accepted, 0);
-    let events: Vec<Event> = world.peer(client, handle).events.iter().map(|(_, event)| event.clone()).collect();
+    let events: Vec<Event> =
+        world.peer(client, handle).events.iter().map(|(_, event)| event.clone()).collect();
     assert!(!events.contains(&Event::Connected));
     assert!(matches!(events.last(), Some(Event::Closed(_))), "{events:?}");
 }
@@ -282,7 +284,8 @@ fn a_copied_packet_with_a_forged_source_redirects_nothing() {
     });
     assert!(done, "{got} of 400");
     assert!(!pair.events(End::Server).iter().any(|event| matches!(event, Event::PeerAddressChanged { .. })));
-    let leaked: usize = sent.borrow().iter().filter(|(_, _, to, _)| *to == forged).map(|(.., b)| b.len()).sum();
+    let leaked: usize =
+        sent.borrow().iter().filter(|(_, _, to, _)| *to == forged).map(|(.., b)| b.len()).sum();
     assert!(leaked <= 3 * fed, "three times what came from there at the most: {leaked} for {fed}");
     assert!(leaked < 10_000, "challenges only: {leaked}");
 }
@@ -410,11 +413,11 @@ fn discovery_finds_the_largest_packet_a_smaller_link_takes() {
 #[test]
 fn a_path_whose_mtu_drops_under_way_is_a_black_hole_for_a_moment_only() {
     let mut pair = Pair::connected(21, config(), "delay=10ms,rate=20mbit,mtu=1500");
-    transfer(&mut pair, End::Client, 1000, 1000, 5 * SECOND);
+    transfer(&mut pair, End::Client, 100, 10_000, 5 * SECOND);
     assert_eq!(pair.stats(End::Client).paths[0].mtu, 1472);
     pair.relink("delay=10ms,rate=20mbit,mtu=1300");
-    let took = transfer(&mut pair, End::Client, 1000, 1000, 10 * SECOND);
-    assert!(took < 3 * SECOND, "{took:?}");
+    let took = transfer(&mut pair, End::Client, 100, 10_000, 10 * SECOND);
+    assert!(took < 2 * SECOND, "{took:?}");
     assert!(pair.stats(End::Client).paths[0].mtu <= 1272);
 }
 
@@ -422,7 +425,7 @@ fn a_path_whose_mtu_drops_under_way_is_a_black_hole_for_a_moment_only() {
 fn ecn_marks_reach_the_controller() {
     let run = |mark: &str| {
         let mut config = config();
-    config.congestion = whimbrel_proto::congestion::Congestion::Cubic;
+        config.congestion = whimbrel_proto::congestion::Congestion::Cubic;
         let mut pair = Pair::connected(22, config, &format!("delay=20ms,rate=4mbit,queue=400ms{mark}"));
         let took = transfer(&mut pair, End::Client, 3000, 1000, 20 * SECOND);
         let client = pair.client;
@@ -456,7 +459,12 @@ fn a_polite_close_delivers_what_both_sides_have_queued() {
             pair.both_closed()
         });
         assert!(closed, "seed {seed}");
-        assert_eq!(got, [200, 200], "seed {seed}: {:?}", (pair.closed(End::Client), pair.closed(End::Server)));
+        assert_eq!(
+            got,
+            [200, 200],
+            "seed {seed}: {:?}",
+            (pair.closed(End::Client), pair.closed(End::Server))
+        );
         assert_eq!(pair.closed(End::Client), Some(CloseReason::Local));
         let Some(CloseReason::Peer(reason)) = pair.closed(End::Server) else { panic!("seed {seed}") };
         assert_eq!((reason.code, reason.text.as_str()), (9, "that was all"));
@@ -491,7 +499,10 @@ fn closes_that_cross_end_both_sides_with_everything_delivered() {
 fn an_abort_ends_both_sides_at_once_and_says_why() {
     let mut pair = Pair::connected(23, config(), "delay=20ms,rate=2mbit");
     for number in 0..500 {
-        let message = Outgoing { tracked: true, ..Outgoing::new(StreamId(0), Service::ReliableSequenced, numbered(number, 1000)) };
+        let message = Outgoing {
+            tracked: true,
+            ..Outgoing::new(StreamId(0), Service::ReliableSequenced, numbered(number, 1000))
+        };
         pair.try_send(End::Client, message).unwrap();
     }
     pair.run(100 * MS);
@@ -504,7 +515,8 @@ fn an_abort_ends_both_sides_at_once_and_says_why() {
         panic!("{:?}", pair.closed(End::Server))
     };
     assert_eq!((reason.code, reason.text.as_str()), (77, "enough"));
-    let outcomes = pair.news(End::Client).into_iter().filter(|news| matches!(news, SessionEvent::Outcome(..)));
+    let outcomes =
+        pair.news(End::Client).into_iter().filter(|news| matches!(news, SessionEvent::Outcome(..)));
     assert_eq!(outcomes.count(), 500, "every tracked message has an outcome");
 }
 
@@ -514,7 +526,10 @@ fn a_peer_that_is_killed_is_unreachable_soon_and_given_up_in_the_end() {
     config.idle_timeout = 20 * SECOND;
     let mut pair = Pair::connected(24, config, "delay=20ms,rate=2mbit,queue=100ms");
     for number in 0..2000 {
-        let message = Outgoing { tracked: true, ..Outgoing::new(StreamId(0), Service::ReliableSequenced, numbered(number, 1000)) };
+        let message = Outgoing {
+            tracked: true,
+            ..Outgoing::new(StreamId(0), Service::ReliableSequenced, numbered(number, 1000))
+        };
         pair.try_send(End::Client, message).unwrap();
     }
     pair.run(2 * SECOND);
@@ -558,7 +573,7 @@ fn a_restarted_server_is_noticed_at_once() {
 fn keys_rotate_under_load_in_both_directions() {
     for seed in 0..5 {
         let mut config = config();
-    config.key_update_packets = 50;
+        config.key_update_packets = 50;
         let link = "delay=20ms,rate=10mbit,queue=100ms,loss=5%,reorder=5%,duplicate=5%";
         let mut pair = Pair::connected(seed, config, link);
         for number in 0..2000 {
