@@ -83,7 +83,10 @@ impl Pair {
         match end {
             End::Client => Some((self.client, self.client_handle)),
             End::Server => {
-                self.server_handle = self.server_handle.or_else(|| self.world.accept());
+                // A client that got no answer begins another connection: the latest counts.
+                while let Some(handle) = self.world.accept() {
+                    self.server_handle = Some(handle);
+                }
                 self.server_handle.map(|handle| (SERVER, handle))
             }
         }
