@@ -7,7 +7,9 @@ use super::config::MESSAGE_CHARGE;
 use super::control::{self, Notice};
 use super::item::{CONFIRM, Item, NO_TAG, PPID, RELIABLE, State, TRACKED};
 use super::ledger::Place;
-use super::message::{DomainKey, Message, Outcome, Outgoing, SendError, SessionEvent, StreamKind, TagSettings};
+use super::message::{
+    DomainKey, Message, Outcome, Outgoing, SendError, SessionEvent, StreamKind, TagSettings,
+};
 use super::sending::SendDomain;
 use super::stats::{Counters, SessionStats};
 use super::stream::WHOLE;
@@ -155,7 +157,8 @@ impl Session {
     #[inline]
     fn lane_for(&mut self, slot: u32, domain: u8, service: Service, priority: u8, tag: u32) -> u32 {
         let priority = (!service.is_sequenced()).then_some(priority);
-        let tag = if priority.is_some() && tag != NO_TAG && self.ledger.is_capped(tag) { tag } else { NO_TAG };
+        let tag =
+            if priority.is_some() && tag != NO_TAG && self.ledger.is_capped(tag) { tag } else { NO_TAG };
         let Some(stream) = self.streams.at(slot) else { return 0 };
         let fits = |slot: &u32| {
             let lane = self.outbox.lane(*slot);
@@ -167,7 +170,14 @@ impl Session {
         self.open_lane(slot, domain, priority, tag, false)
     }
 
-    pub(super) fn open_lane(&mut self, slot: u32, domain: u8, priority: Option<u8>, tag: u32, bytes: bool) -> u32 {
+    pub(super) fn open_lane(
+        &mut self,
+        slot: u32,
+        domain: u8,
+        priority: Option<u8>,
+        tag: u32,
+        bytes: bool,
+    ) -> u32 {
         const IDLE_LANES: usize = 16;
         let key = self.streams.key(slot, domain);
         let lane = self.outbox.open(key, priority, tag, bytes);
@@ -190,7 +200,8 @@ impl Session {
         let _ = now;
         let Some(slot) = self.ledger.find_tag(stream.0, tag.0) else { return 0 };
         let places = self.ledger.take_places(slot);
-        let cancelled = places.into_iter().filter(|place| self.drop_at(*place, slot, Outcome::Cancelled)).count();
+        let cancelled =
+            places.into_iter().filter(|place| self.drop_at(*place, slot, Outcome::Cancelled)).count();
         self.announce_room();
         cancelled
     }
@@ -199,7 +210,13 @@ impl Session {
     ///
     /// # Errors
     /// [`SendError`] as for [`Session::send`]; nothing was given up then.
-    pub fn replace(&mut self, now: Time, stream: StreamId, tag: Tag, message: Outgoing) -> Result<MessageId, SendError> {
+    pub fn replace(
+        &mut self,
+        now: Time,
+        stream: StreamId,
+        tag: Tag,
+        message: Outgoing,
+    ) -> Result<MessageId, SendError> {
         let message = Outgoing { stream, tag: Some(tag), ..message };
         let slot = self.accepts(&message)?;
         let service = message.service;
@@ -208,8 +225,10 @@ impl Session {
         let domain = self.send_domain_of(slot, service);
         let wanted = self.lane_for(slot, domain, service, item.priority, item.tag);
         let places = self.ledger.take_places(tag);
-        let is_target = |place: &Place| matches!(place, Place::Pending { lane, seq } if *lane == wanted
-                && self.outbox.get(*lane).and_then(|lane| lane.find(*seq)).is_some_and(|old| old.tag == tag));
+        let is_target = |place: &Place| {
+            matches!(place, Place::Pending { lane, seq } if *lane == wanted
+                && self.outbox.get(*lane).and_then(|lane| lane.find(*seq)).is_some_and(|old| old.tag == tag))
+        };
         let target = places.iter().copied().find(is_target);
         for place in places.into_iter().filter(|place| Some(*place) != target) {
             self.drop_at(place, tag, Outcome::Replaced);
@@ -264,7 +283,13 @@ impl Session {
     }
 
     /// Sets what a tag is allowed; messages queued before keep their priority and lifetime.
-    pub fn tag_settings(&mut self, now: Time, stream: StreamId, tag: Tag, settings: TagSettings) -> Result<(), SendError> {
+    pub fn tag_settings(
+        &mut self,
+        now: Time,
+        stream: StreamId,
+        tag: Tag,
+        settings: TagSettings,
+    ) -> Result<(), SendError> {
         let slot = self.ledger.tag(stream.0, tag.0, self.config.max_tags).ok_or(SendError::TooManyTags)?;
         self.ledger.set_tag(now, slot, settings);
         self.outbox.uncap(Time::MAX, now);
@@ -288,7 +313,9 @@ impl Session {
             let Some(message) = self.inbox.pop_front() else { break };
             let charge = message.payload.len() as u64 + MESSAGE_CHARGE;
             batch = match batch {
-                Some((stream, sum, messages)) if stream == message.stream => Some((stream, sum + charge, messages + 1)),
+                Some((stream, sum, messages)) if stream == message.stream => {
+                    Some((stream, sum + charge, messages + 1))
+                }
                 other => {
                     if let Some((stream, sum, messages)) = other {
                         self.on_read(stream, sum, messages);
@@ -310,7 +337,8 @@ impl Session {
         let Some(stream) = self.streams.at_mut(slot) else { return false };
         if !stream.claimed {
             stream.claimed = true;
-            let (own, others) = std::mem::take(&mut self.inbox).into_iter().partition(|message| message.stream == id);
+            let (own, others) =
+                std::mem::take(&mut self.inbox).into_iter().partition(|message| message.stream == id);
             stream.inbox = own;
             self.inbox = others;
         }
@@ -415,7 +443,10 @@ impl Session {
     /// Everything queued was delivered or given up.
     pub fn is_drained(&self) -> bool {
         let quiet = |slot: u32| {
-            self.streams.at(slot).and_then(|stream| stream.bytes_out.as_ref()).is_none_or(|bytes| bytes.is_quiet())
+            self.streams
+                .at(slot)
+                .and_then(|stream| stream.bytes_out.as_ref())
+                .is_none_or(|bytes| bytes.is_quiet())
         };
         self.outbox.messages() == 0 && self.ledger.outstanding == 0 && self.streams.slots().all(quiet)
     }

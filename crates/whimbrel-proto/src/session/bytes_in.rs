@@ -8,7 +8,8 @@ use super::assembly::Assembly;
 use super::message::Read;
 use crate::{Cause, PeerMisbehaved};
 
-const ENDED: PeerMisbehaved = PeerMisbehaved::new(Cause::Inconsistent, "a byte stream's end contradicts its data");
+const ENDED: PeerMisbehaved =
+    PeerMisbehaved::new(Cause::Inconsistent, "a byte stream's end contradicts its data");
 
 /// Bytes until the application reads them.
 #[derive(Debug, Default)]
@@ -104,7 +105,9 @@ impl BytesIn {
         let grown = final_size - self.highest;
         self.highest = final_size;
         self.final_size = Some(final_size);
-        Ok(if self.has_all() { grown } else {
+        Ok(if self.has_all() {
+            grown
+        } else {
             self.reset.get_or_insert(code);
             grown
         })

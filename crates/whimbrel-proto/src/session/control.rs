@@ -58,7 +58,12 @@ impl Control {
     }
 
     /// Writes range blocks while there is room. What is no longer of interest is passed over.
-    pub(super) fn fill_ranges(&mut self, streams: &Streams, out: &mut Writer<'_>, carried: &mut Vec<Carried>) {
+    pub(super) fn fill_ranges(
+        &mut self,
+        streams: &Streams,
+        out: &mut Writer<'_>,
+        carried: &mut Vec<Carried>,
+    ) {
         fill_kind(&mut self.skips, block::SKIP, streams, out, carried);
         fill_kind(&mut self.answers, block::SKIP_ACK, streams, out, carried);
         fill_kind(&mut self.taken, block::TAKEN, streams, out, carried);
@@ -72,7 +77,13 @@ fn bits(stream: &Stream, key: DomainKey) -> u8 {
     own.map_or(BITS[usize::from(key.domain) & 3], |domain: &SendDomain| domain.bits)
 }
 
-fn fill_kind(ranges: &mut Ranges, kind: u8, streams: &Streams, out: &mut Writer<'_>, carried: &mut Vec<Carried>) {
+fn fill_kind(
+    ranges: &mut Ranges,
+    kind: u8,
+    streams: &Streams,
+    out: &mut Writer<'_>,
+    carried: &mut Vec<Carried>,
+) {
     let valued = kind != block::TAKEN;
     while let Some((key, range)) = ranges.front().copied() {
         let Some(stream) = streams.by_key(key) else {
@@ -84,7 +95,9 @@ fn fill_kind(ranges: &mut Ranges, kind: u8, streams: &Streams, out: &mut Writer<
         }
         let mark = RangesHead::open(out, kind, stream.id.0, bits(stream, key));
         let (mut end, mut count) = (0, 0);
-        while let Some((_, range)) = ranges.front().copied().filter(|(next, range)| *next == key && range.first >= end) {
+        while let Some((_, range)) =
+            ranges.front().copied().filter(|(next, range)| *next == key && range.first >= end)
+        {
             if out.remaining() < range.len(end, valued) || count == 0x3fff {
                 break;
             }
@@ -94,7 +107,9 @@ fn fill_kind(ranges: &mut Ranges, kind: u8, streams: &Streams, out: &mut Writer<
             let (first, numbers) = (range.first, range.count as u32);
             carried.push(match kind {
                 block::SKIP => Carried::Skip { key, first, count: numbers },
-                block::SKIP_ACK => Carried::SkipAck { key, first, count: numbers, delivered: range.value == 1 },
+                block::SKIP_ACK => {
+                    Carried::SkipAck { key, first, count: numbers, delivered: range.value == 1 }
+                }
                 _ => Carried::Taken { key, first, count: numbers },
             });
         }
@@ -139,7 +154,9 @@ impl super::Session {
             }
             Notice::Stop(key) => {
                 let Some(stream) = self.streams.by_key(key) else { return };
-                let Some(code) = stream.bytes_in.as_ref().and_then(|bytes| bytes.stop_notice()) else { return };
+                let Some(code) = stream.bytes_in.as_ref().and_then(|bytes| bytes.stop_notice()) else {
+                    return;
+                };
                 StreamEnd::Stop { stream: stream.id.0, code }.write(out);
                 carried.push(Carried::Stop { key });
             }

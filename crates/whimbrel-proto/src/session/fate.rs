@@ -1,12 +1,12 @@
 //! What became of packets, and of time.
 
 use super::Session;
+use super::api::is_live;
 use super::control::{self, Notice};
 use super::fill::Lost;
 use super::item::State;
 use super::ledger::Place;
 use super::message::{Carried, DomainKey, Outcome, SessionEvent};
-use super::api::is_live;
 use crate::Time;
 
 impl Session {
@@ -25,13 +25,15 @@ impl Session {
             Carried::Bytes { key, offset, len, fin } => self.on_bytes_acked(key, offset, u32::from(len), fin),
             Carried::SkipAck { key, first, count, delivered } => {
                 let stream = self.streams.by_key_mut(key);
-                let domain = stream.and_then(|stream| stream.recv.get_mut(usize::from(key.domain))?.as_deref_mut());
+                let domain =
+                    stream.and_then(|stream| stream.recv.get_mut(usize::from(key.domain))?.as_deref_mut());
                 if let Some(domain) = domain.filter(|_| !delivered) {
                     domain.skipped.remove(first, first + u64::from(count));
                 }
             }
             Carried::Reset { key } => {
-                if let Some(half) = self.streams.by_key_mut(key).and_then(|stream| stream.bytes_out.as_mut()) {
+                if let Some(half) = self.streams.by_key_mut(key).and_then(|stream| stream.bytes_out.as_mut())
+                {
                     half.on_reset_acked();
                     self.reap(key.slot);
                 }
@@ -57,7 +59,9 @@ impl Session {
         change: impl FnOnce(&mut super::sending::SendDomain, &mut super::ledger::Ledger),
     ) {
         let Some(stream) = self.streams.by_key_mut(key) else { return };
-        let Some(domain) = stream.send.get_mut(usize::from(key.domain)).and_then(|domain| domain.as_deref_mut()) else {
+        let Some(domain) =
+            stream.send.get_mut(usize::from(key.domain)).and_then(|domain| domain.as_deref_mut())
+        else {
             return;
         };
         let was_open = domain.is_open();
@@ -93,7 +97,9 @@ impl Session {
                     self.on_copy_lost(key, number);
                 }
             }
-            Carried::Fragment { key, number, offset, len } => self.on_part_lost(key, number, offset, u32::from(len)),
+            Carried::Fragment { key, number, offset, len } => {
+                self.on_part_lost(key, number, offset, u32::from(len))
+            }
             Carried::Bytes { key, offset, len, fin } => {
                 let half = self.streams.by_key_mut(key).and_then(|stream| stream.bytes_out.as_mut());
                 if half.is_some_and(|half| half.on_lost(offset, u32::from(len), fin)) {
@@ -142,7 +148,8 @@ impl Session {
 
     fn on_part_lost(&mut self, key: DomainKey, number: u64, offset: u64, len: u32) {
         let Some(domain) = self.streams.send_domain(key) else { return };
-        let Some(reliable) = domain.get(number).filter(|item| item.is_live()).map(|item| item.has(super::item::RELIABLE))
+        let Some(reliable) =
+            domain.get(number).filter(|item| item.is_live()).map(|item| item.has(super::item::RELIABLE))
         else {
             return;
         };

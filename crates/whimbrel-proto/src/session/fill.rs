@@ -6,9 +6,9 @@ use super::Session;
 use super::config::MAX_REPEATABLE;
 use super::item::{CONFIRM, DEAD, Item, NO_TAG, PPID, RELIABLE, State};
 use super::lane::LaneState;
+use super::ledger::Ledger;
 use super::message::{Carried, DomainKey, Outcome};
 use super::sending::SendDomain;
-use super::ledger::Ledger;
 use crate::Time;
 use crate::wire::data::{self, DataHead, Extras, Length};
 use crate::wire::{Writer, varint_len};
@@ -124,7 +124,13 @@ impl Session {
         out.len() > start
     }
 
-    fn fill_lost(&mut self, now: Time, out: &mut Writer<'_>, carried: &mut Vec<Carried>, room: usize) -> Flow {
+    fn fill_lost(
+        &mut self,
+        now: Time,
+        out: &mut Writer<'_>,
+        carried: &mut Vec<Carried>,
+        room: usize,
+    ) -> Flow {
         while let Some(lost) = self.again.lost.front().copied() {
             let flow = match lost {
                 Lost::Run { key, first, count } => self.resend_run(key, first, count, out, carried, room),
@@ -154,7 +160,10 @@ impl Session {
         let mut again = Resend { domain, ledger: &self.ledger, stream, key, want: Want::Lost };
         let before = carried.len();
         let (next, flow) = again.write(first..end, out, carried);
-        let sent: u64 = carried[before..].iter().map(|run| if let Carried::Run { count, .. } = run { u64::from(*count) } else { 0 }).sum();
+        let sent: u64 = carried[before..]
+            .iter()
+            .map(|run| if let Carried::Run { count, .. } = run { u64::from(*count) } else { 0 })
+            .sum();
         self.ledger.stats.retransmitted += sent;
         if next >= end {
             return flow.after_pop(&mut self.again.lost);
@@ -177,7 +186,13 @@ impl Session {
         Flow::Full
     }
 
-    fn resend_parts(&mut self, key: DomainKey, number: u64, out: &mut Writer<'_>, carried: &mut Vec<Carried>) -> Flow {
+    fn resend_parts(
+        &mut self,
+        key: DomainKey,
+        number: u64,
+        out: &mut Writer<'_>,
+        carried: &mut Vec<Carried>,
+    ) -> Flow {
         let Some(stream) = self.streams.by_key(key).map(|stream| stream.id.0) else { return Flow::Go };
         let Some(domain) = self.streams.send_domain(key) else { return Flow::Go };
         loop {
@@ -186,7 +201,8 @@ impl Session {
             };
             let Some(item) = domain.get(number).filter(|item| item.is_live()) else { return Flow::Go };
             let head = head_of(domain, &self.ledger, stream, number, item, offset);
-            let (taken, flow) = write_part(head, &item.payload[offset as usize..], len as usize, item.length, out);
+            let (taken, flow) =
+                write_part(head, &item.payload[offset as usize..], len as usize, item.length, out);
             if taken == 0 {
                 return Flow::Full;
             }
@@ -201,7 +217,13 @@ impl Session {
         }
     }
 
-    fn resend_bytes(&mut self, now: Time, key: DomainKey, out: &mut Writer<'_>, carried: &mut Vec<Carried>) -> Flow {
+    fn resend_bytes(
+        &mut self,
+        now: Time,
+        key: DomainKey,
+        out: &mut Writer<'_>,
+        carried: &mut Vec<Carried>,
+    ) -> Flow {
         let _ = now;
         let Some(stream) = self.streams.by_key_mut(key) else { return Flow::Go };
         let id = stream.id.0;
@@ -212,7 +234,9 @@ impl Session {
                 None if half.fin_due() => (half.parts.sent(), 0),
                 None => return Flow::Go,
             };
-            let Some((taken, flow)) = write_bytes(half, id, offset, u64::from(len), out) else { return Flow::Full };
+            let Some((taken, flow)) = write_bytes(half, id, offset, u64::from(len), out) else {
+                return Flow::Full;
+            };
             let fin = half.take_fin(offset + u64::from(taken));
             carried.push(Carried::Bytes { key, offset, len: taken, fin });
             self.ledger.stats.retransmitted += 1;
@@ -274,7 +298,9 @@ impl Session {
                 continue;
             }
             let tag = head.tag;
-            if tag != NO_TAG && let Some(until) = self.ledger.capped_until(now, tag) {
+            if tag != NO_TAG
+                && let Some(until) = self.ledger.capped_until(now, tag)
+            {
                 self.outbox.deactivate(lane, LaneState::Capped(until));
                 return Flow::Go;
             }
@@ -282,7 +308,8 @@ impl Session {
                 self.outbox.deactivate(lane, LaneState::Idle);
                 return Flow::Go;
             };
-            let spacious = stream.send[usize::from(key.domain)].as_ref().is_some_and(|domain| domain.is_open());
+            let spacious =
+                stream.send[usize::from(key.domain)].as_ref().is_some_and(|domain| domain.is_open());
             if !self.send_credit.is_open() || !stream.send_credit.is_open() || !spacious {
                 self.outbox.deactivate(lane, LaneState::Blocked);
                 return Flow::Go;
@@ -340,7 +367,8 @@ impl Session {
         }
 
         let run_len = head_len + 2 + varint_len(length as u64) + length;
-        let follows = |item: &Item, front: &Item| !item.has(DEAD) && item.runs_with(front) && item.expires > now;
+        let follows =
+            |item: &Item, front: &Item| !item.has(DEAD) && item.runs_with(front) && item.expires > now;
         let pair = lane.second().is_some_and(|next| {
             let next_len = varint_len(u64::from(next.length)) + next.length as usize;
             follows(next, front) && run_len + next_len <= left && run_len + next_len < LONGEST_RUN
@@ -361,30 +389,38 @@ impl Session {
             return if to_end { Flow::Full } else { Flow::Go };
         }
 
-        DataHead { flags: head.flags | data::END | data::MANY, message_length: None, ..head }.write(out, Length::Reserved);
+        DataHead { flags: head.flags | data::END | data::MANY, message_length: None, ..head }
+            .write(out, Length::Reserved);
         let mark = out.len();
-        let mut count = 0u16;
         let first = front.clone_key();
         let longest = length;
-        while let Some(next) = self.outbox.lane(lane_slot).front() {
-            let next_len = varint_len(u64::from(next.length)) + next.length as usize;
-            let fits = next_len <= out.remaining() && out.len() - mark + next_len <= LONGEST_RUN;
-            let goes = count == 0 || (!next.has(DEAD) && first.matches(next) && next.expires > now);
-            if !fits || !goes || count == u16::MAX || !self.send_credit.is_open() || !stream.send_credit.is_open() || !domain.is_open() {
-                break;
-            }
-            let Some(mut item) = self.outbox.pop(lane_slot) else { break };
-            out.varint(u64::from(item.length));
-            out.bytes(&item.payload);
-            item.copies = 1;
-            let one = item.charge();
-            self.send_credit.charge(one);
-            stream.send_credit.charge(one);
-            let number = domain.next();
-            self.ledger.on_begun(&item, key, number);
-            domain.begin(item);
-            count += 1;
-        }
+        let room = domain.room().min(usize::from(u16::MAX)) as u16;
+        let mut count = 0u16;
+        let (send_credit, stream_credit, ledger) =
+            (&mut self.send_credit, &mut stream.send_credit, &mut self.ledger);
+        self.outbox.take_run(
+            lane_slot,
+            |item| {
+                let next_len = varint_len(u64::from(item.length)) + item.length as usize;
+                let fits = next_len <= out.remaining() && out.len() - mark + next_len <= LONGEST_RUN;
+                let goes = count == 0 || (first.matches(item) && item.expires > now);
+                if !fits || !goes || count == room || !send_credit.is_open() || !stream_credit.is_open() {
+                    return false;
+                }
+                out.varint(u64::from(item.length));
+                out.bytes(&item.payload);
+                let charge = item.charge();
+                send_credit.charge(charge);
+                stream_credit.charge(charge);
+                count += 1;
+                true
+            },
+            |mut item| {
+                item.copies = 1;
+                ledger.on_begun(&item, key, domain.next());
+                domain.begin(item);
+            },
+        );
         let payload = out.len() - mark;
         out.patch_varint2(mark - 2, payload);
         carried.push(Carried::Run { key, first: number, count });
@@ -403,7 +439,13 @@ impl Session {
     }
 
     /// Sends the next part of a message that was begun.
-    fn continue_message(&mut self, lane: u32, number: u64, out: &mut Writer<'_>, carried: &mut Vec<Carried>) -> Flow {
+    fn continue_message(
+        &mut self,
+        lane: u32,
+        number: u64,
+        out: &mut Writer<'_>,
+        carried: &mut Vec<Carried>,
+    ) -> Flow {
         let key = self.outbox.lane(lane).key;
         let Some(stream) = self.streams.by_key_mut(key) else {
             self.outbox.lane_mut(lane).partial = None;
@@ -438,8 +480,7 @@ impl Session {
 
     fn serve_bytes(&mut self, lane: u32, out: &mut Writer<'_>, carried: &mut Vec<Carried>) -> Flow {
         let key = self.outbox.lane(lane).key;
-        loop {
-            let Some(stream) = self.streams.by_key_mut(key) else { break };
+        while let Some(stream) = self.streams.by_key_mut(key) {
             let Some(half) = stream.bytes_out.as_mut() else { break };
             let unsent = half.unsent();
             if unsent == 0 && !half.fin_due() {
@@ -451,7 +492,9 @@ impl Session {
                 return Flow::Go;
             }
             let offset = half.parts.sent();
-            let Some((taken, flow)) = write_bytes(half, stream.id.0, offset, allowed, out) else { return Flow::Full };
+            let Some((taken, flow)) = write_bytes(half, stream.id.0, offset, allowed, out) else {
+                return Flow::Full;
+            };
             if taken > 0 {
                 half.parts.on_sent(u32::from(taken));
             }
@@ -517,7 +560,10 @@ struct RunKey {
 impl RunKey {
     #[inline]
     fn matches(&self, item: &Item) -> bool {
-        self.tag == item.tag && self.ppid == item.ppid && self.flags == item.flags && self.priority == item.priority
+        self.tag == item.tag
+            && self.ppid == item.ppid
+            && self.flags == item.flags
+            && self.priority == item.priority
     }
 }
 
@@ -530,7 +576,14 @@ impl Item {
 
 /// The head of a block with `item`'s bytes from `offset` on; END and the declared length are for the writer to settle.
 #[inline]
-fn head_of(domain: &SendDomain, ledger: &Ledger, stream: u64, number: u64, item: &Item, offset: u64) -> DataHead {
+fn head_of(
+    domain: &SendDomain,
+    ledger: &Ledger,
+    stream: u64,
+    number: u64,
+    item: &Item,
+    offset: u64,
+) -> DataHead {
     let begins = offset == 0;
     let reliable = if item.has(RELIABLE) { data::RELIABLE } else { 0 };
     let flags = (domain.bits & data::UNSEQUENCED) | reliable | if begins { data::BEGIN } else { 0 };
@@ -546,7 +599,14 @@ fn head_of(domain: &SendDomain, ledger: &Ledger, stream: u64, number: u64, item:
     if domain.cross {
         extras.latest_reliable = Some(domain.latest_reliable(number));
     }
-    DataHead { flags, stream, number, offset, extras, message_length: begins.then_some(u64::from(item.length)) }
+    DataHead {
+        flags,
+        stream,
+        number,
+        offset,
+        extras,
+        message_length: begins.then_some(u64::from(item.length)),
+    }
 }
 
 /// Writes as much of the first `want` bytes of `rest` as fits; the bytes taken, 0 if the room is too small to begin.
@@ -561,7 +621,8 @@ fn write_part(head: DataHead, rest: &[u8], want: usize, length: u32, out: &mut W
     let ends = head.offset + take as u64 == u64::from(length);
     let flags = if ends { head.flags | data::END } else { head.flags };
     let message_length = head.message_length.filter(|_| !ends);
-    DataHead { flags, message_length, ..head }.write(out, if to_end { Length::ToEnd } else { Length::Bytes(take) });
+    DataHead { flags, message_length, ..head }
+        .write(out, if to_end { Length::ToEnd } else { Length::Bytes(take) });
     out.bytes(&rest[..take]);
     (take as u16, if to_end { Flow::Full } else { Flow::Go })
 }
@@ -586,7 +647,8 @@ fn write_bytes(
     let take = want.min((left - head_len) as u64).min(u64::from(u16::MAX)) as usize;
     let to_end = take > 0 && head_len + take + varint_len(take as u64) >= left;
     let end = if half.ends_at(offset + take as u64) { data::END } else { 0 };
-    DataHead { flags: flags | end, ..head }.write(out, if to_end { Length::ToEnd } else { Length::Bytes(take) });
+    DataHead { flags: flags | end, ..head }
+        .write(out, if to_end { Length::ToEnd } else { Length::Bytes(take) });
     half.copy(offset, take, out);
     Some((take as u16, if to_end { Flow::Full } else { Flow::Go }))
 }
@@ -648,7 +710,9 @@ impl Resend<'_> {
         let room = left.saturating_sub(head_len + 2).min(LONGEST_RUN);
         let (mut size, mut count) = (0, 0u16);
         for number in first..end.min(first + u64::from(u16::MAX)) {
-            let Some(item) = self.domain.get(number).filter(|item| self.takes(number) && item.runs_with(front)) else {
+            let Some(item) =
+                self.domain.get(number).filter(|item| self.takes(number) && item.runs_with(front))
+            else {
                 break;
             };
             let next = varint_len(u64::from(item.length)) + item.length as usize;

@@ -11,14 +11,21 @@ use crate::wire::data::{DataHead, Extras};
 use crate::wire::{Malformed, Reader, block};
 use crate::{Cause, PeerMisbehaved, Service, StreamId, Tag, Time};
 
-const INCONSISTENT: PeerMisbehaved = PeerMisbehaved::new(Cause::Inconsistent, "a message contradicts what was said of it");
+const INCONSISTENT: PeerMisbehaved =
+    PeerMisbehaved::new(Cause::Inconsistent, "a message contradicts what was said of it");
 
 impl Session {
     /// Takes a block whose type was read.
     ///
     /// # Errors
     /// The peer broke the protocol; the connection closes.
-    pub fn handle_block(&mut self, now: Time, kind: u8, reader: &mut Reader, early: bool) -> Result<(), PeerMisbehaved> {
+    pub fn handle_block(
+        &mut self,
+        now: Time,
+        kind: u8,
+        reader: &mut Reader,
+        early: bool,
+    ) -> Result<(), PeerMisbehaved> {
         match kind {
             block::DATA => self.on_data(now, reader, early),
             block::SKIP => self.on_skip(now, reader),
@@ -73,7 +80,10 @@ impl Session {
                 return Err(INCONSISTENT);
             }
         } else if cross {
-            return Err(PeerMisbehaved::new(Cause::InvalidField, "cross-sequencing of an unsequenced message"));
+            return Err(PeerMisbehaved::new(
+                Cause::InvalidField,
+                "cross-sequencing of an unsequenced message",
+            ));
         }
         let domain = if cross { 0 } else { service.index() };
         stream.recv[domain].get_or_insert_with(|| Box::new(RecvDomain::new(service.is_sequenced())));
@@ -172,7 +182,8 @@ impl Session {
                 if already.as_ref().is_some_and(|partial| partial.contradicts(length)) {
                     return Err(INCONSISTENT);
                 }
-                let (charged, consumed) = already.map_or((0, 0), |partial| (partial.charged, partial.consumed()));
+                let (charged, consumed) =
+                    already.map_or((0, 0), |partial| (partial.charged, partial.consumed()));
                 let charge = length + MESSAGE_CHARGE;
                 if charge < charged {
                     return Err(INCONSISTENT);
@@ -259,7 +270,11 @@ impl Session {
         let wait = self.config.gap_wait;
         let gaps = std::mem::take(&mut self.gaps);
         for key in gaps {
-            while self.recv_state(key.slot, key.domain).and_then(|state| state.gap_until(wait)).is_some_and(|at| at <= now) {
+            while self
+                .recv_state(key.slot, key.domain)
+                .and_then(|state| state.gap_until(wait))
+                .is_some_and(|at| at <= now)
+            {
                 let mut abandoned = 0;
                 self.deliver(key.slot, key.domain, |state, deliver| {
                     state.pass_gap(deliver);
@@ -324,7 +339,13 @@ impl Session {
     }
 
     /// A part of a message that was passed over: only its charge matters, and that once.
-    fn on_late_part(&mut self, slot: u32, domain: u8, number: u64, charge: u64) -> Result<(), PeerMisbehaved> {
+    fn on_late_part(
+        &mut self,
+        slot: u32,
+        domain: u8,
+        number: u64,
+        charge: u64,
+    ) -> Result<(), PeerMisbehaved> {
         let Some(state) = self.recv_state(slot, domain) else { return Ok(()) };
         state.passed.remove(number, number + 1);
         let Some(partial) = state.partial.get_mut(&number) else { return Ok(()) };
@@ -340,14 +361,21 @@ impl Session {
 
     fn on_stream_bytes(&mut self, slot: u32, head: &DataHead, payload: Bytes) -> Result<(), PeerMisbehaved> {
         if head.number != 0 || head.service() != Service::ReliableSequenced {
-            return Err(PeerMisbehaved::new(Cause::InvalidField, "a byte stream is one reliable sequenced message"));
+            return Err(PeerMisbehaved::new(
+                Cause::InvalidField,
+                "a byte stream is one reliable sequenced message",
+            ));
         }
         let small = self.config.small_message;
-        let Some(half) = self.streams.at_mut(slot).and_then(|stream| stream.bytes_in.as_mut()) else { return Ok(()) };
+        let Some(half) = self.streams.at_mut(slot).and_then(|stream| stream.bytes_in.as_mut()) else {
+            return Ok(());
+        };
         let grown = half.grows(head.offset, payload.len() as u64, head.ends())?;
         // Charged first: nothing is allocated for what credit does not cover.
         self.charge_bytes(slot, grown)?;
-        let Some(half) = self.streams.at_mut(slot).and_then(|stream| stream.bytes_in.as_mut()) else { return Ok(()) };
+        let Some(half) = self.streams.at_mut(slot).and_then(|stream| stream.bytes_in.as_mut()) else {
+            return Ok(());
+        };
         let (news, discarded) = half.insert(head.offset, payload, head.ends(), small)?;
         self.consume(slot, discarded);
         if news {

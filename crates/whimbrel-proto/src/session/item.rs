@@ -68,6 +68,9 @@ impl Item {
     /// May ride in one run behind `head`.
     #[inline]
     pub(super) fn runs_with(&self, head: &Self) -> bool {
-        self.tag == head.tag && self.flags == head.flags && self.priority == head.priority && self.ppid == head.ppid
+        self.tag == head.tag
+            && self.flags == head.flags
+            && self.priority == head.priority
+            && self.ppid == head.ppid
     }
 }

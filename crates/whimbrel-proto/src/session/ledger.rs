@@ -254,7 +254,9 @@ impl Ledger {
     }
 
     pub(super) fn on_taken(&mut self, key: DomainKey, first: u64, end: u64) {
-        while let Some((at, id)) = self.unconfirmed.range((key, first)..(key, end)).next().map(|(at, id)| (*at, *id)) {
+        while let Some((at, id)) =
+            self.unconfirmed.range((key, first)..(key, end)).next().map(|(at, id)| (*at, *id))
+        {
             self.unconfirmed.remove(&at);
             self.stats.total.taken += 1;
             self.events.push_back(SessionEvent::Outcome(id, Outcome::Taken));

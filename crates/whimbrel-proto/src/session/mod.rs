@@ -29,19 +29,19 @@ mod sending;
 mod stats;
 mod stream;
 mod streams_api;
-mod waiting;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 use std::collections::VecDeque;
 
 pub use config::{
-    DEFAULT_CREDIT, DEFAULT_STREAMS, MAX_NOTICES, MAX_RANGES, MAX_REPEATABLE, MAX_SPAN, MESSAGE_CHARGE, PeerLimits,
-    SessionConfig,
+    DEFAULT_CREDIT, DEFAULT_STREAMS, MAX_NOTICES, MAX_RANGES, MAX_REPEATABLE, MAX_SPAN, MESSAGE_CHARGE,
+    PeerLimits, SessionConfig,
 };
 pub use message::{
-    Carried, DomainKey, Message, OpenError, Outcome, Outgoing, Read, SendError, SessionEvent, StreamError, StreamKind,
-    TagSettings,
+    Carried, DomainKey, Message, OpenError, Outcome, Outgoing, Read, SendError, SessionEvent, StreamError,
+    StreamKind, TagSettings,
 };
 pub use stats::{Counters, SessionStats};
 

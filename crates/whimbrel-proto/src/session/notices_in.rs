@@ -14,7 +14,8 @@ use crate::{Cause, PeerMisbehaved, Service, Time};
 
 /// Numbers looked at for one block, at most.
 const WORK: u64 = 2 * MAX_SPAN;
-const TOO_MUCH: PeerMisbehaved = PeerMisbehaved::new(Cause::LimitExceeded, "a notice about too many messages");
+const TOO_MUCH: PeerMisbehaved =
+    PeerMisbehaved::new(Cause::LimitExceeded, "a notice about too many messages");
 const UNSENT: PeerMisbehaved = PeerMisbehaved::new(Cause::AckOfUnsent, "an answer about messages never sent");
 
 fn domain_of(head: &RangesHead) -> u8 {
@@ -76,7 +77,10 @@ impl Session {
         let partial = state.partial.remove(&number);
         let (charged, consumed) = partial.map_or((0, 0), |partial| (partial.charged, partial.consumed()));
         if charged > charge {
-            return Err(PeerMisbehaved::new(Cause::Inconsistent, "a skipped message was charged more before"));
+            return Err(PeerMisbehaved::new(
+                Cause::Inconsistent,
+                "a skipped message was charged more before",
+            ));
         }
         match standing {
             Standing::Late => state.passed.remove(number, number + 1),
@@ -140,7 +144,12 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn on_grant(&mut self, now: Time, kind: u8, reader: &mut Reader) -> Result<(), PeerMisbehaved> {
+    pub(super) fn on_grant(
+        &mut self,
+        now: Time,
+        kind: u8,
+        reader: &mut Reader,
+    ) -> Result<(), PeerMisbehaved> {
         match Grant::read(kind, reader)? {
             Grant::Data(limit) => {
                 if self.send_credit.raise(limit) {

@@ -38,7 +38,8 @@ impl RangeSet {
         // Touching ranges merge, so look one below.
         let mut index = if start == 0 { 0 } else { self.at(start - 1) };
         let (mut low, mut high, mut known, mut merged) = (start, end, 0, 0);
-        while let Some((from, to)) = self.ranges.get(index + merged).copied().filter(|(from, _)| *from <= end) {
+        while let Some((from, to)) = self.ranges.get(index + merged).copied().filter(|(from, _)| *from <= end)
+        {
             known += to.min(end).saturating_sub(from.max(start));
             low = low.min(from);
             high = high.max(to);
@@ -114,7 +115,8 @@ impl Window {
 
     #[inline]
     pub(super) fn contains(&self, number: u64) -> bool {
-        number < self.floor || self.words.get(self.word(number)).is_some_and(|word| word >> (number % 64) & 1 == 1)
+        number < self.floor
+            || self.words.get(self.word(number)).is_some_and(|word| word >> (number % 64) & 1 == 1)
     }
 
     /// Marks a number at or above the floor without moving the floor. The caller limits how far above.

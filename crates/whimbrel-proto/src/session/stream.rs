@@ -142,7 +142,11 @@ impl Streams {
 
     #[inline]
     pub(super) fn by_key_mut(&mut self, key: DomainKey) -> Option<&mut Stream> {
-        self.slots.get_mut(key.slot as usize).filter(|slot| slot.generation == key.generation)?.stream.as_mut()
+        self.slots
+            .get_mut(key.slot as usize)
+            .filter(|slot| slot.generation == key.generation)?
+            .stream
+            .as_mut()
     }
 
     #[inline]

@@ -84,7 +84,11 @@ impl Session {
     /// [`StreamError`].
     pub fn finish(&mut self, now: Time, id: StreamId) -> Result<(), StreamError> {
         let slot = self.byte_stream(id)?;
-        let news = self.streams.at_mut(slot).and_then(|stream| stream.bytes_out.as_mut()).is_some_and(|out| out.finish());
+        let news = self
+            .streams
+            .at_mut(slot)
+            .and_then(|stream| stream.bytes_out.as_mut())
+            .is_some_and(|out| out.finish());
         if !news {
             return Err(StreamError::Ended);
         }
@@ -121,7 +125,8 @@ impl Session {
     pub fn stop(&mut self, id: StreamId, code: u64) -> Result<(), StreamError> {
         let slot = self.byte_stream(id)?;
         let half = self.streams.at_mut(slot).and_then(|stream| stream.bytes_in.as_mut());
-        let unread = half.and_then(|half| half.stop(code & crate::wire::VARINT_MAX)).ok_or(StreamError::Ended)?;
+        let unread =
+            half.and_then(|half| half.stop(code & crate::wire::VARINT_MAX)).ok_or(StreamError::Ended)?;
         self.consume(slot, unread);
         let key = self.streams.key(slot, WHOLE);
         self.control.notify(Notice::Stop(key));

@@ -55,7 +55,9 @@ impl Grant {
     pub fn read(kind: u8, reader: &mut Reader) -> Result<Self, Malformed> {
         match kind {
             block::MAX_DATA => Ok(Self::Data(reader.varint()?)),
-            block::MAX_STREAM_DATA => Ok(Self::StreamData { stream: reader.varint()?, limit: reader.varint()? }),
+            block::MAX_STREAM_DATA => {
+                Ok(Self::StreamData { stream: reader.varint()?, limit: reader.varint()? })
+            }
             block::MAX_STREAMS => Ok(Self::Streams(reader.varint()?)),
             _ => Err(Malformed("credit: no such block")),
         }

@@ -47,8 +47,14 @@ pub struct Extras {
 
 impl Extras {
     /// Nothing out of the ordinary.
-    pub const NONE: Self =
-        Self { tag: None, priority: DEFAULT_PRIORITY, ppid: None, latest_reliable: None, bytes: false, confirm: false };
+    pub const NONE: Self = Self {
+        tag: None,
+        priority: DEFAULT_PRIORITY,
+        ppid: None,
+        latest_reliable: None,
+        bytes: false,
+        confirm: false,
+    };
 
     fn bits(&self) -> u8 {
         (u8::from(self.tag.is_some()) * TAG)
@@ -90,7 +96,8 @@ impl Extras {
             extras.priority = reader.u8()?;
         }
         if bits & PPID != 0 {
-            extras.ppid = Some(u32::try_from(reader.varint()?).map_err(|_| Malformed("DATA: PPID above 32 bits"))?);
+            extras.ppid =
+                Some(u32::try_from(reader.varint()?).map_err(|_| Malformed("DATA: PPID above 32 bits"))?);
         }
         if bits & CROSS != 0 {
             extras.latest_reliable = Some(reader.varint()?);

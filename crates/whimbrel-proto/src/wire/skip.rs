@@ -76,7 +76,8 @@ impl NumberRange {
         let gap = reader.varint()?;
         let count = reader.varint()?;
         let value = if valued { reader.varint()? } else { 0 };
-        let last = end.checked_add(gap).and_then(|first| first.checked_add(count)).filter(|end| *end <= VARINT_MAX);
+        let last =
+            end.checked_add(gap).and_then(|first| first.checked_add(count)).filter(|end| *end <= VARINT_MAX);
         match last {
             Some(last) if count > 0 => Ok(Self { first: last - count, count, value }),
             _ => Err(Malformed("ranges: empty or beyond the largest number")),
