@@ -373,7 +373,9 @@ impl Session {
         let grown = half.grows(head.offset, payload.len() as u64, head.ends())?;
         // Charged first: nothing is allocated for what credit does not cover.
         self.charge_bytes(slot, grown)?;
-        let Some(half) = self.streams.at_mut(slot).and_then(|stream| stream.bytes_in.as_mut()) else { return Ok(()) };
+        let Some(half) = self.streams.at_mut(slot).and_then(|stream| stream.bytes_in.as_mut()) else {
+            return Ok(());
+        };
         let (news, discarded) = half.insert(head.offset, payload, head.ends(), small)?;
         self.consume(slot, discarded);
         if news {
