@@ -90,7 +90,7 @@ impl Target {
         let (least, most) = self.observe(queue.delay);
         let alone = Self::alone(self.best, queue.base, queue.packet_size);
         self.best = if queue.delay < alone / 2 { queue.bandwidth } else { self.best.max(queue.bandwidth) };
-        if least < math::stretch(alone, 1200) {
+        if least < alone / 2 {
             self.multiple = ONE;
         } else if least > math::stretch(alone, 1250) {
             let bound = math::nanos(most.min(queue.base)).saturating_mul(ONE) / math::nanos(alone).max(1);

@@ -82,6 +82,13 @@ fn changes() {
                 jain(&shares), world.goodput(secs(60)), world.queue_p95(), world.drop_share()
             );
         }
+    }
+}
+
+#[test]
+#[ignore = "prints the tables"]
+fn company() {
+    for seed in 1..=8 {
         for (own, other) in [(0, 0), (0, 5), (5, 0)] {
             let link = Link::new(10_000_000, 40, 40, 0);
             let flows = [
