@@ -1,6 +1,8 @@
 //! Controllers held against links: a sender, a bottleneck and a receiver on a virtual clock.
 
+mod cubic;
 mod goals;
 mod link;
 mod sender;
+mod tables;
 mod world;
