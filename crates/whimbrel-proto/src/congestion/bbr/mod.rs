@@ -27,7 +27,7 @@ use losses::{Losses, Period};
 use target::Target;
 
 use super::math::{self, ONE};
-use super::{ASSUMED_RTT, AckSample, Controller, ControllerStats, INITIAL_PACKETS, RateSample, Remembered};
+use super::{ASSUMED_RTT, AckSample, Controller, ControllerStats, INITIAL_PACKETS, LARGEST_PACKET, RateSample, Remembered};
 use crate::Time;
 
 /// The first packets leave within this share of a round trip, permille: close enough together for their
@@ -58,6 +58,9 @@ const PATIENCE: Duration = Duration::from_millis(400);
 const MOST_PATIENCE: Duration = Duration::from_secs(16);
 /// What acknowledgements held back and late timers may add to a window.
 const SLACK: Duration = Duration::from_millis(5);
+
+/// No window is longer, bytes.
+const MOST_WINDOW: u64 = 1 << 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -110,7 +113,7 @@ impl Bbr {
     /// For full packets of `packet_size` wire bytes.
     pub fn new(packet_size: u64, now: Time) -> Self {
         Self {
-            packet_size: packet_size.max(1),
+            packet_size: packet_size.clamp(1, LARGEST_PACKET),
             phase: Phase::Startup,
             bandwidth: Bandwidth::default(),
             delay: Delay::default(),
@@ -449,7 +452,7 @@ impl Controller for Bbr {
         // What is lost counts as in flight until it is noticed.
         let window = self.behind_loss(math::volume(bandwidth, span));
         let least = if self.phase == Phase::Startup { initial } else { self.packet_size.saturating_mul(4) };
-        window.saturating_add(self.packet_size.saturating_mul(4)).max(least)
+        window.saturating_add(self.packet_size.saturating_mul(4)).clamp(least, MOST_WINDOW.max(least))
     }
 
     fn pacing_rate(&self) -> u64 {
@@ -457,11 +460,13 @@ impl Controller for Bbr {
         let rtt = if self.delay.is_known() { self.delay.base() } else { ASSUMED_RTT };
         let train = math::rate(initial, math::stretch(rtt, TRAIN_SPAN).max(Duration::from_micros(10)));
         let model = math::scale(self.bandwidth.estimate(), self.gain);
-        if self.phase == Phase::Startup && self.bandwidth.estimate() == 0 { train } else { model.max(1) }
+        let rate = if self.phase == Phase::Startup && self.bandwidth.estimate() == 0 { train } else { model };
+        // A packet a second, at the very least: what is not sent is not acknowledged, and nothing is learnt.
+        rate.max(self.packet_size)
     }
 
     fn set_packet_size(&mut self, bytes: u64) {
-        self.packet_size = bytes.max(1);
+        self.packet_size = bytes.clamp(1, LARGEST_PACKET);
     }
 
     fn remember(&self) -> Option<Remembered> {

@@ -102,7 +102,7 @@ impl Target {
     /// The shortest and the longest queue of the last one to two spells.
     fn observe(&mut self, delay: Duration) -> (Duration, Duration) {
         self.periods = self.periods.wrapping_add(1);
-        if self.periods % PATIENCE == 0 {
+        if self.periods.is_multiple_of(PATIENCE) {
             self.spells = [(delay, delay), self.spells[0]];
         }
         let [(least, most), (before_least, before_most)] = &mut self.spells;

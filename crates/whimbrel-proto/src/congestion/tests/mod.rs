@@ -2,6 +2,7 @@
 
 mod cubic;
 mod goals;
+mod hostile;
 mod link;
 mod sender;
 mod tables;
