@@ -99,6 +99,8 @@ pub struct Bbr {
     /// Rounds of growth that met no queue.
     hungry: u32,
     last_delivered: u64,
+    /// Something was measured while there was enough to send.
+    tried: bool,
     restarted_at: Time,
     /// Bytes sent; and how many of them before the last silence, until one sent after it is acknowledged.
     sent: u64,
@@ -128,6 +130,7 @@ impl Bbr {
             congested: 0,
             hungry: 0,
             last_delivered: 0,
+            tried: false,
             restarted_at: now,
             sent: 0,
             silenced: None,
@@ -145,6 +148,7 @@ impl Bbr {
         if rate.app_limited && measured < self.bandwidth.estimate() {
             return;
         }
+        self.tried |= !rate.app_limited;
         self.delivered = self.delivered.max(rate.delivered);
         // Where packets may be dropped before it, the bottleneck limits however fast the rest arrives.
         self.bandwidth.on_sample(measured, !rate.send_limited || self.losses.is_suspect());
@@ -174,9 +178,11 @@ impl Bbr {
     }
 
     /// Several times a round trip: a flight's own spacing shows what it met, before a round trip is over.
-    fn end_startup_span(&mut self) {
+    fn end_startup_span(&mut self, app_limited: bool) {
         if let (Some((progress, arrived)), Some(sending)) = (self.arrivals.rates(), self.arrivals.sending_rate()) {
-            self.bandwidth.on_sample(self.credible(progress, arrived).min(sending), self.arrivals.lag() > 0);
+            let rate = self.credible(progress, arrived).min(sending);
+            self.tried |= !app_limited;
+            self.bandwidth.on_sample(rate, self.arrivals.lag() > 0);
         }
     }
 
@@ -404,7 +410,7 @@ impl Controller for Bbr {
         if self.phase == Phase::Startup {
             let least = self.packet_size.saturating_mul(STARTUP_SPAN_PACKETS);
             if self.arrivals.on_ack(sample, period / 8, least) {
-                self.end_startup_span();
+                self.end_startup_span(sample.rate.app_limited);
             }
         } else if self.arrivals.on_ack(sample, period, 0) {
             self.end_period(sample.now);
@@ -460,7 +466,8 @@ impl Controller for Bbr {
         let rtt = if self.delay.is_known() { self.delay.base() } else { ASSUMED_RTT };
         let train = math::rate(initial, math::stretch(rtt, TRAIN_SPAN).max(Duration::from_micros(10)));
         let model = math::scale(self.bandwidth.estimate(), self.gain);
-        let rate = if self.phase == Phase::Startup && self.bandwidth.estimate() == 0 { train } else { model };
+        // A sender with little to send measured how little it sent, not what the path carries.
+        let rate = if self.phase == Phase::Startup && !self.tried { train.max(model) } else { model };
         // A packet a second, at the very least: what is not sent is not acknowledged, and nothing is learnt.
         rate.max(self.packet_size)
     }

@@ -129,3 +129,27 @@ fn pacer_is_no_limit_on_fast_links() {
     }
     assert!(sent * 10 >= rate * 98 / 100, "{sent}");
 }
+
+#[test]
+fn little_to_send_does_not_slow_what_follows() {
+    let rtt = Duration::from_millis(50);
+    let mut controller = Congestion::Bbr.build(1500, Time::ZERO);
+    controller.on_rtt(Time::ZERO, rtt);
+    let initial = controller.pacing_rate();
+    let mut sampler = RateSampler::new();
+    for n in 0..200u64 {
+        // 100 packets a second, each acknowledged alone.
+        let now = Time::from_nanos(n * 10_000_000);
+        let snapshot = sampler.on_sent(now, 0, 200);
+        sampler.on_app_limited(200);
+        controller.on_sent(now, 200, 0, true);
+        let acked = now + rtt;
+        sampler.on_acked(acked, now, 200, &snapshot);
+        let mut sample = any_sample(&mut Dice(n), acked);
+        sample = AckSample { acked: 200, lost: 0, in_flight: 0, prior_in_flight: 200, rtt: Some(rtt), ..sample };
+        sample = AckSample { srtt: rtt, min_rtt: rtt, rate: sampler.finish(acked), largest_sent_at: now, ..sample };
+        controller.on_ack(&AckSample { ecn_ce: 0, app_limited: true, ..sample });
+    }
+    assert!(controller.pacing_rate() >= initial, "{controller:?}");
+    assert!(controller.window() >= 32 * 1500);
+}
