@@ -32,7 +32,7 @@ use crate::Time;
 
 /// The first packets leave within this share of a round trip, permille: close enough together for their
 /// spacing on arrival to show the rate, so that the second round trip already runs near it.
-const TRAIN_SPAN: u64 = 500;
+const TRAIN_SPAN: u64 = 300;
 /// Pacing while the rate is sought.
 const STARTUP_GAIN: u64 = 2000;
 /// Startup ends when three round trips brought less growth than this.
@@ -56,6 +56,9 @@ const DRAIN_GAIN: u64 = 750;
 /// How long loss above the baseline is watched before it is checked; doubles with each check in vain.
 const PATIENCE: Duration = Duration::from_millis(400);
 const MOST_PATIENCE: Duration = Duration::from_secs(16);
+/// Of the jitter measured, what is granted as no queue, permille: the extremes within a quarter round trip are
+/// not those of a whole one.
+const JITTER_SHARE: u64 = 1500;
 /// What acknowledgements held back and late timers may add to a window.
 const SLACK: Duration = Duration::from_millis(5);
 
@@ -369,7 +372,7 @@ impl Bbr {
         let bandwidth = self.bandwidth.estimate();
         // Two packets that leave together are a queue already.
         let grain = math::span(self.packet_size.saturating_mul(2), bandwidth);
-        let jitter = self.delay.jitter().saturating_sub(grain);
+        let jitter = math::stretch(self.delay.jitter().saturating_sub(grain), JITTER_SHARE);
         self.target.wanted(bandwidth, self.delay.base(), self.packet_size).max(grain).saturating_add(jitter)
     }
 
