@@ -270,6 +270,7 @@ impl Bbr {
             Phase::Settle { until: Some(until) } => {
                 if now >= until {
                     self.phase = Phase::Cruise;
+                    self.calm_at = now;
                 }
             }
             Phase::Startup => {
@@ -292,7 +293,11 @@ impl Bbr {
                 let span = math::stretch(excess, ONE * ONE / (ONE - DRAIN_GAIN));
                 self.phase = Phase::Drain { until: now + span };
             }
-            Phase::Cruise if now.since(self.calm_at) > self.patience && self.losses.is_suspect() => {
+            // Not before the average of arrivals has settled, against which the check measures.
+            Phase::Cruise
+                if now.since(self.calm_at) > self.patience.max(self.base().saturating_mul(8))
+                    && self.losses.is_suspect() =>
+            {
                 let before = self.arrivals.average();
                 self.phase = Phase::Check(Check::start(now, self.base(), self.delay.queue(), before, self.tolerance(before)));
             }
