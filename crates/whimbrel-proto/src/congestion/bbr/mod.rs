@@ -207,6 +207,11 @@ impl Bbr {
         if long && self.arrivals.lag() >= 2 {
             self.follow_arrivals();
         }
+        if long && self.phase == (Phase::Settle { until: None }) {
+            // Nothing sent now is dropped, and the bottleneck does not idle: this is its rate.
+            let progress = self.arrivals.rates().map_or(u64::MAX, |(progress, _)| progress);
+            self.bandwidth.limit(math::scale(progress, 1050));
+        }
         self.target.end_period(now, self.own_queue());
     }
 
