@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{ASSUMED_RTT, AckSample, Controller, ControllerStats, INITIAL_PACKETS, LARGEST_PACKET, Remembered, math};
+use super::{
+    ASSUMED_RTT, AckSample, Controller, ControllerStats, INITIAL_PACKETS, LARGEST_PACKET, Remembered, math,
+};
 use crate::Time;
 
 /// Multiplicative decrease, permille (RFC 9438 4.6).
@@ -74,7 +76,8 @@ impl Cubic {
     fn avoid_congestion(&mut self, sample: &AckSample) {
         let srtt = sample.srtt;
         let mut epoch = self.epoch.unwrap_or_else(|| self.start_epoch(sample.now));
-        epoch.reno = epoch.reno.saturating_add(share(math::scale(self.packet_size, ALPHA), sample.acked, self.window));
+        epoch.reno =
+            epoch.reno.saturating_add(share(math::scale(self.packet_size, ALPHA), sample.acked, self.window));
         let target = self.cubic(&epoch, sample.now.since(epoch.start).saturating_add(srtt));
         // At most half as much again within a round trip (4.4).
         let target = target.clamp(self.window, math::scale(self.window, 1500));
@@ -113,8 +116,11 @@ impl Cubic {
         self.before_cut = Some((self.window, self.threshold));
         self.cut_at = Some(now);
         // Fast convergence (4.7): a flow below its former maximum leaves room for others.
-        self.window_max =
-            if self.window < self.window_max { math::scale(self.window, (1000 + BETA) / 2) } else { self.window };
+        self.window_max = if self.window < self.window_max {
+            math::scale(self.window, (1000 + BETA) / 2)
+        } else {
+            self.window
+        };
         self.window = math::scale(self.window, BETA).max(self.packet_size.saturating_mul(2));
         self.threshold = self.window;
         self.epoch = None;
@@ -263,7 +269,11 @@ fn cube_root(value: u64) -> u64 {
     let (mut low, mut high) = (0u64, 2_642_246);
     while low < high {
         let middle = (low + high).div_ceil(2);
-        if middle.saturating_mul(middle).saturating_mul(middle) <= value { low = middle } else { high = middle - 1 }
+        if middle.saturating_mul(middle).saturating_mul(middle) <= value {
+            low = middle
+        } else {
+            high = middle - 1
+        }
     }
     low
 }

@@ -17,7 +17,12 @@ pub struct Fixed {
 impl Fixed {
     /// `rate` in wire bytes a second.
     pub fn new(rate: u64, packet_size: u64) -> Self {
-        Self { rate: rate.max(1), packet_size: packet_size.clamp(1, LARGEST_PACKET), rtt: None, min_rtt: Duration::ZERO }
+        Self {
+            rate: rate.max(1),
+            packet_size: packet_size.clamp(1, LARGEST_PACKET),
+            rtt: None,
+            min_rtt: Duration::ZERO,
+        }
     }
 }
 

@@ -113,7 +113,8 @@ impl RateSampler {
 
     /// The SACK is processed.
     pub fn finish(&mut self, now: Time) -> RateSample {
-        let mut sample = RateSample { newest: self.newest.offset, sent: self.sent, since: now, ..RateSample::default() };
+        let mut sample =
+            RateSample { newest: self.newest.offset, sent: self.sent, since: now, ..RateSample::default() };
         let Some((sent_at, size, snapshot)) = self.best.take() else { return sample };
         if snapshot.end <= self.newest.offset {
             return sample;

@@ -44,7 +44,13 @@ pub(super) struct Target {
 
 impl Default for Target {
     fn default() -> Self {
-        Self { multiple: ONE, spells: [(Duration::ZERO, Duration::ZERO); 2], periods: 0, best: 0, depth: None }
+        Self {
+            multiple: ONE,
+            spells: [(Duration::ZERO, Duration::ZERO); 2],
+            periods: 0,
+            best: 0,
+            depth: None,
+        }
     }
 }
 

@@ -69,7 +69,8 @@ fn two_megabytes_arrive_soon() {
 fn own_flows_share_alike() {
     for (seed, stagger) in [(1, 0u64), (2, 2)] {
         let link = Link::new(10_000_000, 40, 40, 0);
-        let flow = |i: u64| Flow { start: secs(stagger * i) + Duration::from_millis(37 * i), ..Flow::bulk(BBR) };
+        let flow =
+            |i: u64| Flow { start: secs(stagger * i) + Duration::from_millis(37 * i), ..Flow::bulk(BBR) };
         let flows: Vec<_> = (0..4).map(flow).collect();
         let world = World::run(&link, &flows, secs(40), seed);
         let shares = world.delivered(secs(10), secs(40));
@@ -99,7 +100,9 @@ fn blackout_leaves_the_model_alone() {
         let arrivals = &world.flows[0].1.arrivals;
         let silence = arrivals.windows(2).map(|pair| pair[1].since(pair[0])).max().unwrap();
         assert!(silence < secs(outage) + Duration::from_millis(300), "outage {outage} s: silent {silence:?}");
-        let full = world.delivered(secs(5 + outage) + Duration::from_millis(500), secs(7 + outage))[0] * 1500.0 / 750e3;
+        let full = world.delivered(secs(5 + outage) + Duration::from_millis(500), secs(7 + outage))[0]
+            * 1500.0
+            / 750e3;
         assert!(full > 0.97, "outage {outage} s: {full:.3} of the rate from half a second on");
     }
 }
@@ -112,7 +115,10 @@ fn rate_steps_are_followed() {
         let world = World::run(&link, &[Flow::bulk(BBR)], secs(15), seed);
         let long = world.bottleneck.delays.iter().filter(|(at, _)| at.since(crate::Time::ZERO) > secs(6));
         let longest = long.map(|(_, delay)| *delay).max().unwrap();
-        assert!(longest < Duration::from_millis(150), "seed {seed}: a second after the drop the queue is {longest:?}");
+        assert!(
+            longest < Duration::from_millis(150),
+            "seed {seed}: a second after the drop the queue is {longest:?}"
+        );
         let raised = world.delivered(secs(11), secs(15))[0] * 1500.0 / 2e6 / 0.95;
         assert!(raised > 0.97, "seed {seed}: {raised:.3} a second after the raise");
     }

@@ -56,7 +56,11 @@ fn controllers_survive_anything() {
             let mut now = Time::ZERO;
             for _ in 0..100 {
                 // Time may stand still, and may even turn back.
-                now = if dice.permille(20) { Time::from_nanos(any(&mut dice)) } else { now + any_span(&mut dice) };
+                now = if dice.permille(20) {
+                    Time::from_nanos(any(&mut dice))
+                } else {
+                    now + any_span(&mut dice)
+                };
                 match dice.next() % 8 {
                     0 => controller.on_sent(now, any(&mut dice), any(&mut dice), false),
                     1 => controller.on_loss(now, any(&mut dice), any(&mut dice), dice.permille(300)),
@@ -146,8 +150,15 @@ fn little_to_send_does_not_slow_what_follows() {
         let acked = now + rtt;
         sampler.on_acked(acked, now, 200, &snapshot);
         let mut sample = any_sample(&mut Dice(n), acked);
-        sample = AckSample { acked: 200, lost: 0, in_flight: 0, prior_in_flight: 200, rtt: Some(rtt), ..sample };
-        sample = AckSample { srtt: rtt, min_rtt: rtt, rate: sampler.finish(acked), largest_sent_at: now, ..sample };
+        sample =
+            AckSample { acked: 200, lost: 0, in_flight: 0, prior_in_flight: 200, rtt: Some(rtt), ..sample };
+        sample = AckSample {
+            srtt: rtt,
+            min_rtt: rtt,
+            rate: sampler.finish(acked),
+            largest_sent_at: now,
+            ..sample
+        };
         controller.on_ack(&AckSample { ecn_ce: 0, app_limited: true, ..sample });
     }
     assert!(controller.pacing_rate() >= initial, "{controller:?}");

@@ -190,7 +190,8 @@ impl Sender {
             app_limited: !self.has_data(),
         };
         self.control.on_ack(&sample);
-        self.probe_at = if self.in_flight > 0 || self.has_data() { now + self.probe_timeout() } else { Time::MAX };
+        self.probe_at =
+            if self.in_flight > 0 || self.has_data() { now + self.probe_timeout() } else { Time::MAX };
         let horizon = self.next.saturating_sub(4096);
         while self.records.pop_front_if(|r| r.state == State::Acked || r.number < horizon).is_some() {}
     }
@@ -273,7 +274,11 @@ impl Receiver {
             self.arrivals.push(now);
         }
         self.unacked += 1;
-        let at = if gap || self.unacked >= self.ack_every { now } else { now + Duration::from_millis(if self.ack_every > 2 { 25 } else { 5 }) };
+        let at = if gap || self.unacked >= self.ack_every {
+            now
+        } else {
+            now + Duration::from_millis(if self.ack_every > 2 { 25 } else { 5 })
+        };
         self.ack_at = Some(self.ack_at.map_or(at, |earlier| earlier.min(at)));
     }
 

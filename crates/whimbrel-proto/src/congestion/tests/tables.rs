@@ -30,7 +30,8 @@ fn bulk_table(kind: Congestion) -> Vec<(String, f64, f64, f64, f64)> {
     ] {
         for &loss in losses {
             let link = Link::new(bits, rtt, queue, loss);
-            let worlds: Vec<_> = SEEDS.iter().map(|&s| World::run(&link, &[Flow::bulk(kind)], secs(20), s)).collect();
+            let worlds: Vec<_> =
+                SEEDS.iter().map(|&s| World::run(&link, &[Flow::bulk(kind)], secs(20), s)).collect();
             let of = |f: &dyn Fn(&World) -> f64| median(worlds.iter().map(f).collect());
             rows.push((
                 format!("{} Mbit/s {rtt} ms {}%", bits / 1_000_000, loss / 10),
@@ -60,10 +61,19 @@ fn transfers() {
             let link = Link::new(bits, rtt, 100, loss);
             let flow = Flow { units: Some(2_000_000u64.div_ceil(1437)), ..Flow::bulk(Congestion::Bbr) };
             let worlds: Vec<_> = (1..=9).map(|s| World::run(&link, &[flow], secs(60), s)).collect();
-            let times = worlds.iter().map(|w| w.flows[0].1.arrivals.last().unwrap().as_nanos() as f64 / 1e9).collect();
-            let ideal = rtt as f64 * 1.5e-3 + 2e6 * 8.0 * 1500.0 / 1437.0 / bits as f64 / (1.0 - loss as f64 / 1e3);
+            let times = worlds
+                .iter()
+                .map(|w| w.flows[0].1.arrivals.last().unwrap().as_nanos() as f64 / 1e9)
+                .collect();
+            let ideal =
+                rtt as f64 * 1.5e-3 + 2e6 * 8.0 * 1500.0 / 1437.0 / bits as f64 / (1.0 - loss as f64 / 1e3);
             let time = median(times);
-            println!("2 MB at {} Mbit/s loss {}%: {time:.3} s, {:.3} x ideal", bits / 1_000_000, loss / 10, time / ideal);
+            println!(
+                "2 MB at {} Mbit/s loss {}%: {time:.3} s, {:.3} x ideal",
+                bits / 1_000_000,
+                loss / 10,
+                time / ideal
+            );
         }
     }
 }
@@ -74,12 +84,20 @@ fn changes() {
     for seed in SEEDS {
         for stagger in [0, 2] {
             let link = Link::new(10_000_000, 40, 40, 0);
-            let flows: Vec<_> = (0..4).map(|i| Flow { start: secs(stagger * i) + jitter(seed * 4 + i), ..Flow::bulk(Congestion::Bbr) }).collect();
+            let flows: Vec<_> = (0..4)
+                .map(|i| Flow {
+                    start: secs(stagger * i) + jitter(seed * 4 + i),
+                    ..Flow::bulk(Congestion::Bbr)
+                })
+                .collect();
             let world = World::run(&link, &flows, secs(60), seed);
             let shares = world.delivered(secs(10), secs(60));
             println!(
                 "4 own, stagger {stagger}: jain {:.3} goodput {:.3} p95 {:.2} drops {:.4} {shares:?}",
-                jain(&shares), world.goodput(secs(60)), world.queue_p95(), world.drop_share()
+                jain(&shares),
+                world.goodput(secs(60)),
+                world.queue_p95(),
+                world.drop_share()
             );
         }
     }
@@ -99,7 +117,9 @@ fn company() {
             let shares = world.delivered(secs(own.max(other)), secs(60));
             println!(
                 "own from {own} cubic from {other}: own share {:.3} goodput {:.3} drops {:.4}",
-                shares[0] / (shares[0] + shares[1]), world.goodput(secs(60)), world.drop_share()
+                shares[0] / (shares[0] + shares[1]),
+                world.goodput(secs(60)),
+                world.drop_share()
             );
         }
     }
@@ -121,11 +141,20 @@ fn moves() {
         link.rates = vec![(secs(0), 4_000_000), (secs(5), 1_000_000), (secs(10), 4_000_000)];
         let world = World::run(&link, &[Flow::bulk(Congestion::Bbr)], secs(15), seed);
         let second = |s: u64, rate: f64| world.delivered(secs(s), secs(s + 1))[0] * 1500.0 / rate / 0.95;
-        let queue = world.bottleneck.delays.iter().filter(|(at, _)| at.as_nanos() > 6_000_000_000 && at.as_nanos() < 10_000_000_000);
+        let queue = world
+            .bottleneck
+            .delays
+            .iter()
+            .filter(|(at, _)| at.as_nanos() > 6_000_000_000 && at.as_nanos() < 10_000_000_000);
         println!(
             "4-1-4: goodput {:.3} after drop {:.3} {:.3} after raise {:.3} {:.3} drops {:.4} queue max 6..10 s {:?}",
-            world.goodput(secs(15)), second(5, 125e3), second(6, 125e3), second(10, 500e3), second(11, 500e3),
-            world.drop_share(), queue.map(|(_, d)| *d).max()
+            world.goodput(secs(15)),
+            second(5, 125e3),
+            second(6, 125e3),
+            second(10, 500e3),
+            second(11, 500e3),
+            world.drop_share(),
+            queue.map(|(_, d)| *d).max()
         );
     }
 }
@@ -133,8 +162,14 @@ fn moves() {
 #[test]
 #[ignore = "prints the tables"]
 fn variety() {
-    let jittery = |mut link: Link, ms| { link.jitter = Duration::from_millis(ms); link };
-    let acked = |mut link: Link, every| { link.ack_every = every; link };
+    let jittery = |mut link: Link, ms| {
+        link.jitter = Duration::from_millis(ms);
+        link
+    };
+    let acked = |mut link: Link, every| {
+        link.ack_every = every;
+        link
+    };
     let (m, k) = (1_000_000, 1000);
     for (name, link, span) in [
         ("4/50 queue 5 ms", Link::new(4 * m, 50, 5, 0), 20),
@@ -161,7 +196,10 @@ fn variety() {
         let world = World::run(&link, &[Flow::bulk(Congestion::Bbr)], secs(span), 1);
         println!(
             "{name:24} goodput {:.4} p95 {:.2} RTT drops {:.4} spurious {}",
-            world.goodput(secs(span)), world.queue_p95(), world.drop_share(), world.flows[0].0.spurious
+            world.goodput(secs(span)),
+            world.queue_p95(),
+            world.drop_share(),
+            world.flows[0].0.spurious
         );
     }
 }

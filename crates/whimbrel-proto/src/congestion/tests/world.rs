@@ -214,7 +214,10 @@ impl World {
     /// Units each flow delivered between two times.
     pub(super) fn delivered(&self, from: Duration, to: Duration) -> Vec<f64> {
         let within = |at: &&Time| at.since(Time::ZERO) >= from && at.since(Time::ZERO) < to;
-        self.flows.iter().map(|(_, receiver)| receiver.arrivals.iter().filter(within).count() as f64).collect()
+        self.flows
+            .iter()
+            .map(|(_, receiver)| receiver.arrivals.iter().filter(within).count() as f64)
+            .collect()
     }
 }
 
