@@ -99,7 +99,7 @@ impl World {
             self.log.push(format!(
                 "{now:?} real queue {queue:.1} ms; {} m {} bw {:.2} pace {:.2} Mbit/s window {} base {:?} queue {:?} loss {}",
                 s.phase,
-                multiple(&format!("{:?}", sender.control)),
+                state_of(&format!("{:?}", sender.control)),
                 s.bandwidth as f64 * 8e-6,
                 s.pacing_rate as f64 * 8e-6,
                 s.window / SIZE,
@@ -229,6 +229,6 @@ pub(super) fn jain(shares: &[f64]) -> f64 {
 }
 
 /// The wanted queue's multiple, read from a controller's debug output.
-fn multiple(debug: &str) -> &str {
-    debug.split("depth: ").nth(1).and_then(|rest| rest.split('}').next()).unwrap_or("-")
+fn state_of(debug: &str) -> &str {
+    debug.split("target: ").nth(1).and_then(|rest| rest.split("spells").next()).unwrap_or("-")
 }
