@@ -495,7 +495,7 @@ do
     }) do
         field("bool", "data." .. flag[1], flag[2], 8, nil, flag[3])
     end
-    field("uint8", "data.service", "Service", hexa, SERVICES, 0x0c)
+    field("uint8", "data.service", "Service", hexa, SERVICES)
     field("uint64", "data.number", "Message number", dec)
     field("uint64", "data.offset", "Offset", dec)
     field("uint8", "data.extras", "Extras", hexa)
@@ -699,7 +699,7 @@ local function read_data(r)
     if flags >= 0x80 then malformed("unknown flag") end
     local has = function(mask) return band(flags, mask) ~= 0 end
     local begins, ends, many = has(0x02), has(0x01), has(0x20)
-    r:note("data.service", item.offset, 1, flags)
+    r:note("data.service", item.offset, 1, band(flags, 0x0c))
     local stream = r:varint("stream")
     local first = r:varint("data.number")
     local offset = begins and 0 or r:varint("data.offset")
