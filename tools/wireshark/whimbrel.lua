@@ -1246,7 +1246,7 @@ local function dissect(tvb, pinfo, tree)
     local cut = length < tvb:reported_len()
     local ok, err = pcall(clear and dissect_clear or dissect_sealed, tvb, pinfo, tree, tvb:raw(), cut)
     if not ok then
-        tree:add(proto, tvb(), "Whimbrel"):add_proto_expert_info(E.bug, tostring(err))
+        tree:add(proto, tvb(), "Whimbrel"):add_proto_expert_info(E.bug, "Dissector bug: " .. tostring(err))
     end
     return tvb:reported_len()
 end
