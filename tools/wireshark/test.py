@@ -390,8 +390,11 @@ def test_handshake(shark, vectors):
         (head + b"\x00\x40\x04cook", *DOWN),
         (b"\xc0" + bytes(1199), *UP),
         (b"\x84" + bytes(50), 50002, 50003),
+        # A refusal of the version names no server: other people's zeros stay theirs.
+        (h["syn_ack"][:13] + bytes(10), *ELSE),
+        (bytes(60), 50002, 50003),
     ]
-    a, b, c, d, e, f, g, i, j, k = shark.fields(forms, None)
+    a, b, c, d, e, f, g, i, j, k, l, m = shark.fields(forms, None)
     expect(a, ticket=ticket, ticket_length=68, cookie_length=0, dcid=SERVER)
     expect(b, info="SYN-ACK v1, key, answers a PING", syn_ack__key=b"K" * 32, syn_ack__answers_ping=1, cookie=b"cook")
     expect(c, info="SYN v2, show key", syn__show_key=1)
@@ -402,6 +405,8 @@ def test_handshake(shark, vectors):
     expect_words(i, "Not the shortest form")
     expect(j, protocol="UDP")
     expect(k, protocol="UDP")
+    expect(l, info="SYN-ACK v1", cookie_length=0, server_id=bytes(8))
+    expect(m, protocol="UDP")
 
 
 def test_vector_packets(shark, vectors):

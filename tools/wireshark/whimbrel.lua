@@ -3,7 +3,8 @@
 -- Clear parts always; sealed packets by a key log (preference whimbrel.keylog or WHIMBREL_KEYLOGFILE). AES-128-GCM and
 -- ChaCha20-Poly1305 are written out below, because Lua in Wireshark has no ciphers that every build offers.
 
-local bit = bit32 or require("bit")
+-- Lua 5.2 has bit32; every Wireshark has bit, whose results are signed.
+local bit = bit32 or bit
 local band, bor, bxor, bnot = bit.band, bit.bor, bit.bxor, bit.bnot
 local lshift, rshift = bit.lshift, bit.rshift
 local lrotate = bit.lrotate or bit.rol
@@ -19,6 +20,7 @@ local SEARCH_AES, SEARCH_CHACHA = 4096, 64
 local MOST_FAILURES = 8
 
 local TWO32 = 4294967296
+local NOBODY = ("\0"):rep(8)
 
 local function unhex(text)
     return (text:gsub("%x%x", function(pair) return char(tonumber(pair, 16)) end))
@@ -28,7 +30,6 @@ local function hex(bytes)
     return (bytes:gsub(".", function(c) return format("%02x", byte(c)) end))
 end
 
--- LuaJIT's bit library gives signed numbers, bit32 unsigned ones.
 local function unsigned(word)
     return word % TWO32
 end
@@ -388,6 +389,7 @@ local function learn_key(line)
     log.lines = log.lines + 1
     id = id:lower()
     keys[id] = keys[id] or {}
+    if ids[id] then ids[id].failures = 0 end
     table.insert(keys[id], { line = log.lines, cipher = kind.make(unhex(key), unhex(iv), unhex(hp)) })
 end
 
@@ -825,7 +827,7 @@ read_block[11] = function(r) r:bytes("challenge", 8) end
 read_block[12] = read_block[11]
 read_block[13] = function(r)
     local zeros, item = r:bytes("padding", r:left())
-    if zeros:find("[^%z]") then item.odd = "Padding is not zeros" end
+    if zeros:find("[^\0]") then item.odd = "Padding is not zeros" end
     return format("%d", #zeros + 1)
 end
 
@@ -1011,7 +1013,7 @@ local read_clear = {
         if flags > 1 and version == 0x57480001 then item.odd = "Unknown flag" end
         if band(flags, 1) ~= 0 then r.summary = r.summary .. ", show key" end
         local zeros, zero_item = r:bytes("syn.zeros", r:left())
-        if version == 0x57480001 and zeros:find("[^%z]") then zero_item.odd = "Not zeros" end
+        if version == 0x57480001 and zeros:find("[^\0]") then zero_item.odd = "Not zeros" end
         if #r.s ~= 160 then malformed(format("%d bytes, not 160", #r.s)) end
     end,
     [0x83] = function(r, ids_found)
@@ -1053,6 +1055,11 @@ local read_clear = {
     end,
 }
 
+-- Zero is nobody's.
+local function learn_id(id)
+    if id ~= NOBODY then known[hex(id)] = true end
+end
+
 local function dissect_clear(tvb, pinfo, tree, bytes, cut)
     local first = byte(bytes)
     local name = BLOCKS[first - 0x80]
@@ -1061,8 +1068,8 @@ local function dissect_clear(tvb, pinfo, tree, bytes, cut)
     local found = {}
     local ok, err = pcall(read_clear[first], r, found)
     if not ok and type(err) ~= "table" then error(err, 0) end
-    if first ~= 0x82 then known[hex(sub(bytes, 2, 9))] = true end
-    if found[1] then known[hex(found[1])] = true end
+    if first ~= 0x82 then learn_id(sub(bytes, 2, 9)) end
+    if found[1] then learn_id(found[1]) end
 
     local root = tree:add(proto, tvb(), "Whimbrel " .. name)
     root:add(F["type"], tvb(0, 1), name)
@@ -1264,7 +1271,7 @@ local function heuristic(tvb, pinfo, tree)
     local id = hex(sub(bytes, 2, 9))
     local ours = false
     if first == 0x82 then
-        ours = tvb:reported_len() == 160 and id == "0000000000000000" and be32(bytes, 10) - be32(bytes, 10) % 65536 == 0x57480000
+        ours = tvb:reported_len() == 160 and sub(bytes, 2, 9) == NOBODY and be32(bytes, 10) - be32(bytes, 10) % 65536 == 0x57480000
     elseif first == 0x83 then
         ours = tvb:reported_len() <= 160 and be32(bytes, 10) - be32(bytes, 10) % 65536 == 0x57480000
     elseif first == 0x84 then
