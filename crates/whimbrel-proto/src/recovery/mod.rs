@@ -220,10 +220,10 @@ impl<I: Copy> Recovery<I> {
             ecn_ce: newly_ce,
             app_limited: false,
         };
-        self.controller.on_ack(&sample);
         if was_blackout {
             self.controller.on_restart(now);
         }
+        self.controller.on_ack(&sample);
         Ok(told.packets)
     }
 

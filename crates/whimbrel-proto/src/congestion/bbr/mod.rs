@@ -14,6 +14,7 @@ mod arrivals;
 mod bandwidth;
 mod check;
 mod delay;
+mod local;
 mod losses;
 mod measure;
 mod target;
@@ -24,6 +25,7 @@ use arrivals::Arrivals;
 use bandwidth::Bandwidth;
 use check::{Check, Verdict};
 use delay::Delay;
+use local::Local;
 use losses::{Losses, Period};
 use target::Target;
 
@@ -93,6 +95,7 @@ pub struct Bbr {
     arrivals: Arrivals,
     losses: Losses,
     target: Target,
+    local: Local,
     /// Current pacing gain, and whether it exceeded 1 in this period and the last.
     gain: u64,
     pushed: [bool; 2],
@@ -128,6 +131,7 @@ impl Bbr {
             arrivals: Arrivals::default(),
             losses: Losses::default(),
             target: Target::default(),
+            local: Local::default(),
             gain: STARTUP_GAIN,
             pushed: [true; 2],
             round_end: 0,
@@ -311,6 +315,9 @@ impl Controller for Bbr {
         if let Some(rtt) = sample.rtt {
             self.delay.on_rtt(sample.now, rtt);
         }
+        if Local::is(self.delay.base()) {
+            self.local.on_ack(sample.now, sample.acked, sample.prior_in_flight, sample.rtt, self.packet_size);
+        }
         if self.silenced.take_if(|sent| sample.rate.newest > *sent).is_some() {
             // What was lost until now, probes included, was lost to the silence.
             self.losses.forget_recent();
@@ -342,6 +349,7 @@ impl Controller for Bbr {
             // A blackout: the link will be the same afterwards, or will be measured anew.
             self.on_restart(now);
         } else if self.silenced.is_none() {
+            self.local.on_loss(now, self.packet_size);
             self.losses.on_lost(lost, self.packet_size);
         }
     }
@@ -365,6 +373,9 @@ impl Controller for Bbr {
 
     fn window(&self) -> u64 {
         let initial = self.packet_size.saturating_mul(INITIAL_PACKETS);
+        if Local::is(self.delay.base()) {
+            return self.local.window(self.packet_size);
+        }
         let bandwidth = self.bandwidth.estimate();
         if bandwidth == 0 {
             return initial;
@@ -383,6 +394,7 @@ impl Controller for Bbr {
         let model = math::scale(self.bandwidth.estimate(), self.gain);
         // A sender with little to send measured how little it sent, not what the path carries.
         let rate = if self.phase == Phase::Startup && !self.tried { train.max(model) } else { model };
+        let rate = if Local::is(self.delay.base()) { rate.max(self.local.pacing_rate(self.packet_size)) } else { rate };
         // A packet a second, at the very least: what is not sent is not acknowledged, and nothing is learnt.
         rate.max(self.packet_size)
     }
