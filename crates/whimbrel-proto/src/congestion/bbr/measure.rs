@@ -39,7 +39,7 @@ impl Bbr {
             self.watch_plateau(delivered);
         }
         let starved = self.delay.queue() < self.wanted() / 2;
-        let grown = delivered > math::scale(self.last_delivered, 1100);
+        let grown = delivered > math::scale(self.last_delivered, 1030);
         self.hungry = if starved && grown { self.hungry.saturating_add(1) } else { 0 };
         self.last_delivered = delivered;
         self.bandwidth.end_round();

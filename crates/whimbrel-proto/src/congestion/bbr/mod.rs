@@ -49,7 +49,8 @@ const UNKNOWN_LOSS: u64 = 1600;
 /// Gains while cruising.
 const GAIN_MIN: u64 = 600;
 const GAIN_MAX: u64 = 1250;
-/// The gain once growth met no queue for two round trips: the link has become a faster one.
+/// The gain once growth met no queue for four round trips, after [`GAIN_MAX`] from two on: the link has become a
+/// faster one.
 const GAIN_HUNGRY: u64 = 1600;
 /// Steering: change of gain, permille, for a queue wrong by one round trip.
 const STEERING: u64 = 800;
@@ -280,7 +281,11 @@ impl Bbr {
         let change = u128::from(wanted.abs_diff(queue)) * u128::from(STEERING) / u128::from(rtt.max(1));
         let change = u64::try_from(change).unwrap_or(ONE).min(ONE);
         let gain = if queue <= wanted { ONE + change } else { ONE - change };
-        if self.hungry >= 2 && queue < wanted / 2 { GAIN_HUNGRY } else { gain.clamp(GAIN_MIN, GAIN_MAX) }
+        match self.hungry {
+            4.. if queue < wanted / 2 => GAIN_HUNGRY,
+            2.. if queue < wanted / 2 => GAIN_MAX,
+            _ => gain.clamp(GAIN_MIN, GAIN_MAX),
+        }
     }
 
     /// The queueing delay to keep, as it is measured: a path's jitter looks like a queue, and is none.

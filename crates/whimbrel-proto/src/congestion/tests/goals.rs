@@ -66,6 +66,26 @@ fn two_megabytes_arrive_soon() {
 }
 
 #[test]
+fn ticket_starts_at_the_remembered_rate() {
+    let ideal = 0.15 + 2e6 * 8.0 * 1500.0 / 1437.0 / 20e6;
+    for (remembered, factor) in [(2_500_000, 1.06), (1_250_000, 1.25), (7_500_000, 1.25)] {
+        let flow = Flow {
+            units: Some(2_000_000u64.div_ceil(1437)),
+            remembered: Some(remembered),
+            ..Flow::bulk(BBR)
+        };
+        let world = World::run(&Link::new(20_000_000, 100, 100, 0), &[flow], secs(60), 1);
+        let time = world.flows[0].1.arrivals.last().unwrap().since(crate::Time::ZERO).as_secs_f64();
+        assert!(time < ideal * factor, "{remembered} B/s remembered: {:.3} times the ideal", time / ideal);
+        println!(
+            "{remembered} B/s remembered: {:.3} times the ideal, {:.3} dropped",
+            time / ideal,
+            world.drop_share()
+        );
+    }
+}
+
+#[test]
 fn own_flows_share_alike() {
     for (seed, stagger) in [(1, 0u64), (2, 2)] {
         let link = Link::new(10_000_000, 40, 40, 0);
