@@ -45,7 +45,7 @@ impl Local {
         match rtt {
             Some(rtt) if rtt > LONG => self.reduce(now, 850, packet_size),
             // Only what was used is known to fit.
-            Some(rtt) if rtt < SHORT && prior_in_flight * 2 > window => {
+            Some(rtt) if rtt < SHORT && prior_in_flight > window / 2 => {
                 self.window = window.saturating_add(acked).min(LARGEST);
             }
             _ => {}
