@@ -3,8 +3,8 @@
 //! A world is one server and any number of clients. Each client has a link to the server and one back. Everything that happens is
 //! decided by the seed; a run can be repeated to the byte.
 
-use std::collections::{BTreeMap, BinaryHeap};
 use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ use rand_chacha::ChaCha20Rng;
 use whimbrel_proto::crypto::Identity;
 use whimbrel_proto::handshake::ServerKey;
 use whimbrel_proto::{
-    ConnectConfig, Connection, Datagram, Ecn, Endpoint, Event, Handle, ListenConfig, Routed, Time, TransportConfig,
+    ConnectConfig, Connection, Datagram, Ecn, Endpoint, Event, Handle, ListenConfig, Routed, Time,
+    TransportConfig,
 };
 
 use crate::link::{Link, LinkConfig};

@@ -1,5 +1,7 @@
 //! Real sockets on loopback.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use whimbrel::{CloseReason, Config, Endpoint, Mocket, Outcome, new_identity};
@@ -26,7 +28,9 @@ async fn messages_both_ways_and_a_polite_close() {
     assert_eq!(delivery.outcome().await, Outcome::Delivered);
     assert_eq!(far.recv().await.unwrap().payload, "tracked");
     assert_eq!(near.close(3, "bye").await, CloseReason::Local);
-    assert!(matches!(far.closed().await, CloseReason::Peer(reason) if reason.code == 3 && reason.text == "bye"));
+    assert!(
+        matches!(far.closed().await, CloseReason::Peer(reason) if reason.code == 3 && reason.text == "bye")
+    );
     assert!(far.recv().await.is_err());
 }
 

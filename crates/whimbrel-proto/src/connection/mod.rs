@@ -184,7 +184,7 @@ impl Connection {
         };
         Self {
             side,
-            session: Session::new(side, config.session.clone()),
+            session: Session::new(side, config.session),
             path,
             opening: None,
             keys: None,

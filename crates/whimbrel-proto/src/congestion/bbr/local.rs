@@ -40,7 +40,14 @@ impl Local {
         math::rate(self.window(packet_size), SHORT / 2)
     }
 
-    pub(super) fn on_ack(&mut self, now: Time, acked: u64, prior_in_flight: u64, rtt: Option<Duration>, packet_size: u64) {
+    pub(super) fn on_ack(
+        &mut self,
+        now: Time,
+        acked: u64,
+        prior_in_flight: u64,
+        rtt: Option<Duration>,
+        packet_size: u64,
+    ) {
         let window = self.window(packet_size);
         match rtt {
             Some(rtt) if rtt > LONG => self.reduce(now, 850, packet_size),

@@ -399,7 +399,11 @@ impl Controller for Bbr {
         let model = math::scale(self.bandwidth.estimate(), self.gain);
         // A sender with little to send measured how little it sent, not what the path carries.
         let rate = if self.phase == Phase::Startup && !self.tried { train.max(model) } else { model };
-        let rate = if Local::is(self.delay.base()) { rate.max(self.local.pacing_rate(self.packet_size)) } else { rate };
+        let rate = if Local::is(self.delay.base()) {
+            rate.max(self.local.pacing_rate(self.packet_size))
+        } else {
+            rate
+        };
         // A packet a second, at the very least: what is not sent is not acknowledged, and nothing is learnt.
         rate.max(self.packet_size)
     }
