@@ -136,7 +136,7 @@ impl Endpoint {
         let ids = CidGenerator::new(&identity, core, &mut rng);
         let acceptor = listen.map(|listen| {
             let own = CidGenerator::new(&identity, core | 0x80, &mut rng);
-            let config = AcceptorConfig { aes_in_hardware, ..listen.acceptor.clone() };
+            let config = AcceptorConfig { aes_in_hardware, ..listen.acceptor };
             (Acceptor::new(&identity, &config, own, &mut rng), listen)
         });
         Self {

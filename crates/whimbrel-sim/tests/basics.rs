@@ -1,5 +1,7 @@
 //! A connection from SYN to FIN-DONE, over links good and bad.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,7 +19,12 @@ fn world(seed: u64, link: &str) -> (World, usize) {
 
 fn send(world: &mut World, node: usize, handle: Handle, service: Service, payload: Bytes) {
     let now = world.now();
-    world.peer(node, handle).connection.session().send(now, Outgoing::new(StreamId(0), service, payload)).unwrap();
+    world
+        .peer(node, handle)
+        .connection
+        .session()
+        .send(now, Outgoing::new(StreamId(0), service, payload))
+        .unwrap();
 }
 
 fn received(world: &mut World, node: usize, handle: Handle) -> Vec<Bytes> {
@@ -68,10 +75,12 @@ fn a_megabyte_arrives_in_order_over_a_bad_link_and_the_close_is_polite() {
         world.peer(client, handle).connection.close(now, 7, "done");
         let server = server.unwrap();
         let closed = world.run_until(Duration::from_secs(5), |world| {
-            world.peer(client, handle).connection.is_closed() && world.peer(SERVER, server).connection.is_closed()
+            world.peer(client, handle).connection.is_closed()
+                && world.peer(SERVER, server).connection.is_closed()
         });
         assert!(closed, "seed {seed}");
-        let last = |world: &mut World, node, handle| world.peer(node, handle).events.last().cloned().unwrap().1;
+        let last =
+            |world: &mut World, node, handle| world.peer(node, handle).events.last().cloned().unwrap().1;
         assert_eq!(last(&mut world, client, handle), Event::Closed(CloseReason::Local));
         let Event::Closed(CloseReason::Peer(reason)) = last(&mut world, SERVER, server) else {
             panic!("seed {seed}: {:?}", world.peer(SERVER, server).events);

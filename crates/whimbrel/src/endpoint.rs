@@ -322,7 +322,7 @@ fn take_batch(
                     src_ip: to,
                 };
                 // A stranger whose answer does not get through asks again.
-                drop(shared.socket.try_send(&transmit));
+                shared.socket.try_send(&transmit).ok();
             }
             Routed::Connection(handle, datagram) => {
                 with(shared, dirty, handle, |connection| connection.handle_datagram(now, datagram));

@@ -212,7 +212,7 @@ impl Mocket {
         loop {
             match self.try_outgoing(outgoing) {
                 Ok(()) => return Ok(()),
-                Err((SendError::QueueFull, Some(back))) => outgoing = back,
+                Err((SendError::QueueFull, Some(back))) => outgoing = *back,
                 Err((error, _)) => return Err(error),
             }
             outgoing = self.wait_for_room(outgoing).await?;
@@ -246,7 +246,7 @@ impl Mocket {
         }
     }
 
-    fn try_outgoing(&self, outgoing: Outgoing) -> Result<(), (SendError, Option<Outgoing>)> {
+    fn try_outgoing(&self, outgoing: Outgoing) -> Result<(), Refused> {
         let Some(state) = self.shared.try_lock() else {
             // Somebody drives: leave the message beside rather than wait for the lock.
             return match self.shared.submit(outgoing) {
@@ -261,9 +261,9 @@ impl Mocket {
         &self,
         mut state: std::sync::MutexGuard<'_, State>,
         outgoing: Outgoing,
-    ) -> Result<MessageId, (SendError, Option<Outgoing>)> {
+    ) -> Result<MessageId, Refused> {
         if state.is_holding() {
-            return Err((SendError::QueueFull, Some(outgoing)));
+            return Err((SendError::QueueFull, Some(Box::new(outgoing))));
         }
         let now = self.shared.clock.now();
         let id = match state.connection.session().send(now, outgoing) {
@@ -285,16 +285,16 @@ impl Mocket {
         loop {
             match self.try_tracked(outgoing) {
                 Ok(delivery) => return Ok(delivery),
-                Err((SendError::QueueFull, Some(back))) => outgoing = self.wait_for_room(back).await?,
+                Err((SendError::QueueFull, Some(back))) => outgoing = self.wait_for_room(*back).await?,
                 Err((error, _)) => return Err(error),
             }
         }
     }
 
-    fn try_tracked(&self, outgoing: Outgoing) -> Result<Delivery, (SendError, Option<Outgoing>)> {
+    fn try_tracked(&self, outgoing: Outgoing) -> Result<Delivery, Refused> {
         let mut state = self.shared.lock();
         if state.is_holding() {
-            return Err((SendError::QueueFull, Some(outgoing)));
+            return Err((SendError::QueueFull, Some(Box::new(outgoing))));
         }
         let now = self.shared.clock.now();
         let id = match state.connection.session().send(now, outgoing) {
@@ -422,16 +422,19 @@ impl Mocket {
     }
 }
 
+/// Why a message was not queued, and the message, if trying again makes sense.
+type Refused = (SendError, Option<Box<Outgoing>>);
+
 enum Room {
     Yes,
     No,
     Closed(CloseReason),
 }
 
-fn translate(error: whimbrel_proto::session::SendError, state: &State) -> (SendError, Option<Outgoing>) {
+fn translate(error: whimbrel_proto::session::SendError, state: &State) -> Refused {
     use whimbrel_proto::session::SendError as Inner;
     match error {
-        Inner::QueueFull(back) => (SendError::QueueFull, Some(*back)),
+        Inner::QueueFull(back) => (SendError::QueueFull, Some(back)),
         Inner::TooLarge { limit } => (SendError::TooLarge { limit }, None),
         Inner::TooManyTags => (SendError::TooManyTags, None),
         Inner::Closed => (SendError::Closed(state.closed.clone().unwrap_or(CloseReason::Local)), None),
@@ -600,7 +603,7 @@ impl Sender {
                 return match translate(error, &state) {
                     (SendError::QueueFull, back) => {
                         self.mocket.shared.wake(state);
-                        Ok(back)
+                        Ok(back.map(|back| *back))
                     }
                     (error, _) => Err(error),
                 };

@@ -173,13 +173,10 @@ impl Shared {
     fn send_held(&self, state: &mut State) {
         let now = self.clock.now();
         while let Some(message) = state.held.pop_front() {
-            match state.connection.session().send(now, message) {
-                Err(SendError::QueueFull(message)) => {
-                    state.held.push_front(*message);
-                    break;
-                }
-                // Checked when it was handed in, but for a session that has closed since: its users were told.
-                Ok(_) | Err(_) => {}
+            // Any other error was checked for when it was handed in, but for a session that has closed since: its users were told.
+            if let Err(SendError::QueueFull(message)) = state.connection.session().send(now, message) {
+                state.held.push_front(*message);
+                break;
             }
         }
     }
@@ -283,7 +280,7 @@ impl Shared {
                 SessionEvent::Outcome(id, outcome) => {
                     if let Some(waiting) = state.outcomes.remove(&id) {
                         // Whoever asked may have stopped waiting.
-                        drop(waiting.send(outcome));
+                        waiting.send(outcome).ok();
                     }
                 }
                 SessionEvent::StreamsAvailable => self.changed.notify_waiters(),
@@ -316,7 +313,7 @@ impl Shared {
         }
         self.changed.notify_waiters();
         // Nobody listening is no error.
-        drop(self.events.send(event));
+        self.events.send(event).ok();
     }
 
     /// The driver task: timers, and whatever was left to it.

@@ -41,7 +41,7 @@ impl Stream {
         self.finished = true;
         let mut state = self.shared.lock();
         // A stream that has ended already needs no ending.
-        drop(state.connection.session().reset(self.id, code));
+        state.connection.session().reset(self.id, code).ok();
         self.shared.wake(state);
     }
 
@@ -49,7 +49,7 @@ impl Stream {
     pub fn stop(&mut self, code: u64) {
         self.ended = true;
         let mut state = self.shared.lock();
-        drop(state.connection.session().stop(self.id, code));
+        state.connection.session().stop(self.id, code).ok();
         self.shared.wake(state);
     }
 }
@@ -59,10 +59,10 @@ impl Drop for Stream {
         let mut state = self.shared.lock();
         let now = self.shared.clock.now();
         if !self.finished {
-            drop(state.connection.session().finish(now, self.id));
+            state.connection.session().finish(now, self.id).ok();
         }
         if !self.ended {
-            drop(state.connection.session().stop(self.id, 0));
+            state.connection.session().stop(self.id, 0).ok();
         }
         self.shared.wake(state);
     }

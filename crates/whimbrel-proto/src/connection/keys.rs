@@ -72,6 +72,7 @@ impl KeyRing {
     }
 
     /// Opens in place the sealed part behind `head`.
+    #[allow(clippy::too_many_arguments, reason = "what names a packet, its bytes, and the time")]
     pub(super) fn open(
         &mut self,
         now: Time,

@@ -356,7 +356,7 @@ impl Session {
 
     #[inline]
     fn on_read(&mut self, id: StreamId, charge: u64, messages: u64) {
-        self.ledger.stats.unread -= messages;
+        self.ledger.stats.unread = self.ledger.stats.unread.saturating_sub(messages);
         if let Some(slot) = self.streams.find(id) {
             self.consume(slot, charge);
         }

@@ -128,9 +128,16 @@ impl Session {
         if state.is_next(number) {
             // In order and nothing odd: no bookkeeping a message.
             let queue = if *claimed { inbox } else { &mut self.inbox };
-            let was_empty = queue.is_empty();
+            let (was_empty, before) = (queue.is_empty(), queue.len());
             while at < body.len() {
-                let (from, to) = next_in_run(&body, at)?;
+                let (from, to) = match next_in_run(&body, at) {
+                    Ok(range) => range,
+                    Err(error) => {
+                        // Nothing of a malformed block is delivered.
+                        queue.truncate(before);
+                        return Err(error.into());
+                    }
+                };
                 queue.push_back(message(head, number, body.slice(from..to), early, domain));
                 number += 1;
                 at = to;
@@ -373,7 +380,9 @@ impl Session {
         let grown = half.grows(head.offset, payload.len() as u64, head.ends())?;
         // Charged first: nothing is allocated for what credit does not cover.
         self.charge_bytes(slot, grown)?;
-        let Some(half) = self.streams.at_mut(slot).and_then(|stream| stream.bytes_in.as_mut()) else { return Ok(()) };
+        let Some(half) = self.streams.at_mut(slot).and_then(|stream| stream.bytes_in.as_mut()) else {
+            return Ok(());
+        };
         let (news, discarded) = half.insert(head.offset, payload, head.ends(), small)?;
         self.consume(slot, discarded);
         if news {

@@ -29,9 +29,9 @@ mod sending;
 mod stats;
 mod stream;
 mod streams_api;
-mod waiting;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 use std::collections::VecDeque;
 

@@ -48,6 +48,12 @@ impl SendDomain {
         (self.items.len() as u64) < MAX_SPAN
     }
 
+    /// How many more numbers there are for now.
+    #[inline]
+    pub(super) fn room(&self) -> usize {
+        (MAX_SPAN as usize).saturating_sub(self.items.len())
+    }
+
     /// One more than the latest reliable number before `number`, or 0 if it was long resolved.
     pub(super) fn latest_reliable(&self, number: u64) -> u64 {
         match self.get(number) {

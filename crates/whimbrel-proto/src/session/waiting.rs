@@ -38,7 +38,9 @@ impl Waiting {
     /// The one with the lowest number.
     pub(super) fn first(&self) -> Option<&Held> {
         match (self.queue.front(), self.map.first_key_value()) {
-            (Some(front), Some((number, held))) => Some(if *number < front.message.id { held } else { front }),
+            (Some(front), Some((number, held))) => {
+                Some(if *number < front.message.id { held } else { front })
+            }
             (Some(front), None) => Some(front),
             (None, entry) => entry.map(|(_, held)| held),
         }

@@ -5,6 +5,9 @@ use crate::congestion::math;
 /// Round trips a sample is held. Few, since while packets queue every sample shows the rate as it is.
 const ROUNDS: usize = 3;
 
+/// No link is faster, bytes a second.
+const FASTEST: u64 = 1 << 37;
+
 /// A maximum over round trips. Round trips without a sample do not count: a silence changes nothing.
 #[derive(Debug, Default)]
 pub(super) struct Bandwidth {
@@ -17,7 +20,7 @@ pub(super) struct Bandwidth {
 impl Bandwidth {
     /// `limited`: the path set the rate, and not the sender.
     pub(super) fn on_sample(&mut self, rate: u64, limited: bool) {
-        self.rounds[0] = self.rounds[0].max(rate);
+        self.rounds[0] = self.rounds[0].max(rate.min(FASTEST));
         self.limited |= limited;
     }
 

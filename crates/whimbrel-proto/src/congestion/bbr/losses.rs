@@ -133,7 +133,10 @@ impl Losses {
             return queueing && recent >= 20 && share > UNKNOWN_PPM + 3 * deviation;
         }
         let deviations = if queueing { 2 } else { 3 };
-        let both = Pool { packets: self.calm.packets + self.recent.packets, lost: self.calm.lost + self.recent.lost };
+        let both = Pool {
+            packets: self.calm.packets + self.recent.packets,
+            lost: self.calm.lost + self.recent.lost,
+        };
         let share = both.ppm().clamp(1000, 999_000);
         let variance = share * (1_000_000 - share) / recent.max(1) + share * (1_000_000 - share) / calm;
         self.recent.ppm() > self.calm.ppm() + MARGIN_PPM + deviations * variance.isqrt()

@@ -14,7 +14,9 @@ mod arrivals;
 mod bandwidth;
 mod check;
 mod delay;
+mod local;
 mod losses;
+mod measure;
 mod target;
 
 use std::time::Duration;
@@ -23,16 +25,19 @@ use arrivals::Arrivals;
 use bandwidth::Bandwidth;
 use check::{Check, Verdict};
 use delay::Delay;
+use local::Local;
 use losses::{Losses, Period};
 use target::Target;
 
 use super::math::{self, ONE};
-use super::{ASSUMED_RTT, AckSample, Controller, ControllerStats, INITIAL_PACKETS, RateSample, Remembered};
+use super::{
+    ASSUMED_RTT, AckSample, Controller, ControllerStats, INITIAL_PACKETS, LARGEST_PACKET, Remembered,
+};
 use crate::Time;
 
 /// The first packets leave within this share of a round trip, permille: close enough together for their
 /// spacing on arrival to show the rate, so that the second round trip already runs near it.
-const TRAIN_SPAN: u64 = 500;
+const TRAIN_SPAN: u64 = 300;
 /// Pacing while the rate is sought.
 const STARTUP_GAIN: u64 = 2000;
 /// Startup ends when three round trips brought less growth than this.
@@ -44,7 +49,8 @@ const UNKNOWN_LOSS: u64 = 1600;
 /// Gains while cruising.
 const GAIN_MIN: u64 = 600;
 const GAIN_MAX: u64 = 1250;
-/// The gain once growth met no queue for two round trips: the link has become a faster one.
+/// The gain once growth met no queue for four round trips, after [`GAIN_MAX`] from two on: the link has become a
+/// faster one.
 const GAIN_HUNGRY: u64 = 1600;
 /// Steering: change of gain, permille, for a queue wrong by one round trip.
 const STEERING: u64 = 800;
@@ -56,8 +62,14 @@ const DRAIN_GAIN: u64 = 750;
 /// How long loss above the baseline is watched before it is checked; doubles with each check in vain.
 const PATIENCE: Duration = Duration::from_millis(400);
 const MOST_PATIENCE: Duration = Duration::from_secs(16);
+/// Of the jitter measured, what is granted as no queue, permille: the extremes within a quarter round trip are
+/// not those of a whole one.
+const JITTER_SHARE: u64 = 1500;
 /// What acknowledgements held back and late timers may add to a window.
 const SLACK: Duration = Duration::from_millis(5);
+
+/// No window is longer, bytes.
+const MOST_WINDOW: u64 = 1 << 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -84,6 +96,7 @@ pub struct Bbr {
     arrivals: Arrivals,
     losses: Losses,
     target: Target,
+    local: Local,
     /// Current pacing gain, and whether it exceeded 1 in this period and the last.
     gain: u64,
     pushed: [bool; 2],
@@ -96,6 +109,8 @@ pub struct Bbr {
     /// Rounds of growth that met no queue.
     hungry: u32,
     last_delivered: u64,
+    /// Something was measured while there was enough to send.
+    tried: bool,
     restarted_at: Time,
     /// Bytes sent; and how many of them before the last silence, until one sent after it is acknowledged.
     sent: u64,
@@ -110,13 +125,14 @@ impl Bbr {
     /// For full packets of `packet_size` wire bytes.
     pub fn new(packet_size: u64, now: Time) -> Self {
         Self {
-            packet_size: packet_size.max(1),
+            packet_size: packet_size.clamp(1, LARGEST_PACKET),
             phase: Phase::Startup,
             bandwidth: Bandwidth::default(),
             delay: Delay::default(),
             arrivals: Arrivals::default(),
             losses: Losses::default(),
             target: Target::default(),
+            local: Local::default(),
             gain: STARTUP_GAIN,
             pushed: [true; 2],
             round_end: 0,
@@ -125,111 +141,12 @@ impl Bbr {
             congested: 0,
             hungry: 0,
             last_delivered: 0,
+            tried: false,
             restarted_at: now,
             sent: 0,
             silenced: None,
             calm_at: now,
             patience: PATIENCE,
-        }
-    }
-
-    fn measure_rate(&mut self, rate: &RateSample) {
-        // What began before a silence measured the silence.
-        if rate.progress == 0 || rate.since < self.restarted_at {
-            return;
-        }
-        let measured = self.credible(rate.progress, rate.delivered);
-        if rate.app_limited && measured < self.bandwidth.estimate() {
-            return;
-        }
-        self.delivered = self.delivered.max(rate.delivered);
-        // Where packets may be dropped before it, the bottleneck limits however fast the rest arrives.
-        self.bandwidth.on_sample(measured, !rate.send_limited || self.losses.is_suspect());
-    }
-
-    /// Progress counts what was dropped before the bottleneck, too; arrivals do not, but they are noisy.
-    fn credible(&self, progress: u64, delivered: u64) -> u64 {
-        let noise = match (self.congested > 0, self.losses.is_baseline_known()) {
-            (true, _) => ONE,
-            (false, true) if self.target.is_bounded() => 1030,
-            (false, true) => 1100,
-            (false, false) => UNKNOWN_LOSS,
-        };
-        progress.min(math::scale(self.behind_loss(delivered), noise))
-    }
-
-    fn end_round(&mut self, app_limited: bool) {
-        let delivered = std::mem::take(&mut self.delivered);
-        if self.phase == Phase::Startup && !app_limited {
-            self.watch_plateau(delivered);
-        }
-        let starved = self.delay.queue() < self.wanted() / 2;
-        let grown = delivered > math::scale(self.last_delivered, 1100);
-        self.hungry = if starved && grown { self.hungry.saturating_add(1) } else { 0 };
-        self.last_delivered = delivered;
-        self.bandwidth.end_round();
-    }
-
-    /// Several times a round trip: a flight's own spacing shows what it met, before a round trip is over.
-    fn end_startup_span(&mut self) {
-        if let (Some((progress, arrived)), Some(sending)) = (self.arrivals.rates(), self.arrivals.sending_rate()) {
-            self.bandwidth.on_sample(self.credible(progress, arrived).min(sending), self.arrivals.lag() > 0);
-        }
-    }
-
-    /// About once a base round trip, however long the queue makes round trips.
-    fn end_period(&mut self, now: Time) {
-        let kind = self.period_kind();
-        self.pushed = [self.gain > ONE, self.pushed[0]];
-        if matches!(self.phase, Phase::Check(_)) {
-            return;
-        }
-        if kind == Period::Calm {
-            self.calm_at = self.calm_at.max(now);
-        }
-        self.congested = self.congested.saturating_sub(1);
-        if self.losses.end_period(kind) {
-            self.on_congestion(now);
-        }
-        let long = self.delay.queue() > math::stretch(self.wanted(), 1500).max(self.delay.base() / 4);
-        if long && self.arrivals.lag() >= 2 {
-            self.follow_arrivals();
-        }
-        self.target.end_period(now, self.own_queue());
-    }
-
-    fn period_kind(&self) -> Period {
-        // Against what is wanted alone: in company a long queue is wanted, and a calm path it is not.
-        let alone = Target::alone(self.bandwidth.estimate(), self.delay.base(), self.packet_size);
-        if self.delay.queue() > math::stretch(alone, 1500).max(self.delay.base() / 4) {
-            Period::Queueing
-        } else if self.pushed.contains(&true) || self.delay.queue() > math::stretch(self.target.longest(), 800) {
-            // A queue that stays at its longest may be full, and what is lost dropped from it.
-            Period::Pushing
-        } else {
-            Period::Calm
-        }
-    }
-
-    /// While packets queue, what arrives is what the bottleneck carries: a rate that fell is followed at once.
-    fn follow_arrivals(&mut self) {
-        let Some((progress, arrived)) = self.arrivals.rates() else { return };
-        let passed = self.behind_loss(arrived).min(progress);
-        // Spans this short are noisy: a tenth is no news.
-        self.bandwidth.limit(math::scale(passed, 1100));
-    }
-
-    /// The rate before the path's own loss that arrives as `rate`.
-    fn behind_loss(&self, rate: u64) -> u64 {
-        let passed = 1_000_000 - self.losses.baseline_ppm();
-        math::scale(rate, 1_000_000_000 / passed.max(1))
-    }
-
-    fn watch_plateau(&mut self, delivered: u64) {
-        let (best, idle) = self.plateau;
-        self.plateau = if delivered > math::scale(best, STARTUP_GROWTH) { (delivered, 0) } else { (best, idle + 1) };
-        if self.plateau.1 >= 3 && best > 0 {
-            self.leave_startup();
         }
     }
 
@@ -258,10 +175,12 @@ impl Bbr {
             Phase::Settle { until: Some(until) } => {
                 if now >= until {
                     self.phase = Phase::Cruise;
+                    self.calm_at = now;
                 }
             }
             Phase::Startup => {
-                let much = (self.delay.base() / 8).max(Duration::from_millis(4)).saturating_add(self.delay.jitter());
+                let much =
+                    (self.delay.base() / 8).max(Duration::from_millis(4)).saturating_add(self.delay.jitter());
                 // Where packets arrive more slowly than they leave, what the latest met is no jitter.
                 let queue = self.delay.latest_queue();
                 let full = match self.arrivals.lag() {
@@ -280,9 +199,19 @@ impl Bbr {
                 let span = math::stretch(excess, ONE * ONE / (ONE - DRAIN_GAIN));
                 self.phase = Phase::Drain { until: now + span };
             }
-            Phase::Cruise if now.since(self.calm_at) > self.patience && self.losses.is_suspect() => {
+            // Not before the average of arrivals has settled, against which the check measures.
+            Phase::Cruise
+                if now.since(self.calm_at) > self.patience.max(self.base().saturating_mul(8))
+                    && self.losses.is_suspect() =>
+            {
                 let before = self.arrivals.average();
-                self.phase = Phase::Check(Check::start(now, self.base(), self.delay.queue(), before, self.tolerance(before)));
+                self.phase = Phase::Check(Check::start(
+                    now,
+                    self.base(),
+                    self.delay.queue(),
+                    before,
+                    self.tolerance(before),
+                ));
             }
             Phase::Check(mut check) => {
                 if check.begins(now, self.arrivals.acked()) {
@@ -352,7 +281,11 @@ impl Bbr {
         let change = u128::from(wanted.abs_diff(queue)) * u128::from(STEERING) / u128::from(rtt.max(1));
         let change = u64::try_from(change).unwrap_or(ONE).min(ONE);
         let gain = if queue <= wanted { ONE + change } else { ONE - change };
-        if self.hungry >= 2 && queue < wanted / 2 { GAIN_HUNGRY } else { gain.clamp(GAIN_MIN, GAIN_MAX) }
+        match self.hungry {
+            4.. if queue < wanted / 2 => GAIN_HUNGRY,
+            2.. if queue < wanted / 2 => GAIN_MAX,
+            _ => gain.clamp(GAIN_MIN, GAIN_MAX),
+        }
     }
 
     /// The queueing delay to keep, as it is measured: a path's jitter looks like a queue, and is none.
@@ -360,7 +293,7 @@ impl Bbr {
         let bandwidth = self.bandwidth.estimate();
         // Two packets that leave together are a queue already.
         let grain = math::span(self.packet_size.saturating_mul(2), bandwidth);
-        let jitter = self.delay.jitter().saturating_sub(grain);
+        let jitter = math::stretch(self.delay.jitter().saturating_sub(grain), JITTER_SHARE);
         self.target.wanted(bandwidth, self.delay.base(), self.packet_size).max(grain).saturating_add(jitter)
     }
 
@@ -387,6 +320,9 @@ impl Controller for Bbr {
         if let Some(rtt) = sample.rtt {
             self.delay.on_rtt(sample.now, rtt);
         }
+        if Local::is(self.delay.base()) {
+            self.local.on_ack(sample.now, sample.acked, sample.prior_in_flight, sample.rtt, self.packet_size);
+        }
         if self.silenced.take_if(|sent| sample.rate.newest > *sent).is_some() {
             // What was lost until now, probes included, was lost to the silence.
             self.losses.forget_recent();
@@ -401,7 +337,7 @@ impl Controller for Bbr {
         if self.phase == Phase::Startup {
             let least = self.packet_size.saturating_mul(STARTUP_SPAN_PACKETS);
             if self.arrivals.on_ack(sample, period / 8, least) {
-                self.end_startup_span();
+                self.end_startup_span(sample.rate.app_limited);
             }
         } else if self.arrivals.on_ack(sample, period, 0) {
             self.end_period(sample.now);
@@ -418,6 +354,7 @@ impl Controller for Bbr {
             // A blackout: the link will be the same afterwards, or will be measured anew.
             self.on_restart(now);
         } else if self.silenced.is_none() {
+            self.local.on_loss(now, self.packet_size);
             self.losses.on_lost(lost, self.packet_size);
         }
     }
@@ -441,6 +378,9 @@ impl Controller for Bbr {
 
     fn window(&self) -> u64 {
         let initial = self.packet_size.saturating_mul(INITIAL_PACKETS);
+        if Local::is(self.delay.base()) {
+            return self.local.window(self.packet_size);
+        }
         let bandwidth = self.bandwidth.estimate();
         if bandwidth == 0 {
             return initial;
@@ -449,7 +389,7 @@ impl Controller for Bbr {
         // What is lost counts as in flight until it is noticed.
         let window = self.behind_loss(math::volume(bandwidth, span));
         let least = if self.phase == Phase::Startup { initial } else { self.packet_size.saturating_mul(4) };
-        window.saturating_add(self.packet_size.saturating_mul(4)).max(least)
+        window.saturating_add(self.packet_size.saturating_mul(4)).clamp(least, MOST_WINDOW.max(least))
     }
 
     fn pacing_rate(&self) -> u64 {
@@ -457,11 +397,19 @@ impl Controller for Bbr {
         let rtt = if self.delay.is_known() { self.delay.base() } else { ASSUMED_RTT };
         let train = math::rate(initial, math::stretch(rtt, TRAIN_SPAN).max(Duration::from_micros(10)));
         let model = math::scale(self.bandwidth.estimate(), self.gain);
-        if self.phase == Phase::Startup && self.bandwidth.estimate() == 0 { train } else { model.max(1) }
+        // A sender with little to send measured how little it sent, not what the path carries.
+        let rate = if self.phase == Phase::Startup && !self.tried { train.max(model) } else { model };
+        let rate = if Local::is(self.delay.base()) {
+            rate.max(self.local.pacing_rate(self.packet_size))
+        } else {
+            rate
+        };
+        // A packet a second, at the very least: what is not sent is not acknowledged, and nothing is learnt.
+        rate.max(self.packet_size)
     }
 
     fn set_packet_size(&mut self, bytes: u64) {
-        self.packet_size = bytes.max(1);
+        self.packet_size = bytes.clamp(1, LARGEST_PACKET);
     }
 
     fn remember(&self) -> Option<Remembered> {

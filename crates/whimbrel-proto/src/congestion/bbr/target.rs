@@ -44,7 +44,13 @@ pub(super) struct Target {
 
 impl Default for Target {
     fn default() -> Self {
-        Self { multiple: ONE, spells: [(Duration::ZERO, Duration::ZERO); 2], periods: 0, best: 0, depth: None }
+        Self {
+            multiple: ONE,
+            spells: [(Duration::ZERO, Duration::ZERO); 2],
+            periods: 0,
+            best: 0,
+            depth: None,
+        }
     }
 }
 
@@ -90,7 +96,7 @@ impl Target {
         let (least, most) = self.observe(queue.delay);
         let alone = Self::alone(self.best, queue.base, queue.packet_size);
         self.best = if queue.delay < alone / 2 { queue.bandwidth } else { self.best.max(queue.bandwidth) };
-        if least < math::stretch(alone, 1200) {
+        if least < alone / 2 {
             self.multiple = ONE;
         } else if least > math::stretch(alone, 1250) {
             let bound = math::nanos(most.min(queue.base)).saturating_mul(ONE) / math::nanos(alone).max(1);
@@ -102,7 +108,7 @@ impl Target {
     /// The shortest and the longest queue of the last one to two spells.
     fn observe(&mut self, delay: Duration) -> (Duration, Duration) {
         self.periods = self.periods.wrapping_add(1);
-        if self.periods % PATIENCE == 0 {
+        if self.periods.is_multiple_of(PATIENCE) {
             self.spells = [(delay, delay), self.spells[0]];
         }
         let [(least, most), (before_least, before_most)] = &mut self.spells;

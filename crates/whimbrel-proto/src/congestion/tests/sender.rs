@@ -274,7 +274,11 @@ impl Receiver {
             self.arrivals.push(now);
         }
         self.unacked += 1;
-        let at = if gap || self.unacked >= self.ack_every { now } else { now + Duration::from_millis(if self.ack_every > 2 { 25 } else { 5 }) };
+        let at = if gap || self.unacked >= self.ack_every {
+            now
+        } else {
+            now + Duration::from_millis(if self.ack_every > 2 { 25 } else { 5 })
+        };
         self.ack_at = Some(self.ack_at.map_or(at, |earlier| earlier.min(at)));
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::link::{Bottleneck, Dice, Link};
 use super::sender::{Ack, Packet, Receiver, SIZE, Sender};
 use crate::Time;
-use crate::congestion::Congestion;
+use crate::congestion::{Congestion, Remembered};
 
 /// One flow: what controls it, from when, and how many packets' worth it sends.
 #[derive(Clone, Copy, Debug)]
@@ -15,11 +15,13 @@ pub(super) struct Flow {
     pub(super) kind: Congestion,
     pub(super) start: Duration,
     pub(super) units: Option<u64>,
+    /// A ticket's bytes a second.
+    pub(super) remembered: Option<u64>,
 }
 
 impl Flow {
     pub(super) fn bulk(kind: Congestion) -> Self {
-        Self { kind, start: Duration::ZERO, units: None }
+        Self { kind, start: Duration::ZERO, units: None, remembered: None }
     }
 }
 
@@ -71,7 +73,10 @@ impl World {
         for (index, flow) in flows.iter().enumerate() {
             // Data leaves on the third flight: one round trip after the connect call.
             let start = Time::ZERO + flow.start + link.rtt;
-            let sender = Sender::new(flow.kind, link.rtt, flow.units, start);
+            let mut sender = Sender::new(flow.kind, link.rtt, flow.units, start);
+            if let Some(rate) = flow.remembered {
+                sender.control.recall(Remembered { rate, rtt: link.rtt });
+            }
             world.flows.push((sender, Receiver::new(link.ack_every)));
             world.wake(index, start);
         }
@@ -99,7 +104,7 @@ impl World {
             self.log.push(format!(
                 "{now:?} real queue {queue:.1} ms; {} m {} bw {:.2} pace {:.2} Mbit/s window {} base {:?} queue {:?} loss {}",
                 s.phase,
-                multiple(&format!("{:?}", sender.control)),
+                state_of(&format!("{:?}", sender.control)),
                 s.bandwidth as f64 * 8e-6,
                 s.pacing_rate as f64 * 8e-6,
                 s.window / SIZE,
@@ -229,6 +234,6 @@ pub(super) fn jain(shares: &[f64]) -> f64 {
 }
 
 /// The wanted queue's multiple, read from a controller's debug output.
-fn multiple(debug: &str) -> &str {
-    debug.split("depth: ").nth(1).and_then(|rest| rest.split('}').next()).unwrap_or("-")
+fn state_of(debug: &str) -> &str {
+    debug.split("target: ").nth(1).and_then(|rest| rest.split("spells").next()).unwrap_or("-")
 }

@@ -6,7 +6,8 @@ use crate::{Service, StreamId};
 
 #[test]
 fn an_unread_inbox_stops_the_sender_and_reading_lets_it_go_on() {
-    let config = SessionConfig { session_window: 1 << 20, stream_window: 512 << 10, ..SessionConfig::default() };
+    let config =
+        SessionConfig { session_window: 1 << 20, stream_window: 512 << 10, ..SessionConfig::default() };
     for service in Service::ALL {
         let mut pipe = Pipe { loss: 5, ..Pipe::new(2, config) };
         for number in 0..3000 {
@@ -34,7 +35,8 @@ fn an_unread_inbox_stops_the_sender_and_reading_lets_it_go_on() {
 
 #[test]
 fn a_stalled_reader_holds_back_only_its_stream() {
-    let config = SessionConfig { session_window: 2 << 20, stream_window: 256 << 10, ..SessionConfig::default() };
+    let config =
+        SessionConfig { session_window: 2 << 20, stream_window: 256 << 10, ..SessionConfig::default() };
     let mut pipe = Pipe::new(3, config);
     let stalled = pipe.ends[0].open_stream(StreamKind::Messages).unwrap();
     pipe.send(0, Outgoing { stream: stalled, ..numbered(Service::ReliableSequenced, 0, 1000) });
@@ -90,7 +92,8 @@ fn early_credit_is_the_default_and_grows_with_the_handshake() {
 
 #[test]
 fn one_message_may_overdraw_and_no_second() {
-    let config = SessionConfig { session_window: 1 << 20, stream_window: 1 << 20, ..SessionConfig::default() };
+    let config =
+        SessionConfig { session_window: 1 << 20, stream_window: 1 << 20, ..SessionConfig::default() };
     let mut pipe = Pipe::new(1, config);
     for number in 0..3 {
         pipe.send(0, numbered(Service::ReliableUnsequenced, number, 4 << 20));

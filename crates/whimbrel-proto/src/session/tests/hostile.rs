@@ -112,15 +112,24 @@ fn limits_are_kept() {
     for number in [MAX_SPAN, VARINT_MAX] {
         for service in [0, data::RELIABLE, data::UNSEQUENCED] {
             let flags = data::BEGIN | data::END | service;
-            assert_eq!(cause(feed(&mut session, block_of(head(flags, number, 0), b"x"))), Cause::LimitExceeded);
-            assert_eq!(cause(feed(&mut session, block_of(head(service, number, 5), b"x"))), Cause::LimitExceeded);
+            assert_eq!(
+                cause(feed(&mut session, block_of(head(flags, number, 0), b"x"))),
+                Cause::LimitExceeded
+            );
+            assert_eq!(
+                cause(feed(&mut session, block_of(head(service, number, 5), b"x"))),
+                Cause::LimitExceeded
+            );
         }
     }
     assert!(feed(&mut session, block_of(head(WHOLE, MAX_SPAN - 1, 0), b"x")).is_ok());
     let large = DataHead { message_length: Some((16 << 20) + 1), ..head(FIRST, 1, 0) };
     assert_eq!(cause(feed(&mut session, block_of(large, b"x"))), Cause::MessageTooLarge);
     let mut session = server();
-    assert_eq!(cause(feed(&mut session, block_of(head(data::RELIABLE, 1, VARINT_MAX - 1), b"x"))), Cause::MessageTooLarge);
+    assert_eq!(
+        cause(feed(&mut session, block_of(head(data::RELIABLE, 1, VARINT_MAX - 1), b"x"))),
+        Cause::MessageTooLarge
+    );
     let bytes = Extras { bytes: true, ..Extras::NONE };
     let beyond = DataHead { stream: 4, extras: bytes, ..head(data::RELIABLE, 0, VARINT_MAX - 1) };
     assert_eq!(cause(feed(&mut session, block_of(beyond, b"x"))), Cause::Credit);
@@ -177,7 +186,13 @@ fn a_skip_frees_a_message_half_received_and_is_answered_the_same_twice() {
         session.fill(Time::ZERO, &mut Writer::new(&mut packet, 1400), &mut carried, 0);
         let told: Vec<_> = carried
             .iter()
-            .filter_map(|item| if let Carried::SkipAck { first, count, delivered, .. } = item { Some((*first, *count, *delivered)) } else { None })
+            .filter_map(|item| {
+                if let Carried::SkipAck { first, count, delivered, .. } = item {
+                    Some((*first, *count, *delivered))
+                } else {
+                    None
+                }
+            })
             .collect();
         assert_eq!(told, [(0, 1, false), (1, 1, true)]);
     }

@@ -188,7 +188,9 @@ impl Pipe {
         self.flush();
         let timer = self.ends.iter().filter_map(|end| end.poll_timeout()).min();
         let event = self.events.first_key_value().map(|((at, _), _)| *at);
-        let Some(next) = timer.into_iter().chain(event).min().filter(|next| *next <= until) else { return false };
+        let Some(next) = timer.into_iter().chain(event).min().filter(|next| *next <= until) else {
+            return false;
+        };
         assert!(next >= self.now || timer.is_some());
         self.now = self.now.max(next);
         for end in &mut self.ends {
@@ -229,7 +231,11 @@ impl Pipe {
 
     pub(super) fn outcomes(&mut self, side: usize) -> Vec<(MessageId, Outcome)> {
         let events = std::iter::from_fn(|| self.ends[side].poll_event());
-        events.filter_map(|event| if let SessionEvent::Outcome(id, what) = event { Some((id, what)) } else { None }).collect()
+        events
+            .filter_map(
+                |event| if let SessionEvent::Outcome(id, what) = event { Some((id, what)) } else { None },
+            )
+            .collect()
     }
 
     /// Both sides agree on what was charged.

@@ -45,7 +45,10 @@ impl Model {
                 let number = number_of(&message);
                 assert!(self.got.insert(number), "seed {seed}: {number} came twice");
                 let sent = &self.sent[number as usize];
-                assert_eq!((sent.side, sent.stream, sent.service), (1 - side, message.stream, message.service));
+                assert_eq!(
+                    (sent.side, sent.stream, sent.service),
+                    (1 - side, message.stream, message.service)
+                );
                 if message.service.is_sequenced() {
                     let last = self.last_id.insert((side, message.stream, message.service), message.id);
                     assert!(last < Some(message.id), "seed {seed}: number {} after {last:?}", message.id);
@@ -155,7 +158,15 @@ fn run(seed: u64, operations: u64) {
                             }
                             group.push(model.sent.len());
                         }
-                        model.sent.push(Sent { side, stream, service, id, mortal: lifetime.is_some(), confirm, replacement: replace });
+                        model.sent.push(Sent {
+                            side,
+                            stream,
+                            service,
+                            id,
+                            mortal: lifetime.is_some(),
+                            confirm,
+                            replacement: replace,
+                        });
                     }
                     Err(SendError::QueueFull(_)) => {}
                     Err(other) => panic!("seed {seed}: {other}"),
@@ -179,7 +190,8 @@ fn run(seed: u64, operations: u64) {
                 }
             }
             70..78 => {
-                let open: Vec<_> = model.written.iter().filter(|(_, state)| !state.1).map(|(key, _)| *key).collect();
+                let open: Vec<_> =
+                    model.written.iter().filter(|(_, state)| !state.1).map(|(key, _)| *key).collect();
                 if !open.is_empty() {
                     let key = open[rng.below(open.len() as u64) as usize];
                     let state = model.written.get_mut(&key).unwrap();
@@ -187,13 +199,17 @@ fn run(seed: u64, operations: u64) {
                         pipe.ends[key.0].finish(now, key.1).unwrap();
                         state.1 = true;
                     } else {
-                        let bytes: Vec<u8> = (0..rng.below(9000)).map(|at| ((state.0 + at) % 251) as u8).collect();
+                        let bytes: Vec<u8> =
+                            (0..rng.below(9000)).map(|at| ((state.0 + at) % 251) as u8).collect();
                         state.0 += pipe.ends[key.0].write(now, key.1, bytes.into()).unwrap() as u64;
                     }
                 }
             }
             78..80 => {
-                let settings = TagSettings { bandwidth: rng.chance(50).then(|| 20_000 + rng.below(1 << 20)), ..TagSettings::default() };
+                let settings = TagSettings {
+                    bandwidth: rng.chance(50).then(|| 20_000 + rng.below(1 << 20)),
+                    ..TagSettings::default()
+                };
                 pipe.ends[side].tag_settings(now, stream, Tag(rng.below(4)), settings).unwrap();
             }
             80..82 => pipe.blackout = rng.chance(50),

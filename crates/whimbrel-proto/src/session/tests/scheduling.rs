@@ -111,7 +111,10 @@ fn the_queue_is_bounded_and_says_when_there_is_room() {
     assert_eq!(message.payload, body(100, 500));
     assert_eq!(pipe.ends[0].poll_event(), None);
     pipe.settle();
-    assert_eq!(std::iter::from_fn(|| pipe.ends[0].poll_event()).collect::<Vec<_>>(), [SessionEvent::Writable]);
+    assert_eq!(
+        std::iter::from_fn(|| pipe.ends[0].poll_event()).collect::<Vec<_>>(),
+        [SessionEvent::Writable]
+    );
     let too_large = Outgoing::new(StreamId(0), Service::ReliableSequenced, vec![0; (16 << 20) + 1].into());
     assert_eq!(pipe.ends[0].send(Time::ZERO, too_large), Err(SendError::TooLarge { limit: 16 << 20 }));
     let unknown = Outgoing { stream: StreamId(40), ..numbered(Service::ReliableSequenced, 0, 8) };

@@ -110,7 +110,12 @@ fn a_repeat_never_rides_with_its_original() {
     // A late acknowledgement makes the retransmission moot.
     pipe.ends[0].on_acked(Time::ZERO, &carried[1]);
     packet.clear();
-    assert!(!pipe.ends[0].fill(Time::ZERO, &mut crate::wire::Writer::new(&mut packet, 1400), &mut carried, 2));
+    assert!(!pipe.ends[0].fill(
+        Time::ZERO,
+        &mut crate::wire::Writer::new(&mut packet, 1400),
+        &mut carried,
+        2
+    ));
     assert!(pipe.ends[0].is_drained());
 }
 
@@ -159,12 +164,13 @@ fn extras_arrive() {
     for _ in 0..5 {
         pipe.send(0, message.clone());
     }
-    pipe.send(0, Outgoing { payload: body(1, 5000), ..message.clone() });
+    pipe.send(0, Outgoing { payload: body(1, 5000), ..message });
     pipe.settle();
     let got = pipe.recv_all(1);
     assert_eq!(got.len(), 6);
     for read in got {
-        assert_eq!((read.tag, read.priority, read.ppid, read.service), (message.tag, 7, Some(9), message.service));
+        assert_eq!((read.tag, read.priority, read.ppid), (Some(crate::Tag(1 << 40)), 7, Some(9)));
+        assert_eq!(read.service, Service::ReliableUnsequenced);
         assert_eq!(read.stream, StreamId(0));
     }
 }
@@ -219,7 +225,12 @@ fn a_gap_is_waited_for_so_long_and_a_reliable_one_always() {
         for (number, service) in [(0, first), (1, Service::UnreliableSequenced)] {
             pipe.send(0, numbered(service, number, 20));
             let mut packet = Vec::new();
-            pipe.ends[0].fill(Time::ZERO, &mut crate::wire::Writer::new(&mut packet, 1400), &mut Vec::new(), 0);
+            pipe.ends[0].fill(
+                Time::ZERO,
+                &mut crate::wire::Writer::new(&mut packet, 1400),
+                &mut Vec::new(),
+                0,
+            );
             packets.push(packet);
         }
         let deliver = |pipe: &mut Pipe, packet: Vec<u8>| {

@@ -64,12 +64,21 @@ fn measure(service: Service, size: usize, total: u64, batch: u64, lose_every: u6
         count += packets.len() as u64;
         starts.push(carried.len());
         let mut lost = Vec::new();
-        let wire: Vec<(usize, Bytes)> = packets.drain(..).enumerate().map(|(at, packet)| (at, Bytes::from(packet))).collect();
-        let wire: Vec<Bytes> = wire.into_iter().filter_map(|(at, packet)| {
-            packet_number += 1;
-            let loses = lose_every > 0 && packet_number % lose_every == 0;
-            if loses { lost.push(at); None } else { Some(packet) }
-        }).collect();
+        let wire: Vec<(usize, Bytes)> =
+            packets.drain(..).enumerate().map(|(at, packet)| (at, Bytes::from(packet))).collect();
+        let wire: Vec<Bytes> = wire
+            .into_iter()
+            .filter_map(|(at, packet)| {
+                packet_number += 1;
+                let loses = lose_every > 0 && packet_number % lose_every == 0;
+                if loses {
+                    lost.push(at);
+                    None
+                } else {
+                    Some(packet)
+                }
+            })
+            .collect();
         costs.handle += timed(|| {
             for packet in &wire {
                 let mut reader = Reader::new(packet.clone());
@@ -87,7 +96,11 @@ fn measure(service: Service, size: usize, total: u64, batch: u64, lose_every: u6
         costs.acked += timed(|| {
             for packet in 0..starts.len() - 1 {
                 for item in &carried[starts[packet]..starts[packet + 1]] {
-                    if lost.contains(&packet) { client.on_lost(now, item) } else { client.on_acked(now, item) }
+                    if lost.contains(&packet) {
+                        client.on_lost(now, item)
+                    } else {
+                        client.on_acked(now, item)
+                    }
                 }
             }
         });
@@ -106,13 +119,21 @@ fn measure(service: Service, size: usize, total: u64, batch: u64, lose_every: u6
 #[test]
 #[ignore = "a measurement, not a check"]
 fn speed_of_small_messages() {
-    for (service, lose) in Service::ALL.into_iter().map(|service| (service, 0)).chain([(Service::ReliableSequenced, 50), (Service::ReliableUnsequenced, 50)]) {
+    for (service, lose) in Service::ALL
+        .into_iter()
+        .map(|service| (service, 0))
+        .chain([(Service::ReliableSequenced, 50), (Service::ReliableUnsequenced, 50)])
+    {
         let total = 10_000_000;
         let (costs, packets) = measure(service, 50, total, 6400, lose);
         let each = |time: Duration| time.as_nanos() as f64 / total as f64;
         println!(
             "{service:?} lose 1/{lose}: send {:.1} fill {:.1} acked {:.1} | handle {:.1} recv {:.1} ns/message, {:.1} messages a packet",
-            each(costs.send), each(costs.fill), each(costs.acked), each(costs.handle), each(costs.recv),
+            each(costs.send),
+            each(costs.fill),
+            each(costs.acked),
+            each(costs.handle),
+            each(costs.recv),
             total as f64 / packets as f64,
         );
     }
@@ -127,7 +148,11 @@ fn speed_of_bulk() {
         let each = |time: Duration| time.as_nanos() as f64 / packets as f64;
         println!(
             "bulk {size}: send {:.1} fill {:.1} acked {:.1} | handle {:.1} recv {:.1} ns/packet",
-            each(costs.send), each(costs.fill), each(costs.acked), each(costs.handle), each(costs.recv),
+            each(costs.send),
+            each(costs.fill),
+            each(costs.acked),
+            each(costs.handle),
+            each(costs.recv),
         );
     }
 }

@@ -62,7 +62,10 @@ fn an_empty_stream_ends() {
     let id = pipe.ends[0].open_stream(StreamKind::Bytes).unwrap();
     assert_eq!(transfer(&mut pipe, 0, id, 0), (vec![], Read::Finished));
     assert_eq!(pipe.ends[0].write(pipe.now, id, Bytes::from_static(b"x")), Err(StreamError::Ended));
-    assert!(std::iter::from_fn(|| pipe.ends[1].poll_event()).any(|e| e == SessionEvent::StreamOpened(id, StreamKind::Bytes)));
+    assert!(
+        std::iter::from_fn(|| pipe.ends[1].poll_event())
+            .any(|e| e == SessionEvent::StreamOpened(id, StreamKind::Bytes))
+    );
 }
 
 #[test]
@@ -151,7 +154,10 @@ fn a_byte_stream_waits_for_its_reader() {
         pipe.settle();
     }
     pipe.assert_credit_agrees();
-    assert!(std::iter::from_fn(|| pipe.ends[0].poll_event()).any(|event| event == SessionEvent::StreamWritable(id)));
+    assert!(
+        std::iter::from_fn(|| pipe.ends[0].poll_event())
+            .any(|event| event == SessionEvent::StreamWritable(id))
+    );
 }
 
 #[test]
@@ -160,6 +166,9 @@ fn messages_and_bytes_do_not_mix() {
     let id = pipe.ends[0].open_stream(StreamKind::Bytes).unwrap();
     let message = Outgoing { stream: id, ..numbered(crate::Service::ReliableSequenced, 0, 8) };
     assert_eq!(pipe.ends[0].send(pipe.now, message), Err(SendError::WrongKind));
-    assert_eq!(pipe.ends[0].write(pipe.now, StreamId(0), Bytes::from_static(b"x")), Err(StreamError::WrongKind));
+    assert_eq!(
+        pipe.ends[0].write(pipe.now, StreamId(0), Bytes::from_static(b"x")),
+        Err(StreamError::WrongKind)
+    );
     assert_eq!(pipe.ends[0].finish(pipe.now, StreamId(400)), Err(StreamError::UnknownStream));
 }

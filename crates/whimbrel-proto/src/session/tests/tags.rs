@@ -23,7 +23,10 @@ fn what_was_never_sent_is_cancelled_at_once_and_leaves_no_gap() {
     assert_eq!(pipe.outcomes(0).iter().filter(|(_, what)| *what == Outcome::Cancelled).count(), 10);
     pipe.settle();
     let got = pipe.recv_all(1);
-    assert_eq!(got.iter().map(number_of).collect::<Vec<_>>(), (0..30).filter(|n| n % 3 != 1).collect::<Vec<_>>());
+    assert_eq!(
+        got.iter().map(number_of).collect::<Vec<_>>(),
+        (0..30).filter(|n| n % 3 != 1).collect::<Vec<_>>()
+    );
     assert_eq!(got.last().unwrap().id, 19);
 }
 
@@ -55,8 +58,12 @@ fn what_flies_is_cancelled_by_notice_and_delivered_wins() {
                 match outcomes[id] {
                     Outcome::Delivered if service == Service::UnreliableSequenced => {}
                     Outcome::Delivered => assert!(here, "seed {seed} {service:?} {number}"),
-                    Outcome::Cancelled => assert!(!here && number % 2 == 1, "seed {seed} {service:?} {number}"),
-                    Outcome::Lost => assert!(!here && !service.is_reliable(), "seed {seed} {service:?} {number}"),
+                    Outcome::Cancelled => {
+                        assert!(!here && number % 2 == 1, "seed {seed} {service:?} {number}")
+                    }
+                    Outcome::Lost => {
+                        assert!(!here && !service.is_reliable(), "seed {seed} {service:?} {number}")
+                    }
                     other => panic!("{other:?}"),
                 }
             }
@@ -69,7 +76,8 @@ fn what_flies_is_cancelled_by_notice_and_delivered_wins() {
 #[test]
 fn a_replacement_keeps_its_place() {
     let mut pipe = Pipe::plain();
-    let old: Vec<_> = (0..5).map(|number| pipe.send(0, tagged(Service::ReliableSequenced, number, number % 2))).collect();
+    let old: Vec<_> =
+        (0..5).map(|number| pipe.send(0, tagged(Service::ReliableSequenced, number, number % 2))).collect();
     let now = pipe.now;
     let new = pipe.ends[0].replace(now, S0, Tag(1), tagged(Service::ReliableSequenced, 99, 1)).unwrap();
     pipe.settle();
@@ -101,12 +109,23 @@ fn lifetimes_end_waiting_and_flying_messages() {
     let mut pipe = Pipe { blackout: true, window: 4, ..Pipe::plain() };
     for number in 0..100 {
         let lifetime = (number % 2 == 0).then_some(Duration::from_millis(30));
-        pipe.send(0, Outgoing { lifetime, tracked: true, payload: body(number, 1000), ..numbered(Service::ReliableSequenced, 0, 0) });
+        pipe.send(
+            0,
+            Outgoing {
+                lifetime,
+                tracked: true,
+                payload: body(number, 1000),
+                ..numbered(Service::ReliableSequenced, 0, 0)
+            },
+        );
     }
     pipe.run_for(Duration::from_millis(40));
     pipe.blackout = false;
     pipe.settle();
-    assert_eq!(pipe.recv_all(1).iter().map(number_of).collect::<Vec<_>>(), (0..100).filter(|n| n % 2 == 1).collect::<Vec<_>>());
+    assert_eq!(
+        pipe.recv_all(1).iter().map(number_of).collect::<Vec<_>>(),
+        (0..100).filter(|n| n % 2 == 1).collect::<Vec<_>>()
+    );
     let expired = pipe.outcomes(0).iter().filter(|(_, what)| *what == Outcome::Expired).count();
     assert_eq!(expired, 50);
     pipe.settle();
@@ -135,7 +154,8 @@ fn a_capped_tag_is_held_to_its_rate_and_holds_up_no_other() {
 #[test]
 fn tag_settings_apply_to_messages_that_say_nothing() {
     let mut pipe = Pipe { blackout: true, ..Pipe::plain() };
-    let settings = TagSettings { lifetime: Some(Duration::from_millis(20)), priority: Some(200), bandwidth: None };
+    let settings =
+        TagSettings { lifetime: Some(Duration::from_millis(20)), priority: Some(200), bandwidth: None };
     pipe.ends[0].tag_settings(Time::ZERO, S0, Tag(1), settings).unwrap();
     pipe.send(0, tagged(Service::ReliableUnsequenced, 0, 1));
     pipe.send(0, tagged(Service::ReliableUnsequenced, 1, 2));
@@ -152,7 +172,12 @@ fn tag_settings_apply_to_messages_that_say_nothing() {
 fn taken_when_the_application_says_so() {
     let mut pipe = Pipe::lossy(2);
     let ids: Vec<_> = (0..50)
-        .map(|n| pipe.send(0, Outgoing { confirm: true, tracked: true, ..numbered(Service::ReliableSequenced, n, 60) }))
+        .map(|n| {
+            pipe.send(
+                0,
+                Outgoing { confirm: true, tracked: true, ..numbered(Service::ReliableSequenced, n, 60) },
+            )
+        })
         .collect();
     pipe.settle();
     let got = pipe.recv_all(1);
@@ -179,5 +204,8 @@ fn the_end_leaves_no_outcome_open() {
     let outcomes = pipe.outcomes(0);
     assert_eq!(outcomes.len(), 200);
     assert!(outcomes.iter().all(|(_, what)| *what == Outcome::Unknown));
-    assert!(matches!(pipe.ends[0].send(pipe.now, numbered(Service::ReliableSequenced, 0, 8)), Err(SendError::Closed)));
+    assert!(matches!(
+        pipe.ends[0].send(pipe.now, numbered(Service::ReliableSequenced, 0, 8)),
+        Err(SendError::Closed)
+    ));
 }
