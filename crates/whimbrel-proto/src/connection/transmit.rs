@@ -260,11 +260,10 @@ impl Connection {
     fn begin(&mut self, now: Time, out: &mut Vec<u8>) -> Head {
         let number = self.path.recovery.next_number();
         let number_len = number_len(number, self.path.recovery.largest_acked());
-        let keep_old = self.path.drain_time();
         let mut flags = (number_len - 1) as u8;
         let early = match &mut self.keys {
             Some(keys) => {
-                keys.on_seal(now, number, self.config.key_update_packets, keep_old);
+                keys.on_seal(number, self.config.key_update_packets);
                 flags |= if keys.phase() { KEY_PHASE_BIT } else { 0 };
                 false
             }
