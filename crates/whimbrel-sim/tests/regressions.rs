@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use whimbrel_proto::session::Outgoing;
+use whimbrel_proto::session::{Outgoing, Read, StreamKind};
 use whimbrel_proto::{Event, Service, StreamId, Tag, TransportConfig};
 use whimbrel_sim::pair::{End, Pair};
 use whimbrel_sim::world::{SERVER, TapVerdict};
@@ -81,4 +81,44 @@ fn regression_an_unproven_connection_does_not_wait_for_the_idle_timeout() {
     pair.run(15_000 * MS);
     assert_eq!(pair.world.endpoint(SERVER).connections(), 0);
     assert!(!pair.events(End::Server).contains(&Event::Connected));
+}
+
+/// Who had rotated its keys forgot the old ones after a while, though the peer could not have the new ones yet: with the peer's NAT
+/// rebound at that moment neither heard the other again.
+#[test]
+fn regression_old_keys_open_until_the_peer_has_the_new_ones() {
+    let mut config = TransportConfig::default();
+    config.key_update_packets = 30;
+    let mut pair = Pair::connected(5, config, "delay=25ms");
+    for _ in 0..25 {
+        pair.send(End::Server, Service::ReliableSequenced, "one packet each");
+        pair.run(100 * MS);
+    }
+    let updates = pair.stats(End::Server).key_updates;
+    // The server goes on into the void until its keys are due.
+    pair.relink("loss=100%");
+    let client = pair.client;
+    pair.world.rebind(client);
+    for _ in 0..20 {
+        pair.send(End::Server, Service::ReliableSequenced, "into the void");
+        pair.run(500 * MS);
+    }
+    assert!(pair.stats(End::Server).key_updates > updates, "otherwise nothing is shown");
+    pair.relink("delay=25ms");
+    pair.recv(End::Client);
+    pair.send(End::Client, Service::ReliableSequenced, "here I am");
+    assert!(pair.run_until(2000 * MS, |pair| !pair.recv(End::Server).is_empty()));
+}
+
+/// A byte stream that was reset after all its bytes had arrived ended as if it had been finished: what was cut short looked whole.
+#[test]
+fn regression_a_reset_stream_is_not_finished() {
+    let mut pair = Pair::connected(6, TransportConfig::default(), "delay=25ms");
+    let stream = pair.session(End::Client).open_stream(StreamKind::Bytes).unwrap();
+    let now = pair.now();
+    assert_eq!(pair.session(End::Client).write(now, stream, Bytes::from_static(b"half of")), Ok(7));
+    pair.run(100 * MS);
+    pair.session(End::Client).reset(stream, 42).unwrap();
+    pair.run(100 * MS);
+    assert_eq!(pair.session(End::Server).read(stream, 100), Ok(Read::Reset(42)));
 }

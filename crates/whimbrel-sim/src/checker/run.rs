@@ -518,7 +518,9 @@ impl Run {
             let stats = self.pair.connection(end).stats(now);
             let path = stats.paths[0];
             format!(
-                "{end:?}: {} queued, {} outstanding, {} unread, in flight {}, silent {:?}, {:?}",
+                "{end:?}: dropped {:?}, keys {}, {} queued, {} outstanding, {} unread, in flight {}, silent {:?}, {:?}",
+                stats.dropped,
+                stats.key_updates,
                 session.queue_messages,
                 session.outstanding,
                 session.unread,
