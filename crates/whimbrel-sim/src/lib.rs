@@ -1,4 +1,5 @@
 //! Links, nodes, scenarios and checkers for the Whimbrel transport, on a virtual clock, from a seed.
 
 pub mod link;
+pub mod pair;
 pub mod world;

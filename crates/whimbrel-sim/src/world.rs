@@ -23,6 +23,8 @@ use crate::link::{Link, LinkConfig};
 /// One host: an endpoint and its connections.
 pub struct Node {
     endpoint: Endpoint,
+    identity: Identity,
+    listen: Option<ListenConfig>,
     address: SocketAddr,
     connections: BTreeMap<Handle, Peer>,
     /// Accepted and not yet asked for.
@@ -74,7 +76,12 @@ pub struct World {
     tap: Option<Tap>,
     /// Packets that reached no node.
     pub stray: u64,
+    /// Steps that took no time, in a row.
+    standstill: u32,
 }
+
+/// So many steps without time passing mean that somebody asks to be woken at once, again and again.
+const STANDSTILL: u32 = 100_000;
 
 /// The server's number.
 pub const SERVER: usize = 0;
@@ -93,6 +100,7 @@ impl World {
             routes: BTreeMap::new(),
             tap: None,
             stray: 0,
+            standstill: 0,
         };
         world.add_node(transport, Some(listen));
         world
@@ -104,9 +112,11 @@ impl World {
         let identity = Identity::generate(&mut self.rng);
         let mut seed = [0; 32];
         self.rng.fill_bytes(&mut seed);
-        let endpoint = Endpoint::new(identity, listen, transport.clone(), 0, seed, true);
+        let endpoint = Endpoint::new(identity.clone(), listen.clone(), transport.clone(), 0, seed, true);
         self.nodes.push(Node {
             endpoint,
+            identity,
+            listen,
             address,
             connections: BTreeMap::new(),
             accepted: Vec::new(),
@@ -181,14 +191,14 @@ impl World {
     }
 
     /// The server process is killed and started again with the same key: it knows nothing.
-    pub fn restart_server(&mut self, identity_of: Identity, listen: ListenConfig) {
-        let transport = self.nodes[SERVER].transport.clone();
+    pub fn restart_server(&mut self) {
         let mut seed = [0; 32];
         self.rng.fill_bytes(&mut seed);
-        let endpoint = Endpoint::new(identity_of, Some(listen), transport, 0, seed, true);
-        self.nodes[SERVER].endpoint = endpoint;
-        self.nodes[SERVER].connections.clear();
-        self.nodes[SERVER].accepted.clear();
+        let node = &mut self.nodes[SERVER];
+        let (identity, listen) = (node.identity.clone(), node.listen.clone());
+        node.endpoint = Endpoint::new(identity, listen, node.transport.clone(), 0, seed, true);
+        node.connections.clear();
+        node.accepted.clear();
     }
 
     /// A node vanishes: packets to it are lost and it sends none.
@@ -227,15 +237,26 @@ impl World {
             if done(self) {
                 return true;
             }
-            let Some(next) = self.next_event().filter(|next| *next <= end) else {
-                self.now = end;
-                self.flush();
+            if !self.step(end) {
                 return done(self);
-            };
-            self.now = next.max(self.now);
+            }
+        }
+    }
+
+    /// Goes on to the next thing that happens, no later than `end`; false if nothing does before, and it is `end` now.
+    pub fn step(&mut self, end: Time) -> bool {
+        let next = self.next_event().filter(|next| *next <= end);
+        let was = self.now;
+        self.now = next.unwrap_or(end).max(was);
+        self.standstill = if self.now == was { self.standstill + 1 } else { 0 };
+        assert!(self.standstill < STANDSTILL, "a timer at {was:?} is due for ever: the driver would spin");
+        if next.is_some() {
             self.deliver();
             self.fire_timers();
+        } else {
+            self.flush();
         }
+        next.is_some()
     }
 
     /// Lets this much time pass.

@@ -2,18 +2,22 @@
 
 use std::time::Duration;
 
-use super::{CloseReason, Connection, Datagram, Event, Item};
+use super::{CloseReason, Connection, Datagram, Event, Item, Notes};
 use crate::connection::keys::KeyRing;
 use crate::handshake::{Accepted, ClientHandshake, Established, HandshakeError, Params};
+use crate::recovery::{Fate, Recovery};
 use crate::session::PeerLimits;
-use crate::wire::packet::CLEAR_BIT;
+use crate::wire::packet::{CLEAR_BIT, CLEAR_LEN};
 use crate::wire::sack::Sack;
 use crate::wire::{Reader, Writer, block};
-use crate::{Cause, PeerMisbehaved, Time};
+use crate::{Cause, ConnectionId, PeerMisbehaved, Time};
 
 /// SYN is repeated after 50, 100, 200 ms …
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// PINGs without an answer that mean that the SYN-ACK was forged or damaged: it is asked for again. To the server that is another
+/// connection, so no earlier.
+const PINGS: u8 = 4;
 
 /// What the client asks for and offers.
 pub(crate) struct Opening {
@@ -22,6 +26,8 @@ pub(crate) struct Opening {
     trust_shown_key: bool,
     packet: Vec<u8>,
     stage: Stage,
+    /// Packets sent in this stage.
+    tries: u8,
     first_sent: Option<Time>,
     next: Time,
     wait: Duration,
@@ -48,6 +54,7 @@ impl Opening {
             params,
             trust_shown_key,
             stage: Stage::Syn,
+            tries: 0,
             first_sent: None,
             next: now,
             wait: FIRST_WAIT,
@@ -60,7 +67,15 @@ impl Opening {
         if now < self.next {
             return None;
         }
+        if self.stage == Stage::Ping && self.tries >= PINGS {
+            self.stage = Stage::Syn;
+            self.packet = self.handshake.syn();
+            self.wait = FIRST_WAIT;
+            self.first_sent = None;
+            self.tries = 0;
+        }
         self.first_sent.get_or_insert(now);
+        self.tries = self.tries.saturating_add(1);
         self.next = now + self.wait;
         self.wait = (self.wait * 2).min(LONGEST_WAIT);
         Some(&self.packet)
@@ -76,10 +91,16 @@ impl Opening {
 
     fn begin_ping(&mut self, now: Time, packet: Vec<u8>, wait: Duration) {
         self.stage = Stage::Ping;
+        self.tries = 0;
         self.packet = packet;
         self.next = now;
         self.wait = wait;
     }
+}
+
+/// PONG is of the connection that was begun with this id.
+fn answers(pong: &[u8], server_id: ConnectionId) -> bool {
+    pong[CLEAR_LEN..].starts_with(&server_id.to_bytes())
 }
 
 impl Connection {
@@ -105,7 +126,10 @@ impl Connection {
         };
         let handled = match (kind, opening.stage) {
             (block::SYN_ACK, Stage::Syn) => self.handle_syn_ack(now, &datagram.bytes),
-            (block::PONG, Stage::Ping) => self.handle_pong(now, &datagram.bytes),
+            // Also after SYN went out again: the answer may only have been late. That of an earlier PING is of another connection.
+            (block::PONG, _) if answers(&datagram.bytes, self.path.remote_id) => {
+                self.handle_pong(now, &datagram.bytes)
+            }
             _ => Err(HandshakeError::NotOurs),
         };
         if let Err(error) = handled {
@@ -138,8 +162,23 @@ impl Connection {
         Ok(())
     }
 
+    /// A second PING begins another connection: what was sent in the first is lost, and numbers start again.
+    fn abandon_first_flight(&mut self, now: Time) {
+        if self.path.recovery.next_number() == 0 {
+            return;
+        }
+        let packet_size = usize::from(super::mtu::BASE) + self.path.headers() as usize;
+        let fresh = Recovery::new(now, self.config.congestion, packet_size);
+        let old = std::mem::replace(&mut self.path.recovery, fresh);
+        self.path.recovery.on_first_rtt(now, old.rtt.latest());
+        let (session, control) = (&mut self.session, &mut self.control);
+        let mut notes = Notes::default();
+        old.abandon(|item| Self::settle(now, Fate::Lost, item, session, control, &mut notes));
+    }
+
     /// Builds PING with as much of what is queued as fits; what does not follows in early packets.
     fn send_ping(&mut self, now: Time) {
+        self.abandon_first_flight(now);
         let Some(opening) = &mut self.opening else { return };
         let (session, carried) = (&mut self.session, &mut self.scratch_carried);
         carried.clear();

@@ -1,5 +1,7 @@
 //! Time passing: what is due, and when the next is.
 
+use std::time::Duration;
+
 use super::{CloseReason, Connection, Ending, EndpointEvent, Event, Notes};
 use crate::Time;
 
@@ -21,9 +23,15 @@ impl Connection {
             self.path.rebinding.as_ref().and_then(|rebinding| rebinding.timeout()),
             self.session.poll_timeout(),
             self.keep_alive_at(),
-            Some(self.last_received + self.idle_timeout),
+            Some(self.last_received + self.patience()),
         ];
         candidates.into_iter().flatten().min()
+    }
+
+    /// Silence that ends the connection: of a client that never proved to hold keys less, it may have begun another.
+    fn patience(&self) -> Duration {
+        let proven = self.confirmed || self.side == crate::Side::Client;
+        if proven { self.idle_timeout } else { self.idle_timeout.min(self.config.handshake_timeout) }
     }
 
     fn keep_alive_at(&self) -> Option<Time> {
@@ -83,7 +91,7 @@ impl Connection {
                 true
             }
             _ if self.ending.is_over() => true,
-            _ if self.last_received + self.idle_timeout <= now => {
+            _ if self.last_received + self.patience() <= now => {
                 self.finish(now, CloseReason::TimedOut, None);
                 true
             }

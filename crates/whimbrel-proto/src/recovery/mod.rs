@@ -267,6 +267,11 @@ impl<I: Copy> Recovery<I> {
         self.silence.probe_at(now);
     }
 
+    /// Gives the path up: what is still in flight is told to be lost.
+    pub(crate) fn abandon(self, tell: impl FnMut(&I)) {
+        self.sent.abandon(tell);
+    }
+
     fn serialisation(&self) -> Duration {
         let rate = self.controller.pacing_rate().max(1);
         Duration::from_nanos((PROBE_BYTES as u64 + 48) * 1_000_000_000 / rate)

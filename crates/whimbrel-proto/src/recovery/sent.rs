@@ -289,6 +289,19 @@ impl<I: Copy> SentPackets<I> {
         }
     }
 
+    /// What packets in flight carried.
+    pub(super) fn abandon(self, mut on_item: impl FnMut(&I)) {
+        let mut items = self.items.iter();
+        for packet in &self.packets {
+            let carried = items.by_ref().take(packet.items as usize);
+            if packet.state == State::Outstanding {
+                carried.for_each(&mut on_item);
+            } else {
+                carried.for_each(drop);
+            }
+        }
+    }
+
     /// Forgets settled packets at the front, and lost ones after `remember`.
     fn trim(&mut self, now: Time, remember: Duration) {
         while let Some(packet) = self.packets.front() {

@@ -31,18 +31,34 @@ pub(super) struct Control {
     pub(super) taken: Ranges,
 }
 
-/// Appends, growing the last range if it fits.
+/// Adds a range before those of its domain that are further on, and joins it to its neighbours: what was lost comes again out of order,
+/// and notices that do not join would fill a small probe by themselves.
 pub(super) fn push(ranges: &mut Ranges, key: DomainKey, first: u64, count: u64, value: u64) {
-    if let Some((last, range)) = ranges.back_mut()
-        && *last == key
-        && range.end() == first
-        && range.value == value
-        && range.count + count <= u64::from(u32::MAX)
+    let further = |(of, range): &&(DomainKey, NumberRange)| *of == key && range.first > first;
+    let at = ranges.len() - ranges.iter().rev().take_while(further).count();
+    let joins = |a: &NumberRange, b: &NumberRange| {
+        a.end() == b.first && a.value == b.value && a.count + b.count <= u64::from(u32::MAX)
+    };
+    let mut new = NumberRange { first, count, value };
+    if let Some((of, after)) = ranges.get(at)
+        && *of == key
+        && joins(&new, after)
     {
-        range.count += count;
-        return;
+        new.count += after.count;
+        ranges.remove(at);
     }
-    ranges.push_back((key, NumberRange { first, count, value }));
+    if let Some((of, before)) = at.checked_sub(1).and_then(|at| ranges.get_mut(at))
+        && *of == key
+    {
+        if before.value == value && before.end() >= new.end() {
+            return;
+        }
+        if joins(before, &new) {
+            before.count += new.count;
+            return;
+        }
+    }
+    ranges.insert(at, (key, new));
 }
 
 impl Control {

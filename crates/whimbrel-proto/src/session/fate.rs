@@ -136,14 +136,7 @@ impl Session {
             return;
         }
         item.state = State::Lost;
-        if let Some(Lost::Run { key: last, first, count }) = self.again.lost.back_mut()
-            && *last == key
-            && *first + *count == number
-        {
-            *count += 1;
-            return;
-        }
-        self.again.lost.push_back(Lost::Run { key, first: number, count: 1 });
+        self.again.lose(key, number);
     }
 
     fn on_part_lost(&mut self, key: DomainKey, number: u64, offset: u64, len: u32) {

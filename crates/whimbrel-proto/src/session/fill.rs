@@ -44,6 +44,25 @@ pub(super) struct Again {
     packet: u64,
 }
 
+impl Again {
+    /// Queues a message to be sent again, before those of its domain that are newer: after a blackout the probes must bring what
+    /// the receiver waits for, which is the oldest.
+    pub(super) fn lose(&mut self, key: DomainKey, number: u64) {
+        let newer =
+            |lost: &&Lost| matches!(lost, Lost::Run { key: of, first, .. } if *of == key && *first > number);
+        let at = self.lost.len() - self.lost.iter().rev().take_while(newer).count();
+        if let Some(Lost::Run { key: of, first, count }) =
+            at.checked_sub(1).and_then(|at| self.lost.get_mut(at))
+            && *of == key
+            && *first + *count == number
+        {
+            *count += 1;
+            return;
+        }
+        self.lost.insert(at, Lost::Run { key, first: number, count: 1 });
+    }
+}
+
 /// What writing came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flow {
