@@ -78,7 +78,7 @@ impl Engine {
 
     /// Relays until told to stop.
     pub(super) fn run(mut self) -> io::Result<RelayReport> {
-        wait::exact_timers();
+        wait::punctual();
         let mut batch = RecvBatch::new(BUFFERS);
         self.watch();
         loop {

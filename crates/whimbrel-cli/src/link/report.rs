@@ -121,14 +121,14 @@ impl fmt::Display for RelayReport {
         }
         write!(
             f,
-            "{} clients, {} rebinds, {:.1} s; packets left late by {} (median), {} (p99), {} (max); {} unsent",
+            "{:.1} s; clients: {}, rebinds: {}, unsent: {}; packets left late by {} (median), {} (p99), {} (max)",
+            self.elapsed.as_secs_f64(),
             self.clients,
             self.rebinds,
-            self.elapsed.as_secs_f64(),
+            self.unsent,
             millis(self.lateness.quantile(0.5)),
             millis(self.lateness.quantile(0.99)),
             millis(self.lateness.max()),
-            self.unsent,
         )
     }
 }

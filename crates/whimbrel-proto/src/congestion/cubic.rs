@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{ASSUMED_RTT, AckSample, Controller, ControllerStats, INITIAL_PACKETS, Remembered, math};
+use super::{
+    ASSUMED_RTT, AckSample, Controller, ControllerStats, INITIAL_PACKETS, LARGEST_PACKET, Remembered, math,
+};
 use crate::Time;
 
 /// Multiplicative decrease, permille (RFC 9438 4.6).
@@ -48,7 +50,7 @@ struct Epoch {
 impl Cubic {
     /// For full packets of `packet_size` wire bytes.
     pub fn new(packet_size: u64) -> Self {
-        let packet_size = packet_size.max(1);
+        let packet_size = packet_size.clamp(1, LARGEST_PACKET);
         Self {
             packet_size,
             window: packet_size.saturating_mul(INITIAL_PACKETS),
@@ -176,7 +178,7 @@ impl Controller for Cubic {
     }
 
     fn set_packet_size(&mut self, bytes: u64) {
-        self.packet_size = bytes.max(1);
+        self.packet_size = bytes.clamp(1, LARGEST_PACKET);
         self.window = self.window.max(self.packet_size.saturating_mul(2));
     }
 

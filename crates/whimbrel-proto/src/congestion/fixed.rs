@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{ASSUMED_RTT, AckSample, Controller, ControllerStats, Remembered, math};
+use super::{ASSUMED_RTT, AckSample, Controller, ControllerStats, LARGEST_PACKET, Remembered, math};
 use crate::Time;
 
 /// Sends at a given rate. The window only bounds what a dead path swallows: two round trips' worth.
@@ -17,7 +17,12 @@ pub struct Fixed {
 impl Fixed {
     /// `rate` in wire bytes a second.
     pub fn new(rate: u64, packet_size: u64) -> Self {
-        Self { rate: rate.max(1), packet_size, rtt: None, min_rtt: Duration::ZERO }
+        Self {
+            rate: rate.max(1),
+            packet_size: packet_size.clamp(1, LARGEST_PACKET),
+            rtt: None,
+            min_rtt: Duration::ZERO,
+        }
     }
 }
 
@@ -50,7 +55,7 @@ impl Controller for Fixed {
     }
 
     fn set_packet_size(&mut self, bytes: u64) {
-        self.packet_size = bytes;
+        self.packet_size = bytes.clamp(1, LARGEST_PACKET);
     }
 
     fn remember(&self) -> Option<Remembered> {

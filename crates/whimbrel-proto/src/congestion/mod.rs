@@ -30,6 +30,9 @@ use crate::Time;
 /// Packets that may leave before anything was heard, paced.
 pub const INITIAL_PACKETS: u64 = 32;
 
+/// No packet is larger, wire bytes.
+const LARGEST_PACKET: u64 = 65_535;
+
 /// The round trip assumed before one was measured.
 pub const ASSUMED_RTT: Duration = Duration::from_millis(100);
 

@@ -5,11 +5,9 @@ use std::time::Duration;
 use super::math;
 use crate::Time;
 
-/// Timers wake about a millisecond late (tokio): what leaves at one wake-up must last until the next.
-const WAKE_UP: Duration = Duration::from_micros(1100);
-/// Bursts beyond this overflow shallow queues; one GSO send is 64 KB.
-const LONGEST_BURST: u64 = 65_536;
-
+/// Timers of a millisecond's grain (tokio) wake up to two late: the bucket must not overflow until then, or
+/// the timer and not the rate is what sends.
+const WAKE_UP: Duration = Duration::from_micros(2000);
 /// A bucket of bytes that fills at the pacing rate, to the depth of one burst.
 #[derive(Clone, Copy, Debug)]
 pub struct Pacer {
@@ -43,11 +41,10 @@ impl Pacer {
         self.packet_size = bytes;
     }
 
-    /// Bytes that may leave at once. Beyond 1 Gbit/s or so the burst is a wake-up's worth, whatever its
-    /// size: a smaller one would make the timer the limit.
+    /// Bytes that may leave at once: a wake-up's worth. A smaller bucket would make the timer the limit.
     pub fn burst(&self, rate: u64) -> u64 {
-        let wake_up = math::volume(rate, WAKE_UP);
-        let shallow = if rate < 125_000_000 { wake_up.min(LONGEST_BURST) } else { wake_up };
-        shallow.max(self.packet_size.saturating_mul(2))
+        // One packet more, since a bucket with less than a packet in it fills in vain.
+        let wake_up = math::volume(rate, WAKE_UP).saturating_add(self.packet_size);
+        wake_up.max(self.packet_size.saturating_mul(2))
     }
 }

@@ -65,6 +65,7 @@ pub struct RateSampler {
     /// A point at least [`SHORTEST`] old, on paths whose round trip is shorter.
     slot: Point,
     fresh_from: u64,
+    /// Until something sent beyond this position is acknowledged, the sender and not the path is measured.
     app_limited_to: u64,
     best: Option<(Time, u64, Snapshot)>,
 }
@@ -85,7 +86,7 @@ impl RateSampler {
             end: self.sent,
             since: self.newest,
             fresh: self.newest.offset == self.fresh_from,
-            app_limited: self.app_limited_to > self.newest.offset,
+            app_limited: self.app_limited_to != 0 && self.app_limited_to >= self.newest.offset,
         }
     }
 

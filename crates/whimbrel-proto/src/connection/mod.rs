@@ -340,7 +340,7 @@ impl Connection {
             (Item::Sack(largest), Fate::Acked) => notes.sack_acked = notes.sack_acked.max(Some(*largest)),
             (Item::Sack(_), Fate::Lost) => {}
             (Item::MtuProbe(size), fate) => notes.mtu_probe = Some((*size, fate)),
-            (Item::FullSize, Fate::Acked) => notes.full_acked = true,
+            (Item::FullSize, Fate::Acked) => notes.full_acked += 1,
             (Item::FullSize, Fate::Lost) => notes.full_lost = notes.full_lost.saturating_add(1),
         }
     }
@@ -358,8 +358,10 @@ impl Connection {
             }
             None => false,
         };
-        if notes.full_acked {
+        if notes.full_acked > 0 {
             self.path.mtu.on_full_acked();
+        } else if notes.small_acked {
+            self.path.mtu.on_small_acked();
         }
         let shrunk = (0..notes.full_lost).any(|_| self.path.mtu.on_full_lost());
         if grown || shrunk {
@@ -385,7 +387,8 @@ impl Connection {
 struct Notes {
     sack_acked: Option<u64>,
     mtu_probe: Option<(u16, Fate)>,
-    full_acked: bool,
+    full_acked: u64,
+    small_acked: bool,
     full_lost: u8,
     fin_ack_acked: bool,
 }

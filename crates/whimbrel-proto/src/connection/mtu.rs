@@ -27,6 +27,8 @@ pub(super) struct Mtu {
     in_flight: Option<u16>,
     search_at: Option<Time>,
     lost_in_a_row: u8,
+    /// Smaller packets arrived while full ones were lost.
+    small_alive: bool,
 }
 
 impl Mtu {
@@ -40,6 +42,7 @@ impl Mtu {
             in_flight: None,
             search_at: None,
             lost_in_a_row: 0,
+            small_alive: false,
         }
     }
 
@@ -102,24 +105,35 @@ impl Mtu {
         }
     }
 
-    /// A full-size packet was lost. Returns true if the path has become a black hole for them.
+    /// A full-size packet was lost. Returns true if the path has become a black hole for them: several lost in a row while smaller ones
+    /// arrive. Without the latter it is an outage.
     pub(super) fn on_full_lost(&mut self) -> bool {
         if self.current == BASE {
             return false;
         }
-        self.lost_in_a_row += 1;
-        if self.lost_in_a_row < BLACK_HOLE {
-            return false;
-        }
-        self.lost_in_a_row = 0;
-        self.too_large = self.current;
-        self.current = BASE;
-        true
+        self.lost_in_a_row = self.lost_in_a_row.saturating_add(1);
+        self.is_black_hole()
+    }
+
+    /// A smaller packet arrived.
+    pub(super) fn on_small_acked(&mut self) {
+        self.small_alive = self.lost_in_a_row > 0;
     }
 
     /// A full-size packet arrived.
     pub(super) fn on_full_acked(&mut self) {
         self.lost_in_a_row = 0;
+        self.small_alive = false;
+    }
+
+    fn is_black_hole(&mut self) -> bool {
+        if self.lost_in_a_row < BLACK_HOLE || !self.small_alive {
+            return false;
+        }
+        self.on_full_acked();
+        self.too_large = self.current;
+        self.current = BASE;
+        true
     }
 }
 
@@ -165,9 +179,10 @@ mod tests {
             assert!(!mtu.on_full_lost());
         }
         mtu.on_full_acked();
-        for _ in 1..BLACK_HOLE {
-            assert!(!mtu.on_full_lost());
+        for _ in 0..BLACK_HOLE * 3 {
+            assert!(!mtu.on_full_lost(), "an outage is no black hole");
         }
+        mtu.on_small_acked();
         assert!(mtu.on_full_lost());
         assert_eq!(mtu.current(), BASE);
         search(&mut mtu, 1300);

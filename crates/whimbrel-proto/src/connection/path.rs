@@ -94,10 +94,9 @@ impl Path {
 
     /// How fast SACKs are wanted: two packets, but no more often than eight in a round trip.
     pub(super) fn ack_pace(&self, now: Time, max_delay: Duration) -> AckPace {
-        let delay = (self.recovery.rtt.smoothed() / 8)
-            .clamp(Duration::from_millis(1), max_delay.max(Duration::from_millis(1)));
-        let every = if now.since(self.last_sack) >= delay { 2 } else { MOST_UNREPORTED };
-        AckPace { every, delay }
+        let eighth = self.recovery.rtt.smoothed() / 8;
+        let every = if now.since(self.last_sack) >= eighth.min(max_delay) { 2 } else { MOST_UNREPORTED };
+        AckPace { every, delay: eighth.min(max_delay).max(Duration::from_millis(1)) }
     }
 
     /// Three probe timeouts: how long what is old may still arrive.

@@ -233,9 +233,10 @@ impl Connection {
         }
         let mut notes = Notes::default();
         let (session, control) = (&mut self.session, &mut self.control);
-        self.path.recovery.on_sack(now, sack, |fate, item| {
+        let packets = self.path.recovery.on_sack(now, sack, |fate, item| {
             Self::settle(now, fate, item, session, control, &mut notes);
         })?;
+        notes.small_acked = packets > notes.full_acked;
         if let Some(keys) = &mut self.keys {
             keys.on_acked(sack.largest());
         }

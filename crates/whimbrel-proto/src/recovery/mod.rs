@@ -162,13 +162,13 @@ impl<I: Copy> Recovery<I> {
         self.sampler.on_app_limited(self.sent.in_flight());
     }
 
-    /// Takes a SACK. Returns whether it acknowledged anything new.
+    /// Takes a SACK. Returns how many packets it newly acknowledged.
     pub(crate) fn on_sack(
         &mut self,
         now: Time,
         sack: &Sack,
         mut tell: impl FnMut(Fate, &I),
-    ) -> Result<bool, PeerMisbehaved> {
+    ) -> Result<u64, PeerMisbehaved> {
         if sack.largest() >= self.sent.next_number() {
             return Err(PeerMisbehaved::new(
                 Cause::AckOfUnsent,
@@ -183,7 +183,7 @@ impl<I: Copy> Recovery<I> {
             |item| tell(Fate::Acked, item),
         );
         if told.packets == 0 {
-            return Ok(false);
+            return Ok(0);
         }
         let sample_rtt =
             told.newest.filter(|newest| newest.is_largest).map(|newest| now.since(newest.sent_at));
@@ -194,8 +194,10 @@ impl<I: Copy> Recovery<I> {
         self.counters.acked_packets += told.packets;
         self.counters.spurious_packets += told.spurious_packets;
         self.loss.on_acked(told.packets);
+        self.rtt.relax(now);
         let was_blackout = self.silence.on_heard();
         if told.spurious_bytes > 0 {
+            self.rtt.on_early_deadline(now);
             self.controller.on_spurious_loss(now, told.spurious_bytes);
         }
         let lost = self.detect(now, &mut tell);
@@ -218,11 +220,11 @@ impl<I: Copy> Recovery<I> {
             ecn_ce: newly_ce,
             app_limited: false,
         };
-        self.controller.on_ack(&sample);
         if was_blackout {
             self.controller.on_restart(now);
         }
-        Ok(true)
+        self.controller.on_ack(&sample);
+        Ok(told.packets)
     }
 
     fn detect(&mut self, now: Time, tell: &mut impl FnMut(Fate, &I)) -> u64 {

@@ -9,6 +9,13 @@ const INITIAL_RTT: Duration = Duration::from_millis(100);
 /// The minimum is the lowest sample of this long.
 const MIN_WINDOW: Duration = Duration::from_secs(10);
 
+/// Hosts and timers are late by milliseconds.
+const LEAST_SLACK: Duration = Duration::from_millis(5);
+const MOST_SLACK: Duration = Duration::from_millis(100);
+const MOST_PATIENCE: u32 = 5;
+/// Early deadlines within this long count as one.
+const PATIENCE_FOR: Duration = Duration::from_millis(100);
+
 /// Estimates from samples. Two views are kept: with the peer's acknowledgement delay, for deadlines (an
 /// acknowledgement is late only when it is later than the peer's habit), and without, for the model of the path.
 #[derive(Clone, Debug)]
@@ -25,6 +32,9 @@ pub(crate) struct Rtt {
     /// The lowest since half a window: becomes the minimum when the old one has aged out.
     next_min: Duration,
     next_min_at: Time,
+    /// Doublings of the slack, after deadlines that proved too early.
+    patience: u32,
+    patience_until: Time,
 }
 
 impl Default for Rtt {
@@ -40,6 +50,8 @@ impl Default for Rtt {
             min_at: Time::ZERO,
             next_min: INITIAL_RTT,
             next_min_at: Time::ZERO,
+            patience: 0,
+            patience_until: Time::ZERO,
         }
     }
 }
@@ -107,13 +119,30 @@ impl Rtt {
         self.min
     }
 
-    /// How long after sending an acknowledgement is late: near one round trip, more where it varies.
+    /// How long after sending an acknowledgement is late: near one round trip, more where it varies or where that
+    /// proved too early of late (a busy host answers in bursts).
     pub(crate) fn deadline(&self) -> Duration {
         if self.samples == 0 {
             return INITIAL_RTT * 2;
         }
-        let slack = (self.answer_variation * 4).clamp(self.answer / 16, self.answer);
-        self.answer + slack.max(Duration::from_millis(2))
+        let slack = (self.answer_variation * 4).clamp(self.answer / 16, self.answer).max(LEAST_SLACK);
+        self.answer + (slack * (1 << self.patience)).min(MOST_SLACK.max(slack))
+    }
+
+    /// A packet given up at its deadline was acknowledged after all.
+    pub(crate) fn on_early_deadline(&mut self, now: Time) {
+        if self.patience_until <= now {
+            self.patience = (self.patience + 1).min(MOST_PATIENCE);
+        }
+        self.patience_until = now + PATIENCE_FOR;
+    }
+
+    /// Patience is lost again, step by step.
+    pub(crate) fn relax(&mut self, now: Time) {
+        if self.patience > 0 && now > self.patience_until + PATIENCE_FOR * 20 {
+            self.patience -= 1;
+            self.patience_until = now;
+        }
     }
 }
 
@@ -135,7 +164,7 @@ mod tests {
             rtt.sample(Time::ZERO + i * MS, 40 * MS, Duration::ZERO);
         }
         assert_eq!(rtt.min(), 40 * MS);
-        assert!(rtt.deadline() < 43 * MS, "{:?}", rtt.deadline());
+        assert!(rtt.deadline() < 46 * MS, "{:?}", rtt.deadline());
     }
 
     #[test]

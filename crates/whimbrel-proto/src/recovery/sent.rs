@@ -12,6 +12,7 @@ use crate::wire::sack::Sack;
 const REORDER_PACKETS: u64 = 3;
 /// A spurious loss is recognised for this many round trips.
 const REMEMBER_ROUNDS: u32 = 3;
+const REMEMBER_AT_LEAST: Duration = Duration::from_millis(25);
 /// Packets without any loss found spurious after which the tolerance for reordering shrinks again.
 const TOLERANCE_DECAY: u64 = 4096;
 
@@ -198,7 +199,7 @@ impl<I: Copy> SentPackets<I> {
 
     /// Declares lost what a later acknowledgement or its own deadline says is; returns packets and bytes.
     pub(super) fn detect_lost(&mut self, now: Time, rtt: &Rtt, mut on_item: impl FnMut(&I)) -> (u64, u64) {
-        self.trim(now, rtt.smoothed() * REMEMBER_ROUNDS);
+        self.trim(now, (rtt.smoothed() * REMEMBER_ROUNDS).max(REMEMBER_AT_LEAST));
         self.advance_scan();
         let (mut packets, mut bytes) = (0, 0);
         let mut item = None;

@@ -422,6 +422,19 @@ impl Session {
         Some(event)
     }
 
+    /// Gives back memory kept for speed; for a session that has been idle for a while.
+    pub fn trim(&mut self) {
+        self.spares.clear();
+        for slot in self.streams.slots() {
+            if let Some(stream) = self.streams.at_mut(slot) {
+                stream.arena = super::arena::Arena::default();
+                stream.inbox.shrink_to_fit();
+            }
+        }
+        self.inbox.shrink_to_fit();
+        self.outbox.shrink();
+    }
+
     /// No new messages, streams or bytes are taken from now on.
     pub fn begin_close(&mut self) {
         self.closing = true;

@@ -1,5 +1,7 @@
 //! Bytes that arrive in any order, once or more, put in order.
 
+use std::collections::VecDeque;
+
 use bytes::{Bytes, BytesMut};
 
 use super::config::MAX_RANGES;
@@ -17,8 +19,59 @@ pub(super) struct Assembly {
     have: RangeSet,
 }
 
-/// Reserve no more than this ahead of what a sender has really sent.
-const RESERVE: usize = 64 << 10;
+/// Reserve no more than this ahead of what a sender has really sent. Pages not touched cost nothing.
+const RESERVE: usize = 1 << 20;
+
+/// Buffers of messages that the application is done with, for the next ones. Each entry is the empty tail of a
+/// buffer given away: once the rest is dropped it gets the whole buffer back.
+#[derive(Debug, Default)]
+pub(super) struct Spares {
+    tails: VecDeque<(BytesMut, usize)>,
+    bytes: usize,
+}
+
+/// Bytes kept at most, in use and not.
+const SPARE_BYTES: usize = 4 << 20;
+/// Shorter messages are not worth it, longer ones keep too much.
+const SPARE_SIZES: std::ops::RangeInclusive<usize> = 1024..=RESERVE;
+
+impl Spares {
+    /// A buffer of at least `size` bytes.
+    fn take(&mut self, size: usize) -> BytesMut {
+        const LOOK: usize = 4;
+        if !SPARE_SIZES.contains(&size) {
+            return BytesMut::with_capacity(size);
+        }
+        for _ in 0..LOOK.min(self.tails.len()) {
+            let Some((mut tail, capacity)) = self.tails.pop_front() else { break };
+            if capacity >= size && capacity <= 2 * size.max(32 << 10) && tail.try_reclaim(capacity) {
+                self.bytes -= capacity;
+                return self.lend(tail);
+            }
+            self.tails.push_back((tail, capacity));
+        }
+        self.lend(BytesMut::with_capacity(size))
+    }
+
+    fn lend(&mut self, mut buf: BytesMut) -> BytesMut {
+        let capacity = buf.capacity();
+        while self.bytes + capacity > SPARE_BYTES
+            && let Some((_, oldest)) = self.tails.pop_front()
+        {
+            self.bytes -= oldest;
+        }
+        self.bytes += capacity;
+        // The tail must have at least a byte of its own, else it is a buffer of nothing.
+        let tail = buf.split_off(capacity - 1);
+        self.tails.push_back((tail, capacity));
+        buf
+    }
+
+    /// Forgets all of them.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
 
 impl Assembly {
     /// Starts at `base`.
@@ -29,6 +82,13 @@ impl Assembly {
     /// Nothing waits.
     pub(super) fn is_empty(&self) -> bool {
         self.have.is_empty()
+    }
+
+    /// Begins a message of `length` bytes in a buffer that was used before, if there is one.
+    pub(super) fn prepare(&mut self, length: u64, spares: &mut Spares) {
+        if self.buf.capacity() == 0 && length <= RESERVE as u64 {
+            self.buf = spares.take(length as usize + 1);
+        }
     }
 
     /// Takes `bytes` at `offset`; `expected` is how long the buffer will become, as far as known.

@@ -144,10 +144,6 @@ impl BytesIn {
         self.reset.is_some() || self.has_all()
     }
 
-    pub(super) fn is_readable(&self) -> bool {
-        !self.ready.is_empty() || !self.tail.is_empty() || (self.is_over() && !self.told)
-    }
-
     /// The next bytes, at most `max`.
     pub(super) fn read(&mut self, max: usize) -> Read {
         if let Some(code) = self.reset {

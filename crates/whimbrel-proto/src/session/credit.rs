@@ -73,10 +73,6 @@ impl RecvCredit {
         self.charged
     }
 
-    pub(super) fn consumed(&self) -> u64 {
-        self.consumed
-    }
-
     /// `amount` was read or will never be; says whether an update is due that was not before.
     #[inline]
     pub(super) fn consume(&mut self, amount: u64) -> bool {

@@ -392,34 +392,35 @@ impl Session {
         DataHead { flags: head.flags | data::END | data::MANY, message_length: None, ..head }
             .write(out, Length::Reserved);
         let mark = out.len();
-        let mut count = 0u16;
         let first = front.clone_key();
         let longest = length;
-        while let Some(next) = self.outbox.lane(lane_slot).front() {
-            let next_len = varint_len(u64::from(next.length)) + next.length as usize;
-            let fits = next_len <= out.remaining() && out.len() - mark + next_len <= LONGEST_RUN;
-            let goes = count == 0 || (!next.has(DEAD) && first.matches(next) && next.expires > now);
-            if !fits
-                || !goes
-                || count == u16::MAX
-                || !self.send_credit.is_open()
-                || !stream.send_credit.is_open()
-                || !domain.is_open()
-            {
-                break;
-            }
-            let Some(mut item) = self.outbox.pop(lane_slot) else { break };
-            out.varint(u64::from(item.length));
-            out.bytes(&item.payload);
-            item.copies = 1;
-            let one = item.charge();
-            self.send_credit.charge(one);
-            stream.send_credit.charge(one);
-            let number = domain.next();
-            self.ledger.on_begun(&item, key, number);
-            domain.begin(item);
-            count += 1;
-        }
+        let room = domain.room().min(usize::from(u16::MAX)) as u16;
+        let mut count = 0u16;
+        let (send_credit, stream_credit, ledger) =
+            (&mut self.send_credit, &mut stream.send_credit, &mut self.ledger);
+        self.outbox.take_run(
+            lane_slot,
+            |item| {
+                let next_len = varint_len(u64::from(item.length)) + item.length as usize;
+                let fits = next_len <= out.remaining() && out.len() - mark + next_len <= LONGEST_RUN;
+                let goes = count == 0 || (first.matches(item) && item.expires > now);
+                if !fits || !goes || count == room || !send_credit.is_open() || !stream_credit.is_open() {
+                    return false;
+                }
+                out.varint(u64::from(item.length));
+                out.bytes(&item.payload);
+                let charge = item.charge();
+                send_credit.charge(charge);
+                stream_credit.charge(charge);
+                count += 1;
+                true
+            },
+            |mut item| {
+                item.copies = 1;
+                ledger.on_begun(&item, key, domain.next());
+                domain.begin(item);
+            },
+        );
         let payload = out.len() - mark;
         out.patch_varint2(mark - 2, payload);
         carried.push(Carried::Run { key, first: number, count });
@@ -479,8 +480,7 @@ impl Session {
 
     fn serve_bytes(&mut self, lane: u32, out: &mut Writer<'_>, carried: &mut Vec<Carried>) -> Flow {
         let key = self.outbox.lane(lane).key;
-        loop {
-            let Some(stream) = self.streams.by_key_mut(key) else { break };
+        while let Some(stream) = self.streams.by_key_mut(key) {
             let Some(half) = stream.bytes_out.as_mut() else { break };
             let unsent = half.unsent();
             if unsent == 0 && !half.fin_due() {

@@ -101,6 +101,13 @@ impl Session {
         }
     }
 
+    /// Charges bytes of a byte stream, which may not overdraw the stream's credit.
+    pub(super) fn charge_bytes(&mut self, slot: u32, charge: u64) -> Result<(), PeerMisbehaved> {
+        let overdraft = self.longest() + MESSAGE_CHARGE;
+        self.recv_credit.charge(charge, overdraft)?;
+        self.streams.at_mut(slot).map_or(Ok(()), |stream| stream.recv_credit.charge(charge, 0))
+    }
+
     #[allow(clippy::too_many_arguments, reason = "one block's worth of facts")]
     fn on_run(
         &mut self,
@@ -121,9 +128,16 @@ impl Session {
         if state.is_next(number) {
             // In order and nothing odd: no bookkeeping a message.
             let queue = if *claimed { inbox } else { &mut self.inbox };
-            let was_empty = queue.is_empty();
+            let (was_empty, before) = (queue.is_empty(), queue.len());
             while at < body.len() {
-                let (from, to) = next_in_run(&body, at)?;
+                let (from, to) = match next_in_run(&body, at) {
+                    Ok(range) => range,
+                    Err(error) => {
+                        // Nothing of a malformed block is delivered.
+                        queue.truncate(before);
+                        return Err(error.into());
+                    }
+                };
                 queue.push_back(message(head, number, body.slice(from..to), early, domain));
                 number += 1;
                 at = to;
@@ -315,10 +329,14 @@ impl Session {
             return self.on_late_part(slot, domain, number, charge);
         }
         let expected = partial.length.unwrap_or(end);
+        self.charge(slot, charge)?;
+        let Some(stream) = self.streams.at_mut(slot) else { return Ok(()) };
+        let Some(state) = stream.recv[usize::from(domain)].as_deref_mut() else { return Ok(()) };
+        let Some(partial) = state.partial.get_mut(&number) else { return Ok(()) };
+        partial.assembly.prepare(expected, &mut self.spares);
         partial.assembly.insert(head.offset, &payload, expected)?;
         let whole = partial.length.is_some_and(|length| partial.assembly.is_whole(length));
         let finished = if whole { state.partial.remove(&number) } else { None };
-        self.charge(slot, charge)?;
         if let Some(Partial { assembly, extras: Some(extras), early, .. }) = finished {
             let head = DataHead { extras, ..*head };
             let whole = message(&head, number, assembly.into_bytes(), early, domain);
@@ -360,12 +378,12 @@ impl Session {
             return Ok(());
         };
         let grown = half.grows(head.offset, payload.len() as u64, head.ends())?;
+        // Charged first: nothing is allocated for what credit does not cover.
+        self.charge_bytes(slot, grown)?;
+        let Some(half) = self.streams.at_mut(slot).and_then(|stream| stream.bytes_in.as_mut()) else {
+            return Ok(());
+        };
         let (news, discarded) = half.insert(head.offset, payload, head.ends(), small)?;
-        let overdraft = self.longest() + MESSAGE_CHARGE;
-        self.recv_credit.charge(grown, overdraft)?;
-        if let Some(stream) = self.streams.at_mut(slot) {
-            stream.recv_credit.charge(grown, 0)?;
-        }
         self.consume(slot, discarded);
         if news {
             self.tell_readable(slot);

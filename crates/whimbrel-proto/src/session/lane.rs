@@ -259,6 +259,29 @@ impl Outbox {
         Some(item)
     }
 
+    /// Hands messages from the front to `take` as long as `goes` accepts them, and none that was given up.
+    #[inline]
+    pub(super) fn take_run(
+        &mut self,
+        slot: u32,
+        mut goes: impl FnMut(&Item) -> bool,
+        mut take: impl FnMut(Item),
+    ) {
+        let lane = &mut self.lanes[slot as usize];
+        let (mut messages, mut bytes) = (0, 0);
+        while lane.queue.front().is_some_and(|item| !item.has(DEAD) && goes(item)) {
+            let Some(item) = lane.queue.pop_front() else { break };
+            lane.count_priority(item.priority, false);
+            messages += 1;
+            bytes += u64::from(item.length);
+            take(item);
+        }
+        lane.base += messages as u64;
+        lane.live -= messages;
+        self.messages -= messages;
+        self.bytes -= bytes;
+    }
+
     /// Takes a message out of the middle, leaving its place.
     pub(super) fn kill(&mut self, slot: u32, seq: u64) -> Option<Item> {
         let lane = self.lanes.get_mut(slot as usize)?;
@@ -323,6 +346,12 @@ impl Outbox {
     pub(super) fn next_uncap(&self) -> Option<Time> {
         let until = |lane: &Lane| if let LaneState::Capped(until) = lane.state { Some(until) } else { None };
         self.lanes.iter().filter_map(until).min()
+    }
+
+    pub(super) fn shrink(&mut self) {
+        for lane in &mut self.lanes {
+            lane.queue.shrink_to_fit();
+        }
     }
 
     pub(super) fn slots(&self) -> u32 {

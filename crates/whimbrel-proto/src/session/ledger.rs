@@ -228,20 +228,6 @@ impl Ledger {
         self.tags.get_mut(slot as usize).map(|tag| std::mem::take(&mut tag.places)).unwrap_or_default()
     }
 
-    /// Notes where a message of the tag is.
-    pub(super) fn note_place(&mut self, slot: u32, place: Place) {
-        if let Some(tag) = self.tags.get_mut(slot as usize) {
-            tag.places.push_back(place);
-        }
-    }
-
-    /// A message took the place of another that waited.
-    pub(super) fn note_deadline(&mut self, expires: Time, place: Place) {
-        if expires != Time::MAX {
-            self.deadlines.push(Reverse((expires, place)));
-        }
-    }
-
     /// The next deadline passed.
     pub(super) fn pop_deadline(&mut self, now: Time) -> Option<Place> {
         let Reverse((at, place)) = *self.deadlines.peek()?;

@@ -31,6 +31,7 @@ mod stream;
 mod streams_api;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 use std::collections::VecDeque;
 
@@ -45,6 +46,7 @@ pub use message::{
 pub use stats::{Counters, SessionStats};
 
 use crate::{Side, StreamId, Time};
+use assembly::Spares;
 use control::Control;
 use credit::{RecvCredit, SendCredit};
 use fill::Again;
@@ -62,6 +64,7 @@ pub struct Session {
     outbox: Outbox,
     ledger: Ledger,
     control: Control,
+    spares: Spares,
     again: Again,
     send_credit: SendCredit,
     recv_credit: RecvCredit,
@@ -96,6 +99,7 @@ impl Session {
             outbox: Outbox::new(config.ageing),
             ledger: Ledger::default(),
             control: Control::default(),
+            spares: Spares::default(),
             again: Again::default(),
             send_credit: SendCredit::new(DEFAULT_CREDIT),
             recv_credit: RecvCredit::new(config.session_window.max(DEFAULT_CREDIT)),

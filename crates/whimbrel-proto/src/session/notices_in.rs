@@ -189,11 +189,7 @@ impl Session {
                 let Some(half) = half else { return Ok(()) };
                 let grown = half.on_reset(code, final_size)?;
                 let discarded = half.after_reset();
-                let overdraft = self.longest() + MESSAGE_CHARGE;
-                self.recv_credit.charge(grown, overdraft)?;
-                if let Some(stream) = self.streams.at_mut(slot) {
-                    stream.recv_credit.charge(grown, 0)?;
-                }
+                self.charge_bytes(slot, grown)?;
                 self.consume(slot, discarded);
                 self.tell_readable(slot);
                 self.reap(slot);

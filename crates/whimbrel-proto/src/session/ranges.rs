@@ -57,6 +57,9 @@ impl RangeSet {
 
     /// Takes `start..end` out.
     pub(super) fn remove(&mut self, start: u64, end: u64) {
+        if start >= end {
+            return;
+        }
         let mut index = self.at(start);
         while let Some((from, to)) = self.ranges.get(index).copied().filter(|(from, _)| *from < end) {
             match (from < start, to > end) {

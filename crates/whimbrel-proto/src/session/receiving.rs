@@ -7,6 +7,7 @@ use super::assembly::Assembly;
 use super::config::MAX_SPAN;
 use super::message::Message;
 use super::ranges::{RangeSet, Window};
+use super::waiting::{Held, Waiting};
 use crate::wire::data::Extras;
 use crate::{Cause, PeerMisbehaved, Time};
 
@@ -23,15 +24,6 @@ pub(super) struct Partial {
     pub(super) early: bool,
     /// Late: charged, but its parts are not kept.
     pub(super) dropped: bool,
-}
-
-/// A whole message that waits for its turn.
-#[derive(Debug)]
-pub(super) struct Held {
-    pub(super) message: Message,
-    /// One more than the latest reliable number before it.
-    pub(super) latest_reliable: u64,
-    pub(super) since: Time,
 }
 
 /// What a number means to the receiver.
@@ -51,7 +43,7 @@ pub(super) struct RecvDomain {
     /// Whole or skipped.
     pub(super) finished: Window,
     pub(super) partial: BTreeMap<u64, Partial>,
-    pub(super) held: BTreeMap<u64, Held>,
+    pub(super) held: Waiting,
     /// Skipped, the answer not acknowledged.
     pub(super) skipped: RangeSet,
     /// Passed over without ever having been seen: not charged yet.
@@ -109,7 +101,7 @@ impl RecvDomain {
             self.advance(deliver);
         } else {
             self.finished.mark(number);
-            self.held.insert(number, Held { message, latest_reliable, since: now });
+            self.held.insert(Held { message, latest_reliable, since: now });
         }
     }
 
@@ -125,8 +117,8 @@ impl RecvDomain {
     /// Delivers what has come in its turn.
     pub(super) fn advance(&mut self, mut deliver: impl FnMut(Message)) {
         self.finished.settle();
-        while let Some(entry) = self.held.first_entry().filter(|entry| *entry.key() < self.finished.floor()) {
-            deliver(entry.remove().message);
+        while let Some(message) = self.held.pop_below(self.finished.floor()) {
+            deliver(message);
         }
     }
 
@@ -137,14 +129,13 @@ impl RecvDomain {
 
     /// When the gap before the oldest waiting message may be passed over, if ever by time alone.
     pub(super) fn gap_until(&self, wait: Duration) -> Option<Time> {
-        let (_, held) = self.held.first_key_value()?;
+        let held = self.held.first()?;
         (held.latest_reliable <= self.floor()).then(|| held.since + wait)
     }
 
-    /// Passes over the gap; returns the credit of what was begun in it.
+    /// Passes over the gap.
     pub(super) fn pass_gap(&mut self, mut deliver: impl FnMut(Message)) {
-        let Some((number, _)) = self.held.first_key_value() else { return };
-        let number = *number;
+        let Some(number) = self.held.first().map(|held| held.message.id) else { return };
         for missing in self.floor()..number {
             if !self.finished.contains(missing) && !self.partial.contains_key(&missing) {
                 self.passed.insert(missing, missing + 1);

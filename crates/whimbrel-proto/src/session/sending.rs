@@ -48,6 +48,12 @@ impl SendDomain {
         (self.items.len() as u64) < MAX_SPAN
     }
 
+    /// How many more numbers there are for now.
+    #[inline]
+    pub(super) fn room(&self) -> usize {
+        (MAX_SPAN as usize).saturating_sub(self.items.len())
+    }
+
     /// One more than the latest reliable number before `number`, or 0 if it was long resolved.
     pub(super) fn latest_reliable(&self, number: u64) -> u64 {
         match self.get(number) {
@@ -114,19 +120,22 @@ impl SendDomain {
         }
     }
 
-    /// `first..first + count` arrived whole.
+    /// `first..first + count` arrived whole. What was given up waits for the answer to SKIP all the same: the copy may
+    /// have come after the notice.
     pub(super) fn on_run_acked(&mut self, key: DomainKey, first: u64, count: u64, ledger: &mut Ledger) {
-        if first == self.base && self.parts.is_empty() {
-            for _ in 0..count.min(self.items.len() as u64) {
+        let end = (first + count).min(self.next());
+        let mut number = first.max(self.base);
+        if self.parts.is_empty() {
+            while number == self.base && number < end && self.items.front().is_some_and(Item::is_live) {
                 if let Some(item) = self.items.pop_front() {
-                    if item.state != State::Done {
-                        ledger.on_settled(&item, key, self.base, Outcome::Delivered);
-                    }
-                    self.base += 1;
+                    ledger.on_settled(&item, key, number, Outcome::Delivered);
                 }
+                self.base += 1;
+                number += 1;
             }
-        } else {
-            for number in first.max(self.base)..(first + count).min(self.next()) {
+        }
+        for number in number..end {
+            if self.get(number).is_some_and(Item::is_live) {
                 self.settle(key, number, Outcome::Delivered, ledger);
             }
         }

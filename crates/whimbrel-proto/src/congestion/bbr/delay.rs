@@ -32,12 +32,38 @@ impl Minimum {
     }
 }
 
+/// By how much round trips jitter within a short time: the smaller of the largest rise and the largest fall,
+/// since a queue that grows only rises, and one that drains only falls.
+#[derive(Clone, Copy, Debug, Default)]
+struct Jitter {
+    began: Time,
+    low: Duration,
+    high: Duration,
+    rise: Duration,
+    fall: Duration,
+    average: Duration,
+}
+
+impl Jitter {
+    fn on_sample(&mut self, now: Time, rtt: Duration, bucket: Duration) {
+        if now.since(self.began) >= bucket {
+            self.average = (self.average.saturating_mul(7).saturating_add(self.rise.min(self.fall))) / 8;
+            *self = Self { began: now, low: rtt, high: rtt, average: self.average, ..Self::default() };
+        }
+        self.low = self.low.min(rtt);
+        self.high = self.high.max(rtt);
+        self.rise = self.rise.max(rtt.saturating_sub(self.low));
+        self.fall = self.fall.max(self.high.saturating_sub(rtt));
+    }
+}
+
 /// Round trips, and what they say of the queue.
 #[derive(Debug, Default)]
 pub(super) struct Delay {
     base: Minimum,
     /// The least of the last quarter to half round trip: jitter only ever adds.
     standing: Minimum,
+    jitter: Jitter,
     latest: Duration,
     /// When the base was last seen, or nearly.
     base_seen: Time,
@@ -53,6 +79,7 @@ impl Delay {
         self.base.on_sample(now, rtt, BASE_BUCKET);
         let bucket = (self.base() / 4).max(Duration::from_millis(1));
         self.standing.on_sample(now, rtt, bucket);
+        self.jitter.on_sample(now, rtt, bucket);
     }
 
     pub(super) fn is_known(&self) -> bool {
@@ -67,6 +94,11 @@ impl Delay {
     /// Queueing delay, without jitter.
     pub(super) fn queue(&self) -> Duration {
         self.standing.least().unwrap_or_default().saturating_sub(self.base())
+    }
+
+    /// How much of [`Self::queue`] may be no queue at all.
+    pub(super) fn jitter(&self) -> Duration {
+        self.jitter.average
     }
 
     /// Queueing delay as the latest sample has it.

@@ -3,11 +3,16 @@
 /// Packets the calm pool remembers, about.
 const CALM_MEMORY: u64 = 2000;
 /// Packets the recent pool remembers, about.
-const RECENT_MEMORY: u64 = 60;
+const RECENT_MEMORY: u64 = 150;
 /// Calm packets before the baseline means anything.
 const CALM_ENOUGH: u64 = 30;
 /// Loss above baseline that is never congestion, ppm.
 const MARGIN_PPM: u64 = 20_000;
+
+/// Loss that may well be the path's while nothing else is known.
+const UNKNOWN_PPM: u64 = 50_000;
+/// No path worth using loses more by nature.
+const MOST_PPM: u64 = 400_000;
 
 /// Packets sent, and lost of them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,12 +43,14 @@ impl Pool {
 pub(super) struct Losses {
     calm: Pool,
     recent: Pool,
-    round: Pool,
+    /// Lately, in a row, without a queue that would explain it.
+    unexplained: Pool,
+    period: Pool,
 }
 
-/// How a round trip looked by other evidence.
+/// How a period looked by other evidence.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Round {
+pub(super) enum Period {
     /// Sent no faster than the path carries, and no queue grew.
     Calm,
     /// Neither.
@@ -54,18 +61,18 @@ pub(super) enum Round {
 
 impl Losses {
     pub(super) fn on_acked(&mut self, bytes: u64, packet_size: u64) {
-        self.round.packets += milli_packets(bytes, packet_size);
+        self.period.packets += milli_packets(bytes, packet_size);
     }
 
     pub(super) fn on_lost(&mut self, bytes: u64, packet_size: u64) {
         let lost = milli_packets(bytes, packet_size);
-        self.round.packets += lost;
-        self.round.lost += lost;
+        self.period.packets += lost;
+        self.period.lost += lost;
     }
 
     pub(super) fn on_spurious(&mut self, bytes: u64, packet_size: u64) {
         let found = milli_packets(bytes, packet_size);
-        for pool in [&mut self.round, &mut self.recent, &mut self.calm] {
+        for pool in [&mut self.period, &mut self.recent, &mut self.calm] {
             if pool.lost >= found {
                 pool.lost -= found;
                 return;
@@ -76,20 +83,36 @@ impl Losses {
     /// A blackout is not a rate of loss.
     pub(super) fn forget_recent(&mut self) {
         self.recent = Pool::default();
-        self.round = Pool::default();
+        self.unexplained = Pool::default();
+        self.period = Pool::default();
     }
 
-    /// Ends a round trip; whether its loss was congestion.
-    pub(super) fn end_round(&mut self, kind: Round) -> bool {
-        let round = std::mem::take(&mut self.round);
-        if kind == Round::Calm {
-            self.calm.add(round, CALM_MEMORY * 1000);
+    /// What is counted from here on is a period of its own.
+    pub(super) fn start_period(&mut self) {
+        let period = std::mem::take(&mut self.period);
+        self.recent.add(period, RECENT_MEMORY * 1000);
+    }
+
+    /// What was taken for the path's nature was overflow.
+    pub(super) fn forget_baseline(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Ends a period of about a round trip; whether its loss was congestion.
+    pub(super) fn end_period(&mut self, kind: Period) -> bool {
+        let period = std::mem::take(&mut self.period);
+        if kind == Period::Calm {
+            self.calm.add(period, CALM_MEMORY * 1000);
             self.recent = Pool::default();
+            self.unexplained = Pool::default();
             return false;
         }
-        self.recent.add(round, RECENT_MEMORY * 1000);
-        let deviations = if kind == Round::Queueing { 2 } else { 4 };
-        let excess = self.is_excess(deviations);
+        match kind {
+            Period::Queueing => self.unexplained = Pool::default(),
+            _ => self.unexplained.add(period, RECENT_MEMORY * 1000),
+        }
+        self.recent.add(period, RECENT_MEMORY * 1000);
+        let excess = self.is_excess(kind == Period::Queueing);
         if excess {
             self.recent = Pool::default();
         }
@@ -97,15 +120,19 @@ impl Losses {
     }
 
     /// Recent loss exceeds the baseline by more than chance has it: a test of two proportions.
-    fn is_excess(&self, deviations: u64) -> bool {
+    fn is_excess(&self, queueing: bool) -> bool {
         if self.recent.packets < 8000 || self.recent.lost < 1000 {
             return false;
         }
         let calm = self.calm.packets / 1000;
-        if calm < CALM_ENOUGH {
-            return self.recent.ppm() > 400_000;
-        }
         let recent = self.recent.packets / 1000;
+        if calm < CALM_ENOUGH {
+            // Without a baseline: beyond doubt, and only beside a long queue.
+            let share = self.recent.ppm().min(1_000_000);
+            let deviation = (share * (1_000_000 - share) / recent.max(1)).isqrt();
+            return queueing && recent >= 20 && share > UNKNOWN_PPM + 3 * deviation;
+        }
+        let deviations = if queueing { 2 } else { 3 };
         let both = Pool {
             packets: self.calm.packets + self.recent.packets,
             lost: self.calm.lost + self.recent.lost,
@@ -115,9 +142,24 @@ impl Losses {
         self.recent.ppm() > self.calm.ppm() + MARGIN_PPM + deviations * variance.isqrt()
     }
 
+    /// Loss lately that only a calm stretch could explain.
+    pub(super) fn is_suspect(&self) -> bool {
+        self.unexplained.packets >= 20_000 && self.unexplained.ppm() > self.baseline_ppm() + MARGIN_PPM
+    }
+
+    /// That loss, millionths.
+    pub(super) fn unexplained_ppm(&self) -> u64 {
+        self.unexplained.ppm()
+    }
+
+    /// Enough was sent while the path was calm.
+    pub(super) fn is_baseline_known(&self) -> bool {
+        self.calm.packets / 1000 >= CALM_ENOUGH
+    }
+
     /// Loss that is the path's nature, millionths.
     pub(super) fn baseline_ppm(&self) -> u64 {
-        if self.calm.packets / 1000 < CALM_ENOUGH { 0 } else { self.calm.ppm().min(900_000) }
+        if self.is_baseline_known() { self.calm.ppm().min(MOST_PPM) } else { 0 }
     }
 }
 

@@ -10,32 +10,48 @@
 //! queue see the same delay, so the one with the smaller share is the one that wants more: shares even out.
 //! Where others keep the queue long (CUBIC fills whatever there is), the wanted queue grows until we hold our own.
 
+mod arrivals;
 mod bandwidth;
+mod check;
 mod delay;
+mod local;
 mod losses;
+mod measure;
 mod target;
 
 use std::time::Duration;
 
+use arrivals::Arrivals;
 use bandwidth::Bandwidth;
+use check::{Check, Verdict};
 use delay::Delay;
-use losses::{Losses, Round};
+use local::Local;
+use losses::{Losses, Period};
 use target::Target;
 
 use super::math::{self, ONE};
-use super::{ASSUMED_RTT, AckSample, Controller, ControllerStats, INITIAL_PACKETS, RateSample, Remembered};
+use super::{
+    ASSUMED_RTT, AckSample, Controller, ControllerStats, INITIAL_PACKETS, LARGEST_PACKET, Remembered,
+};
 use crate::Time;
 
 /// The first packets leave within this share of a round trip, permille: close enough together for their
 /// spacing on arrival to show the rate, so that the second round trip already runs near it.
-const TRAIN_SPAN: u64 = 500;
+const TRAIN_SPAN: u64 = 300;
 /// Pacing while the rate is sought.
 const STARTUP_GAIN: u64 = 2000;
 /// Startup ends when three round trips brought less growth than this.
 const STARTUP_GROWTH: u64 = 1250;
+/// Packets at least in a span by which startup measures.
+const STARTUP_SPAN_PACKETS: u64 = 8;
+/// Until the path's own loss is known it may be as much as 37 %: 1 / 1.6 arrives.
+const UNKNOWN_LOSS: u64 = 1600;
 /// Gains while cruising.
 const GAIN_MIN: u64 = 600;
 const GAIN_MAX: u64 = 1250;
+/// The gain once growth met no queue for four round trips, after [`GAIN_MAX`] from two on: the link has become a
+/// faster one.
+const GAIN_HUNGRY: u64 = 1600;
 /// Steering: change of gain, permille, for a queue wrong by one round trip.
 const STEERING: u64 = 800;
 /// Round trips below this are steered as if this long: shorter ones are mostly scheduling.
@@ -43,8 +59,17 @@ const SHORTEST_RTT: Duration = Duration::from_millis(10);
 /// After this long above the base round trip the queue is drained to see it again.
 const DRAIN_AFTER: Duration = Duration::from_secs(2);
 const DRAIN_GAIN: u64 = 750;
+/// How long loss above the baseline is watched before it is checked; doubles with each check in vain.
+const PATIENCE: Duration = Duration::from_millis(400);
+const MOST_PATIENCE: Duration = Duration::from_secs(16);
+/// Of the jitter measured, what is granted as no queue, permille: the extremes within a quarter round trip are
+/// not those of a whole one.
+const JITTER_SHARE: u64 = 1500;
 /// What acknowledgements held back and late timers may add to a window.
 const SLACK: Duration = Duration::from_millis(5);
+
+/// No window is longer, bytes.
+const MOST_WINDOW: u64 = 1 << 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -52,6 +77,11 @@ enum Phase {
     Startup,
     /// Steering.
     Cruise,
+    /// The queue that startup built is drained, by what is in flight since round trips tell a round trip late;
+    /// then a round trip passes for its effect to show.
+    Settle { until: Option<Time> },
+    /// Finding out whether loss is ours.
+    Check(Check),
     /// Looking for the base round trip.
     Drain { until: Time },
 }
@@ -63,106 +93,104 @@ pub struct Bbr {
     phase: Phase,
     bandwidth: Bandwidth,
     delay: Delay,
+    arrivals: Arrivals,
     losses: Losses,
     target: Target,
-    /// Current pacing gain, and whether it exceeded 1 in this round trip.
+    local: Local,
+    /// Current pacing gain, and whether it exceeded 1 in this period and the last.
     gain: u64,
-    pushed: bool,
+    pushed: [bool; 2],
     round_end: u64,
     /// Rate at the last growth, and round trips without.
     plateau: (u64, u32),
     delivered: u64,
-    congested_rounds: u32,
+    /// Periods for which drops at the queue are taken for granted.
+    congested: u32,
+    /// Rounds of growth that met no queue.
+    hungry: u32,
+    last_delivered: u64,
+    /// Something was measured while there was enough to send.
+    tried: bool,
     restarted_at: Time,
+    /// Bytes sent; and how many of them before the last silence, until one sent after it is acknowledged.
+    sent: u64,
+    silenced: Option<u64>,
+    /// When the last calm period was.
+    calm_at: Time,
+    /// How long to go without one while packets are lost.
+    patience: Duration,
 }
 
 impl Bbr {
     /// For full packets of `packet_size` wire bytes.
     pub fn new(packet_size: u64, now: Time) -> Self {
         Self {
-            packet_size: packet_size.max(1),
+            packet_size: packet_size.clamp(1, LARGEST_PACKET),
             phase: Phase::Startup,
             bandwidth: Bandwidth::default(),
             delay: Delay::default(),
+            arrivals: Arrivals::default(),
             losses: Losses::default(),
             target: Target::default(),
+            local: Local::default(),
             gain: STARTUP_GAIN,
-            pushed: true,
+            pushed: [true; 2],
             round_end: 0,
             plateau: (0, 0),
             delivered: 0,
-            congested_rounds: 0,
+            congested: 0,
+            hungry: 0,
+            last_delivered: 0,
+            tried: false,
             restarted_at: now,
+            sent: 0,
+            silenced: None,
+            calm_at: now,
+            patience: PATIENCE,
         }
     }
 
-    fn measure_rate(&mut self, rate: &RateSample) {
-        // What began before a silence measured the silence.
-        if rate.progress == 0 || rate.since < self.restarted_at {
-            return;
-        }
-        let mut measured = rate.progress;
-        if self.congested_rounds > 0 {
-            // Packets are being dropped before the bottleneck: they made no progress through it.
-            let passed = 1_000_000 - self.losses.baseline_ppm();
-            let arrived = math::scale(rate.delivered, 1_000_000_000 / passed.max(1));
-            measured = measured.min(arrived);
-        }
-        if rate.app_limited && measured < self.bandwidth.estimate() {
-            return;
-        }
-        self.delivered = self.delivered.max(rate.delivered);
-        self.bandwidth.on_sample(measured);
-    }
-
-    fn end_round(&mut self, now: Time, app_limited: bool) {
-        let wanted = self.wanted();
-        let queue = self.delay.queue();
-        let kind = if queue > math::stretch(wanted, 1500).max(self.delay.base() / 4) {
-            Round::Queueing
-        } else if self.pushed || self.phase == Phase::Startup {
-            Round::Pushing
-        } else {
-            Round::Calm
-        };
-        self.congested_rounds = self.congested_rounds.saturating_sub(1);
-        if self.losses.end_round(kind) {
-            self.on_congestion(now);
-        }
-        if self.phase == Phase::Startup && !app_limited {
-            self.watch_plateau();
-        }
-        self.bandwidth.end_round();
-        self.target.end_round(now, self.own_queue());
-        self.pushed = self.gain > ONE;
-    }
-
-    fn watch_plateau(&mut self) {
-        let (best, idle) = self.plateau;
-        let delivered = std::mem::take(&mut self.delivered);
-        self.plateau =
-            if delivered > math::scale(best, STARTUP_GROWTH) { (delivered, 0) } else { (best, idle + 1) };
-        if self.plateau.1 >= 3 && best > 0 {
-            self.phase = Phase::Cruise;
-        }
+    fn leave_startup(&mut self) {
+        self.phase = Phase::Settle { until: None };
+        self.hungry = 0;
     }
 
     fn on_congestion(&mut self, now: Time) {
-        self.congested_rounds = 2;
+        self.congested = 2;
         self.target.on_congestion(now, self.delay.latest_queue());
         if self.phase == Phase::Startup {
-            self.phase = Phase::Cruise;
+            self.leave_startup();
         }
         self.bandwidth.scale(850);
     }
 
-    fn change_phase(&mut self, now: Time) {
+    fn change_phase(&mut self, now: Time, in_flight: u64) {
         match self.phase {
-            Phase::Startup => {
-                let much = (self.delay.base() / 8).max(Duration::from_millis(4));
-                if self.bandwidth.estimate() > 0 && self.delay.queue() > much {
+            Phase::Settle { until: None } => {
+                let span = self.delay.base().saturating_add(self.wanted());
+                if in_flight <= math::volume(self.bandwidth.estimate(), span) {
+                    self.phase = Phase::Settle { until: Some(now + self.delay.base()) };
+                }
+            }
+            Phase::Settle { until: Some(until) } => {
+                if now >= until {
                     self.phase = Phase::Cruise;
+                    self.calm_at = now;
+                }
+            }
+            Phase::Startup => {
+                let much =
+                    (self.delay.base() / 8).max(Duration::from_millis(4)).saturating_add(self.delay.jitter());
+                // Where packets arrive more slowly than they leave, what the latest met is no jitter.
+                let queue = self.delay.latest_queue();
+                let full = match self.arrivals.lag() {
+                    0 => false,
+                    1 => queue > much,
+                    _ => queue > much / 2,
+                };
+                if full && self.bandwidth.estimate() > 0 {
                     self.bandwidth.keep_latest();
+                    self.leave_startup();
                 }
             }
             Phase::Cruise if self.delay.base_unseen_for(now) > DRAIN_AFTER => {
@@ -170,6 +198,29 @@ impl Bbr {
                 let excess = self.delay.queue().saturating_add(self.delay.base() / 16);
                 let span = math::stretch(excess, ONE * ONE / (ONE - DRAIN_GAIN));
                 self.phase = Phase::Drain { until: now + span };
+            }
+            // Not before the average of arrivals has settled, against which the check measures.
+            Phase::Cruise
+                if now.since(self.calm_at) > self.patience.max(self.base().saturating_mul(8))
+                    && self.losses.is_suspect() =>
+            {
+                let before = self.arrivals.average();
+                self.phase = Phase::Check(Check::start(
+                    now,
+                    self.base(),
+                    self.delay.queue(),
+                    before,
+                    self.tolerance(before),
+                ));
+            }
+            Phase::Check(mut check) => {
+                if check.begins(now, self.arrivals.acked()) {
+                    self.losses.start_period();
+                }
+                self.phase = Phase::Check(check);
+                if let Some(verdict) = check.verdict(now, self.arrivals.acked()) {
+                    self.end_check(now, verdict);
+                }
             }
             Phase::Drain { until } if now >= until => {
                 self.phase = Phase::Cruise;
@@ -179,13 +230,48 @@ impl Bbr {
         }
     }
 
-    fn steer(&mut self) {
+    /// By how much chance alone makes the arrivals of a check differ, permille: √(2 × loss / packets).
+    fn tolerance(&self, arriving: u64) -> u64 {
+        let packets = (math::volume(arriving, self.base()) / self.packet_size).max(1);
+        let lost = self.losses.unexplained_ppm().min(900_000);
+        (2 * lost * 1_000_000 / (1_000_000 - lost) / packets).isqrt().min(ONE)
+    }
+
+    fn end_check(&mut self, now: Time, verdict: Verdict) {
+        self.phase = Phase::Cruise;
+        self.calm_at = now;
+        match verdict {
+            Verdict::Nature => {
+                // It will hardly be another next time: ask less and less often.
+                self.patience = self.patience.saturating_mul(2).min(MOST_PATIENCE);
+                self.losses.end_period(Period::Calm);
+            }
+            Verdict::Overflow => {
+                self.patience = PATIENCE;
+                self.losses.forget_baseline();
+                self.target.on_congestion(now, self.target.longest());
+                self.congested = 2;
+                let rate = math::scale(self.bandwidth.estimate(), check::GAIN);
+                self.bandwidth.limit(rate.max(self.arrivals.average()));
+            }
+        }
+    }
+
+    /// The base round trip, or what is long enough to measure in.
+    fn base(&self) -> Duration {
+        self.delay.base().max(SHORTEST_RTT)
+    }
+
+    fn steer(&mut self, now: Time) {
         self.gain = match self.phase {
+            Phase::Check(check) if check.is_low(now) => check::GAIN,
+            Phase::Settle { until: None } => GAIN_MIN,
+            Phase::Settle { .. } | Phase::Check(_) => ONE,
             Phase::Startup => STARTUP_GAIN,
             Phase::Drain { .. } => DRAIN_GAIN,
             Phase::Cruise => self.steered_gain(),
         };
-        self.pushed |= self.gain > ONE;
+        self.pushed[0] |= self.gain > ONE;
     }
 
     /// 1, plus or minus what brings the queue to its wanted length within about a round trip.
@@ -195,18 +281,28 @@ impl Bbr {
         let change = u128::from(wanted.abs_diff(queue)) * u128::from(STEERING) / u128::from(rtt.max(1));
         let change = u64::try_from(change).unwrap_or(ONE).min(ONE);
         let gain = if queue <= wanted { ONE + change } else { ONE - change };
-        gain.clamp(GAIN_MIN, GAIN_MAX)
+        match self.hungry {
+            4.. if queue < wanted / 2 => GAIN_HUNGRY,
+            2.. if queue < wanted / 2 => GAIN_MAX,
+            _ => gain.clamp(GAIN_MIN, GAIN_MAX),
+        }
     }
 
+    /// The queueing delay to keep, as it is measured: a path's jitter looks like a queue, and is none.
     fn wanted(&self) -> Duration {
-        self.target.wanted(self.bandwidth.estimate(), self.delay.base(), self.packet_size)
+        let bandwidth = self.bandwidth.estimate();
+        // Two packets that leave together are a queue already.
+        let grain = math::span(self.packet_size.saturating_mul(2), bandwidth);
+        let jitter = math::stretch(self.delay.jitter().saturating_sub(grain), JITTER_SHARE);
+        self.target.wanted(bandwidth, self.delay.base(), self.packet_size).max(grain).saturating_add(jitter)
     }
 
     fn own_queue(&self) -> target::Queue {
         target::Queue {
             delay: self.delay.queue(),
-            alone: Target::alone(self.bandwidth.estimate(), self.delay.base(), self.packet_size),
+            bandwidth: self.bandwidth.estimate(),
             base: self.delay.base(),
+            packet_size: self.packet_size,
         }
     }
 }
@@ -216,58 +312,84 @@ impl Controller for Bbr {
         self.delay.on_rtt(now, rtt);
     }
 
-    fn on_sent(&mut self, _now: Time, _size: u64, _in_flight_before: u64, _app_limited: bool) {}
+    fn on_sent(&mut self, _now: Time, size: u64, _in_flight_before: u64, _app_limited: bool) {
+        self.sent = self.sent.saturating_add(size);
+    }
 
     fn on_ack(&mut self, sample: &AckSample) {
         if let Some(rtt) = sample.rtt {
             self.delay.on_rtt(sample.now, rtt);
         }
+        if Local::is(self.delay.base()) {
+            self.local.on_ack(sample.now, sample.acked, sample.prior_in_flight, sample.rtt, self.packet_size);
+        }
+        if self.silenced.take_if(|sent| sample.rate.newest > *sent).is_some() {
+            // What was lost until now, probes included, was lost to the silence.
+            self.losses.forget_recent();
+        }
         self.losses.on_acked(sample.acked, self.packet_size);
         self.measure_rate(&sample.rate);
         if sample.rate.newest > self.round_end {
             self.round_end = sample.rate.sent;
-            self.end_round(sample.now, sample.app_limited);
+            self.end_round(sample.app_limited);
         }
-        if sample.ecn_ce > 0 && self.congested_rounds == 0 {
+        let period = self.delay.base().max(SHORTEST_RTT);
+        if self.phase == Phase::Startup {
+            let least = self.packet_size.saturating_mul(STARTUP_SPAN_PACKETS);
+            if self.arrivals.on_ack(sample, period / 8, least) {
+                self.end_startup_span(sample.rate.app_limited);
+            }
+        } else if self.arrivals.on_ack(sample, period, 0) {
+            self.end_period(sample.now);
+        }
+        if sample.ecn_ce > 0 && self.congested == 0 {
             self.on_congestion(sample.now);
         }
-        self.change_phase(sample.now);
-        self.steer();
+        self.change_phase(sample.now, sample.in_flight);
+        self.steer(sample.now);
     }
 
     fn on_loss(&mut self, now: Time, lost: u64, _in_flight: u64, persistent: bool) {
         if persistent {
             // A blackout: the link will be the same afterwards, or will be measured anew.
             self.on_restart(now);
-        } else {
+        } else if self.silenced.is_none() {
+            self.local.on_loss(now, self.packet_size);
             self.losses.on_lost(lost, self.packet_size);
         }
     }
 
     fn on_spurious_loss(&mut self, _now: Time, bytes: u64) {
-        self.losses.on_spurious(bytes, self.packet_size);
+        // What a silence swallowed was not counted as lost.
+        if self.silenced.is_none() {
+            self.losses.on_spurious(bytes, self.packet_size);
+        }
     }
 
     fn on_restart(&mut self, now: Time) {
         self.restarted_at = now;
+        self.silenced = Some(self.sent);
         self.losses.forget_recent();
+        self.arrivals.restart(now);
         self.delay.forget_queue();
-        self.steer();
+        self.delay.base_sought(now);
+        self.steer(now);
     }
 
     fn window(&self) -> u64 {
         let initial = self.packet_size.saturating_mul(INITIAL_PACKETS);
+        if Local::is(self.delay.base()) {
+            return self.local.window(self.packet_size);
+        }
         let bandwidth = self.bandwidth.estimate();
         if bandwidth == 0 {
             return initial;
         }
         let span = self.delay.base().saturating_mul(2).saturating_add(self.wanted()).saturating_add(SLACK);
-        let volume = math::volume(bandwidth, span);
         // What is lost counts as in flight until it is noticed.
-        let passed = 1_000_000 - self.losses.baseline_ppm();
-        let window = math::scale(volume, 1_000_000_000 / passed.max(1));
+        let window = self.behind_loss(math::volume(bandwidth, span));
         let least = if self.phase == Phase::Startup { initial } else { self.packet_size.saturating_mul(4) };
-        window.saturating_add(self.packet_size.saturating_mul(4)).max(least)
+        window.saturating_add(self.packet_size.saturating_mul(4)).clamp(least, MOST_WINDOW.max(least))
     }
 
     fn pacing_rate(&self) -> u64 {
@@ -275,11 +397,15 @@ impl Controller for Bbr {
         let rtt = if self.delay.is_known() { self.delay.base() } else { ASSUMED_RTT };
         let train = math::rate(initial, math::stretch(rtt, TRAIN_SPAN).max(Duration::from_micros(10)));
         let model = math::scale(self.bandwidth.estimate(), self.gain);
-        if self.phase == Phase::Startup && self.bandwidth.estimate() == 0 { train } else { model.max(1) }
+        // A sender with little to send measured how little it sent, not what the path carries.
+        let rate = if self.phase == Phase::Startup && !self.tried { train.max(model) } else { model };
+        let rate = if Local::is(self.delay.base()) { rate.max(self.local.pacing_rate(self.packet_size)) } else { rate };
+        // A packet a second, at the very least: what is not sent is not acknowledged, and nothing is learnt.
+        rate.max(self.packet_size)
     }
 
     fn set_packet_size(&mut self, bytes: u64) {
-        self.packet_size = bytes.max(1);
+        self.packet_size = bytes.clamp(1, LARGEST_PACKET);
     }
 
     fn remember(&self) -> Option<Remembered> {
@@ -289,7 +415,7 @@ impl Controller for Bbr {
 
     fn recall(&mut self, remembered: Remembered) {
         if self.bandwidth.estimate() == 0 && remembered.rate > 0 {
-            self.bandwidth.on_sample(remembered.rate);
+            self.bandwidth.on_sample(remembered.rate, true);
             self.phase = Phase::Cruise;
             self.gain = ONE;
         }
@@ -303,6 +429,8 @@ impl Controller for Bbr {
             phase: match self.phase {
                 Phase::Startup => "startup",
                 Phase::Cruise => "cruise",
+                Phase::Settle { .. } => "settle",
+                Phase::Check(_) => "check",
                 Phase::Drain { .. } => "drain",
             },
             baseline_loss_ppm: u32::try_from(self.losses.baseline_ppm()).unwrap_or(u32::MAX),

@@ -9,9 +9,9 @@ use crate::congestion::math::{self, ONE};
 const PACKETS: u64 = 1200;
 /// Less could not be told from scheduling.
 const SHORTEST: Duration = Duration::from_millis(2);
-/// Round trips over which a queue that never empties is someone else's.
+/// Periods over which a queue that never empties is someone else's.
 const PATIENCE: u32 = 8;
-/// Growth of the wanted queue a round trip while others keep it long, permille.
+/// Growth of the wanted queue a period while others keep it long, permille.
 const GROWTH: u64 = 1060;
 /// Cut at congestion, permille.
 const CUT: u64 = 700;
@@ -22,9 +22,9 @@ const DEPTH_MEMORY: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Queue {
     pub(super) delay: Duration,
-    /// What would be wanted were the link ours.
-    pub(super) alone: Duration,
+    pub(super) bandwidth: u64,
     pub(super) base: Duration,
+    pub(super) packet_size: u64,
 }
 
 /// The queue wanted.
@@ -32,16 +32,25 @@ pub(super) struct Queue {
 pub(super) struct Target {
     /// Multiple of what would do alone, permille.
     multiple: u64,
-    /// Shortest queue of this spell of round trips and of the one before.
-    least: [Duration; 2],
-    rounds: u32,
+    /// Shortest and longest queue of this spell of periods and of the one before.
+    spells: [(Duration, Duration); 2],
+    periods: u32,
+    /// The most bandwidth since the queue was last seen almost empty: a flow that others push aside must not
+    /// take the little it has left for what the link carries.
+    best: u64,
     /// Where the queue overflowed, and when.
     depth: Option<(Duration, Time)>,
 }
 
 impl Default for Target {
     fn default() -> Self {
-        Self { multiple: ONE, least: [Duration::ZERO; 2], rounds: 0, depth: None }
+        Self {
+            multiple: ONE,
+            spells: [(Duration::ZERO, Duration::ZERO); 2],
+            periods: 0,
+            best: 0,
+            depth: None,
+        }
     }
 }
 
@@ -56,29 +65,56 @@ impl Target {
 
     pub(super) fn wanted(&self, bandwidth: u64, base: Duration, packet_size: u64) -> Duration {
         let alone = Self::alone(bandwidth, base, packet_size);
-        let wanted = math::stretch(alone, self.multiple).min(base.max(alone));
+        let wanted = if self.multiple > ONE {
+            let company = math::stretch(Self::alone(self.best, base, packet_size), self.multiple);
+            company.min(base).max(alone)
+        } else {
+            alone
+        };
+        // Alone, the queue should not come near its end; in company, almost.
+        let share = if self.multiple > ONE { 950 } else { 700 };
         match self.depth {
-            Some((depth, _)) => wanted.min(math::stretch(depth, 800)),
+            Some((depth, _)) => wanted.min(math::stretch(depth, share)),
             None => wanted,
         }
     }
 
-    pub(super) fn end_round(&mut self, now: Time, queue: Queue) {
+    /// The queue is known to overflow at some length, and nobody else keeps it there.
+    pub(super) fn is_bounded(&self) -> bool {
+        self.depth.is_some() && self.multiple == ONE
+    }
+
+    /// The longest queue of late.
+    pub(super) fn longest(&self) -> Duration {
+        self.spells[0].1.max(self.spells[1].1)
+    }
+
+    pub(super) fn end_period(&mut self, now: Time, queue: Queue) {
         if self.depth.is_some_and(|(_, at)| now.since(at) > DEPTH_MEMORY) {
             self.depth = None;
         }
-        self.rounds += 1;
-        if self.rounds % PATIENCE == 1 {
-            self.least = [queue.delay, self.least[0]];
-        }
-        self.least[0] = self.least[0].min(queue.delay);
-        let least = self.least[0].min(self.least[1]);
-        if least < math::stretch(queue.alone, 1200) {
+        let (least, most) = self.observe(queue.delay);
+        let alone = Self::alone(self.best, queue.base, queue.packet_size);
+        self.best = if queue.delay < alone / 2 { queue.bandwidth } else { self.best.max(queue.bandwidth) };
+        if least < alone / 2 {
             self.multiple = ONE;
-        } else if least > math::stretch(queue.alone, self.multiple + self.multiple / 4) {
-            let most = math::nanos(queue.base).saturating_mul(ONE) / math::nanos(queue.alone).max(1);
-            self.multiple = math::scale(self.multiple, GROWTH).min(most.max(ONE));
+        } else if least > math::stretch(alone, 1250) {
+            let bound = math::nanos(most.min(queue.base)).saturating_mul(ONE) / math::nanos(alone).max(1);
+            let grown = math::scale(self.multiple, GROWTH).min(bound.max(ONE));
+            self.multiple = self.multiple.max(grown);
         }
+    }
+
+    /// The shortest and the longest queue of the last one to two spells.
+    fn observe(&mut self, delay: Duration) -> (Duration, Duration) {
+        self.periods = self.periods.wrapping_add(1);
+        if self.periods.is_multiple_of(PATIENCE) {
+            self.spells = [(delay, delay), self.spells[0]];
+        }
+        let [(least, most), (before_least, before_most)] = &mut self.spells;
+        *least = delay.min(*least);
+        *most = delay.max(*most);
+        ((*least).min(*before_least), (*most).max(*before_most))
     }
 
     /// The queue overflowed, at a delay of `depth`.

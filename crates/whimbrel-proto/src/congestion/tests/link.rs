@@ -16,6 +16,10 @@ pub(super) struct Link {
     pub(super) loss: u64,
     /// Nothing arrives, either way.
     pub(super) outages: Vec<(Duration, Duration)>,
+    /// Delay added, evenly between zero and this, each way; order is kept.
+    pub(super) jitter: Duration,
+    /// Packets to an acknowledgement.
+    pub(super) ack_every: u32,
 }
 
 impl Link {
@@ -27,6 +31,8 @@ impl Link {
             rtt: Duration::from_millis(rtt_ms),
             loss,
             outages: Vec::new(),
+            jitter: Duration::ZERO,
+            ack_every: 2,
         }
     }
 

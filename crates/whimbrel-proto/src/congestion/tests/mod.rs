@@ -1,6 +1,9 @@
 //! Controllers held against links: a sender, a bottleneck and a receiver on a virtual clock.
 
+mod cubic;
 mod goals;
+mod hostile;
 mod link;
 mod sender;
+mod tables;
 mod world;

@@ -244,6 +244,7 @@ impl Ack {
 /// Acknowledges every second packet, a gap at once, anything within 5 ms.
 #[derive(Default)]
 pub(super) struct Receiver {
+    ack_every: u32,
     largest: u64,
     seen: BTreeSet<u64>,
     unacked: u32,
@@ -255,6 +256,10 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
+    pub(super) fn new(ack_every: u32) -> Self {
+        Self { ack_every, ..Self::default() }
+    }
+
     pub(super) fn handle(&mut self, now: Time, packet: &Packet) {
         let gap = packet.number > self.largest + 1 || packet.number < self.largest;
         if packet.number >= self.largest {
@@ -269,7 +274,11 @@ impl Receiver {
             self.arrivals.push(now);
         }
         self.unacked += 1;
-        let at = if gap || self.unacked >= 2 { now } else { now + Duration::from_millis(5) };
+        let at = if gap || self.unacked >= self.ack_every {
+            now
+        } else {
+            now + Duration::from_millis(if self.ack_every > 2 { 25 } else { 5 })
+        };
         self.ack_at = Some(self.ack_at.map_or(at, |earlier| earlier.min(at)));
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::link::{Bottleneck, Dice, Link};
 use super::sender::{Ack, Packet, Receiver, SIZE, Sender};
 use crate::Time;
-use crate::congestion::Congestion;
+use crate::congestion::{Congestion, Remembered};
 
 /// One flow: what controls it, from when, and how many packets' worth it sends.
 #[derive(Clone, Copy, Debug)]
@@ -15,11 +15,13 @@ pub(super) struct Flow {
     pub(super) kind: Congestion,
     pub(super) start: Duration,
     pub(super) units: Option<u64>,
+    /// A ticket's bytes a second.
+    pub(super) remembered: Option<u64>,
 }
 
 impl Flow {
     pub(super) fn bulk(kind: Congestion) -> Self {
-        Self { kind, start: Duration::ZERO, units: None }
+        Self { kind, start: Duration::ZERO, units: None, remembered: None }
     }
 }
 
@@ -34,6 +36,8 @@ pub(super) struct World {
     pub(super) flows: Vec<(Sender, Receiver)>,
     /// The wake-up each flow waits for.
     wakes: Vec<Time>,
+    /// The last arrival of each flow, there and back.
+    arrived: Vec<[Time; 2]>,
     pub(super) log: Vec<String>,
     logging: bool,
 }
@@ -62,14 +66,18 @@ impl World {
             order: 0,
             flows: Vec::new(),
             wakes: vec![Time::MAX; flows.len()],
+            arrived: vec![[Time::ZERO; 2]; flows.len()],
             log: Vec::new(),
             logging,
         };
         for (index, flow) in flows.iter().enumerate() {
             // Data leaves on the third flight: one round trip after the connect call.
             let start = Time::ZERO + flow.start + link.rtt;
-            let sender = Sender::new(flow.kind, link.rtt, flow.units, start);
-            world.flows.push((sender, Receiver::default()));
+            let mut sender = Sender::new(flow.kind, link.rtt, flow.units, start);
+            if let Some(rate) = flow.remembered {
+                sender.control.recall(Remembered { rate, rtt: link.rtt });
+            }
+            world.flows.push((sender, Receiver::new(link.ack_every)));
             world.wake(index, start);
         }
         let end = Time::ZERO + span;
@@ -94,8 +102,9 @@ impl World {
         for (sender, _) in &self.flows {
             let s = sender.control.state();
             self.log.push(format!(
-                "{now:?} real queue {queue:.1} ms; {} bw {:.2} pace {:.2} Mbit/s window {} base {:?} queue {:?} loss {}",
+                "{now:?} real queue {queue:.1} ms; {} m {} bw {:.2} pace {:.2} Mbit/s window {} base {:?} queue {:?} loss {}",
                 s.phase,
+                state_of(&format!("{:?}", sender.control)),
                 s.bandwidth as f64 * 8e-6,
                 s.pacing_rate as f64 * 8e-6,
                 s.window / SIZE,
@@ -148,7 +157,8 @@ impl World {
     fn acknowledge(&mut self, flow: usize, now: Time) {
         if let Some(ack) = self.flows[flow].1.poll_ack(now) {
             if !self.link.is_out(now) && !self.dice.permille(self.link.loss) {
-                self.push(now + self.link.rtt / 2, Event::Ack(flow, ack));
+                let at = self.arrival(flow, 1, now);
+                self.push(at, Event::Ack(flow, ack));
             }
         } else if let Some(at) = self.flows[flow].1.ack_at {
             self.push(at, Event::AckTimer(flow));
@@ -173,8 +183,17 @@ impl World {
     fn transmit(&mut self, flow: usize, now: Time, packet: Packet) {
         let Some(through) = self.bottleneck.take(&self.link, now, SIZE) else { return };
         if !self.link.is_out(through) && !self.dice.permille(self.link.loss) {
-            self.push(through + self.link.rtt / 2, Event::Data(flow, packet));
+            let at = self.arrival(flow, 0, through);
+            self.push(at, Event::Data(flow, packet));
         }
+    }
+
+    fn arrival(&mut self, flow: usize, way: usize, sent: Time) -> Time {
+        let jitter = self.link.jitter.as_nanos() as u64;
+        let late = if jitter > 0 { self.dice.next() % jitter } else { 0 };
+        let at = (sent + self.link.rtt / 2 + Duration::from_nanos(late)).max(self.arrived[flow][way]);
+        self.arrived[flow][way] = at;
+        at
     }
 
     /// Payload arrived by `span` of what the link could carry behind its loss, from the connect call on.
@@ -212,4 +231,9 @@ pub(super) fn jain(shares: &[f64]) -> f64 {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|share| share * share).sum();
     sum * sum / (squares * shares.len() as f64)
+}
+
+/// The wanted queue's multiple, read from a controller's debug output.
+fn state_of(debug: &str) -> &str {
+    debug.split("target: ").nth(1).and_then(|rest| rest.split("spells").next()).unwrap_or("-")
 }

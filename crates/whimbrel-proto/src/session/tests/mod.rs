@@ -1,1 +1,11 @@
 //! Tests by topic, on a virtual clock.
+
+mod credit;
+mod hostile;
+mod pipe;
+mod random;
+mod scheduling;
+mod services;
+mod speed;
+mod streams;
+mod tags;

@@ -1,0 +1,122 @@
+//! What the model learns: from each acknowledgement, each round trip, each period.
+
+use super::losses::Period;
+use super::target::Target;
+use super::{Bbr, ONE, Phase, STARTUP_GROWTH, UNKNOWN_LOSS, math};
+use crate::Time;
+use crate::congestion::RateSample;
+
+impl Bbr {
+    pub(super) fn measure_rate(&mut self, rate: &RateSample) {
+        // What began before a silence measured the silence.
+        if rate.progress == 0 || rate.since < self.restarted_at {
+            return;
+        }
+        let measured = self.credible(rate.progress, rate.delivered);
+        if rate.app_limited && measured < self.bandwidth.estimate() {
+            return;
+        }
+        self.tried |= !rate.app_limited;
+        self.delivered = self.delivered.max(rate.delivered);
+        // Where packets may be dropped before it, the bottleneck limits however fast the rest arrives.
+        self.bandwidth.on_sample(measured, !rate.send_limited || self.losses.is_suspect());
+    }
+
+    /// Progress counts what was dropped before the bottleneck, too; arrivals do not, but they are noisy.
+    pub(super) fn credible(&self, progress: u64, delivered: u64) -> u64 {
+        let noise = match (self.congested > 0, self.losses.is_baseline_known()) {
+            (true, _) => ONE,
+            (false, true) if self.target.is_bounded() => 1030,
+            (false, true) => 1100,
+            (false, false) => UNKNOWN_LOSS,
+        };
+        progress.min(math::scale(self.behind_loss(delivered), noise))
+    }
+
+    pub(super) fn end_round(&mut self, app_limited: bool) {
+        let delivered = std::mem::take(&mut self.delivered);
+        if self.phase == Phase::Startup && !app_limited {
+            self.watch_plateau(delivered);
+        }
+        let starved = self.delay.queue() < self.wanted() / 2;
+        let grown = delivered > math::scale(self.last_delivered, 1030);
+        self.hungry = if starved && grown { self.hungry.saturating_add(1) } else { 0 };
+        self.last_delivered = delivered;
+        self.bandwidth.end_round();
+    }
+
+    /// Several times a round trip: a flight's own spacing shows what it met, before a round trip is over.
+    pub(super) fn end_startup_span(&mut self, app_limited: bool) {
+        if let (Some((progress, arrived)), Some(sending)) =
+            (self.arrivals.rates(), self.arrivals.sending_rate())
+        {
+            let rate = self.credible(progress, arrived).min(sending);
+            self.tried |= !app_limited;
+            self.bandwidth.on_sample(rate, self.arrivals.lag() > 0);
+        }
+    }
+
+    /// About once a base round trip, however long the queue makes round trips.
+    pub(super) fn end_period(&mut self, now: Time) {
+        let kind = self.period_kind();
+        self.pushed = [self.gain > ONE, self.pushed[0]];
+        if matches!(self.phase, Phase::Check(_)) {
+            return;
+        }
+        if kind == Period::Calm {
+            self.calm_at = self.calm_at.max(now);
+        }
+        self.congested = self.congested.saturating_sub(1);
+        if self.losses.end_period(kind) {
+            self.on_congestion(now);
+        }
+        let long = self.delay.queue() > math::stretch(self.wanted(), 1500).max(self.delay.base() / 4);
+        if long && self.arrivals.lag() >= 2 {
+            self.follow_arrivals();
+        }
+        if long && self.phase == (Phase::Settle { until: None }) {
+            // Nothing sent now is dropped, and the bottleneck does not idle: this is its rate.
+            let progress = self.arrivals.rates().map_or(u64::MAX, |(progress, _)| progress);
+            self.bandwidth.limit(math::scale(progress, 1050));
+        }
+        self.target.end_period(now, self.own_queue());
+    }
+
+    pub(super) fn period_kind(&self) -> Period {
+        // Against what is wanted alone: in company a long queue is wanted, and a calm path it is not.
+        let alone = Target::alone(self.bandwidth.estimate(), self.delay.base(), self.packet_size);
+        if self.delay.queue() > math::stretch(alone, 1500).max(self.delay.base() / 4) {
+            Period::Queueing
+        } else if self.pushed.contains(&true)
+            || self.delay.queue() > math::stretch(self.target.longest(), 800)
+        {
+            // A queue that stays at its longest may be full, and what is lost dropped from it.
+            Period::Pushing
+        } else {
+            Period::Calm
+        }
+    }
+
+    /// While packets queue, what arrives is what the bottleneck carries: a rate that fell is followed at once.
+    pub(super) fn follow_arrivals(&mut self) {
+        let Some((progress, arrived)) = self.arrivals.rates() else { return };
+        let passed = self.behind_loss(arrived).min(progress);
+        // Spans this short are noisy: a tenth is no news.
+        self.bandwidth.limit(math::scale(passed, 1100));
+    }
+
+    /// The rate before the path's own loss that arrives as `rate`.
+    pub(super) fn behind_loss(&self, rate: u64) -> u64 {
+        let passed = 1_000_000 - self.losses.baseline_ppm();
+        math::scale(rate, 1_000_000_000 / passed.max(1))
+    }
+
+    pub(super) fn watch_plateau(&mut self, delivered: u64) {
+        let (best, idle) = self.plateau;
+        self.plateau =
+            if delivered > math::scale(best, STARTUP_GROWTH) { (delivered, 0) } else { (best, idle + 1) };
+        if self.plateau.1 >= 3 && best > 0 {
+            self.leave_startup();
+        }
+    }
+}

@@ -1,0 +1,174 @@
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::super::*;
+use super::pipe::*;
+use crate::StreamId;
+
+/// Writes `len` bytes on `from`, reads them on the other side; what was read and how it ended.
+fn transfer(pipe: &mut Pipe, from: usize, id: StreamId, len: usize) -> (Vec<u8>, Read) {
+    let data = body(id.0, len);
+    let (mut at, mut got, mut finished) = (0, Vec::new(), false);
+    for _ in 0..1_000_000 {
+        if at < len {
+            let chunk = (1 + pipe.rng.below(9000) as usize).min(len - at);
+            at += pipe.ends[from].write(pipe.now, id, data.slice(at..at + chunk)).unwrap();
+        } else if !finished {
+            pipe.ends[from].finish(pipe.now, id).unwrap();
+            finished = true;
+        }
+        pipe.run_for(Duration::from_millis(1));
+        loop {
+            let max = 1 + pipe.rng.below(20_000) as usize;
+            match pipe.ends[1 - from].read(id, max) {
+                Ok(Read::Data(bytes)) => {
+                    assert!(!bytes.is_empty() && bytes.len() <= max);
+                    got.extend_from_slice(&bytes);
+                }
+                Ok(Read::Blocked) | Err(StreamError::UnknownStream) => break,
+                Ok(end) => return (got, end),
+                Err(other) => panic!("{other}"),
+            }
+        }
+    }
+    panic!("no end");
+}
+
+#[test]
+fn bytes_cross_both_ways_and_half_close() {
+    for seed in 0..6 {
+        let mut pipe = Pipe::lossy(seed);
+        let id = pipe.ends[0].open_stream(StreamKind::Bytes).unwrap();
+        let (got, end) = transfer(&mut pipe, 0, id, 700_000);
+        assert_eq!((got.len(), end), (700_000, Read::Finished));
+        assert!(got == body(id.0, 700_000));
+        // The other direction is still open.
+        let (got, end) = transfer(&mut pipe, 1, id, 50_000);
+        assert_eq!((got.len(), end), (50_000, Read::Finished));
+        pipe.settle();
+        for end in &mut pipe.ends {
+            assert_eq!(end.stream_kind(id), None, "freed");
+            assert_eq!(end.read(id, 1), Err(StreamError::UnknownStream));
+            assert!(end.is_drained());
+        }
+        pipe.assert_credit_agrees();
+    }
+}
+
+#[test]
+fn an_empty_stream_ends() {
+    let mut pipe = Pipe::lossy(3);
+    let id = pipe.ends[0].open_stream(StreamKind::Bytes).unwrap();
+    assert_eq!(transfer(&mut pipe, 0, id, 0), (vec![], Read::Finished));
+    assert_eq!(pipe.ends[0].write(pipe.now, id, Bytes::from_static(b"x")), Err(StreamError::Ended));
+    assert!(
+        std::iter::from_fn(|| pipe.ends[1].poll_event())
+            .any(|e| e == SessionEvent::StreamOpened(id, StreamKind::Bytes))
+    );
+}
+
+#[test]
+fn more_streams_than_the_limit_one_after_another() {
+    let config = SessionConfig { max_streams: 128, ..SessionConfig::default() };
+    let mut pipe = Pipe { loss: 5, ..Pipe::new(5, config) };
+    for _ in 0..300 {
+        let id = loop {
+            match pipe.ends[0].open_stream(StreamKind::Bytes) {
+                Ok(id) => break id,
+                Err(OpenError::Limit) => pipe.run_for(Duration::from_millis(10)),
+                Err(other) => panic!("{other}"),
+            }
+        };
+        let (got, _) = transfer(&mut pipe, 0, id, 10);
+        assert_eq!(got.len(), 10);
+        pipe.ends[1].finish(pipe.now, id).unwrap();
+        pipe.run_for(Duration::from_millis(30));
+        while pipe.ends[0].read(id, 10) == Ok(Read::Blocked) {
+            pipe.run_for(Duration::from_millis(30));
+        }
+    }
+    pipe.settle();
+    pipe.assert_credit_agrees();
+}
+
+#[test]
+fn reset_discards_and_is_told() {
+    for seed in 0..20 {
+        let mut pipe = Pipe::lossy(seed);
+        let id = pipe.ends[0].open_stream(StreamKind::Bytes).unwrap();
+        pipe.ends[0].write(pipe.now, id, body(1, 200_000)).unwrap();
+        let wait = pipe.rng.below(30);
+        pipe.run_for(Duration::from_millis(wait));
+        pipe.ends[0].reset(id, 77).unwrap();
+        assert_eq!(pipe.ends[0].reset(id, 78), Err(StreamError::Ended));
+        pipe.settle();
+        assert_eq!(pipe.ends[1].read(id, 100), Ok(Read::Reset(77)));
+        pipe.ends[1].finish(pipe.now, id).unwrap();
+        pipe.settle();
+        assert_eq!(pipe.ends[0].read(id, 100), Ok(Read::Finished));
+        pipe.settle();
+        assert!(pipe.ends.iter().all(|end| end.stream_kind(id).is_none()));
+        pipe.assert_credit_agrees();
+    }
+}
+
+#[test]
+fn stop_makes_the_sender_reset() {
+    for seed in 0..20 {
+        let mut pipe = Pipe::lossy(seed);
+        let id = pipe.ends[0].open_stream(StreamKind::Bytes).unwrap();
+        pipe.ends[0].write(pipe.now, id, body(1, 900_000)).unwrap();
+        pipe.run_for(Duration::from_millis(15));
+        while pipe.ends[1].stop(id, 5).is_err() {
+            pipe.run_for(Duration::from_millis(5));
+        }
+        pipe.settle();
+        let events: Vec<_> = std::iter::from_fn(|| pipe.ends[0].poll_event()).collect();
+        assert!(events.contains(&SessionEvent::StreamStopped(id, 5)), "{events:?}");
+        assert_eq!(pipe.ends[0].write(pipe.now, id, body(1, 10)), Err(StreamError::Stopped(5)));
+        pipe.assert_credit_agrees();
+        assert!(pipe.ends[0].is_drained());
+    }
+}
+
+#[test]
+fn a_byte_stream_waits_for_its_reader() {
+    let mut pipe = Pipe::plain();
+    let id = pipe.ends[0].open_stream(StreamKind::Bytes).unwrap();
+    let mut written = 0;
+    for _ in 0..100 {
+        written += pipe.ends[0].write(pipe.now, id, body(0, 100_000)).unwrap();
+        pipe.settle();
+    }
+    // The receiver's window and the sender's buffer.
+    assert_eq!(written, (4 << 20) + (1 << 20));
+    let mut read = 0;
+    loop {
+        match pipe.ends[1].read(id, 1 << 20).unwrap() {
+            Read::Data(bytes) => read += bytes.len(),
+            Read::Blocked if read == written => break,
+            Read::Blocked => {}
+            other => panic!("{other:?}"),
+        }
+        pipe.settle();
+    }
+    pipe.assert_credit_agrees();
+    assert!(
+        std::iter::from_fn(|| pipe.ends[0].poll_event())
+            .any(|event| event == SessionEvent::StreamWritable(id))
+    );
+}
+
+#[test]
+fn messages_and_bytes_do_not_mix() {
+    let mut pipe = Pipe::plain();
+    let id = pipe.ends[0].open_stream(StreamKind::Bytes).unwrap();
+    let message = Outgoing { stream: id, ..numbered(crate::Service::ReliableSequenced, 0, 8) };
+    assert_eq!(pipe.ends[0].send(pipe.now, message), Err(SendError::WrongKind));
+    assert_eq!(
+        pipe.ends[0].write(pipe.now, StreamId(0), Bytes::from_static(b"x")),
+        Err(StreamError::WrongKind)
+    );
+    assert_eq!(pipe.ends[0].finish(pipe.now, StreamId(400)), Err(StreamError::UnknownStream));
+}

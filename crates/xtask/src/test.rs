@@ -1,0 +1,153 @@
+//! `cargo xtask test`: all checks, with the counts of the tests in the last line.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Instant;
+
+use anyhow::Context;
+
+use crate::counts::Counts;
+use crate::process::{cargo, root};
+use crate::tools;
+
+/// Runs every check: format, lints, tests, documentation, licences.
+#[derive(clap::Args)]
+pub(crate) struct Test {
+    /// Build cargo-deny if it is missing (in CI this is done without asking).
+    #[arg(long)]
+    install: bool,
+    /// Only the tests whose names contain this; all other checks are left out.
+    filter: Option<String>,
+}
+
+/// What has happened so far.
+#[derive(Default)]
+struct Tally {
+    counts: Counts,
+    failed: Vec<&'static str>,
+    skipped: Vec<(&'static str, String)>,
+}
+
+impl Test {
+    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        let mut tally = Tally::default();
+        if let Err(reason) = tools::tshark() {
+            tally.skip("packet dissector", reason);
+        }
+        match &self.filter {
+            Some(filter) => tally.tests(&[filter])?,
+            None => self.everything(&mut tally)?,
+        }
+        Ok(tally.conclude())
+    }
+
+    fn everything(&self, tally: &mut Tally) -> anyhow::Result<()> {
+        tally.check("format", cargo(&["fmt", "--all", "--check"]))?;
+        let benches = ["fmt", "--manifest-path", "benches/Cargo.toml", "--check"];
+        if root().join(benches[2]).exists() {
+            tally.check("format of the benches", cargo(&benches))?;
+        }
+        let clippy = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
+        tally.check("lints", cargo(&clippy))?;
+        tally.tests(&[])?;
+        let mut doc = cargo(&["doc", "--workspace", "--no-deps", "--quiet"]);
+        doc.env("RUSTDOCFLAGS", "-D warnings");
+        tally.check("documentation", doc)?;
+        match tools::cargo_deny(self.install) {
+            Ok(()) => {
+                let deny = ["deny", "--log-level", "error", "check", "licenses", "bans", "sources"];
+                tally.check("licences, bans, sources", cargo(&deny))
+            }
+            Err(reason) => {
+                tally.skip("licences, bans, sources", reason);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Tally {
+    /// A step that passes or fails as a whole.
+    fn check(&mut self, name: &'static str, mut command: Command) -> anyhow::Result<()> {
+        announce(name);
+        let start = Instant::now();
+        let status = command.status().with_context(|| format!("cannot run {:?}", command.get_program()))?;
+        self.done(name, status.success(), start);
+        Ok(())
+    }
+
+    /// All suites, doc tests included.
+    fn tests(&mut self, filter: &[&str]) -> anyhow::Result<()> {
+        const NAME: &str = "tests";
+        announce(NAME);
+        let start = Instant::now();
+        let mut command = cargo(&["test", "--workspace", "--no-fail-fast"]);
+        let mut tests =
+            command.args(filter).stdout(Stdio::piped()).spawn().context("cannot run cargo test")?;
+        if let Some(output) = tests.stdout.take() {
+            self.counts += count(output)?;
+        }
+        self.done(NAME, tests.wait()?.success(), start);
+        Ok(())
+    }
+
+    fn done(&mut self, name: &'static str, success: bool, start: Instant) {
+        let seconds = start.elapsed().as_secs_f64();
+        println!("   {name}: {} in {seconds:.1} s", if success { "good" } else { "FAILED" });
+        if !success {
+            self.failed.push(name);
+        }
+    }
+
+    fn skip(&mut self, name: &'static str, reason: String) {
+        self.skipped.push((name, reason));
+    }
+
+    fn conclude(mut self) -> ExitCode {
+        println!();
+        for (name, reason) in &self.skipped {
+            println!("skipped: {name}: {reason}");
+        }
+        for name in &self.failed {
+            println!("FAILED: {name}");
+        }
+        self.counts.skipped += self.skipped.len() as u64;
+        if self.counts.failed == 0 {
+            // A step that failed before or beside the tests must not read as if nothing had.
+            self.counts.failed = self.failed.len() as u64;
+        }
+        println!("{}", self.counts);
+        if self.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+}
+
+fn announce(name: &str) {
+    println!("── {name}");
+}
+
+/// Adds up the suites, and shows what the runner says, tests that passed aside.
+fn count(output: impl Read) -> anyhow::Result<Counts> {
+    let mut counts = Counts::default();
+    for line in BufReader::new(output).lines() {
+        let line = line?;
+        if let Some(suite) = Counts::from_line(&line) {
+            counts += suite;
+        }
+        if !line.is_empty() && !line.ends_with("... ok") && !line.starts_with("running ") {
+            println!("   {line}");
+        }
+    }
+    Ok(counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suites_are_added_up() {
+        let output = "running 1 test\ntest a ... ok\n\ntest result: ok. 1 passed; 0 failed; 0 ignored; 0 measured\n\
+                      test result: ok. 2 passed; 0 failed; 3 ignored; 0 measured\n";
+        assert_eq!(count(output.as_bytes()).unwrap(), Counts { passed: 3, failed: 0, skipped: 3 });
+    }
+}

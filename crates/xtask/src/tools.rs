@@ -1,0 +1,65 @@
+//! Programs that some steps need and a machine may lack.
+
+use std::env;
+
+use crate::process::{cargo, program, works};
+
+/// Makes sure of tshark, which tests the packet dissector: installs Debian's package when run as root.
+///
+/// # Errors
+/// Why the tests that need it will be skipped.
+pub(crate) fn tshark() -> Result<(), String> {
+    let there = || works(program("tshark", &["--version"]));
+    if there() {
+        return Ok(());
+    }
+    if !works(program("apt-get", &["--version"])) || !is_root() {
+        return Err("tshark is not installed (as root on Debian this command would install it)".into());
+    }
+    println!("installing tshark");
+    let mut install = program("apt-get", &["install", "--yes", "--no-install-recommends", "tshark"]);
+    install.env("DEBIAN_FRONTEND", "noninteractive");
+    let updated = works(program("apt-get", &["update"]));
+    let installed = works(install);
+    if there() {
+        return Ok(());
+    }
+    Err(format!(
+        "tshark could not be installed (apt-get update {}, install {})",
+        word(updated),
+        word(installed)
+    ))
+}
+
+/// Makes sure of cargo-deny: builds it, which takes minutes, if asked to or in CI.
+///
+/// # Errors
+/// Why licences, bans and sources will not be checked.
+pub(crate) fn cargo_deny(install: bool) -> Result<(), String> {
+    let there = || works(cargo(&["deny", "--version"]));
+    if there() {
+        return Ok(());
+    }
+    if !install && !in_ci() {
+        return Err("cargo-deny is not installed (`cargo xtask test --install` builds it, in minutes)".into());
+    }
+    println!("installing cargo-deny; this takes some minutes");
+    let built = cargo(&["install", "--locked", "--quiet", "cargo-deny"]).status();
+    if built.is_ok_and(|status| status.success()) && there() {
+        return Ok(());
+    }
+    Err("cargo-deny could not be built".into())
+}
+
+fn in_ci() -> bool {
+    env::var("CI").is_ok_and(|ci| !ci.is_empty() && ci != "0" && ci != "false")
+}
+
+fn is_root() -> bool {
+    let id = program("id", &["-u"]).output();
+    id.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
+}
+
+fn word(success: bool) -> &'static str {
+    if success { "worked" } else { "failed" }
+}
