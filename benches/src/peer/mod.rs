@@ -3,6 +3,7 @@
 mod quic;
 mod tcp;
 mod udp;
+mod whimbrel;
 
 use std::future::Future;
 use std::io::Write;
@@ -41,7 +42,7 @@ pub(crate) trait Peer {
 
 /// All peers, in the order of the table.
 pub(crate) fn all() -> Vec<Box<dyn Peer>> {
-    vec![Box::new(udp::Udp), Box::new(quic::Quinn), Box::new(quic::Noq), Box::new(tcp::Tcp)]
+    vec![Box::new(whimbrel::Whimbrel), Box::new(udp::Udp), Box::new(quic::Quinn), Box::new(quic::Noq), Box::new(tcp::Tcp)]
 }
 
 /// Tells the other side where to connect.

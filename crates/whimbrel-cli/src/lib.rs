@@ -1,4 +1,11 @@
 //! What the `whimbrel` program is made of, for those who want it in their own process: the tests and the demo.
 
+mod dial;
+pub mod key;
 #[cfg(unix)]
 pub mod link;
+pub mod output;
+#[cfg(unix)]
+pub mod perf;
+pub mod process;
+mod units;

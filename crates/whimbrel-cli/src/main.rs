@@ -1,12 +1,17 @@
 //! The `whimbrel` program: one subcommand a job. `whimbrel --help` says which.
 
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
+use whimbrel_cli::key::KeyCommand;
 #[cfg(unix)]
 use whimbrel_cli::link::LinkCommand;
+use whimbrel_cli::output::{OutputClosed, note, output_error};
+#[cfg(unix)]
+use whimbrel_cli::perf::PerfCommand;
+use whimbrel_cli::process::Interrupted;
 
 /// Keeps programs talking while the network moves under them.
 #[derive(Parser)]
@@ -18,6 +23,9 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Key(KeyCommand),
+    #[cfg(unix)]
+    Perf(Box<PerfCommand>),
     #[cfg(unix)]
     Link(Box<LinkCommand>),
     Completions(Completions),
@@ -36,8 +44,12 @@ struct Completions {
 fn main() -> ExitCode {
     match run(Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
+        // Whoever closed our output had enough.
+        Err(error) if error.is::<OutputClosed>() => ExitCode::SUCCESS,
+        // As shells have it: 128 and the number of the signal.
+        Err(error) if error.is::<Interrupted>() => ExitCode::from(130),
         Err(error) => {
-            eprintln!("error: {error:#}");
+            note(format_args!("error: {error:#}"));
             ExitCode::FAILURE
         }
     }
@@ -45,6 +57,9 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> anyhow::Result<()> {
     match command {
+        Command::Key(command) => command.run(),
+        #[cfg(unix)]
+        Command::Perf(command) => command.run(),
         #[cfg(unix)]
         Command::Link(command) => command.run(),
         Command::Completions(command) => command.run(),
@@ -53,7 +68,9 @@ fn run(command: Command) -> anyhow::Result<()> {
 
 impl Completions {
     fn run(&self) -> anyhow::Result<()> {
-        clap_complete::generate(self.shell, &mut Cli::command(), "whimbrel", &mut io::stdout());
-        Ok(())
+        // Into memory first: written straight to a closed pipe it would panic.
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), "whimbrel", &mut script);
+        io::stdout().write_all(&script).map_err(output_error)
     }
 }

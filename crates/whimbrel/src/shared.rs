@@ -4,7 +4,7 @@
 //! built under the lock and sent without it; whoever holds the transmit buffer sends, others leave word (`again`).
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
@@ -33,6 +33,8 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     /// Untracked messages handed in while somebody else was driving.
     submissions: Mutex<Vec<Outgoing>>,
+    /// Something waits there, or is held: spares everybody else a lock.
+    submitted: AtomicBool,
     /// Handles that applications hold.
     pub(crate) mockets: AtomicUsize,
     pub(crate) readable: Notify,
@@ -113,6 +115,7 @@ impl Shared {
                 held: VecDeque::new(),
             }),
             submissions: Mutex::new(Vec::new()),
+            submitted: AtomicBool::new(false),
             mockets: AtomicUsize::new(0),
             readable: Notify::new(),
             writable: Notify::new(),
@@ -149,24 +152,25 @@ impl Shared {
             return Err(message);
         }
         submissions.push(message);
+        self.submitted.store(true, Ordering::Release);
         drop(submissions);
         self.driver.notify_one();
         Ok(())
     }
 
     fn take_submissions(&self, state: &mut State) {
-        let mut submissions = lock(&self.submissions);
-        if submissions.is_empty() {
-            drop(submissions);
-            if !state.held.is_empty() {
-                self.send_held(state);
-            }
+        if !self.submitted.load(Ordering::Acquire) {
             return;
         }
+        let mut submissions = lock(&self.submissions);
         std::mem::swap(&mut *submissions, &mut state.spare);
+        self.submitted.store(false, Ordering::Release);
         drop(submissions);
         state.held.extend(state.spare.drain(..));
         self.send_held(state);
+        if state.is_holding() {
+            self.submitted.store(true, Ordering::Release);
+        }
     }
 
     /// Queues what was handed in, as far as there is room.

@@ -1,9 +1,9 @@
 //! The session: messages, streams, order, credit, tags, priorities, lifetimes, outcomes.
 //!
-//! A message waits in a *lane* ([`lane`]), gets its number when it is first sent and moves to its order domain's
-//! list of what is in flight ([`sending`]), and ends with an [`Outcome`]. On the other side a domain ([`receiving`])
+//! A message waits in a *lane* (`lane`), gets its number when it is first sent and moves to its order domain's
+//! list of what is in flight (`sending`), and ends with an [`Outcome`]. On the other side a domain (`receiving`)
 //! finds duplicates, puts parts together and restores order; what is in turn waits in an inbox. Byte streams have a
-//! pair of halves of their own ([`bytes_out`], [`bytes_in`]). Numbers index ring buffers; nothing is looked up by
+//! pair of halves of their own (`bytes_out`, `bytes_in`). Numbers index ring buffers; nothing is looked up by
 //! hash. What a packet carried is told by [`Carried`], and everything is plain data.
 
 mod api;

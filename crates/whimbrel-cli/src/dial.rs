@@ -1,0 +1,210 @@
+//! Reaching a peer: whom we trust, as whom we come, and how the connection is set up.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use whimbrel::{
+    CloseReason, Config, Congestion, ConnectError, Endpoint, Identity, ListenConfig, Mocket, PublicKey,
+    Repeats, TransportConfig, Url,
+};
+
+use crate::key::{KnownPeers, default_known_peers_file, own_or_temporary};
+use crate::output::note;
+use crate::units;
+
+/// Options of whoever connects.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DialOptions {
+    /// Whom to connect to: whimbrel://KEY@HOST:PORT, as the listener printed it. Without KEY@, see --trust-on-first-use.
+    pub(crate) url: String,
+    /// Our own key file, so that the peer knows us [default: ~/.config/whimbrel/key if it exists, else a key for this run].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: Option<PathBuf>,
+    /// Believe the key that a peer shows the first time, remember it, and insist on it from then on. The listener needs --show-key.
+    #[arg(long)]
+    pub(crate) trust_on_first_use: bool,
+    /// Where the keys of peers are remembered [default: ~/.config/whimbrel/known_peers].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) known_peers: Option<PathBuf>,
+    /// Local address to send from [default: any].
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) bind: Option<String>,
+}
+
+/// Options of whoever listens.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ListenOptions {
+    /// Where to listen; port 0 takes any free one [default: [::]:4433].
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) listen: Option<String>,
+    /// Our key file; `whimbrel key new` makes one [default: ~/.config/whimbrel/key if it exists, else a key for this run].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: Option<PathBuf>,
+    /// Tell our public key to strangers that ask for it, so that they can trust it on first use.
+    #[arg(long)]
+    pub(crate) show_key: bool,
+    /// Take connections from this key only; may be repeated [default: from anybody].
+    #[arg(long, value_name = "KEY")]
+    pub(crate) allow: Vec<PublicKey>,
+}
+
+/// Options of connections, for both ends.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct TransportOptions {
+    /// Congestion control of what this end sends: bbr, cubic, or fixed:RATE.
+    #[arg(long, value_name = "bbr|cubic|fixed:RATE", default_value = "bbr", value_parser = units::congestion)]
+    pub(crate) congestion: Congestion,
+    /// How often small messages are repeated on an underused path: auto (1, and 2 where much is lost), or a number.
+    #[arg(long, value_name = "auto|N", default_value = "auto", value_parser = units::repeats)]
+    pub(crate) repeats: Repeats,
+}
+
+impl TransportOptions {
+    /// As settings of the library.
+    pub(crate) fn config(&self) -> TransportConfig {
+        let mut config = TransportConfig::default();
+        config.congestion = self.congestion;
+        config.repeats = self.repeats;
+        config
+    }
+}
+
+/// Whom to connect to, once it is clear whom to trust.
+pub(crate) struct Dial {
+    endpoint: Endpoint,
+    url: Url,
+    trust: Trust,
+}
+
+enum Trust {
+    /// The key in the URL.
+    Key,
+    /// The key it showed before.
+    Remembered(PublicKey, KnownPeers),
+    /// Whatever it shows now.
+    FirstUse(KnownPeers),
+}
+
+impl DialOptions {
+    /// Finds out whom to trust and opens the socket.
+    ///
+    /// # Errors
+    /// The URL, the key files, the known peers, or the socket.
+    pub(crate) async fn prepare(&self, transport: TransportConfig) -> anyhow::Result<Dial> {
+        let url: Url = self.url.parse()?;
+        let trust = self.trust(&url)?;
+        let (identity, _) = own_or_temporary(self.key.as_deref())?;
+        let config = Config { identity, transport, ..Config::default() };
+        let is_ipv4 = url.host.parse::<std::net::Ipv4Addr>().is_ok();
+        let endpoint = match &self.bind {
+            Some(address) => Endpoint::bind(config, address).await?,
+            None if is_ipv4 => Endpoint::bind(config, "0.0.0.0:0").await?,
+            None => bind_both_families(config, 0).await?,
+        };
+        Ok(Dial { endpoint, url, trust })
+    }
+
+    fn trust(&self, url: &Url) -> anyhow::Result<Trust> {
+        if url.key.is_some() {
+            return Ok(Trust::Key);
+        }
+        let peers = KnownPeers::load(&self.known_peers.clone().map_or_else(default_known_peers_file, Ok)?)?;
+        match peers.key_of(url) {
+            Some(key) => Ok(Trust::Remembered(key, peers)),
+            None if self.trust_on_first_use => Ok(Trust::FirstUse(peers)),
+            None => bail!(
+                "{url} names no key, and the peer is not known: write whimbrel://KEY@{}:{}, or add --trust-on-first-use",
+                url.host,
+                url.port
+            ),
+        }
+    }
+}
+
+impl Dial {
+    /// The socket.
+    pub(crate) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Connects. With a key in the URL it does not wait for the handshake, so that what is sent at once travels with it.
+    ///
+    /// # Errors
+    /// No answer, or not from whom we want.
+    pub(crate) async fn connect(&mut self) -> anyhow::Result<Mocket> {
+        let url = self.url.to_string();
+        match &mut self.trust {
+            Trust::Key => Ok(self.endpoint.begin_connect(&url).await?),
+            Trust::Remembered(key, peers) => {
+                let (key, path) = (*key, peers.path().display().to_string());
+                self.endpoint.connect_trusting(&url, Some(key)).await.map_err(|error| match error {
+                    ConnectError::Closed(CloseReason::Handshake(why)) => anyhow::anyhow!(
+                        "the peer does not prove the key {key} it had before ({why}): somebody may stand in its place. If it \
+                         really has a new key, remove its line from {path}"
+                    ),
+                    other => other.into(),
+                })
+            }
+            Trust::FirstUse(peers) => {
+                let mocket = self.endpoint.connect_trusting(&url, None).await.map_err(|error| match error {
+                    ConnectError::Closed(CloseReason::HandshakeTimedOut) => anyhow::anyhow!(
+                        "no answer from the peer: check the address and the port, and that it listens with --show-key"
+                    ),
+                    other => other.into(),
+                })?;
+                let key = mocket.peer_key().context("the peer has shown no key")?;
+                peers.remember(&self.url, key)?;
+                note(format_args!(
+                    "trusting {key} for {url} from now on; it is in {}",
+                    peers.path().display()
+                ));
+                Ok(mocket)
+            }
+        }
+    }
+}
+
+impl ListenOptions {
+    /// Opens the socket; the URL is what others connect to.
+    ///
+    /// # Errors
+    /// The key file, or the port is taken.
+    pub(crate) async fn bind(&self, transport: TransportConfig) -> anyhow::Result<(Endpoint, String)> {
+        let (identity, temporary) = own_or_temporary(self.key.as_deref())?;
+        if temporary {
+            note("using a key for this run only; `whimbrel key new` makes one that stays");
+        }
+        let config = self.config(identity, transport);
+        let endpoint = match &self.listen {
+            Some(address) => Endpoint::bind(config, address).await?,
+            None => bind_both_families(config, whimbrel::DEFAULT_PORT).await?,
+        };
+        let mut address = endpoint.local_addr()?;
+        // A person wants something to connect to, if only from this machine.
+        if address.ip().is_unspecified() {
+            let loopback = if address.is_ipv4() { "127.0.0.1" } else { "::1" };
+            address.set_ip(loopback.parse()?);
+            note("listening on all addresses: from other machines, connect to this host's name instead");
+        }
+        let url = format!("whimbrel://{}@{address}", endpoint.public_key());
+        Ok((endpoint, url))
+    }
+
+    fn config(&self, identity: Identity, transport: TransportConfig) -> Config {
+        let mut listen = ListenConfig::default();
+        listen.acceptor.show_key = self.show_key;
+        let config = Config { identity, transport, listen: Some(listen), ..Config::default() };
+        if self.allow.is_empty() { config } else { config.allow(self.allow.iter().copied()) }
+    }
+}
+
+/// All addresses of both families, or of IPv4 on a machine without IPv6.
+async fn bind_both_families(config: Config, port: u16) -> anyhow::Result<Endpoint> {
+    match Endpoint::bind(config.clone(), &format!("[::]:{port}")).await {
+        Err(whimbrel::BindError::System(_, error)) if error.kind() != std::io::ErrorKind::AddrInUse => {
+            Ok(Endpoint::bind(config, &format!("0.0.0.0:{port}")).await?)
+        }
+        bound => Ok(bound?),
+    }
+}

@@ -1,0 +1,63 @@
+//! The command line of `whimbrel key`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::{default_key_file, load, save_new};
+use crate::output::print_line;
+
+const EXAMPLES: &str = "\
+Examples:
+  Make a key at the default place and print its public half, to be given to others:
+    whimbrel key new
+  A key for a server, in a file of its own:
+    whimbrel key new --out server.key
+    whimbrel perf serve --key server.key
+  Print the public key again:
+    whimbrel key show server.key";
+
+/// Makes and shows keys: the identity that peers know an endpoint by.
+///
+/// The secret key stays in its file, readable by its owner only. The public key, 43 characters, is what others write in front of the host:
+/// whimbrel://KEY@HOST:PORT. The default place is $XDG_CONFIG_HOME/whimbrel/key or ~/.config/whimbrel/key.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct KeyCommand {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand, Debug)]
+enum Verb {
+    /// Makes a new key and prints its public half; never overwrites one.
+    New {
+        /// Where the secret key goes [default: ~/.config/whimbrel/key].
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
+    /// Prints the public half of a key.
+    Show {
+        /// The key file [default: ~/.config/whimbrel/key].
+        file: Option<PathBuf>,
+    },
+}
+
+impl KeyCommand {
+    /// Does it.
+    ///
+    /// # Errors
+    /// The file exists already, or is not there, or is no key.
+    pub fn run(self) -> anyhow::Result<()> {
+        let place = |file: Option<PathBuf>| file.map_or_else(default_key_file, Ok);
+        let identity = match self.verb {
+            Verb::New { out } => {
+                let identity = whimbrel::new_identity();
+                save_new(&place(out)?, &identity)?;
+                identity
+            }
+            Verb::Show { file } => load(&place(file)?)?,
+        };
+        print_line(format_args!("{}", identity.public()))
+    }
+}

@@ -1,0 +1,160 @@
+//! The key file: one line of text that says what it is.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use whimbrel::Identity;
+
+use super::default_key_file;
+
+/// What the line begins with; 64 hexadecimal digits follow.
+const PREFIX: &str = "whimbrel-secret-key ";
+
+/// Reading or writing a key file; each says what to do.
+#[derive(Debug)]
+pub enum KeyFileError {
+    /// There is none.
+    Missing(PathBuf),
+    /// There is one, and a key is never overwritten.
+    Exists(PathBuf),
+    /// Others may read it.
+    Exposed(PathBuf),
+    /// It holds something else.
+    NotAKey(PathBuf),
+    /// The system refuses.
+    System(PathBuf, io::Error),
+}
+
+impl std::fmt::Display for KeyFileError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Missing(path) => {
+                let path = path.display();
+                write!(f, "there is no key file {path}: make one with `whimbrel key new --out {path}`")
+            }
+            Self::Exists(path) => {
+                let path = path.display();
+                write!(
+                    f,
+                    "{path} exists and is not overwritten: remove it first, or choose another with --out"
+                )
+            }
+            Self::Exposed(path) => {
+                let path = path.display();
+                write!(f, "others can read the secret key in {path}: run `chmod 600 {path}`")
+            }
+            Self::NotAKey(path) => {
+                write!(
+                    f,
+                    "{} is no whimbrel key file: make one with `whimbrel key new --out FILE`",
+                    path.display()
+                )
+            }
+            Self::System(path, error) => {
+                write!(f, "cannot use the key file {}: {error}", path.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for KeyFileError {}
+
+/// Reads a key.
+///
+/// # Errors
+/// Missing, not a key, or readable by others.
+pub fn load(path: &Path) -> Result<Identity, KeyFileError> {
+    let text = fs::read(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => KeyFileError::Missing(path.to_owned()),
+        _ => KeyFileError::System(path.to_owned(), error),
+    })?;
+    let secret = parse(&text).ok_or_else(|| KeyFileError::NotAKey(path.to_owned()))?;
+    if is_exposed(path) {
+        return Err(KeyFileError::Exposed(path.to_owned()));
+    }
+    Ok(Identity::from_secret(secret))
+}
+
+/// Writes a key into a file that does not exist yet, readable by its owner only; makes the folders it is in.
+///
+/// # Errors
+/// The file exists, or cannot be written.
+pub fn save_new(path: &Path, identity: &Identity) -> Result<(), KeyFileError> {
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::AlreadyExists => KeyFileError::Exists(path.to_owned()),
+        _ => KeyFileError::System(path.to_owned(), error),
+    };
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        fs::create_dir_all(folder).map_err(failed)?;
+    }
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(path).map_err(failed)?;
+    let mut line = String::from(PREFIX);
+    for byte in identity.secret() {
+        line.push_str(&format!("{byte:02x}"));
+    }
+    line.push('\n');
+    file.write_all(line.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)
+}
+
+/// The key in `file`; without a file named, the one at the default place if there is one, else one for this process only. The second
+/// is true if it is only for this process.
+///
+/// # Errors
+/// As [`load`]; a file that was named has to exist.
+pub fn own_or_temporary(file: Option<&Path>) -> Result<(Identity, bool), KeyFileError> {
+    if let Some(file) = file {
+        return Ok((load(file)?, false));
+    }
+    let temporary = || (whimbrel::new_identity(), true);
+    let Ok(file) = default_key_file() else { return Ok(temporary()) };
+    match load(&file) {
+        Ok(identity) => Ok((identity, false)),
+        Err(KeyFileError::Missing(_)) => Ok(temporary()),
+        Err(error) => Err(error),
+    }
+}
+
+fn parse(text: &[u8]) -> Option<[u8; 32]> {
+    let digits = std::str::from_utf8(text).ok()?.strip_prefix(PREFIX)?.trim_end().as_bytes();
+    if digits.len() != 64 {
+        return None;
+    }
+    let mut secret = [0; 32];
+    for (byte, pair) in secret.iter_mut().zip(digits.chunks(2)) {
+        let digit = |at: usize| char::from(pair[at]).to_digit(16);
+        *byte = (digit(0)? << 4 | digit(1)?) as u8;
+    }
+    Some(secret)
+}
+
+#[cfg(unix)]
+fn is_exposed(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata(path).is_ok_and(|found| found.is_file() && found.mode() & 0o077 != 0)
+}
+
+#[cfg(not(unix))]
+fn is_exposed(_: &Path) -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn anything_else_is_no_key() {
+        let good = format!("{PREFIX}{}\n", "0f".repeat(32));
+        assert_eq!(parse(good.as_bytes()), Some([15; 32]));
+        let short = &good[..good.len() - 2];
+        for bad in ["", "whimbrel-secret-key ", short, &good.replace("0f", "0g"), &good.to_uppercase()] {
+            assert_eq!(parse(bad.as_bytes()), None, "{bad}");
+        }
+        assert_eq!(parse(&[0xff; 80]), None);
+    }
+}

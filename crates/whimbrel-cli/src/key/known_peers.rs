@@ -1,0 +1,121 @@
+//! Keys of peers that were trusted on first use, a line a peer: `host:port KEY`.
+
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use whimbrel::{PublicKey, Url};
+
+/// The file of known peers.
+#[derive(Debug)]
+pub struct KnownPeers {
+    path: PathBuf,
+    peers: BTreeMap<String, PublicKey>,
+}
+
+/// Reading or writing it.
+#[derive(Debug)]
+pub enum KnownPeersError {
+    /// The system refuses.
+    System(PathBuf, io::Error),
+    /// A line is not `host:port KEY`.
+    Line(PathBuf, usize),
+}
+
+impl std::fmt::Display for KnownPeersError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::System(path, error) => {
+                write!(f, "cannot use the known peers in {}: {error}", path.display())
+            }
+            Self::Line(path, line) => {
+                write!(f, "line {line} of {} is not `host:port KEY`: mend or remove it", path.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for KnownPeersError {}
+
+impl KnownPeers {
+    /// Reads the file; one that does not exist is empty.
+    ///
+    /// # Errors
+    /// It cannot be read, or a line makes no sense.
+    pub fn load(path: &Path) -> Result<Self, KnownPeersError> {
+        let text = match fs::read_to_string(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            read => read.map_err(|error| KnownPeersError::System(path.to_owned(), error))?,
+        };
+        let mut peers = BTreeMap::new();
+        for (at, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let wrong = || KnownPeersError::Line(path.to_owned(), at + 1);
+            let (peer, key) = line.split_once(char::is_whitespace).ok_or_else(wrong)?;
+            // The last word on a peer counts.
+            peers.insert(peer.to_owned(), key.trim().parse().map_err(|_| wrong())?);
+        }
+        Ok(Self { path: path.to_owned(), peers })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The key a peer showed before.
+    pub fn key_of(&self, url: &Url) -> Option<PublicKey> {
+        self.peers.get(&name(url)).copied()
+    }
+
+    /// Remembers a peer's key, in the file too.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn remember(&mut self, url: &Url, key: PublicKey) -> Result<(), KnownPeersError> {
+        let failed = |error| KnownPeersError::System(self.path.clone(), error);
+        if let Some(folder) = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            fs::create_dir_all(folder).map_err(failed)?;
+        }
+        // One write appends a whole line, whoever else appends at the same time.
+        let mut file = OpenOptions::new().append(true).create(true).open(&self.path).map_err(failed)?;
+        file.write_all(format!("{} {key}\n", name(url)).as_bytes()).map_err(failed)?;
+        self.peers.insert(name(url), key);
+        Ok(())
+    }
+}
+
+/// What a peer goes by: as in its URL, without the key.
+fn name(url: &Url) -> String {
+    match url.host.contains(':') {
+        true => format!("[{}]:{}", url.host, url.port),
+        false => format!("{}:{}", url.host.to_ascii_lowercase(), url.port),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_remembered_is_found_again() {
+        let path = std::env::temp_dir().join(format!("whimbrel-known-peers-{}", std::process::id()));
+        let url = |text: &str| text.parse::<Url>().unwrap();
+        let key = whimbrel::new_identity().public();
+        let mut peers = KnownPeers::load(&path).unwrap();
+        assert_eq!(peers.key_of(&url("whimbrel://Some.Host:7")), None);
+        peers.remember(&url("whimbrel://some.host:7"), key).unwrap();
+        peers.remember(&url("whimbrel://[::1]:7"), key).unwrap();
+        let again = KnownPeers::load(&path).unwrap();
+        assert_eq!(again.key_of(&url("whimbrel://Some.Host:7")), Some(key));
+        assert_eq!(again.key_of(&url("whimbrel://[::1]:7")), Some(key));
+        assert_eq!(again.key_of(&url("whimbrel://some.host:8")), None);
+        fs::write(&path, "# mine\n\nsome.host:7 nonsense\n").unwrap();
+        assert!(KnownPeers::load(&path).unwrap_err().to_string().starts_with("line 3 of"));
+        fs::remove_file(&path).unwrap();
+    }
+}

@@ -1,0 +1,11 @@
+//! Who we are and whom we know: the key file, the known peers, and `whimbrel key`.
+
+mod command;
+mod file;
+mod known_peers;
+mod places;
+
+pub use command::KeyCommand;
+pub use file::{KeyFileError, load, own_or_temporary, save_new};
+pub use known_peers::{KnownPeers, KnownPeersError};
+pub use places::{default_key_file, default_known_peers_file};

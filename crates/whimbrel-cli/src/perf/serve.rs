@@ -1,0 +1,150 @@
+//! `whimbrel perf serve`: the other end of measurements, for as many as come.
+
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use tokio::time::Instant;
+use whimbrel::{Message, Mocket};
+
+use super::clock::{clock_id, monotonic_ns};
+use super::control::{Control, ControlSender, Start, VERSION, parse};
+use super::sink::{Far, Sink};
+use super::source::Source;
+use crate::dial::{ListenOptions, TransportOptions};
+use crate::output::{note, print_line};
+use crate::process::{RuntimeOptions, abort_all, interrupted};
+
+/// Messages that may come before it is clear what they are.
+const EARLY: usize = 1 << 16;
+/// How long a client has to say what it wants.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Code of an abort for a plan that cannot be carried out.
+const BAD_PLAN: u64 = 1;
+
+/// Waits for measurements, as many at once as come, until Ctrl-C or SIGTERM.
+///
+/// The first line of output is `listening whimbrel://KEY@HOST:PORT`: what to give to `whimbrel perf run`.
+#[derive(Args, Clone, Debug)]
+pub(super) struct ServeCommand {
+    #[command(flatten)]
+    listen: ListenOptions,
+    /// Congestion control and repeats hold for what this end sends: with --reverse at the other end.
+    #[command(flatten)]
+    transport: TransportOptions,
+    #[command(flatten)]
+    runtime: RuntimeOptions,
+    /// Bytes that may wait in the send queue.
+    #[arg(long, value_name = "BYTES", default_value = "4Mi", value_parser = crate::units::bytes)]
+    queue: u64,
+}
+
+impl ServeCommand {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        self.runtime.block_on(self.clone().serve())
+    }
+
+    async fn serve(self) -> anyhow::Result<()> {
+        let mut transport = self.transport.config();
+        transport.session.send_queue_bytes = self.queue;
+        let (endpoint, url) = self.listen.bind(transport).await?;
+        print_line(format_args!("listening {url}"))?;
+        let interrupted = interrupted();
+        tokio::pin!(interrupted);
+        loop {
+            tokio::select! {
+                accepted = endpoint.accept() => {
+                    let Some(mocket) = accepted else { bail!("the socket has failed") };
+                    tokio::spawn(async move {
+                        let peer = mocket.peer_addr();
+                        if let Err(error) = measure(mocket).await {
+                            note(format_args!("{peer}: {error:#}"));
+                        }
+                    });
+                }
+                ended = &mut interrupted => {
+                    ended?;
+                    abort_all(&endpoint, "the server was stopped").await;
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+/// One measurement.
+async fn measure(mocket: Mocket) -> anyhow::Result<()> {
+    let opening = tokio::time::timeout(PATIENCE, await_start(&mocket)).await;
+    let (start, early) = opening.context("it did not say what it wants to measure")??;
+    if let Err(wrong) = check(&start) {
+        mocket.abort(BAD_PLAN, &wrong);
+        bail!(wrong);
+    }
+    let clock = clock_id();
+    let one_clock = clock.is_some() && clock == start.clock;
+    let control = ControlSender::new(&mocket);
+    control.send(&Control::Hello { clock }).await?;
+    let plan = &start.plan;
+    if plan.reverse {
+        let began = Instant::now().checked_sub(Duration::from_nanos(start.elapsed_ns));
+        let source = Source::new(&mocket, plan, began.unwrap_or_else(Instant::now));
+        // It ends when the client has all it wants and closes.
+        source.run(|_, _| {}).await;
+        return Ok(());
+    }
+    let start_ns = if one_clock { start.connect_ns } else { estimate_start(&mocket, &start) };
+    let taken = Sink::new(&mocket, plan, start_ns, one_clock).run(early, &mut Far).await;
+    if taken.cut.is_none() {
+        control.send(&Control::Report(taken.received)).await?;
+        mocket.closed().await;
+    }
+    Ok(())
+}
+
+/// Reads until the client has said what it wants; with what came before, and when.
+async fn await_start(mocket: &Mocket) -> anyhow::Result<(Start, Vec<(u64, Message)>)> {
+    let (start, early) = await_control(mocket, |control| match control {
+        Control::Start(start) => Some(start),
+        _ => None,
+    })
+    .await?;
+    Ok((start, early))
+}
+
+/// Reads until a certain control message; with what came before, and when.
+pub(super) async fn await_control<T>(
+    mocket: &Mocket,
+    mut wanted: impl FnMut(Control) -> Option<T>,
+) -> anyhow::Result<(T, Vec<(u64, Message)>)> {
+    let mut early = Vec::new();
+    loop {
+        let message = mocket.recv().await?;
+        match parse(&message) {
+            Some(control) => {
+                let control =
+                    control.context("the peer speaks another version of perf: update the older end")?;
+                if let Some(found) = wanted(control) {
+                    return Ok((found, early));
+                }
+            }
+            None => early.push((monotonic_ns(), message)),
+        }
+        if early.len() > EARLY {
+            bail!("the peer sends, and does not say what");
+        }
+    }
+}
+
+fn check(start: &Start) -> Result<(), String> {
+    if start.version != VERSION {
+        return Err("the two ends are of different versions of perf: update the older".into());
+    }
+    start.plan.check()
+}
+
+/// When the client began to connect, by our clock: it says how long ago that was when it spoke, and its words took half a round trip.
+fn estimate_start(mocket: &Mocket, start: &Start) -> u64 {
+    let rtt = mocket.stats().connection.paths.first().map_or(Duration::ZERO, |path| path.rtt_min);
+    let rtt = if rtt > Duration::from_secs(3600) { Duration::ZERO } else { rtt };
+    monotonic_ns().saturating_sub(start.elapsed_ns).saturating_sub(rtt.as_nanos() as u64 / 2)
+}

@@ -1,0 +1,208 @@
+//! The sink: takes what comes, counts it, knows when it is over.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+use whimbrel::{Message, Mocket, Sender, Service};
+
+use super::clock::{cpu_time, monotonic_ns};
+use super::control::{Control, ControlSender, ECHO, URGENT, parse};
+use super::figures::{Interval, Received, Sent, paths};
+use super::meter::{Meter, Timing};
+use super::plan::{Mode, Plan};
+
+/// Messages taken from the mocket at once.
+const TAKE: usize = 1024;
+/// How long after the source is done what was overtaken may still come in.
+const GRACE: Duration = Duration::from_millis(250);
+/// How often it tells how it goes.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// How it ended.
+pub(super) struct Taken {
+    pub(super) received: Received,
+    /// The source's figures, if it gave them.
+    pub(super) sent: Option<Sent>,
+    /// Why it ended early.
+    pub(super) cut: Option<String>,
+}
+
+/// Who hears how it goes.
+pub(super) trait Audience {
+    async fn interval(&mut self, interval: Interval, mocket: &Mocket);
+}
+
+/// The other end, by control messages.
+pub(super) struct Far;
+
+impl Audience for Far {
+    async fn interval(&mut self, interval: Interval, mocket: &Mocket) {
+        // If it does not get through, the next one will, or the end of the mocket is noticed elsewhere.
+        drop(ControlSender::new(mocket).send(&Control::Progress(interval)).await);
+    }
+}
+
+pub(super) struct Sink<'a> {
+    mocket: &'a Mocket,
+    plan: &'a Plan,
+    load: Meter,
+    urgent: Meter,
+    timing: Timing,
+    /// The connect call, by this process's CLOCK_MONOTONIC.
+    start_ns: u64,
+    cpu_start: Duration,
+    /// Sends the load back.
+    echo: Option<Sender>,
+    reported: Interval,
+    sent: Option<Sent>,
+    stopped: bool,
+}
+
+impl<'a> Sink<'a> {
+    /// `one_clock`: stamps are of the clock that we read.
+    pub(super) fn new(mocket: &'a Mocket, plan: &'a Plan, start_ns: u64, one_clock: bool) -> Self {
+        let service = Service::from(plan.service);
+        let timing = match (one_clock, plan.times_each()) {
+            (false, _) => Timing::None,
+            (true, false) => Timing::Newest,
+            (true, true) => Timing::Each,
+        };
+        let echoes = plan.is_ping_pong() || plan.mode == Mode::Latency && !one_clock;
+        let echo = mocket.sender().service(service).ppid(ECHO).build();
+        Self {
+            mocket,
+            plan,
+            load: Meter::new(service.is_sequenced()),
+            urgent: Meter::new(false),
+            timing,
+            start_ns,
+            cpu_start: cpu_time(),
+            echo: echoes.then_some(echo),
+            reported: Interval::default(),
+            sent: None,
+            stopped: false,
+        }
+    }
+
+    /// Takes messages to the end. `early` came before it was clear what they are, and when.
+    pub(super) async fn run(mut self, early: Vec<(u64, Message)>, audience: &mut impl Audience) -> Taken {
+        for (at_ns, message) in early {
+            self.take(at_ns, &[message]).await;
+        }
+        let cut = self.take_all(audience).await;
+        let end_ns = self.end_ns();
+        if self.plan.is_cut() {
+            self.load.close_gap(end_ns);
+        }
+        let received = Received {
+            seconds: end_ns.saturating_sub(self.start_ns) as f64 / 1e9,
+            load: self.load.counted(self.start_ns),
+            urgent: (self.plan.mode == Mode::Mixed).then(|| self.urgent.counted(self.start_ns)),
+            cpu_s: (cpu_time() - self.cpu_start).as_secs_f64(),
+            paths: paths(self.mocket),
+        };
+        Taken { received, sent: self.sent, cut }
+    }
+
+    /// The measurement ends with its time, or with the last delivery.
+    fn end_ns(&self) -> u64 {
+        match self.plan.time() {
+            Some(time) if self.plan.is_cut() => self.start_ns + time.as_nanos() as u64,
+            _ => self.load.last_ns().unwrap_or_else(monotonic_ns),
+        }
+    }
+
+    /// Some: why the end came early.
+    async fn take_all(&mut self, audience: &mut impl Audience) -> Option<String> {
+        let start = self.instant(self.start_ns);
+        let mut tick = start + INTERVAL;
+        let mut end = match self.plan.time() {
+            Some(time) if self.plan.is_cut() => Some(start + time),
+            _ => None,
+        };
+        let far_off = start + Duration::from_secs(30 * 86_400);
+        let mut batch = Vec::with_capacity(TAKE);
+        loop {
+            if self.has_all() || self.stopped {
+                return None;
+            }
+            if self.sent.is_some() && end.is_none() {
+                end = Some(Instant::now() + GRACE + 2 * self.rtt());
+            }
+            let mocket = self.mocket;
+            tokio::select! {
+                biased;
+                () = sleep_until(end.unwrap_or(far_off)) => return None,
+                () = sleep_until(tick) => {
+                    let interval = self.interval();
+                    audience.interval(interval, mocket).await;
+                    tick += INTERVAL;
+                }
+                taken = mocket.recv_many(&mut batch, TAKE) => match taken {
+                    Ok(_) => {
+                        self.take(monotonic_ns(), &batch).await;
+                        batch.clear();
+                    }
+                    Err(closed) => return Some(closed.0.to_string()),
+                },
+            }
+        }
+    }
+
+    async fn take(&mut self, now_ns: u64, batch: &[Message]) {
+        let load = batch.iter().filter(|message| message.ppid.is_none());
+        self.load.record(now_ns, load, self.timing);
+        if batch.iter().all(|message| message.ppid.is_none()) && self.echo.is_none() {
+            return;
+        }
+        let urgent = batch.iter().filter(|message| message.ppid == Some(URGENT));
+        let timing = if self.timing == Timing::None { Timing::None } else { Timing::Each };
+        self.urgent.record(now_ns, urgent, timing);
+        for message in batch {
+            match (parse(message), &self.echo) {
+                (Some(Ok(Control::Done(sent))), _) => self.sent = Some(sent),
+                (Some(Ok(Control::Stop)), _) => self.stopped = true,
+                (None, Some(echo)) if message.ppid.is_none() => {
+                    // A mocket that has closed is noticed by the next receive.
+                    drop(echo.send(message.payload.clone()).await);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Nothing more can come.
+    fn has_all(&self) -> bool {
+        let whole =
+            self.plan.mode != Mode::Mixed && self.plan.bytes.is_some_and(|bytes| self.load.bytes() >= bytes);
+        let sent = self.sent.as_ref().is_some_and(|sent| {
+            sent.finished
+                && self.load.unique() + sent.expired + sent.replaced + sent.lost >= sent.messages
+                && (self.plan.is_complete() || self.load.unique() == sent.messages)
+        });
+        whole && !self.plan.is_ping_pong() || sent
+    }
+
+    fn interval(&mut self) -> Interval {
+        let before = self.reported;
+        self.reported = Interval {
+            from_s: before.to_s,
+            to_s: monotonic_ns().saturating_sub(self.start_ns) as f64 / 1e9,
+            bytes: self.load.bytes() - before.total_bytes,
+            messages: self.load.messages() - before.total_messages,
+            latency_us: self.load.take_interval_latency(),
+            total_bytes: self.load.bytes(),
+            total_messages: self.load.messages(),
+        };
+        self.reported
+    }
+
+    fn rtt(&self) -> Duration {
+        self.mocket.stats().connection.paths.iter().map(|path| path.rtt).max().unwrap_or_default()
+    }
+
+    fn instant(&self, ns: u64) -> Instant {
+        let ago = Duration::from_nanos(monotonic_ns().saturating_sub(ns));
+        Instant::now().checked_sub(ago).unwrap_or_else(Instant::now)
+    }
+}

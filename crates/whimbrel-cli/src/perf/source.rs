@@ -1,0 +1,377 @@
+//! The source: generates the load, and listens to what the sink says of it.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use whimbrel::{Message, Mocket, SendError, Sender, Service, Tag};
+use whimbrel_sim::link::Histogram;
+
+use super::clock::{cpu_time, monotonic_ns};
+use super::control::{Control, ControlSender, ECHO, URGENT, parse};
+use super::figures::{Interval, Latency, Received, Sent, paths};
+use super::plan::{Mode, Plan};
+use super::stamp::{Payloads, Stamp};
+
+/// Messages a second of the urgent ones in mixed mode, and what they are like.
+const URGENT_RATE: f64 = 100.0;
+const URGENT_SIZE: usize = 64;
+const URGENT_PRIORITY: u8 = 200;
+/// What replaced messages go by.
+const REPLACED: Tag = Tag(1);
+/// How often it is looked whether everything has arrived.
+const POLL: Duration = Duration::from_millis(1);
+/// An unreliable message that has not come back by then is lost.
+const ECHO_PATIENCE: Duration = Duration::from_secs(1);
+/// Messages taken from the mocket at once.
+const TAKE: usize = 256;
+
+/// How it ended.
+pub(super) struct Given {
+    pub(super) sent: Sent,
+    /// The sink's figures, or the last it said before the end came early.
+    pub(super) received: Option<Received>,
+    pub(super) progress: Option<Interval>,
+    /// Why it ended early.
+    pub(super) cut: Option<String>,
+}
+
+/// What the generator has handed over.
+#[derive(Clone, Copy, Default)]
+struct Generated {
+    messages: u64,
+    urgent: u64,
+}
+
+pub(super) struct Source<'a> {
+    mocket: &'a Mocket,
+    plan: &'a Plan,
+    start: Instant,
+    cpu_start: Duration,
+    round_trips: Histogram,
+    progress: Option<Interval>,
+}
+
+impl<'a> Source<'a> {
+    /// `start`: the connect call.
+    pub(super) fn new(mocket: &'a Mocket, plan: &'a Plan, start: Instant) -> Self {
+        Self { mocket, plan, start, cpu_start: cpu_time(), round_trips: Histogram::default(), progress: None }
+    }
+
+    /// Sends everything, until the sink has reported or the mocket is closed. `show` sees what the sink says meanwhile.
+    pub(super) async fn run(mut self, show: impl FnMut(Interval, &Mocket)) -> Given {
+        if self.plan.is_ping_pong() { self.ping_pong(show).await } else { self.load(show).await }
+    }
+
+    async fn load(&mut self, mut show: impl FnMut(Interval, &Mocket)) -> Given {
+        let mut generator =
+            Box::pin(tokio::spawn(generate(self.mocket.clone(), self.plan.clone(), self.start)));
+        let abort = generator.abort_handle();
+        let _stops = AbortOnDrop(abort.clone());
+        let mut generated = None;
+        let mut batch = Vec::with_capacity(TAKE);
+        loop {
+            let mocket = self.mocket;
+            tokio::select! {
+                taken = mocket.recv_many(&mut batch, TAKE) => if let Err(closed) = taken {
+                    let cut = Some(closed.0.to_string());
+                    return self.given(generated.unwrap_or_default(), None, cut);
+                },
+                ended = &mut generator, if generated.is_none() => {
+                    // It fails only with the mocket, which the next receive tells.
+                    let Ok(Ok(count)) = ended else {
+                        generated = Some(Generated::default());
+                        continue;
+                    };
+                    generated = Some(count);
+                    let sent = self.sent(count, true);
+                    drop(ControlSender::new(mocket).send(&Control::Done(sent)).await);
+                }
+            }
+            for message in batch.drain(..) {
+                match self.hear(&message) {
+                    Some(Control::Progress(interval)) => show(interval, self.mocket),
+                    Some(Control::Report(received)) => {
+                        return self.given(generated.unwrap_or_default(), Some(received), None);
+                    }
+                    Some(Control::Stop) => {
+                        abort.abort();
+                        let sent = self.sent(generated.unwrap_or_default(), generated.is_some());
+                        drop(ControlSender::new(self.mocket).send(&Control::Done(sent)).await);
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn hear(&mut self, message: &Message) -> Option<Control> {
+        if message.ppid == Some(ECHO) {
+            if let Some(stamp) = Stamp::read(&message.payload) {
+                self.record_round_trip(stamp);
+            }
+            return None;
+        }
+        let control = parse(message)?.ok()?;
+        if let Control::Progress(interval) = &control {
+            self.progress = Some(*interval);
+        }
+        Some(control)
+    }
+
+    fn record_round_trip(&mut self, stamp: Stamp) {
+        self.round_trips.record(Duration::from_nanos(monotonic_ns().saturating_sub(stamp.sent_ns)));
+    }
+
+    /// One message at a time; the next when the last has come back.
+    async fn ping_pong(&mut self, mut show: impl FnMut(Interval, &Mocket)) -> Given {
+        let sender = sender(self.mocket, self.plan);
+        let end = self.plan.time().map(|time| self.start + time);
+        let mut payloads = Payloads::new();
+        let mut bytes = 0;
+        let mut interval = Interval::default();
+        let mut shown = Histogram::default();
+        loop {
+            let over = end.is_some_and(|end| Instant::now() >= end)
+                || self.plan.bytes.is_some_and(|limit| bytes >= limit);
+            if over {
+                return self.finish_ping_pong(payloads.made()).await;
+            }
+            let number = payloads.made();
+            let sent_ns = monotonic_ns();
+            bytes += self.plan.size as u64;
+            if let Err(error) = sender.send(payloads.next(self.plan.size, sent_ns)).await {
+                return self.given(generated(payloads.made()), None, Some(error.to_string()));
+            }
+            match self.await_echo(number, end).await {
+                Echo::Closed(why) => return self.given(generated(payloads.made()), None, Some(why)),
+                Echo::Lost => continue,
+                Echo::Back => {}
+            }
+            let round_trip = Duration::from_nanos(monotonic_ns() - sent_ns);
+            self.round_trips.record(round_trip);
+            shown.record(round_trip);
+            interval.messages += 1;
+            interval.bytes += self.plan.size as u64;
+            interval.to_s = self.start.elapsed().as_secs_f64();
+            if interval.to_s >= interval.from_s + 1.0 {
+                interval.total_messages += interval.messages;
+                interval.total_bytes += interval.bytes;
+                interval.latency_us = Latency::of(&std::mem::take(&mut shown)).map(Latency::halved);
+                show(interval, self.mocket);
+                interval = Interval { from_s: interval.to_s, messages: 0, bytes: 0, ..interval };
+            }
+        }
+    }
+
+    async fn await_echo(&mut self, number: u64, end: Option<Instant>) -> Echo {
+        let reliable = self.plan.is_complete();
+        let patience = ECHO_PATIENCE.max(4 * self.rtt_if(!reliable));
+        let until = Instant::now() + patience;
+        // A reliable message comes back, or the mocket ends.
+        let until = if reliable { Instant::now() + Duration::from_secs(86_400) } else { until };
+        let until = end.map_or(until, |end| until.min(end.max(Instant::now()) + patience * 60));
+        loop {
+            let message = tokio::select! {
+                received = self.mocket.recv() => match received {
+                    Ok(message) => message,
+                    Err(closed) => return Echo::Closed(closed.0.to_string()),
+                },
+                () = sleep_until(until) => return Echo::Lost,
+            };
+            // Too short to carry a number: any is the one.
+            let is_it = Stamp::read(&message.payload).is_none_or(|stamp| stamp.number == number);
+            if message.ppid == Some(ECHO) && is_it {
+                return Echo::Back;
+            }
+        }
+    }
+
+    fn rtt_if(&self, wanted: bool) -> Duration {
+        if !wanted {
+            return Duration::ZERO;
+        }
+        self.mocket.stats().connection.paths.iter().map(|path| path.rtt).max().unwrap_or_default()
+    }
+
+    async fn finish_ping_pong(&mut self, made: u64) -> Given {
+        let sent = self.sent(generated(made), true);
+        drop(ControlSender::new(self.mocket).send(&Control::Done(sent)).await);
+        loop {
+            match self.mocket.recv().await {
+                Ok(message) => {
+                    if let Some(Ok(Control::Report(received))) = parse(&message) {
+                        return self.given(generated(made), Some(received), None);
+                    }
+                }
+                Err(closed) => return self.given(generated(made), None, Some(closed.0.to_string())),
+            }
+        }
+    }
+
+    fn given(&self, generated: Generated, received: Option<Received>, cut: Option<String>) -> Given {
+        let finished = generated.messages > 0;
+        Given { sent: self.sent(generated, finished), received, progress: self.progress, cut }
+    }
+
+    fn sent(&self, generated: Generated, finished: bool) -> Sent {
+        let session = self.mocket.stats().session;
+        Sent {
+            messages: generated.messages,
+            urgent_messages: generated.urgent,
+            expired: session.total.expired,
+            replaced: session.total.replaced,
+            lost: session.total.lost,
+            retransmitted: session.retransmitted,
+            repeated: session.repeated,
+            cpu_s: (cpu_time() - self.cpu_start).as_secs_f64(),
+            paths: paths(self.mocket),
+            finished,
+            round_trip_us: Latency::of(&self.round_trips),
+        }
+    }
+}
+
+fn generated(messages: u64) -> Generated {
+    Generated { messages, urgent: 0 }
+}
+
+enum Echo {
+    Back,
+    Lost,
+    Closed(String),
+}
+
+/// A generator does not outlive its source.
+struct AbortOnDrop(tokio::task::AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+fn sender(mocket: &Mocket, plan: &Plan) -> Sender {
+    let builder = mocket.sender().service(Service::from(plan.service));
+    let builder = match plan.lifetime() {
+        Some(lifetime) => builder.lifetime(lifetime),
+        None => builder,
+    };
+    if plan.replace { builder.tag(REPLACED).build() } else { builder.build() }
+}
+
+/// Hands everything over, and waits until its fate is known.
+async fn generate(mocket: Mocket, plan: Plan, start: Instant) -> Result<Generated, SendError> {
+    let sender = sender(&mocket, &plan);
+    let (messages, urgent) = match (plan.mode, plan.rate) {
+        (Mode::Mixed, rate) => {
+            let mut urgent = Payloads::new();
+            let messages = tokio::select! {
+                flooded = flood(&sender, &plan) => flooded?,
+                failed = hurry(&mocket, rate.unwrap_or(URGENT_RATE), &mut urgent) => return failed.map(|()| generated(0)),
+            };
+            (messages, urgent.made())
+        }
+        (_, Some(rate)) => (pour(&sender, &plan, rate, start).await?, 0),
+        (_, None) => (flood(&sender, &plan).await?, 0),
+    };
+    loop {
+        let session = mocket.stats().session;
+        if session.queue_messages == 0 && session.outstanding == 0 {
+            return Ok(Generated { messages, urgent });
+        }
+        sleep(POLL).await;
+    }
+}
+
+/// Sizes of the messages of a load that is limited in bytes: the last is what is left.
+struct Sizes {
+    size: usize,
+    left: u64,
+}
+
+impl Sizes {
+    fn new(plan: &Plan) -> Self {
+        Self { size: plan.size, left: plan.bytes.unwrap_or(u64::MAX) }
+    }
+}
+
+impl Iterator for Sizes {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        let size = (self.size as u64).min(self.left);
+        self.left -= size;
+        (size > 0).then_some(size as usize)
+    }
+}
+
+/// As much as there is room for.
+async fn flood(sender: &Sender, plan: &Plan) -> Result<u64, SendError> {
+    let mut payloads = Payloads::new();
+    let mut sizes = Sizes::new(plan);
+    if plan.batch == 1 {
+        for size in sizes {
+            sender.send(payloads.next(size, monotonic_ns())).await?;
+        }
+        return Ok(payloads.made());
+    }
+    loop {
+        let before = payloads.made();
+        // One look at the clock a batch.
+        let now = monotonic_ns();
+        let batch = sizes.by_ref().take(plan.batch).map(|size| payloads.next(size, now));
+        sender.send_many(batch).await?;
+        if payloads.made() == before {
+            return Ok(before);
+        }
+    }
+}
+
+/// At a rate, for as long as the plan says.
+async fn pour(sender: &Sender, plan: &Plan, rate: f64, start: Instant) -> Result<u64, SendError> {
+    let mut payloads = Payloads::new();
+    let mut sizes = Sizes::new(plan);
+    let begin = Instant::now();
+    let end = plan.time().map(|time| start + time);
+    let mut due = Vec::new();
+    loop {
+        let now = Instant::now();
+        if end.is_some_and(|end| now >= end) {
+            return Ok(payloads.made());
+        }
+        let wanted = ((now - begin).as_secs_f64() * rate) as u64 + 1;
+        let sent_ns = monotonic_ns();
+        let count = wanted.saturating_sub(payloads.made()).min(plan.batch.max(1024) as u64) as usize;
+        due.extend(sizes.by_ref().take(count).map(|size| payloads.next(size, sent_ns)));
+        if count > 0 && due.is_empty() {
+            return Ok(payloads.made());
+        }
+        if plan.replace {
+            for payload in due.drain(..) {
+                sender.replace(payload)?;
+            }
+        } else if due.len() == 1 {
+            for payload in due.drain(..) {
+                sender.send(payload).await?;
+            }
+        } else {
+            sender.send_many(due.drain(..)).await?;
+        }
+        sleep_until(begin + Duration::from_secs_f64(payloads.made() as f64 / rate)).await;
+    }
+}
+
+/// The urgent messages of mixed mode, until it is dropped.
+async fn hurry(mocket: &Mocket, rate: f64, payloads: &mut Payloads) -> Result<(), SendError> {
+    let sender = mocket.sender().unsequenced().priority(URGENT_PRIORITY).ppid(URGENT).build();
+    let begin = Instant::now();
+    loop {
+        sender.send(payloads.next(URGENT_SIZE, monotonic_ns())).await?;
+        sleep_until(begin + Duration::from_secs_f64(payloads.made() as f64 / rate)).await;
+    }
+}
+
+/// Waits for something that should not take for ever.
+pub(super) async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+    timeout(limit, future).await.ok()
+}

@@ -1,0 +1,84 @@
+//! What the process itself is asked for: a runtime, and when to end.
+
+use std::future::Future;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use whimbrel::Endpoint;
+
+/// The runtime everything runs on.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct RuntimeOptions {
+    /// The runtime's flavour: one thread, or two that share the work.
+    #[arg(long, value_enum, default_value_t = Flavour::Multi)]
+    pub runtime: Flavour,
+}
+
+/// A flavour of runtime.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flavour {
+    /// Everything on one thread.
+    Current,
+    /// Two worker threads.
+    Multi,
+}
+
+impl RuntimeOptions {
+    /// Runs a future to its end.
+    ///
+    /// # Errors
+    /// The future's, or the system gives no threads.
+    pub fn block_on<T>(self, future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+        let mut builder = match self.runtime {
+            Flavour::Current => tokio::runtime::Builder::new_current_thread(),
+            Flavour::Multi => tokio::runtime::Builder::new_multi_thread(),
+        };
+        let runtime = builder.worker_threads(2).enable_all().build()?;
+        let result = runtime.block_on(future);
+        // A thread that waits for standard input cannot be stopped.
+        runtime.shutdown_background();
+        result
+    }
+}
+
+/// Somebody pressed Ctrl-C or sent SIGTERM.
+#[derive(Debug)]
+pub struct Interrupted;
+
+impl std::fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("interrupted")
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
+/// Waits for Ctrl-C or SIGTERM.
+///
+/// # Errors
+/// The system does not tell of signals.
+pub async fn interrupted() -> std::io::Result<()> {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let (mut interrupt, mut terminate) =
+            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        Ok(())
+    }
+    #[cfg(not(unix))]
+    tokio::signal::ctrl_c().await
+}
+
+/// How long peers are given to hear of an abort.
+const FAREWELL: Duration = Duration::from_millis(300);
+
+/// Aborts every connection and gives the peers a moment to hear of it.
+pub async fn abort_all(endpoint: &Endpoint, text: &str) {
+    endpoint.abort_all(0, text);
+    // Peers that do not hear of it notice by themselves.
+    drop(tokio::time::timeout(FAREWELL, endpoint.wait_idle()).await);
+}

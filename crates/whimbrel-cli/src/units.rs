@@ -1,0 +1,111 @@
+//! Quantities as people write them on the command line.
+
+use std::time::Duration;
+
+use whimbrel::{Congestion, Repeats};
+use whimbrel_sim::link::LinkConfig;
+
+/// `30`, `1.5s`, `200ms`: a bare number is seconds.
+///
+/// # Errors
+/// What a good one looks like.
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    if let Some(time) = seconds {
+        return Ok(time);
+    }
+    let mut config = LinkConfig::default();
+    config.set("delay", text).map_err(|error| error.to_string())?;
+    Ok(config.delay)
+}
+
+/// `500`, `500ms`, `2s`: a bare number is milliseconds.
+///
+/// # Errors
+/// What a good one looks like.
+pub(crate) fn millis(text: &str) -> Result<Duration, String> {
+    text.parse().map(Duration::from_millis).or_else(|_| time(text))
+}
+
+/// `1200`, `64k` (64,000), `64Ki` (65,536), `10M`, `1G`; a B at the end does not matter.
+///
+/// # Errors
+/// What a good one looks like.
+pub(crate) fn bytes(text: &str) -> Result<u64, String> {
+    let wrong = || format!("`{text}` is not a number of bytes: write for example 1200, 64k, 64Ki, 10M or 1G");
+    let text = text.trim().trim_end_matches(['b', 'B']);
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let number: f64 = text[..end].parse().map_err(|_| wrong())?;
+    let scale = match text[end..].trim().to_ascii_lowercase().as_str() {
+        "" => 1.0,
+        "k" => 1e3,
+        "m" => 1e6,
+        "g" => 1e9,
+        "t" => 1e12,
+        "ki" => 1024.0,
+        "mi" => 1_048_576.0,
+        "gi" => 1_073_741_824.0,
+        _ => return Err(wrong()),
+    };
+    let bytes = number * scale;
+    if bytes <= 1e18 { Ok(bytes.round() as u64) } else { Err(wrong()) }
+}
+
+/// `bbr`, `cubic`, `fixed:RATE`.
+///
+/// # Errors
+/// What a good one looks like.
+pub(crate) fn congestion(text: &str) -> Result<Congestion, String> {
+    match text.split_once(':') {
+        None if text == "bbr" => Ok(Congestion::Bbr),
+        None if text == "cubic" => Ok(Congestion::Cubic),
+        Some(("fixed", rate)) => {
+            let mut config = LinkConfig::default();
+            config.set("rate", rate).map_err(|error| error.to_string())?;
+            let bits = config.rate.unwrap_or(u64::MAX);
+            Ok(Congestion::Fixed { bytes_per_s: bits / 8 })
+        }
+        _ => Err(format!(
+            "`{text}` is no congestion control: write bbr, cubic or fixed:RATE, for example fixed:2mbit"
+        )),
+    }
+}
+
+/// `auto` or how often.
+///
+/// # Errors
+/// What a good one looks like.
+pub(crate) fn repeats(text: &str) -> Result<Repeats, String> {
+    match text {
+        "auto" => Ok(Repeats::Adaptive),
+        _ => text
+            .parse()
+            .map(Repeats::Fixed)
+            .map_err(|_| format!("`{text}` is no number of repeats: write auto, or 0 to 255")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities() {
+        assert_eq!(time("1.5"), Ok(Duration::from_millis(1500)));
+        assert_eq!(time("20ms"), Ok(Duration::from_millis(20)));
+        assert_eq!(millis("500"), Ok(Duration::from_millis(500)));
+        assert_eq!(millis("2s"), Ok(Duration::from_secs(2)));
+        assert_eq!((bytes("64Ki"), bytes("1.5MB"), bytes("7")), (Ok(65_536), Ok(1_500_000), Ok(7)));
+        assert_eq!(congestion("fixed:2mbit"), Ok(Congestion::Fixed { bytes_per_s: 250_000 }));
+        assert_eq!(repeats("2"), Ok(Repeats::Fixed(2)));
+    }
+
+    #[test]
+    fn mistakes_say_what_to_write() {
+        assert!(time("soon").unwrap_err().contains("50ms"));
+        assert!(bytes("many").unwrap_err().contains("64k"));
+        assert!(congestion("reno").unwrap_err().contains("cubic"));
+        assert!(congestion("fixed:fast").unwrap_err().contains("4mbit"));
+        assert!(repeats("-1").unwrap_err().contains("auto"));
+    }
+}
