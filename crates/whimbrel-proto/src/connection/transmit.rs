@@ -114,7 +114,7 @@ impl Connection {
         let rebinding = self.path.rebinding.filter(|rebinding| rebinding.may_probe(now, SIZE))?;
         let wait = self.path.recovery.rtt.deadline() * 2;
         self.path.rebinding.as_mut()?.on_probe(now, SIZE, wait);
-        let head = self.begin(now, out);
+        let head = self.begin(out);
         out.push(block::PROBE);
         out.extend_from_slice(&rebinding.challenge.to_be_bytes());
         let size = self.seal(out, &head);
@@ -136,7 +136,7 @@ impl Connection {
         } else {
             None
         };
-        let head = self.begin(now, out);
+        let head = self.begin(out);
         self.scratch_items.clear();
         let eliciting = match mtu_probe {
             Some(size) => self.write_mtu_probe(out, &head, size),
@@ -257,7 +257,7 @@ impl Connection {
     }
 
     /// Writes the head of the next packet.
-    fn begin(&mut self, now: Time, out: &mut Vec<u8>) -> Head {
+    fn begin(&mut self, out: &mut Vec<u8>) -> Head {
         let number = self.path.recovery.next_number();
         let number_len = number_len(number, self.path.recovery.largest_acked());
         let mut flags = (number_len - 1) as u8;
@@ -339,7 +339,7 @@ impl Connection {
             return;
         }
         let mut packet = Vec::with_capacity(512);
-        let head = self.begin(now, &mut packet);
+        let head = self.begin(&mut packet);
         write(&mut Writer::new(&mut packet, 512 - TAG_LEN));
         self.seal(&mut packet, &head);
         self.scratch_items.clear();
