@@ -93,8 +93,6 @@ pub struct EndpointStats {
 
 /// Resets sent a second at the most.
 const RESETS_PER_SECOND: u32 = 100;
-/// A reset looks like a packet and is shorter than what it answers.
-const RESET_LEN: usize = 41;
 
 /// See the module.
 pub struct Endpoint {
@@ -338,16 +336,13 @@ impl Endpoint {
             return Routed::Reset(*handle);
         }
         // Shorter than what it answers: two endpoints cannot reset each other for ever (RFC 9000 section 10.3.3).
-        if packet.len() <= RESET_LEN || !self.reset_budget.take(now, (), RESETS_PER_SECOND) {
+        if !self.reset_budget.take(now, (), RESETS_PER_SECOND) {
+            return Routed::Nothing;
+        }
+        if self.reset_key.write(id, packet.len(), &mut self.rng, out).is_none() {
             return Routed::Nothing;
         }
         self.stats.resets += 1;
-        let mut reset = [0; RESET_LEN];
-        self.rng.fill_bytes(&mut reset);
-        reset[0] &= !(CLEAR_BIT | crate::wire::packet::EARLY_BIT);
-        let token = self.reset_key.token(id);
-        reset[RESET_LEN - 16..].copy_from_slice(token.as_bytes());
-        out.extend_from_slice(&reset);
         Routed::Reply
     }
 }

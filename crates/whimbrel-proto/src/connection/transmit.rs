@@ -9,8 +9,9 @@ use crate::wire::packet::{
 use crate::wire::{Writer, block};
 use crate::{Cause, PeerMisbehaved, Time};
 
-/// Shortest block part: with the shortest packet number and the tag it leaves a whole sample.
-const MIN_BLOCKS: usize = 3;
+/// Shortest block part: with the shortest packet number and the tag it leaves a whole sample, and the packet is long enough to be
+/// answered by a stateless reset, which is shorter.
+const MIN_BLOCKS: usize = 4;
 /// Loss above which small messages are repeated twice.
 const HEAVY_LOSS: f64 = 0.08;
 /// Repetitions of a last packet to a peer that goes on.
