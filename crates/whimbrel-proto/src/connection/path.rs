@@ -76,13 +76,14 @@ impl Rebinding {
         self.next_probe = now + wait;
     }
 
-    /// When to probe again; None once given up.
-    pub(super) fn timeout(&self) -> Option<Time> {
-        (self.tries < PROBES).then_some(self.next_probe)
+    /// When to probe again, or to give up.
+    pub(super) fn timeout(&self) -> Time {
+        self.next_probe
     }
 
-    pub(super) fn is_given_up(&self, now: Time) -> bool {
-        self.tries >= PROBES && now >= self.next_probe
+    /// No challenge of `size` bytes may follow, and the last has had its time.
+    pub(super) fn is_given_up(&self, now: Time, size: usize) -> bool {
+        now >= self.next_probe && !self.may_probe(now, size)
     }
 }
 

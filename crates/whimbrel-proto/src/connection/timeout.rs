@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::transmit::CHALLENGE_LEN;
 use super::{CloseReason, Connection, Ending, EndpointEvent, Event, Notes};
 use crate::Time;
 
@@ -20,7 +21,7 @@ impl Connection {
             sack,
             self.path.recovery.timeout(),
             self.path.pacing_until,
-            self.path.rebinding.as_ref().and_then(|rebinding| rebinding.timeout()),
+            self.path.rebinding.as_ref().map(|rebinding| rebinding.timeout()),
             self.session.poll_timeout(),
             self.keep_alive_at(),
             Some(self.last_received + self.patience()),
@@ -62,7 +63,7 @@ impl Connection {
             self.last_eliciting = now;
             self.control.keep_alive();
         }
-        if self.path.rebinding.as_ref().is_some_and(|rebinding| rebinding.is_given_up(now)) {
+        if self.path.rebinding.as_ref().is_some_and(|rebinding| rebinding.is_given_up(now, CHALLENGE_LEN)) {
             self.path.rebinding = None;
         }
     }

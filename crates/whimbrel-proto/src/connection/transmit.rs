@@ -12,6 +12,8 @@ use crate::{Cause, PeerMisbehaved, Time};
 /// Shortest block part: with the shortest packet number and the tag it leaves a whole sample, and the packet is long enough to be
 /// answered by a stateless reset, which is shorter.
 const MIN_BLOCKS: usize = 4;
+/// A packet with a challenge at the longest.
+pub(super) const CHALLENGE_LEN: usize = CLEAR_LEN + 4 + 9 + TAG_LEN;
 /// Loss above which small messages are repeated twice.
 const HEAVY_LOSS: f64 = 0.08;
 /// Repetitions of a last packet to a peer that goes on.
@@ -111,10 +113,9 @@ impl Connection {
     }
 
     fn transmit_challenge(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
-        const SIZE: usize = CLEAR_LEN + 4 + 9 + TAG_LEN;
-        let rebinding = self.path.rebinding.filter(|rebinding| rebinding.may_probe(now, SIZE))?;
+        let rebinding = self.path.rebinding.filter(|rebinding| rebinding.may_probe(now, CHALLENGE_LEN))?;
         let wait = self.path.recovery.rtt.deadline() * 2;
-        self.path.rebinding.as_mut()?.on_probe(now, SIZE, wait);
+        self.path.rebinding.as_mut()?.on_probe(now, CHALLENGE_LEN, wait);
         let head = self.begin(out);
         out.push(block::PROBE);
         out.extend_from_slice(&rebinding.challenge.to_be_bytes());
