@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use whimbrel_proto::session::{Outgoing, Read, StreamKind};
-use whimbrel_proto::{Event, Service, StreamId, Tag, TransportConfig};
+use whimbrel_proto::{CloseReason, Event, Service, StreamId, Tag, TransportConfig};
 use whimbrel_sim::pair::{End, Pair};
 use whimbrel_sim::world::{SERVER, TapVerdict};
 
@@ -121,4 +121,26 @@ fn regression_a_reset_stream_is_not_finished() {
     pair.session(End::Client).reset(stream, 42).unwrap();
     pair.run(100 * MS);
     assert_eq!(pair.session(End::Server).read(stream, 100), Ok(Read::Reset(42)));
+}
+
+/// A restarted server answered no packet of 41 bytes or less, so a client that only kept the connection alive never heard of it.
+#[test]
+fn regression_a_keep_alive_notices_a_restarted_server() {
+    let mut pair = Pair::connected(7, TransportConfig::default(), "delay=25ms");
+    pair.run(1000 * MS);
+    pair.world.restart_server();
+    assert!(pair.run_until(26_000 * MS, |pair| pair.closed(End::Client).is_some()));
+    assert_eq!(pair.closed(End::Client), Some(CloseReason::PeerRestarted));
+}
+
+/// Challenges to a new address whose allowance was used up before the tries were left a timer that was always due.
+#[test]
+fn regression_challenges_without_allowance_do_not_spin() {
+    let mut pair = Pair::connected(8, TransportConfig::default(), "delay=25ms");
+    let client = pair.client;
+    pair.world.rebind(client);
+    pair.world.link(SERVER, client).reconfigure("loss=100%".parse().unwrap());
+    // Of a keep-alive three times its length is room for two challenges.
+    pair.run(40_000 * MS);
+    assert_eq!(pair.closed(End::Server), None);
 }

@@ -121,6 +121,21 @@ impl Operation {
 }
 
 impl Draft {
+    /// With nothing out of the ordinary.
+    pub fn plain(length: usize) -> Self {
+        Self {
+            stream: 0,
+            service: Service::ReliableUnsequenced,
+            tag: None,
+            priority: 100,
+            lifetime: None,
+            length,
+            tracked: true,
+            confirm: false,
+            ppid: false,
+        }
+    }
+
     fn draw(dice: &mut dyn Dice) -> Self {
         let length = length(dice);
         Self {
