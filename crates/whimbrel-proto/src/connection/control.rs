@@ -53,6 +53,11 @@ impl ControlQueue {
         self.probe_acks.push(challenge);
     }
 
+    /// A challenge waits for its answer: it goes out whatever congestion says, since the other side may be waiting for nothing else.
+    pub(super) fn owes_answer(&self) -> bool {
+        !self.probe_acks.is_empty()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         !(self.fin_due
             || self.fin_ack_due

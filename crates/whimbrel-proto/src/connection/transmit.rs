@@ -30,7 +30,7 @@ struct Head {
 /// Why a packet may be sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Occasion {
-    /// A SACK only: congestion and pacing do not hold it back.
+    /// A SACK, or the answer to a challenge: congestion and pacing do not hold it back.
     Sack,
     /// Anything.
     Data,
@@ -175,7 +175,8 @@ impl Connection {
             Permit::At(at) if wanted => self.path.pacing_until = Some(at),
             _ => {}
         }
-        (established && self.path.received.is_sack_due(now)).then_some((Occasion::Sack, limit))
+        let due = self.path.received.is_sack_due(now) || self.control.owes_answer();
+        (established && due).then_some((Occasion::Sack, limit))
     }
 
     fn mtu_probe_due(&self, now: Time) -> bool {
@@ -216,7 +217,7 @@ impl Connection {
                 && now.since(self.last_eliciting) > self.path.recovery.rtt.smoothed()
             {
                 self.control.keep_alive();
-            } else {
+            } else if !self.control.owes_answer() {
                 return false;
             }
         }
