@@ -433,19 +433,19 @@ impl Run {
                 });
                 return;
             }
-            Finale::Close(end) => {
-                self.over = true;
-                self.pair.close(end, 6, "close");
-                let wait = self.config.close_timeout + Duration::from_secs(5);
-                self.end(wait, |_| {});
-            }
-            Finale::Cross => {
+            Finale::Close(_) | Finale::Cross => {
+                self.ease();
                 self.over = true;
                 for end in End::BOTH {
-                    self.pair.close(end, 7, "cross");
+                    if finale == Finale::Cross || finale == Finale::Close(end) {
+                        self.pair.close(end, 6, "close");
+                    }
                 }
-                let wait = self.config.close_timeout + Duration::from_secs(5);
-                self.end(wait, |_| {});
+                self.end(REST.min(self.config.close_timeout - Duration::from_secs(1)), |_| {});
+                // A polite close delivers what was queued.
+                let late = self.late();
+                self.model.check(true, &heard, &late);
+                return;
             }
             Finale::Abort(end) => {
                 self.over = true;
@@ -484,8 +484,8 @@ impl Run {
         }
     }
 
-    /// The link is good, everybody reads, nothing is capped: everything there is comes to its end.
-    fn rest(&mut self) {
+    /// The link is good, everybody reads, nothing is capped.
+    fn ease(&mut self) {
         self.pair.relink(GOOD);
         let now = self.pair.now();
         for (from, stream, tag) in self.model.tags() {
@@ -498,6 +498,12 @@ impl Run {
         }
         // Where a NAT rebound, only what the client says shows the server where it is now.
         self.send(End::Client, &Draft::plain(100));
+    }
+
+    /// Everything there is comes to its end.
+    fn rest(&mut self) {
+        self.ease();
+        let now = self.pair.now();
         let until = now + REST;
         while !self.is_at_rest() {
             assert!(
