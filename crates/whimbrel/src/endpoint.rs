@@ -301,7 +301,6 @@ fn take_batch(
     accept: &mpsc::Sender<Mocket>,
 ) {
     let now = shared.clock.now();
-    let mut proto = lock(&shared.proto);
     for datagram in batch.datagrams() {
         let datagram = Datagram {
             from: datagram.from,
@@ -311,7 +310,9 @@ fn take_batch(
         };
         let (from, to) = (datagram.from, datagram.to);
         reply.clear();
-        match proto.handle_datagram(now, datagram, reply) {
+        // Not held while a connection is: connections tell the endpoint their news under their own lock.
+        let routed = lock(&shared.proto).handle_datagram(now, datagram, reply);
+        match routed {
             Routed::Nothing => {}
             Routed::Reply => {
                 let transmit = whimbrel_net::Transmit {

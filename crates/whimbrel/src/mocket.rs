@@ -260,12 +260,9 @@ impl Mocket {
         if let Some(reason) = &state.closed {
             return Room::Closed(reason.clone());
         }
-        let (messages, bytes) = state.connection.session().queue_room();
-        if messages > 0 && bytes >= outgoing.payload.len() as u64 && !state.is_holding() {
-            Room::Yes
-        } else {
-            Room::No
-        }
+        // What was held and has just been queued may have filled the queue without having been refused: ask, so that we are told.
+        let has_room = state.connection.session().has_room(outgoing.payload.len() as u64);
+        if has_room && !state.is_holding() { Room::Yes } else { Room::No }
     }
 
     fn try_outgoing(&self, outgoing: Outgoing, turns: Turns) -> Result<(), Refused> {
