@@ -54,6 +54,14 @@ impl Config {
     }
 
     /// Accepts connections from these keys only.
+    ///
+    /// ```
+    /// use whimbrel::{Config, PublicKey, new_identity};
+    ///
+    /// let friend: PublicKey = "hSDwCYkwp1R0i33ctD73Wg2_Og0mOBr066SpjqqbTmo".parse()?;
+    /// let config = Config::listen_as(new_identity()).allow([friend]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn allow(mut self, keys: impl IntoIterator<Item = PublicKey>) -> Self {
         self.listen.get_or_insert_default().allow = Some(keys.into_iter().collect::<BTreeSet<_>>());
         self
@@ -61,6 +69,14 @@ impl Config {
 }
 
 /// A new key pair from the system's randomness.
+///
+/// ```
+/// use whimbrel::{Identity, new_identity};
+///
+/// let identity = new_identity();
+/// let kept: [u8; 32] = *identity.secret();
+/// assert_eq!(Identity::from_secret(kept).public(), identity.public());
+/// ```
 pub fn new_identity() -> Identity {
     Identity::from_secret(random_bytes())
 }
@@ -155,6 +171,18 @@ impl Endpoint {
 
     /// Connects to `whimbrel://KEY@host:port` and waits for the handshake.
     ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// use whimbrel::{Config, Endpoint};
+    ///
+    /// let endpoint = Endpoint::bind(Config::default(), "[::]:0").await?;
+    /// let mocket = endpoint
+    ///     .connect("whimbrel://hSDwCYkwp1R0i33ctD73Wg2_Og0mOBr066SpjqqbTmo@example.org:4433")
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// The URL, the name, or the handshake; each says what to do. Cancel-safe: a cancelled call abandons the attempt.
     pub async fn connect(&self, url: &str) -> Result<Mocket, ConnectError> {
@@ -212,6 +240,18 @@ impl Endpoint {
     }
 
     /// The next connection somebody made to us; None once the endpoint cannot receive any more. Cancel-safe.
+    ///
+    /// ```no_run
+    /// # async fn example(endpoint: whimbrel::Endpoint) {
+    /// while let Some(mocket) = endpoint.accept().await {
+    ///     tokio::spawn(async move {
+    ///         while let Ok(message) = mocket.recv().await {
+    ///             println!("{} bytes from {:?}", message.payload.len(), mocket.peer_key());
+    ///         }
+    ///     });
+    /// }
+    /// # }
+    /// ```
     pub async fn accept(&self) -> Option<Mocket> {
         self.accepting.lock().await.recv().await
     }
