@@ -327,8 +327,8 @@ fn take_batch(
             Routed::Connection(handle, datagram) => {
                 with(shared, dirty, handle, |connection| connection.handle_datagram(now, datagram));
             }
-            Routed::RepeatedPing(handle) => {
-                with(shared, dirty, handle, |connection| connection.handle_repeated_ping());
+            Routed::RepeatedPing(handle, ping) => {
+                with(shared, dirty, handle, |connection| connection.handle_repeated_ping(&ping));
             }
             Routed::Reset(handle) => with(shared, dirty, handle, |connection| connection.handle_reset(now)),
             Routed::Accepted(handle, connection) => {

@@ -92,6 +92,11 @@ impl<I: Copy> SentPackets<I> {
         self.first + self.packets.len() as u64
     }
 
+    pub(super) fn begin_at(&mut self, number: u64) {
+        debug_assert!(self.packets.is_empty(), "numbers are given in order");
+        (self.first, self.scan_from) = (number, number);
+    }
+
     pub(crate) fn largest_acked(&self) -> Option<u64> {
         self.largest_acked
     }
