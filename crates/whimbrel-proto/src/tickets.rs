@@ -64,7 +64,8 @@ impl TicketStore {
             return;
         }
         if self.tickets.len() >= self.bound && !self.tickets.contains_key(&ticket.server_key) {
-            let first = self.tickets.values().min_by_key(|ticket| ticket.until).map(|ticket| ticket.server_key);
+            let first =
+                self.tickets.values().min_by_key(|ticket| ticket.until).map(|ticket| ticket.server_key);
             first.and_then(|key| self.tickets.remove(&key));
         }
         self.tickets.insert(ticket.server_key, ticket);

@@ -9,13 +9,14 @@
 mod clock;
 mod endpoint;
 mod error;
+mod key_log;
 mod mocket;
 mod shared;
 mod stream;
 mod url;
 
 pub use endpoint::{Config, Endpoint, new_identity};
-pub use error::{BindError, Closed, ConnectError, SendError, StreamOpenError, UrlError};
+pub use error::{BindError, Closed, ConnectError, SendError, StreamOpenError, TicketsError, UrlError};
 pub use mocket::{Delivery, Mocket, Sender, SenderBuilder, Stats, TagHandle};
 pub use stream::Stream;
 pub use url::{DEFAULT_PORT, Url};
@@ -24,5 +25,5 @@ pub use whimbrel_proto::crypto::{Identity, PublicKey};
 pub use whimbrel_proto::session::{Message, Outcome, SessionConfig, SessionStats};
 pub use whimbrel_proto::{
     CloseReason, ConnectionStats, EndpointStats, Event, ListenConfig, MessageId, PathStats, Repeats, Service,
-    StreamId, Tag, TransportConfig,
+    StreamId, Tag, Ticket, TicketStore, TransportConfig,
 };

@@ -28,13 +28,13 @@ pub use close::CloseReason;
 use close::Ending;
 pub(crate) use control::Control;
 use control::ControlQueue;
+use key_log::KeyLog;
 use keys::KeyRing;
 pub(crate) use opening::Opening;
-use key_log::KeyLog;
 use path::Path;
 pub use stats::{ConnectionStats, PathStats};
-use tickets::Ticketing;
 pub use tickets::IssuedTicket;
+use tickets::Ticketing;
 use validation::Validation;
 
 use crate::config::TransportConfig;

@@ -204,9 +204,6 @@ impl Connection {
         if let Some(memory) = self.opening.as_ref().and_then(|opening| opening.memory) {
             self.path.recovery.recall(memory);
         }
-        if !old.rtt.is_unknown() {
-            self.path.recovery.on_first_rtt(now, old.rtt.latest());
-        }
         let (session, control) = (&mut self.session, &mut self.control);
         let mut notes = Notes::default();
         old.abandon(|item| Self::settle(now, Fate::Lost, item, session, control, &mut notes));
@@ -217,7 +214,12 @@ impl Connection {
         let used = self.path.recovery.next_number();
         if let Some(opening) = self.opening.as_mut().filter(|_| used > 0) {
             opening.numbers_used = opening.numbers_used.max(used);
+            let measured =
+                Some(self.path.recovery.rtt.latest()).filter(|_| !self.path.recovery.rtt.is_unknown());
             self.abandon_flight(now, 0);
+            if let Some(rtt) = measured {
+                self.path.recovery.on_first_rtt(now, rtt);
+            }
         }
         let Some(opening) = &mut self.opening else { return };
         let by_ticket = opening.handshake.has_ticket();
@@ -251,7 +253,10 @@ impl Connection {
             // Back to the connection that was given up. The server has seen numbers of its first flight, and what it held is not known
             // any more: all goes again, and what arrived before is told by its message's number.
             let number = opening.numbers_used.max(self.path.recovery.next_number());
+            let first_sent = opening.first_sent.unwrap_or(now);
+            // The SYN-ACK between was a forger's, and so is the round trip it showed.
             self.abandon_flight(now, number);
+            self.path.recovery.on_first_rtt(now, now.since(first_sent));
         }
         self.opening = None;
         self.early_seal = None;

@@ -94,7 +94,8 @@ impl Connection {
     fn transmit_single(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
         if self.farewell_due {
             self.farewell_due = false;
-            let farewell = self.farewell.as_deref().filter(|last| last.len() <= self.path.validation.room())?;
+            let farewell =
+                self.farewell.as_deref().filter(|last| last.len() <= self.path.validation.room())?;
             out.extend_from_slice(farewell);
             self.path.validation.on_sent(farewell.len());
             return Some(self.transmit(farewell.len(), None));
