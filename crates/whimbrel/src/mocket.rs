@@ -1,8 +1,10 @@
 //! What an application holds: a handle on a session.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -114,7 +116,7 @@ impl Mocket {
     /// # Errors
     /// Too large, no room, or closed.
     pub fn try_send(&self, payload: impl Into<Bytes>) -> Result<(), SendError> {
-        self.try_outgoing(self.outgoing(payload.into())).map_err(|(error, _)| error)
+        self.try_outgoing(self.outgoing(payload.into()), Turns::Ignored).map_err(|(error, _)| error)
     }
 
     fn outgoing(&self, payload: Bytes) -> Outgoing {
@@ -206,16 +208,36 @@ impl Mocket {
         self.shared.wake(state);
     }
 
-    async fn send_outgoing(&self, outgoing: Outgoing) -> Result<(), SendError> {
-        tokio::task::coop::consume_budget().await;
+    /// Queues a message, waiting for room. The first attempt, which nearly always succeeds, keeps no state across a wait.
+    fn send_outgoing(&self, outgoing: Outgoing) -> impl Future<Output = Result<(), SendError>> + '_ {
+        let mut first = Some(outgoing);
+        let mut waiting: Option<SendWait<'_>> = None;
+        std::future::poll_fn(move |cx| {
+            if let Some(outgoing) = first.take() {
+                match self.try_outgoing(outgoing, Turns::Taken) {
+                    Err((SendError::QueueFull, Some(back))) => {
+                        waiting = Some(Box::pin(self.send_when_room(*back)));
+                    }
+                    other => return Poll::Ready(other.map_err(|(error, _)| error)),
+                }
+            }
+            match &mut waiting {
+                Some(waiting) => waiting.as_mut().poll(cx),
+                None => Poll::Ready(Ok(())),
+            }
+        })
+    }
+
+    async fn send_when_room(&self, outgoing: Outgoing) -> Result<(), SendError> {
         let mut outgoing = outgoing;
         loop {
-            match self.try_outgoing(outgoing) {
-                Ok(()) => return Ok(()),
-                Err((SendError::QueueFull, Some(back))) => outgoing = *back,
-                Err((error, _)) => return Err(error),
-            }
+            // A sender that finds room for ever would starve the driver on a runtime of one thread.
+            tokio::task::yield_now().await;
             outgoing = self.wait_for_room(outgoing).await?;
+            match self.try_outgoing(outgoing, Turns::Ignored) {
+                Err((SendError::QueueFull, Some(back))) => outgoing = *back,
+                other => return other.map_err(|(error, _)| error),
+            }
         }
     }
 
@@ -246,37 +268,37 @@ impl Mocket {
         }
     }
 
-    fn try_outgoing(&self, outgoing: Outgoing) -> Result<(), Refused> {
-        let Some(state) = self.shared.try_lock() else {
+    fn try_outgoing(&self, outgoing: Outgoing, turns: Turns) -> Result<(), Refused> {
+        match self.shared.try_lock() {
+            Some(state) => self.queue(state, outgoing, turns),
             // Somebody drives: leave the message beside rather than wait for the lock.
-            return match self.shared.submit(outgoing) {
+            None => match self.shared.submit(outgoing) {
                 Ok(()) => Ok(()),
-                Err(outgoing) => self.queue(self.shared.lock(), outgoing).map(drop),
-            };
-        };
-        self.queue(state, outgoing).map(drop)
+                Err(outgoing) => self.queue(self.shared.lock(), outgoing, turns),
+            },
+        }
     }
 
     fn queue(
         &self,
-        mut state: std::sync::MutexGuard<'_, State>,
+        mut state: MutexGuard<'_, State>,
         outgoing: Outgoing,
-    ) -> Result<MessageId, Refused> {
-        if state.is_holding() {
+        turns: Turns,
+    ) -> Result<(), Refused> {
+        if state.is_holding() || (turns == Turns::Taken && state.is_burst_over()) {
             return Err((SendError::QueueFull, Some(Box::new(outgoing))));
         }
-        let now = self.shared.clock.now();
-        let id = match state.connection.session().send(now, outgoing) {
-            Ok(id) => id,
-            Err(error) => return Err(translate(error, &state)),
-        };
+        let now = state.send_time(&self.shared.clock, &outgoing);
+        if let Err(error) = state.connection.session().send(now, outgoing) {
+            return Err(translate(error, &state));
+        }
         if state.connection.is_idle() {
             drop(state);
             self.shared.drive();
         } else {
             self.shared.wake(state);
         }
-        Ok(id)
+        Ok(())
     }
 
     async fn send_tracked(&self, outgoing: Outgoing) -> Result<Delivery, SendError> {
@@ -304,7 +326,7 @@ impl Mocket {
         Ok(self.track(state, id))
     }
 
-    fn track(&self, mut state: std::sync::MutexGuard<'_, State>, id: MessageId) -> Delivery {
+    fn track(&self, mut state: MutexGuard<'_, State>, id: MessageId) -> Delivery {
         let (tell, outcome) = oneshot::channel();
         state.outcomes.insert(id, tell);
         self.shared.wake(state);
@@ -426,6 +448,15 @@ impl Mocket {
         self.shared.pump(&mut state);
         self.shared.wake(state);
     }
+}
+
+type SendWait<'a> = Pin<Box<dyn Future<Output = Result<(), SendError>> + Send + 'a>>;
+
+/// Whether a sender that has queued many messages must let others run first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turns {
+    Taken,
+    Ignored,
 }
 
 /// Why a message was not queued, and the message, if trying again makes sense.
@@ -578,7 +609,7 @@ impl Sender {
     /// # Errors
     /// Too large, no room, or closed.
     pub fn try_send(&self, payload: impl Into<Bytes>) -> Result<(), SendError> {
-        self.mocket.try_outgoing(self.outgoing(payload.into())).map_err(|(error, _)| error)
+        self.mocket.try_outgoing(self.outgoing(payload.into()), Turns::Ignored).map_err(|(error, _)| error)
     }
 
     /// Queues many messages at the cost of little more than one; waits for room. Cancelled, it has queued a first part of them.

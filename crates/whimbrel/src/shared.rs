@@ -21,6 +21,9 @@ const EVENT_BACKLOG: usize = 256;
 /// Submissions that wait beside a busy connection before their sender waits for the lock instead.
 const MAX_SUBMISSIONS: usize = 4096;
 
+/// Messages a sender queues before it lets other tasks run.
+const BURST: u32 = 256;
+
 /// Locks; a panic elsewhere while holding it has not left the state half-changed more than any error would.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -60,6 +63,10 @@ pub(crate) struct State {
     again: bool,
     /// The driver task was woken and has not run yet.
     scheduled: bool,
+    /// When somebody last drove: near enough to now for messages that do not age by the clock, and free.
+    coarse_now: Time,
+    /// Messages queued since the driver last ran: a sender that never waits must let others run.
+    burst: u32,
     /// When the driver task will wake by itself.
     armed: Time,
     spare: Vec<Outgoing>,
@@ -75,6 +82,21 @@ struct TxBuffer {
 }
 
 impl State {
+    /// The time of a send call: exact where the message ages by the clock.
+    pub(crate) fn send_time(&self, clock: &Clock, message: &Outgoing) -> Time {
+        if message.lifetime.is_none() && message.tag.is_none() { self.coarse_now } else { clock.now() }
+    }
+
+    /// Counts a message about to be queued; true if the sender has had its turn.
+    pub(crate) fn is_burst_over(&mut self) -> bool {
+        self.burst += 1;
+        if self.burst <= BURST {
+            return false;
+        }
+        self.burst = 0;
+        true
+    }
+
     /// Messages wait for room already: others must not overtake them.
     pub(crate) fn is_holding(&self) -> bool {
         !self.held.is_empty()
@@ -110,6 +132,8 @@ impl Shared {
                 tx: Some(TxBuffer::default()),
                 again: false,
                 scheduled: false,
+                coarse_now: Time::ZERO,
+                burst: 0,
                 armed: Time::ZERO,
                 spare: Vec::new(),
                 held: VecDeque::new(),
@@ -210,6 +234,7 @@ impl Shared {
             };
             state.again = false;
             let now = self.clock.now();
+            state.coarse_now = now;
             if tx.pending.is_none() {
                 tx.bytes.clear();
                 let segments = self.socket().max_gso_segments();
@@ -365,6 +390,7 @@ impl Shared {
     fn tick(&self) -> bool {
         let mut state = self.lock();
         state.scheduled = false;
+        state.burst = 0;
         let now = self.clock.now();
         if state.connection.poll_timeout().is_some_and(|due| due <= now) {
             state.connection.handle_timeout(now);
