@@ -27,6 +27,7 @@
 mod clock;
 mod endpoint;
 mod error;
+mod key_log;
 mod mocket;
 mod shared;
 mod stream;
@@ -39,7 +40,7 @@ mod url;
 struct Pages;
 
 pub use endpoint::{Config, Endpoint, new_identity};
-pub use error::{BindError, Closed, ConnectError, SendError, StreamOpenError, UrlError};
+pub use error::{BindError, Closed, ConnectError, SendError, StreamOpenError, TicketsError, UrlError};
 pub use mocket::{Delivery, Mocket, Sender, SenderBuilder, Stats, TagHandle};
 pub use stream::Stream;
 pub use url::{DEFAULT_PORT, Url};
@@ -48,5 +49,5 @@ pub use whimbrel_proto::crypto::{Identity, PublicKey};
 pub use whimbrel_proto::session::{Message, Outcome, SessionConfig, SessionStats};
 pub use whimbrel_proto::{
     CloseReason, ConnectionStats, EndpointStats, Event, ListenConfig, MessageId, PathStats, Repeats, Service,
-    StreamId, Tag, TransportConfig,
+    StreamId, Tag, Ticket, TicketStore, TransportConfig,
 };

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use tokio::sync::{broadcast, oneshot};
 use whimbrel_proto::crypto::PublicKey;
 use whimbrel_proto::session::{Message, Outcome, Outgoing, SessionStats, StreamKind, TagSettings};
-use whimbrel_proto::{CloseReason, ConnectionStats, Event, MessageId, Service, StreamId, Tag};
+use whimbrel_proto::{CloseReason, ConnectionStats, Event, MessageId, Service, StreamId, Tag, Ticket};
 
 use crate::error::{Closed, SendError, StreamOpenError};
 use crate::shared::{Shared, State, lock};
@@ -459,6 +459,12 @@ impl Mocket {
     /// ```
     pub fn subscribe(&self) -> broadcast::Receiver<Event> {
         self.shared.events.subscribe()
+    }
+
+    /// The newest ticket the server gave, with what is known of the path by now; the endpoint keeps it for the next connection to that
+    /// server by itself. None on the listening side, and where the listener gives none.
+    pub fn ticket(&self) -> Option<Ticket> {
+        self.shared.lock().connection.ticket()
     }
 
     /// Figures now.

@@ -38,6 +38,9 @@ impl Connection {
         let Some(plain) = self.open(now, datagram.bytes) else { return };
         self.path.traffic.received_packets += 1;
         self.path.traffic.received_bytes += size as u64;
+        if from == self.path.remote {
+            self.path.validation.on_received(size);
+        }
         if self.path.received.is_duplicate(plain.number) {
             self.path.received.on_duplicate();
             return;
@@ -141,16 +144,18 @@ impl Connection {
         packet.advance(head);
         packet.truncate(length);
         if !early && !self.confirmed {
-            self.on_confirmed();
+            self.on_confirmed(now);
         }
         Some(Plain { number, early, blocks: packet })
     }
 
     /// The first packet under the final keys: the peer is proven.
-    fn on_confirmed(&mut self) {
+    fn on_confirmed(&mut self, now: Time) {
         self.confirmed = true;
+        self.path.validation.prove();
         if self.side == crate::Side::Server {
             self.events.push_back(Event::Connected);
+            self.issue_first_ticket(now);
         }
     }
 
@@ -203,7 +208,7 @@ impl Connection {
                     return Ok(false);
                 }
                 block::ERROR => drop(close::read_error(reader)?),
-                block::TICKET => self.on_ticket(reader)?,
+                block::TICKET => self.on_ticket(now, reader)?,
                 block::FIRST_SKIPPABLE.. => {
                     let length = reader.varint()?;
                     reader.skip(length)?;
@@ -242,6 +247,7 @@ impl Connection {
         }
         self.take_notes(now, notes);
         self.check_reachable();
+        self.issue_measured_ticket(now);
         Ok(())
     }
 
@@ -257,6 +263,7 @@ impl Connection {
     fn on_fin(&mut self, now: Time, reason: close::Reason) {
         if self.ending.on_fin(now, reason.clone(), self.config.close_timeout) {
             self.session.begin_close();
+            self.issue_last_ticket();
             self.events.push_back(Event::PeerClosing(reason));
         }
     }
@@ -268,12 +275,5 @@ impl Connection {
             self.prepare_fin_done(now);
             self.finish(now, super::CloseReason::Local, None);
         }
-    }
-
-    fn on_ticket(&mut self, reader: &mut Reader) -> Result<(), PeerMisbehaved> {
-        let _lifetime = reader.varint()?;
-        let length = reader.varint()?;
-        drop(reader.bytes(length)?);
-        Ok(())
     }
 }
