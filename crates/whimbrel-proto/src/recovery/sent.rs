@@ -30,6 +30,8 @@ enum State {
     Outstanding,
     Lost {
         at: Time,
+        /// Given up at its deadline, not because later ones came first.
+        overdue: bool,
     },
     /// Acknowledged, or never to be (it asked for no acknowledgement).
     Settled,
