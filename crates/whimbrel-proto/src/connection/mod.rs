@@ -159,6 +159,7 @@ pub struct Connection {
     /// The server's answer to PING, repeated when PING is.
     pong: Option<Bytes>,
     pong_due: bool,
+    pong_at: Time,
     /// A packet under the final keys was opened: the peer is proven.
     confirmed: bool,
     peer_key: Option<PublicKey>,
@@ -214,6 +215,7 @@ impl Connection {
             early_open: None,
             pong: None,
             pong_due: false,
+            pong_at: now,
             confirmed: false,
             peer_key: None,
             idle_timeout: config.idle_timeout,

@@ -16,10 +16,12 @@ use crate::{Cause, PeerMisbehaved, Time};
 
 /// SYN is repeated after 50, 100, 200 ms …
 const FIRST_WAIT: Duration = Duration::from_millis(50);
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
+const LONGEST_WAIT: Duration = Duration::from_millis(500);
+/// PING is repeated by then at the latest, or within a round trip where that is longer: everything waits for it.
+const LONGEST_PING_WAIT: Duration = Duration::from_millis(250);
 /// PINGs without an answer that mean that the SYN-ACK was forged or damaged: it is asked for again. To the server that is another
 /// connection, so no earlier.
-const PINGS: u8 = 4;
+const PINGS: u8 = 8;
 
 /// What the client asks for and offers.
 pub(crate) struct Opening {
@@ -42,6 +44,8 @@ pub(crate) struct Opening {
     first_sent: Option<Time>,
     next: Time,
     wait: Duration,
+    /// About one round trip.
+    first_wait: Duration,
     give_up: Time,
 }
 
@@ -76,6 +80,7 @@ impl Opening {
             first_sent: None,
             next: now,
             wait: FIRST_WAIT,
+            first_wait: FIRST_WAIT,
             give_up: now + patience,
         }
     }
@@ -97,7 +102,10 @@ impl Opening {
         self.first_sent.get_or_insert(now);
         self.tries = self.tries.saturating_add(1);
         self.next = now + self.wait;
-        self.wait = (self.wait * 2).min(LONGEST_WAIT);
+        self.wait = match self.stage {
+            Stage::Asking => (self.wait * 2).min(LONGEST_WAIT),
+            Stage::Pinging => (self.wait * 3 / 2).min(LONGEST_PING_WAIT.max(self.first_wait)),
+        };
         match self.stage {
             Stage::Asking => Some(&self.asking),
             Stage::Pinging => {
@@ -131,6 +139,7 @@ impl Opening {
         self.asking_due = false;
         self.next = now;
         self.wait = wait;
+        self.first_wait = wait;
     }
 }
 

@@ -11,6 +11,9 @@ use crate::wire::{Reader, block, close};
 use crate::{Cause, PeerMisbehaved, Time};
 use rand::Rng;
 
+/// PONG is repeated to early packets no more often than this.
+const PONG_WAIT: std::time::Duration = std::time::Duration::from_millis(50);
+
 /// A packet opened: its number and its blocks.
 struct Plain {
     number: u64,
@@ -48,6 +51,10 @@ impl Connection {
         let newest = plain.number >= self.path.received.expected();
         self.last_received = now;
         let number = plain.number;
+        if plain.early && !self.confirmed && now.since(self.pong_at) > PONG_WAIT {
+            // The client still seals under the early secret: it has no PONG.
+            self.pong_due = self.pong.is_some();
+        }
         match self.process(now, plain) {
             Ok(eliciting) => {
                 let pace = self.path.ack_pace(now, self.config.max_ack_delay);

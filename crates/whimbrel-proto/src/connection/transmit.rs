@@ -114,6 +114,7 @@ impl Connection {
         }
         if self.pong_due {
             self.pong_due = false;
+            self.pong_at = now;
             // Without room for it the next PING makes some.
             let pong = self.pong.as_ref().filter(|pong| pong.len() <= self.path.validation.room())?;
             out.extend_from_slice(pong);
