@@ -5,6 +5,7 @@
 mod common;
 
 use std::io::Write;
+use std::process::Stdio;
 
 use common::{Home, Running, assert_fails, whimbrel};
 
@@ -70,15 +71,15 @@ fn ctrl_c_tells_the_peer() {
     let home = Home::new("cat-interrupt");
     let mut listener = listen(&home, &[]);
     let url = listener.listening.clone();
-    let mut client = Running::started(whimbrel(&home).args(["cat", "connect", &url]));
-    let (mut near, _far) = (client.stdin(), listener.stdin());
-    near.write_all(b"hello\n").unwrap();
-    // Its own answer shows that both are connected.
+    let mut far = listener.stdin();
+    far.write_all(b"listening now\n").unwrap();
+    // Once the line has come, both are connected. The input stays open.
+    let mut command = whimbrel(&home);
+    let client = Running::listening(command.args(["cat", "connect", &url]).stdin(Stdio::piped()));
     client.signal("-INT");
     assert_eq!(client.end().0, Some(130));
-    // If the client had not connected yet, the listener still waits.
-    listener.signal("-INT");
-    assert!(listener.end().0.is_some_and(|code| code != 0));
+    let (code, _, errors) = listener.end();
+    assert!(code == Some(1) && errors.contains("aborted by the peer"), "{errors}");
 }
 
 #[test]

@@ -125,6 +125,7 @@ impl CatCommand {
 
 impl Side {
     async fn carry(self, how: CatOptions) -> anyhow::Result<()> {
+        let interrupted = interrupted()?;
         let transport = how.transport.config();
         match self {
             Self::Listen { listen, .. } => {
@@ -134,7 +135,7 @@ impl Side {
                     let Some(mocket) = endpoint.accept().await else { bail!("the socket has failed") };
                     exchange(&mocket, &how).await
                 };
-                finish(&endpoint, accepting).await
+                finish(&endpoint, accepting, interrupted).await
             }
             Self::Connect { dial, .. } => {
                 let mut dial = dial.prepare(transport).await?;
@@ -144,7 +145,7 @@ impl Side {
                     mocket.established().await?;
                     exchange(&mocket, &how).await
                 };
-                finish(&endpoint, connecting).await
+                finish(&endpoint, connecting, interrupted).await
             }
         }
     }
@@ -158,13 +159,11 @@ async fn exchange(mocket: &Mocket, how: &CatOptions) -> anyhow::Result<()> {
 async fn finish(
     endpoint: &Endpoint,
     exchange: impl Future<Output = anyhow::Result<()>>,
+    interrupted: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     let result = tokio::select! {
         result = exchange => result,
-        signal = interrupted() => {
-            signal?;
-            Err(Interrupted.into())
-        }
+        () = interrupted => Err(Interrupted.into()),
     };
     if result.is_err() {
         abort_all(endpoint, "ended early").await;

@@ -125,6 +125,7 @@ impl RunCommand {
     }
 
     async fn measure(self, plan: Plan) -> anyhow::Result<()> {
+        let interrupted = interrupted()?;
         let mut transport = self.transport.config();
         transport.session.send_queue_bytes = self.queue;
         let mut dial = self.dial.prepare(transport).await?;
@@ -132,10 +133,7 @@ impl RunCommand {
         let measurement = Measurement { plan, clock, screen: Screen::new(self.json) };
         let document = tokio::select! {
             document = measurement.run(&mut dial) => document,
-            signal = interrupted() => {
-                signal?;
-                Err(Interrupted.into())
-            }
+            () = interrupted => Err(Interrupted.into()),
         };
         abort_all(dial.endpoint(), "the measurement is over").await;
         let document = document?;

@@ -1,4 +1,5 @@
 //! The real program as a child process.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::io::{BufRead, BufReader, Read};
@@ -11,23 +12,23 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The program, with a home of its own.
-pub fn whimbrel(home: &Home) -> Command {
+pub(crate) fn whimbrel(home: &Home) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_whimbrel"));
     command.env("XDG_CONFIG_HOME", &home.0).env("HOME", &home.0);
     command
 }
 
 /// A folder that goes with the test.
-pub struct Home(pub PathBuf);
+pub(crate) struct Home(pub(crate) PathBuf);
 
 impl Home {
-    pub fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
         Self(path)
     }
 
-    pub fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 }
@@ -39,17 +40,17 @@ impl Drop for Home {
 }
 
 /// A running program, whose streams are read all the time; killed with the test.
-pub struct Running {
+pub(crate) struct Running {
     child: Child,
     stdout: Option<JoinHandle<Vec<u8>>>,
     stderr: Option<JoinHandle<String>>,
     /// What it said on `listening …`.
-    pub listening: String,
+    pub(crate) listening: String,
 }
 
 impl Running {
     /// Starts it and waits until it listens, as it says on standard output.
-    pub fn listening(command: &mut Command) -> Self {
+    pub(crate) fn listening(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut first = String::new();
@@ -62,7 +63,7 @@ impl Running {
     }
 
     /// Starts it and waits until it listens, as it says on standard error.
-    pub fn noting(command: &mut Command) -> Self {
+    pub(crate) fn noting(command: &mut Command) -> Self {
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut errors = BufReader::new(child.stderr.take().unwrap());
@@ -79,7 +80,7 @@ impl Running {
     }
 
     /// The same, without waiting for anything.
-    pub fn started(command: &mut Command) -> Self {
+    pub(crate) fn started(command: &mut Command) -> Self {
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (output, errors) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
@@ -88,17 +89,17 @@ impl Running {
         Self { child, stdout: Some(stdout), stderr: Some(stderr), listening: String::new() }
     }
 
-    pub fn stdin(&mut self) -> ChildStdin {
+    pub(crate) fn stdin(&mut self) -> ChildStdin {
         self.child.stdin.take().unwrap()
     }
 
-    pub fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let killed = Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap();
         assert!(killed.success());
     }
 
     /// Waits for its end: exit code, standard output, standard error.
-    pub fn end(mut self) -> (Option<i32>, Vec<u8>, String) {
+    pub(crate) fn end(mut self) -> (Option<i32>, Vec<u8>, String) {
         let start = Instant::now();
         let status = loop {
             match self.child.try_wait().unwrap() {
@@ -130,8 +131,7 @@ fn read_text(from: impl Read) -> String {
 }
 
 /// A failure in one sentence, without a panic.
-pub fn assert_fails(output: &Output, hint: &str) {
+pub(crate) fn assert_fails(output: &Output, hint: &str) {
     let text = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success(), "{text}");
-    assert!(text.contains(hint) && !text.contains("panicked"), "{text}");
+    assert!(!output.status.success() && text.contains(hint) && !text.contains("panicked"), "{text}");
 }
