@@ -1,5 +1,6 @@
 //! Links, nodes, scenarios and checkers for the Whimbrel transport, on a virtual clock, from a seed.
 
+pub mod checker;
 pub mod link;
 pub mod pair;
 pub mod world;

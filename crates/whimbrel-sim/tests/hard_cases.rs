@@ -1,6 +1,8 @@
 //! The hard cases: those of the QUIC interop runner, and the bad input that a transport on the open net must bear. Each asserts
 //! what a user relies on. The clock is virtual, so times are exact.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;

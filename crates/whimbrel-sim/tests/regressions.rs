@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use whimbrel_proto::session::Outgoing;
-use whimbrel_proto::{Event, Service, StreamId, Tag, TransportConfig};
+use whimbrel_proto::session::{Outgoing, Read, SendError, StreamKind, TagSettings};
+use whimbrel_proto::{CloseReason, Event, Service, StreamId, Tag, TransportConfig};
 use whimbrel_sim::pair::{End, Pair};
 use whimbrel_sim::world::{SERVER, TapVerdict};
 
@@ -81,4 +81,132 @@ fn regression_an_unproven_connection_does_not_wait_for_the_idle_timeout() {
     pair.run(15_000 * MS);
     assert_eq!(pair.world.endpoint(SERVER).connections(), 0);
     assert!(!pair.events(End::Server).contains(&Event::Connected));
+}
+
+/// Who had rotated its keys forgot the old ones after a while, though the peer could not have the new ones yet: with the peer's NAT
+/// rebound at that moment neither heard the other again.
+#[test]
+fn regression_old_keys_open_until_the_peer_has_the_new_ones() {
+    let mut config = TransportConfig::default();
+    config.key_update_packets = 30;
+    let mut pair = Pair::connected(5, config, "delay=25ms");
+    for _ in 0..25 {
+        pair.send(End::Server, Service::ReliableSequenced, "one packet each");
+        pair.run(100 * MS);
+    }
+    let updates = pair.stats(End::Server).key_updates;
+    // The server goes on into the void until its keys are due.
+    pair.relink("loss=100%");
+    let client = pair.client;
+    pair.world.rebind(client);
+    for _ in 0..20 {
+        pair.send(End::Server, Service::ReliableSequenced, "into the void");
+        pair.run(500 * MS);
+    }
+    assert!(pair.stats(End::Server).key_updates > updates, "otherwise nothing is shown");
+    pair.relink("delay=25ms");
+    pair.recv(End::Client);
+    pair.send(End::Client, Service::ReliableSequenced, "here I am");
+    assert!(pair.run_until(2000 * MS, |pair| !pair.recv(End::Server).is_empty()));
+}
+
+/// A byte stream that was reset after all its bytes had arrived ended as if it had been finished: what was cut short looked whole.
+#[test]
+fn regression_a_reset_stream_is_not_finished() {
+    let mut pair = Pair::connected(6, TransportConfig::default(), "delay=25ms");
+    let stream = pair.session(End::Client).open_stream(StreamKind::Bytes).unwrap();
+    let now = pair.now();
+    assert_eq!(pair.session(End::Client).write(now, stream, Bytes::from_static(b"half of")), Ok(7));
+    pair.run(100 * MS);
+    pair.session(End::Client).reset(stream, 42).unwrap();
+    pair.run(100 * MS);
+    assert_eq!(pair.session(End::Server).read(stream, 100), Ok(Read::Reset(42)));
+}
+
+/// A restarted server answered no packet of 41 bytes or less, so a client that only kept the connection alive never heard of it.
+#[test]
+fn regression_a_keep_alive_notices_a_restarted_server() {
+    let mut pair = Pair::connected(7, TransportConfig::default(), "delay=25ms");
+    pair.run(1000 * MS);
+    pair.world.restart_server();
+    assert!(pair.run_until(26_000 * MS, |pair| pair.closed(End::Client).is_some()));
+    assert_eq!(pair.closed(End::Client), Some(CloseReason::PeerRestarted));
+}
+
+/// Challenges to a new address whose allowance was used up before the tries were left a timer that was always due.
+#[test]
+fn regression_challenges_without_allowance_do_not_spin() {
+    let mut pair = Pair::connected(8, TransportConfig::default(), "delay=25ms");
+    let client = pair.client;
+    pair.world.rebind(client);
+    pair.world.link(SERVER, client).reconfigure("loss=100%".parse().unwrap());
+    // Of a keep-alive three times its length is room for two challenges.
+    pair.run(40_000 * MS);
+    assert_eq!(pair.closed(End::Server), None);
+}
+
+/// Who had heard nothing for a while answered a challenge only with its next probe; by then the challenge was given up, and where both
+/// had data under way when the NAT rebound, the new address was never proven.
+#[test]
+fn regression_a_challenge_is_answered_at_once() {
+    let mut pair = Pair::connected(9, TransportConfig::default(), "delay=5ms");
+    let client = pair.client;
+    pair.relink("loss=100%");
+    for end in End::BOTH {
+        for _ in 0..50 {
+            pair.send(end, Service::ReliableSequenced, vec![7; 1000]);
+        }
+    }
+    pair.run(3000 * MS);
+    pair.world.rebind(client);
+    pair.relink("delay=5ms");
+    let mut got = 0;
+    let done = pair.run_until(1000 * MS, |pair| {
+        got += pair.recv(End::Client).len() + pair.recv(End::Server).len();
+        got == 100
+    });
+    assert!(done, "{got} of 100");
+}
+
+/// An empty message that did not fit into what was left of a packet was split into parts, of which there was never a last: it was sent
+/// again and again.
+#[test]
+fn regression_an_empty_message_is_not_split() {
+    let mut pair = Pair::connected(10, TransportConfig::default(), "delay=25ms");
+    pair.relink("loss=100%");
+    let mut tag = 0;
+    for length in [0, 140, 0, 100, 0, 120, 0, 110, 0].repeat(10) {
+        tag += 1;
+        let tag = (length > 0).then_some(Tag((1 << 61) + tag % 8));
+        let message = Outgoing {
+            tag,
+            ..Outgoing::new(StreamId(0), Service::ReliableSequenced, vec![1; length].into())
+        };
+        pair.try_send(End::Client, message).unwrap();
+    }
+    pair.run(3000 * MS);
+    pair.relink("delay=25ms");
+    let mut got = 0;
+    let done = pair.run_until(2000 * MS, |pair| {
+        got += pair.recv(End::Server).len();
+        got == 90
+    });
+    assert!(done, "{got} of 90");
+}
+
+/// Tags and codes that have no encoding were a failed assertion, or nonsense on the wire.
+#[test]
+fn regression_numbers_without_an_encoding_are_refused_or_cut() {
+    let mut pair = Pair::connected(11, TransportConfig::default(), "delay=25ms");
+    let message = Outgoing::new(StreamId(0), Service::ReliableSequenced, Bytes::from_static(b"x"));
+    let tagged = Outgoing { tag: Some(Tag(u64::MAX)), ..message.clone() };
+    assert_eq!(pair.try_send(End::Client, tagged), Err(SendError::TagTooLarge));
+    let now = pair.now();
+    let session = pair.session(End::Client);
+    assert_eq!(session.replace(now, StreamId(0), Tag(1 << 62), message), Err(SendError::TagTooLarge));
+    let refused = session.tag_settings(now, StreamId(0), Tag(1 << 62), TagSettings::default());
+    assert_eq!(refused, Err(SendError::TagTooLarge));
+    assert_eq!(session.cancel(now, StreamId(0), Tag(u64::MAX)), 0);
+    pair.close(End::Client, u64::MAX, "the end");
+    assert!(pair.run_until(1000 * MS, Pair::both_closed));
 }

@@ -40,7 +40,6 @@ impl ControlQueue {
         self.keep_alive_due = true;
     }
 
-    #[allow(dead_code, reason = "until listeners issue tickets")]
     pub(super) fn ticket(&mut self, lifetime_s: u32, ticket: Vec<u8>) {
         self.ticket = Some((lifetime_s, ticket));
         self.ticket_due = true;
@@ -51,6 +50,11 @@ impl ControlQueue {
             self.probe_acks.remove(0);
         }
         self.probe_acks.push(challenge);
+    }
+
+    /// A challenge waits for its answer: it goes out whatever congestion says, since the other side may be waiting for nothing else.
+    pub(super) fn owes_answer(&self) -> bool {
+        !self.probe_acks.is_empty()
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -93,10 +93,16 @@ impl KeyRing {
         match opened {
             None => self.forgeries += 1,
             Some(Opened::Rotated(_)) => {
-                self.rotate(now, keep_old);
+                self.rotate(now + keep_old);
                 self.first_received = number;
             }
             Some(Opened::Plain(_)) if phase == self.phase => {
+                if self.first_received == u64::MAX
+                    && let Some((_, until)) = &mut self.previous
+                {
+                    // Only now the peer is known to have the new keys; before, all it sends is under the old.
+                    *until = now + keep_old;
+                }
                 self.first_received = self.first_received.min(number);
             }
             Some(Opened::Plain(_)) => {}
@@ -106,9 +112,9 @@ impl KeyRing {
 
     /// Counts a packet about to be sealed as `number`, and begins the next generation if `limit` packets were sealed and the peer is
     /// known to have this one.
-    pub(super) fn on_seal(&mut self, now: Time, number: u64, limit: u64, keep_old: Duration) {
+    pub(super) fn on_seal(&mut self, number: u64, limit: u64) {
         if self.sealed >= limit && self.confirmed {
-            self.rotate(now, keep_old);
+            self.rotate(Time::MAX);
             // Nothing has been received under the new keys yet: all the peer has sent is older.
             self.first_received = u64::MAX;
         }
@@ -136,8 +142,8 @@ impl KeyRing {
         }
     }
 
-    fn rotate(&mut self, now: Time, keep_old: Duration) {
-        self.previous = Some((self.current.rotate(), now + keep_old));
+    fn rotate(&mut self, keep_old_until: Time) {
+        self.previous = Some((self.current.rotate(), keep_old_until));
         self.phase = !self.phase;
         self.sealed = 0;
         self.confirmed = false;

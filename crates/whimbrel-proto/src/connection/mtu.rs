@@ -84,12 +84,20 @@ impl Mtu {
             return None;
         }
         self.current = size;
+        if self.too_large <= size {
+            // It had been taken for lost, and only come late.
+            self.too_large = self.ceiling.saturating_add(1);
+        }
         self.rest_if_done(now);
         Some(size)
     }
 
     pub(super) fn on_probe_lost(&mut self, now: Time, size: u16) {
         self.in_flight = None;
+        if size <= self.current {
+            // Another of that size came through.
+            return;
+        }
         self.tries += 1;
         if self.tries >= TRIES {
             self.tries = 0;
@@ -169,6 +177,20 @@ mod tests {
         search(&mut mtu, 1400);
         assert!((1400 - FINE_ENOUGH..=1400).contains(&mtu.current()), "{}", mtu.current());
         assert_eq!(mtu.next_probe(Time::ZERO + RAISE_AFTER), Some(1472));
+    }
+
+    /// A probe that was declared lost and arrived after all left a size both known to work and known not to.
+    #[test]
+    fn regression_a_late_probe_works() {
+        let mut mtu = Mtu::new(1472);
+        for _ in 0..TRIES {
+            mtu.on_probe_sent(1472);
+            mtu.on_probe_lost(Time::ZERO, 1472);
+        }
+        assert_eq!(mtu.on_probe_acked(Time::ZERO, 1472), Some(1472));
+        assert_eq!(mtu.next_probe(Time::ZERO), None);
+        mtu.on_probe_lost(Time::ZERO, 1472);
+        assert_eq!(mtu.current(), 1472);
     }
 
     #[test]

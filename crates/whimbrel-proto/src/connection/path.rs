@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::Item;
 use super::mtu::Mtu;
+use super::validation::Validation;
 use crate::recovery::{AckPace, Received, Recovery};
 use crate::{ConnectionId, PathId, Time};
 
@@ -24,6 +25,8 @@ pub(super) struct Path {
     pub(super) received: Received,
     pub(super) mtu: Mtu,
     pub(super) rebinding: Option<Rebinding>,
+    /// Of `remote`.
+    pub(super) validation: Validation,
     pub(super) last_sack: Time,
     pub(super) pacing_until: Option<Time>,
     pub(super) traffic: Traffic,
@@ -76,13 +79,14 @@ impl Rebinding {
         self.next_probe = now + wait;
     }
 
-    /// When to probe again; None once given up.
-    pub(super) fn timeout(&self) -> Option<Time> {
-        (self.tries < PROBES).then_some(self.next_probe)
+    /// When to probe again, or to give up.
+    pub(super) fn timeout(&self) -> Time {
+        self.next_probe
     }
 
-    pub(super) fn is_given_up(&self, now: Time) -> bool {
-        self.tries >= PROBES && now >= self.next_probe
+    /// No challenge of `size` bytes may follow, and the last has had its time.
+    pub(super) fn is_given_up(&self, now: Time, size: usize) -> bool {
+        now >= self.next_probe && !self.may_probe(now, size)
     }
 }
 
@@ -108,6 +112,7 @@ impl Path {
     pub(super) fn adopt(&mut self, rebinding: Rebinding) {
         self.remote = rebinding.remote;
         self.local = rebinding.local;
+        self.validation.prove();
         self.rebinding = None;
     }
 }

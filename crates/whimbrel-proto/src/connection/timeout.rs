@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::transmit::CHALLENGE_LEN;
 use super::{CloseReason, Connection, Ending, EndpointEvent, Event, Notes};
 use crate::Time;
 
@@ -13,14 +14,15 @@ impl Connection {
             return ending;
         }
         let opening = self.opening.as_ref().map(|opening| opening.timeout());
-        let sack = self.keys.is_some().then(|| self.path.received.next_sack()).flatten();
+        let may_send = self.keys.is_some() && self.path.validation.room() >= super::transmit::LEAST_PACKET;
+        let sack = may_send.then(|| self.path.received.next_sack()).flatten();
         let candidates = [
             ending,
             opening,
             sack,
             self.path.recovery.timeout(),
             self.path.pacing_until,
-            self.path.rebinding.as_ref().and_then(|rebinding| rebinding.timeout()),
+            self.path.rebinding.as_ref().map(|rebinding| rebinding.timeout()),
             self.session.poll_timeout(),
             self.keep_alive_at(),
             Some(self.last_received + self.patience()),
@@ -62,7 +64,7 @@ impl Connection {
             self.last_eliciting = now;
             self.control.keep_alive();
         }
-        if self.path.rebinding.as_ref().is_some_and(|rebinding| rebinding.is_given_up(now)) {
+        if self.path.rebinding.as_ref().is_some_and(|rebinding| rebinding.is_given_up(now, CHALLENGE_LEN)) {
             self.path.rebinding = None;
         }
     }

@@ -9,8 +9,13 @@ use crate::wire::packet::{
 use crate::wire::{Writer, block};
 use crate::{Cause, PeerMisbehaved, Time};
 
-/// Shortest block part: with the shortest packet number and the tag it leaves a whole sample.
-const MIN_BLOCKS: usize = 3;
+/// Shortest block part: with the shortest packet number and the tag it leaves a whole sample, and the packet is long enough to be
+/// answered by a stateless reset, which is shorter.
+const MIN_BLOCKS: usize = 4;
+/// A packet with a challenge at the longest.
+pub(super) const CHALLENGE_LEN: usize = CLEAR_LEN + 4 + 9 + TAG_LEN;
+/// A shorter packet is not worth its head, where so little may be sent.
+pub(super) const LEAST_PACKET: usize = 64;
 /// Loss above which small messages are repeated twice.
 const HEAVY_LOSS: f64 = 0.08;
 /// Repetitions of a last packet to a peer that goes on.
@@ -27,7 +32,7 @@ struct Head {
 /// Why a packet may be sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Occasion {
-    /// A SACK only: congestion and pacing do not hold it back.
+    /// A SACK, or the answer to a challenge: congestion and pacing do not hold it back.
     Sack,
     /// Anything.
     Data,
@@ -55,7 +60,12 @@ impl Connection {
         let mut segment_size = usize::from(self.path.mtu.current());
         let mut count = 0;
         while count < segments.max(1) {
-            let Some(size) = self.build(now, out, segment_size) else { break };
+            let room = self.path.validation.room();
+            if room < LEAST_PACKET {
+                break;
+            }
+            let Some(size) = self.build(now, out, segment_size.min(room)) else { break };
+            self.path.validation.on_sent(size);
             count += 1;
             if count == 1 && size > usize::from(self.path.mtu.current()) {
                 // An MTU probe travels alone.
@@ -87,8 +97,10 @@ impl Connection {
     fn transmit_single(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
         if self.farewell_due {
             self.farewell_due = false;
-            let farewell = self.farewell.as_deref()?;
+            let farewell =
+                self.farewell.as_deref().filter(|last| last.len() <= self.path.validation.room())?;
             out.extend_from_slice(farewell);
+            self.path.validation.on_sent(farewell.len());
             return Some(self.transmit(farewell.len(), None));
         }
         if let Some(opening) = &mut self.opening
@@ -102,19 +114,21 @@ impl Connection {
         }
         if self.pong_due {
             self.pong_due = false;
-            let pong = self.pong.as_ref()?;
+            self.pong_at = now;
+            // Without room for it the next PING makes some.
+            let pong = self.pong.as_ref().filter(|pong| pong.len() <= self.path.validation.room())?;
             out.extend_from_slice(pong);
+            self.path.validation.on_sent(pong.len());
             return Some(self.transmit(pong.len(), None));
         }
         self.transmit_challenge(now, out)
     }
 
     fn transmit_challenge(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
-        const SIZE: usize = CLEAR_LEN + 4 + 9 + TAG_LEN;
-        let rebinding = self.path.rebinding.filter(|rebinding| rebinding.may_probe(now, SIZE))?;
+        let rebinding = self.path.rebinding.filter(|rebinding| rebinding.may_probe(now, CHALLENGE_LEN))?;
         let wait = self.path.recovery.rtt.deadline() * 2;
-        self.path.rebinding.as_mut()?.on_probe(now, SIZE, wait);
-        let head = self.begin(now, out);
+        self.path.rebinding.as_mut()?.on_probe(now, CHALLENGE_LEN, wait);
+        let head = self.begin(out);
         out.push(block::PROBE);
         out.extend_from_slice(&rebinding.challenge.to_be_bytes());
         let size = self.seal(out, &head);
@@ -136,7 +150,7 @@ impl Connection {
         } else {
             None
         };
-        let head = self.begin(now, out);
+        let head = self.begin(out);
         self.scratch_items.clear();
         let eliciting = match mtu_probe {
             Some(size) => self.write_mtu_probe(out, &head, size),
@@ -173,7 +187,8 @@ impl Connection {
             Permit::At(at) if wanted => self.path.pacing_until = Some(at),
             _ => {}
         }
-        (established && self.path.received.is_sack_due(now)).then_some((Occasion::Sack, limit))
+        let due = self.path.received.is_sack_due(now) || self.control.owes_answer();
+        (established && due).then_some((Occasion::Sack, limit))
     }
 
     fn mtu_probe_due(&self, now: Time) -> bool {
@@ -214,7 +229,7 @@ impl Connection {
                 && now.since(self.last_eliciting) > self.path.recovery.rtt.smoothed()
             {
                 self.control.keep_alive();
-            } else {
+            } else if !self.control.owes_answer() {
                 return false;
             }
         }
@@ -257,14 +272,13 @@ impl Connection {
     }
 
     /// Writes the head of the next packet.
-    fn begin(&mut self, now: Time, out: &mut Vec<u8>) -> Head {
+    fn begin(&mut self, out: &mut Vec<u8>) -> Head {
         let number = self.path.recovery.next_number();
         let number_len = number_len(number, self.path.recovery.largest_acked());
-        let keep_old = self.path.drain_time();
         let mut flags = (number_len - 1) as u8;
         let early = match &mut self.keys {
             Some(keys) => {
-                keys.on_seal(now, number, self.config.key_update_packets, keep_old);
+                keys.on_seal(number, self.config.key_update_packets);
                 flags |= if keys.phase() { KEY_PHASE_BIT } else { 0 };
                 false
             }
@@ -313,7 +327,10 @@ impl Connection {
 
     /// Moves a close along once the queue is drained.
     fn progress_ending(&mut self, now: Time) {
-        if self.ending.is_open() || !self.session.is_drained() || !self.ending.on_drained() {
+        if self.ending.is_open() || self.tickets.is_awaited() {
+            return;
+        }
+        if !self.session.is_drained() || !self.ending.on_drained() {
             return;
         }
         match &self.ending {
@@ -340,7 +357,7 @@ impl Connection {
             return;
         }
         let mut packet = Vec::with_capacity(512);
-        let head = self.begin(now, &mut packet);
+        let head = self.begin(&mut packet);
         write(&mut Writer::new(&mut packet, 512 - TAG_LEN));
         self.seal(&mut packet, &head);
         self.scratch_items.clear();

@@ -14,6 +14,7 @@ use super::sending::SendDomain;
 use super::stats::{Counters, SessionStats};
 use super::stream::WHOLE;
 use super::{MAX_NOTICES, Session};
+use crate::wire::VARINT_MAX;
 use crate::wire::data::{self, DEFAULT_PRIORITY};
 use crate::{MessageId, Service, StreamId, Tag, Time};
 
@@ -79,6 +80,9 @@ impl Session {
         let limit = self.peer.max_message.min(u64::from(u32::MAX));
         if message.payload.len() as u64 > limit {
             return Err(SendError::TooLarge { limit });
+        }
+        if message.tag.is_some_and(|tag| tag.0 > VARINT_MAX) {
+            return Err(SendError::TagTooLarge);
         }
         let slot = self.streams.find(message.stream).ok_or(SendError::UnknownStream)?;
         match self.streams.at(slot).and_then(|stream| stream.kind) {
@@ -297,6 +301,9 @@ impl Session {
         tag: Tag,
         settings: TagSettings,
     ) -> Result<(), SendError> {
+        if tag.0 > VARINT_MAX {
+            return Err(SendError::TagTooLarge);
+        }
         let slot = self.ledger.tag(stream.0, tag.0, self.config.max_tags).ok_or(SendError::TooManyTags)?;
         self.ledger.set_tag(now, slot, settings);
         self.outbox.uncap(Time::MAX, now);

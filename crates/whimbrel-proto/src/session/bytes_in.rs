@@ -104,13 +104,12 @@ impl BytesIn {
         }
         let grown = final_size - self.highest;
         self.highest = final_size;
-        self.final_size = Some(final_size);
-        Ok(if self.has_all() {
-            grown
-        } else {
+        // Whole is only what FIN ended: that all bytes before a RESET have come does not make it one.
+        if !self.has_all() {
             self.reset.get_or_insert(code);
-            grown
-        })
+        }
+        self.final_size = Some(final_size);
+        Ok(grown)
     }
 
     /// After [`Self::on_reset`]: what counts as read now.

@@ -282,12 +282,13 @@ impl Session {
                 .and_then(|state| state.gap_until(wait))
                 .is_some_and(|at| at <= now)
             {
-                let mut abandoned = 0;
+                let (mut abandoned, mut late) = (0, 0);
                 self.deliver(key.slot, key.domain, |state, deliver| {
                     state.pass_gap(deliver);
-                    abandoned = state.abandon_late();
+                    (abandoned, late) = state.abandon_late();
                 });
                 self.consume(key.slot, abandoned);
+                self.ledger.stats.late += late;
             }
             let Some(state) = self.recv_state(key.slot, key.domain) else { continue };
             state.gap_listed = !state.held.is_empty();
@@ -424,9 +425,9 @@ impl Partial {
 
 impl RecvDomain {
     /// Frees what messages passed over hold; their charge now counts as read.
-    pub(super) fn abandon_late(&mut self) -> u64 {
+    pub(super) fn abandon_late(&mut self) -> (u64, u64) {
         let floor = self.floor();
-        let mut consumed = 0;
+        let (mut consumed, mut late) = (0, 0);
         self.partial.retain(|number, partial| {
             if *number >= floor || partial.dropped {
                 return true;
@@ -434,9 +435,10 @@ impl RecvDomain {
             consumed += partial.charged;
             partial.dropped = true;
             partial.assembly = super::assembly::Assembly::default();
+            late += u64::from(partial.length.is_some());
             partial.length.is_none()
         });
-        consumed
+        (consumed, late)
     }
 
     /// Passed-over numbers are within their limit.

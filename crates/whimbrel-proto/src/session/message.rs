@@ -133,6 +133,9 @@ pub enum SendError {
     /// A byte stream takes no messages, nor a message stream bytes.
     #[error("the stream is of the other kind")]
     WrongKind,
+    /// Tags are numbers below 2^62.
+    #[error("the tag is too large; use one below 2^62")]
+    TagTooLarge,
     /// More tags with settings or messages than `max_tags`.
     #[error("too many tags in use")]
     TooManyTags,

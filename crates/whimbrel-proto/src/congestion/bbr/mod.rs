@@ -68,6 +68,9 @@ const JITTER_SHARE: u64 = 1500;
 /// What acknowledgements held back and late timers may add to a window.
 const SLACK: Duration = Duration::from_millis(5);
 
+/// Packets paced into a round trip whatever was measured.
+const LEAST_PACKETS: u64 = 2;
+
 /// No window is longer, bytes.
 const MOST_WINDOW: u64 = 1 << 32;
 
@@ -404,8 +407,9 @@ impl Controller for Bbr {
         } else {
             rate
         };
-        // A packet a second, at the very least: what is not sent is not acknowledged, and nothing is learnt.
-        rate.max(self.packet_size)
+        // Some packets a round trip, at the very least, and the window bounds them: one that always finds the path idle measures
+        // nothing, and a rate that losses brought down would never rise again.
+        rate.max(math::rate(self.packet_size * LEAST_PACKETS, self.base())).max(self.packet_size)
     }
 
     fn set_packet_size(&mut self, bytes: u64) {
@@ -420,6 +424,7 @@ impl Controller for Bbr {
     fn recall(&mut self, remembered: Remembered) {
         if self.bandwidth.estimate() == 0 && remembered.rate > 0 {
             self.bandwidth.on_sample(remembered.rate, true);
+            self.delay.assume(remembered.rtt);
             self.phase = Phase::Cruise;
             self.gain = ONE;
         }

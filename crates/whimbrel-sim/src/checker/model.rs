@@ -1,0 +1,413 @@
+//! What was asked for, what came out, and whether they fit.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use bytes::Bytes;
+use whimbrel_proto::session::{Message, Outcome, TagSettings};
+use whimbrel_proto::{MessageId, Service, StreamId, Tag, Time};
+
+use super::operation::Draft;
+use crate::pair::End;
+
+/// How long a packet may be on its way over the worst of the links: what left before a deadline may arrive as much after it.
+const LONGEST_JOURNEY: Duration = Duration::from_secs(2);
+
+/// A message that was sent.
+#[derive(Debug)]
+struct Sent {
+    from: End,
+    stream: StreamId,
+    service: Service,
+    tag: Option<u64>,
+    priority: u8,
+    length: usize,
+    ppid: bool,
+    tracked: bool,
+    confirm: bool,
+    expires: Option<Time>,
+    /// Places in the order that it may have: its own, or that of something it replaced.
+    place: (u64, u64),
+    cancelled: bool,
+    replaced: bool,
+    outcome: Option<Outcome>,
+    delivered: Option<Time>,
+    confirmed: bool,
+}
+
+impl Sent {
+    /// It will have an outcome before the end. One that comes late is dropped: nobody will confirm it.
+    fn is_promised(&self) -> bool {
+        !self.confirm || self.service != Service::UnreliableSequenced
+    }
+}
+
+/// One direction of a byte stream.
+#[derive(Debug, Default)]
+struct Flow {
+    written: u64,
+    finished: bool,
+    reset: Option<u64>,
+    read: u64,
+    stopped: Option<u64>,
+    ended: bool,
+}
+
+/// See the module above.
+#[derive(Debug, Default)]
+pub struct Model {
+    sent: Vec<Sent>,
+    ids: BTreeMap<(End, MessageId), u32>,
+    settings: BTreeMap<(End, StreamId, u64), TagSettings>,
+    flows: BTreeMap<(StreamId, End), Flow>,
+    /// The latest place delivered in each order domain.
+    last: BTreeMap<(End, StreamId, usize), u64>,
+    cross_sequencing: bool,
+    /// Tracked messages without an outcome.
+    open: usize,
+    read_bytes: BTreeMap<End, u64>,
+    /// Sequenced unreliable messages that count as delivered and were not: late ones.
+    outcomes: BTreeMap<Outcome, u64>,
+}
+
+impl Model {
+    /// Of a session whose streams are cross-sequenced, or not.
+    pub fn new(cross_sequencing: bool) -> Self {
+        Self { cross_sequencing, ..Self::default() }
+    }
+
+    /// The payload of the message that will be sent next.
+    pub fn payload(&self, length: usize) -> Bytes {
+        payload(self.sent.len() as u32, length).into()
+    }
+
+    /// The number of the message that will be sent next, for its PPID.
+    pub fn next(&self) -> u32 {
+        self.sent.len() as u32
+    }
+
+    /// A message was taken for sending.
+    pub fn on_sent(&mut self, now: Time, from: End, id: MessageId, stream: StreamId, draft: &Draft) {
+        let settings = draft.tag.and_then(|tag| self.settings.get(&(from, stream, tag))).copied();
+        let settings = settings.unwrap_or_default();
+        let lifetime = draft.lifetime.or(settings.lifetime);
+        let priority = match settings.priority {
+            Some(priority) if draft.priority == 100 => priority,
+            _ => draft.priority,
+        };
+        let number = self.sent.len() as u32;
+        self.sent.push(Sent {
+            from,
+            stream,
+            service: draft.service,
+            tag: draft.tag,
+            priority,
+            length: draft.length,
+            ppid: draft.ppid,
+            tracked: draft.tracked,
+            confirm: draft.confirm,
+            expires: lifetime.map(|lifetime| now + lifetime),
+            place: (number.into(), number.into()),
+            cancelled: false,
+            replaced: false,
+            outcome: None,
+            delivered: None,
+            confirmed: false,
+        });
+        let before = self.ids.insert((from, id), number);
+        assert!(before.is_none(), "{from:?}: {id:?} was given twice");
+        self.open += usize::from(draft.tracked && self.sent[number as usize].is_promised());
+    }
+
+    fn unresolved(&mut self, from: End, stream: StreamId, tag: u64) -> impl Iterator<Item = &mut Sent> {
+        self.sent.iter_mut().filter(move |sent| {
+            sent.from == from && sent.stream == stream && sent.tag == Some(tag) && sent.outcome.is_none()
+        })
+    }
+
+    /// Everything of a tag was given up.
+    pub fn on_cancel(&mut self, from: End, stream: StreamId, tag: u64) {
+        self.unresolved(from, stream, tag).for_each(|sent| sent.cancelled = true);
+    }
+
+    /// The message sent last replaces what its tag had before.
+    pub fn on_replace(&mut self, from: End, stream: StreamId, tag: u64) {
+        let Some(mut newest) = self.sent.pop() else { return };
+        for old in self.unresolved(from, stream, tag) {
+            old.replaced = true;
+            newest.place.0 = newest.place.0.min(old.place.0);
+        }
+        self.sent.push(newest);
+    }
+
+    /// A tag was set.
+    pub fn on_settings(&mut self, from: End, stream: StreamId, tag: u64, settings: TagSettings) {
+        self.settings.insert((from, stream, tag), settings);
+    }
+
+    /// Every tag that has settings.
+    pub fn tags(&self) -> Vec<(End, StreamId, u64)> {
+        self.settings.keys().copied().collect()
+    }
+
+    /// A message was read that came after `since`.
+    pub fn on_message(&mut self, now: Time, since: Time, at: End, message: &Message) {
+        *self.read_bytes.entry(at).or_default() += message.payload.len() as u64;
+        let in_payload = message.payload.first_chunk().map(|number| u32::from_be_bytes(*number));
+        let number = message.ppid.or(in_payload).expect("a message has its number");
+        let from = at.other();
+        let place = {
+            let sent = self.sent.get_mut(number as usize).filter(|sent| sent.from == from);
+            let sent = sent.unwrap_or_else(|| panic!("{at:?} got a message nobody sent: {message:?}"));
+            assert!(
+                message.payload == payload(number, sent.length),
+                "message {number} was changed: {} bytes of {}",
+                message.payload.len(),
+                sent.length
+            );
+            let told = (message.stream, message.service, message.tag, message.priority, message.confirm);
+            let right = (sent.stream, sent.service, sent.tag.map(Tag), sent.priority, sent.confirm);
+            assert_eq!(told, right, "what is said of message {number}");
+            assert_eq!(message.ppid.is_some(), sent.ppid, "PPID of message {number}");
+            assert_eq!(sent.delivered, None, "message {number} was delivered twice: {sent:?}");
+            sent.delivered = Some(now);
+            let late = sent.expires.filter(|_| !sent.service.is_sequenced());
+            assert!(
+                late.is_none_or(|expires| since <= expires + LONGEST_JOURNEY),
+                "message {number} was sent on after its lifetime: {sent:?}"
+            );
+            sent.place
+        };
+        if message.service.is_sequenced() {
+            let domain = if self.cross_sequencing { 0 } else { message.service.index() };
+            let last = self.last.entry((at, message.stream, domain)).or_default();
+            *last = place.0.max(*last);
+            assert!(*last <= place.1, "message {number} came after {last}, which was sent later");
+        }
+    }
+
+    /// A message was confirmed.
+    pub fn on_confirmed(&mut self, message: &Message) {
+        let in_payload = message.payload.first_chunk().map(|number| u32::from_be_bytes(*number));
+        if let Some(number) = message.ppid.or(in_payload) {
+            self.sent[number as usize].confirmed = true;
+        }
+    }
+
+    /// The sender was told what became of a message.
+    pub fn on_outcome(&mut self, now: Time, at: End, id: MessageId, outcome: Outcome, over: bool) {
+        let number = *self.ids.get(&(at, id)).expect("an outcome is of a message that was sent");
+        let sent = &mut self.sent[number as usize];
+        assert!(sent.tracked, "nobody asked what became of message {number}");
+        assert_eq!(sent.outcome, None, "message {number} has a second outcome, {outcome:?}");
+        sent.outcome = Some(outcome);
+        self.open -= usize::from(sent.is_promised());
+        *self.outcomes.entry(outcome).or_default() += 1;
+        let reason = match outcome {
+            Outcome::Delivered => !sent.confirm,
+            Outcome::Taken => sent.confirmed,
+            Outcome::Expired => sent.expires.is_some_and(|at| at <= now),
+            Outcome::Cancelled => sent.cancelled,
+            Outcome::Replaced => sent.replaced,
+            Outcome::Lost => !sent.service.is_reliable(),
+            Outcome::Unknown => over,
+        };
+        assert!(reason, "message {number} has no reason to be {outcome:?} at {now:?}: {sent:?}");
+    }
+
+    /// Tracked messages without an outcome.
+    pub fn open(&self) -> usize {
+        self.open
+    }
+
+    /// Payload bytes of messages an end has read.
+    pub fn read_bytes(&self, at: End) -> u64 {
+        self.read_bytes.get(&at).copied().unwrap_or_default()
+    }
+
+    /// Outcomes by kind.
+    pub fn outcomes(&self) -> &BTreeMap<Outcome, u64> {
+        &self.outcomes
+    }
+
+    /// Messages sent, and delivered.
+    pub fn counts(&self) -> (u64, u64) {
+        let delivered = self.sent.iter().filter(|sent| sent.delivered.is_some()).count();
+        (self.sent.len() as u64, delivered as u64)
+    }
+
+    // --- Byte streams ---
+
+    /// Bytes that follow those written to a stream.
+    pub fn stream_bytes(&self, from: End, stream: StreamId, length: usize) -> Bytes {
+        let offset = self.flows.get(&(stream, from)).map_or(0, |flow| flow.written);
+        (0..length as u64).map(|at| stream_byte(stream, from, offset + at)).collect()
+    }
+
+    fn flow(&mut self, from: End, stream: StreamId) -> &mut Flow {
+        self.flows.entry((stream, from)).or_default()
+    }
+
+    /// So many were taken.
+    pub fn on_written(&mut self, from: End, stream: StreamId, length: usize) {
+        let flow = self.flow(from, stream);
+        assert!(!flow.finished && flow.reset.is_none(), "written after the end of {stream:?}");
+        flow.written += length as u64;
+    }
+
+    /// The direction was finished.
+    pub fn on_finished(&mut self, from: End, stream: StreamId) {
+        self.flow(from, stream).finished = true;
+    }
+
+    /// The direction was reset.
+    pub fn on_reset(&mut self, from: End, stream: StreamId, code: u64) {
+        self.flow(from, stream).reset = Some(code);
+    }
+
+    /// The reader wants no more.
+    pub fn on_stop(&mut self, at: End, stream: StreamId, code: u64) {
+        self.flow(at.other(), stream).stopped = Some(code);
+    }
+
+    /// The writer heard of it.
+    pub fn on_stopped(&mut self, at: End, stream: StreamId, code: u64) {
+        assert_eq!(self.flow(at, stream).stopped, Some(code), "{stream:?} was not stopped so");
+    }
+
+    /// Writing was refused, since the direction has ended.
+    pub fn check_ended(&mut self, from: End, stream: StreamId) {
+        let flow = self.flow(from, stream);
+        let ended = flow.finished || flow.reset.is_some() || flow.stopped.is_some();
+        assert!(ended, "{from:?} cannot write to {stream:?}, which did not end: {flow:?}");
+    }
+
+    /// Bytes were read.
+    pub fn on_stream_data(&mut self, at: End, stream: StreamId, bytes: &[u8]) {
+        let from = at.other();
+        let flow = self.flow(from, stream);
+        let offset = flow.read;
+        flow.read += bytes.len() as u64;
+        assert!(flow.read <= flow.written, "{stream:?} has more than was written");
+        for (at, byte) in bytes.iter().enumerate() {
+            assert_eq!(*byte, stream_byte(stream, from, offset + at as u64), "{stream:?} at {offset} + {at}");
+        }
+    }
+
+    /// The reader was told that all was read.
+    pub fn on_stream_end(&mut self, at: End, stream: StreamId) {
+        let flow = self.flow(at.other(), stream);
+        assert!(flow.finished && flow.read == flow.written, "{stream:?} ended early: {flow:?}");
+        flow.ended = true;
+    }
+
+    /// The reader was told that the writer gave up.
+    pub fn on_stream_reset(&mut self, at: End, stream: StreamId, code: u64) {
+        let flow = self.flow(at.other(), stream);
+        let right = [flow.reset, flow.stopped].contains(&Some(code));
+        assert!(right, "{stream:?} was not reset with {code}: {flow:?}");
+        flow.ended = true;
+    }
+
+    /// The reader has nothing to do with the stream any more.
+    pub fn has_ended(&mut self, at: End, stream: StreamId) -> bool {
+        let flow = self.flow(at.other(), stream);
+        flow.ended || flow.stopped.is_some()
+    }
+
+    /// Everything written has been read, and ends were told.
+    pub fn streams_are_quiet(&self) -> bool {
+        self.flows.values().all(|flow| {
+            flow.ended
+                || flow.stopped.is_some()
+                || (flow.read == flow.written && !flow.finished && flow.reset.is_none())
+        })
+    }
+
+    /// What was written and not read, for a complaint.
+    pub fn unquiet(&self) -> Vec<String> {
+        let flows = self.flows.iter().filter(|(_, flow)| !flow.ended && flow.stopped.is_none());
+        let flows = flows.filter(|(_, flow)| flow.read != flow.written || flow.finished);
+        let flows = flows.map(|(name, flow)| format!("{name:?}: {flow:?}"));
+        let open = self
+            .sent
+            .iter()
+            .enumerate()
+            .filter(|(_, sent)| sent.tracked && sent.is_promised() && sent.outcome.is_none());
+        flows.chain(open.map(|(number, sent)| format!("{number}: {sent:?}"))).take(8).collect()
+    }
+
+    fn unheard(&self, at: End) -> Vec<(usize, &Sent)> {
+        let claims = |sent: &Sent| {
+            sent.from != at
+                && matches!(sent.outcome, Some(Outcome::Delivered | Outcome::Taken))
+                && sent.delivered.is_none()
+        };
+        self.sent.iter().enumerate().filter(|(_, sent)| claims(sent)).collect()
+    }
+
+    // --- At the end ---
+
+    /// Holds what every message came to against what the receiver got. `alive`: the session came to rest before it ended.
+    /// `heard`: ends whose inbox was read to its end. `late`: for each end, sequenced messages it dropped as late.
+    pub fn check(&self, alive: bool, heard: &BTreeSet<End>, late: &BTreeMap<End, u64>) {
+        let mut claimed = BTreeMap::<End, u64>::new();
+        for (number, sent) in self.sent.iter().enumerate() {
+            let at = sent.from.other();
+            let complain = |what: &str| panic!("message {number} {what}: {sent:?}");
+            match sent.outcome {
+                Some(Outcome::Delivered | Outcome::Taken)
+                    if sent.delivered.is_none() && heard.contains(&at) =>
+                {
+                    if !alive && sent.service.is_sequenced() {
+                        // The end came while it waited behind a gap.
+                    } else if sent.service == Service::UnreliableSequenced {
+                        *claimed.entry(at).or_default() += 1;
+                    } else {
+                        complain("is said to be delivered and was not");
+                    }
+                }
+                Some(Outcome::Expired | Outcome::Cancelled | Outcome::Replaced | Outcome::Lost)
+                    if sent.delivered.is_some() =>
+                {
+                    complain("was delivered, and Delivered wins");
+                }
+                None if sent.tracked && sent.is_promised() => complain("has no outcome"),
+                _ => {}
+            }
+            let certain =
+                sent.service.is_reliable() && sent.expires.is_none() && !sent.cancelled && !sent.replaced;
+            if alive && certain && sent.delivered.is_none() {
+                complain("was lost");
+            }
+        }
+        for (at, count) in claimed {
+            let late = late.get(&at).copied().unwrap_or_default();
+            assert!(
+                count <= late,
+                "{count} messages to {at:?} are said to be delivered and were not, {late} came late: {:?}",
+                self.unheard(at)
+            );
+        }
+        if alive {
+            assert!(self.streams_are_quiet(), "{:?}", self.unquiet());
+        }
+    }
+}
+
+/// A message's payload: its number, then a pattern that no other has.
+fn payload(number: u32, length: usize) -> Vec<u8> {
+    let pattern = |at: usize| {
+        (number.wrapping_mul(0x9e37_79b9) >> 24) as u8 ^ (at as u8).wrapping_mul(29) ^ (at >> 8) as u8
+    };
+    let mut bytes: Vec<u8> = (0..length).map(pattern).collect();
+    if let Some(head) = bytes.first_chunk_mut().filter(|_| length >= 8) {
+        *head = number.to_be_bytes();
+    }
+    bytes
+}
+
+fn stream_byte(stream: StreamId, from: End, offset: u64) -> u8 {
+    let salt = stream.0.wrapping_mul(37) as u8 ^ if from == End::Client { 0 } else { 0x5a };
+    salt ^ (offset as u8).wrapping_mul(31) ^ (offset >> 8) as u8 ^ (offset >> 16) as u8
+}

@@ -1,0 +1,256 @@
+//! What can be done to a connection.
+
+use std::time::Duration;
+
+use whimbrel_proto::Service;
+use whimbrel_proto::session::{StreamKind, TagSettings};
+
+use super::Dice;
+use crate::pair::End;
+
+/// A message to be sent, but for its payload, which the model makes.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    /// Which of the streams that are open, counted round.
+    pub stream: u32,
+    /// How it travels.
+    pub service: Service,
+    /// Its tag.
+    pub tag: Option<u64>,
+    /// Its priority.
+    pub priority: u8,
+    /// Its lifetime.
+    pub lifetime: Option<Duration>,
+    /// Payload, bytes.
+    pub length: usize,
+    /// Its outcome is wanted.
+    pub tracked: bool,
+    /// The reader is to confirm it.
+    pub confirm: bool,
+    /// It carries its number as PPID.
+    pub ppid: bool,
+}
+
+/// One step of a run. Streams are named by a number that is counted round those that are open.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "the names are the documentation")]
+pub enum Operation {
+    Send {
+        from: End,
+        count: u32,
+        draft: Draft,
+    },
+    Replace {
+        from: End,
+        tag: u64,
+        draft: Draft,
+    },
+    Cancel {
+        from: End,
+        stream: u32,
+        tag: u64,
+    },
+    Settings {
+        from: End,
+        stream: u32,
+        tag: u64,
+        settings: TagSettings,
+    },
+    Open {
+        from: End,
+        kind: StreamKind,
+    },
+    Claim {
+        at: End,
+        stream: u32,
+    },
+    Write {
+        from: End,
+        stream: u32,
+        length: usize,
+    },
+    Finish {
+        from: End,
+        stream: u32,
+    },
+    Reset {
+        from: End,
+        stream: u32,
+        code: u64,
+    },
+    Stop {
+        at: End,
+        stream: u32,
+        code: u64,
+    },
+    /// How much the end reads each time: nothing, a little, all.
+    Reading {
+        at: End,
+        most: usize,
+    },
+    Relink {
+        link: String,
+    },
+    Down {
+        time: Duration,
+    },
+    Rebind,
+    Pass {
+        time: Duration,
+    },
+}
+
+/// How a run ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are the documentation")]
+pub enum Finale {
+    /// All comes to rest, then one closes.
+    Rest,
+    /// One closes in the midst of it.
+    Close(End),
+    /// Both close at once.
+    Cross,
+    Abort(End),
+    /// An end vanishes.
+    Kill(End),
+    Restart,
+}
+
+impl Finale {
+    /// Mostly the peaceful one, where most can be checked.
+    pub fn draw(dice: &mut dyn Dice) -> Self {
+        let end = end(dice);
+        match dice.below(100) {
+            0..70 => Self::Rest,
+            70..82 => Self::Close(end),
+            82..87 => Self::Cross,
+            87..92 => Self::Abort(end),
+            92..96 => Self::Kill(end),
+            _ => Self::Restart,
+        }
+    }
+}
+
+impl Operation {
+    /// The next one.
+    pub fn draw(dice: &mut dyn Dice) -> Self {
+        let from = end(dice);
+        match dice.below(100) {
+            0..42 => {
+                let count = if dice.chance(20) { dice.between(2, 30) } else { 1 };
+                let draft = Draft::draw(dice);
+                let count = if draft.length > 5_000 { count.min(4) } else { count };
+                Self::Send { from, count, draft }
+            }
+            42..47 => Self::Replace { from, tag: tag(dice), draft: Draft::draw(dice) },
+            47..51 => Self::Cancel { from, stream: dice.below(3), tag: tag(dice) },
+            51..53 => {
+                Self::Settings { from, stream: dice.below(3), tag: tag(dice), settings: settings(dice) }
+            }
+            53..56 => {
+                let kind = if dice.chance(80) { StreamKind::Bytes } else { StreamKind::Messages };
+                Self::Open { from, kind }
+            }
+            56..57 => Self::Claim { at: from, stream: dice.below(4) },
+            57..66 => Self::Write { from, stream: dice.below(8), length: length(dice) },
+            66..69 => Self::Finish { from, stream: dice.below(8) },
+            69..70 => Self::Reset { from, stream: dice.below(8), code: dice.below(100).into() },
+            70..71 => Self::Stop { at: from, stream: dice.below(8), code: dice.below(100).into() },
+            71..75 => {
+                let most = if dice.chance(30) { 0 } else { [1, 5, 10_000, 10_000][dice.below(4) as usize] };
+                Self::Reading { at: from, most }
+            }
+            75..80 => Self::Relink { link: link(dice) },
+            80..82 => Self::Down { time: Duration::from_millis(dice.between(20, 4000).into()) },
+            82..83 => Self::Rebind,
+            83..85 => Self::Pass { time: Duration::from_millis(dice.between(200, 1500).into()) },
+            _ => Self::Pass { time: Duration::from_millis(dice.between(1, 60).into()) },
+        }
+    }
+}
+
+impl Draft {
+    /// With nothing out of the ordinary.
+    pub fn plain(length: usize) -> Self {
+        Self {
+            stream: 0,
+            service: Service::ReliableUnsequenced,
+            tag: None,
+            priority: 100,
+            lifetime: None,
+            length,
+            tracked: true,
+            confirm: false,
+            ppid: false,
+        }
+    }
+
+    fn draw(dice: &mut dyn Dice) -> Self {
+        let length = length(dice);
+        Self {
+            stream: if dice.chance(60) { 0 } else { dice.below(4) },
+            service: Service::ALL[dice.below(4) as usize],
+            tag: dice.chance(40).then(|| tag(dice)),
+            priority: if dice.chance(60) { 100 } else { dice.below(256) as u8 },
+            lifetime: dice.chance(25).then(|| Duration::from_millis(dice.between(0, 800).into())),
+            length,
+            tracked: dice.chance(70),
+            confirm: dice.chance(10),
+            // What is too short for a number in its payload needs it there.
+            ppid: length < 8 || dice.chance(10),
+        }
+    }
+}
+
+fn end(dice: &mut dyn Dice) -> End {
+    if dice.chance(60) { End::Client } else { End::Server }
+}
+
+fn tag(dice: &mut dyn Dice) -> u64 {
+    dice.below(4).into()
+}
+
+fn settings(dice: &mut dyn Dice) -> TagSettings {
+    TagSettings {
+        bandwidth: dice.chance(50).then(|| dice.between(5, 60_000).into()),
+        lifetime: dice.chance(30).then(|| Duration::from_millis(dice.between(1, 800).into())),
+        priority: dice.chance(30).then(|| dice.below(256) as u8),
+    }
+}
+
+fn length(dice: &mut dyn Dice) -> usize {
+    let length = match dice.below(100) {
+        0..15 => dice.between(0, 20),
+        15..60 => dice.between(8, 300),
+        60..80 => dice.between(300, 1_500),
+        80..97 => dice.between(1_000, 8_000),
+        _ => dice.between(8_000, 65_000),
+    };
+    length as usize
+}
+
+/// A link as people meet them.
+pub(super) fn link(dice: &mut dyn Dice) -> String {
+    let rate = ["300kbit", "1mbit", "4mbit", "20mbit", "100mbit"][dice.below(5) as usize];
+    let delay = if dice.chance(70) { dice.between(1, 40) } else { dice.between(40, 300) };
+    let mut link = format!("rate={rate},delay={delay}ms,queue={}ms", dice.between(20, 300));
+    let mut add = |dice: &mut dyn Dice, percent: u32, name: &str, most: u32| {
+        if dice.chance(percent) {
+            link += &format!(",{name}={}%", dice.between(1, most));
+        }
+    };
+    add(dice, 60, "loss", 25);
+    add(dice, 40, "reorder", 30);
+    add(dice, 25, "duplicate", 30);
+    add(dice, 15, "corrupt", 10);
+    if dice.chance(20) {
+        link += &format!(",jitter={}ms", dice.between(1, 30));
+    }
+    if dice.chance(15) {
+        link += &format!(",mtu={}", dice.between(1228, 1500));
+    }
+    if dice.chance(10) {
+        link += ",ecn_mark=10ms";
+    }
+    link + &format!(",reorder_by={}ms", dice.between(1, 60))
+}

@@ -1,0 +1,612 @@
+//! A run: settings, operations, an end, and the questions to the model.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use whimbrel_proto::session::{
+    OpenError, Outcome, Outgoing, Read, SendError, SessionEvent, StreamError, StreamKind, TagSettings,
+};
+use whimbrel_proto::{CloseReason, Event, StreamId, Tag, Time, TransportConfig};
+
+use super::operation::Draft;
+use super::{Dice, Finale, Model, Operation};
+use crate::pair::{End, Pair};
+use crate::world::SERVER;
+
+/// Operations of a run by seed.
+pub const OPERATIONS: usize = 200;
+/// A link without faults, on which everything comes to rest.
+const GOOD: &str = "rate=50mbit,delay=10ms,queue=200ms";
+/// As long as that may take, whatever was before: it bounds every stall.
+const REST: Duration = Duration::from_secs(15);
+/// Message streams an end opens.
+const MESSAGE_STREAMS: usize = 4;
+
+/// What a run came by, so that one can see whether runs go where faults may be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Coverage {
+    /// Messages sent.
+    pub sent: u64,
+    /// Messages read.
+    pub delivered: u64,
+    /// Outcomes by kind.
+    pub outcomes: BTreeMap<Outcome, u64>,
+    /// Byte streams opened.
+    pub streams: u64,
+    /// Packets sent, both ends.
+    pub packets: u64,
+    /// Of these, lost.
+    pub lost: u64,
+    /// Key updates.
+    pub key_updates: u64,
+    /// Address changes.
+    pub moves: u64,
+    /// Operations.
+    pub operations: u64,
+}
+
+impl Coverage {
+    /// Adds another run's.
+    pub fn add(&mut self, other: &Self) {
+        self.sent += other.sent;
+        self.delivered += other.delivered;
+        for (outcome, count) in &other.outcomes {
+            *self.outcomes.entry(*outcome).or_default() += count;
+        }
+        self.streams += other.streams;
+        self.packets += other.packets;
+        self.lost += other.lost;
+        self.key_updates += other.key_updates;
+        self.moves += other.moves;
+        self.operations += other.operations;
+    }
+}
+
+#[derive(Debug, Default)]
+struct Desk {
+    messages: Vec<StreamId>,
+    bytes: Vec<StreamId>,
+    claimed: BTreeSet<StreamId>,
+    opened: usize,
+    /// Messages or pieces read each time.
+    most: usize,
+    /// When a queue was last found empty: what is in it came later.
+    empty: BTreeMap<Option<StreamId>, Time>,
+}
+
+struct Run {
+    pair: Pair,
+    model: Model,
+    desks: BTreeMap<End, Desk>,
+    config: TransportConfig,
+    link: String,
+    over: bool,
+    coverage: Coverage,
+}
+
+fn settings(dice: &mut dyn Dice) -> TransportConfig {
+    let mut config = TransportConfig::default();
+    let session = &mut config.session;
+    session.cross_sequencing = dice.chance(25);
+    if dice.chance(40) {
+        session.session_window = 262_144 + u64::from(dice.below(100_000));
+        session.stream_window = 262_144;
+    }
+    if dice.chance(30) {
+        session.send_queue_messages = dice.between(1, 200) as usize;
+        session.send_queue_bytes = dice.between(1_000, 300_000).into();
+        session.stream_send_buffer = dice.between(100, 100_000).into();
+    }
+    if dice.chance(30) {
+        session.gap_wait = Duration::from_millis(dice.between(1, 300).into());
+    }
+    session.max_streams = [2, 8, 128][dice.below(3) as usize];
+    if dice.chance(50) {
+        config.key_update_packets = dice.between(10, 200).into();
+    }
+    config.repeats = match dice.below(3) {
+        0 => whimbrel_proto::Repeats::Adaptive,
+        other => whimbrel_proto::Repeats::Fixed(other as u8 - 1),
+    };
+    config.congestion = match dice.below(3) {
+        0 | 1 => whimbrel_proto::congestion::Congestion::Bbr,
+        _ => whimbrel_proto::congestion::Congestion::Cubic,
+    };
+    config
+}
+
+/// Runs what the dice decide; panics where the system and the model differ.
+pub fn run(dice: &mut dyn Dice, seed: u64) -> Coverage {
+    let config = settings(dice);
+    let link = format!("rate=10mbit,delay={}ms,loss={}%", dice.between(1, 100), dice.below(15));
+    let mut desks = BTreeMap::new();
+    for end in End::BOTH {
+        let desk = Desk { messages: vec![StreamId(0)], most: 10_000, ..Desk::default() };
+        desks.insert(end, desk);
+    }
+    let mut run = Run {
+        pair: Pair::new(seed, config.clone(), &link),
+        model: Model::new(config.session.cross_sequencing),
+        desks,
+        config,
+        link,
+        over: false,
+        coverage: Coverage::default(),
+    };
+    run.play(dice);
+    run.coverage
+}
+
+impl Run {
+    fn play(&mut self, dice: &mut dyn Dice) {
+        for _ in 0..dice.below(4) {
+            if let Operation::Send { draft, .. } = Operation::draw(dice) {
+                self.send(End::Client, &draft);
+            }
+        }
+        assert!(self.pair.settle(Duration::from_secs(15)), "no connection over {}", self.link);
+        for _ in 0..OPERATIONS {
+            if dice.is_over() {
+                break;
+            }
+            self.coverage.operations += 1;
+            self.perform(Operation::draw(dice));
+            self.pump();
+        }
+        let finale = Finale::draw(dice);
+        self.finale(finale);
+    }
+
+    fn desk(&mut self, end: End) -> &mut Desk {
+        self.desks.get_mut(&end).expect("both ends have one")
+    }
+
+    fn message_stream(&mut self, end: End, nth: u32) -> StreamId {
+        let streams = &self.desk(end).messages;
+        streams[nth as usize % streams.len()]
+    }
+
+    fn byte_stream(&mut self, end: End, nth: u32) -> Option<StreamId> {
+        let streams = &self.desk(end).bytes;
+        (!streams.is_empty()).then(|| streams[nth as usize % streams.len()])
+    }
+
+    fn perform(&mut self, operation: Operation) {
+        let now = self.pair.now();
+        match operation {
+            Operation::Send { from, count, draft } => {
+                for _ in 0..count {
+                    self.send(from, &draft);
+                }
+            }
+            Operation::Replace { from, tag, draft } => self.replace(from, tag, draft),
+            Operation::Cancel { from, stream, tag } => {
+                let stream = self.message_stream(from, stream);
+                self.pair.session(from).cancel(now, stream, Tag(tag));
+                self.model.on_cancel(from, stream, tag);
+            }
+            Operation::Settings { from, stream, tag, settings } => {
+                let stream = self.message_stream(from, stream);
+                self.pair.session(from).tag_settings(now, stream, Tag(tag), settings).expect("few tags");
+                self.model.on_settings(from, stream, tag, settings);
+            }
+            Operation::Open { from, kind } => self.open(from, kind),
+            Operation::Claim { at, stream } => {
+                let stream = self.message_stream(at, stream);
+                if stream != StreamId(0) && self.pair.session(at).claim_stream(stream) {
+                    self.desk(at).claimed.insert(stream);
+                }
+            }
+            Operation::Write { from, stream, length } => self.write(from, stream, length),
+            Operation::Finish { from, stream } => {
+                let Some(stream) = self.byte_stream(from, stream) else { return };
+                match self.pair.session(from).finish(now, stream) {
+                    Ok(()) => self.model.on_finished(from, stream),
+                    Err(_) => self.model.check_ended(from, stream),
+                }
+            }
+            Operation::Reset { from, stream, code } => {
+                let Some(stream) = self.byte_stream(from, stream) else { return };
+                match self.pair.session(from).reset(stream, code) {
+                    Ok(()) => self.model.on_reset(from, stream, code),
+                    Err(_) => self.model.check_ended(from, stream),
+                }
+            }
+            Operation::Stop { at, stream, code } => {
+                let Some(stream) = self.byte_stream(at, stream) else { return };
+                if self.pair.session(at).stop(stream, code).is_ok() {
+                    self.model.on_stop(at, stream, code);
+                }
+            }
+            Operation::Reading { at, most } => self.desk(at).most = most,
+            Operation::Relink { link } => {
+                self.link = link;
+                self.pair.relink(&self.link);
+            }
+            Operation::Down { time } => {
+                self.pair.relink("loss=100%");
+                self.pass(time);
+                self.pair.relink(&self.link);
+            }
+            Operation::Rebind => {
+                let client = self.pair.client;
+                self.pair.world.rebind(client);
+            }
+            Operation::Pass { time } => self.pass(time),
+        }
+    }
+
+    /// Time passes, and readers read now and then.
+    fn pass(&mut self, time: Duration) {
+        const SLICE: Duration = Duration::from_millis(50);
+        let end = self.pair.now() + time;
+        while self.pair.now() < end {
+            self.pair.run(end.since(self.pair.now()).min(SLICE));
+            self.pump();
+        }
+    }
+
+    fn outgoing(&mut self, from: End, draft: &Draft) -> Outgoing {
+        let stream = self.message_stream(from, draft.stream);
+        Outgoing {
+            tag: draft.tag.map(Tag),
+            priority: draft.priority,
+            ppid: draft.ppid.then(|| self.model.next()),
+            lifetime: draft.lifetime,
+            tracked: draft.tracked,
+            confirm: draft.confirm,
+            ..Outgoing::new(stream, draft.service, self.model.payload(draft.length))
+        }
+    }
+
+    fn send(&mut self, from: End, draft: &Draft) {
+        let message = self.outgoing(from, draft);
+        let stream = message.stream;
+        let now = self.pair.now();
+        let room = self.pair.session(from).queue_room();
+        match self.pair.try_send(from, message) {
+            Ok(id) => self.model.on_sent(now, from, id, stream, draft),
+            Err(SendError::QueueFull(back)) => {
+                let full = room.0 == 0 || room.1 < draft.length.max(1) as u64;
+                let unconfirmed = draft.confirm;
+                assert!(full || unconfirmed, "refused with room for {room:?}: {} bytes", draft.length);
+                assert_eq!(back.payload.len(), draft.length, "the message is handed back");
+            }
+            Err(error) => panic!("{from:?} cannot send: {error}"),
+        }
+    }
+
+    fn replace(&mut self, from: End, tag: u64, draft: Draft) {
+        let draft = Draft { tag: Some(tag), ..draft };
+        let message = self.outgoing(from, &draft);
+        let stream = message.stream;
+        let now = self.pair.now();
+        match self.pair.session(from).replace(now, stream, Tag(tag), message) {
+            Ok(id) => {
+                self.model.on_sent(now, from, id, stream, &draft);
+                self.model.on_replace(from, stream, tag);
+            }
+            Err(SendError::QueueFull(_)) => {}
+            Err(error) => panic!("{from:?} cannot replace: {error}"),
+        }
+    }
+
+    fn open(&mut self, from: End, kind: StreamKind) {
+        if kind == StreamKind::Messages && self.desk(from).opened >= MESSAGE_STREAMS {
+            return;
+        }
+        match self.pair.session(from).open_stream(kind) {
+            Ok(stream) if kind == StreamKind::Messages => {
+                self.desk(from).opened += 1;
+                self.desk(from).messages.push(stream);
+            }
+            Ok(stream) => {
+                self.coverage.streams += 1;
+                self.desk(from).bytes.push(stream);
+            }
+            Err(OpenError::Limit) => {}
+            Err(error) => panic!("{from:?} cannot open a stream: {error}"),
+        }
+    }
+
+    fn write(&mut self, from: End, nth: u32, length: usize) {
+        let Some(stream) = self.byte_stream(from, nth) else { return };
+        let bytes = self.model.stream_bytes(from, stream, length);
+        let now = self.pair.now();
+        match self.pair.session(from).write(now, stream, bytes) {
+            Ok(taken) => self.model.on_written(from, stream, taken),
+            Err(StreamError::Ended | StreamError::Stopped(_) | StreamError::UnknownStream) => {
+                self.model.check_ended(from, stream);
+            }
+            Err(error) => panic!("{from:?} cannot write: {error}"),
+        }
+    }
+
+    // --- What comes out ---
+
+    /// Hears and reads what there is.
+    fn pump(&mut self) {
+        for end in End::BOTH {
+            self.hear(end);
+            self.read(end);
+            self.check_limits(end);
+        }
+        if !self.over {
+            let closed = End::BOTH.map(|end| self.pair.closed(end));
+            assert_eq!(closed, [None, None], "nobody closed");
+        }
+    }
+
+    fn hear(&mut self, at: End) {
+        let now = self.pair.now();
+        for news in self.pair.news(at) {
+            match news {
+                SessionEvent::Outcome(id, outcome) => self.model.on_outcome(now, at, id, outcome, self.over),
+                SessionEvent::StreamOpened(stream, StreamKind::Messages) if stream != StreamId(0) => {
+                    self.desk(at).messages.push(stream);
+                }
+                SessionEvent::StreamOpened(stream, StreamKind::Bytes) => self.desk(at).bytes.push(stream),
+                SessionEvent::StreamStopped(stream, code) => self.model.on_stopped(at, stream, code),
+                _ => {}
+            }
+        }
+    }
+
+    fn read(&mut self, at: End) {
+        let now = self.pair.now();
+        let most = self.desk(at).most;
+        let queues: Vec<Option<StreamId>> =
+            self.desk(at).claimed.iter().copied().map(Some).chain([None]).collect();
+        for queue in queues {
+            for _ in 0..most {
+                let Some(connection) = self.pair.try_connection(at) else { return };
+                let session = connection.session();
+                let message = match queue {
+                    Some(stream) => session.recv_on(now, stream),
+                    None => session.recv(now),
+                };
+                let Some(message) = message else {
+                    self.desk(at).empty.insert(queue, now);
+                    break;
+                };
+                let since = self.desk(at).empty.get(&queue).copied().unwrap_or_default();
+                self.model.on_message(now, since, at, &message);
+                if message.confirm {
+                    self.pair.session(at).confirm(&message);
+                    self.model.on_confirmed(&message);
+                }
+            }
+        }
+        for stream in self.desk(at).bytes.clone() {
+            self.read_stream(at, stream, most);
+        }
+    }
+
+    fn read_stream(&mut self, at: End, stream: StreamId, most: usize) {
+        for _ in 0..most {
+            if self.model.has_ended(at, stream) {
+                return;
+            }
+            let Some(connection) = self.pair.try_connection(at) else { return };
+            match connection.session().read(stream, 4_000) {
+                Ok(Read::Data(bytes)) => self.model.on_stream_data(at, stream, &bytes),
+                Ok(Read::Finished) => self.model.on_stream_end(at, stream),
+                Ok(Read::Reset(code)) => self.model.on_stream_reset(at, stream, code),
+                Ok(Read::Blocked) => return,
+                Err(error) => panic!("{at:?} cannot read {stream:?}: {error}"),
+            }
+        }
+    }
+
+    fn check_limits(&mut self, at: End) {
+        let config = self.config.session;
+        let read = self.model.read_bytes(at);
+        let Some(connection) = self.pair.try_connection(at) else { return };
+        let stats = connection.session_ref().stats();
+        // One message or write may exceed a limit that the others have not reached.
+        const LONGEST: u64 = 65_000;
+        let queue = stats.queue_bytes;
+        assert!(queue <= config.send_queue_bytes + LONGEST * 5, "{queue} bytes in the send queue");
+        assert!(stats.queue_messages <= config.send_queue_messages + 5, "{} queued", stats.queue_messages);
+        let unread = stats.received_bytes.saturating_sub(read);
+        assert!(unread <= config.session_window.max(262_144) + LONGEST, "{unread} bytes unread");
+    }
+
+    // --- The end ---
+
+    fn finale(&mut self, finale: Finale) {
+        let mut heard: BTreeSet<End> = End::BOTH.into();
+        match finale {
+            Finale::Rest => {
+                self.rest();
+                self.count();
+                let late = self.late();
+                self.model.check(true, &heard, &late);
+                self.over = true;
+                self.pair.close(End::Client, 5, "rest");
+                self.end(Duration::from_secs(2), |run| {
+                    let reasons = End::BOTH.map(|end| run.pair.closed(end));
+                    let [Some(CloseReason::Local), Some(CloseReason::Peer(reason))] = reasons else {
+                        panic!("a polite close ends otherwise: {reasons:?}")
+                    };
+                    assert_eq!((reason.code, reason.text.as_str()), (5, "rest"));
+                });
+                return;
+            }
+            Finale::Close(_) | Finale::Cross => {
+                self.ease();
+                self.over = true;
+                for end in End::BOTH {
+                    if finale == Finale::Cross || finale == Finale::Close(end) {
+                        self.pair.close(end, 6, "close");
+                    }
+                }
+                self.end(REST.min(self.config.close_timeout - Duration::from_secs(1)), |_| {});
+                // A polite close delivers what was queued.
+                let late = self.late();
+                self.model.check(true, &heard, &late);
+                return;
+            }
+            Finale::Abort(end) => {
+                self.over = true;
+                let now = self.pair.now();
+                self.pair.connection(end).abort(now, 8, "abort");
+                // If its last packet is lost and the peer has nothing to say, only silence tells.
+                self.end(self.config.idle_timeout + Duration::from_secs(5), |_| {});
+            }
+            Finale::Kill(end) => {
+                // What is read now is all that will be.
+                self.over = true;
+                heard.remove(&end);
+                let (node, _) = self.pair.place(end).expect("it is there");
+                self.count();
+                self.pair.world.kill(node);
+                self.end(self.config.idle_timeout + Duration::from_secs(5), |run| {
+                    let why = run.pair.closed(end.other());
+                    assert_eq!(why, Some(CloseReason::TimedOut));
+                });
+            }
+            Finale::Restart => {
+                self.over = true;
+                heard.remove(&End::Server);
+                self.pair.world.restart_server();
+                self.pair.relink(GOOD);
+                self.end(self.config.keep_alive.unwrap_or_default() + Duration::from_secs(5), |run| {
+                    let why = run.pair.closed(End::Client);
+                    assert_eq!(why, Some(CloseReason::PeerRestarted));
+                });
+            }
+        }
+        let late = self.late();
+        // What the vanished end was owed or had asked is nobody's concern.
+        if heard.len() == End::BOTH.len() {
+            self.model.check(false, &heard, &late);
+        }
+    }
+
+    /// The link is good, everybody reads, nothing is capped.
+    fn ease(&mut self) {
+        self.pair.relink(GOOD);
+        let now = self.pair.now();
+        for (from, stream, tag) in self.model.tags() {
+            let settings = TagSettings::default();
+            self.pair.session(from).tag_settings(now, stream, Tag(tag), settings).expect("it exists");
+            self.model.on_settings(from, stream, tag, settings);
+        }
+        for end in End::BOTH {
+            self.desk(end).most = 100_000;
+        }
+        // Where a NAT rebound, only what the client says shows the server where it is now.
+        self.send(End::Client, &Draft::plain(100));
+    }
+
+    /// Everything there is comes to its end.
+    fn rest(&mut self) {
+        self.ease();
+        let now = self.pair.now();
+        let until = now + REST;
+        while !self.is_at_rest() {
+            assert!(self.pair.now() < until, "stalled: {:?} {:?}", self.state(), self.model.unquiet());
+            self.pair.run(Duration::from_millis(20));
+            self.pump();
+        }
+        let [client, server] = End::BOTH.map(|end| self.pair.session(end).credit_used());
+        assert_eq!((client.0, server.0), (server.1, client.1), "both ends agree on credit");
+    }
+
+    /// In few words, for a complaint.
+    fn state(&mut self) -> Vec<String> {
+        let words = End::BOTH.map(|end| {
+            let (session, now) = (self.pair.session(end).stats(), self.pair.now());
+            let stats = self.pair.connection(end).stats(now);
+            let path = stats.paths[0];
+            format!(
+                "{end:?}: dropped {:?}, keys {}, {} queued, {} outstanding, {} unread, in flight {}, silent {:?}, {:?}",
+                stats.dropped,
+                stats.key_updates,
+                session.queue_messages,
+                session.outstanding,
+                session.unread,
+                path.in_flight,
+                stats.silent_for,
+                path.congestion
+            )
+        });
+        words.into()
+    }
+
+    fn is_at_rest(&mut self) -> bool {
+        self.model.open() == 0
+            && self.model.streams_are_quiet()
+            && End::BOTH.into_iter().all(|end| {
+                let connection = self.pair.connection(end);
+                let idle = connection.is_idle();
+                let session = connection.session();
+                idle && !session.wants_to_send() && session.is_drained() && session.stats().unread == 0
+            })
+    }
+
+    fn late(&mut self) -> BTreeMap<End, u64> {
+        let ends = End::BOTH.into_iter();
+        ends.filter_map(|end| Some((end, self.pair.try_connection(end)?.session_ref().stats().late)))
+            .collect()
+    }
+
+    /// Both ends (those that are left) end within `limit`, tell so once and last, and free everything.
+    fn end(&mut self, limit: Duration, check: impl FnOnce(&mut Self)) {
+        for end in End::BOTH {
+            self.desk(end).most = 100_000;
+        }
+        let begin = self.pair.now();
+        let mut left = Vec::new();
+        for end in End::BOTH {
+            if self.pair.try_connection(end).is_some() {
+                left.push(end);
+            }
+        }
+        while !left.iter().all(|end| self.pair.closed(*end).is_some()) {
+            let events = End::BOTH.map(|end| self.pair.timed_events(end));
+            assert!(self.pair.now() < begin + limit, "no end after {limit:?}: {events:?}");
+            self.pair.run(Duration::from_millis(100));
+            self.pump();
+        }
+        self.pump();
+        self.count();
+        check(self);
+        let drained = |time: Time| time + Duration::from_secs(20);
+        let until = drained(self.pair.now());
+        while self.pair.now() < until {
+            self.pair.run(Duration::from_secs(1));
+        }
+        for end in left {
+            let events = self.pair.events(end);
+            let ends = events.iter().filter(|event| matches!(event, Event::Closed(_))).count();
+            assert_eq!(ends, 1, "{end:?}: {events:?}");
+            assert!(matches!(events.last(), Some(Event::Closed(_))), "Closed is last: {events:?}");
+            let node = if end == End::Client { self.pair.client } else { SERVER };
+            let connections = self.pair.world.endpoint(node).connections();
+            assert_eq!(connections, 0, "{end:?} still holds ids");
+        }
+    }
+
+    /// Notes what there was.
+    fn count(&mut self) {
+        let (sent, delivered) = self.model.counts();
+        self.coverage.sent = sent;
+        self.coverage.delivered = delivered;
+        self.coverage.outcomes = self.model.outcomes().clone();
+        (self.coverage.packets, self.coverage.lost, self.coverage.key_updates) = (0, 0, 0);
+        for end in End::BOTH {
+            if self.pair.try_connection(end).is_none() {
+                continue;
+            }
+            let stats = self.pair.stats(end);
+            self.coverage.packets += stats.paths[0].sent_packets;
+            self.coverage.lost += stats.paths[0].lost_packets;
+            self.coverage.key_updates += stats.key_updates;
+        }
+        let moves = self.pair.events(End::Server);
+        self.coverage.moves =
+            moves.iter().filter(|event| matches!(event, Event::PeerAddressChanged { .. })).count() as u64;
+    }
+}

@@ -1,0 +1,55 @@
+//! Random operations on both ends, over links that change, held against a model: see `whimbrel_sim::checker`.
+//!
+//! `WHIMBREL_SEEDS=10000` runs so many seeds; `WHIMBREL_SEED=17` runs that one alone.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use whimbrel_sim::checker::{Coverage, run_seed};
+
+/// Seeds of a plain `cargo test`; `cargo xtask test` asks for 10,000.
+const SEEDS: u64 = 2_000;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name)
+        .ok()
+        .map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number, not {text}")))
+}
+
+#[test]
+fn random_operations_keep_every_promise() {
+    if let Some(seed) = number("WHIMBREL_SEED") {
+        let coverage = run_seed(seed);
+        println!("{coverage:#?}");
+        coverage.unwrap();
+        return;
+    }
+    let seeds = number("WHIMBREL_SEEDS").unwrap_or(SEEDS);
+    let next = AtomicU64::new(0);
+    let total = Mutex::new(Coverage::default());
+    let failures = Mutex::new(Vec::new());
+    let threads = std::thread::available_parallelism().map_or(2, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds || failures.lock().unwrap().len() >= 20 {
+                        return;
+                    }
+                    match run_seed(seed) {
+                        Ok(coverage) => total.lock().unwrap().add(&coverage),
+                        Err(complaint) => failures.lock().unwrap().push((seed, complaint)),
+                    }
+                }
+            });
+        }
+    });
+    println!("{:?}", total.lock().unwrap());
+    let failures = failures.into_inner().unwrap();
+    for (seed, complaint) in &failures {
+        println!("seed {seed}: {}", complaint.chars().take(600).collect::<String>());
+        println!("  again: WHIMBREL_SEED={seed} cargo test -p whimbrel-sim --test random_operations");
+    }
+    assert!(failures.is_empty(), "{} seeds failed, the first is {}", failures.len(), failures[0].0);
+}
