@@ -424,6 +424,9 @@ fn take_batch(
             Routed::RepeatedPing(handle, ping) => {
                 with(shared, dirty, handle, |connection| connection.handle_repeated_ping(&ping));
             }
+            Routed::SecondPing(handle, ping) => {
+                with(shared, dirty, handle, |connection| connection.handle_second_ping(&ping));
+            }
             Routed::Reset(handle) => with(shared, dirty, handle, |connection| connection.handle_reset(now)),
             Routed::Accepted(handle, connection) => {
                 let connection = Shared::new(handle, *connection, Arc::clone(shared));

@@ -177,7 +177,7 @@ fn config() {
         listen: none(it.listen),
         protocol: it.protocol,
         backlog: it.backlog,
-        key_log: none(it.key_log),
+        key_log: Words("by environment"),
     });
 }
 
