@@ -32,6 +32,7 @@ pub use stats::{ConnectionStats, PathStats};
 
 use crate::config::TransportConfig;
 use crate::crypto::{EarlyOpen, EarlySeal, PublicKey, ResetToken};
+use crate::mutants::{Mutant, planted};
 use crate::recovery::{Ecn, Fate};
 use crate::session::{Carried, Session};
 use crate::wire::close::Reason;
@@ -330,6 +331,8 @@ impl Connection {
         notes: &mut Notes,
     ) {
         match (item, fate) {
+            (Item::Session(Carried::Run { first, .. }), Fate::Acked)
+                if planted(Mutant::AcknowledgementDropped) && first % 8 == 5 => {}
             (Item::Session(carried), Fate::Acked) => session.on_acked(now, carried),
             (Item::Session(carried), Fate::Lost) => session.on_lost(now, carried),
             (Item::Control(block), Fate::Acked) => {

@@ -1,6 +1,7 @@
 //! Packets going out: put together, sealed, masked, recorded.
 
 use super::{Connection, Control, Item, KeyRing, Transmit};
+use crate::mutants::{Mutant, planted};
 use crate::recovery::{Ecn, Permit};
 use crate::wire::close::{Reason, write_rst};
 use crate::wire::packet::{
@@ -262,6 +263,7 @@ impl Connection {
     /// Writes the head of the next packet.
     fn begin(&mut self, out: &mut Vec<u8>) -> Head {
         let number = self.path.recovery.next_number();
+        let number = if planted(Mutant::PacketNumberReused) { number & !1 } else { number };
         let number_len = number_len(number, self.path.recovery.largest_acked());
         let mut flags = (number_len - 1) as u8;
         let early = match &mut self.keys {
@@ -315,7 +317,8 @@ impl Connection {
 
     /// Moves a close along once the queue is drained.
     fn progress_ending(&mut self, now: Time) {
-        if self.ending.is_open() || !self.session.is_drained() || !self.ending.on_drained() {
+        let drained = self.session.is_drained() || planted(Mutant::FinBeforeDrained);
+        if self.ending.is_open() || !drained || !self.ending.on_drained() {
             return;
         }
         match &self.ending {
