@@ -33,6 +33,8 @@ pub struct TransportConfig {
     /// Packets sealed under one generation of keys. Default 4,194,304 (2^22; RFC 9001 6.6 allows 2^23). Fewer: more key
     /// derivations, no other harm.
     pub key_update_packets: u64,
+    /// Offer packet keys by [`crate::Connection::poll_key_log`]. Default false. True: whoever reads the log reads the connection.
+    pub key_log: bool,
     /// Mark packets as ECN-capable and read marks. Default true.
     pub ecn: bool,
 }
@@ -59,6 +61,7 @@ impl Default for TransportConfig {
             handshake_timeout: Duration::from_secs(10),
             close_timeout: Duration::from_secs(10),
             key_update_packets: 1 << 22,
+            key_log: false,
             ecn: true,
         }
     }

@@ -8,12 +8,12 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 
 use crate::config::TransportConfig;
-use crate::connection::{Connection, Datagram, EndpointEvent, Opening, Setup};
+use crate::connection::{Connection, Datagram, EndpointEvent, IssuedTicket, Opening, Setup};
 use crate::crypto::{CidGenerator, Identity, PublicKey};
 use crate::handshake::{Accepted, Acceptor, AcceptorConfig, ClientConfig, ClientHandshake, Ping, ServerKey};
 use crate::wire::block;
 use crate::wire::packet::{CLEAR_BIT, destination};
-use crate::{ConnectionId, Side, Time};
+use crate::{ConnectionId, Side, Ticket, Time};
 
 /// A connection of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,6 +28,10 @@ pub struct ListenConfig {
     pub allow: Option<BTreeSet<PublicKey>>,
     /// Application protocols served. Empty: any.
     pub protocols: Vec<Bytes>,
+    /// Give clients tickets, and deliver what comes with the first packet of one that returns: half a round trip after it connects, where
+    /// others need one and a half. Default false: such data is as `early` as any that comes with PING, its sender's address is not proven,
+    /// and whoever can hold that packet back can deliver it later, once, while its ticket lasts.
+    pub early_from_tickets: bool,
     /// Connections at once; beyond it PING is not answered. Default 100,000.
     pub max_connections: usize,
     /// PINGs with a valid cookie taken a second and address (the address's /24 or /56). Default 1,000: each costs four
@@ -41,6 +45,7 @@ impl Default for ListenConfig {
             acceptor: AcceptorConfig::default(),
             allow: None,
             protocols: Vec::new(),
+            early_from_tickets: false,
             max_connections: 100_000,
             pings_per_address: 1_000,
         }
@@ -56,6 +61,8 @@ pub struct ConnectConfig {
     pub protocol: Bytes,
     /// A pre-shared key; turns early data off.
     pub psk: Option<[u8; 32]>,
+    /// From an earlier connection to this server: what is sent at once travels with the first packet.
+    pub ticket: Option<Ticket>,
     /// Settings of the connection.
     pub transport: TransportConfig,
 }
@@ -69,7 +76,7 @@ pub enum Routed {
     /// It is for this connection.
     Connection(Handle, Datagram),
     /// The peer repeated PING: the connection's PONG is due again.
-    RepeatedPing(Handle),
+    RepeatedPing(Handle, Datagram),
     /// The peer of this connection has lost it.
     Reset(Handle),
     /// Somebody new was let in.
@@ -134,7 +141,10 @@ impl Endpoint {
         let ids = CidGenerator::new(&identity, core, &mut rng);
         let acceptor = listen.map(|listen| {
             let own = CidGenerator::new(&identity, core | 0x80, &mut rng);
-            let config = AcceptorConfig { aes_in_hardware, ..listen.acceptor };
+            // A register without room declines every ticket.
+            let tickets_remembered =
+                if listen.early_from_tickets { listen.acceptor.tickets_remembered } else { 0 };
+            let config = AcceptorConfig { aes_in_hardware, tickets_remembered, ..listen.acceptor };
             (Acceptor::new(&identity, &config, own, &mut rng), listen)
         });
         Self {
@@ -172,14 +182,15 @@ impl Endpoint {
 
     /// Begins a connection; its first packet comes out of `poll_transmit`.
     pub fn connect(&mut self, now: Time, remote: SocketAddr, config: ConnectConfig) -> (Handle, Connection) {
-        let ConnectConfig { server_key, protocol, psk, transport } = config;
+        let ConnectConfig { server_key, protocol, psk, ticket, transport } = config;
         let local_id = self.ids.issue();
         let mut session_id = [0; 16];
         self.rng.fill_bytes(&mut session_id);
         let mut params = Connection::own_params(&transport);
         params.protocol = protocol;
         params.session = Some(session_id);
-        let client = ClientConfig { psk, ..ClientConfig::new(server_key, self.aes_in_hardware) };
+        let (ticket, memory) = ticket.map_or((None, None), |ticket| (Some(ticket.bytes), ticket.memory));
+        let client = ClientConfig { psk, ticket, ..ClientConfig::new(server_key, self.aes_in_hardware) };
         let handshake = ClientHandshake::new(&mut self.rng, &self.identity, client, local_id);
         let setup = Setup {
             side: Side::Client,
@@ -187,12 +198,13 @@ impl Endpoint {
             local: None,
             local_id,
             remote_id: ConnectionId(0),
+            issues_tickets: false,
             rng: self.child_rng(),
             config: transport,
         };
         let patience = setup.config.handshake_timeout;
         let mut connection = Connection::new(now, setup);
-        connection.open_with(now, Opening::new(now, handshake, params, true, patience));
+        connection.open_with(now, Opening::new(now, handshake, params, true, patience, memory));
         (self.register(local_id, false), connection)
     }
 
@@ -211,7 +223,8 @@ impl Endpoint {
     }
 
     /// Takes what a connection has to say to its endpoint.
-    pub fn handle_event(&mut self, handle: Handle, event: EndpointEvent) {
+    /// A ticket that is returned is for the connection: [`Connection::handle_ticket`].
+    pub fn handle_event(&mut self, now: Time, handle: Handle, event: EndpointEvent) -> Option<IssuedTicket> {
         match event {
             EndpointEvent::PeerResetToken(token) => {
                 if let Some(ids) = self.connections.get_mut(&handle) {
@@ -219,8 +232,14 @@ impl Endpoint {
                     self.tokens.insert(*token.as_bytes(), handle);
                 }
             }
+            EndpointEvent::TicketWanted { client_key, memory } => {
+                let (acceptor, _) = self.acceptor.as_mut()?;
+                let (ticket, life) = acceptor.issue_ticket(now, &client_key, memory);
+                return Some(IssuedTicket { bytes: ticket.to_vec(), life });
+            }
             EndpointEvent::Drained => self.forget(handle),
         }
+        None
     }
 
     /// The connection is gone.
@@ -296,7 +315,7 @@ impl Endpoint {
         match ping {
             Ok(Ping::New(accepted)) => self.accept(now, *accepted, &datagram),
             Ok(Ping::Repeated { server_id }) => match self.routes.get(&server_id) {
-                Some(handle) => Routed::RepeatedPing(*handle),
+                Some(handle) => Routed::RepeatedPing(*handle, datagram),
                 None => Routed::Nothing,
             },
             Ok(Ping::Answered(_)) => Routed::Reply,
@@ -306,6 +325,7 @@ impl Endpoint {
 
     fn accept(&mut self, now: Time, accepted: Accepted, datagram: &Datagram) -> Routed {
         let Some((_, listen)) = &self.acceptor else { return self.refuse() };
+        let issues_tickets = listen.early_from_tickets;
         let known = listen.allow.as_ref().is_none_or(|allow| allow.contains(&accepted.client_key));
         let served = listen.protocols.is_empty() || listen.protocols.contains(&accepted.params.protocol);
         if !known || !served {
@@ -319,6 +339,7 @@ impl Endpoint {
             local: datagram.to,
             local_id,
             remote_id: accepted.client_id,
+            issues_tickets,
             rng: self.child_rng(),
         };
         let mut connection = Connection::new(now, setup);

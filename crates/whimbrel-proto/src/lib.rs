@@ -22,15 +22,18 @@ pub mod mutants;
 mod mutants;
 mod recovery;
 pub mod session;
+mod tickets;
 mod time;
 pub mod wire;
 
 pub use config::{Repeats, TransportConfig};
 pub use connection::{
-    CloseReason, Connection, ConnectionStats, Datagram, EndpointEvent, Event, PathStats, Transmit,
+    CloseReason, Connection, ConnectionStats, Datagram, EndpointEvent, Event, IssuedTicket, PathStats,
+    Transmit,
 };
 pub use endpoint::{ConnectConfig, Endpoint, EndpointStats, Handle, ListenConfig, Routed};
 pub use error::{Cause, PeerMisbehaved};
 pub use id::{ConnectionId, MessageId, PathId, Service, Side, StreamId, Tag};
 pub use recovery::Ecn;
+pub use tickets::{Ticket, TicketStore};
 pub use time::Time;

@@ -24,6 +24,8 @@ pub enum Mutant {
     ResetSentOnce,
     StreamEndSentOnce,
     DeliveredBeforeWhole,
+    /// Not in [`Mutant::ALL`]: for the fuzz targets of the parsers.
+    SackBelowZero,
 }
 
 #[cfg(feature = "mutants")]

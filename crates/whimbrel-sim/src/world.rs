@@ -14,7 +14,7 @@ use rand_chacha::ChaCha20Rng;
 use whimbrel_proto::crypto::Identity;
 use whimbrel_proto::handshake::ServerKey;
 use whimbrel_proto::{
-    ConnectConfig, Connection, Datagram, Ecn, Endpoint, Event, Handle, ListenConfig, Routed, Time,
+    ConnectConfig, Connection, Datagram, Ecn, Endpoint, Event, Handle, ListenConfig, Routed, Ticket, Time,
     TransportConfig,
 };
 
@@ -177,12 +177,23 @@ impl World {
 
     /// As [`World::connect`], with what is known of the server's key.
     pub fn connect_with(&mut self, client: usize, server_key: ServerKey) -> Handle {
+        self.begin(client, server_key, None)
+    }
+
+    /// As [`World::connect`], by a ticket from an earlier connection.
+    pub fn connect_by(&mut self, client: usize, ticket: Ticket) -> Handle {
+        let key = self.nodes[SERVER].endpoint.public_key();
+        self.begin(client, ServerKey::Known(key), Some(ticket))
+    }
+
+    fn begin(&mut self, client: usize, server_key: ServerKey, ticket: Option<Ticket>) -> Handle {
         let server = self.nodes[SERVER].address;
         let node = &mut self.nodes[client];
         let config = ConnectConfig {
             server_key,
             protocol: Default::default(),
             psk: None,
+            ticket,
             transport: node.transport.clone(),
         };
         let (handle, connection) = node.endpoint.connect(self.now, server, config);
@@ -319,9 +330,9 @@ impl World {
                     peer.connection.handle_datagram(now, datagram);
                 }
             }
-            Routed::RepeatedPing(handle) => {
+            Routed::RepeatedPing(handle, ping) => {
                 if let Some(peer) = node.connections.get_mut(&handle) {
-                    peer.connection.handle_repeated_ping();
+                    peer.connection.handle_repeated_ping(&ping);
                 }
             }
             Routed::Reset(handle) => {
@@ -342,31 +353,45 @@ impl World {
         for index in 0..self.nodes.len() {
             for handle in self.handles(index) {
                 loop {
-                    buffer.clear();
-                    let now = self.now;
-                    let Some(peer) = self.nodes[index].connections.get_mut(&handle) else { break };
-                    let Some(transmit) = peer.connection.poll_transmit(now, &mut buffer, 10) else { break };
-                    let segment = transmit.segment_size.unwrap_or(transmit.size).max(1);
-                    assert_eq!(buffer.len(), transmit.size, "a transmit is what was appended");
-                    for packet in buffer.chunks(segment) {
-                        self.send(index, transmit.destination, transmit.ecn, packet.to_vec());
+                    self.transmit(index, handle, &mut buffer);
+                    if !self.collect(index, handle) {
+                        break;
                     }
                 }
-                self.collect(index, handle);
             }
         }
     }
 
-    fn collect(&mut self, index: usize, handle: Handle) {
+    fn transmit(&mut self, index: usize, handle: Handle, buffer: &mut Vec<u8>) {
+        loop {
+            buffer.clear();
+            let now = self.now;
+            let Some(peer) = self.nodes[index].connections.get_mut(&handle) else { break };
+            let Some(transmit) = peer.connection.poll_transmit(now, buffer, 10) else { break };
+            let segment = transmit.segment_size.unwrap_or(transmit.size).max(1);
+            assert_eq!(buffer.len(), transmit.size, "a transmit is what was appended");
+            for packet in buffer.chunks(segment) {
+                self.send(index, transmit.destination, transmit.ecn, packet.to_vec());
+            }
+        }
+    }
+
+    /// Takes what a connection has to say. True: the answer may be something to send.
+    fn collect(&mut self, index: usize, handle: Handle) -> bool {
         let now = self.now;
         let node = &mut self.nodes[index];
-        let Some(peer) = node.connections.get_mut(&handle) else { return };
+        let Some(peer) = node.connections.get_mut(&handle) else { return false };
+        let mut answered = false;
         while let Some(event) = peer.connection.poll_event() {
             peer.events.push((now, event));
         }
         while let Some(event) = peer.connection.poll_endpoint_event() {
-            node.endpoint.handle_event(handle, event);
+            if let Some(ticket) = node.endpoint.handle_event(now, handle, event) {
+                peer.connection.handle_ticket(ticket);
+                answered = true;
+            }
         }
+        answered
     }
 
     fn send(&mut self, from: usize, to: SocketAddr, ecn: Option<Ecn>, mut bytes: Vec<u8>) {

@@ -11,7 +11,9 @@ use whimbrel_sim::checker::{Coverage, run_seed};
 const SEEDS: u64 = 2_000;
 
 fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number, not {text}")))
+    std::env::var(name)
+        .ok()
+        .map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number, not {text}")))
 }
 
 #[test]

@@ -178,7 +178,10 @@ fn regression_an_empty_message_is_not_split() {
     for length in [0, 140, 0, 100, 0, 120, 0, 110, 0].repeat(10) {
         tag += 1;
         let tag = (length > 0).then_some(Tag((1 << 61) + tag % 8));
-        let message = Outgoing { tag, ..Outgoing::new(StreamId(0), Service::ReliableSequenced, vec![1; length].into()) };
+        let message = Outgoing {
+            tag,
+            ..Outgoing::new(StreamId(0), Service::ReliableSequenced, vec![1; length].into())
+        };
         pair.try_send(End::Client, message).unwrap();
     }
     pair.run(3000 * MS);

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
 use rand::TryRng;
@@ -11,11 +13,13 @@ use whimbrel_net::{EcnCodepoint, RecvBatch, UdpSocket};
 use whimbrel_proto::crypto::{Identity, PublicKey};
 use whimbrel_proto::handshake::ServerKey;
 use whimbrel_proto::{
-    ConnectConfig, Datagram, Ecn, EndpointEvent, EndpointStats, Handle, ListenConfig, Routed, TransportConfig,
+    ConnectConfig, Datagram, Ecn, EndpointEvent, EndpointStats, Handle, IssuedTicket, ListenConfig, Routed,
+    Ticket, TicketStore, TransportConfig,
 };
 
 use crate::clock::Clock;
-use crate::error::{BindError, ConnectError};
+use crate::error::{BindError, ConnectError, TicketsError};
+use crate::key_log::{self, KeyLog};
 use crate::mocket::Mocket;
 use crate::shared::{Shared, lock};
 use crate::url::Url;
@@ -33,6 +37,9 @@ pub struct Config {
     pub protocol: Bytes,
     /// Connections accepted by the endpoint and not yet by the application; beyond it they are aborted. Default 1,024.
     pub backlog: usize,
+    /// Append the keys of connections to this file, for a packet dissector: whoever has it reads them. Default: what the environment's
+    /// WHIMBREL_KEYLOGFILE names, else none.
+    pub key_log: Option<PathBuf>,
 }
 
 impl Default for Config {
@@ -43,6 +50,7 @@ impl Default for Config {
             listen: None,
             protocol: Bytes::new(),
             backlog: 1024,
+            key_log: key_log::from_environment(),
         }
     }
 }
@@ -54,6 +62,14 @@ impl Config {
     }
 
     /// Accepts connections from these keys only.
+    ///
+    /// ```
+    /// use whimbrel::{Config, PublicKey, new_identity};
+    ///
+    /// let friend: PublicKey = "hSDwCYkwp1R0i33ctD73Wg2_Og0mOBr066SpjqqbTmo".parse()?;
+    /// let config = Config::listen_as(new_identity()).allow([friend]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn allow(mut self, keys: impl IntoIterator<Item = PublicKey>) -> Self {
         self.listen.get_or_insert_default().allow = Some(keys.into_iter().collect::<BTreeSet<_>>());
         self
@@ -61,8 +77,21 @@ impl Config {
 }
 
 /// A new key pair from the system's randomness.
+///
+/// ```
+/// use whimbrel::{Identity, new_identity};
+///
+/// let identity = new_identity();
+/// let kept: [u8; 32] = *identity.secret();
+/// assert_eq!(Identity::from_secret(kept).public(), identity.public());
+/// ```
 pub fn new_identity() -> Identity {
     Identity::from_secret(random_bytes())
+}
+
+/// Since the epoch; a clock before it counts as there.
+fn time_of_day() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
 fn random_bytes() -> [u8; 32] {
@@ -84,6 +113,8 @@ pub struct Endpoint {
 pub(crate) struct EndpointShared {
     pub(crate) socket: UdpSocket,
     pub(crate) clock: Clock,
+    pub(crate) key_log: Option<KeyLog>,
+    tickets: Mutex<TicketStore>,
     proto: Mutex<whimbrel_proto::Endpoint>,
     connections: Mutex<BTreeMap<Handle, Arc<Shared>>>,
     config: Config,
@@ -112,6 +143,14 @@ impl Endpoint {
     pub async fn bind(config: Config, address: &str) -> Result<Self, BindError> {
         let address: SocketAddr = address.parse().map_err(|_| BindError::Address(address.to_owned()))?;
         let socket = UdpSocket::bind(address).map_err(|error| BindError::System(address, error))?;
+        let mut config = config;
+        let key_log = match &config.key_log {
+            Some(path) => {
+                Some(KeyLog::open(path).map_err(|error| BindError::KeyLog { path: path.clone(), error })?)
+            }
+            None => None,
+        };
+        config.transport.key_log = key_log.is_some();
         let proto = whimbrel_proto::Endpoint::new(
             config.identity.clone(),
             config.listen.clone(),
@@ -124,6 +163,8 @@ impl Endpoint {
         let shared = Arc::new(EndpointShared {
             socket,
             clock: Clock::new(),
+            key_log,
+            tickets: Mutex::new(TicketStore::default()),
             proto: Mutex::new(proto),
             connections: Mutex::new(BTreeMap::new()),
             config,
@@ -154,6 +195,18 @@ impl Endpoint {
     }
 
     /// Connects to `whimbrel://KEY@host:port` and waits for the handshake.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// use whimbrel::{Config, Endpoint};
+    ///
+    /// let endpoint = Endpoint::bind(Config::default(), "[::]:0").await?;
+    /// let mocket = endpoint
+    ///     .connect("whimbrel://hSDwCYkwp1R0i33ctD73Wg2_Og0mOBr066SpjqqbTmo@example.org:4433")
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// The URL, the name, or the handshake; each says what to do. Cancel-safe: a cancelled call abandons the attempt.
@@ -196,15 +249,37 @@ impl Endpoint {
         Ok(mocket)
     }
 
+    /// The tickets that servers gave, as bytes: kept in a file (as secret as the key) they let the next run of the program begin its
+    /// connections half a round trip from data. Each is good for one connection.
+    pub fn export_tickets(&self) -> Vec<u8> {
+        lock(&self.shared.tickets).export(self.shared.clock.now(), time_of_day())
+    }
+
+    /// Takes back what [`Endpoint::export_tickets`] gave; returns how many still count. They are for the identity that was exported with:
+    /// another's connections begin as if there were none.
+    ///
+    /// # Errors
+    /// Not such bytes.
+    pub fn import_tickets(&self, exported: &[u8]) -> Result<usize, TicketsError> {
+        let now = self.shared.clock.now();
+        lock(&self.shared.tickets).import(now, time_of_day(), exported).map_err(|_| TicketsError)
+    }
+
     fn open(&self, remote: SocketAddr, server_key: ServerKey) -> Mocket {
         let shared = &self.shared;
+        let now = shared.clock.now();
+        let ticket = match server_key {
+            ServerKey::Known(key) | ServerKey::Remembered(key) => lock(&shared.tickets).take(now, &key),
+            ServerKey::Ask => None,
+        };
         let config = ConnectConfig {
             server_key,
             protocol: shared.config.protocol.clone(),
             psk: None,
+            ticket,
             transport: shared.config.transport.clone(),
         };
-        let (handle, connection) = lock(&shared.proto).connect(shared.clock.now(), remote, config);
+        let (handle, connection) = lock(&shared.proto).connect(now, remote, config);
         let connection = Shared::new(handle, connection, Arc::clone(shared));
         lock(&shared.connections).insert(handle, Arc::clone(&connection));
         connection.drive();
@@ -212,6 +287,18 @@ impl Endpoint {
     }
 
     /// The next connection somebody made to us; None once the endpoint cannot receive any more. Cancel-safe.
+    ///
+    /// ```no_run
+    /// # async fn example(endpoint: whimbrel::Endpoint) {
+    /// while let Some(mocket) = endpoint.accept().await {
+    ///     tokio::spawn(async move {
+    ///         while let Ok(message) = mocket.recv().await {
+    ///             println!("{} bytes from {:?}", message.payload.len(), mocket.peer_key());
+    ///         }
+    ///     });
+    /// }
+    /// # }
+    /// ```
     pub async fn accept(&self) -> Option<Mocket> {
         self.accepting.lock().await.recv().await
     }
@@ -239,11 +326,17 @@ impl Endpoint {
 }
 
 impl EndpointShared {
-    pub(crate) fn handle_event(&self, handle: Handle, event: EndpointEvent) {
-        lock(&self.proto).handle_event(handle, event);
+    pub(crate) fn handle_event(&self, handle: Handle, event: EndpointEvent) -> Option<IssuedTicket> {
+        let answer = lock(&self.proto).handle_event(self.clock.now(), handle, event);
         if event == EndpointEvent::Drained {
             self.forget(handle);
         }
+        answer
+    }
+
+    /// Keeps a ticket for the next connection to its server.
+    pub(crate) fn keep_ticket(&self, ticket: Ticket) {
+        lock(&self.tickets).insert(ticket);
     }
 
     pub(crate) fn forget(&self, handle: Handle) {
@@ -301,7 +394,6 @@ fn take_batch(
     accept: &mpsc::Sender<Mocket>,
 ) {
     let now = shared.clock.now();
-    let mut proto = lock(&shared.proto);
     for datagram in batch.datagrams() {
         let datagram = Datagram {
             from: datagram.from,
@@ -311,7 +403,9 @@ fn take_batch(
         };
         let (from, to) = (datagram.from, datagram.to);
         reply.clear();
-        match proto.handle_datagram(now, datagram, reply) {
+        // Not held while a connection is: connections tell the endpoint their news under their own lock.
+        let routed = lock(&shared.proto).handle_datagram(now, datagram, reply);
+        match routed {
             Routed::Nothing => {}
             Routed::Reply => {
                 let transmit = whimbrel_net::Transmit {
@@ -327,8 +421,8 @@ fn take_batch(
             Routed::Connection(handle, datagram) => {
                 with(shared, dirty, handle, |connection| connection.handle_datagram(now, datagram));
             }
-            Routed::RepeatedPing(handle) => {
-                with(shared, dirty, handle, |connection| connection.handle_repeated_ping());
+            Routed::RepeatedPing(handle, ping) => {
+                with(shared, dirty, handle, |connection| connection.handle_repeated_ping(&ping));
             }
             Routed::Reset(handle) => with(shared, dirty, handle, |connection| connection.handle_reset(now)),
             Routed::Accepted(handle, connection) => {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use whimbrel_proto::CloseReason;
 
@@ -15,7 +16,22 @@ pub enum BindError {
     /// The system refuses.
     #[error("cannot bind {0}: {1}")]
     System(SocketAddr, #[source] io::Error),
+    /// The key log cannot be opened.
+    #[error(
+        "cannot write the key log {path:?}: {error}; name another file in WHIMBREL_KEYLOGFILE, or unset it"
+    )]
+    KeyLog {
+        /// Which file.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
 }
+
+/// Importing tickets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("these bytes are no exported tickets: delete the file, the next connection starts a new one")]
+pub struct TicketsError;
 
 /// Connecting.
 #[derive(Debug, thiserror::Error)]

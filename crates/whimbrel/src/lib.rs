@@ -4,18 +4,43 @@
 //! key is known. Messages go out by [`Mocket::send`], or through a [`Sender`] that says how: reliable or not, in order or not, with a tag,
 //! a priority, a lifetime. They come in by [`Mocket::recv`]. Bytes go through a [`Stream`].
 //!
+//! ```
+//! use whimbrel::{Config, Endpoint, new_identity};
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let server = Endpoint::bind(Config::listen_as(new_identity()), "127.0.0.1:0").await?;
+//! let client = Endpoint::bind(Config::default(), "127.0.0.1:0").await?;
+//!
+//! let url = format!("whimbrel://{}@{}", server.public_key(), server.local_addr()?);
+//! let near = client.connect(&url).await?;
+//! let far = server.accept().await.ok_or("the endpoint is closed")?;
+//!
+//! near.send("hello").await?;
+//! assert_eq!(far.recv().await?.payload, "hello");
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! The futures run on tokio. Handles never decide protocol matters: those are in [`whimbrel_proto`], which knows no clock and no socket.
 
 mod clock;
 mod endpoint;
 mod error;
+mod key_log;
 mod mocket;
 mod shared;
 mod stream;
 mod url;
 
+/// The examples of the README and the guide compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../../../docs/guide.md")]
+struct Pages;
+
 pub use endpoint::{Config, Endpoint, new_identity};
-pub use error::{BindError, Closed, ConnectError, SendError, StreamOpenError, UrlError};
+pub use error::{BindError, Closed, ConnectError, SendError, StreamOpenError, TicketsError, UrlError};
 pub use mocket::{Delivery, Mocket, Sender, SenderBuilder, Stats, TagHandle};
 pub use stream::Stream;
 pub use url::{DEFAULT_PORT, Url};
@@ -24,5 +49,5 @@ pub use whimbrel_proto::crypto::{Identity, PublicKey};
 pub use whimbrel_proto::session::{Message, Outcome, SessionConfig, SessionStats};
 pub use whimbrel_proto::{
     CloseReason, ConnectionStats, EndpointStats, Event, ListenConfig, MessageId, PathStats, Repeats, Service,
-    StreamId, Tag, TransportConfig,
+    StreamId, Tag, Ticket, TicketStore, TransportConfig,
 };

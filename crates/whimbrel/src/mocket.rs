@@ -11,7 +11,7 @@ use bytes::Bytes;
 use tokio::sync::{broadcast, oneshot};
 use whimbrel_proto::crypto::PublicKey;
 use whimbrel_proto::session::{Message, Outcome, Outgoing, SessionStats, StreamKind, TagSettings};
-use whimbrel_proto::{CloseReason, ConnectionStats, Event, MessageId, Service, StreamId, Tag};
+use whimbrel_proto::{CloseReason, ConnectionStats, Event, MessageId, Service, StreamId, Tag, Ticket};
 
 use crate::error::{Closed, SendError, StreamOpenError};
 use crate::shared::{Shared, State, lock};
@@ -124,6 +124,17 @@ impl Mocket {
     }
 
     /// A way of sending: service, tag, priority, lifetime, fixed once and used often.
+    ///
+    /// ```no_run
+    /// # async fn example(mocket: whimbrel::Mocket) -> Result<(), whimbrel::SendError> {
+    /// use std::time::Duration;
+    /// use whimbrel::Tag;
+    ///
+    /// let positions = mocket.sender().unreliable().tag(Tag(1)).lifetime(Duration::from_millis(500)).build();
+    /// positions.send("47.37 N 8.54 E").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn sender(&self) -> SenderBuilder {
         SenderBuilder { template: self.outgoing(Bytes::new()), mocket: self.clone(), enqueue_limit: None }
     }
@@ -260,12 +271,9 @@ impl Mocket {
         if let Some(reason) = &state.closed {
             return Room::Closed(reason.clone());
         }
-        let (messages, bytes) = state.connection.session().queue_room();
-        if messages > 0 && bytes >= outgoing.payload.len() as u64 && !state.is_holding() {
-            Room::Yes
-        } else {
-            Room::No
-        }
+        // What was held and has just been queued may have filled the queue without having been refused: ask, so that we are told.
+        let has_room = state.connection.session().has_room(outgoing.payload.len() as u64);
+        if has_room && !state.is_holding() { Room::Yes } else { Room::No }
     }
 
     fn try_outgoing(&self, outgoing: Outgoing, turns: Turns) -> Result<(), Refused> {
@@ -349,6 +357,15 @@ impl Mocket {
     /// Replaces what is queued or under way with this tag by one reliable, sequenced message, which keeps the place of the first
     /// replaced (Mockets 3.3).
     ///
+    /// ```no_run
+    /// # fn example(mocket: whimbrel::Mocket) -> Result<(), whimbrel::SendError> {
+    /// # use whimbrel::Tag;
+    /// // Whatever the link is like, the newest position gets through, and no older one waits before it.
+    /// mocket.replace(Tag(1), "47.37 N 8.54 E")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Mocket::try_send`].
     pub fn replace(&self, tag: Tag, payload: impl Into<Bytes>) -> Result<(), SendError> {
@@ -373,12 +390,33 @@ impl Mocket {
         }
     }
 
-    /// Settings of all messages with a tag.
+    /// Settings of all messages with a tag. One chain of calls sets all of them; a later chain begins anew.
+    ///
+    /// ```no_run
+    /// # fn example(mocket: whimbrel::Mocket) -> Result<(), whimbrel::SendError> {
+    /// # use {std::time::Duration, whimbrel::Tag};
+    /// mocket.tag(Tag(2)).bandwidth(25_000)?.lifetime(Duration::from_millis(200))?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn tag(&self, tag: Tag) -> TagHandle<'_> {
         TagHandle { mocket: self, tag, settings: TagSettings::default() }
     }
 
-    /// Opens a byte stream, with the interface of a TCP socket (M19). Waits while the peer allows no more streams.
+    /// Opens a byte stream, with the interface of a TCP socket. Waits while the peer allows no more streams.
+    ///
+    /// ```no_run
+    /// # async fn example(mocket: whimbrel::Mocket) -> Result<(), Box<dyn std::error::Error>> {
+    /// use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    ///
+    /// let mut stream = mocket.open_stream().await?;
+    /// stream.write_all(b"question").await?;
+    /// stream.shutdown().await?;
+    /// let mut answer = Vec::new();
+    /// stream.read_to_end(&mut answer).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// The mocket is closed or closing.
@@ -406,8 +444,27 @@ impl Mocket {
     }
 
     /// Events from now on (Mockets 3.4). A subscriber that falls far behind is told how many it missed.
+    ///
+    /// ```no_run
+    /// # async fn example(mocket: whimbrel::Mocket) {
+    /// use whimbrel::Event;
+    ///
+    /// let mut events = mocket.subscribe();
+    /// while let Ok(event) = events.recv().await {
+    ///     if event == Event::PeerUnreachable {
+    ///         println!("the link is down");
+    ///     }
+    /// }
+    /// # }
+    /// ```
     pub fn subscribe(&self) -> broadcast::Receiver<Event> {
         self.shared.events.subscribe()
+    }
+
+    /// The newest ticket the server gave, with what is known of the path by now; the endpoint keeps it for the next connection to that
+    /// server by itself. None on the listening side, and where the listener gives none.
+    pub fn ticket(&self) -> Option<Ticket> {
+        self.shared.lock().connection.ticket()
     }
 
     /// Figures now.
@@ -474,6 +531,19 @@ fn translate(error: whimbrel_proto::session::SendError, state: &State) -> Refuse
 }
 
 /// What became of a tracked message: await it.
+///
+/// ```no_run
+/// # async fn example(mocket: whimbrel::Mocket) -> Result<(), whimbrel::SendError> {
+/// use whimbrel::Outcome;
+///
+/// let delivery = mocket.sender().build().send_tracked("a report").await?;
+/// match delivery.outcome().await {
+///     Outcome::Delivered => println!("in the peer's inbox"),
+///     other => println!("not delivered: {other:?}"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub struct Delivery {
     id: MessageId,
     outcome: oneshot::Receiver<Outcome>,
@@ -559,7 +629,7 @@ impl SenderBuilder {
         self
     }
 
-    /// How long `send` waits for room in the queue before it fails (M9). Default: for ever.
+    /// How long `send` waits for room in the queue before it fails. Default: for ever.
     pub fn enqueue_limit(mut self, limit: Duration) -> Self {
         self.enqueue_limit = Some(limit);
         self

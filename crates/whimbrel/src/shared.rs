@@ -320,13 +320,22 @@ impl Shared {
             self.on_event(state, event);
         }
         while let Some(event) = state.connection.poll_endpoint_event() {
-            self.endpoint.handle_event(self.handle, event);
+            if let Some(ticket) = self.endpoint.handle_event(self.handle, event) {
+                state.connection.handle_ticket(ticket);
+                state.again = true;
+            }
+        }
+        if let Some(log) = &self.endpoint.key_log {
+            while let Some(line) = state.connection.poll_key_log() {
+                log.append(line);
+            }
         }
     }
 
     fn on_event(&self, state: &mut State, event: Event) {
         match &event {
             Event::Connected => state.connected = true,
+            Event::Ticket(ticket) => self.endpoint.keep_ticket(ticket.clone()),
             Event::Closed(reason) => {
                 state.closed = Some(reason.clone());
                 self.readable.notify_waiters();

@@ -96,7 +96,7 @@ impl RunCommand {
         if let Err(wrong) = plan.check() {
             bail!(wrong);
         }
-        self.runtime.block_on(self.clone().measure(plan))
+        self.runtime.block_on(self.measure(plan))
     }
 
     fn plan(&self) -> Plan {

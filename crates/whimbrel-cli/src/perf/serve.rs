@@ -41,7 +41,7 @@ pub(super) struct ServeCommand {
 
 impl ServeCommand {
     pub(super) fn run(self) -> anyhow::Result<()> {
-        self.runtime.block_on(self.clone().serve())
+        self.runtime.block_on(self.serve())
     }
 
     async fn serve(self) -> anyhow::Result<()> {

@@ -40,7 +40,6 @@ impl ControlQueue {
         self.keep_alive_due = true;
     }
 
-    #[allow(dead_code, reason = "until listeners issue tickets")]
     pub(super) fn ticket(&mut self, lifetime_s: u32, ticket: Vec<u8>) {
         self.ticket = Some((lifetime_s, ticket));
         self.ticket_due = true;

@@ -5,14 +5,17 @@
 
 mod close;
 mod control;
+mod key_log;
 mod keys;
 mod mtu;
 mod opening;
 mod path;
 mod receive;
 mod stats;
+mod tickets;
 mod timeout;
 mod transmit;
+mod validation;
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -25,19 +28,23 @@ pub use close::CloseReason;
 use close::Ending;
 pub(crate) use control::Control;
 use control::ControlQueue;
+use key_log::KeyLog;
 use keys::KeyRing;
 pub(crate) use opening::Opening;
 use path::Path;
 pub use stats::{ConnectionStats, PathStats};
+pub use tickets::IssuedTicket;
+use tickets::Ticketing;
+use validation::Validation;
 
 use crate::config::TransportConfig;
-use crate::crypto::{EarlyOpen, EarlySeal, PublicKey, ResetToken};
+use crate::crypto::{EarlyOpen, EarlySeal, PathMemory, PublicKey, ResetToken};
 use crate::mutants::{Mutant, planted};
 use crate::recovery::{Ecn, Fate};
 use crate::session::{Carried, Session};
 use crate::wire::close::Reason;
 use crate::wire::sack::Sack;
-use crate::{Cause, ConnectionId, PathId, Side, Time};
+use crate::{Cause, ConnectionId, PathId, Side, Ticket, Time};
 
 /// What a packet carried, to be told its fate.
 #[derive(Clone, Copy, Debug)]
@@ -98,6 +105,9 @@ pub enum Event {
         /// Where it is.
         to: SocketAddr,
     },
+    /// The server gave a ticket, or closing told more of the path one is for: the next connection may begin with it. The newest
+    /// counts.
+    Ticket(Ticket),
     /// The largest packet of a path changed: messages up to this many bytes travel unfragmented.
     MaxUnfragmented(usize),
     /// The peer began a polite close: what it sent before is still delivered.
@@ -111,6 +121,13 @@ pub enum Event {
 pub enum EndpointEvent {
     /// Packets that end in this token mean the peer has lost the connection.
     PeerResetToken(ResetToken),
+    /// The client should have a ticket: hand the endpoint's answer to [`Connection::handle_ticket`]. A close waits for it.
+    TicketWanted {
+        /// For whom.
+        client_key: PublicKey,
+        /// What it should remember; zeros: nothing.
+        memory: PathMemory,
+    },
     /// The connection is over and its ids are free.
     Drained,
 }
@@ -124,6 +141,8 @@ pub(crate) struct Setup {
     pub(crate) local: Option<IpAddr>,
     pub(crate) local_id: ConnectionId,
     pub(crate) remote_id: ConnectionId,
+    /// The client is given tickets.
+    pub(crate) issues_tickets: bool,
     pub(crate) rng: ChaCha20Rng,
 }
 
@@ -141,6 +160,7 @@ pub struct Connection {
     /// The server's answer to PING, repeated when PING is.
     pong: Option<Bytes>,
     pong_due: bool,
+    pong_at: Time,
     /// A packet under the final keys was opened: the peer is proven.
     confirmed: bool,
     peer_key: Option<PublicKey>,
@@ -148,6 +168,8 @@ pub struct Connection {
     last_received: Time,
     last_eliciting: Time,
     control: ControlQueue,
+    tickets: Ticketing,
+    key_log: KeyLog,
     ending: Ending,
     /// A last packet to be sent, and to be repeated to a peer that goes on.
     farewell: Option<Vec<u8>>,
@@ -166,7 +188,7 @@ pub struct Connection {
 
 impl Connection {
     pub(crate) fn new(now: Time, setup: Setup) -> Self {
-        let Setup { side, config, remote, local, local_id, remote_id, rng } = setup;
+        let Setup { side, config, remote, local, local_id, remote_id, issues_tickets, rng } = setup;
         let headers = if remote.is_ipv4() { 28 } else { 48 };
         let path = Path {
             id: PathId::FIRST,
@@ -178,6 +200,7 @@ impl Connection {
             received: Default::default(),
             mtu: mtu::Mtu::new(config.max_udp_payload),
             rebinding: None,
+            validation: Validation::Proven,
             last_sack: Time::ZERO,
             pacing_until: None,
             traffic: Default::default(),
@@ -193,12 +216,15 @@ impl Connection {
             early_open: None,
             pong: None,
             pong_due: false,
+            pong_at: now,
             confirmed: false,
             peer_key: None,
             idle_timeout: config.idle_timeout,
             last_received: now,
             last_eliciting: now,
             control: ControlQueue::default(),
+            tickets: Ticketing::new(issues_tickets),
+            key_log: KeyLog::default(),
             ending: Ending::default(),
             farewell: None,
             farewell_due: false,
@@ -285,6 +311,7 @@ impl Connection {
         }
         if self.ending.on_close(now, Reason::new(code, text), self.config.close_timeout) {
             self.session.begin_close();
+            self.issue_last_ticket();
         }
     }
 
@@ -304,7 +331,11 @@ impl Connection {
     }
 
     /// The peer repeated PING: it missed PONG.
-    pub fn handle_repeated_ping(&mut self) {
+    pub fn handle_repeated_ping(&mut self, ping: &Datagram) {
+        // Wherever it came from, PONG goes to where the first came from; what another sends buys that address nothing.
+        if ping.from == self.path.remote {
+            self.path.validation.on_received(ping.bytes.len());
+        }
         self.pong_due = self.pong.is_some() && !self.confirmed;
     }
 
@@ -318,6 +349,9 @@ impl Connection {
         self.ending = Ending::Over { until: now + self.path.drain_time() };
         self.opening = None;
         self.session.end();
+        if why != CloseReason::PeerRestarted {
+            self.refresh_ticket();
+        }
         self.events.push_back(Event::Closed(why));
     }
 

@@ -1,43 +1,60 @@
-//! The client's half of the handshake: SYN until it is answered, PING until it is answered.
+//! The client's half of the handshake: SYN until it is answered, PING until it is answered. With a ticket, PING first; if SYN-ACK
+//! answers it, another PING with the cookie.
 
 use std::time::Duration;
 
-use super::{CloseReason, Connection, Datagram, Event, Item, Notes};
+use super::{CloseReason, Connection, Datagram, Event, Item, Notes, Validation};
 use crate::connection::keys::KeyRing;
+use crate::crypto::PathMemory;
 use crate::handshake::{Accepted, ClientHandshake, Established, HandshakeError, Params};
 use crate::recovery::{Fate, Recovery};
 use crate::session::PeerLimits;
-use crate::wire::packet::{CLEAR_BIT, CLEAR_LEN};
+use crate::wire::packet::CLEAR_BIT;
 use crate::wire::sack::Sack;
 use crate::wire::{Reader, Writer, block};
-use crate::{Cause, ConnectionId, PeerMisbehaved, Time};
+use crate::{Cause, PeerMisbehaved, Time};
 
 /// SYN is repeated after 50, 100, 200 ms …
 const FIRST_WAIT: Duration = Duration::from_millis(50);
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
+const LONGEST_WAIT: Duration = Duration::from_millis(500);
+/// PING is repeated by then at the latest, or within a round trip where that is longer: everything waits for it.
+const LONGEST_PING_WAIT: Duration = Duration::from_millis(250);
 /// PINGs without an answer that mean that the SYN-ACK was forged or damaged: it is asked for again. To the server that is another
 /// connection, so no earlier.
-const PINGS: u8 = 4;
+const PINGS: u8 = 8;
 
 /// What the client asks for and offers.
 pub(crate) struct Opening {
     handshake: ClientHandshake,
     params: Params,
     trust_shown_key: bool,
-    packet: Vec<u8>,
+    /// SYN, or PING with a ticket: what SYN-ACK answers.
+    asking: Vec<u8>,
+    /// PING with the cookie of the SYN-ACK taken last.
+    ping: Vec<u8>,
+    /// `asking` goes out beside the next PING.
+    asking_due: bool,
     stage: Stage,
     /// Packets sent in this stage.
     tries: u8,
+    /// Of the path, from an earlier connection.
+    memory: Option<PathMemory>,
+    /// Packet numbers used by flights that were given up.
+    numbers_used: u64,
     first_sent: Option<Time>,
     next: Time,
     wait: Duration,
+    /// About one round trip.
+    first_wait: Duration,
     give_up: Time,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    Syn,
-    Ping,
+    /// `asking` is out: SYN-ACK answers it, or PONG if it is a PING.
+    Asking,
+    /// `ping` is out: PONG answers it.
+    Pinging,
 }
 
 impl Opening {
@@ -47,29 +64,37 @@ impl Opening {
         params: Params,
         trust_shown_key: bool,
         patience: Duration,
+        memory: Option<PathMemory>,
     ) -> Self {
         Self {
-            packet: handshake.syn(),
+            asking: handshake.syn(),
+            ping: Vec::new(),
+            asking_due: false,
             handshake,
             params,
             trust_shown_key,
-            stage: Stage::Syn,
+            stage: Stage::Asking,
             tries: 0,
+            memory,
+            numbers_used: 0,
             first_sent: None,
             next: now,
             wait: FIRST_WAIT,
+            first_wait: FIRST_WAIT,
             give_up: now + patience,
         }
     }
 
     /// SYN or PING, if it is time to send it (again).
     pub(super) fn poll_packet(&mut self, now: Time) -> Option<&[u8]> {
+        if std::mem::take(&mut self.asking_due) {
+            return Some(&self.asking);
+        }
         if now < self.next {
             return None;
         }
-        if self.stage == Stage::Ping && self.tries >= PINGS {
-            self.stage = Stage::Syn;
-            self.packet = self.handshake.syn();
+        if self.stage == Stage::Pinging && self.tries >= PINGS {
+            self.stage = Stage::Asking;
             self.wait = FIRST_WAIT;
             self.first_sent = None;
             self.tries = 0;
@@ -77,34 +102,52 @@ impl Opening {
         self.first_sent.get_or_insert(now);
         self.tries = self.tries.saturating_add(1);
         self.next = now + self.wait;
-        self.wait = (self.wait * 2).min(LONGEST_WAIT);
-        Some(&self.packet)
+        self.wait = match self.stage {
+            Stage::Asking => (self.wait * 2).min(LONGEST_WAIT),
+            Stage::Pinging => (self.wait * 3 / 2).min(LONGEST_PING_WAIT.max(self.first_wait)),
+        };
+        match self.stage {
+            Stage::Asking => Some(&self.asking),
+            Stage::Pinging => {
+                // Was the SYN-ACK forged, the ticket may count after all and only its PONG be lost.
+                self.asking_due = self.asks_by_ticket() && self.tries > 1;
+                Some(&self.ping)
+            }
+        }
+    }
+
+    fn asks_by_ticket(&self) -> bool {
+        self.asking.first() == Some(&(CLEAR_BIT | block::PING))
     }
 
     pub(super) fn timeout(&self) -> Time {
-        self.next.min(self.give_up)
+        if self.asking_due { Time::ZERO } else { self.next.min(self.give_up) }
     }
 
     pub(super) fn is_given_up(&self, now: Time) -> bool {
         now >= self.give_up
     }
 
-    fn begin_ping(&mut self, now: Time, packet: Vec<u8>, wait: Duration) {
-        self.stage = Stage::Ping;
+    fn begin_ping(&mut self, now: Time, by_ticket: bool, packet: Vec<u8>, wait: Duration) {
+        if by_ticket {
+            self.asking = packet;
+        } else {
+            self.stage = Stage::Pinging;
+            self.ping = packet;
+        }
         self.tries = 0;
-        self.packet = packet;
+        self.asking_due = false;
         self.next = now;
         self.wait = wait;
+        self.first_wait = wait;
     }
-}
-
-/// PONG is of the connection that was begun with this id.
-fn answers(pong: &[u8], server_id: ConnectionId) -> bool {
-    pong[CLEAR_LEN..].starts_with(&server_id.to_bytes())
 }
 
 impl Connection {
     pub(crate) fn open_with(&mut self, now: Time, opening: Opening) {
+        if let Some(memory) = opening.memory {
+            self.path.recovery.recall(memory);
+        }
         self.opening = Some(Box::new(opening));
         if self.opening.as_ref().is_some_and(|opening| opening.handshake.has_ticket()) {
             self.send_ping(now);
@@ -125,11 +168,9 @@ impl Connection {
             return;
         };
         let handled = match (kind, opening.stage) {
-            (block::SYN_ACK, Stage::Syn) => self.handle_syn_ack(now, &datagram.bytes),
-            // Also after SYN went out again: the answer may only have been late. That of an earlier PING is of another connection.
-            (block::PONG, _) if answers(&datagram.bytes, self.path.remote_id) => {
-                self.handle_pong(now, &datagram.bytes)
-            }
+            (block::SYN_ACK, Stage::Asking) => self.handle_syn_ack(now, &datagram.bytes),
+            // Also after SYN went out again, and of an earlier PING: the answer may only have been late.
+            (block::PONG, _) => self.handle_pong(now, &datagram.bytes),
             _ => Err(HandshakeError::NotOurs),
         };
         if let Err(error) = handled {
@@ -162,15 +203,16 @@ impl Connection {
         Ok(())
     }
 
-    /// A second PING begins another connection: what was sent in the first is lost, and numbers start again.
-    fn abandon_first_flight(&mut self, now: Time) {
-        if self.path.recovery.next_number() == 0 {
-            return;
-        }
+    /// What was sent after one PING is of no use after another, which begins another connection: all of it is lost, and what is sent
+    /// from now on has numbers from `number` on.
+    fn abandon_flight(&mut self, now: Time, number: u64) {
         let packet_size = usize::from(super::mtu::BASE) + self.path.headers() as usize;
         let fresh = Recovery::new(now, self.config.congestion, packet_size);
         let old = std::mem::replace(&mut self.path.recovery, fresh);
-        self.path.recovery.on_first_rtt(now, old.rtt.latest());
+        self.path.recovery.begin_at(number);
+        if let Some(memory) = self.opening.as_ref().and_then(|opening| opening.memory) {
+            self.path.recovery.recall(memory);
+        }
         let (session, control) = (&mut self.session, &mut self.control);
         let mut notes = Notes::default();
         old.abandon(|item| Self::settle(now, Fate::Lost, item, session, control, &mut notes));
@@ -178,8 +220,18 @@ impl Connection {
 
     /// Builds PING with as much of what is queued as fits; what does not follows in early packets.
     fn send_ping(&mut self, now: Time) {
-        self.abandon_first_flight(now);
+        let used = self.path.recovery.next_number();
+        if let Some(opening) = self.opening.as_mut().filter(|_| used > 0) {
+            opening.numbers_used = opening.numbers_used.max(used);
+            let measured =
+                Some(self.path.recovery.rtt.latest()).filter(|_| !self.path.recovery.rtt.is_unknown());
+            self.abandon_flight(now, 0);
+            if let Some(rtt) = measured {
+                self.path.recovery.on_first_rtt(now, rtt);
+            }
+        }
         let Some(opening) = &mut self.opening else { return };
+        let by_ticket = opening.handshake.has_ticket();
         let (session, carried) = (&mut self.session, &mut self.scratch_carried);
         carried.clear();
         let mut fill = |writer: &mut Writer<'_>| {
@@ -194,7 +246,7 @@ impl Connection {
         };
         let size = flight.packet.len();
         let wait = self.path.recovery.rtt.deadline() + Duration::from_millis(10);
-        opening.begin_ping(now, flight.packet, wait);
+        opening.begin_ping(now, by_ticket, flight.packet, wait);
         self.path.remote_id = flight.server_id;
         self.early_seal = flight.early;
         self.scratch_items.clear();
@@ -204,8 +256,17 @@ impl Connection {
 
     fn handle_pong(&mut self, now: Time, packet: &[u8]) -> Result<(), HandshakeError> {
         let Some(opening) = &mut self.opening else { return Err(HandshakeError::NotOurs) };
-        let Established { keys, params, blocks, server_id, server_key, .. } =
+        let Established { keys, params, blocks, server_id, server_key, answers_latest, .. } =
             opening.handshake.handle_pong(packet)?;
+        if !answers_latest {
+            // Back to the connection that was given up. The server has seen numbers of its first flight, and what it held is not known
+            // any more: all goes again, and what arrived before is told by its message's number.
+            let number = opening.numbers_used.max(self.path.recovery.next_number());
+            let first_sent = opening.first_sent.unwrap_or(now);
+            // The SYN-ACK between was a forger's, and so is the round trip it showed.
+            self.abandon_flight(now, number);
+            self.path.recovery.on_first_rtt(now, now.since(first_sent));
+        }
         self.opening = None;
         self.early_seal = None;
         self.path.remote_id = server_id;
@@ -219,7 +280,7 @@ impl Connection {
         self.events.push_back(Event::Connected);
         // PONG answers PING, which was packet 0.
         let sack = Sack { ranges: vec![0..=0], ..Sack::default() };
-        let taken = self.take_sack(now, &sack);
+        let taken = if answers_latest { self.take_sack(now, &sack) } else { Ok(()) };
         let mut reader = Reader::new(blocks);
         if let Err(misbehaved) = taken.and_then(|()| self.process_blocks(now, &mut reader, false)) {
             self.on_misbehaved(now, misbehaved);
@@ -262,6 +323,12 @@ impl Connection {
     pub(crate) fn accept_with(&mut self, now: Time, mut accepted: Accepted) -> Result<(), PeerMisbehaved> {
         self.peer_key = Some(accepted.client_key);
         self.early_open = accepted.early.take();
+        if let Some(received) = accepted.unvalidated() {
+            self.path.validation = Validation::Unproven { received: received as u64, sent: 0 };
+        }
+        if let Some(memory) = accepted.memory {
+            self.path.recovery.recall(memory);
+        }
         self.take_params(&accepted.params);
         let mut reader = Reader::new(std::mem::take(&mut accepted.blocks));
         if !reader.is_empty() {

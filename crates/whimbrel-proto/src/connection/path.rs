@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::Item;
 use super::mtu::Mtu;
+use super::validation::Validation;
 use crate::recovery::{AckPace, Received, Recovery};
 use crate::{ConnectionId, PathId, Time};
 
@@ -24,6 +25,8 @@ pub(super) struct Path {
     pub(super) received: Received,
     pub(super) mtu: Mtu,
     pub(super) rebinding: Option<Rebinding>,
+    /// Of `remote`.
+    pub(super) validation: Validation,
     pub(super) last_sack: Time,
     pub(super) pacing_until: Option<Time>,
     pub(super) traffic: Traffic,
@@ -109,6 +112,7 @@ impl Path {
     pub(super) fn adopt(&mut self, rebinding: Rebinding) {
         self.remote = rebinding.remote;
         self.local = rebinding.local;
+        self.validation.prove();
         self.rebinding = None;
     }
 }

@@ -11,6 +11,9 @@ use crate::wire::{Reader, block, close};
 use crate::{Cause, PeerMisbehaved, Time};
 use rand::Rng;
 
+/// PONG is repeated to early packets no more often than this.
+const PONG_WAIT: std::time::Duration = std::time::Duration::from_millis(50);
+
 /// A packet opened: its number and its blocks.
 struct Plain {
     number: u64,
@@ -38,6 +41,9 @@ impl Connection {
         let Some(plain) = self.open(now, datagram.bytes) else { return };
         self.path.traffic.received_packets += 1;
         self.path.traffic.received_bytes += size as u64;
+        if from == self.path.remote {
+            self.path.validation.on_received(size);
+        }
         if self.path.received.is_duplicate(plain.number) {
             self.path.received.on_duplicate();
             return;
@@ -45,6 +51,10 @@ impl Connection {
         let newest = plain.number >= self.path.received.expected();
         self.last_received = now;
         let number = plain.number;
+        if plain.early && !self.confirmed && now.since(self.pong_at) > PONG_WAIT {
+            // The client still seals under the early secret: it has no PONG.
+            self.pong_due = self.pong.is_some();
+        }
         match self.process(now, plain) {
             Ok(eliciting) => {
                 let pace = self.path.ack_pace(now, self.config.max_ack_delay);
@@ -141,16 +151,18 @@ impl Connection {
         packet.advance(head);
         packet.truncate(length);
         if !early && !self.confirmed {
-            self.on_confirmed();
+            self.on_confirmed(now);
         }
         Some(Plain { number, early, blocks: packet })
     }
 
     /// The first packet under the final keys: the peer is proven.
-    fn on_confirmed(&mut self) {
+    fn on_confirmed(&mut self, now: Time) {
         self.confirmed = true;
+        self.path.validation.prove();
         if self.side == crate::Side::Server {
             self.events.push_back(Event::Connected);
+            self.issue_first_ticket(now);
         }
     }
 
@@ -161,6 +173,17 @@ impl Connection {
             return Err(PeerMisbehaved::new(Cause::MissingField, "packet without blocks"));
         }
         self.process_blocks(now, &mut reader, plain.early)
+    }
+
+    /// Takes blocks as if a packet that opened had brought them: what a hostile peer with good keys can send. For tests and fuzzing.
+    #[doc(hidden)]
+    pub fn handle_blocks(&mut self, now: Time, blocks: bytes::Bytes) {
+        if self.ending.is_over() || blocks.is_empty() {
+            return;
+        }
+        if let Err(misbehaved) = self.process_blocks(now, &mut Reader::new(blocks), false) {
+            self.on_misbehaved(now, misbehaved);
+        }
     }
 
     pub(super) fn process_blocks(
@@ -203,7 +226,7 @@ impl Connection {
                     return Ok(false);
                 }
                 block::ERROR => drop(close::read_error(reader)?),
-                block::TICKET => self.on_ticket(reader)?,
+                block::TICKET => self.on_ticket(now, reader)?,
                 block::FIRST_SKIPPABLE.. => {
                     let length = reader.varint()?;
                     reader.skip(length)?;
@@ -242,6 +265,7 @@ impl Connection {
         }
         self.take_notes(now, notes);
         self.check_reachable();
+        self.issue_measured_ticket(now);
         Ok(())
     }
 
@@ -257,6 +281,7 @@ impl Connection {
     fn on_fin(&mut self, now: Time, reason: close::Reason) {
         if self.ending.on_fin(now, reason.clone(), self.config.close_timeout) {
             self.session.begin_close();
+            self.issue_last_ticket();
             self.events.push_back(Event::PeerClosing(reason));
         }
     }
@@ -268,12 +293,5 @@ impl Connection {
             self.prepare_fin_done(now);
             self.finish(now, super::CloseReason::Local, None);
         }
-    }
-
-    fn on_ticket(&mut self, reader: &mut Reader) -> Result<(), PeerMisbehaved> {
-        let _lifetime = reader.varint()?;
-        let length = reader.varint()?;
-        drop(reader.bytes(length)?);
-        Ok(())
     }
 }

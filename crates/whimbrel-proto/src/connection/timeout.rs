@@ -18,7 +18,8 @@ impl Connection {
             return ending;
         }
         let opening = self.opening.as_ref().map(|opening| opening.timeout());
-        let sack = self.keys.is_some().then(|| self.path.received.next_sack()).flatten();
+        let may_send = self.keys.is_some() && self.path.validation.room() >= super::transmit::LEAST_PACKET;
+        let sack = may_send.then(|| self.path.received.next_sack()).flatten();
         let candidates = [
             ending,
             opening,

@@ -15,6 +15,8 @@ use crate::{Cause, PeerMisbehaved, Time};
 const MIN_BLOCKS: usize = 4;
 /// A packet with a challenge at the longest.
 pub(super) const CHALLENGE_LEN: usize = CLEAR_LEN + 4 + 9 + TAG_LEN;
+/// A shorter packet is not worth its head, where so little may be sent.
+pub(super) const LEAST_PACKET: usize = 64;
 /// Loss above which small messages are repeated twice.
 const HEAVY_LOSS: f64 = 0.08;
 /// Repetitions of a last packet to a peer that goes on.
@@ -59,7 +61,12 @@ impl Connection {
         let mut segment_size = usize::from(self.path.mtu.current());
         let mut count = 0;
         while count < segments.max(1) {
-            let Some(size) = self.build(now, out, segment_size) else { break };
+            let room = self.path.validation.room();
+            if room < LEAST_PACKET {
+                break;
+            }
+            let Some(size) = self.build(now, out, segment_size.min(room)) else { break };
+            self.path.validation.on_sent(size);
             count += 1;
             if count == 1 && size > usize::from(self.path.mtu.current()) {
                 // An MTU probe travels alone.
@@ -91,8 +98,10 @@ impl Connection {
     fn transmit_single(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
         if self.farewell_due {
             self.farewell_due = false;
-            let farewell = self.farewell.as_deref()?;
+            let farewell =
+                self.farewell.as_deref().filter(|last| last.len() <= self.path.validation.room())?;
             out.extend_from_slice(farewell);
+            self.path.validation.on_sent(farewell.len());
             return Some(self.transmit(farewell.len(), None));
         }
         if let Some(opening) = &mut self.opening
@@ -106,8 +115,11 @@ impl Connection {
         }
         if self.pong_due {
             self.pong_due = false;
-            let pong = self.pong.as_ref()?;
+            self.pong_at = now;
+            // Without room for it the next PING makes some.
+            let pong = self.pong.as_ref().filter(|pong| pong.len() <= self.path.validation.room())?;
             out.extend_from_slice(pong);
+            self.path.validation.on_sent(pong.len());
             return Some(self.transmit(pong.len(), None));
         }
         self.transmit_challenge(now, out)
@@ -317,8 +329,11 @@ impl Connection {
 
     /// Moves a close along once the queue is drained.
     fn progress_ending(&mut self, now: Time) {
+        if self.ending.is_open() || self.tickets.is_awaited() {
+            return;
+        }
         let drained = self.session.is_drained() || planted(Mutant::FinBeforeDrained);
-        if self.ending.is_open() || !drained || !self.ending.on_drained() {
+        if !drained || !self.ending.on_drained() {
             return;
         }
         match &self.ending {

@@ -145,6 +145,7 @@ pub struct EarlyOpen {
     pub open: OpenKey,
     /// Unmasks their heads.
     pub header: HeaderKey,
+    secret: Secret,
     aead: Aead,
 }
 
@@ -152,12 +153,17 @@ impl EarlyOpen {
     /// `early` is what parameter EARLY_SECRET carried.
     pub(crate) fn new(offer: Offer, early: &Secret) -> Self {
         let (aead, secret) = (offer.first(), early.derive("early"));
-        Self { open: OpenKey::new(aead, &secret), header: HeaderKey::new(aead, &secret), aead }
+        Self { open: OpenKey::new(aead, &secret), header: HeaderKey::new(aead, &secret), secret, aead }
     }
 
     /// The cipher: the first the client offers.
     pub const fn aead(&self) -> Aead {
         self.aead
+    }
+
+    /// A key log line (see [`key_log_line`]) for early packets to the server's id.
+    pub fn log(&self, path: PathId, server: ConnectionId) -> String {
+        key_log_line(server, path, self.aead, &self.secret, &self.secret)
     }
 }
 

@@ -60,26 +60,28 @@ pub struct TicketJar {
     key: LessSafeKey,
     used: Register,
     life: Duration,
+    /// What was issued until then is void: one of these was once declined for want of room, and its bearer began without it, so that a
+    /// copy of its PING must not count when there is room again. Issued later, a ticket was not there to be declined.
+    void_until: Option<Time>,
 }
 
 impl TicketJar {
     /// Length of a ticket, bytes.
     pub const TICKET_LEN: usize = 8 + PLAIN_LEN + 16;
 
-    /// Tickets live for `life`; at most `bound` used ones are remembered, about 100 bytes each, and while that many
-    /// are, none is redeemed.
+    /// Tickets live for `life`; at most `bound` used ones are remembered, about 100 bytes each. While that many are, none is redeemed,
+    /// nor later one that was issued before then.
     pub fn new(life: Duration, bound: usize, rng: &mut impl CryptoRng) -> Self {
         let mut key = [0; 16];
         rng.fill_bytes(&mut key);
         let key =
             LessSafeKey::new(UnboundKey::new(&AES_128_GCM, &key).expect("the key has the cipher's length"));
-        Self { key, used: Register::new(bound), life }
+        Self { key, used: Register::new(bound), life, void_until: None }
     }
 
     /// The id that PING with this ticket goes to.
-    pub(crate) fn server_id(ticket: &[u8; Self::TICKET_LEN]) -> ConnectionId {
-        let [a, b, c, d, e, f, g, h, ..] = *ticket;
-        ConnectionId::from_bytes([a, b, c, d, e, f, g, h])
+    pub(crate) fn server_id(ticket: &[u8]) -> Option<ConnectionId> {
+        ticket.first_chunk().copied().map(ConnectionId::from_bytes)
     }
 
     /// How long a ticket is good.
@@ -134,10 +136,14 @@ impl TicketJar {
             return Err(TicketError::Stale);
         }
         let repeated = match self.used.look(now, server_id, ephemeral) {
-            Seen::Never => false,
             Seen::Repeated => true,
             Seen::Used => return Err(TicketError::Used),
-            Seen::Full => return Err(TicketError::Full),
+            Seen::Never if self.void_until.is_none_or(|void| until > void + self.life) => false,
+            Seen::Never => return Err(TicketError::Full),
+            Seen::Full => {
+                self.void_until = Some(now);
+                return Err(TicketError::Full);
+            }
         };
         let memory = PathMemory {
             rate: u64::from_be_bytes(*rate),

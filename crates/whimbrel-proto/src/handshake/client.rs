@@ -8,7 +8,8 @@ use rand_chacha::ChaCha20Rng;
 use snow::HandshakeState;
 
 use super::clear::{
-    NOBODY, PING_LEN, Pass, PingPacket, PongPacket, Syn, SynAckPacket, VERSION, prologue, ticket_prologue,
+    LONGEST_PASS, NOBODY, PING_LEN, Pass, PingPacket, PongPacket, Syn, SynAckPacket, VERSION, prologue,
+    ticket_prologue,
 };
 use super::noise::{MESSAGE_1_OVERHEAD, Pattern};
 use super::params::{Params, Secrets};
@@ -39,8 +40,8 @@ pub struct ClientConfig {
     pub psk: Option<[u8; 32]>,
     /// Ciphers, in order of preference.
     pub aeads: Offer,
-    /// From an earlier connection to the same server; of no use without its key.
-    pub ticket: Option<[u8; TicketJar::TICKET_LEN]>,
+    /// From an earlier connection to the same server; of no use without its key, and passed over if it cannot be one.
+    pub ticket: Option<Bytes>,
 }
 
 impl ClientConfig {
@@ -120,6 +121,8 @@ pub struct Established {
     pub server_key: PublicKey,
     /// Noise's handshake hash: the same at both ends, of no other connection.
     pub handshake_hash: [u8; 32],
+    /// PONG answers the latest PING, and not one that was given up after a SYN-ACK that proved worthless.
+    pub answers_latest: bool,
 }
 
 /// A handshake going on.
@@ -155,7 +158,7 @@ impl Trust {
 
 enum TicketState {
     None,
-    Unused([u8; TicketJar::TICKET_LEN]),
+    Unused(Bytes),
     /// The PING it went out with, which a SYN-ACK may answer.
     Used(Vec<u8>),
 }
@@ -199,7 +202,9 @@ impl ClientHandshake {
             client_id,
             rng: ChaCha20Rng::from_seed(seed),
             syn: Syn { version: VERSION, client_id, show_key }.write(),
-            ticket: ticket.filter(|_| trust.key().is_some()).map_or(TicketState::None, TicketState::Unused),
+            ticket: ticket
+                .filter(|ticket| trust.key().is_some() && is_ticket(ticket))
+                .map_or(TicketState::None, TicketState::Unused),
             invitation: None,
             attempts: VecDeque::new(),
         }
@@ -235,10 +240,12 @@ impl ClientHandshake {
         if answer.cookie.is_empty() || answer.head.server_id == NOBODY {
             return Err(Malformed("SYN-ACK: no cookie").into());
         }
+        // Only as it was asked: all that a SYN holds can be read in a PING with a ticket, so that a SYN which the client never sent may
+        // have a genuine answer, whose PING would be taken beside the first.
         let asked_by = match (&self.ticket, answer.head.instead_of_pong) {
-            (_, false) => &self.syn,
+            (TicketState::None, false) => &self.syn,
             (TicketState::Used(ping), true) => ping,
-            (_, true) => return Err(HandshakeError::NotOurs),
+            _ => return Err(HandshakeError::NotOurs),
         };
         let shown_key = self.check_key(answer.head.key)?;
         let server_id = answer.head.server_id;
@@ -304,7 +311,8 @@ impl ClientHandshake {
             self.ticket = TicketState::Used(packet.clone());
         }
         if self.attempts.len() == ATTEMPTS {
-            self.attempts.pop_front();
+            // That of the ticket stays: it is repeated for as long as there is no answer.
+            self.attempts.remove(usize::from(matches!(self.ticket, TicketState::Used(_))));
         }
         self.attempts.push_back(Attempt { server_id, server_key, noise });
         let early = secrets.early.map(|early| EarlySeal::new(self.aeads, &early));
@@ -320,7 +328,7 @@ impl ClientHandshake {
         let TicketState::Unused(ticket) = &self.ticket else {
             return Err(HandshakeError::NoCookie);
         };
-        let server_id = TicketJar::server_id(ticket);
+        let server_id = TicketJar::server_id(ticket).ok_or(HandshakeError::NoCookie)?;
         let head = PingPacket::write_head(server_id, self.client_id, Pass::Ticket(ticket));
         Ok((server_id, ticket_prologue(&head), head))
     }
@@ -340,14 +348,17 @@ impl ClientHandshake {
             return Err(HandshakeError::NotOurs);
         }
         let mut payload = vec![0; pong.noise.len()];
-        let answered =
-            self.attempts.iter_mut().filter(|attempt| attempt.server_id == pong.server_id).find_map(
-                |attempt| {
-                    let length = attempt.noise.read_message(pong.noise, &mut payload).ok()?;
-                    Some((attempt, length))
-                },
-            );
-        let (attempt, length) = answered.ok_or(HandshakeError::Forged)?;
+        let latest = self.attempts.len().saturating_sub(1);
+        let answered = self
+            .attempts
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, attempt)| attempt.server_id == pong.server_id)
+            .find_map(|(at, attempt)| {
+                let length = attempt.noise.read_message(pong.noise, &mut payload).ok()?;
+                Some((at == latest, attempt, length))
+            });
+        let (answers_latest, attempt, length) = answered.ok_or(HandshakeError::Forged)?;
         payload.truncate(length);
         let (client, server) = attempt.noise.dangerously_get_raw_split();
         let (server_id, server_key) = (attempt.server_id, attempt.server_key);
@@ -363,8 +374,14 @@ impl ClientHandshake {
             return Err(HandshakeError::Server("a cipher that was not offered"));
         }
         let keys = Keys::new(Side::Client, aead, client, server);
-        Ok(Established { keys, params, blocks: reader.rest(), aead, server_id, server_key, handshake_hash })
+        let blocks = reader.rest();
+        Ok(Established { keys, params, blocks, aead, server_id, server_key, handshake_hash, answers_latest })
     }
+}
+
+/// It may be one: it begins with an id, and a PING has room for it.
+fn is_ticket(ticket: &[u8]) -> bool {
+    (ConnectionId::LEN..=LONGEST_PASS).contains(&ticket.len())
 }
 
 pub(super) fn hash(noise: &HandshakeState) -> [u8; 32] {

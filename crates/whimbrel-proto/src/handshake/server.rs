@@ -126,6 +126,11 @@ pub struct Finished {
 }
 
 impl Accepted {
+    /// Bytes received from an address that nothing has proven; None: a cookie has.
+    pub fn unvalidated(&self) -> Option<usize> {
+        self.memory.is_some().then_some(self.ping_len)
+    }
+
     /// Lets the client in. `write_blocks` fills the room that is left up to `max_packet` bytes, what the client takes,
     /// and three times its PING if its address is not validated. AEADS and FIRST_RESET_TOKEN are added to `params`.
     pub fn finish(

@@ -463,7 +463,8 @@ fn a_ticket_saves_a_round_trip_once() {
     world.now += Duration::from_secs(3_600);
     // From another address.
     world.from = "198.51.100.1:1".parse().unwrap();
-    let mut client = world.begin(ClientConfig { ticket: Some(ticket), ..world.config() });
+    let mut client =
+        world.begin(ClientConfig { ticket: Some(Bytes::copy_from_slice(&ticket)), ..world.config() });
     assert!(client.has_ticket());
     let flight = client.ping(&Params::default(), PING_LEN, &mut |out| out.bytes(b"early")).unwrap();
     assert_eq!(world.acceptor.ids().core_of(flight.server_id), 3);
@@ -490,7 +491,8 @@ fn a_ticket_saves_a_round_trip_once() {
     assert!(passes(&established.keys.seal, &done.keys.open));
 
     // A second use is a SYN-ACK, and goes on from there.
-    let mut client = world.begin(ClientConfig { ticket: Some(ticket), ..world.config() });
+    let mut client =
+        world.begin(ClientConfig { ticket: Some(Bytes::copy_from_slice(&ticket)), ..world.config() });
     let flight = client.ping(&Params::default(), PING_LEN, &mut |_| ()).unwrap();
     let mut syn_ack = Vec::new();
     let answer =
@@ -509,13 +511,15 @@ fn a_stolen_ticket_is_worth_nothing() {
     let mut world = World::plain();
     let (ticket, _) = world.acceptor.issue_ticket(world.now, &world.client.public(), PathMemory::default());
     let owner = std::mem::replace(&mut world.client, Identity::from_secret([66; 32]));
-    let mut thief = world.begin(ClientConfig { ticket: Some(ticket), ..world.config() });
+    let mut thief =
+        world.begin(ClientConfig { ticket: Some(Bytes::copy_from_slice(&ticket)), ..world.config() });
     let flight = thief.ping(&Params::default(), PING_LEN, &mut |_| ()).unwrap();
     let mut out = Vec::new();
     let answer = world.acceptor.handle_ping(world.now, world.from, &flight.packet, &mut world.rng, &mut out);
     assert!(matches!(answer, Ok(Ping::Answered(TicketError::NotYours))));
     world.client = owner;
-    let mut client = world.begin(ClientConfig { ticket: Some(ticket), ..world.config() });
+    let mut client =
+        world.begin(ClientConfig { ticket: Some(Bytes::copy_from_slice(&ticket)), ..world.config() });
     let flight = client.ping(&Params::default(), PING_LEN, &mut |_| ()).unwrap();
     world.accept(&flight.packet);
 }
@@ -523,8 +527,10 @@ fn a_stolen_ticket_is_worth_nothing() {
 #[test]
 fn a_ticket_without_the_servers_key_is_not_used() {
     let mut world = World::plain();
-    let client =
-        world.begin(ClientConfig { ticket: Some([0; 80]), ..ClientConfig::new(ServerKey::Ask, true) });
+    let client = world.begin(ClientConfig {
+        ticket: Some(Bytes::from_static(&[0; 80])),
+        ..ClientConfig::new(ServerKey::Ask, true)
+    });
     assert!(!client.has_ticket());
 }
 

@@ -14,7 +14,8 @@ pub(crate) use rtt::Rtt;
 pub(crate) use sent::SentPackets;
 use silence::Silence;
 
-use crate::congestion::{AckSample, Congestion, Controller, Pacer, RateSampler};
+use crate::congestion::{AckSample, Congestion, Controller, Pacer, RateSampler, Remembered};
+use crate::crypto::PathMemory;
 use crate::wire::sack::Sack;
 use crate::{Cause, PeerMisbehaved, Time};
 
@@ -64,6 +65,10 @@ pub(crate) struct Recovery<I> {
 
 /// A probe of a silent path is at most this long: it fits any link and costs a slow one little.
 const PROBE_BYTES: usize = 150;
+
+/// A ticket's round trip is believed within these.
+const SHORTEST_MEMORY: Duration = Duration::from_millis(1);
+const LONGEST_MEMORY: Duration = Duration::from_secs(5);
 
 impl<I: Copy> Recovery<I> {
     pub(crate) fn new(now: Time, congestion: Congestion, packet_size: usize) -> Self {
@@ -118,6 +123,26 @@ impl<I: Copy> Recovery<I> {
             self.rtt.sample(now, rtt, Duration::ZERO);
             self.controller.on_rtt(now, rtt);
         }
+    }
+
+    /// Starts from what is remembered of the path: its rate, and its round trip until one is measured.
+    pub(crate) fn recall(&mut self, memory: PathMemory) {
+        let rtt = memory.rtt.clamp(SHORTEST_MEMORY, LONGEST_MEMORY);
+        if memory.rate > 0 && !memory.rtt.is_zero() {
+            self.rtt.assume(rtt);
+            self.controller.recall(Remembered { rate: memory.rate, rtt });
+        }
+    }
+
+    /// What a ticket should remember of the path, if it has been measured.
+    pub(crate) fn remember(&self) -> Option<PathMemory> {
+        let Remembered { rate, rtt } = self.controller.remember()?;
+        (rate > 0 && !rtt.is_zero()).then_some(PathMemory { rate, rtt })
+    }
+
+    /// The first packet to be sent has this number: lower ones were used before. Nothing has been sent yet.
+    pub(crate) fn begin_at(&mut self, number: u64) {
+        self.sent.begin_at(number);
     }
 
     /// Three probes or more went unanswered (MMSP 3.3.4).
@@ -197,7 +222,9 @@ impl<I: Copy> Recovery<I> {
         self.rtt.relax(now);
         let was_blackout = self.silence.on_heard();
         if told.spurious_bytes > 0 {
-            self.rtt.on_early_deadline(now);
+            if told.early_deadline {
+                self.rtt.on_early_deadline(now);
+            }
             self.controller.on_spurious_loss(now, told.spurious_bytes);
         }
         let lost = self.detect(now, &mut tell);

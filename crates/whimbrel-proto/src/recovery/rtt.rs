@@ -94,6 +94,15 @@ impl Rtt {
         }
     }
 
+    /// Takes what an earlier connection measured for the round trip until the first sample.
+    pub(crate) fn assume(&mut self, rtt: Duration) {
+        if self.samples == 0 {
+            (self.latest, self.smoothed, self.variation) = (rtt, rtt, rtt / 2);
+            (self.answer, self.answer_variation) = (rtt, rtt / 2);
+            (self.min, self.next_min) = (rtt, rtt);
+        }
+    }
+
     /// No sample was taken yet.
     pub(crate) fn is_unknown(&self) -> bool {
         self.samples == 0
@@ -123,7 +132,7 @@ impl Rtt {
     /// proved too early of late (a busy host answers in bursts).
     pub(crate) fn deadline(&self) -> Duration {
         if self.samples == 0 {
-            return INITIAL_RTT * 2;
+            return self.answer * 2;
         }
         let slack = (self.answer_variation * 4).clamp(self.answer / 16, self.answer).max(LEAST_SLACK);
         self.answer + (slack * (1 << self.patience)).min(MOST_SLACK.max(slack))

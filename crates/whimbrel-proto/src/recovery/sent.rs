@@ -30,6 +30,8 @@ enum State {
     Outstanding,
     Lost {
         at: Time,
+        /// Given up at its deadline, not because later ones came first.
+        overdue: bool,
     },
     /// Acknowledged, or never to be (it asked for no acknowledgement).
     Settled,
@@ -50,6 +52,10 @@ pub(super) struct Told {
     pub(super) bytes: u64,
     pub(super) spurious_packets: u64,
     pub(super) spurious_bytes: u64,
+    /// Of the spurious ones, some had been given up at their deadline.
+    pub(super) early_deadline: bool,
+    /// Of the spurious ones, some had been given up because later ones came first.
+    pub(super) reordered: bool,
     pub(super) newest: Option<Newest>,
 }
 
@@ -90,6 +96,11 @@ impl<I> Default for SentPackets<I> {
 impl<I: Copy> SentPackets<I> {
     pub(crate) fn next_number(&self) -> u64 {
         self.first + self.packets.len() as u64
+    }
+
+    pub(super) fn begin_at(&mut self, number: u64) {
+        debug_assert!(self.packets.is_empty(), "numbers are given in order");
+        (self.first, self.scan_from) = (number, number);
     }
 
     pub(crate) fn largest_acked(&self) -> Option<u64> {
@@ -141,7 +152,7 @@ impl<I: Copy> SentPackets<I> {
             );
         }
         self.largest_acked = self.largest_acked.max(Some(sack.largest()));
-        if told.spurious_packets > 0 {
+        if told.reordered {
             self.tolerance = (self.tolerance + 1).min(16);
             self.tolerance_until = self.next_number() + TOLERANCE_DECAY;
         }
@@ -174,6 +185,9 @@ impl<I: Copy> SentPackets<I> {
             } else {
                 told.spurious_packets += 1;
                 told.spurious_bytes += packet.size;
+                let overdue = matches!(packet.state, State::Lost { overdue: true, .. });
+                told.early_deadline |= overdue;
+                told.reordered |= !overdue;
             }
             on_packet(&packet);
             for at in at..at + packet.items as usize {
@@ -220,7 +234,8 @@ impl<I: Copy> SentPackets<I> {
                 continue;
             }
             let at = item.unwrap_or_else(|| self.items_before(index));
-            self.packets[index].state = State::Lost { at: now };
+            let overdue = packet.sent_at + deadline <= now;
+            self.packets[index].state = State::Lost { at: now, overdue };
             self.in_flight -= packet.size;
             packets += 1;
             bytes += packet.size;
@@ -308,7 +323,7 @@ impl<I: Copy> SentPackets<I> {
             let forget = match packet.state {
                 State::Outstanding => false,
                 State::Settled => true,
-                State::Lost { at } => now.since(at) > remember,
+                State::Lost { at, .. } => now.since(at) > remember,
             };
             if !forget {
                 break;

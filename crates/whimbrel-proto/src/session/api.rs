@@ -47,6 +47,13 @@ impl Session {
         )
     }
 
+    /// Whether a message of this length would be taken now; if not, [`SessionEvent::Writable`] comes once it is worth trying again.
+    pub fn has_room(&mut self, length: u64) -> bool {
+        let full = self.queue_is_full(length);
+        self.wants_writable |= full;
+        !full
+    }
+
     #[inline]
     fn queue_is_full(&self, length: u64) -> bool {
         let messages = self.outbox.messages();

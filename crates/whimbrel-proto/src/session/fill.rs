@@ -197,7 +197,8 @@ impl Session {
         // It does not fit. If that is because packets have become smaller, it goes on in parts.
         let domain = self.streams.send_domain_ref(key);
         // The packet may also have become full before one that is lost no longer.
-        let is_lost = domain.and_then(|domain| domain.get(next)).is_some_and(|item| item.state == State::Lost);
+        let is_lost =
+            domain.and_then(|domain| domain.get(next)).is_some_and(|item| item.state == State::Lost);
         let length = domain_item_len(domain, next);
         let too_long = is_lost && length > 0 && length + 32 > room;
         if too_long && let Some(domain) = self.streams.send_domain(key) {

@@ -338,7 +338,11 @@ impl Model {
         let flows = self.flows.iter().filter(|(_, flow)| !flow.ended && flow.stopped.is_none());
         let flows = flows.filter(|(_, flow)| flow.read != flow.written || flow.finished);
         let flows = flows.map(|(name, flow)| format!("{name:?}: {flow:?}"));
-        let open = self.sent.iter().enumerate().filter(|(_, sent)| sent.tracked && sent.is_promised() && sent.outcome.is_none());
+        let open = self
+            .sent
+            .iter()
+            .enumerate()
+            .filter(|(_, sent)| sent.tracked && sent.is_promised() && sent.outcome.is_none());
         flows.chain(open.map(|(number, sent)| format!("{number}: {sent:?}"))).take(8).collect()
     }
 
@@ -361,7 +365,9 @@ impl Model {
             let at = sent.from.other();
             let complain = |what: &str| panic!("message {number} {what}: {sent:?}");
             match sent.outcome {
-                Some(Outcome::Delivered | Outcome::Taken) if sent.delivered.is_none() && heard.contains(&at) => {
+                Some(Outcome::Delivered | Outcome::Taken)
+                    if sent.delivered.is_none() && heard.contains(&at) =>
+                {
                     if !alive && sent.service.is_sequenced() {
                         // The end came while it waited behind a gap.
                     } else if sent.service == Service::UnreliableSequenced {
@@ -378,7 +384,8 @@ impl Model {
                 None if sent.tracked && sent.is_promised() => complain("has no outcome"),
                 _ => {}
             }
-            let certain = sent.service.is_reliable() && sent.expires.is_none() && !sent.cancelled && !sent.replaced;
+            let certain =
+                sent.service.is_reliable() && sent.expires.is_none() && !sent.cancelled && !sent.replaced;
             if alive && certain && sent.delivered.is_none() {
                 complain("was lost");
             }
@@ -399,7 +406,9 @@ impl Model {
 
 /// A message's payload: its number, then a pattern that no other has.
 fn payload(number: u32, length: usize) -> Vec<u8> {
-    let pattern = |at: usize| (number.wrapping_mul(0x9e37_79b9) >> 24) as u8 ^ (at as u8).wrapping_mul(29) ^ (at >> 8) as u8;
+    let pattern = |at: usize| {
+        (number.wrapping_mul(0x9e37_79b9) >> 24) as u8 ^ (at as u8).wrapping_mul(29) ^ (at >> 8) as u8
+    };
     let mut bytes: Vec<u8> = (0..length).map(pattern).collect();
     if let Some(head) = bytes.first_chunk_mut().filter(|_| length >= 8) {
         *head = number.to_be_bytes();

@@ -35,24 +35,73 @@ pub struct Draft {
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "the names are the documentation")]
 pub enum Operation {
-    Send { from: End, count: u32, draft: Draft },
-    Replace { from: End, tag: u64, draft: Draft },
-    Cancel { from: End, stream: u32, tag: u64 },
-    Settings { from: End, stream: u32, tag: u64, settings: TagSettings },
-    Open { from: End, kind: StreamKind },
-    Claim { at: End, stream: u32 },
-    Write { from: End, stream: u32, length: usize },
-    Finish { from: End, stream: u32 },
-    Reset { from: End, stream: u32, code: u64 },
-    Stop { at: End, stream: u32, code: u64 },
+    Send {
+        from: End,
+        count: u32,
+        draft: Draft,
+    },
+    Replace {
+        from: End,
+        tag: u64,
+        draft: Draft,
+    },
+    Cancel {
+        from: End,
+        stream: u32,
+        tag: u64,
+    },
+    Settings {
+        from: End,
+        stream: u32,
+        tag: u64,
+        settings: TagSettings,
+    },
+    Open {
+        from: End,
+        kind: StreamKind,
+    },
+    Claim {
+        at: End,
+        stream: u32,
+    },
+    Write {
+        from: End,
+        stream: u32,
+        length: usize,
+    },
+    Finish {
+        from: End,
+        stream: u32,
+    },
+    Reset {
+        from: End,
+        stream: u32,
+        code: u64,
+    },
+    Stop {
+        at: End,
+        stream: u32,
+        code: u64,
+    },
     /// How much the end reads each time: nothing, a little, all.
-    Reading { at: End, most: usize },
+    Reading {
+        at: End,
+        most: usize,
+    },
     /// More than the peer grants, while it reads nothing.
-    Flood { from: End },
-    Relink { link: String },
-    Down { time: Duration },
+    Flood {
+        from: End,
+    },
+    Relink {
+        link: String,
+    },
+    Down {
+        time: Duration,
+    },
     Rebind,
-    Pass { time: Duration },
+    Pass {
+        time: Duration,
+    },
 }
 
 /// How a run ends.
@@ -99,7 +148,9 @@ impl Operation {
             }
             42..47 => Self::Replace { from, tag: tag(dice), draft: Draft::draw(dice) },
             47..51 => Self::Cancel { from, stream: dice.below(3), tag: tag(dice) },
-            51..53 => Self::Settings { from, stream: dice.below(3), tag: tag(dice), settings: settings(dice) },
+            51..53 => {
+                Self::Settings { from, stream: dice.below(3), tag: tag(dice), settings: settings(dice) }
+            }
             53..56 => {
                 let kind = if dice.chance(80) { StreamKind::Bytes } else { StreamKind::Messages };
                 Self::Open { from, kind }

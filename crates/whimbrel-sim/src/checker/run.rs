@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use whimbrel_proto::session::{
-    OpenError, Outgoing, Outcome, Read, SendError, SessionEvent, StreamError, StreamKind, TagSettings,
+    OpenError, Outcome, Outgoing, Read, SendError, SessionEvent, StreamError, StreamKind, TagSettings,
 };
 use whimbrel_proto::{CloseReason, Event, StreamId, Tag, Time, TransportConfig};
 
@@ -512,12 +512,7 @@ impl Run {
         let now = self.pair.now();
         let until = now + REST;
         while !self.is_at_rest() {
-            assert!(
-                self.pair.now() < until,
-                "stalled: {:?} {:?}",
-                self.state(),
-                self.model.unquiet()
-            );
+            assert!(self.pair.now() < until, "stalled: {:?} {:?}", self.state(), self.model.unquiet());
             self.pair.run(Duration::from_millis(20));
             self.pump();
         }
@@ -559,7 +554,8 @@ impl Run {
 
     fn late(&mut self) -> BTreeMap<End, u64> {
         let ends = End::BOTH.into_iter();
-        ends.filter_map(|end| Some((end, self.pair.try_connection(end)?.session_ref().stats().late))).collect()
+        ends.filter_map(|end| Some((end, self.pair.try_connection(end)?.session_ref().stats().late)))
+            .collect()
     }
 
     /// Both ends (those that are left) end within `limit`, tell so once and last, and free everything.

@@ -67,6 +67,8 @@ pub(super) struct Delay {
     latest: Duration,
     /// When the base was last seen, or nearly.
     base_seen: Time,
+    /// The base until one is measured: an earlier connection's.
+    assumed: Duration,
 }
 
 impl Delay {
@@ -86,9 +88,14 @@ impl Delay {
         self.base.least().is_some()
     }
 
+    /// Takes an earlier connection's base for this one's until it is measured.
+    pub(super) fn assume(&mut self, base: Duration) {
+        self.assumed = base;
+    }
+
     /// The base round trip; zero: unknown.
     pub(super) fn base(&self) -> Duration {
-        self.base.least().unwrap_or_default()
+        self.base.least().unwrap_or(self.assumed)
     }
 
     /// Queueing delay, without jitter.

@@ -424,6 +424,7 @@ impl Controller for Bbr {
     fn recall(&mut self, remembered: Remembered) {
         if self.bandwidth.estimate() == 0 && remembered.rate > 0 {
             self.bandwidth.on_sample(remembered.rate, true);
+            self.delay.assume(remembered.rtt);
             self.phase = Phase::Cruise;
             self.gain = ONE;
         }

@@ -1,0 +1,56 @@
+//! Whether the peer has shown that it is where its packets say they come from.
+
+/// Until it has, an address may be somebody's whom a flood is to hit (RFC 9000 section 8.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Validation {
+    /// A cookie came back from there, or a packet under keys that only who received PONG can have.
+    Proven,
+    /// A ticket says who it is and not where: three times what came from there may be sent. UDP payload.
+    Unproven { received: u64, sent: u64 },
+}
+
+impl Validation {
+    /// Bytes that may be sent now.
+    pub(super) fn room(&self) -> usize {
+        match self {
+            Self::Proven => usize::MAX,
+            Self::Unproven { received, sent } => {
+                usize::try_from((3 * received).saturating_sub(*sent)).unwrap_or(usize::MAX)
+            }
+        }
+    }
+
+    pub(super) fn on_received(&mut self, bytes: usize) {
+        if let Self::Unproven { received, .. } = self {
+            *received += bytes as u64;
+        }
+    }
+
+    pub(super) fn on_sent(&mut self, bytes: usize) {
+        if let Self::Unproven { sent, .. } = self {
+            *sent += bytes as u64;
+        }
+    }
+
+    pub(super) fn prove(&mut self) {
+        *self = Self::Proven;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_times_what_came_in_until_proven() {
+        let mut validation = Validation::Unproven { received: 0, sent: 0 };
+        assert_eq!(validation.room(), 0);
+        validation.on_received(100);
+        validation.on_sent(250);
+        assert_eq!(validation.room(), 50);
+        validation.on_sent(60);
+        assert_eq!(validation.room(), 0);
+        validation.prove();
+        assert_eq!(validation.room(), usize::MAX);
+    }
+}

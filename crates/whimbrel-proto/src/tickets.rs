@@ -1,0 +1,176 @@
+//! Tickets a client holds, and a place to keep them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::Time;
+use crate::crypto::{PathMemory, PublicKey};
+use crate::wire::Malformed;
+
+/// Begins the next connection to a server without SYN, its first packet carrying data. Good once, for the key of the client that got it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    /// Whose it is.
+    pub server_key: PublicKey,
+    /// What the server wrote.
+    pub bytes: Bytes,
+    /// When it ends.
+    pub until: Time,
+    /// What this end has measured of the path, for a quick start.
+    pub memory: Option<PathMemory>,
+}
+
+/// The newest ticket of each server, at most a bound of them. Each is given out once.
+#[derive(Debug)]
+pub struct TicketStore {
+    tickets: BTreeMap<PublicKey, Ticket>,
+    bound: usize,
+}
+
+/// What an export begins with: a name and a version.
+const MAGIC: [u8; 5] = *b"whtk\x01";
+/// No ticket is longer.
+const LONGEST: usize = 512;
+/// None is believed to last longer.
+pub(crate) const LONGEST_LIFE: Duration = Duration::from_secs(7 * 86_400);
+
+impl Default for TicketStore {
+    fn default() -> Self {
+        Self::new(1024)
+    }
+}
+
+impl TicketStore {
+    /// Keeps tickets of at most `bound` servers, up to about 700 bytes each.
+    pub const fn new(bound: usize) -> Self {
+        Self { tickets: BTreeMap::new(), bound }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.tickets.len()
+    }
+
+    /// None is there.
+    pub fn is_empty(&self) -> bool {
+        self.tickets.is_empty()
+    }
+
+    /// Keeps a ticket in the place of that server's last. At the bound the one that ends first goes.
+    pub fn insert(&mut self, ticket: Ticket) {
+        if self.bound == 0 || ticket.bytes.len() > LONGEST {
+            return;
+        }
+        if self.tickets.len() >= self.bound && !self.tickets.contains_key(&ticket.server_key) {
+            let first =
+                self.tickets.values().min_by_key(|ticket| ticket.until).map(|ticket| ticket.server_key);
+            first.and_then(|key| self.tickets.remove(&key));
+        }
+        self.tickets.insert(ticket.server_key, ticket);
+    }
+
+    /// Takes the ticket of this server out, if there is one that still counts: it is good once.
+    pub fn take(&mut self, now: Time, server_key: &PublicKey) -> Option<Ticket> {
+        self.tickets.remove(server_key).filter(|ticket| ticket.until > now)
+    }
+
+    /// All of them as bytes, to be kept as secret as the client's key. `wall` is the time of day, since the epoch, at `now`.
+    pub fn export(&self, now: Time, wall: Duration) -> Vec<u8> {
+        let mut out = MAGIC.to_vec();
+        for ticket in self.tickets.values().filter(|ticket| ticket.until > now) {
+            let until = wall + ticket.until.since(now);
+            let memory = ticket.memory.unwrap_or_default();
+            out.extend_from_slice(ticket.server_key.as_bytes());
+            out.extend_from_slice(&until.as_secs().to_be_bytes());
+            out.extend_from_slice(&memory.rate.to_be_bytes());
+            out.extend_from_slice(&crate::time::nanos(memory.rtt).to_be_bytes());
+            out.extend_from_slice(&(ticket.bytes.len() as u16).to_be_bytes());
+            out.extend_from_slice(&ticket.bytes);
+        }
+        out
+    }
+
+    /// Adds what [`TicketStore::export`] wrote; returns how many still count.
+    ///
+    /// # Errors
+    /// Not such bytes; what came before the error was added.
+    pub fn import(&mut self, now: Time, wall: Duration, exported: &[u8]) -> Result<usize, Malformed> {
+        let mut rest = exported.strip_prefix(&MAGIC).ok_or(Malformed("tickets: not an export"))?;
+        let mut count = 0;
+        while !rest.is_empty() {
+            let server_key =
+                PublicKey::new(take(&mut rest)?).map_err(|_| Malformed("tickets: a key that is none"))?;
+            let until = Duration::from_secs(u64::from_be_bytes(take(&mut rest)?));
+            let rate = u64::from_be_bytes(take(&mut rest)?);
+            let rtt = Duration::from_nanos(u64::from_be_bytes(take(&mut rest)?));
+            let length = usize::from(u16::from_be_bytes(take(&mut rest)?));
+            let (bytes, left) = rest.split_at_checked(length).ok_or(Malformed("tickets: cut short"))?;
+            rest = left;
+            let left = until.saturating_sub(wall).min(LONGEST_LIFE);
+            if left.is_zero() {
+                continue;
+            }
+            let memory = (rate > 0).then_some(PathMemory { rate, rtt });
+            let bytes = Bytes::copy_from_slice(bytes);
+            self.insert(Ticket { server_key, bytes, until: now + left, memory });
+            count += 1;
+        }
+        Ok(count)
+    }
+}
+
+fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], Malformed> {
+    let (taken, left) = rest.split_first_chunk().ok_or(Malformed("tickets: cut short"))?;
+    *rest = left;
+    Ok(*taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ticket(key: u8, until: u64) -> Ticket {
+        Ticket {
+            server_key: PublicKey::proven([key; 32]).unwrap(),
+            bytes: Bytes::from(vec![key; 80]),
+            until: Time::ZERO + Duration::from_secs(until),
+            memory: (key > 5).then_some(PathMemory { rate: 7, rtt: Duration::from_millis(key.into()) }),
+        }
+    }
+
+    #[test]
+    fn a_ticket_is_given_out_once_and_not_after_its_end() {
+        let mut store = TicketStore::new(2);
+        for key in 5..8 {
+            store.insert(ticket(key, u64::from(key)));
+        }
+        assert_eq!(store.len(), 2);
+        assert_eq!(store.take(Time::ZERO, &ticket(5, 0).server_key), None, "it would have ended first");
+        assert_eq!(store.take(Time::ZERO, &ticket(6, 0).server_key), Some(ticket(6, 6)));
+        assert_eq!(store.take(Time::ZERO, &ticket(6, 0).server_key), None);
+        assert_eq!(store.take(Time::ZERO + Duration::from_secs(7), &ticket(7, 0).server_key), None);
+    }
+
+    #[test]
+    fn an_export_outlives_the_process_and_its_clock() {
+        let mut store = TicketStore::default();
+        store.insert(ticket(5, 100));
+        store.insert(ticket(6, 200));
+        let at = |seconds| Time::ZERO + Duration::from_secs(seconds);
+        let exported = store.export(at(50), Duration::from_secs(1_000_000));
+        let mut next = TicketStore::default();
+        // 60 seconds later, by a clock that begins again.
+        assert_eq!(next.import(at(1), Duration::from_secs(1_000_060), &exported), Ok(1));
+        let mut kept = ticket(6, 91);
+        assert_eq!(next.take(at(1), &kept.server_key), Some(kept.clone()));
+        kept.until = at(92);
+        assert_eq!(next.import(at(2), Duration::from_secs(1_000_060), &exported), Ok(1));
+        assert_eq!(next.take(at(2), &kept.server_key), Some(kept));
+        for cut in 0..exported.len() {
+            next.import(at(1), Duration::ZERO, &exported[..cut]).ok();
+        }
+        assert!(next.import(at(1), Duration::ZERO, &exported[1..]).is_err());
+    }
+}

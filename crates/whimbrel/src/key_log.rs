@@ -1,0 +1,38 @@
+//! The key log: a file that lets a packet dissector read connections (docs/dissector.md).
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use crate::shared::lock;
+
+/// Names the file. Off unless it is set.
+const VARIABLE: &str = "WHIMBREL_KEYLOGFILE";
+
+/// The file that the environment asks for.
+pub(crate) fn from_environment() -> Option<PathBuf> {
+    std::env::var_os(VARIABLE).filter(|name| !name.is_empty()).map(PathBuf::from)
+}
+
+/// An open key log, appended to by the connections of an endpoint.
+pub(crate) struct KeyLog(Mutex<File>);
+
+impl KeyLog {
+    /// Opens the file for appending; one that is made is for its owner alone.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.append(true).create(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        Ok(Self(Mutex::new(options.open(path)?)))
+    }
+
+    /// Appends a line, in one call so that processes may share the file. A full disk does not stop a connection.
+    pub(crate) fn append(&self, mut line: String) {
+        line.push('\n');
+        if let Err(error) = lock(&self.0).write_all(line.as_bytes()) {
+            tracing::warn!(%error, "the key log cannot be written");
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! The guide's tuning page has every setting with its default.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use whimbrel::{Config, Congestion, ListenConfig, Repeats, SessionConfig, TransportConfig};
+
+const GUIDE: &str = include_str!("../../../docs/guide.md");
+/// Where the types are.
+const SOURCES: [&str; 5] = [
+    include_str!("../src/endpoint.rs"),
+    include_str!("../../whimbrel-proto/src/config.rs"),
+    include_str!("../../whimbrel-proto/src/session/config.rs"),
+    include_str!("../../whimbrel-proto/src/endpoint.rs"),
+    include_str!("../../whimbrel-proto/src/handshake/server.rs"),
+];
+
+/// One line of a table.
+#[derive(Debug)]
+struct Row {
+    field: String,
+    unit: String,
+    default: String,
+    text: String,
+}
+
+/// The table below a heading.
+fn table(heading: &str) -> Vec<Row> {
+    let start = GUIDE.find(&format!("\n### {heading}\n")).unwrap_or_else(|| panic!("no heading {heading}"));
+    let rows = GUIDE[start + 1..].lines().skip(1).take_while(|line| !line.starts_with('#'));
+    rows.filter(|line| line.starts_with("| `")).map(row).collect()
+}
+
+fn row(line: &str) -> Row {
+    let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
+    let [field, unit, default, text] = cells[..] else { panic!("not four cells: {line}") };
+    let plain = |cell: &str| cell.replace('`', "");
+    Row { field: plain(field), unit: plain(unit), default: plain(default), text: text.to_owned() }
+}
+
+/// The public fields of a struct, as its source has them.
+fn fields(name: &str) -> Vec<String> {
+    let head = format!("pub struct {name} {{\n");
+    let source = SOURCES.iter().find(|source| source.contains(&head)).unwrap();
+    let body = source.split_once(&head).unwrap().1.split_once("\n}").unwrap().0;
+    let field = |line: &str| Some(line.strip_prefix("    pub ")?.split_once(':')?.0.to_owned());
+    body.lines().filter_map(field).collect()
+}
+
+/// A default as the page writes it.
+trait Shown {
+    fn shown(&self, unit: &str) -> String;
+}
+
+macro_rules! shown_numbers {
+    ($($number:ty),*) => {
+        $(impl Shown for $number {
+            fn shown(&self, unit: &str) -> String {
+                number(u64::try_from(*self).unwrap(), unit)
+            }
+        })*
+    };
+}
+
+shown_numbers!(u16, u32, u64, usize);
+
+fn number(value: u64, unit: &str) -> String {
+    const MIB: u64 = 1 << 20;
+    if unit == "bytes" && value >= MIB && value.is_multiple_of(MIB) {
+        return format!("{} MiB", value / MIB);
+    }
+    let digits = value.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+impl Shown for Duration {
+    fn shown(&self, _: &str) -> String {
+        match self.as_millis() {
+            86_400_000 => "1 day".to_owned(),
+            ms if ms % 1_000 == 0 => format!("{} s", ms / 1_000),
+            ms => format!("{ms} ms"),
+        }
+    }
+}
+
+impl Shown for bool {
+    fn shown(&self, _: &str) -> String {
+        self.to_string()
+    }
+}
+
+impl Shown for Congestion {
+    fn shown(&self, _: &str) -> String {
+        format!("{self:?}")
+    }
+}
+
+impl Shown for Repeats {
+    fn shown(&self, _: &str) -> String {
+        format!("{self:?}")
+    }
+}
+
+impl Shown for Bytes {
+    fn shown(&self, _: &str) -> String {
+        if self.is_empty() { "empty".to_owned() } else { format!("{self:?}") }
+    }
+}
+
+impl Shown for Vec<Bytes> {
+    fn shown(&self, _: &str) -> String {
+        if self.is_empty() { "empty".to_owned() } else { format!("{self:?}") }
+    }
+}
+
+impl Shown for Option<Duration> {
+    fn shown(&self, unit: &str) -> String {
+        self.map_or_else(|| "none".to_owned(), |duration| duration.shown(unit))
+    }
+}
+
+/// Words that the page says instead of a value.
+struct Words(&'static str);
+
+impl Shown for Words {
+    fn shown(&self, _: &str) -> String {
+        self.0.to_owned()
+    }
+}
+
+/// None by default, and only that.
+fn none<T>(value: Option<T>) -> Words {
+    Words(if value.is_none() { "none" } else { "something" })
+}
+
+const ELSEWHERE: Words = Words("see below");
+
+/// The page's table must have the fields of the type, in their order, and these defaults.
+fn check(name: &str, defaults: &[(&str, &dyn Shown)]) {
+    let rows = table(name);
+    let named: Vec<&str> = rows.iter().map(|row| row.field.as_str()).collect();
+    assert_eq!(named, fields(name), "docs/guide.md, {name}: the rows are not the fields");
+    let tested: Vec<&str> = defaults.iter().map(|(field, _)| *field).collect();
+    assert_eq!(tested, named, "{name}: this test does not know the fields");
+    for (row, (field, default)) in rows.iter().zip(defaults) {
+        let shown = default.shown(&row.unit);
+        assert_eq!(row.default, shown, "docs/guide.md: the default of {name}::{field}");
+        assert!(
+            !row.unit.is_empty() && row.text.ends_with('.'),
+            "docs/guide.md: say more of {name}::{field}"
+        );
+    }
+}
+
+macro_rules! check {
+    ($name:literal, { $($field:ident: $value:expr),* $(,)? }) => {
+        check($name, &[$((stringify!($field), &$value)),*])
+    };
+}
+
+#[test]
+fn config() {
+    let it = Config::default();
+    assert_ne!(it.identity.public(), Config::default().identity.public(), "a new key each time");
+    check!("Config", {
+        identity: Words("a new key"),
+        transport: ELSEWHERE,
+        listen: none(it.listen),
+        protocol: it.protocol,
+        backlog: it.backlog,
+    });
+}
+
+#[test]
+fn transport_config() {
+    let it = TransportConfig::default();
+    check!("TransportConfig", {
+        session: ELSEWHERE,
+        congestion: it.congestion,
+        max_udp_payload: it.max_udp_payload,
+        idle_timeout: it.idle_timeout,
+        keep_alive: it.keep_alive,
+        max_ack_delay: it.max_ack_delay,
+        repeats: it.repeats,
+        handshake_timeout: it.handshake_timeout,
+        close_timeout: it.close_timeout,
+        key_update_packets: it.key_update_packets,
+        ecn: it.ecn,
+    });
+}
+
+#[test]
+fn session_config() {
+    let it = SessionConfig::default();
+    check!("SessionConfig", {
+        max_message: it.max_message,
+        session_window: it.session_window,
+        stream_window: it.stream_window,
+        max_streams: it.max_streams,
+        send_queue_messages: it.send_queue_messages,
+        send_queue_bytes: it.send_queue_bytes,
+        stream_send_buffer: it.stream_send_buffer,
+        gap_wait: it.gap_wait,
+        ageing: it.ageing,
+        cross_sequencing: it.cross_sequencing,
+        small_message: it.small_message,
+        max_unconfirmed: it.max_unconfirmed,
+        max_tags: it.max_tags,
+    });
+}
+
+#[test]
+fn listen_config() {
+    let it = ListenConfig::default();
+    check!("ListenConfig", {
+        acceptor: ELSEWHERE,
+        allow: none(it.allow),
+        protocols: it.protocols,
+        max_connections: it.max_connections,
+        pings_per_address: it.pings_per_address,
+    });
+}
+
+#[test]
+fn acceptor_config() {
+    let it = ListenConfig::default().acceptor;
+    check!("AcceptorConfig", {
+        show_key: it.show_key,
+        psk: none(it.psk),
+        aes_in_hardware: it.aes_in_hardware,
+        cookies_remembered: it.cookies_remembered,
+        ticket_life: it.ticket_life,
+        tickets_remembered: it.tickets_remembered,
+    });
+}
