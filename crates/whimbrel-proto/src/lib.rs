@@ -16,6 +16,10 @@ mod endpoint;
 mod error;
 pub mod handshake;
 mod id;
+#[cfg(feature = "mutants")]
+pub mod mutants;
+#[cfg(not(feature = "mutants"))]
+mod mutants;
 mod recovery;
 pub mod session;
 mod tickets;

@@ -1,6 +1,7 @@
 //! Links, nodes, scenarios and checkers for the Whimbrel transport, on a virtual clock, from a seed.
 
 pub mod checker;
+pub mod fuzz;
 pub mod link;
 pub mod pair;
 pub mod world;

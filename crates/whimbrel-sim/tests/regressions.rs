@@ -210,3 +210,24 @@ fn regression_numbers_without_an_encoding_are_refused_or_cut() {
     pair.close(End::Client, u64::MAX, "the end");
     assert!(pair.run_until(1000 * MS, Pair::both_closed));
 }
+
+/// A client that waited for credit said nothing; what granted it went to an address that its NAT had given up, until the keep-alive.
+#[test]
+fn regression_waiting_for_credit_is_not_silent() {
+    let mut config = TransportConfig::default();
+    config.session.session_window = 262_144;
+    config.session.stream_window = 262_144;
+    let mut pair = Pair::connected(12, config, "delay=25ms");
+    for _ in 0..8 {
+        pair.send(End::Client, Service::ReliableSequenced, vec![7; 60_000]);
+    }
+    pair.run(2000 * MS);
+    let client = pair.client;
+    pair.world.rebind(client);
+    let mut got = 0;
+    let done = pair.run_until(3000 * MS, |pair| {
+        got += pair.recv(End::Server).len();
+        got == 8
+    });
+    assert!(done, "{got} of 8");
+}

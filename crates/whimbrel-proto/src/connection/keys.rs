@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::crypto::{Keys, OpenKey};
+use crate::mutants::{Mutant, planted};
 use crate::{PathId, Time};
 
 /// The keys in use: sealing with one generation, opening with it, the one before and the one after.
@@ -87,6 +88,8 @@ impl KeyRing {
             self.current.open.open(path, number, head, sealed).map(Opened::Plain)
         } else if let Some((previous, _)) = self.previous.as_ref().filter(|_| number < self.first_received) {
             previous.open(path, number, head, sealed).map(Opened::Plain)
+        } else if planted(Mutant::KeyPhaseNotFollowed) {
+            None
         } else {
             self.current.next_open().open(path, number, head, sealed).map(Opened::Rotated)
         };

@@ -39,6 +39,7 @@ use validation::Validation;
 
 use crate::config::TransportConfig;
 use crate::crypto::{EarlyOpen, EarlySeal, PathMemory, PublicKey, ResetToken};
+use crate::mutants::{Mutant, planted};
 use crate::recovery::{Ecn, Fate};
 use crate::session::{Carried, Session};
 use crate::wire::close::Reason;
@@ -372,6 +373,8 @@ impl Connection {
         notes: &mut Notes,
     ) {
         match (item, fate) {
+            (Item::Session(Carried::Run { first, .. }), Fate::Acked)
+                if planted(Mutant::AcknowledgementDropped) && first % 8 == 5 => {}
             (Item::Session(carried), Fate::Acked) => session.on_acked(now, carried),
             (Item::Session(carried), Fate::Lost) => session.on_lost(now, carried),
             (Item::Control(block), Fate::Acked) => {

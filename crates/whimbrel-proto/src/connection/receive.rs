@@ -175,6 +175,17 @@ impl Connection {
         self.process_blocks(now, &mut reader, plain.early)
     }
 
+    /// Takes blocks as if a packet that opened had brought them: what a hostile peer with good keys can send. For tests and fuzzing.
+    #[doc(hidden)]
+    pub fn handle_blocks(&mut self, now: Time, blocks: bytes::Bytes) {
+        if self.ending.is_over() || blocks.is_empty() {
+            return;
+        }
+        if let Err(misbehaved) = self.process_blocks(now, &mut Reader::new(blocks), false) {
+            self.on_misbehaved(now, misbehaved);
+        }
+    }
+
     pub(super) fn process_blocks(
         &mut self,
         now: Time,

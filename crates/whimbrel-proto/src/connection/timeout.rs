@@ -6,6 +6,10 @@ use super::transmit::CHALLENGE_LEN;
 use super::{CloseReason, Connection, Ending, EndpointEvent, Event, Notes};
 use crate::Time;
 
+/// Who waits for credit and has nothing else to say asks this often whether the peer is there: what grants it may go to an address that
+/// a NAT has given up, and only a packet from here shows the new one.
+const BLOCKED_INTERVAL: Duration = Duration::from_secs(2);
+
 impl Connection {
     /// When [`Connection::handle_timeout`] is due next. None: never, until something happens.
     pub fn poll_timeout(&self) -> Option<Time> {
@@ -37,7 +41,9 @@ impl Connection {
     }
 
     fn keep_alive_at(&self) -> Option<Time> {
-        let interval = self.config.keep_alive.filter(|_| self.keys.is_some() && self.ending.is_open())?;
+        let blocked = self.session.is_blocked().then_some(BLOCKED_INTERVAL);
+        let interval = self.config.keep_alive.into_iter().chain(blocked).min();
+        let interval = interval.filter(|_| self.keys.is_some() && !self.ending.is_over())?;
         Some(self.last_received.max(self.last_eliciting) + interval)
     }
 

@@ -1,6 +1,7 @@
 //! Packets going out: put together, sealed, masked, recorded.
 
 use super::{Connection, Control, Item, KeyRing, Transmit};
+use crate::mutants::{Mutant, planted};
 use crate::recovery::{Ecn, Permit};
 use crate::wire::close::{Reason, write_rst};
 use crate::wire::packet::{
@@ -274,6 +275,7 @@ impl Connection {
     /// Writes the head of the next packet.
     fn begin(&mut self, out: &mut Vec<u8>) -> Head {
         let number = self.path.recovery.next_number();
+        let number = if planted(Mutant::PacketNumberReused) { number & !1 } else { number };
         let number_len = number_len(number, self.path.recovery.largest_acked());
         let mut flags = (number_len - 1) as u8;
         let early = match &mut self.keys {
@@ -330,7 +332,8 @@ impl Connection {
         if self.ending.is_open() || self.tickets.is_awaited() {
             return;
         }
-        if !self.session.is_drained() || !self.ending.on_drained() {
+        let drained = self.session.is_drained() || planted(Mutant::FinBeforeDrained);
+        if !drained || !self.ending.on_drained() {
             return;
         }
         match &self.ending {

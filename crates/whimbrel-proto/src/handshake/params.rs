@@ -120,6 +120,15 @@ impl Params {
     }
 
     /// Reads the list that `side` wrote, up to and with its end.
+    /// What the handshake makes of a peer's parameters, without the handshake: for fuzzing.
+    ///
+    /// # Errors
+    /// They are malformed.
+    #[doc(hidden)]
+    pub fn parse(from: Side, bytes: bytes::Bytes) -> Result<Self, Malformed> {
+        Self::read(from, &mut Reader::new(bytes)).map(|(params, _)| params)
+    }
+
     pub(super) fn read(side: Side, reader: &mut Reader) -> Result<(Self, Secrets), Malformed> {
         let mut params = Self::default();
         let (mut aeads, mut early, mut last) = (None, None, END);

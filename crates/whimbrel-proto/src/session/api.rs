@@ -14,6 +14,7 @@ use super::sending::SendDomain;
 use super::stats::{Counters, SessionStats};
 use super::stream::WHOLE;
 use super::{MAX_NOTICES, Session};
+use crate::mutants::{Mutant, planted};
 use crate::wire::VARINT_MAX;
 use crate::wire::data::{self, DEFAULT_PRIORITY};
 use crate::{MessageId, Service, StreamId, Tag, Time};
@@ -272,6 +273,9 @@ impl Session {
     }
 
     pub(super) fn drop_pending(&mut self, lane: u32, seq: u64, why: Outcome) -> bool {
+        if planted(Mutant::ReplacedStillSent) && why == Outcome::Replaced {
+            return true;
+        }
         let Some(item) = self.outbox.kill(lane, seq) else { return false };
         self.ledger.on_dropped(&item, why);
         true
@@ -371,7 +375,9 @@ impl Session {
     #[inline]
     fn on_read(&mut self, id: StreamId, charge: u64, messages: u64) {
         self.ledger.stats.unread = self.ledger.stats.unread.saturating_sub(messages);
-        if let Some(slot) = self.streams.find(id) {
+        if let Some(slot) = self.streams.find(id)
+            && !planted(Mutant::CreditNeverReturned)
+        {
             self.consume(slot, charge);
         }
     }

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use super::fragments::FragmentList;
+use crate::mutants::{Mutant, planted};
 use crate::wire::Writer;
 
 /// Bytes from the application until they are acknowledged; then FIN or RESET.
@@ -113,7 +114,7 @@ impl BytesOut {
             return false;
         }
         self.parts.on_lost(offset, len);
-        self.fin_due |= fin && !self.fin_acked;
+        self.fin_due |= fin && !self.fin_acked && !planted(Mutant::StreamEndSentOnce);
         self.parts.peek_lost().is_some() || self.fin_due
     }
 

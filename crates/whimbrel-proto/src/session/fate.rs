@@ -7,6 +7,7 @@ use super::fill::Lost;
 use super::item::State;
 use super::ledger::Place;
 use super::message::{Carried, DomainKey, Outcome, SessionEvent};
+use crate::mutants::{Mutant, planted};
 use crate::Time;
 
 impl Session {
@@ -116,6 +117,7 @@ impl Session {
             Carried::MaxData => self.control.notify(Notice::MaxData),
             Carried::MaxStreamData { key } => self.control.notify(Notice::MaxStreamData(key)),
             Carried::MaxStreams => self.control.notify(Notice::MaxStreams),
+            Carried::Reset { .. } if planted(Mutant::ResetSentOnce) => {}
             Carried::Reset { key } => self.control.notify(Notice::Reset(key)),
             Carried::Stop { key } => self.control.notify(Notice::Stop(key)),
         }
@@ -133,6 +135,9 @@ impl Session {
         }
         if !item.has(super::item::RELIABLE) {
             self.give_up(key, number, Outcome::Lost);
+            return;
+        }
+        if planted(Mutant::RetransmissionForgotten) && number % 8 == 3 {
             return;
         }
         item.state = State::Lost;
@@ -188,6 +193,7 @@ impl Session {
                         self.drop_pending(lane, seq, Outcome::Expired);
                     }
                 }
+                Place::Sent { .. } if planted(Mutant::LifetimeEndsWhenSent) => {}
                 Place::Sent { key, number } => {
                     let found = self.streams.send_domain_ref(key).and_then(|domain| domain.get(number));
                     if found.is_some_and(|item| item.expires <= now) {

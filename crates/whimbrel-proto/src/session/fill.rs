@@ -97,6 +97,12 @@ impl Session {
         self.outbox.has_active() || !self.again.lost.is_empty() || self.has_control()
     }
 
+    /// Something waits for credit.
+    #[inline]
+    pub fn is_blocked(&self) -> bool {
+        self.outbox.has_blocked()
+    }
+
     /// Blocks other than DATA wait.
     #[inline]
     pub fn has_control(&self) -> bool {

@@ -7,6 +7,7 @@ use super::config::{MAX_RANGES, MESSAGE_CHARGE};
 use super::message::{DomainKey, Message, SessionEvent, StreamKind};
 use super::receiving::{Partial, RecvDomain, Standing};
 use super::stream::Stream;
+use crate::mutants::{Mutant, planted};
 use crate::wire::data::{DataHead, Extras};
 use crate::wire::{Malformed, Reader, block};
 use crate::{Cause, PeerMisbehaved, Service, StreamId, Tag, Time};
@@ -182,6 +183,10 @@ impl Session {
         match state.standing(head.number) {
             Standing::Finished => {
                 self.ledger.stats.duplicates += 1;
+                if planted(Mutant::DuplicateDelivered) {
+                    let again = message(head, head.number, payload, early, domain);
+                    self.deliver(slot, domain, |_, deliver| deliver(again));
+                }
                 Ok(())
             }
             standing => {
@@ -335,8 +340,10 @@ impl Session {
         let Some(state) = stream.recv[usize::from(domain)].as_deref_mut() else { return Ok(()) };
         let Some(partial) = state.partial.get_mut(&number) else { return Ok(()) };
         partial.assembly.prepare(expected, &mut self.spares);
-        partial.assembly.insert(head.offset, &payload, expected)?;
-        let whole = partial.length.is_some_and(|length| partial.assembly.is_whole(length));
+        let shift = u64::from(planted(Mutant::FragmentOffByOne) && head.offset > 0 && !head.ends());
+        partial.assembly.insert(head.offset + shift, &payload, expected)?;
+        let early_end = planted(Mutant::DeliveredBeforeWhole) && head.ends();
+        let whole = partial.length.is_some_and(|length| early_end || partial.assembly.is_whole(length));
         let finished = if whole { state.partial.remove(&number) } else { None };
         if let Some(Partial { assembly, extras: Some(extras), early, .. }) = finished {
             let head = DataHead { extras, ..*head };

@@ -105,11 +105,13 @@ pub(super) struct Outbox {
     ageing: u64,
     messages: usize,
     bytes: u64,
+    /// Lanes that wait for credit.
+    blocked: usize,
 }
 
 impl Outbox {
     pub(super) fn new(ageing: Duration) -> Self {
-        Self { lanes: Vec::new(), active: Vec::new(), turn: 0, ageing: nanos(ageing), messages: 0, bytes: 0 }
+        Self { lanes: Vec::new(), active: Vec::new(), turn: 0, ageing: nanos(ageing), messages: 0, bytes: 0, blocked: 0 }
     }
 
     pub(super) fn open(&mut self, key: DomainKey, priority: Option<u8>, tag: u32, bytes: bool) -> u32 {
@@ -174,6 +176,10 @@ impl Outbox {
         !self.active.is_empty()
     }
 
+    pub(super) fn has_blocked(&self) -> bool {
+        self.blocked > 0
+    }
+
     /// Appends a message; returns its place in the lane.
     #[inline]
     pub(super) fn push(&mut self, now: Time, slot: u32, item: Item) -> u64 {
@@ -199,6 +205,7 @@ impl Outbox {
         if lane.state == LaneState::Idle {
             lane.served = lane.served.max(now);
         }
+        self.blocked -= usize::from(lane.state == LaneState::Blocked);
         lane.state = LaneState::Active;
         self.active.push(slot);
     }
@@ -208,6 +215,8 @@ impl Outbox {
         if lane.state == LaneState::Active {
             self.active.retain(|active| *active != slot);
         }
+        self.blocked -= usize::from(lane.state == LaneState::Blocked);
+        self.blocked += usize::from(state == LaneState::Blocked);
         lane.state = state;
     }
 

@@ -6,6 +6,7 @@ use super::control;
 use super::item::State;
 use super::message::{DomainKey, Outcome, SessionEvent, StreamKind};
 use super::receiving::{RecvDomain, Standing};
+use crate::mutants::{Mutant, planted};
 use crate::wire::credit::Grant;
 use crate::wire::skip::{NumberRange, RangesHead};
 use crate::wire::stream_end::StreamEnd;
@@ -90,7 +91,10 @@ impl Session {
         if !state.is_bounded() {
             return Err(TOO_MUCH);
         }
-        control::push(&mut self.control.answers, key, number, 1, 0);
+        if !planted(Mutant::SkipNotAnswered) {
+            control::push(&mut self.control.answers, key, number, 1, 0);
+        }
+        let charge = if planted(Mutant::SkippedCreditLeaked) { charged.max(consumed) } else { charge };
         self.charge(slot, charge - charged)?;
         self.consume(slot, charge - consumed);
         Ok(())

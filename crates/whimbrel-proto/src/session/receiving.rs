@@ -8,6 +8,7 @@ use super::config::MAX_SPAN;
 use super::message::Message;
 use super::ranges::{RangeSet, Window};
 use super::waiting::{Held, Waiting};
+use crate::mutants::{Mutant, planted};
 use crate::wire::data::Extras;
 use crate::{Cause, PeerMisbehaved, Time};
 
@@ -92,7 +93,8 @@ impl RecvDomain {
         mut deliver: impl FnMut(Message),
     ) {
         let number = message.id;
-        if !self.sequenced {
+        let overtakes = planted(Mutant::SequencedOvertakes) && number % 4 == 1;
+        if !self.sequenced || overtakes {
             self.finish(number);
             deliver(message);
         } else if number == self.floor() {

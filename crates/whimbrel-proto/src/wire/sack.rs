@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 
+use crate::mutants::{Mutant, planted};
 use super::{Malformed, Reader, Writer, block, varint_len};
 
 const ECN: u8 = 1;
@@ -65,7 +66,11 @@ impl Sack {
         for index in 0..=more {
             if index > 0 {
                 let gap = reader.varint()?;
-                largest = largest.checked_sub(gap + 2).ok_or(Malformed("SACK: range below zero"))?;
+                largest = match largest.checked_sub(gap + 2) {
+                    Some(largest) => largest,
+                    None if planted(Mutant::SackBelowZero) => largest - (gap + 2),
+                    None => return Err(Malformed("SACK: range below zero")),
+                };
             }
             let length = reader.varint()?;
             let smallest = largest.checked_sub(length).ok_or(Malformed("SACK: range below zero"))?;

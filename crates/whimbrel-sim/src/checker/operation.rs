@@ -88,6 +88,10 @@ pub enum Operation {
         at: End,
         most: usize,
     },
+    /// More than the peer grants, while it reads nothing.
+    Flood {
+        from: End,
+    },
     Relink {
         link: String,
     },
@@ -160,7 +164,8 @@ impl Operation {
                 let most = if dice.chance(30) { 0 } else { [1, 5, 10_000, 10_000][dice.below(4) as usize] };
                 Self::Reading { at: from, most }
             }
-            75..80 => Self::Relink { link: link(dice) },
+            75..76 => Self::Flood { from },
+            76..80 => Self::Relink { link: link(dice) },
             80..82 => Self::Down { time: Duration::from_millis(dice.between(20, 4000).into()) },
             82..83 => Self::Rebind,
             83..85 => Self::Pass { time: Duration::from_millis(dice.between(200, 1500).into()) },

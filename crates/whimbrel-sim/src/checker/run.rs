@@ -183,7 +183,7 @@ impl Run {
             Operation::Cancel { from, stream, tag } => {
                 let stream = self.message_stream(from, stream);
                 self.pair.session(from).cancel(now, stream, Tag(tag));
-                self.model.on_cancel(from, stream, tag);
+                self.model.on_cancel(now, from, stream, tag);
             }
             Operation::Settings { from, stream, tag, settings } => {
                 let stream = self.message_stream(from, stream);
@@ -219,6 +219,12 @@ impl Run {
                 }
             }
             Operation::Reading { at, most } => self.desk(at).most = most,
+            Operation::Flood { from } => {
+                self.desk(from.other()).most = 0;
+                for _ in 0..9 {
+                    self.send(from, &Draft::plain(60_000));
+                }
+            }
             Operation::Relink { link } => {
                 self.link = link;
                 self.pair.relink(&self.link);
@@ -284,7 +290,7 @@ impl Run {
         match self.pair.session(from).replace(now, stream, Tag(tag), message) {
             Ok(id) => {
                 self.model.on_sent(now, from, id, stream, &draft);
-                self.model.on_replace(from, stream, tag);
+                self.model.on_replace(now, from, stream, tag);
             }
             Err(SendError::QueueFull(_)) => {}
             Err(error) => panic!("{from:?} cannot replace: {error}"),

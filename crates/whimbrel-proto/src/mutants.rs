@@ -1,0 +1,84 @@
+//! Faults planted on purpose: a checker that finds none of them would find no others.
+//!
+//! Only with the feature `mutants`, and then only what [`plant`] names, on its thread.
+
+/// A fault, named by what goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are the documentation")]
+#[cfg_attr(not(feature = "mutants"), allow(unreachable_pub, reason = "not part of the library then"))]
+pub enum Mutant {
+    AcknowledgementDropped,
+    PacketNumberReused,
+    SkippedCreditLeaked,
+    CreditNeverReturned,
+    CreditIgnored,
+    SkipNotAnswered,
+    DuplicateDelivered,
+    FragmentOffByOne,
+    RetransmissionForgotten,
+    KeyPhaseNotFollowed,
+    SequencedOvertakes,
+    FinBeforeDrained,
+    ReplacedStillSent,
+    LifetimeEndsWhenSent,
+    ResetSentOnce,
+    StreamEndSentOnce,
+    DeliveredBeforeWhole,
+    /// Not in [`Mutant::ALL`]: for the fuzz targets of the parsers.
+    SackBelowZero,
+}
+
+#[cfg(feature = "mutants")]
+mod planting {
+    use std::cell::Cell;
+
+    use super::Mutant;
+
+    impl Mutant {
+        /// All of them.
+        pub const ALL: [Self; 17] = [
+            Self::AcknowledgementDropped,
+            Self::PacketNumberReused,
+            Self::SkippedCreditLeaked,
+            Self::CreditNeverReturned,
+            Self::CreditIgnored,
+            Self::SkipNotAnswered,
+            Self::DuplicateDelivered,
+            Self::FragmentOffByOne,
+            Self::RetransmissionForgotten,
+            Self::KeyPhaseNotFollowed,
+            Self::SequencedOvertakes,
+            Self::FinBeforeDrained,
+            Self::ReplacedStillSent,
+            Self::LifetimeEndsWhenSent,
+            Self::ResetSentOnce,
+            Self::StreamEndSentOnce,
+            Self::DeliveredBeforeWhole,
+        ];
+    }
+
+    thread_local! {
+        static PLANTED: Cell<Option<Mutant>> = const { Cell::new(None) };
+    }
+
+    /// From now on this thread has this fault, or none.
+    pub fn plant(mutant: Option<Mutant>) {
+        PLANTED.set(mutant);
+    }
+
+    pub(crate) fn planted(mutant: Mutant) -> bool {
+        PLANTED.get() == Some(mutant)
+    }
+}
+
+#[cfg(feature = "mutants")]
+pub use planting::plant;
+#[cfg(feature = "mutants")]
+pub(crate) use planting::planted;
+
+/// Never: the compiler drops the fault.
+#[cfg(not(feature = "mutants"))]
+#[inline(always)]
+pub(crate) const fn planted(_: Mutant) -> bool {
+    false
+}

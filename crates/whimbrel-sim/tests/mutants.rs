@@ -1,0 +1,43 @@
+//! The checkers find what they are there to find: each of these faults, planted on purpose, makes some seed fail.
+//!
+//! `cargo test -p whimbrel-sim --features mutants --test mutants`
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use whimbrel_proto::mutants::{Mutant, plant};
+use whimbrel_sim::checker::run_seed;
+
+/// Seeds tried for each.
+const SEEDS: u64 = 400;
+
+#[test]
+fn every_mutant_is_caught() {
+    // Complaints are what is wanted here: they are not for the screen.
+    std::panic::set_hook(Box::new(|_| {}));
+    let next = AtomicUsize::new(0);
+    let lines = Mutex::new(Vec::new());
+    let survivors = Mutex::new(Vec::new());
+    let threads = std::thread::available_parallelism().map_or(2, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(mutant) = Mutant::ALL.get(next.fetch_add(1, Ordering::Relaxed)).copied() {
+                    plant(Some(mutant));
+                    let caught = (0..SEEDS).find_map(|seed| run_seed(seed).err().map(|why| (seed, why)));
+                    plant(None);
+                    match caught {
+                        Some((seed, why)) => {
+                            let why: String = why.chars().take(90).collect();
+                            lines.lock().unwrap().push(format!("{mutant:?}: seed {seed}: {why}"));
+                        }
+                        None => survivors.lock().unwrap().push(mutant),
+                    }
+                }
+            });
+        }
+    });
+    drop(std::panic::take_hook());
+    println!("{}", lines.lock().unwrap().join("\n"));
+    assert_eq!(*survivors.lock().unwrap(), [], "not caught in {SEEDS} seeds");
+}
