@@ -119,7 +119,6 @@ impl Params {
         out.varint(END);
     }
 
-    /// Reads the list that `side` wrote, up to and with its end.
     /// What the handshake makes of a peer's parameters, without the handshake: for fuzzing.
     ///
     /// # Errors
@@ -129,6 +128,7 @@ impl Params {
         Self::read(from, &mut Reader::new(bytes)).map(|(params, _)| params)
     }
 
+    /// Reads the list that `side` wrote, up to and with its end.
     pub(super) fn read(side: Side, reader: &mut Reader) -> Result<(Self, Secrets), Malformed> {
         let mut params = Self::default();
         let (mut aeads, mut early, mut last) = (None, None, END);

@@ -1,0 +1,229 @@
+//! The fuzz targets without a fuzzer: the committed corpora, and seeded changes of them, for a few seconds.
+
+use std::path::PathBuf;
+
+use rand::{Rng, RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use whimbrel_sim::checker::complaint;
+use whimbrel_sim::fuzz::{TARGETS, Target};
+
+fn folder(target: &Target) -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "..", "..", "fuzz", "corpus", target.name].iter().collect()
+}
+
+/// The corpus, in the order of the names.
+fn corpus(target: &Target) -> Vec<Vec<u8>> {
+    let files = std::fs::read_dir(folder(target)).unwrap_or_else(|error| panic!("no corpus of {}: {error}", target.name));
+    let mut names: Vec<PathBuf> = files.map(|file| file.unwrap().path()).collect();
+    names.sort();
+    names.iter().map(|name| std::fs::read(name).unwrap()).collect()
+}
+
+/// One input made of another: bits changed, numbers made extreme, parts cut out, doubled, or taken from a third.
+fn change(dice: &mut impl Rng, input: &[u8], other: &[u8]) -> Vec<u8> {
+    let mut bytes = input.to_vec();
+    for _ in 0..dice.random_range(1..5) {
+        let at = dice.random_range(0..=bytes.len());
+        match dice.random_range(0..6) {
+            0 if at < bytes.len() => bytes[at] ^= 1 << dice.random_range(0..8),
+            1 if at < bytes.len() => bytes[at] = [0, 0x3f, 0x40, 0x7f, 0x80, 0xbf, 0xc0, 0xff][dice.random_range(0..8)],
+            2 => bytes.truncate(at),
+            3 => bytes.insert(at, dice.random_range(0..=255)),
+            4 => {
+                let part = bytes[at..].to_vec();
+                bytes.extend_from_slice(&part);
+            }
+            _ => {
+                bytes.truncate(at);
+                bytes.extend_from_slice(&other[dice.random_range(0..=other.len())..]);
+            }
+        }
+    }
+    bytes.truncate(4096);
+    bytes
+}
+
+/// `WHIMBREL_FUZZ=50` makes the run so many times as long.
+fn times() -> u32 {
+    std::env::var("WHIMBREL_FUZZ").ok().map_or(1, |text| text.parse().expect("WHIMBREL_FUZZ is a number"))
+}
+
+/// The first input that is complained about, and what of.
+fn smoke(target: &Target) -> Option<(Vec<u8>, String)> {
+    let corpus = corpus(target);
+    assert!(!corpus.is_empty(), "an empty corpus of {}", target.name);
+    let mut dice = ChaCha8Rng::seed_from_u64(7);
+    let run = |input: &[u8]| complaint(|| (target.run)(input)).err().map(|why| (input.to_vec(), why));
+    if let Some(found) = corpus.iter().find_map(|input| run(input)) {
+        return Some(found);
+    }
+    (0..target.smoke * times()).find_map(|_| {
+        let [one, other] = [0, 1].map(|_| &corpus[dice.random_range(0..corpus.len())]);
+        run(&change(&mut dice, one, other))
+    })
+}
+
+#[test]
+fn no_target_complains() {
+    std::thread::scope(|scope| {
+        let (even, odd): (Vec<_>, Vec<_>) = TARGETS.iter().enumerate().partition(|(index, _)| index % 2 == 0);
+        for half in [even, odd] {
+            scope.spawn(move || {
+                for (_, target) in half {
+                    if let Some((input, why)) = smoke(target) {
+                        panic!("{} with {input:02x?}: {why}", target.name);
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// Planted faults: one in a parser, one that only operations show.
+#[cfg(feature = "mutants")]
+#[test]
+fn planted_faults_are_found() {
+    use whimbrel_proto::mutants::{Mutant, plant};
+    for (name, mutant) in [("sack", Mutant::SackBelowZero), ("operations", Mutant::FragmentOffByOne)] {
+        let target = TARGETS.iter().find(|target| target.name == name).unwrap();
+        plant(Some(mutant));
+        let found = smoke(target);
+        plant(None);
+        assert!(found.is_some(), "{mutant:?} was not found");
+    }
+}
+
+/// Writes the corpora anew, from what the protocol itself writes: after a change of the format.
+#[test]
+#[ignore = "writes files: run it when the format changes"]
+fn write_corpora() {
+    for (target, name, bytes) in seeds::all() {
+        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join(name), bytes).unwrap();
+    }
+}
+
+mod seeds {
+    use rand::{Rng, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+    use whimbrel_proto::wire::credit::Grant;
+    use whimbrel_proto::wire::data::{self, DataHead, Extras, Length};
+    use whimbrel_proto::wire::sack::{self, EcnCounts};
+    use whimbrel_proto::wire::skip::{NumberRange, RangesHead};
+    use whimbrel_proto::wire::stream_end::StreamEnd;
+    use whimbrel_proto::wire::{Writer, block, close};
+    use whimbrel_proto::{Cause, TransportConfig};
+    use whimbrel_sim::pair::Pair;
+    use whimbrel_sim::world::TapVerdict;
+
+    type Seed = (&'static str, String, Vec<u8>);
+
+    fn bytes(write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
+        let mut out = Vec::new();
+        write(&mut Writer::new(&mut out, 4096));
+        out
+    }
+
+    fn head(flags: u8, number: u64, offset: u64, extras: Extras, message_length: Option<u64>) -> DataHead {
+        DataHead { flags, stream: 0, number, offset, extras, message_length }
+    }
+
+    fn block_seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
+        let whole = data::BEGIN | data::END;
+        let data = |head: DataHead, payload: &[u8]| {
+            bytes(|out| {
+                head.write(out, Length::Bytes(payload.len()));
+                out.bytes(payload);
+            })
+        };
+        let all = Extras { tag: Some(7), priority: 200, ppid: Some(9), latest_reliable: Some(3), bytes: false, confirm: true };
+        let byte_stream = Extras { bytes: true, ..Extras::NONE };
+        let ranges = |kind, valued| {
+            bytes(|out| {
+                let mark = RangesHead::open(out, kind, 0, 0x08);
+                let end = NumberRange { first: 3, count: 2, value: 40 }.write(out, 0, valued);
+                NumberRange { first: 900, count: 70, value: 1 }.write(out, end, valued);
+                RangesHead::close(out, mark, 2);
+            })
+        };
+        let sack = |ranges: &[std::ops::RangeInclusive<u64>], ecn| {
+            bytes(|out| assert!(sack::write(out, 0, 250, ranges.iter().cloned(), 1, ecn)))
+        };
+        let marks = EcnCounts { ect0: 10, ect1: 0, ce: 2 };
+        vec![
+            ("sack", "one", sack(&[0..=0], EcnCounts::default())),
+            ("sack", "many", sack(&[90..=100, 50..=80, 3..=3, 0..=1], marks)),
+            ("data", "whole", data(head(whole | data::RELIABLE, 5, 0, Extras::NONE, None), b"hello")),
+            ("data", "everything", data(head(whole | data::UNSEQUENCED, 70_000, 0, all, None), b"hello")),
+            ("data", "first", data(head(data::BEGIN | data::RELIABLE, 5, 0, Extras::NONE, Some(5_000)), &[7; 60])),
+            ("data", "middle", data(head(data::RELIABLE, 5, 1_200, Extras::NONE, None), &[7; 60])),
+            ("data", "run", data(head(whole | data::RELIABLE | data::MANY, 5, 0, Extras::NONE, None), b"\x02hi\x00\x01x")),
+            ("data", "stream", data(DataHead { stream: 3, ..head(whole | data::RELIABLE, 0, 0, byte_stream, None) }, b"bytes")),
+            ("skip", "two", ranges(block::SKIP, true)),
+            ("taken", "two", ranges(block::TAKEN, false)),
+            ("credit", "data", bytes(|out| Grant::Data(1 << 30).write(out))),
+            ("credit", "stream", bytes(|out| Grant::StreamData { stream: 2, limit: 1 << 20 }.write(out))),
+            ("credit", "streams", bytes(|out| Grant::Streams(200).write(out))),
+            ("stream_end", "reset", bytes(|out| StreamEnd::Reset { stream: 2, code: 5, final_size: 77 }.write(out))),
+            ("stream_end", "stop", bytes(|out| StreamEnd::Stop { stream: 2, code: 5 }.write(out))),
+            ("close", "fin", bytes(|out| assert!(close::write_fin(out, &close::Reason::new(4, "done"))))),
+            ("close", "rst", bytes(|out| {
+                assert!(close::write_rst(out, Cause::Credit, &close::Reason::new(0, "too much")));
+            })),
+        ]
+    }
+
+    /// Targets whose first byte chooses, in place of the block's type.
+    fn choice(target: &str, name: &str) -> Option<u8> {
+        match (target, name) {
+            ("credit", "data") | ("stream_end", "reset") | ("close", "fin") => Some(0),
+            ("credit", "stream") | ("stream_end", "stop") | ("close", "rst") => Some(1),
+            ("credit", "streams") => Some(2),
+            _ => None,
+        }
+    }
+
+    pub(super) fn all() -> Vec<Seed> {
+        let mut seeds: Vec<Seed> = Vec::new();
+        for (target, name, block) in block_seeds() {
+            let body = choice(target, name).into_iter().chain(block[1..].iter().copied()).collect();
+            seeds.push((target, name.into(), body));
+            let mut packet = vec![block.len().div_ceil(4) as u8];
+            packet.extend_from_slice(&block);
+            packet.resize(1 + block.len().div_ceil(4) * 4, block::PADDING);
+            seeds.push(("blocks", format!("{target}_{name}"), packet));
+        }
+        seeds.push(("params", "client".into(), b"\x00\x01\x02\x01\x02\x04\x04\x80\x80\x00\x00\x0a\x04\x80\x00\xea\x60\x00".to_vec()));
+        seeds.push(("params", "server".into(), b"\x01\x01\x01\x01\x08\x02\x45\xc0\x00".to_vec()));
+        for (index, packet) in handshake().into_iter().enumerate() {
+            let to = if index % 2 == 0 { 0 } else { 1 };
+            let mut input = vec![to | (index as u8 * 2) << 4];
+            input.extend_from_slice(&packet);
+            seeds.push(("clear", format!("{index}"), input));
+        }
+        seeds.push(("sealed", "short".into(), vec![0; 21]));
+        seeds.push(("sealed", "long".into(), [&[1][..], &[0x5a; 300]].concat()));
+        for seed in 0..6 {
+            let mut operations = vec![0; 400 + 200 * seed as usize];
+            ChaCha8Rng::seed_from_u64(seed).fill_bytes(&mut operations);
+            seeds.push(("operations", format!("{seed}"), operations));
+        }
+        seeds
+    }
+
+    /// SYN, SYN-ACK, PING, PONG of one handshake.
+    fn handshake() -> Vec<Vec<u8>> {
+        let packets = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+        let seen = packets.clone();
+        let mut pair = Pair::new(1, TransportConfig::default(), "delay=10ms");
+        pair.world.set_tap(Box::new(move |_, _, _, bytes| {
+            if bytes[0] & 0x80 != 0 {
+                seen.borrow_mut().push(bytes.clone());
+            }
+            TapVerdict::Pass
+        }));
+        assert!(pair.settle(std::time::Duration::from_secs(1)));
+        packets.take()
+    }
+}
