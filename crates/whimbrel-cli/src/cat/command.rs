@@ -25,6 +25,9 @@ Examples:
   Readings that are worthless after half a second, not sent again when lost:
     sensor | whimbrel cat connect whimbrel://KEY@host:4433 --service us --lifetime 500 --tag 7";
 
+/// How long a peer that was slower to close is still answered.
+const LINGER: Duration = Duration::from_secs(5);
+
 /// Carries messages or bytes between standard input and output and a peer.
 ///
 /// One line is one message. Each end sends its input, and ends once both inputs have ended; with </dev/null an end only receives.
@@ -161,12 +164,16 @@ async fn finish(
     exchange: impl Future<Output = anyhow::Result<()>>,
     interrupted: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
+    tokio::pin!(exchange);
+    // An exchange that is cut off is dropped after the abort: dropped before, its mocket would close politely.
     let result = tokio::select! {
-        result = exchange => result,
+        result = &mut exchange => result,
         () = interrupted => Err(Interrupted.into()),
     };
-    if result.is_err() {
-        abort_all(endpoint, "ended early").await;
+    match &result {
+        // The peer may still ask whether we have heard that it closed too.
+        Ok(()) => drop(tokio::time::timeout(LINGER, endpoint.wait_idle()).await),
+        Err(_) => abort_all(endpoint, "ended early").await,
     }
     result
 }

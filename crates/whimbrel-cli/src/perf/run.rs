@@ -131,11 +131,14 @@ impl RunCommand {
         let mut dial = self.dial.prepare(transport).await?;
         let clock = clock_id().filter(|_| !self.own_clock);
         let measurement = Measurement { plan, clock, screen: Screen::new(self.json) };
+        let endpoint = dial.endpoint().clone();
+        let running = measurement.run(&mut dial);
+        tokio::pin!(running);
         let document = tokio::select! {
-            document = measurement.run(&mut dial) => document,
+            document = &mut running => document,
             () = interrupted => Err(Interrupted.into()),
         };
-        abort_all(dial.endpoint(), "the measurement is over").await;
+        abort_all(&endpoint, "the measurement is over").await;
         let document = document?;
         print(&document, self.json)?;
         match document.ended {
