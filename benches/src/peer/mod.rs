@@ -42,7 +42,13 @@ pub(crate) trait Peer {
 
 /// All peers, in the order of the table.
 pub(crate) fn all() -> Vec<Box<dyn Peer>> {
-    vec![Box::new(whimbrel::Whimbrel), Box::new(udp::Udp), Box::new(quic::Quinn), Box::new(quic::Noq), Box::new(tcp::Tcp)]
+    vec![
+        Box::new(whimbrel::Whimbrel),
+        Box::new(udp::Udp),
+        Box::new(quic::Quinn),
+        Box::new(quic::Noq),
+        Box::new(tcp::Tcp),
+    ]
 }
 
 /// Tells the other side where to connect.

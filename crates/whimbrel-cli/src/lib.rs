@@ -1,5 +1,6 @@
 //! What the `whimbrel` program is made of, for those who want it in their own process: the tests and the demo.
 
+pub mod cat;
 mod dial;
 pub mod key;
 #[cfg(unix)]
@@ -8,4 +9,5 @@ pub mod output;
 #[cfg(unix)]
 pub mod perf;
 pub mod process;
+mod service;
 mod units;

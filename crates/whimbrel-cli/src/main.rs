@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
+use whimbrel_cli::cat::CatCommand;
 use whimbrel_cli::key::KeyCommand;
 #[cfg(unix)]
 use whimbrel_cli::link::LinkCommand;
@@ -24,6 +25,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Key(KeyCommand),
+    Cat(Box<CatCommand>),
     #[cfg(unix)]
     Perf(Box<PerfCommand>),
     #[cfg(unix)]
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Key(command) => command.run(),
+        Command::Cat(command) => command.run(),
         #[cfg(unix)]
         Command::Perf(command) => command.run(),
         #[cfg(unix)]

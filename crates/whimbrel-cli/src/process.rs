@@ -53,24 +53,28 @@ impl std::fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// Waits for Ctrl-C or SIGTERM.
+/// Listens for Ctrl-C and SIGTERM from now on; the future waits for one.
 ///
 /// # Errors
 /// The system does not tell of signals.
-pub async fn interrupted() -> std::io::Result<()> {
+pub fn interrupted() -> std::io::Result<impl Future<Output = ()>> {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};
         let (mut interrupt, mut terminate) =
             (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-        Ok(())
+        Ok(async move {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+        })
     }
     #[cfg(not(unix))]
-    tokio::signal::ctrl_c().await
+    Ok(async {
+        // Where signals cannot be heard, the system ends the process.
+        drop(tokio::signal::ctrl_c().await);
+    })
 }
 
 /// How long peers are given to hear of an abort.

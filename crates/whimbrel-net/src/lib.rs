@@ -14,11 +14,13 @@ mod bare;
 mod batch;
 mod io;
 mod options;
+mod pool;
 mod socket;
 
 pub use bare::BareSocket;
 pub use batch::{Datagram, RecvBatch};
 pub use options::SocketOptions;
+pub use pool::{OwnedDatagram, RecvPool};
 pub use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, Transmit};
 pub use socket::UdpSocket;
 

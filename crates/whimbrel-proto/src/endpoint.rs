@@ -77,6 +77,8 @@ pub enum Routed {
     Connection(Handle, Datagram),
     /// The peer repeated PING: the connection's PONG is due again.
     RepeatedPing(Handle, Datagram),
+    /// The peer missed every PONG and began again with another cookie: the connection's PONG is due again, to where that came from.
+    SecondPing(Handle, Datagram),
     /// The peer of this connection has lost it.
     Reset(Handle),
     /// Somebody new was let in.
@@ -110,6 +112,8 @@ pub struct Endpoint {
     transport: TransportConfig,
     routes: BTreeMap<ConnectionId, Handle>,
     tokens: BTreeMap<[u8; 16], Handle>,
+    /// Accepted connections by who began them and the id chosen for the session.
+    sessions: BTreeMap<(PublicKey, [u8; 16]), Handle>,
     connections: BTreeMap<Handle, Ids>,
     next_handle: usize,
     ping_budget: Budget<IpAddr>,
@@ -124,7 +128,13 @@ struct Ids {
     id: ConnectionId,
     token: Option<[u8; 16]>,
     accepted: bool,
+    session: Option<(PublicKey, [u8; 16])>,
+    /// Ids of PINGs that began the same session again.
+    aliases: Vec<ConnectionId>,
 }
+
+/// PINGs that may begin one session again. A client has no cause for more.
+const ALIASES: usize = 8;
 
 impl Endpoint {
     /// An endpoint for the core numbered `core`, reproducible from `seed`.
@@ -154,6 +164,7 @@ impl Endpoint {
             acceptor,
             transport,
             routes: BTreeMap::new(),
+            sessions: BTreeMap::new(),
             tokens: BTreeMap::new(),
             connections: BTreeMap::new(),
             next_handle: 0,
@@ -218,7 +229,8 @@ impl Endpoint {
         let handle = Handle(self.next_handle);
         self.next_handle += 1;
         self.routes.insert(id, handle);
-        self.connections.insert(handle, Ids { id, token: None, accepted });
+        self.connections
+            .insert(handle, Ids { id, token: None, accepted, session: None, aliases: Vec::new() });
         handle
     }
 
@@ -246,6 +258,12 @@ impl Endpoint {
     pub fn forget(&mut self, handle: Handle) {
         if let Some(ids) = self.connections.remove(&handle) {
             self.routes.remove(&ids.id);
+            for alias in ids.aliases {
+                self.routes.remove(&alias);
+            }
+            if let Some(session) = ids.session {
+                self.sessions.remove(&session);
+            }
             if let Some(token) = ids.token {
                 self.tokens.remove(&token);
             }
@@ -313,7 +331,7 @@ impl Endpoint {
         }
         let ping = acceptor.handle_ping(now, datagram.from, &datagram.bytes, &mut self.rng, out);
         match ping {
-            Ok(Ping::New(accepted)) => self.accept(now, *accepted, &datagram),
+            Ok(Ping::New(accepted)) => self.accept(now, *accepted, datagram),
             Ok(Ping::Repeated { server_id }) => match self.routes.get(&server_id) {
                 Some(handle) => Routed::RepeatedPing(*handle, datagram),
                 None => Routed::Nothing,
@@ -323,7 +341,7 @@ impl Endpoint {
         }
     }
 
-    fn accept(&mut self, now: Time, accepted: Accepted, datagram: &Datagram) -> Routed {
+    fn accept(&mut self, now: Time, accepted: Accepted, datagram: Datagram) -> Routed {
         let Some((_, listen)) = &self.acceptor else { return self.refuse() };
         let issues_tickets = listen.early_from_tickets;
         let known = listen.allow.as_ref().is_none_or(|allow| allow.contains(&accepted.client_key));
@@ -332,6 +350,14 @@ impl Endpoint {
             return self.refuse();
         }
         let local_id = accepted.server_id;
+        let session = accepted.params.session.map(|session| (accepted.client_key, session));
+        if let Some(handle) = session.and_then(|session| self.sessions.get(&session).copied()) {
+            // What came with the first PING was delivered: a second connection would deliver it twice. And a ticket proves no address.
+            if accepted.unvalidated().is_some() {
+                return self.refuse();
+            }
+            return self.begin_again(handle, local_id, datagram);
+        }
         let setup = Setup {
             side: Side::Server,
             config: self.transport.clone(),
@@ -347,7 +373,25 @@ impl Endpoint {
             return self.refuse();
         }
         self.stats.accepted += 1;
-        Routed::Accepted(self.register(local_id, true), Box::new(connection))
+        let handle = self.register(local_id, true);
+        if let (Some(session), Some(ids)) = (session, self.connections.get_mut(&handle)) {
+            ids.session = Some(session);
+            self.sessions.insert(session, handle);
+        }
+        Routed::Accepted(handle, Box::new(connection))
+    }
+
+    /// A PING with a good cookie, for a session that an earlier one began.
+    fn begin_again(&mut self, handle: Handle, alias: ConnectionId, datagram: Datagram) -> Routed {
+        match self.connections.get_mut(&handle) {
+            Some(ids) if ids.aliases.len() < ALIASES => {
+                // When it is repeated, it is known by this id.
+                ids.aliases.push(alias);
+                self.routes.insert(alias, handle);
+                Routed::SecondPing(handle, datagram)
+            }
+            _ => self.refuse(),
+        }
     }
 
     /// A packet for nobody: a peer's reset, or of a connection lost in a restart, which its peer is told.

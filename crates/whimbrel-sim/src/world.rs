@@ -335,6 +335,11 @@ impl World {
                     peer.connection.handle_repeated_ping(&ping);
                 }
             }
+            Routed::SecondPing(handle, ping) => {
+                if let Some(peer) = node.connections.get_mut(&handle) {
+                    peer.connection.handle_second_ping(&ping);
+                }
+            }
             Routed::Reset(handle) => {
                 if let Some(peer) = node.connections.get_mut(&handle) {
                     peer.connection.handle_reset(now);

@@ -230,20 +230,18 @@ fn falls_back(world: &mut World, client: usize, ticket: Ticket, seed: u64, why: 
         send(world, client, handle, payload);
     }
     let got = deliveries(world, COUNT, Duration::from_secs(30));
-    // A PONG that was lost again and again is given up for another connection; no message is in both whole.
-    let (_, last) = got.iter().max_by_key(|(_, got)| got.len()).unwrap();
+    // A PONG that was lost again and again is asked for by another PING, which opens no second connection.
+    assert_eq!(got.len(), 1, "{why}, seed {seed}");
     let order: Vec<u32> =
-        last.iter().map(|message| u32::from_be_bytes(message.payload[..4].try_into().unwrap())).collect();
+        got[0].1.iter().map(|message| u32::from_be_bytes(message.payload[..4].try_into().unwrap())).collect();
     assert_eq!(order, (0..COUNT as u32).collect::<Vec<_>>(), "{why}, seed {seed}");
-    let total: usize = got.iter().map(|(_, got)| got.len()).sum();
-    assert_eq!(total, COUNT, "{why}, seed {seed}: delivered twice");
 }
 
 const BAD_LINK: &str = "rate=20mbit,delay=20ms,queue=100ms,loss=10%";
 
 #[test]
 fn after_a_restart_nothing_is_lost_or_doubled() {
-    for seed in 0..20 {
+    for seed in 0..100 {
         let (mut world, client) = world(seed, BAD_LINK);
         let ticket = first_visit(&mut world, client, 1000);
         world.restart_server();
@@ -253,7 +251,7 @@ fn after_a_restart_nothing_is_lost_or_doubled() {
 
 #[test]
 fn with_a_full_register_nothing_is_lost_or_doubled() {
-    for seed in 0..20 {
+    for seed in 0..100 {
         let acceptor = AcceptorConfig { tickets_remembered: 1, ..AcceptorConfig::default() };
         let (mut world, client) = world_with(seed, BAD_LINK, ListenConfig { acceptor, ..listen() });
         let first = first_visit(&mut world, client, 1000);
@@ -268,7 +266,7 @@ fn with_a_full_register_nothing_is_lost_or_doubled() {
 
 #[test]
 fn with_another_clients_ticket_nothing_is_lost_or_doubled() {
-    for seed in 0..20 {
+    for seed in 0..100 {
         let (mut world, client) = world(seed, BAD_LINK);
         let link: LinkConfig = BAD_LINK.parse().unwrap();
         let thief = world.add_client(TransportConfig::default(), link.clone(), link);
@@ -281,7 +279,7 @@ fn with_another_clients_ticket_nothing_is_lost_or_doubled() {
 
 #[test]
 fn a_ticket_that_counts_loses_and_doubles_nothing_either() {
-    for seed in 0..20 {
+    for seed in 0..100 {
         let (mut world, client) = world(seed, "rate=20mbit,delay=20ms,queue=100ms,loss=30%");
         let ticket = first_visit(&mut world, client, 1000);
         falls_back(&mut world, client, ticket, seed, "good ticket");

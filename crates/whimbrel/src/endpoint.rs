@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use rand::TryRng;
 use tokio::sync::{Notify, mpsc};
-use whimbrel_net::{EcnCodepoint, RecvBatch, UdpSocket};
+use whimbrel_net::{EcnCodepoint, RecvPool, UdpSocket};
 use whimbrel_proto::crypto::{Identity, PublicKey};
 use whimbrel_proto::handshake::ServerKey;
 use whimbrel_proto::{
@@ -360,7 +360,7 @@ const BUFFERS: usize = 8;
 
 /// The receive loop: until the endpoint and its connections are gone.
 async fn receive(shared: Arc<EndpointShared>, accept: mpsc::Sender<Mocket>) {
-    let mut batch = RecvBatch::new(BUFFERS);
+    let mut batch = RecvPool::new(BUFFERS);
     let mut dirty: Vec<Arc<Shared>> = Vec::new();
     let mut reply = Vec::new();
     loop {
@@ -388,18 +388,18 @@ async fn receive(shared: Arc<EndpointShared>, accept: mpsc::Sender<Mocket>) {
 
 fn take_batch(
     shared: &Arc<EndpointShared>,
-    batch: &mut RecvBatch,
+    batch: &mut RecvPool,
     dirty: &mut Vec<Arc<Shared>>,
     reply: &mut Vec<u8>,
     accept: &mpsc::Sender<Mocket>,
 ) {
     let now = shared.clock.now();
-    for datagram in batch.datagrams() {
+    batch.drain(|datagram| {
         let datagram = Datagram {
             from: datagram.from,
             to: datagram.to,
             ecn: datagram.ecn.map(from_net_ecn),
-            bytes: BytesMut::from(&*datagram.payload),
+            bytes: datagram.bytes,
         };
         let (from, to) = (datagram.from, datagram.to);
         reply.clear();
@@ -424,6 +424,9 @@ fn take_batch(
             Routed::RepeatedPing(handle, ping) => {
                 with(shared, dirty, handle, |connection| connection.handle_repeated_ping(&ping));
             }
+            Routed::SecondPing(handle, ping) => {
+                with(shared, dirty, handle, |connection| connection.handle_second_ping(&ping));
+            }
             Routed::Reset(handle) => with(shared, dirty, handle, |connection| connection.handle_reset(now)),
             Routed::Accepted(handle, connection) => {
                 let connection = Shared::new(handle, *connection, Arc::clone(shared));
@@ -435,7 +438,7 @@ fn take_batch(
                 }
             }
         }
-    }
+    });
 }
 
 /// Does something to a connection, and notes that it wants driving.

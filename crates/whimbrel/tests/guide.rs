@@ -177,6 +177,7 @@ fn config() {
         listen: none(it.listen),
         protocol: it.protocol,
         backlog: it.backlog,
+        key_log: Words("by environment"),
     });
 }
 
@@ -194,6 +195,7 @@ fn transport_config() {
         handshake_timeout: it.handshake_timeout,
         close_timeout: it.close_timeout,
         key_update_packets: it.key_update_packets,
+        key_log: it.key_log,
         ecn: it.ecn,
     });
 }
@@ -225,6 +227,7 @@ fn listen_config() {
         acceptor: ELSEWHERE,
         allow: none(it.allow),
         protocols: it.protocols,
+        early_from_tickets: it.early_from_tickets,
         max_connections: it.max_connections,
         pings_per_address: it.pings_per_address,
     });

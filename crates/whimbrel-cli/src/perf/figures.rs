@@ -173,7 +173,7 @@ pub(super) enum LatencyKind {
 #[derive(Serialize, Clone, Debug)]
 pub(super) struct Document {
     pub(super) mode: Mode,
-    pub(super) service: super::plan::ServiceName,
+    pub(super) service: crate::service::ServiceName,
     pub(super) size: usize,
     pub(super) reverse: bool,
     /// False: the connection ended first, or somebody interrupted; the figures are as far as it came.

@@ -1,6 +1,6 @@
 //! `whimbrel perf`: measures a path, as iperf does for TCP.
 //!
-//! The two ends play two parts. The *source* generates the messages of a [`plan::Plan`]; the *sink* counts what arrives. Figures are the
+//! The two ends play two parts. The *source* generates the messages of a `Plan`; the *sink* counts what arrives. Figures are the
 //! sink's, with the source's counters beside them. Both talk by small control messages on the same mocket, of high priority, told apart
 //! from the load by their payload protocol identifier; a `Start` travels ahead of the load, so that measuring costs no round trip.
 

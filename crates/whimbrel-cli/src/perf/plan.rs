@@ -6,6 +6,8 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use whimbrel::Service;
 
+use crate::service::ServiceName;
+
 /// A kind of load.
 #[derive(ValueEnum, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
@@ -18,31 +20,6 @@ pub(super) enum Mode {
     Latency,
     /// Bulk, and small urgent messages that overtake it.
     Mixed,
-}
-
-/// A service, by its short name.
-#[derive(ValueEnum, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum ServiceName {
-    /// Reliable, sequenced.
-    Rs,
-    /// Reliable, unsequenced.
-    Ru,
-    /// Unreliable, sequenced.
-    Us,
-    /// Unreliable, unsequenced.
-    Uu,
-}
-
-impl From<ServiceName> for Service {
-    fn from(name: ServiceName) -> Self {
-        match name {
-            ServiceName::Rs => Self::ReliableSequenced,
-            ServiceName::Ru => Self::ReliableUnsequenced,
-            ServiceName::Us => Self::UnreliableSequenced,
-            ServiceName::Uu => Self::UnreliableUnsequenced,
-        }
-    }
 }
 
 /// What is to be sent.

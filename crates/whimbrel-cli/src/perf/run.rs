@@ -10,13 +10,14 @@ use whimbrel::Mocket;
 use super::clock::{clock_id, cpu_time, monotonic_ns};
 use super::control::{Control, ControlSender, Start, VERSION};
 use super::figures::{Counted, Document, Interval, Received, Sent, paths};
-use super::plan::{Mode, Plan, ServiceName};
+use super::plan::{Mode, Plan};
 use super::screen::{Screen, print};
 use super::serve::await_control;
 use super::sink::{Sink, Taken};
 use super::source::{Given, Source, within};
 use crate::dial::{Dial, DialOptions, TransportOptions};
 use crate::process::{Interrupted, RuntimeOptions, abort_all, interrupted};
+use crate::service::ServiceName;
 use crate::units;
 
 const EXAMPLES: &str = "\
@@ -51,7 +52,7 @@ pub(super) struct RunCommand {
     /// How messages travel: reliable or unreliable, sequenced or unsequenced.
     #[arg(long, value_enum, default_value_t = ServiceName::Rs)]
     service: ServiceName,
-    /// Bytes of a message [default: bulk and mixed 65536, messages 50, latency 64].
+    /// Bytes of a message [default: bulk and mixed 32768, messages 50, latency 64].
     #[arg(long, value_name = "BYTES", value_parser = units::bytes)]
     size: Option<u64>,
     /// Messages handed to the transport in one call.
@@ -101,7 +102,7 @@ impl RunCommand {
 
     fn plan(&self) -> Plan {
         let size = self.size.unwrap_or(match self.mode {
-            Mode::Bulk | Mode::Mixed => 65_536,
+            Mode::Bulk | Mode::Mixed => 32_768,
             Mode::Messages => 50,
             Mode::Latency => 64,
         });
@@ -124,19 +125,20 @@ impl RunCommand {
     }
 
     async fn measure(self, plan: Plan) -> anyhow::Result<()> {
+        let interrupted = interrupted()?;
         let mut transport = self.transport.config();
         transport.session.send_queue_bytes = self.queue;
         let mut dial = self.dial.prepare(transport).await?;
         let clock = clock_id().filter(|_| !self.own_clock);
         let measurement = Measurement { plan, clock, screen: Screen::new(self.json) };
+        let endpoint = dial.endpoint().clone();
+        let running = measurement.run(&mut dial);
+        tokio::pin!(running);
         let document = tokio::select! {
-            document = measurement.run(&mut dial) => document,
-            signal = interrupted() => {
-                signal?;
-                Err(Interrupted.into())
-            }
+            document = &mut running => document,
+            () = interrupted => Err(Interrupted.into()),
         };
-        abort_all(dial.endpoint(), "the measurement is over").await;
+        abort_all(&endpoint, "the measurement is over").await;
         let document = document?;
         print(&document, self.json)?;
         match document.ended {

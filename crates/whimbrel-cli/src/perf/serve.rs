@@ -45,12 +45,12 @@ impl ServeCommand {
     }
 
     async fn serve(self) -> anyhow::Result<()> {
+        let interrupted = interrupted()?;
+        tokio::pin!(interrupted);
         let mut transport = self.transport.config();
         transport.session.send_queue_bytes = self.queue;
         let (endpoint, url) = self.listen.bind(transport).await?;
         print_line(format_args!("listening {url}"))?;
-        let interrupted = interrupted();
-        tokio::pin!(interrupted);
         loop {
             tokio::select! {
                 accepted = endpoint.accept() => {
@@ -62,8 +62,7 @@ impl ServeCommand {
                         }
                     });
                 }
-                ended = &mut interrupted => {
-                    ended?;
+                () = &mut interrupted => {
                     abort_all(&endpoint, "the server was stopped").await;
                     return Ok(());
                 }

@@ -1,5 +1,7 @@
 //! The source: generates the load, and listens to what the sink says of it.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -18,6 +20,8 @@ const URGENT_SIZE: usize = 64;
 const URGENT_PRIORITY: u8 = 200;
 /// What replaced messages go by.
 const REPLACED: Tag = Tag(1);
+/// Messages up to this size may be sent before the peer has said what it takes.
+const ALWAYS_TAKEN: usize = 262_144;
 /// How often it is looked whether everything has arrived.
 const POLL: Duration = Duration::from_millis(1);
 /// An unreliable message that has not come back by then is lost.
@@ -35,12 +39,15 @@ pub(super) struct Given {
     pub(super) cut: Option<String>,
 }
 
-/// What the generator has handed over.
+/// What the generator has handed over so far.
 #[derive(Clone, Copy, Default)]
 struct Generated {
     messages: u64,
     urgent: u64,
 }
+
+/// Urgent messages handed over so far: told even if the generator is cut off.
+type Urgent = Arc<AtomicU64>;
 
 pub(super) struct Source<'a> {
     mocket: &'a Mocket,
@@ -49,12 +56,14 @@ pub(super) struct Source<'a> {
     cpu_start: Duration,
     round_trips: Histogram,
     progress: Option<Interval>,
+    urgent: Urgent,
 }
 
 impl<'a> Source<'a> {
     /// `start`: the connect call.
     pub(super) fn new(mocket: &'a Mocket, plan: &'a Plan, start: Instant) -> Self {
-        Self { mocket, plan, start, cpu_start: cpu_time(), round_trips: Histogram::default(), progress: None }
+        let (round_trips, urgent) = (Histogram::default(), Urgent::default());
+        Self { mocket, plan, start, cpu_start: cpu_time(), round_trips, progress: None, urgent }
     }
 
     /// Sends everything, until the sink has reported or the mocket is closed. `show` sees what the sink says meanwhile.
@@ -63,8 +72,9 @@ impl<'a> Source<'a> {
     }
 
     async fn load(&mut self, mut show: impl FnMut(Interval, &Mocket)) -> Given {
+        let urgent = Arc::clone(&self.urgent);
         let mut generator =
-            Box::pin(tokio::spawn(generate(self.mocket.clone(), self.plan.clone(), self.start)));
+            Box::pin(tokio::spawn(generate(self.mocket.clone(), self.plan.clone(), self.start, urgent)));
         let abort = generator.abort_handle();
         let _stops = AbortOnDrop(abort.clone());
         let mut generated = None;
@@ -77,10 +87,14 @@ impl<'a> Source<'a> {
                     return self.given(generated.unwrap_or_default(), None, cut);
                 },
                 ended = &mut generator, if generated.is_none() => {
-                    // It fails only with the mocket, which the next receive tells.
-                    let Ok(Ok(count)) = ended else {
-                        generated = Some(Generated::default());
-                        continue;
+                    let count = match ended {
+                        Ok(Ok(count)) => count,
+                        Ok(Err(error)) => return self.given(Generated::default(), None, Some(error.to_string())),
+                        // Aborted, because the sink has enough: what follows comes from there.
+                        Err(_) => {
+                            generated = Some(Generated::default());
+                            continue;
+                        }
                     };
                     generated = Some(count);
                     let sent = self.sent(count, true);
@@ -217,7 +231,7 @@ impl<'a> Source<'a> {
         let session = self.mocket.stats().session;
         Sent {
             messages: generated.messages,
-            urgent_messages: generated.urgent,
+            urgent_messages: generated.urgent.max(self.urgent.load(Ordering::Relaxed)),
             expired: session.total.expired,
             replaced: session.total.replaced,
             lost: session.total.lost,
@@ -260,24 +274,28 @@ fn sender(mocket: &Mocket, plan: &Plan) -> Sender {
 }
 
 /// Hands everything over, and waits until its fate is known.
-async fn generate(mocket: Mocket, plan: Plan, start: Instant) -> Result<Generated, SendError> {
+async fn generate(
+    mocket: Mocket,
+    plan: Plan,
+    start: Instant,
+    urgent: Urgent,
+) -> Result<Generated, SendError> {
+    if plan.size > ALWAYS_TAKEN {
+        mocket.established().await.map_err(SendError::Closed)?;
+    }
     let sender = sender(&mocket, &plan);
-    let (messages, urgent) = match (plan.mode, plan.rate) {
-        (Mode::Mixed, rate) => {
-            let mut urgent = Payloads::new();
-            let messages = tokio::select! {
-                flooded = flood(&sender, &plan) => flooded?,
-                failed = hurry(&mocket, rate.unwrap_or(URGENT_RATE), &mut urgent) => return failed.map(|()| generated(0)),
-            };
-            (messages, urgent.made())
-        }
-        (_, Some(rate)) => (pour(&sender, &plan, rate, start).await?, 0),
-        (_, None) => (flood(&sender, &plan).await?, 0),
+    let messages = match (plan.mode, plan.rate) {
+        (Mode::Mixed, rate) => tokio::select! {
+            flooded = flood(&sender, &plan) => flooded?,
+            failed = hurry(&mocket, rate.unwrap_or(URGENT_RATE), &urgent) => return failed.map(|()| generated(0)),
+        },
+        (_, Some(rate)) => pour(&sender, &plan, rate, start).await?,
+        (_, None) => flood(&sender, &plan).await?,
     };
     loop {
         let session = mocket.stats().session;
         if session.queue_messages == 0 && session.outstanding == 0 {
-            return Ok(Generated { messages, urgent });
+            return Ok(Generated { messages, urgent: urgent.load(Ordering::Relaxed) });
         }
         sleep(POLL).await;
     }
@@ -362,11 +380,13 @@ async fn pour(sender: &Sender, plan: &Plan, rate: f64, start: Instant) -> Result
 }
 
 /// The urgent messages of mixed mode, until it is dropped.
-async fn hurry(mocket: &Mocket, rate: f64, payloads: &mut Payloads) -> Result<(), SendError> {
+async fn hurry(mocket: &Mocket, rate: f64, count: &Urgent) -> Result<(), SendError> {
+    let mut payloads = Payloads::new();
     let sender = mocket.sender().unsequenced().priority(URGENT_PRIORITY).ppid(URGENT).build();
     let begin = Instant::now();
     loop {
         sender.send(payloads.next(URGENT_SIZE, monotonic_ns())).await?;
+        count.store(payloads.made(), Ordering::Relaxed);
         sleep_until(begin + Duration::from_secs_f64(payloads.made() as f64 / rate)).await;
     }
 }

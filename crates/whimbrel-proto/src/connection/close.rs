@@ -28,7 +28,7 @@ pub enum CloseReason {
     #[error("the peer was restarted")]
     PeerRestarted,
     /// The handshake was not answered in time.
-    #[error("no answer from the peer: check the address, the port and that it listens")]
+    #[error("no answer from the peer: check the address, the port, its key, and that it listens")]
     HandshakeTimedOut,
     /// The handshake failed.
     #[error("handshake failed: {0}")]

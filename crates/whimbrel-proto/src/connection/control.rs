@@ -9,7 +9,8 @@ pub(crate) enum Control {
     Fin,
     FinAck,
     KeepAlive,
-    Ticket,
+    /// The how manieth: what became of an older one says nothing of the newest.
+    Ticket(u32),
 }
 
 /// Challenges answered in one go; a peer that sends more at once gets the last of them answered.
@@ -23,6 +24,7 @@ pub(super) struct ControlQueue {
     keep_alive_due: bool,
     ticket: Option<(u32, Vec<u8>)>,
     ticket_due: bool,
+    tickets: u32,
     probe_acks: Vec<u64>,
 }
 
@@ -43,6 +45,7 @@ impl ControlQueue {
     pub(super) fn ticket(&mut self, lifetime_s: u32, ticket: Vec<u8>) {
         self.ticket = Some((lifetime_s, ticket));
         self.ticket_due = true;
+        self.tickets = self.tickets.wrapping_add(1);
     }
 
     pub(super) fn probe_ack(&mut self, challenge: u64) {
@@ -98,12 +101,12 @@ impl ControlQueue {
             out.varint(ticket.len() as u64);
             out.bytes(ticket);
             self.ticket_due = false;
-            carried(Control::Ticket);
+            carried(Control::Ticket(self.tickets));
         }
     }
 
     pub(super) fn on_acked(&mut self, control: Control) {
-        if control == Control::Ticket {
+        if control == Control::Ticket(self.tickets) {
             self.ticket = None;
             self.ticket_due = false;
         }
@@ -115,7 +118,8 @@ impl ControlQueue {
             Control::FinAck => self.fin_ack_due = true,
             // It has served by being sent.
             Control::KeepAlive => {}
-            Control::Ticket => self.ticket_due = self.ticket.is_some(),
+            Control::Ticket(number) if number == self.tickets => self.ticket_due = self.ticket.is_some(),
+            Control::Ticket(_) => {}
         }
     }
 }
@@ -131,14 +135,17 @@ mod tests {
         queue.ticket(60, vec![7; 40]);
         let mut carried = Vec::new();
         queue.fill(&mut Writer::new(&mut Vec::new(), 1200), |control| carried.push(control));
-        assert_eq!(carried, [Control::Fin, Control::Ticket]);
+        assert_eq!(carried, [Control::Fin, Control::Ticket(1)]);
         assert!(queue.is_empty());
         queue.on_lost(Control::Fin);
-        queue.on_acked(Control::Ticket);
-        queue.on_lost(Control::Ticket);
+        queue.on_acked(Control::Ticket(1));
+        queue.on_lost(Control::Ticket(1));
         carried.clear();
         queue.fill(&mut Writer::new(&mut Vec::new(), 1200), |control| carried.push(control));
         assert_eq!(carried, [Control::Fin], "an acknowledged ticket is not sent again");
+        queue.ticket(60, vec![8; 40]);
+        queue.on_acked(Control::Ticket(1));
+        assert!(!queue.is_empty(), "the acknowledgement is of the one before");
     }
 
     #[test]

@@ -339,6 +339,14 @@ impl Connection {
         self.pong_due = self.pong.is_some() && !self.confirmed;
     }
 
+    /// The peer missed every PONG and sent another PING, whose cookie proves where it is now.
+    pub fn handle_second_ping(&mut self, ping: &Datagram) {
+        if self.pong.is_some() && !self.confirmed {
+            self.path.move_to(ping.from, ping.to);
+            self.pong_due = true;
+        }
+    }
+
     fn finish(&mut self, now: Time, why: CloseReason, tell: Option<(Cause, Reason)>) {
         if self.ending.is_over() {
             return;

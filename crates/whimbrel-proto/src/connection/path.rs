@@ -110,8 +110,13 @@ impl Path {
 
     /// Moves to the address that answered. Round trip and congestion state stay: a rebinding NAT is the same path.
     pub(super) fn adopt(&mut self, rebinding: Rebinding) {
-        self.remote = rebinding.remote;
-        self.local = rebinding.local;
+        self.move_to(rebinding.remote, rebinding.local);
+    }
+
+    /// The peer has proven to be there.
+    pub(super) fn move_to(&mut self, remote: SocketAddr, local: Option<IpAddr>) {
+        self.remote = remote;
+        self.local = local;
         self.validation.prove();
         self.rebinding = None;
     }

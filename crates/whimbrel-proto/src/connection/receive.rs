@@ -287,9 +287,10 @@ impl Connection {
     }
 
     fn on_fin_ack(&mut self, now: Time) {
-        use super::Ending::{FinAckSent, FinSent};
-        // The second state is that of two FINs that crossed.
-        if matches!(self.ending, FinSent { .. } | FinAckSent { .. }) {
+        use super::Ending::{FinAckSent, FinSent, PeerFin};
+        // The other states are those of two FINs that crossed: FIN-ACK may come before ours is on its way, and the peer, which
+        // knows that it came, then waits for no answer to ours.
+        if matches!(self.ending, FinSent { .. } | PeerFin { .. } | FinAckSent { .. }) {
             self.prepare_fin_done(now);
             self.finish(now, super::CloseReason::Local, None);
         }

@@ -7,8 +7,8 @@ use super::fill::Lost;
 use super::item::State;
 use super::ledger::Place;
 use super::message::{Carried, DomainKey, Outcome, SessionEvent};
-use crate::mutants::{Mutant, planted};
 use crate::Time;
+use crate::mutants::{Mutant, planted};
 
 impl Session {
     /// The packet that carried `item` arrived, even if it was thought lost before.

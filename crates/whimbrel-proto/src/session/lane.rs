@@ -111,7 +111,15 @@ pub(super) struct Outbox {
 
 impl Outbox {
     pub(super) fn new(ageing: Duration) -> Self {
-        Self { lanes: Vec::new(), active: Vec::new(), turn: 0, ageing: nanos(ageing), messages: 0, bytes: 0, blocked: 0 }
+        Self {
+            lanes: Vec::new(),
+            active: Vec::new(),
+            turn: 0,
+            ageing: nanos(ageing),
+            messages: 0,
+            bytes: 0,
+            blocked: 0,
+        }
     }
 
     pub(super) fn open(&mut self, key: DomainKey, priority: Option<u8>, tag: u32, bytes: bool) -> u32 {

@@ -2,8 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-use crate::mutants::{Mutant, planted};
 use super::{Malformed, Reader, Writer, block, varint_len};
+use crate::mutants::{Mutant, planted};
 
 const ECN: u8 = 1;
 const DUPLICATES: u8 = 2;

@@ -1,0 +1,179 @@
+//! The command line of `whimbrel cat`.
+
+use std::time::Duration;
+
+use anyhow::bail;
+use clap::{Args, Subcommand};
+use whimbrel::{Endpoint, Mocket, Sender, Service, Tag};
+
+use super::input::Cut;
+use super::{messages, stream};
+use crate::dial::{DialOptions, ListenOptions, TransportOptions};
+use crate::output::note;
+use crate::process::{Interrupted, RuntimeOptions, abort_all, interrupted};
+use crate::service::ServiceName;
+use crate::units;
+
+const EXAMPLES: &str = "\
+Examples:
+  Lines between two terminals (the listener prints its URL on standard error):
+    whimbrel cat listen --listen 0.0.0.0:4433
+    whimbrel cat connect whimbrel://KEY@host:4433
+  A file:
+    whimbrel cat listen --bytes > copy
+    whimbrel cat connect whimbrel://KEY@host:4433 --bytes < file
+  Readings that are worthless after half a second, not sent again when lost:
+    sensor | whimbrel cat connect whimbrel://KEY@host:4433 --service us --lifetime 500 --tag 7";
+
+/// How long a peer that was slower to close is still answered.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// Carries messages or bytes between standard input and output and a peer.
+///
+/// One line is one message. Each end sends its input, and ends once both inputs have ended; with </dev/null an end only receives.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct CatCommand {
+    #[command(subcommand)]
+    side: Side,
+}
+
+#[derive(Subcommand, Debug)]
+enum Side {
+    /// Waits for one peer; prints `listening whimbrel://KEY@HOST:PORT` on standard error.
+    Listen {
+        #[command(flatten)]
+        listen: ListenOptions,
+        #[command(flatten)]
+        how: Box<CatOptions>,
+    },
+    /// Connects to a listener.
+    Connect {
+        #[command(flatten)]
+        dial: DialOptions,
+        #[command(flatten)]
+        how: Box<CatOptions>,
+    },
+}
+
+/// How what we read travels.
+#[derive(Args, Clone, Debug)]
+pub(super) struct CatOptions {
+    /// A byte stream, as TCP's, in place of messages; both ends have to say so.
+    #[arg(long, conflicts_with_all = ["message_size", "service", "tag", "lifetime", "priority"])]
+    bytes: bool,
+    /// Messages of this many bytes in place of lines; what is received is written as it is, without line ends.
+    #[arg(long, value_name = "BYTES", value_parser = units::bytes)]
+    message_size: Option<u64>,
+    /// How messages travel: reliable or unreliable, sequenced or unsequenced.
+    #[arg(long, value_enum, default_value_t = ServiceName::Rs)]
+    service: ServiceName,
+    /// A number that the messages go by.
+    #[arg(long, value_name = "N")]
+    tag: Option<u64>,
+    /// 0 to 255, higher first.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    priority: u8,
+    /// Messages older than this are given up; milliseconds, or with a unit.
+    #[arg(long, value_name = "MS", value_parser = units::millis)]
+    lifetime: Option<Duration>,
+    #[command(flatten)]
+    transport: TransportOptions,
+    #[command(flatten)]
+    runtime: RuntimeOptions,
+}
+
+impl CatOptions {
+    /// Where one message ends.
+    pub(super) fn cut(&self) -> Cut {
+        match self.message_size {
+            Some(size) => Cut::Pieces(usize::try_from(size).unwrap_or(usize::MAX)),
+            None => Cut::Lines,
+        }
+    }
+
+    pub(super) fn sender(&self, mocket: &Mocket) -> Sender {
+        let mut sender = mocket.sender().service(Service::from(self.service)).priority(self.priority);
+        if let Some(tag) = self.tag {
+            sender = sender.tag(Tag(tag));
+        }
+        if let Some(lifetime) = self.lifetime {
+            sender = sender.lifetime(lifetime);
+        }
+        sender.build()
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        match self.message_size {
+            Some(0) => bail!("--message-size 0 would never end: write how many bytes a message has"),
+            Some(size) if size > 16 << 20 => bail!("--message-size {size} is above the 16Mi a peer takes"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl CatCommand {
+    /// Does it.
+    ///
+    /// # Errors
+    /// The peer, the input or the output; or the mocket ended before everything was through.
+    pub fn run(self) -> anyhow::Result<()> {
+        let how = match &self.side {
+            Side::Listen { how, .. } | Side::Connect { how, .. } => how.clone(),
+        };
+        how.check()?;
+        how.runtime.block_on(self.side.carry(*how))
+    }
+}
+
+impl Side {
+    async fn carry(self, how: CatOptions) -> anyhow::Result<()> {
+        let interrupted = interrupted()?;
+        let transport = how.transport.config();
+        match self {
+            Self::Listen { listen, .. } => {
+                let (endpoint, url) = listen.bind(transport).await?;
+                note(format_args!("listening {url}"));
+                let accepting = async {
+                    let Some(mocket) = endpoint.accept().await else { bail!("the socket has failed") };
+                    exchange(&mocket, &how).await
+                };
+                finish(&endpoint, accepting, interrupted).await
+            }
+            Self::Connect { dial, .. } => {
+                let mut dial = dial.prepare(transport).await?;
+                let endpoint = dial.endpoint().clone();
+                let connecting = async {
+                    let mocket = dial.connect().await?;
+                    mocket.established().await?;
+                    exchange(&mocket, &how).await
+                };
+                finish(&endpoint, connecting, interrupted).await
+            }
+        }
+    }
+}
+
+async fn exchange(mocket: &Mocket, how: &CatOptions) -> anyhow::Result<()> {
+    if how.bytes { stream::exchange(mocket).await } else { messages::exchange(mocket, how).await }
+}
+
+/// Runs to the end, or until Ctrl-C. An end that is not in order is told to the peer.
+async fn finish(
+    endpoint: &Endpoint,
+    exchange: impl Future<Output = anyhow::Result<()>>,
+    interrupted: impl Future<Output = ()>,
+) -> anyhow::Result<()> {
+    tokio::pin!(exchange);
+    // An exchange that is cut off is dropped after the abort: dropped before, its mocket would close politely.
+    let result = tokio::select! {
+        result = &mut exchange => result,
+        () = interrupted => Err(Interrupted.into()),
+    };
+    match &result {
+        // The peer may still ask whether we have heard that it closed too.
+        Ok(()) => drop(tokio::time::timeout(LINGER, endpoint.wait_idle()).await),
+        Err(_) => abort_all(endpoint, "ended early").await,
+    }
+    result
+}

@@ -1,0 +1,95 @@
+//! Lines or pieces, as messages both ways.
+
+use std::io::{self, Write};
+
+use anyhow::{Context, bail};
+use whimbrel::{CloseReason, Event, Message, Mocket};
+
+use super::command::CatOptions;
+use super::input::{Cut, read_messages};
+use crate::output::output_error;
+
+/// Messages taken from the mocket at once.
+const TAKE: usize = 256;
+/// Protocol identifier of the empty message that says that an end's input has ended.
+const END: u32 = 1;
+
+pub(super) async fn exchange(mocket: &Mocket, how: &CatOptions) -> anyhow::Result<()> {
+    let mut events = mocket.subscribe();
+    let peer_closing = async move {
+        loop {
+            match events.recv().await {
+                Ok(Event::PeerClosing(_) | Event::Closed(_))
+                | Err(tokio::sync::broadcast::error::RecvError::Closed) => return,
+                _ => {}
+            }
+        }
+    };
+    let sending = send_all(mocket, how);
+    let receiving = receive_all(mocket, how.cut());
+    // Who has heard the peer's end has nothing to receive any more; who was left need not go on sending.
+    let sending = async {
+        tokio::select! {
+            sent = sending => sent,
+            () = peer_closing => Ok(()),
+        }
+    };
+    tokio::try_join!(sending, receiving)?;
+    match mocket.close(0, "").await {
+        CloseReason::Local | CloseReason::Peer(_) => Ok(()),
+        reason => bail!("not everything may have arrived: {reason}"),
+    }
+}
+
+async fn send_all(mocket: &Mocket, how: &CatOptions) -> anyhow::Result<()> {
+    let sender = how.sender(mocket);
+    let mut input = read_messages(how.cut());
+    while let Some(message) = input.recv().await {
+        sender.send(message.context("cannot read standard input")?).await?;
+    }
+    wait_until_resolved(mocket).await;
+    Ok(mocket.sender().ppid(END).build().send("").await?)
+}
+
+/// The end has to come after all else, whatever the services.
+async fn wait_until_resolved(mocket: &Mocket) {
+    const POLL: std::time::Duration = std::time::Duration::from_millis(2);
+    loop {
+        let session = mocket.stats().session;
+        if session.queue_messages == 0 && session.outstanding == 0 {
+            return;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(POLL) => {}
+            _ = mocket.closed() => return,
+        }
+    }
+}
+
+async fn receive_all(mocket: &Mocket, cut: Cut) -> anyhow::Result<()> {
+    let mut batch = Vec::with_capacity(TAKE);
+    loop {
+        match mocket.recv_many(&mut batch, TAKE).await {
+            Ok(_) => {}
+            Err(closed) if matches!(closed.0, CloseReason::Peer(_) | CloseReason::Local) => return Ok(()),
+            Err(closed) => return Err(closed.into()),
+        }
+        let over = batch.iter().any(|message| message.ppid == Some(END));
+        write_all(&batch, cut).map_err(output_error)?;
+        batch.clear();
+        if over {
+            return Ok(());
+        }
+    }
+}
+
+fn write_all(batch: &[Message], cut: Cut) -> io::Result<()> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    for message in batch.iter().filter(|message| message.ppid != Some(END)) {
+        out.write_all(&message.payload)?;
+        if cut == Cut::Lines {
+            out.write_all(b"\n")?;
+        }
+    }
+    out.flush()
+}

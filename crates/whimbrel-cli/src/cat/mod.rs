@@ -1,0 +1,11 @@
+//! `whimbrel cat`: messages or bytes between standard input and output and a peer.
+//!
+//! Messages are lines, unless `--bytes` asks for a byte stream or `--message-size` for pieces. Each end sends what it reads until its
+//! input ends, and writes what it receives until the peer's input has ended too; then both close politely.
+
+mod command;
+mod input;
+mod messages;
+mod stream;
+
+pub use command::CatCommand;

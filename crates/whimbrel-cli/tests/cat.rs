@@ -1,0 +1,106 @@
+//! `whimbrel cat`, two processes.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use std::io::Write;
+use std::process::Stdio;
+
+use common::{Home, Running, assert_fails, whimbrel};
+
+fn listen(home: &Home, arguments: &[&str]) -> Running {
+    Running::noting(whimbrel(home).args(["cat", "listen", "--listen", "127.0.0.1:0"]).args(arguments))
+}
+
+/// Feeds both ends; what each wrote, after both ended well.
+fn exchange(home: &Home, arguments: &[&str], near: &[u8], far: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let mut listener = listen(home, arguments);
+    let url = listener.listening.clone();
+    let mut client = Running::started(whimbrel(home).args(["cat", "connect", &url]).args(arguments));
+    let feeds = [(client.stdin(), near.to_vec()), (listener.stdin(), far.to_vec())]
+        .map(|(mut pipe, bytes)| std::thread::spawn(move || pipe.write_all(&bytes).unwrap()));
+    feeds.into_iter().for_each(|feed| feed.join().unwrap());
+    let (client, listener) = (client.end(), listener.end());
+    assert_eq!((client.0, listener.0), (Some(0), Some(0)), "{} {}", client.2, listener.2);
+    (client.1, listener.1)
+}
+
+fn noise(length: usize) -> Vec<u8> {
+    let mut state = 7u32;
+    let next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    };
+    std::iter::repeat_with(next).take(length).collect()
+}
+
+#[test]
+fn lines_cross_both_ways() {
+    let home = Home::new("cat-lines");
+    let many: String = (0..20_000).map(|i| format!("line {i}\n")).collect();
+    let (near, far) = exchange(&home, &[], many.as_bytes(), b"one\n\nlast");
+    assert_eq!(near, b"one\n\nlast\n");
+    assert!(far == many.as_bytes());
+}
+
+#[test]
+fn other_services_deliver_on_a_good_path_too() {
+    let home = Home::new("cat-services");
+    for service in ["ru", "us", "uu"] {
+        let how = ["--service", service, "--tag", "7", "--priority", "200", "--lifetime", "30s"];
+        let (near, far) = exchange(&home, &how, b"ping\n", b"pong\n");
+        assert_eq!((&near[..], &far[..]), (&b"pong\n"[..], &b"ping\n"[..]), "{service}");
+    }
+}
+
+#[test]
+fn bytes_cross_exactly() {
+    let home = Home::new("cat-bytes");
+    let (up, down) = (noise(20_000_000), noise(3_000_001));
+    for how in [&["--bytes"][..], &["--message-size", "50k"]] {
+        let (near, far) = exchange(&home, how, &up, &down);
+        assert!(near == down && far == up, "{how:?}: {} {}", near.len(), far.len());
+    }
+    let (near, far) = exchange(&home, &["--bytes"], b"", b"");
+    assert_eq!((near, far), (vec![], vec![]));
+}
+
+#[test]
+fn ctrl_c_tells_the_peer() {
+    let home = Home::new("cat-interrupt");
+    let mut listener = listen(&home, &[]);
+    let url = listener.listening.clone();
+    let mut far = listener.stdin();
+    far.write_all(b"listening now\n").unwrap();
+    // Once the line has come, both are connected. The input stays open.
+    let mut command = whimbrel(&home);
+    let client = Running::listening(command.args(["cat", "connect", &url]).stdin(Stdio::piped()));
+    client.signal("-INT");
+    assert_eq!(client.end().0, Some(130));
+    let (code, _, errors) = listener.end();
+    assert!(code == Some(1) && errors.contains("aborted by the peer"), "{errors}");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_panic() {
+    let home = Home::new("cat-pipe");
+    let script = r#""$0" key new | true; "$0" completions bash | head -c 1 >/dev/null; "$0" --help | true"#;
+    let output = std::process::Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_whimbrel")])
+        .env("XDG_CONFIG_HOME", &home.0)
+        .output()
+        .unwrap();
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("panicked"), "{output:?}");
+}
+
+#[test]
+fn nobody_there_is_said() {
+    let home = Home::new("cat-nobody");
+    let key = whimbrel::new_identity().public();
+    let nobody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let url = format!("whimbrel://{key}@{nobody}");
+    assert_fails(&whimbrel(&home).args(["cat", "connect", &url]).output().unwrap(), "no answer");
+    let unknown = format!("whimbrel://{key}@nowhere.invalid:1");
+    assert_fails(&whimbrel(&home).args(["cat", "connect", &unknown]).output().unwrap(), "nowhere.invalid");
+}

@@ -1,0 +1,137 @@
+//! The real program as a child process.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Longer than anything takes on a slow machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The program, with a home of its own.
+pub(crate) fn whimbrel(home: &Home) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_whimbrel"));
+    command.env("XDG_CONFIG_HOME", &home.0).env("HOME", &home.0);
+    command
+}
+
+/// A folder that goes with the test.
+pub(crate) struct Home(pub(crate) PathBuf);
+
+impl Home {
+    pub(crate) fn new(name: &str) -> Self {
+        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+/// A running program, whose streams are read all the time; killed with the test.
+pub(crate) struct Running {
+    child: Child,
+    stdout: Option<JoinHandle<Vec<u8>>>,
+    stderr: Option<JoinHandle<String>>,
+    /// What it said on `listening …`.
+    pub(crate) listening: String,
+}
+
+impl Running {
+    /// Starts it and waits until it listens, as it says on standard output.
+    pub(crate) fn listening(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut first = String::new();
+        output.read_line(&mut first).unwrap();
+        let errors = child.stderr.take().unwrap();
+        let stderr = std::thread::spawn(move || read_text(errors));
+        let stdout = std::thread::spawn(move || read_all(output));
+        let listening = first.strip_prefix("listening ").unwrap_or_default().trim().to_owned();
+        Self { child, stdout: Some(stdout), stderr: Some(stderr), listening }
+    }
+
+    /// Starts it and waits until it listens, as it says on standard error.
+    pub(crate) fn noting(command: &mut Command) -> Self {
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut errors = BufReader::new(child.stderr.take().unwrap());
+        let mut listening = String::new();
+        while listening.is_empty() {
+            let mut line = String::new();
+            assert_ne!(errors.read_line(&mut line).unwrap(), 0, "it ended before it listened");
+            listening = line.strip_prefix("listening ").unwrap_or_default().trim().to_owned();
+        }
+        let stderr = std::thread::spawn(move || read_text(errors));
+        let output = child.stdout.take().unwrap();
+        let stdout = std::thread::spawn(move || read_all(output));
+        Self { child, stdout: Some(stdout), stderr: Some(stderr), listening }
+    }
+
+    /// The same, without waiting for anything.
+    pub(crate) fn started(command: &mut Command) -> Self {
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let (output, errors) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+        let stdout = std::thread::spawn(move || read_all(output));
+        let stderr = std::thread::spawn(move || read_text(errors));
+        Self { child, stdout: Some(stdout), stderr: Some(stderr), listening: String::new() }
+    }
+
+    pub(crate) fn stdin(&mut self) -> ChildStdin {
+        self.child.stdin.take().unwrap()
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let killed = Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap();
+        assert!(killed.success());
+    }
+
+    /// Waits for its end: exit code, standard output, standard error.
+    pub(crate) fn end(mut self) -> (Option<i32>, Vec<u8>, String) {
+        let start = Instant::now();
+        let status = loop {
+            match self.child.try_wait().unwrap() {
+                Some(status) => break status,
+                None => assert!(start.elapsed() < PATIENCE, "it does not end"),
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let stdout = self.stdout.take().unwrap().join().unwrap();
+        (status.code(), stdout, self.stderr.take().unwrap().join().unwrap())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn read_all(mut from: impl Read) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    drop(from.read_to_end(&mut bytes));
+    bytes
+}
+
+fn read_text(from: impl Read) -> String {
+    String::from_utf8_lossy(&read_all(from)).into_owned()
+}
+
+/// A failure in one sentence, without a panic.
+pub(crate) fn assert_fails(output: &Output, hint: &str) {
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && text.contains(hint) && !text.contains("panicked"), "{text}");
+}

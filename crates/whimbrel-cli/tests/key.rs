@@ -1,0 +1,39 @@
+//! `whimbrel key`.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use std::os::unix::fs::PermissionsExt;
+
+use common::{Home, assert_fails, whimbrel};
+
+#[test]
+fn a_new_key_is_private_is_shown_again_and_is_never_overwritten() {
+    let home = Home::new("key-new");
+    let file = home.file("whimbrel/key");
+    let made = whimbrel(&home).args(["key", "new"]).output().unwrap();
+    assert!(made.status.success());
+    let public = String::from_utf8(made.stdout).unwrap();
+    assert!(public.trim().parse::<whimbrel::PublicKey>().is_ok());
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let line = std::fs::read_to_string(&file).unwrap();
+    assert!(line.starts_with("whimbrel-secret-key ") && line.lines().count() == 1);
+    let shown = whimbrel(&home).args(["key", "show"]).output().unwrap();
+    assert_eq!(String::from_utf8(shown.stdout).unwrap(), public);
+    assert_fails(&whimbrel(&home).args(["key", "new"]).output().unwrap(), "not overwritten");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), line);
+}
+
+#[test]
+fn what_is_no_key_file_is_said() {
+    let home = Home::new("key-bad");
+    let show = |file: &str| whimbrel(&home).args(["key", "show"]).arg(home.file(file)).output().unwrap();
+    assert_fails(&show("missing"), "whimbrel key new --out");
+    std::fs::write(home.file("noise"), "hello\n").unwrap();
+    assert_fails(&show("noise"), "is no whimbrel key file");
+    let open = home.file("open");
+    assert!(whimbrel(&home).args(["key", "new", "--out"]).arg(&open).status().unwrap().success());
+    std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o644)).unwrap();
+    assert_fails(&show("open"), "chmod 600");
+}

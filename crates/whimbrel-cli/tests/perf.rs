@@ -1,0 +1,196 @@
+//! `whimbrel perf`, two processes. What is asserted holds on a machine of any speed.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use common::{Home, Running, assert_fails, whimbrel};
+use serde_json::Value;
+
+fn serve(home: &Home, arguments: &[&str]) -> Running {
+    Running::listening(whimbrel(home).args(["perf", "serve", "--listen", "127.0.0.1:0"]).args(arguments))
+}
+
+/// Runs a measurement; its document, with everything in it that has to be.
+fn run(home: &Home, url: &str, arguments: &[&str]) -> Value {
+    let output = whimbrel(home).args(["perf", "run", url, "--json"]).args(arguments).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {errors}");
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for number in [
+        "seconds",
+        "bytes",
+        "goodput_bps",
+        "messages",
+        "messages_per_s",
+        "longest_gap_ms",
+        "lost",
+        "duplicated",
+        "out_of_order",
+        "expired",
+        "replaced",
+        "retransmitted",
+        "wire_bytes_sent",
+        "rtt_us",
+        "loss",
+        "cpu_s",
+    ] {
+        assert!(document[number].is_number(), "{number}: {document}");
+    }
+    assert!(document["paths"].as_array().is_some_and(|paths| paths.len() == 1), "{document}");
+    for number in ["wire_bytes_sent", "rtt_us", "loss"] {
+        assert!(document["paths"][0][number].is_number(), "{number}: {document}");
+    }
+    assert_eq!(document["complete"], true);
+    assert_eq!((&document["duplicated"], &document["out_of_order"]), (&0.into(), &0.into()), "{document}");
+    document
+}
+
+fn assert_latency(document: &Value, kind: &str) {
+    assert_eq!(document["latency_kind"], kind);
+    let at = |place: &str| document["latency_us"][place].as_f64().unwrap();
+    let places = ["p50", "p90", "p99", "p999", "max"].map(at);
+    assert!(places[0] > 0.0 && places.is_sorted(), "{document}");
+}
+
+#[test]
+fn each_mode_delivers_all_it_should() {
+    let home = Home::new("perf-modes");
+    let server = serve(&home, &[]);
+    let url = &server.listening;
+    for reverse in [false, true] {
+        let with = |arguments: &[&str]| {
+            let mut all = arguments.to_vec();
+            all.extend(reverse.then_some("--reverse"));
+            run(&home, url, &all)
+        };
+        let bulk = with(&["--mode", "bulk", "--bytes", "1000000"]);
+        assert_eq!((&bulk["bytes"], &bulk["lost"]), (&1_000_000.into(), &0.into()));
+        assert_latency(&bulk, "one-way");
+        for service in ["rs", "ru"] {
+            let batch = ["--mode", "messages", "--bytes", "500000", "--batch", "64", "--service", service];
+            let messages = with(&batch);
+            assert_eq!((&messages["messages"], &messages["lost"]), (&10_000.into(), &0.into()), "{messages}");
+        }
+        let rated = with(&["--mode", "latency", "--rate", "200", "--time", "0.5", "--service", "ru"]);
+        assert!(rated["messages"].as_u64().unwrap() >= 50 && rated["lost"] == 0, "{rated}");
+        assert_latency(&rated, "one-way");
+        let mixed = with(&["--mode", "mixed", "--time", "0.5"]);
+        assert!(mixed["urgent"]["messages"].as_u64().unwrap() > 0, "{mixed}");
+        let echoed = with(&["--mode", "latency", "--rate", "200", "--time", "0.5", "--own-clock"]);
+        assert_latency(&echoed, "half-round-trip");
+    }
+    let idle = run(&home, url, &["--mode", "latency", "--time", "0.3"]);
+    assert_latency(&idle, "one-way");
+    assert!(idle["round_trip_us"]["p50"].as_f64() > idle["latency_us"]["p50"].as_f64(), "{idle}");
+    let apart = run(&home, url, &["--mode", "latency", "--time", "0.3", "--own-clock"]);
+    assert_latency(&apart, "half-round-trip");
+    let one_thread = run(&home, url, &["--bytes", "5M", "--runtime", "current", "--congestion", "cubic"]);
+    assert_eq!(one_thread["bytes"], 5_000_000);
+    server.signal("-TERM");
+    assert_eq!(server.end().0, Some(0));
+}
+
+#[test]
+fn unreliable_messages_are_all_accounted_for() {
+    let home = Home::new("perf-unreliable");
+    let server = serve(&home, &[]);
+    for service in ["us", "uu"] {
+        let document =
+            run(&home, &server.listening, &["--mode", "messages", "--service", service, "--bytes", "200000"]);
+        let [came, lost] = ["messages", "lost"].map(|count| document[count].as_u64().unwrap());
+        assert_eq!(came + lost, 4000, "{document}");
+    }
+    let replaced = ["--mode", "latency", "--rate", "500", "--replace", "--time", "0.5"];
+    let document = run(&home, &server.listening, &replaced);
+    assert_eq!(document["lost"], 0, "{document}");
+}
+
+#[test]
+fn a_link_that_loses_costs_time_and_nothing_else() {
+    let home = Home::new("perf-lossy");
+    let server = serve(&home, &[]);
+    let (key, address) = server.listening.split_once('@').unwrap();
+    let bad = ["link", "--to", address, "--rate", "20mbit", "--delay", "5ms", "--loss", "5%"];
+    let link = Running::listening(whimbrel(&home).args(bad));
+    let url = format!("{key}@{}", link.listening);
+    for arguments in [&["--bytes", "1000000"][..], &["--bytes", "1000000", "--reverse"]] {
+        let bulk = run(&home, &url, arguments);
+        assert_eq!((&bulk["bytes"], &bulk["lost"]), (&1_000_000.into(), &0.into()));
+        assert!(bulk["loss"].as_f64().unwrap() > 0.0 && bulk["retransmitted"].as_u64() > Some(0), "{bulk}");
+        assert!(bulk["wire_bytes_sent"].as_u64() > Some(1_000_000) && bulk["rtt_us"].as_f64() > Some(1e4));
+    }
+    let timed = run(&home, &url, &["--time", "1"]);
+    assert_eq!(timed["seconds"], 1.0);
+    assert!(timed["bytes"].as_u64() > Some(0));
+    let rated = ["--mode", "latency", "--rate", "100", "--time", "1", "--service", "ru"];
+    assert_eq!(run(&home, &url, &rated)["lost"], 0);
+}
+
+#[test]
+fn people_get_lines_and_a_summary() {
+    let home = Home::new("perf-people");
+    let server = serve(&home, &[]);
+    let output = whimbrel(&home).args(["perf", "run", &server.listening, "--time", "1.5"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("bit/s") && text.contains("longest gap"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_is_said_in_a_sentence() {
+    let home = Home::new("perf-wrong");
+    let server = serve(&home, &[]);
+    let (_, address) = server.listening.split_once('@').unwrap();
+    let try_run = |url: &str, arguments: &[&str]| {
+        whimbrel(&home).args(["perf", "run", url]).args(arguments).output().unwrap()
+    };
+    let other = whimbrel::new_identity().public();
+    assert_fails(&try_run(&format!("whimbrel://{other}@{address}"), &[]), "its key");
+    assert_fails(&try_run("127.0.0.1:1", &[]), "whimbrel://");
+    assert_fails(&try_run(&server.listening, &["--key", "/nonexistent/key"]), "whimbrel key new --out");
+    assert_fails(&try_run(&format!("whimbrel://{address}"), &[]), "--trust-on-first-use");
+    assert_fails(&try_run(&server.listening, &["--replace"]), "add --rate");
+    assert_fails(&try_run(&server.listening, &["--mode", "latency", "--reverse"]), "--reverse");
+    assert_fails(&try_run(&server.listening, &["--size", "0"]), "--size");
+    assert_fails(&try_run(&server.listening, &["--frobnicate"]), "--frobnicate");
+    let taken = whimbrel(&home).args(["perf", "serve", "--listen", address]).output().unwrap();
+    assert_fails(&taken, "cannot bind");
+    // A port that was free a moment ago.
+    let nobody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    assert_fails(&try_run(&format!("whimbrel://{other}@{nobody}"), &[]), "no answer");
+}
+
+#[test]
+fn a_key_trusted_on_first_use_is_insisted_on() {
+    let home = Home::new("perf-trust");
+    let [first, second] = ["first", "second"].map(|name| {
+        let file = home.file(name);
+        assert!(whimbrel(&home).args(["key", "new", "--out"]).arg(&file).status().unwrap().success());
+        file.to_str().unwrap().to_owned()
+    });
+    let server = serve(&home, &["--show-key", "--key", &first]);
+    let (_, address) = server.listening.split_once('@').unwrap();
+    let address = address.to_owned();
+    let url = format!("whimbrel://{address}");
+    run(&home, &url, &["--bytes", "1000", "--trust-on-first-use"]);
+    run(&home, &url, &["--bytes", "1000"]);
+    server.signal("-INT");
+    assert_eq!(server.end().0, Some(0));
+    let impostor = ["perf", "serve", "--listen", &address, "--show-key", "--key", &second];
+    let _impostor = Running::listening(whimbrel(&home).args(impostor));
+    let output = whimbrel(&home).args(["perf", "run", &url, "--trust-on-first-use"]).output().unwrap();
+    assert_fails(&output, "somebody may stand in its place");
+}
+
+#[test]
+fn ctrl_c_ends_a_measurement_and_the_server_goes_on() {
+    let home = Home::new("perf-interrupt");
+    let server = serve(&home, &[]);
+    let mut command = whimbrel(&home);
+    command.args(["perf", "run", &server.listening, "--time", "600"]);
+    // The first interval line in place of `listening`: it is under way.
+    let running = Running::listening(&mut command);
+    running.signal("-INT");
+    assert_eq!(running.end().0, Some(130));
+    run(&home, &server.listening, &["--bytes", "1000"]);
+}

@@ -1,0 +1,173 @@
+//! Receiving into pooled buffers that the datagrams own: no copy and, once the pool is warm, no allocation.
+
+use std::array;
+use std::collections::VecDeque;
+use std::io::{self, IoSliceMut};
+use std::net::{IpAddr, SocketAddr};
+
+use bytes::BytesMut;
+use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta};
+
+use crate::UdpSocket;
+
+/// A coalesced buffer is never larger than this.
+const BUFFER: usize = 65_535;
+/// Buffers kept beside those of one call, for what applications hold on to for a while.
+const SPARE: usize = 24;
+
+/// Buffers for receiving: those of one call, and some whose datagrams are still in use.
+pub struct RecvPool {
+    ready: Vec<Buffer>,
+    /// Given out; the oldest is the likeliest to be free again.
+    used: VecDeque<Buffer>,
+    meta: [RecvMeta; BATCH_SIZE],
+    filled: usize,
+}
+
+/// One received datagram, with its bytes.
+#[derive(Debug)]
+pub struct OwnedDatagram {
+    /// Who sent it.
+    pub from: SocketAddr,
+    /// The local address it was sent to, where the system says.
+    pub to: Option<IpAddr>,
+    /// Its ECN mark; `None` is Not-ECT.
+    pub ecn: Option<EcnCodepoint>,
+    /// What is in it, to be changed at will.
+    pub bytes: BytesMut,
+}
+
+/// [`BUFFER`] bytes, all of them initialised when it was made.
+struct Buffer {
+    bytes: BytesMut,
+    start: usize,
+}
+
+impl Buffer {
+    fn new() -> Self {
+        let bytes = BytesMut::zeroed(BUFFER);
+        Self { start: bytes.as_ptr() as usize, bytes }
+    }
+
+    /// Splits off the first `length` bytes.
+    fn take(&mut self, length: usize) -> BytesMut {
+        self.bytes.split_to(length)
+    }
+
+    /// Makes it whole again, if nobody holds any part of it.
+    fn reclaim(&mut self) -> bool {
+        self.bytes.clear();
+        if !self.bytes.try_reclaim(BUFFER) || self.bytes.as_ptr() as usize != self.start {
+            return false;
+        }
+        // SAFETY: it is the allocation of `new` from its start, of at least BUFFER bytes, all of which were initialised there and
+        // have since been written to at most.
+        #[allow(
+            unsafe_code,
+            reason = "zeroing 64 KiB for each call would cost as much as opening its packets"
+        )]
+        unsafe {
+            self.bytes.set_len(BUFFER);
+        }
+        true
+    }
+}
+
+impl RecvPool {
+    /// Room for `buffers` coalesced buffers a call, 1 to [`BATCH_SIZE`], at 64 KiB each, and as much again and more while datagrams are held.
+    pub fn new(buffers: usize) -> Self {
+        Self {
+            ready: (0..buffers.clamp(1, BATCH_SIZE)).map(|_| Buffer::new()).collect(),
+            used: VecDeque::new(),
+            meta: array::from_fn(|_| RecvMeta::default()),
+            filled: 0,
+        }
+    }
+
+    /// Receives what has arrived, waiting for it. Cancel-safe: a cancelled call has received nothing.
+    ///
+    /// # Errors
+    /// The socket is beyond use.
+    pub async fn fill_from(&mut self, socket: &UdpSocket) -> io::Result<usize> {
+        loop {
+            socket.readable().await?;
+            match self.try_fill(socket) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                other => return other,
+            }
+        }
+    }
+
+    /// Receives what has arrived; returns how many buffers have been filled.
+    ///
+    /// # Errors
+    /// `WouldBlock` if nothing has; else the socket is beyond use.
+    pub fn try_fill(&mut self, socket: &UdpSocket) -> io::Result<usize> {
+        let count = self.ready.len();
+        let mut buffers = self.ready.iter_mut();
+        let mut slices: [IoSliceMut<'_>; BATCH_SIZE] = array::from_fn(|_| {
+            IoSliceMut::new(buffers.next().map_or(&mut [][..], |buffer| &mut buffer.bytes[..]))
+        });
+        self.filled = 0;
+        self.filled = socket.try_recv(&mut slices[..count], &mut self.meta[..count])?;
+        Ok(self.filled)
+    }
+
+    /// Gives out the datagrams received last, in the order of their arrival.
+    pub fn drain(&mut self, mut each: impl FnMut(OwnedDatagram)) {
+        for index in 0..self.filled {
+            let meta = self.meta[index];
+            let fresh = self.fresh();
+            let mut buffer = std::mem::replace(&mut self.ready[index], fresh);
+            let mut whole = buffer.take(meta.len.min(BUFFER));
+            self.used.push_back(buffer);
+            loop {
+                let bytes = whole.split_to(meta.stride.clamp(1, BUFFER).min(whole.len()));
+                each(OwnedDatagram { from: meta.addr, to: meta.dst_ip, ecn: meta.ecn, bytes });
+                if whole.is_empty() {
+                    break;
+                }
+            }
+        }
+        self.filled = 0;
+    }
+
+    /// A buffer that nobody uses: one given out long ago, else a new one.
+    fn fresh(&mut self) -> Buffer {
+        for _ in 0..self.used.len().min(4) {
+            let Some(mut oldest) = self.used.pop_front() else { break };
+            if oldest.reclaim() {
+                return oldest;
+            }
+            if self.used.len() < SPARE {
+                self.used.push_back(oldest);
+            }
+        }
+        Buffer::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_comes_back_when_its_datagrams_are_gone() {
+        let mut buffer = Buffer::new();
+        let start = buffer.start;
+        let first = buffer.take(100);
+        let second = buffer.take(50);
+        drop(first);
+        assert!(!buffer.reclaim(), "a part is held");
+        drop(second.freeze());
+        assert!(buffer.reclaim());
+        assert_eq!((buffer.bytes.len(), buffer.bytes.as_ptr() as usize), (BUFFER, start));
+    }
+
+    #[test]
+    fn a_buffer_used_whole_comes_back_too() {
+        let mut buffer = Buffer::new();
+        drop(buffer.take(BUFFER));
+        assert!(buffer.reclaim());
+    }
+}
