@@ -1,7 +1,5 @@
 //! The fuzz targets without a fuzzer: the committed corpora, and seeded changes of them, for a few seconds.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::path::PathBuf;
 
 use rand::{Rng, RngExt, SeedableRng};
@@ -17,9 +15,9 @@ fn folder(target: &Target) -> PathBuf {
 fn corpus(target: &Target) -> Vec<Vec<u8>> {
     let files = std::fs::read_dir(folder(target))
         .unwrap_or_else(|error| panic!("no corpus of {}: {error}", target.name));
-    let mut names: Vec<PathBuf> = files.map(|file| file.unwrap().path()).collect();
+    let mut names: Vec<PathBuf> = files.map(|file| file.expect("it is listed").path()).collect();
     names.sort();
-    names.iter().map(|name| std::fs::read(name).unwrap()).collect()
+    names.iter().map(|name| std::fs::read(name).expect("it is readable")).collect()
 }
 
 /// One input made of another: bits changed, numbers made extreme, parts cut out, doubled, or taken from a third.
