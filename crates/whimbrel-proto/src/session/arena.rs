@@ -40,7 +40,10 @@ impl Arena {
                 self.current = oldest;
                 return;
             }
-            self.filled.push_front(oldest);
+            // Smaller than is wanted by now: let it go. In use: its turn comes again.
+            if !oldest.try_reclaim(1) {
+                self.filled.push_front(oldest);
+            }
         }
         self.size = (self.size * 2).clamp(FIRST_CHUNK, LARGEST_CHUNK).max(need);
         self.current = BytesMut::with_capacity(self.size);
