@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 /// Nanoseconds of CLOCK_MONOTONIC: the same for all processes of one boot.
-pub(super) fn monotonic_ns() -> u64 {
+pub fn monotonic_ns() -> u64 {
     // SAFETY: all-zero is a valid timespec.
     let mut now: libc::timespec = unsafe { std::mem::zeroed() };
     // SAFETY: writes into the timespec given, and fails for no clock that every system has.

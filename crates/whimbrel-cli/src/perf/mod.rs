@@ -18,4 +18,5 @@ mod sink;
 mod source;
 mod stamp;
 
+pub use clock::monotonic_ns;
 pub use command::PerfCommand;

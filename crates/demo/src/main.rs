@@ -1,0 +1,65 @@
+//! `cargo demo`: two processes on loopback, a bad link between them, and what becomes of a file, positions, an urgent message.
+//!
+//! This process is the near end: it starts itself once more as the far end, opens links of the project's own emulator towards it, and
+//! sends. Whatever is printed as a result was measured by the far end, where it arrived; it answers over a pipe, so that its figures do
+//! not cross the links they are about. The two share the machine's monotonic clock, so ages are true ages.
+
+mod bad_link;
+mod cargo;
+mod far;
+mod far_end;
+mod file;
+mod findings;
+mod positions;
+mod rebinding;
+mod receiver;
+mod report;
+mod scale;
+mod screen;
+mod show;
+mod urgent;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use whimbrel_cli::output::{OutputClosed, note};
+use whimbrel_cli::process::{Flavour, Interrupted, RuntimeOptions};
+
+/// Shows on this machine, within a minute, what Whimbrel does on a bad link: a file, positions, an urgent message, a change of address.
+#[derive(Parser)]
+#[command(name = "cargo demo", version, max_term_width = 110)]
+struct Cli {
+    /// Everything in small, in a few seconds.
+    #[arg(long)]
+    quick: bool,
+    /// Print exactly one JSON document, at the end.
+    #[arg(long)]
+    json: bool,
+    /// Where the links' losses are drawn from.
+    #[arg(long, value_name = "N", default_value_t = 2026)]
+    seed: u64,
+    /// Be the far end.
+    #[arg(long, hide = true)]
+    far: bool,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let runtime = RuntimeOptions { runtime: Flavour::Multi };
+    let result = match cli.far {
+        true => runtime.block_on(far::run()).map(|()| true),
+        false => runtime.block_on(show::Show { quick: cli.quick, json: cli.json, seed: cli.seed }.run()),
+    };
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        // Whoever closed our output had enough.
+        Err(error) if error.is::<OutputClosed>() => ExitCode::SUCCESS,
+        // As shells have it: 128 and the number of the signal.
+        Err(error) if error.is::<Interrupted>() => ExitCode::from(130),
+        Err(error) => {
+            note(format_args!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}

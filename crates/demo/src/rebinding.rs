@@ -1,0 +1,63 @@
+//! The client's address changes while a file is under way, as when a NAT forgets it or it moves to another network.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::bad_link::BadLink;
+use crate::cargo;
+use crate::file::{missing, write};
+use crate::findings::{Findings, Row, size, time};
+use crate::report::Report;
+use crate::screen::Unit;
+use crate::show::Stage;
+
+/// 40 ms there and back.
+const LINK: &str = "rate=10mbit, delay=20ms, queue=100ms, loss=1%";
+const LANE: &str = "rebinding";
+/// Bits a second the link carries about, for the moments of the changes.
+const RATE: f64 = 9e6;
+
+/// Plays the part.
+pub(crate) async fn play(stage: &Stage) -> anyhow::Result<Findings> {
+    stage.screen.say("The client's address changes twice while a file is under way");
+    let file = cargo::file(stage.scale.moving, stage.seed + 1);
+    stage.screen.begin(LANE, "file, address changes", file.len() as u64, Unit::Bytes);
+    let lane = BadLink::open(&stage.far, LINK, stage.seed).await?.connect(LANE).await?;
+    let third = Duration::from_secs_f64(file.len() as f64 * 8.0 / RATE / 3.0);
+    let moving = async {
+        for _ in 0..2 {
+            sleep(third).await;
+            lane.link.rebind();
+        }
+        anyhow::Ok(())
+    };
+    tokio::try_join!(write(&lane.mocket, &file), moving)?;
+    lane.close().await?;
+    let report = stage.far.report(LANE).await?;
+    let findings = judge(&file, &report);
+    stage.screen.end(LANE, &findings.rows[0].1);
+    Ok(findings)
+}
+
+fn judge(file: &[u8], report: &Report) -> Findings {
+    let missing = missing("the file under way while the address changed", file, report);
+    let gap_s = report.longest_gap_ns as f64 / 1e9;
+    let intact = if missing.is_empty() { "intact" } else { "BROKEN" };
+    Findings {
+        name: "rebinding",
+        figures: json!({
+            "bytes": report.bytes,
+            "intact": missing.is_empty(),
+            "rebinds": 2,
+            "longest_gap_ms": gap_s * 1e3,
+        }),
+        rows: vec![Row::new(
+            format!("file of {}, address changes twice", size(file.len() as f64)),
+            format!("{intact}, longest gap {}", time(gap_s)),
+            "40 ms there and back",
+        )],
+        missing,
+    }
+}

@@ -1,0 +1,83 @@
+//! The near end's process: one part after the other, then what was found.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde_json::{Map, Value, json};
+use whimbrel_cli::output::{note, print_line};
+use whimbrel_cli::process::{Interrupted, interrupted};
+
+use crate::far_end::FarEnd;
+use crate::findings::{Findings, table};
+use crate::scale::Scale;
+use crate::screen::Screen;
+use crate::{file, positions, rebinding, urgent};
+
+/// The demo.
+pub(crate) struct Show {
+    pub(crate) quick: bool,
+    pub(crate) json: bool,
+    pub(crate) seed: u64,
+}
+
+/// What every part needs.
+pub(crate) struct Stage {
+    pub(crate) far: FarEnd,
+    pub(crate) screen: Arc<Screen>,
+    pub(crate) scale: Scale,
+    pub(crate) seed: u64,
+}
+
+impl Show {
+    /// True if everything arrived that should have.
+    pub(crate) async fn run(self) -> anyhow::Result<bool> {
+        let (start, interrupted) = (Instant::now(), interrupted()?);
+        let screen = Arc::new(Screen::new(self.json));
+        let stage = Stage {
+            far: FarEnd::start(&screen).await?,
+            screen: Arc::clone(&screen),
+            scale: if self.quick { Scale::QUICK } else { Scale::FULL },
+            seed: self.seed,
+        };
+        let findings = tokio::select! {
+            findings = stage.play() => findings,
+            () = interrupted => Err(Interrupted.into()),
+        };
+        screen.clear();
+        let stopped = stage.far.stop().await;
+        let findings = findings?;
+        stopped?;
+        self.tell(&findings, start.elapsed().as_secs_f64())
+    }
+
+    fn tell(&self, findings: &[Findings], seconds: f64) -> anyhow::Result<bool> {
+        let missing: Vec<&String> = findings.iter().flat_map(|part| &part.missing).collect();
+        if self.json {
+            let mut document = Map::new();
+            document.insert("passed".into(), missing.is_empty().into());
+            document.insert("seconds".into(), seconds.into());
+            document.insert("seed".into(), self.seed.into());
+            document.insert("missing".into(), json!(missing));
+            document.extend(findings.iter().map(|part| (part.name.to_owned(), part.figures.clone())));
+            print_line(format_args!("{}", serde_json::to_string_pretty(&Value::Object(document))?))?;
+        } else {
+            print_line(format_args!("\n{}\n", table(findings)))?;
+            match missing.is_empty() {
+                true => print_line(format_args!("Everything arrived that should have, in {seconds:.0} s."))?,
+                false => missing.iter().for_each(|missing| note(format_args!("MISSING: {missing}"))),
+            }
+        }
+        Ok(missing.is_empty())
+    }
+}
+
+impl Stage {
+    async fn play(&self) -> anyhow::Result<Vec<Findings>> {
+        Ok(vec![
+            file::play(self).await?,
+            positions::play(self).await?,
+            urgent::play(self).await?,
+            rebinding::play(self).await?,
+        ])
+    }
+}
