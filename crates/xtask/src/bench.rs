@@ -15,11 +15,16 @@ pub(crate) enum Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// What crosses emulated links: bulk, files, sparse messages. Takes some minutes.
+    Link(crate::link_bench::LinkBench),
 }
 
 impl Bench {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
-        let Self::Peers { args } = self;
+        let args = match self {
+            Self::Peers { args } => args,
+            Self::Link(bench) => return bench.run().map(|()| ExitCode::SUCCESS),
+        };
         let mut command = cargo(&[
             "run",
             "--release",

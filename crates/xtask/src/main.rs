@@ -2,6 +2,7 @@
 
 mod bench;
 mod counts;
+mod link_bench;
 mod process;
 mod test;
 mod tools;
