@@ -23,8 +23,7 @@ pub(crate) async fn play(stage: &Stage) -> anyhow::Result<Findings> {
     let lane = BadLink::open(&stage.far, LINK, stage.seed).await?.connect(LANE).await?;
     let start_ns = lane.start_ns;
     write(&lane.mocket, &file).await?;
-    lane.close().await?;
-    let report = stage.far.report(LANE).await?;
+    let report = lane.finish(&stage.far).await?;
     let findings = judge(&file, &report, start_ns);
     stage.screen.end(LANE, &findings.rows[0].1);
     Ok(findings)

@@ -34,8 +34,7 @@ pub(crate) async fn play(stage: &Stage) -> anyhow::Result<Findings> {
         anyhow::Ok(())
     };
     tokio::try_join!(write(&lane.mocket, &file), moving)?;
-    lane.close().await?;
-    let report = stage.far.report(LANE).await?;
+    let report = lane.finish(&stage.far).await?;
     let findings = judge(&file, &report);
     stage.screen.end(LANE, &findings.rows[0].1);
     Ok(findings)

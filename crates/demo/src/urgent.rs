@@ -34,8 +34,7 @@ pub(crate) async fn play(stage: &Stage) -> anyhow::Result<Findings> {
         sender.send(stamped(number, BULK_MESSAGE)).await?;
     }
     let small = send_small(&lane.mocket, stage.scale.urgent).await?;
-    lane.close().await?;
-    let report = stage.far.report(LANE).await?;
+    let report = lane.finish(&stage.far).await?;
     let findings = judge(&report, bulk, small);
     stage.screen.end(LANE, &format!("urgent ones {}", findings.rows[0].1));
     Ok(findings)
