@@ -70,9 +70,6 @@ mod tests {
     fn files_come_from_their_seed() {
         assert_eq!(file(1000, 1), file(1000, 1));
         assert_ne!(file(1000, 1), file(1000, 2));
-        assert_eq!(
-            sha256(b"abc"),
-            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-        );
+        assert_eq!(sha256(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     }
 }

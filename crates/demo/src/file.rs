@@ -68,7 +68,7 @@ fn judge(file: &[u8], report: &Report, start_ns: u64) -> Findings {
         rows: vec![Row::new(
             format!("file of {} at 5 % loss", size(file.len() as f64)),
             became,
-            format!("{} the link can carry", rate(limit_bps)),
+            format!("limit {}", rate(limit_bps)),
         )],
         missing,
     }

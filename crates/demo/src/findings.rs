@@ -29,9 +29,8 @@ impl Row {
 pub(crate) fn table(findings: &[Findings]) -> String {
     let head = Row::new("sent", "arrived (measured there)", "to be read beside");
     let rows: Vec<&Row> = std::iter::once(&head).chain(findings.iter().flat_map(|part| &part.rows)).collect();
-    let width = |column: fn(&Row) -> &str| {
-        rows.iter().map(|row| column(row).chars().count()).max().unwrap_or(0)
-    };
+    let width =
+        |column: fn(&Row) -> &str| rows.iter().map(|row| column(row).chars().count()).max().unwrap_or(0);
     let (first, second) = (width(|row| &row.0), width(|row| &row.1));
     let mut lines: Vec<String> = rows
         .iter()
@@ -74,7 +73,10 @@ mod tests {
     #[test]
     fn quantiles() {
         let values: Vec<f64> = (1..=100).rev().map(f64::from).collect();
-        assert_eq!((quantile(&values, 0.5), quantile(&values, 0.99), quantile(&values, 1.0)), (50.0, 99.0, 100.0));
+        assert_eq!(
+            (quantile(&values, 0.5), quantile(&values, 0.99), quantile(&values, 1.0)),
+            (50.0, 99.0, 100.0)
+        );
         assert_eq!(quantile(&[], 0.5), 0.0);
     }
 

@@ -17,7 +17,7 @@ use crate::screen::Unit;
 use crate::show::Stage;
 
 /// A radio link: 100 ms there and back.
-const LINK: &str = "rate=128kbit, delay=50ms, queue=1s, loss=1%";
+const LINK: &str = "rate=256kbit, delay=50ms, queue=1s, loss=1%";
 const EVERY: Duration = Duration::from_millis(50);
 const SIZE: usize = 120;
 const LIFETIME: Duration = Duration::from_millis(500);
@@ -37,8 +37,10 @@ const WAYS: [Way; 3] = [Way::Replace, Way::Lifetime, Way::Queue];
 
 /// Plays the part: all ways at once, each over a link of its own with the same losses.
 pub(crate) async fn play(stage: &Stage) -> anyhow::Result<Findings> {
-    let blackout = time(stage.scale.blackout.as_secs_f64());
-    stage.screen.say(&format!("Positions, 20 a second over 128 kbit/s, 100 ms, through a blackout of {blackout}"));
+    let blackout = format!("{} s", stage.scale.blackout.as_secs());
+    stage
+        .screen
+        .say(&format!("Positions, 20 a second over 256 kbit/s, 100 ms, through a blackout of {blackout}"));
     let [replace, lifetime, queue] = WAYS.map(|way| fly(stage, way));
     let (replace, lifetime, queue) = tokio::try_join!(replace, lifetime, queue)?;
     let flights = [replace, lifetime, queue];
@@ -178,7 +180,7 @@ impl Flight {
 }
 
 fn judge(flights: &[Flight], blackout: &str) -> Findings {
-    let mut rows = vec![Row::new(format!("positions through {blackout} of blackout"), "", "")];
+    let mut rows = vec![Row::new(format!("positions, {blackout} of blackout"), "", "")];
     rows.extend(flights.iter().map(|flight| {
         let beside = format!("{} of {} arrived", flight.report.arrivals.len(), flight.sent);
         Row::new(format!("  {}", flight.way.title()), flight.describe(), beside)

@@ -18,12 +18,8 @@ const TELL_EVERY: Duration = Duration::from_millis(100);
 
 /// Receives until the near end closes.
 pub(crate) async fn receive(mocket: Mocket) -> Report {
-    let mut receiver = Receiver {
-        report: Report::default(),
-        seen: BTreeSet::new(),
-        messages: 0,
-        told: Instant::now(),
-    };
+    let mut receiver =
+        Receiver { report: Report::default(), seen: BTreeSet::new(), messages: 0, told: Instant::now() };
     if let Err(error) = receiver.run(&mocket).await {
         receiver.report.error = Some(format!("{error:#}"));
     }

@@ -114,11 +114,11 @@ fn judge(report: &Report, bulk: u64, small: u64) -> Findings {
         }),
         rows: vec![
             Row::new(
-                format!("urgent messages beside {} of bulk", size(report.bytes as f64)),
+                format!("urgent, beside {} of bulk", size(report.bytes as f64)),
                 urgent.describe(),
                 "20 ms one way",
             ),
-            Row::new("  the same with the bulk's priority", ordinary.describe(), "waited behind the bulk"),
+            Row::new("  at the bulk's priority", ordinary.describe(), "waited behind the bulk"),
         ],
         missing,
     }
