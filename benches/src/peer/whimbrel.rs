@@ -89,14 +89,14 @@ async fn send_bulk(mocket: Mocket) -> anyhow::Result<Option<Figures>> {
 }
 
 async fn send_each(mocket: Mocket) -> anyhow::Result<Option<Figures>> {
-    let contents = Bytes::from(vec![0; SMALL]);
+    let contents = Bytes::from_static(&[0; SMALL]);
     loop {
         mocket.send(contents.clone()).await?;
     }
 }
 
 async fn send_batches(mocket: Mocket) -> anyhow::Result<Option<Figures>> {
-    let contents = Bytes::from(vec![0; SMALL]);
+    let contents = Bytes::from_static(&[0; SMALL]);
     let sender = mocket.sender().build();
     loop {
         sender.send_many(std::iter::repeat_n(contents.clone(), BATCH)).await?;

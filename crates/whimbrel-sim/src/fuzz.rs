@@ -140,7 +140,10 @@ pub fn close_block(input: &[u8]) {
     match kind % 3 {
         0 => {
             if let Ok(reason) = close::read_fin(&mut reader_of_it) {
-                assert!(reason.text.len() <= close::MAX_REASON * 3, "as text, each byte is three at the most");
+                assert!(
+                    reason.text.len() <= close::MAX_REASON * 3,
+                    "as text, each byte is three at the most"
+                );
             }
         }
         1 => drop(close::read_rst(&mut reader_of_it)),
@@ -162,7 +165,8 @@ pub fn params(input: &[u8]) {
 /// through, unless something only the server can say came.
 pub fn clear_packets(input: &[u8]) {
     let Some((to, rest)) = input.split_first() else { return };
-    let mut pair = Pair::new(1, TransportConfig::default(), "delay=10ms");
+    // Another world than the corpus is from: there its PING would be the genuine one, with other contents.
+    let mut pair = Pair::new(2, TransportConfig::default(), "delay=10ms");
     let at = Duration::from_millis(u64::from(to >> 4) * 3);
     pair.run(at);
     let (client, server) = (pair.world.address(pair.client), pair.world.address(SERVER));
@@ -176,8 +180,7 @@ pub fn clear_packets(input: &[u8]) {
     }
     pair.send(End::Client, Service::ReliableSequenced, "hello");
     assert!(pair.settle(Duration::from_secs(5)), "{:?}", pair.events(End::Client));
-    // The corpus holds the genuine PING of this very world: sent early it is a connection, and the client begins another.
-    assert!(pair.world.endpoint(SERVER).connections() <= 2);
+    assert_eq!(pair.world.endpoint(SERVER).connections(), 1);
 }
 
 /// A connection with something of everything under way.
@@ -188,7 +191,8 @@ fn busy_pair() -> Pair {
         let now = pair.now();
         pair.session(end).write(now, stream, Bytes::from_static(b"some bytes")).expect("it is open");
         for service in Service::ALL {
-            let message = Outgoing { tracked: true, ..Outgoing::new(StreamId(0), service, vec![7; 2_000].into()) };
+            let message =
+                Outgoing { tracked: true, ..Outgoing::new(StreamId(0), service, vec![7; 2_000].into()) };
             pair.try_send(end, message).expect("there is room");
         }
     }

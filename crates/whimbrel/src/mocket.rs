@@ -160,16 +160,40 @@ impl Mocket {
     pub async fn recv_many(&self, out: &mut Vec<Message>, most: usize) -> Result<usize, Closed> {
         tokio::task::coop::consume_budget().await;
         loop {
-            {
-                let mut inbox = lock(&self.inbox);
-                if !inbox.is_empty() {
-                    let count = inbox.len().min(most);
-                    out.extend(inbox.drain(..count));
-                    return Ok(count);
-                }
+            let readable = self.shared.readable.notified();
+            tokio::pin!(readable);
+            readable.as_mut().enable();
+            let count = self.take_many(out, most);
+            if count > 0 {
+                return Ok(count);
             }
-            self.fetch().await?;
+            if let Some(reason) = &self.shared.lock().closed {
+                return Err(Closed(reason.clone()));
+            }
+            readable.await;
         }
+    }
+
+    /// What was fetched before, else straight from the session.
+    fn take_many(&self, out: &mut Vec<Message>, most: usize) -> usize {
+        let mut inbox = lock(&self.inbox);
+        if !inbox.is_empty() {
+            let count = inbox.len().min(most);
+            out.extend(inbox.drain(..count));
+            return count;
+        }
+        self.read_from_session(out, most)
+    }
+
+    fn read_from_session(&self, out: &mut impl Extend<Message>, most: usize) -> usize {
+        let mut state = self.shared.lock();
+        let now = self.shared.clock.now();
+        let count = state.connection.session().recv_many(now, out, most);
+        if count > 0 && state.connection.session().has_control() {
+            // Credit to give back.
+            self.shared.wake(state);
+        }
+        count
     }
 
     /// The next message if one is there.
@@ -198,18 +222,7 @@ impl Mocket {
     }
 
     fn refill(&self, inbox: &mut VecDeque<Message>) -> bool {
-        if !inbox.is_empty() {
-            return true;
-        }
-        let mut state = self.shared.lock();
-        let now = self.shared.clock.now();
-        if state.connection.session().recv_many(now, inbox, FETCH) > 0
-            && state.connection.session().has_control()
-        {
-            // Credit to give back.
-            self.shared.wake(state);
-        }
-        !inbox.is_empty()
+        !inbox.is_empty() || self.read_from_session(inbox, FETCH) > 0
     }
 
     /// Tells the sender that the application has taken this message, if it asked ([`SenderBuilder::confirm`]).

@@ -10,6 +10,9 @@ use crate::counts::Counts;
 use crate::process::{cargo, root};
 use crate::tools;
 
+/// Sequences of random operations, of 200 each.
+const RANDOM_SEEDS: &str = "10000";
+
 /// Runs every check: format, lints, tests, documentation, licences.
 #[derive(clap::Args)]
 pub(crate) struct Test {
@@ -31,11 +34,8 @@ struct Tally {
 impl Test {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
         let mut tally = Tally::default();
-        if let Err(reason) = tools::tshark() {
-            tally.skip("packet dissector", reason);
-        }
         match &self.filter {
-            Some(filter) => tally.tests(&[filter])?,
+            Some(filter) => tally.tests("tests", &["--workspace", filter])?,
             None => self.everything(&mut tally)?,
         }
         Ok(tally.conclude())
@@ -49,7 +49,27 @@ impl Test {
         }
         let clippy = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
         tally.check("lints", cargo(&clippy))?;
-        tally.tests(&[])?;
+        tally.tests("tests", &["--workspace"])?;
+        // The checkers must catch what is planted, or their silence means nothing.
+        let planted = [
+            "--package",
+            "whimbrel-sim",
+            "--features",
+            "mutants",
+            "--test",
+            "mutants",
+            "--test",
+            "fuzz_smoke",
+        ];
+        tally.tests("planted faults", &planted)?;
+        match tools::tshark() {
+            Ok(()) => {
+                let mut dissector = Command::new("python3");
+                dissector.arg("tools/wireshark/test.py").current_dir(root());
+                tally.check("packet dissector", dissector)?;
+            }
+            Err(reason) => tally.skip("packet dissector", reason),
+        }
         let mut doc = cargo(&["doc", "--workspace", "--no-deps", "--quiet"]);
         doc.env("RUSTDOCFLAGS", "-D warnings");
         tally.check("documentation", doc)?;
@@ -76,18 +96,18 @@ impl Tally {
         Ok(())
     }
 
-    /// All suites, doc tests included.
-    fn tests(&mut self, filter: &[&str]) -> anyhow::Result<()> {
-        const NAME: &str = "tests";
-        announce(NAME);
+    /// The suites of a `cargo test`.
+    fn tests(&mut self, name: &'static str, arguments: &[&str]) -> anyhow::Result<()> {
+        announce(name);
         let start = Instant::now();
-        let mut command = cargo(&["test", "--workspace", "--no-fail-fast"]);
+        let mut command = cargo(&["test", "--no-fail-fast"]);
+        command.env("WHIMBREL_SEEDS", RANDOM_SEEDS);
         let mut tests =
-            command.args(filter).stdout(Stdio::piped()).spawn().context("cannot run cargo test")?;
+            command.args(arguments).stdout(Stdio::piped()).spawn().context("cannot run cargo test")?;
         if let Some(output) = tests.stdout.take() {
             self.counts += count(output)?;
         }
-        self.done(NAME, tests.wait()?.success(), start);
+        self.done(name, tests.wait()?.success(), start);
         Ok(())
     }
 

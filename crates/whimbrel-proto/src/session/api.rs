@@ -1,6 +1,5 @@
 //! What applications do with messages.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::config::MESSAGE_CHARGE;
@@ -323,29 +322,20 @@ impl Session {
     }
 
     /// Up to `max` messages of the shared inbox are appended to `out`; returns how many.
-    pub fn recv_many(&mut self, now: Time, out: &mut VecDeque<Message>, max: usize) -> usize {
+    pub fn recv_many(&mut self, now: Time, out: &mut impl Extend<Message>, max: usize) -> usize {
         let _ = now;
         let count = max.min(self.inbox.len());
-        let mut batch: Option<(StreamId, u64, u64)> = None;
-        for _ in 0..count {
-            let Some(message) = self.inbox.pop_front() else { break };
-            let charge = message.payload.len() as u64 + MESSAGE_CHARGE;
-            batch = match batch {
-                Some((stream, sum, messages)) if stream == message.stream => {
-                    Some((stream, sum + charge, messages + 1))
-                }
-                other => {
-                    if let Some((stream, sum, messages)) = other {
-                        self.on_read(stream, sum, messages);
-                    }
-                    Some((message.stream, charge, 1))
-                }
-            };
-            out.push_back(message);
+        let mut read = 0;
+        while read < count {
+            let stream = self.inbox[read].stream;
+            let same = self.inbox.range(read..count).take_while(|message| message.stream == stream);
+            let (messages, bytes) = same.fold((0, 0), |(messages, bytes), message| {
+                (messages + 1, bytes + message.payload.len() as u64)
+            });
+            self.on_read(stream, bytes + messages * MESSAGE_CHARGE, messages);
+            read += messages as usize;
         }
-        if let Some((stream, sum, messages)) = batch {
-            self.on_read(stream, sum, messages);
-        }
+        out.extend(self.inbox.drain(..count));
         count
     }
 

@@ -1,17 +1,21 @@
 //! Where small payloads are copied to, so that a held message holds its own bytes and not a receive buffer.
 
+use std::collections::VecDeque;
+
 use bytes::{Bytes, BytesMut};
 
 const FIRST_CHUNK: usize = 2048;
 const LARGEST_CHUNK: usize = 32 << 10;
-const CHUNKS: usize = 4;
+/// Chunks kept for use again: as much as a reader may be behind without new ones being allocated for each batch.
+const MOST_CHUNKS: usize = 64;
 
-/// A few chunks in turn; one is used again once everything cut from it was dropped. One arena serves one stream, so
-/// that what holds a chunk is unread messages of that stream.
+/// Chunks in turn; one is used again once everything cut from it was dropped. One arena serves one stream, so that what holds a
+/// chunk is unread messages of that stream.
 #[derive(Debug, Default)]
 pub(super) struct Arena {
-    chunks: [BytesMut; CHUNKS],
-    current: usize,
+    current: BytesMut,
+    /// Filled before, the oldest first, which is the likeliest to be free.
+    filled: VecDeque<BytesMut>,
     size: usize,
 }
 
@@ -19,24 +23,49 @@ impl Arena {
     /// A copy of `bytes`.
     #[inline]
     pub(super) fn copy(&mut self, bytes: &[u8]) -> Bytes {
-        if self.chunks[self.current].capacity() < bytes.len() {
+        if self.current.capacity() < bytes.len() {
             self.turn(bytes.len());
         }
-        let chunk = &mut self.chunks[self.current];
-        chunk.extend_from_slice(bytes);
-        chunk.split().freeze()
+        self.current.extend_from_slice(bytes);
+        self.current.split().freeze()
     }
 
     fn turn(&mut self, need: usize) {
-        for step in 1..=CHUNKS {
-            let index = (self.current + step) % CHUNKS;
-            if self.size >= need && self.chunks[index].try_reclaim(self.size) {
-                self.current = index;
+        let full = std::mem::take(&mut self.current);
+        if self.size > 0 && self.filled.len() < MOST_CHUNKS {
+            self.filled.push_back(full);
+        }
+        if let Some(mut oldest) = self.filled.pop_front() {
+            if self.size >= need && oldest.try_reclaim(self.size) {
+                self.current = oldest;
                 return;
+            }
+            // Smaller than is wanted by now: let it go. In use: its turn comes again.
+            if !oldest.try_reclaim(1) {
+                self.filled.push_front(oldest);
             }
         }
         self.size = (self.size * 2).clamp(FIRST_CHUNK, LARGEST_CHUNK).max(need);
-        self.current = (self.current + 1) % CHUNKS;
-        self.chunks[self.current] = BytesMut::with_capacity(self.size);
+        self.current = BytesMut::with_capacity(self.size);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_come_back_when_their_messages_are_gone() {
+        let mut arena = Arena::default();
+        let held: Vec<Bytes> = (0..4000u32).map(|i| arena.copy(&i.to_be_bytes())).collect();
+        for (i, bytes) in held.iter().enumerate() {
+            assert_eq!(bytes[..], (i as u32).to_be_bytes());
+        }
+        drop(held);
+        let chunks = arena.filled.len();
+        for i in 0..100_000u32 {
+            arena.copy(&i.to_be_bytes());
+        }
+        assert!(arena.filled.len() <= chunks + 1, "{} of {chunks}", arena.filled.len());
     }
 }

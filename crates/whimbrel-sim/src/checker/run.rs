@@ -447,10 +447,13 @@ impl Run {
                         self.pair.close(end, 6, "close");
                     }
                 }
-                self.end(REST.min(self.config.close_timeout - Duration::from_secs(1)), |_| {});
-                // A polite close delivers what was queued.
+                let begin = self.pair.now();
+                self.end(self.config.close_timeout + Duration::from_secs(5), |_| {});
+                // A polite close delivers what was queued, unless patience ran out.
+                let ends = End::BOTH.map(|end| self.pair.timed_events(end).last().map(|(at, _)| *at));
+                let in_time = begin + self.config.close_timeout;
                 let late = self.late();
-                self.model.check(true, &heard, &late);
+                self.model.check(ends.iter().all(|at| at.is_some_and(|at| at < in_time)), &heard, &late);
                 return;
             }
             Finale::Abort(end) => {
@@ -527,9 +530,12 @@ impl Run {
             let stats = self.pair.connection(end).stats(now);
             let path = stats.paths[0];
             format!(
-                "{end:?}: dropped {:?}, keys {}, {} queued, {} outstanding, {} unread, in flight {}, silent {:?}, {:?}",
+                "{end:?}: dropped {:?}, keys {}, {} sent in {} packets, {} lost, {} queued, {} outstanding, {} unread, in flight {}, silent {:?}, {:?}",
                 stats.dropped,
                 stats.key_updates,
+                session.total.sent_bytes,
+                path.sent_packets,
+                path.lost_packets,
                 session.queue_messages,
                 session.outstanding,
                 session.unread,
@@ -571,8 +577,12 @@ impl Run {
             }
         }
         while !left.iter().all(|end| self.pair.closed(*end).is_some()) {
-            let events = End::BOTH.map(|end| self.pair.timed_events(end));
-            assert!(self.pair.now() < begin + limit, "no end after {limit:?}: {events:?}");
+            if self.pair.now() >= begin + limit {
+                let events = End::BOTH
+                    .map(|end| self.pair.timed_events(end).into_iter().rev().take(4).collect::<Vec<_>>());
+                let state = if left.len() == End::BOTH.len() { self.state() } else { Vec::new() };
+                panic!("no end after {limit:?}: {state:?} {events:?}");
+            }
             self.pair.run(Duration::from_millis(100));
             self.pump();
         }

@@ -1,0 +1,134 @@
+//! A flood of SYNs beside one connection over an emulated link.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use bytes::Bytes;
+use whimbrel::{Config, Endpoint};
+use whimbrel_cli::link::{Relay, RelayConfig};
+use whimbrel_proto::crypto::Identity;
+use whimbrel_proto::handshake::ServerKey;
+use whimbrel_proto::{ConnectConfig, Time, TransportConfig};
+
+use crate::process::Process;
+
+/// See the module.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Flood {
+    /// SYNs a second
+    #[arg(long, default_value_t = 100_000)]
+    rate: u64,
+    /// Seconds measured, with the flood and without
+    #[arg(long, default_value_t = 5)]
+    time: u64,
+    /// The link, both ways
+    #[arg(long, default_value = "rate=100mbit, delay=10ms")]
+    link: String,
+    /// Repetitions: without, with
+    #[arg(long, default_value_t = 3)]
+    trials: usize,
+}
+
+/// The flood.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Syns {
+    #[arg(long)]
+    url: String,
+    #[arg(long)]
+    rate: u64,
+    #[arg(long)]
+    time: u64,
+}
+
+/// Congestion control finds the link's rate before anything counts.
+const WARM_UP: Duration = Duration::from_secs(3);
+/// Different SYNs, sent in turn.
+const DIFFERENT: usize = 1000;
+/// SYNs are sent in bursts this far apart.
+const BURST: Duration = Duration::from_millis(1);
+
+impl Flood {
+    pub(crate) async fn run(self) -> anyhow::Result<()> {
+        let (mut server, url) = Process::server().await?;
+        let (key, address) = url.rsplit_once('@').context("a URL has an address")?;
+        let mut link = RelayConfig::new("127.0.0.1:0".parse()?, address.parse()?);
+        link.up = self.link.parse()?;
+        link.down = link.up.clone();
+        let relay = Relay::spawn(link)?;
+        let endpoint = Endpoint::bind(Config::default(), "127.0.0.1:0").await?;
+        let mocket = endpoint.connect(&format!("{key}@{}", relay.local_addr())).await?;
+        let sending = tokio::spawn(async move {
+            let contents = Bytes::from(vec![0; 16 << 10]);
+            while mocket.send(contents.clone()).await.is_ok() {}
+        });
+        tokio::time::sleep(WARM_UP).await;
+        for _ in 0..self.trials {
+            let (quiet, _) = self.measure(&mut server).await?;
+            let (rate, time) = (self.rate.to_string(), (self.time + 1).to_string());
+            let _flood = Process::start(&["syns", "--url", &url, "--rate", &rate, "--time", &time])?;
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            let before = server.usage()?.resident;
+            let (flooded, syns) = self.measure(&mut server).await?;
+            let after = server.usage()?.resident;
+            println!(
+                "{quiet:.1} Mbit/s, {flooded:.1} Mbit/s ({:.0} %) beside {syns:.0} SYNs answered a second; memory {} KiB, {} KiB",
+                flooded / quiet * 100.0,
+                before >> 10,
+                after >> 10,
+            );
+            tokio::time::sleep(Duration::from_millis(1500)).await;
+        }
+        sending.abort();
+        Ok(())
+    }
+
+    /// Payload received, Mbit/s, and SYNs answered a second.
+    async fn measure(&self, server: &mut Process) -> anyhow::Result<(f64, f64)> {
+        let (begun, before) = (Instant::now(), server.counts().await?);
+        tokio::time::sleep(Duration::from_secs(self.time)).await;
+        let after = server.counts().await?;
+        let seconds = begun.elapsed().as_secs_f64();
+        let megabits = (after.bytes - before.bytes) as f64 * 8.0 / 1e6;
+        Ok((megabits / seconds, (after.syns - before.syns) as f64 / seconds))
+    }
+}
+
+impl Syns {
+    /// A datagram a call, as from many hosts: segments of one call would arrive in one piece and cost the server less.
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        let (key, address) = self.url.rsplit_once('@').context("a URL has an address")?;
+        let address: SocketAddr = address.parse()?;
+        let key = key.trim_start_matches("whimbrel://").parse().context("a URL has a key")?;
+        let transport = TransportConfig::default();
+        let identity = Identity::from_secret([7; 32]);
+        let mut endpoint = whimbrel_proto::Endpoint::new(identity, None, transport.clone(), 0, [7; 32], true);
+        let mut syns = Vec::with_capacity(DIFFERENT);
+        for _ in 0..DIFFERENT {
+            let config = ConnectConfig {
+                server_key: ServerKey::Known(key),
+                protocol: Bytes::new(),
+                psk: None,
+                ticket: None,
+                transport: transport.clone(),
+            };
+            let (_, mut connection) = endpoint.connect(Time::ZERO, address, config);
+            let mut syn = Vec::new();
+            connection.poll_transmit(Time::ZERO, &mut syn, 1);
+            syns.push(syn);
+        }
+        let socket = UdpSocket::bind("127.0.0.1:0")?;
+        socket.connect(address)?;
+        let (begun, mut sent) = (Instant::now(), 0);
+        while begun.elapsed() < Duration::from_secs(self.time) {
+            let due = (begun.elapsed().as_secs_f64() * self.rate as f64) as u64;
+            while sent < due {
+                // One that the system refuses is one less.
+                drop(socket.send(&syns[sent as usize % DIFFERENT]));
+                sent += 1;
+            }
+            std::thread::sleep(BURST);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,60 @@
+//! Figures of scale on loopback: many idle connections, many handshakes, a flood of SYNs.
+//!
+//! The server is a process of its own, pinned to the second core; all others share the first. What the server takes is
+//! read from `/proc`, so that its clients' share is not counted.
+
+mod clients;
+mod flood;
+mod handshakes;
+mod idle;
+mod process;
+mod server;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(about = "Idle connections, handshakes a second, a SYN flood", max_term_width = 110)]
+struct Cli {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Memory and processor time that idle connections cost the server
+    Idle(idle::Idle),
+    /// Handshakes a second
+    Handshakes(handshakes::Handshakes),
+    /// What a flood of SYNs costs a connection, and the server's memory
+    Flood(flood::Flood),
+    /// The server; started by this program itself.
+    #[command(hide = true)]
+    Serve,
+    /// Connects and holds; started by this program itself.
+    #[command(hide = true)]
+    Clients(clients::Clients),
+    /// Sends SYNs; started by this program itself.
+    #[command(hide = true)]
+    Syns(flood::Syns),
+}
+
+/// Where the server runs, and where the others do.
+const SERVER_CORE: usize = 1;
+const CLIENT_CORE: usize = 0;
+
+fn main() -> anyhow::Result<()> {
+    let core = if matches!(Cli::parse().what, What::Serve) { SERVER_CORE } else { CLIENT_CORE };
+    let cores = core_affinity::get_core_ids().unwrap_or_default();
+    if let Some(core) = cores.get(core) {
+        core_affinity::set_for_current(*core);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    match Cli::parse().what {
+        What::Idle(idle) => runtime.block_on(idle.run()),
+        What::Handshakes(handshakes) => runtime.block_on(handshakes.run()),
+        What::Flood(flood) => runtime.block_on(flood.run()),
+        What::Serve => runtime.block_on(server::run()),
+        What::Clients(clients) => runtime.block_on(clients.run()),
+        What::Syns(syns) => syns.run(),
+    }
+}

@@ -1,0 +1,78 @@
+//! Child processes of this program, and what they take.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+
+/// One of this program's own processes; killed when dropped.
+pub(crate) struct Process {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    stdin: ChildStdin,
+}
+
+/// What the server has counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counts {
+    pub(crate) connections: u64,
+    pub(crate) bytes: u64,
+    pub(crate) syns: u64,
+}
+
+/// What a process takes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Usage {
+    /// Resident memory, bytes.
+    pub(crate) resident: u64,
+    /// Processor time so far.
+    pub(crate) cpu: Duration,
+}
+
+impl Process {
+    pub(crate) fn start(arguments: &[&str]) -> anyhow::Result<Self> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let stdout = child.stdout.take().context("no standard output")?;
+        let stdin = child.stdin.take().context("no standard input")?;
+        Ok(Self { child, lines: BufReader::new(stdout).lines(), stdin })
+    }
+
+    /// The server, and its URL.
+    pub(crate) async fn server() -> anyhow::Result<(Self, String)> {
+        let mut server = Self::start(&["serve"])?;
+        let url = server.line().await?;
+        Ok((server, url))
+    }
+
+    /// The next line it prints.
+    pub(crate) async fn line(&mut self) -> anyhow::Result<String> {
+        self.lines.next_line().await?.context("it has ended")
+    }
+
+    /// Asks the server.
+    pub(crate) async fn counts(&mut self) -> anyhow::Result<Counts> {
+        self.stdin.write_all(b"\n").await?;
+        let line = self.line().await?;
+        let numbers: Vec<u64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
+        let [connections, bytes, syns] = numbers[..] else { bail!("not counts: {line}") };
+        Ok(Counts { connections, bytes, syns })
+    }
+
+    pub(crate) fn usage(&self) -> anyhow::Result<Usage> {
+        let id = self.child.id().context("it has ended")?;
+        let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+        let kilobytes: u64 = resident.trim().trim_end_matches(" kB").parse()?;
+        let schedstat = std::fs::read_to_string(format!("/proc/{id}/schedstat"))?;
+        // Of the main thread, which does all the work: nanoseconds, where `stat` counts ticks.
+        let cpu = schedstat.split(' ').next().context("no schedstat")?.parse()?;
+        Ok(Usage { resident: kilobytes << 10, cpu: Duration::from_nanos(cpu) })
+    }
+}

@@ -1,0 +1,45 @@
+//! The server: takes everybody, drops what they send, and says on request what it has counted.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use tokio::io::{AsyncBufReadExt, BufReader};
+use whimbrel::{Config, Endpoint, ListenConfig, new_identity};
+
+/// Handed over by the receiving end at a time.
+const MANY: usize = 256;
+
+pub(crate) async fn run() -> anyhow::Result<()> {
+    let listen = ListenConfig { pings_per_address: u32::MAX, ..ListenConfig::default() };
+    let config = Config { listen: Some(listen), ..Config::listen_as(new_identity()) };
+    let endpoint = Endpoint::bind(config, "127.0.0.1:0").await?;
+    println!("whimbrel://{}@{}", endpoint.public_key(), endpoint.local_addr()?);
+    let (mockets, bytes) = (Rc::new(RefCell::new(Vec::new())), Rc::new(Cell::new(0)));
+    let (held, received, accepting) = (Rc::clone(&mockets), Rc::clone(&bytes), endpoint.clone());
+    let local = tokio::task::LocalSet::new();
+    local.spawn_local(async move {
+        while let Some(mocket) = accepting.accept().await {
+            // Nobody reads from most of them: a task for each would be the measurement's own cost.
+            if held.borrow().is_empty() {
+                tokio::task::spawn_local(drain(mocket.clone(), Rc::clone(&received)));
+            }
+            held.borrow_mut().push(mocket);
+        }
+    });
+    let answers = async {
+        let mut questions = BufReader::new(tokio::io::stdin()).lines();
+        while questions.next_line().await?.is_some() {
+            println!("{} {} {}", mockets.borrow().len(), bytes.get(), endpoint.stats().syns);
+        }
+        anyhow::Ok(())
+    };
+    local.run_until(answers).await
+}
+
+async fn drain(mocket: whimbrel::Mocket, bytes: Rc<Cell<u64>>) {
+    let mut messages = Vec::with_capacity(MANY);
+    while mocket.recv_many(&mut messages, MANY).await.is_ok() {
+        let sum: usize = messages.drain(..).map(|message| message.payload.len()).sum();
+        bytes.set(bytes.get() + sum as u64);
+    }
+}
