@@ -11,6 +11,7 @@ use whimbrel_cli::perf::monotonic_ns;
 
 use crate::cargo::kind;
 use crate::far_end::FarEnd;
+use crate::report::Report;
 
 /// How long a polite close may take, everything that still has to be delivered included.
 const CLOSE_WITHIN: Duration = Duration::from_secs(30);
@@ -30,6 +31,7 @@ pub(crate) struct BadLink {
 pub(crate) struct Lane {
     pub(crate) link: BadLink,
     pub(crate) mocket: Mocket,
+    name: String,
     /// When connecting began.
     pub(crate) start_ns: u64,
 }
@@ -55,7 +57,7 @@ impl BadLink {
         let start_ns = monotonic_ns();
         let mocket = self.endpoint.connect(&self.url).await?;
         mocket.sender().ppid(kind::OPENING).build().send(lane.to_owned()).await?;
-        Ok(Lane { link: self, mocket, start_ns })
+        Ok(Lane { link: self, mocket, name: lane.to_owned(), start_ns })
     }
 
     /// From now on nothing comes through.
@@ -83,13 +85,14 @@ impl BadLink {
 }
 
 impl Lane {
-    /// Closes politely: returns when everything that was sent has been delivered or given up.
-    pub(crate) async fn close(self) -> anyhow::Result<()> {
+    /// Closes politely, which waits until everything that was sent is delivered or given up; returns what the far end has received.
+    pub(crate) async fn finish(self, far: &FarEnd) -> anyhow::Result<Report> {
         let closing = self.mocket.close(0, "");
         timeout(CLOSE_WITHIN, closing).await.context("the connection does not close")?;
-        drop(self.mocket);
+        // The link stays until the far end knows, too, that it is over.
+        let report = far.report(&self.name).await?;
         self.link.relay.stop()?;
-        Ok(())
+        Ok(report)
     }
 }
 

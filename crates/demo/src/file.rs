@@ -23,8 +23,7 @@ pub(crate) async fn play(stage: &Stage) -> anyhow::Result<Findings> {
     let lane = BadLink::open(&stage.far, LINK, stage.seed).await?.connect(LANE).await?;
     let start_ns = lane.start_ns;
     write(&lane.mocket, &file).await?;
-    lane.close().await?;
-    let report = stage.far.report(LANE).await?;
+    let report = lane.finish(&stage.far).await?;
     let findings = judge(&file, &report, start_ns);
     stage.screen.end(LANE, &findings.rows[0].1);
     Ok(findings)
@@ -69,7 +68,7 @@ fn judge(file: &[u8], report: &Report, start_ns: u64) -> Findings {
         rows: vec![Row::new(
             format!("file of {} at 5 % loss", size(file.len() as f64)),
             became,
-            format!("{} the link can carry", rate(limit_bps)),
+            format!("limit {}", rate(limit_bps)),
         )],
         missing,
     }

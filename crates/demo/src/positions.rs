@@ -17,13 +17,13 @@ use crate::screen::Unit;
 use crate::show::Stage;
 
 /// A radio link: 100 ms there and back.
-const LINK: &str = "rate=64kbit, delay=50ms, queue=1s, loss=1%";
+const LINK: &str = "rate=256kbit, delay=50ms, queue=1s, loss=1%";
 const EVERY: Duration = Duration::from_millis(50);
 const SIZE: usize = 120;
 const LIFETIME: Duration = Duration::from_millis(500);
 const POSITION: Tag = Tag(1);
-/// Whoever looks at a position older than this looks at the past.
-const STALE_S: f64 = 0.5;
+/// Whoever looks at a position older than this looks at the past: the lifetime, and what travelling once more takes.
+const STALE_S: f64 = 0.75;
 
 /// How positions are sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,10 +37,17 @@ const WAYS: [Way; 3] = [Way::Replace, Way::Lifetime, Way::Queue];
 
 /// Plays the part: all ways at once, each over a link of its own with the same losses.
 pub(crate) async fn play(stage: &Stage) -> anyhow::Result<Findings> {
+<<<<<<< HEAD
     let blackout = time(stage.scale.blackout.as_secs_f64());
     stage
         .screen
         .say(&format!("Positions, 20 a second over 64 kbit/s, 100 ms, through a blackout of {blackout}"));
+=======
+    let blackout = format!("{} s", stage.scale.blackout.as_secs());
+    stage
+        .screen
+        .say(&format!("Positions, 20 a second over 256 kbit/s, 100 ms, through a blackout of {blackout}"));
+>>>>>>> demo
     let [replace, lifetime, queue] = WAYS.map(|way| fly(stage, way));
     let (replace, lifetime, queue) = tokio::try_join!(replace, lifetime, queue)?;
     let flights = [replace, lifetime, queue];
@@ -100,8 +107,8 @@ async fn fly(stage: &Stage, way: Way) -> anyhow::Result<Flight> {
         Ok(monotonic_ns())
     };
     let (back_ns, sent) = tokio::try_join!(weather, send(&lane, way, lasting))?;
-    lane.close().await?;
-    Ok(Flight { way, sent, back_ns, report: stage.far.report(way.lane()).await? })
+    let report = lane.finish(&stage.far).await?;
+    Ok(Flight { way, sent, back_ns, report })
 }
 
 async fn send(lane: &Lane, way: Way, lasting: Duration) -> anyhow::Result<u64> {
@@ -161,8 +168,7 @@ impl Flight {
         })
     }
 
-    /// The newest must arrive in any way, all in order, and none twice; with a lifetime nothing older than that and what the way takes;
-    /// through the queue all.
+    /// The newest must arrive in any way, all in order, and none twice; through the queue all.
     fn missing(&self) -> Vec<String> {
         let arrivals = &self.report.arrivals;
         let name = self.way.title();
@@ -181,7 +187,7 @@ impl Flight {
 }
 
 fn judge(flights: &[Flight], blackout: &str) -> Findings {
-    let mut rows = vec![Row::new(format!("positions through {blackout} of blackout"), "", "")];
+    let mut rows = vec![Row::new(format!("positions, {blackout} of blackout"), "", "")];
     rows.extend(flights.iter().map(|flight| {
         let beside = format!("{} of {} arrived", flight.report.arrivals.len(), flight.sent);
         Row::new(format!("  {}", flight.way.title()), flight.describe(), beside)

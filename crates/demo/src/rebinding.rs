@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use crate::bad_link::BadLink;
 use crate::cargo;
 use crate::file::{missing, write};
-use crate::findings::{Findings, Row, size, time};
+use crate::findings::{Findings, Row, time};
 use crate::report::Report;
 use crate::screen::Unit;
 use crate::show::Stage;
@@ -34,8 +34,7 @@ pub(crate) async fn play(stage: &Stage) -> anyhow::Result<Findings> {
         anyhow::Ok(())
     };
     tokio::try_join!(write(&lane.mocket, &file), moving)?;
-    lane.close().await?;
-    let report = stage.far.report(LANE).await?;
+    let report = lane.finish(&stage.far).await?;
     let findings = judge(&file, &report);
     stage.screen.end(LANE, &findings.rows[0].1);
     Ok(findings)
@@ -54,7 +53,7 @@ fn judge(file: &[u8], report: &Report) -> Findings {
             "longest_gap_ms": gap_s * 1e3,
         }),
         rows: vec![Row::new(
-            format!("file of {}, address changes twice", size(file.len() as f64)),
+            "file, address changes twice",
             format!("{intact}, longest gap {}", time(gap_s)),
             "40 ms there and back",
         )],

@@ -34,8 +34,7 @@ pub(crate) async fn play(stage: &Stage) -> anyhow::Result<Findings> {
         sender.send(stamped(number, BULK_MESSAGE)).await?;
     }
     let small = send_small(&lane.mocket, stage.scale.urgent).await?;
-    lane.close().await?;
-    let report = stage.far.report(LANE).await?;
+    let report = lane.finish(&stage.far).await?;
     let findings = judge(&report, bulk, small);
     stage.screen.end(LANE, &format!("urgent ones {}", findings.rows[0].1));
     Ok(findings)
@@ -115,11 +114,11 @@ fn judge(report: &Report, bulk: u64, small: u64) -> Findings {
         }),
         rows: vec![
             Row::new(
-                format!("urgent messages beside {} of bulk", size(report.bytes as f64)),
+                format!("urgent, beside {} of bulk", size(report.bytes as f64)),
                 urgent.describe(),
                 "20 ms one way",
             ),
-            Row::new("  the same with the bulk's priority", ordinary.describe(), "waited behind the bulk"),
+            Row::new("  at the bulk's priority", ordinary.describe(), "waited behind the bulk"),
         ],
         missing,
     }

@@ -104,8 +104,6 @@ macro_rules! with_loss {
     };
 }
 
-use {bulk, plain, timed, with_loss};
-
 const EXPERIMENTS: &[Experiment] = &[
     bulk!("bulk 4 Mbit/s 50 ms 0 %", FOUR, "0%", BULK, 4e6, 0.0),
     bulk!("bulk 4 Mbit/s 50 ms 1 %", FOUR, "1%", BULK, 4e6, 0.01),

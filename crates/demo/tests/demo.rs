@@ -1,0 +1,44 @@
+//! The demo in small, as people and programs run it. What is asserted holds on a machine of any speed.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+fn demo() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_whimbrel-demo"))
+}
+
+#[test]
+fn everything_arrives_that_should() {
+    let output = demo().args(["--quick", "--json"]).output().unwrap();
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(output.status.success(), "{complaints}{document:#}");
+    assert_eq!(complaints, "");
+    assert_eq!((&document["passed"], &document["missing"]), (&true.into(), &serde_json::json!([])));
+    assert_eq!(document["file"]["bytes"], 1_000_000);
+    assert_eq!((&document["file"]["intact"], &document["rebinding"]["intact"]), (&true.into(), &true.into()));
+    let positions = &document["positions"];
+    assert_eq!(positions["queue"]["arrived"], positions["queue"]["sent"]);
+    // The link is away for a second: what was queued then comes that old, what was replaced does not come at all.
+    assert!(positions["queue"]["oldest_ms"].as_f64().unwrap() > 1000.0, "{positions:#}");
+    assert!(positions["replace"]["arrived"].as_u64() < positions["replace"]["sent"].as_u64());
+    let urgent = &document["urgent"];
+    let median = |kind: &str| urgent[kind]["latency_ms"]["p50"].as_f64().unwrap();
+    assert!(median("urgent") < median("same_priority"), "{urgent:#}");
+}
+
+#[test]
+fn interrupted_it_ends_both_processes() {
+    let child = demo().arg("--quick").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    sleep(Duration::from_millis(700));
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    let start = Instant::now();
+    // Its output ends only when the far end, which inherits standard error, has ended, too.
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+}
