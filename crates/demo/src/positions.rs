@@ -37,17 +37,10 @@ const WAYS: [Way; 3] = [Way::Replace, Way::Lifetime, Way::Queue];
 
 /// Plays the part: all ways at once, each over a link of its own with the same losses.
 pub(crate) async fn play(stage: &Stage) -> anyhow::Result<Findings> {
-<<<<<<< HEAD
-    let blackout = time(stage.scale.blackout.as_secs_f64());
-    stage
-        .screen
-        .say(&format!("Positions, 20 a second over 64 kbit/s, 100 ms, through a blackout of {blackout}"));
-=======
     let blackout = format!("{} s", stage.scale.blackout.as_secs());
     stage
         .screen
         .say(&format!("Positions, 20 a second over 256 kbit/s, 100 ms, through a blackout of {blackout}"));
->>>>>>> demo
     let [replace, lifetime, queue] = WAYS.map(|way| fly(stage, way));
     let (replace, lifetime, queue) = tokio::try_join!(replace, lifetime, queue)?;
     let flights = [replace, lifetime, queue];
