@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 
 use tokio::sync::{Notify, broadcast, oneshot};
@@ -45,7 +45,8 @@ pub(crate) struct Shared {
     /// Connected, closed, a stream opened.
     pub(crate) changed: Notify,
     driver: Notify,
-    pub(crate) events: broadcast::Sender<Event>,
+    /// Made for the first subscriber: its backlog takes more memory than all the rest of an idle connection.
+    events: OnceLock<broadcast::Sender<Event>>,
 }
 
 pub(crate) struct State {
@@ -114,7 +115,6 @@ enum Drive {
 
 impl Shared {
     pub(crate) fn new(handle: Handle, connection: Connection, endpoint: Arc<EndpointShared>) -> Arc<Self> {
-        let (events, _) = broadcast::channel(EVENT_BACKLOG);
         let connected = connection.is_established();
         let shared = Arc::new(Self {
             handle,
@@ -145,7 +145,7 @@ impl Shared {
             writable: Notify::new(),
             changed: Notify::new(),
             driver: Notify::new(),
-            events,
+            events: OnceLock::new(),
         });
         tokio::spawn(Arc::clone(&shared).run());
         shared
@@ -350,8 +350,15 @@ impl Shared {
             _ => {}
         }
         self.changed.notify_waiters();
-        // Nobody listening is no error.
-        self.events.send(event).ok();
+        if let Some(events) = self.events.get() {
+            // Nobody listening is no error.
+            events.send(event).ok();
+        }
+    }
+
+    /// Events from now on.
+    pub(crate) fn subscribe(&self) -> broadcast::Receiver<Event> {
+        self.events.get_or_init(|| broadcast::Sender::new(EVENT_BACKLOG)).subscribe()
     }
 
     /// The driver task: timers, and whatever was left to it.
