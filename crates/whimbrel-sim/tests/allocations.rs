@@ -167,15 +167,13 @@ impl Rig {
     fn step(&mut self) {
         for at in [CLIENT, SERVER] {
             let now = self.now;
+            let from = self.ends[1 - at].address;
             let end = &mut self.ends[at];
             while end.coming.front().is_some_and(|(due, _)| *due <= now) {
                 let Some((_, bytes)) = end.coming.pop_front() else { break };
-                let from = if at == CLIENT { SERVER } else { CLIENT };
-                let datagram = datagram(self.ends[from].address, bytes);
-                let end = &mut self.ends[at];
+                let datagram = datagram(from, bytes);
                 core(|| end.connection.handle_datagram(now, datagram));
             }
-            let end = &mut self.ends[at];
             core(|| {
                 if end.connection.poll_timeout().is_some_and(|due| due <= now) {
                     end.connection.handle_timeout(now);
@@ -203,7 +201,7 @@ impl Rig {
             let (now, out) = (self.now, &mut self.out);
             let end = &mut self.ends[from];
             let Some(transmit) = core(|| end.connection.poll_transmit(now, out, 10)) else { break };
-            let to = &mut self.ends[if from == CLIENT { SERVER } else { CLIENT }];
+            let to = &mut self.ends[1 - from];
             for packet in self.out[..transmit.size].chunks(transmit.segment_size.unwrap_or(transmit.size)) {
                 self.packets += 1;
                 to.free_at = to.free_at.max(now) + Duration::from_nanos(packet.len() as u64 * NANOS_PER_BYTE);
