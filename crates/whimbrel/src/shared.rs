@@ -3,6 +3,7 @@
 //! Whoever has news drives: the receive loop after a batch, a sender on an idle connection, else the driver task. Packets are
 //! built under the lock and sent without it; whoever holds the transmit buffer sends, others leave word (`again`).
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -73,6 +74,11 @@ pub(crate) struct State {
     spare: Vec<Outgoing>,
     /// Handed in, and not queued yet for want of room.
     held: VecDeque<Outgoing>,
+}
+
+thread_local! {
+    /// Memory for packets, lent to whoever drives on this thread: thousands of connections that are idle need none.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 #[derive(Default)]
@@ -236,11 +242,15 @@ impl Shared {
             let now = self.clock.now();
             state.coarse_now = now;
             if tx.pending.is_none() {
+                if tx.bytes.capacity() == 0 {
+                    tx.bytes = SPARE.take();
+                }
                 tx.bytes.clear();
                 let segments = self.socket().max_gso_segments();
                 tx.pending = state.connection.poll_transmit(now, &mut tx.bytes, segments);
             }
             let Some(transmit) = tx.pending else {
+                SPARE.set(std::mem::take(&mut tx.bytes));
                 state.tx = Some(tx);
                 self.pump(&mut state);
                 if !state.again {
