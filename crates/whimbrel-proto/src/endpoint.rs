@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use bytes::Bytes;
 use rand::{Rng, SeedableRng};
@@ -37,6 +38,9 @@ pub struct ListenConfig {
     /// PINGs with a valid cookie taken a second and address (the address's /24 or /56). Default 1,000: each costs four
     /// Diffie-Hellmans.
     pub pings_per_address: u32,
+    /// SYNs answered a second, from everybody together. Default 20,000: a flood of more takes from strangers, who ask again, and not from
+    /// those who are connected. Higher: more of the processor for strangers; lower: fewer handshakes a second.
+    pub syns_per_second: u32,
 }
 
 impl Default for ListenConfig {
@@ -48,6 +52,7 @@ impl Default for ListenConfig {
             early_from_tickets: false,
             max_connections: 100_000,
             pings_per_address: 1_000,
+            syns_per_second: 20_000,
         }
     }
 }
@@ -90,6 +95,8 @@ pub enum Routed {
 pub struct EndpointStats {
     /// SYNs answered.
     pub syns: u64,
+    /// SYNs beyond what is answered in a second.
+    pub syns_dropped: u64,
     /// Connections accepted.
     pub accepted: u64,
     /// PINGs refused: no valid cookie, replayed, forged, over a limit, not allowed.
@@ -115,7 +122,10 @@ pub struct Endpoint {
     /// Accepted connections by who began them and the id chosen for the session.
     sessions: BTreeMap<(PublicKey, [u8; 16]), Handle>,
     connections: BTreeMap<Handle, Ids>,
+    /// Of `connections`, those that others began.
+    accepted: usize,
     next_handle: usize,
+    syn_budget: Trickle,
     ping_budget: Budget<IpAddr>,
     reset_budget: Budget<()>,
     stats: EndpointStats,
@@ -167,7 +177,9 @@ impl Endpoint {
             sessions: BTreeMap::new(),
             tokens: BTreeMap::new(),
             connections: BTreeMap::new(),
+            accepted: 0,
             next_handle: 0,
+            syn_budget: Trickle::default(),
             ping_budget: Budget::default(),
             reset_budget: Budget::default(),
             stats: EndpointStats::default(),
@@ -228,6 +240,7 @@ impl Endpoint {
     fn register(&mut self, id: ConnectionId, accepted: bool) -> Handle {
         let handle = Handle(self.next_handle);
         self.next_handle += 1;
+        self.accepted += usize::from(accepted);
         self.routes.insert(id, handle);
         self.connections
             .insert(handle, Ids { id, token: None, accepted, session: None, aliases: Vec::new() });
@@ -257,6 +270,7 @@ impl Endpoint {
     /// The connection is gone.
     pub fn forget(&mut self, handle: Handle) {
         if let Some(ids) = self.connections.remove(&handle) {
+            self.accepted -= usize::from(ids.accepted);
             self.routes.remove(&ids.id);
             for alias in ids.aliases {
                 self.routes.remove(&alias);
@@ -294,6 +308,10 @@ impl Endpoint {
         out: &mut Vec<u8>,
     ) -> Routed {
         match (kind, &mut self.acceptor) {
+            (block::SYN, Some((_, listen))) if !self.syn_budget.take(now, listen.syns_per_second) => {
+                self.stats.syns_dropped += 1;
+                Routed::Nothing
+            }
             (block::SYN, Some((acceptor, _))) => {
                 match acceptor.handle_syn(now, datagram.from, &datagram.bytes, out) {
                     Ok(()) => {
@@ -325,7 +343,7 @@ impl Endpoint {
 
     fn handle_ping(&mut self, now: Time, datagram: Datagram, out: &mut Vec<u8>) -> Routed {
         let Some((acceptor, listen)) = &mut self.acceptor else { return self.refuse() };
-        let full = self.connections.values().filter(|ids| ids.accepted).nth(listen.max_connections).is_some();
+        let full = self.accepted > listen.max_connections;
         if full || !self.ping_budget.take(now, prefix(datagram.from.ip()), listen.pings_per_address) {
             return self.refuse();
         }
@@ -417,6 +435,27 @@ fn prefix(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V4(ip) => IpAddr::V4((u32::from(ip) & 0xffff_ff00).into()),
         IpAddr::V6(ip) => IpAddr::V6((u128::from(ip) >> 72 << 72).into()),
+    }
+}
+
+/// So many a second, evenly: what is refused in a flood is a share of what comes at any time, and not all of what comes late in a second.
+#[derive(Debug, Default)]
+struct Trickle {
+    /// What was taken is paid for by then.
+    until: Time,
+}
+
+impl Trickle {
+    /// Taken ahead of time at most.
+    const AHEAD: Duration = Duration::from_millis(50);
+
+    fn take(&mut self, now: Time, limit: u32) -> bool {
+        let until = self.until.max(now) + Duration::from_secs(1) / limit.max(1);
+        let granted = limit > 0 && until <= now + Self::AHEAD.max(Duration::from_secs(1) / limit.max(1));
+        if granted {
+            self.until = until;
+        }
+        granted
     }
 }
 

@@ -471,7 +471,7 @@ impl Mocket {
     /// # }
     /// ```
     pub fn subscribe(&self) -> broadcast::Receiver<Event> {
-        self.shared.events.subscribe()
+        self.shared.subscribe()
     }
 
     /// The newest ticket the server gave, with what is known of the path by now; the endpoint keeps it for the next connection to that

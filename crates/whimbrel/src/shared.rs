@@ -3,9 +3,10 @@
 //! Whoever has news drives: the receive loop after a batch, a sender on an idle connection, else the driver task. Packets are
 //! built under the lock and sent without it; whoever holds the transmit buffer sends, others leave word (`again`).
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 
 use tokio::sync::{Notify, broadcast, oneshot};
@@ -45,7 +46,8 @@ pub(crate) struct Shared {
     /// Connected, closed, a stream opened.
     pub(crate) changed: Notify,
     driver: Notify,
-    pub(crate) events: broadcast::Sender<Event>,
+    /// Made for the first subscriber: its backlog takes more memory than all the rest of an idle connection.
+    events: OnceLock<broadcast::Sender<Event>>,
 }
 
 pub(crate) struct State {
@@ -72,6 +74,11 @@ pub(crate) struct State {
     spare: Vec<Outgoing>,
     /// Handed in, and not queued yet for want of room.
     held: VecDeque<Outgoing>,
+}
+
+thread_local! {
+    /// Memory for packets, lent to whoever drives on this thread: thousands of connections that are idle need none.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 #[derive(Default)]
@@ -114,7 +121,6 @@ enum Drive {
 
 impl Shared {
     pub(crate) fn new(handle: Handle, connection: Connection, endpoint: Arc<EndpointShared>) -> Arc<Self> {
-        let (events, _) = broadcast::channel(EVENT_BACKLOG);
         let connected = connection.is_established();
         let shared = Arc::new(Self {
             handle,
@@ -145,7 +151,7 @@ impl Shared {
             writable: Notify::new(),
             changed: Notify::new(),
             driver: Notify::new(),
-            events,
+            events: OnceLock::new(),
         });
         tokio::spawn(Arc::clone(&shared).run());
         shared
@@ -236,11 +242,15 @@ impl Shared {
             let now = self.clock.now();
             state.coarse_now = now;
             if tx.pending.is_none() {
+                if tx.bytes.capacity() == 0 {
+                    tx.bytes = SPARE.take();
+                }
                 tx.bytes.clear();
                 let segments = self.socket().max_gso_segments();
                 tx.pending = state.connection.poll_transmit(now, &mut tx.bytes, segments);
             }
             let Some(transmit) = tx.pending else {
+                SPARE.set(std::mem::take(&mut tx.bytes));
                 state.tx = Some(tx);
                 self.pump(&mut state);
                 if !state.again {
@@ -350,8 +360,15 @@ impl Shared {
             _ => {}
         }
         self.changed.notify_waiters();
-        // Nobody listening is no error.
-        self.events.send(event).ok();
+        if let Some(events) = self.events.get() {
+            // Nobody listening is no error.
+            events.send(event).ok();
+        }
+    }
+
+    /// Events from now on.
+    pub(crate) fn subscribe(&self) -> broadcast::Receiver<Event> {
+        self.events.get_or_init(|| broadcast::Sender::new(EVENT_BACKLOG)).subscribe()
     }
 
     /// The driver task: timers, and whatever was left to it.

@@ -64,18 +64,19 @@ impl Flood {
         });
         tokio::time::sleep(WARM_UP).await;
         for _ in 0..self.trials {
-            let (quiet, _) = self.measure(&mut server).await?;
+            let (quiet, _, _) = self.measure(&mut server).await?;
             let (rate, time) = (self.rate.to_string(), (self.time + 1).to_string());
             let _flood = Process::start(&["syns", "--url", &url, "--rate", &rate, "--time", &time])?;
             tokio::time::sleep(Duration::from_millis(500)).await;
-            let before = server.usage()?.resident;
-            let (flooded, syns) = self.measure(&mut server).await?;
-            let after = server.usage()?.resident;
+            let before = server.usage()?;
+            let (flooded, answered, dropped) = self.measure(&mut server).await?;
+            let after = server.usage()?;
             println!(
-                "{quiet:.1} Mbit/s, {flooded:.1} Mbit/s ({:.0} %) beside {syns:.0} SYNs answered a second; memory {} KiB, {} KiB",
+                "{quiet:.1} Mbit/s, {flooded:.1} Mbit/s ({:.0} %) beside {answered:.0} SYNs answered and {dropped:.0} dropped a second; memory {} KiB, {} KiB; {:.0} % of a core",
                 flooded / quiet * 100.0,
-                before >> 10,
-                after >> 10,
+                before.resident >> 10,
+                after.resident >> 10,
+                (after.cpu - before.cpu).as_secs_f64() / self.time as f64 * 100.0,
             );
             tokio::time::sleep(Duration::from_millis(1500)).await;
         }
@@ -83,14 +84,15 @@ impl Flood {
         Ok(())
     }
 
-    /// Payload received, Mbit/s, and SYNs answered a second.
-    async fn measure(&self, server: &mut Process) -> anyhow::Result<(f64, f64)> {
+    /// Payload received, Mbit/s, and SYNs answered and dropped a second.
+    async fn measure(&self, server: &mut Process) -> anyhow::Result<(f64, f64, f64)> {
         let (begun, before) = (Instant::now(), server.counts().await?);
         tokio::time::sleep(Duration::from_secs(self.time)).await;
         let after = server.counts().await?;
         let seconds = begun.elapsed().as_secs_f64();
         let megabits = (after.bytes - before.bytes) as f64 * 8.0 / 1e6;
-        Ok((megabits / seconds, (after.syns - before.syns) as f64 / seconds))
+        let syns = |which: usize| (after.syns[which] - before.syns[which]) as f64 / seconds;
+        Ok((megabits / seconds, syns(0), syns(1)))
     }
 }
 

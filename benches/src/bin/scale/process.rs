@@ -19,7 +19,8 @@ pub(crate) struct Process {
 pub(crate) struct Counts {
     pub(crate) connections: u64,
     pub(crate) bytes: u64,
-    pub(crate) syns: u64,
+    /// SYNs answered, and dropped for their number.
+    pub(crate) syns: [u64; 2],
 }
 
 /// What a process takes.
@@ -61,8 +62,8 @@ impl Process {
         self.stdin.write_all(b"\n").await?;
         let line = self.line().await?;
         let numbers: Vec<u64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
-        let [connections, bytes, syns] = numbers[..] else { bail!("not counts: {line}") };
-        Ok(Counts { connections, bytes, syns })
+        let [connections, bytes, answered, dropped] = numbers[..] else { bail!("not counts: {line}") };
+        Ok(Counts { connections, bytes, syns: [answered, dropped] })
     }
 
     pub(crate) fn usage(&self) -> anyhow::Result<Usage> {

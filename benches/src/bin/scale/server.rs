@@ -29,7 +29,8 @@ pub(crate) async fn run() -> anyhow::Result<()> {
     let answers = async {
         let mut questions = BufReader::new(tokio::io::stdin()).lines();
         while questions.next_line().await?.is_some() {
-            println!("{} {} {}", mockets.borrow().len(), bytes.get(), endpoint.stats().syns);
+            let stats = endpoint.stats();
+            println!("{} {} {} {}", mockets.borrow().len(), bytes.get(), stats.syns, stats.syns_dropped);
         }
         anyhow::Ok(())
     };

@@ -155,8 +155,10 @@ pub struct Connection {
     path: Path,
     opening: Option<Box<Opening>>,
     keys: Option<KeyRing>,
-    early_seal: Option<EarlySeal>,
-    early_open: Option<EarlyOpen>,
+    early_seal: Option<Box<EarlySeal>>,
+    early_open: Option<Box<EarlyOpen>>,
+    /// What was sealed under early keys may still arrive until then.
+    early_until: Option<Time>,
     /// The server's answer to PING, repeated when PING is.
     pong: Option<Bytes>,
     pong_due: bool,
@@ -214,6 +216,7 @@ impl Connection {
             keys: None,
             early_seal: None,
             early_open: None,
+            early_until: None,
             pong: None,
             pong_due: false,
             pong_at: now,
@@ -235,8 +238,8 @@ impl Connection {
             endpoint_events: VecDeque::new(),
             rng,
             scratch_sack: Sack::default(),
-            scratch_carried: Vec::with_capacity(64),
-            scratch_items: Vec::with_capacity(64),
+            scratch_carried: Vec::new(),
+            scratch_items: Vec::new(),
             dropped: stats::Dropped::default(),
             config,
         }
@@ -313,6 +316,15 @@ impl Connection {
             self.session.begin_close();
             self.issue_last_ticket();
         }
+    }
+
+    /// Gives back memory kept for speed: the connection has been idle for a while.
+    fn trim(&mut self) {
+        self.session.trim();
+        self.path.recovery.trim();
+        self.path.received.trim();
+        self.scratch_items = Vec::new();
+        self.scratch_carried = Vec::new();
     }
 
     /// Ends at once; what was not delivered is lost, and its outcome Unknown.

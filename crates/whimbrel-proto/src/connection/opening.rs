@@ -248,7 +248,7 @@ impl Connection {
         let wait = self.path.recovery.rtt.deadline() + Duration::from_millis(10);
         opening.begin_ping(now, by_ticket, flight.packet, wait);
         self.path.remote_id = flight.server_id;
-        self.early_seal = flight.early;
+        self.early_seal = flight.early.map(Box::new);
         self.scratch_items.clear();
         self.scratch_items.extend(self.scratch_carried.iter().map(|carried| Item::Session(*carried)));
         self.path.recovery.on_sent(now, size as u64 + self.path.headers(), true, &self.scratch_items);
@@ -322,7 +322,7 @@ impl Connection {
     /// The server's half: PING was accepted; makes PONG around what is queued.
     pub(crate) fn accept_with(&mut self, now: Time, mut accepted: Accepted) -> Result<(), PeerMisbehaved> {
         self.peer_key = Some(accepted.client_key);
-        self.early_open = accepted.early.take();
+        self.early_open = accepted.early.take().map(Box::new);
         if let Some(received) = accepted.unvalidated() {
             self.path.validation = Validation::Unproven { received: received as u64, sent: 0 };
         }

@@ -159,6 +159,9 @@ impl Connection {
     /// The first packet under the final keys: the peer is proven.
     fn on_confirmed(&mut self, now: Time) {
         self.confirmed = true;
+        self.pong = None;
+        self.pong_due = false;
+        self.early_until = self.early_open.is_some().then(|| now + self.path.drain_time());
         self.path.validation.prove();
         if self.side == crate::Side::Server {
             self.events.push_back(Event::Connected);

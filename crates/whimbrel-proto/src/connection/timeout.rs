@@ -28,6 +28,7 @@ impl Connection {
             self.path.pacing_until,
             self.path.rebinding.as_ref().map(|rebinding| rebinding.timeout()),
             self.session.poll_timeout(),
+            self.early_until,
             self.keep_alive_at(),
             Some(self.last_received + self.patience()),
         ];
@@ -69,6 +70,13 @@ impl Connection {
         if self.keep_alive_at().is_some_and(|at| at <= now) {
             self.last_eliciting = now;
             self.control.keep_alive();
+            if self.path.recovery.in_flight() == 0 {
+                self.trim();
+            }
+        }
+        if self.early_until.is_some_and(|until| until <= now) {
+            self.early_until = None;
+            self.early_open = None;
         }
         if self.path.rebinding.as_ref().is_some_and(|rebinding| rebinding.is_given_up(now, CHALLENGE_LEN)) {
             self.path.rebinding = None;

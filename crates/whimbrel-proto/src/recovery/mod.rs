@@ -86,6 +86,11 @@ impl<I: Copy> Recovery<I> {
         }
     }
 
+    /// Gives back memory kept for speed.
+    pub(crate) fn trim(&mut self) {
+        self.sent.shrink();
+    }
+
     pub(crate) fn next_number(&self) -> u64 {
         self.sent.next_number()
     }

@@ -48,7 +48,7 @@ const EAGER_PACKETS: u64 = 32;
 impl Default for Received {
     fn default() -> Self {
         Self {
-            ranges: VecDeque::with_capacity(MAX_RANGES + 1),
+            ranges: VecDeque::new(),
             floor: 0,
             largest_at: Time::ZERO,
             duplicates: 0,
@@ -59,6 +59,11 @@ impl Default for Received {
 }
 
 impl Received {
+    /// Gives back memory kept for speed.
+    pub(crate) fn trim(&mut self) {
+        self.ranges.shrink_to_fit();
+    }
+
     /// The highest number seen.
     pub(crate) fn largest(&self) -> Option<u64> {
         self.ranges.back().map(|range| *range.end())

@@ -94,6 +94,12 @@ impl<I> Default for SentPackets<I> {
 }
 
 impl<I: Copy> SentPackets<I> {
+    /// Gives back memory kept for speed.
+    pub(super) fn shrink(&mut self) {
+        self.packets.shrink_to_fit();
+        self.items.shrink_to_fit();
+    }
+
     pub(crate) fn next_number(&self) -> u64 {
         self.first + self.packets.len() as u64
     }

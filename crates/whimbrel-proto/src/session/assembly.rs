@@ -27,11 +27,15 @@ const RESERVE: usize = 1 << 20;
 #[derive(Debug, Default)]
 pub(super) struct Spares {
     tails: VecDeque<(BytesMut, usize)>,
+    /// Empty, with memory for some ranges.
+    ranges: Vec<RangeSet>,
     bytes: usize,
 }
 
 /// Bytes kept at most, in use and not.
 const SPARE_BYTES: usize = 4 << 20;
+/// Sets of ranges kept.
+const SPARE_RANGES: usize = 8;
 /// Shorter messages are not worth it, longer ones keep too much.
 const SPARE_SIZES: std::ops::RangeInclusive<usize> = 1024..=RESERVE;
 
@@ -89,6 +93,9 @@ impl Assembly {
         if self.buf.capacity() == 0 && length <= RESERVE as u64 {
             self.buf = spares.take(length as usize + 1);
         }
+        if self.have.is_bare() {
+            self.have = spares.ranges.pop().unwrap_or_default();
+        }
     }
 
     /// Takes `bytes` at `offset`; `expected` is how long the buffer will become, as far as known.
@@ -127,7 +134,10 @@ impl Assembly {
     }
 
     /// The message.
-    pub(super) fn into_bytes(self) -> Bytes {
+    pub(super) fn into_bytes(mut self, spares: &mut Spares) -> Bytes {
+        if self.have.clear() && spares.ranges.len() < SPARE_RANGES {
+            spares.ranges.push(self.have);
+        }
         self.buf.freeze()
     }
 

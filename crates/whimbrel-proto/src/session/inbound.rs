@@ -347,7 +347,7 @@ impl Session {
         let finished = if whole { state.partial.remove(&number) } else { None };
         if let Some(Partial { assembly, extras: Some(extras), early, .. }) = finished {
             let head = DataHead { extras, ..*head };
-            let whole = message(&head, number, assembly.into_bytes(), early, domain);
+            let whole = message(&head, number, assembly.into_bytes(&mut self.spares), early, domain);
             self.on_whole(now, slot, domain, whole, extras.latest_reliable);
         }
         Ok(())

@@ -13,6 +13,18 @@ impl RangeSet {
         self.ranges.is_empty()
     }
 
+    /// It has no memory.
+    pub(super) fn is_bare(&self) -> bool {
+        self.ranges.capacity() == 0
+    }
+
+    /// Forgets everything; true if the memory is worth keeping.
+    pub(super) fn clear(&mut self) -> bool {
+        const WORTH: std::ops::RangeInclusive<usize> = 1..=64;
+        self.ranges.clear();
+        WORTH.contains(&self.ranges.capacity())
+    }
+
     /// How many ranges: what limits look at.
     pub(super) fn len(&self) -> usize {
         self.ranges.len()

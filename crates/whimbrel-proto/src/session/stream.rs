@@ -85,6 +85,10 @@ pub(super) struct Streams {
 impl Streams {
     pub(super) fn insert(&mut self, stream: Stream) -> u32 {
         let slot = self.free.pop().unwrap_or_else(|| {
+            if self.slots.is_empty() {
+                // Most sessions have but the one.
+                self.slots.reserve_exact(1);
+            }
             self.slots.push(Slot::default());
             (self.slots.len() - 1) as u32
         });

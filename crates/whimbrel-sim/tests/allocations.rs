@@ -1,0 +1,281 @@
+//! What the core allocates: nothing for a packet once it is warm, and little for a connection that is idle.
+//!
+//! Two connections are driven by hand in memory; only what happens inside calls of the core is counted.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use whimbrel_proto::congestion::Congestion;
+use whimbrel_proto::crypto::Identity;
+use whimbrel_proto::handshake::ServerKey;
+use whimbrel_proto::session::{Message, Outgoing, SendError};
+use whimbrel_proto::{
+    ConnectConfig, Connection, Datagram, Endpoint, Handle, ListenConfig, Routed, Service, StreamId, Time,
+    TransportConfig,
+};
+
+/// Counts what the threads allocate that have switched it on.
+struct Counting;
+
+thread_local! {
+    static COUNTING: Cell<bool> = const { Cell::new(false) };
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+    static BYTES: Cell<i64> = const { Cell::new(0) };
+}
+
+fn count(calls: u64, bytes: i64) {
+    if COUNTING.get() {
+        CALLS.set(CALLS.get() + calls);
+        BYTES.set(BYTES.get() + bytes);
+    }
+}
+
+#[allow(unsafe_code, reason = "an allocator is unsafe by its nature; this one hands everything on")]
+// SAFETY: everything is the system allocator's.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(1, layout.size() as i64);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        count(0, -(layout.size() as i64));
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(at, layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(1, size as i64 - layout.size() as i64);
+        // SAFETY: the caller's promise.
+        unsafe { System.realloc(at, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Runs a call of the core, counting.
+fn core<T>(call: impl FnOnce() -> T) -> T {
+    COUNTING.set(true);
+    let result = call();
+    COUNTING.set(false);
+    result
+}
+
+/// Receive buffers that are used again once nobody holds a part of them, as sockets' are.
+struct Buffers {
+    buffers: VecDeque<BytesMut>,
+}
+
+impl Buffers {
+    const SIZE: usize = 64 << 10;
+
+    fn new() -> Self {
+        Self { buffers: (0..64).map(|_| BytesMut::with_capacity(Self::SIZE)).collect() }
+    }
+
+    fn copy(&mut self, packet: &[u8]) -> BytesMut {
+        while self.buffers[0].capacity() < packet.len() && !self.buffers[0].try_reclaim(Self::SIZE) {
+            self.buffers.rotate_left(1);
+        }
+        self.buffers[0].extend_from_slice(packet);
+        self.buffers[0].split()
+    }
+}
+
+/// An end, and what is on its way to it.
+struct End {
+    connection: Connection,
+    address: SocketAddr,
+    coming: VecDeque<(Time, BytesMut)>,
+    buffers: Buffers,
+    free_at: Time,
+    inbox: VecDeque<Message>,
+}
+
+/// Two ends with a link between them, 800 Mbit/s and 2 ms each way.
+struct Rig {
+    now: Time,
+    ends: [End; 2],
+    packets: u64,
+    out: Vec<u8>,
+    received: u64,
+}
+
+const DELAY: Duration = Duration::from_millis(2);
+const NANOS_PER_BYTE: u64 = 10;
+const CLIENT: usize = 0;
+const SERVER: usize = 1;
+
+fn endpoint(number: u8, listen: Option<ListenConfig>, transport: &TransportConfig) -> Endpoint {
+    let identity = Identity::from_secret([number; 32]);
+    Endpoint::new(identity, listen, transport.clone(), number, [number; 32], true)
+}
+
+impl Rig {
+    fn new(transport: &TransportConfig) -> Self {
+        let mut client = endpoint(1, None, transport);
+        let mut server = endpoint(2, Some(ListenConfig::default()), transport);
+        let addresses: [SocketAddr; 2] = [([10, 0, 0, 1], 1).into(), ([10, 0, 0, 2], 2).into()];
+        let config = ConnectConfig {
+            server_key: ServerKey::Known(server.public_key()),
+            protocol: Bytes::new(),
+            psk: None,
+            ticket: None,
+            transport: transport.clone(),
+        };
+        let mut now = Time::ZERO;
+        let (_, mut connection) = client.connect(now, addresses[SERVER], config);
+        let (mut accepted, mut out, mut reply) = (None, Vec::new(), Vec::new());
+        while accepted.is_none() {
+            now += DELAY;
+            out.clear();
+            if connection.poll_transmit(now, &mut out, 1).is_none() {
+                continue;
+            }
+            reply.clear();
+            let datagram = datagram(addresses[CLIENT], BytesMut::from(&out[..]));
+            // The memory of what the server keeps is counted from here on.
+            match core(|| server.handle_datagram(now, datagram, &mut reply)) {
+                Routed::Accepted(handle, connection) => accepted = Some((handle, connection)),
+                Routed::Reply => {
+                    let datagram = datagram_to_client(addresses[SERVER], &reply);
+                    connection.handle_datagram(now, datagram);
+                }
+                _ => {}
+            }
+        }
+        let Some((_, accepted)): Option<(Handle, Box<Connection>)> = accepted else { unreachable!() };
+        let end = |connection, address| End {
+            connection,
+            address,
+            coming: VecDeque::with_capacity(8192),
+            buffers: Buffers::new(),
+            free_at: Time::ZERO,
+            inbox: VecDeque::with_capacity(8192),
+        };
+        let ends = [end(connection, addresses[CLIENT]), end(*accepted, addresses[SERVER])];
+        Self { now, ends, packets: 0, out: Vec::with_capacity(64 << 10), received: 0 }
+    }
+
+    /// Everything that is due now, then on to when something is due next.
+    fn step(&mut self) {
+        for at in [CLIENT, SERVER] {
+            let now = self.now;
+            let from = self.ends[1 - at].address;
+            let end = &mut self.ends[at];
+            while end.coming.front().is_some_and(|(due, _)| *due <= now) {
+                let Some((_, bytes)) = end.coming.pop_front() else { break };
+                let datagram = datagram(from, bytes);
+                core(|| end.connection.handle_datagram(now, datagram));
+            }
+            core(|| {
+                if end.connection.poll_timeout().is_some_and(|due| due <= now) {
+                    end.connection.handle_timeout(now);
+                }
+                while end.connection.poll_event().is_some() {}
+                while end.connection.poll_endpoint_event().is_some() {}
+                while end.connection.session().poll_event().is_some() {}
+                end.connection.session().recv_many(now, &mut end.inbox, usize::MAX);
+            });
+            self.received += end.inbox.len() as u64;
+            end.inbox.clear();
+            self.transmit(at);
+        }
+        let due = self.ends.iter().flat_map(|end| {
+            [end.connection.poll_timeout(), end.coming.front().map(|(due, _)| *due)].into_iter().flatten()
+        });
+        let next = due.min().unwrap_or(self.now);
+        // Never less, so that whatever comes of rounding cannot stop the clock.
+        self.now = next.max(self.now + Duration::from_micros(20));
+    }
+
+    fn transmit(&mut self, from: usize) {
+        loop {
+            self.out.clear();
+            let (now, out) = (self.now, &mut self.out);
+            let end = &mut self.ends[from];
+            let Some(transmit) = core(|| end.connection.poll_transmit(now, out, 10)) else { break };
+            let to = &mut self.ends[1 - from];
+            for packet in self.out[..transmit.size].chunks(transmit.segment_size.unwrap_or(transmit.size)) {
+                self.packets += 1;
+                to.free_at = to.free_at.max(now) + Duration::from_nanos(packet.len() as u64 * NANOS_PER_BYTE);
+                to.coming.push_back((to.free_at + DELAY, to.buffers.copy(packet)));
+            }
+        }
+    }
+
+    /// Fills the sender's queue with messages up to some number of bytes, and steps on, until so many packets have gone.
+    fn send(&mut self, service: Service, payload: &Bytes, packets: u64) {
+        let end = self.packets + packets;
+        while self.packets < end {
+            let now = self.now;
+            let session = self.ends[CLIENT].connection.session();
+            for _ in 0..256 {
+                let message = Outgoing::new(StreamId(0), service, payload.clone());
+                if session.stats().queue_bytes > 1 << 20 {
+                    break;
+                }
+                match core(|| session.send(now, message)) {
+                    Ok(_) => {}
+                    Err(SendError::QueueFull(_)) => break,
+                    Err(error) => panic!("{error:?}"),
+                }
+            }
+            self.step();
+        }
+    }
+}
+
+fn datagram(from: SocketAddr, bytes: BytesMut) -> Datagram {
+    Datagram { from, to: None, ecn: None, bytes }
+}
+
+fn datagram_to_client(from: SocketAddr, bytes: &[u8]) -> Datagram {
+    datagram(from, BytesMut::from(bytes))
+}
+
+/// Allocations in so many packets of steady traffic, after as many to get warm, and messages received.
+fn steady(congestion: Congestion, service: Service, size: usize, warm: u64, packets: u64) -> (u64, u64) {
+    let mut transport = TransportConfig::default();
+    transport.congestion = congestion;
+    let mut rig = Rig::new(&transport);
+    let payload = Bytes::from(vec![7; size]);
+    rig.send(service, &payload, warm);
+    CALLS.set(0);
+    let before = rig.received;
+    rig.send(service, &payload, packets);
+    (CALLS.get(), rig.received - before)
+}
+
+#[test]
+fn a_packet_allocates_nothing() {
+    let fixed = Congestion::Fixed { bytes_per_s: 90_000_000 };
+    let cases = [
+        ("bulk, bbr", Congestion::Bbr, Service::ReliableSequenced, 128 << 10, 500_000),
+        ("bulk, fixed", fixed, Service::ReliableSequenced, 16 << 10, 200_000),
+        ("small, rs", Congestion::Bbr, Service::ReliableSequenced, 50, 100_000),
+        ("small, ru", Congestion::Bbr, Service::ReliableUnsequenced, 50, 100_000),
+        ("small, uu", fixed, Service::UnreliableUnsequenced, 50, 100_000),
+    ];
+    for (name, congestion, service, size, packets) in cases {
+        let (calls, messages) = steady(congestion, service, size, 50_000, packets);
+        println!("{name}: {calls} allocations in {packets} packets, {messages} messages");
+    }
+}
+
+#[test]
+fn an_idle_connection_takes_little() {
+    BYTES.set(0);
+    let mut rig = Rig::new(&TransportConfig::default());
+    let until = rig.now + Duration::from_secs(60);
+    while rig.now < until {
+        rig.step();
+    }
+    println!("{} bytes, both ends; {} of them the connection itself", BYTES.get(), size_of::<Connection>());
+}
