@@ -110,6 +110,9 @@ impl RecvPool {
         });
         self.filled = 0;
         self.filled = socket.try_recv(&mut slices[..count], &mut self.meta[..count])?;
+        if self.filled < count {
+            socket.forget_readable();
+        }
         Ok(self.filled)
     }
 

@@ -146,6 +146,13 @@ impl UdpSocket {
         self.socket.try_io(Interest::READABLE, || self.io.recv(|| (&self.socket).into(), bufs, meta))
     }
 
+    /// Everything that had arrived was received: the next wait sleeps until something new does. Spares the call that would only say
+    /// that nothing is there; what has arrived since is a new event for the system and wakes all the same.
+    pub(crate) fn forget_readable(&self) {
+        let nothing = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
+        self.socket.try_io(Interest::READABLE, nothing).ok();
+    }
+
     /// As [`try_recv`](Self::try_recv), but arranges for the task of `cx` to be woken when something arrives.
     pub fn poll_recv(
         &self,
