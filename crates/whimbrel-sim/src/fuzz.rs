@@ -140,7 +140,10 @@ pub fn close_block(input: &[u8]) {
     match kind % 3 {
         0 => {
             if let Ok(reason) = close::read_fin(&mut reader_of_it) {
-                assert!(reason.text.len() <= close::MAX_REASON * 3, "as text, each byte is three at the most");
+                assert!(
+                    reason.text.len() <= close::MAX_REASON * 3,
+                    "as text, each byte is three at the most"
+                );
             }
         }
         1 => drop(close::read_rst(&mut reader_of_it)),
@@ -188,7 +191,8 @@ fn busy_pair() -> Pair {
         let now = pair.now();
         pair.session(end).write(now, stream, Bytes::from_static(b"some bytes")).expect("it is open");
         for service in Service::ALL {
-            let message = Outgoing { tracked: true, ..Outgoing::new(StreamId(0), service, vec![7; 2_000].into()) };
+            let message =
+                Outgoing { tracked: true, ..Outgoing::new(StreamId(0), service, vec![7; 2_000].into()) };
             pair.try_send(end, message).expect("there is room");
         }
     }

@@ -13,7 +13,8 @@ fn folder(target: &Target) -> PathBuf {
 
 /// The corpus, in the order of the names.
 fn corpus(target: &Target) -> Vec<Vec<u8>> {
-    let files = std::fs::read_dir(folder(target)).unwrap_or_else(|error| panic!("no corpus of {}: {error}", target.name));
+    let files = std::fs::read_dir(folder(target))
+        .unwrap_or_else(|error| panic!("no corpus of {}: {error}", target.name));
     let mut names: Vec<PathBuf> = files.map(|file| file.unwrap().path()).collect();
     names.sort();
     names.iter().map(|name| std::fs::read(name).unwrap()).collect()
@@ -26,7 +27,9 @@ fn change(dice: &mut impl Rng, input: &[u8], other: &[u8]) -> Vec<u8> {
         let at = dice.random_range(0..=bytes.len());
         match dice.random_range(0..6) {
             0 if at < bytes.len() => bytes[at] ^= 1 << dice.random_range(0..8),
-            1 if at < bytes.len() => bytes[at] = [0, 0x3f, 0x40, 0x7f, 0x80, 0xbf, 0xc0, 0xff][dice.random_range(0..8)],
+            1 if at < bytes.len() => {
+                bytes[at] = [0, 0x3f, 0x40, 0x7f, 0x80, 0xbf, 0xc0, 0xff][dice.random_range(0..8)]
+            }
             2 => bytes.truncate(at),
             3 => bytes.insert(at, dice.random_range(0..=255)),
             4 => {
@@ -137,7 +140,14 @@ mod seeds {
                 out.bytes(payload);
             })
         };
-        let all = Extras { tag: Some(7), priority: 200, ppid: Some(9), latest_reliable: Some(3), bytes: false, confirm: true };
+        let all = Extras {
+            tag: Some(7),
+            priority: 200,
+            ppid: Some(9),
+            latest_reliable: Some(3),
+            bytes: false,
+            confirm: true,
+        };
         let byte_stream = Extras { bytes: true, ..Extras::NONE };
         let ranges = |kind, valued| {
             bytes(|out| {
@@ -156,21 +166,44 @@ mod seeds {
             ("sack", "many", sack(&[90..=100, 50..=80, 3..=3, 0..=1], marks)),
             ("data", "whole", data(head(whole | data::RELIABLE, 5, 0, Extras::NONE, None), b"hello")),
             ("data", "everything", data(head(whole | data::UNSEQUENCED, 70_000, 0, all, None), b"hello")),
-            ("data", "first", data(head(data::BEGIN | data::RELIABLE, 5, 0, Extras::NONE, Some(5_000)), &[7; 60])),
+            (
+                "data",
+                "first",
+                data(head(data::BEGIN | data::RELIABLE, 5, 0, Extras::NONE, Some(5_000)), &[7; 60]),
+            ),
             ("data", "middle", data(head(data::RELIABLE, 5, 1_200, Extras::NONE, None), &[7; 60])),
-            ("data", "run", data(head(whole | data::RELIABLE | data::MANY, 5, 0, Extras::NONE, None), b"\x02hi\x00\x01x")),
-            ("data", "stream", data(DataHead { stream: 3, ..head(whole | data::RELIABLE, 0, 0, byte_stream, None) }, b"bytes")),
+            (
+                "data",
+                "run",
+                data(head(whole | data::RELIABLE | data::MANY, 5, 0, Extras::NONE, None), b"\x02hi\x00\x01x"),
+            ),
+            (
+                "data",
+                "stream",
+                data(
+                    DataHead { stream: 3, ..head(whole | data::RELIABLE, 0, 0, byte_stream, None) },
+                    b"bytes",
+                ),
+            ),
             ("skip", "two", ranges(block::SKIP, true)),
             ("taken", "two", ranges(block::TAKEN, false)),
             ("credit", "data", bytes(|out| Grant::Data(1 << 30).write(out))),
             ("credit", "stream", bytes(|out| Grant::StreamData { stream: 2, limit: 1 << 20 }.write(out))),
             ("credit", "streams", bytes(|out| Grant::Streams(200).write(out))),
-            ("stream_end", "reset", bytes(|out| StreamEnd::Reset { stream: 2, code: 5, final_size: 77 }.write(out))),
+            (
+                "stream_end",
+                "reset",
+                bytes(|out| StreamEnd::Reset { stream: 2, code: 5, final_size: 77 }.write(out)),
+            ),
             ("stream_end", "stop", bytes(|out| StreamEnd::Stop { stream: 2, code: 5 }.write(out))),
             ("close", "fin", bytes(|out| assert!(close::write_fin(out, &close::Reason::new(4, "done"))))),
-            ("close", "rst", bytes(|out| {
-                assert!(close::write_rst(out, Cause::Credit, &close::Reason::new(0, "too much")));
-            })),
+            (
+                "close",
+                "rst",
+                bytes(|out| {
+                    assert!(close::write_rst(out, Cause::Credit, &close::Reason::new(0, "too much")));
+                }),
+            ),
         ]
     }
 
@@ -194,7 +227,11 @@ mod seeds {
             packet.resize(1 + block.len().div_ceil(4) * 4, block::PADDING);
             seeds.push(("blocks", format!("{target}_{name}"), packet));
         }
-        seeds.push(("params", "client".into(), b"\x00\x01\x02\x01\x02\x04\x04\x80\x80\x00\x00\x0a\x04\x80\x00\xea\x60\x00".to_vec()));
+        seeds.push((
+            "params",
+            "client".into(),
+            b"\x00\x01\x02\x01\x02\x04\x04\x80\x80\x00\x00\x0a\x04\x80\x00\xea\x60\x00".to_vec(),
+        ));
         seeds.push(("params", "server".into(), b"\x01\x01\x01\x01\x08\x02\x45\xc0\x00".to_vec()));
         for (index, packet) in handshake().into_iter().enumerate() {
             let to = if index % 2 == 0 { 0 } else { 1 };

@@ -23,7 +23,15 @@ impl Handshakes {
             let (count, parallel) = (self.count.to_string(), self.parallel.to_string());
             let before = server.usage()?;
             let mut clients = Process::start(&[
-                "clients", "--url", &url, "--count", &count, "--parallel", &parallel, "--sockets", "1",
+                "clients",
+                "--url",
+                &url,
+                "--count",
+                &count,
+                "--parallel",
+                &parallel,
+                "--sockets",
+                "1",
             ])?;
             let took: f64 = clients.line().await?.parse()?;
             let cpu = (server.usage()?.cpu - before.cpu).as_secs_f64();
