@@ -286,6 +286,7 @@ fn an_idle_connection_takes_little() {
     println!("{bytes} bytes, {} of them the connection itself", size_of::<Connection>());
     assert!(rig.ends.iter().all(|end| end.connection.is_established()));
     assert!(size_of::<Connection>() <= 4800, "{}", size_of::<Connection>());
-    // What the ciphers allocate beside Rust's allocator comes on top: some 1,200 bytes.
-    assert!((1..8_000).contains(&bytes), "{bytes}");
+    // With the endpoint's maps, whose first nodes have room for ten more connections. What the ciphers allocate beside Rust's allocator
+    // comes on top: some 1,200 bytes.
+    assert!((1..10_000).contains(&bytes), "{bytes}");
 }
