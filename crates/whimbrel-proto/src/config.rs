@@ -19,7 +19,8 @@ pub struct TransportConfig {
     /// Silence after which the session is given up. Default 60 s. Longer: a dead peer is held longer.
     pub idle_timeout: Duration,
     /// How often an otherwise idle connection is probed. Default 25 s (NAT bindings last 30 s and more). None: never, and a dead peer is
-    /// noticed only when something is sent. Shorter: a sleeping radio is woken more often.
+    /// noticed only when something is sent. Shorter: a sleeping radio is woken more often. Who was connected to waits a tenth longer, so that
+    /// one probe serves both.
     pub keep_alive: Option<Duration>,
     /// Longest time an acknowledgement is held back. Default 25 ms. Longer: fewer packets on half-duplex links, slower recovery.
     pub max_ack_delay: Duration,

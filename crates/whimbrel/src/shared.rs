@@ -434,6 +434,9 @@ impl Shared {
     }
 }
 
+/// Ten thousand connections are this many times ten thousand: what is large and rarely needed belongs in a box.
+const _: () = assert!(size_of::<Shared>() <= 5400);
+
 fn wake(waker: Option<Waker>) {
     if let Some(waker) = waker {
         waker.wake();

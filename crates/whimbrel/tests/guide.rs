@@ -230,6 +230,7 @@ fn listen_config() {
         early_from_tickets: it.early_from_tickets,
         max_connections: it.max_connections,
         pings_per_address: it.pings_per_address,
+        syns_per_second: it.syns_per_second,
     });
 }
 

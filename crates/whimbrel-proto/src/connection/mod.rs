@@ -35,7 +35,7 @@ use path::Path;
 pub use stats::{ConnectionStats, PathStats};
 pub use tickets::IssuedTicket;
 use tickets::Ticketing;
-use validation::Validation;
+use validation::{Challenges, Validation};
 
 use crate::config::TransportConfig;
 use crate::crypto::{EarlyOpen, EarlySeal, PathMemory, PublicKey, ResetToken};
@@ -181,7 +181,7 @@ pub struct Connection {
     drained: bool,
     events: VecDeque<Event>,
     endpoint_events: VecDeque<EndpointEvent>,
-    rng: ChaCha20Rng,
+    challenges: Challenges,
     scratch_sack: Sack,
     scratch_carried: Vec<Carried>,
     scratch_items: Vec<Item>,
@@ -190,7 +190,7 @@ pub struct Connection {
 
 impl Connection {
     pub(crate) fn new(now: Time, setup: Setup) -> Self {
-        let Setup { side, config, remote, local, local_id, remote_id, issues_tickets, rng } = setup;
+        let Setup { side, config, remote, local, local_id, remote_id, issues_tickets, mut rng } = setup;
         let headers = if remote.is_ipv4() { 28 } else { 48 };
         let path = Path {
             id: PathId::FIRST,
@@ -236,7 +236,7 @@ impl Connection {
             drained: false,
             events: VecDeque::new(),
             endpoint_events: VecDeque::new(),
-            rng,
+            challenges: Challenges::new(&mut rng),
             scratch_sack: Sack::default(),
             scratch_carried: Vec::new(),
             scratch_items: Vec::new(),

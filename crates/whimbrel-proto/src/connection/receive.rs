@@ -9,7 +9,6 @@ use crate::wire::packet::{
 };
 use crate::wire::{Reader, block, close};
 use crate::{Cause, PeerMisbehaved, Time};
-use rand::Rng;
 
 /// PONG is repeated to early packets no more often than this.
 const PONG_WAIT: std::time::Duration = std::time::Duration::from_millis(50);
@@ -84,7 +83,7 @@ impl Connection {
         match &mut self.path.rebinding {
             Some(rebinding) if rebinding.remote == from => rebinding.on_received(size),
             _ => {
-                let mut rebinding = Rebinding::new(now, from, to, self.rng.next_u64());
+                let mut rebinding = Rebinding::new(now, from, to, self.challenges.draw());
                 rebinding.on_received(size);
                 self.path.rebinding = Some(rebinding);
             }

@@ -43,7 +43,12 @@ impl Connection {
 
     fn keep_alive_at(&self) -> Option<Time> {
         let blocked = self.session.is_blocked().then_some(BLOCKED_INTERVAL);
-        let interval = self.config.keep_alive.into_iter().chain(blocked).min();
+        // Who was connected to waits a tenth longer: one probe serves both, and it is at the other end that a NAT forgets.
+        let keep_alive = self
+            .config
+            .keep_alive
+            .map(|every| if self.side == crate::Side::Server { every + every / 10 } else { every });
+        let interval = keep_alive.into_iter().chain(blocked).min();
         let interval = interval.filter(|_| self.keys.is_some() && !self.ending.is_over())?;
         Some(self.last_received.max(self.last_eliciting) + interval)
     }
@@ -77,6 +82,10 @@ impl Connection {
         if self.early_until.is_some_and(|until| until <= now) {
             self.early_until = None;
             self.early_open = None;
+            if self.path.recovery.in_flight() == 0 {
+                // Nothing came with the handshake: what that needed is not needed soon.
+                self.trim();
+            }
         }
         if self.path.rebinding.as_ref().is_some_and(|rebinding| rebinding.is_given_up(now, CHALLENGE_LEN)) {
             self.path.rebinding = None;

@@ -1,5 +1,30 @@
 //! Whether the peer has shown that it is where its packets say they come from.
 
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha20Rng;
+
+/// Where challenges come from: a generator would be ten times as large, in every connection, for what few ever need.
+#[derive(Debug)]
+pub(super) struct Challenges {
+    seed: [u8; 32],
+    drawn: u64,
+}
+
+impl Challenges {
+    pub(super) fn new(rng: &mut ChaCha20Rng) -> Self {
+        let mut seed = [0; 32];
+        rng.fill_bytes(&mut seed);
+        Self { seed, drawn: 0 }
+    }
+
+    pub(super) fn draw(&mut self) -> u64 {
+        let mut rng = ChaCha20Rng::from_seed(self.seed);
+        rng.set_stream(self.drawn);
+        self.drawn += 1;
+        rng.next_u64()
+    }
+}
+
 /// Until it has, an address may be somebody's whom a flood is to hit (RFC 9000 section 8.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Validation {

@@ -13,6 +13,7 @@ const MIN_WINDOW: Duration = Duration::from_secs(10);
 const LEAST_SLACK: Duration = Duration::from_millis(5);
 const MOST_SLACK: Duration = Duration::from_millis(100);
 const MOST_PATIENCE: u32 = 5;
+const SHORT: Duration = Duration::from_millis(20);
 /// Early deadlines within this long count as one.
 const PATIENCE_FOR: Duration = Duration::from_millis(100);
 
@@ -135,7 +136,10 @@ impl Rtt {
             return self.answer * 2;
         }
         let slack = (self.answer_variation * 4).clamp(self.answer / 16, self.answer).max(LEAST_SLACK);
-        self.answer + (slack * (1 << self.patience)).min(MOST_SLACK.max(slack))
+        // On a short path lateness is the host's, and can be many round trips; on a longer one it is a lost acknowledgement's, made good by
+        // the next, and to wait for that costs more than to send again.
+        let most = if self.answer < SHORT { MOST_SLACK } else { self.answer / 4 };
+        self.answer + (slack * (1 << self.patience)).min(most.max(slack))
     }
 
     /// A packet given up at its deadline was acknowledged after all.
