@@ -63,6 +63,9 @@ pub(crate) struct Recovery<I> {
     loss: LossShare,
 }
 
+/// Probes of a silent path are no further apart than this, or a round trip where that is longer. What a probe has room for is delivered at
+/// once, a larger message a round trip later: with this both are within a round trip and a quarter second of the link's return.
+const LONGEST_PROBE_WAIT: Duration = Duration::from_millis(200);
 /// A probe of a silent path is at most this long: it fits any link and costs a slow one little.
 const PROBE_BYTES: usize = 150;
 
@@ -290,7 +293,7 @@ impl<I: Copy> Recovery<I> {
             self.controller.on_loss(now, lost, self.sent.in_flight(), blackout);
         }
         let serialisations = self.serialisation() * 8;
-        let cap = Duration::from_millis(250).max(self.rtt.smoothed()).max(serialisations);
+        let cap = LONGEST_PROBE_WAIT.max(self.rtt.smoothed()).max(serialisations);
         self.silence.handle_timeout(now, self.rtt.deadline(), cap);
     }
 
