@@ -40,8 +40,9 @@ impl Arena {
                 self.current = oldest;
                 return;
             }
-            // Smaller than is wanted by now: let it go. In use: its turn comes again.
-            if !oldest.try_reclaim(1) {
+            // Smaller than is wanted by now: let it go. In use: its turn comes again. (Its unused end could be had in either case.)
+            let beyond_end = oldest.capacity() + 1;
+            if !oldest.try_reclaim(beyond_end) {
                 self.filled.push_front(oldest);
             }
         }
