@@ -15,7 +15,7 @@ pub enum BindError {
     Address(String),
     /// The system refuses.
     #[error("cannot bind {0}: {1}")]
-    System(SocketAddr, #[source] io::Error),
+    System(SocketAddr, io::Error),
     /// The key log cannot be opened.
     #[error(
         "cannot write the key log {path:?}: {error}; name another file in WHIMBREL_KEYLOGFILE, or unset it"
