@@ -109,10 +109,7 @@ impl RecvPool {
             IoSliceMut::new(buffers.next().map_or(&mut [][..], |buffer| &mut buffer.bytes[..]))
         });
         self.filled = 0;
-        self.filled = socket.try_recv(&mut slices[..count], &mut self.meta[..count])?;
-        if self.filled < count {
-            socket.forget_readable();
-        }
+        self.filled = socket.try_recv_all(&mut slices[..count], &mut self.meta[..count])?;
         Ok(self.filled)
     }
 

@@ -146,11 +146,24 @@ impl UdpSocket {
         self.socket.try_io(Interest::READABLE, || self.io.recv(|| (&self.socket).into(), bufs, meta))
     }
 
-    /// Everything that had arrived was received: the next wait sleeps until something new does. Spares the call that would only say
-    /// that nothing is there; what has arrived since is a new event for the system and wakes all the same.
-    pub(crate) fn forget_readable(&self) {
-        let nothing = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
-        self.socket.try_io(Interest::READABLE, nothing).ok();
+    /// As [`try_recv`](Self::try_recv). Where fewer than `bufs` were filled the socket is empty, and the next wait sleeps until something
+    /// new arrives: that spares the call that would only say so. What arrives meanwhile is a new event and is not missed, since what is
+    /// taken back is the readiness seen before the call.
+    pub(crate) fn try_recv_all(
+        &self,
+        bufs: &mut [IoSliceMut<'_>],
+        meta: &mut [RecvMeta],
+    ) -> io::Result<usize> {
+        let mut last = None;
+        let received = self.socket.try_io(Interest::READABLE, || {
+            let count = self.io.recv(|| (&self.socket).into(), bufs, meta)?;
+            if count < bufs.len() {
+                last = Some(count);
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            Ok(count)
+        });
+        last.map_or(received, Ok)
     }
 
     /// As [`try_recv`](Self::try_recv), but arranges for the task of `cx` to be woken when something arrives.
