@@ -391,8 +391,8 @@ impl World {
             peer.events.push((now, event));
         }
         while let Some(event) = peer.connection.poll_endpoint_event() {
-            if let Some(ticket) = node.endpoint.handle_event(now, handle, event) {
-                peer.connection.handle_ticket(ticket);
+            if let Some(answer) = node.endpoint.handle_event(now, handle, event) {
+                peer.connection.handle_answer(answer);
                 answered = true;
             }
         }
