@@ -32,6 +32,8 @@ pub(super) struct Addresses {
     ours: Vec<(u64, LocalAddress)>,
     next: u64,
     theirs: Vec<(u64, SocketAddr)>,
+    /// Those that have answered a challenge in this session.
+    answered: Vec<SocketAddr>,
     /// Removed before they were added: the blocks may come in any order.
     removed: Vec<u64>,
 }
@@ -55,6 +57,21 @@ impl Addresses {
     /// How paths from `local` are to be used.
     pub(super) fn settings(&self, local: Option<IpAddr>) -> Option<LocalAddress> {
         self.ours().find(|ours| Some(ours.address.ip()) == local).copied()
+    }
+
+    /// One of the peer's answered a challenge.
+    pub(super) fn on_answered(&mut self, address: SocketAddr) {
+        if !self.has_answered(address) {
+            if self.answered.len() == MOST {
+                self.answered.remove(0);
+            }
+            self.answered.push(address);
+        }
+    }
+
+    /// It is no third party's that the peer would have us send to.
+    pub(super) fn has_answered(&self, address: SocketAddr) -> bool {
+        self.answered.contains(&address)
     }
 
     /// These are this host's addresses now: tells what changed, and makes the blocks that tell the peer.

@@ -282,7 +282,7 @@ impl Connection {
             primary_wish: (0, None),
             opened_in_minute: (0, 0),
             peer_max_packet: u64::MAX,
-            last_data: now,
+            last_data: Time::ZERO,
             tickets: Ticketing::new(issues_tickets),
             key_log: KeyLog::default(),
             ending: Ending::default(),

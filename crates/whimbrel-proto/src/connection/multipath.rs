@@ -264,22 +264,31 @@ impl Connection {
         if locals.is_empty() {
             return;
         }
+        let main = self.paths[self.paths.main()].remote;
+        self.addresses.on_answered(main);
         let mut remotes: Vec<SocketAddr> = self.paths.iter().map(|path| path.remote).collect();
         remotes.extend(self.addresses.theirs());
         remotes.sort_unstable();
         remotes.dedup();
         let taken: Vec<_> = self.paths.iter().map(|path| (path.local, path.remote)).collect();
         for (local, remote) in pairing::missing(&locals, &remotes, &taken) {
-            let minute = now.since(Time::ZERO).as_secs() / 60;
-            if self.opened_in_minute.0 != minute {
-                self.opened_in_minute = (minute, 0);
+            if !self.addresses.has_answered(remote) && !self.take_opening(now) {
+                continue;
             }
-            if self.opened_in_minute.1 >= OPENED_A_MINUTE || self.open_path(now, Some(local), remote).is_err()
-            {
+            if self.open_path(now, Some(local), remote).is_err() {
                 break;
             }
-            self.opened_in_minute.1 += 1;
         }
+    }
+
+    /// Counts a path to an address that may be anybody's.
+    fn take_opening(&mut self, now: Time) -> bool {
+        let minute = now.since(Time::ZERO).as_secs() / 60;
+        if self.opened_in_minute.0 != minute {
+            self.opened_in_minute = (minute, 0);
+        }
+        self.opened_in_minute.1 += 1;
+        self.opened_in_minute.1 <= OPENED_A_MINUTE
     }
 
     /// Paths from addresses that this host has no longer.

@@ -285,7 +285,7 @@ impl Connection {
         let taken = if answers_latest { self.take_sack(now, &sack) } else { Ok(()) };
         let mut reader = Reader::new(blocks);
         if let Err(misbehaved) =
-            taken.and_then(|()| self.process_blocks(now, self.paths.main(), &mut reader, false))
+            taken.and_then(|()| self.process_blocks(now, self.paths[Main].id, &mut reader, false))
         {
             self.on_misbehaved(now, misbehaved);
         }
@@ -337,7 +337,7 @@ impl Connection {
         self.take_params(&accepted.params);
         let mut reader = Reader::new(std::mem::take(&mut accepted.blocks));
         if !reader.is_empty() {
-            self.process_blocks(now, self.paths.main(), &mut reader, true)?;
+            self.process_blocks(now, self.paths[Main].id, &mut reader, true)?;
         }
         let pace = self.paths[Main].ack_pace(now, self.config.max_ack_delay);
         self.paths[Main].received.on_packet(now, 0, true, None, pace);

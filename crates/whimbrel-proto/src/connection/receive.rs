@@ -72,8 +72,11 @@ impl Connection {
             // The client still seals under the early secret: it has no PONG.
             self.pong_due = self.pong.is_some();
         }
-        match self.process(now, at, plain) {
+        let path = self.paths[at].id;
+        match self.process(now, path, plain) {
             Ok(eliciting) => {
+                // Blocks may have closed the path, or another before it.
+                let Some(at) = self.paths.by_id(path) else { return };
                 let pace = self.paths[at].ack_pace(now, self.config.max_ack_delay);
                 self.paths[at].received.on_packet(now, number, eliciting, ecn, pace);
                 self.on_arrival(now, at, newest, from, to, size);
@@ -197,12 +200,12 @@ impl Connection {
     }
 
     /// Takes the blocks of one packet; returns whether it asks for acknowledgement.
-    fn process(&mut self, now: Time, at: At, plain: Plain) -> Result<bool, PeerMisbehaved> {
+    fn process(&mut self, now: Time, path: PathId, plain: Plain) -> Result<bool, PeerMisbehaved> {
         let mut reader = Reader::new(plain.blocks.freeze());
         if reader.is_empty() {
             return Err(PeerMisbehaved::new(Cause::MissingField, "packet without blocks"));
         }
-        self.process_blocks(now, at, &mut reader, plain.early)
+        self.process_blocks(now, path, &mut reader, plain.early)
     }
 
     /// Takes blocks as if a packet that opened had brought them: what a hostile peer with good keys can send. For tests and fuzzing.
@@ -211,7 +214,7 @@ impl Connection {
         if self.ending.is_over() || blocks.is_empty() {
             return;
         }
-        if let Err(misbehaved) = self.process_blocks(now, self.paths.main(), &mut Reader::new(blocks), false)
+        if let Err(misbehaved) = self.process_blocks(now, self.paths[Main].id, &mut Reader::new(blocks), false)
         {
             self.on_misbehaved(now, misbehaved);
         }
@@ -220,13 +223,16 @@ impl Connection {
     pub(super) fn process_blocks(
         &mut self,
         now: Time,
-        at: At,
+        path: PathId,
         reader: &mut Reader,
         early: bool,
     ) -> Result<bool, PeerMisbehaved> {
         let mut eliciting = false;
         while !reader.is_empty() {
             let kind = reader.u8()?;
+            if kind == block::DATA {
+                self.last_data = now;
+            }
             eliciting |= !matches!(kind, block::SACK | block::PADDING | block::RST | block::ERROR);
             match kind {
                 block::DATA
@@ -247,8 +253,8 @@ impl Connection {
                 block::SACK => self.on_sack(now, reader)?,
                 block::PADDING => drop(reader.rest()),
                 block::KEEP_ALIVE => {}
-                block::PROBE => self.paths[at].answers.push(reader.u64()?),
-                block::PROBE_ACK => self.on_probe_ack(now, at, reader.u64()?),
+                block::PROBE => self.on_probe(path, reader.u64()?),
+                block::PROBE_ACK => self.on_probe_ack(now, path, reader.u64()?),
                 block::FIN => self.on_fin(now, close::read_fin(reader)?),
                 block::FIN_ACK => self.on_fin_ack(now),
                 block::FIN_DONE => self.finish_peer_closed(now),
@@ -311,7 +317,14 @@ impl Connection {
         Ok(())
     }
 
-    fn on_probe_ack(&mut self, now: Time, at: At, challenge: u64) {
+    fn on_probe(&mut self, path: PathId, challenge: u64) {
+        if let Some(at) = self.paths.by_id(path) {
+            self.paths[at].answers.push(challenge);
+        }
+    }
+
+    fn on_probe_ack(&mut self, now: Time, path: PathId, challenge: u64) {
+        let Some(at) = self.paths.by_id(path) else { return };
         let Some(rebinding) = self.paths[at].rebinding.filter(|rebinding| rebinding.challenge == challenge)
         else {
             return;
@@ -322,6 +335,7 @@ impl Connection {
         }
         let from = path.remote;
         path.adopt(rebinding);
+        self.addresses.on_answered(rebinding.remote);
         if path.standing.on_validated() {
             path.last_eliciting = now;
             self.events.push_back(Event::PathUp(path.id));

@@ -46,9 +46,14 @@ impl Connection {
             .config
             .keep_alive
             .map(|every| if self.side == crate::Side::Server { every + every / 10 } else { every });
-        let interval = keep_alive.into_iter().chain(blocked).min();
+        let quiet_since = self.last_received.max(self.last_eliciting);
+        // Data that stops may mean that a NAT has given this end another address: only a packet from here shows it. The longer it has
+        // stopped, the less likely.
+        let stopped = (self.side == crate::Side::Client && self.last_data > Time::ZERO)
+            .then(|| self.config.probe_interval.max(quiet_since.since(self.last_data)));
+        let interval = keep_alive.into_iter().chain(blocked).chain(stopped.filter(|_| keep_alive.is_some())).min();
         let interval = interval.filter(|_| self.keys.is_some() && !self.ending.is_over())?;
-        Some(self.last_received.max(self.last_eliciting) + interval)
+        Some(quiet_since + interval)
     }
 
     /// Does what is due at `now`.
