@@ -25,9 +25,7 @@ fn two(seed: u64, transport: TransportConfig, first: &str, second: &str) -> Pair
     let mut pair = Pair::connected(seed, transport, first);
     pair.world.add_network(pair.client, second.parse().unwrap(), second.parse().unwrap());
     announce(&mut pair);
-    let both = pair.run_until(5 * SECOND, |pair| {
-        End::BOTH.iter().all(|end| active(pair, *end) == 2)
-    });
+    let both = pair.run_until(5 * SECOND, |pair| End::BOTH.iter().all(|end| active(pair, *end) == 2));
     assert!(both, "{:?} {:?}", pair.events(End::Client), pair.events(End::Server));
     pair
 }

@@ -131,7 +131,8 @@ impl KeyRing {
                 used.first_received = number;
             }
             Some(Opened::Plain(_)) if phase == self.phase => {
-                if let Some(previous) = self.previous.as_mut().filter(|previous| previous.until == Time::MAX) {
+                if let Some(previous) = self.previous.as_mut().filter(|previous| previous.until == Time::MAX)
+                {
                     // Only now the peer is known to have the new keys; before, all it sends is under the old.
                     previous.until = now + keep_old;
                 }

@@ -214,7 +214,8 @@ impl Connection {
         if self.ending.is_over() || blocks.is_empty() {
             return;
         }
-        if let Err(misbehaved) = self.process_blocks(now, self.paths[Main].id, &mut Reader::new(blocks), false)
+        if let Err(misbehaved) =
+            self.process_blocks(now, self.paths[Main].id, &mut Reader::new(blocks), false)
         {
             self.on_misbehaved(now, misbehaved);
         }

@@ -51,7 +51,8 @@ impl Connection {
         // stopped, the less likely.
         let stopped = (self.side == crate::Side::Client && self.last_data > Time::ZERO)
             .then(|| self.config.probe_interval.max(quiet_since.since(self.last_data)));
-        let interval = keep_alive.into_iter().chain(blocked).chain(stopped.filter(|_| keep_alive.is_some())).min();
+        let interval =
+            keep_alive.into_iter().chain(blocked).chain(stopped.filter(|_| keep_alive.is_some())).min();
         let interval = interval.filter(|_| self.keys.is_some() && !self.ending.is_over())?;
         Some(quiet_since + interval)
     }
