@@ -422,7 +422,7 @@ end
 local BLOCKS = {
     [0] = "DATA", "SACK", "SYN", "SYN-ACK", "PING", "PONG", "FIN", "FIN-ACK", "FIN-DONE", "RST", "ERROR", "PROBE",
     "PROBE-ACK", "PADDING", "SKIP", "SKIP-ACK", "MAX_DATA", "MAX_STREAM_DATA", "MAX_STREAMS", "RESET", "STOP", "NEW_CID",
-    "RETIRE_CID", "TICKET", "TAKEN", "KEEP_ALIVE",
+    "CLOSE_PATH", "TICKET", "TAKEN", "KEEP_ALIVE", [32] = "ADD_ADDRESS", [33] = "DELETE_ADDRESS", [34] = "SET_PRIMARY",
 }
 local CAUSES = {
     [0] = "Application", "Wrong stream", "Unresolved address", "Unrecognized block", "Invalid field", "Missing field",
@@ -550,7 +550,10 @@ do
     field("uint64", "limit", "Limit", dec)
     field("uint64", "final_size", "Final size", dec)
     field("uint64", "new_cid.path", "Path", dec)
-    field("uint64", "new_cid.sequence", "Sequence", dec)
+    field("uint64", "address.sequence", "Sequence", dec)
+    field("uint8", "address.family", "Family", dec)
+    field("bytes", "address.ip", "Address")
+    field("bytes", "address.port", "Port")
     field("bytes", "new_cid.id", "Connection id")
     field("bytes", "new_cid.reset_token", "Reset token")
     field("uint64", "ticket_lifetime", "Lifetime (s)", dec)
@@ -877,15 +880,28 @@ read_block[20] = function(r)
     return format("stream=%s code=%s", number(stream), number((r:varint("code"))))
 end
 read_block[21] = function(r)
-    local path, sequence = r:varint("new_cid.path"), r:varint("new_cid.sequence")
+    local path = r:varint("new_cid.path")
     local id = hex((r:bytes("new_cid.id", 8)))
     local token = hex((r:bytes("new_cid.reset_token", 16)))
     r.new_ids[id] = token
-    return format("path=%s sequence=%s %s", number(path), number(sequence), id)
+    return format("path=%s %s", number(path), id)
 end
 read_block[22] = function(r)
-    local path = r:varint("new_cid.path")
-    return format("path=%s sequence=%s", number(path), number((r:varint("new_cid.sequence"))))
+    return format("path=%s", number((r:varint("new_cid.path"))))
+end
+read_block[32] = function(r)
+    local sequence = r:varint("address.sequence")
+    local family = r:u8("address.family")
+    local lengths = { [4] = 4, [6] = 16 }
+    if not lengths[family] then error({ malformed = "ADD_ADDRESS: unknown family" }, 0) end
+    local ip = hex((r:bytes("address.ip", lengths[family])))
+    local port = r:bytes("address.port", 2)
+    return format("sequence=%s %s port %d", number(sequence), ip, byte(port, 1) * 256 + byte(port, 2))
+end
+read_block[33] = function(r) return format("sequence=%s", number((r:varint("address.sequence")))) end
+read_block[34] = function(r)
+    local sequence = r:varint("address.sequence")
+    return format("sequence=%s path=%s", number(sequence), number((r:varint("new_cid.path"))))
 end
 read_block[23] = function(r)
     local lifetime = r:varint("ticket_lifetime")

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use whimbrel_proto::{Event, PathState, Scheduling, Service, TransportConfig};
+use whimbrel_sim::link::LinkConfig;
 use whimbrel_sim::pair::{End, Pair};
 use whimbrel_sim::world::SERVER;
 
@@ -12,6 +13,10 @@ const SECOND: Duration = Duration::from_secs(1);
 
 fn config() -> TransportConfig {
     TransportConfig::default()
+}
+
+fn link(text: &str) -> LinkConfig {
+    text.parse().expect("a test's link is well written")
 }
 
 fn announce(pair: &mut Pair) {
@@ -23,7 +28,7 @@ fn announce(pair: &mut Pair) {
 /// Two networks between the ends, both in use.
 fn two(seed: u64, transport: TransportConfig, first: &str, second: &str) -> Pair {
     let mut pair = Pair::connected(seed, transport, first);
-    pair.world.add_network(pair.client, second.parse().unwrap(), second.parse().unwrap());
+    pair.world.add_network(pair.client, link(second), link(second));
     announce(&mut pair);
     let both = pair.run_until(5 * SECOND, |pair| End::BOTH.iter().all(|end| active(pair, *end) == 2));
     assert!(both, "{:?} {:?}", pair.events(End::Client), pair.events(End::Server));
@@ -80,12 +85,12 @@ fn a_slow_path_does_not_hold_a_fast_one_back() {
 fn primary_uses_one_and_moves_to_the_other_when_it_fails() {
     let mut transport = config();
     transport.scheduler = Scheduling::Primary;
-    let link = "rate=10mbit,delay=10ms,queue=100ms";
-    let mut pair = two(3, transport, link, link);
+    let alike = "rate=10mbit,delay=10ms,queue=100ms";
+    let mut pair = two(3, transport, alike, alike);
     let (bytes, _) = bulk(&mut pair, 3 * SECOND);
     let alone = share(bytes, 3 * SECOND, 10.0);
     assert!((0.85..1.01).contains(&alone), "{alone:.3} of one");
-    let dark: whimbrel_sim::link::LinkConfig = "rate=10mbit,delay=10ms,loss=100%".parse().unwrap();
+    let dark = link("rate=10mbit,delay=10ms,loss=100%");
     let client = pair.client;
     pair.world.link_over(0, client, SERVER).reconfigure(dark.clone());
     pair.world.link_over(0, SERVER, client).reconfigure(dark);
@@ -104,7 +109,7 @@ fn a_path_that_goes_dark_is_not_felt_and_is_used_again_when_it_returns() {
     let client = pair.client;
     bulk(&mut pair, 3 * SECOND);
     let good = pair.world.link_over(0, client, SERVER).config().clone();
-    let dark: whimbrel_sim::link::LinkConfig = "rate=10mbit,delay=10ms,loss=100%".parse().unwrap();
+    let dark = link("rate=10mbit,delay=10ms,loss=100%");
     for (from, to) in [(client, SERVER), (SERVER, client)] {
         pair.world.link_over(0, from, to).reconfigure(dark.clone());
     }
@@ -123,8 +128,8 @@ fn a_path_that_goes_dark_is_not_felt_and_is_used_again_when_it_returns() {
 
 #[test]
 fn a_handover_make_before_break_loses_nothing_and_shows_no_gap() {
-    let link = "rate=10mbit,delay=20ms,queue=100ms";
-    let mut pair = two(5, config(), link, link);
+    let alike = "rate=10mbit,delay=20ms,queue=100ms";
+    let mut pair = two(5, config(), alike, alike);
     let (client, handle) = (pair.client, pair.handle(End::Client));
     for round in 0..20 {
         let (old, new) = (round % 2, 1 - round % 2);
@@ -142,8 +147,8 @@ fn a_handover_make_before_break_loses_nothing_and_shows_no_gap() {
 
 #[test]
 fn break_before_make_is_followed_by_new_ids() {
-    let link = "rate=10mbit,delay=20ms,queue=100ms";
-    let mut pair = two(6, config(), link, link);
+    let alike = "rate=10mbit,delay=20ms,queue=100ms";
+    let mut pair = two(6, config(), alike, alike);
     let (client, handle) = (pair.client, pair.handle(End::Client));
     // Both networks go, then one is there again.
     pair.world.take_down(client, 0);

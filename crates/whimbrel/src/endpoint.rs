@@ -13,7 +13,7 @@ use whimbrel_net::{EcnCodepoint, RecvPool, UdpSocket};
 use whimbrel_proto::crypto::{Identity, PublicKey};
 use whimbrel_proto::handshake::ServerKey;
 use whimbrel_proto::{
-    ConnectConfig, Datagram, Ecn, EndpointEvent, EndpointStats, EndpointAnswer, Handle, ListenConfig, Routed,
+    ConnectConfig, Datagram, Ecn, EndpointAnswer, EndpointEvent, EndpointStats, Handle, ListenConfig, Routed,
     Ticket, TicketStore, TransportConfig,
 };
 

@@ -48,6 +48,6 @@ pub use whimbrel_proto::congestion::Congestion;
 pub use whimbrel_proto::crypto::{Identity, PublicKey};
 pub use whimbrel_proto::session::{Message, Outcome, SessionConfig, SessionStats};
 pub use whimbrel_proto::{
-    CloseReason, ConnectionStats, EndpointStats, Event, ListenConfig, MessageId, PathStats, Repeats, Service,
-    StreamId, Tag, Ticket, TicketStore, TransportConfig,
+    CloseReason, ConnectionStats, EndpointStats, Event, ListenConfig, LocalAddress, MessageId, PathState,
+    PathStats, Repeats, Scheduling, Service, StreamId, Tag, Ticket, TicketStore, TransportConfig,
 };

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use whimbrel::{Config, Congestion, ListenConfig, Repeats, SessionConfig, TransportConfig};
+use whimbrel::{Config, Congestion, ListenConfig, Repeats, Scheduling, SessionConfig, TransportConfig};
 
 const GUIDE: &str = include_str!("../../../docs/guide.md");
 /// Where the types are.
@@ -64,7 +64,7 @@ macro_rules! shown_numbers {
     };
 }
 
-shown_numbers!(u16, u32, u64, usize);
+shown_numbers!(u8, u16, u32, u64, usize);
 
 fn number(value: u64, unit: &str) -> String {
     const MIB: u64 = 1 << 20;
@@ -105,6 +105,12 @@ impl Shown for Congestion {
 }
 
 impl Shown for Repeats {
+    fn shown(&self, _: &str) -> String {
+        format!("{self:?}")
+    }
+}
+
+impl Shown for Scheduling {
     fn shown(&self, _: &str) -> String {
         format!("{self:?}")
     }
@@ -192,6 +198,9 @@ fn transport_config() {
         keep_alive: it.keep_alive,
         max_ack_delay: it.max_ack_delay,
         repeats: it.repeats,
+        max_paths: it.max_paths,
+        scheduler: it.scheduler,
+        probe_interval: it.probe_interval,
         handshake_timeout: it.handshake_timeout,
         close_timeout: it.close_timeout,
         key_update_packets: it.key_update_packets,

@@ -62,7 +62,7 @@ impl SpareIds {
     /// # Errors
     /// It is of a path the client could not open, of one that has been, or of one too many.
     pub(super) fn take(&mut self, path: PathId, theirs: Theirs) -> Result<bool, PeerMisbehaved> {
-        if path.0 == 0 || path.0 % 2 != 0 {
+        if path.0 == 0 || !path.0.is_multiple_of(2) {
             return Err(PeerMisbehaved::new(Cause::InvalidField, "NEW_CID of a path that cannot be"));
         }
         if path.0 <= self.opened || self.theirs.iter().any(|(known, _)| *known == path) {

@@ -295,7 +295,7 @@ impl Connection {
         now: Time,
         sack: &crate::wire::sack::Sack,
     ) -> Result<(), PeerMisbehaved> {
-        let id = u32::try_from(sack.path).map_or(PathId(u32::MAX), PathId);
+        let id = PathId(sack.path);
         let Some(at) = self.paths.by_id(id) else {
             if self.spare_ids.is_over(id) {
                 // Of a path that was closed meanwhile.

@@ -41,6 +41,16 @@ enum Occasion {
     Probe,
 }
 
+/// A packet that may be sent now.
+#[derive(Clone, Copy)]
+struct Slot {
+    occasion: Occasion,
+    /// How long it may be.
+    limit: usize,
+    /// It may carry messages and what is the connection's; otherwise only what is the path's.
+    data: bool,
+}
+
 impl Connection {
     /// Appends to `out` what is to be sent now: at most `segments` datagrams to one destination. None: nothing now.
     pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>, segments: usize) -> Option<Transmit> {
@@ -141,8 +151,8 @@ impl Connection {
 
     /// Builds one packet of at most `limit` bytes at the end of `out`; returns its size, or None if nothing may or need be sent.
     fn build(&mut self, now: Time, at: At, out: &mut Vec<u8>, limit: usize) -> Option<usize> {
-        let (occasion, limit, data) = self.occasion(now, at, limit)?;
-        let mtu_probe = if occasion == Occasion::Data && self.keys.is_some() && self.confirmed {
+        let slot = self.occasion(now, at, limit)?;
+        let mtu_probe = if slot.occasion == Occasion::Data && self.keys.is_some() && self.confirmed {
             self.paths[at].mtu.next_probe(now)
         } else {
             None
@@ -151,7 +161,7 @@ impl Connection {
         self.scratch_items.clear();
         let eliciting = match mtu_probe {
             Some(size) => self.write_mtu_probe(at, out, &head, size),
-            None => self.write_blocks(now, at, out, &head, limit, occasion, data),
+            None => self.write_blocks(now, at, out, &head, slot),
         };
         if out.len() == head.start + CLEAR_LEN + head.number_len {
             out.truncate(head.start);
@@ -170,7 +180,7 @@ impl Connection {
     }
 
     /// Whether a packet may be sent, as what, and how long it may be.
-    fn occasion(&mut self, now: Time, at: At, limit: usize) -> Option<(Occasion, usize, bool)> {
+    fn occasion(&mut self, now: Time, at: At, limit: usize) -> Option<Slot> {
         let established = self.keys.is_some();
         let wire = limit as u64 + self.paths[at].headers();
         let permit = self.paths[at].recovery.permit(now, wire);
@@ -179,16 +189,18 @@ impl Connection {
         let wanted =
             path.keep_alive_due || data && (self.session.wants_to_send() || !self.control.is_empty());
         match permit {
-            Permit::Probe(most) if established => return Some((Occasion::Probe, limit.min(most), data)),
+            Permit::Probe(most) if established => {
+                return Some(Slot { occasion: Occasion::Probe, limit: limit.min(most), data });
+            }
             Permit::Now if wanted || (established && self.mtu_probe_due(now, at)) => {
-                return Some((Occasion::Data, limit, data));
+                return Some(Slot { occasion: Occasion::Data, limit, data });
             }
             Permit::Now => self.paths[at].recovery.on_app_limited(),
             Permit::At(due) if wanted => self.paths[at].pacing_until = Some(due),
             _ => {}
         }
         let due = self.paths[at].received.is_sack_due(now) || self.paths[at].answers.is_due();
-        (established && due).then_some((Occasion::Sack, limit, false))
+        (established && due).then_some(Slot { occasion: Occasion::Sack, limit, data: false })
     }
 
     fn mtu_probe_due(&self, now: Time, at: At) -> bool {
@@ -208,16 +220,8 @@ impl Connection {
     }
 
     /// SACK, then the connection's blocks, then the session's. Returns whether the packet asks for acknowledgement.
-    fn write_blocks(
-        &mut self,
-        now: Time,
-        at: At,
-        out: &mut Vec<u8>,
-        head: &Head,
-        limit: usize,
-        occasion: Occasion,
-        data: bool,
-    ) -> bool {
+    fn write_blocks(&mut self, now: Time, at: At, out: &mut Vec<u8>, head: &Head, slot: Slot) -> bool {
+        let Slot { occasion, limit, data } = slot;
         let body = head.start + CLEAR_LEN + head.number_len;
         let mut writer = Writer::new(out, head.start + limit - TAG_LEN);
         let path = &mut self.paths[at];
