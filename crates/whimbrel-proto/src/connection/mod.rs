@@ -169,6 +169,10 @@ pub struct Connection {
     idle_timeout: Duration,
     last_received: Time,
     last_eliciting: Time,
+    /// What is sent again now, nothing says was lost.
+    doubling: bool,
+    /// The packet being built holds what was lost.
+    resending: bool,
     control: ControlQueue,
     tickets: Ticketing,
     key_log: KeyLog,
@@ -225,6 +229,8 @@ impl Connection {
             idle_timeout: config.idle_timeout,
             last_received: now,
             last_eliciting: now,
+            doubling: false,
+            resending: false,
             control: ControlQueue::default(),
             tickets: Ticketing::new(issues_tickets),
             key_log: KeyLog::default(),

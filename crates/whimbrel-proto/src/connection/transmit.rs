@@ -2,7 +2,7 @@
 
 use super::{Connection, Control, Item, KeyRing, Transmit};
 use crate::mutants::{Mutant, planted};
-use crate::recovery::{Ecn, Permit};
+use crate::recovery::{Ecn, Permit, Spare};
 use crate::wire::close::{Reason, write_rst};
 use crate::wire::packet::{
     CLEAR_LEN, EARLY_BIT, KEY_PHASE_BIT, PROTECTED_BITS, SAMPLE_LEN, TAG_LEN, number_len,
@@ -178,18 +178,43 @@ impl Connection {
         let established = self.keys.is_some();
         let wire = limit as u64 + self.path.headers();
         let permit = self.path.recovery.permit(now, wire);
-        let wanted = self.session.wants_to_send() || !self.control.is_empty();
+        let mut wanted = self.session.wants_to_send() || !self.control.is_empty();
+        self.doubling &= wanted;
+        if !wanted && permit == Permit::Now {
+            self.path.recovery.on_app_limited();
+            wanted = self.double(now);
+        }
         match permit {
             Permit::Probe(most) if established => return Some((Occasion::Probe, limit.min(most))),
             Permit::Now if wanted || (established && self.mtu_probe_due(now)) => {
                 return Some((Occasion::Data, limit));
             }
-            Permit::Now => self.path.recovery.on_app_limited(),
             Permit::At(at) if wanted => self.path.pacing_until = Some(at),
             _ => {}
         }
         let due = self.path.received.is_sack_due(now) || self.control.owes_answer();
         (established && due).then_some((Occasion::Sack, limit))
+    }
+
+    /// With nothing else to send, has the session send a second copy of what may be lost. True if there is one.
+    fn double(&mut self, now: Time) -> bool {
+        let allowed = self.config.repeats != crate::config::Repeats::Fixed(0);
+        if !allowed || self.keys.is_none() || self.session.is_blocked() {
+            return false;
+        }
+        let session = &mut self.session;
+        while !session.has_lost() {
+            let found = self.path.recovery.double(now, |item| {
+                if let Item::Session(carried) = item {
+                    session.send_again(carried);
+                }
+            });
+            if !found {
+                return false;
+            }
+        }
+        self.doubling = true;
+        true
     }
 
     fn mtu_probe_due(&self, now: Time) -> bool {
@@ -240,6 +265,7 @@ impl Connection {
         }
         if occasion != Occasion::Sack {
             let repeats = self.repeats(occasion);
+            self.resending = self.session.has_lost();
             self.scratch_carried.clear();
             self.session.fill(now, &mut writer, &mut self.scratch_carried, repeats);
             self.scratch_items.extend(self.scratch_carried.iter().map(|carried| Item::Session(*carried)));
@@ -320,6 +346,11 @@ impl Connection {
     fn record(&mut self, now: Time, size: usize, eliciting: bool) {
         let wire = size as u64 + self.path.headers();
         self.path.recovery.on_sent(now, wire, eliciting, &self.scratch_items);
+        if self.doubling {
+            self.path.recovery.mark_last(Spare::Doubled);
+        } else if std::mem::take(&mut self.resending) {
+            self.path.recovery.mark_last(Spare::Again);
+        }
         self.path.traffic.sent_packets += 1;
         self.path.traffic.sent_bytes += size as u64;
         if eliciting {
