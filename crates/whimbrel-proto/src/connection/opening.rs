@@ -17,8 +17,8 @@ use crate::{Cause, PeerMisbehaved, Time};
 /// SYN is repeated 20, 50, 100, 200 ms … after the first.
 const SYN_TIMES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(50)];
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
-/// A path whose round trip is longer gets each PING of ours twice at first, a quarter of a round trip apart: nothing that is sent before
-/// the first one arrives is of any use.
+/// A path whose round trip is longer gets each PING of ours twice at first, a moment apart: all that follows is of no use to a server
+/// that has not seen it.
 const LONG_PATH: Duration = Duration::from_millis(20);
 /// PING is repeated by then at the latest, or within a round trip where that is longer: everything waits for it.
 const LONGEST_PING_WAIT: Duration = Duration::from_millis(250);
@@ -128,8 +128,8 @@ impl Opening {
                 let late = rtt + rtt / 8 + LATE;
                 let twice = rtt >= LONG_PATH;
                 match tries {
-                    0 if twice => rtt / 4,
-                    1 if twice => late - rtt / 4,
+                    0 if twice => rtt / 16,
+                    1 if twice => late - rtt / 16,
                     _ => {
                         let growth = tries.saturating_sub(if twice { 2 } else { 0 }).min(8);
                         (late * 3u32.pow(growth) / 2u32.pow(growth)).min(LONGEST_PING_WAIT.max(late))

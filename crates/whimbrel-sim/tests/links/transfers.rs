@@ -137,3 +137,35 @@ fn zz_detail() {
         println!("\nseed {seed}: {time:.3} sent {} lost {} spurious {} qdrops {} lossdrops {} p95 {:?} max {:?}", path.sent_packets, path.lost_packets, path.spurious_packets, link.queue_drops, link.loss_drops, link.queue_delay.quantile(0.95), link.queue_delay.max());
     }
 }
+
+#[test]
+#[ignore = "prints a table"]
+fn zz_log() {
+    let seed = std::env::var("SEED").unwrap().parse().unwrap();
+    let mut visit = Visit::new(seed, &link(20.0, 100.0, 0.05));
+    let handle = visit.world.connect(visit.client);
+    let Visit { world, client } = &mut visit;
+    for _ in 0..TWO_MB / 8000 {
+        let now = world.now();
+        let outgoing = Outgoing::new(StreamId(0), Service::ReliableSequenced, vec![7; 8000].into());
+        world.peer(*client, handle).connection.session().send(now, outgoing).unwrap();
+    }
+    let mut server = None;
+    for _ in 0..64 {
+        world.run_until(secs(0.025), |world| {
+            while let Some(accepted) = world.accept() {
+                server = Some(accepted);
+            }
+            let now = world.now();
+            if let Some(peer) = server.and_then(|server| world.try_peer(SERVER, server)) {
+                while peer.connection.session().recv(now).is_some() {}
+            }
+            false
+        });
+        let now = world.now();
+        let path = world.peer(*client, handle).connection.stats(now).paths[0].clone();
+        let c = path.congestion;
+        println!("\n{now:?}: sent {} lost {} spur {} flight {} window {} {} bw {:.2} pace {:.2} queue {:?} base {:?} rtt {:?} bl {}",
+            path.sent_packets, path.lost_packets, path.spurious_packets, path.in_flight, c.window, c.phase, c.bandwidth as f64 * 8e-6, c.pacing_rate as f64 * 8e-6, c.queue, c.min_rtt, path.rtt_latest, c.baseline_loss_ppm);
+    }
+}
