@@ -40,7 +40,7 @@ const PAYLOAD: f64 = 1437.0 / 1500.0;
 
 impl Link {
     fn arguments(&self, loss: f64) -> Vec<String> {
-        words(&format!("--rate {} --delay {}ms --queue 100ms --loss {loss}%", self.bits, self.rtt_ms / 2.0))
+        words(&format!("--rate {}kbit --delay {}ms --queue 100ms --loss {loss}%", self.bits / 1e3, self.rtt_ms / 2.0))
     }
 
     /// A round trip of set-up, half of one to the receiver, and the bytes at the share that the link leaves.

@@ -70,7 +70,7 @@ impl LinkBench {
                     while let Some((index, seed)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
                         let outcome = trial(*index, &experiments[*index], *seed);
                         if let Err(error) = &outcome {
-                            bar.println(format!("{}, seed {seed}: {error:#}", experiments[*index].name));
+                            bar.suspend(|| eprintln!("{}, seed {seed}: {error:#}", experiments[*index].name));
                         }
                         if let (Ok(trial), Ok(mut done)) = (outcome, done.lock()) {
                             done.push(trial);
