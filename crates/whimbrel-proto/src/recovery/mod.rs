@@ -215,8 +215,10 @@ impl<I: Copy> Recovery<I> {
         if self.loss() < DOUBLED_LOSS || self.silence.is_silent() {
             return false;
         }
-        let flight = self.sent.in_flight() >= FLIGHT * self.packet_size && self.spare_bytes >= self.packet_size;
-        let Some((spare, size)) = self.sent.double(now.saturating_sub(self.rtt.smoothed() * 3 / 4), flight, tell)
+        let flight =
+            self.sent.in_flight() >= FLIGHT * self.packet_size && self.spare_bytes >= self.packet_size;
+        let Some((spare, size)) =
+            self.sent.double(now.saturating_sub(self.rtt.smoothed() * 3 / 4), flight, tell)
         else {
             return false;
         };

@@ -339,7 +339,12 @@ impl<I: Copy> SentPackets<I> {
 
     /// Tells what the newest packet carried that left after `since`, is still out and has no double yet; it has one then. Without
     /// `flight` only of packets with what was lost before. Returns its size.
-    pub(super) fn double(&mut self, since: Time, flight: bool, on_item: impl FnMut(&I)) -> Option<(Spare, u64)> {
+    pub(super) fn double(
+        &mut self,
+        since: Time,
+        flight: bool,
+        on_item: impl FnMut(&I),
+    ) -> Option<(Spare, u64)> {
         let asked = (self.next_number(), flight);
         if self.barren == asked {
             return None;

@@ -95,13 +95,22 @@ const TWO_MB: usize = 2_000_000;
 #[test]
 #[ignore = "prints a table"]
 fn two_megabytes() {
-    for (mbit, rtt, loss) in
-        [(4.0, 50.0, 0.0), (4.0, 50.0, 0.05), (4.0, 50.0, 0.1), (4.0, 50.0, 0.15), (20.0, 100.0, 0.0), (20.0, 100.0, 0.01), (20.0, 100.0, 0.05)]
-    {
+    for (mbit, rtt, loss) in [
+        (4.0, 50.0, 0.0),
+        (4.0, 50.0, 0.05),
+        (4.0, 50.0, 0.1),
+        (4.0, 50.0, 0.15),
+        (20.0, 100.0, 0.0),
+        (20.0, 100.0, 0.01),
+        (20.0, 100.0, 0.05),
+    ] {
         let link = link(mbit, rtt, loss);
         let times = Figures::of(seeds(200), |seed| cold(seed, &link, TWO_MB, 8192));
         let ideal = ideal(1.5, mbit * 1e6, rtt / 1e3, loss, TWO_MB);
-        println!("\ncold {mbit} Mbit/s {rtt} ms {loss}: {times}; ideal {ideal:.3}, median {:.3} x", times.at(0.5) / ideal);
+        println!(
+            "cold {mbit} Mbit/s {rtt} ms {loss}: {times}; ideal {ideal:.3}, median {:.3} x",
+            times.at(0.5) / ideal
+        );
     }
 }
 
@@ -112,7 +121,10 @@ fn two_megabytes_by_ticket() {
         let link = link(mbit, rtt, loss);
         let times = Figures::of(seeds(200), |seed| warm(seed, &link, TWO_MB, 8192));
         let ideal = ideal(1.5, mbit * 1e6, rtt / 1e3, loss, TWO_MB);
-        println!("\nticket {mbit} Mbit/s {rtt} ms {loss}: {times}; ideal {ideal:.3}, median {:.3} x", times.at(0.5) / ideal);
+        println!(
+            "ticket {mbit} Mbit/s {rtt} ms {loss}: {times}; ideal {ideal:.3}, median {:.3} x",
+            times.at(0.5) / ideal
+        );
     }
 }
 
@@ -120,52 +132,30 @@ fn two_megabytes_by_ticket() {
 #[ignore = "prints a table"]
 fn ten_kilobytes() {
     let times = Figures::of(seeds(1000), |seed| cold(seed, &link(4.0, 50.0, 0.05), 10_000, 10_000));
-    println!("\n10 KB: {times}");
+    println!("10 KB: {times}");
 }
 
 #[test]
-#[ignore = "prints a table"]
-fn zz_detail() {
-    for seed in 1..=100 {
-        let mut visit = Visit::new(seed, &link(20.0, 100.0, 0.05));
-        let handle = visit.world.connect(visit.client);
-        let time = visit.transfer(handle, TWO_MB, 8192);
-        if time < 1.3 { continue; }
-        let now = visit.world.now();
-        let path = visit.world.peer(visit.client, handle).connection.stats(now).paths[0].clone();
-        let link = visit.world.link(visit.client, SERVER).stats();
-        println!("\nseed {seed}: {time:.3} sent {} lost {} spurious {} qdrops {} lossdrops {} p95 {:?} max {:?}", path.sent_packets, path.lost_packets, path.spurious_packets, link.queue_drops, link.loss_drops, link.queue_delay.quantile(0.95), link.queue_delay.max());
+fn two_megabytes_do_not_wait_for_their_last_losses() {
+    let times = Figures::of(40, |seed| cold(seed, &link(20.0, 100.0, 0.05), TWO_MB, 8192));
+    assert!(times.at(0.5) < 1.24 && times.at(0.9) < 1.35, "{times}");
+    let ideal = ideal(1.5, 4e6, 0.05, 0.05, TWO_MB);
+    let slow = Figures::of(10, |seed| cold(seed, &link(4.0, 50.0, 0.05), TWO_MB, 8192));
+    assert!(slow.at(0.5) < ideal * 1.035, "{slow}");
+}
+
+#[test]
+fn a_ticket_that_remembers_the_path_saves_the_start() {
+    for (loss, most) in [(0.0, 1.0), (0.05, 1.08)] {
+        let ideal = ideal(1.5, 20e6, 0.1, loss, TWO_MB);
+        let times = Figures::of(15, |seed| warm(seed, &link(20.0, 100.0, loss), TWO_MB, 8192));
+        assert!(times.at(0.5) < ideal * most, "{times}; ideal {ideal:.3}");
     }
 }
 
 #[test]
-#[ignore = "prints a table"]
-fn zz_log() {
-    let seed = std::env::var("SEED").unwrap().parse().unwrap();
-    let mut visit = Visit::new(seed, &link(20.0, 100.0, 0.05));
-    let handle = visit.world.connect(visit.client);
-    let Visit { world, client } = &mut visit;
-    for _ in 0..TWO_MB / 8000 {
-        let now = world.now();
-        let outgoing = Outgoing::new(StreamId(0), Service::ReliableSequenced, vec![7; 8000].into());
-        world.peer(*client, handle).connection.session().send(now, outgoing).unwrap();
-    }
-    let mut server = None;
-    for _ in 0..64 {
-        world.run_until(secs(0.025), |world| {
-            while let Some(accepted) = world.accept() {
-                server = Some(accepted);
-            }
-            let now = world.now();
-            if let Some(peer) = server.and_then(|server| world.try_peer(SERVER, server)) {
-                while peer.connection.session().recv(now).is_some() {}
-            }
-            false
-        });
-        let now = world.now();
-        let path = world.peer(*client, handle).connection.stats(now).paths[0].clone();
-        let c = path.congestion;
-        println!("\n{now:?}: sent {} lost {} spur {} flight {} window {} {} bw {:.2} pace {:.2} queue {:?} base {:?} rtt {:?} bl {}",
-            path.sent_packets, path.lost_packets, path.spurious_packets, path.in_flight, c.window, c.phase, c.bandwidth as f64 * 8e-6, c.pacing_rate as f64 * 8e-6, c.queue, c.min_rtt, path.rtt_latest, c.baseline_loss_ppm);
-    }
+fn ten_kilobytes_arrive_within_four_round_trips() {
+    let serialisation = 10_000.0 * 8.0 / (4e6 * 1437.0 / 1500.0);
+    let times = Figures::of(200, |seed| cold(seed, &link(4.0, 50.0, 0.05), 10_000, 10_000));
+    assert!(times.at(0.5) < 0.1 + serialisation && times.at(0.95) < 0.2 + serialisation, "{times}");
 }

@@ -40,7 +40,11 @@ const PAYLOAD: f64 = 1437.0 / 1500.0;
 
 impl Link {
     fn arguments(&self, loss: f64) -> Vec<String> {
-        words(&format!("--rate {}kbit --delay {}ms --queue 100ms --loss {loss}%", self.bits / 1e3, self.rtt_ms / 2.0))
+        words(&format!(
+            "--rate {}kbit --delay {}ms --queue 100ms --loss {loss}%",
+            self.bits / 1e3,
+            self.rtt_ms / 2.0
+        ))
     }
 
     /// A round trip of set-up, half of one to the receiver, and the bytes at the share that the link leaves.
@@ -106,9 +110,7 @@ fn file(name: &str, link: &Link, loss: f64, bytes: f64, size: u32) -> Experiment
 
 /// A minute of messages of 100 bytes.
 fn sparse(loss: f64, rate: u32, repeats: &str) -> Experiment {
-    let load = format!(
-        "--mode latency --rate {rate} --size 100 --service ru --time 60 --repeats {repeats}"
-    );
+    let load = format!("--mode latency --rate {rate} --size 100 --service ru --time 60 --repeats {repeats}");
     Experiment {
         name: format!("sparse {rate} a second {} {loss} %, repeats {repeats}", RADIO.name),
         link: RADIO.arguments(loss),

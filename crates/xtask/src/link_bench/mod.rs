@@ -82,7 +82,9 @@ impl LinkBench {
         });
         bar.finish_and_clear();
         let done = done.into_inner().unwrap_or_default();
-        println!("| experiment | figure | median | spread | 95 of 100 | queue p95, ms | dropped at the queue | more |");
+        println!(
+            "| experiment | figure | median | spread | 95 of 100 | queue p95, ms | dropped at the queue | more |"
+        );
         println!("|---|---|---|---|---|---|---|---|");
         for index in chosen {
             let trials: Vec<&Trial> = done.iter().filter(|trial| trial.experiment == index).collect();
@@ -109,7 +111,11 @@ impl LinkBench {
             Figure::Share { .. } => String::new(),
             Figure::Seconds { ideal } => format!("{:.3} x ideal", median(&figures) / ideal),
             Figure::Latency { .. } => {
-                format!("{:.2} x the packets, {:.2} x the bytes", middle(|trial| trial.packets), middle(|trial| trial.bytes))
+                format!(
+                    "{:.2} x the packets, {:.2} x the bytes",
+                    middle(|trial| trial.packets),
+                    middle(|trial| trial.bytes)
+                )
             }
             Figure::Silence { .. } => format!(
                 "latest message {:.0} ms; {} out of order or twice",
@@ -175,7 +181,8 @@ fn trial(index: usize, experiment: &Experiment, seed: u64) -> anyhow::Result<Tri
     let (_server, url, _) = listening(whimbrel(&["perf", "serve", "--listen", "127.0.0.1:0"]))?;
     let (key, far) = url.split_once('@').context("no key in the URL")?;
     let seed_text = seed.to_string();
-    let mut link = whimbrel(&["link", "--listen", "127.0.0.1:0", "--to", far, "--json", "--seed", &seed_text]);
+    let mut link =
+        whimbrel(&["link", "--listen", "127.0.0.1:0", "--to", far, "--json", "--seed", &seed_text]);
     link.args(&experiment.link);
     let (link, near, mut report) = listening(link)?;
     let mut load = whimbrel(&["perf", "run", &format!("{key}@{near}"), "--json"]);
