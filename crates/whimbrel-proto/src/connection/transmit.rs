@@ -149,6 +149,7 @@ impl Connection {
         };
         let head = self.begin(at, out);
         self.scratch_items.clear();
+        self.resending = false;
         let eliciting = match mtu_probe {
             Some(size) => self.write_mtu_probe(at, out, &head, size),
             None => self.write_blocks(now, at, out, &head, limit, occasion),
@@ -346,7 +347,7 @@ impl Connection {
         self.paths[at].recovery.on_sent(now, wire, eliciting, &self.scratch_items);
         if self.doubling {
             self.paths[at].recovery.mark_last(Spare::Doubled);
-        } else if std::mem::take(&mut self.resending) {
+        } else if self.resending {
             self.paths[at].recovery.mark_last(Spare::Again);
         }
         self.paths[at].traffic.sent_packets += 1;

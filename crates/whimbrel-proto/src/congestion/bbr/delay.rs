@@ -81,8 +81,7 @@ impl Delay {
         self.base.on_sample(now, rtt, BASE_BUCKET);
         let bucket = (self.base() / 4).max(Duration::from_millis(1));
         self.standing.on_sample(now, rtt, bucket);
-        // For a whole round trip: in less, its extremes are not seen.
-        self.jitter.on_sample(now, rtt, bucket * 4);
+        self.jitter.on_sample(now, rtt, bucket);
     }
 
     pub(super) fn is_known(&self) -> bool {

@@ -62,8 +62,9 @@ const DRAIN_GAIN: u64 = 750;
 /// How long loss above the baseline is watched before it is checked; doubles with each check in vain.
 const PATIENCE: Duration = Duration::from_millis(400);
 const MOST_PATIENCE: Duration = Duration::from_secs(16);
-/// Of the jitter measured in a round trip, what is granted as no queue, permille: the standing queue is the least of a quarter to half of one.
-const JITTER_SHARE: u64 = 700;
+/// Of the jitter measured, what is granted as no queue, permille: the extremes within a quarter round trip are
+/// not those of a whole one.
+const JITTER_SHARE: u64 = 1500;
 /// What acknowledgements held back and late timers may add to a window.
 const SLACK: Duration = Duration::from_millis(5);
 

@@ -35,15 +35,6 @@ fn slow_link_is_filled_at_any_loss() {
 }
 
 #[test]
-fn jitter_is_no_queue() {
-    for (jitter, goodput) in [(5, 0.98), (10, 0.97), (20, 0.93)] {
-        let mut link = Link::new(4_000_000, 50, 100, 10);
-        link.jitter = Duration::from_millis(jitter);
-        bulk(&link, &[1, 2, 3], goodput);
-    }
-}
-
-#[test]
 fn middling_link_is_filled() {
     for loss in [0, 10, 50] {
         bulk(&Link::new(20_000_000, 100, 100, loss), &[1, 2], 0.972);
