@@ -47,6 +47,9 @@ pub(crate) struct ListenOptions {
     /// Take connections from this key only; may be repeated [default: from anybody].
     #[arg(long, value_name = "KEY")]
     pub(crate) allow: Vec<PublicKey>,
+    /// Clients get tickets, and what comes by one is taken at once.
+    #[arg(skip)]
+    pub(crate) tickets: bool,
 }
 
 /// Options of connections, for both ends.
@@ -194,6 +197,7 @@ impl ListenOptions {
     fn config(&self, identity: Identity, transport: TransportConfig) -> Config {
         let mut listen = ListenConfig::default();
         listen.acceptor.show_key = self.show_key;
+        listen.early_from_tickets = self.tickets;
         let config = Config { identity, transport, listen: Some(listen), ..Config::default() };
         if self.allow.is_empty() { config } else { config.allow(self.allow.iter().copied()) }
     }

@@ -80,6 +80,8 @@ pub struct World {
     pub stray: u64,
     /// Steps that took no time, in a row.
     standstill: u32,
+    /// Timers fire at multiples of this only.
+    grain: Duration,
 }
 
 /// So many steps without time passing mean that somebody asks to be woken at once, again and again.
@@ -103,6 +105,7 @@ impl World {
             tap: None,
             stray: 0,
             standstill: 0,
+            grain: Duration::ZERO,
         };
         world.add_node(transport, Some(listen));
         world
@@ -139,6 +142,11 @@ impl World {
     /// Puts somebody in the middle.
     pub fn set_tap(&mut self, tap: Tap) {
         self.tap = Some(tap);
+    }
+
+    /// Lets timers fire at multiples of `grain` only, as a host's do. Default: to the nanosecond.
+    pub fn set_timer_grain(&mut self, grain: Duration) {
+        self.grain = grain;
     }
 
     /// The clock.
@@ -326,7 +334,16 @@ impl World {
         let arrival = self.arrivals.peek().map(|Reverse((at, _))| *at);
         let timers = self.nodes.iter().flat_map(|node| node.connections.values());
         let timer = timers.filter_map(|peer| peer.connection.poll_timeout()).min();
+        let timer = timer.map(|at| self.wake_at(at));
         [arrival, timer].into_iter().flatten().min()
+    }
+
+    fn wake_at(&self, at: Time) -> Time {
+        let grain = self.grain.as_nanos() as u64;
+        if grain == 0 || at <= self.now {
+            return at;
+        }
+        Time::from_nanos(at.as_nanos().div_ceil(grain).saturating_mul(grain))
     }
 
     fn fire_timers(&mut self) {

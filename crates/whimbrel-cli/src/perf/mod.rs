@@ -17,6 +17,7 @@ mod serve;
 mod sink;
 mod source;
 mod stamp;
+mod ticket;
 
 pub use clock::monotonic_ns;
 pub use command::PerfCommand;

@@ -1,5 +1,6 @@
 //! `whimbrel perf run`: one measurement, and its figures.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::bail;
@@ -15,6 +16,7 @@ use super::screen::{Screen, print};
 use super::serve::await_control;
 use super::sink::{Sink, Taken};
 use super::source::{Given, Source, within};
+use super::ticket::TicketFile;
 use crate::dial::{Dial, DialOptions, TransportOptions};
 use crate::process::{Interrupted, RuntimeOptions, abort_all, interrupted};
 use crate::service::ServiceName;
@@ -78,6 +80,10 @@ pub(super) struct RunCommand {
     reverse: bool,
     #[command(flatten)]
     transport: TransportOptions,
+    /// Begin with the ticket in this file, if there is one, and leave there what the next measurement may begin with: data then
+    /// travels with the first packet, at the rate that the path had. A ticket is for one key and as secret as that.
+    #[arg(long, value_name = "FILE", requires = "key")]
+    ticket: Option<PathBuf>,
     /// Bytes that may wait in the send queue.
     #[arg(long, value_name = "BYTES", default_value = "4Mi", value_parser = units::bytes)]
     queue: u64,
@@ -132,6 +138,10 @@ impl RunCommand {
         let clock = clock_id().filter(|_| !self.own_clock);
         let measurement = Measurement { plan, clock, screen: Screen::new(self.json) };
         let endpoint = dial.endpoint().clone();
+        let ticket = self.ticket.map(TicketFile::new);
+        if let Some(ticket) = &ticket {
+            ticket.load(&endpoint)?;
+        }
         let running = measurement.run(&mut dial);
         tokio::pin!(running);
         let document = tokio::select! {
@@ -139,6 +149,9 @@ impl RunCommand {
             () = interrupted => Err(Interrupted.into()),
         };
         abort_all(&endpoint, "the measurement is over").await;
+        if let Some(ticket) = &ticket {
+            ticket.save(&endpoint)?;
+        }
         let document = document?;
         print(&document, self.json)?;
         match document.ended {

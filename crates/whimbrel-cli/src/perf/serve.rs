@@ -44,11 +44,12 @@ impl ServeCommand {
         self.runtime.block_on(self.serve())
     }
 
-    async fn serve(self) -> anyhow::Result<()> {
+    async fn serve(mut self) -> anyhow::Result<()> {
         let interrupted = interrupted()?;
         tokio::pin!(interrupted);
         let mut transport = self.transport.config();
         transport.session.send_queue_bytes = self.queue;
+        self.listen.tickets = true;
         let (endpoint, url) = self.listen.bind(transport).await?;
         print_line(format_args!("listening {url}"))?;
         loop {

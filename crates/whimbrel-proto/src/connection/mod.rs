@@ -218,12 +218,18 @@ pub struct Connection {
     pong: Option<Bytes>,
     pong_due: bool,
     pong_at: Time,
+    /// From there to its next repetition.
+    pong_wait: Duration,
     /// A packet under the final keys was opened: the peer is proven.
     confirmed: bool,
     peer_key: Option<PublicKey>,
     idle_timeout: Duration,
     last_received: Time,
     last_eliciting: Time,
+    /// What is sent again now, nothing says was lost.
+    doubling: bool,
+    /// The packet being built holds what was lost.
+    resending: bool,
     control: ControlQueue,
     addresses: Addresses,
     spare_ids: SpareIds,
@@ -270,11 +276,14 @@ impl Connection {
             pong: None,
             pong_due: false,
             pong_at: now,
+            pong_wait: receive::PONG_WAIT,
             confirmed: false,
             peer_key: None,
             idle_timeout: config.idle_timeout,
             last_received: now,
             last_eliciting: now,
+            doubling: false,
+            resending: false,
             control: ControlQueue::default(),
             addresses: Addresses::default(),
             spare_ids: SpareIds::default(),

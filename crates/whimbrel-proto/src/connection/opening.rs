@@ -14,11 +14,16 @@ use crate::wire::sack::Sack;
 use crate::wire::{Reader, Writer, block};
 use crate::{Cause, PeerMisbehaved, Time};
 
-/// SYN is repeated after 50, 100, 200 ms …
-const FIRST_WAIT: Duration = Duration::from_millis(50);
+/// SYN is repeated 20, 50, 100, 200 ms … after the first.
+const SYN_TIMES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(50)];
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
+/// A path whose round trip is longer gets each PING of ours twice at first, a moment apart: all that follows is of no use to a server
+/// that has not seen it.
+const LONG_PATH: Duration = Duration::from_millis(20);
 /// PING is repeated by then at the latest, or within a round trip where that is longer: everything waits for it.
 const LONGEST_PING_WAIT: Duration = Duration::from_millis(250);
+/// By how much an answer may be late on a host that is busy.
+const LATE: Duration = Duration::from_millis(10);
 /// PINGs without an answer that mean that the SYN-ACK was forged or damaged: it is asked for again. To the server that is another
 /// connection, so no earlier.
 const PINGS: u8 = 8;
@@ -43,9 +48,8 @@ pub(crate) struct Opening {
     numbers_used: u64,
     first_sent: Option<Time>,
     next: Time,
-    wait: Duration,
-    /// About one round trip.
-    first_wait: Duration,
+    /// A round trip, as far as is known.
+    rtt: Option<Duration>,
     give_up: Time,
 }
 
@@ -79,8 +83,7 @@ impl Opening {
             numbers_used: 0,
             first_sent: None,
             next: now,
-            wait: FIRST_WAIT,
-            first_wait: FIRST_WAIT,
+            rtt: None,
             give_up: now + patience,
         }
     }
@@ -95,23 +98,43 @@ impl Opening {
         }
         if self.stage == Stage::Pinging && self.tries >= PINGS {
             self.stage = Stage::Asking;
-            self.wait = FIRST_WAIT;
+            self.rtt = None;
             self.first_sent = None;
             self.tries = 0;
         }
         self.first_sent.get_or_insert(now);
         self.tries = self.tries.saturating_add(1);
-        self.next = now + self.wait;
-        self.wait = match self.stage {
-            Stage::Asking => (self.wait * 2).min(LONGEST_WAIT),
-            Stage::Pinging => (self.wait * 3 / 2).min(LONGEST_PING_WAIT.max(self.first_wait)),
-        };
+        self.next = now + self.wait();
         match self.stage {
             Stage::Asking => Some(&self.asking),
             Stage::Pinging => {
                 // Was the SYN-ACK forged, the ticket may count after all and only its PONG be lost.
                 self.asking_due = self.asks_by_ticket() && self.tries > 1;
                 Some(&self.ping)
+            }
+        }
+    }
+
+    /// From the packet that goes out now to its repetition.
+    fn wait(&self) -> Duration {
+        let tries = u32::from(self.tries.saturating_sub(1));
+        match self.rtt {
+            None => match tries {
+                0 => SYN_TIMES[0],
+                1 => SYN_TIMES[1] - SYN_TIMES[0],
+                _ => (SYN_TIMES[1] * (1 << (tries - 2).min(8))).min(LONGEST_WAIT),
+            },
+            Some(rtt) => {
+                let late = rtt + rtt / 8 + LATE;
+                let twice = rtt >= LONG_PATH;
+                match tries {
+                    0 if twice => rtt / 16,
+                    1 if twice => late - rtt / 16,
+                    _ => {
+                        let growth = tries.saturating_sub(if twice { 2 } else { 0 }).min(8);
+                        (late * 3u32.pow(growth) / 2u32.pow(growth)).min(LONGEST_PING_WAIT.max(late))
+                    }
+                }
             }
         }
     }
@@ -128,7 +151,7 @@ impl Opening {
         now >= self.give_up
     }
 
-    fn begin_ping(&mut self, now: Time, by_ticket: bool, packet: Vec<u8>, wait: Duration) {
+    fn begin_ping(&mut self, now: Time, by_ticket: bool, packet: Vec<u8>, rtt: Duration) {
         if by_ticket {
             self.asking = packet;
         } else {
@@ -138,8 +161,7 @@ impl Opening {
         self.tries = 0;
         self.asking_due = false;
         self.next = now;
-        self.wait = wait;
-        self.first_wait = wait;
+        self.rtt = Some(rtt);
     }
 }
 
@@ -245,8 +267,7 @@ impl Connection {
             }
         };
         let size = flight.packet.len();
-        let wait = self.paths[Main].recovery.rtt.deadline() + Duration::from_millis(10);
-        opening.begin_ping(now, by_ticket, flight.packet, wait);
+        opening.begin_ping(now, by_ticket, flight.packet, self.paths[Main].recovery.rtt.smoothed());
         self.paths[Main].remote_id = flight.server_id;
         self.early_seal = flight.early.map(Box::new);
         self.scratch_items.clear();

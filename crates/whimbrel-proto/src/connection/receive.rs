@@ -13,8 +13,8 @@ use crate::wire::packet::{
 use crate::wire::{Reader, block, close};
 use crate::{Cause, PathId, PeerMisbehaved, Time};
 
-/// PONG is repeated to early packets no more often than this.
-const PONG_WAIT: std::time::Duration = std::time::Duration::from_millis(50);
+/// PONG is repeated to early packets after so long, then after twice as long, and so on.
+pub(super) const PONG_WAIT: std::time::Duration = std::time::Duration::from_millis(10);
 
 /// A packet opened: its number and its blocks.
 struct Plain {
@@ -68,9 +68,10 @@ impl Connection {
         let newest = plain.number >= self.paths[at].received.expected();
         self.last_received = now;
         let number = plain.number;
-        if plain.early && !self.confirmed && now.since(self.pong_at) > PONG_WAIT {
-            // The client still seals under the early secret: it has no PONG.
+        if plain.early && !self.confirmed && now.since(self.pong_at) > self.pong_wait {
+            // The client still seals under the early secret: it has no PONG, or had none when it sent that.
             self.pong_due = self.pong.is_some();
+            self.pong_wait = self.pong_wait.saturating_mul(2);
         }
         let path = self.paths[at].id;
         match self.process(now, path, plain) {

@@ -2,7 +2,7 @@
 
 use super::{At, Connection, Control, Item, KeyRing, Main, Transmit};
 use crate::mutants::{Mutant, planted};
-use crate::recovery::Permit;
+use crate::recovery::{Permit, Spare};
 use crate::wire::close::{Reason, write_rst};
 use crate::wire::packet::{
     CLEAR_LEN, EARLY_BIT, KEY_PHASE_BIT, PROTECTED_BITS, SAMPLE_LEN, TAG_LEN, number_len,
@@ -159,6 +159,7 @@ impl Connection {
         };
         let head = self.begin(at, out);
         self.scratch_items.clear();
+        self.resending = false;
         let eliciting = match mtu_probe {
             Some(size) => self.write_mtu_probe(at, out, &head, size),
             None => self.write_blocks(now, at, out, &head, slot),
@@ -185,9 +186,13 @@ impl Connection {
         let wire = limit as u64 + self.paths[at].headers();
         let permit = self.paths[at].recovery.permit(now, wire);
         let data = self.carries(at);
-        let path = &self.paths[at];
-        let wanted =
-            path.keep_alive_due || data && (self.session.wants_to_send() || !self.control.is_empty());
+        let waits = self.session.wants_to_send() || !self.control.is_empty();
+        self.doubling &= waits;
+        let mut wanted = self.paths[at].keep_alive_due || data && waits;
+        if !wanted && permit == Permit::Now {
+            self.paths[at].recovery.on_app_limited();
+            wanted = data && self.double(now, at);
+        }
         match permit {
             Permit::Probe(most) if established => {
                 return Some(Slot { occasion: Occasion::Probe, limit: limit.min(most), data });
@@ -195,12 +200,32 @@ impl Connection {
             Permit::Now if wanted || (established && self.mtu_probe_due(now, at)) => {
                 return Some(Slot { occasion: Occasion::Data, limit, data });
             }
-            Permit::Now => self.paths[at].recovery.on_app_limited(),
             Permit::At(due) if wanted => self.paths[at].pacing_until = Some(due),
             _ => {}
         }
         let due = self.paths[at].received.is_sack_due(now) || self.paths[at].answers.is_due();
         (established && due).then_some(Slot { occasion: Occasion::Sack, limit, data: false })
+    }
+
+    /// With nothing else to send, has the session send a second copy of what may be lost. True if there is one.
+    fn double(&mut self, now: Time, at: At) -> bool {
+        let allowed = self.config.repeats != crate::config::Repeats::Fixed(0);
+        if !allowed || self.keys.is_none() || self.session.is_blocked() {
+            return false;
+        }
+        let session = &mut self.session;
+        while !session.has_lost() {
+            let found = self.paths[at].recovery.double(now, |item| {
+                if let Item::Session(carried) = item {
+                    session.send_again(carried);
+                }
+            });
+            if !found {
+                return false;
+            }
+        }
+        self.doubling = true;
+        true
     }
 
     fn mtu_probe_due(&self, now: Time, at: At) -> bool {
@@ -250,6 +275,7 @@ impl Connection {
         }
         if occasion != Occasion::Sack && data {
             let repeats = self.repeats(at, occasion);
+            self.resending = self.session.has_lost();
             self.scratch_carried.clear();
             self.session.fill(now, &mut writer, &mut self.scratch_carried, repeats);
             self.scratch_items.extend(self.scratch_carried.iter().map(|carried| Item::Session(*carried)));
@@ -349,6 +375,11 @@ impl Connection {
         let path = &mut self.paths[at];
         let wire = size as u64 + path.headers();
         path.recovery.on_sent(now, wire, eliciting, &self.scratch_items);
+        if self.doubling {
+            path.recovery.mark_last(Spare::Doubled);
+        } else if self.resending {
+            path.recovery.mark_last(Spare::Again);
+        }
         path.traffic.sent_packets += 1;
         path.traffic.sent_bytes += size as u64;
         if eliciting {

@@ -11,7 +11,7 @@ use std::time::Duration;
 pub use received::Ecn;
 pub(crate) use received::{AckPace, Received};
 pub(crate) use rtt::Rtt;
-pub(crate) use sent::SentPackets;
+pub(crate) use sent::{SentPackets, Spare};
 use silence::Silence;
 
 use crate::congestion::{AckSample, Congestion, Controller, Pacer, RateSampler, Remembered};
@@ -61,6 +61,9 @@ pub(crate) struct Recovery<I> {
     ce: u64,
     counters: Counters,
     loss: LossShare,
+    packet_size: u64,
+    /// That may yet go into doubles of the ends of flights.
+    spare_bytes: u64,
 }
 
 /// Probes of a silent path are no further apart than this, or a round trip where that is longer. What a probe has room for is delivered at
@@ -68,6 +71,13 @@ pub(crate) struct Recovery<I> {
 const LONGEST_PROBE_WAIT: Duration = Duration::from_millis(200);
 /// A probe of a silent path is at most this long: it fits any link and costs a slow one little.
 const PROBE_BYTES: usize = 150;
+
+/// Loss from which a second copy is worth its bytes.
+const DOUBLED_LOSS: f64 = 0.005;
+/// So many packets in flight are a flight, whose end is doubled; fewer are small talk, which repeats care for.
+const FLIGHT: u64 = 4;
+/// The ends of flights that are doubled are at most this part of all that is sent.
+const DOUBLED_PART: u64 = 8;
 
 /// A ticket's round trip is believed within these.
 const SHORTEST_MEMORY: Duration = Duration::from_millis(1);
@@ -86,6 +96,8 @@ impl<I: Copy> Recovery<I> {
             ce: 0,
             counters: Counters::default(),
             loss: LossShare::default(),
+            packet_size: packet_size as u64,
+            spare_bytes: 0,
         }
     }
 
@@ -116,6 +128,7 @@ impl<I: Copy> Recovery<I> {
 
     /// Full packets are `bytes` on the wire from now on.
     pub(crate) fn set_packet_size(&mut self, bytes: u64) {
+        self.packet_size = bytes;
         self.controller.set_packet_size(bytes);
         self.pacer.set_packet_size(bytes);
     }
@@ -187,7 +200,32 @@ impl<I: Copy> Recovery<I> {
         self.controller.on_sent(now, size, before, false);
         self.pacer.on_sent(now, size, self.controller.pacing_rate());
         self.silence.on_sent();
+        self.spare_bytes = (self.spare_bytes + size / DOUBLED_PART).min(self.controller.window());
         self.sent.push(now, size, snapshot, items);
+    }
+
+    /// The packet sent last holds what was lost before, or is itself a double.
+    pub(crate) fn mark_last(&mut self, spare: Spare) {
+        self.sent.mark_last(spare);
+    }
+
+    /// There is nothing new to send: tells what should go out a second time, since on a path that loses packets each loss in the end of
+    /// a flight costs a round trip. The newest packet comes first: the older ones, if lost, will be missed before their doubles arrived.
+    pub(crate) fn double(&mut self, now: Time, tell: impl FnMut(&I)) -> bool {
+        if self.loss() < DOUBLED_LOSS || self.silence.is_silent() {
+            return false;
+        }
+        let flight =
+            self.sent.in_flight() >= FLIGHT * self.packet_size && self.spare_bytes >= self.packet_size;
+        let Some((spare, size)) =
+            self.sent.double(now.saturating_sub(self.rtt.smoothed() * 3 / 4), flight, tell)
+        else {
+            return false;
+        };
+        if spare == Spare::New {
+            self.spare_bytes = self.spare_bytes.saturating_sub(size);
+        }
+        true
     }
 
     /// There was room for more than the application had.

@@ -16,6 +16,9 @@ const REMEMBER_AT_LEAST: Duration = Duration::from_millis(25);
 /// Packets without any loss found spurious after which the tolerance for reordering shrinks again.
 const TOLERANCE_DECAY: u64 = 4096;
 
+/// Packets looked at for one that is worth a double.
+const MOST_LOOKED_AT: usize = 1024;
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sent {
     pub(super) sent_at: Time,
@@ -23,6 +26,18 @@ pub(super) struct Sent {
     pub(super) size: u64,
     items: u32,
     state: State,
+    spare: Spare,
+}
+
+/// Whether a packet is worth a second one when there is nothing else to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spare {
+    /// It holds what is sent for the first time: as part of a flight.
+    New,
+    /// It holds what was lost before.
+    Again,
+    /// It has one, or is one.
+    Doubled,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +90,8 @@ pub(crate) struct SentPackets<I> {
     /// RACK's reordering window, in quarters of the minimum round trip; 0 until reordering was seen.
     tolerance: u32,
     tolerance_until: u64,
+    /// The next number, and what was asked for, when no packet was found that is worth a double.
+    barren: (u64, bool),
 }
 
 impl<I> Default for SentPackets<I> {
@@ -89,6 +106,7 @@ impl<I> Default for SentPackets<I> {
             in_flight: 0,
             tolerance: 0,
             tolerance_until: 0,
+            barren: (0, false),
         }
     }
 }
@@ -120,8 +138,16 @@ impl<I: Copy> SentPackets<I> {
     pub(super) fn push(&mut self, now: Time, size: u64, snapshot: Snapshot, items: &[I]) {
         self.items.extend(items.iter().copied());
         let items = items.len() as u32;
-        self.packets.push_back(Sent { sent_at: now, snapshot, size, items, state: State::Outstanding });
+        let (state, spare) = (State::Outstanding, Spare::New);
+        self.packets.push_back(Sent { sent_at: now, snapshot, size, items, state, spare });
         self.in_flight += size;
+    }
+
+    /// What the packet sent last is, if it is not [`Spare::New`].
+    pub(super) fn mark_last(&mut self, spare: Spare) {
+        if let Some(last) = self.packets.back_mut() {
+            last.spare = spare;
+        }
     }
 
     /// A packet that asks for no acknowledgement takes a number and nothing else.
@@ -132,6 +158,7 @@ impl<I: Copy> SentPackets<I> {
             size: 0,
             items: 0,
             state: State::Settled,
+            spare: Spare::Doubled,
         };
         self.packets.push_back(settled);
         self.trim(Time::ZERO, Duration::MAX);
@@ -308,6 +335,37 @@ impl<I: Copy> SentPackets<I> {
             self.tolerance -= 1;
             self.tolerance_until = self.next_number() + TOLERANCE_DECAY;
         }
+    }
+
+    /// Tells what the newest packet carried that left after `since`, is still out and has no double yet; it has one then. Without
+    /// `flight` only of packets with what was lost before. Returns its size.
+    pub(super) fn double(
+        &mut self,
+        since: Time,
+        flight: bool,
+        on_item: impl FnMut(&I),
+    ) -> Option<(Spare, u64)> {
+        let asked = (self.next_number(), flight);
+        if self.barren == asked {
+            return None;
+        }
+        let worth = |packet: &Sent| {
+            packet.state == State::Outstanding
+                && (packet.spare == Spare::Again || flight && packet.spare == Spare::New)
+        };
+        let recent = self.packets.iter().enumerate().rev().take(MOST_LOOKED_AT).take_while(|(_, packet)| {
+            // Those that asked for no answer have no time.
+            packet.sent_at > since || packet.state == State::Settled
+        });
+        let Some(index) = recent.filter(|(_, packet)| worth(packet)).map(|(index, _)| index).next() else {
+            self.barren = asked;
+            return None;
+        };
+        let Sent { spare, size, items, .. } = self.packets[index];
+        self.packets[index].spare = Spare::Doubled;
+        let first = self.items_before(index);
+        self.items.range(first..first + items as usize).for_each(on_item);
+        Some((spare, size))
     }
 
     /// Gives up all that is in flight.

@@ -123,6 +123,39 @@ impl Session {
         }
     }
 
+    /// What was lost waits to be sent again.
+    pub fn has_lost(&self) -> bool {
+        !self.again.lost.is_empty()
+    }
+
+    /// Sends what is reliable in `item` once more on the chance, though nothing says that it was lost.
+    pub fn send_again(&mut self, item: &Carried) {
+        match *item {
+            Carried::Run { key, first, count } => {
+                for number in first..first + u64::from(count) {
+                    let Some(domain) = self.streams.send_domain(key) else { return };
+                    let split = domain.has_parts(number);
+                    let Some(item) = domain.get_mut(number) else { continue };
+                    if !split && item.state == State::Flying && item.has(super::item::RELIABLE) {
+                        item.state = State::Lost;
+                        self.again.lose(key, number);
+                    }
+                }
+            }
+            Carried::Fragment { key, number, .. } => {
+                let domain = self.streams.send_domain_ref(key);
+                if domain
+                    .and_then(|domain| domain.get(number))
+                    .is_some_and(|item| item.has(super::item::RELIABLE))
+                {
+                    self.on_lost(Time::ZERO, item);
+                }
+            }
+            Carried::Bytes { .. } => self.on_lost(Time::ZERO, item),
+            _ => {}
+        }
+    }
+
     fn on_copy_lost(&mut self, key: DomainKey, number: u64) {
         let Some(domain) = self.streams.send_domain(key) else { return };
         if domain.has_parts(number) {

@@ -187,6 +187,7 @@ fn variety() {
         ("500/5 queue 10", Link::new(500 * m, 5, 10, 0), 3),
         ("500/1 queue 10 1 %", Link::new(500 * m, 1, 10, 10), 3),
         ("4/50 jitter 5", jittery(Link::new(4 * m, 50, 100, 10), 5), 20),
+        ("4/50 jitter 10", jittery(Link::new(4 * m, 50, 100, 10), 10), 20),
         ("4/50 jitter 20", jittery(Link::new(4 * m, 50, 100, 10), 20), 20),
         ("20/100 jitter 20", jittery(Link::new(20 * m, 100, 100, 10), 20), 20),
         ("4/50 ack every 10", acked(Link::new(4 * m, 50, 100, 50), 10), 20),

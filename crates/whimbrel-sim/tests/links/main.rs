@@ -1,0 +1,67 @@
+//! What crosses emulated links, over many seeds on the virtual clock: the figures that `cargo xtask bench link` measures with real
+//! processes, here free of the machine's noise. Tables: `cargo test --release -p whimbrel-sim --test links -- --ignored --nocapture`.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod silence;
+mod sparse;
+mod transfers;
+
+use std::time::Duration;
+
+use whimbrel_proto::TransportConfig;
+use whimbrel_proto::session::SessionConfig;
+
+/// Of timers, as tokio has it.
+const GRAIN: Duration = Duration::from_millis(1);
+
+fn secs(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds)
+}
+
+/// As `whimbrel perf` has it.
+fn transport() -> TransportConfig {
+    let mut config = TransportConfig::default();
+    config.session = SessionConfig { send_queue_bytes: 4 << 20, ..SessionConfig::default() };
+    config
+}
+
+/// Figures of many seeds.
+struct Figures(Vec<f64>);
+
+impl Figures {
+    fn of(seeds: u64, figure: impl FnMut(u64) -> f64) -> Self {
+        let mut figures: Vec<f64> = (1..=seeds).map(figure).collect();
+        figures.sort_by(f64::total_cmp);
+        Self(figures)
+    }
+
+    fn at(&self, share: f64) -> f64 {
+        self.0[((self.0.len() - 1) as f64 * share).round() as usize]
+    }
+
+    fn mean(&self) -> f64 {
+        self.0.iter().sum::<f64>() / self.0.len() as f64
+    }
+}
+
+impl std::fmt::Display for Figures {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "least {:.3}, 10 % {:.3}, median {:.3}, mean {:.3}, 90 % {:.3}, 95 % {:.3}, most {:.3}",
+            self.at(0.0),
+            self.at(0.1),
+            self.at(0.5),
+            self.mean(),
+            self.at(0.9),
+            self.at(0.95),
+            self.at(1.0)
+        )
+    }
+}
+
+/// Seeds of a table, settable from outside.
+fn seeds(default: u64) -> u64 {
+    std::env::var("SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(default)
+}
