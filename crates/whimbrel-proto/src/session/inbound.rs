@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::Session;
-use super::config::{MAX_RANGES, MESSAGE_CHARGE};
+use super::config::MESSAGE_CHARGE;
 use super::message::{DomainKey, Message, SessionEvent, StreamKind};
 use super::receiving::{Partial, RecvDomain, Standing};
 use super::stream::Stream;
@@ -190,7 +190,7 @@ impl Session {
                 Ok(())
             }
             standing => {
-                let already = state.partial.remove(&head.number);
+                let already = state.take_partial(head.number);
                 if already.as_ref().is_some_and(|partial| partial.contradicts(length)) {
                     return Err(INCONSISTENT);
                 }
@@ -290,9 +290,8 @@ impl Session {
                 let (mut abandoned, mut late, mut passed) = (0, 0, false);
                 self.deliver(key.slot, key.domain, |state, deliver| {
                     let behind = state.held.first().map(|held| held.message.id);
-                    state.pass_gap(deliver);
+                    (abandoned, late) = state.pass_gap(deliver);
                     passed = state.held.first().map(|held| held.message.id) != behind;
-                    (abandoned, late) = state.abandon_late();
                 });
                 self.consume(key.slot, abandoned);
                 self.ledger.stats.late += late;
@@ -370,10 +369,7 @@ impl Session {
     ) -> Result<(), PeerMisbehaved> {
         let Some(state) = self.recv_state(slot, domain) else { return Ok(()) };
         state.passed.remove(number, number + 1);
-        let Some(partial) = state.partial.get_mut(&number) else { return Ok(()) };
-        partial.dropped = true;
-        if partial.length.is_some() {
-            state.partial.remove(&number);
+        if state.drop_partial(number) {
             self.ledger.stats.late += 1;
         }
         self.charge(slot, charge)?;
@@ -434,30 +430,6 @@ impl Partial {
             return Err(PeerMisbehaved::new(Cause::MessageTooLarge, "a message longer than announced"));
         }
         Ok(())
-    }
-}
-
-impl RecvDomain {
-    /// Frees what messages passed over hold; their charge now counts as read.
-    pub(super) fn abandon_late(&mut self) -> (u64, u64) {
-        let floor = self.floor();
-        let (mut consumed, mut late) = (0, 0);
-        self.partial.retain(|number, partial| {
-            if *number >= floor || partial.dropped {
-                return true;
-            }
-            consumed += partial.charged;
-            partial.dropped = true;
-            partial.assembly = super::assembly::Assembly::default();
-            late += u64::from(partial.length.is_some());
-            partial.length.is_none()
-        });
-        (consumed, late)
-    }
-
-    /// Passed-over numbers are within their limit.
-    pub(super) fn is_bounded(&self) -> bool {
-        self.passed.len() <= MAX_RANGES && self.skipped.len() <= MAX_RANGES
     }
 }
 

@@ -2,10 +2,9 @@
 
 use super::Session;
 use super::config::{MAX_NOTICES, MAX_SPAN, MESSAGE_CHARGE};
-use super::control;
 use super::item::State;
 use super::message::{DomainKey, Outcome, SessionEvent, StreamKind};
-use super::receiving::{RecvDomain, Standing};
+use super::receiving::RecvDomain;
 use crate::mutants::{Mutant, planted};
 use crate::wire::credit::Grant;
 use crate::wire::skip::{NumberRange, RangesHead};
@@ -13,8 +12,6 @@ use crate::wire::stream_end::StreamEnd;
 use crate::wire::{Reader, VARINT_MAX, data};
 use crate::{Cause, PeerMisbehaved, Service, Time};
 
-/// Numbers looked at for one block, at most.
-const WORK: u64 = 2 * MAX_SPAN;
 const TOO_MUCH: PeerMisbehaved =
     PeerMisbehaved::new(Cause::LimitExceeded, "a notice about too many messages");
 const UNSENT: PeerMisbehaved = PeerMisbehaved::new(Cause::AckOfUnsent, "an answer about messages never sent");
@@ -35,7 +32,7 @@ impl Session {
                 stream.recv[usize::from(domain)].get_or_insert_with(|| Box::new(RecvDomain::new(sequenced)));
             }
         }
-        let (mut end, mut work) = (0, 0u64);
+        let mut end = 0;
         for _ in 0..head.count {
             let range = NumberRange::read(reader, end, true)?;
             end = range.end();
@@ -43,17 +40,7 @@ impl Session {
             if range.value < MESSAGE_CHARGE || range.value > self.longest() + MESSAGE_CHARGE {
                 return Err(PeerMisbehaved::new(Cause::InvalidField, "a charge no message can have"));
             }
-            let Some(state) = self.recv_state(slot, domain) else { continue };
-            state.check(end - 1)?;
-            // What lies further back was answered long ago.
-            let first = range.first.max(state.floor().saturating_sub(MAX_SPAN));
-            work += end.saturating_sub(first);
-            if work > WORK {
-                return Err(TOO_MUCH);
-            }
-            for number in first..end {
-                self.skip_one(slot, domain, number, range.value)?;
-            }
+            self.skip(slot, domain, range)?;
         }
         if let Some(slot) = slot {
             self.deliver(slot, domain, |state, deliver| state.advance(deliver));
@@ -66,34 +53,45 @@ impl Session {
         Ok(())
     }
 
-    fn skip_one(&mut self, slot: u32, domain: u8, number: u64, charge: u64) -> Result<(), PeerMisbehaved> {
-        let key = DomainKey { domain, ..self.key_of(slot) };
+    /// The work is in proportion to what is new, and not to how many numbers a range names: those cost the peer nothing.
+    fn skip(&mut self, slot: u32, domain: u8, range: NumberRange) -> Result<(), PeerMisbehaved> {
         let Some(state) = self.recv_state(slot, domain) else { return Ok(()) };
-        let standing = state.standing(number);
-        if standing == Standing::Finished {
-            let delivered = !state.skipped.contains(number);
-            control::push(&mut self.control.answers, key, number, 1, u64::from(delivered));
+        state.check(range.end() - 1)?;
+        // What lies further back was answered long ago.
+        let (first, end) = (range.first.max(state.floor().saturating_sub(MAX_SPAN)), range.end());
+        if first >= end {
             return Ok(());
         }
-        let partial = state.partial.remove(&number);
-        let (charged, consumed) = partial.map_or((0, 0), |partial| (partial.charged, partial.consumed()));
+        let begun: Vec<u64> = state.partial.range(first..end).map(|(number, _)| *number).collect();
+        for number in begun {
+            self.skip_begun(slot, domain, number, range.value)?;
+        }
+        let Some(state) = self.recv_state(slot, domain) else { return Ok(()) };
+        let unseen = state.skip_unseen(first, end);
+        if !state.is_bounded() {
+            return Err(TOO_MUCH);
+        }
+        if !planted(Mutant::SkipNotAnswered) {
+            let key = DomainKey { domain, ..self.key_of(slot) };
+            self.control.answers.ask(key, first, end);
+        }
+        let charge = if planted(Mutant::SkippedCreditLeaked) { 0 } else { unseen * range.value };
+        self.charge(slot, charge)?;
+        self.consume(slot, charge);
+        Ok(())
+    }
+
+    fn skip_begun(&mut self, slot: u32, domain: u8, number: u64, charge: u64) -> Result<(), PeerMisbehaved> {
+        let Some(state) = self.recv_state(slot, domain) else { return Ok(()) };
+        let Some(partial) = state.take_partial(number) else { return Ok(()) };
+        let (charged, consumed) = (partial.charged, partial.consumed());
         if charged > charge {
             return Err(PeerMisbehaved::new(
                 Cause::Inconsistent,
                 "a skipped message was charged more before",
             ));
         }
-        match standing {
-            Standing::Late => state.passed.remove(number, number + 1),
-            _ => state.skip(number),
-        }
-        state.skipped.insert(number, number + 1);
-        if !state.is_bounded() {
-            return Err(TOO_MUCH);
-        }
-        if !planted(Mutant::SkipNotAnswered) {
-            control::push(&mut self.control.answers, key, number, 1, 0);
-        }
+        state.skip_begun(number);
         let charge = if planted(Mutant::SkippedCreditLeaked) { charged.max(consumed) } else { charge };
         self.charge(slot, charge - charged)?;
         self.consume(slot, charge - consumed);

@@ -1,0 +1,106 @@
+//! A peer with good keys that wants our time and memory. Where work must not be in proportion to what a block names, the block comes so
+//! often that the test would otherwise not end.
+
+use std::time::Duration;
+
+use super::super::*;
+use super::hostile::*;
+use crate::wire::data::{self, DataHead};
+use crate::wire::{Writer, block};
+use crate::{Cause, Side, Time};
+
+const OFTEN: usize = 20_000;
+const WHOLE: u8 = data::BEGIN | data::END;
+
+/// Each number of a range that had been skipped or delivered was looked at again, for twelve bytes: 20 ms of work.
+#[test]
+fn regression_a_repeated_skip_costs_the_same_however_many_it_names() {
+    for first in [0, 1] {
+        let mut session = server();
+        let skip = ranges(block::SKIP, &[(first, MAX_SPAN - first, MESSAGE_CHARGE)]);
+        for _ in 0..OFTEN {
+            feed(&mut session, skip.clone()).unwrap();
+        }
+        assert_eq!(session.credit_used().1, (MAX_SPAN - first) * MESSAGE_CHARGE, "charged once");
+    }
+}
+
+/// Answers that waited were looked through from the end.
+#[test]
+fn regression_many_questions_do_not_make_the_next_one_dear() {
+    let mut session = server();
+    feed(&mut session, ranges(block::SKIP, &[(0, 40_000, MESSAGE_CHARGE)])).unwrap();
+    session.fill(Time::ZERO, &mut Writer::new(&mut Vec::new(), 1400), &mut Vec::new(), 0);
+    for number in (0..16_000).rev() {
+        feed(&mut session, ranges(block::SKIP, &[(number * 2, 1, MESSAGE_CHARGE)])).unwrap();
+    }
+    for _ in 0..50 * OFTEN {
+        feed(&mut session, ranges(block::SKIP, &[(0, 1, MESSAGE_CHARGE)])).unwrap();
+    }
+    let (mut packet, mut carried) = (Vec::new(), Vec::new());
+    session.fill(Time::ZERO, &mut Writer::new(&mut packet, 1400), &mut carried, 0);
+    assert!(packet.len() > 1390 && carried.len() > 400, "answers fill a packet: {}", carried.len());
+    for number in 16_000..20_000 {
+        let fed = feed(&mut session, ranges(block::SKIP, &[(number * 2, 1, MESSAGE_CHARGE)]));
+        if let Err(fault) = fed {
+            return assert_eq!(fault.cause, Cause::LimitExceeded);
+        }
+    }
+    panic!("questions without end");
+}
+
+fn far_ahead(floor: u64) -> Vec<u8> {
+    block_of(head(WHOLE, floor + MAX_SPAN - 1, 0), b"")
+}
+
+/// Every number of a gap was noted as passed over, 5 ms for ten bytes; and what is noted was bounded only against SKIP.
+#[test]
+fn regression_gaps_are_passed_over_whole_and_only_so_many() {
+    let mut session = server();
+    let (mut now, mut floor, mut gaps) = (Time::ZERO, 0, 0);
+    let fault = loop {
+        match feed(&mut session, far_ahead(floor)) {
+            Ok(()) => gaps += 1,
+            Err(fault) => break fault,
+        }
+        assert!(gaps <= MAX_RANGES + 1, "no end of gaps");
+        now += Duration::from_secs(1);
+        session.handle_timeout(now);
+        assert!(session.recv(now).is_some());
+        floor += MAX_SPAN;
+    };
+    assert_eq!(fault.cause, Cause::LimitExceeded);
+}
+
+/// After each gap all messages in parts were looked at, wherever they were.
+#[test]
+fn regression_many_gaps_and_many_parts_do_not_multiply() {
+    let mut session = server();
+    let half = MAX_SPAN / 2;
+    for number in (1..half).step_by(2) {
+        feed(&mut session, block_of(head(WHOLE, number, 0), b"")).unwrap();
+    }
+    for number in half..MAX_SPAN {
+        feed(&mut session, block_of(head(0, number, 0), b"x")).unwrap();
+    }
+    session.handle_timeout(Time::ZERO + Duration::from_secs(1));
+    assert_eq!(session.stats().received, half / 2);
+}
+
+/// Of a message passed over in the middle its charge counts as read, but what was known of it stayed: memory that no credit covered.
+#[test]
+fn regression_parts_of_messages_passed_over_are_bounded() {
+    let mut session = Session::new(Side::Server, SessionConfig::default());
+    let mut now = Time::ZERO;
+    let fault = (0..3 * MAX_RANGES as u64).find_map(|pair| {
+        let part = DataHead { offset: 5, ..head(0, pair * 2, 0) };
+        let fed = feed(&mut session, block_of(part, b"x"))
+            .and_then(|()| feed(&mut session, block_of(head(WHOLE, pair * 2 + 1, 0), b"")));
+        now += Duration::from_secs(1);
+        session.handle_timeout(now);
+        while session.recv(now).is_some() {}
+        session.fill(now, &mut Writer::new(&mut Vec::new(), 1400), &mut Vec::new(), 0);
+        fed.err()
+    });
+    assert_eq!(fault.map(|fault| fault.cause), Some(Cause::LimitExceeded));
+}
