@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use whimbrel_proto::session::{Outgoing, Read, SendError, StreamKind, TagSettings};
-use whimbrel_proto::{CloseReason, Event, Service, StreamId, Tag, TransportConfig};
+use whimbrel_proto::{Cause, CloseReason, Event, Service, StreamId, Tag, TransportConfig};
 use whimbrel_sim::pair::{End, Pair};
 use whimbrel_sim::world::{SERVER, TapVerdict};
 
@@ -230,4 +230,18 @@ fn regression_waiting_for_credit_is_not_silent() {
         got == 8
     });
     assert!(done, "{got} of 8");
+}
+
+/// Each SACK costs work in proportion to what is in flight, and a packet held two hundred of them.
+#[test]
+fn regression_a_packet_holds_one_sack() {
+    let mut pair = Pair::connected(1, TransportConfig::default(), "delay=10ms");
+    let now = pair.now();
+    let sack = [1, 0, 0, 0, 0, 0, 0];
+    pair.connection(End::Server).handle_blocks(now, Bytes::copy_from_slice(&sack));
+    assert_eq!(pair.closed(End::Server), None);
+    pair.connection(End::Server).handle_blocks(now, [sack, sack].concat().into());
+    pair.run(100 * MS);
+    let Some(CloseReason::PeerMisbehaved(why)) = pair.closed(End::Server) else { panic!("two were taken") };
+    assert_eq!(why.cause, Cause::InvalidField);
 }
