@@ -3,8 +3,10 @@
 use super::Session;
 use super::config::{MAX_NOTICES, MAX_SPAN, MESSAGE_CHARGE};
 use super::item::State;
+use super::ledger::Ledger;
 use super::message::{DomainKey, Outcome, SessionEvent, StreamKind};
 use super::receiving::RecvDomain;
+use super::sending::SendDomain;
 use crate::mutants::{Mutant, planted};
 use crate::wire::credit::Grant;
 use crate::wire::skip::{NumberRange, RangesHead};
@@ -99,23 +101,37 @@ impl Session {
     }
 
     pub(super) fn on_skip_ack(&mut self, now: Time, reader: &mut Reader) -> Result<(), PeerMisbehaved> {
-        self.on_answers(now, reader, true, |state, value| match state {
-            State::Skipping(why) => Some(if value == 1 { Outcome::Delivered } else { why }),
-            _ => None,
+        self.on_answers(now, reader, true, |domain, ledger, key, range| {
+            let asked: Vec<_> = domain.skipping.within(range.first, range.end()).collect();
+            for number in asked.into_iter().flat_map(|(from, to)| from..to) {
+                let Some(State::Skipping(why)) = domain.get(number).map(|item| item.state) else { continue };
+                let outcome = if range.value == 1 { Outcome::Delivered } else { why };
+                domain.settle(key, number, outcome, ledger);
+            }
         })
     }
 
     pub(super) fn on_taken(&mut self, now: Time, reader: &mut Reader) -> Result<(), PeerMisbehaved> {
-        // Taken says delivered, should the packet's acknowledgement come later.
-        self.on_answers(now, reader, false, |state, _| (state != State::Done).then_some(Outcome::Delivered))
+        self.on_answers(now, reader, false, |domain, ledger, key, range| {
+            let waiting: Vec<_> = domain.confirming.within(range.first, range.end()).collect();
+            domain.confirming.remove(range.first, range.end());
+            for (from, to) in waiting {
+                for number in from..to {
+                    // Taken says delivered, should the packet's acknowledgement come later.
+                    domain.settle(key, number, Outcome::Delivered, ledger);
+                }
+                ledger.on_taken(key, from, to);
+            }
+        })
     }
 
+    /// Answers are looked up among what waits for one, not number by number: those cost the peer nothing.
     fn on_answers(
         &mut self,
         now: Time,
         reader: &mut Reader,
         valued: bool,
-        outcome: impl Fn(State, u64) -> Option<Outcome>,
+        take: impl Fn(&mut SendDomain, &mut Ledger, DomainKey, NumberRange),
     ) -> Result<(), PeerMisbehaved> {
         let head = RangesHead::read(reader)?;
         let slot = self.route(head.stream)?;
@@ -130,18 +146,9 @@ impl Session {
                 return Err(UNSENT);
             }
             self.with_domain(now, key, |domain, ledger| {
-                let known = domain.numbers();
-                for number in range.first.max(known.start)..range.end().min(known.end) {
-                    let state = domain.get(number).map_or(State::Done, |item| item.state);
-                    if let Some(outcome) = outcome(state, range.value) {
-                        domain.settle(key, number, outcome, ledger);
-                    }
-                }
+                take(domain, ledger, key, range);
                 domain.pop_done();
             });
-            if !valued {
-                self.ledger.on_taken(key, range.first, range.end());
-            }
         }
         Ok(())
     }

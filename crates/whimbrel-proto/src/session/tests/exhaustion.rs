@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use super::super::*;
 use super::hostile::*;
+use super::pipe::*;
 use crate::wire::data::{self, DataHead};
 use crate::wire::{Writer, block};
-use crate::{Cause, Side, Time};
+use crate::{Cause, Service, Side, Time};
 
 const OFTEN: usize = 20_000;
 const WHOLE: u8 = data::BEGIN | data::END;
@@ -34,7 +35,7 @@ fn regression_many_questions_do_not_make_the_next_one_dear() {
     for number in (0..16_000).rev() {
         feed(&mut session, ranges(block::SKIP, &[(number * 2, 1, MESSAGE_CHARGE)])).unwrap();
     }
-    for _ in 0..50 * OFTEN {
+    for _ in 0..10 * OFTEN {
         feed(&mut session, ranges(block::SKIP, &[(0, 1, MESSAGE_CHARGE)])).unwrap();
     }
     let (mut packet, mut carried) = (Vec::new(), Vec::new());
@@ -47,6 +48,38 @@ fn regression_many_questions_do_not_make_the_next_one_dear() {
         }
     }
     panic!("questions without end");
+}
+
+/// Each number of an answer was looked at that the sender still had in its ring, behind one that nothing was said of.
+#[test]
+fn regression_answers_are_looked_up_among_what_was_asked() {
+    let (mut session, mut now) = (server(), Time::ZERO);
+    session.set_peer_limits(PeerLimits {
+        max_data: 1 << 40,
+        max_stream_data: 1 << 40,
+        ..PeerLimits::default()
+    });
+    let mut carried = Vec::new();
+    for number in 0..100_000 {
+        let confirm =
+            Outgoing { tracked: true, confirm: true, ..numbered(Service::ReliableSequenced, number, 20) };
+        session.send(now, confirm).unwrap();
+        session.fill(now, &mut Writer::new(&mut Vec::new(), 1400), &mut carried, 0);
+    }
+    now += Duration::from_secs(1);
+    for item in &carried[1..] {
+        session.on_acked(now, item);
+    }
+    assert_eq!(session.stats().outstanding, 1);
+    for kind in [block::SKIP_ACK, block::TAKEN] {
+        for _ in 0..2 * OFTEN {
+            feed(&mut session, ranges(kind, &[(0, 100_000, 1)])).unwrap();
+        }
+    }
+    let taken = std::iter::from_fn(|| session.poll_event())
+        .filter(|event| matches!(event, SessionEvent::Outcome(_, Outcome::Taken)));
+    assert_eq!(taken.count(), 100_000);
+    assert_eq!(session.stats().outstanding, 0);
 }
 
 fn far_ahead(floor: u64) -> Vec<u8> {
