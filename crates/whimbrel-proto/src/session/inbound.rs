@@ -12,6 +12,10 @@ use crate::wire::data::{DataHead, Extras};
 use crate::wire::{Malformed, Reader, block};
 use crate::{Cause, PeerMisbehaved, Service, StreamId, Tag, Time};
 
+/// Messages unread beyond which no more are left in their receive buffers, which may be many times as large.
+const MOST_SLICES: u64 = 1024;
+/// Shorter parts of byte streams are not left in theirs.
+const SHORTEST_SLICE: usize = 1024;
 const INCONSISTENT: PeerMisbehaved =
     PeerMisbehaved::new(Cause::Inconsistent, "a message contradicts what was said of it");
 
@@ -61,7 +65,8 @@ impl Session {
                 reader.skip(length as u64)?;
                 copy
             }
-            _ => reader.bytes(length as u64)?,
+            _ if self.ledger.stats.unread < MOST_SLICES => reader.bytes(length as u64)?,
+            _ => Bytes::copy_from_slice(&reader.bytes(length as u64)?),
         };
         if head.begins() && head.ends() {
             self.on_message(now, slot, domain, &head, payload, early)
@@ -209,6 +214,9 @@ impl Session {
                     self.consume(slot, charge - consumed);
                     return Ok(());
                 }
+                let in_turn = self.recv_state(slot, domain).is_none_or(|state| state.is_in_turn(head.number));
+                // Who waits, perhaps for ever, holds its own bytes and nobody else's.
+                let payload = if in_turn { payload } else { Bytes::copy_from_slice(&payload) };
                 let whole = message(head, head.number, payload, early, domain);
                 self.on_whole(now, slot, domain, whole, head.extras.latest_reliable);
                 Ok(())
@@ -384,7 +392,7 @@ impl Session {
                 "a byte stream is one reliable sequenced message",
             ));
         }
-        let small = self.config.small_message;
+        let small = self.config.small_message.max(SHORTEST_SLICE);
         let Some(half) = self.streams.at_mut(slot).and_then(|stream| stream.bytes_in.as_mut()) else {
             return Ok(());
         };

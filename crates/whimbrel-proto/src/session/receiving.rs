@@ -71,6 +71,12 @@ impl RecvDomain {
         number == self.finished.floor() && self.finished.is_flush() && self.partial.is_empty()
     }
 
+    /// What is whole now is delivered at once.
+    #[inline]
+    pub(super) fn is_in_turn(&self, number: u64) -> bool {
+        !self.sequenced || number == self.floor()
+    }
+
     pub(super) fn check(&self, number: u64) -> Result<(), PeerMisbehaved> {
         if number >= self.floor().saturating_add(MAX_SPAN) {
             return Err(PeerMisbehaved::new(Cause::LimitExceeded, "a message number too far ahead"));

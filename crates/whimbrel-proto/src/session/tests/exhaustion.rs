@@ -3,11 +3,13 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use super::super::*;
 use super::hostile::*;
 use super::pipe::*;
-use crate::wire::data::{self, DataHead};
-use crate::wire::{Writer, block};
+use crate::wire::data::{self, DataHead, Extras};
+use crate::wire::{Reader, Writer, block};
 use crate::{Cause, Service, Side, Time};
 
 const OFTEN: usize = 20_000;
@@ -136,4 +138,31 @@ fn regression_parts_of_messages_passed_over_are_bounded() {
         fed.err()
     });
     assert_eq!(fault.map(|fault| fault.cause), Some(Cause::LimitExceeded));
+}
+
+/// A message held behind a gap, or unread, held the receive buffer it came in: 64 KB for 300 bytes of credit. A small one held its
+/// arena's chunk, of which all else was read.
+#[test]
+fn regression_what_waits_holds_its_own_bytes_only() {
+    let mut session = server();
+    let take = |session: &mut Session, head, length| {
+        let packet = Bytes::from(block_of(head, &vec![7; length]));
+        let mut reader = Reader::new(packet.clone());
+        reader.skip(1).unwrap();
+        session.handle_block(Time::ZERO, block::DATA, &mut reader, false).unwrap();
+        drop(reader);
+        !packet.is_unique()
+    };
+    assert!(
+        take(&mut session, head(WHOLE | data::UNSEQUENCED, 0, 0), 300),
+        "read at once, no copy is needed"
+    );
+    assert!(!take(&mut session, head(WHOLE | data::RELIABLE, 1, 0), 300), "a gap before it");
+    let held =
+        (1..2000).filter(|number| take(&mut session, head(WHOLE | data::UNSEQUENCED, *number, 0), 300));
+    assert!(held.count() <= 1024);
+    let bytes = Extras { bytes: true, ..Extras::NONE };
+    let part = |offset| DataHead { stream: 4, extras: bytes, ..head(data::RELIABLE, 0, offset) };
+    assert!(!take(&mut session, part(0), 300));
+    assert!(take(&mut session, part(300), 1300));
 }
