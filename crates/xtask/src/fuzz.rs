@@ -93,7 +93,7 @@ fn targets() -> anyhow::Result<Vec<String>> {
 }
 
 impl Figures {
-    /// Takes a line of libFuzzer's: `#4096	pulse  cov: 321 ft: 700 corp: 60/1200b …`; shows those that tell of progress or faults.
+    /// Takes a line of libFuzzer's: `#4096 pulse cov: 321 ft: 700 corp: 60/1200b …`; shows those that tell of progress or faults.
     fn read(&mut self, line: &str) {
         let words: Vec<&str> = line.split_whitespace().collect();
         let after = |name| words.iter().position(|word| *word == name).and_then(|at| words.get(at + 1));
