@@ -260,7 +260,10 @@ fn regression_fin_ack_may_come_with_or_before_the_fin_that_crossed() {
         pair.connection(End::Client).handle_blocks(now, blocks.into());
         pair.world.flush();
         assert_eq!(pair.closed(End::Client), Some(CloseReason::Local));
-        assert!(pair.run_until(100 * MS, |pair| pair.both_closed()), "FIN-DONE or what follows ends the other");
+        assert!(
+            pair.run_until(100 * MS, |pair| pair.both_closed()),
+            "FIN-DONE or what follows ends the other"
+        );
     }
     // Both FINs crossed, and both sides have answered.
     let mut pair = Pair::connected(1, TransportConfig::default(), "delay=10ms");
