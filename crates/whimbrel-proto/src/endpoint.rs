@@ -12,7 +12,9 @@ use rand_chacha::ChaCha20Rng;
 use crate::config::TransportConfig;
 use crate::connection::{Connection, Datagram, EndpointAnswer, EndpointEvent, IssuedTicket, Opening, Setup};
 use crate::crypto::{CidGenerator, Identity, PublicKey};
-use crate::handshake::{Accepted, Acceptor, AcceptorConfig, ClientConfig, ClientHandshake, Ping, ServerKey};
+use crate::handshake::{
+    Accepted, Acceptor, AcceptorConfig, ClientConfig, ClientHandshake, Effort, Ping, ServerKey,
+};
 use crate::wire::block;
 use crate::wire::packet::{CLEAR_BIT, destination};
 use crate::{ConnectionId, Side, Ticket, Time};
@@ -108,6 +110,8 @@ pub struct EndpointStats {
     pub resets: u64,
 }
 
+/// PINGs taken a second with one ticket. It is good for one connection; more come from who has it and cannot use it.
+const TRIES_PER_TICKET: u32 = 4;
 /// Resets sent a second at the most.
 const RESETS_PER_SECOND: u32 = 100;
 
@@ -128,6 +132,7 @@ pub struct Endpoint {
     next_handle: usize,
     syn_budget: Trickle,
     ping_budget: Budget<IpAddr>,
+    ticket_budget: Budget<ConnectionId>,
     reset_budget: Budget<()>,
     stats: EndpointStats,
     aes_in_hardware: bool,
@@ -185,6 +190,7 @@ impl Endpoint {
             next_handle: 0,
             syn_budget: Trickle::default(),
             ping_budget: Budget::default(),
+            ticket_budget: Budget::default(),
             reset_budget: Budget::default(),
             stats: EndpointStats::default(),
             aes_in_hardware,
@@ -377,11 +383,15 @@ impl Endpoint {
 
     fn handle_ping(&mut self, now: Time, datagram: Datagram, out: &mut Vec<u8>) -> Routed {
         let Some((acceptor, listen)) = &mut self.acceptor else { return self.refuse() };
-        let full = self.accepted > listen.max_connections;
-        if full || !self.ping_budget.take(now, prefix(datagram.from.ip()), listen.pings_per_address) {
-            return self.refuse();
-        }
-        let ping = acceptor.handle_ping(now, datagram.from, &datagram.bytes, &mut self.rng, out);
+        let full = self.accepted >= listen.max_connections;
+        let (from, bytes) = (datagram.from, &datagram.bytes);
+        let mut afford = |effort| match effort {
+            Effort::SynAck => self.syn_budget.take(now, listen.syns_per_second),
+            _ if full => false,
+            Effort::Cookie => self.ping_budget.take(now, prefix(from.ip()), listen.pings_per_address),
+            Effort::Ticket(id) => self.ticket_budget.take(now, id, TRIES_PER_TICKET),
+        };
+        let ping = acceptor.handle_ping(now, from, bytes, &mut self.rng, &mut afford, out);
         match ping {
             Ok(Ping::New(accepted)) => self.accept(now, *accepted, datagram),
             Ok(Ping::Repeated { server_id }) => match self.routes.get(&server_id) {

@@ -165,7 +165,8 @@ pub fn params(input: &[u8]) {
 /// through, unless something only the server can say came.
 pub fn clear_packets(input: &[u8]) {
     let Some((to, rest)) = input.split_first() else { return };
-    // Another world than the corpus is from: there its PING would be the genuine one, with other contents.
+    // Another world than the corpus is from: there its PING would be of the client's own ephemeral key, with other contents. Only who has
+    // that key can make such a PING, and the PONG answers whichever comes first.
     let mut pair = Pair::new(2, TransportConfig::default(), "delay=10ms");
     let at = Duration::from_millis(u64::from(to >> 4) * 3);
     pair.run(at);

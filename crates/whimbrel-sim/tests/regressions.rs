@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use whimbrel_proto::session::{Outgoing, Read, SendError, StreamKind, TagSettings};
-use whimbrel_proto::{CloseReason, Event, Service, StreamId, Tag, TransportConfig};
+use whimbrel_proto::{Cause, CloseReason, Event, Service, StreamId, Tag, TransportConfig};
 use whimbrel_sim::pair::{End, Pair};
 use whimbrel_sim::world::{SERVER, TapVerdict};
 
@@ -230,4 +230,47 @@ fn regression_waiting_for_credit_is_not_silent() {
         got == 8
     });
     assert!(done, "{got} of 8");
+}
+
+/// Each SACK costs work in proportion to what is in flight, and a packet held two hundred of them.
+#[test]
+fn regression_a_packet_holds_one_sack() {
+    let mut pair = Pair::connected(1, TransportConfig::default(), "delay=10ms");
+    let now = pair.now();
+    let sack = [1, 0, 0, 0, 0, 0, 0];
+    pair.connection(End::Server).handle_blocks(now, Bytes::copy_from_slice(&sack));
+    assert_eq!(pair.closed(End::Server), None);
+    pair.connection(End::Server).handle_blocks(now, [sack, sack].concat().into());
+    pair.run(100 * MS);
+    let Some(CloseReason::PeerMisbehaved(why)) = pair.closed(End::Server) else { panic!("two were taken") };
+    assert_eq!(why.cause, Cause::InvalidField);
+}
+
+/// Two FINs crossed and one was lost: its sender's FIN-ACK overtook it, was passed over since it answered nothing known of, and its own
+/// FIN-ACK had nobody any more to answer it, so that it ended by patience.
+#[test]
+fn regression_fin_ack_may_come_with_or_before_the_fin_that_crossed() {
+    let (fin, fin_ack) = ([6, 0, 0], [7]);
+    for blocks in [[&fin[..], &fin_ack].concat(), [&fin_ack[..], &fin].concat()] {
+        let mut pair = Pair::connected(1, TransportConfig::default(), "delay=10ms");
+        pair.close(End::Client, 1, "here");
+        pair.run(MS);
+        assert_eq!(pair.closed(End::Client), None, "it waits for FIN-ACK");
+        let now = pair.now();
+        pair.connection(End::Client).handle_blocks(now, blocks.into());
+        pair.world.flush();
+        assert_eq!(pair.closed(End::Client), Some(CloseReason::Local));
+        assert!(
+            pair.run_until(100 * MS, |pair| pair.both_closed()),
+            "FIN-DONE or what follows ends the other"
+        );
+    }
+    // Both FINs crossed, and both sides have answered.
+    let mut pair = Pair::connected(1, TransportConfig::default(), "delay=10ms");
+    for end in End::BOTH {
+        pair.close(end, 1, "here");
+    }
+    let begin = pair.now();
+    assert!(pair.run_until(1000 * MS, |pair| pair.both_closed()));
+    assert!(pair.now().since(begin) <= 41 * MS, "{:?}", pair.now().since(begin));
 }

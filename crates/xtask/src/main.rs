@@ -2,6 +2,7 @@
 
 mod bench;
 mod counts;
+mod fuzz;
 mod link_bench;
 mod process;
 mod test;
@@ -22,6 +23,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Test(test::Test),
+    Fuzz(fuzz::Fuzz),
     #[command(subcommand)]
     Bench(bench::Bench),
 }
@@ -29,6 +31,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Test(command) => command.run(),
+        Command::Fuzz(command) => command.run(),
         Command::Bench(command) => command.run(),
     };
     result.unwrap_or_else(|error| {

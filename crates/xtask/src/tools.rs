@@ -51,6 +51,23 @@ pub(crate) fn cargo_deny(install: bool) -> Result<(), String> {
     Err("cargo-deny could not be built".into())
 }
 
+/// Makes sure of cargo-fuzz: builds it, which takes a minute.
+///
+/// # Errors
+/// Why nothing can be fuzzed.
+pub(crate) fn cargo_fuzz() -> Result<(), String> {
+    let there = || works(cargo(&["fuzz", "--version"]));
+    if there() {
+        return Ok(());
+    }
+    println!("installing cargo-fuzz");
+    let built = cargo(&["install", "--locked", "--quiet", "cargo-fuzz"]).status();
+    if built.is_ok_and(|status| status.success()) && there() {
+        return Ok(());
+    }
+    Err("cargo-fuzz is not installed and could not be built".into())
+}
+
 fn in_ci() -> bool {
     env::var("CI").is_ok_and(|ci| !ci.is_empty() && ci != "0" && ci != "false")
 }

@@ -197,7 +197,9 @@ impl Connection {
         };
         if let Err(error) = handled {
             self.dropped.handshake += 1;
-            // What a man on the side can send must not end the handshake; what only the server can send, does.
+            // What a man on the side can send must not end the handshake; what only the server can send, does. The exception is a SYN-ACK
+            // that shows another key than the one remembered, or none: anybody on the path can make one, but of a changed key people
+            // should hear before PING, not after a timeout.
             match error {
                 HandshakeError::KeyDiffers { .. }
                 | HandshakeError::NoKeyShown

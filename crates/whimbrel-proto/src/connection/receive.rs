@@ -229,7 +229,7 @@ impl Connection {
         reader: &mut Reader,
         early: bool,
     ) -> Result<bool, PeerMisbehaved> {
-        let mut eliciting = false;
+        let (mut eliciting, mut sacked) = (false, false);
         while !reader.is_empty() {
             let kind = reader.u8()?;
             if kind == block::DATA {
@@ -251,6 +251,10 @@ impl Connection {
                         Cause::UnrecognizedBlock,
                         "block not allowed in early data",
                     ));
+                }
+                // Each looks at all that is in flight, and a packet could hold a hundred.
+                block::SACK if std::mem::replace(&mut sacked, true) => {
+                    return Err(PeerMisbehaved::new(Cause::InvalidField, "two SACKs in a packet"));
                 }
                 block::SACK => self.on_sack(now, reader)?,
                 block::PADDING => drop(reader.rest()),

@@ -77,6 +77,17 @@ pub enum Refusal {
     Unsealable,
 }
 
+/// What a PING is about to cost, for whoever limits it. What went before cost an AEAD operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// Diffie-Hellmans, for somebody who is where the PING came from: a cookie came back.
+    Cookie,
+    /// Diffie-Hellmans, for the bearer of this ticket, who may be anywhere.
+    Ticket(ConnectionId),
+    /// A SYN-ACK, for anybody.
+    SynAck,
+}
+
 /// What a PING means.
 pub enum Ping {
     /// A client begins a connection: let it in by [`Accepted::finish`], or drop it.
@@ -271,13 +282,14 @@ impl Acceptor {
     /// Takes a PING. Something is appended to `out` only if the answer is [`Ping::Answered`].
     ///
     /// A valid one costs two Diffie-Hellmans here and three in [`Accepted::finish`]; one without a valid cookie or
-    /// ticket costs an AEAD.
+    /// ticket costs an AEAD. `afford` is asked before what costs more is done: not what anybody can send from any address.
     pub fn handle_ping(
         &mut self,
         now: Time,
         from: SocketAddr,
         packet: &[u8],
         rng: &mut impl CryptoRng,
+        afford: &mut dyn FnMut(Effort) -> bool,
         out: &mut Vec<u8>,
     ) -> Result<Ping, Refusal> {
         let ping = PingPacket::parse(packet)?;
@@ -292,6 +304,7 @@ impl Acceptor {
                     Seen::Repeated => return Ok(Ping::Repeated { server_id: ping.server_id }),
                     Seen::Used => return Err(Refusal::Replayed),
                     Seen::Full => return Err(Refusal::Full),
+                    Seen::Never if !afford(Effort::Cookie) => return Err(Refusal::Full),
                     Seen::Never => {}
                 }
                 let accepted = self.open(&ping, &cookie.prologue, packet.len(), None, rng)?;
@@ -309,19 +322,26 @@ impl Acceptor {
                     }
                     Ok(claim) if claim.repeated => return Ok(Ping::Repeated { server_id: claim.server_id }),
                     Ok(claim) => claim,
-                    Err(error) => return Ok(self.decline(now, from, packet, &ping, error, out)),
+                    Err(error) => return self.decline(now, from, packet, &ping, error, afford, out),
                 };
+                if !afford(Effort::Ticket(claim.server_id)) {
+                    return Err(Refusal::Full);
+                }
                 let prologue = ticket_prologue(ping.head);
                 let accepted = self.open(&ping, &prologue, packet.len(), Some(claim.memory), rng)?;
                 match self.tickets.redeem(&claim, ephemeral, &accepted.client_key) {
                     Ok(()) => Ok(Ping::New(accepted)),
-                    Err(error) => Ok(self.decline(now, from, packet, &ping, error, out)),
+                    Err(error) => self.decline(now, from, packet, &ping, error, afford, out),
                 }
             }
         }
     }
 
     /// A ticket that does not count: SYN-ACK, as if PING were a SYN.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "a packet, where it came from, and what is to be said of it"
+    )]
     fn decline(
         &mut self,
         now: Time,
@@ -329,11 +349,15 @@ impl Acceptor {
         packet: &[u8],
         ping: &PingPacket<'_>,
         error: TicketError,
+        afford: &mut dyn FnMut(Effort) -> bool,
         out: &mut Vec<u8>,
-    ) -> Ping {
+    ) -> Result<Ping, Refusal> {
+        if !afford(Effort::SynAck) {
+            return Err(Refusal::Full);
+        }
         let asked = Asked { packet, client_id: ping.client_id, show_key: false, by_ticket: true };
         self.invite(now, from, &asked, out);
-        Ping::Answered(error)
+        Ok(Ping::Answered(error))
     }
 
     /// Opens message 1.

@@ -192,7 +192,7 @@ impl<I: Copy> Recovery<I> {
     /// Records the packet that was given [`Recovery::next_number`]: `size` on the wire with IP and UDP headers.
     pub(crate) fn on_sent(&mut self, now: Time, size: u64, eliciting: bool, items: &[I]) {
         if !eliciting {
-            self.sent.push_untracked();
+            self.sent.push_untracked(now, &self.rtt);
             return;
         }
         let before = self.sent.in_flight();

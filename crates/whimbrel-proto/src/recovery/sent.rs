@@ -151,7 +151,7 @@ impl<I: Copy> SentPackets<I> {
     }
 
     /// A packet that asks for no acknowledgement takes a number and nothing else.
-    pub(super) fn push_untracked(&mut self) {
+    pub(super) fn push_untracked(&mut self, now: Time, rtt: &Rtt) {
         let settled = Sent {
             sent_at: Time::ZERO,
             snapshot: Snapshot::default(),
@@ -161,7 +161,7 @@ impl<I: Copy> SentPackets<I> {
             spare: Spare::Doubled,
         };
         self.packets.push_back(settled);
-        self.trim(Time::ZERO, Duration::MAX);
+        self.trim(now, rtt);
     }
 
     pub(super) fn on_sack(
@@ -246,7 +246,7 @@ impl<I: Copy> SentPackets<I> {
 
     /// Declares lost what a later acknowledgement or its own deadline says is; returns packets and bytes.
     pub(super) fn detect_lost(&mut self, now: Time, rtt: &Rtt, mut on_item: impl FnMut(&I)) -> (u64, u64) {
-        self.trim(now, (rtt.smoothed() * REMEMBER_ROUNDS).max(REMEMBER_AT_LEAST));
+        self.trim(now, rtt);
         self.advance_scan();
         let (mut packets, mut bytes) = (0, 0);
         let mut item = None;
@@ -397,8 +397,9 @@ impl<I: Copy> SentPackets<I> {
         }
     }
 
-    /// Forgets settled packets at the front, and lost ones after `remember`.
-    fn trim(&mut self, now: Time, remember: Duration) {
+    /// Forgets settled packets at the front, and lost ones after a while.
+    fn trim(&mut self, now: Time, rtt: &Rtt) {
+        let remember = (rtt.smoothed() * REMEMBER_ROUNDS).max(REMEMBER_AT_LEAST);
         while let Some(packet) = self.packets.front() {
             let forget = match packet.state {
                 State::Outstanding => false,
@@ -412,5 +413,24 @@ impl<I: Copy> SentPackets<I> {
             self.packets.pop_front();
             self.first += 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A peer that acknowledges nothing and makes us send SACKs let these pile up behind a lost packet until the next probe.
+    #[test]
+    fn regression_a_lost_packet_is_forgotten_by_what_is_not_acknowledged_too() {
+        let (mut sent, rtt, mut now) = (SentPackets::<()>::default(), Rtt::default(), Time::ZERO);
+        sent.push(now, 100, Snapshot::default(), &[]);
+        now += rtt.deadline();
+        assert_eq!(sent.detect_lost(now, &rtt, |()| ()), (1, 100));
+        for _ in 0..10_000 {
+            now += Duration::from_millis(1);
+            sent.push_untracked(now, &rtt);
+        }
+        assert_eq!((sent.packets.len(), sent.next_number()), (0, 10_001));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::answers::Answers;
 use super::message::{Carried, DomainKey};
 use super::sending::SendDomain;
 use super::stream::{Stream, Streams};
@@ -27,7 +28,7 @@ pub(super) type Ranges = VecDeque<(DomainKey, NumberRange)>;
 pub(super) struct Control {
     pub(super) notices: VecDeque<Notice>,
     pub(super) skips: Ranges,
-    pub(super) answers: Ranges,
+    pub(super) answers: Answers,
     pub(super) taken: Ranges,
 }
 
@@ -81,13 +82,13 @@ impl Control {
         carried: &mut Vec<Carried>,
     ) {
         fill_kind(&mut self.skips, block::SKIP, streams, out, carried);
-        fill_kind(&mut self.answers, block::SKIP_ACK, streams, out, carried);
+        self.answers.fill(streams, out, carried);
         fill_kind(&mut self.taken, block::TAKEN, streams, out, carried);
     }
 }
 
 /// The domain's name on the wire.
-fn bits(stream: &Stream, key: DomainKey) -> u8 {
+pub(super) fn bits(stream: &Stream, key: DomainKey) -> u8 {
     const BITS: [u8; 4] = [0x08, 0x0c, 0x00, 0x04];
     let own = stream.send.get(usize::from(key.domain)).and_then(|domain| domain.as_deref());
     own.map_or(BITS[usize::from(key.domain) & 3], |domain: &SendDomain| domain.bits)
@@ -123,9 +124,6 @@ fn fill_kind(
             let (first, numbers) = (range.first, range.count as u32);
             carried.push(match kind {
                 block::SKIP => Carried::Skip { key, first, count: numbers },
-                block::SKIP_ACK => {
-                    Carried::SkipAck { key, first, count: numbers, delivered: range.value == 1 }
-                }
                 _ => Carried::Taken { key, first, count: numbers },
             });
         }

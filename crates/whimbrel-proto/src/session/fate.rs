@@ -108,8 +108,8 @@ impl Session {
                 }
             }
             Carried::Skip { key, first, count } => self.on_skip_lost(key, first, u64::from(count)),
-            Carried::SkipAck { key, first, count, delivered } => {
-                control::push(&mut self.control.answers, key, first, u64::from(count), u64::from(delivered));
+            Carried::SkipAck { key, first, count, .. } => {
+                self.control.answers.ask(key, first, first + u64::from(count));
             }
             Carried::Taken { key, first, count } => {
                 control::push(&mut self.control.taken, key, first, u64::from(count), 0);

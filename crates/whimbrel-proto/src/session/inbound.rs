@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::Session;
-use super::config::{MAX_RANGES, MESSAGE_CHARGE};
+use super::config::MESSAGE_CHARGE;
 use super::message::{DomainKey, Message, SessionEvent, StreamKind};
 use super::receiving::{Partial, RecvDomain, Standing};
 use super::stream::Stream;
@@ -12,6 +12,10 @@ use crate::wire::data::{DataHead, Extras};
 use crate::wire::{Malformed, Reader, block};
 use crate::{Cause, PeerMisbehaved, Service, StreamId, Tag, Time};
 
+/// Messages unread beyond which no more are left in their receive buffers, which may be many times as large.
+const MOST_SLICES: u64 = 1024;
+/// Shorter parts of byte streams are not left in theirs.
+const SHORTEST_SLICE: usize = 1024;
 const INCONSISTENT: PeerMisbehaved =
     PeerMisbehaved::new(Cause::Inconsistent, "a message contradicts what was said of it");
 
@@ -61,7 +65,8 @@ impl Session {
                 reader.skip(length as u64)?;
                 copy
             }
-            _ => reader.bytes(length as u64)?,
+            _ if self.ledger.stats.unread < MOST_SLICES => reader.bytes(length as u64)?,
+            _ => Bytes::copy_from_slice(&reader.bytes(length as u64)?),
         };
         if head.begins() && head.ends() {
             self.on_message(now, slot, domain, &head, payload, early)
@@ -190,7 +195,7 @@ impl Session {
                 Ok(())
             }
             standing => {
-                let already = state.partial.remove(&head.number);
+                let already = state.take_partial(head.number);
                 if already.as_ref().is_some_and(|partial| partial.contradicts(length)) {
                     return Err(INCONSISTENT);
                 }
@@ -209,6 +214,9 @@ impl Session {
                     self.consume(slot, charge - consumed);
                     return Ok(());
                 }
+                let in_turn = self.recv_state(slot, domain).is_none_or(|state| state.is_in_turn(head.number));
+                // Who waits, perhaps for ever, holds its own bytes and nobody else's.
+                let payload = if in_turn { payload } else { Bytes::copy_from_slice(&payload) };
                 let whole = message(head, head.number, payload, early, domain);
                 self.on_whole(now, slot, domain, whole, head.extras.latest_reliable);
                 Ok(())
@@ -290,9 +298,8 @@ impl Session {
                 let (mut abandoned, mut late, mut passed) = (0, 0, false);
                 self.deliver(key.slot, key.domain, |state, deliver| {
                     let behind = state.held.first().map(|held| held.message.id);
-                    state.pass_gap(deliver);
+                    (abandoned, late) = state.pass_gap(deliver);
                     passed = state.held.first().map(|held| held.message.id) != behind;
-                    (abandoned, late) = state.abandon_late();
                 });
                 self.consume(key.slot, abandoned);
                 self.ledger.stats.late += late;
@@ -370,10 +377,7 @@ impl Session {
     ) -> Result<(), PeerMisbehaved> {
         let Some(state) = self.recv_state(slot, domain) else { return Ok(()) };
         state.passed.remove(number, number + 1);
-        let Some(partial) = state.partial.get_mut(&number) else { return Ok(()) };
-        partial.dropped = true;
-        if partial.length.is_some() {
-            state.partial.remove(&number);
+        if state.drop_partial(number) {
             self.ledger.stats.late += 1;
         }
         self.charge(slot, charge)?;
@@ -388,7 +392,7 @@ impl Session {
                 "a byte stream is one reliable sequenced message",
             ));
         }
-        let small = self.config.small_message;
+        let small = self.config.small_message.max(SHORTEST_SLICE);
         let Some(half) = self.streams.at_mut(slot).and_then(|stream| stream.bytes_in.as_mut()) else {
             return Ok(());
         };
@@ -434,30 +438,6 @@ impl Partial {
             return Err(PeerMisbehaved::new(Cause::MessageTooLarge, "a message longer than announced"));
         }
         Ok(())
-    }
-}
-
-impl RecvDomain {
-    /// Frees what messages passed over hold; their charge now counts as read.
-    pub(super) fn abandon_late(&mut self) -> (u64, u64) {
-        let floor = self.floor();
-        let (mut consumed, mut late) = (0, 0);
-        self.partial.retain(|number, partial| {
-            if *number >= floor || partial.dropped {
-                return true;
-            }
-            consumed += partial.charged;
-            partial.dropped = true;
-            partial.assembly = super::assembly::Assembly::default();
-            late += u64::from(partial.length.is_some());
-            partial.length.is_none()
-        });
-        (consumed, late)
-    }
-
-    /// Passed-over numbers are within their limit.
-    pub(super) fn is_bounded(&self) -> bool {
-        self.passed.len() <= MAX_RANGES && self.skipped.len() <= MAX_RANGES
     }
 }
 

@@ -6,6 +6,7 @@
 //! pair of halves of their own (`bytes_out`, `bytes_in`). Numbers index ring buffers; nothing is looked up by
 //! hash. What a packet carried is told by [`Carried`], and everything is plain data.
 
+mod answers;
 mod api;
 mod arena;
 mod assembly;

@@ -2,10 +2,11 @@
 
 use super::Session;
 use super::config::{MAX_NOTICES, MAX_SPAN, MESSAGE_CHARGE};
-use super::control;
 use super::item::State;
+use super::ledger::Ledger;
 use super::message::{DomainKey, Outcome, SessionEvent, StreamKind};
-use super::receiving::{RecvDomain, Standing};
+use super::receiving::RecvDomain;
+use super::sending::SendDomain;
 use crate::mutants::{Mutant, planted};
 use crate::wire::credit::Grant;
 use crate::wire::skip::{NumberRange, RangesHead};
@@ -13,8 +14,6 @@ use crate::wire::stream_end::StreamEnd;
 use crate::wire::{Reader, VARINT_MAX, data};
 use crate::{Cause, PeerMisbehaved, Service, Time};
 
-/// Numbers looked at for one block, at most.
-const WORK: u64 = 2 * MAX_SPAN;
 const TOO_MUCH: PeerMisbehaved =
     PeerMisbehaved::new(Cause::LimitExceeded, "a notice about too many messages");
 const UNSENT: PeerMisbehaved = PeerMisbehaved::new(Cause::AckOfUnsent, "an answer about messages never sent");
@@ -35,7 +34,7 @@ impl Session {
                 stream.recv[usize::from(domain)].get_or_insert_with(|| Box::new(RecvDomain::new(sequenced)));
             }
         }
-        let (mut end, mut work) = (0, 0u64);
+        let mut end = 0;
         for _ in 0..head.count {
             let range = NumberRange::read(reader, end, true)?;
             end = range.end();
@@ -43,17 +42,7 @@ impl Session {
             if range.value < MESSAGE_CHARGE || range.value > self.longest() + MESSAGE_CHARGE {
                 return Err(PeerMisbehaved::new(Cause::InvalidField, "a charge no message can have"));
             }
-            let Some(state) = self.recv_state(slot, domain) else { continue };
-            state.check(end - 1)?;
-            // What lies further back was answered long ago.
-            let first = range.first.max(state.floor().saturating_sub(MAX_SPAN));
-            work += end.saturating_sub(first);
-            if work > WORK {
-                return Err(TOO_MUCH);
-            }
-            for number in first..end {
-                self.skip_one(slot, domain, number, range.value)?;
-            }
+            self.skip(slot, domain, range)?;
         }
         if let Some(slot) = slot {
             self.deliver(slot, domain, |state, deliver| state.advance(deliver));
@@ -66,34 +55,45 @@ impl Session {
         Ok(())
     }
 
-    fn skip_one(&mut self, slot: u32, domain: u8, number: u64, charge: u64) -> Result<(), PeerMisbehaved> {
-        let key = DomainKey { domain, ..self.key_of(slot) };
+    /// The work is in proportion to what is new, and not to how many numbers a range names: those cost the peer nothing.
+    fn skip(&mut self, slot: u32, domain: u8, range: NumberRange) -> Result<(), PeerMisbehaved> {
         let Some(state) = self.recv_state(slot, domain) else { return Ok(()) };
-        let standing = state.standing(number);
-        if standing == Standing::Finished {
-            let delivered = !state.skipped.contains(number);
-            control::push(&mut self.control.answers, key, number, 1, u64::from(delivered));
+        state.check(range.end() - 1)?;
+        // What lies further back was answered long ago.
+        let (first, end) = (range.first.max(state.floor().saturating_sub(MAX_SPAN)), range.end());
+        if first >= end {
             return Ok(());
         }
-        let partial = state.partial.remove(&number);
-        let (charged, consumed) = partial.map_or((0, 0), |partial| (partial.charged, partial.consumed()));
+        let begun: Vec<u64> = state.partial.range(first..end).map(|(number, _)| *number).collect();
+        for number in begun {
+            self.skip_begun(slot, domain, number, range.value)?;
+        }
+        let Some(state) = self.recv_state(slot, domain) else { return Ok(()) };
+        let unseen = state.skip_unseen(first, end);
+        if !state.is_bounded() {
+            return Err(TOO_MUCH);
+        }
+        if !planted(Mutant::SkipNotAnswered) {
+            let key = DomainKey { domain, ..self.key_of(slot) };
+            self.control.answers.ask(key, first, end);
+        }
+        let charge = if planted(Mutant::SkippedCreditLeaked) { 0 } else { unseen * range.value };
+        self.charge(slot, charge)?;
+        self.consume(slot, charge);
+        Ok(())
+    }
+
+    fn skip_begun(&mut self, slot: u32, domain: u8, number: u64, charge: u64) -> Result<(), PeerMisbehaved> {
+        let Some(state) = self.recv_state(slot, domain) else { return Ok(()) };
+        let Some(partial) = state.take_partial(number) else { return Ok(()) };
+        let (charged, consumed) = (partial.charged, partial.consumed());
         if charged > charge {
             return Err(PeerMisbehaved::new(
                 Cause::Inconsistent,
                 "a skipped message was charged more before",
             ));
         }
-        match standing {
-            Standing::Late => state.passed.remove(number, number + 1),
-            _ => state.skip(number),
-        }
-        state.skipped.insert(number, number + 1);
-        if !state.is_bounded() {
-            return Err(TOO_MUCH);
-        }
-        if !planted(Mutant::SkipNotAnswered) {
-            control::push(&mut self.control.answers, key, number, 1, 0);
-        }
+        state.skip_begun(number);
         let charge = if planted(Mutant::SkippedCreditLeaked) { charged.max(consumed) } else { charge };
         self.charge(slot, charge - charged)?;
         self.consume(slot, charge - consumed);
@@ -101,23 +101,37 @@ impl Session {
     }
 
     pub(super) fn on_skip_ack(&mut self, now: Time, reader: &mut Reader) -> Result<(), PeerMisbehaved> {
-        self.on_answers(now, reader, true, |state, value| match state {
-            State::Skipping(why) => Some(if value == 1 { Outcome::Delivered } else { why }),
-            _ => None,
+        self.on_answers(now, reader, true, |domain, ledger, key, range| {
+            let asked: Vec<_> = domain.skipping.within(range.first, range.end()).collect();
+            for number in asked.into_iter().flat_map(|(from, to)| from..to) {
+                let Some(State::Skipping(why)) = domain.get(number).map(|item| item.state) else { continue };
+                let outcome = if range.value == 1 { Outcome::Delivered } else { why };
+                domain.settle(key, number, outcome, ledger);
+            }
         })
     }
 
     pub(super) fn on_taken(&mut self, now: Time, reader: &mut Reader) -> Result<(), PeerMisbehaved> {
-        // Taken says delivered, should the packet's acknowledgement come later.
-        self.on_answers(now, reader, false, |state, _| (state != State::Done).then_some(Outcome::Delivered))
+        self.on_answers(now, reader, false, |domain, ledger, key, range| {
+            let waiting: Vec<_> = domain.confirming.within(range.first, range.end()).collect();
+            domain.confirming.remove(range.first, range.end());
+            for (from, to) in waiting {
+                for number in from..to {
+                    // Taken says delivered, should the packet's acknowledgement come later.
+                    domain.settle(key, number, Outcome::Delivered, ledger);
+                }
+                ledger.on_taken(key, from, to);
+            }
+        })
     }
 
+    /// Answers are looked up among what waits for one, not number by number: those cost the peer nothing.
     fn on_answers(
         &mut self,
         now: Time,
         reader: &mut Reader,
         valued: bool,
-        outcome: impl Fn(State, u64) -> Option<Outcome>,
+        take: impl Fn(&mut SendDomain, &mut Ledger, DomainKey, NumberRange),
     ) -> Result<(), PeerMisbehaved> {
         let head = RangesHead::read(reader)?;
         let slot = self.route(head.stream)?;
@@ -132,18 +146,9 @@ impl Session {
                 return Err(UNSENT);
             }
             self.with_domain(now, key, |domain, ledger| {
-                let known = domain.numbers();
-                for number in range.first.max(known.start)..range.end().min(known.end) {
-                    let state = domain.get(number).map_or(State::Done, |item| item.state);
-                    if let Some(outcome) = outcome(state, range.value) {
-                        domain.settle(key, number, outcome, ledger);
-                    }
-                }
+                take(domain, ledger, key, range);
                 domain.pop_done();
             });
-            if !valued {
-                self.ledger.on_taken(key, range.first, range.end());
-            }
         }
         Ok(())
     }

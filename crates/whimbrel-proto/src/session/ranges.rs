@@ -73,25 +73,33 @@ impl RangeSet {
             return;
         }
         let mut index = self.at(start);
-        while let Some((from, to)) = self.ranges.get(index).copied().filter(|(from, _)| *from < end) {
-            match (from < start, to > end) {
-                (true, true) => {
-                    self.ranges[index] = (from, start);
-                    self.ranges.insert(index + 1, (end, to));
-                    return;
-                }
-                (true, false) => {
-                    self.ranges[index] = (from, start);
-                    index += 1;
-                }
-                (false, true) => {
-                    self.ranges[index] = (end, to);
-                    return;
-                }
-                (false, false) => {
-                    self.ranges.remove(index);
-                }
+        if let Some((from, to)) = self.ranges.get(index).copied().filter(|(from, _)| *from < start) {
+            self.ranges[index] = (from, start);
+            index += 1;
+            if to > end {
+                self.ranges.insert(index, (end, to));
+                return;
             }
+        }
+        let covered = self.ranges.range(index..).take_while(|(_, to)| *to <= end).count();
+        self.ranges.drain(index..index + covered);
+        if let Some((from, _)) = self.ranges.get_mut(index) {
+            *from = end.max(*from);
+        }
+    }
+
+    /// What it has of `start..end`.
+    pub(super) fn within(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
+        let touching = self.ranges.range(self.at(start)..).take_while(move |(from, _)| *from < end);
+        touching.map(move |(from, to)| (start.max(*from), end.min(*to)))
+    }
+
+    /// Whether it has `start`, and up to where in `start..end` that does not change.
+    pub(super) fn stretch(&self, start: u64, end: u64) -> (bool, u64) {
+        match self.ranges.get(self.at(start)) {
+            Some((from, to)) if *from <= start => (true, end.min(*to)),
+            Some((from, _)) => (false, end.min(*from)),
+            None => (false, end),
         }
     }
 
@@ -140,10 +148,42 @@ impl Window {
         self.words[word] |= 1 << (number % 64);
     }
 
+    /// Marks `from..to`, not below the floor. The caller limits how far above.
+    pub(super) fn mark_all(&mut self, from: u64, to: u64) {
+        let mut at = from;
+        while at < to {
+            let end = to.min((at / 64 + 1) * 64);
+            self.mark(at);
+            let word = self.word(at);
+            self.words[word] |= u64::MAX >> (64 - (end - at)) << (at % 64);
+            at = end;
+        }
+    }
+
+    /// The first stretch of `from..to` that is not finished.
+    pub(super) fn next_open(&self, from: u64, to: u64) -> Option<(u64, u64)> {
+        let start = self.seek(from.max(self.floor), to, false);
+        (start < to).then(|| (start, self.seek(start, to, true)))
+    }
+
+    /// The first number of `from..to`, not below the floor, that is marked, or not; `to` if there is none.
+    fn seek(&self, from: u64, to: u64, marked: bool) -> u64 {
+        let mut at = from;
+        while at < to {
+            let word = self.words.get(self.word(at)).copied().unwrap_or(0);
+            let wanted = if marked { word } else { !word } >> (at % 64);
+            if wanted != 0 {
+                return to.min(at + u64::from(wanted.trailing_zeros()));
+            }
+            at = (at / 64 + 1) * 64;
+        }
+        to
+    }
+
     /// Raises the floor over what is marked.
     pub(super) fn settle(&mut self) {
-        while self.contains(self.floor) {
-            self.raise(self.floor + 1);
+        if self.contains(self.floor) {
+            self.raise(self.seek(self.floor, u64::MAX, false));
         }
     }
 
@@ -178,21 +218,31 @@ mod tests {
                 }
                 for number in 0..130 {
                     prop_assert_eq!(set.contains(number), model.contains(&number));
+                    let (has, until) = set.stretch(number, 130);
+                    prop_assert!((number..until).all(|number| model.contains(&number) == has));
+                    prop_assert!(until == 130 || model.contains(&until) != has);
                 }
+                let within: Vec<u64> = set.within(start, start + 9).flat_map(|(from, to)| from..to).collect();
+                prop_assert_eq!(within, model.range(start..start + 9).copied().collect::<Vec<_>>());
                 let runs = model.iter().filter(|number| **number == 0 || !model.contains(&(**number - 1))).count();
                 prop_assert_eq!(set.len(), runs);
             }
         }
 
         #[test]
-        fn a_window_is_a_set(marks in proptest::collection::vec(0u64..300, 0..300)) {
+        fn a_window_is_a_set(marks in proptest::collection::vec((0u64..300, 0u64..90), 0..300), narrow: bool) {
             let (mut window, mut model) = (Window::default(), BTreeSet::new());
-            for number in marks {
+            for (number, count) in marks {
                 prop_assert_eq!(window.contains(number), model.contains(&number));
-                if model.insert(number) {
-                    window.mark(number);
-                    window.settle();
+                let end = number + if narrow { 1 } else { count };
+                let (mut at, mut open) = (number, Vec::new());
+                while let Some((from, to)) = window.next_open(at, end) {
+                    open.extend(from..to);
+                    window.mark_all(from, to);
+                    at = to;
                 }
+                window.settle();
+                prop_assert_eq!(open, (number..end).filter(|number| model.insert(*number)).collect::<Vec<_>>());
                 let floor = (0..).find(|number| !model.contains(number)).unwrap();
                 prop_assert_eq!(window.floor(), floor);
                 prop_assert_eq!(window.is_flush(), model.range(floor..).next().is_none() );

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::assembly::Assembly;
-use super::config::MAX_SPAN;
+use super::config::{MAX_RANGES, MAX_SPAN};
 use super::message::Message;
 use super::ranges::{RangeSet, Window};
 use super::waiting::{Held, Waiting};
@@ -49,6 +49,8 @@ pub(super) struct RecvDomain {
     pub(super) skipped: RangeSet,
     /// Passed over without ever having been seen: not charged yet.
     pub(super) passed: RangeSet,
+    /// Entries of `partial` that are dropped: credit does not cover them any more.
+    dropped: usize,
     /// On the session's list of gaps.
     pub(super) gap_listed: bool,
 }
@@ -69,11 +71,28 @@ impl RecvDomain {
         number == self.finished.floor() && self.finished.is_flush() && self.partial.is_empty()
     }
 
+    /// What is whole now is delivered at once.
+    #[inline]
+    pub(super) fn is_in_turn(&self, number: u64) -> bool {
+        !self.sequenced || number == self.floor()
+    }
+
     pub(super) fn check(&self, number: u64) -> Result<(), PeerMisbehaved> {
         if number >= self.floor().saturating_add(MAX_SPAN) {
             return Err(PeerMisbehaved::new(Cause::LimitExceeded, "a message number too far ahead"));
         }
+        if !self.is_bounded() {
+            return Err(PeerMisbehaved::new(
+                Cause::LimitExceeded,
+                "too much passed over and never accounted for",
+            ));
+        }
         Ok(())
+    }
+
+    /// What is kept and not covered by credit is within its limit.
+    pub(super) fn is_bounded(&self) -> bool {
+        self.passed.len() <= MAX_RANGES && self.skipped.len() <= MAX_RANGES && self.dropped <= MAX_RANGES
     }
 
     pub(super) fn standing(&self, number: u64) -> Standing {
@@ -124,9 +143,51 @@ impl RecvDomain {
         }
     }
 
-    /// Skips an open number.
-    pub(super) fn skip(&mut self, number: u64) {
-        self.finish(number);
+    /// Takes out what is known of a message in parts.
+    pub(super) fn take_partial(&mut self, number: u64) -> Option<Partial> {
+        let partial = self.partial.remove(&number);
+        self.dropped -= usize::from(partial.as_ref().is_some_and(|partial| partial.dropped));
+        partial
+    }
+
+    /// Of a message that was passed over nothing but its charge is kept, and that only until its length is known. Says whether it is.
+    pub(super) fn drop_partial(&mut self, number: u64) -> bool {
+        let Some(partial) = self.partial.get_mut(&number) else { return false };
+        self.dropped += usize::from(!partial.dropped);
+        partial.dropped = true;
+        partial.assembly = Assembly::default();
+        let known = partial.length.is_some();
+        if known {
+            self.take_partial(number);
+        }
+        known
+    }
+
+    /// Skips a message that had begun.
+    pub(super) fn skip_begun(&mut self, number: u64) {
+        if number >= self.floor() {
+            self.finish(number);
+        }
+        self.skipped.insert(number, number + 1);
+    }
+
+    /// Skips those of `first..end` that nothing was seen of; says how many.
+    pub(super) fn skip_unseen(&mut self, first: u64, end: u64) -> u64 {
+        let mut count = 0;
+        for (from, to) in self.passed.within(first, end) {
+            self.skipped.insert(from, to);
+            count += to - from;
+        }
+        self.passed.remove(first, end);
+        let mut at = first;
+        while let Some((from, to)) = self.finished.next_open(at, end) {
+            self.finished.mark_all(from, to);
+            self.skipped.insert(from, to);
+            count += to - from;
+            at = to;
+        }
+        self.finished.settle();
+        count
     }
 
     /// When the gap before the oldest waiting message may be passed over, if ever by time alone.
@@ -135,15 +196,23 @@ impl RecvDomain {
         (held.latest_reliable <= self.floor()).then(|| held.since + wait)
     }
 
-    /// Passes over the gap.
-    pub(super) fn pass_gap(&mut self, mut deliver: impl FnMut(Message)) {
-        let Some(number) = self.held.first().map(|held| held.message.id) else { return };
-        for missing in self.floor()..number {
-            if !self.finished.contains(missing) && !self.partial.contains_key(&missing) {
-                self.passed.insert(missing, missing + 1);
-            }
+    /// Passes over the gap. What messages in parts that are late now were charged counts as read: how much, and how many are over.
+    pub(super) fn pass_gap(&mut self, mut deliver: impl FnMut(Message)) -> (u64, u64) {
+        let Some(number) = self.held.first().map(|held| held.message.id) else { return (0, 0) };
+        let mut at = self.floor();
+        let begun: Vec<u64> = self.partial.range(at..number).map(|(number, _)| *number).collect();
+        while let Some((from, to)) = self.finished.next_open(at, number) {
+            self.passed.insert(from, to);
+            at = to;
+        }
+        let (mut consumed, mut late) = (0, 0);
+        for number in begun {
+            self.passed.remove(number, number + 1);
+            consumed += self.partial.get(&number).map_or(0, |partial| partial.charged);
+            late += u64::from(self.drop_partial(number));
         }
         self.finished.raise(number);
         self.advance(&mut deliver);
+        (consumed, late)
     }
 }

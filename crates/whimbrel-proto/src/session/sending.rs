@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 
 use super::config::MAX_SPAN;
 use super::fragments::FragmentList;
-use super::item::{Item, RELIABLE, State};
+use super::item::{CONFIRM, Item, RELIABLE, State, TRACKED};
 use super::ledger::Ledger;
 use super::message::{DomainKey, Outcome};
+use super::ranges::RangeSet;
 
 /// Numbers `base` on; the front one is the oldest unresolved.
 #[derive(Debug)]
@@ -20,6 +21,10 @@ pub(super) struct SendDomain {
     /// Parts of those that travel in parts, by number.
     parts: VecDeque<(u64, FragmentList)>,
     spare: Vec<FragmentList>,
+    /// Given up, and SKIP is not answered.
+    pub(super) skipping: RangeSet,
+    /// Tracked, and TAKEN may come.
+    pub(super) confirming: RangeSet,
     /// One more than the latest reliable number begun.
     latest_reliable: u64,
 }
@@ -33,6 +38,8 @@ impl SendDomain {
             items: VecDeque::new(),
             parts: VecDeque::new(),
             spare: Vec::new(),
+            skipping: RangeSet::default(),
+            confirming: RangeSet::default(),
             latest_reliable: 0,
         }
     }
@@ -75,6 +82,9 @@ impl SendDomain {
             }
         }
         item.state = State::Flying;
+        if item.has(CONFIRM) && item.has(TRACKED) {
+            self.confirming.insert(number, number + 1);
+        }
         self.items.push_back(item);
         number
     }
@@ -145,9 +155,15 @@ impl SendDomain {
     /// Resolves one message, unless it is resolved.
     pub(super) fn settle(&mut self, key: DomainKey, number: u64, outcome: Outcome, ledger: &mut Ledger) {
         let Some(item) = self.get_mut(number).filter(|item| item.state != State::Done) else { return };
-        item.state = State::Done;
+        let before = std::mem::replace(&mut item.state, State::Done);
         item.payload = bytes::Bytes::new();
+        if matches!(before, State::Skipping(_)) {
+            self.skipping.remove(number, number + 1);
+        }
         let item = &self.items[(number - self.base) as usize];
+        if item.has(CONFIRM) && outcome != Outcome::Delivered {
+            self.confirming.remove(number, number + 1);
+        }
         ledger.on_settled(item, key, number, outcome);
         if !self.parts.is_empty() {
             self.join(number);
@@ -175,6 +191,7 @@ impl SendDomain {
         let Some(item) = self.get_mut(number).filter(|item| item.is_live()) else { return false };
         item.state = State::Skipping(why);
         item.payload = bytes::Bytes::new();
+        self.skipping.insert(number, number + 1);
         self.join(number);
         true
     }

@@ -8,11 +8,11 @@ use crate::wire::skip::{NumberRange, RangesHead};
 use crate::wire::{Reader, VARINT_MAX, Writer, block};
 use crate::{Cause, PeerMisbehaved, Service, Side, Time};
 
-fn server() -> Session {
+pub(super) fn server() -> Session {
     Session::new(Side::Server, SessionConfig::default())
 }
 
-fn feed(session: &mut Session, packet: Vec<u8>) -> Result<(), PeerMisbehaved> {
+pub(super) fn feed(session: &mut Session, packet: Vec<u8>) -> Result<(), PeerMisbehaved> {
     let mut reader = Reader::new(packet.into());
     while !reader.is_empty() {
         let kind = reader.u8()?;
@@ -21,11 +21,11 @@ fn feed(session: &mut Session, packet: Vec<u8>) -> Result<(), PeerMisbehaved> {
     Ok(())
 }
 
-fn head(flags: u8, number: u64, offset: u64) -> DataHead {
+pub(super) fn head(flags: u8, number: u64, offset: u64) -> DataHead {
     DataHead { flags, stream: 0, number, offset, extras: Extras::NONE, message_length: None }
 }
 
-fn block_of(head: DataHead, payload: &[u8]) -> Vec<u8> {
+pub(super) fn block_of(head: DataHead, payload: &[u8]) -> Vec<u8> {
     let mut packet = Vec::new();
     let mut out = Writer::new(&mut packet, 100_000);
     head.write(&mut out, Length::Bytes(payload.len()));
@@ -33,7 +33,7 @@ fn block_of(head: DataHead, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
-fn cause(result: Result<(), PeerMisbehaved>) -> Cause {
+pub(super) fn cause(result: Result<(), PeerMisbehaved>) -> Cause {
     result.expect_err("was taken").cause
 }
 
@@ -135,7 +135,7 @@ fn limits_are_kept() {
     assert_eq!(cause(feed(&mut session, block_of(beyond, b"x"))), Cause::Credit);
 }
 
-fn ranges(kind: u8, list: &[(u64, u64, u64)]) -> Vec<u8> {
+pub(super) fn ranges(kind: u8, list: &[(u64, u64, u64)]) -> Vec<u8> {
     let mut packet = Vec::new();
     let mut out = Writer::new(&mut packet, 10_000);
     let mark = RangesHead::open(&mut out, kind, 0, data::RELIABLE);

@@ -1,6 +1,7 @@
 //! Tests by topic, on a virtual clock.
 
 mod credit;
+mod exhaustion;
 mod hostile;
 mod pipe;
 mod random;

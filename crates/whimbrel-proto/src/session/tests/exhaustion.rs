@@ -1,0 +1,168 @@
+//! A peer with good keys that wants our time and memory. Where work must not be in proportion to what a block names, the block comes so
+//! often that the test would otherwise not end.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::super::*;
+use super::hostile::*;
+use super::pipe::*;
+use crate::wire::data::{self, DataHead, Extras};
+use crate::wire::{Reader, Writer, block};
+use crate::{Cause, Service, Side, Time};
+
+const OFTEN: usize = 20_000;
+const WHOLE: u8 = data::BEGIN | data::END;
+
+/// Each number of a range that had been skipped or delivered was looked at again, for twelve bytes: 20 ms of work.
+#[test]
+fn regression_a_repeated_skip_costs_the_same_however_many_it_names() {
+    for first in [0, 1] {
+        let mut session = server();
+        let skip = ranges(block::SKIP, &[(first, MAX_SPAN - first, MESSAGE_CHARGE)]);
+        for _ in 0..OFTEN {
+            feed(&mut session, skip.clone()).unwrap();
+        }
+        assert_eq!(session.credit_used().1, (MAX_SPAN - first) * MESSAGE_CHARGE, "charged once");
+    }
+}
+
+/// Answers that waited were looked through from the end.
+#[test]
+fn regression_many_questions_do_not_make_the_next_one_dear() {
+    let mut session = server();
+    feed(&mut session, ranges(block::SKIP, &[(0, 40_000, MESSAGE_CHARGE)])).unwrap();
+    session.fill(Time::ZERO, &mut Writer::new(&mut Vec::new(), 1400), &mut Vec::new(), 0);
+    for number in (0..16_000).rev() {
+        feed(&mut session, ranges(block::SKIP, &[(number * 2, 1, MESSAGE_CHARGE)])).unwrap();
+    }
+    for _ in 0..10 * OFTEN {
+        feed(&mut session, ranges(block::SKIP, &[(0, 1, MESSAGE_CHARGE)])).unwrap();
+    }
+    let (mut packet, mut carried) = (Vec::new(), Vec::new());
+    session.fill(Time::ZERO, &mut Writer::new(&mut packet, 1400), &mut carried, 0);
+    assert!(packet.len() > 1390 && carried.len() > 400, "answers fill a packet: {}", carried.len());
+    for number in 16_000..20_000 {
+        let fed = feed(&mut session, ranges(block::SKIP, &[(number * 2, 1, MESSAGE_CHARGE)]));
+        if let Err(fault) = fed {
+            return assert_eq!(fault.cause, Cause::LimitExceeded);
+        }
+    }
+    panic!("questions without end");
+}
+
+/// Each number of an answer was looked at that the sender still had in its ring, behind one that nothing was said of.
+#[test]
+fn regression_answers_are_looked_up_among_what_was_asked() {
+    let (mut session, mut now) = (server(), Time::ZERO);
+    session.set_peer_limits(PeerLimits {
+        max_data: 1 << 40,
+        max_stream_data: 1 << 40,
+        ..PeerLimits::default()
+    });
+    let mut carried = Vec::new();
+    for number in 0..100_000 {
+        let confirm =
+            Outgoing { tracked: true, confirm: true, ..numbered(Service::ReliableSequenced, number, 20) };
+        session.send(now, confirm).unwrap();
+        session.fill(now, &mut Writer::new(&mut Vec::new(), 1400), &mut carried, 0);
+    }
+    now += Duration::from_secs(1);
+    for item in &carried[1..] {
+        session.on_acked(now, item);
+    }
+    assert_eq!(session.stats().outstanding, 1);
+    for kind in [block::SKIP_ACK, block::TAKEN] {
+        for _ in 0..2 * OFTEN {
+            feed(&mut session, ranges(kind, &[(0, 100_000, 1)])).unwrap();
+        }
+    }
+    let taken = std::iter::from_fn(|| session.poll_event())
+        .filter(|event| matches!(event, SessionEvent::Outcome(_, Outcome::Taken)));
+    assert_eq!(taken.count(), 100_000);
+    assert_eq!(session.stats().outstanding, 0);
+}
+
+fn far_ahead(floor: u64) -> Vec<u8> {
+    block_of(head(WHOLE, floor + MAX_SPAN - 1, 0), b"")
+}
+
+/// Every number of a gap was noted as passed over, 5 ms for ten bytes; and what is noted was bounded only against SKIP.
+#[test]
+fn regression_gaps_are_passed_over_whole_and_only_so_many() {
+    let mut session = server();
+    let (mut now, mut floor, mut gaps) = (Time::ZERO, 0, 0);
+    let fault = loop {
+        match feed(&mut session, far_ahead(floor)) {
+            Ok(()) => gaps += 1,
+            Err(fault) => break fault,
+        }
+        assert!(gaps <= MAX_RANGES + 1, "no end of gaps");
+        now += Duration::from_secs(1);
+        session.handle_timeout(now);
+        assert!(session.recv(now).is_some());
+        floor += MAX_SPAN;
+    };
+    assert_eq!(fault.cause, Cause::LimitExceeded);
+}
+
+/// After each gap all messages in parts were looked at, wherever they were.
+#[test]
+fn regression_many_gaps_and_many_parts_do_not_multiply() {
+    let mut session = server();
+    let half = MAX_SPAN / 2;
+    for number in (1..half).step_by(2) {
+        feed(&mut session, block_of(head(WHOLE, number, 0), b"")).unwrap();
+    }
+    for number in half..MAX_SPAN {
+        feed(&mut session, block_of(head(0, number, 0), b"x")).unwrap();
+    }
+    session.handle_timeout(Time::ZERO + Duration::from_secs(1));
+    assert_eq!(session.stats().received, half / 2);
+}
+
+/// Of a message passed over in the middle its charge counts as read, but what was known of it stayed: memory that no credit covered.
+#[test]
+fn regression_parts_of_messages_passed_over_are_bounded() {
+    let mut session = Session::new(Side::Server, SessionConfig::default());
+    let mut now = Time::ZERO;
+    let fault = (0..3 * MAX_RANGES as u64).find_map(|pair| {
+        let part = DataHead { offset: 5, ..head(0, pair * 2, 0) };
+        let fed = feed(&mut session, block_of(part, b"x"))
+            .and_then(|()| feed(&mut session, block_of(head(WHOLE, pair * 2 + 1, 0), b"")));
+        now += Duration::from_secs(1);
+        session.handle_timeout(now);
+        while session.recv(now).is_some() {}
+        session.fill(now, &mut Writer::new(&mut Vec::new(), 1400), &mut Vec::new(), 0);
+        fed.err()
+    });
+    assert_eq!(fault.map(|fault| fault.cause), Some(Cause::LimitExceeded));
+}
+
+/// A message held behind a gap, or unread, held the receive buffer it came in: 64 KB for 300 bytes of credit. A small one held its
+/// arena's chunk, of which all else was read.
+#[test]
+fn regression_what_waits_holds_its_own_bytes_only() {
+    let mut session = server();
+    let take = |session: &mut Session, head, length| {
+        let packet = Bytes::from(block_of(head, &vec![7; length]));
+        let mut reader = Reader::new(packet.clone());
+        reader.skip(1).unwrap();
+        session.handle_block(Time::ZERO, block::DATA, &mut reader, false).unwrap();
+        drop(reader);
+        !packet.is_unique()
+    };
+    assert!(
+        take(&mut session, head(WHOLE | data::UNSEQUENCED, 0, 0), 300),
+        "read at once, no copy is needed"
+    );
+    assert!(!take(&mut session, head(WHOLE | data::RELIABLE, 1, 0), 300), "a gap before it");
+    let held =
+        (1..2000).filter(|number| take(&mut session, head(WHOLE | data::UNSEQUENCED, *number, 0), 300));
+    assert!(held.count() <= 1024);
+    let bytes = Extras { bytes: true, ..Extras::NONE };
+    let part = |offset| DataHead { stream: 4, extras: bytes, ..head(data::RELIABLE, 0, offset) };
+    assert!(!take(&mut session, part(0), 300));
+    assert!(take(&mut session, part(300), 1300));
+}

@@ -1,0 +1,58 @@
+//! What somebody without keys can do to those who have them, from any address.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use whimbrel_proto::{Event, ListenConfig, TransportConfig};
+use whimbrel_sim::pair::{End, Pair};
+use whimbrel_sim::world::{SERVER, World};
+
+const LINK: &str = "delay=10ms";
+
+/// A PING with something as long as a cookie.
+fn forged_ping() -> Vec<u8> {
+    let mut packet = vec![0x80 | 4];
+    packet.extend_from_slice(&[7; 16]);
+    packet.extend_from_slice(&[0x40, 65]);
+    packet.resize(400, 1);
+    packet
+}
+
+/// What a PING may cost was counted before its cookie was looked at: a thousand forged ones a second kept a client's whole network out,
+/// and 16,384 addresses everybody.
+#[test]
+fn regression_forged_pings_keep_nobody_out() {
+    let mut pair = Pair::new(1, TransportConfig::default(), LINK);
+    let (client, server) = (pair.world.address(pair.client), pair.world.address(SERVER));
+    for _ in 0..2_000 {
+        pair.world.inject(client, server, &forged_ping());
+    }
+    for network in 0..20_000u32 {
+        let from: SocketAddr = (std::net::Ipv4Addr::from(0x0b00_0000 + (network << 8)), 5000).into();
+        pair.world.inject(from, server, &forged_ping());
+    }
+    assert!(pair.settle(Duration::from_millis(500)), "{:?}", pair.events(End::Client));
+    assert_eq!(pair.world.endpoint(SERVER).stats().refused, 22_000);
+}
+
+/// One more than `max_connections` was let in.
+#[test]
+fn regression_the_limit_of_connections_is_the_limit() {
+    let listen = ListenConfig { max_connections: 2, ..ListenConfig::default() };
+    let mut world = World::new(1, TransportConfig::default(), listen);
+    let connections: Vec<_> = (0..3)
+        .map(|_| {
+            let link = || LINK.parse().expect("it is well written");
+            let client = world.add_client(TransportConfig::default(), link(), link());
+            (client, world.connect(client))
+        })
+        .collect();
+    world.run(Duration::from_secs(1));
+    assert_eq!(world.endpoint(SERVER).connections(), 2);
+    let connected = connections.iter().filter(|(client, handle)| {
+        world
+            .try_peer(*client, *handle)
+            .is_some_and(|peer| peer.events.iter().any(|(_, event)| *event == Event::Connected))
+    });
+    assert_eq!(connected.count(), 2);
+}

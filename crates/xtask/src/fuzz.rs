@@ -1,0 +1,139 @@
+//! `cargo xtask fuzz`: the targets of `fuzz/` under libFuzzer, one after another, with a table at the end.
+
+use std::fmt::Display;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStderr, Command, ExitCode, Stdio};
+
+use anyhow::{Context, bail};
+
+use crate::process::{cargo, root};
+use crate::tools;
+
+/// Runs fuzz targets under libFuzzer; what they find lies in `fuzz/artifacts`.
+#[derive(clap::Args)]
+pub(crate) struct Fuzz {
+    /// Seconds for each target.
+    #[arg(long, default_value_t = 60)]
+    time: u32,
+    /// With the planted fault: `sack` and `operations` must fail, or their silence means nothing.
+    #[arg(long)]
+    planted: bool,
+    /// Which; all of them if none is named.
+    targets: Vec<String>,
+}
+
+/// What libFuzzer said of a target.
+#[derive(Default)]
+struct Figures {
+    executions: u64,
+    coverage: u64,
+    corpus: String,
+    /// Why it stopped before its time.
+    fault: Option<String>,
+}
+
+impl Fuzz {
+    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        if let Err(reason) = tools::cargo_fuzz() {
+            bail!(
+                "{reason}; without it `cargo test -p whimbrel-sim --test fuzz_smoke` changes the corpora at random"
+            );
+        }
+        let all = targets()?;
+        if let Some(unknown) = self.targets.iter().find(|name| !all.contains(name)) {
+            bail!("no target {unknown}; there are {}", all.join(", "));
+        }
+        let chosen = if self.targets.is_empty() { &all } else { &self.targets };
+        let mut table = Vec::new();
+        for (index, target) in chosen.iter().enumerate() {
+            println!("=> {target} ({} of {}), {} s and its build", index + 1, chosen.len(), self.time);
+            table.push((target, self.target(target)?));
+        }
+        row("target", "executions", "coverage", "corpus", "");
+        for (target, Figures { executions, coverage, corpus, fault }) in &table {
+            row(target, executions, coverage, corpus, fault.as_deref().unwrap_or("good"));
+        }
+        let found = table.iter().any(|(_, figures)| figures.fault.is_some());
+        Ok(if found { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+
+    fn target(&self, target: &str) -> anyhow::Result<Figures> {
+        let time = format!("-max_total_time={}", self.time);
+        let mut command = cargo(&["fuzz", "run", "--sanitizer", "none"]);
+        if self.planted {
+            command.args(["--features", "planted"]);
+        }
+        command.args([target, "--", &time]).stdout(Stdio::null()).stderr(Stdio::piped());
+        let (mut fuzzer, output) = start(command)?;
+        let mut figures = Figures::default();
+        for line in output.lines() {
+            figures.read(&line?);
+        }
+        if !fuzzer.wait()?.success() {
+            figures.fault.get_or_insert_with(|| "did not build or run".into());
+        }
+        Ok(figures)
+    }
+}
+
+fn start(mut command: Command) -> anyhow::Result<(Child, BufReader<ChildStderr>)> {
+    let mut child = command.spawn().context("cannot run cargo fuzz")?;
+    let output = child.stderr.take().context("cargo fuzz has no output")?;
+    Ok((child, BufReader::new(output)))
+}
+
+/// The names of `fuzz/fuzz_targets`.
+fn targets() -> anyhow::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for file in root().join("fuzz/fuzz_targets").read_dir()? {
+        names.extend(file?.path().file_stem().map(|name| name.to_string_lossy().into_owned()));
+    }
+    names.sort();
+    Ok(names)
+}
+
+impl Figures {
+    /// Takes a line of libFuzzer's: `#4096 pulse cov: 321 ft: 700 corp: 60/1200b …`; shows those that tell of progress or faults.
+    fn read(&mut self, line: &str) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let after = |name| words.iter().position(|word| *word == name).and_then(|at| words.get(at + 1));
+        if let (Some(count), Some(coverage)) =
+            (words.first().and_then(|word| word.strip_prefix('#')), after("cov:"))
+        {
+            self.executions = count.parse().unwrap_or(self.executions);
+            self.coverage = coverage.parse().unwrap_or(self.coverage);
+            self.corpus = after("corp:").map_or_else(String::new, |corpus| (*corpus).to_owned());
+            if words.get(1).is_some_and(|event| *event == "pulse" || *event == "INITED") {
+                println!("   {line}");
+            }
+        } else if line.contains("panicked at") || line.starts_with("SUMMARY:") || line.starts_with("error") {
+            println!("   {line}");
+            self.fault.get_or_insert_with(|| line.trim().to_owned());
+        }
+    }
+}
+
+fn row(target: &str, executions: impl Display, coverage: impl Display, corpus: &str, outcome: &str) {
+    println!("{target:<12} {executions:>11} {coverage:>9} {corpus:>14}  {outcome}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_figures_count_and_the_first_fault_is_named() {
+        let mut figures = Figures::default();
+        for line in [
+            "#2\tINITED cov: 100 ft: 100 corp: 1/7b exec/s: 0 rss: 40Mb",
+            "#4096\tNEW    cov: 321 ft: 700 corp: 60/1200b lim: 40 exec/s: 2048 rss: 40Mb L: 9/40 MS: 1 CrossOver-",
+            "#9000\tDONE   cov: 322 ft: 701 corp: 61/1210b lim: 40 exec/s: 2048 rss: 40Mb",
+            "thread '<unnamed>' panicked at src/lib.rs:1:1:",
+            "SUMMARY: libFuzzer: deadly signal",
+        ] {
+            figures.read(line);
+        }
+        assert_eq!((figures.executions, figures.coverage, figures.corpus.as_str()), (9000, 322, "61/1210b"));
+        assert_eq!(figures.fault.as_deref(), Some("thread '<unnamed>' panicked at src/lib.rs:1:1:"));
+    }
+}
