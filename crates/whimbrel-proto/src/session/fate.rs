@@ -1,9 +1,9 @@
 //! What became of packets, and of time.
 
 use super::Session;
+use super::again::Lost;
 use super::api::is_live;
 use super::control::{self, Notice};
-use super::fill::Lost;
 use super::item::State;
 use super::ledger::Place;
 use super::message::{Carried, DomainKey, Outcome, SessionEvent};
