@@ -32,9 +32,9 @@ pub(super) struct Again {
 }
 
 impl Again {
-    /// Queues a message to be sent again, before those of its domain that are newer: after a blackout the probes must bring what
+    /// Queues messages to be sent again, before those of its domain that are newer: after a blackout the probes must bring what
     /// the receiver waits for, which is the oldest.
-    pub(super) fn lose(&mut self, key: DomainKey, number: u64) {
+    pub(super) fn lose(&mut self, key: DomainKey, number: u64, messages: u64) {
         let newer =
             |lost: &&Lost| matches!(lost, Lost::Run { key: of, first, .. } if *of == key && *first > number);
         let at = self.lost.len() - self.lost.iter().rev().take_while(newer).count();
@@ -43,10 +43,10 @@ impl Again {
             && *of == key
             && *first + *count == number
         {
-            *count += 1;
+            *count += messages;
             return;
         }
-        self.lost.insert(at, Lost::Run { key, first: number, count: 1 });
+        self.lost.insert(at, Lost::Run { key, first: number, count: messages });
     }
 }
 
@@ -62,7 +62,8 @@ impl Want {
         match self {
             Self::Lost => item.state == State::Lost,
             Self::Repeat { limit, small } => {
-                item.state == State::Flying && item.copies > 0 && item.repeats < limit && item.length <= small
+                let fits = item.is_bundle() || item.length <= small;
+                item.state == State::Flying && item.copies > 0 && item.repeats < limit && fits
             }
         }
     }

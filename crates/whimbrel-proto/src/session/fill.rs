@@ -103,6 +103,7 @@ impl Session {
                     Flow::Go => continue,
                 }
             }
+            self.outbox.lane_mut(lane).settle();
             let Some(head) = self.outbox.lane(lane).front() else {
                 self.outbox.deactivate(lane, LaneState::Idle);
                 return Flow::Go;
@@ -162,7 +163,7 @@ impl Session {
         let number = domain.next();
         let head = head_of(domain, &self.ledger, stream.id.0, number, front, 0);
         let head_len = DataHead { message_length: None, ..head }.len();
-        let length = front.length as usize;
+        let length = front.first_length();
         let left = out.remaining();
         let capped = front.tag != NO_TAG && self.ledger.is_capped(front.tag);
 
@@ -170,7 +171,8 @@ impl Session {
             if head_len + 8 + length <= room || left < head_len + 8 + SHORTEST_PART {
                 return Flow::Full;
             }
-            let Some(item) = self.outbox.pop(lane_slot) else { return Flow::Go };
+            let share = front.first_share();
+            let Some(item) = self.outbox.take(lane_slot, share) else { return Flow::Go };
             self.send_credit.charge(item.charge());
             stream.send_credit.charge(item.charge());
             self.ledger.on_begun(&item, key, number);
@@ -183,14 +185,19 @@ impl Session {
         let run_len = head_len + 2 + varint_len(length as u64) + length;
         let follows =
             |item: &Item, front: &Item| !item.has(DEAD) && item.runs_with(front) && item.expires > now;
-        let pair = lane.second().is_some_and(|next| {
-            let next_len = varint_len(u64::from(next.length)) + next.length as usize;
-            follows(next, front) && run_len + next_len <= left && run_len + next_len < LONGEST_RUN
+        let next = front.second_length().or_else(|| {
+            let next = lane.second().filter(|next| follows(next, front))?;
+            Some(next.first_length())
+        });
+        let pair = next.is_some_and(|next| {
+            let pair_len = run_len + varint_len(next as u64) + next;
+            pair_len <= left && pair_len < LONGEST_RUN
         });
         if !pair || capped {
             let to_end = alone || head_len + length + varint_len(length as u64) >= left;
             let bounded = if to_end { Length::ToEnd } else { Length::Bytes(length) };
-            let Some(mut item) = self.outbox.pop(lane_slot) else { return Flow::Go };
+            let share = front.first_share();
+            let Some(mut item) = self.outbox.take(lane_slot, share) else { return Flow::Go };
             DataHead { flags: head.flags | data::END, message_length: None, ..head }.write(out, bounded);
             out.bytes(&item.payload);
             item.copies = 1;
@@ -206,39 +213,32 @@ impl Session {
         DataHead { flags: head.flags | data::END | data::MANY, message_length: None, ..head }
             .write(out, Length::Reserved);
         let mark = out.len();
-        let first = front.clone_key();
-        let longest = length;
-        let room = domain.room().min(usize::from(u16::MAX)) as u16;
-        let mut count = 0u16;
-        let (send_credit, stream_credit, ledger) =
-            (&mut self.send_credit, &mut stream.send_credit, &mut self.ledger);
-        self.outbox.take_run(
-            lane_slot,
-            |item| {
-                let next_len = varint_len(u64::from(item.length)) + item.length as usize;
-                let fits = next_len <= out.remaining() && out.len() - mark + next_len <= LONGEST_RUN;
-                let goes = count == 0 || (first.matches(item) && item.expires > now);
-                if !fits || !goes || count == room || !send_credit.is_open() || !stream_credit.is_open() {
-                    return false;
-                }
-                out.varint(u64::from(item.length));
-                out.bytes(&item.payload);
-                let charge = item.charge();
-                send_credit.charge(charge);
-                stream_credit.charge(charge);
-                count += 1;
-                true
-            },
-            |mut item| {
-                item.copies = 1;
-                ledger.on_begun(&item, key, domain.next());
-                domain.begin(item);
-            },
-        );
+        let first = front.kind();
+        let most = domain.room().min(u32::from(u16::MAX));
+        let mut count = 0;
+        while let Some(item) = self.outbox.lane(lane_slot).front() {
+            let goes = count == 0 || (!item.has(DEAD) && item.kind() == first && item.expires > now);
+            let room = out.remaining().min(LONGEST_RUN - (out.len() - mark));
+            let (session, stream) = (&mut self.send_credit, &mut stream.send_credit);
+            let share =
+                item.share(room, most - count, |before| session.admits(before) && stream.admits(before));
+            if !goes || share.count == 0 {
+                break;
+            }
+            item.write(share, out);
+            let Some(mut item) = self.outbox.take(lane_slot, share) else { break };
+            item.copies = 1;
+            session.charge(item.charge());
+            stream.charge(item.charge());
+            self.ledger.on_begun(&item, key, domain.next());
+            domain.begin(item);
+            count += share.count;
+        }
+        let count = count as u16;
         let payload = out.len() - mark;
         out.patch_varint2(mark - 2, payload);
         carried.push(Carried::Run { key, first: number, count });
-        self.note_repeatable(key, number, count, longest);
+        self.note_repeatable(key, number, count, length);
         Flow::Go
     }
 
@@ -322,30 +322,5 @@ impl Session {
         }
         self.outbox.deactivate(lane, LaneState::Idle);
         Flow::Go
-    }
-}
-
-/// What of a message must be equal in a run, kept while the messages move.
-struct RunKey {
-    tag: u32,
-    ppid: u32,
-    flags: u8,
-    priority: u8,
-}
-
-impl RunKey {
-    #[inline]
-    fn matches(&self, item: &Item) -> bool {
-        self.tag == item.tag
-            && self.ppid == item.ppid
-            && self.flags == item.flags
-            && self.priority == item.priority
-    }
-}
-
-impl Item {
-    #[inline]
-    fn clone_key(&self) -> RunKey {
-        RunKey { tag: self.tag, ppid: self.ppid, flags: self.flags, priority: self.priority }
     }
 }

@@ -19,6 +19,7 @@ mod data_out;
 mod fate;
 mod fill;
 mod fragments;
+mod gather;
 mod inbound;
 mod item;
 mod lane;

@@ -134,10 +134,7 @@ impl Session {
             self.with_domain(now, key, |domain, ledger| {
                 let known = domain.numbers();
                 for number in range.first.max(known.start)..range.end().min(known.end) {
-                    let state = domain.get(number).map_or(State::Done, |item| item.state);
-                    if let Some(outcome) = outcome(state, range.value) {
-                        domain.settle(key, number, outcome, ledger);
-                    }
+                    domain.on_answer(key, number, |state| outcome(state, range.value), ledger);
                 }
                 domain.pop_done();
             });

@@ -1,23 +1,23 @@
 //! Sending again: what was lost, and small messages on the chance.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use super::Session;
 use super::again::{Lost, Repeatable, Want};
 use super::data_out::{Flow, LONGEST_RUN, head_of, write_bytes, write_part};
-use super::item::State;
+use super::item::{Item, State};
 use super::ledger::Ledger;
 use super::message::{Carried, DomainKey};
 use super::sending::SendDomain;
 use crate::Time;
-use crate::wire::data::{self, Length};
+use crate::wire::data::{self, DataHead, Length};
 use crate::wire::{Writer, varint_len};
 
 impl Session {
     pub(super) fn repeats_any(&self, entry: &Repeatable, want: Want) -> bool {
         self.streams.send_domain_ref(entry.key).is_some_and(|domain| {
-            let mut numbers = entry.first..entry.first + u64::from(entry.count);
-            numbers.any(|number| domain.get(number).is_some_and(|item| want.takes(item)))
+            domain.items_of(entry.first..entry.first + u64::from(entry.count)).any(|item| want.takes(item))
         })
     }
 
@@ -71,14 +71,19 @@ impl Session {
         // The packet may also have become full before one that is lost no longer.
         let is_lost =
             domain.and_then(|domain| domain.get(next)).is_some_and(|item| item.state == State::Lost);
-        let length = domain_item_len(domain, next);
-        let too_long = is_lost && length > 0 && length + 32 > room;
-        if too_long && let Some(domain) = self.streams.send_domain(key) {
-            if let Some(item) = domain.get_mut(next) {
+        let index = domain.and_then(|domain| domain.index(next));
+        let share = index.and_then(|index| domain?.at(index)).map(Item::first_share);
+        let length = share.map_or(0, |share| share.length);
+        let too_long = is_lost && length > 0 && length as usize + 32 > room;
+        if too_long
+            && let Some((index, share)) = index.zip(share)
+            && let Some(domain) = self.streams.send_domain(key)
+        {
+            domain.cut(index, share);
+            if let Some(item) = domain.at_mut(index) {
                 item.state = State::Flying;
-                let length = item.length;
-                domain.split(next).begin_lost(length);
             }
+            domain.split(next).begin_lost(length);
             self.again.lost[0] = Lost::Parts { key, number: next };
             if end - next > 1 {
                 self.again.lost.insert(1, Lost::Run { key, first: next + 1, count: end - next - 1 });
@@ -186,10 +191,6 @@ impl Flow {
     }
 }
 
-fn domain_item_len(domain: Option<&SendDomain>, number: u64) -> usize {
-    domain.and_then(|domain| domain.get(number)).map_or(0, |item| item.length as usize)
-}
-
 /// Sends whole messages of one domain again.
 struct Resend<'a> {
     domain: &'a mut SendDomain,
@@ -200,36 +201,42 @@ struct Resend<'a> {
 }
 
 impl Resend<'_> {
-    fn takes(&self, number: u64) -> bool {
-        self.domain.get(number).is_some_and(|item| self.want.takes(item)) && !self.domain.has_parts(number)
+    fn takes(&self, item: &Item) -> bool {
+        self.want.takes(item) && !self.domain.has_parts(item.first)
     }
 
     /// Writes those of `numbers` that are wanted, until one does not fit; the number to go on with.
     fn write(
         &mut self,
-        numbers: std::ops::Range<u64>,
+        numbers: Range<u64>,
         out: &mut Writer<'_>,
         carried: &mut Vec<Carried>,
     ) -> (u64, Flow) {
         let mut number = numbers.start;
         while number < numbers.end {
-            if !self.takes(number) {
-                number += 1;
+            number = number.max(self.domain.numbers().start);
+            let Some(index) = self.domain.index(number) else { break };
+            let Some(item) = self.domain.at(index) else { break };
+            let first = item.first;
+            if !self.takes(item) {
+                number = item.end();
                 continue;
             }
-            let (count, flow) = self.write_run(number, numbers.end, out);
-            if count == 0 {
+            let (items, flow) = self.write_run(index, numbers.end, out);
+            if items == 0 {
                 return (number, Flow::Full);
             }
-            for sent in number..number + u64::from(count) {
-                if let Some(item) = self.domain.get_mut(sent) {
+            let mut count = 0;
+            for sent in index..index + items {
+                if let Some(item) = self.domain.at_mut(sent) {
                     item.repeats += u8::from(item.state == State::Flying);
                     item.state = State::Flying;
                     item.copies = item.copies.saturating_add(1);
+                    count += item.count as u16;
                 }
             }
-            carried.push(Carried::Run { key: self.key, first: number, count });
-            number += u64::from(count);
+            carried.push(Carried::Run { key: self.key, first, count });
+            number = first + u64::from(count);
             if flow == Flow::Full {
                 return (number, flow);
             }
@@ -237,46 +244,61 @@ impl Resend<'_> {
         (number, Flow::Go)
     }
 
-    /// Writes a run, or one message, from `first` on; how many, 0 if not even one fits.
-    fn write_run(&self, first: u64, end: u64, out: &mut Writer<'_>) -> (u16, Flow) {
-        let Some(front) = self.domain.get(first) else { return (0, Flow::Go) };
-        let mut head = head_of(self.domain, self.ledger, self.stream, first, front, 0);
+    /// Writes a run, or one message, from the item at `index` on; how many items, 0 if not even one message fits. A bundle of which not
+    /// all fits is cut.
+    fn write_run(&mut self, index: usize, end: u64, out: &mut Writer<'_>) -> (usize, Flow) {
+        let Some(front) = self.domain.at(index) else { return (0, Flow::Go) };
+        let mut head = head_of(self.domain, self.ledger, self.stream, front.first, front, 0);
         head.message_length = None;
         head.flags |= data::END;
+        let kind = front.kind();
         let (head_len, left) = (head.len(), out.remaining());
         let room = left.saturating_sub(head_len + 2).min(LONGEST_RUN);
-        let (mut size, mut count) = (0, 0u16);
-        for number in first..end.min(first + u64::from(u16::MAX)) {
-            let Some(item) =
-                self.domain.get(number).filter(|item| self.takes(number) && item.runs_with(front))
-            else {
-                break;
-            };
-            let next = varint_len(u64::from(item.length)) + item.length as usize;
-            if size + next > room {
+        let (mut size, mut count, mut items) = (0, 0, 0);
+        while let Some(item) = self.domain.at(index + items) {
+            if item.first >= end || !self.takes(item) || item.kind() != kind {
                 break;
             }
-            size += next;
-            count += 1;
+            let share = item.share(room - size, u32::from(u16::MAX) - count, |_| true);
+            if share.count == 0 {
+                break;
+            }
+            self.domain.cut(index + items, share);
+            size += self.domain.at(index + items).map_or(0, Item::run_len);
+            count += share.count;
+            items += 1;
         }
         if count < 2 {
-            let length = front.length as usize;
-            if head_len + length > left {
-                return (0, Flow::Full);
-            }
-            let to_end = head_len + length + varint_len(length as u64) >= left;
-            head.write(out, if to_end { Length::ToEnd } else { Length::Bytes(length) });
-            out.bytes(&front.payload);
-            return (1, if to_end { Flow::Full } else { Flow::Go });
+            return self.write_one(index, head, left, out);
         }
         head.flags |= data::MANY;
         head.write(out, Length::Bytes(size));
-        for number in first..first + u64::from(count) {
-            if let Some(item) = self.domain.get(number) {
-                out.varint(u64::from(item.length));
-                out.bytes(&item.payload);
+        for at in index..index + items {
+            if let Some(item) = self.domain.at(at) {
+                item.write(item.whole(), out);
             }
         }
-        (count, Flow::Go)
+        (items, Flow::Go)
+    }
+
+    fn write_one(
+        &mut self,
+        index: usize,
+        head: DataHead,
+        left: usize,
+        out: &mut Writer<'_>,
+    ) -> (usize, Flow) {
+        let Some(share) = self.domain.at(index).map(Item::first_share) else { return (0, Flow::Go) };
+        let length = share.length as usize;
+        if head.len() + length > left {
+            return (0, Flow::Full);
+        }
+        self.domain.cut(index, share);
+        let to_end = head.len() + length + varint_len(length as u64) >= left;
+        head.write(out, if to_end { Length::ToEnd } else { Length::Bytes(length) });
+        if let Some(item) = self.domain.at(index) {
+            out.bytes(&item.payload);
+        }
+        (1, if to_end { Flow::Full } else { Flow::Go })
     }
 }

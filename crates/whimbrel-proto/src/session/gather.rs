@@ -1,0 +1,60 @@
+//! Small messages that wait at the end of a lane, gathered into a bundle as they come.
+
+use super::arena::Arena;
+use super::item::Item;
+use crate::wire::varint_len;
+
+/// Longest message that is gathered: its length takes two bytes at most.
+pub(super) const LONGEST_GATHERED: usize = 0x3fff;
+
+#[derive(Debug, Default)]
+pub(super) struct Gathering {
+    arena: Arena,
+    count: u32,
+    length: u32,
+    flags: u8,
+    priority: u8,
+}
+
+impl Gathering {
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Takes a copy of a message; the bundle that had to be closed for it, if one had.
+    #[inline]
+    pub(super) fn add(&mut self, flags: u8, priority: u8, payload: &[u8]) -> Option<Item> {
+        let need = varint_len(payload.len() as u64) + payload.len();
+        let joins = self.flags == flags && self.priority == priority && self.arena.has_room(need);
+        let closed = if joins { None } else { self.close() };
+        if self.count == 0 {
+            self.arena.make_room(need);
+            (self.flags, self.priority) = (flags, priority);
+        }
+        match payload.len() {
+            short @ ..0x40 => self.arena.append(&[short as u8]),
+            long => self.arena.append(&[0x40 | (long >> 8) as u8, long as u8]),
+        }
+        self.arena.append(payload);
+        self.count += 1;
+        self.length += payload.len() as u32;
+        closed
+    }
+
+    /// What was gathered, if anything.
+    pub(super) fn close(&mut self) -> Option<Item> {
+        if self.count == 0 {
+            return None;
+        }
+        let (count, length) = (std::mem::take(&mut self.count), std::mem::take(&mut self.length));
+        Some(Item::bundle(self.arena.take(), count, length, self.flags, self.priority))
+    }
+
+    /// Gives back the memory, if nothing is in it.
+    pub(super) fn shrink(&mut self) {
+        if self.is_empty() {
+            self.arena = Arena::default();
+        }
+    }
+}
