@@ -108,7 +108,11 @@ impl Mocket {
     /// # Errors
     /// Too large, or closed.
     pub async fn send(&self, payload: impl Into<Bytes>) -> Result<(), SendError> {
-        self.send_outgoing(self.outgoing(payload.into())).await
+        let (plain, payload) = (self.outgoing(Bytes::new()), payload.into());
+        if self.shared.send_copy(&plain, &payload) {
+            return Ok(());
+        }
+        self.send_outgoing(Outgoing { payload, ..plain }).await
     }
 
     /// As [`Mocket::send`], or [`SendError::QueueFull`] at once.
@@ -313,12 +317,7 @@ impl Mocket {
         if let Err(error) = state.connection.session().send(now, outgoing) {
             return Err(translate(error, &state));
         }
-        if state.connection.is_idle() {
-            drop(state);
-            self.shared.drive();
-        } else {
-            self.shared.wake(state);
-        }
+        self.shared.drive_or_wake(state);
         Ok(())
     }
 
@@ -391,12 +390,7 @@ impl Mocket {
         let stream = outgoing.stream;
         match state.connection.session().replace(now, stream, tag, outgoing) {
             Ok(_) => {
-                if state.connection.is_idle() {
-                    drop(state);
-                    self.shared.drive();
-                } else {
-                    self.shared.wake(state);
-                }
+                self.shared.drive_or_wake(state);
                 Ok(())
             }
             Err(error) => Err(translate(error, &state).0),
@@ -672,7 +666,11 @@ impl Sender {
     /// # Errors
     /// Too large, closed, or no room in time.
     pub async fn send(&self, payload: impl Into<Bytes>) -> Result<(), SendError> {
-        let sending = self.mocket.send_outgoing(self.outgoing(payload.into()));
+        let payload = payload.into();
+        if self.mocket.shared.send_copy(&self.template, &payload) {
+            return Ok(());
+        }
+        let sending = self.mocket.send_outgoing(self.outgoing(payload));
         match self.enqueue_limit {
             None => sending.await,
             Some(limit) => {
@@ -686,7 +684,11 @@ impl Sender {
     /// # Errors
     /// Too large, no room, or closed.
     pub fn try_send(&self, payload: impl Into<Bytes>) -> Result<(), SendError> {
-        self.mocket.try_outgoing(self.outgoing(payload.into()), Turns::Ignored).map_err(|(error, _)| error)
+        let payload = payload.into();
+        if self.mocket.shared.send_copy(&self.template, &payload) {
+            return Ok(());
+        }
+        self.mocket.try_outgoing(self.outgoing(payload), Turns::Ignored).map_err(|(error, _)| error)
     }
 
     /// Queues many messages at the cost of little more than one; waits for room. Cancelled, it has queued a first part of them.
@@ -712,6 +714,9 @@ impl Sender {
         }
         let now = self.mocket.shared.clock.now();
         for payload in payloads {
+            if state.connection.session().send_copy(now, &self.template, &payload) {
+                continue;
+            }
             let outgoing = self.outgoing(payload);
             if let Err(error) = state.connection.session().send(now, outgoing) {
                 return match translate(error, &state) {

@@ -2,10 +2,11 @@
 
 use super::arena::Arena;
 use super::item::Item;
-use crate::wire::varint_len;
 
 /// Longest message that is gathered: its length takes two bytes at most.
 pub(super) const LONGEST_GATHERED: usize = 0x3fff;
+/// Most that the length takes.
+const PREFIX: usize = 2;
 
 #[derive(Debug, Default)]
 pub(super) struct Gathering {
@@ -22,14 +23,18 @@ impl Gathering {
         self.count == 0
     }
 
-    /// Takes a copy of a message; the bundle that had to be closed for it, if one had.
+    /// The message may join what was gathered.
     #[inline]
-    pub(super) fn add(&mut self, flags: u8, priority: u8, payload: &[u8]) -> Option<Item> {
-        let need = varint_len(payload.len() as u64) + payload.len();
-        let joins = self.flags == flags && self.priority == priority && self.arena.has_room(need);
-        let closed = if joins { None } else { self.close() };
+    pub(super) fn takes(&self, flags: u8, priority: u8, payload: &[u8]) -> bool {
+        let need = payload.len() + PREFIX;
+        self.count == 0 || (self.flags == flags && self.priority == priority && self.arena.has_room(need))
+    }
+
+    /// Adds a copy of a message that may join.
+    #[inline]
+    pub(super) fn add(&mut self, flags: u8, priority: u8, payload: &[u8]) {
         if self.count == 0 {
-            self.arena.make_room(need);
+            self.arena.make_room(payload.len() + PREFIX);
             (self.flags, self.priority) = (flags, priority);
         }
         match payload.len() {
@@ -39,10 +44,10 @@ impl Gathering {
         self.arena.append(payload);
         self.count += 1;
         self.length += payload.len() as u32;
-        closed
     }
 
     /// What was gathered, if anything.
+    #[inline]
     pub(super) fn close(&mut self) -> Option<Item> {
         if self.count == 0 {
             return None;

@@ -83,7 +83,9 @@ impl Lane {
     /// Puts what was gathered into the queue.
     #[inline]
     pub(super) fn settle(&mut self) {
-        self.queue.extend(self.gathering.close());
+        if let Some(bundle) = self.gathering.close() {
+            self.queue.push_back(bundle);
+        }
     }
 
     /// The first in the queue.
@@ -236,7 +238,10 @@ impl Outbox {
         let lane = &mut self.lanes[slot as usize];
         lane.live += 1;
         lane.count_priority(priority, 1, true);
-        lane.queue.extend(lane.gathering.add(flags, priority, payload));
+        if !lane.gathering.takes(flags, priority, payload) {
+            lane.settle();
+        }
+        lane.gathering.add(flags, priority, payload);
         if lane.state == LaneState::Idle {
             self.activate(now, slot);
         }

@@ -175,8 +175,8 @@ impl SendDomain {
                 ledger.on_settled(&item, key, item.first, Outcome::Delivered);
             }
         }
-        let Some(from) = self.index(first.max(self.base())) else { return };
-        for index in from..self.items.len() {
+        let from = if self.base() < end { self.index(first.max(self.base())) } else { None };
+        for index in from.unwrap_or(self.items.len())..self.items.len() {
             if self.items[index].first >= end {
                 break;
             }
