@@ -372,17 +372,18 @@ impl Session {
     pub fn recv_many(&mut self, now: Time, out: &mut impl Extend<Message>, max: usize) -> usize {
         let _ = now;
         let count = max.min(self.inbox.len());
-        let mut read = 0;
-        while read < count {
-            let stream = self.inbox[read].stream;
-            let same = self.inbox.range(read..count).take_while(|message| message.stream == stream);
-            let (messages, bytes) = same.fold((0, 0), |(messages, bytes), message| {
-                (messages + 1, bytes + message.payload.len() as u64)
-            });
-            self.on_read(stream, bytes + messages * MESSAGE_CHARGE, messages);
-            read += messages as usize;
-        }
-        out.extend(self.inbox.drain(..count));
+        let mut inbox = std::mem::take(&mut self.inbox);
+        let (mut stream, mut messages, mut charge) = (StreamId(0), 0, 0);
+        out.extend(inbox.drain(..count).inspect(|message| {
+            if message.stream != stream {
+                self.on_read(stream, charge, messages);
+                (stream, messages, charge) = (message.stream, 0, 0);
+            }
+            messages += 1;
+            charge += message.payload.len() as u64 + MESSAGE_CHARGE;
+        }));
+        self.on_read(stream, charge, messages);
+        self.inbox = inbox;
         count
     }
 
