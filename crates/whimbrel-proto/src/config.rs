@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::congestion::Congestion;
+use crate::connection::Scheduling;
 use crate::session::SessionConfig;
 
 /// Settings of a connection. The guide's tuning page lists them all; a test holds it against this type.
@@ -27,6 +28,13 @@ pub struct TransportConfig {
     /// How often a small message is repeated in following packets while unacknowledged, on an underused path. Default: 1, and 2
     /// where more than 8 % is lost. 0: never; the tail of sparse traffic then costs a round trip.
     pub repeats: Repeats,
+    /// Paths at once. Default 8, which is the most. 1: one path only, and no ids for others are kept (some 300 bytes a connection).
+    pub max_paths: u8,
+    /// How paths are used together. Default: `Aggregate`. `Primary`: the others wait for the best one to fail; bandwidth does not add up.
+    pub scheduler: Scheduling,
+    /// How often a path that carries nothing is probed while others carry something. Default 1 s. Shorter: a path that fails unused is
+    /// noticed sooner; longer: a radio sleeps longer. When nothing is sent anywhere it stretches to `keep_alive`.
+    pub probe_interval: Duration,
     /// How long connecting may take. Default 10 s.
     pub handshake_timeout: Duration,
     /// How long a polite close may take before the session is abandoned. Default 10 s.
@@ -59,6 +67,9 @@ impl Default for TransportConfig {
             keep_alive: Some(Duration::from_secs(25)),
             max_ack_delay: Duration::from_millis(25),
             repeats: Repeats::Adaptive,
+            max_paths: 8,
+            scheduler: Scheduling::default(),
+            probe_interval: Duration::from_secs(1),
             handshake_timeout: Duration::from_secs(10),
             close_timeout: Duration::from_secs(10),
             key_update_packets: 1 << 22,

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,7 +10,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 
 use crate::config::TransportConfig;
-use crate::connection::{Connection, Datagram, EndpointEvent, IssuedTicket, Opening, Setup};
+use crate::connection::{Connection, Datagram, EndpointAnswer, EndpointEvent, IssuedTicket, Opening, Setup};
 use crate::crypto::{CidGenerator, Identity, PublicKey};
 use crate::handshake::{Accepted, Acceptor, AcceptorConfig, ClientConfig, ClientHandshake, Ping, ServerKey};
 use crate::wire::block;
@@ -116,7 +117,7 @@ pub struct Endpoint {
     ids: CidGenerator,
     reset_key: crate::crypto::ResetKey,
     acceptor: Option<(Acceptor, ListenConfig)>,
-    transport: TransportConfig,
+    transport: Arc<TransportConfig>,
     routes: BTreeMap<ConnectionId, Handle>,
     tokens: BTreeMap<[u8; 16], Handle>,
     /// Accepted connections by who began them and the id chosen for the session.
@@ -136,11 +137,14 @@ pub struct Endpoint {
 #[derive(Debug)]
 struct Ids {
     id: ConnectionId,
-    token: Option<[u8; 16]>,
+    /// By which its peer would say that it lost the connection.
+    tokens: Vec<[u8; 16]>,
     accepted: bool,
     session: Option<(PublicKey, [u8; 16])>,
     /// Ids of PINGs that began the same session again.
     aliases: Vec<ConnectionId>,
+    /// Ids of further paths.
+    more: Vec<ConnectionId>,
 }
 
 /// PINGs that may begin one session again. A client has no cause for more.
@@ -172,7 +176,7 @@ impl Endpoint {
             identity,
             ids,
             acceptor,
-            transport,
+            transport: Arc::new(transport),
             routes: BTreeMap::new(),
             sessions: BTreeMap::new(),
             tokens: BTreeMap::new(),
@@ -223,7 +227,7 @@ impl Endpoint {
             remote_id: ConnectionId(0),
             issues_tickets: false,
             rng: self.child_rng(),
-            config: transport,
+            config: Arc::new(transport),
         };
         let patience = setup.config.handshake_timeout;
         let mut connection = Connection::new(now, setup);
@@ -242,25 +246,55 @@ impl Endpoint {
         self.next_handle += 1;
         self.accepted += usize::from(accepted);
         self.routes.insert(id, handle);
-        self.connections
-            .insert(handle, Ids { id, token: None, accepted, session: None, aliases: Vec::new() });
+        self.connections.insert(
+            handle,
+            Ids { id, tokens: Vec::new(), accepted, session: None, aliases: Vec::new(), more: Vec::new() },
+        );
         handle
     }
 
     /// Takes what a connection has to say to its endpoint.
-    /// A ticket that is returned is for the connection: [`Connection::handle_ticket`].
-    pub fn handle_event(&mut self, now: Time, handle: Handle, event: EndpointEvent) -> Option<IssuedTicket> {
+    /// What is returned is for the connection: [`Connection::handle_answer`].
+    pub fn handle_event(
+        &mut self,
+        now: Time,
+        handle: Handle,
+        event: EndpointEvent,
+    ) -> Option<EndpointAnswer> {
         match event {
             EndpointEvent::PeerResetToken(token) => {
                 if let Some(ids) = self.connections.get_mut(&handle) {
-                    ids.token = Some(*token.as_bytes());
+                    ids.tokens.reserve_exact(1);
+                    ids.tokens.push(*token.as_bytes());
                     self.tokens.insert(*token.as_bytes(), handle);
                 }
             }
             EndpointEvent::TicketWanted { client_key, memory } => {
                 let (acceptor, _) = self.acceptor.as_mut()?;
                 let (ticket, life) = acceptor.issue_ticket(now, &client_key, memory);
-                return Some(IssuedTicket { bytes: ticket.to_vec(), life });
+                return Some(EndpointAnswer::Ticket(IssuedTicket { bytes: ticket.to_vec(), life }));
+            }
+            EndpointEvent::IdWanted => {
+                let ids = self.connections.get_mut(&handle)?;
+                let id = self.ids.issue();
+                ids.more.reserve_exact(1);
+                ids.more.push(id);
+                self.routes.insert(id, handle);
+                return Some(EndpointAnswer::Id(id, self.reset_key.token(id)));
+            }
+            EndpointEvent::IdUnused(id) => {
+                if let Some(ids) = self.connections.get_mut(&handle)
+                    && id != ids.id
+                {
+                    ids.more.retain(|more| *more != id);
+                    self.routes.remove(&id);
+                }
+            }
+            EndpointEvent::PeerTokenUnused(token) => {
+                if let Some(ids) = self.connections.get_mut(&handle) {
+                    ids.tokens.retain(|known| known != token.as_bytes());
+                    self.tokens.remove(token.as_bytes());
+                }
             }
             EndpointEvent::Drained => self.forget(handle),
         }
@@ -272,13 +306,13 @@ impl Endpoint {
         if let Some(ids) = self.connections.remove(&handle) {
             self.accepted -= usize::from(ids.accepted);
             self.routes.remove(&ids.id);
-            for alias in ids.aliases {
+            for alias in ids.aliases.into_iter().chain(ids.more) {
                 self.routes.remove(&alias);
             }
             if let Some(session) = ids.session {
                 self.sessions.remove(&session);
             }
-            if let Some(token) = ids.token {
+            for token in ids.tokens {
                 self.tokens.remove(&token);
             }
         }
@@ -378,7 +412,7 @@ impl Endpoint {
         }
         let setup = Setup {
             side: Side::Server,
-            config: self.transport.clone(),
+            config: Arc::clone(&self.transport),
             remote: datagram.from,
             local: datagram.to,
             local_id,

@@ -66,6 +66,11 @@ impl Pair {
         pair
     }
 
+    /// An end's handle. Panics if it has gone.
+    pub fn handle(&mut self, end: End) -> Handle {
+        self.place(end).expect("the connection is there").1
+    }
+
     /// Lets time pass until both ends are connected; false if that took too long.
     pub fn settle(&mut self, limit: Duration) -> bool {
         self.run_until(limit, |pair| {

@@ -5,7 +5,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -14,8 +14,8 @@ use rand_chacha::ChaCha20Rng;
 use whimbrel_proto::crypto::Identity;
 use whimbrel_proto::handshake::ServerKey;
 use whimbrel_proto::{
-    ConnectConfig, Connection, Datagram, Ecn, Endpoint, Event, Handle, ListenConfig, Routed, Ticket, Time,
-    TransportConfig,
+    ConnectConfig, Connection, Datagram, Ecn, Endpoint, Event, Handle, ListenConfig, LocalAddress, Routed,
+    Ticket, Time, TransportConfig,
 };
 
 use crate::link::{Link, LinkConfig};
@@ -25,7 +25,8 @@ pub struct Node {
     endpoint: Endpoint,
     identity: Identity,
     listen: Option<ListenConfig>,
-    address: SocketAddr,
+    /// One for each network it is on, by the network's number; none where it is not.
+    addresses: Vec<Option<SocketAddr>>,
     connections: BTreeMap<Handle, Peer>,
     /// Accepted and not yet asked for.
     accepted: Vec<Handle>,
@@ -66,13 +67,14 @@ pub enum TapVerdict {
 pub struct World {
     now: Time,
     nodes: Vec<Node>,
-    links: BTreeMap<(usize, usize), Link>,
+    /// From, to, and over which network.
+    links: BTreeMap<(usize, usize, usize), Link>,
     flights: BTreeMap<u64, Flight>,
     arrivals: BinaryHeap<Reverse<(Time, u64)>>,
     next_flight: u64,
     rng: ChaCha20Rng,
     /// Where packets to an address really go: NAT, by the address that is seen.
-    routes: BTreeMap<SocketAddr, usize>,
+    routes: BTreeMap<SocketAddr, (usize, usize)>,
     tap: Option<Tap>,
     /// Packets that reached no node.
     pub stray: u64,
@@ -117,20 +119,20 @@ impl World {
             endpoint,
             identity,
             listen,
-            address,
+            addresses: vec![Some(address)],
             connections: BTreeMap::new(),
             accepted: Vec::new(),
             transport,
         });
-        self.routes.insert(address, index);
+        self.routes.insert(address, (index, 0));
         index
     }
 
     /// A client, joined to the server by a link each way.
     pub fn add_client(&mut self, transport: TransportConfig, up: LinkConfig, down: LinkConfig) -> usize {
         let index = self.add_node(transport, None);
-        self.links.insert((index, SERVER), Link::new(up, self.rng.next_u64()));
-        self.links.insert((SERVER, index), Link::new(down, self.rng.next_u64()));
+        self.links.insert((index, SERVER, 0), Link::new(up, self.rng.next_u64()));
+        self.links.insert((SERVER, index, 0), Link::new(down, self.rng.next_u64()));
         index
     }
 
@@ -146,7 +148,51 @@ impl World {
 
     /// A link's direction.
     pub fn link(&mut self, from: usize, to: usize) -> &mut Link {
-        self.links.get_mut(&(from, to)).expect("clients are joined to the server")
+        self.link_over(0, from, to)
+    }
+
+    /// A link's direction, over one of several networks.
+    pub fn link_over(&mut self, network: usize, from: usize, to: usize) -> &mut Link {
+        self.links.get_mut(&(from, to, network)).expect("clients are joined to the server")
+    }
+
+    /// Another network between a client and the server, with an address for both on it. Returns its number.
+    pub fn add_network(&mut self, client: usize, up: LinkConfig, down: LinkConfig) -> usize {
+        let network = self.nodes[client].addresses.len();
+        self.links.insert((client, SERVER, network), Link::new(up, self.rng.next_u64()));
+        self.links.insert((SERVER, client, network), Link::new(down, self.rng.next_u64()));
+        self.set_up(client, network);
+        self.set_up(SERVER, network);
+        network
+    }
+
+    /// A node has an address on a network: a new one, or the one it had.
+    pub fn set_up(&mut self, node: usize, network: usize) {
+        let address = SocketAddr::from(([10, network as u8, (node >> 8) as u8, node as u8], 4433));
+        let addresses = &mut self.nodes[node].addresses;
+        addresses.resize(addresses.len().max(network + 1), None);
+        addresses[network] = Some(address);
+        self.routes.insert(address, (node, network));
+    }
+
+    /// A node loses its address on a network: packets to it and from it are lost.
+    pub fn take_down(&mut self, node: usize, network: usize) {
+        if let Some(address) = self.nodes[node].addresses[network].take() {
+            self.routes.remove(&address);
+        }
+    }
+
+    /// The addresses a node has now.
+    pub fn addresses(&self, node: usize) -> Vec<SocketAddr> {
+        self.nodes[node].addresses.iter().flatten().copied().collect()
+    }
+
+    /// Tells a connection the addresses its host has now.
+    pub fn announce(&mut self, node: usize, handle: Handle) {
+        let addresses: Vec<LocalAddress> = self.addresses(node).into_iter().map(Into::into).collect();
+        let now = self.now;
+        self.peer(node, handle).connection.set_local_addresses(now, &addresses);
+        self.flush();
     }
 
     /// A node's endpoint.
@@ -156,17 +202,17 @@ impl World {
 
     /// A node's address as the server sees it.
     pub fn address(&self, node: usize) -> SocketAddr {
-        self.nodes[node].address
+        self.nodes[node].addresses[0].expect("the first network stays")
     }
 
     /// The client's NAT gives it another port (or address): what the server sends to the old one is lost.
     pub fn rebind(&mut self, node: usize) {
-        let old = self.nodes[node].address;
+        let old = self.address(node);
         self.routes.remove(&old);
         let mut new = old;
         new.set_port(old.port().wrapping_add(1).max(1024));
-        self.nodes[node].address = new;
-        self.routes.insert(new, node);
+        self.nodes[node].addresses[0] = Some(new);
+        self.routes.insert(new, (node, 0));
     }
 
     /// Begins a connection from a client to the server.
@@ -187,7 +233,7 @@ impl World {
     }
 
     fn begin(&mut self, client: usize, server_key: ServerKey, ticket: Option<Ticket>) -> Handle {
-        let server = self.nodes[SERVER].address;
+        let server = self.address(SERVER);
         let node = &mut self.nodes[client];
         let config = ConnectConfig {
             server_key,
@@ -215,8 +261,9 @@ impl World {
     /// A node vanishes: packets to it are lost and it sends none.
     pub fn kill(&mut self, node: usize) {
         self.nodes[node].connections.clear();
-        let address = self.nodes[node].address;
-        self.routes.remove(&address);
+        for network in 0..self.nodes[node].addresses.len() {
+            self.take_down(node, network);
+        }
     }
 
     /// The next connection the server let in.
@@ -309,7 +356,7 @@ impl World {
     }
 
     fn receive(&mut self, flight: Flight) {
-        let Some(index) = self.routes.get(&flight.to).copied() else {
+        let Some((index, _)) = self.routes.get(&flight.to).copied() else {
             self.stray += 1;
             return;
         };
@@ -324,7 +371,7 @@ impl World {
         let mut reply = Vec::new();
         match node.endpoint.handle_datagram(now, datagram, &mut reply) {
             Routed::Nothing => {}
-            Routed::Reply => self.send(index, flight.from, None, reply),
+            Routed::Reply => self.send(index, Some(flight.to.ip()), flight.from, None, reply),
             Routed::Connection(handle, datagram) => {
                 if let Some(peer) = node.connections.get_mut(&handle) {
                     peer.connection.handle_datagram(now, datagram);
@@ -376,7 +423,7 @@ impl World {
             let segment = transmit.segment_size.unwrap_or(transmit.size).max(1);
             assert_eq!(buffer.len(), transmit.size, "a transmit is what was appended");
             for packet in buffer.chunks(segment) {
-                self.send(index, transmit.destination, transmit.ecn, packet.to_vec());
+                self.send(index, transmit.source, transmit.destination, transmit.ecn, packet.to_vec());
             }
         }
     }
@@ -391,16 +438,35 @@ impl World {
             peer.events.push((now, event));
         }
         while let Some(event) = peer.connection.poll_endpoint_event() {
-            if let Some(ticket) = node.endpoint.handle_event(now, handle, event) {
-                peer.connection.handle_ticket(ticket);
+            if let Some(answer) = node.endpoint.handle_event(now, handle, event) {
+                peer.connection.handle_answer(answer);
                 answered = true;
             }
         }
         answered
     }
 
-    fn send(&mut self, from: usize, to: SocketAddr, ecn: Option<Ecn>, mut bytes: Vec<u8>) {
-        let from_address = self.nodes[from].address;
+    fn send(
+        &mut self,
+        from: usize,
+        source: Option<IpAddr>,
+        to: SocketAddr,
+        ecn: Option<Ecn>,
+        mut bytes: Vec<u8>,
+    ) {
+        let Some((target, network)) = self.routes.get(&to).copied() else {
+            self.stray += 1;
+            return;
+        };
+        let Some(from_address) = self.nodes[from].addresses.get(network).copied().flatten() else {
+            self.stray += 1;
+            return;
+        };
+        if source.is_some_and(|source| source != from_address.ip()) {
+            // No network has both addresses.
+            self.stray += 1;
+            return;
+        }
         let mut copies = 1;
         if let Some(tap) = &mut self.tap {
             match tap(self.now, from_address, to, &mut bytes) {
@@ -409,11 +475,7 @@ impl World {
                 TapVerdict::Twice => copies = 2,
             }
         }
-        let Some(target) = self.routes.get(&to).copied() else {
-            self.stray += 1;
-            return;
-        };
-        let Some(link) = self.links.get_mut(&(from, target)) else {
+        let Some(link) = self.links.get_mut(&(from, target, network)) else {
             self.stray += 1;
             return;
         };

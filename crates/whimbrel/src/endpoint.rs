@@ -13,7 +13,7 @@ use whimbrel_net::{EcnCodepoint, RecvPool, UdpSocket};
 use whimbrel_proto::crypto::{Identity, PublicKey};
 use whimbrel_proto::handshake::ServerKey;
 use whimbrel_proto::{
-    ConnectConfig, Datagram, Ecn, EndpointEvent, EndpointStats, Handle, IssuedTicket, ListenConfig, Routed,
+    ConnectConfig, Datagram, Ecn, EndpointEvent, EndpointStats, EndpointAnswer, Handle, ListenConfig, Routed,
     Ticket, TicketStore, TransportConfig,
 };
 
@@ -326,7 +326,7 @@ impl Endpoint {
 }
 
 impl EndpointShared {
-    pub(crate) fn handle_event(&self, handle: Handle, event: EndpointEvent) -> Option<IssuedTicket> {
+    pub(crate) fn handle_event(&self, handle: Handle, event: EndpointEvent) -> Option<EndpointAnswer> {
         let answer = lock(&self.proto).handle_event(self.clock.now(), handle, event);
         if event == EndpointEvent::Drained {
             self.forget(handle);

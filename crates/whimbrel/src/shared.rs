@@ -358,8 +358,8 @@ impl Shared {
             self.on_event(state, event);
         }
         while let Some(event) = state.connection.poll_endpoint_event() {
-            if let Some(ticket) = self.endpoint.handle_event(self.handle, event) {
-                state.connection.handle_ticket(ticket);
+            if let Some(answer) = self.endpoint.handle_event(self.handle, event) {
+                state.connection.handle_answer(answer);
                 state.again = true;
             }
         }

@@ -1,5 +1,6 @@
 //! The connection's own blocks that wait to be sent, or to be sent again.
 
+use super::notices::Notices;
 use crate::wire::close::{Reason, write_fin};
 use crate::wire::{Writer, block, varint_len};
 
@@ -9,23 +10,21 @@ pub(crate) enum Control {
     Fin,
     FinAck,
     KeepAlive,
+    /// A block kept by its number.
+    Notice(u32),
     /// The how manieth: what became of an older one says nothing of the newest.
     Ticket(u32),
 }
-
-/// Challenges answered in one go; a peer that sends more at once gets the last of them answered.
-const PROBE_ACKS: usize = 4;
 
 #[derive(Debug, Default)]
 pub(super) struct ControlQueue {
     fin: Option<Reason>,
     fin_due: bool,
     fin_ack_due: bool,
-    keep_alive_due: bool,
     ticket: Option<(u32, Vec<u8>)>,
     ticket_due: bool,
     tickets: u32,
-    probe_acks: Vec<u64>,
+    notices: Notices,
 }
 
 impl ControlQueue {
@@ -38,52 +37,28 @@ impl ControlQueue {
         self.fin_ack_due = true;
     }
 
-    pub(super) fn keep_alive(&mut self) {
-        self.keep_alive_due = true;
-    }
-
     pub(super) fn ticket(&mut self, lifetime_s: u32, ticket: Vec<u8>) {
         self.ticket = Some((lifetime_s, ticket));
         self.ticket_due = true;
         self.tickets = self.tickets.wrapping_add(1);
     }
 
-    pub(super) fn probe_ack(&mut self, challenge: u64) {
-        if self.probe_acks.len() == PROBE_ACKS {
-            self.probe_acks.remove(0);
-        }
-        self.probe_acks.push(challenge);
-    }
-
-    /// A challenge waits for its answer: it goes out whatever congestion says, since the other side may be waiting for nothing else.
-    pub(super) fn owes_answer(&self) -> bool {
-        !self.probe_acks.is_empty()
+    /// A whole block that must arrive.
+    pub(super) fn notice(&mut self, block: Vec<u8>) {
+        self.notices.push(block);
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        !(self.fin_due
-            || self.fin_ack_due
-            || self.keep_alive_due
-            || self.ticket_due
-            || !self.probe_acks.is_empty())
+        !(self.fin_due || self.fin_ack_due || self.ticket_due || self.notices.is_due())
     }
 
     /// Writes what is due and fits.
     pub(super) fn fill(&mut self, out: &mut Writer<'_>, mut carried: impl FnMut(Control)) {
-        while !self.probe_acks.is_empty() && out.remaining() >= 9 {
-            out.u8(block::PROBE_ACK);
-            out.u64(self.probe_acks.remove(0));
-        }
-        let single = [
-            (&mut self.fin_ack_due, block::FIN_ACK, Control::FinAck),
-            (&mut self.keep_alive_due, block::KEEP_ALIVE, Control::KeepAlive),
-        ];
-        for (due, kind, control) in single {
-            if *due && out.remaining() > 0 {
-                out.u8(kind);
-                *due = false;
-                carried(control);
-            }
+        self.notices.fill(out, |number| carried(Control::Notice(number)));
+        if self.fin_ack_due && out.remaining() > 0 {
+            out.u8(block::FIN_ACK);
+            self.fin_ack_due = false;
+            carried(Control::FinAck);
         }
         if self.fin_due
             && let Some(reason) = &self.fin
@@ -106,9 +81,13 @@ impl ControlQueue {
     }
 
     pub(super) fn on_acked(&mut self, control: Control) {
-        if control == Control::Ticket(self.tickets) {
-            self.ticket = None;
-            self.ticket_due = false;
+        match control {
+            Control::Ticket(number) if number == self.tickets => {
+                self.ticket = None;
+                self.ticket_due = false;
+            }
+            Control::Notice(number) => self.notices.on_acked(number),
+            _ => {}
         }
     }
 
@@ -119,6 +98,7 @@ impl ControlQueue {
             // It has served by being sent.
             Control::KeepAlive => {}
             Control::Ticket(number) if number == self.tickets => self.ticket_due = self.ticket.is_some(),
+            Control::Notice(number) => self.notices.on_lost(number),
             Control::Ticket(_) => {}
         }
     }
@@ -146,16 +126,5 @@ mod tests {
         queue.ticket(60, vec![8; 40]);
         queue.on_acked(Control::Ticket(1));
         assert!(!queue.is_empty(), "the acknowledgement is of the one before");
-    }
-
-    #[test]
-    fn challenges_do_not_pile_up() {
-        let mut queue = ControlQueue::default();
-        for challenge in 0..100 {
-            queue.probe_ack(challenge);
-        }
-        let mut buf = Vec::new();
-        queue.fill(&mut Writer::new(&mut buf, 1200), |_| {});
-        assert_eq!(buf.len(), 9 * PROBE_ACKS);
     }
 }

@@ -9,18 +9,56 @@ use crate::{PathId, Time};
 /// The keys in use: sealing with one generation, opening with it, the one before and the one after.
 pub(super) struct KeyRing {
     current: Keys,
-    previous: Option<(OpenKey, Time)>,
+    /// Rarely there: not worth its room in every idle connection.
+    previous: Option<Box<Previous>>,
     phase: bool,
     /// Packets sealed with the current generation.
     sealed: u64,
-    /// A packet of the current generation was acknowledged: both sides have it, so the next may begin.
-    confirmed: bool,
-    /// The first number sent with the current generation on the path, for `confirmed`.
-    first_sent: u64,
-    /// The lowest number received under the current generation: older ones are of the previous.
-    first_received: u64,
     forgeries: u64,
     updates: u64,
+}
+
+/// The generation before, and until when it may still be needed.
+struct Previous {
+    open: OpenKey,
+    until: Time,
+}
+
+/// What one path has seen of the generation in use: numbers are a path's own.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct KeyUse {
+    generation: u64,
+    /// The first number sent with it.
+    first_sent: Option<u64>,
+    /// A packet of it was acknowledged: both sides have it.
+    confirmed: bool,
+    /// The lowest number received under it: older ones are of the generation before.
+    first_received: u64,
+}
+
+impl KeyUse {
+    fn follow(&mut self, generation: u64) {
+        if self.generation != generation {
+            // Nothing of it was received here yet: all that came is older.
+            *self = Self { generation, first_received: u64::MAX, ..Self::default() };
+        }
+    }
+
+    /// What was sent under `generation` on this path is known to have arrived, or nothing was sent.
+    pub(super) fn lets_rotate(&self, generation: u64) -> bool {
+        self.generation != generation || self.first_sent.is_none() || self.confirmed
+    }
+
+    pub(super) fn on_acked(&mut self, generation: u64, largest: u64) {
+        if self.generation == generation && self.first_sent.is_some_and(|first| largest >= first) {
+            self.confirmed = true;
+        }
+    }
+
+    /// Something sent under `generation` arrived.
+    pub(super) fn is_confirmed(&self, generation: u64) -> bool {
+        self.generation == generation && self.confirmed
+    }
 }
 
 /// How a packet was opened.
@@ -42,17 +80,7 @@ impl Opened {
 
 impl KeyRing {
     pub(super) fn new(keys: Keys) -> Self {
-        Self {
-            current: keys,
-            previous: None,
-            phase: false,
-            sealed: 0,
-            confirmed: false,
-            first_sent: 0,
-            first_received: 0,
-            forgeries: 0,
-            updates: 0,
-        }
+        Self { current: keys, previous: None, phase: false, sealed: 0, forgeries: 0, updates: 0 }
     }
 
     pub(super) fn phase(&self) -> bool {
@@ -77,6 +105,7 @@ impl KeyRing {
     pub(super) fn open(
         &mut self,
         now: Time,
+        used: &mut KeyUse,
         path: PathId,
         number: u64,
         phase: bool,
@@ -84,10 +113,11 @@ impl KeyRing {
         sealed: &mut [u8],
         keep_old: Duration,
     ) -> Option<Opened> {
+        used.follow(self.updates);
         let opened = if phase == self.phase {
             self.current.open.open(path, number, head, sealed).map(Opened::Plain)
-        } else if let Some((previous, _)) = self.previous.as_ref().filter(|_| number < self.first_received) {
-            previous.open(path, number, head, sealed).map(Opened::Plain)
+        } else if let Some(previous) = self.previous.as_ref().filter(|_| number < used.first_received) {
+            previous.open.open(path, number, head, sealed).map(Opened::Plain)
         } else if planted(Mutant::KeyPhaseNotFollowed) {
             None
         } else {
@@ -97,33 +127,36 @@ impl KeyRing {
             None => self.forgeries += 1,
             Some(Opened::Rotated(_)) => {
                 self.rotate(now + keep_old);
-                self.first_received = number;
+                used.follow(self.updates);
+                used.first_received = number;
             }
             Some(Opened::Plain(_)) if phase == self.phase => {
-                if self.first_received == u64::MAX
-                    && let Some((_, until)) = &mut self.previous
+                if let Some(previous) = self.previous.as_mut().filter(|previous| previous.until == Time::MAX)
                 {
                     // Only now the peer is known to have the new keys; before, all it sends is under the old.
-                    *until = now + keep_old;
+                    previous.until = now + keep_old;
                 }
-                self.first_received = self.first_received.min(number);
+                used.first_received = used.first_received.min(number);
             }
             Some(Opened::Plain(_)) => {}
         }
         opened
     }
 
-    /// Counts a packet about to be sealed as `number`, and begins the next generation if `limit` packets were sealed and the peer is
-    /// known to have this one.
-    pub(super) fn on_seal(&mut self, number: u64, limit: u64) {
-        if self.sealed >= limit && self.confirmed {
-            self.rotate(Time::MAX);
-            // Nothing has been received under the new keys yet: all the peer has sent is older.
-            self.first_received = u64::MAX;
-        }
-        if self.sealed == 0 {
-            self.first_sent = number;
-        }
+    /// `limit` packets were sealed under this generation.
+    pub(super) fn is_used_up(&self, limit: u64) -> bool {
+        self.sealed >= limit
+    }
+
+    /// Begins the next generation: the peer is known to have this one.
+    pub(super) fn begin_next(&mut self) {
+        self.rotate(Time::MAX);
+    }
+
+    /// Counts a packet about to be sealed as `number` of a path.
+    pub(super) fn on_seal(&mut self, used: &mut KeyUse, number: u64) {
+        used.follow(self.updates);
+        used.first_sent.get_or_insert(number);
         self.sealed += 1;
     }
 
@@ -132,24 +165,17 @@ impl KeyRing {
         self.sealed >= self.current.aead().confidentiality_limit()
     }
 
-    pub(super) fn on_acked(&mut self, largest: u64) {
-        if self.sealed > 0 && largest >= self.first_sent {
-            self.confirmed = true;
-        }
-    }
-
     /// Drops the previous generation when its time is over.
     pub(super) fn expire(&mut self, now: Time) {
-        if self.previous.as_ref().is_some_and(|(_, until)| *until <= now) {
+        if self.previous.as_ref().is_some_and(|previous| previous.until <= now) {
             self.previous = None;
         }
     }
 
     fn rotate(&mut self, keep_old_until: Time) {
-        self.previous = Some((self.current.rotate(), keep_old_until));
+        self.previous = Some(Box::new(Previous { open: self.current.rotate(), until: keep_old_until }));
         self.phase = !self.phase;
         self.sealed = 0;
-        self.confirmed = false;
         self.updates += 1;
     }
 }

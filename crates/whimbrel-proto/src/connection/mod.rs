@@ -3,15 +3,22 @@
 //! The coordinator routes and owns; it does not compute. `receive` takes packets apart, `transmit` puts them together,
 //! `opening` is the client's half of the handshake, `close` the end; each path has its own recovery.
 
+mod addresses;
 mod close;
 mod control;
+mod ids;
 mod key_log;
 mod keys;
 mod mtu;
+mod multipath;
+mod notices;
 mod opening;
+mod pairing;
 mod path;
 mod paths;
 mod receive;
+mod scheduler;
+mod standing;
 mod stats;
 mod tickets;
 mod timeout;
@@ -20,20 +27,29 @@ mod validation;
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use rand_chacha::ChaCha20Rng;
 
+use addresses::Addresses;
+pub use addresses::LocalAddress;
 pub use close::CloseReason;
 use close::Ending;
 pub(crate) use control::Control;
 use control::ControlQueue;
+use ids::SpareIds;
 use key_log::KeyLog;
 use keys::KeyRing;
+pub use multipath::OpenPathError;
+use multipath::Retired;
 pub(crate) use opening::Opening;
-use path::Path;
+use path::{Ends, Path};
 use paths::{At, Main, Paths};
+pub use scheduler::Scheduling;
+pub use standing::PathState;
+use standing::Standing;
 pub use stats::{ConnectionStats, PathStats};
 pub use tickets::IssuedTicket;
 use tickets::Ticketing;
@@ -89,7 +105,7 @@ pub struct Transmit {
 }
 
 /// What the application hears of a connection. `Closed` is always last.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
     /// The handshake is done: the peer is who it says.
@@ -110,6 +126,26 @@ pub enum Event {
     /// The server gave a ticket, or closing told more of the path one is for: the next connection may begin with it. The newest
     /// counts.
     Ticket(Ticket),
+    /// A path works: it is new, or answered again.
+    PathUp(PathId),
+    /// What was sent on a path is overdue: it goes another way.
+    PathSuspect(PathId),
+    /// Three probes of a path went unanswered.
+    PathDown(PathId),
+    /// A path is no more; its last figures. Nothing more is said of it.
+    PathClosed(Box<PathStats>),
+    /// Data goes on this path first from now on.
+    PrimaryChanged(PathId),
+    /// No path works: messages wait, and every path is probed.
+    AllPathsDown,
+    /// This host has another address.
+    LocalAddressAdded(SocketAddr),
+    /// This host has one address less.
+    LocalAddressRemoved(SocketAddr),
+    /// The peer says it has another address.
+    PeerAddressAdded(SocketAddr),
+    /// The peer says it has one address less.
+    PeerAddressRemoved(SocketAddr),
     /// The largest packet of a path changed: messages up to this many bytes travel unfragmented.
     MaxUnfragmented(usize),
     /// The peer began a polite close: what it sent before is still delivered.
@@ -123,22 +159,40 @@ pub enum Event {
 pub enum EndpointEvent {
     /// Packets that end in this token mean the peer has lost the connection.
     PeerResetToken(ResetToken),
-    /// The client should have a ticket: hand the endpoint's answer to [`Connection::handle_ticket`]. A close waits for it.
+    /// The client should have a ticket: hand the endpoint's answer to [`Connection::handle_answer`]. A close waits for it.
     TicketWanted {
         /// For whom.
         client_key: PublicKey,
         /// What it should remember; zeros: nothing.
         memory: PathMemory,
     },
+    /// An id should be issued: hand the endpoint's answer to [`Connection::handle_answer`].
+    IdWanted,
+    /// One of this connection's ids is no longer in use.
+    IdUnused(ConnectionId),
+    /// A token told before means nothing any more.
+    PeerTokenUnused(ResetToken),
     /// The connection is over and its ids are free.
     Drained,
 }
+
+/// What an endpoint answers to some of the events it is told.
+#[derive(Clone, Debug)]
+pub enum EndpointAnswer {
+    /// To [`EndpointEvent::TicketWanted`].
+    Ticket(IssuedTicket),
+    /// To [`EndpointEvent::IdWanted`].
+    Id(ConnectionId, ResetToken),
+}
+
+/// Paths a connection may have at the most.
+pub const MOST_PATHS: usize = 8;
 
 /// What was set up before the first sealed packet.
 #[derive(Debug)]
 pub(crate) struct Setup {
     pub(crate) side: Side,
-    pub(crate) config: TransportConfig,
+    pub(crate) config: Arc<TransportConfig>,
     pub(crate) remote: SocketAddr,
     pub(crate) local: Option<IpAddr>,
     pub(crate) local_id: ConnectionId,
@@ -151,7 +205,7 @@ pub(crate) struct Setup {
 /// See the module.
 pub struct Connection {
     side: Side,
-    config: TransportConfig,
+    config: Arc<TransportConfig>,
     session: Session,
     paths: Paths,
     opening: Option<Box<Opening>>,
@@ -171,6 +225,16 @@ pub struct Connection {
     last_received: Time,
     last_eliciting: Time,
     control: ControlQueue,
+    addresses: Addresses,
+    spare_ids: SpareIds,
+    retired: Retired,
+    /// The peer's wish, by its sequence number: what comes late changes nothing.
+    primary_wish: (u64, Option<PathId>),
+    /// Paths opened by themselves in the running minute.
+    opened_in_minute: (u64, u32),
+    peer_max_packet: u64,
+    /// When messages last went either way: paths that carry none are probed less and less often after it.
+    last_data: Time,
     tickets: Ticketing,
     key_log: KeyLog,
     ending: Ending,
@@ -192,23 +256,8 @@ pub struct Connection {
 impl Connection {
     pub(crate) fn new(now: Time, setup: Setup) -> Self {
         let Setup { side, config, remote, local, local_id, remote_id, issues_tickets, mut rng } = setup;
-        let headers = if remote.is_ipv4() { 28 } else { 48 };
-        let path = Path {
-            id: PathId::FIRST,
-            remote,
-            local,
-            local_id,
-            remote_id,
-            recovery: crate::recovery::Recovery::new(now, config.congestion, mtu::BASE as usize + headers),
-            received: Default::default(),
-            mtu: mtu::Mtu::new(config.max_udp_payload),
-            rebinding: None,
-            validation: Validation::Proven,
-            last_sack: Time::ZERO,
-            pacing_until: None,
-            traffic: Default::default(),
-            ecn_usable: config.ecn,
-        };
+        let ends = Ends { id: PathId::FIRST, remote, local, local_id, remote_id };
+        let path = Path::new(now, ends, &config, Standing::proven());
         Self {
             side,
             session: Session::new(side, config.session),
@@ -227,6 +276,13 @@ impl Connection {
             last_received: now,
             last_eliciting: now,
             control: ControlQueue::default(),
+            addresses: Addresses::default(),
+            spare_ids: SpareIds::default(),
+            retired: Retired::default(),
+            primary_wish: (0, None),
+            opened_in_minute: (0, 0),
+            peer_max_packet: u64::MAX,
+            last_data: Time::ZERO,
             tickets: Ticketing::new(issues_tickets),
             key_log: KeyLog::default(),
             ending: Ending::default(),
@@ -243,6 +299,14 @@ impl Connection {
             scratch_items: Vec::new(),
             dropped: stats::Dropped::default(),
             config,
+        }
+    }
+
+    /// Takes the endpoint's answer to one of the connection's events.
+    pub fn handle_answer(&mut self, answer: EndpointAnswer) {
+        match answer {
+            EndpointAnswer::Ticket(ticket) => self.handle_ticket(ticket),
+            EndpointAnswer::Id(id, token) => self.handle_id(id, &token),
         }
     }
 
@@ -331,6 +395,9 @@ impl Connection {
             path.received.trim();
         }
         self.scratch_items = Vec::new();
+        self.events.shrink_to_fit();
+        self.endpoint_events.shrink_to_fit();
+        self.spare_ids.trim();
         self.scratch_carried = Vec::new();
     }
 

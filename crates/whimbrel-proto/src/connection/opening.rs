@@ -279,12 +279,13 @@ impl Connection {
         let pace = self.paths[Main].ack_pace(now, self.config.max_ack_delay);
         self.paths[Main].received.on_packet(now, 0, true, None, pace);
         self.events.push_back(Event::Connected);
+        self.ask_for_ids();
         // PONG answers PING, which was packet 0.
         let sack = Sack { ranges: vec![0..=0], ..Sack::default() };
         let taken = if answers_latest { self.take_sack(now, &sack) } else { Ok(()) };
         let mut reader = Reader::new(blocks);
         if let Err(misbehaved) =
-            taken.and_then(|()| self.process_blocks(now, self.paths.main(), &mut reader, false))
+            taken.and_then(|()| self.process_blocks(now, self.paths[Main].id, &mut reader, false))
         {
             self.on_misbehaved(now, misbehaved);
         }
@@ -300,7 +301,8 @@ impl Connection {
             max_message: params.max_message,
             cross_sequencing: params.cross_sequencing,
         });
-        self.paths[Main].mtu.limit(params.max_packet.into());
+        self.peer_max_packet = params.max_packet.into();
+        self.paths[Main].mtu.limit(self.peer_max_packet);
         self.idle_timeout = self.config.idle_timeout.min(params.idle.max(Duration::from_secs(1)));
         if let Some(token) = params.first_reset_token {
             self.endpoint_events.push_back(super::EndpointEvent::PeerResetToken(token));
@@ -335,7 +337,7 @@ impl Connection {
         self.take_params(&accepted.params);
         let mut reader = Reader::new(std::mem::take(&mut accepted.blocks));
         if !reader.is_empty() {
-            self.process_blocks(now, self.paths.main(), &mut reader, true)?;
+            self.process_blocks(now, self.paths[Main].id, &mut reader, true)?;
         }
         let pace = self.paths[Main].ack_pace(now, self.config.max_ack_delay);
         self.paths[Main].received.on_packet(now, 0, true, None, pace);

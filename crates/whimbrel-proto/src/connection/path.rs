@@ -3,11 +3,17 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use super::mtu::Mtu;
-use super::transmit::LEAST_PACKET;
+use super::keys::KeyUse;
+use super::mtu::{self, Mtu};
+use super::scheduler::View;
+use super::standing::Standing;
+use super::transmit::{CHALLENGE_LEN, LEAST_PACKET};
 use super::validation::Validation;
 use super::{Item, Transmit};
+use crate::config::TransportConfig;
+use crate::crypto::ResetToken;
 use crate::recovery::{AckPace, Ecn, Received, Recovery};
+use crate::wire::{Writer, block};
 use crate::{ConnectionId, PathId, Time};
 
 /// Packets a SACK may be held back for at most.
@@ -22,12 +28,23 @@ pub(super) struct Path {
     pub(super) local_id: ConnectionId,
     /// By which we address the peer.
     pub(super) remote_id: ConnectionId,
+    pub(super) standing: Standing,
+    /// What a byte costs here, in the user's measure; less is better.
+    pub(super) cost: u32,
+    pub(super) keys: KeyUse,
+    /// By which the peer would say that it lost the connection; the first path's is known by the handshake.
+    pub(super) token: Option<ResetToken>,
     pub(super) recovery: Recovery<Item>,
     pub(super) received: Received,
     pub(super) mtu: Mtu,
     pub(super) rebinding: Option<Rebinding>,
     /// Of `remote`.
     pub(super) validation: Validation,
+    /// Challenges of the peer's, to be answered here.
+    pub(super) answers: Answers,
+    /// A KEEP_ALIVE is due here.
+    pub(super) keep_alive_due: bool,
+    pub(super) last_eliciting: Time,
     pub(super) last_sack: Time,
     pub(super) pacing_until: Option<Time>,
     pub(super) traffic: Traffic,
@@ -55,6 +72,7 @@ pub(super) struct Rebinding {
     sent: u64,
     next_probe: Time,
     tries: u8,
+    asked: Time,
 }
 
 /// Challenges sent to an address that does not answer.
@@ -62,7 +80,13 @@ const PROBES: u8 = 3;
 
 impl Rebinding {
     pub(super) fn new(now: Time, remote: SocketAddr, local: Option<IpAddr>, challenge: u64) -> Self {
-        Self { remote, local, challenge, received: 0, sent: 0, next_probe: now, tries: 0 }
+        Self { remote, local, challenge, received: 0, sent: 0, next_probe: now, tries: 0, asked: now }
+    }
+
+    /// Of an address of our own choice: the tries alone limit it.
+    pub(super) fn asking(now: Time, remote: SocketAddr, local: Option<IpAddr>, challenge: u64) -> Self {
+        let received = u64::from(PROBES) * CHALLENGE_LEN as u64;
+        Self { received, ..Self::new(now, remote, local, challenge) }
     }
 
     pub(super) fn on_received(&mut self, bytes: usize) {
@@ -77,7 +101,13 @@ impl Rebinding {
     pub(super) fn on_probe(&mut self, now: Time, size: usize, wait: Duration) {
         self.sent += size as u64;
         self.tries += 1;
+        self.asked = now;
         self.next_probe = now + wait;
+    }
+
+    /// The round trip that an answer at `now` shows, if it can only be to one challenge.
+    pub(super) fn round_trip(&self, now: Time) -> Option<Duration> {
+        (self.tries == 1).then(|| now.since(self.asked))
     }
 
     /// When to probe again, or to give up.
@@ -91,7 +121,89 @@ impl Rebinding {
     }
 }
 
+/// Challenges answered in one go; a peer that sends more at once gets the last of them answered.
+const ANSWERS: usize = 4;
+
+/// Challenges that wait to be answered.
+#[derive(Debug, Default)]
+pub(super) struct Answers(Vec<u64>);
+
+impl Answers {
+    pub(super) fn push(&mut self, challenge: u64) {
+        if self.0.len() == ANSWERS {
+            self.0.remove(0);
+        }
+        self.0.push(challenge);
+    }
+
+    /// One waits: it goes out whatever congestion says, since the other side may be waiting for nothing else.
+    pub(super) fn is_due(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    /// Writes those that fit.
+    pub(super) fn fill(&mut self, out: &mut Writer<'_>) {
+        while !self.0.is_empty() && out.remaining() >= 9 {
+            out.u8(block::PROBE_ACK);
+            out.u64(self.0.remove(0));
+        }
+    }
+}
+
+/// What makes a path.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ends {
+    pub(super) id: PathId,
+    pub(super) remote: SocketAddr,
+    pub(super) local: Option<IpAddr>,
+    pub(super) local_id: ConnectionId,
+    pub(super) remote_id: ConnectionId,
+}
+
 impl Path {
+    pub(super) fn new(now: Time, ends: Ends, config: &TransportConfig, standing: Standing) -> Self {
+        let Ends { id, remote, local, local_id, remote_id } = ends;
+        let headers = if remote.is_ipv4() { 28 } else { 48 };
+        Self {
+            id,
+            remote,
+            local,
+            local_id,
+            remote_id,
+            standing,
+            cost: 0,
+            keys: KeyUse::default(),
+            token: None,
+            recovery: Recovery::new(now, config.congestion, mtu::BASE as usize + headers),
+            received: Received::default(),
+            mtu: Mtu::new(config.max_udp_payload),
+            rebinding: None,
+            validation: Validation::Proven,
+            answers: Answers::default(),
+            keep_alive_due: false,
+            last_eliciting: now,
+            last_sack: Time::ZERO,
+            pacing_until: None,
+            traffic: Traffic::default(),
+            ecn_usable: config.ecn,
+        }
+    }
+
+    /// What a scheduler needs to know.
+    pub(super) fn view(&self) -> View {
+        View {
+            usable: self.standing.is_usable(),
+            standby: self.standing.is_standby(),
+            cost: self.cost,
+            rtt: self.recovery.rtt.smoothed(),
+            rate: self.recovery.controller().pacing_rate(),
+        }
+    }
+
+    pub(super) fn standby_wanted(&mut self, standby: bool) {
+        self.standing.on_preference(standby);
+    }
+
     /// A datagram, or several, that go to where the peer is known to be.
     pub(super) fn transmit(&self, size: usize, segment_size: Option<usize>) -> Transmit {
         let ecn = self.ecn_usable.then_some(Ecn::Ect0);
@@ -118,6 +230,22 @@ impl Path {
         [sack, self.recovery.timeout(), self.pacing_until, rebinding].into_iter().flatten().min()
     }
 
+    /// When it is probed although nothing is sent on it (MMSP 3.3.4): `interval` after the last packet that asked for an answer, and the longer
+    /// nothing has been sent anywhere, the less often, down to the keep-alive.
+    pub(super) fn probe_at(
+        &self,
+        last_data: Time,
+        interval: Duration,
+        keep_alive: Option<Duration>,
+    ) -> Option<Time> {
+        if !self.standing.is_usable() || self.recovery.in_flight() > 0 {
+            return None;
+        }
+        let idle = self.last_eliciting.since(last_data);
+        let stretched = interval.max(idle.min(keep_alive?));
+        Some(self.last_eliciting + stretched)
+    }
+
     /// Three probe timeouts: how long what is old may still arrive.
     pub(super) fn drain_time(&self) -> Duration {
         (self.recovery.rtt.deadline() * 3).max(Duration::from_millis(100))
@@ -134,5 +262,22 @@ impl Path {
         self.local = local;
         self.validation.prove();
         self.rebinding = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn challenges_do_not_pile_up() {
+        let mut answers = Answers::default();
+        for challenge in 0..100 {
+            answers.push(challenge);
+        }
+        let mut buf = Vec::new();
+        answers.fill(&mut Writer::new(&mut buf, 1200));
+        assert_eq!(buf.len(), 9 * ANSWERS);
+        assert!(!answers.is_due());
     }
 }

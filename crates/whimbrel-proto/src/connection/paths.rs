@@ -4,11 +4,18 @@ use std::ops::{Index, IndexMut};
 use std::time::Duration;
 
 use super::path::Path;
+use super::standing::PathState;
 use crate::{ConnectionId, PathId};
 
 /// Where a path stands in the list; good until a path is added or removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct At(usize);
+
+impl At {
+    pub(super) fn index(self) -> usize {
+        self.0
+    }
+}
 
 /// The primary path, as an index.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +35,38 @@ impl Paths {
 
     pub(super) fn main(&self) -> At {
         At(self.primary)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    pub(super) fn push(&mut self, path: Path) -> At {
+        self.list.push(path);
+        At(self.list.len() - 1)
+    }
+
+    /// Takes one out that is not the last.
+    pub(super) fn remove(&mut self, at: At) -> Path {
+        let path = self.list.remove(at.0);
+        if self.primary == at.0 {
+            // Whichever works, until they are reviewed.
+            self.primary = self.list.iter().position(|path| path.standing.is_usable()).unwrap_or(0);
+        } else if self.primary > at.0 {
+            self.primary -= 1;
+        }
+        path
+    }
+
+    /// True if that changed something.
+    pub(super) fn set_main(&mut self, index: usize) -> bool {
+        std::mem::replace(&mut self.primary, index) != index
+    }
+
+    /// The primary first, then the others.
+    pub(super) fn in_order(&self) -> impl Iterator<Item = At> + use<> {
+        let main = self.primary;
+        std::iter::once(At(main)).chain((0..self.list.len()).filter(move |at| *at != main).map(At))
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = At> + use<> {
@@ -50,6 +89,13 @@ impl Paths {
     /// Three probe timeouts of the slowest: how long what is old may still arrive.
     pub(super) fn drain_time(&self) -> Duration {
         self.list.iter().map(Path::drain_time).max().unwrap_or_default()
+    }
+
+    /// What was sent under `generation` of the keys has arrived on every path that works, and somewhere at all.
+    pub(super) fn let_rotate(&self, generation: u64) -> bool {
+        let works = |path: &&Path| path.standing.state() != PathState::Down;
+        self.list.iter().filter(works).all(|path| path.keys.lets_rotate(generation))
+            && self.list.iter().any(|path| path.keys.is_confirmed(generation))
     }
 
     pub(super) fn by_id(&self, id: PathId) -> Option<At> {

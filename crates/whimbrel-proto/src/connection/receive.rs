@@ -2,7 +2,9 @@
 
 use bytes::{Buf, BytesMut};
 
-use super::{At, Connection, Datagram, Event, Notes};
+use super::multipath::Target;
+use super::{At, Connection, Datagram, Event, Main, Notes};
+use crate::connection::keys::KeyUse;
 use crate::connection::path::Rebinding;
 use crate::wire::packet::{
     CLEAR_BIT, CLEAR_LEN, EARLY_BIT, KEY_PHASE_BIT, MIN_SEALED, PROTECTED_BITS, SAMPLE_LEN, destination,
@@ -42,8 +44,18 @@ impl Connection {
             return;
         }
         let (from, to, ecn) = (datagram.from, datagram.to, datagram.ecn);
-        let at = self.paths.by_local_id(destination).unwrap_or(self.paths.main());
-        let Some(plain) = self.open(now, at, datagram.bytes) else { return };
+        let Some(target) = self.target(destination) else {
+            self.dropped.no_keys += 1;
+            return;
+        };
+        let Some(plain) = self.open(now, target, datagram.bytes) else { return };
+        let at = match target {
+            Target::Path(at) => at,
+            Target::New(path) => match self.accept_path(now, path, from, to, size) {
+                Some(at) => at,
+                None => return,
+            },
+        };
         self.paths[at].traffic.received_packets += 1;
         self.paths[at].traffic.received_bytes += size as u64;
         if from == self.paths[at].remote {
@@ -60,8 +72,11 @@ impl Connection {
             // The client still seals under the early secret: it has no PONG.
             self.pong_due = self.pong.is_some();
         }
-        match self.process(now, at, plain) {
+        let path = self.paths[at].id;
+        match self.process(now, path, plain) {
             Ok(eliciting) => {
+                // Blocks may have closed the path, or another before it.
+                let Some(at) = self.paths.by_id(path) else { return };
                 let pace = self.paths[at].ack_pace(now, self.config.max_ack_delay);
                 self.paths[at].received.on_packet(now, number, eliciting, ecn, pace);
                 self.on_arrival(now, at, newest, from, to, size);
@@ -103,7 +118,7 @@ impl Connection {
     }
 
     /// Unmasks and opens; counts and drops what does not open.
-    fn open(&mut self, now: Time, at: At, mut packet: BytesMut) -> Option<Plain> {
+    fn open(&mut self, now: Time, target: Target, mut packet: BytesMut) -> Option<Plain> {
         if packet.len() < MIN_SEALED {
             self.dropped.short += 1;
             return None;
@@ -128,17 +143,25 @@ impl Connection {
             packet[at] ^= mask;
             truncated = truncated << 8 | u64::from(packet[at]);
         }
-        let number = expand_number(truncated, length, self.paths[at].received.expected());
+        let (path, expected) = match target {
+            Target::Path(at) => (self.paths[at].id, self.paths[at].received.expected()),
+            Target::New(path) => (path, 0),
+        };
+        let number = expand_number(truncated, length, expected);
         let (head, sealed) = packet.split_at_mut(CLEAR_LEN + length);
-        let path = self.paths[at].id;
         let opened = if early {
             self.early_open.as_ref()?.open.open(path, number, head, sealed)
         } else {
-            let keep_old = self.paths[at].drain_time();
+            let keep_old = self.paths.drain_time();
+            let mut fresh = KeyUse::default();
+            let used = match target {
+                Target::Path(at) => &mut self.paths[at].keys,
+                Target::New(_) => &mut fresh,
+            };
             let phase = flags & KEY_PHASE_BIT != 0;
             self.keys
                 .as_mut()?
-                .open(now, path, number, phase, head, sealed, keep_old)
+                .open(now, used, path, number, phase, head, sealed, keep_old)
                 .map(|opened| opened.len())
         };
         let Some(length) = opened else {
@@ -157,31 +180,32 @@ impl Connection {
         packet.advance(head);
         packet.truncate(length);
         if !early && !self.confirmed {
-            self.on_confirmed(now, at);
+            self.on_confirmed(now);
         }
         Some(Plain { number, early, blocks: packet })
     }
 
     /// The first packet under the final keys: the peer is proven.
-    fn on_confirmed(&mut self, now: Time, at: At) {
+    fn on_confirmed(&mut self, now: Time) {
         self.confirmed = true;
         self.pong = None;
         self.pong_due = false;
-        self.early_until = self.early_open.is_some().then(|| now + self.paths[at].drain_time());
-        self.paths[at].validation.prove();
+        self.early_until = self.early_open.is_some().then(|| now + self.paths.drain_time());
+        self.paths[Main].validation.prove();
         if self.side == crate::Side::Server {
             self.events.push_back(Event::Connected);
             self.issue_first_ticket(now);
+            self.ask_for_ids();
         }
     }
 
     /// Takes the blocks of one packet; returns whether it asks for acknowledgement.
-    fn process(&mut self, now: Time, at: At, plain: Plain) -> Result<bool, PeerMisbehaved> {
+    fn process(&mut self, now: Time, path: PathId, plain: Plain) -> Result<bool, PeerMisbehaved> {
         let mut reader = Reader::new(plain.blocks.freeze());
         if reader.is_empty() {
             return Err(PeerMisbehaved::new(Cause::MissingField, "packet without blocks"));
         }
-        self.process_blocks(now, at, &mut reader, plain.early)
+        self.process_blocks(now, path, &mut reader, plain.early)
     }
 
     /// Takes blocks as if a packet that opened had brought them: what a hostile peer with good keys can send. For tests and fuzzing.
@@ -190,7 +214,8 @@ impl Connection {
         if self.ending.is_over() || blocks.is_empty() {
             return;
         }
-        if let Err(misbehaved) = self.process_blocks(now, self.paths.main(), &mut Reader::new(blocks), false)
+        if let Err(misbehaved) =
+            self.process_blocks(now, self.paths[Main].id, &mut Reader::new(blocks), false)
         {
             self.on_misbehaved(now, misbehaved);
         }
@@ -199,13 +224,16 @@ impl Connection {
     pub(super) fn process_blocks(
         &mut self,
         now: Time,
-        at: At,
+        path: PathId,
         reader: &mut Reader,
         early: bool,
     ) -> Result<bool, PeerMisbehaved> {
         let mut eliciting = false;
         while !reader.is_empty() {
             let kind = reader.u8()?;
+            if kind == block::DATA {
+                self.last_data = now;
+            }
             eliciting |= !matches!(kind, block::SACK | block::PADDING | block::RST | block::ERROR);
             match kind {
                 block::DATA
@@ -226,8 +254,8 @@ impl Connection {
                 block::SACK => self.on_sack(now, reader)?,
                 block::PADDING => drop(reader.rest()),
                 block::KEEP_ALIVE => {}
-                block::PROBE => self.control.probe_ack(reader.u64()?),
-                block::PROBE_ACK => self.on_probe_ack(at, reader.u64()?),
+                block::PROBE => self.on_probe(path, reader.u64()?),
+                block::PROBE_ACK => self.on_probe_ack(now, path, reader.u64()?),
                 block::FIN => self.on_fin(now, close::read_fin(reader)?),
                 block::FIN_ACK => self.on_fin_ack(now),
                 block::FIN_DONE => self.finish_peer_closed(now),
@@ -237,6 +265,11 @@ impl Connection {
                     return Ok(false);
                 }
                 block::ERROR => drop(close::read_error(reader)?),
+                block::NEW_CID => self.on_new_cid(now, reader)?,
+                block::CLOSE_PATH => self.on_close_path(now, reader)?,
+                block::ADD_ADDRESS => self.on_add_address(now, reader)?,
+                block::DELETE_ADDRESS => self.on_delete_address(now, reader)?,
+                block::SET_PRIMARY => self.on_set_primary(now, reader)?,
                 block::TICKET => self.on_ticket(now, reader)?,
                 block::FIRST_SKIPPABLE.. => {
                     let length = reader.varint()?;
@@ -262,7 +295,12 @@ impl Connection {
         now: Time,
         sack: &crate::wire::sack::Sack,
     ) -> Result<(), PeerMisbehaved> {
-        let Some(at) = self.paths.by_id(PathId(sack.path)) else {
+        let id = u32::try_from(sack.path).map_or(PathId(u32::MAX), PathId);
+        let Some(at) = self.paths.by_id(id) else {
+            if self.spare_ids.is_over(id) {
+                // Of a path that was closed meanwhile.
+                return Ok(());
+            }
             return Err(PeerMisbehaved::new(Cause::AckOfUnsent, "SACK of a path that does not exist"));
         };
         let mut notes = Notes::default();
@@ -271,22 +309,40 @@ impl Connection {
             Self::settle(now, fate, item, session, control, &mut notes);
         })?;
         notes.small_acked = packets > notes.full_acked;
-        if let Some(keys) = &mut self.keys {
-            keys.on_acked(sack.largest());
+        if let Some(keys) = &self.keys {
+            self.paths[at].keys.on_acked(keys.updates(), sack.largest());
         }
         self.take_notes(now, at, notes);
-        self.check_reachable();
+        self.review(now);
         self.issue_measured_ticket(now);
         Ok(())
     }
 
-    fn on_probe_ack(&mut self, at: At, challenge: u64) {
+    fn on_probe(&mut self, path: PathId, challenge: u64) {
+        if let Some(at) = self.paths.by_id(path) {
+            self.paths[at].answers.push(challenge);
+        }
+    }
+
+    fn on_probe_ack(&mut self, now: Time, path: PathId, challenge: u64) {
+        let Some(at) = self.paths.by_id(path) else { return };
         let Some(rebinding) = self.paths[at].rebinding.filter(|rebinding| rebinding.challenge == challenge)
         else {
             return;
         };
-        let from = self.paths[at].remote;
-        self.paths[at].adopt(rebinding);
+        let path = &mut self.paths[at];
+        if let Some(rtt) = rebinding.round_trip(now) {
+            path.recovery.on_first_rtt(now, rtt);
+        }
+        let from = path.remote;
+        path.adopt(rebinding);
+        self.addresses.on_answered(rebinding.remote);
+        if path.standing.on_validated() {
+            path.last_eliciting = now;
+            self.events.push_back(Event::PathUp(path.id));
+            self.review(now);
+            return;
+        }
         self.events.push_back(Event::PeerAddressChanged {
             path: self.paths[at].id,
             from,

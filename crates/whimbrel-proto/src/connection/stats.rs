@@ -1,10 +1,10 @@
 //! Figures of a connection, whole and per path (Mockets 3.4).
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use super::Connection;
 use super::path::Path;
+use super::{Connection, PathState};
 use crate::congestion::ControllerStats;
 use crate::{PathId, Time};
 
@@ -27,6 +27,12 @@ pub struct Dropped {
 pub struct PathStats {
     /// Which.
     pub id: PathId,
+    /// How it stands.
+    pub state: PathState,
+    /// Data goes here first.
+    pub primary: bool,
+    /// This host's address, where known.
+    pub local: Option<IpAddr>,
     /// The peer's address.
     pub remote: SocketAddr,
     /// Packets sent.
@@ -81,7 +87,7 @@ impl Connection {
     /// Figures as of `now`.
     pub fn stats(&self, now: Time) -> ConnectionStats {
         ConnectionStats {
-            paths: self.paths.iter().map(Path::stats).collect(),
+            paths: self.path_stats(),
             dropped: self.dropped,
             key_updates: self.keys.as_ref().map_or(0, |keys| keys.updates()),
             silent_for: now.since(self.last_received),
@@ -89,12 +95,22 @@ impl Connection {
     }
 }
 
+impl Connection {
+    fn path_stats(&self) -> Vec<PathStats> {
+        let main = self.paths.main();
+        self.paths.all().map(|at| PathStats { primary: at == main, ..self.paths[at].stats() }).collect()
+    }
+}
+
 impl Path {
-    fn stats(&self) -> PathStats {
+    pub(super) fn stats(&self) -> PathStats {
         let path = self;
         let counters = path.recovery.counters();
         PathStats {
             id: path.id,
+            state: path.standing.state(),
+            primary: false,
+            local: path.local,
             remote: path.remote,
             sent_packets: path.traffic.sent_packets,
             sent_bytes: path.traffic.sent_bytes,

@@ -13,7 +13,7 @@ use crate::{PeerMisbehaved, Side, Ticket, Time};
 /// A path is measured for so long before it is worth a second ticket.
 const MEASURE: Duration = Duration::from_secs(1);
 
-/// A ticket from [`crate::Endpoint::handle_event`], for [`Connection::handle_ticket`].
+/// A ticket from [`crate::Endpoint::handle_event`], for [`Connection::handle_answer`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IssuedTicket {
     pub(crate) bytes: Vec<u8>,
@@ -95,7 +95,7 @@ impl Connection {
     }
 
     /// Takes the endpoint's answer to [`EndpointEvent::TicketWanted`]; it goes out with the next packet.
-    pub fn handle_ticket(&mut self, ticket: IssuedTicket) {
+    pub(super) fn handle_ticket(&mut self, ticket: IssuedTicket) {
         self.tickets.asked = false;
         let life = u32::try_from(ticket.life.as_secs()).unwrap_or(u32::MAX);
         self.control.ticket(life, ticket.bytes);

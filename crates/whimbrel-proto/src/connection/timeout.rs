@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use super::path::Path;
 use super::transmit::CHALLENGE_LEN;
-use super::{At, CloseReason, Connection, Ending, EndpointEvent, Event, Notes};
-use crate::Time;
+use super::{At, CloseReason, Connection, Ending, EndpointEvent, Event, Main, Notes, PathState};
+use crate::{PathId, Time};
 
 /// Who waits for credit and has nothing else to say asks this often whether the peer is there: what grants it may go to an address that
 /// a NAT has given up, and only a packet from here shows the new one.
@@ -22,6 +23,8 @@ impl Connection {
             ending,
             opening,
             self.paths.iter().filter_map(|path| path.timeout(self.keys.is_some())).min(),
+            self.other_probes_at(),
+            self.retired.timeout(),
             self.session.poll_timeout(),
             self.early_until,
             self.keep_alive_at(),
@@ -43,9 +46,15 @@ impl Connection {
             .config
             .keep_alive
             .map(|every| if self.side == crate::Side::Server { every + every / 10 } else { every });
-        let interval = keep_alive.into_iter().chain(blocked).min();
+        let quiet_since = self.last_received.max(self.last_eliciting);
+        // Data that stops may mean that a NAT has given this end another address: only a packet from here shows it. The longer it has
+        // stopped, the less likely.
+        let stopped = (self.side == crate::Side::Client && self.last_data > Time::ZERO)
+            .then(|| self.config.probe_interval.max(quiet_since.since(self.last_data)));
+        let interval =
+            keep_alive.into_iter().chain(blocked).chain(stopped.filter(|_| keep_alive.is_some())).min();
         let interval = interval.filter(|_| self.keys.is_some() && !self.ending.is_over())?;
-        Some(self.last_received.max(self.last_eliciting) + interval)
+        Some(quiet_since + interval)
     }
 
     /// Does what is due at `now`.
@@ -58,12 +67,15 @@ impl Connection {
         for at in self.paths.all() {
             self.handle_path_timeout(now, at);
         }
+        self.review(now);
+        self.close_unanswered(now);
+        self.free_retired(now);
         if let Some(keys) = &mut self.keys {
             keys.expire(now);
         }
         if self.keep_alive_at().is_some_and(|at| at <= now) {
             self.last_eliciting = now;
-            self.control.keep_alive();
+            self.paths[Main].keep_alive_due = true;
             if self.in_flight() == 0 {
                 self.trim();
             }
@@ -78,6 +90,24 @@ impl Connection {
         }
     }
 
+    /// When a path that carries nothing is probed next.
+    fn other_probes_at(&self) -> Option<Time> {
+        if self.paths.len() == 1 {
+            return None;
+        }
+        let (interval, keep_alive) = (self.config.probe_interval, self.config.keep_alive);
+        self.paths.iter().filter_map(|path| path.probe_at(self.last_data, interval, keep_alive)).min()
+    }
+
+    /// A path whose address never answered is given up.
+    fn close_unanswered(&mut self, now: Time) {
+        let given_up = |path: &&Path| path.standing.state() == PathState::Opening && path.rebinding.is_none();
+        let ids: Vec<PathId> = self.paths.iter().filter(given_up).map(|path| path.id).collect();
+        for id in ids {
+            self.close_path(now, id);
+        }
+    }
+
     fn handle_path_timeout(&mut self, now: Time, at: At) {
         if self.paths[at].recovery.timeout().is_some_and(|due| due <= now) {
             let mut notes = Notes::default();
@@ -86,11 +116,15 @@ impl Connection {
                 Self::settle(now, fate, item, session, control, &mut notes);
             });
             self.take_notes(now, at, notes);
-            self.check_reachable();
         }
-        let rebinding = &mut self.paths[at].rebinding;
-        if rebinding.as_ref().is_some_and(|rebinding| rebinding.is_given_up(now, CHALLENGE_LEN)) {
-            *rebinding = None;
+        let (probe_interval, keep_alive) = (self.config.probe_interval, self.config.keep_alive);
+        let path = &mut self.paths[at];
+        if path.probe_at(self.last_data, probe_interval, keep_alive).is_some_and(|due| due <= now) {
+            path.last_eliciting = now;
+            path.keep_alive_due = true;
+        }
+        if path.rebinding.as_ref().is_some_and(|rebinding| rebinding.is_given_up(now, CHALLENGE_LEN)) {
+            path.rebinding = None;
         }
     }
 
@@ -131,6 +165,9 @@ impl Connection {
         let unreachable = self.paths.iter().all(|path| path.recovery.is_unreachable());
         if unreachable != self.unreachable {
             self.unreachable = unreachable;
+            if unreachable {
+                self.events.push_back(Event::AllPathsDown);
+            }
             self.events.push_back(if unreachable { Event::PeerUnreachable } else { Event::PeerReachable });
         }
     }

@@ -56,7 +56,7 @@ impl Connection {
             return None;
         }
         self.progress_ending(now);
-        self.paths.all().find_map(|at| self.transmit_on(now, at, out, segments))
+        self.paths.in_order().find_map(|at| self.transmit_on(now, at, out, segments))
     }
 
     /// What is to be sent on one path.
@@ -141,7 +141,7 @@ impl Connection {
 
     /// Builds one packet of at most `limit` bytes at the end of `out`; returns its size, or None if nothing may or need be sent.
     fn build(&mut self, now: Time, at: At, out: &mut Vec<u8>, limit: usize) -> Option<usize> {
-        let (occasion, limit) = self.occasion(now, at, limit)?;
+        let (occasion, limit, data) = self.occasion(now, at, limit)?;
         let mtu_probe = if occasion == Occasion::Data && self.keys.is_some() && self.confirmed {
             self.paths[at].mtu.next_probe(now)
         } else {
@@ -151,7 +151,7 @@ impl Connection {
         self.scratch_items.clear();
         let eliciting = match mtu_probe {
             Some(size) => self.write_mtu_probe(at, out, &head, size),
-            None => self.write_blocks(now, at, out, &head, limit, occasion),
+            None => self.write_blocks(now, at, out, &head, limit, occasion, data),
         };
         if out.len() == head.start + CLEAR_LEN + head.number_len {
             out.truncate(head.start);
@@ -170,26 +170,32 @@ impl Connection {
     }
 
     /// Whether a packet may be sent, as what, and how long it may be.
-    fn occasion(&mut self, now: Time, at: At, limit: usize) -> Option<(Occasion, usize)> {
+    fn occasion(&mut self, now: Time, at: At, limit: usize) -> Option<(Occasion, usize, bool)> {
         let established = self.keys.is_some();
         let wire = limit as u64 + self.paths[at].headers();
         let permit = self.paths[at].recovery.permit(now, wire);
-        let wanted = self.session.wants_to_send() || !self.control.is_empty();
+        let data = self.carries(at);
+        let path = &self.paths[at];
+        let wanted =
+            path.keep_alive_due || data && (self.session.wants_to_send() || !self.control.is_empty());
         match permit {
-            Permit::Probe(most) if established => return Some((Occasion::Probe, limit.min(most))),
+            Permit::Probe(most) if established => return Some((Occasion::Probe, limit.min(most), data)),
             Permit::Now if wanted || (established && self.mtu_probe_due(now, at)) => {
-                return Some((Occasion::Data, limit));
+                return Some((Occasion::Data, limit, data));
             }
             Permit::Now => self.paths[at].recovery.on_app_limited(),
             Permit::At(due) if wanted => self.paths[at].pacing_until = Some(due),
             _ => {}
         }
-        let due = self.paths[at].received.is_sack_due(now) || self.control.owes_answer();
-        (established && due).then_some((Occasion::Sack, limit))
+        let due = self.paths[at].received.is_sack_due(now) || self.paths[at].answers.is_due();
+        (established && due).then_some((Occasion::Sack, limit, false))
     }
 
     fn mtu_probe_due(&self, now: Time, at: At) -> bool {
-        self.confirmed && self.paths[at].mtu.next_probe(now).is_some() && self.ending.is_open()
+        self.confirmed
+            && self.paths[at].standing.is_usable()
+            && self.paths[at].mtu.next_probe(now).is_some()
+            && self.ending.is_open()
     }
 
     fn write_mtu_probe(&mut self, at: At, out: &mut Vec<u8>, head: &Head, size: u16) -> bool {
@@ -210,6 +216,7 @@ impl Connection {
         head: &Head,
         limit: usize,
         occasion: Occasion,
+        data: bool,
     ) -> bool {
         let body = head.start + CLEAR_LEN + head.number_len;
         let mut writer = Writer::new(out, head.start + limit - TAG_LEN);
@@ -227,16 +234,17 @@ impl Connection {
             if self.paths[at].received.wants_pruning()
                 && now.since(self.last_eliciting) > self.paths[at].recovery.rtt.smoothed()
             {
-                self.control.keep_alive();
-            } else if !self.control.owes_answer() {
+                self.paths[at].keep_alive_due = true;
+            } else if !self.paths[at].answers.is_due() {
                 return false;
             }
         }
+        self.write_path_blocks(at, &mut writer);
         let items = &mut self.scratch_items;
-        if self.keys.is_some() {
+        if self.keys.is_some() && data {
             self.control.fill(&mut writer, |control| items.push(Item::Control(control)));
         }
-        if occasion != Occasion::Sack {
+        if occasion != Occasion::Sack && data {
             let repeats = self.repeats(at, occasion);
             self.scratch_carried.clear();
             self.session.fill(now, &mut writer, &mut self.scratch_carried, repeats);
@@ -252,6 +260,20 @@ impl Connection {
             out.extend_from_slice(&[block::PADDING, 0, 0]);
         }
         eliciting
+    }
+
+    /// What is owed to the peer on this very path.
+    fn write_path_blocks(&mut self, at: At, writer: &mut Writer<'_>) {
+        if self.keys.is_none() {
+            return;
+        }
+        let path = &mut self.paths[at];
+        path.answers.fill(writer);
+        if path.keep_alive_due && writer.remaining() > 0 {
+            path.keep_alive_due = false;
+            writer.u8(block::KEEP_ALIVE);
+            self.scratch_items.push(Item::Control(Control::KeepAlive));
+        }
     }
 
     /// How often small messages are repeated now: only where there is room to spare.
@@ -278,7 +300,11 @@ impl Connection {
         let mut flags = (number_len - 1) as u8;
         let early = match &mut self.keys {
             Some(keys) => {
-                keys.on_seal(number, self.config.key_update_packets);
+                let generation = keys.updates();
+                if keys.is_used_up(self.config.key_update_packets) && self.paths.let_rotate(generation) {
+                    keys.begin_next();
+                }
+                keys.on_seal(&mut self.paths[at].keys, number);
                 flags |= if keys.phase() { KEY_PHASE_BIT } else { 0 };
                 false
             }
@@ -316,12 +342,17 @@ impl Connection {
     }
 
     fn record(&mut self, now: Time, at: At, size: usize, eliciting: bool) {
-        let wire = size as u64 + self.paths[at].headers();
-        self.paths[at].recovery.on_sent(now, wire, eliciting, &self.scratch_items);
-        self.paths[at].traffic.sent_packets += 1;
-        self.paths[at].traffic.sent_bytes += size as u64;
+        let path = &mut self.paths[at];
+        let wire = size as u64 + path.headers();
+        path.recovery.on_sent(now, wire, eliciting, &self.scratch_items);
+        path.traffic.sent_packets += 1;
+        path.traffic.sent_bytes += size as u64;
         if eliciting {
             self.last_eliciting = now;
+            path.last_eliciting = now;
+        }
+        if self.scratch_items.iter().any(|item| matches!(item, Item::Session(_))) {
+            self.last_data = now;
         }
     }
 

@@ -302,6 +302,16 @@ impl<I: Copy> Recovery<I> {
         self.silence.probe_at(now);
     }
 
+    /// Nothing was heard since a packet became overdue.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.silence.is_silent()
+    }
+
+    /// What is in flight is told to be lost, to go another way. It says nothing of congestion; what arrives after all is noticed.
+    pub(crate) fn surrender(&mut self, now: Time, tell: impl FnMut(&I)) {
+        self.sent.surrender(now, tell);
+    }
+
     /// Gives the path up: what is still in flight is told to be lost.
     pub(crate) fn abandon(self, tell: impl FnMut(&I)) {
         self.sent.abandon(tell);

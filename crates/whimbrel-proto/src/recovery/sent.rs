@@ -310,6 +310,22 @@ impl<I: Copy> SentPackets<I> {
         }
     }
 
+    /// Gives up all that is in flight.
+    pub(super) fn surrender(&mut self, now: Time, mut on_item: impl FnMut(&I)) {
+        let mut items = self.items.iter();
+        for packet in &mut self.packets {
+            let carried = items.by_ref().take(packet.items as usize);
+            if packet.state == State::Outstanding {
+                packet.state = State::Lost { at: now, overdue: true };
+                carried.for_each(&mut on_item);
+            } else {
+                carried.for_each(drop);
+            }
+        }
+        self.in_flight = 0;
+        self.advance_scan();
+    }
+
     /// What packets in flight carried.
     pub(super) fn abandon(self, mut on_item: impl FnMut(&I)) {
         let mut items = self.items.iter();

@@ -91,6 +91,11 @@ impl Session {
         )
     }
 
+    /// Payload bytes that wait to be sent for the first time.
+    pub fn backlog(&self) -> u64 {
+        self.outbox.bytes()
+    }
+
     /// Whether a message of this length would be taken now; if not, [`SessionEvent::Writable`] comes once it is worth trying again.
     pub fn has_room(&mut self, length: u64) -> bool {
         let full = self.queue_is_full(length);

@@ -48,10 +48,13 @@ pub mod block {
     pub const RESET: u8 = 19;
     pub const STOP: u8 = 20;
     pub const NEW_CID: u8 = 21;
-    pub const RETIRE_CID: u8 = 22;
+    pub const CLOSE_PATH: u8 = 22;
     pub const TICKET: u8 = 23;
     pub const TAKEN: u8 = 24;
     pub const KEEP_ALIVE: u8 = 25;
+    pub const ADD_ADDRESS: u8 = 32;
+    pub const DELETE_ADDRESS: u8 = 33;
+    pub const SET_PRIMARY: u8 = 34;
     /// Reserved for addresses, suspend and resume: 32 to 47.
     pub const FIRST_SKIPPABLE: u8 = 128;
 }

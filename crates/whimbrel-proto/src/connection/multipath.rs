@@ -1,0 +1,399 @@
+//! Several paths: opened, judged, given up. Everything here is about the set of them; what is about one is in `path`.
+
+use std::net::{IpAddr, SocketAddr};
+
+use super::addresses::{Change, LocalAddress, read_add};
+use super::ids::{Theirs, read_new_cid, read_path, write_new_cid};
+use super::path::{Ends, Path, Rebinding};
+use super::scheduler::{self, Scheduler, View};
+use super::standing::Standing;
+use super::{At, Connection, EndpointEvent, Event, Notes, PathState, pairing};
+use crate::crypto::ResetToken;
+use crate::recovery::Fate;
+use crate::wire::{Reader, Writer, block};
+use crate::{Cause, ConnectionId, PathId, PeerMisbehaved, Side, Time};
+
+/// Paths opened in a minute to addresses that the peer announced.
+const OPENED_A_MINUTE: u32 = 8;
+
+/// Why a path cannot be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenPathError {
+    /// The server does not open paths: announce the address instead, and the client will.
+    #[error("only the side that connected opens paths; announce the address, and the client opens one to it")]
+    NotClient,
+    /// The handshake is not done, or the peer has given no ids for further paths yet.
+    #[error("no further path can be opened yet: the peer has given no ids for one")]
+    NotReady,
+    /// As many as the settings allow.
+    #[error("there are as many paths as `max_paths` allows")]
+    TooMany,
+    /// The connection is ending.
+    #[error("the connection is closing")]
+    Closing,
+}
+
+/// Ids that are no longer in use but may still be on the way.
+#[derive(Debug, Default)]
+pub(super) struct Retired(Vec<(Time, ConnectionId)>);
+
+impl Retired {
+    fn contains(&self, id: ConnectionId) -> bool {
+        self.0.iter().any(|(_, retired)| *retired == id)
+    }
+
+    pub(super) fn timeout(&self) -> Option<Time> {
+        self.0.iter().map(|(until, _)| *until).min()
+    }
+}
+
+/// What a packet is for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Target {
+    Path(At),
+    /// It would open this path.
+    New(PathId),
+}
+
+impl Connection {
+    /// This host's addresses, all of them, whenever they change: the peer is told, and a client opens and closes paths by them. A path
+    /// that is left alone is kept, since its address may only be gone for a moment.
+    pub fn set_local_addresses(&mut self, now: Time, addresses: &[LocalAddress]) {
+        if !self.ending.is_open() {
+            return;
+        }
+        let (control, events) = (&mut self.control, &mut self.events);
+        self.addresses.set_ours(addresses, |change, block| {
+            control.notice(block);
+            events.push_back(match change {
+                Change::Added(address) => Event::LocalAddressAdded(address),
+                Change::Removed(address) => Event::LocalAddressRemoved(address),
+            });
+        });
+        for at in self.paths.all() {
+            let path = &mut self.paths[at];
+            if let Some(settings) = self.addresses.settings(path.local) {
+                path.cost = settings.cost;
+                path.standby_wanted(settings.standby);
+            }
+        }
+        self.leave_lost_addresses(now);
+        self.open_missing(now);
+        self.review(now);
+    }
+
+    /// Opens a path from `local` (none: wherever the system sends from) to `remote`, beside those there are.
+    ///
+    /// # Errors
+    /// Not now: the error says what has to happen first.
+    pub fn open_path(
+        &mut self,
+        now: Time,
+        local: Option<IpAddr>,
+        remote: SocketAddr,
+    ) -> Result<PathId, OpenPathError> {
+        if self.side == Side::Server {
+            return Err(OpenPathError::NotClient);
+        }
+        if !self.ending.is_open() {
+            return Err(OpenPathError::Closing);
+        }
+        if self.paths.len() >= self.most_paths() {
+            return Err(OpenPathError::TooMany);
+        }
+        let id = self.spare_ids.ready().filter(|_| self.confirmed).ok_or(OpenPathError::NotReady)?;
+        let at = self.add_path(now, id, remote, local).ok_or(OpenPathError::NotReady)?;
+        let challenge = self.challenges.draw();
+        self.paths[at].rebinding = Some(Rebinding::asking(now, remote, local, challenge));
+        Ok(id)
+    }
+
+    /// Gives a path up. What is out on it goes another way. The last one stays.
+    pub fn close_path(&mut self, now: Time, id: PathId) {
+        if let Some(at) = self.paths.by_id(id)
+            && self.paths.len() > 1
+        {
+            self.control.notice(write_close_path(id));
+            self.remove_path(now, at);
+            self.review(now);
+        }
+    }
+
+    /// Which path a packet to `id` is for. None: one that is no more.
+    pub(super) fn target(&self, id: ConnectionId) -> Option<Target> {
+        if let Some(at) = self.paths.by_local_id(id) {
+            return Some(Target::Path(at));
+        }
+        if let Some(path) = self.spare_ids.expected(id) {
+            let room = self.paths.len() < self.most_paths();
+            return (self.side == Side::Server && room).then_some(Target::New(path));
+        }
+        // An id of a PING that began the session again is the first path's.
+        (!self.retired.contains(id)).then_some(Target::Path(self.paths.main()))
+    }
+
+    /// The client opened a path: its first packet opened under our keys.
+    pub(super) fn accept_path(
+        &mut self,
+        now: Time,
+        id: PathId,
+        remote: SocketAddr,
+        local: Option<IpAddr>,
+        size: usize,
+    ) -> Option<At> {
+        let at = self.add_path(now, id, remote, local)?;
+        let mut asking = Rebinding::new(now, remote, local, self.challenges.draw());
+        asking.on_received(size);
+        let path = &mut self.paths[at];
+        path.validation = super::Validation::Unproven { received: 0, sent: 0 };
+        path.rebinding = Some(asking);
+        Some(at)
+    }
+
+    fn most_paths(&self) -> usize {
+        usize::from(self.config.max_paths).min(super::MOST_PATHS)
+    }
+
+    fn add_path(&mut self, now: Time, id: PathId, remote: SocketAddr, local: Option<IpAddr>) -> Option<At> {
+        let events = &mut self.endpoint_events;
+        let (local_id, Theirs { id: remote_id, token }) =
+            self.spare_ids.open(id, |unused| events.push_back(EndpointEvent::IdUnused(unused)))?;
+        self.endpoint_events.push_back(EndpointEvent::PeerResetToken(token));
+        let settings = self.addresses.settings(local);
+        let standing = Standing::opening(settings.is_some_and(|settings| settings.standby));
+        let ends = Ends { id, remote, local, local_id, remote_id };
+        let mut path = Path::new(now, ends, &self.config, standing);
+        path.cost = settings.map_or(0, |settings| settings.cost);
+        path.token = Some(token);
+        path.mtu.limit(self.peer_max_packet);
+        self.ask_for_ids();
+        Some(self.paths.push(path))
+    }
+
+    fn remove_path(&mut self, now: Time, at: At) {
+        let mut path = self.paths.remove(at);
+        path.standing.on_closed();
+        self.retired.0.push((now + path.drain_time(), path.local_id));
+        if let Some(token) = path.token {
+            self.endpoint_events.push_back(EndpointEvent::PeerTokenUnused(token));
+        }
+        let stats = path.stats();
+        let (session, control) = (&mut self.session, &mut self.control);
+        let mut notes = Notes::default();
+        path.recovery.abandon(|item| Self::settle(now, Fate::Lost, item, session, control, &mut notes));
+        self.events.push_back(Event::PathClosed(Box::new(stats)));
+    }
+
+    /// Asks the endpoint for ids of paths that may come.
+    pub(super) fn ask_for_ids(&mut self) {
+        if self.config.max_paths > 1 && self.confirmed {
+            for _ in 0..self.spare_ids.ask() {
+                self.endpoint_events.push_back(EndpointEvent::IdWanted);
+            }
+        }
+    }
+
+    /// The endpoint issued an id.
+    pub(super) fn handle_id(&mut self, id: ConnectionId, token: &ResetToken) {
+        let path = self.spare_ids.issue(id);
+        self.control.notice(write_new_cid(path, id, token));
+    }
+
+    pub(super) fn on_new_cid(&mut self, now: Time, reader: &mut Reader) -> Result<(), PeerMisbehaved> {
+        let (path, theirs) = read_new_cid(reader)?;
+        if self.spare_ids.take(path, theirs)? {
+            self.open_missing(now);
+        }
+        Ok(())
+    }
+
+    pub(super) fn on_close_path(&mut self, now: Time, reader: &mut Reader) -> Result<(), PeerMisbehaved> {
+        let id = read_path(reader)?;
+        if let Some(at) = self.paths.by_id(id) {
+            if self.paths.len() == 1 {
+                return Err(PeerMisbehaved::new(Cause::InvalidField, "CLOSE_PATH of the only path"));
+            }
+            self.remove_path(now, at);
+            self.review(now);
+        }
+        Ok(())
+    }
+
+    pub(super) fn on_add_address(&mut self, now: Time, reader: &mut Reader) -> Result<(), PeerMisbehaved> {
+        let (sequence, address) = read_add(reader)?;
+        let change = self.addresses.add_theirs(sequence, address);
+        self.on_change(change);
+        self.open_missing(now);
+        Ok(())
+    }
+
+    pub(super) fn on_delete_address(&mut self, now: Time, reader: &mut Reader) -> Result<(), PeerMisbehaved> {
+        let sequence = reader.varint()?;
+        let change = self.addresses.remove_theirs(sequence);
+        self.on_change(change);
+        if let Some(Change::Removed(address)) = change {
+            self.leave(now, |path| path.remote == address);
+        }
+        Ok(())
+    }
+
+    fn on_change(&mut self, change: Option<Change>) {
+        self.events.extend(change.map(|change| match change {
+            Change::Added(address) => Event::PeerAddressAdded(address),
+            Change::Removed(address) => Event::PeerAddressRemoved(address),
+        }));
+    }
+
+    /// The peer would have its data on this path.
+    pub(super) fn on_set_primary(&mut self, now: Time, reader: &mut Reader) -> Result<(), PeerMisbehaved> {
+        let (sequence, path) = (reader.varint()?, read_path(reader)?);
+        if sequence > self.primary_wish.0 {
+            self.primary_wish = (sequence, Some(path));
+            self.review(now);
+        }
+        Ok(())
+    }
+
+    /// Opens what pairs of addresses are worth a path.
+    fn open_missing(&mut self, now: Time) {
+        if self.side == Side::Server || !self.confirmed || !self.ending.is_open() {
+            return;
+        }
+        let locals: Vec<IpAddr> = self.addresses.ours().map(|ours| ours.address.ip()).collect();
+        if locals.is_empty() {
+            return;
+        }
+        let main = self.paths[self.paths.main()].remote;
+        self.addresses.on_answered(main);
+        let mut remotes: Vec<SocketAddr> = self.paths.iter().map(|path| path.remote).collect();
+        remotes.extend(self.addresses.theirs());
+        remotes.sort_unstable();
+        remotes.dedup();
+        let taken: Vec<_> = self.paths.iter().map(|path| (path.local, path.remote)).collect();
+        for (local, remote) in pairing::missing(&locals, &remotes, &taken) {
+            if !self.addresses.has_answered(remote) && !self.take_opening(now) {
+                continue;
+            }
+            if self.open_path(now, Some(local), remote).is_err() {
+                break;
+            }
+        }
+    }
+
+    /// Counts a path to an address that may be anybody's.
+    fn take_opening(&mut self, now: Time) -> bool {
+        let minute = now.since(Time::ZERO).as_secs() / 60;
+        if self.opened_in_minute.0 != minute {
+            self.opened_in_minute = (minute, 0);
+        }
+        self.opened_in_minute.1 += 1;
+        self.opened_in_minute.1 <= OPENED_A_MINUTE
+    }
+
+    /// Paths from addresses that this host has no longer.
+    fn leave_lost_addresses(&mut self, now: Time) {
+        if self.addresses.ours().next().is_none() || self.side == Side::Server {
+            return;
+        }
+        let locals: Vec<IpAddr> = self.addresses.ours().map(|ours| ours.address.ip()).collect();
+        self.leave(now, |path| path.local.is_some_and(|local| !locals.contains(&local)));
+    }
+
+    /// Gives up the paths that `lost` tells, but for the last one.
+    fn leave(&mut self, now: Time, lost: impl Fn(&Path) -> bool) {
+        while self.paths.len() > 1 {
+            let Some(id) = self.paths.iter().find(|path| lost(path)).map(|path| path.id) else { break };
+            self.close_path(now, id);
+        }
+    }
+
+    /// Judges every path by what its recovery knows, moves what is out on a suspect one, and chooses the primary.
+    pub(super) fn review(&mut self, now: Time) {
+        if self.paths.len() == 1 && self.paths[self.paths.main()].standing.state() == PathState::Active {
+            self.check_reachable();
+            if !self.unreachable {
+                return;
+            }
+        }
+        for at in self.paths.all() {
+            self.judge(now, at);
+        }
+        self.check_reachable();
+        let views: Vec<View> = self.paths.iter().map(Path::view).collect();
+        let wished = self.primary_wish.1.and_then(|id| self.paths.by_id(id));
+        let wished = wished.filter(|at| self.paths[*at].standing.is_usable());
+        let best = wished.map_or_else(|| scheduler::primary(&views, self.paths.main().index()), At::index);
+        if self.paths.set_main(best) {
+            self.events.push_back(Event::PrimaryChanged(self.paths[self.paths.main()].id));
+        }
+    }
+
+    fn judge(&mut self, now: Time, at: At) {
+        let others_work = self.paths.all().any(|other| other != at && self.paths[other].standing.is_usable());
+        let path = &mut self.paths[at];
+        let id = path.id;
+        let event = if path.recovery.is_unreachable() {
+            path.standing.on_unanswered().then_some(Event::PathDown(id))
+        } else if path.recovery.is_silent() {
+            // Alone it has nobody to be suspected in favour of.
+            (others_work && path.standing.on_overdue()).then_some(Event::PathSuspect(id))
+        } else {
+            path.standing.on_heard().then_some(Event::PathUp(id))
+        };
+        let fails = matches!(event, Some(Event::PathDown(_) | Event::PathSuspect(_)));
+        self.events.extend(event);
+        if fails && others_work {
+            let mut notes = Notes::default();
+            let (session, control) = (&mut self.session, &mut self.control);
+            self.paths[at].recovery.surrender(now, |item| {
+                Self::settle(now, Fate::Lost, item, session, control, &mut notes);
+            });
+            self.take_notes(now, at, notes);
+        }
+    }
+
+    /// Whether a path may carry data now.
+    pub(super) fn carries(&self, at: At) -> bool {
+        if self.paths.len() == 1 {
+            return true;
+        }
+        let path = &self.paths[at];
+        if path.standing.state() == PathState::Opening {
+            return false;
+        }
+        if !self.paths.iter().any(|path| path.standing.is_usable()) {
+            // All are silent: whichever probe arrives first may as well bring something.
+            return true;
+        }
+        if !path.standing.is_usable() {
+            return false;
+        }
+        let mut views = [View::NONE; super::MOST_PATHS];
+        for (view, path) in views.iter_mut().zip(self.paths.iter()) {
+            *view = path.view();
+        }
+        let views = &views[..self.paths.len()];
+        let backlog = self.session.backlog();
+        self.config.scheduler.may_carry(views, at.index(), self.paths.main().index(), backlog)
+    }
+
+    /// Ids whose last packets have arrived by now.
+    pub(super) fn free_retired(&mut self, now: Time) {
+        let events = &mut self.endpoint_events;
+        self.retired.0.retain(|(until, id)| {
+            if *until <= now {
+                events.push_back(EndpointEvent::IdUnused(*id));
+            }
+            *until > now
+        });
+    }
+}
+
+fn write_close_path(id: PathId) -> Vec<u8> {
+    let mut out = Vec::with_capacity(6);
+    let mut writer = Writer::new(&mut out, usize::MAX);
+    writer.u8(block::CLOSE_PATH);
+    writer.varint(u64::from(id.0));
+    out
+}

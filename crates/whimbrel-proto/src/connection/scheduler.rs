@@ -1,0 +1,129 @@
+//! Which path carries what is sent next.
+//!
+//! Paths pull: each in its turn, the best first, asks whether it may carry data now. A scheduler answers from what is known of all of
+//! them; what it refuses one path is there for the next, or waits for a better one to have room.
+
+use std::time::Duration;
+
+/// How paths are used together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Scheduling {
+    /// The best path carries everything, others wait for it to fail (MMSP's Automatic Changeover).
+    Primary,
+    /// All carry, the one where data would arrive first before the others; a slow path only what would not arrive earlier by waiting for a
+    /// faster one.
+    #[default]
+    Aggregate,
+}
+
+/// What a scheduler knows of a path.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct View {
+    /// It works.
+    pub(super) usable: bool,
+    /// Wanted in reserve only.
+    pub(super) standby: bool,
+    /// What a byte costs there, in the user's measure.
+    pub(super) cost: u32,
+    pub(super) rtt: Duration,
+    /// Bytes a second.
+    pub(super) rate: u64,
+}
+
+impl View {
+    pub(super) const NONE: Self =
+        Self { usable: false, standby: false, cost: 0, rtt: Duration::ZERO, rate: 0 };
+
+    /// When `bytes` that begin to leave now have arrived.
+    fn arrival(&self, bytes: u64) -> Duration {
+        self.rtt / 2 + Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / self.rate.max(1))
+    }
+
+    /// Better comes first.
+    fn rank(&self) -> (bool, bool, u32, Duration) {
+        (!self.usable, self.standby, self.cost, self.rtt)
+    }
+}
+
+/// One way to share data out.
+pub(super) trait Scheduler {
+    /// Whether path `me` may carry data now. `primary` is where it goes by itself; `backlog`: bytes that wait.
+    fn may_carry(&self, paths: &[View], me: usize, primary: usize, backlog: u64) -> bool;
+}
+
+impl Scheduler for Scheduling {
+    fn may_carry(&self, paths: &[View], me: usize, primary: usize, backlog: u64) -> bool {
+        match self {
+            Self::Primary => me == primary,
+            Self::Aggregate => earliest_completion_first(paths, me, primary, backlog),
+        }
+    }
+}
+
+/// A path may carry if what it takes arrives no later than if it waited for the primary's turn.
+fn earliest_completion_first(paths: &[View], me: usize, primary: usize, backlog: u64) -> bool {
+    let (mine, best) = (&paths[me], &paths[primary]);
+    if me == primary {
+        return true;
+    }
+    if !mine.usable || (mine.standby, mine.cost) > (best.standby, best.cost) && best.usable {
+        return false;
+    }
+    mine.arrival(PACKET) <= best.arrival(backlog.saturating_add(PACKET))
+}
+
+/// A packet, about.
+const PACKET: u64 = 1500;
+/// A path must be so much quicker than the primary, in eighths of its round trip, to take its place.
+const MARGIN_EIGHTHS: u32 = 6;
+
+/// The best of them. The one that is primary now stays unless it fails, is wanted less, or another's round trip is clearly shorter.
+pub(super) fn primary(paths: &[View], now: usize) -> usize {
+    let best = (0..paths.len()).min_by_key(|path| paths[*path].rank()).unwrap_or(now);
+    let (current, other) = (&paths[now], &paths[best]);
+    let alike = (current.usable, current.standby, current.cost) == (other.usable, other.standby, other.cost);
+    if alike && other.rtt * 8 > current.rtt * MARGIN_EIGHTHS { now } else { best }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(rtt_ms: u64, mbit: u64) -> View {
+        let rtt = Duration::from_millis(rtt_ms);
+        View { usable: true, standby: false, cost: 0, rtt, rate: mbit * 125_000 }
+    }
+
+    #[test]
+    fn a_slow_path_carries_only_what_would_wait_longer_for_the_fast_one() {
+        let paths = [path(20, 20), path(200, 4)];
+        let aggregate = |backlog| Scheduling::Aggregate.may_carry(&paths, 1, 0, backlog);
+        assert!(!aggregate(0));
+        assert!(!aggregate(200_000), "80 ms of the fast path's rate: sooner there by its round trip");
+        assert!(aggregate(300_000));
+        assert!(Scheduling::Aggregate.may_carry(&paths, 0, 0, 0), "the best always may");
+        assert!(!Scheduling::Primary.may_carry(&paths, 1, 0, u64::MAX));
+    }
+
+    #[test]
+    fn dear_and_reserve_paths_wait_until_the_others_fail() {
+        let mut paths =
+            [path(20, 20), View { cost: 1, ..path(10, 20) }, View { standby: true, ..path(10, 20) }];
+        assert_eq!(primary(&paths, 0), 0);
+        assert!(!Scheduling::Aggregate.may_carry(&paths, 1, 0, u64::MAX));
+        assert!(!Scheduling::Aggregate.may_carry(&paths, 2, 0, u64::MAX));
+        paths[0].usable = false;
+        assert_eq!(primary(&paths, 0), 1);
+        paths[1].usable = false;
+        assert_eq!(primary(&paths, 1), 2);
+        paths[0].usable = true;
+        assert_eq!(primary(&paths, 2), 0, "back when it recovers");
+    }
+
+    #[test]
+    fn the_primary_does_not_flap_between_like_paths() {
+        assert_eq!(primary(&[path(50, 10), path(45, 10)], 0), 0);
+        assert_eq!(primary(&[path(50, 10), path(30, 10)], 0), 1);
+        assert_eq!(primary(&[path(50, 10), path(30, 10)], 1), 1);
+    }
+}

@@ -1,0 +1,141 @@
+//! How a path stands: what it may be used for, and the named ways from one to another.
+
+/// See the module. Issue order is order of use: an active path before a standby one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PathState {
+    /// Its far address has not answered a challenge yet: it carries nothing else.
+    Opening,
+    /// In use.
+    Active,
+    /// Works; used when no active one does.
+    Standby,
+    /// What was sent on it is overdue: it is probed, and what is out on it goes another way.
+    Suspect,
+    /// Three probes went unanswered: it is probed more and more rarely.
+    Down,
+    /// Given up: an event with its figures was its end.
+    Closed,
+}
+
+/// A path's state, and what it goes back to when it answers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Standing {
+    state: PathState,
+    standby: bool,
+}
+
+impl Standing {
+    /// The path of the handshake: its address has answered.
+    pub(super) fn proven() -> Self {
+        Self { state: PathState::Active, standby: false }
+    }
+
+    /// A new path under challenge.
+    pub(super) fn opening(standby: bool) -> Self {
+        Self { state: PathState::Opening, standby }
+    }
+
+    pub(super) fn state(self) -> PathState {
+        self.state
+    }
+
+    /// Works now.
+    pub(super) fn is_usable(self) -> bool {
+        matches!(self.state, PathState::Active | PathState::Standby)
+    }
+
+    pub(super) fn is_standby(self) -> bool {
+        self.standby
+    }
+
+    fn working(self) -> PathState {
+        if self.standby { PathState::Standby } else { PathState::Active }
+    }
+
+    /// The challenge was answered. True if that changed something.
+    pub(super) fn on_validated(&mut self) -> bool {
+        self.change(&[PathState::Opening], self.working())
+    }
+
+    /// What was sent on it is overdue.
+    pub(super) fn on_overdue(&mut self) -> bool {
+        self.change(&[PathState::Active, PathState::Standby], PathState::Suspect)
+    }
+
+    /// Three probes went unanswered.
+    pub(super) fn on_unanswered(&mut self) -> bool {
+        self.change(&[PathState::Active, PathState::Standby, PathState::Suspect], PathState::Down)
+    }
+
+    /// Something of it was acknowledged.
+    pub(super) fn on_heard(&mut self) -> bool {
+        self.change(&[PathState::Suspect, PathState::Down], self.working())
+    }
+
+    /// It is wanted in use, or in reserve only.
+    pub(super) fn on_preference(&mut self, standby: bool) -> bool {
+        self.standby = standby;
+        self.change(&[PathState::Active, PathState::Standby], self.working())
+    }
+
+    /// It is given up.
+    pub(super) fn on_closed(&mut self) -> bool {
+        use PathState::{Active, Down, Opening, Standby, Suspect};
+        self.change(&[Opening, Active, Standby, Suspect, Down], PathState::Closed)
+    }
+
+    fn change(&mut self, from: &[PathState], to: PathState) -> bool {
+        let changes = from.contains(&self.state) && self.state != to;
+        if changes {
+            self.state = to;
+        }
+        changes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PathState::{Active, Closed, Down, Opening, Standby, Suspect};
+    use super::*;
+
+    type Transition = fn(&mut Standing) -> bool;
+
+    /// Every state with every transition: where it leads, `None` where it changes nothing.
+    #[test]
+    fn every_arrow() {
+        let states = [Opening, Active, Standby, Suspect, Down, Closed];
+        let transitions: [(&str, Transition, [Option<PathState>; 6]); 7] = [
+            ("validated", Standing::on_validated, [Some(Active), None, None, None, None, None]),
+            ("overdue", Standing::on_overdue, [None, Some(Suspect), Some(Suspect), None, None, None]),
+            ("unanswered", Standing::on_unanswered, [None, Some(Down), Some(Down), Some(Down), None, None]),
+            ("heard", Standing::on_heard, [None, None, None, Some(Active), Some(Active), None]),
+            ("standby", |s| s.on_preference(true), [None, Some(Standby), None, None, None, None]),
+            ("in use", |s| s.on_preference(false), [None, None, Some(Active), None, None, None]),
+            (
+                "closed",
+                Standing::on_closed,
+                [Some(Closed), Some(Closed), Some(Closed), Some(Closed), Some(Closed), None],
+            ),
+        ];
+        for (name, transition, leads) in transitions {
+            for (state, lead) in states.into_iter().zip(leads) {
+                let mut standing = Standing { state, standby: false };
+                assert_eq!(transition(&mut standing), lead.is_some(), "{name} of {state:?}");
+                assert_eq!(standing.state(), lead.unwrap_or(state), "{name} of {state:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_standby_path_comes_back_as_one() {
+        let mut standing = Standing::opening(true);
+        assert!(standing.on_validated());
+        assert_eq!(standing.state(), Standby);
+        assert!(standing.on_overdue());
+        assert!(!standing.is_usable());
+        assert!(standing.on_unanswered());
+        assert!(!standing.on_preference(false), "a path that is down stays down whatever is wanted of it");
+        assert!(standing.on_heard());
+        assert_eq!(standing.state(), Active);
+    }
+}

@@ -1,0 +1,157 @@
+//! Several paths, on a virtual clock: opened by themselves, used together, lost and found again.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use whimbrel_proto::{Event, PathState, Scheduling, Service, TransportConfig};
+use whimbrel_sim::pair::{End, Pair};
+use whimbrel_sim::world::SERVER;
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+
+fn config() -> TransportConfig {
+    TransportConfig::default()
+}
+
+fn announce(pair: &mut Pair) {
+    let (client, server) = (pair.handle(End::Client), pair.handle(End::Server));
+    pair.world.announce(SERVER, server);
+    pair.world.announce(pair.client, client);
+}
+
+/// Two networks between the ends, both in use.
+fn two(seed: u64, transport: TransportConfig, first: &str, second: &str) -> Pair {
+    let mut pair = Pair::connected(seed, transport, first);
+    pair.world.add_network(pair.client, second.parse().unwrap(), second.parse().unwrap());
+    announce(&mut pair);
+    let both = pair.run_until(5 * SECOND, |pair| End::BOTH.iter().all(|end| active(pair, *end) == 2));
+    assert!(both, "{:?} {:?}", pair.events(End::Client), pair.events(End::Server));
+    pair
+}
+
+fn active(pair: &mut Pair, end: End) -> usize {
+    let stats = pair.stats(end);
+    stats.paths.iter().filter(|path| path.state == PathState::Active).count()
+}
+
+/// Keeps the sender's queue full for `time`; returns payload bytes received, and the longest time without any.
+fn bulk(pair: &mut Pair, time: Duration) -> (u64, Duration) {
+    let end = pair.now() + time;
+    let payload = Bytes::from(vec![7; 8192]);
+    let (mut bytes, mut last, mut gap) = (0, pair.now(), Duration::ZERO);
+    pair.run_until(time, |pair| {
+        while pair.connection(End::Client).session_ref().queue_room().1 > 1_000_000 {
+            pair.send(End::Client, Service::ReliableSequenced, payload.clone());
+        }
+        for message in pair.recv(End::Server) {
+            bytes += message.payload.len() as u64;
+            gap = gap.max(pair.now().since(last));
+            last = pair.now();
+        }
+        pair.now() >= end
+    });
+    (bytes, gap)
+}
+
+fn share(bytes: u64, time: Duration, mbit: f64) -> f64 {
+    bytes as f64 * 8.0 / time.as_secs_f64() / (mbit * 1e6 * 1437.0 / 1500.0)
+}
+
+#[test]
+fn bandwidth_of_two_networks_adds_up() {
+    let mut pair =
+        two(1, config(), "rate=10mbit,delay=15ms,queue=100ms", "rate=5mbit,delay=30ms,queue=100ms");
+    let (bytes, _) = bulk(&mut pair, 20 * SECOND);
+    let share = share(bytes, 20 * SECOND, 15.0);
+    assert!(share > 0.95, "{share:.3} of both");
+}
+
+#[test]
+fn a_slow_path_does_not_hold_a_fast_one_back() {
+    let mut pair =
+        two(2, config(), "rate=20mbit,delay=10ms,queue=100ms", "rate=4mbit,delay=100ms,queue=100ms");
+    let (bytes, _) = bulk(&mut pair, 20 * SECOND);
+    let share = share(bytes, 20 * SECOND, 20.0);
+    assert!(share > 0.97, "{share:.3} of the better one");
+}
+
+#[test]
+fn primary_uses_one_and_moves_to_the_other_when_it_fails() {
+    let mut transport = config();
+    transport.scheduler = Scheduling::Primary;
+    let link = "rate=10mbit,delay=10ms,queue=100ms";
+    let mut pair = two(3, transport, link, link);
+    let (bytes, _) = bulk(&mut pair, 3 * SECOND);
+    let alone = share(bytes, 3 * SECOND, 10.0);
+    assert!((0.85..1.01).contains(&alone), "{alone:.3} of one");
+    let dark: whimbrel_sim::link::LinkConfig = "rate=10mbit,delay=10ms,loss=100%".parse().unwrap();
+    let client = pair.client;
+    pair.world.link_over(0, client, SERVER).reconfigure(dark.clone());
+    pair.world.link_over(0, SERVER, client).reconfigure(dark);
+    let (bytes, gap) = bulk(&mut pair, 3 * SECOND);
+    assert!(gap < 150 * MS, "silent for {gap:?}");
+    let other = share(bytes, 3 * SECOND, 10.0);
+    assert!(other > 0.8, "{other:.3} of the other");
+    let events = pair.events(End::Client);
+    assert!(events.iter().any(|event| matches!(event, Event::PrimaryChanged(_))), "{events:?}");
+}
+
+#[test]
+fn a_path_that_goes_dark_is_not_felt_and_is_used_again_when_it_returns() {
+    let mut pair =
+        two(4, config(), "rate=10mbit,delay=10ms,queue=100ms", "rate=5mbit,delay=30ms,queue=100ms");
+    let client = pair.client;
+    bulk(&mut pair, 3 * SECOND);
+    let good = pair.world.link_over(0, client, SERVER).config().clone();
+    let dark: whimbrel_sim::link::LinkConfig = "rate=10mbit,delay=10ms,loss=100%".parse().unwrap();
+    for (from, to) in [(client, SERVER), (SERVER, client)] {
+        pair.world.link_over(0, from, to).reconfigure(dark.clone());
+    }
+    let (_, gap) = bulk(&mut pair, 5 * SECOND);
+    assert!(gap <= 150 * MS, "silent for {gap:?}");
+    for (from, to) in [(client, SERVER), (SERVER, client)] {
+        pair.world.link_over(0, from, to).reconfigure(good.clone());
+    }
+    let up = pair.run_until(SECOND, |pair| active(pair, End::Client) == 2);
+    assert!(up, "{:?}", pair.events(End::Client));
+    bulk(&mut pair, SECOND);
+    let (bytes, _) = bulk(&mut pair, 5 * SECOND);
+    let share = share(bytes, 5 * SECOND, 15.0);
+    assert!(share > 0.9, "{share:.3} of both");
+}
+
+#[test]
+fn a_handover_make_before_break_loses_nothing_and_shows_no_gap() {
+    let link = "rate=10mbit,delay=20ms,queue=100ms";
+    let mut pair = two(5, config(), link, link);
+    let (client, handle) = (pair.client, pair.handle(End::Client));
+    for round in 0..20 {
+        let (old, new) = (round % 2, 1 - round % 2);
+        bulk(&mut pair, SECOND);
+        pair.world.take_down(client, old);
+        pair.world.announce(client, handle);
+        let (_, gap) = bulk(&mut pair, SECOND);
+        assert!(gap <= 120 * MS, "silent for {gap:?} in handover {round} to {new}");
+        pair.world.set_up(client, old);
+        pair.world.announce(client, handle);
+        let both = pair.run_until(5 * SECOND, |pair| active(pair, End::Client) == 2);
+        assert!(both, "round {round}: {:?}", pair.events(End::Client));
+    }
+}
+
+#[test]
+fn break_before_make_is_followed_by_new_ids() {
+    let link = "rate=10mbit,delay=20ms,queue=100ms";
+    let mut pair = two(6, config(), link, link);
+    let (client, handle) = (pair.client, pair.handle(End::Client));
+    // Both networks go, then one is there again.
+    pair.world.take_down(client, 0);
+    pair.world.take_down(client, 1);
+    pair.world.announce(client, handle);
+    bulk(&mut pair, 3 * SECOND);
+    pair.world.set_up(client, 1);
+    pair.world.announce(client, handle);
+    let (bytes, _) = bulk(&mut pair, SECOND);
+    assert!(bytes > 500_000, "{bytes} bytes in the second after the network's return");
+}
