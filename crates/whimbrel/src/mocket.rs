@@ -17,6 +17,13 @@ use crate::error::{Closed, SendError, StreamOpenError};
 use crate::shared::{Shared, State, lock};
 use crate::stream::Stream;
 
+/// What [`Mocket::send`] sends: reliable, in order, and nothing else said.
+static PLAIN: Outgoing = Outgoing::new(StreamId(0), Service::ReliableSequenced, Bytes::new());
+
+fn with(template: &Outgoing, payload: Bytes) -> Outgoing {
+    Outgoing { payload, ..template.clone() }
+}
+
 /// Messages fetched from the session at once.
 const FETCH: usize = 256;
 
@@ -107,8 +114,8 @@ impl Mocket {
     ///
     /// # Errors
     /// Too large, or closed.
-    pub async fn send(&self, payload: impl Into<Bytes>) -> Result<(), SendError> {
-        self.send_outgoing(self.outgoing(payload.into())).await
+    pub fn send(&self, payload: impl Into<Bytes>) -> impl Future<Output = Result<(), SendError>> + Send {
+        self.send_as(&PLAIN, payload.into(), None)
     }
 
     /// As [`Mocket::send`], or [`SendError::QueueFull`] at once.
@@ -116,11 +123,7 @@ impl Mocket {
     /// # Errors
     /// Too large, no room, or closed.
     pub fn try_send(&self, payload: impl Into<Bytes>) -> Result<(), SendError> {
-        self.try_outgoing(self.outgoing(payload.into()), Turns::Ignored).map_err(|(error, _)| error)
-    }
-
-    fn outgoing(&self, payload: Bytes) -> Outgoing {
-        Outgoing::new(StreamId(0), Service::ReliableSequenced, payload)
+        self.try_send_as(&PLAIN, payload.into())
     }
 
     /// A way of sending: service, tag, priority, lifetime, fixed once and used often.
@@ -136,7 +139,7 @@ impl Mocket {
     /// # }
     /// ```
     pub fn sender(&self) -> SenderBuilder {
-        SenderBuilder { template: self.outgoing(Bytes::new()), mocket: self.clone(), enqueue_limit: None }
+        SenderBuilder { template: PLAIN.clone(), mocket: self.clone(), enqueue_limit: None }
     }
 
     /// The next message of any stream that was not claimed. Cancel-safe.
@@ -232,15 +235,25 @@ impl Mocket {
         self.shared.wake(state);
     }
 
-    /// Queues a message, waiting for room. The first attempt, which nearly always succeeds, keeps no state across a wait.
-    fn send_outgoing(&self, outgoing: Outgoing) -> impl Future<Output = Result<(), SendError>> + '_ {
-        let mut first = Some(outgoing);
-        let mut waiting: Option<SendWait<'_>> = None;
+    /// Queues a message, waiting for room. The first attempt, which nearly always succeeds, keeps no state across a wait, and the future
+    /// is small: moving a large one costs as much as queueing 50 bytes.
+    #[inline]
+    fn send_as<'a>(
+        &'a self,
+        template: &'a Outgoing,
+        payload: Bytes,
+        limit: Option<Duration>,
+    ) -> impl Future<Output = Result<(), SendError>> + Send + 'a {
+        let mut first = Some(payload);
+        let mut waiting: Option<SendWait<'a>> = None;
         std::future::poll_fn(move |cx| {
-            if let Some(outgoing) = first.take() {
-                match self.try_outgoing(outgoing, Turns::Taken) {
+            if let Some(payload) = first.take() {
+                if self.shared.send_copy(template, &payload) {
+                    return Poll::Ready(Ok(()));
+                }
+                match self.try_outgoing(with(template, payload), Turns::Taken) {
                     Err((SendError::QueueFull, Some(back))) => {
-                        waiting = Some(Box::pin(self.send_when_room(*back)));
+                        waiting = Some(Box::pin(self.send_in_time(*back, limit)));
                     }
                     other => return Poll::Ready(other.map_err(|(error, _)| error)),
                 }
@@ -250,6 +263,23 @@ impl Mocket {
                 None => Poll::Ready(Ok(())),
             }
         })
+    }
+
+    fn try_send_as(&self, template: &Outgoing, payload: Bytes) -> Result<(), SendError> {
+        if self.shared.send_copy(template, &payload) {
+            return Ok(());
+        }
+        self.try_outgoing(with(template, payload), Turns::Ignored).map_err(|(error, _)| error)
+    }
+
+    async fn send_in_time(&self, outgoing: Outgoing, limit: Option<Duration>) -> Result<(), SendError> {
+        let sending = self.send_when_room(outgoing);
+        match limit {
+            None => sending.await,
+            Some(limit) => {
+                tokio::time::timeout(limit, sending).await.unwrap_or(Err(SendError::EnqueueTimedOut))
+            }
+        }
     }
 
     async fn send_when_room(&self, outgoing: Outgoing) -> Result<(), SendError> {
@@ -313,12 +343,7 @@ impl Mocket {
         if let Err(error) = state.connection.session().send(now, outgoing) {
             return Err(translate(error, &state));
         }
-        if state.connection.is_idle() {
-            drop(state);
-            self.shared.drive();
-        } else {
-            self.shared.wake(state);
-        }
+        self.shared.drive_or_wake(state);
         Ok(())
     }
 
@@ -382,7 +407,7 @@ impl Mocket {
     /// # Errors
     /// As [`Mocket::try_send`].
     pub fn replace(&self, tag: Tag, payload: impl Into<Bytes>) -> Result<(), SendError> {
-        self.replace_with(tag, self.outgoing(payload.into()))
+        self.replace_with(tag, with(&PLAIN, payload.into()))
     }
 
     fn replace_with(&self, tag: Tag, outgoing: Outgoing) -> Result<(), SendError> {
@@ -391,12 +416,7 @@ impl Mocket {
         let stream = outgoing.stream;
         match state.connection.session().replace(now, stream, tag, outgoing) {
             Ok(_) => {
-                if state.connection.is_idle() {
-                    drop(state);
-                    self.shared.drive();
-                } else {
-                    self.shared.wake(state);
-                }
+                self.shared.drive_or_wake(state);
                 Ok(())
             }
             Err(error) => Err(translate(error, &state).0),
@@ -663,22 +683,12 @@ pub struct Sender {
 }
 
 impl Sender {
-    fn outgoing(&self, payload: Bytes) -> Outgoing {
-        Outgoing { payload, ..self.template.clone() }
-    }
-
     /// Queues a message; waits for room, no longer than the enqueue limit. Cancel-safe: dropped, it has queued nothing.
     ///
     /// # Errors
     /// Too large, closed, or no room in time.
-    pub async fn send(&self, payload: impl Into<Bytes>) -> Result<(), SendError> {
-        let sending = self.mocket.send_outgoing(self.outgoing(payload.into()));
-        match self.enqueue_limit {
-            None => sending.await,
-            Some(limit) => {
-                tokio::time::timeout(limit, sending).await.unwrap_or(Err(SendError::EnqueueTimedOut))
-            }
-        }
+    pub fn send(&self, payload: impl Into<Bytes>) -> impl Future<Output = Result<(), SendError>> + Send {
+        self.mocket.send_as(&self.template, payload.into(), self.enqueue_limit)
     }
 
     /// Queues a message or fails at once.
@@ -686,7 +696,7 @@ impl Sender {
     /// # Errors
     /// Too large, no room, or closed.
     pub fn try_send(&self, payload: impl Into<Bytes>) -> Result<(), SendError> {
-        self.mocket.try_outgoing(self.outgoing(payload.into()), Turns::Ignored).map_err(|(error, _)| error)
+        self.mocket.try_send_as(&self.template, payload.into())
     }
 
     /// Queues many messages at the cost of little more than one; waits for room. Cancelled, it has queued a first part of them.
@@ -699,7 +709,7 @@ impl Sender {
         while payloads.peek().is_some() {
             if let Some(refused) = self.queue_some(&mut payloads)? {
                 // Waits for room for the first that found none, then goes on.
-                self.mocket.send_outgoing(refused).await?;
+                self.mocket.send_when_room(refused).await?;
             }
         }
         Ok(())
@@ -708,11 +718,14 @@ impl Sender {
     fn queue_some(&self, payloads: &mut impl Iterator<Item = Bytes>) -> Result<Option<Outgoing>, SendError> {
         let mut state = self.mocket.shared.lock();
         if state.is_holding() {
-            return Ok(payloads.next().map(|payload| self.outgoing(payload)));
+            return Ok(payloads.next().map(|payload| with(&self.template, payload)));
         }
         let now = self.mocket.shared.clock.now();
         for payload in payloads {
-            let outgoing = self.outgoing(payload);
+            if state.connection.session().send_copy(now, &self.template, &payload) {
+                continue;
+            }
+            let outgoing = with(&self.template, payload);
             if let Err(error) = state.connection.session().send(now, outgoing) {
                 return match translate(error, &state) {
                     (SendError::QueueFull, back) => {
@@ -732,7 +745,7 @@ impl Sender {
     /// # Errors
     /// As [`Sender::send`].
     pub async fn send_tracked(&self, payload: impl Into<Bytes>) -> Result<Delivery, SendError> {
-        let sending = self.mocket.send_tracked(self.outgoing(payload.into()));
+        let sending = self.mocket.send_tracked(with(&self.template, payload.into()));
         match self.enqueue_limit {
             None => sending.await,
             Some(limit) => {
@@ -747,7 +760,7 @@ impl Sender {
     /// As [`Sender::try_send`].
     pub fn replace(&self, payload: impl Into<Bytes>) -> Result<(), SendError> {
         let tag = self.template.tag.unwrap_or(Tag(0));
-        self.mocket.replace_with(tag, self.outgoing(payload.into()))
+        self.mocket.replace_with(tag, with(&self.template, payload.into()))
     }
 }
 

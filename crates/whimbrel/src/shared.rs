@@ -175,6 +175,34 @@ impl Shared {
         Some(state)
     }
 
+    /// Queues a copy of a small message with nothing out of the ordinary, if nobody drives and nothing has to be waited for. False: nothing
+    /// was done.
+    #[inline]
+    pub(crate) fn send_copy(&self, template: &Outgoing, payload: &[u8]) -> bool {
+        let Some(mut state) = self.try_lock() else { return false };
+        if state.is_holding() || state.burst >= BURST {
+            return false;
+        }
+        let now = state.coarse_now;
+        if !state.connection.session().send_copy(now, template, payload) {
+            return false;
+        }
+        state.burst += 1;
+        self.drive_or_wake(state);
+        true
+    }
+
+    /// Something was queued: sends it if the connection is idle, else leaves that to the driver task.
+    #[inline]
+    pub(crate) fn drive_or_wake(&self, state: MutexGuard<'_, State>) {
+        if state.connection.is_idle() {
+            drop(state);
+            self.drive();
+        } else {
+            self.wake(state);
+        }
+    }
+
     /// Leaves messages for whoever is driving now. Gives them back if too many wait.
     pub(crate) fn submit(&self, message: Outgoing) -> Result<(), Outgoing> {
         let mut submissions = lock(&self.submissions);

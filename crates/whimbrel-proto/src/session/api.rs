@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::config::MESSAGE_CHARGE;
 use super::control::{self, Notice};
+use super::gather::LONGEST_GATHERED;
 use super::item::{CONFIRM, Item, NO_TAG, PPID, RELIABLE, State, TRACKED};
 use super::ledger::Place;
 use super::message::{
@@ -31,11 +32,55 @@ impl Session {
             self.wants_writable = true;
             return Err(SendError::QueueFull(Box::new(message)));
         }
+        if self.is_gathered(&message, message.payload.len()) {
+            self.gather(now, slot, &message, &message.payload);
+            return Ok(MessageId(self.next_message - 1));
+        }
         let service = message.service;
         let item = self.item(now, message)?;
         let id = item.id;
         self.enqueue(now, slot, service, item);
         Ok(id)
+    }
+
+    /// Queues a copy of `payload` as [`Session::send`] would a message like `template` with it, if that is small and has neither tag,
+    /// lifetime, PPID nor an outcome anybody asked for. False: nothing was done, and [`Session::send`] says why or takes it.
+    #[inline]
+    pub fn send_copy(&mut self, now: Time, template: &Outgoing, payload: &[u8]) -> bool {
+        if self.closing
+            || !self.is_gathered(template, payload.len())
+            || payload.len() as u64 > self.peer.max_message
+            || self.queue_is_full(payload.len() as u64)
+        {
+            return false;
+        }
+        let Some(slot) = self.streams.find(template.stream) else { return false };
+        if self.streams.at(slot).and_then(|stream| stream.kind) != Some(StreamKind::Messages) {
+            return false;
+        }
+        self.gather(now, slot, template, payload);
+        true
+    }
+
+    /// Such a message travels with its like.
+    #[inline]
+    fn is_gathered(&self, message: &Outgoing, length: usize) -> bool {
+        length <= self.config.small_message.min(LONGEST_GATHERED)
+            && message.tag.is_none()
+            && message.lifetime.is_none()
+            && message.ppid.is_none()
+            && !message.tracked
+            && !message.confirm
+    }
+
+    #[inline]
+    fn gather(&mut self, now: Time, slot: u32, template: &Outgoing, payload: &[u8]) {
+        let (service, priority) = (template.service, template.priority);
+        let domain = self.send_domain_of(slot, service);
+        let lane = self.lane_for(slot, domain, service, priority, NO_TAG);
+        self.next_message += 1;
+        self.ledger.stats.total.queued += 1;
+        self.outbox.gather(now, lane, u8::from(service.is_reliable()) * RELIABLE, priority, payload);
     }
 
     /// Messages and bytes that fit into the send queue now.
@@ -118,6 +163,8 @@ impl Session {
         self.next_message += 1;
         Ok(Item {
             id,
+            first: 0,
+            count: 1,
             expires: lifetime.map_or(Time::MAX, |lifetime: Duration| now + lifetime),
             tag,
             ppid: message.ppid.unwrap_or(0),
@@ -142,7 +189,7 @@ impl Session {
             self.outbox.push(now, lane, item);
             return;
         }
-        let place = Place::Pending { lane, seq: self.outbox.lane(lane).seqs().end };
+        let place = Place::Pending { lane, seq: self.outbox.next_seq(lane) };
         self.ledger.on_queued(&item, place);
         self.outbox.push(now, lane, item);
         let (outbox, streams) = (&self.outbox, &self.streams);
@@ -330,17 +377,18 @@ impl Session {
     pub fn recv_many(&mut self, now: Time, out: &mut impl Extend<Message>, max: usize) -> usize {
         let _ = now;
         let count = max.min(self.inbox.len());
-        let mut read = 0;
-        while read < count {
-            let stream = self.inbox[read].stream;
-            let same = self.inbox.range(read..count).take_while(|message| message.stream == stream);
-            let (messages, bytes) = same.fold((0, 0), |(messages, bytes), message| {
-                (messages + 1, bytes + message.payload.len() as u64)
-            });
-            self.on_read(stream, bytes + messages * MESSAGE_CHARGE, messages);
-            read += messages as usize;
-        }
-        out.extend(self.inbox.drain(..count));
+        let mut inbox = std::mem::take(&mut self.inbox);
+        let (mut stream, mut messages, mut charge) = (StreamId(0), 0, 0);
+        out.extend(inbox.drain(..count).inspect(|message| {
+            if message.stream != stream {
+                self.on_read(stream, charge, messages);
+                (stream, messages, charge) = (message.stream, 0, 0);
+            }
+            messages += 1;
+            charge += message.payload.len() as u64 + MESSAGE_CHARGE;
+        }));
+        self.on_read(stream, charge, messages);
+        self.inbox = inbox;
         count
     }
 
@@ -470,6 +518,7 @@ impl Session {
     pub fn end(&mut self) {
         self.closing = true;
         for lane in 0..self.outbox.slots() {
+            self.outbox.lane_mut(lane).settle();
             for seq in self.outbox.lane(lane).seqs() {
                 self.drop_pending(lane, seq, Outcome::Unknown);
             }
@@ -477,11 +526,9 @@ impl Session {
         for slot in self.streams.slots() {
             for domain in 0..4 {
                 let key = self.streams.key(slot, domain);
-                let Some(domain) = self.streams.send_domain(key) else { continue };
-                for number in domain.numbers() {
-                    domain.settle(key, number, Outcome::Unknown, &mut self.ledger);
+                if let Some(domain) = self.streams.send_domain(key) {
+                    domain.settle_all(key, Outcome::Unknown, &mut self.ledger);
                 }
-                domain.pop_done();
             }
         }
         self.ledger.end();

@@ -1,4 +1,5 @@
-//! Where small payloads are copied to, so that a held message holds its own bytes and not a receive buffer.
+//! Where small payloads are copied to, so that a held message holds its own bytes and not a receive buffer, and so that messages
+//! that will share a run are gathered as it has them.
 
 use std::collections::VecDeque;
 
@@ -7,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 const FIRST_CHUNK: usize = 2048;
 const LARGEST_CHUNK: usize = 32 << 10;
 /// Chunks kept for use again: as much as a reader may be behind without new ones being allocated for each batch.
-const MOST_CHUNKS: usize = 64;
+const MOST_CHUNKS: usize = 256;
 
 /// Chunks in turn; one is used again once everything cut from it was dropped. One arena serves one stream, so that what holds a
 /// chunk is unread messages of that stream.
@@ -20,14 +21,38 @@ pub(super) struct Arena {
 }
 
 impl Arena {
+    /// There is room for `bytes` more behind what was appended.
+    #[inline]
+    pub(super) fn has_room(&self, bytes: usize) -> bool {
+        self.current.capacity() - self.current.len() >= bytes
+    }
+
+    /// Finds room for `bytes`; what was appended must have been taken.
+    #[inline]
+    pub(super) fn make_room(&mut self, bytes: usize) {
+        if !self.has_room(bytes) {
+            self.turn(bytes);
+        }
+    }
+
+    /// Adds `bytes`, for which there is room.
+    #[inline]
+    pub(super) fn append(&mut self, bytes: &[u8]) {
+        self.current.extend_from_slice(bytes);
+    }
+
+    /// What was appended.
+    #[inline]
+    pub(super) fn take(&mut self) -> Bytes {
+        self.current.split().freeze()
+    }
+
     /// A copy of `bytes`.
     #[inline]
     pub(super) fn copy(&mut self, bytes: &[u8]) -> Bytes {
-        if self.current.capacity() < bytes.len() {
-            self.turn(bytes.len());
-        }
-        self.current.extend_from_slice(bytes);
-        self.current.split().freeze()
+        self.make_room(bytes.len());
+        self.append(bytes);
+        self.take()
     }
 
     fn turn(&mut self, need: usize) {

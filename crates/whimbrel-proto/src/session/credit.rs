@@ -18,7 +18,13 @@ impl SendCredit {
     /// A message may begin: it may overdraw, the next may not.
     #[inline]
     pub(super) fn is_open(&self) -> bool {
-        self.used < self.limit || planted(Mutant::CreditIgnored)
+        self.admits(0)
+    }
+
+    /// A message may begin behind others that are charged this much.
+    #[inline]
+    pub(super) fn admits(&self, before: u64) -> bool {
+        self.used + before < self.limit || planted(Mutant::CreditIgnored)
     }
 
     /// Bytes that fit without overdrawing.

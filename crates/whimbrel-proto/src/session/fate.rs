@@ -1,10 +1,12 @@
 //! What became of packets, and of time.
 
+use std::ops::Range;
+
 use super::Session;
+use super::again::Lost;
 use super::api::is_live;
 use super::control::{self, Notice};
-use super::fill::Lost;
-use super::item::State;
+use super::item::{Item, RELIABLE, State};
 use super::ledger::Place;
 use super::message::{Carried, DomainKey, Outcome, SessionEvent};
 use crate::Time;
@@ -94,9 +96,7 @@ impl Session {
         let _ = now;
         match *item {
             Carried::Run { key, first, count } => {
-                for number in first..first + u64::from(count) {
-                    self.on_copy_lost(key, number);
-                }
+                self.on_run_lost(key, first..first + u64::from(count));
             }
             Carried::Fragment { key, number, offset, len } => {
                 self.on_part_lost(key, number, offset, u32::from(len))
@@ -107,7 +107,7 @@ impl Session {
                     self.again.lost.push_back(Lost::Bytes { key });
                 }
             }
-            Carried::Skip { key, first, count } => self.on_skip_lost(key, first, u64::from(count)),
+            Carried::Skip { key, first, count } => self.on_skip_lost(key, first..first + u64::from(count)),
             Carried::SkipAck { key, first, count, .. } => {
                 self.control.answers.ask(key, first, first + u64::from(count));
             }
@@ -132,13 +132,16 @@ impl Session {
     pub fn send_again(&mut self, item: &Carried) {
         match *item {
             Carried::Run { key, first, count } => {
-                for number in first..first + u64::from(count) {
+                let (mut number, end) = (first, first + u64::from(count));
+                while number < end {
                     let Some(domain) = self.streams.send_domain(key) else { return };
+                    number = number.max(domain.numbers().start);
                     let split = domain.has_parts(number);
-                    let Some(item) = domain.get_mut(number) else { continue };
-                    if !split && item.state == State::Flying && item.has(super::item::RELIABLE) {
+                    let Some(item) = domain.get_mut(number) else { return };
+                    number = item.end();
+                    if !split && item.state == State::Flying && item.has(RELIABLE) {
                         item.state = State::Lost;
-                        self.again.lose(key, number);
+                        self.again.lose(key, item.first, u64::from(item.count));
                     }
                 }
             }
@@ -146,7 +149,7 @@ impl Session {
                 let domain = self.streams.send_domain_ref(key);
                 if domain
                     .and_then(|domain| domain.get(number))
-                    .is_some_and(|item| item.has(super::item::RELIABLE))
+                    .is_some_and(|item| item.has(RELIABLE))
                 {
                     self.on_lost(Time::ZERO, item);
                 }
@@ -156,31 +159,54 @@ impl Session {
         }
     }
 
-    fn on_copy_lost(&mut self, key: DomainKey, number: u64) {
+    fn on_run_lost(&mut self, key: DomainKey, numbers: Range<u64>) {
+        let mut number = numbers.start;
+        while number < numbers.end {
+            let Some(domain) = self.streams.send_domain(key) else { return };
+            number = number.max(domain.numbers().start);
+            let Some(index) = domain.index(number) else { return };
+            number = domain.at(index).map_or(numbers.end, Item::end);
+            self.on_copy_lost(key, index);
+        }
+    }
+
+    fn on_copy_lost(&mut self, key: DomainKey, index: usize) {
         let Some(domain) = self.streams.send_domain(key) else { return };
-        if domain.has_parts(number) {
+        let Some(first) = domain.at(index).map(|item| item.first) else { return };
+        if domain.has_parts(first) {
             return;
         }
-        let Some(item) = domain.get_mut(number) else { return };
+        let Some(item) = domain.at_mut(index) else { return };
         item.copies = item.copies.saturating_sub(1);
         if item.copies > 0 || item.state != State::Flying {
             return;
         }
-        if !item.has(super::item::RELIABLE) {
-            self.give_up(key, number, Outcome::Lost);
+        if !item.has(RELIABLE) {
+            if item.is_bundle() {
+                self.give_up_bundle(key, index);
+            } else {
+                self.give_up(key, first, Outcome::Lost);
+            }
             return;
         }
-        if planted(Mutant::RetransmissionForgotten) && number % 8 == 3 {
+        if planted(Mutant::RetransmissionForgotten) && (item.first..item.end()).any(|number| number % 8 == 3)
+        {
             return;
         }
         item.state = State::Lost;
-        self.again.lose(key, number);
+        self.again.lose(key, item.first, u64::from(item.count));
+    }
+
+    fn give_up_bundle(&mut self, key: DomainKey, index: usize) {
+        let Some(domain) = self.streams.send_domain(key) else { return };
+        domain.give_up_bundle(index, Outcome::Lost);
+        let Some(numbers) = domain.at(index).map(|item| item.first..item.end()) else { return };
+        self.on_skip_lost(key, numbers);
     }
 
     fn on_part_lost(&mut self, key: DomainKey, number: u64, offset: u64, len: u32) {
         let Some(domain) = self.streams.send_domain(key) else { return };
-        let Some(reliable) =
-            domain.get(number).filter(|item| item.is_live()).map(|item| item.has(super::item::RELIABLE))
+        let Some(reliable) = domain.get(number).filter(|item| item.is_live()).map(|item| item.has(RELIABLE))
         else {
             return;
         };
@@ -196,11 +222,11 @@ impl Session {
         }
     }
 
-    fn on_skip_lost(&mut self, key: DomainKey, first: u64, count: u64) {
+    fn on_skip_lost(&mut self, key: DomainKey, numbers: Range<u64>) {
         let Some(domain) = self.streams.send_domain_ref(key) else { return };
-        for number in first..first + count {
-            if let Some(item) = domain.get(number).filter(|item| matches!(item.state, State::Skipping(_))) {
-                control::push(&mut self.control.skips, key, number, 1, item.charge());
+        for number in numbers {
+            if let Some(charge) = domain.charge_given_up(number) {
+                control::push(&mut self.control.skips, key, number, 1, charge);
             }
         }
     }

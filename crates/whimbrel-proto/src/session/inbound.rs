@@ -134,7 +134,7 @@ impl Session {
         if state.is_next(number) {
             // In order and nothing odd: no bookkeeping a message.
             let queue = if *claimed { inbox } else { &mut self.inbox };
-            let (was_empty, before) = (queue.is_empty(), queue.len());
+            let (was_empty, before, mut bytes) = (queue.is_empty(), queue.len(), 0);
             while at < body.len() {
                 let (from, to) = match next_in_run(&body, at) {
                     Ok(range) => range,
@@ -145,12 +145,12 @@ impl Session {
                     }
                 };
                 queue.push_back(message(head, number, body.slice(from..to), early, domain));
+                bytes += (to - from) as u64;
                 number += 1;
                 at = to;
             }
             state.finished.raise(number);
             let count = number - head.number;
-            let bytes = payload_bytes(queue, count);
             self.charge(slot, bytes + count * MESSAGE_CHARGE)?;
             self.note_received(slot, count, bytes, was_empty);
             return Ok(());
@@ -456,10 +456,6 @@ fn next_in_run(body: &[u8], at: usize) -> Result<(usize, usize), Malformed> {
     let length = usize::try_from(length).map_err(|_| SHORT)?;
     let to = from.checked_add(length).filter(|to| *to <= body.len()).ok_or(SHORT)?;
     Ok((from, to))
-}
-
-fn payload_bytes(queue: &std::collections::VecDeque<Message>, count: u64) -> u64 {
-    queue.iter().rev().take(count as usize).map(|message| message.payload.len() as u64).sum()
 }
 
 #[inline]

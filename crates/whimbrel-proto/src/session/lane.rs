@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use super::item::{DEAD, Item};
+use super::gather::Gathering;
+use super::item::{DEAD, Item, Share};
 use super::message::DomainKey;
 use crate::Time;
 use crate::time::nanos;
@@ -34,8 +35,11 @@ pub(super) struct Lane {
     pub(super) bytes: bool,
     pub(super) state: LaneState,
     queue: VecDeque<Item>,
-    /// Messages that left the front, ever: the sequence number of the front one.
+    /// What comes behind the queue.
+    gathering: Gathering,
+    /// Items that left the front, ever: the sequence number of the front one.
     base: u64,
+    /// Messages.
     live: usize,
     /// Message that was begun and has parts to send.
     pub(super) partial: Option<u64>,
@@ -61,17 +65,30 @@ impl Lane {
         }
     }
 
-    fn count_priority(&mut self, priority: u8, up: bool) {
-        if self.priority.is_some() || priority == DEFAULT_PRIORITY {
-            return;
+    #[inline]
+    fn count_priority(&mut self, priority: u8, messages: u32, up: bool) {
+        if self.priority.is_none() && priority != DEFAULT_PRIORITY {
+            self.count_urgent(priority, messages, up);
         }
+    }
+
+    fn count_urgent(&mut self, priority: u8, messages: u32, up: bool) {
         let count = self.urgent.entry(priority).or_insert(0);
-        *count = if up { *count + 1 } else { count.saturating_sub(1) };
+        *count = if up { *count + messages } else { count.saturating_sub(messages) };
         if *count == 0 {
             self.urgent.remove(&priority);
         }
     }
 
+    /// Puts what was gathered into the queue.
+    #[inline]
+    pub(super) fn settle(&mut self) {
+        if let Some(bundle) = self.gathering.close() {
+            self.queue.push_back(bundle);
+        }
+    }
+
+    /// The first in the queue.
     #[inline]
     pub(super) fn front(&self) -> Option<&Item> {
         self.queue.front()
@@ -130,6 +147,7 @@ impl Outbox {
             bytes,
             state: LaneState::Idle,
             queue: VecDeque::new(),
+            gathering: Gathering::default(),
             base: 0,
             live: 0,
             partial: None,
@@ -154,6 +172,7 @@ impl Outbox {
         let lane = &mut self.lanes[slot as usize];
         lane.base += lane.queue.len() as u64;
         lane.queue = VecDeque::new();
+        lane.gathering.shrink();
         lane.free = true;
     }
 
@@ -188,20 +207,44 @@ impl Outbox {
         self.blocked > 0
     }
 
-    /// Appends a message; returns its place in the lane.
+    /// The place in the lane that the next message pushed will have.
     #[inline]
-    pub(super) fn push(&mut self, now: Time, slot: u32, item: Item) -> u64 {
+    pub(super) fn next_seq(&mut self, slot: u32) -> u64 {
+        let lane = &mut self.lanes[slot as usize];
+        lane.settle();
+        lane.seqs().end
+    }
+
+    /// Appends a message.
+    #[inline]
+    pub(super) fn push(&mut self, now: Time, slot: u32, item: Item) {
         self.messages += 1;
         self.bytes += u64::from(item.length);
         let lane = &mut self.lanes[slot as usize];
+        lane.settle();
         lane.live += 1;
-        lane.count_priority(item.priority, true);
-        let seq = lane.base + lane.queue.len() as u64;
+        lane.count_priority(item.priority, 1, true);
         lane.queue.push_back(item);
         if lane.state == LaneState::Idle {
             self.activate(now, slot);
         }
-        seq
+    }
+
+    /// Appends a copy of a small message with nothing of its own but these.
+    #[inline]
+    pub(super) fn gather(&mut self, now: Time, slot: u32, flags: u8, priority: u8, payload: &[u8]) {
+        self.messages += 1;
+        self.bytes += payload.len() as u64;
+        let lane = &mut self.lanes[slot as usize];
+        lane.live += 1;
+        lane.count_priority(priority, 1, true);
+        if !lane.gathering.takes(flags, priority, payload) {
+            lane.settle();
+        }
+        lane.gathering.add(flags, priority, payload);
+        if lane.state == LaneState::Idle {
+            self.activate(now, slot);
+        }
     }
 
     /// The lane has something that may be sent: its age begins if it had nothing.
@@ -261,42 +304,38 @@ impl Outbox {
         lane.turn = self.turn;
     }
 
-    /// Takes the front message out.
+    /// Takes what is in front out.
     #[inline]
     pub(super) fn pop(&mut self, slot: u32) -> Option<Item> {
         let lane = &mut self.lanes[slot as usize];
         let item = lane.queue.pop_front()?;
         lane.base += 1;
-        if !item.has(DEAD) {
-            lane.live -= 1;
-            lane.count_priority(item.priority, false);
-            self.messages -= 1;
-            self.bytes -= u64::from(item.length);
-        }
+        self.note_taken(slot, &item);
         Some(item)
     }
 
-    /// Hands messages from the front to `take` as long as `goes` accepts them, and none that was given up.
+    /// Takes a share of what is in front out.
     #[inline]
-    pub(super) fn take_run(
-        &mut self,
-        slot: u32,
-        mut goes: impl FnMut(&Item) -> bool,
-        mut take: impl FnMut(Item),
-    ) {
-        let lane = &mut self.lanes[slot as usize];
-        let (mut messages, mut bytes) = (0, 0);
-        while lane.queue.front().is_some_and(|item| !item.has(DEAD) && goes(item)) {
-            let Some(item) = lane.queue.pop_front() else { break };
-            lane.count_priority(item.priority, false);
-            messages += 1;
-            bytes += u64::from(item.length);
-            take(item);
+    pub(super) fn take(&mut self, slot: u32, share: Share) -> Option<Item> {
+        let front = self.lanes[slot as usize].queue.front_mut()?;
+        if share.count >= front.count {
+            return self.pop(slot);
         }
-        lane.base += messages as u64;
-        lane.live -= messages;
-        self.messages -= messages;
-        self.bytes -= bytes;
+        let item = front.split_off(share);
+        self.note_taken(slot, &item);
+        Some(item)
+    }
+
+    #[inline]
+    fn note_taken(&mut self, slot: u32, item: &Item) {
+        if item.has(DEAD) {
+            return;
+        }
+        let lane = &mut self.lanes[slot as usize];
+        lane.live -= item.count as usize;
+        lane.count_priority(item.priority, item.count, false);
+        self.messages -= item.count as usize;
+        self.bytes -= u64::from(item.length);
     }
 
     /// Takes a message out of the middle, leaving its place.
@@ -307,9 +346,9 @@ impl Outbox {
         let dead = item.clone();
         item.payload = bytes::Bytes::new();
         item.flags |= DEAD;
-        lane.live -= 1;
-        lane.count_priority(dead.priority, false);
-        self.messages -= 1;
+        lane.live -= dead.count as usize;
+        lane.count_priority(dead.priority, dead.count, false);
+        self.messages -= dead.count as usize;
         self.bytes -= u64::from(dead.length);
         while self.lanes[slot as usize].queue.front().is_some_and(|item| item.has(DEAD)) {
             self.pop(slot);
@@ -327,8 +366,8 @@ impl Outbox {
         let place = lane.queue.get_mut(index).filter(|item| !item.has(DEAD))?;
         let (up, new_len) = (item.priority, item.length);
         let old = std::mem::replace(place, item);
-        lane.count_priority(old.priority, false);
-        lane.count_priority(up, true);
+        lane.count_priority(old.priority, 1, false);
+        lane.count_priority(up, 1, true);
         self.bytes = self.bytes - u64::from(old.length) + u64::from(new_len);
         Some(old)
     }
@@ -368,6 +407,7 @@ impl Outbox {
     pub(super) fn shrink(&mut self) {
         for lane in &mut self.lanes {
             lane.queue.shrink_to_fit();
+            lane.gathering.shrink();
         }
     }
 

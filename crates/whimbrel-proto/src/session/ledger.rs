@@ -170,8 +170,8 @@ impl Ledger {
     /// A message goes out for the first time.
     #[inline]
     pub(super) fn on_begun(&mut self, item: &Item, key: DomainKey, number: u64) {
-        self.outstanding += 1;
-        self.stats.total.sent += 1;
+        self.outstanding += u64::from(item.count);
+        self.stats.total.sent += u64::from(item.count);
         self.stats.total.sent_bytes += u64::from(item.length);
         let place = Place::Sent { key, number };
         if item.tag != NO_TAG {
@@ -191,7 +191,7 @@ impl Ledger {
     /// A message that was sent is resolved.
     #[inline]
     pub(super) fn on_settled(&mut self, item: &Item, key: DomainKey, number: u64, outcome: Outcome) {
-        self.outstanding -= 1;
+        self.outstanding -= u64::from(item.count);
         self.count(item, outcome);
         if item.has(CONFIRM) && outcome == Outcome::Delivered {
             if item.has(TRACKED) {
@@ -200,6 +200,12 @@ impl Ledger {
         } else if item.has(TRACKED) {
             self.events.push_back(SessionEvent::Outcome(item.id, outcome));
         }
+    }
+
+    /// One message of a bundle that was given up is resolved.
+    pub(super) fn on_one_settled(&mut self, length: u32, outcome: Outcome) {
+        self.outstanding -= 1;
+        self.stats.total.count(outcome, 1, u64::from(length));
     }
 
     /// A message that was never sent is resolved.
@@ -212,11 +218,12 @@ impl Ledger {
 
     #[inline]
     fn count(&mut self, item: &Item, outcome: Outcome) {
-        self.stats.total.count(outcome, item.length);
+        let (messages, bytes) = (u64::from(item.count), u64::from(item.length));
+        self.stats.total.count(outcome, messages, bytes);
         if item.tag != NO_TAG {
             let tag = &mut self.tags[item.tag as usize];
             tag.live -= 1;
-            tag.counters.count(outcome, item.length);
+            tag.counters.count(outcome, messages, bytes);
         }
         if item.expires != Time::MAX {
             self.mortal -= 1;

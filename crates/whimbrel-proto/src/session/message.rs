@@ -41,7 +41,7 @@ pub struct Outgoing {
 
 impl Outgoing {
     /// A message with nothing out of the ordinary.
-    pub fn new(stream: StreamId, service: Service, payload: Bytes) -> Self {
+    pub const fn new(stream: StreamId, service: Service, payload: Bytes) -> Self {
         Self {
             stream,
             service,

@@ -6,6 +6,7 @@
 //! pair of halves of their own (`bytes_out`, `bytes_in`). Numbers index ring buffers; nothing is looked up by
 //! hash. What a packet carried is told by [`Carried`], and everything is plain data.
 
+mod again;
 mod answers;
 mod api;
 mod arena;
@@ -15,9 +16,11 @@ mod bytes_out;
 mod config;
 mod control;
 mod credit;
+mod data_out;
 mod fate;
 mod fill;
 mod fragments;
+mod gather;
 mod inbound;
 mod item;
 mod lane;
@@ -26,6 +29,7 @@ mod message;
 mod notices_in;
 mod ranges;
 mod receiving;
+mod resend;
 mod sending;
 mod stats;
 mod stream;
@@ -47,10 +51,10 @@ pub use message::{
 pub use stats::{Counters, SessionStats};
 
 use crate::{Side, StreamId, Time};
+use again::Again;
 use assembly::Spares;
 use control::Control;
 use credit::{RecvCredit, SendCredit};
-use fill::Again;
 use lane::Outbox;
 use ledger::Ledger;
 use stream::{Stream, Streams};

@@ -2,7 +2,6 @@
 
 use super::Session;
 use super::config::{MAX_NOTICES, MAX_SPAN, MESSAGE_CHARGE};
-use super::item::State;
 use super::ledger::Ledger;
 use super::message::{DomainKey, Outcome, SessionEvent, StreamKind};
 use super::receiving::RecvDomain;
@@ -102,11 +101,8 @@ impl Session {
 
     pub(super) fn on_skip_ack(&mut self, now: Time, reader: &mut Reader) -> Result<(), PeerMisbehaved> {
         self.on_answers(now, reader, true, |domain, ledger, key, range| {
-            let asked: Vec<_> = domain.skipping.within(range.first, range.end()).collect();
-            for number in asked.into_iter().flat_map(|(from, to)| from..to) {
-                let Some(State::Skipping(why)) = domain.get(number).map(|item| item.state) else { continue };
-                let outcome = if range.value == 1 { Outcome::Delivered } else { why };
-                domain.settle(key, number, outcome, ledger);
+            for number in domain.asked(range.first..range.end()) {
+                domain.on_answer(key, number, range.value == 1, ledger);
             }
         })
     }

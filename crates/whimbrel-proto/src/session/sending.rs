@@ -1,23 +1,26 @@
 //! Messages of one order domain that were sent at least once.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
-use super::config::MAX_SPAN;
+use super::config::{MAX_SPAN, MESSAGE_CHARGE};
 use super::fragments::FragmentList;
-use super::item::{CONFIRM, Item, RELIABLE, State, TRACKED};
+use super::item::{CONFIRM, Item, RELIABLE, Share, State, TRACKED};
 use super::ledger::Ledger;
 use super::message::{DomainKey, Outcome};
 use super::ranges::RangeSet;
 
-/// Numbers `base` on; the front one is the oldest unresolved.
+/// The front item has the oldest unresolved message.
 #[derive(Debug)]
 pub(super) struct SendDomain {
     /// DATA's U and R bits naming the domain.
     pub(super) bits: u8,
     /// Both sequenced services share it.
     pub(super) cross: bool,
-    base: u64,
+    next: u64,
+    /// Without a gap between their numbers.
     items: VecDeque<Item>,
+    /// Lengths of those messages of bundles given up whose fate the peer has not told, by number.
+    given_up: BTreeMap<u64, u32>,
     /// Parts of those that travel in parts, by number.
     parts: VecDeque<(u64, FragmentList)>,
     spare: Vec<FragmentList>,
@@ -34,8 +37,9 @@ impl SendDomain {
         Self {
             bits,
             cross,
-            base: 0,
+            next: 0,
             items: VecDeque::new(),
+            given_up: BTreeMap::new(),
             parts: VecDeque::new(),
             spare: Vec::new(),
             skipping: RangeSet::default(),
@@ -46,19 +50,54 @@ impl SendDomain {
 
     #[inline]
     pub(super) fn next(&self) -> u64 {
-        self.base + self.items.len() as u64
+        self.next
+    }
+
+    #[inline]
+    fn base(&self) -> u64 {
+        self.items.front().map_or(self.next, |item| item.first)
     }
 
     /// The span of numbers is not used up.
     #[inline]
     pub(super) fn is_open(&self) -> bool {
-        (self.items.len() as u64) < MAX_SPAN
+        self.room() > 0
     }
 
     /// How many more numbers there are for now.
     #[inline]
-    pub(super) fn room(&self) -> usize {
-        (MAX_SPAN as usize).saturating_sub(self.items.len())
+    pub(super) fn room(&self) -> u32 {
+        MAX_SPAN.saturating_sub(self.next - self.base()) as u32
+    }
+
+    /// Where the item is that a number belongs to.
+    #[inline]
+    pub(super) fn index(&self, number: u64) -> Option<usize> {
+        let base = self.base();
+        if !(base..self.next).contains(&number) {
+            return None;
+        }
+        if self.next - base == self.items.len() as u64 {
+            // No bundles.
+            return Some((number - base) as usize);
+        }
+        self.items.partition_point(|item| item.first <= number).checked_sub(1)
+    }
+
+    #[inline]
+    pub(super) fn at(&self, index: usize) -> Option<&Item> {
+        self.items.get(index)
+    }
+
+    #[inline]
+    pub(super) fn at_mut(&mut self, index: usize) -> Option<&mut Item> {
+        self.items.get_mut(index)
+    }
+
+    /// The items that have any of these numbers.
+    pub(super) fn items_of(&self, numbers: std::ops::Range<u64>) -> impl Iterator<Item = &Item> {
+        let from = self.index(numbers.start.max(self.base())).unwrap_or(self.items.len());
+        self.items.range(from..).take_while(move |item| item.first < numbers.end)
     }
 
     /// One more than the latest reliable number before `number`, or 0 if it was long resolved.
@@ -70,15 +109,17 @@ impl SendDomain {
         }
     }
 
-    /// Gives the message its number.
+    /// Gives what goes out for the first time its number.
     #[inline]
     pub(super) fn begin(&mut self, mut item: Item) -> u64 {
-        let number = self.next();
+        let number = self.next;
+        item.first = number;
+        self.next = item.end();
         if self.cross {
             let gap = if self.latest_reliable == 0 { 0 } else { number + 1 - self.latest_reliable };
             item.reliable_gap = u32::try_from(gap).unwrap_or(0);
             if item.has(RELIABLE) {
-                self.latest_reliable = number + 1;
+                self.latest_reliable = self.next;
             }
         }
         item.state = State::Flying;
@@ -89,14 +130,16 @@ impl SendDomain {
         number
     }
 
+    /// The item that a number belongs to.
     #[inline]
     pub(super) fn get(&self, number: u64) -> Option<&Item> {
-        self.items.get(usize::try_from(number.checked_sub(self.base)?).ok()?)
+        self.items.get(self.index(number)?)
     }
 
     #[inline]
     pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut Item> {
-        self.items.get_mut(usize::try_from(number.checked_sub(self.base)?).ok()?)
+        let index = self.index(number)?;
+        self.items.get_mut(index)
     }
 
     fn parts_index(&self, number: u64) -> Option<usize> {
@@ -133,48 +176,95 @@ impl SendDomain {
     /// `first..first + count` arrived whole. What was given up waits for the answer to SKIP all the same: the copy may
     /// have come after the notice.
     pub(super) fn on_run_acked(&mut self, key: DomainKey, first: u64, count: u64, ledger: &mut Ledger) {
-        let end = (first + count).min(self.next());
-        let mut number = first.max(self.base);
+        let end = (first + count).min(self.next);
         if self.parts.is_empty() {
-            while number == self.base && number < end && self.items.front().is_some_and(Item::is_live) {
-                if let Some(item) = self.items.pop_front() {
-                    ledger.on_settled(&item, key, number, Outcome::Delivered);
-                }
-                self.base += 1;
-                number += 1;
+            let acked = |item: &&Item| item.first >= first && item.end() <= end && item.is_live();
+            while self.items.front().filter(acked).is_some()
+                && let Some(item) = self.items.pop_front()
+            {
+                ledger.on_settled(&item, key, item.first, Outcome::Delivered);
             }
         }
-        for number in number..end {
-            if self.get(number).is_some_and(Item::is_live) {
-                self.settle(key, number, Outcome::Delivered, ledger);
+        let from = if self.base() < end { self.index(first.max(self.base())) } else { None };
+        for index in from.unwrap_or(self.items.len())..self.items.len() {
+            if self.items[index].first >= end {
+                break;
+            }
+            if self.items[index].is_live() {
+                self.settle_at(key, index, Outcome::Delivered, ledger);
             }
         }
         self.pop_done();
     }
 
-    /// Resolves one message, unless it is resolved.
+    /// Resolves one message that is not in a bundle, unless it is resolved.
     pub(super) fn settle(&mut self, key: DomainKey, number: u64, outcome: Outcome, ledger: &mut Ledger) {
-        let Some(item) = self.get_mut(number).filter(|item| item.state != State::Done) else { return };
+        if let Some(index) = self.index(number) {
+            self.settle_at(key, index, outcome, ledger);
+        }
+    }
+
+    fn settle_at(&mut self, key: DomainKey, index: usize, outcome: Outcome, ledger: &mut Ledger) {
+        let item = &mut self.items[index];
+        if item.state == State::Done {
+            return;
+        }
         let before = std::mem::replace(&mut item.state, State::Done);
         item.payload = bytes::Bytes::new();
+        let number = item.first;
         if matches!(before, State::Skipping(_)) {
             self.skipping.remove(number, number + 1);
         }
-        let item = &self.items[(number - self.base) as usize];
         if item.has(CONFIRM) && outcome != Outcome::Delivered {
             self.confirming.remove(number, number + 1);
         }
-        ledger.on_settled(item, key, number, outcome);
+        ledger.on_settled(&self.items[index], key, number, outcome);
         if !self.parts.is_empty() {
             self.join(number);
         }
+    }
+
+    /// Of these numbers, those given up whose fate the peer has not told.
+    pub(super) fn asked(&self, numbers: std::ops::Range<u64>) -> Vec<u64> {
+        let single = self.skipping.within(numbers.start, numbers.end).flat_map(|(from, to)| from..to);
+        single.chain(self.given_up.range(numbers.clone()).map(|(number, _)| *number)).collect()
+    }
+
+    /// The peer said what became of a message that was given up.
+    pub(super) fn on_answer(&mut self, key: DomainKey, number: u64, delivered: bool, ledger: &mut Ledger) {
+        let Some(index) = self.index(number) else { return };
+        let item = &mut self.items[index];
+        let State::Skipping(why) = item.state else { return };
+        let outcome = if delivered { Outcome::Delivered } else { why };
+        if !item.is_bundle() {
+            self.settle_at(key, index, outcome, ledger);
+        } else if let Some(length) = self.given_up.remove(&number) {
+            ledger.on_one_settled(length, outcome);
+            if self.given_up.range(item.first..item.end()).next().is_none() {
+                item.state = State::Done;
+            }
+        }
+    }
+
+    /// Resolves everything.
+    pub(super) fn settle_all(&mut self, key: DomainKey, outcome: Outcome, ledger: &mut Ledger) {
+        for index in 0..self.items.len() {
+            let item = &mut self.items[index];
+            if item.is_bundle() && matches!(item.state, State::Skipping(_)) {
+                item.state = State::Done;
+            }
+            self.settle_at(key, index, outcome, ledger);
+        }
+        for (_, length) in std::mem::take(&mut self.given_up) {
+            ledger.on_one_settled(length, outcome);
+        }
+        self.pop_done();
     }
 
     #[inline]
     pub(super) fn pop_done(&mut self) {
         while self.items.front().is_some_and(|item| item.state == State::Done) {
             self.items.pop_front();
-            self.base += 1;
         }
     }
 
@@ -196,8 +286,33 @@ impl SendDomain {
         true
     }
 
+    /// As [`SendDomain::give_up`], a whole bundle.
+    pub(super) fn give_up_bundle(&mut self, index: usize, why: Outcome) {
+        let Some(item) = self.items.get_mut(index).filter(|item| item.is_live()) else { return };
+        item.state = State::Skipping(why);
+        self.given_up.extend((item.first..).zip(item.lengths()));
+        item.payload = bytes::Bytes::new();
+    }
+
+    /// What a message was charged whose fate the peer has not told since it was given up.
+    pub(super) fn charge_given_up(&self, number: u64) -> Option<u64> {
+        let item = self.get(number).filter(|item| matches!(item.state, State::Skipping(_)))?;
+        if !item.is_bundle() {
+            return Some(item.charge());
+        }
+        self.given_up.get(&number).map(|length| u64::from(*length) + MESSAGE_CHARGE)
+    }
+
+    /// Makes the share of the item at `index` an item of its own.
+    pub(super) fn cut(&mut self, index: usize, share: Share) {
+        if self.items[index].count > share.count {
+            let front = self.items[index].split_off(share);
+            self.items.insert(index, front);
+        }
+    }
+
     /// Numbers not resolved, oldest first.
     pub(super) fn numbers(&self) -> std::ops::Range<u64> {
-        self.base..self.next()
+        self.base()..self.next
     }
 }

@@ -21,18 +21,18 @@ pub struct Counters {
 
 impl Counters {
     #[inline]
-    pub(super) fn count(&mut self, outcome: Outcome, length: u32) {
+    pub(super) fn count(&mut self, outcome: Outcome, messages: u64, bytes: u64) {
         match outcome {
             Outcome::Delivered => {
-                self.delivered += 1;
-                self.delivered_bytes += u64::from(length);
+                self.delivered += messages;
+                self.delivered_bytes += bytes;
             }
-            Outcome::Taken => self.taken += 1,
-            Outcome::Expired => self.expired += 1,
-            Outcome::Cancelled => self.cancelled += 1,
-            Outcome::Replaced => self.replaced += 1,
-            Outcome::Lost => self.lost += 1,
-            Outcome::Unknown => self.unknown += 1,
+            Outcome::Taken => self.taken += messages,
+            Outcome::Expired => self.expired += messages,
+            Outcome::Cancelled => self.cancelled += messages,
+            Outcome::Replaced => self.replaced += messages,
+            Outcome::Lost => self.lost += messages,
+            Outcome::Unknown => self.unknown += messages,
         }
     }
 }
