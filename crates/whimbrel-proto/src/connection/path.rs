@@ -45,6 +45,7 @@ pub(super) struct Path {
     /// A KEEP_ALIVE is due here.
     pub(super) keep_alive_due: bool,
     pub(super) last_eliciting: Time,
+    pub(super) last_received: Time,
     pub(super) last_sack: Time,
     pub(super) pacing_until: Option<Time>,
     pub(super) traffic: Traffic,
@@ -182,6 +183,7 @@ impl Path {
             answers: Answers::default(),
             keep_alive_due: false,
             last_eliciting: now,
+            last_received: now,
             last_sack: Time::ZERO,
             pacing_until: None,
             traffic: Traffic::default(),
@@ -230,7 +232,7 @@ impl Path {
         [sack, self.recovery.timeout(), self.pacing_until, rebinding].into_iter().flatten().min()
     }
 
-    /// When it is probed although nothing is sent on it (MMSP 3.3.4): `interval` after the last packet that asked for an answer, and the longer
+    /// When it is probed although nothing is sent on it (MMSP 3.3.4): `interval` after the last packet that came, or asked for an answer, and the longer
     /// nothing has been sent anywhere, the less often, down to the keep-alive.
     pub(super) fn probe_at(
         &self,
@@ -241,9 +243,9 @@ impl Path {
         if !self.standing.is_usable() || self.recovery.in_flight() > 0 {
             return None;
         }
-        let idle = self.last_eliciting.since(last_data);
-        let stretched = interval.max(idle.min(keep_alive?));
-        Some(self.last_eliciting + stretched)
+        let quiet_since = self.last_eliciting.max(self.last_received);
+        let stretched = interval.max(quiet_since.since(last_data).min(keep_alive?));
+        Some(quiet_since + stretched)
     }
 
     /// Three probe timeouts: how long what is old may still arrive.

@@ -56,6 +56,7 @@ impl Connection {
                 None => return,
             },
         };
+        self.paths[at].last_received = now;
         self.paths[at].traffic.received_packets += 1;
         self.paths[at].traffic.received_bytes += size as u64;
         if from == self.paths[at].remote {

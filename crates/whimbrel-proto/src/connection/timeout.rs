@@ -118,8 +118,10 @@ impl Connection {
             self.take_notes(now, at, notes);
         }
         let (probe_interval, keep_alive) = (self.config.probe_interval, self.config.keep_alive);
+        let several = self.paths.len() > 1;
         let path = &mut self.paths[at];
-        if path.probe_at(self.last_data, probe_interval, keep_alive).is_some_and(|due| due <= now) {
+        if several && path.probe_at(self.last_data, probe_interval, keep_alive).is_some_and(|due| due <= now)
+        {
             path.last_eliciting = now;
             path.keep_alive_due = true;
         }
