@@ -227,7 +227,7 @@ impl SendDomain {
     /// Of these numbers, those given up whose fate the peer has not told.
     pub(super) fn asked(&self, numbers: std::ops::Range<u64>) -> Vec<u64> {
         let single = self.skipping.within(numbers.start, numbers.end).flat_map(|(from, to)| from..to);
-        single.chain(self.given_up.range(numbers.clone()).map(|(number, _)| *number)).collect()
+        single.chain(self.given_up.range(numbers).map(|(number, _)| *number)).collect()
     }
 
     /// The peer said what became of a message that was given up.

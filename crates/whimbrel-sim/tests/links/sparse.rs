@@ -56,7 +56,7 @@ fn run(seed: u64, loss: f64, rate: f64, repeats: Repeats, seconds: f64) -> Spars
         world.peer(client, handle).connection.session().send(now, outgoing).unwrap();
     }
     let now = world.now();
-    let sent = world.peer(client, handle).connection.stats(now).paths[0].clone();
+    let sent = world.peer(client, handle).connection.stats(now).paths[0];
     assert!(world.run_until(secs(30.0), |world| collect(world, &mut latencies)), "seed {seed}");
     latencies.sort_by(f64::total_cmp);
     // Header, tag, DATA block: what one message in one packet takes.
