@@ -28,6 +28,7 @@ mod clock;
 mod endpoint;
 mod error;
 mod key_log;
+mod message_stream;
 mod mocket;
 mod shared;
 mod stream;
@@ -40,13 +41,18 @@ mod url;
 struct Pages;
 
 pub use endpoint::{Config, Endpoint, new_identity};
-pub use error::{BindError, Closed, ConnectError, SendError, StreamOpenError, TicketsError, UrlError};
+pub use error::{
+    BindError, Closed, ConnectError, SendError, StreamOpenError, StreamOptionsError, TicketsError, UrlError,
+};
+pub use message_stream::MessageStream;
 pub use mocket::{Delivery, Mocket, Sender, SenderBuilder, Stats, TagHandle};
 pub use stream::Stream;
 pub use url::{DEFAULT_PORT, Url};
 pub use whimbrel_proto::congestion::Congestion;
 pub use whimbrel_proto::crypto::{Identity, PublicKey};
-pub use whimbrel_proto::session::{Message, Outcome, SessionConfig, SessionStats};
+pub use whimbrel_proto::session::{
+    Counters, CreditPolicy, Message, Outcome, RouteClass, SessionConfig, SessionStats, StreamOptions,
+};
 pub use whimbrel_proto::{
     CloseReason, ConnectionStats, EndpointStats, Event, ListenConfig, MessageId, PathStats, Repeats, Service,
     StreamId, Tag, Ticket, TicketStore, TransportConfig,

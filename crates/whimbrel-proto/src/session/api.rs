@@ -9,6 +9,7 @@ use super::ledger::Place;
 use super::message::{
     DomainKey, Message, Outcome, Outgoing, SendError, SessionEvent, StreamKind, TagSettings,
 };
+use super::options::CreditPolicy;
 use super::sending::SendDomain;
 use super::stats::{Counters, SessionStats};
 use super::stream::WHOLE;
@@ -32,7 +33,7 @@ impl Session {
             return Err(SendError::QueueFull(Box::new(message)));
         }
         let service = message.service;
-        let item = self.item(now, message)?;
+        let item = self.item(now, slot, message)?;
         let id = item.id;
         self.enqueue(now, slot, service, item);
         Ok(id)
@@ -93,7 +94,7 @@ impl Session {
     }
 
     #[inline]
-    fn item(&mut self, now: Time, message: Outgoing) -> Result<Item, SendError> {
+    fn item(&mut self, now: Time, slot: u32, message: Outgoing) -> Result<Item, SendError> {
         let (mut priority, mut lifetime, mut tag) = (message.priority, message.lifetime, NO_TAG);
         if let Some(Tag(number)) = message.tag {
             let limit = self.config.max_tags;
@@ -104,6 +105,9 @@ impl Session {
                     priority = state.settings.priority.unwrap_or(priority);
                 }
             }
+        }
+        if priority == DEFAULT_PRIORITY {
+            priority = self.streams.at(slot).map_or(priority, |stream| stream.options.priority);
         }
         let flags = (u8::from(message.service.is_reliable()) * RELIABLE)
             | (u8::from(message.tracked) * TRACKED)
@@ -119,6 +123,7 @@ impl Session {
             length: message.payload.len() as u32,
             payload: message.payload,
             reliable_gap: 0,
+            route: message.route,
             priority,
             flags,
             state: State::Flying,
@@ -154,7 +159,11 @@ impl Session {
         let Some(stream) = self.streams.at_mut(slot) else { return 0 };
         let cross = service.is_sequenced() && {
             let opener = stream.id.opener();
-            *stream.cross_out.get_or_insert(if opener == side { own } else { peer })
+            let set = stream.options.cross_sequencing;
+            *stream.cross_out.get_or_insert(match stream.cross_in {
+                _ if opener == side => set.unwrap_or(own),
+                followed => set.or(followed).unwrap_or(peer),
+            })
         };
         let domain = if cross { 0 } else { service.index() };
         stream.send[domain].get_or_insert_with(|| {
@@ -231,7 +240,7 @@ impl Session {
         let message = Outgoing { stream, tag: Some(tag), ..message };
         let slot = self.accepts(&message)?;
         let service = message.service;
-        let item = self.item(now, message)?;
+        let item = self.item(now, slot, message)?;
         let (id, tag) = (item.id, item.tag);
         let domain = self.send_domain_of(slot, service);
         let wanted = self.lane_for(slot, domain, service, item.priority, item.tag);
@@ -353,11 +362,37 @@ impl Session {
         true
     }
 
+    /// The stream's messages go to the shared inbox again; those unread move, but for what only the latest was wanted of: that is
+    /// discarded, and what comes from now on waits to be read.
+    pub fn release_stream(&mut self, id: StreamId) {
+        let Some(stream) = self.streams.find(id).and_then(|slot| self.streams.at_mut(slot)) else { return };
+        if !std::mem::take(&mut stream.claimed) {
+            return;
+        }
+        stream.options.credit = CreditPolicy::Wait;
+        let discarded = stream.latest.take().map_or(0, |latest| latest.len() as u64);
+        let was_empty = self.inbox.is_empty();
+        self.inbox.append(&mut stream.inbox);
+        if was_empty && !self.inbox.is_empty() && !std::mem::replace(&mut self.readable_told, true) {
+            self.ledger.events.push_back(SessionEvent::Readable);
+        }
+        self.on_discarded(discarded);
+    }
+
     /// The next message of a claimed stream.
     pub fn recv_on(&mut self, now: Time, id: StreamId) -> Option<Message> {
         let _ = now;
         let slot = self.streams.find(id)?;
-        let message = self.streams.at_mut(slot)?.inbox.pop_front()?;
+        let stream = self.streams.at_mut(slot)?;
+        if let Some(message) = stream.latest.as_mut().and_then(|latest| latest.pop_in_turn()) {
+            // Its credit was granted when it came.
+            self.ledger.stats.unread = self.ledger.stats.unread.saturating_sub(1);
+            return Some(message);
+        }
+        let message = stream.inbox.pop_front()?;
+        if let Some(latest) = &mut stream.latest {
+            latest.on_other_read();
+        }
         self.on_read(id, message.payload.len() as u64 + MESSAGE_CHARGE, 1);
         Some(message)
     }

@@ -180,7 +180,7 @@ impl Session {
 
     fn gap_until(&self, key: DomainKey) -> Option<Time> {
         let domain = self.streams.by_key(key)?.recv.get(usize::from(key.domain))?.as_deref()?;
-        domain.gap_until(self.config.gap_wait)
+        domain.gap_until(self.gap_wait(key.slot))
     }
 
     /// Time has come to `now`.

@@ -254,6 +254,9 @@ impl Session {
         self.ledger.stats.received += count;
         self.ledger.stats.received_bytes += bytes;
         self.ledger.stats.unread += count;
+        if self.streams.at(slot).is_some_and(|stream| stream.latest.is_some()) {
+            self.sift(slot, count);
+        }
         if !was_empty {
             return;
         }
@@ -263,6 +266,24 @@ impl Session {
             self.readable_told = true;
             self.ledger.events.push_back(SessionEvent::Readable);
         }
+    }
+
+    /// Of the newest `count` in the inbox of a stream that keeps the latest only, takes the unreliable ones aside.
+    fn sift(&mut self, slot: u32, count: u64) {
+        let Some(stream) = self.streams.at_mut(slot) else { return };
+        let Some(latest) = stream.latest.as_mut().filter(|latest| latest.takes_more()) else { return };
+        let first = stream.inbox.len().saturating_sub(count as usize);
+        let mut charges = 0;
+        for message in stream.inbox.split_off(first) {
+            if message.service.is_reliable() {
+                stream.inbox.push_back(message);
+            } else {
+                charges += latest.push(message, stream.inbox.len());
+            }
+        }
+        let discarded = latest.discard();
+        self.on_discarded(discarded);
+        self.consume(slot, charges);
     }
 
     /// Puts a domain that holds messages behind a gap on the list that timers look at.
@@ -279,9 +300,9 @@ impl Session {
 
     /// Passes over gaps that were waited for long enough.
     pub(super) fn pass_gaps(&mut self, now: Time) {
-        let wait = self.config.gap_wait;
         let gaps = std::mem::take(&mut self.gaps);
         for key in gaps {
+            let wait = self.gap_wait(key.slot);
             while self
                 .recv_state(key.slot, key.domain)
                 .and_then(|state| state.gap_until(wait))

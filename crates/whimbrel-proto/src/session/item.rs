@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use super::config::MESSAGE_CHARGE;
 use super::message::Outcome;
+use super::options::RouteClass;
 use crate::{MessageId, Time};
 
 pub(super) const NO_TAG: u32 = u32::MAX;
@@ -40,6 +41,8 @@ pub(super) struct Item {
     pub(super) length: u32,
     /// Cross-sequenced: how far below this number the latest reliable one is; 0: none that matters.
     pub(super) reliable_gap: u32,
+    /// None: the stream's.
+    pub(super) route: Option<RouteClass>,
     pub(super) priority: u8,
     pub(super) flags: u8,
     pub(super) state: State,

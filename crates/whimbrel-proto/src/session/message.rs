@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::options::RouteClass;
 use crate::wire::data::DEFAULT_PRIORITY;
 use crate::{MessageId, Service, StreamId, Tag};
 
@@ -33,6 +34,8 @@ pub struct Outgoing {
     pub ppid: Option<u32>,
     /// Given up when it is older than this.
     pub lifetime: Option<Duration>,
+    /// How the connection is to carry it; None: as its stream says.
+    pub route: Option<RouteClass>,
     /// Its outcome is wanted as an event.
     pub tracked: bool,
     /// The receiver's application is asked to confirm it; the outcome is then `Taken`, not `Delivered`.
@@ -50,6 +53,7 @@ impl Outgoing {
             priority: DEFAULT_PRIORITY,
             ppid: None,
             lifetime: None,
+            route: None,
             tracked: false,
             confirm: false,
         }
@@ -166,6 +170,9 @@ pub enum StreamError {
     /// This direction was finished or reset, or the session is closing.
     #[error("this direction of the stream has ended")]
     Ended,
+    /// Only a stream with a queue of its own can keep the latest only: see [`super::Session::claim_stream`].
+    #[error("the stream shares its inbox with others")]
+    SharedInbox,
     /// The peer wants no more; its code.
     #[error("the peer stopped the stream with code {0}")]
     Stopped(u64),

@@ -20,9 +20,11 @@ mod fragments;
 mod inbound;
 mod item;
 mod lane;
+mod latest;
 mod ledger;
 mod message;
 mod notices_in;
+mod options;
 mod ranges;
 mod receiving;
 mod sending;
@@ -43,6 +45,7 @@ pub use message::{
     Carried, DomainKey, Message, OpenError, Outcome, Outgoing, Read, SendError, SessionEvent, StreamError,
     StreamKind, TagSettings,
 };
+pub use options::{CreditPolicy, RouteClass, StreamOptions};
 pub use stats::{Counters, SessionStats};
 
 use crate::{Side, StreamId, Time};
