@@ -106,7 +106,9 @@ pub enum StreamOptionsError {
     #[error("no message stream has this number: it was not opened for messages, or the mocket is closed")]
     NoStream,
     /// A stream that keeps the latest only needs a reader of its own.
-    #[error("this stream's messages go to the mocket's inbox: open or accept it as a MessageStream to keep the latest only")]
+    #[error(
+        "this stream's messages go to the mocket's inbox: open or accept it as a MessageStream to keep the latest only"
+    )]
     SharedInbox,
 }
 

@@ -216,6 +216,11 @@ impl Connection {
     ) -> bool {
         let body = head.start + CLEAR_LEN + head.number_len;
         let mut writer = Writer::new(out, head.start + limit - TAG_LEN);
+        let before = writer.len();
+        if self.session.has_verdicts() && self.keys.is_some() && self.path.received.has_unreported() {
+            self.write_verdicts(&mut writer);
+        }
+        let verdicts = writer.len() > before;
         if self.keys.is_some()
             && self.path.received.has_unreported()
             && let Some(largest) = self.path.received.write_sack(now, self.path.id.0, &mut writer)
@@ -231,7 +236,7 @@ impl Connection {
             {
                 self.control.keep_alive();
             } else if !self.control.owes_answer() {
-                return false;
+                return verdicts;
             }
         }
         let items = &mut self.scratch_items;
@@ -248,12 +253,19 @@ impl Connection {
             writer.u8(block::KEEP_ALIVE);
             self.scratch_items.push(Item::Control(Control::KeepAlive));
         }
-        let eliciting = writer.len() > sack_end;
+        let eliciting = verdicts || writer.len() > sack_end;
         if writer.len() > body && writer.len() < body + MIN_BLOCKS {
             // Too short for a header-protection sample.
             out.extend_from_slice(&[block::PADDING, 0, 0]);
         }
         eliciting
+    }
+
+    /// What came too late is told before it is acknowledged.
+    fn write_verdicts(&mut self, writer: &mut Writer<'_>) {
+        self.scratch_carried.clear();
+        self.session.fill_verdicts(writer, &mut self.scratch_carried);
+        self.scratch_items.extend(self.scratch_carried.iter().map(|carried| Item::Session(*carried)));
     }
 
     /// How often small messages are repeated now: only where there is room to spare.

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::late::Verdicts;
 use super::message::{Carried, DomainKey};
 use super::sending::SendDomain;
 use super::stream::{Stream, Streams};
@@ -29,6 +30,7 @@ pub(super) struct Control {
     pub(super) skips: Ranges,
     pub(super) answers: Ranges,
     pub(super) taken: Ranges,
+    pub(super) verdicts: Verdicts,
 }
 
 /// Adds a range before those of its domain that are further on, and joins it to its neighbours: what was lost comes again out of order,
@@ -64,7 +66,11 @@ pub(super) fn push(ranges: &mut Ranges, key: DomainKey, first: u64, count: u64, 
 impl Control {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.notices.is_empty() && self.skips.is_empty() && self.answers.is_empty() && self.taken.is_empty()
+        self.notices.is_empty()
+            && self.skips.is_empty()
+            && self.answers.is_empty()
+            && self.taken.is_empty()
+            && !self.verdicts.is_due()
     }
 
     pub(super) fn notify(&mut self, notice: Notice) {
@@ -87,7 +93,7 @@ impl Control {
 }
 
 /// The domain's name on the wire.
-fn bits(stream: &Stream, key: DomainKey) -> u8 {
+pub(super) fn bits(stream: &Stream, key: DomainKey) -> u8 {
     const BITS: [u8; 4] = [0x08, 0x0c, 0x00, 0x04];
     let own = stream.send.get(usize::from(key.domain)).and_then(|domain| domain.as_deref());
     own.map_or(BITS[usize::from(key.domain) & 3], |domain: &SendDomain| domain.bits)
@@ -142,6 +148,9 @@ impl super::Session {
             }
             self.control.notices.pop_front();
             self.write_notice(notice, out, carried);
+        }
+        if self.control.verdicts.is_due() {
+            self.fill_verdicts(out, carried);
         }
         self.control.fill_ranges(&self.streams, out, carried);
     }

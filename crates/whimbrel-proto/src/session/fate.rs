@@ -44,6 +44,7 @@ impl Session {
                     half.on_stop_acked();
                 }
             }
+            Carried::Verdict { key, number } => self.on_verdict_acked(key, number),
             Carried::Skip { .. }
             | Carried::Taken { .. }
             | Carried::MaxData
@@ -111,6 +112,7 @@ impl Session {
             Carried::SkipAck { key, first, count, delivered } => {
                 control::push(&mut self.control.answers, key, first, u64::from(count), u64::from(delivered));
             }
+            Carried::Verdict { key, number } => self.on_verdict_lost(key, number),
             Carried::Taken { key, first, count } => {
                 control::push(&mut self.control.taken, key, first, u64::from(count), 0);
             }

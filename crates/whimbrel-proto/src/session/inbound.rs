@@ -191,6 +191,7 @@ impl Session {
             }
             standing => {
                 let already = state.partial.remove(&head.number);
+                let dropped = already.as_ref().is_some_and(|partial| partial.dropped);
                 if already.as_ref().is_some_and(|partial| partial.contradicts(length)) {
                     return Err(INCONSISTENT);
                 }
@@ -202,12 +203,16 @@ impl Session {
                 }
                 if standing == Standing::Late {
                     state.passed.remove(head.number, head.number + 1);
+                    if dropped {
+                        let kept = Partial { charged: charge, dropped, ..Partial::default() };
+                        state.partial.insert(head.number, kept);
+                    }
                 }
                 self.charge(slot, charge - charged)?;
                 if standing == Standing::Late {
-                    self.ledger.stats.late += 1;
                     self.consume(slot, charge - consumed);
-                    return Ok(());
+                    let key = DomainKey { domain, ..self.key_of(slot) };
+                    return if dropped { Ok(()) } else { self.on_late(key, head.number, true) };
                 }
                 let whole = message(head, head.number, payload, early, domain);
                 self.on_whole(now, slot, domain, whole, head.extras.latest_reliable);
@@ -308,7 +313,7 @@ impl Session {
                 .and_then(|state| state.gap_until(wait))
                 .is_some_and(|at| at <= now)
             {
-                let (mut abandoned, mut late, mut passed) = (0, 0, false);
+                let (mut abandoned, mut late, mut passed) = (0, Vec::new(), false);
                 self.deliver(key.slot, key.domain, |state, deliver| {
                     let behind = state.held.first().map(|held| held.message.id);
                     state.pass_gap(deliver);
@@ -316,7 +321,10 @@ impl Session {
                     (abandoned, late) = state.abandon_late();
                 });
                 self.consume(key.slot, abandoned);
-                self.ledger.stats.late += late;
+                for number in late {
+                    // There are no more of them than there were parts.
+                    self.on_late(key, number, false).ok();
+                }
                 if !passed {
                     // Cannot be; but a fault of ours here should be a message late, not a program that hangs.
                     debug_assert!(cfg!(feature = "mutants"), "a gap that cannot be passed");
@@ -392,14 +400,11 @@ impl Session {
         let Some(state) = self.recv_state(slot, domain) else { return Ok(()) };
         state.passed.remove(number, number + 1);
         let Some(partial) = state.partial.get_mut(&number) else { return Ok(()) };
-        partial.dropped = true;
-        if partial.length.is_some() {
-            state.partial.remove(&number);
-            self.ledger.stats.late += 1;
-        }
+        let first = !std::mem::replace(&mut partial.dropped, true);
         self.charge(slot, charge)?;
         self.consume(slot, charge);
-        Ok(())
+        let key = DomainKey { domain, ..self.key_of(slot) };
+        if first { self.on_late(key, number, false) } else { Ok(()) }
     }
 
     fn on_stream_bytes(&mut self, slot: u32, head: &DataHead, payload: Bytes) -> Result<(), PeerMisbehaved> {
@@ -459,20 +464,16 @@ impl Partial {
 }
 
 impl RecvDomain {
-    /// Frees what messages passed over hold; their charge now counts as read.
-    pub(super) fn abandon_late(&mut self) -> (u64, u64) {
+    /// Frees what messages passed over hold; their charge, which now counts as read, and their numbers.
+    pub(super) fn abandon_late(&mut self) -> (u64, Vec<u64>) {
         let floor = self.floor();
-        let (mut consumed, mut late) = (0, 0);
-        self.partial.retain(|number, partial| {
-            if *number >= floor || partial.dropped {
-                return true;
-            }
+        let (mut consumed, mut late) = (0, Vec::new());
+        for (number, partial) in self.partial.range_mut(..floor).filter(|(_, partial)| !partial.dropped) {
             consumed += partial.charged;
             partial.dropped = true;
             partial.assembly = super::assembly::Assembly::default();
-            late += u64::from(partial.length.is_some());
-            partial.length.is_none()
-        });
+            late.push(*number);
+        }
         (consumed, late)
     }
 

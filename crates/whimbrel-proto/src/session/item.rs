@@ -15,6 +15,8 @@ pub(super) const CONFIRM: u8 = 4;
 pub(super) const PPID: u8 = 8;
 /// Cancelled, replaced or expired while it waited in a lane; its place remains.
 pub(super) const DEAD: u8 = 16;
+/// It went in parts.
+pub(super) const PARTED: u8 = 32;
 
 /// Where a message that was sent at least once stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

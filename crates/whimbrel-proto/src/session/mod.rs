@@ -20,6 +20,7 @@ mod fragments;
 mod inbound;
 mod item;
 mod lane;
+mod late;
 mod latest;
 mod ledger;
 mod message;

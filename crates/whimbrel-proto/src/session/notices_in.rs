@@ -8,14 +8,14 @@ use super::message::{DomainKey, Outcome, SessionEvent, StreamKind};
 use super::receiving::{RecvDomain, Standing};
 use crate::mutants::{Mutant, planted};
 use crate::wire::credit::Grant;
-use crate::wire::skip::{NumberRange, RangesHead};
+use crate::wire::skip::{LATE, NumberRange, RangesHead};
 use crate::wire::stream_end::StreamEnd;
 use crate::wire::{Reader, VARINT_MAX, data};
 use crate::{Cause, PeerMisbehaved, Service, Time};
 
 /// Numbers looked at for one block, at most.
 const WORK: u64 = 2 * MAX_SPAN;
-const TOO_MUCH: PeerMisbehaved =
+pub(super) const TOO_MUCH: PeerMisbehaved =
     PeerMisbehaved::new(Cause::LimitExceeded, "a notice about too many messages");
 const UNSENT: PeerMisbehaved = PeerMisbehaved::new(Cause::AckOfUnsent, "an answer about messages never sent");
 
@@ -76,6 +76,7 @@ impl Session {
             return Ok(());
         }
         let partial = state.partial.remove(&number);
+        state.dropped -= usize::from(partial.as_ref().is_some_and(|partial| partial.dropped));
         let (charged, consumed) = partial.map_or((0, 0), |partial| (partial.charged, partial.consumed()));
         if charged > charge {
             return Err(PeerMisbehaved::new(
@@ -101,8 +102,9 @@ impl Session {
     }
 
     pub(super) fn on_skip_ack(&mut self, now: Time, reader: &mut Reader) -> Result<(), PeerMisbehaved> {
-        self.on_answers(now, reader, true, |state, value| match state {
-            State::Skipping(why) => Some(if value == 1 { Outcome::Delivered } else { why }),
+        self.on_answers(now, reader, true, |state, value| match (state, value) {
+            (State::Skipping(_), 1) => Some(Outcome::Delivered),
+            (State::Skipping(why), 0) => Some(why),
             _ => None,
         })
     }
@@ -130,6 +132,13 @@ impl Session {
             let key = DomainKey { domain, ..self.key_of(slot) };
             if self.streams.send_domain_ref(key).is_none_or(|domain| range.end() > domain.next()) {
                 return Err(UNSENT);
+            }
+            if valued && range.value == LATE {
+                let known = self.streams.send_domain_ref(key).map_or(0..0, |domain| domain.numbers());
+                for number in range.first.max(known.start)..range.end().min(known.end) {
+                    self.on_verdict(now, key, number);
+                }
+                continue;
             }
             self.with_domain(now, key, |domain, ledger| {
                 let known = domain.numbers();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::assembly::Assembly;
-use super::config::MAX_SPAN;
+use super::config::{MAX_RANGES, MAX_SPAN};
 use super::message::Message;
 use super::ranges::{RangeSet, Window};
 use super::waiting::{Held, Waiting};
@@ -49,6 +49,8 @@ pub(super) struct RecvDomain {
     pub(super) skipped: RangeSet,
     /// Passed over without ever having been seen: not charged yet.
     pub(super) passed: RangeSet,
+    /// Of `partial`, those that are late: kept until their SKIP comes.
+    pub(super) dropped: usize,
     /// On the session's list of gaps.
     pub(super) gap_listed: bool,
 }
@@ -72,6 +74,9 @@ impl RecvDomain {
     pub(super) fn check(&self, number: u64) -> Result<(), PeerMisbehaved> {
         if number >= self.floor().saturating_add(MAX_SPAN) {
             return Err(PeerMisbehaved::new(Cause::LimitExceeded, "a message number too far ahead"));
+        }
+        if self.dropped > MAX_RANGES {
+            return Err(PeerMisbehaved::new(Cause::LimitExceeded, "too many parts that came late"));
         }
         Ok(())
     }

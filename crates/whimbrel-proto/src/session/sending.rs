@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::config::MAX_SPAN;
 use super::fragments::FragmentList;
-use super::item::{Item, RELIABLE, State};
+use super::item::{Item, PARTED, RELIABLE, State};
 use super::ledger::Ledger;
 use super::message::{DomainKey, Outcome};
 
@@ -104,6 +104,9 @@ impl SendDomain {
 
     /// From now on the message travels in parts.
     pub(super) fn split(&mut self, number: u64) -> &mut FragmentList {
+        if let Some(item) = self.get_mut(number) {
+            item.flags |= PARTED;
+        }
         let index = self.parts.partition_point(|(at, _)| *at < number);
         let list = self.spare.pop().unwrap_or_default();
         self.parts.insert(index, (number, list));

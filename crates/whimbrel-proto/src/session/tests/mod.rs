@@ -2,6 +2,7 @@
 
 mod credit;
 mod hostile;
+mod late;
 mod options;
 mod pipe;
 mod random;

@@ -19,7 +19,9 @@ fn on(stream: StreamId, service: Service, number: u64, size: usize) -> Outgoing 
 }
 
 fn read_stream(pipe: &mut Pipe, side: usize, stream: StreamId) -> Vec<u64> {
-    std::iter::from_fn(|| pipe.ends[side].recv_on(pipe.now, stream)).map(|message| number_of(&message)).collect()
+    std::iter::from_fn(|| pipe.ends[side].recv_on(pipe.now, stream))
+        .map(|message| number_of(&message))
+        .collect()
 }
 
 /// A stream both ends know, of which the receiver wants the latest only.
