@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::Connection;
+use super::{Connection, Main};
 use crate::ConnectionId;
 
 /// What was logged, and what waits to be.
@@ -25,7 +25,8 @@ impl Connection {
     }
 
     fn log_keys(&mut self) {
-        let (path, ours, theirs) = (self.path.id, self.path.local_id, self.path.remote_id);
+        let (path, ours, theirs) =
+            (self.paths[Main].id, self.paths[Main].local_id, self.paths[Main].remote_id);
         let log = &mut self.key_log;
         // A client has early keys for each PING it tries, known by where they go.
         if let Some(early) = &self.early_seal

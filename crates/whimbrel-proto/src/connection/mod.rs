@@ -10,6 +10,7 @@ mod keys;
 mod mtu;
 mod opening;
 mod path;
+mod paths;
 mod receive;
 mod stats;
 mod tickets;
@@ -32,6 +33,7 @@ use key_log::KeyLog;
 use keys::KeyRing;
 pub(crate) use opening::Opening;
 use path::Path;
+use paths::{At, Main, Paths};
 pub use stats::{ConnectionStats, PathStats};
 pub use tickets::IssuedTicket;
 use tickets::Ticketing;
@@ -151,8 +153,7 @@ pub struct Connection {
     side: Side,
     config: TransportConfig,
     session: Session,
-    /// One here; every structure is per path.
-    path: Path,
+    paths: Paths,
     opening: Option<Box<Opening>>,
     keys: Option<KeyRing>,
     early_seal: Option<Box<EarlySeal>>,
@@ -211,7 +212,7 @@ impl Connection {
         Self {
             side,
             session: Session::new(side, config.session),
-            path,
+            paths: Paths::new(path),
             opening: None,
             keys: None,
             early_seal: None,
@@ -262,7 +263,7 @@ impl Connection {
 
     /// The id by which the peer addresses this end on its first path.
     pub fn local_id(&self) -> ConnectionId {
-        self.path.local_id
+        self.paths[Main].local_id
     }
 
     /// The peer's key: its identity. None until a client learns it.
@@ -272,12 +273,12 @@ impl Connection {
 
     /// Where the peer is.
     pub fn remote(&self) -> SocketAddr {
-        self.path.remote
+        self.paths[Main].remote
     }
 
     /// Established, and nothing is in flight: what is sent now goes out at once.
     pub fn is_idle(&self) -> bool {
-        self.keys.is_some() && self.path.recovery.in_flight() == 0
+        self.keys.is_some() && self.in_flight() == 0
     }
 
     /// The handshake is done.
@@ -303,7 +304,7 @@ impl Connection {
     /// Bytes of one message that travel in one packet at the present size.
     pub fn max_unfragmented(&self) -> usize {
         // Head, tag, DATA with everything set: 9 + 4 + 16 + 2 + 8 + 8 + 1 + 8 + 1 + 4.
-        usize::from(self.path.mtu.current()).saturating_sub(62)
+        usize::from(self.paths.mtu()).saturating_sub(62)
     }
 
     /// Closes politely: what is queued is delivered first, then FIN. Nothing more can be sent.
@@ -318,11 +319,17 @@ impl Connection {
         }
     }
 
+    fn in_flight(&self) -> u64 {
+        self.paths.iter().map(|path| path.recovery.in_flight()).sum()
+    }
+
     /// Gives back memory kept for speed: the connection has been idle for a while.
     fn trim(&mut self) {
         self.session.trim();
-        self.path.recovery.trim();
-        self.path.received.trim();
+        for path in self.paths.iter_mut() {
+            path.recovery.trim();
+            path.received.trim();
+        }
         self.scratch_items = Vec::new();
         self.scratch_carried = Vec::new();
     }
@@ -334,7 +341,9 @@ impl Connection {
 
     /// The operating system says that a link came up: a silent path is probed at once.
     pub fn handle_link_up(&mut self, now: Time) {
-        self.path.recovery.on_link_up(now);
+        for path in self.paths.iter_mut() {
+            path.recovery.on_link_up(now);
+        }
     }
 
     /// The peer sent its stateless reset token.
@@ -345,8 +354,8 @@ impl Connection {
     /// The peer repeated PING: it missed PONG.
     pub fn handle_repeated_ping(&mut self, ping: &Datagram) {
         // Wherever it came from, PONG goes to where the first came from; what another sends buys that address nothing.
-        if ping.from == self.path.remote {
-            self.path.validation.on_received(ping.bytes.len());
+        if ping.from == self.paths[Main].remote {
+            self.paths[Main].validation.on_received(ping.bytes.len());
         }
         self.pong_due = self.pong.is_some() && !self.confirmed;
     }
@@ -354,7 +363,7 @@ impl Connection {
     /// The peer missed every PONG and sent another PING, whose cookie proves where it is now.
     pub fn handle_second_ping(&mut self, ping: &Datagram) {
         if self.pong.is_some() && !self.confirmed {
-            self.path.move_to(ping.from, ping.to);
+            self.paths[Main].move_to(ping.from, ping.to);
             self.pong_due = true;
         }
     }
@@ -366,7 +375,7 @@ impl Connection {
         if let Some((cause, reason)) = tell {
             self.prepare_farewell(now, cause, &reason);
         }
-        self.ending = Ending::Over { until: now + self.path.drain_time() };
+        self.ending = Ending::Over { until: now + self.paths.drain_time() };
         self.opening = None;
         self.session.end();
         if why != CloseReason::PeerRestarted {
@@ -403,27 +412,27 @@ impl Connection {
     }
 
     /// What the fates of packets mean to the path itself.
-    fn take_notes(&mut self, now: Time, notes: Notes) {
+    fn take_notes(&mut self, now: Time, at: At, notes: Notes) {
         if let Some(largest) = notes.sack_acked {
-            self.path.received.on_sack_acked(largest);
+            self.paths[at].received.on_sack_acked(largest);
         }
         let grown = match notes.mtu_probe {
-            Some((size, Fate::Acked)) => self.path.mtu.on_probe_acked(now, size).is_some(),
+            Some((size, Fate::Acked)) => self.paths[at].mtu.on_probe_acked(now, size).is_some(),
             Some((size, Fate::Lost)) => {
-                self.path.mtu.on_probe_lost(now, size);
+                self.paths[at].mtu.on_probe_lost(now, size);
                 false
             }
             None => false,
         };
         if notes.full_acked > 0 {
-            self.path.mtu.on_full_acked();
+            self.paths[at].mtu.on_full_acked();
         } else if notes.small_acked {
-            self.path.mtu.on_small_acked();
+            self.paths[at].mtu.on_small_acked();
         }
-        let shrunk = (0..notes.full_lost).any(|_| self.path.mtu.on_full_lost());
+        let shrunk = (0..notes.full_lost).any(|_| self.paths[at].mtu.on_full_lost());
         if grown || shrunk {
-            let size = u64::from(self.path.mtu.current()) + self.path.headers();
-            self.path.recovery.set_packet_size(size);
+            let size = u64::from(self.paths[at].mtu.current()) + self.paths[at].headers();
+            self.paths[at].recovery.set_packet_size(size);
             self.events.push_back(Event::MaxUnfragmented(self.max_unfragmented()));
         }
         if notes.fin_ack_acked && matches!(self.ending, Ending::FinAckSent { .. }) {

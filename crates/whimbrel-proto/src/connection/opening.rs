@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{CloseReason, Connection, Datagram, Event, Item, Notes, Validation};
+use super::{CloseReason, Connection, Datagram, Event, Item, Main, Notes, Validation};
 use crate::connection::keys::KeyRing;
 use crate::crypto::PathMemory;
 use crate::handshake::{Accepted, ClientHandshake, Established, HandshakeError, Params};
@@ -146,7 +146,7 @@ impl Opening {
 impl Connection {
     pub(crate) fn open_with(&mut self, now: Time, opening: Opening) {
         if let Some(memory) = opening.memory {
-            self.path.recovery.recall(memory);
+            self.paths[Main].recovery.recall(memory);
         }
         self.opening = Some(Box::new(opening));
         if self.opening.as_ref().is_some_and(|opening| opening.handshake.has_ticket()) {
@@ -197,8 +197,8 @@ impl Connection {
             opening.handshake.trust(shown);
         }
         let first_sent = opening.first_sent.unwrap_or(now);
-        self.path.recovery.on_first_rtt(now, now.since(first_sent));
-        self.path.remote_id = answer.server_id;
+        self.paths[Main].recovery.on_first_rtt(now, now.since(first_sent));
+        self.paths[Main].remote_id = answer.server_id;
         self.send_ping(now);
         Ok(())
     }
@@ -206,12 +206,12 @@ impl Connection {
     /// What was sent after one PING is of no use after another, which begins another connection: all of it is lost, and what is sent
     /// from now on has numbers from `number` on.
     fn abandon_flight(&mut self, now: Time, number: u64) {
-        let packet_size = usize::from(super::mtu::BASE) + self.path.headers() as usize;
+        let packet_size = usize::from(super::mtu::BASE) + self.paths[Main].headers() as usize;
         let fresh = Recovery::new(now, self.config.congestion, packet_size);
-        let old = std::mem::replace(&mut self.path.recovery, fresh);
-        self.path.recovery.begin_at(number);
+        let old = std::mem::replace(&mut self.paths[Main].recovery, fresh);
+        self.paths[Main].recovery.begin_at(number);
         if let Some(memory) = self.opening.as_ref().and_then(|opening| opening.memory) {
-            self.path.recovery.recall(memory);
+            self.paths[Main].recovery.recall(memory);
         }
         let (session, control) = (&mut self.session, &mut self.control);
         let mut notes = Notes::default();
@@ -220,14 +220,14 @@ impl Connection {
 
     /// Builds PING with as much of what is queued as fits; what does not follows in early packets.
     fn send_ping(&mut self, now: Time) {
-        let used = self.path.recovery.next_number();
+        let used = self.paths[Main].recovery.next_number();
         if let Some(opening) = self.opening.as_mut().filter(|_| used > 0) {
             opening.numbers_used = opening.numbers_used.max(used);
-            let measured =
-                Some(self.path.recovery.rtt.latest()).filter(|_| !self.path.recovery.rtt.is_unknown());
+            let measured = Some(self.paths[Main].recovery.rtt.latest())
+                .filter(|_| !self.paths[Main].recovery.rtt.is_unknown());
             self.abandon_flight(now, 0);
             if let Some(rtt) = measured {
-                self.path.recovery.on_first_rtt(now, rtt);
+                self.paths[Main].recovery.on_first_rtt(now, rtt);
             }
         }
         let Some(opening) = &mut self.opening else { return };
@@ -245,13 +245,14 @@ impl Connection {
             }
         };
         let size = flight.packet.len();
-        let wait = self.path.recovery.rtt.deadline() + Duration::from_millis(10);
+        let wait = self.paths[Main].recovery.rtt.deadline() + Duration::from_millis(10);
         opening.begin_ping(now, by_ticket, flight.packet, wait);
-        self.path.remote_id = flight.server_id;
+        self.paths[Main].remote_id = flight.server_id;
         self.early_seal = flight.early.map(Box::new);
         self.scratch_items.clear();
         self.scratch_items.extend(self.scratch_carried.iter().map(|carried| Item::Session(*carried)));
-        self.path.recovery.on_sent(now, size as u64 + self.path.headers(), true, &self.scratch_items);
+        let path = &mut self.paths[Main];
+        path.recovery.on_sent(now, size as u64 + path.headers(), true, &self.scratch_items);
     }
 
     fn handle_pong(&mut self, now: Time, packet: &[u8]) -> Result<(), HandshakeError> {
@@ -261,28 +262,30 @@ impl Connection {
         if !answers_latest {
             // Back to the connection that was given up. The server has seen numbers of its first flight, and what it held is not known
             // any more: all goes again, and what arrived before is told by its message's number.
-            let number = opening.numbers_used.max(self.path.recovery.next_number());
+            let number = opening.numbers_used.max(self.paths[Main].recovery.next_number());
             let first_sent = opening.first_sent.unwrap_or(now);
             // The SYN-ACK between was a forger's, and so is the round trip it showed.
             self.abandon_flight(now, number);
-            self.path.recovery.on_first_rtt(now, now.since(first_sent));
+            self.paths[Main].recovery.on_first_rtt(now, now.since(first_sent));
         }
         self.opening = None;
         self.early_seal = None;
-        self.path.remote_id = server_id;
+        self.paths[Main].remote_id = server_id;
         self.peer_key = Some(server_key);
         self.last_received = now;
         self.confirmed = true;
         self.keys = Some(KeyRing::new(keys));
         self.take_params(&params);
-        let pace = self.path.ack_pace(now, self.config.max_ack_delay);
-        self.path.received.on_packet(now, 0, true, None, pace);
+        let pace = self.paths[Main].ack_pace(now, self.config.max_ack_delay);
+        self.paths[Main].received.on_packet(now, 0, true, None, pace);
         self.events.push_back(Event::Connected);
         // PONG answers PING, which was packet 0.
         let sack = Sack { ranges: vec![0..=0], ..Sack::default() };
         let taken = if answers_latest { self.take_sack(now, &sack) } else { Ok(()) };
         let mut reader = Reader::new(blocks);
-        if let Err(misbehaved) = taken.and_then(|()| self.process_blocks(now, &mut reader, false)) {
+        if let Err(misbehaved) =
+            taken.and_then(|()| self.process_blocks(now, self.paths.main(), &mut reader, false))
+        {
             self.on_misbehaved(now, misbehaved);
         }
         Ok(())
@@ -297,7 +300,7 @@ impl Connection {
             max_message: params.max_message,
             cross_sequencing: params.cross_sequencing,
         });
-        self.path.mtu.limit(params.max_packet.into());
+        self.paths[Main].mtu.limit(params.max_packet.into());
         self.idle_timeout = self.config.idle_timeout.min(params.idle.max(Duration::from_secs(1)));
         if let Some(token) = params.first_reset_token {
             self.endpoint_events.push_back(super::EndpointEvent::PeerResetToken(token));
@@ -324,18 +327,18 @@ impl Connection {
         self.peer_key = Some(accepted.client_key);
         self.early_open = accepted.early.take().map(Box::new);
         if let Some(received) = accepted.unvalidated() {
-            self.path.validation = Validation::Unproven { received: received as u64, sent: 0 };
+            self.paths[Main].validation = Validation::Unproven { received: received as u64, sent: 0 };
         }
         if let Some(memory) = accepted.memory {
-            self.path.recovery.recall(memory);
+            self.paths[Main].recovery.recall(memory);
         }
         self.take_params(&accepted.params);
         let mut reader = Reader::new(std::mem::take(&mut accepted.blocks));
         if !reader.is_empty() {
-            self.process_blocks(now, &mut reader, true)?;
+            self.process_blocks(now, self.paths.main(), &mut reader, true)?;
         }
-        let pace = self.path.ack_pace(now, self.config.max_ack_delay);
-        self.path.received.on_packet(now, 0, true, None, pace);
+        let pace = self.paths[Main].ack_pace(now, self.config.max_ack_delay);
+        self.paths[Main].received.on_packet(now, 0, true, None, pace);
         let (session, carried) = (&mut self.session, &mut self.scratch_carried);
         carried.clear();
         let params = Self::own_params(&self.config);
@@ -351,7 +354,8 @@ impl Connection {
         self.pong_due = true;
         self.scratch_items.clear();
         self.scratch_items.extend(self.scratch_carried.iter().map(|carried| Item::Session(*carried)));
-        self.path.recovery.on_sent(now, size + self.path.headers(), true, &self.scratch_items);
+        let path = &mut self.paths[Main];
+        path.recovery.on_sent(now, size + path.headers(), true, &self.scratch_items);
         Ok(())
     }
 }

@@ -3,10 +3,11 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use super::Item;
 use super::mtu::Mtu;
+use super::transmit::LEAST_PACKET;
 use super::validation::Validation;
-use crate::recovery::{AckPace, Received, Recovery};
+use super::{Item, Transmit};
+use crate::recovery::{AckPace, Ecn, Received, Recovery};
 use crate::{ConnectionId, PathId, Time};
 
 /// Packets a SACK may be held back for at most.
@@ -91,6 +92,12 @@ impl Rebinding {
 }
 
 impl Path {
+    /// A datagram, or several, that go to where the peer is known to be.
+    pub(super) fn transmit(&self, size: usize, segment_size: Option<usize>) -> Transmit {
+        let ecn = self.ecn_usable.then_some(Ecn::Ect0);
+        Transmit { destination: self.remote, source: self.local, ecn, size, segment_size }
+    }
+
     /// Bytes that IP and UDP add to a datagram here.
     pub(super) fn headers(&self) -> u64 {
         if self.remote.is_ipv4() { 28 } else { 48 }
@@ -101,6 +108,14 @@ impl Path {
         let eighth = self.recovery.rtt.smoothed() / 8;
         let every = if now.since(self.last_sack) >= eighth.min(max_delay) { 2 } else { MOST_UNREPORTED };
         AckPace { every, delay: eighth.min(max_delay).max(Duration::from_millis(1)) }
+    }
+
+    /// When something of this path is due; `established`: SACKs may be sent.
+    pub(super) fn timeout(&self, established: bool) -> Option<Time> {
+        let may_send = established && self.validation.room() >= LEAST_PACKET;
+        let sack = may_send.then(|| self.received.next_sack()).flatten();
+        let rebinding = self.rebinding.as_ref().map(Rebinding::timeout);
+        [sack, self.recovery.timeout(), self.pacing_until, rebinding].into_iter().flatten().min()
     }
 
     /// Three probe timeouts: how long what is old may still arrive.

@@ -2,13 +2,14 @@
 
 use bytes::{Buf, BytesMut};
 
-use super::{Connection, Datagram, Event, Notes};
+use super::{At, Connection, Datagram, Event, Notes};
 use crate::connection::path::Rebinding;
 use crate::wire::packet::{
-    CLEAR_LEN, EARLY_BIT, KEY_PHASE_BIT, MIN_SEALED, PROTECTED_BITS, SAMPLE_LEN, expand_number,
+    CLEAR_BIT, CLEAR_LEN, EARLY_BIT, KEY_PHASE_BIT, MIN_SEALED, PROTECTED_BITS, SAMPLE_LEN, destination,
+    expand_number,
 };
 use crate::wire::{Reader, block, close};
-use crate::{Cause, PeerMisbehaved, Time};
+use crate::{Cause, PathId, PeerMisbehaved, Time};
 
 /// PONG is repeated to early packets no more often than this.
 const PONG_WAIT: std::time::Duration = std::time::Duration::from_millis(50);
@@ -31,34 +32,39 @@ impl Connection {
             }
             return;
         }
+        let Some((flags, destination)) = destination(&datagram.bytes) else {
+            self.dropped.short += 1;
+            return;
+        };
         let size = datagram.bytes.len();
-        if datagram.bytes.first().is_some_and(|flags| flags & crate::wire::packet::CLEAR_BIT != 0) {
+        if flags & CLEAR_BIT != 0 {
             self.handle_clear(now, datagram);
             return;
         }
         let (from, to, ecn) = (datagram.from, datagram.to, datagram.ecn);
-        let Some(plain) = self.open(now, datagram.bytes) else { return };
-        self.path.traffic.received_packets += 1;
-        self.path.traffic.received_bytes += size as u64;
-        if from == self.path.remote {
-            self.path.validation.on_received(size);
+        let at = self.paths.by_local_id(destination).unwrap_or(self.paths.main());
+        let Some(plain) = self.open(now, at, datagram.bytes) else { return };
+        self.paths[at].traffic.received_packets += 1;
+        self.paths[at].traffic.received_bytes += size as u64;
+        if from == self.paths[at].remote {
+            self.paths[at].validation.on_received(size);
         }
-        if self.path.received.is_duplicate(plain.number) {
-            self.path.received.on_duplicate();
+        if self.paths[at].received.is_duplicate(plain.number) {
+            self.paths[at].received.on_duplicate();
             return;
         }
-        let newest = plain.number >= self.path.received.expected();
+        let newest = plain.number >= self.paths[at].received.expected();
         self.last_received = now;
         let number = plain.number;
         if plain.early && !self.confirmed && now.since(self.pong_at) > PONG_WAIT {
             // The client still seals under the early secret: it has no PONG.
             self.pong_due = self.pong.is_some();
         }
-        match self.process(now, plain) {
+        match self.process(now, at, plain) {
             Ok(eliciting) => {
-                let pace = self.path.ack_pace(now, self.config.max_ack_delay);
-                self.path.received.on_packet(now, number, eliciting, ecn, pace);
-                self.on_arrival(now, newest, from, to, size);
+                let pace = self.paths[at].ack_pace(now, self.config.max_ack_delay);
+                self.paths[at].received.on_packet(now, number, eliciting, ecn, pace);
+                self.on_arrival(now, at, newest, from, to, size);
             }
             Err(misbehaved) => self.on_misbehaved(now, misbehaved),
         }
@@ -68,24 +74,25 @@ impl Connection {
     fn on_arrival(
         &mut self,
         now: Time,
+        at: At,
         newest: bool,
         from: std::net::SocketAddr,
         to: Option<std::net::IpAddr>,
         size: usize,
     ) {
-        if from == self.path.remote {
-            self.path.local = to.or(self.path.local);
+        if from == self.paths[at].remote {
+            self.paths[at].local = to.or(self.paths[at].local);
             return;
         }
         if !newest {
             return;
         }
-        match &mut self.path.rebinding {
+        match &mut self.paths[at].rebinding {
             Some(rebinding) if rebinding.remote == from => rebinding.on_received(size),
             _ => {
                 let mut rebinding = Rebinding::new(now, from, to, self.challenges.draw());
                 rebinding.on_received(size);
-                self.path.rebinding = Some(rebinding);
+                self.paths[at].rebinding = Some(rebinding);
             }
         }
     }
@@ -96,7 +103,7 @@ impl Connection {
     }
 
     /// Unmasks and opens; counts and drops what does not open.
-    fn open(&mut self, now: Time, mut packet: BytesMut) -> Option<Plain> {
+    fn open(&mut self, now: Time, at: At, mut packet: BytesMut) -> Option<Plain> {
         if packet.len() < MIN_SEALED {
             self.dropped.short += 1;
             return None;
@@ -121,13 +128,13 @@ impl Connection {
             packet[at] ^= mask;
             truncated = truncated << 8 | u64::from(packet[at]);
         }
-        let number = expand_number(truncated, length, self.path.received.expected());
+        let number = expand_number(truncated, length, self.paths[at].received.expected());
         let (head, sealed) = packet.split_at_mut(CLEAR_LEN + length);
-        let path = self.path.id;
+        let path = self.paths[at].id;
         let opened = if early {
             self.early_open.as_ref()?.open.open(path, number, head, sealed)
         } else {
-            let keep_old = self.path.drain_time();
+            let keep_old = self.paths[at].drain_time();
             let phase = flags & KEY_PHASE_BIT != 0;
             self.keys
                 .as_mut()?
@@ -150,18 +157,18 @@ impl Connection {
         packet.advance(head);
         packet.truncate(length);
         if !early && !self.confirmed {
-            self.on_confirmed(now);
+            self.on_confirmed(now, at);
         }
         Some(Plain { number, early, blocks: packet })
     }
 
     /// The first packet under the final keys: the peer is proven.
-    fn on_confirmed(&mut self, now: Time) {
+    fn on_confirmed(&mut self, now: Time, at: At) {
         self.confirmed = true;
         self.pong = None;
         self.pong_due = false;
-        self.early_until = self.early_open.is_some().then(|| now + self.path.drain_time());
-        self.path.validation.prove();
+        self.early_until = self.early_open.is_some().then(|| now + self.paths[at].drain_time());
+        self.paths[at].validation.prove();
         if self.side == crate::Side::Server {
             self.events.push_back(Event::Connected);
             self.issue_first_ticket(now);
@@ -169,12 +176,12 @@ impl Connection {
     }
 
     /// Takes the blocks of one packet; returns whether it asks for acknowledgement.
-    fn process(&mut self, now: Time, plain: Plain) -> Result<bool, PeerMisbehaved> {
+    fn process(&mut self, now: Time, at: At, plain: Plain) -> Result<bool, PeerMisbehaved> {
         let mut reader = Reader::new(plain.blocks.freeze());
         if reader.is_empty() {
             return Err(PeerMisbehaved::new(Cause::MissingField, "packet without blocks"));
         }
-        self.process_blocks(now, &mut reader, plain.early)
+        self.process_blocks(now, at, &mut reader, plain.early)
     }
 
     /// Takes blocks as if a packet that opened had brought them: what a hostile peer with good keys can send. For tests and fuzzing.
@@ -183,7 +190,8 @@ impl Connection {
         if self.ending.is_over() || blocks.is_empty() {
             return;
         }
-        if let Err(misbehaved) = self.process_blocks(now, &mut Reader::new(blocks), false) {
+        if let Err(misbehaved) = self.process_blocks(now, self.paths.main(), &mut Reader::new(blocks), false)
+        {
             self.on_misbehaved(now, misbehaved);
         }
     }
@@ -191,6 +199,7 @@ impl Connection {
     pub(super) fn process_blocks(
         &mut self,
         now: Time,
+        at: At,
         reader: &mut Reader,
         early: bool,
     ) -> Result<bool, PeerMisbehaved> {
@@ -218,7 +227,7 @@ impl Connection {
                 block::PADDING => drop(reader.rest()),
                 block::KEEP_ALIVE => {}
                 block::PROBE => self.control.probe_ack(reader.u64()?),
-                block::PROBE_ACK => self.on_probe_ack(reader.u64()?),
+                block::PROBE_ACK => self.on_probe_ack(at, reader.u64()?),
                 block::FIN => self.on_fin(now, close::read_fin(reader)?),
                 block::FIN_ACK => self.on_fin_ack(now),
                 block::FIN_DONE => self.finish_peer_closed(now),
@@ -253,31 +262,36 @@ impl Connection {
         now: Time,
         sack: &crate::wire::sack::Sack,
     ) -> Result<(), PeerMisbehaved> {
-        if sack.path != self.path.id.0 {
+        let Some(at) = self.paths.by_id(PathId(sack.path)) else {
             return Err(PeerMisbehaved::new(Cause::AckOfUnsent, "SACK of a path that does not exist"));
-        }
+        };
         let mut notes = Notes::default();
         let (session, control) = (&mut self.session, &mut self.control);
-        let packets = self.path.recovery.on_sack(now, sack, |fate, item| {
+        let packets = self.paths[at].recovery.on_sack(now, sack, |fate, item| {
             Self::settle(now, fate, item, session, control, &mut notes);
         })?;
         notes.small_acked = packets > notes.full_acked;
         if let Some(keys) = &mut self.keys {
             keys.on_acked(sack.largest());
         }
-        self.take_notes(now, notes);
+        self.take_notes(now, at, notes);
         self.check_reachable();
         self.issue_measured_ticket(now);
         Ok(())
     }
 
-    fn on_probe_ack(&mut self, challenge: u64) {
-        let Some(rebinding) = self.path.rebinding.filter(|rebinding| rebinding.challenge == challenge) else {
+    fn on_probe_ack(&mut self, at: At, challenge: u64) {
+        let Some(rebinding) = self.paths[at].rebinding.filter(|rebinding| rebinding.challenge == challenge)
+        else {
             return;
         };
-        let from = self.path.remote;
-        self.path.adopt(rebinding);
-        self.events.push_back(Event::PeerAddressChanged { path: self.path.id, from, to: rebinding.remote });
+        let from = self.paths[at].remote;
+        self.paths[at].adopt(rebinding);
+        self.events.push_back(Event::PeerAddressChanged {
+            path: self.paths[at].id,
+            from,
+            to: rebinding.remote,
+        });
     }
 
     fn on_fin(&mut self, now: Time, reason: close::Reason) {

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::Connection;
+use super::path::Path;
 use crate::congestion::ControllerStats;
 use crate::{PathId, Time};
 
@@ -80,15 +81,17 @@ impl Connection {
     /// Figures as of `now`.
     pub fn stats(&self, now: Time) -> ConnectionStats {
         ConnectionStats {
-            paths: vec![self.path_stats()],
+            paths: self.paths.iter().map(Path::stats).collect(),
             dropped: self.dropped,
             key_updates: self.keys.as_ref().map_or(0, |keys| keys.updates()),
             silent_for: now.since(self.last_received),
         }
     }
+}
 
-    fn path_stats(&self) -> PathStats {
-        let path = &self.path;
+impl Path {
+    fn stats(&self) -> PathStats {
+        let path = self;
         let counters = path.recovery.counters();
         PathStats {
             id: path.id,

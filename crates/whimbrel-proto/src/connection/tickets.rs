@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{Connection, EndpointEvent, Event};
+use super::{Connection, EndpointEvent, Event, Main};
 use crate::crypto::PathMemory;
 use crate::tickets::LONGEST_LIFE;
 use crate::wire::Reader;
@@ -91,7 +91,7 @@ impl Connection {
     /// The newest ticket the server gave, with what is known of the path by now. For a client; a listener has none.
     pub fn ticket(&self) -> Option<Ticket> {
         let ticket = self.tickets.held.as_ref()?;
-        Some(Ticket { memory: self.path.recovery.remember().or(ticket.memory), ..ticket.clone() })
+        Some(Ticket { memory: self.paths[Main].recovery.remember().or(ticket.memory), ..ticket.clone() })
     }
 
     /// Takes the endpoint's answer to [`EndpointEvent::TicketWanted`]; it goes out with the next packet.
@@ -103,14 +103,14 @@ impl Connection {
 
     pub(super) fn issue_first_ticket(&mut self, now: Time) {
         if self.tickets.on_confirmed(now) {
-            self.ask_for_ticket(self.path.recovery.remember());
+            self.ask_for_ticket(self.paths[Main].recovery.remember());
         }
     }
 
     /// Another one once the path's rate is known.
     pub(super) fn issue_measured_ticket(&mut self, now: Time) {
         if self.tickets.may_be_measured(now)
-            && let Some(memory) = self.path.recovery.remember()
+            && let Some(memory) = self.paths[Main].recovery.remember()
         {
             self.tickets.issued = Issued::Measured;
             self.ask_for_ticket(Some(memory));
@@ -118,7 +118,7 @@ impl Connection {
     }
 
     pub(super) fn issue_last_ticket(&mut self) {
-        let memory = self.path.recovery.remember();
+        let memory = self.paths[Main].recovery.remember();
         if self.tickets.on_closing(memory) {
             self.ask_for_ticket(memory);
         }
@@ -138,7 +138,8 @@ impl Connection {
         // Out of the packet's buffer, which is many times as large.
         let bytes = Bytes::copy_from_slice(&reader.bytes(length)?);
         let Some(server_key) = self.peer_key.filter(|_| self.side == Side::Client) else { return Ok(()) };
-        let ticket = Ticket { server_key, bytes, until: now + life, memory: self.path.recovery.remember() };
+        let ticket =
+            Ticket { server_key, bytes, until: now + life, memory: self.paths[Main].recovery.remember() };
         self.tickets.held = Some(ticket.clone());
         self.events.push_back(Event::Ticket(ticket));
         Ok(())

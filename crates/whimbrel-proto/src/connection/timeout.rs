@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::transmit::CHALLENGE_LEN;
-use super::{CloseReason, Connection, Ending, EndpointEvent, Event, Notes};
+use super::{At, CloseReason, Connection, Ending, EndpointEvent, Event, Notes};
 use crate::Time;
 
 /// Who waits for credit and has nothing else to say asks this often whether the peer is there: what grants it may go to an address that
@@ -18,15 +18,10 @@ impl Connection {
             return ending;
         }
         let opening = self.opening.as_ref().map(|opening| opening.timeout());
-        let may_send = self.keys.is_some() && self.path.validation.room() >= super::transmit::LEAST_PACKET;
-        let sack = may_send.then(|| self.path.received.next_sack()).flatten();
         let candidates = [
             ending,
             opening,
-            sack,
-            self.path.recovery.timeout(),
-            self.path.pacing_until,
-            self.path.rebinding.as_ref().map(|rebinding| rebinding.timeout()),
+            self.paths.iter().filter_map(|path| path.timeout(self.keys.is_some())).min(),
             self.session.poll_timeout(),
             self.early_until,
             self.keep_alive_at(),
@@ -60,14 +55,8 @@ impl Connection {
         }
         self.handle_opening_timeout(now);
         self.session.handle_timeout(now);
-        let mut notes = Notes::default();
-        if self.path.recovery.timeout().is_some_and(|at| at <= now) {
-            let (session, control) = (&mut self.session, &mut self.control);
-            self.path.recovery.handle_timeout(now, |fate, item| {
-                Self::settle(now, fate, item, session, control, &mut notes);
-            });
-            self.take_notes(now, notes);
-            self.check_reachable();
+        for at in self.paths.all() {
+            self.handle_path_timeout(now, at);
         }
         if let Some(keys) = &mut self.keys {
             keys.expire(now);
@@ -75,20 +64,33 @@ impl Connection {
         if self.keep_alive_at().is_some_and(|at| at <= now) {
             self.last_eliciting = now;
             self.control.keep_alive();
-            if self.path.recovery.in_flight() == 0 {
+            if self.in_flight() == 0 {
                 self.trim();
             }
         }
         if self.early_until.is_some_and(|until| until <= now) {
             self.early_until = None;
             self.early_open = None;
-            if self.path.recovery.in_flight() == 0 {
+            if self.in_flight() == 0 {
                 // Nothing came with the handshake: what that needed is not needed soon.
                 self.trim();
             }
         }
-        if self.path.rebinding.as_ref().is_some_and(|rebinding| rebinding.is_given_up(now, CHALLENGE_LEN)) {
-            self.path.rebinding = None;
+    }
+
+    fn handle_path_timeout(&mut self, now: Time, at: At) {
+        if self.paths[at].recovery.timeout().is_some_and(|due| due <= now) {
+            let mut notes = Notes::default();
+            let (session, control) = (&mut self.session, &mut self.control);
+            self.paths[at].recovery.handle_timeout(now, |fate, item| {
+                Self::settle(now, fate, item, session, control, &mut notes);
+            });
+            self.take_notes(now, at, notes);
+            self.check_reachable();
+        }
+        let rebinding = &mut self.paths[at].rebinding;
+        if rebinding.as_ref().is_some_and(|rebinding| rebinding.is_given_up(now, CHALLENGE_LEN)) {
+            *rebinding = None;
         }
     }
 
@@ -126,7 +128,7 @@ impl Connection {
 
     /// Tells the application when three probes went unanswered, and when that ends.
     pub(super) fn check_reachable(&mut self) {
-        let unreachable = self.path.recovery.is_unreachable();
+        let unreachable = self.paths.iter().all(|path| path.recovery.is_unreachable());
         if unreachable != self.unreachable {
             self.unreachable = unreachable;
             self.events.push_back(if unreachable { Event::PeerUnreachable } else { Event::PeerReachable });

@@ -1,8 +1,8 @@
 //! Packets going out: put together, sealed, masked, recorded.
 
-use super::{Connection, Control, Item, KeyRing, Transmit};
+use super::{At, Connection, Control, Item, KeyRing, Main, Transmit};
 use crate::mutants::{Mutant, planted};
-use crate::recovery::{Ecn, Permit};
+use crate::recovery::Permit;
 use crate::wire::close::{Reason, write_rst};
 use crate::wire::packet::{
     CLEAR_LEN, EARLY_BIT, KEY_PHASE_BIT, PROTECTED_BITS, SAMPLE_LEN, TAG_LEN, number_len,
@@ -55,20 +55,25 @@ impl Connection {
             self.on_misbehaved(now, worn);
             return None;
         }
-        self.path.pacing_until = None;
         self.progress_ending(now);
+        self.paths.all().find_map(|at| self.transmit_on(now, at, out, segments))
+    }
+
+    /// What is to be sent on one path.
+    fn transmit_on(&mut self, now: Time, at: At, out: &mut Vec<u8>, segments: usize) -> Option<Transmit> {
+        self.paths[at].pacing_until = None;
         let start = out.len();
-        let mut segment_size = usize::from(self.path.mtu.current());
+        let mut segment_size = usize::from(self.paths[at].mtu.current());
         let mut count = 0;
         while count < segments.max(1) {
-            let room = self.path.validation.room();
+            let room = self.paths[at].validation.room();
             if room < LEAST_PACKET {
                 break;
             }
-            let Some(size) = self.build(now, out, segment_size.min(room)) else { break };
-            self.path.validation.on_sent(size);
+            let Some(size) = self.build(now, at, out, segment_size.min(room)) else { break };
+            self.paths[at].validation.on_sent(size);
             count += 1;
-            if count == 1 && size > usize::from(self.path.mtu.current()) {
+            if count == 1 && size > usize::from(self.paths[at].mtu.current()) {
                 // An MTU probe travels alone.
                 break;
             }
@@ -81,17 +86,7 @@ impl Connection {
             return None;
         }
         let size = out.len() - start;
-        Some(self.transmit(size, (count > 1).then_some(segment_size)))
-    }
-
-    fn transmit(&self, size: usize, segment_size: Option<usize>) -> Transmit {
-        Transmit {
-            destination: self.path.remote,
-            source: self.path.local,
-            ecn: self.path.ecn_usable.then_some(Ecn::Ect0),
-            size,
-            segment_size,
-        }
+        Some(self.paths[at].transmit(size, (count > 1).then_some(segment_size)))
     }
 
     /// Packets that travel alone: of the handshake, of farewell, to an address under challenge.
@@ -99,41 +94,42 @@ impl Connection {
         if self.farewell_due {
             self.farewell_due = false;
             let farewell =
-                self.farewell.as_deref().filter(|last| last.len() <= self.path.validation.room())?;
+                self.farewell.as_deref().filter(|last| last.len() <= self.paths[Main].validation.room())?;
             out.extend_from_slice(farewell);
-            self.path.validation.on_sent(farewell.len());
-            return Some(self.transmit(farewell.len(), None));
+            self.paths[Main].validation.on_sent(farewell.len());
+            return Some(self.paths[Main].transmit(farewell.len(), None));
         }
         if let Some(opening) = &mut self.opening
             && let Some(packet) = opening.poll_packet(now)
         {
             out.extend_from_slice(packet);
             let size = packet.len();
-            self.path.traffic.sent_packets += 1;
-            self.path.traffic.sent_bytes += size as u64;
-            return Some(self.transmit(size, None));
+            self.paths[Main].traffic.sent_packets += 1;
+            self.paths[Main].traffic.sent_bytes += size as u64;
+            return Some(self.paths[Main].transmit(size, None));
         }
         if self.pong_due {
             self.pong_due = false;
             self.pong_at = now;
             // Without room for it the next PING makes some.
-            let pong = self.pong.as_ref().filter(|pong| pong.len() <= self.path.validation.room())?;
+            let pong = self.pong.as_ref().filter(|pong| pong.len() <= self.paths[Main].validation.room())?;
             out.extend_from_slice(pong);
-            self.path.validation.on_sent(pong.len());
-            return Some(self.transmit(pong.len(), None));
+            self.paths[Main].validation.on_sent(pong.len());
+            return Some(self.paths[Main].transmit(pong.len(), None));
         }
-        self.transmit_challenge(now, out)
+        self.paths.all().find_map(|at| self.transmit_challenge(now, at, out))
     }
 
-    fn transmit_challenge(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
-        let rebinding = self.path.rebinding.filter(|rebinding| rebinding.may_probe(now, CHALLENGE_LEN))?;
-        let wait = self.path.recovery.rtt.deadline() * 2;
-        self.path.rebinding.as_mut()?.on_probe(now, CHALLENGE_LEN, wait);
-        let head = self.begin(out);
+    fn transmit_challenge(&mut self, now: Time, at: At, out: &mut Vec<u8>) -> Option<Transmit> {
+        let rebinding =
+            self.paths[at].rebinding.filter(|rebinding| rebinding.may_probe(now, CHALLENGE_LEN))?;
+        let wait = self.paths[at].recovery.rtt.deadline() * 2;
+        self.paths[at].rebinding.as_mut()?.on_probe(now, CHALLENGE_LEN, wait);
+        let head = self.begin(at, out);
         out.push(block::PROBE);
         out.extend_from_slice(&rebinding.challenge.to_be_bytes());
-        let size = self.seal(out, &head);
-        self.record(now, size, false);
+        let size = self.seal(at, out, &head);
+        self.record(now, at, size, false);
         Some(Transmit {
             destination: rebinding.remote,
             source: rebinding.local,
@@ -144,63 +140,63 @@ impl Connection {
     }
 
     /// Builds one packet of at most `limit` bytes at the end of `out`; returns its size, or None if nothing may or need be sent.
-    fn build(&mut self, now: Time, out: &mut Vec<u8>, limit: usize) -> Option<usize> {
-        let (occasion, limit) = self.occasion(now, limit)?;
+    fn build(&mut self, now: Time, at: At, out: &mut Vec<u8>, limit: usize) -> Option<usize> {
+        let (occasion, limit) = self.occasion(now, at, limit)?;
         let mtu_probe = if occasion == Occasion::Data && self.keys.is_some() && self.confirmed {
-            self.path.mtu.next_probe(now)
+            self.paths[at].mtu.next_probe(now)
         } else {
             None
         };
-        let head = self.begin(out);
+        let head = self.begin(at, out);
         self.scratch_items.clear();
         let eliciting = match mtu_probe {
-            Some(size) => self.write_mtu_probe(out, &head, size),
-            None => self.write_blocks(now, out, &head, limit, occasion),
+            Some(size) => self.write_mtu_probe(at, out, &head, size),
+            None => self.write_blocks(now, at, out, &head, limit, occasion),
         };
         if out.len() == head.start + CLEAR_LEN + head.number_len {
             out.truncate(head.start);
             return None;
         }
-        let size = self.seal(out, &head);
+        let size = self.seal(at, out, &head);
         if mtu_probe.is_none()
             && eliciting
-            && size == usize::from(self.path.mtu.current())
+            && size == usize::from(self.paths[at].mtu.current())
             && size > usize::from(super::mtu::BASE)
         {
             self.scratch_items.push(Item::FullSize);
         }
-        self.record(now, size, eliciting);
+        self.record(now, at, size, eliciting);
         Some(size)
     }
 
     /// Whether a packet may be sent, as what, and how long it may be.
-    fn occasion(&mut self, now: Time, limit: usize) -> Option<(Occasion, usize)> {
+    fn occasion(&mut self, now: Time, at: At, limit: usize) -> Option<(Occasion, usize)> {
         let established = self.keys.is_some();
-        let wire = limit as u64 + self.path.headers();
-        let permit = self.path.recovery.permit(now, wire);
+        let wire = limit as u64 + self.paths[at].headers();
+        let permit = self.paths[at].recovery.permit(now, wire);
         let wanted = self.session.wants_to_send() || !self.control.is_empty();
         match permit {
             Permit::Probe(most) if established => return Some((Occasion::Probe, limit.min(most))),
-            Permit::Now if wanted || (established && self.mtu_probe_due(now)) => {
+            Permit::Now if wanted || (established && self.mtu_probe_due(now, at)) => {
                 return Some((Occasion::Data, limit));
             }
-            Permit::Now => self.path.recovery.on_app_limited(),
-            Permit::At(at) if wanted => self.path.pacing_until = Some(at),
+            Permit::Now => self.paths[at].recovery.on_app_limited(),
+            Permit::At(due) if wanted => self.paths[at].pacing_until = Some(due),
             _ => {}
         }
-        let due = self.path.received.is_sack_due(now) || self.control.owes_answer();
+        let due = self.paths[at].received.is_sack_due(now) || self.control.owes_answer();
         (established && due).then_some((Occasion::Sack, limit))
     }
 
-    fn mtu_probe_due(&self, now: Time) -> bool {
-        self.confirmed && self.path.mtu.next_probe(now).is_some() && self.ending.is_open()
+    fn mtu_probe_due(&self, now: Time, at: At) -> bool {
+        self.confirmed && self.paths[at].mtu.next_probe(now).is_some() && self.ending.is_open()
     }
 
-    fn write_mtu_probe(&mut self, out: &mut Vec<u8>, head: &Head, size: u16) -> bool {
+    fn write_mtu_probe(&mut self, at: At, out: &mut Vec<u8>, head: &Head, size: u16) -> bool {
         let end = head.start + usize::from(size) - TAG_LEN;
         out.extend_from_slice(&[block::KEEP_ALIVE, block::PADDING]);
         out.resize(end, 0);
-        self.path.mtu.on_probe_sent(size);
+        self.paths[at].mtu.on_probe_sent(size);
         self.scratch_items.push(Item::MtuProbe(size));
         true
     }
@@ -209,6 +205,7 @@ impl Connection {
     fn write_blocks(
         &mut self,
         now: Time,
+        at: At,
         out: &mut Vec<u8>,
         head: &Head,
         limit: usize,
@@ -217,22 +214,23 @@ impl Connection {
         let body = head.start + CLEAR_LEN + head.number_len;
         let mut writer = Writer::new(out, head.start + limit - TAG_LEN);
         let before = writer.len();
-        if self.session.has_verdicts() && self.keys.is_some() && self.path.received.has_unreported() {
+        if self.session.has_verdicts() && self.keys.is_some() && self.paths[at].received.has_unreported() {
             self.write_verdicts(&mut writer);
         }
         let verdicts = writer.len() > before;
+        let path = &mut self.paths[at];
         if self.keys.is_some()
-            && self.path.received.has_unreported()
-            && let Some(largest) = self.path.received.write_sack(now, self.path.id.0, &mut writer)
+            && path.received.has_unreported()
+            && let Some(largest) = path.received.write_sack(now, path.id.0, &mut writer)
         {
-            self.path.last_sack = now;
+            path.last_sack = now;
             self.scratch_items.push(Item::Sack(largest));
         }
         let sack_end = writer.len();
         if occasion == Occasion::Sack {
             // One SACK in a round trip asks to be acknowledged itself, or its ranges would grow for ever.
-            if self.path.received.wants_pruning()
-                && now.since(self.last_eliciting) > self.path.recovery.rtt.smoothed()
+            if self.paths[at].received.wants_pruning()
+                && now.since(self.last_eliciting) > self.paths[at].recovery.rtt.smoothed()
             {
                 self.control.keep_alive();
             } else if !self.control.owes_answer() {
@@ -244,7 +242,7 @@ impl Connection {
             self.control.fill(&mut writer, |control| items.push(Item::Control(control)));
         }
         if occasion != Occasion::Sack {
-            let repeats = self.repeats(occasion);
+            let repeats = self.repeats(at, occasion);
             self.scratch_carried.clear();
             self.session.fill(now, &mut writer, &mut self.scratch_carried, repeats);
             self.scratch_items.extend(self.scratch_carried.iter().map(|carried| Item::Session(*carried)));
@@ -269,11 +267,11 @@ impl Connection {
     }
 
     /// How often small messages are repeated now: only where there is room to spare.
-    fn repeats(&self, occasion: Occasion) -> u8 {
+    fn repeats(&self, at: At, occasion: Occasion) -> u8 {
         if occasion == Occasion::Probe {
             return 0;
         }
-        let recovery = &self.path.recovery;
+        let recovery = &self.paths[at].recovery;
         if recovery.in_flight() * 2 > recovery.controller().window() {
             return 0;
         }
@@ -285,10 +283,10 @@ impl Connection {
     }
 
     /// Writes the head of the next packet.
-    fn begin(&mut self, out: &mut Vec<u8>) -> Head {
-        let number = self.path.recovery.next_number();
+    fn begin(&mut self, at: At, out: &mut Vec<u8>) -> Head {
+        let number = self.paths[at].recovery.next_number();
         let number = if planted(Mutant::PacketNumberReused) { number & !1 } else { number };
-        let number_len = number_len(number, self.path.recovery.largest_acked());
+        let number_len = number_len(number, self.paths[at].recovery.largest_acked());
         let mut flags = (number_len - 1) as u8;
         let early = match &mut self.keys {
             Some(keys) => {
@@ -303,20 +301,20 @@ impl Connection {
         };
         let start = out.len();
         out.push(flags);
-        out.extend_from_slice(&self.path.remote_id.to_bytes());
+        out.extend_from_slice(&self.paths[at].remote_id.to_bytes());
         out.extend_from_slice(&number.to_be_bytes()[8 - number_len..]);
         Head { start, number, number_len, early }
     }
 
     /// Seals and masks the packet that ends `out`; returns its size.
-    fn seal(&self, out: &mut Vec<u8>, head: &Head) -> usize {
+    fn seal(&self, at: At, out: &mut Vec<u8>, head: &Head) -> usize {
         let (seal, header) = match (&self.keys, &self.early_seal) {
             (_, Some(early)) if head.early => (&early.seal, &early.header),
             (Some(keys), _) => (&keys.keys().seal, &keys.keys().seal_header),
             _ => return 0,
         };
         let (clear, body) = out[head.start..].split_at_mut(CLEAR_LEN + head.number_len);
-        let tag = seal.seal(self.path.id, head.number, clear, body);
+        let tag = seal.seal(self.paths[at].id, head.number, clear, body);
         out.extend_from_slice(&tag);
         let packet = &mut out[head.start..];
         if let Some(sample) = packet[CLEAR_LEN + 4..].first_chunk::<SAMPLE_LEN>() {
@@ -329,11 +327,11 @@ impl Connection {
         packet.len()
     }
 
-    fn record(&mut self, now: Time, size: usize, eliciting: bool) {
-        let wire = size as u64 + self.path.headers();
-        self.path.recovery.on_sent(now, wire, eliciting, &self.scratch_items);
-        self.path.traffic.sent_packets += 1;
-        self.path.traffic.sent_bytes += size as u64;
+    fn record(&mut self, now: Time, at: At, size: usize, eliciting: bool) {
+        let wire = size as u64 + self.paths[at].headers();
+        self.paths[at].recovery.on_sent(now, wire, eliciting, &self.scratch_items);
+        self.paths[at].traffic.sent_packets += 1;
+        self.paths[at].traffic.sent_bytes += size as u64;
         if eliciting {
             self.last_eliciting = now;
         }
@@ -372,11 +370,12 @@ impl Connection {
             return;
         }
         let mut packet = Vec::with_capacity(512);
-        let head = self.begin(&mut packet);
+        let at = self.paths.main();
+        let head = self.begin(at, &mut packet);
         write(&mut Writer::new(&mut packet, 512 - TAG_LEN));
-        self.seal(&mut packet, &head);
+        self.seal(at, &mut packet, &head);
         self.scratch_items.clear();
-        self.record(now, packet.len(), false);
+        self.record(now, at, packet.len(), false);
         self.farewell = Some(packet);
         self.farewell_due = true;
     }
