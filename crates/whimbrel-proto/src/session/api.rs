@@ -370,7 +370,7 @@ impl Session {
             return;
         }
         stream.options.credit = CreditPolicy::Wait;
-        let discarded = stream.latest.take().map_or(0, |latest| latest.len() as u64);
+        let discarded = stream.latest.take().map_or((0, 0), |latest| latest.len());
         let was_empty = self.inbox.is_empty();
         self.inbox.append(&mut stream.inbox);
         if was_empty && !self.inbox.is_empty() && !std::mem::replace(&mut self.readable_told, true) {

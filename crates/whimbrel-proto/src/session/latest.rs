@@ -31,8 +31,10 @@ impl Latest {
         self.most = most.map(|most| most.max(1));
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.queue.len()
+    /// All of them, and their bytes.
+    pub(super) fn len(&self) -> (u64, u64) {
+        let messages = self.queue.len() as u64;
+        (messages, self.bytes - messages * MESSAGE_CHARGE)
     }
 
     pub(super) fn takes_more(&self) -> bool {
@@ -47,16 +49,17 @@ impl Latest {
         charge
     }
 
-    /// Discards the oldest beyond the bounds; how many. The newest always stays.
-    pub(super) fn discard(&mut self) -> u64 {
-        let Some(most) = self.most else { return 0 };
-        let mut discarded = 0;
+    /// Discards the oldest beyond the bounds; how many, and their bytes. The newest always stays.
+    pub(super) fn discard(&mut self) -> (u64, u64) {
+        let Some(most) = self.most else { return (0, 0) };
+        let (mut discarded, mut bytes) = (0, 0);
         while self.queue.len() > most || (self.bytes > self.window && self.queue.len() > 1) {
             let Some((_, message)) = self.queue.pop_front() else { break };
             self.bytes -= charge(&message);
             discarded += 1;
+            bytes += message.payload.len() as u64;
         }
-        discarded
+        (discarded, bytes)
     }
 
     /// The oldest, if no other message came before it.

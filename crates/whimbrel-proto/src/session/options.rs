@@ -98,14 +98,15 @@ impl Session {
             (CreditPolicy::Wait, Some(latest)) => latest.keep(None),
             (CreditPolicy::Wait, None) => {}
         }
-        let discarded = stream.latest.as_mut().map_or(0, |latest| latest.discard());
+        let discarded = stream.latest.as_mut().map_or((0, 0), |latest| latest.discard());
         self.on_discarded(discarded);
         Ok(())
     }
 
-    pub(super) fn on_discarded(&mut self, messages: u64) {
+    pub(super) fn on_discarded(&mut self, (messages, bytes): (u64, u64)) {
         let stats = &mut self.ledger.stats;
         stats.discarded += messages;
+        stats.discarded_bytes += bytes;
         stats.unread = stats.unread.saturating_sub(messages);
     }
 
