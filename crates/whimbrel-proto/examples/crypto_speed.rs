@@ -67,7 +67,8 @@ fn handshakes() {
     let pongs: Vec<_> = pings
         .iter()
         .map(|ping| {
-            let answer = acceptor.handle_ping(Time::ZERO, from, ping, &mut rng, &mut Vec::new());
+            let answer =
+                acceptor.handle_ping(Time::ZERO, from, ping, &mut rng, &mut |_| true, &mut Vec::new());
             let Ok(Ping::New(accepted)) = answer else { panic!("a good PING") };
             accepted.finish(&params, PING_LEN, &mut |out| out.bytes(&[0; 100])).expect("room").pong
         })

@@ -11,7 +11,9 @@ use rand_chacha::ChaCha20Rng;
 use crate::config::TransportConfig;
 use crate::connection::{Connection, Datagram, EndpointEvent, IssuedTicket, Opening, Setup};
 use crate::crypto::{CidGenerator, Identity, PublicKey};
-use crate::handshake::{Accepted, Acceptor, AcceptorConfig, ClientConfig, ClientHandshake, Ping, ServerKey};
+use crate::handshake::{
+    Accepted, Acceptor, AcceptorConfig, ClientConfig, ClientHandshake, Cost, Ping, ServerKey,
+};
 use crate::wire::block;
 use crate::wire::packet::{CLEAR_BIT, destination};
 use crate::{ConnectionId, Side, Ticket, Time};
@@ -343,11 +345,16 @@ impl Endpoint {
 
     fn handle_ping(&mut self, now: Time, datagram: Datagram, out: &mut Vec<u8>) -> Routed {
         let Some((acceptor, listen)) = &mut self.acceptor else { return self.refuse() };
-        let full = self.accepted > listen.max_connections;
-        if full || !self.ping_budget.take(now, prefix(datagram.from.ip()), listen.pings_per_address) {
+        if self.accepted > listen.max_connections {
             return self.refuse();
         }
-        let ping = acceptor.handle_ping(now, datagram.from, &datagram.bytes, &mut self.rng, out);
+        let mut afford = |cost| match cost {
+            Cost::Handshake => {
+                self.ping_budget.take(now, prefix(datagram.from.ip()), listen.pings_per_address)
+            }
+            Cost::Invitation => self.syn_budget.take(now, listen.syns_per_second),
+        };
+        let ping = acceptor.handle_ping(now, datagram.from, &datagram.bytes, &mut self.rng, &mut afford, out);
         match ping {
             Ok(Ping::New(accepted)) => self.accept(now, *accepted, datagram),
             Ok(Ping::Repeated { server_id }) => match self.routes.get(&server_id) {

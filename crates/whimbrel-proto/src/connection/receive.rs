@@ -275,7 +275,7 @@ impl Connection {
             keys.on_acked(sack.largest());
         }
         self.take_notes(now, at, notes);
-        self.check_reachable();
+        self.check_reachable(now);
         self.issue_measured_ticket(now);
         Ok(())
     }

@@ -17,6 +17,7 @@ impl Connection {
         if self.ending.is_over() {
             return ending;
         }
+        let ending = ending.filter(|_| self.unreachable_since.is_none());
         let opening = self.opening.as_ref().map(|opening| opening.timeout());
         let candidates = [
             ending,
@@ -37,7 +38,9 @@ impl Connection {
     }
 
     fn keep_alive_at(&self) -> Option<Time> {
-        let blocked = self.session.is_blocked().then_some(BLOCKED_INTERVAL);
+        // Who closes and waits for the other end's queue has nothing else that would show an outage.
+        let closing = !self.ending.is_open();
+        let blocked = (closing || self.session.is_blocked()).then_some(BLOCKED_INTERVAL);
         // Who was connected to waits a tenth longer: one probe serves both, and it is at the other end that a NAT forgets.
         let keep_alive = self
             .config
@@ -86,7 +89,7 @@ impl Connection {
                 Self::settle(now, fate, item, session, control, &mut notes);
             });
             self.take_notes(now, at, notes);
-            self.check_reachable();
+            self.check_reachable(now);
         }
         let rebinding = &mut self.paths[at].rebinding;
         if rebinding.as_ref().is_some_and(|rebinding| rebinding.is_given_up(now, CHALLENGE_LEN)) {
@@ -106,7 +109,7 @@ impl Connection {
                 self.ending = Ending::Over { until: Time::MAX };
                 true
             }
-            Some(at) if at <= now => {
+            Some(at) if at <= now && self.unreachable_since.is_none() => {
                 // Patience is over: whatever was queued is given up.
                 let why = match &self.ending {
                     Ending::PeerFin { reason, .. } | Ending::FinAckSent { reason, .. } => {
@@ -127,11 +130,20 @@ impl Connection {
     }
 
     /// Tells the application when three probes went unanswered, and when that ends.
-    pub(super) fn check_reachable(&mut self) {
+    pub(super) fn check_reachable(&mut self, now: Time) {
         let unreachable = self.paths.iter().all(|path| path.recovery.is_unreachable());
-        if unreachable != self.unreachable {
-            self.unreachable = unreachable;
-            self.events.push_back(if unreachable { Event::PeerUnreachable } else { Event::PeerReachable });
+        match self.unreachable_since {
+            None if unreachable => {
+                self.unreachable_since = Some(now);
+                self.events.push_back(Event::PeerUnreachable);
+            }
+            Some(since) if !unreachable => {
+                self.unreachable_since = None;
+                // A close is no less polite for an outage in the midst of it.
+                self.ending.extend(now.since(since));
+                self.events.push_back(Event::PeerReachable);
+            }
+            _ => {}
         }
     }
 }

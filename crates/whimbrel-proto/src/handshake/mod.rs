@@ -18,4 +18,4 @@ mod vectors;
 pub use clear::{PING_LEN, SYN_LEN, VERSION};
 pub use client::{ClientConfig, ClientHandshake, Established, HandshakeError, PingFlight, ServerKey, SynAck};
 pub use params::Params;
-pub use server::{Accepted, Acceptor, AcceptorConfig, Finished, Ping, Refusal};
+pub use server::{Accepted, Acceptor, AcceptorConfig, Cost, Finished, Ping, Refusal};

@@ -69,12 +69,24 @@ pub enum Refusal {
     /// Too many handshakes of late to remember one more.
     #[error("too many handshakes at a time")]
     Full,
+    /// More than are taken from there, or from everybody, in a second.
+    #[error("too many handshakes a second")]
+    TooMany,
     /// The Noise message fails: for another key, another SYN, without the pre-shared key, or forged.
     #[error("the handshake message does not open")]
     Forged,
     /// The answer could not be made.
     #[error("the answer could not be sealed")]
     Unsealable,
+}
+
+/// What answering a PING takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cost {
+    /// Diffie-Hellmans, for who has shown a cookie or a ticket of ours.
+    Handshake,
+    /// A SYN-ACK, as to a SYN.
+    Invitation,
 }
 
 /// What a PING means.
@@ -271,13 +283,15 @@ impl Acceptor {
     /// Takes a PING. Something is appended to `out` only if the answer is [`Ping::Answered`].
     ///
     /// A valid one costs two Diffie-Hellmans here and three in [`Accepted::finish`]; one without a valid cookie or
-    /// ticket costs an AEAD.
+    /// ticket costs an AEAD. `afford` is asked before the first and before an answer to the second: what a forger sends
+    /// is at nobody's charge.
     pub fn handle_ping(
         &mut self,
         now: Time,
         from: SocketAddr,
         packet: &[u8],
         rng: &mut impl CryptoRng,
+        afford: &mut dyn FnMut(Cost) -> bool,
         out: &mut Vec<u8>,
     ) -> Result<Ping, Refusal> {
         let ping = PingPacket::parse(packet)?;
@@ -294,6 +308,9 @@ impl Acceptor {
                     Seen::Full => return Err(Refusal::Full),
                     Seen::Never => {}
                 }
+                if !afford(Cost::Handshake) {
+                    return Err(Refusal::TooMany);
+                }
                 let accepted = self.open(&ping, &cookie.prologue, packet.len(), None, rng)?;
                 self.used.mark(ping.server_id, ephemeral, cookie.made + COOKIE_LIFE);
                 Ok(Ping::New(accepted))
@@ -309,8 +326,12 @@ impl Acceptor {
                     }
                     Ok(claim) if claim.repeated => return Ok(Ping::Repeated { server_id: claim.server_id }),
                     Ok(claim) => claim,
+                    Err(_) if !afford(Cost::Invitation) => return Err(Refusal::TooMany),
                     Err(error) => return Ok(self.decline(now, from, packet, &ping, error, out)),
                 };
+                if !afford(Cost::Handshake) {
+                    return Err(Refusal::TooMany);
+                }
                 let prologue = ticket_prologue(ping.head);
                 let accepted = self.open(&ping, &prologue, packet.len(), Some(claim.memory), rng)?;
                 match self.tickets.redeem(&claim, ephemeral, &accepted.client_key) {

@@ -62,7 +62,8 @@ impl World {
 
     fn ping(&mut self, ping: &[u8]) -> Result<Ping, Refusal> {
         let mut out = Vec::new();
-        let answer = self.acceptor.handle_ping(self.now, self.from, ping, &mut self.rng, &mut out);
+        let answer =
+            self.acceptor.handle_ping(self.now, self.from, ping, &mut self.rng, &mut |_| true, &mut out);
         assert!(out.is_empty(), "only a ticket is answered otherwise");
         answer
     }
@@ -470,7 +471,14 @@ fn a_ticket_saves_a_round_trip_once() {
     assert_eq!(world.acceptor.ids().core_of(flight.server_id), 3);
     for forged in spoilt(&flight.packet) {
         let mut out = Vec::new();
-        let answer = world.acceptor.handle_ping(world.now, world.from, &forged, &mut world.rng, &mut out);
+        let answer = world.acceptor.handle_ping(
+            world.now,
+            world.from,
+            &forged,
+            &mut world.rng,
+            &mut |_| true,
+            &mut out,
+        );
         assert!(matches!(answer, Err(_) | Ok(Ping::Answered(TicketError::Invalid))));
         assert!(out.len() <= forged.len());
     }
@@ -495,8 +503,14 @@ fn a_ticket_saves_a_round_trip_once() {
         world.begin(ClientConfig { ticket: Some(Bytes::copy_from_slice(&ticket)), ..world.config() });
     let flight = client.ping(&Params::default(), PING_LEN, &mut |_| ()).unwrap();
     let mut syn_ack = Vec::new();
-    let answer =
-        world.acceptor.handle_ping(world.now, world.from, &flight.packet, &mut world.rng, &mut syn_ack);
+    let answer = world.acceptor.handle_ping(
+        world.now,
+        world.from,
+        &flight.packet,
+        &mut world.rng,
+        &mut |_| true,
+        &mut syn_ack,
+    );
     assert!(matches!(answer, Ok(Ping::Answered(TicketError::Used))));
     assert!(!client.has_ticket());
     client.handle_syn_ack(&syn_ack).unwrap();
@@ -515,7 +529,14 @@ fn a_stolen_ticket_is_worth_nothing() {
         world.begin(ClientConfig { ticket: Some(Bytes::copy_from_slice(&ticket)), ..world.config() });
     let flight = thief.ping(&Params::default(), PING_LEN, &mut |_| ()).unwrap();
     let mut out = Vec::new();
-    let answer = world.acceptor.handle_ping(world.now, world.from, &flight.packet, &mut world.rng, &mut out);
+    let answer = world.acceptor.handle_ping(
+        world.now,
+        world.from,
+        &flight.packet,
+        &mut world.rng,
+        &mut |_| true,
+        &mut out,
+    );
     assert!(matches!(answer, Ok(Ping::Answered(TicketError::NotYours))));
     world.client = owner;
     let mut client =
@@ -541,7 +562,14 @@ fn a_short_ping_with_a_ticket_is_not_answered_with_more() {
     for length in 32..SYN_LEN {
         let packet = [&head[..], &vec![0; length]].concat();
         let mut out = Vec::new();
-        let answer = world.acceptor.handle_ping(world.now, world.from, &packet, &mut world.rng, &mut out);
+        let answer = world.acceptor.handle_ping(
+            world.now,
+            world.from,
+            &packet,
+            &mut world.rng,
+            &mut |_| true,
+            &mut out,
+        );
         assert!(out.len() <= packet.len());
         assert_eq!(answer.is_ok(), packet.len() >= SYN_LEN);
     }
@@ -563,7 +591,7 @@ proptest::proptest! {
         }
         let mut out = Vec::new();
         world.acceptor.handle_syn(world.now, world.from, &packet, &mut out).ok();
-        world.acceptor.handle_ping(world.now, world.from, &packet, &mut world.rng, &mut out).ok();
+        world.acceptor.handle_ping(world.now, world.from, &packet, &mut world.rng, &mut |_| true, &mut out).ok();
         proptest::prop_assert!(out.len() <= packet.len());
         client.handle_syn_ack(&packet).ok();
         client.handle_pong(&packet).ok();

@@ -58,7 +58,8 @@ fn handshake(vectors: &mut Vectors) {
     };
     let ping = client.ping(&params, PING_LEN, &mut |out| out.bytes(b"client's blocks")).unwrap();
     let server_ephemeral = draw(&mut rng.clone());
-    let answer = acceptor.handle_ping(Time::ZERO, from, &ping.packet, &mut rng, &mut Vec::new());
+    let answer =
+        acceptor.handle_ping(Time::ZERO, from, &ping.packet, &mut rng, &mut |_| true, &mut Vec::new());
     let Ok(Ping::New(accepted)) = answer else { panic!("a good PING") };
     let params = Params { max_data: 1_000_000, ..Params::default() };
     let finished = accepted.finish(&params, PING_LEN, &mut |out| out.bytes(b"server's blocks")).unwrap();

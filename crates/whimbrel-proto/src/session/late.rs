@@ -42,15 +42,14 @@ impl Session {
     /// A message, or the first part of one, came too late.
     pub(super) fn on_late(&mut self, key: DomainKey, number: u64, whole: bool) -> Result<(), PeerMisbehaved> {
         self.ledger.stats.late += 1;
-        if planted(Mutant::LateCountsAsDelivered) {
-            return Ok(());
-        }
         if self.control.verdicts.list.len() >= MAX_VERDICTS {
             let oldest = self.control.verdicts.list.remove(0);
             self.forget_verdict(oldest);
         }
-        self.control.verdicts.list.push(Verdict { key, number, whole });
-        self.control.verdicts.due = true;
+        if !planted(Mutant::LateCountsAsDelivered) {
+            self.control.verdicts.list.push(Verdict { key, number, whole });
+            self.control.verdicts.due = true;
+        }
         let Some(state) = self.recv_state(key.slot, key.domain) else { return Ok(()) };
         if whole {
             // Should a SKIP be on its way.
