@@ -28,8 +28,8 @@ pub mod wire;
 
 pub use config::{Repeats, TransportConfig};
 pub use connection::{
-    CloseReason, Connection, ConnectionStats, Datagram, EndpointEvent, Event, IssuedTicket, PathStats,
-    Transmit,
+    CloseReason, Connection, ConnectionStats, Datagram, EndpointEvent, Event, IssuedTicket, MAX_THRESHOLDS,
+    PathStats, Quality, QualityChange, Threshold, TooManyThresholds, Transmit,
 };
 pub use endpoint::{ConnectConfig, Endpoint, EndpointStats, Handle, ListenConfig, Routed};
 pub use error::{Cause, PeerMisbehaved};

@@ -52,8 +52,10 @@ pub use whimbrel_proto::congestion::Congestion;
 pub use whimbrel_proto::crypto::{Identity, PublicKey};
 pub use whimbrel_proto::session::{
     Counters, CreditPolicy, Message, Outcome, RouteClass, SessionConfig, SessionStats, StreamOptions,
+    TagStats,
 };
 pub use whimbrel_proto::{
-    CloseReason, ConnectionStats, EndpointStats, Event, ListenConfig, MessageId, PathStats, Repeats, Service,
-    StreamId, Tag, Ticket, TicketStore, TransportConfig,
+    CloseReason, ConnectionStats, EndpointStats, Event, ListenConfig, MAX_THRESHOLDS, MessageId, PathId,
+    PathStats, Quality, QualityChange, Repeats, Service, StreamId, Tag, Threshold, Ticket, TicketStore,
+    TooManyThresholds, TransportConfig,
 };

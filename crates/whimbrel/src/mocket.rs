@@ -12,9 +12,12 @@ use tokio::sync::{broadcast, oneshot};
 use whimbrel_proto::crypto::PublicKey;
 use whimbrel_proto::session::{
     Message, OpenError, Outcome, Outgoing, RouteClass, Session, SessionStats, StreamError, StreamKind,
-    StreamOptions, TagSettings,
+    StreamOptions, TagSettings, TagStats,
 };
-use whimbrel_proto::{CloseReason, ConnectionStats, Event, MessageId, Service, StreamId, Tag, Ticket};
+use whimbrel_proto::{
+    CloseReason, ConnectionStats, Event, MessageId, Service, StreamId, Tag, Threshold, Ticket,
+    TooManyThresholds,
+};
 
 use crate::error::{Closed, SendError, StreamOpenError, StreamOptionsError};
 use crate::message_stream::MessageStream;
@@ -54,6 +57,8 @@ pub struct Stats {
     pub connection: ConnectionStats,
     /// Messages and streams.
     pub session: SessionStats,
+    /// Each tag used, both ways.
+    pub tags: Vec<TagStats>,
 }
 
 impl Mocket {
@@ -78,6 +83,11 @@ impl Mocket {
     /// Why there is no connection.
     pub async fn established(&self) -> Result<(), CloseReason> {
         self.until_changed(|state| state.connected.then_some(Ok(())), Err).await
+    }
+
+    /// Waits until the peer has shown that it holds the final keys.
+    pub(crate) async fn proven(&self) -> Result<(), CloseReason> {
+        self.until_changed(|state| state.connection.is_peer_proven().then_some(Ok(())), Err).await
     }
 
     /// Waits until the mocket is closed, by whomever.
@@ -537,9 +547,38 @@ impl Mocket {
 
     /// Figures now.
     pub fn stats(&self) -> Stats {
-        let mut state = self.shared.lock();
+        let state = self.shared.lock();
         let connection = state.connection.stats(self.shared.clock.now());
-        Stats { connection, session: state.connection.session().stats() }
+        let session = state.connection.session_ref();
+        Stats { connection, session: session.stats(), tags: session.tag_stats() }
+    }
+
+    /// Watches these thresholds from now on, and no others: [`Event::Quality`] tells when a figure crosses one, and of those that are
+    /// above already. With hysteresis, so that a figure that hovers at its level is told once.
+    ///
+    /// ```no_run
+    /// # async fn example(mocket: whimbrel::Mocket) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// use whimbrel::{Event, Quality, Threshold};
+    ///
+    /// let mut events = mocket.subscribe();
+    /// mocket.watch([Quality::Rtt(Duration::from_millis(300)), Quality::Loss(50)].map(Threshold::new))?;
+    /// while let Ok(event) = events.recv().await {
+    ///     if let Event::Quality(change) = event {
+    ///         println!("{}: {:?}", if change.above { "worse" } else { "better" }, change.now);
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// More than [`crate::MAX_THRESHOLDS`]; those before stay.
+    pub fn watch(&self, thresholds: impl IntoIterator<Item = Threshold>) -> Result<(), TooManyThresholds> {
+        let mut state = self.shared.lock();
+        let set = state.connection.set_thresholds(self.shared.clock.now(), thresholds);
+        self.shared.wake(state);
+        set
     }
 
     /// Bytes of one message that travel in one packet at present.

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use whimbrel::{
-    Config, CreditPolicy, Endpoint, Mocket, RouteClass, StreamId, StreamOptions, StreamOptionsError, Tag,
-    new_identity,
+    Config, CreditPolicy, Endpoint, Mocket, Outcome, RouteClass, StreamId, StreamOptions, StreamOptionsError,
+    Tag, new_identity,
 };
 
 async fn pair() -> (Endpoint, Endpoint, Mocket, Mocket) {
@@ -75,8 +75,7 @@ async fn a_slow_reader_of_the_latest_gets_the_newest() {
         value[..4].copy_from_slice(&number.to_be_bytes());
         values.send(value).await.unwrap();
     }
-    let last = values.send_tracked("the newest").await.unwrap();
-    last.outcome().await;
+    while values.send_tracked("the newest").await.unwrap().outcome().await != Outcome::Delivered {}
     let stats = far.stats().session;
     assert!(stats.discarded > 0, "{stats:?}");
     let message = reader.recv().await.unwrap();
@@ -100,6 +99,10 @@ async fn tags_of_a_stream_are_its_own() {
     priorities.sort_unstable();
     assert_eq!(priorities, [(false, 100), (true, 7)]);
     near.close(0, "").await;
+    let counted: Vec<(bool, u64)> =
+        near.stats().tags.iter().map(|tag| (tag.stream == stream.id(), tag.sent.delivered)).collect();
+    assert_eq!(counted, [(false, 1), (true, 1)]);
+    assert!(far.stats().tags.iter().all(|tag| (tag.tag, tag.received_bytes) == (Tag(5), 6)));
     assert_eq!(stream.cancel(Tag(5)), 0);
     assert!(stream.send("too late").await.is_err());
 }

@@ -11,6 +11,7 @@ mod mtu;
 mod opening;
 mod path;
 mod paths;
+mod quality;
 mod receive;
 mod stats;
 mod tickets;
@@ -34,6 +35,8 @@ use keys::KeyRing;
 pub(crate) use opening::Opening;
 use path::Path;
 use paths::{At, Main, Paths};
+use quality::Watch;
+pub use quality::{MAX_THRESHOLDS, Quality, QualityChange, Threshold, TooManyThresholds};
 pub use stats::{ConnectionStats, PathStats};
 pub use tickets::IssuedTicket;
 use tickets::Ticketing;
@@ -112,6 +115,8 @@ pub enum Event {
     Ticket(Ticket),
     /// The largest packet of a path changed: messages up to this many bytes travel unfragmented.
     MaxUnfragmented(usize),
+    /// A figure crossed a threshold that was set.
+    Quality(QualityChange),
     /// The peer began a polite close: what it sent before is still delivered.
     PeerClosing(Reason),
     /// Over.
@@ -179,6 +184,7 @@ pub struct Connection {
     farewell_due: bool,
     farewells_left: u8,
     unreachable_since: Option<Time>,
+    watch: Option<Box<Watch>>,
     drained: bool,
     events: VecDeque<Event>,
     endpoint_events: VecDeque<EndpointEvent>,
@@ -234,6 +240,7 @@ impl Connection {
             farewell_due: false,
             farewells_left: transmit::FAREWELLS,
             unreachable_since: None,
+            watch: None,
             drained: false,
             events: VecDeque::new(),
             endpoint_events: VecDeque::new(),
@@ -284,6 +291,11 @@ impl Connection {
     /// The handshake is done.
     pub fn is_established(&self) -> bool {
         self.keys.is_some()
+    }
+
+    /// The peer has sent a packet under the final keys: it is who it says, and has the pre-shared key if there is one.
+    pub fn is_peer_proven(&self) -> bool {
+        self.confirmed
     }
 
     /// Over: nothing more is sent or delivered.

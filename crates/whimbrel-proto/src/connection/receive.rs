@@ -276,6 +276,7 @@ impl Connection {
         }
         self.take_notes(now, at, notes);
         self.check_reachable(now);
+        self.check_quality(now);
         self.issue_measured_ticket(now);
         Ok(())
     }

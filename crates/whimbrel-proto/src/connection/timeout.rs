@@ -26,6 +26,7 @@ impl Connection {
             self.session.poll_timeout(),
             self.early_until,
             self.keep_alive_at(),
+            self.next_quality_check(),
             Some(self.last_received + self.patience()),
         ];
         candidates.into_iter().flatten().min()
@@ -61,6 +62,7 @@ impl Connection {
         for at in self.paths.all() {
             self.handle_path_timeout(now, at);
         }
+        self.check_quality(now);
         if let Some(keys) = &mut self.keys {
             keys.expire(now);
         }

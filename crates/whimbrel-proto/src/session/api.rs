@@ -11,7 +11,7 @@ use super::message::{
 };
 use super::options::CreditPolicy;
 use super::sending::SendDomain;
-use super::stats::{Counters, SessionStats};
+use super::stats::SessionStats;
 use super::stream::WHOLE;
 use super::{MAX_NOTICES, Session};
 use crate::mutants::{Mutant, planted};
@@ -439,11 +439,6 @@ impl Session {
             outstanding: self.ledger.outstanding,
             ..self.ledger.stats
         }
-    }
-
-    /// Counters of each tag.
-    pub fn tag_stats(&self) -> impl Iterator<Item = (StreamId, Tag, Counters)> {
-        self.ledger.tag_states().map(|tag| (StreamId(tag.stream), Tag(tag.tag), tag.counters))
     }
 
     /// Sums of credit charged: what we have used and what the peer has, of the session. At rest each side's first is

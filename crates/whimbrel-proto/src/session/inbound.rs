@@ -147,6 +147,9 @@ impl Session {
             let count = number - head.number;
             let bytes = payload_bytes(queue, count);
             self.charge(slot, bytes + count * MESSAGE_CHARGE)?;
+            if let Some(tag) = head.extras.tag {
+                self.received_tags.note(head.stream, tag, count, bytes, self.config.max_tags);
+            }
             self.note_received(slot, count, bytes, was_empty);
             return Ok(());
         }
@@ -244,9 +247,14 @@ impl Session {
         let Some(state) = recv[usize::from(domain)].as_deref_mut() else { return };
         let queue = if *claimed { inbox } else { &mut self.inbox };
         let (was_empty, mut count, mut bytes) = (queue.is_empty(), 0, 0);
+        let (tags, limit) = (&mut self.received_tags, self.config.max_tags);
         change(state, &mut |message: Message| {
             count += 1;
-            bytes += message.payload.len() as u64;
+            let length = message.payload.len() as u64;
+            bytes += length;
+            if let Some(tag) = message.tag {
+                tags.note(message.stream.0, tag.0, 1, length, limit);
+            }
             queue.push_back(message);
         });
         if count > 0 {

@@ -32,6 +32,7 @@ mod sending;
 mod stats;
 mod stream;
 mod streams_api;
+mod tag_stats;
 #[cfg(test)]
 mod tests;
 mod waiting;
@@ -48,6 +49,7 @@ pub use message::{
 };
 pub use options::{CreditPolicy, RouteClass, StreamOptions};
 pub use stats::{Counters, SessionStats};
+pub use tag_stats::TagStats;
 
 use crate::{Side, StreamId, Time};
 use assembly::Spares;
@@ -57,6 +59,7 @@ use fill::Again;
 use lane::Outbox;
 use ledger::Ledger;
 use stream::{Stream, Streams};
+use tag_stats::ReceivedTags;
 
 /// One end of a session. It routes; its parts compute.
 #[derive(Debug)]
@@ -73,6 +76,7 @@ pub struct Session {
     send_credit: SendCredit,
     recv_credit: RecvCredit,
     inbox: VecDeque<Message>,
+    received_tags: ReceivedTags,
     /// Domains in which a whole message waits behind a gap.
     gaps: Vec<DomainKey>,
     next_message: u64,
@@ -108,6 +112,7 @@ impl Session {
             send_credit: SendCredit::new(DEFAULT_CREDIT),
             recv_credit: RecvCredit::new(config.session_window.max(DEFAULT_CREDIT)),
             inbox: VecDeque::new(),
+            received_tags: ReceivedTags::default(),
             gaps: Vec::new(),
             next_message: 0,
             opened: u64::from(side == Side::Client),
