@@ -29,7 +29,8 @@ pub mod wire;
 pub use config::{Repeats, TransportConfig};
 pub use connection::{
     CloseReason, Connection, ConnectionStats, Datagram, EndpointAnswer, EndpointEvent, Event, IssuedTicket,
-    LocalAddress, MOST_PATHS, OpenPathError, PathState, PathStats, Scheduling, Transmit,
+    LocalAddress, MAX_THRESHOLDS, MOST_PATHS, OpenPathError, PathState, PathStats, Quality, QualityChange,
+    Scheduling, Threshold, TooManyThresholds, Transmit,
 };
 pub use endpoint::{ConnectConfig, Endpoint, EndpointStats, Handle, ListenConfig, Routed};
 pub use error::{Cause, PeerMisbehaved};

@@ -24,6 +24,7 @@ pub enum Mutant {
     ResetSentOnce,
     StreamEndSentOnce,
     DeliveredBeforeWhole,
+    LateCountsAsDelivered,
     /// Not in [`Mutant::ALL`]: for the fuzz targets of the parsers.
     SackBelowZero,
 }
@@ -36,7 +37,7 @@ mod planting {
 
     impl Mutant {
         /// All of them.
-        pub const ALL: [Self; 17] = [
+        pub const ALL: [Self; 18] = [
             Self::AcknowledgementDropped,
             Self::PacketNumberReused,
             Self::SkippedCreditLeaked,
@@ -54,6 +55,7 @@ mod planting {
             Self::ResetSentOnce,
             Self::StreamEndSentOnce,
             Self::DeliveredBeforeWhole,
+            Self::LateCountsAsDelivered,
         ];
     }
 

@@ -73,6 +73,32 @@ fn trace(world: &mut World) -> Trace {
 // --- Handshake ---
 
 #[test]
+fn forged_pings_are_at_nobodys_charge() {
+    let listen = ListenConfig { pings_per_address: 2, ..ListenConfig::default() };
+    let world = World::new(1, config(), listen);
+    let link: LinkConfig = "delay=10ms,rate=10mbit".parse().unwrap();
+    let mut pair = Pair::join(world, config(), link.clone(), link.clone());
+    let trace = trace(&mut pair.world);
+    assert!(pair.settle(SECOND));
+    let (_, from, to, mut ping) =
+        trace.borrow().iter().find(|(_, _, _, bytes)| bytes[0] == 0x84).cloned().unwrap();
+    pair.run(2 * SECOND);
+    // The same second, the same address, and a cookie that is none.
+    ping[30] ^= 1;
+    for _ in 0..1_000 {
+        pair.world.inject(from, to, &ping);
+    }
+    let refused = pair.world.endpoint(SERVER).stats().refused;
+    assert!(refused >= 1_000, "{refused}");
+    let neighbour = pair.world.add_client(config(), link.clone(), link);
+    let handle = pair.world.connect(neighbour);
+    let connected = pair.world.run_until(SECOND / 5, |world| {
+        world.peer(neighbour, handle).events.iter().any(|(_, event)| *event == Event::Connected)
+    });
+    assert!(connected, "who has a cookie is let in beside them");
+}
+
+#[test]
 fn a_handshake_gets_through_30_percent_loss() {
     for seed in 0..50 {
         let mut pair = Pair::new(seed, config(), "delay=15ms,loss=30%,rate=10mbit");

@@ -35,6 +35,9 @@ pub struct Config {
     pub listen: Option<ListenConfig>,
     /// Application protocol named when connecting. Default: none.
     pub protocol: Bytes,
+    /// A secret both ends must have beside their keys (Noise `psk2`), to connect and, where the listener names no other, to be connected
+    /// to: who has not the same gets no answer. Turns early data off. Default: none.
+    pub psk: Option<[u8; 32]>,
     /// Connections accepted by the endpoint and not yet by the application; beyond it they are aborted. Default 1,024.
     pub backlog: usize,
     /// Append the keys of connections to this file, for a packet dissector: whoever has it reads them. Default: what the environment's
@@ -49,6 +52,7 @@ impl Default for Config {
             transport: TransportConfig::default(),
             listen: None,
             protocol: Bytes::new(),
+            psk: None,
             backlog: 1024,
             key_log: key_log::from_environment(),
         }
@@ -151,6 +155,9 @@ impl Endpoint {
             None => None,
         };
         config.transport.key_log = key_log.is_some();
+        if let Some(listen) = &mut config.listen {
+            listen.acceptor.psk = listen.acceptor.psk.or(config.psk);
+        }
         let proto = whimbrel_proto::Endpoint::new(
             config.identity.clone(),
             config.listen.clone(),
@@ -275,7 +282,7 @@ impl Endpoint {
         let config = ConnectConfig {
             server_key,
             protocol: shared.config.protocol.clone(),
-            psk: None,
+            psk: shared.config.psk,
             ticket,
             transport: shared.config.transport.clone(),
         };
@@ -432,13 +439,28 @@ fn take_batch(
                 let connection = Shared::new(handle, *connection, Arc::clone(shared));
                 lock(&shared.connections).insert(handle, Arc::clone(&connection));
                 dirty.push(Arc::clone(&connection));
-                if let Err(refused) = accept.try_send(Mocket::new(Arc::clone(&connection))) {
-                    connection.lock().connection.abort(now, 0, "the listener does not keep up");
-                    drop(refused);
+                let mocket = Mocket::new(connection);
+                if shared.config.listen.as_ref().is_some_and(|listen| listen.acceptor.psk.is_some()) {
+                    // Only a packet under the final keys shows that the client has it, too; nothing can come before.
+                    let accept = accept.clone();
+                    tokio::spawn(async move {
+                        if mocket.proven().await.is_ok() {
+                            offer(&accept, mocket);
+                        }
+                    });
+                } else {
+                    offer(accept, mocket);
                 }
             }
         }
     });
+}
+
+/// Hands an accepted connection to the application, if that keeps up.
+fn offer(accept: &mpsc::Sender<Mocket>, mocket: Mocket) {
+    if let Err(mpsc::error::TrySendError::Full(refused)) = accept.try_send(mocket) {
+        refused.abort(0, "the listener does not keep up");
+    }
 }
 
 /// Does something to a connection, and notes that it wants driving.

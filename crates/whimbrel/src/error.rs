@@ -98,6 +98,20 @@ pub enum SendError {
 #[error("the mocket is closed: {0}")]
 pub struct Closed(pub CloseReason);
 
+/// Setting a stream's options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StreamOptionsError {
+    /// No message stream of this number, or none any more.
+    #[error("no message stream has this number: it was not opened for messages, or the mocket is closed")]
+    NoStream,
+    /// A stream that keeps the latest only needs a reader of its own.
+    #[error(
+        "this stream's messages go to the mocket's inbox: open or accept it as a MessageStream to keep the latest only"
+    )]
+    SharedInbox,
+}
+
 /// Opening a stream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -28,6 +28,7 @@ mod clock;
 mod endpoint;
 mod error;
 mod key_log;
+mod message_stream;
 mod mocket;
 mod shared;
 mod stream;
@@ -40,14 +41,21 @@ mod url;
 struct Pages;
 
 pub use endpoint::{Config, Endpoint, new_identity};
-pub use error::{BindError, Closed, ConnectError, SendError, StreamOpenError, TicketsError, UrlError};
+pub use error::{
+    BindError, Closed, ConnectError, SendError, StreamOpenError, StreamOptionsError, TicketsError, UrlError,
+};
+pub use message_stream::MessageStream;
 pub use mocket::{Delivery, Mocket, Sender, SenderBuilder, Stats, TagHandle};
 pub use stream::Stream;
 pub use url::{DEFAULT_PORT, Url};
 pub use whimbrel_proto::congestion::Congestion;
 pub use whimbrel_proto::crypto::{Identity, PublicKey};
-pub use whimbrel_proto::session::{Message, Outcome, SessionConfig, SessionStats};
+pub use whimbrel_proto::session::{
+    Counters, CreditPolicy, Message, Outcome, RouteClass, SessionConfig, SessionStats, StreamOptions,
+    TagStats,
+};
 pub use whimbrel_proto::{
-    CloseReason, ConnectionStats, EndpointStats, Event, ListenConfig, LocalAddress, MessageId, PathState,
-    PathStats, Repeats, Scheduling, Service, StreamId, Tag, Ticket, TicketStore, TransportConfig,
+    CloseReason, ConnectionStats, EndpointStats, Event, ListenConfig, LocalAddress, MAX_THRESHOLDS,
+    MessageId, PathId, PathState, PathStats, Quality, QualityChange, Repeats, Scheduling, Service, StreamId,
+    Tag, Threshold, Ticket, TicketStore, TooManyThresholds, TransportConfig,
 };

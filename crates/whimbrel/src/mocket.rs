@@ -10,10 +10,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{broadcast, oneshot};
 use whimbrel_proto::crypto::PublicKey;
-use whimbrel_proto::session::{Message, Outcome, Outgoing, SessionStats, StreamKind, TagSettings};
-use whimbrel_proto::{CloseReason, ConnectionStats, Event, MessageId, Service, StreamId, Tag, Ticket};
+use whimbrel_proto::session::{
+    Message, OpenError, Outcome, Outgoing, RouteClass, Session, SessionStats, StreamError, StreamKind,
+    StreamOptions, TagSettings, TagStats,
+};
+use whimbrel_proto::{
+    CloseReason, ConnectionStats, Event, MessageId, Service, StreamId, Tag, Threshold, Ticket,
+    TooManyThresholds,
+};
 
-use crate::error::{Closed, SendError, StreamOpenError};
+use crate::error::{Closed, SendError, StreamOpenError, StreamOptionsError};
+use crate::message_stream::MessageStream;
 use crate::shared::{Shared, State, lock};
 use crate::stream::Stream;
 
@@ -57,6 +64,8 @@ pub struct Stats {
     pub connection: ConnectionStats,
     /// Messages and streams.
     pub session: SessionStats,
+    /// Each tag used, both ways.
+    pub tags: Vec<TagStats>,
 }
 
 impl Mocket {
@@ -81,6 +90,11 @@ impl Mocket {
     /// Why there is no connection.
     pub async fn established(&self) -> Result<(), CloseReason> {
         self.until_changed(|state| state.connected.then_some(Ok(())), Err).await
+    }
+
+    /// Waits until the peer has shown that it holds the final keys.
+    pub(crate) async fn proven(&self) -> Result<(), CloseReason> {
+        self.until_changed(|state| state.connection.is_peer_proven().then_some(Ok(())), Err).await
     }
 
     /// Waits until the mocket is closed, by whomever.
@@ -384,7 +398,7 @@ impl Mocket {
         self.cancel_on(StreamId(0), tag)
     }
 
-    fn cancel_on(&self, stream: StreamId, tag: Tag) -> usize {
+    pub(crate) fn cancel_on(&self, stream: StreamId, tag: Tag) -> usize {
         let mut state = self.shared.lock();
         let now = self.shared.clock.now();
         let cancelled = state.connection.session().cancel(now, stream, tag);
@@ -433,7 +447,11 @@ impl Mocket {
     /// # }
     /// ```
     pub fn tag(&self, tag: Tag) -> TagHandle<'_> {
-        TagHandle { mocket: self, tag, settings: TagSettings::default() }
+        self.tag_on(StreamId(0), tag)
+    }
+
+    pub(crate) fn tag_on(&self, stream: StreamId, tag: Tag) -> TagHandle<'_> {
+        TagHandle { mocket: self, stream, tag, settings: TagSettings::default() }
     }
 
     /// Opens a byte stream, with the interface of a TCP socket. Waits while the peer allows no more streams.
@@ -454,13 +472,64 @@ impl Mocket {
     /// # Errors
     /// The mocket is closed or closing.
     pub async fn open_stream(&self) -> Result<Stream, StreamOpenError> {
-        let opened = |state: &mut State| match state.connection.session().open_stream(StreamKind::Bytes) {
+        let id = self.open_by(|session| session.open_stream(StreamKind::Bytes)).await?;
+        Ok(Stream::new(Arc::clone(&self.shared), self.clone(), id))
+    }
+
+    /// Opens a stream of messages. Waits while the peer allows no more streams; the peer hears of it with its first message.
+    ///
+    /// # Errors
+    /// The mocket is closed or closing.
+    pub async fn open_messages(&self, options: StreamOptions) -> Result<MessageStream, StreamOpenError> {
+        let id = self.open_by(|session| session.open_messages(options)).await?;
+        Ok(MessageStream::new(Arc::clone(&self.shared), self.clone(), id))
+    }
+
+    async fn open_by(
+        &self,
+        mut open: impl FnMut(&mut Session) -> Result<StreamId, OpenError>,
+    ) -> Result<StreamId, StreamOpenError> {
+        let opened = |state: &mut State| match open(state.connection.session()) {
             Ok(id) => Some(Ok(id)),
-            Err(whimbrel_proto::session::OpenError::Limit) => None,
+            Err(OpenError::Limit) => None,
             Err(_) => Some(Err(StreamOpenError::Closing)),
         };
-        let id = self.until_changed(opened, |reason| Err(StreamOpenError::Closed(reason))).await?;
-        Ok(Stream::new(Arc::clone(&self.shared), self.clone(), id))
+        self.until_changed(opened, |reason| Err(StreamOpenError::Closed(reason))).await
+    }
+
+    /// The next stream of messages the peer opened. From then on its messages come out of it; before, and of streams that nobody
+    /// accepts, they come out of [`Mocket::recv`], with the number of their stream. Cancel-safe.
+    ///
+    /// # Errors
+    /// The mocket is closed.
+    pub async fn accept_messages(&self) -> Result<MessageStream, Closed> {
+        let id = self.accept_by(StreamKind::Messages).await?;
+        Ok(MessageStream::new(Arc::clone(&self.shared), self.clone(), id))
+    }
+
+    async fn accept_by(&self, wanted: StreamKind) -> Result<StreamId, Closed> {
+        let next = |state: &mut State| {
+            let at = state.opened.iter().position(|(_, kind)| *kind == wanted)?;
+            state.opened.remove(at).map(|(id, _)| Ok(id))
+        };
+        self.until_changed(next, |reason| Err(Closed(reason))).await
+    }
+
+    /// Changes what a message stream is set to at this end, for what is sent and what comes from now on: of the default stream, 0,
+    /// too.
+    ///
+    /// # Errors
+    /// [`StreamOptionsError`]: only a [`MessageStream`] can keep the latest only.
+    pub fn set_stream_options(
+        &self,
+        stream: StreamId,
+        options: StreamOptions,
+    ) -> Result<(), StreamOptionsError> {
+        let mut state = self.shared.lock();
+        state.connection.session().set_stream_options(stream, options).map_err(|error| match error {
+            StreamError::SharedInbox => StreamOptionsError::SharedInbox,
+            _ => StreamOptionsError::NoStream,
+        })
     }
 
     /// The next byte stream the peer opened. Cancel-safe.
@@ -468,11 +537,7 @@ impl Mocket {
     /// # Errors
     /// The mocket is closed.
     pub async fn accept_stream(&self) -> Result<Stream, Closed> {
-        let next = |state: &mut State| {
-            let at = state.opened.iter().position(|(_, kind)| *kind == StreamKind::Bytes)?;
-            state.opened.remove(at).map(|(id, _)| Ok(id))
-        };
-        let id = self.until_changed(next, |reason| Err(Closed(reason))).await?;
+        let id = self.accept_by(StreamKind::Bytes).await?;
         Ok(Stream::new(Arc::clone(&self.shared), self.clone(), id))
     }
 
@@ -502,9 +567,38 @@ impl Mocket {
 
     /// Figures now.
     pub fn stats(&self) -> Stats {
-        let mut state = self.shared.lock();
+        let state = self.shared.lock();
         let connection = state.connection.stats(self.shared.clock.now());
-        Stats { connection, session: state.connection.session().stats() }
+        let session = state.connection.session_ref();
+        Stats { connection, session: session.stats(), tags: session.tag_stats() }
+    }
+
+    /// Watches these thresholds from now on, and no others: [`Event::Quality`] tells when a figure crosses one, and of those that are
+    /// above already. With hysteresis, so that a figure that hovers at its level is told once.
+    ///
+    /// ```no_run
+    /// # async fn example(mocket: whimbrel::Mocket) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// use whimbrel::{Event, Quality, Threshold};
+    ///
+    /// let mut events = mocket.subscribe();
+    /// mocket.watch([Quality::Rtt(Duration::from_millis(300)), Quality::Loss(50)].map(Threshold::new))?;
+    /// while let Ok(event) = events.recv().await {
+    ///     if let Event::Quality(change) = event {
+    ///         println!("{}: {:?}", if change.above { "worse" } else { "better" }, change.now);
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// More than [`crate::MAX_THRESHOLDS`]; those before stay.
+    pub fn watch(&self, thresholds: impl IntoIterator<Item = Threshold>) -> Result<(), TooManyThresholds> {
+        let mut state = self.shared.lock();
+        let set = state.connection.set_thresholds(self.shared.clock.now(), thresholds);
+        self.shared.wake(state);
+        set
     }
 
     /// Bytes of one message that travel in one packet at present.
@@ -644,6 +738,12 @@ impl SenderBuilder {
         self
     }
 
+    /// How the connection is to carry them, where it has a choice. Default: as the stream's options say.
+    pub fn route(mut self, route: RouteClass) -> Self {
+        self.template.route = Some(route);
+        self
+    }
+
     /// Payload protocol identifier, carried to the receiver (MMSP).
     pub fn ppid(mut self, ppid: u32) -> Self {
         self.template.ppid = Some(ppid);
@@ -767,6 +867,7 @@ impl Sender {
 /// Settings of a tag's messages, queued ones included: each call takes effect at once.
 pub struct TagHandle<'a> {
     mocket: &'a Mocket,
+    stream: StreamId,
     tag: Tag,
     settings: TagSettings,
 }
@@ -802,7 +903,7 @@ impl TagHandle<'_> {
     fn apply(self) -> Result<Self, SendError> {
         let mut state = self.mocket.shared.lock();
         let now = self.mocket.shared.clock.now();
-        let set = state.connection.session().tag_settings(now, StreamId(0), self.tag, self.settings);
+        let set = state.connection.session().tag_settings(now, self.stream, self.tag, self.settings);
         set.map_err(|error| translate(error, &state).0)?;
         self.mocket.shared.wake(state);
         Ok(self)

@@ -182,6 +182,7 @@ fn config() {
         transport: ELSEWHERE,
         listen: none(it.listen),
         protocol: it.protocol,
+        psk: none(it.psk),
         backlog: it.backlog,
         key_log: Words("by environment"),
     });

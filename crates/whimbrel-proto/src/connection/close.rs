@@ -96,6 +96,17 @@ impl Ending {
         }
     }
 
+    /// For so long the peer could not be reached: patience lasts as much longer.
+    pub(super) fn extend(&mut self, outage: Duration) {
+        match self {
+            Self::Open | Self::Over { .. } => {}
+            Self::Draining { give_up, .. }
+            | Self::FinSent { give_up, .. }
+            | Self::PeerFin { give_up, .. }
+            | Self::FinAckSent { give_up, .. } => *give_up += outage,
+        }
+    }
+
     /// When patience ends, or the ids are free.
     pub(super) fn timeout(&self) -> Option<Time> {
         match self {

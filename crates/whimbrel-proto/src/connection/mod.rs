@@ -16,6 +16,7 @@ mod opening;
 mod pairing;
 mod path;
 mod paths;
+mod quality;
 mod receive;
 mod scheduler;
 mod standing;
@@ -47,6 +48,8 @@ use multipath::Retired;
 pub(crate) use opening::Opening;
 use path::{Ends, Path};
 use paths::{At, Main, Paths};
+use quality::Watch;
+pub use quality::{MAX_THRESHOLDS, Quality, QualityChange, Threshold, TooManyThresholds};
 pub use scheduler::Scheduling;
 pub use standing::PathState;
 use standing::Standing;
@@ -148,6 +151,8 @@ pub enum Event {
     PeerAddressRemoved(SocketAddr),
     /// The largest packet of a path changed: messages up to this many bytes travel unfragmented.
     MaxUnfragmented(usize),
+    /// A figure crossed a threshold that was set.
+    Quality(QualityChange),
     /// The peer began a polite close: what it sent before is still delivered.
     PeerClosing(Reason),
     /// Over.
@@ -248,7 +253,8 @@ pub struct Connection {
     farewell: Option<Vec<u8>>,
     farewell_due: bool,
     farewells_left: u8,
-    unreachable: bool,
+    unreachable_since: Option<Time>,
+    watch: Option<Box<Watch>>,
     drained: bool,
     events: VecDeque<Event>,
     endpoint_events: VecDeque<EndpointEvent>,
@@ -298,7 +304,8 @@ impl Connection {
             farewell: None,
             farewell_due: false,
             farewells_left: transmit::FAREWELLS,
-            unreachable: false,
+            unreachable_since: None,
+            watch: None,
             drained: false,
             events: VecDeque::new(),
             endpoint_events: VecDeque::new(),
@@ -357,6 +364,11 @@ impl Connection {
     /// The handshake is done.
     pub fn is_established(&self) -> bool {
         self.keys.is_some()
+    }
+
+    /// The peer has sent a packet under the final keys: it is who it says, and has the pre-shared key if there is one.
+    pub fn is_peer_proven(&self) -> bool {
+        self.confirmed
     }
 
     /// Over: nothing more is sent or delivered.

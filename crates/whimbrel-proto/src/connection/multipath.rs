@@ -311,15 +311,15 @@ impl Connection {
     /// Judges every path by what its recovery knows, moves what is out on a suspect one, and chooses the primary.
     pub(super) fn review(&mut self, now: Time) {
         if self.paths.len() == 1 && self.paths[self.paths.main()].standing.state() == PathState::Active {
-            self.check_reachable();
-            if !self.unreachable {
+            self.check_reachable(now);
+            if self.unreachable_since.is_none() {
                 return;
             }
         }
         for at in self.paths.all() {
             self.judge(now, at);
         }
-        self.check_reachable();
+        self.check_reachable(now);
         let views: Vec<View> = self.paths.iter().map(Path::view).collect();
         let wished = self.primary_wish.1.and_then(|id| self.paths.by_id(id));
         let wished = wished.filter(|at| self.paths[*at].standing.is_usable());

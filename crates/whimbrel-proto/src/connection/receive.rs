@@ -320,6 +320,7 @@ impl Connection {
         }
         self.take_notes(now, at, notes);
         self.review(now);
+        self.check_quality(now);
         self.issue_measured_ticket(now);
         Ok(())
     }

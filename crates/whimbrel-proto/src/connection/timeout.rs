@@ -18,6 +18,7 @@ impl Connection {
         if self.ending.is_over() {
             return ending;
         }
+        let ending = ending.filter(|_| self.unreachable_since.is_none());
         let opening = self.opening.as_ref().map(|opening| opening.timeout());
         let candidates = [
             ending,
@@ -28,6 +29,7 @@ impl Connection {
             self.session.poll_timeout(),
             self.early_until,
             self.keep_alive_at(),
+            self.next_quality_check(),
             Some(self.last_received + self.patience()),
         ];
         candidates.into_iter().flatten().min()
@@ -40,7 +42,9 @@ impl Connection {
     }
 
     fn keep_alive_at(&self) -> Option<Time> {
-        let blocked = self.session.is_blocked().then_some(BLOCKED_INTERVAL);
+        // Who closes and waits for the other end's queue has nothing else that would show an outage.
+        let closing = !self.ending.is_open();
+        let blocked = (closing || self.session.is_blocked()).then_some(BLOCKED_INTERVAL);
         // Who was connected to waits a tenth longer: one probe serves both, and it is at the other end that a NAT forgets.
         let keep_alive = self
             .config
@@ -70,6 +74,7 @@ impl Connection {
         self.review(now);
         self.close_unanswered(now);
         self.free_retired(now);
+        self.check_quality(now);
         if let Some(keys) = &mut self.keys {
             keys.expire(now);
         }
@@ -142,7 +147,7 @@ impl Connection {
                 self.ending = Ending::Over { until: Time::MAX };
                 true
             }
-            Some(at) if at <= now => {
+            Some(at) if at <= now && self.unreachable_since.is_none() => {
                 // Patience is over: whatever was queued is given up.
                 let why = match &self.ending {
                     Ending::PeerFin { reason, .. } | Ending::FinAckSent { reason, .. } => {
@@ -163,14 +168,21 @@ impl Connection {
     }
 
     /// Tells the application when three probes went unanswered, and when that ends.
-    pub(super) fn check_reachable(&mut self) {
+    pub(super) fn check_reachable(&mut self, now: Time) {
         let unreachable = self.paths.iter().all(|path| path.recovery.is_unreachable());
-        if unreachable != self.unreachable {
-            self.unreachable = unreachable;
-            if unreachable {
+        match self.unreachable_since {
+            None if unreachable => {
+                self.unreachable_since = Some(now);
                 self.events.push_back(Event::AllPathsDown);
+                self.events.push_back(Event::PeerUnreachable);
             }
-            self.events.push_back(if unreachable { Event::PeerUnreachable } else { Event::PeerReachable });
+            Some(since) if !unreachable => {
+                self.unreachable_since = None;
+                // A close is no less polite for an outage in the midst of it.
+                self.ending.extend(now.since(since));
+                self.events.push_back(Event::PeerReachable);
+            }
+            _ => {}
         }
     }
 }

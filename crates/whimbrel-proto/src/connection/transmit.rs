@@ -249,6 +249,11 @@ impl Connection {
         let Slot { occasion, limit, data } = slot;
         let body = head.start + CLEAR_LEN + head.number_len;
         let mut writer = Writer::new(out, head.start + limit - TAG_LEN);
+        let before = writer.len();
+        if self.session.has_verdicts() && self.keys.is_some() && self.paths[at].received.has_unreported() {
+            self.write_verdicts(&mut writer);
+        }
+        let verdicts = writer.len() > before;
         let path = &mut self.paths[at];
         if self.keys.is_some()
             && path.received.has_unreported()
@@ -265,7 +270,7 @@ impl Connection {
             {
                 self.paths[at].keep_alive_due = true;
             } else if !self.paths[at].answers.is_due() {
-                return false;
+                return verdicts;
             }
         }
         self.write_path_blocks(at, &mut writer);
@@ -284,7 +289,7 @@ impl Connection {
             writer.u8(block::KEEP_ALIVE);
             self.scratch_items.push(Item::Control(Control::KeepAlive));
         }
-        let eliciting = writer.len() > sack_end;
+        let eliciting = verdicts || writer.len() > sack_end;
         if writer.len() > body && writer.len() < body + MIN_BLOCKS {
             // Too short for a header-protection sample.
             out.extend_from_slice(&[block::PADDING, 0, 0]);
@@ -304,6 +309,13 @@ impl Connection {
             writer.u8(block::KEEP_ALIVE);
             self.scratch_items.push(Item::Control(Control::KeepAlive));
         }
+    }
+
+    /// What came too late is told before it is acknowledged.
+    fn write_verdicts(&mut self, writer: &mut Writer<'_>) {
+        self.scratch_carried.clear();
+        self.session.fill_verdicts(writer, &mut self.scratch_carried);
+        self.scratch_items.extend(self.scratch_carried.iter().map(|carried| Item::Session(*carried)));
     }
 
     /// How often small messages are repeated now: only where there is room to spare.

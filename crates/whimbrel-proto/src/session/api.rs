@@ -10,8 +10,9 @@ use super::ledger::Place;
 use super::message::{
     DomainKey, Message, Outcome, Outgoing, SendError, SessionEvent, StreamKind, TagSettings,
 };
+use super::options::CreditPolicy;
 use super::sending::SendDomain;
-use super::stats::{Counters, SessionStats};
+use super::stats::SessionStats;
 use super::stream::WHOLE;
 use super::{MAX_NOTICES, Session};
 use crate::mutants::{Mutant, planted};
@@ -37,14 +38,14 @@ impl Session {
             return Ok(MessageId(self.next_message - 1));
         }
         let service = message.service;
-        let item = self.item(now, message)?;
+        let item = self.item(now, slot, message)?;
         let id = item.id;
         self.enqueue(now, slot, service, item);
         Ok(id)
     }
 
     /// Queues a copy of `payload` as [`Session::send`] would a message like `template` with it, if that is small and has neither tag,
-    /// lifetime, PPID nor an outcome anybody asked for. False: nothing was done, and [`Session::send`] says why or takes it.
+    /// lifetime, PPID, route nor an outcome anybody asked for. False: nothing was done, and [`Session::send`] says why or takes it.
     #[inline]
     pub fn send_copy(&mut self, now: Time, template: &Outgoing, payload: &[u8]) -> bool {
         if self.closing
@@ -69,18 +70,28 @@ impl Session {
             && message.tag.is_none()
             && message.lifetime.is_none()
             && message.ppid.is_none()
+            && message.route.is_none()
             && !message.tracked
             && !message.confirm
     }
 
     #[inline]
     fn gather(&mut self, now: Time, slot: u32, template: &Outgoing, payload: &[u8]) {
-        let (service, priority) = (template.service, template.priority);
+        let (service, priority) = (template.service, self.priority_on(slot, template.priority));
         let domain = self.send_domain_of(slot, service);
         let lane = self.lane_for(slot, domain, service, priority, NO_TAG);
         self.next_message += 1;
         self.ledger.stats.total.queued += 1;
         self.outbox.gather(now, lane, u8::from(service.is_reliable()) * RELIABLE, priority, payload);
+    }
+
+    /// The default priority is the stream's.
+    #[inline]
+    fn priority_on(&self, slot: u32, priority: u8) -> u8 {
+        match self.streams.at(slot) {
+            Some(stream) if priority == DEFAULT_PRIORITY => stream.options.priority,
+            _ => priority,
+        }
     }
 
     /// Messages and bytes that fit into the send queue now.
@@ -143,7 +154,7 @@ impl Session {
     }
 
     #[inline]
-    fn item(&mut self, now: Time, message: Outgoing) -> Result<Item, SendError> {
+    fn item(&mut self, now: Time, slot: u32, message: Outgoing) -> Result<Item, SendError> {
         let (mut priority, mut lifetime, mut tag) = (message.priority, message.lifetime, NO_TAG);
         if let Some(Tag(number)) = message.tag {
             let limit = self.config.max_tags;
@@ -155,6 +166,7 @@ impl Session {
                 }
             }
         }
+        priority = self.priority_on(slot, priority);
         let flags = (u8::from(message.service.is_reliable()) * RELIABLE)
             | (u8::from(message.tracked) * TRACKED)
             | (u8::from(message.confirm) * CONFIRM)
@@ -171,6 +183,7 @@ impl Session {
             length: message.payload.len() as u32,
             payload: message.payload,
             reliable_gap: 0,
+            route: message.route,
             priority,
             flags,
             state: State::Flying,
@@ -206,7 +219,11 @@ impl Session {
         let Some(stream) = self.streams.at_mut(slot) else { return 0 };
         let cross = service.is_sequenced() && {
             let opener = stream.id.opener();
-            *stream.cross_out.get_or_insert(if opener == side { own } else { peer })
+            let set = stream.options.cross_sequencing;
+            *stream.cross_out.get_or_insert(match stream.cross_in {
+                _ if opener == side => set.unwrap_or(own),
+                followed => set.or(followed).unwrap_or(peer),
+            })
         };
         let domain = if cross { 0 } else { service.index() };
         stream.send[domain].get_or_insert_with(|| {
@@ -283,7 +300,7 @@ impl Session {
         let message = Outgoing { stream, tag: Some(tag), ..message };
         let slot = self.accepts(&message)?;
         let service = message.service;
-        let item = self.item(now, message)?;
+        let item = self.item(now, slot, message)?;
         let (id, tag) = (item.id, item.tag);
         let domain = self.send_domain_of(slot, service);
         let wanted = self.lane_for(slot, domain, service, item.priority, item.tag);
@@ -406,11 +423,37 @@ impl Session {
         true
     }
 
+    /// The stream's messages go to the shared inbox again; those unread move, but for what only the latest was wanted of: that is
+    /// discarded, and what comes from now on waits to be read.
+    pub fn release_stream(&mut self, id: StreamId) {
+        let Some(stream) = self.streams.find(id).and_then(|slot| self.streams.at_mut(slot)) else { return };
+        if !std::mem::take(&mut stream.claimed) {
+            return;
+        }
+        stream.options.credit = CreditPolicy::Wait;
+        let discarded = stream.latest.take().map_or((0, 0), |latest| latest.len());
+        let was_empty = self.inbox.is_empty();
+        self.inbox.append(&mut stream.inbox);
+        if was_empty && !self.inbox.is_empty() && !std::mem::replace(&mut self.readable_told, true) {
+            self.ledger.events.push_back(SessionEvent::Readable);
+        }
+        self.on_discarded(discarded);
+    }
+
     /// The next message of a claimed stream.
     pub fn recv_on(&mut self, now: Time, id: StreamId) -> Option<Message> {
         let _ = now;
         let slot = self.streams.find(id)?;
-        let message = self.streams.at_mut(slot)?.inbox.pop_front()?;
+        let stream = self.streams.at_mut(slot)?;
+        if let Some(message) = stream.latest.as_mut().and_then(|latest| latest.pop_in_turn()) {
+            // Its credit was granted when it came.
+            self.ledger.stats.unread = self.ledger.stats.unread.saturating_sub(1);
+            return Some(message);
+        }
+        let message = stream.inbox.pop_front()?;
+        if let Some(latest) = &mut stream.latest {
+            latest.on_other_read();
+        }
         self.on_read(id, message.payload.len() as u64 + MESSAGE_CHARGE, 1);
         Some(message)
     }
@@ -457,11 +500,6 @@ impl Session {
             outstanding: self.ledger.outstanding,
             ..self.ledger.stats
         }
-    }
-
-    /// Counters of each tag.
-    pub fn tag_stats(&self) -> impl Iterator<Item = (StreamId, Tag, Counters)> {
-        self.ledger.tag_states().map(|tag| (StreamId(tag.stream), Tag(tag.tag), tag.counters))
     }
 
     /// Sums of credit charged: what we have used and what the peer has, of the session. At rest each side's first is

@@ -47,7 +47,7 @@ pub struct SessionConfig {
     pub small_message: usize,
     /// Messages awaiting TAKEN; 65,536. Beyond it, a send that asks for confirmation is `QueueFull`.
     pub max_unconfirmed: usize,
-    /// Tags remembered (settings and statistics); 4,096. Beyond it those idle and without settings are forgotten.
+    /// Tags remembered (settings and statistics), and as many of the peer's (statistics); 4,096. Beyond it those idle and without settings are forgotten.
     pub max_tags: usize,
 }
 

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::answers::Answers;
+use super::late::Verdicts;
 use super::message::{Carried, DomainKey};
 use super::sending::SendDomain;
 use super::stream::{Stream, Streams};
@@ -30,6 +31,7 @@ pub(super) struct Control {
     pub(super) skips: Ranges,
     pub(super) answers: Answers,
     pub(super) taken: Ranges,
+    pub(super) verdicts: Verdicts,
 }
 
 /// Adds a range before those of its domain that are further on, and joins it to its neighbours: what was lost comes again out of order,
@@ -65,7 +67,11 @@ pub(super) fn push(ranges: &mut Ranges, key: DomainKey, first: u64, count: u64, 
 impl Control {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.notices.is_empty() && self.skips.is_empty() && self.answers.is_empty() && self.taken.is_empty()
+        self.notices.is_empty()
+            && self.skips.is_empty()
+            && self.answers.is_empty()
+            && self.taken.is_empty()
+            && !self.verdicts.is_due()
     }
 
     pub(super) fn notify(&mut self, notice: Notice) {
@@ -140,6 +146,9 @@ impl super::Session {
             }
             self.control.notices.pop_front();
             self.write_notice(notice, out, carried);
+        }
+        if self.control.verdicts.is_due() {
+            self.fill_verdicts(out, carried);
         }
         self.control.fill_ranges(&self.streams, out, carried);
     }

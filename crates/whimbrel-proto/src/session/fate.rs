@@ -46,6 +46,7 @@ impl Session {
                     half.on_stop_acked();
                 }
             }
+            Carried::Verdict { key, number } => self.on_verdict_acked(key, number),
             Carried::Skip { .. }
             | Carried::Taken { .. }
             | Carried::MaxData
@@ -111,6 +112,7 @@ impl Session {
             Carried::SkipAck { key, first, count, .. } => {
                 self.control.answers.ask(key, first, first + u64::from(count));
             }
+            Carried::Verdict { key, number } => self.on_verdict_lost(key, number),
             Carried::Taken { key, first, count } => {
                 control::push(&mut self.control.taken, key, first, u64::from(count), 0);
             }
@@ -147,10 +149,7 @@ impl Session {
             }
             Carried::Fragment { key, number, .. } => {
                 let domain = self.streams.send_domain_ref(key);
-                if domain
-                    .and_then(|domain| domain.get(number))
-                    .is_some_and(|item| item.has(RELIABLE))
-                {
+                if domain.and_then(|domain| domain.get(number)).is_some_and(|item| item.has(RELIABLE)) {
                     self.on_lost(Time::ZERO, item);
                 }
             }
@@ -239,7 +238,7 @@ impl Session {
 
     fn gap_until(&self, key: DomainKey) -> Option<Time> {
         let domain = self.streams.by_key(key)?.recv.get(usize::from(key.domain))?.as_deref()?;
-        domain.gap_until(self.config.gap_wait)
+        domain.gap_until(self.gap_wait(key.slot))
     }
 
     /// Time has come to `now`.

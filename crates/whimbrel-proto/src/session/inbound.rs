@@ -152,6 +152,9 @@ impl Session {
             state.finished.raise(number);
             let count = number - head.number;
             self.charge(slot, bytes + count * MESSAGE_CHARGE)?;
+            if let Some(tag) = head.extras.tag {
+                self.received_tags.note(head.stream, tag, count, bytes, self.config.max_tags);
+            }
             self.note_received(slot, count, bytes, was_empty);
             return Ok(());
         }
@@ -196,9 +199,11 @@ impl Session {
             }
             standing => {
                 let already = state.take_partial(head.number);
+                let kept = already.as_ref().is_some_and(|partial| partial.dropped && !partial.forgotten);
                 if already.as_ref().is_some_and(|partial| partial.contradicts(length)) {
                     return Err(INCONSISTENT);
                 }
+                let known = already.as_ref().is_some_and(|partial| partial.dropped);
                 let (charged, consumed) =
                     already.map_or((0, 0), |partial| (partial.charged, partial.consumed()));
                 let charge = length + MESSAGE_CHARGE;
@@ -207,12 +212,15 @@ impl Session {
                 }
                 if standing == Standing::Late {
                     state.passed.remove(head.number, head.number + 1);
+                    if kept {
+                        state.keep_charge(head.number, length, charge);
+                    }
                 }
                 self.charge(slot, charge - charged)?;
                 if standing == Standing::Late {
-                    self.ledger.stats.late += 1;
                     self.consume(slot, charge - consumed);
-                    return Ok(());
+                    let key = DomainKey { domain, ..self.key_of(slot) };
+                    return if known { Ok(()) } else { self.on_late(key, head.number, true) };
                 }
                 let in_turn = self.recv_state(slot, domain).is_none_or(|state| state.is_in_turn(head.number));
                 // Who waits, perhaps for ever, holds its own bytes and nobody else's.
@@ -247,9 +255,14 @@ impl Session {
         let Some(state) = recv[usize::from(domain)].as_deref_mut() else { return };
         let queue = if *claimed { inbox } else { &mut self.inbox };
         let (was_empty, mut count, mut bytes) = (queue.is_empty(), 0, 0);
+        let (tags, limit) = (&mut self.received_tags, self.config.max_tags);
         change(state, &mut |message: Message| {
             count += 1;
-            bytes += message.payload.len() as u64;
+            let length = message.payload.len() as u64;
+            bytes += length;
+            if let Some(tag) = message.tag {
+                tags.note(message.stream.0, tag.0, 1, length, limit);
+            }
             queue.push_back(message);
         });
         if count > 0 {
@@ -262,6 +275,9 @@ impl Session {
         self.ledger.stats.received += count;
         self.ledger.stats.received_bytes += bytes;
         self.ledger.stats.unread += count;
+        if self.streams.at(slot).is_some_and(|stream| stream.latest.is_some()) {
+            self.sift(slot, count);
+        }
         if !was_empty {
             return;
         }
@@ -271,6 +287,24 @@ impl Session {
             self.readable_told = true;
             self.ledger.events.push_back(SessionEvent::Readable);
         }
+    }
+
+    /// Of the newest `count` in the inbox of a stream that keeps the latest only, takes the unreliable ones aside.
+    fn sift(&mut self, slot: u32, count: u64) {
+        let Some(stream) = self.streams.at_mut(slot) else { return };
+        let Some(latest) = stream.latest.as_mut().filter(|latest| latest.takes_more()) else { return };
+        let first = stream.inbox.len().saturating_sub(count as usize);
+        let mut charges = 0;
+        for message in stream.inbox.split_off(first) {
+            if message.service.is_reliable() {
+                stream.inbox.push_back(message);
+            } else {
+                charges += latest.push(message, stream.inbox.len());
+            }
+        }
+        let discarded = latest.discard();
+        self.on_discarded(discarded);
+        self.consume(slot, charges);
     }
 
     /// Puts a domain that holds messages behind a gap on the list that timers look at.
@@ -287,22 +321,25 @@ impl Session {
 
     /// Passes over gaps that were waited for long enough.
     pub(super) fn pass_gaps(&mut self, now: Time) {
-        let wait = self.config.gap_wait;
         let gaps = std::mem::take(&mut self.gaps);
         for key in gaps {
+            let wait = self.gap_wait(key.slot);
             while self
                 .recv_state(key.slot, key.domain)
                 .and_then(|state| state.gap_until(wait))
                 .is_some_and(|at| at <= now)
             {
-                let (mut abandoned, mut late, mut passed) = (0, 0, false);
+                let (mut abandoned, mut late, mut passed) = (0, Vec::new(), false);
                 self.deliver(key.slot, key.domain, |state, deliver| {
                     let behind = state.held.first().map(|held| held.message.id);
                     (abandoned, late) = state.pass_gap(deliver);
                     passed = state.held.first().map(|held| held.message.id) != behind;
                 });
                 self.consume(key.slot, abandoned);
-                self.ledger.stats.late += late;
+                for number in late {
+                    // There are no more of them than there were parts.
+                    self.on_late(key, number, false).ok();
+                }
                 if !passed {
                     // Cannot be; but a fault of ours here should be a message late, not a program that hangs.
                     debug_assert!(cfg!(feature = "mutants"), "a gap that cannot be passed");
@@ -377,12 +414,12 @@ impl Session {
     ) -> Result<(), PeerMisbehaved> {
         let Some(state) = self.recv_state(slot, domain) else { return Ok(()) };
         state.passed.remove(number, number + 1);
-        if state.drop_partial(number) {
-            self.ledger.stats.late += 1;
-        }
+        let first = state.drop_partial(number);
+        state.let_go(number);
         self.charge(slot, charge)?;
         self.consume(slot, charge);
-        Ok(())
+        let key = DomainKey { domain, ..self.key_of(slot) };
+        if first { self.on_late(key, number, false) } else { Ok(()) }
     }
 
     fn on_stream_bytes(&mut self, slot: u32, head: &DataHead, payload: Bytes) -> Result<(), PeerMisbehaved> {

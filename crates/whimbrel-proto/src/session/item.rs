@@ -4,6 +4,7 @@ use bytes::{Buf, Bytes};
 
 use super::config::MESSAGE_CHARGE;
 use super::message::Outcome;
+use super::options::RouteClass;
 use crate::wire::{Writer, varint_len};
 use crate::{MessageId, Time};
 
@@ -15,6 +16,8 @@ pub(super) const CONFIRM: u8 = 4;
 pub(super) const PPID: u8 = 8;
 /// Cancelled, replaced or expired while it waited in a lane; its place remains.
 pub(super) const DEAD: u8 = 16;
+/// It went in parts.
+pub(super) const PARTED: u8 = 32;
 
 /// Where a message that was sent at least once stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +51,8 @@ pub(super) struct Item {
     pub(super) length: u32,
     /// Cross-sequenced: how far below this number the latest reliable one is; 0: none that matters.
     pub(super) reliable_gap: u32,
+    /// None: the stream's.
+    pub(super) route: Option<RouteClass>,
     pub(super) priority: u8,
     pub(super) flags: u8,
     pub(super) state: State,
@@ -89,6 +94,7 @@ impl Item {
             ppid: 0,
             length,
             reliable_gap: 0,
+            route: None,
             priority,
             flags,
             state: State::Flying,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::options::RouteClass;
 use crate::wire::data::DEFAULT_PRIORITY;
 use crate::{MessageId, Service, StreamId, Tag};
 
@@ -33,6 +34,8 @@ pub struct Outgoing {
     pub ppid: Option<u32>,
     /// Given up when it is older than this.
     pub lifetime: Option<Duration>,
+    /// How the connection is to carry it; None: as its stream says.
+    pub route: Option<RouteClass>,
     /// Its outcome is wanted as an event.
     pub tracked: bool,
     /// The receiver's application is asked to confirm it; the outcome is then `Taken`, not `Delivered`.
@@ -50,6 +53,7 @@ impl Outgoing {
             priority: DEFAULT_PRIORITY,
             ppid: None,
             lifetime: None,
+            route: None,
             tracked: false,
             confirm: false,
         }
@@ -166,6 +170,9 @@ pub enum StreamError {
     /// This direction was finished or reset, or the session is closing.
     #[error("this direction of the stream has ended")]
     Ended,
+    /// Only a stream with a queue of its own can keep the latest only: see [`super::Session::claim_stream`].
+    #[error("the stream shares its inbox with others")]
+    SharedInbox,
     /// The peer wants no more; its code.
     #[error("the peer stopped the stream with code {0}")]
     Stopped(u64),
@@ -228,6 +235,8 @@ pub enum Carried {
     Skip { key: DomainKey, first: u64, count: u32 },
     /// A SKIP-ACK entry.
     SkipAck { key: DomainKey, first: u64, count: u32, delivered: bool },
+    /// What was said of a message that came too late.
+    Verdict { key: DomainKey, number: u64 },
     /// A TAKEN entry.
     Taken { key: DomainKey, first: u64, count: u32 },
     /// The session's credit.

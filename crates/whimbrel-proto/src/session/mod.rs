@@ -24,9 +24,12 @@ mod gather;
 mod inbound;
 mod item;
 mod lane;
+mod late;
+mod latest;
 mod ledger;
 mod message;
 mod notices_in;
+mod options;
 mod ranges;
 mod receiving;
 mod resend;
@@ -34,6 +37,7 @@ mod sending;
 mod stats;
 mod stream;
 mod streams_api;
+mod tag_stats;
 #[cfg(test)]
 mod tests;
 mod waiting;
@@ -48,7 +52,9 @@ pub use message::{
     Carried, DomainKey, Message, OpenError, Outcome, Outgoing, Read, SendError, SessionEvent, StreamError,
     StreamKind, TagSettings,
 };
+pub use options::{CreditPolicy, RouteClass, StreamOptions};
 pub use stats::{Counters, SessionStats};
+pub use tag_stats::TagStats;
 
 use crate::{Side, StreamId, Time};
 use again::Again;
@@ -58,6 +64,7 @@ use credit::{RecvCredit, SendCredit};
 use lane::Outbox;
 use ledger::Ledger;
 use stream::{Stream, Streams};
+use tag_stats::ReceivedTags;
 
 /// One end of a session. It routes; its parts compute.
 #[derive(Debug)]
@@ -74,6 +81,7 @@ pub struct Session {
     send_credit: SendCredit,
     recv_credit: RecvCredit,
     inbox: VecDeque<Message>,
+    received_tags: ReceivedTags,
     /// Domains in which a whole message waits behind a gap.
     gaps: Vec<DomainKey>,
     next_message: u64,
@@ -109,6 +117,7 @@ impl Session {
             send_credit: SendCredit::new(DEFAULT_CREDIT),
             recv_credit: RecvCredit::new(config.session_window.max(DEFAULT_CREDIT)),
             inbox: VecDeque::new(),
+            received_tags: ReceivedTags::default(),
             gaps: Vec::new(),
             next_message: 0,
             opened: u64::from(side == Side::Client),

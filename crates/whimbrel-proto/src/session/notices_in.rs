@@ -2,18 +2,19 @@
 
 use super::Session;
 use super::config::{MAX_NOTICES, MAX_SPAN, MESSAGE_CHARGE};
+use super::late::Answer;
 use super::ledger::Ledger;
 use super::message::{DomainKey, Outcome, SessionEvent, StreamKind};
 use super::receiving::RecvDomain;
 use super::sending::SendDomain;
 use crate::mutants::{Mutant, planted};
 use crate::wire::credit::Grant;
-use crate::wire::skip::{NumberRange, RangesHead};
+use crate::wire::skip::{LATE, NumberRange, RangesHead};
 use crate::wire::stream_end::StreamEnd;
 use crate::wire::{Reader, VARINT_MAX, data};
 use crate::{Cause, PeerMisbehaved, Service, Time};
 
-const TOO_MUCH: PeerMisbehaved =
+pub(super) const TOO_MUCH: PeerMisbehaved =
     PeerMisbehaved::new(Cause::LimitExceeded, "a notice about too many messages");
 const UNSENT: PeerMisbehaved = PeerMisbehaved::new(Cause::AckOfUnsent, "an answer about messages never sent");
 
@@ -101,8 +102,9 @@ impl Session {
 
     pub(super) fn on_skip_ack(&mut self, now: Time, reader: &mut Reader) -> Result<(), PeerMisbehaved> {
         self.on_answers(now, reader, true, |domain, ledger, key, range| {
+            let answer = if range.value == 1 { Answer::Delivered } else { Answer::Skipped };
             for number in domain.asked(range.first..range.end()) {
-                domain.on_answer(key, number, range.value == 1, ledger);
+                domain.on_answer(key, number, answer, ledger);
             }
         })
     }
@@ -140,6 +142,13 @@ impl Session {
             let key = DomainKey { domain, ..self.key_of(slot) };
             if self.streams.send_domain_ref(key).is_none_or(|domain| range.end() > domain.next()) {
                 return Err(UNSENT);
+            }
+            if valued && range.value == LATE {
+                if range.count > 1 {
+                    return Err(PeerMisbehaved::new(Cause::InvalidField, "a verdict on many messages"));
+                }
+                self.on_verdict(now, key, range.first);
+                continue;
             }
             self.with_domain(now, key, |domain, ledger| {
                 take(domain, ledger, key, range);

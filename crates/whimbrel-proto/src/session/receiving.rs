@@ -25,6 +25,8 @@ pub(super) struct Partial {
     pub(super) early: bool,
     /// Late: charged, but its parts are not kept.
     pub(super) dropped: bool,
+    /// Late, and the sender takes it for delivered: no SKIP of it comes.
+    pub(super) forgotten: bool,
 }
 
 /// What a number means to the receiver.
@@ -49,7 +51,7 @@ pub(super) struct RecvDomain {
     pub(super) skipped: RangeSet,
     /// Passed over without ever having been seen: not charged yet.
     pub(super) passed: RangeSet,
-    /// Entries of `partial` that are dropped: credit does not cover them any more.
+    /// Entries of `partial` that are dropped: kept until their SKIP comes, and credit does not cover them any more.
     dropped: usize,
     /// On the session's list of gaps.
     pub(super) gap_listed: bool,
@@ -150,17 +152,34 @@ impl RecvDomain {
         partial
     }
 
-    /// Of a message that was passed over nothing but its charge is kept, and that only until its length is known. Says whether it is.
+    /// Of a message that was passed over nothing but its charge is kept, until its SKIP comes. Says whether that is news.
     pub(super) fn drop_partial(&mut self, number: u64) -> bool {
         let Some(partial) = self.partial.get_mut(&number) else { return false };
-        self.dropped += usize::from(!partial.dropped);
-        partial.dropped = true;
+        let news = !std::mem::replace(&mut partial.dropped, true);
         partial.assembly = Assembly::default();
-        let known = partial.length.is_some();
-        if known {
+        self.dropped += usize::from(news);
+        news
+    }
+
+    /// As [`RecvDomain::drop_partial`], of one whose whole came after its parts.
+    pub(super) fn keep_charge(&mut self, number: u64, length: u64, charged: u64) {
+        let length = Some(length);
+        self.partial.insert(number, Partial { length, charged, dropped: true, ..Partial::default() });
+        self.dropped += 1;
+    }
+
+    /// No SKIP of a late message comes any more: what is kept of it is kept until all of its charge is known.
+    pub(super) fn forget(&mut self, number: u64) {
+        if let Some(partial) = self.partial.get_mut(&number) {
+            partial.forgotten = true;
+        }
+        self.let_go(number);
+    }
+
+    pub(super) fn let_go(&mut self, number: u64) {
+        if self.partial.get(&number).is_some_and(|partial| partial.forgotten && partial.length.is_some()) {
             self.take_partial(number);
         }
-        known
     }
 
     /// Skips a message that had begun.
@@ -196,23 +215,23 @@ impl RecvDomain {
         (held.latest_reliable <= self.floor()).then(|| held.since + wait)
     }
 
-    /// Passes over the gap. What messages in parts that are late now were charged counts as read: how much, and how many are over.
-    pub(super) fn pass_gap(&mut self, mut deliver: impl FnMut(Message)) -> (u64, u64) {
-        let Some(number) = self.held.first().map(|held| held.message.id) else { return (0, 0) };
+    /// Passes over the gap. What messages in parts that are late now were charged counts as read: how much, and which they are.
+    pub(super) fn pass_gap(&mut self, mut deliver: impl FnMut(Message)) -> (u64, Vec<u64>) {
+        let Some(number) = self.held.first().map(|held| held.message.id) else { return (0, Vec::new()) };
         let mut at = self.floor();
         let begun: Vec<u64> = self.partial.range(at..number).map(|(number, _)| *number).collect();
         while let Some((from, to)) = self.finished.next_open(at, number) {
             self.passed.insert(from, to);
             at = to;
         }
-        let (mut consumed, mut late) = (0, 0);
-        for number in begun {
-            self.passed.remove(number, number + 1);
-            consumed += self.partial.get(&number).map_or(0, |partial| partial.charged);
-            late += u64::from(self.drop_partial(number));
+        let mut consumed = 0;
+        for number in &begun {
+            self.passed.remove(*number, number + 1);
+            consumed += self.partial.get(number).map_or(0, |partial| partial.charged);
+            self.drop_partial(*number);
         }
         self.finished.raise(number);
         self.advance(&mut deliver);
-        (consumed, late)
+        (consumed, begun)
     }
 }

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::config::{MAX_SPAN, MESSAGE_CHARGE};
 use super::fragments::FragmentList;
-use super::item::{CONFIRM, Item, RELIABLE, Share, State, TRACKED};
+use super::item::{CONFIRM, Item, PARTED, RELIABLE, Share, State, TRACKED};
+use super::late::Answer;
 use super::ledger::Ledger;
 use super::message::{DomainKey, Outcome};
 use super::ranges::RangeSet;
@@ -157,6 +158,9 @@ impl SendDomain {
 
     /// From now on the message travels in parts.
     pub(super) fn split(&mut self, number: u64) -> &mut FragmentList {
+        if let Some(item) = self.get_mut(number) {
+            item.flags |= PARTED;
+        }
         let index = self.parts.partition_point(|(at, _)| *at < number);
         let list = self.spare.pop().unwrap_or_default();
         self.parts.insert(index, (number, list));
@@ -230,12 +234,19 @@ impl SendDomain {
         single.chain(self.given_up.range(numbers).map(|(number, _)| *number)).collect()
     }
 
-    /// The peer said what became of a message that was given up.
-    pub(super) fn on_answer(&mut self, key: DomainKey, number: u64, delivered: bool, ledger: &mut Ledger) {
+    /// The peer said what became of a message that was given up, or that a live one came too late.
+    pub(super) fn on_answer(&mut self, key: DomainKey, number: u64, answer: Answer, ledger: &mut Ledger) {
+        if answer == Answer::Late && self.get(number).is_some_and(Item::is_live) {
+            self.single_out(number);
+        }
         let Some(index) = self.index(number) else { return };
         let item = &mut self.items[index];
-        let State::Skipping(why) = item.state else { return };
-        let outcome = if delivered { Outcome::Delivered } else { why };
+        let outcome = match (item.state, answer) {
+            (State::Skipping(_), Answer::Delivered) => Outcome::Delivered,
+            (State::Skipping(why), _) => why,
+            (State::Flying | State::Lost, Answer::Late) => Outcome::Lost,
+            _ => return,
+        };
         if !item.is_bundle() {
             self.settle_at(key, index, outcome, ledger);
         } else if let Some(length) = self.given_up.remove(&number) {
@@ -301,6 +312,21 @@ impl SendDomain {
             return Some(item.charge());
         }
         self.given_up.get(&number).map(|length| u64::from(*length) + MESSAGE_CHARGE)
+    }
+
+    /// Makes a live message an item of its own.
+    fn single_out(&mut self, number: u64) {
+        let Some(index) = self.index(number) else { return };
+        let item = &self.items[index];
+        let before = (number - item.first) as u32;
+        if before == 0 {
+            self.cut(index, item.first_share());
+            return;
+        }
+        let share = item.share(usize::MAX, before, |_| true);
+        self.cut(index, share);
+        let rest = self.items[index + 1].first_share();
+        self.cut(index + 1, rest);
     }
 
     /// Makes the share of the item at `index` an item of its own.

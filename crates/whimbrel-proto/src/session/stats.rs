@@ -60,6 +60,10 @@ pub struct SessionStats {
     pub duplicates: u64,
     /// Sequenced messages that came after their gap was passed over.
     pub late: u64,
+    /// Unreliable messages discarded unread, where a stream keeps the latest only.
+    pub discarded: u64,
+    /// Bytes of them.
+    pub discarded_bytes: u64,
     /// Messages received and not yet read.
     pub unread: u64,
     /// Byte-stream bytes accepted for sending.

@@ -6,7 +6,9 @@ use super::arena::Arena;
 use super::bytes_in::BytesIn;
 use super::bytes_out::BytesOut;
 use super::credit::{RecvCredit, SendCredit};
+use super::latest::Latest;
 use super::message::{DomainKey, Message, StreamKind};
+use super::options::StreamOptions;
 use super::receiving::RecvDomain;
 use super::sending::SendDomain;
 use crate::StreamId;
@@ -30,6 +32,9 @@ pub(super) struct Stream {
     /// Has a queue of its own.
     pub(super) claimed: bool,
     pub(super) inbox: VecDeque<Message>,
+    /// Unreliable messages unread, where only the latest are wanted; they are not in `inbox` then.
+    pub(super) latest: Option<Box<Latest>>,
+    pub(super) options: StreamOptions,
     /// Fixed by the first sequenced message received.
     pub(super) cross_in: Option<bool>,
     pub(super) cross_out: Option<bool>,
@@ -52,6 +57,8 @@ impl Stream {
             arena: Arena::default(),
             claimed: false,
             inbox: VecDeque::new(),
+            latest: None,
+            options: StreamOptions::default(),
             cross_in: None,
             cross_out: None,
             readable_told: false,

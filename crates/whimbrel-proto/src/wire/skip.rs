@@ -2,6 +2,9 @@
 
 use super::{Malformed, Reader, VARINT_MAX, Writer, varint_len};
 
+/// A value of SKIP-ACK that nobody asked for: the message came after it had been passed over.
+pub const LATE: u64 = 2;
+
 /// What a list of number ranges is about: used by SKIP, SKIP-ACK and TAKEN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RangesHead {
@@ -50,7 +53,7 @@ pub struct NumberRange {
     pub first: u64,
     /// How many, at least 1.
     pub count: u64,
-    /// SKIP: charge of each; SKIP-ACK: 1 delivered, 0 skipped; TAKEN: none on the wire, 0 here.
+    /// SKIP: charge of each; SKIP-ACK: 1 delivered, 0 skipped, 2 late; TAKEN: none on the wire, 0 here.
     pub value: u64,
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
-use whimbrel_proto::session::{Message, Outcome, TagSettings};
+use whimbrel_proto::session::{CreditPolicy, Message, Outcome, StreamOptions, TagSettings};
 use whimbrel_proto::{MessageId, Service, StreamId, Tag, Time};
 
 use super::operation::Draft;
@@ -38,9 +38,9 @@ struct Sent {
 }
 
 impl Sent {
-    /// It will have an outcome before the end. One that comes late is dropped: nobody will confirm it.
+    /// It will have an outcome before the end. One that may be discarded unread may never be confirmed.
     fn is_promised(&self) -> bool {
-        !self.confirm || self.service != Service::UnreliableSequenced
+        !self.confirm || self.service.is_reliable()
     }
 }
 
@@ -65,10 +65,15 @@ pub struct Model {
     /// The latest place delivered in each order domain.
     last: BTreeMap<(End, StreamId, usize), u64>,
     cross_sequencing: bool,
+    /// What an end sends on a stream is cross-sequenced, or not known to be: where that differs from the session's setting.
+    crossed: BTreeMap<(End, StreamId), bool>,
+    /// Of messages that have the default one.
+    priorities: BTreeMap<(End, StreamId), u8>,
+    /// Streams of which an end wanted the latest only, at some time.
+    latest: BTreeSet<(End, StreamId)>,
     /// Tracked messages without an outcome.
     open: usize,
     read_bytes: BTreeMap<End, u64>,
-    /// Sequenced unreliable messages that count as delivered and were not: late ones.
     outcomes: BTreeMap<Outcome, u64>,
 }
 
@@ -96,6 +101,10 @@ impl Model {
         let priority = match settings.priority {
             Some(priority) if draft.priority == 100 => priority,
             _ => draft.priority,
+        };
+        let priority = match self.priorities.get(&(from, stream)) {
+            Some(set) if priority == 100 => *set,
+            _ => priority,
         };
         let number = self.sent.len() as u32;
         self.sent.push(Sent {
@@ -157,6 +166,29 @@ impl Model {
         self.settings.keys().copied().collect()
     }
 
+    /// A stream was opened with options.
+    pub fn on_opened(&mut self, from: End, stream: StreamId, options: &StreamOptions) {
+        if let Some(cross) = options.cross_sequencing {
+            self.crossed.insert((from, stream), cross);
+            // That end follows what it has seen by then: more than the order of each service is not promised.
+            self.crossed.insert((from.other(), stream), false);
+        }
+        self.on_options(from, stream, options);
+    }
+
+    /// A stream was set otherwise at an end.
+    pub fn on_options(&mut self, at: End, stream: StreamId, options: &StreamOptions) {
+        self.priorities.insert((at, stream), options.priority);
+        if matches!(options.credit, CreditPolicy::Latest { .. }) {
+            self.latest.insert((at, stream));
+        }
+    }
+
+    /// Bytes that may wait unread beyond the session's window: a window for each stream whose latest is kept.
+    pub fn latest_streams(&self, at: End) -> u64 {
+        self.latest.iter().filter(|(end, _)| *end == at).count() as u64
+    }
+
     /// A message was read that came after `since`.
     pub fn on_message(&mut self, now: Time, since: Time, at: End, message: &Message) {
         *self.read_bytes.entry(at).or_default() += message.payload.len() as u64;
@@ -188,7 +220,8 @@ impl Model {
             sent.place
         };
         if message.service.is_sequenced() {
-            let domain = if self.cross_sequencing { 0 } else { message.service.index() };
+            let crossed = self.crossed.get(&(from, message.stream)).copied();
+            let domain = if crossed.unwrap_or(self.cross_sequencing) { 0 } else { message.service.index() };
             let last = self.last.entry((at, message.stream, domain)).or_default();
             *last = place.0.max(*last);
             assert!(*last <= place.1, "message {number} came after {last}, which was sent later");
@@ -358,8 +391,8 @@ impl Model {
     // --- At the end ---
 
     /// Holds what every message came to against what the receiver got. `alive`: the session came to rest before it ended.
-    /// `heard`: ends whose inbox was read to its end. `late`: for each end, sequenced messages it dropped as late.
-    pub fn check(&self, alive: bool, heard: &BTreeSet<End>, late: &BTreeMap<End, u64>) {
+    /// `heard`: ends whose inbox was read to its end. `discarded`: for each end, messages it discarded for newer ones.
+    pub fn check(&self, alive: bool, heard: &BTreeSet<End>, discarded: &BTreeMap<End, u64>) {
         let mut claimed = BTreeMap::<End, u64>::new();
         for (number, sent) in self.sent.iter().enumerate() {
             let at = sent.from.other();
@@ -370,7 +403,7 @@ impl Model {
                 {
                     if !alive && sent.service.is_sequenced() {
                         // The end came while it waited behind a gap.
-                    } else if sent.service == Service::UnreliableSequenced {
+                    } else if !sent.service.is_reliable() && self.latest.contains(&(at, sent.stream)) {
                         *claimed.entry(at).or_default() += 1;
                     } else {
                         complain("is said to be delivered and was not");
@@ -391,10 +424,10 @@ impl Model {
             }
         }
         for (at, count) in claimed {
-            let late = late.get(&at).copied().unwrap_or_default();
+            let discarded = discarded.get(&at).copied().unwrap_or_default();
             assert!(
-                count <= late,
-                "{count} messages to {at:?} are said to be delivered and were not, {late} came late: {:?}",
+                count <= discarded,
+                "{count} messages to {at:?} are said to be delivered and were not, {discarded} made room: {:?}",
                 self.unheard(at)
             );
         }

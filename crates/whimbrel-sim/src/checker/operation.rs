@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use whimbrel_proto::Service;
-use whimbrel_proto::session::{StreamKind, TagSettings};
+use whimbrel_proto::session::{CreditPolicy, RouteClass, StreamKind, StreamOptions, TagSettings};
 
 use super::Dice;
 use crate::pair::End;
@@ -60,9 +60,25 @@ pub enum Operation {
         from: End,
         kind: StreamKind,
     },
+    /// A stream of messages that is set to something from the beginning.
+    OpenMessages {
+        from: End,
+        options: StreamOptions,
+    },
     Claim {
         at: End,
         stream: u32,
+    },
+    /// The stream's messages go to the shared inbox again.
+    Release {
+        at: End,
+        stream: u32,
+    },
+    /// A stream is set otherwise; one that keeps the latest only has a queue of its own from then on.
+    Options {
+        at: End,
+        stream: u32,
+        options: StreamOptions,
     },
     Write {
         from: End,
@@ -151,12 +167,17 @@ impl Operation {
             51..53 => {
                 Self::Settings { from, stream: dice.below(3), tag: tag(dice), settings: settings(dice) }
             }
-            53..56 => {
+            53..54 => Self::OpenMessages { from, options: options(dice) },
+            54..56 => {
                 let kind = if dice.chance(80) { StreamKind::Bytes } else { StreamKind::Messages };
                 Self::Open { from, kind }
             }
             56..57 => Self::Claim { at: from, stream: dice.below(4) },
-            57..66 => Self::Write { from, stream: dice.below(8), length: length(dice) },
+            57..58 if dice.chance(70) => {
+                Self::Options { at: from, stream: dice.below(4), options: options(dice) }
+            }
+            57..58 => Self::Release { at: from, stream: dice.below(4) },
+            58..66 => Self::Write { from, stream: dice.below(8), length: length(dice) },
             66..69 => Self::Finish { from, stream: dice.below(8) },
             69..70 => Self::Reset { from, stream: dice.below(8), code: dice.below(100).into() },
             70..71 => Self::Stop { at: from, stream: dice.below(8), code: dice.below(100).into() },
@@ -220,6 +241,20 @@ fn settings(dice: &mut dyn Dice) -> TagSettings {
         bandwidth: dice.chance(50).then(|| dice.between(5, 60_000).into()),
         lifetime: dice.chance(30).then(|| Duration::from_millis(dice.between(1, 800).into())),
         priority: dice.chance(30).then(|| dice.below(256) as u8),
+    }
+}
+
+fn options(dice: &mut dyn Dice) -> StreamOptions {
+    StreamOptions {
+        cross_sequencing: dice.chance(50).then(|| dice.chance(50)),
+        gap_wait: dice.chance(30).then(|| Duration::from_millis(dice.between(1, 300).into())),
+        credit: if dice.chance(50) {
+            CreditPolicy::Latest { unread: dice.between(0, 20) as usize }
+        } else {
+            CreditPolicy::Wait
+        },
+        priority: if dice.chance(50) { 100 } else { dice.below(256) as u8 },
+        route: RouteClass(dice.below(4) as u8),
     }
 }
 

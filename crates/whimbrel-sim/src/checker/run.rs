@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use whimbrel_proto::session::{
-    OpenError, Outcome, Outgoing, Read, SendError, SessionEvent, StreamError, StreamKind, TagSettings,
+    CreditPolicy, OpenError, Outcome, Outgoing, Read, SendError, SessionEvent, StreamError, StreamKind,
+    StreamOptions, TagSettings,
 };
 use whimbrel_proto::{CloseReason, Event, StreamId, Tag, Time, TransportConfig};
 
@@ -197,6 +198,13 @@ impl Run {
                     self.desk(at).claimed.insert(stream);
                 }
             }
+            Operation::OpenMessages { from, options } => self.open_messages(from, options),
+            Operation::Release { at, stream } => {
+                let stream = self.message_stream(at, stream);
+                self.pair.session(at).release_stream(stream);
+                self.desk(at).claimed.remove(&stream);
+            }
+            Operation::Options { at, stream, options } => self.set_options(at, stream, options),
             Operation::Write { from, stream, length } => self.write(from, stream, length),
             Operation::Finish { from, stream } => {
                 let Some(stream) = self.byte_stream(from, stream) else { return };
@@ -315,6 +323,33 @@ impl Run {
         }
     }
 
+    fn open_messages(&mut self, from: End, options: StreamOptions) {
+        if self.desk(from).opened >= MESSAGE_STREAMS {
+            return;
+        }
+        let Ok(stream) = self.pair.session(from).open_messages(options) else { return };
+        self.model.on_opened(from, stream, &options);
+        self.desk(from).opened += 1;
+        self.desk(from).messages.push(stream);
+        if matches!(options.credit, CreditPolicy::Latest { .. }) {
+            self.desk(from).claimed.insert(stream);
+        }
+    }
+
+    fn set_options(&mut self, at: End, nth: u32, options: StreamOptions) {
+        let stream = self.message_stream(at, nth);
+        if stream != StreamId(0) && self.pair.session(at).claim_stream(stream) {
+            self.desk(at).claimed.insert(stream);
+        }
+        // Who opened it has said that.
+        let before = self.pair.session(at).stream_options(stream).expect("it is open");
+        let options = StreamOptions { cross_sequencing: before.cross_sequencing, ..options };
+        match self.pair.session(at).set_stream_options(stream, options) {
+            Ok(()) => self.model.on_options(at, stream, &options),
+            Err(error) => assert_eq!((error, stream), (StreamError::SharedInbox, StreamId(0))),
+        }
+    }
+
     fn write(&mut self, from: End, nth: u32, length: usize) {
         let Some(stream) = self.byte_stream(from, nth) else { return };
         let bytes = self.model.stream_bytes(from, stream, length);
@@ -414,8 +449,10 @@ impl Run {
         let queue = stats.queue_bytes;
         assert!(queue <= config.send_queue_bytes + LONGEST * 5, "{queue} bytes in the send queue");
         assert!(stats.queue_messages <= config.send_queue_messages + 5, "{} queued", stats.queue_messages);
-        let unread = stats.received_bytes.saturating_sub(read);
-        assert!(unread <= config.session_window.max(262_144) + LONGEST, "{unread} bytes unread");
+        let unread = stats.received_bytes.saturating_sub(read + stats.discarded_bytes);
+        let latest = self.model.latest_streams(at) * (config.stream_window.max(262_144) + LONGEST);
+        let most = config.session_window.max(262_144) + LONGEST + latest;
+        assert!(unread <= most, "{unread} bytes unread");
     }
 
     // --- The end ---
@@ -426,8 +463,8 @@ impl Run {
             Finale::Rest => {
                 self.rest();
                 self.count();
-                let late = self.late();
-                self.model.check(true, &heard, &late);
+                let discarded = self.discarded();
+                self.model.check(true, &heard, &discarded);
                 self.over = true;
                 self.pair.close(End::Client, 5, "rest");
                 self.end(Duration::from_secs(2), |run| {
@@ -452,8 +489,8 @@ impl Run {
                 // A polite close delivers what was queued, unless patience ran out.
                 let ends = End::BOTH.map(|end| self.pair.timed_events(end).last().map(|(at, _)| *at));
                 let in_time = begin + self.config.close_timeout;
-                let late = self.late();
-                self.model.check(ends.iter().all(|at| at.is_some_and(|at| at < in_time)), &heard, &late);
+                let discarded = self.discarded();
+                self.model.check(ends.iter().all(|at| at.is_some_and(|at| at < in_time)), &heard, &discarded);
                 return;
             }
             Finale::Abort(end) => {
@@ -486,10 +523,10 @@ impl Run {
                 });
             }
         }
-        let late = self.late();
+        let discarded = self.discarded();
         // What the vanished end was owed or had asked is nobody's concern.
         if heard.len() == End::BOTH.len() {
-            self.model.check(false, &heard, &late);
+            self.model.check(false, &heard, &discarded);
         }
     }
 
@@ -558,9 +595,9 @@ impl Run {
             })
     }
 
-    fn late(&mut self) -> BTreeMap<End, u64> {
+    fn discarded(&mut self) -> BTreeMap<End, u64> {
         let ends = End::BOTH.into_iter();
-        ends.filter_map(|end| Some((end, self.pair.try_connection(end)?.session_ref().stats().late)))
+        ends.filter_map(|end| Some((end, self.pair.try_connection(end)?.session_ref().stats().discarded)))
             .collect()
     }
 

@@ -4,6 +4,8 @@ mod bundles;
 mod credit;
 mod exhaustion;
 mod hostile;
+mod late;
+mod options;
 mod pipe;
 mod random;
 mod scheduling;

@@ -100,8 +100,30 @@ fn replacing_through_a_blackout_leaves_the_newest_first() {
     assert_eq!(pipe.recv_all(1).iter().map(number_of).collect::<Vec<_>>(), [199]);
     let stats = pipe.ends[0].stats();
     assert_eq!((stats.total.replaced, stats.total.delivered), (199, 1));
-    let (_, _, counters) = pipe.ends[0].tag_stats().next().unwrap();
-    assert_eq!((counters.replaced, counters.delivered, counters.queued), (199, 1, 200));
+    let of_tag = pipe.ends[0].tag_stats()[0];
+    assert_eq!((of_tag.sent.replaced, of_tag.sent.delivered, of_tag.sent.queued), (199, 1, 200));
+    let there = pipe.ends[1].tag_stats()[0];
+    assert_eq!(
+        (there.tag, there.received, there.received_bytes),
+        (of_tag.tag, 1, of_tag.sent.delivered_bytes)
+    );
+}
+
+#[test]
+fn figures_of_tags_are_bounded_and_the_sums_are_whole() {
+    let mut pipe = Pipe::new(1, SessionConfig { max_tags: 8, ..SessionConfig::default() });
+    for number in 0..100 {
+        let service = Service::ALL[number as usize % 4];
+        pipe.send(0, Outgoing { tag: Some(Tag(number)), ..numbered(service, number, 50) });
+        pipe.send(0, Outgoing { tag: Some(Tag(0)), ..numbered(service, number, 50) });
+        pipe.settle();
+    }
+    let tags = pipe.ends[1].tag_stats();
+    assert_eq!(tags.len(), 8);
+    assert_eq!((tags[0].tag, tags[0].received, tags[0].received_bytes), (Tag(0), 101, 5050));
+    assert!(tags[1..].iter().all(|tag| (tag.received, tag.received_bytes) == (1, 50)), "{tags:?}");
+    assert_eq!(pipe.ends[1].stats().received, 200);
+    assert_eq!(pipe.ends[0].tag_stats().len(), 8);
 }
 
 #[test]

@@ -1,0 +1,61 @@
+//! Figures of each tag (Mockets 3.4).
+
+use std::collections::BTreeMap;
+
+use super::Session;
+use super::stats::Counters;
+use crate::{StreamId, Tag};
+
+/// What became of the messages of one tag, both ways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TagStats {
+    /// The stream it is of.
+    pub stream: StreamId,
+    /// The tag.
+    pub tag: Tag,
+    /// Messages sent.
+    pub sent: Counters,
+    /// Messages received, complete and in their turn.
+    pub received: u64,
+    /// Bytes of them.
+    pub received_bytes: u64,
+}
+
+/// Messages and bytes received by tag: of so many tags; what comes with further ones is counted in the sums only.
+#[derive(Debug, Default)]
+pub(super) struct ReceivedTags(BTreeMap<(u64, u64), (u64, u64)>);
+
+impl ReceivedTags {
+    pub(super) fn note(&mut self, stream: u64, tag: u64, messages: u64, bytes: u64, limit: usize) {
+        let known = self.0.len() < limit || self.0.contains_key(&(stream, tag));
+        if known {
+            let counted = self.0.entry((stream, tag)).or_default();
+            counted.0 += messages;
+            counted.1 += bytes;
+        }
+    }
+}
+
+impl Session {
+    /// Figures of each tag that was used, in order: at most `max_tags` each way.
+    pub fn tag_stats(&self) -> Vec<TagStats> {
+        let fresh = |(stream, tag): (u64, u64)| TagStats {
+            stream: StreamId(stream),
+            tag: Tag(tag),
+            sent: Counters::default(),
+            received: 0,
+            received_bytes: 0,
+        };
+        let mut all = BTreeMap::new();
+        for tag in self.ledger.tag_states() {
+            let key = (tag.stream, tag.tag);
+            all.insert(key, TagStats { sent: tag.counters, ..fresh(key) });
+        }
+        for (key, (received, received_bytes)) in &self.received_tags.0 {
+            let tag = all.entry(*key).or_insert_with(|| fresh(*key));
+            (tag.received, tag.received_bytes) = (*received, *received_bytes);
+        }
+        all.into_values().collect()
+    }
+}

@@ -1,0 +1,124 @@
+//! Several streams of messages through the library.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use whimbrel::{
+    Config, CreditPolicy, Endpoint, Mocket, Outcome, RouteClass, StreamId, StreamOptions, StreamOptionsError,
+    Tag, new_identity,
+};
+
+async fn pair() -> (Endpoint, Endpoint, Mocket, Mocket) {
+    let server = Endpoint::bind(Config::listen_as(new_identity()), "127.0.0.1:0").await.unwrap();
+    let client = Endpoint::bind(Config::default(), "127.0.0.1:0").await.unwrap();
+    let url = format!("whimbrel://{}@{}", server.public_key(), server.local_addr().unwrap());
+    let near = client.connect(&url).await.unwrap();
+    let far = server.accept().await.unwrap();
+    (server, client, near, far)
+}
+
+#[tokio::test]
+async fn a_stream_that_nobody_accepts_is_named_in_its_messages() {
+    let (_server, _client, near, far) = pair().await;
+    let stream = near.open_messages(StreamOptions::default()).await.unwrap();
+    stream.send("on a stream").await.unwrap();
+    let message = far.recv().await.unwrap();
+    assert_eq!((message.stream, &message.payload[..]), (stream.id(), &b"on a stream"[..]));
+    assert_ne!(message.stream, StreamId(0));
+}
+
+#[tokio::test]
+async fn streams_are_accepted_and_answered_and_a_stalled_one_holds_back_no_other() {
+    let (_server, _client, near, far) = pair().await;
+    let options = StreamOptions { priority: 30, route: RouteClass(2), ..StreamOptions::default() };
+    let bulk = near.open_messages(options).await.unwrap();
+    let mut talk = near.open_messages(StreamOptions::default()).await.unwrap();
+    // More than a stream's window, and nobody reads it.
+    for _ in 0..80 {
+        bulk.send(vec![0; 100_000]).await.unwrap();
+    }
+    let far_bulk = far.accept_messages().await.unwrap();
+    assert_eq!(far_bulk.id(), bulk.id());
+    talk.send("question").await.unwrap();
+    let mut far_talk = far.accept_messages().await.unwrap();
+    assert_eq!(far_talk.recv().await.unwrap().payload, "question");
+    far_talk.send("answer").await.unwrap();
+    assert_eq!(talk.recv().await.unwrap().payload, "answer");
+    near.send("the default stream").await.unwrap();
+    assert_eq!(far.recv().await.unwrap().payload, "the default stream");
+    assert_eq!(far_bulk.try_recv().unwrap().priority, 30);
+    assert_eq!(bulk.options(), options);
+    // Dropped, its messages come out of the mocket.
+    drop(far_bulk);
+    for _ in 1..80 {
+        assert_eq!(far.recv().await.unwrap().stream, bulk.id());
+    }
+}
+
+#[tokio::test]
+async fn a_slow_reader_of_the_latest_gets_the_newest() {
+    let (_server, _client, near, far) = pair().await;
+    let stream = near.open_messages(StreamOptions::default()).await.unwrap();
+    stream.send("begin").await.unwrap();
+    let mut reader = far.accept_messages().await.unwrap();
+    assert_eq!(reader.recv().await.unwrap().payload, "begin");
+    let latest = StreamOptions { credit: CreditPolicy::Latest { unread: 1 }, ..reader.options() };
+    reader.set_options(latest).unwrap();
+    let refused = far.set_stream_options(StreamId(0), latest);
+    assert_eq!(refused, Err(StreamOptionsError::SharedInbox));
+
+    let values = stream.sender().unreliable().build();
+    // Ten times the stream's window: with credit on reading this would never end.
+    for number in 0..400u32 {
+        let mut value = vec![0; 100_000];
+        value[..4].copy_from_slice(&number.to_be_bytes());
+        values.send(value).await.unwrap();
+    }
+    while values.send_tracked("the newest").await.unwrap().outcome().await != Outcome::Delivered {}
+    let stats = far.stats().session;
+    assert!(stats.discarded > 0, "{stats:?}");
+    let message = reader.recv().await.unwrap();
+    assert_eq!(message.payload, "the newest");
+    assert!(reader.try_recv().is_none());
+}
+
+#[tokio::test]
+async fn tags_of_a_stream_are_its_own() {
+    let (_server, _client, near, far) = pair().await;
+    let stream = near.open_messages(StreamOptions::default()).await.unwrap();
+    stream.tag(Tag(5)).priority(7).unwrap().lifetime(Duration::from_secs(60)).unwrap();
+    for sender in [stream.sender(), near.sender()] {
+        sender.tag(Tag(5)).build().send("tagged").await.unwrap();
+    }
+    let mut priorities = vec![];
+    for _ in 0..2 {
+        let message = far.recv().await.unwrap();
+        priorities.push((message.stream == stream.id(), message.priority));
+    }
+    priorities.sort_unstable();
+    assert_eq!(priorities, [(false, 100), (true, 7)]);
+    near.close(0, "").await;
+    let counted: Vec<(bool, u64)> =
+        near.stats().tags.iter().map(|tag| (tag.stream == stream.id(), tag.sent.delivered)).collect();
+    assert_eq!(counted, [(false, 1), (true, 1)]);
+    assert!(far.stats().tags.iter().all(|tag| (tag.tag, tag.received_bytes) == (Tag(5), 6)));
+    assert_eq!(stream.cancel(Tag(5)), 0);
+    assert!(stream.send("too late").await.is_err());
+}
+
+#[tokio::test]
+async fn a_reader_of_a_stream_hears_of_the_end() {
+    let (_server, _client, near, far) = pair().await;
+    let stream = near.open_messages(StreamOptions::default()).await.unwrap();
+    stream.send("last").await.unwrap();
+    let mut reader = far.accept_messages().await.unwrap();
+    let reading = tokio::spawn(async move {
+        let first = reader.recv().await;
+        (first, reader.recv().await)
+    });
+    near.close(0, "").await;
+    let (first, end) = reading.await.unwrap();
+    assert_eq!(first.unwrap().payload, "last");
+    assert!(end.is_err());
+}
