@@ -134,10 +134,10 @@ impl Session {
     pub fn send_again(&mut self, item: &Carried) {
         match *item {
             Carried::Run { key, first, count } => {
-                let (mut number, end) = (first, first + u64::from(count));
+                let Some(domain) = self.streams.send_domain(key) else { return };
+                let (mut number, end) = (first.max(domain.numbers().start), first + u64::from(count));
                 while number < end {
                     let Some(domain) = self.streams.send_domain(key) else { return };
-                    number = number.max(domain.numbers().start);
                     let split = domain.has_parts(number);
                     let Some(item) = domain.get_mut(number) else { return };
                     number = item.end();
@@ -159,10 +159,10 @@ impl Session {
     }
 
     fn on_run_lost(&mut self, key: DomainKey, numbers: Range<u64>) {
-        let mut number = numbers.start;
+        let resolved = self.streams.send_domain_ref(key).map_or(0, |domain| domain.numbers().start);
+        let mut number = numbers.start.max(resolved);
         while number < numbers.end {
             let Some(domain) = self.streams.send_domain(key) else { return };
-            number = number.max(domain.numbers().start);
             let Some(index) = domain.index(number) else { return };
             number = domain.at(index).map_or(numbers.end, Item::end);
             self.on_copy_lost(key, index);

@@ -212,9 +212,8 @@ impl Resend<'_> {
         out: &mut Writer<'_>,
         carried: &mut Vec<Carried>,
     ) -> (u64, Flow) {
-        let mut number = numbers.start;
+        let mut number = numbers.start.max(self.domain.numbers().start);
         while number < numbers.end {
-            number = number.max(self.domain.numbers().start);
             let Some(index) = self.domain.index(number) else { break };
             let Some(item) = self.domain.at(index) else { break };
             let first = item.first;
