@@ -39,7 +39,7 @@ pub struct TransportConfig {
     /// How long connecting may take. Default 10 s.
     pub handshake_timeout: Duration,
     /// How long a polite close may take before the session is abandoned, not counting the time for which the peer cannot be reached:
-    /// that ends by `idle_timeout`. Default 10 s.
+    /// that ends by `idle_timeout`, and before the handshake is done by `handshake_timeout`. Default 10 s.
     pub close_timeout: Duration,
     /// Packets sealed under one generation of keys. Default 4,194,304 (2^22; RFC 9001 6.6 allows 2^23). Fewer: more key
     /// derivations, no other harm.

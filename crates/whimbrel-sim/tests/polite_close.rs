@@ -69,3 +69,47 @@ fn a_peer_that_does_not_read_holds_a_close_for_close_timeout_only() {
     assert!(!pair.run_until(9 * SECOND, |pair| pair.closed(End::Client).is_some()));
     assert!(pair.run_until(2 * SECOND, |pair| pair.closed(End::Client).is_some()));
 }
+
+#[test]
+fn what_was_sent_before_the_handshake_was_done_is_delivered() {
+    // More than the packets of the handshake hold, and on some seeds those are lost.
+    for seed in 0..20 {
+        let mut pair = Pair::new(seed, config(), "rate=4mbit,delay=25ms,queue=200ms,loss=20%");
+        let sent: Vec<Vec<u8>> = (0..50).map(|number| vec![number; 1000]).collect();
+        for payload in &sent {
+            pair.send(End::Client, Service::ReliableSequenced, payload.clone());
+        }
+        pair.run(seed as u32 * SECOND / 200);
+        pair.close(End::Client, 3, "done");
+        let mut got = Vec::new();
+        pair.run_until(20 * SECOND, |pair| {
+            got.extend(pair.recv(End::Server));
+            End::BOTH.iter().all(|end| pair.closed(*end).is_some())
+        });
+        assert_eq!(Vec::from_iter(got.iter().map(|message| message.payload.to_vec())), sent, "seed {seed}");
+        assert_eq!(pair.closed(End::Client), Some(CloseReason::Local));
+        let other = pair.closed(End::Server);
+        assert!(matches!(other, Some(CloseReason::Peer(reason)) if reason.code == 3));
+    }
+}
+
+#[test]
+fn a_peer_that_never_answers_ends_a_close_by_the_handshake_timeout() {
+    let mut hasty = config();
+    hasty.close_timeout = SECOND;
+    let mut pair = Pair::new(4, hasty, "rate=4mbit,loss=100%");
+    pair.send(End::Client, Service::ReliableSequenced, "something");
+    pair.close(End::Client, 0, "");
+    let limit = config().handshake_timeout;
+    assert!(!pair.run_until(limit - SECOND, |pair| pair.closed(End::Client).is_some()));
+    assert!(pair.run_until(2 * SECOND, |pair| pair.closed(End::Client).is_some()));
+    assert_eq!(pair.closed(End::Client), Some(CloseReason::HandshakeTimedOut));
+}
+
+#[test]
+fn with_nothing_sent_nobody_waits_for_the_handshake() {
+    let mut pair = Pair::new(4, config(), "rate=4mbit,loss=100%");
+    pair.close(End::Client, 0, "");
+    pair.run(Duration::from_millis(1));
+    assert_eq!(pair.closed(End::Client), Some(CloseReason::Local));
+}

@@ -96,6 +96,13 @@ impl Ending {
         }
     }
 
+    /// The peer answered for the first time: patience begins now.
+    pub(super) fn on_established(&mut self, now: Time, patience: Duration) {
+        if let Self::Draining { give_up, .. } = self {
+            *give_up = now + patience;
+        }
+    }
+
     /// For so long the peer could not be reached: patience lasts as much longer.
     pub(super) fn extend(&mut self, outage: Duration) {
         match self {
@@ -136,6 +143,17 @@ mod tests {
         assert!(!ending.on_drained(), "once");
         assert!(matches!(ending, Ending::FinSent { .. }));
         assert_eq!(ending.timeout(), Some(Time::ZERO + WAIT));
+    }
+
+    #[test]
+    fn patience_begins_when_the_peer_answers() {
+        let later = Time::ZERO + 5 * WAIT;
+        let mut ending = Ending::default();
+        ending.on_established(later, WAIT);
+        assert_eq!(ending, Ending::Open);
+        assert!(ending.on_close(Time::ZERO, Reason::default(), WAIT));
+        ending.on_established(later, WAIT);
+        assert_eq!(ending.timeout(), Some(later + WAIT));
     }
 
     #[test]

@@ -392,9 +392,10 @@ impl Connection {
         usize::from(self.paths.mtu()).saturating_sub(62)
     }
 
-    /// Closes politely: what is queued is delivered first, then FIN. Nothing more can be sent.
+    /// Closes politely: what is queued is delivered first, then FIN. Nothing more can be sent. Before the handshake is done, what is
+    /// queued waits for it; without anything queued it is given up at once.
     pub fn close(&mut self, now: Time, code: u64, text: &str) {
-        if !self.is_established() {
+        if !self.is_established() && self.session.is_drained() {
             self.abort(now, code, text);
             return;
         }

@@ -301,6 +301,7 @@ impl Connection {
         self.take_params(&params);
         let pace = self.paths[Main].ack_pace(now, self.config.max_ack_delay);
         self.paths[Main].received.on_packet(now, 0, true, None, pace);
+        self.ending.on_established(now, self.config.close_timeout);
         self.events.push_back(Event::Connected);
         self.ask_for_ids();
         // PONG answers PING, which was packet 0.

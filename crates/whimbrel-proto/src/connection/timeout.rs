@@ -14,11 +14,10 @@ const BLOCKED_INTERVAL: Duration = Duration::from_secs(2);
 impl Connection {
     /// When [`Connection::handle_timeout`] is due next. None: never, until something happens.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let ending = self.ending.timeout();
         if self.ending.is_over() {
-            return ending;
+            return self.ending.timeout();
         }
-        let ending = ending.filter(|_| self.unreachable_since.is_none());
+        let ending = self.ending.timeout().filter(|_| self.is_close_timed());
         let opening = self.opening.as_ref().map(|opening| opening.timeout());
         let candidates = [
             ending,
@@ -33,6 +32,12 @@ impl Connection {
             Some(self.last_received + self.patience()),
         ];
         candidates.into_iter().flatten().min()
+    }
+
+    /// Patience with a close counts: not while the peer cannot be reached, nor before it has answered at all, which has a limit of its
+    /// own.
+    fn is_close_timed(&self) -> bool {
+        self.keys.is_some() && self.unreachable_since.is_none()
     }
 
     /// Silence that ends the connection: of a client that never proved to hold keys less, it may have begun another.
@@ -147,7 +152,7 @@ impl Connection {
                 self.ending = Ending::Over { until: Time::MAX };
                 true
             }
-            Some(at) if at <= now && self.unreachable_since.is_none() => {
+            Some(at) if at <= now && self.is_close_timed() => {
                 // Patience is over: whatever was queued is given up.
                 let why = match &self.ending {
                     Ending::PeerFin { reason, .. } | Ending::FinAckSent { reason, .. } => {

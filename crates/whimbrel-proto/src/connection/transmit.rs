@@ -405,7 +405,7 @@ impl Connection {
 
     /// Moves a close along once the queue is drained.
     fn progress_ending(&mut self, now: Time) {
-        if self.ending.is_open() || self.tickets.is_awaited() {
+        if self.ending.is_open() || self.keys.is_none() || self.tickets.is_awaited() {
             return;
         }
         let drained = self.session.is_drained() || planted(Mutant::FinBeforeDrained);

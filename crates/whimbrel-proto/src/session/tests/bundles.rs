@@ -70,6 +70,25 @@ fn lost_together_they_go_again_in_smaller_packets() {
 }
 
 #[test]
+fn a_lost_copy_of_what_has_arrived_says_nothing_of_what_came_after() {
+    for service in Service::ALL {
+        let mut pipe = Pipe::plain();
+        let mut packets = Vec::new();
+        for numbers in [0..20, 20..40] {
+            send_small(&mut pipe, service, numbers);
+            packets.push(packet(&mut pipe, 4000));
+        }
+        let first = packets[0].1[0];
+        pipe.ends[0].on_acked(pipe.now, &first);
+        pipe.ends[0].on_lost(pipe.now, &first);
+        pipe.ends[0].send_again(&first);
+        assert!(!pipe.ends[0].wants_to_send(), "{service:?}");
+        pipe.ends[0].on_acked(pipe.now, &packets[1].1[0]);
+        assert_eq!(pipe.ends[0].stats().total.delivered, 40);
+    }
+}
+
+#[test]
 fn each_of_a_lost_bundle_has_its_own_outcome() {
     let mut pipe = Pipe::plain();
     send_small(&mut pipe, Service::UnreliableUnsequenced, 0..20);
