@@ -17,17 +17,14 @@ impl Connection {
     /// The next line of the key log (docs/dissector.md): both directions of each generation, and early packets. None unless
     /// [`crate::TransportConfig::key_log`] is set. Whoever has the lines reads the connection. Ask after each batch of packets.
     pub fn poll_key_log(&mut self) -> Option<String> {
-        if !self.config.key_log {
-            return None;
-        }
         self.log_keys();
-        self.key_log.lines.pop_front()
+        self.key_log.as_mut()?.lines.pop_front()
     }
 
     fn log_keys(&mut self) {
         let (path, ours, theirs) =
             (self.paths[Main].id, self.paths[Main].local_id, self.paths[Main].remote_id);
-        let log = &mut self.key_log;
+        let Some(log) = &mut self.key_log else { return };
         // A client has early keys for each PING it tries, known by where they go.
         if let Some(early) = &self.early_seal
             && log.early.replace(theirs) != Some(theirs)

@@ -247,7 +247,7 @@ pub struct Connection {
     /// When messages last went either way: paths that carry none are probed less and less often after it.
     last_data: Time,
     tickets: Ticketing,
-    key_log: KeyLog,
+    key_log: Option<Box<KeyLog>>,
     ending: Ending,
     /// A last packet to be sent, and to be repeated to a peer that goes on.
     farewell: Option<Vec<u8>>,
@@ -299,7 +299,7 @@ impl Connection {
             peer_max_packet: u64::MAX,
             last_data: Time::ZERO,
             tickets: Ticketing::new(issues_tickets),
-            key_log: KeyLog::default(),
+            key_log: config.key_log.then(Box::default),
             ending: Ending::default(),
             farewell: None,
             farewell_due: false,
@@ -421,6 +421,7 @@ impl Connection {
         self.endpoint_events.shrink_to_fit();
         self.spare_ids.trim();
         self.scratch_carried = Vec::new();
+        self.scratch_sack = Sack::default();
     }
 
     /// Ends at once; what was not delivered is lost, and its outcome Unknown.

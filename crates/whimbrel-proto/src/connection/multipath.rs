@@ -105,7 +105,7 @@ impl Connection {
         let id = self.spare_ids.ready().filter(|_| self.confirmed).ok_or(OpenPathError::NotReady)?;
         let at = self.add_path(now, id, remote, local).ok_or(OpenPathError::NotReady)?;
         let challenge = self.challenges.draw();
-        self.paths[at].rebinding = Some(Rebinding::asking(now, remote, local, challenge));
+        self.paths[at].rebinding = Some(Box::new(Rebinding::asking(now, remote, local, challenge)));
         Ok(id)
     }
 
@@ -147,7 +147,7 @@ impl Connection {
         asking.on_received(size);
         let path = &mut self.paths[at];
         path.validation = super::Validation::Unproven { received: 0, sent: 0 };
-        path.rebinding = Some(asking);
+        path.rebinding = Some(Box::new(asking));
         Some(at)
     }
 

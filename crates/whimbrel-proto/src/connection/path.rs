@@ -37,7 +37,7 @@ pub(super) struct Path {
     pub(super) recovery: Recovery<Item>,
     pub(super) received: Received,
     pub(super) mtu: Mtu,
-    pub(super) rebinding: Option<Rebinding>,
+    pub(super) rebinding: Option<Box<Rebinding>>,
     /// Of `remote`.
     pub(super) validation: Validation,
     /// Challenges of the peer's, to be answered here.
@@ -228,7 +228,7 @@ impl Path {
     pub(super) fn timeout(&self, established: bool) -> Option<Time> {
         let may_send = established && self.validation.room() >= LEAST_PACKET;
         let sack = may_send.then(|| self.received.next_sack()).flatten();
-        let rebinding = self.rebinding.as_ref().map(Rebinding::timeout);
+        let rebinding = self.rebinding.as_deref().map(Rebinding::timeout);
         [sack, self.recovery.timeout(), self.pacing_until, rebinding].into_iter().flatten().min()
     }
 

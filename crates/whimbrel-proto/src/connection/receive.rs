@@ -109,7 +109,7 @@ impl Connection {
             _ => {
                 let mut rebinding = Rebinding::new(now, from, to, self.challenges.draw());
                 rebinding.on_received(size);
-                self.paths[at].rebinding = Some(rebinding);
+                self.paths[at].rebinding = Some(Box::new(rebinding));
             }
         }
     }
@@ -333,8 +333,8 @@ impl Connection {
 
     fn on_probe_ack(&mut self, now: Time, path: PathId, challenge: u64) {
         let Some(at) = self.paths.by_id(path) else { return };
-        let Some(rebinding) = self.paths[at].rebinding.filter(|rebinding| rebinding.challenge == challenge)
-        else {
+        let rebinding = self.paths[at].rebinding.as_deref().copied();
+        let Some(rebinding) = rebinding.filter(|rebinding| rebinding.challenge == challenge) else {
             return;
         };
         let path = &mut self.paths[at];

@@ -42,7 +42,7 @@ pub(super) struct Ticketing {
     /// The endpoint was asked and has not answered.
     asked: bool,
     /// A client's newest.
-    held: Option<Ticket>,
+    held: Option<Box<Ticket>>,
 }
 
 impl Ticketing {
@@ -90,7 +90,7 @@ fn differs(a: PathMemory, b: PathMemory) -> bool {
 impl Connection {
     /// The newest ticket the server gave, with what is known of the path by now. For a client; a listener has none.
     pub fn ticket(&self) -> Option<Ticket> {
-        let ticket = self.tickets.held.as_ref()?;
+        let ticket = self.tickets.held.as_deref()?;
         Some(Ticket { memory: self.paths[Main].recovery.remember().or(ticket.memory), ..ticket.clone() })
     }
 
@@ -140,7 +140,7 @@ impl Connection {
         let Some(server_key) = self.peer_key.filter(|_| self.side == Side::Client) else { return Ok(()) };
         let ticket =
             Ticket { server_key, bytes, until: now + life, memory: self.paths[Main].recovery.remember() };
-        self.tickets.held = Some(ticket.clone());
+        self.tickets.held = Some(Box::new(ticket.clone()));
         self.events.push_back(Event::Ticket(ticket));
         Ok(())
     }

@@ -131,8 +131,11 @@ impl Connection {
     }
 
     fn transmit_challenge(&mut self, now: Time, at: At, out: &mut Vec<u8>) -> Option<Transmit> {
-        let rebinding =
-            self.paths[at].rebinding.filter(|rebinding| rebinding.may_probe(now, CHALLENGE_LEN))?;
+        let rebinding = self.paths[at]
+            .rebinding
+            .as_deref()
+            .copied()
+            .filter(|rebinding| rebinding.may_probe(now, CHALLENGE_LEN))?;
         let wait = self.paths[at].recovery.rtt.deadline() * 2;
         self.paths[at].rebinding.as_mut()?.on_probe(now, CHALLENGE_LEN, wait);
         let head = self.begin(at, out);
