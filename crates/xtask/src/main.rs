@@ -3,7 +3,7 @@
 mod bench;
 mod counts;
 mod fuzz;
-mod link_bench;
+mod lab;
 mod process;
 mod test;
 mod tools;
@@ -26,6 +26,7 @@ enum Command {
     Fuzz(fuzz::Fuzz),
     #[command(subcommand)]
     Bench(bench::Bench),
+    Lab(lab::Lab),
 }
 
 fn main() -> ExitCode {
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         Command::Test(command) => command.run(),
         Command::Fuzz(command) => command.run(),
         Command::Bench(command) => command.run(),
+        Command::Lab(command) => command.run(),
     };
     result.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");
