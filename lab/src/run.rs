@@ -78,7 +78,6 @@ impl Run {
     }
 
     async fn everything(self) -> anyhow::Result<()> {
-        peer::set_up();
         let experiments = self.prepared(self.able(self.chosen()?))?;
         let (tasks, gaps) = self.tasks(&experiments)?;
         for gap in gaps {

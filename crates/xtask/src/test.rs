@@ -91,20 +91,18 @@ impl Test {
 
     /// The laboratory's own tests, and a flow of a peer and of ours over one of its links, of which nothing may be left.
     fn lab(&self, tally: &mut Tally) -> anyhow::Result<()> {
-        tally.check("format of the laboratory", cargo(&["fmt", "--manifest-path", "lab/Cargo.toml", "--check"]))?;
-        tally.tests("laboratory", &["--release", "--manifest-path", "lab/Cargo.toml"])?;
-        if !lab::build()? {
-            tally.failed.push("laboratory");
-            return Ok(());
-        }
-        let before = lab::traces()?;
+        tally.check("format of the laboratory", cargo(&["fmt", "--manifest-path", lab::MANIFEST, "--check"]))?;
+        tally.tests("laboratory", &["--manifest-path", lab::MANIFEST])?;
+        let laboratory = lab::tested();
+        let before = lab::traces(&laboratory)?;
         for peer in ["tcp-cubic", "whimbrel"] {
-            let mut flow = lab::program();
-            flow.args(["try", peer, r#"{"load":"transfer","bytes":200000}"#]);
+            let mut flow = Command::new(&laboratory);
+            flow.current_dir(root()).args(["try", peer, r#"{"load":"transfer","bytes":200000}"#]);
             flow.args(["--link", "rate=4mbit,delay=25ms,loss=1%", "--time", "15"]);
             tally.check("laboratory: a flow", flow)?;
         }
-        let left = lab::traces()?.into_iter().filter(|trace| !before.contains(trace)).collect::<Vec<_>>();
+        let mut left = lab::traces(&laboratory)?;
+        left.retain(|trace| !before.contains(trace));
         if !left.is_empty() {
             println!("   left by the laboratory: {}", left.join(", "));
             tally.failed.push("laboratory: nothing outlives it");

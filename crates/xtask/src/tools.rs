@@ -1,6 +1,7 @@
 //! Programs that some steps need and a machine may lack.
 
 use std::env;
+use std::path::Path;
 
 use crate::process::{cargo, program, works};
 
@@ -18,6 +19,20 @@ pub(crate) fn tshark() -> Result<(), String> {
     }
     let outcome = install("tshark");
     if there() { Ok(()) } else { Err(outcome) }
+}
+
+/// What SCTP, one of the laboratory's peers, is built with, and how to tell that it is there.
+const SCTP: (&str, &str) = ("libusrsctp-dev", "/usr/include/usrsctp.h");
+
+/// Makes sure of SCTP, as root on Debian: without it that peer is a gap in the laboratory's report.
+pub(crate) fn sctp() {
+    let (package, header) = SCTP;
+    if is_root() && !Path::new(header).exists() && works(program("apt-get", &["--version"])) {
+        let outcome = install(package);
+        if !Path::new(header).exists() {
+            eprintln!("{outcome}");
+        }
+    }
 }
 
 /// Makes sure of what the laboratory needs of Debian, as root; what is missing then, and why.

@@ -1,7 +1,7 @@
 //! The link is gone for a while.
 
 use super::measure::{self, millis};
-use super::{About, Better, Case, Column, Cost, Experiment, Options, Trial, peers};
+use super::{About, Better, Case, Column, Cost, Experiment, Options, Trial, peers_at};
 use crate::flow::Flow;
 use crate::job::{Job, Want};
 use crate::report::plot::Plot;
@@ -13,6 +13,8 @@ pub(crate) struct Blackout;
 const LINK: &str = "rate=4mbit, delay=25ms, queue=100ms";
 const RTT_MS: f64 = 50.0;
 const LENGTHS: [u32; 3] = [1, 5, 10];
+/// At which all peers are tried; at the others the few that say most.
+const MOST: u32 = 5;
 /// When the outage begins, seconds from the first packet.
 const AT: f64 = 5.0;
 /// Updates a second.
@@ -76,12 +78,12 @@ impl Experiment for Blackout {
     fn cases(&self, options: &Options) -> Vec<Case> {
         let mut cases = Vec::new();
         for table in [BULK, NEWEST, ORDERED] {
-            for length in LENGTHS.into_iter().filter(|length| !options.quick || *length == 5) {
+            for length in LENGTHS.into_iter().filter(|length| !options.quick || *length == MOST) {
                 // In order UDP has nothing to say, and who does not replace said it in the table before.
                 let replaces = |name: &&str| table != ORDERED || *name == "whimbrel";
                 let udp = |name: &&str| table != BULK || *name != "udp";
-                let names =
-                    peers(options, &[job(table, length)], WITHOUT).into_iter().filter(replaces).filter(udp);
+                let names = peers_at(length == MOST, options, &[job(table, length)], WITHOUT);
+                let names = names.into_iter().filter(replaces).filter(udp);
                 cases.extend(names.map(|peer| Case {
                     cost: if table == BULK { Cost::Light } else { Cost::Sparse },
                     ..Case::light(format!("{table}: {length} s"), peer)

@@ -42,7 +42,7 @@ fn sharers(case: &Case) -> Vec<&str> {
 
 impl Fairness {
     fn span(options: &Options) -> f64 {
-        options.seconds.unwrap_or(if options.quick { 20.0 } else { 60.0 })
+        options.seconds.unwrap_or(if options.quick { 15.0 } else { 40.0 })
     }
 }
 
@@ -57,7 +57,7 @@ impl Experiment for Fairness {
             source: "the goals of the transport's own issue: at least 30 % each beside one TCP CUBIC; Jain's index of at least 0.95 \
                      among four of ours. Jain, Chiu, Hawe 1984 for the index",
             measured: "Bulk flows that begin together on a link of 10 Mbit/s and 40 ms with a queue of one bandwidth-delay product \
-                       (40 ms), for 60 s. Goodput is payload read in that time; a share is of all payload read. `in all` is beside \
+                       (40 ms), for 40 s. Goodput is payload read in that time; a share is of all payload read. `in all` is beside \
                        what the link can carry. No loss but at the queue.",
             why: "CUBIC fills the queue until it overflows; BBR keeps to what it takes for the bandwidth, and holds up to one more \
                   bandwidth-delay product of queue. Beside CUBIC in a queue of one such product BBR is known to take more than \
@@ -67,8 +67,11 @@ impl Experiment for Fairness {
 
     fn cases(&self, options: &Options) -> Vec<Case> {
         let quick = |pair: &&(&str, &str)| !options.quick || pair.0 == "whimbrel" && pair.1 != FOUR;
-        let case =
-            |(peer, condition): &(&str, &str)| Case { cost: Cost::Medium, ..Case::light(*condition, *peer) };
+        let cost = |condition: &str| if condition == FOUR { Cost::Medium } else { Cost::Light };
+        let case = |(peer, condition): &(&str, &str)| Case {
+            cost: cost(condition),
+            ..Case::light(*condition, *peer)
+        };
         PAIRS.iter().filter(quick).map(case).collect()
     }
 

@@ -29,7 +29,7 @@ fn job(rate: f64, seconds: f64) -> Job {
 
 impl MocketsTable2 {
     fn span(options: &Options) -> f64 {
-        options.seconds.unwrap_or(if options.quick { 25.0 } else { 100.0 })
+        options.seconds.unwrap_or(if options.quick { 25.0 } else { 60.0 })
     }
 }
 
@@ -42,7 +42,7 @@ impl Experiment for MocketsTable2 {
         About {
             title: "Mockets, Table 2: updates through disconnections",
             source: "Mockets: a novel message-oriented communications middleware for the wireless Internet (2006), section 6, Table 2",
-            measured: "Updates of 100 bytes, of which the receiver wants the newest, for 100 s. The link carries nothing for \
+            measured: "Updates of 100 bytes, of which the receiver wants the newest, for 60 s. The link carries nothing for \
                        exponentially distributed times of 1 s in the mean, 20 s of the mean apart, both directions alike; every peer \
                        meets the same outages in the same trial. Latency is from the send call to the arrival, over the updates that \
                        arrived. Age of information is how old the newest known update is at any moment, from the first arrival to \

@@ -193,6 +193,11 @@ pub(crate) fn peers(options: &Options, jobs: &[Job], without: &[&str]) -> Vec<&'
     names.filter(|name| !options.quick || FEW.contains(name)).collect()
 }
 
+/// As [`peers`], where it says most; elsewhere the few of them that say most.
+pub(crate) fn peers_at(most: bool, options: &Options, jobs: &[Job], without: &[&str]) -> Vec<&'static str> {
+    peers(&Options { quick: options.quick || !most, ..options.clone() }, jobs, without)
+}
+
 /// Prints what there is.
 pub(crate) fn list() -> anyhow::Result<()> {
     println!("Experiments (`cargo xtask lab run NAME`):");

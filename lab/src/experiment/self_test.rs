@@ -90,8 +90,13 @@ impl Experiment for SelfTest {
         })
     }
 
-    fn seconds(&self, _: &Case, options: &Options) -> f64 {
-        options.seconds.unwrap_or(if options.quick { 2.0 } else { 10.0 })
+    fn seconds(&self, case: &Case, options: &Options) -> f64 {
+        let own = match case.cost {
+            _ if options.quick => 2.0,
+            Cost::Heavy => 4.0,
+            _ => 10.0,
+        };
+        options.seconds.unwrap_or(own)
     }
 
     fn columns(&self) -> Vec<Column> {

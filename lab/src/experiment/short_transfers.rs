@@ -1,7 +1,7 @@
 //! Little data, set-up included.
 
 use super::measure::{self, ideal};
-use super::{About, Better, Case, Column, Experiment, Options, Trial, peers};
+use super::{About, Better, Case, Column, Experiment, Options, Trial, peers, peers_at};
 use crate::flow::Flow;
 use crate::job::Job;
 use crate::report::plot::Plot;
@@ -14,6 +14,9 @@ pub(crate) struct ShortTransfers;
 const SIZES: [(&str, u64, u64); 4] =
     [("1 KB", 1_000, 20), ("10 KB", 10_000, 20), ("100 KB", 100_000, 10), ("1 MB", 1_000_000, 4)];
 const LOSSES: [u32; 2] = [0, 5];
+/// At which all peers are tried; at the other the few that say most.
+const MOST: u32 = 5;
+const EVERYBODY: Options = Options { quick: false, seconds: None };
 const RATE: f64 = 4e6;
 const RTT: f64 = 0.05;
 const WITHOUT: &[&str] = &["mptcp", "udp", "whimbrel-rs", "whimbrel-cubic", "noq-bbr"];
@@ -49,14 +52,13 @@ impl Experiment for ShortTransfers {
     }
 
     fn cases(&self, options: &Options) -> Vec<Case> {
-        let mut names = peers(options, &[Job::Transfer { bytes: 1000 }], WITHOUT);
-        if options.quick {
-            let everybody = Options { quick: false, ..options.clone() };
-            let able = peers(&everybody, &[Job::Transfer { bytes: 1000 }], WITHOUT);
-            names.extend(able.iter().filter(|name| name.starts_with("tls")));
-        }
+        let job = [Job::Transfer { bytes: 1000 }];
         let mut cases = Vec::new();
-        for loss in LOSSES.into_iter().filter(|loss| !options.quick || *loss == 5) {
+        for loss in LOSSES.into_iter().filter(|loss| !options.quick || *loss == MOST) {
+            let mut names = peers_at(loss == MOST, options, &job, WITHOUT);
+            if !names.iter().any(|name| name.starts_with("tls")) {
+                names.extend(peers(&EVERYBODY, &job, WITHOUT).iter().filter(|name| name.starts_with("tls")));
+            }
             for (size, bytes, _) in SIZES {
                 if !options.quick || bytes == 10_000 {
                     let condition = format!("{loss} % loss: {size}");

@@ -82,11 +82,6 @@ pub(crate) fn all() -> &'static [&'static dyn Peer] {
     ]
 }
 
-/// Installs what peers need, where that can be done without asking.
-pub(crate) fn set_up() {
-    sctp::set_up();
-}
-
 /// The peer of this name.
 pub(crate) fn find(name: &str) -> anyhow::Result<&'static dyn Peer> {
     let peer = all().iter().find(|peer| peer.name() == name);

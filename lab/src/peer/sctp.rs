@@ -112,15 +112,3 @@ fn program() -> anyhow::Result<PathBuf> {
     std::fs::rename(&mine_source, &source)?;
     Ok(program)
 }
-
-/// Installs the library where that can be done without asking: as root on Debian.
-pub(super) fn set_up() {
-    if !Path::new(HEADER).exists() && Path::new("/usr/bin/apt-get").exists() {
-        let mut install = Command::new("apt-get");
-        install
-            .args(["install", "-y", "--no-install-recommends", PACKAGE])
-            .env("DEBIAN_FRONTEND", "noninteractive");
-        // Without privilege or network it stays missing, and is reported as that.
-        install.output().ok();
-    }
-}

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use super::{Side, Testbed, monotonic};
+use super::sys::{self, monotonic};
+use super::{Side, Testbed};
 
 /// Where the probes arrive.
 const AT: (&str, u16) = ("10.77.0.2", 5000);
@@ -18,6 +19,9 @@ const WARM_UP: Duration = Duration::from_secs(1);
 /// IP bytes of a full packet, and those of TCP's payload in it, with time stamps.
 const PACKET: f64 = 1500.0;
 const SEGMENT: f64 = 1448.0;
+/// Bytes that wait for the receiver, with what the kernel counts beside them: several seconds of any load, so that a busy
+/// machine is not taken for a link that loses.
+const UNREAD: i32 = 64 << 20;
 /// Longer than anything may be under way.
 const SILENCE: Duration = Duration::from_secs(1);
 
@@ -58,6 +62,7 @@ impl Probe {
         let sender = testbed.host(Side::Caller).within(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)))??;
         sender.connect(AT)?;
         receiver.set_read_timeout(Some(SILENCE))?;
+        sys::keep_unread(&receiver, UNREAD)?;
         Ok(Self { sender, receiver })
     }
 

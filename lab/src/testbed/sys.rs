@@ -54,6 +54,15 @@ pub(super) fn before_exec(
     unsafe { command.pre_exec(prepare) };
 }
 
+/// Has a socket keep so many bytes that wait to be read, whatever the system's limit: as root.
+pub(super) fn keep_unread(socket: &impl AsRawFd, bytes: libc::c_int) -> io::Result<()> {
+    let (value, length) = ((&raw const bytes).cast(), size_of::<libc::c_int>() as libc::socklen_t);
+    // SAFETY: the integer lives across the call.
+    done(unsafe {
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, value, length)
+    })
+}
+
 /// Sends a signal to a process.
 pub(super) fn signal(process: i32, signal: libc::c_int) -> io::Result<()> {
     // SAFETY: touches no memory.
