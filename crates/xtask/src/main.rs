@@ -4,6 +4,7 @@ mod bench;
 mod counts;
 mod fuzz;
 mod lab;
+mod link_bench;
 mod process;
 mod test;
 mod tools;
