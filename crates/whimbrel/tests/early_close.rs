@@ -37,7 +37,7 @@ async fn what_was_sent_is_delivered() {
 #[tokio::test]
 async fn a_peer_that_is_not_there_is_waited_for_as_long_as_connecting_may_take() {
     let silent = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("whimbrel://{}@{}", new_identity().public_key(), silent.local_addr().unwrap());
+    let url = format!("whimbrel://{}@{}", new_identity().public(), silent.local_addr().unwrap());
     let mut config = Config::default();
     config.transport.handshake_timeout = Duration::from_millis(300);
     let client = Endpoint::bind(config, "127.0.0.1:0").await.unwrap();
