@@ -328,6 +328,7 @@ impl Connection {
         self.paths[Main].mtu.limit(self.peer_max_packet);
         self.idle_timeout = self.config.idle_timeout.min(params.idle.max(Duration::from_secs(1)));
         if let Some(token) = params.first_reset_token {
+            self.paths[Main].token = Some(token);
             self.endpoint_events.push_back(super::EndpointEvent::PeerResetToken(token));
         }
     }

@@ -3,6 +3,7 @@
 use bytes::{Buf, BytesMut};
 
 use super::multipath::Target;
+use super::sacks::Sacked;
 use super::{At, Connection, Datagram, Event, Main, Notes};
 use crate::connection::keys::KeyUse;
 use crate::connection::path::Rebinding;
@@ -230,7 +231,7 @@ impl Connection {
         reader: &mut Reader,
         early: bool,
     ) -> Result<bool, PeerMisbehaved> {
-        let (mut eliciting, mut sacked) = (false, false);
+        let (mut eliciting, mut sacked) = (false, Sacked::default());
         while !reader.is_empty() {
             let kind = reader.u8()?;
             if kind == block::DATA {
@@ -253,11 +254,7 @@ impl Connection {
                         "block not allowed in early data",
                     ));
                 }
-                // Each looks at all that is in flight, and a packet could hold a hundred.
-                block::SACK if std::mem::replace(&mut sacked, true) => {
-                    return Err(PeerMisbehaved::new(Cause::InvalidField, "two SACKs in a packet"));
-                }
-                block::SACK => self.on_sack(now, reader)?,
+                block::SACK => sacked.note(self.on_sack(now, reader)?)?,
                 block::PADDING => drop(reader.rest()),
                 block::KEEP_ALIVE => {}
                 block::PROBE => self.on_probe(path, reader.u64()?),
@@ -287,12 +284,14 @@ impl Connection {
         Ok(eliciting)
     }
 
-    fn on_sack(&mut self, now: Time, reader: &mut Reader) -> Result<(), PeerMisbehaved> {
+    /// Returns the path it speaks of.
+    fn on_sack(&mut self, now: Time, reader: &mut Reader) -> Result<PathId, PeerMisbehaved> {
         let mut sack = std::mem::take(&mut self.scratch_sack);
         let read = sack.read(reader).map_err(PeerMisbehaved::from);
         let taken = read.and_then(|()| self.take_sack(now, &sack));
+        let path = PathId(sack.path);
         self.scratch_sack = sack;
-        taken
+        taken.map(|()| path)
     }
 
     /// Acts on a SACK, the peer's or the one that PONG stands for.
@@ -320,6 +319,7 @@ impl Connection {
         }
         self.take_notes(now, at, notes);
         self.review(now);
+        self.ask_for_ids();
         self.issue_measured_ticket(now);
         Ok(())
     }

@@ -1,5 +1,8 @@
 //! Several paths, on a virtual clock: opened by themselves, used together, lost and found again.
 
+mod hostile;
+mod one_way;
+
 use std::time::Duration;
 
 use bytes::Bytes;
