@@ -141,6 +141,8 @@ pub enum Event {
     PrimaryChanged(PathId),
     /// No path works: messages wait, and every path is probed.
     AllPathsDown,
+    /// No path has worked for so long that the session is given up; `Closed` follows.
+    OutOfService,
     /// This host has another address.
     LocalAddressAdded(SocketAddr),
     /// This host has one address less.

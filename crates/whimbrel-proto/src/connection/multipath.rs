@@ -332,8 +332,12 @@ impl Connection {
                 return;
             }
         }
+        let mut one_returned = false;
         for at in self.paths.all() {
-            self.judge(now, at);
+            one_returned |= self.judge(now, at);
+        }
+        if one_returned {
+            self.surrender_unusable(now);
         }
         self.check_reachable();
         let views: Vec<View> = self.paths.iter().map(Path::view).collect();
@@ -345,7 +349,8 @@ impl Connection {
         }
     }
 
-    fn judge(&mut self, now: Time, at: At) {
+    /// Returns whether it works again.
+    fn judge(&mut self, now: Time, at: At) -> bool {
         let others_work = self.paths.all().any(|other| other != at && self.paths[other].standing.is_usable());
         let path = &mut self.paths[at];
         let id = path.id;
@@ -362,14 +367,30 @@ impl Connection {
             // The last SACK may not have got there; the next takes another way.
             path.received.report_again();
         }
+        let returned = matches!(event, Some(Event::PathUp(_)));
         self.events.extend(event);
         if fails && others_work {
-            let mut notes = Notes::default();
-            let (session, control) = (&mut self.session, &mut self.control);
-            self.paths[at].recovery.surrender(now, |item| {
-                Self::settle(now, Fate::Lost, item, session, control, &mut notes);
-            });
-            self.take_notes(now, at, notes);
+            self.surrender(now, at);
+        }
+        returned
+    }
+
+    /// What is out on a path goes another way.
+    fn surrender(&mut self, now: Time, at: At) {
+        let mut notes = Notes::default();
+        let (session, control) = (&mut self.session, &mut self.control);
+        self.paths[at].recovery.surrender(now, |item| {
+            Self::settle(now, Fate::Lost, item, session, control, &mut notes);
+        });
+        self.take_notes(now, at, notes);
+    }
+
+    /// While none worked, probes on each brought what waited longest: now that one does, it goes there.
+    fn surrender_unusable(&mut self, now: Time) {
+        for at in self.paths.all() {
+            if matches!(self.paths[at].standing.state(), PathState::Suspect | PathState::Down) {
+                self.surrender(now, at);
+            }
         }
     }
 

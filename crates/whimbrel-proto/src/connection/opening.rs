@@ -12,7 +12,7 @@ use crate::session::PeerLimits;
 use crate::wire::packet::CLEAR_BIT;
 use crate::wire::sack::Sack;
 use crate::wire::{Reader, Writer, block};
-use crate::{Cause, PeerMisbehaved, Time};
+use crate::{Cause, PathId, PeerMisbehaved, Time};
 
 /// SYN is repeated 20, 50, 100, 200 ms … after the first.
 const SYN_TIMES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(50)];
@@ -305,7 +305,7 @@ impl Connection {
         self.ask_for_ids();
         // PONG answers PING, which was packet 0.
         let sack = Sack { ranges: vec![0..=0], ..Sack::default() };
-        let taken = if answers_latest { self.take_sack(now, &sack) } else { Ok(()) };
+        let taken = if answers_latest { self.take_sack(now, PathId::FIRST, &sack) } else { Ok(()) };
         let mut reader = Reader::new(blocks);
         if let Err(misbehaved) =
             taken.and_then(|()| self.process_blocks(now, self.paths[Main].id, &mut reader, false))

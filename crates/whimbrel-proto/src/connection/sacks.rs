@@ -25,17 +25,15 @@ impl Sacked {
 }
 
 impl Connection {
-    /// Packets on `at` report what came on `of`: its own do, unless they may not come through; then those of the best other path, or of
-    /// whichever there is.
+    /// SACKs on it may not come through.
+    fn is_stranded(&self, at: At) -> bool {
+        matches!(self.paths[at].standing.state(), PathState::Suspect | PathState::Down)
+    }
+
+    /// Packets on `at` report what came on `of`: its own do, those of the best path if its own may not come through.
     fn reports(&self, at: At, of: At) -> bool {
-        let state = |at: At| self.paths[at].standing.state();
-        let elsewhere = |other: At| other != of && state(other) != PathState::Opening;
-        let stranded = matches!(state(of), PathState::Suspect | PathState::Down);
-        if !stranded || !self.paths.all().any(elsewhere) {
-            return at == of;
-        }
         let best = self.paths.main();
-        elsewhere(at) && (at == best || !self.paths[best].standing.is_usable())
+        if self.is_stranded(of) && self.paths[best].standing.is_usable() { at == best } else { at == of }
     }
 
     /// A SACK of any path is due that packets on `at` carry.
@@ -43,15 +41,17 @@ impl Connection {
         self.paths.all().any(|of| self.paths[of].received.is_sack_due(now) && self.reports(at, of))
     }
 
-    /// Writes SACKs of what is not reported yet.
-    pub(super) fn write_sacks(&mut self, now: Time, at: At, writer: &mut Writer<'_>) {
+    /// Writes SACKs of what is not reported yet. What a suspect path says of itself, the best one still has to say; and while none works, a
+    /// `probe` repeats what came on each, since one may work this way and another that.
+    pub(super) fn write_sacks(&mut self, now: Time, at: At, probe: bool, writer: &mut Writer<'_>) {
+        let none_works = probe && !self.paths[self.paths.main()].standing.is_usable();
         for of in self.paths.all() {
-            let reports = self.reports(at, of);
+            let (reports, stranded) = (self.reports(at, of), self.is_stranded(of));
             let path = &mut self.paths[of];
-            if !path.received.has_unreported() || !reports && at != of {
+            let unreported = path.received.has_unreported() && (reports || at == of);
+            if !unreported && !(none_works && stranded) {
                 continue;
             }
-            // What a suspect path says of itself, another still has to say.
             let Some(largest) = path.received.write_sack(now, path.id.0, reports, writer) else { continue };
             path.last_sack = now;
             self.scratch_items.push(if at == of {

@@ -250,7 +250,7 @@ impl Connection {
         let body = head.start + CLEAR_LEN + head.number_len;
         let mut writer = Writer::new(out, head.start + limit - TAG_LEN);
         if self.keys.is_some() {
-            self.write_sacks(now, at, &mut writer);
+            self.write_sacks(now, at, occasion == Occasion::Probe, &mut writer);
         }
         let sack_end = writer.len();
         if occasion == Occasion::Sack {
