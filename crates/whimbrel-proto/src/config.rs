@@ -17,7 +17,8 @@ pub struct TransportConfig {
     /// Largest UDP payload tried, bytes. Default 1,472 (an Ethernet packet over IPv4). Larger ones help only where the whole path
     /// takes them; 1,200 turns discovery off.
     pub max_udp_payload: u16,
-    /// Silence after which the session is given up. Default 60 s. Longer: a dead peer is held longer.
+    /// Silence after which the session is given up, out of service. Default 5 minutes: a tunnel or a lift is no end. Longer: a dead peer is
+    /// held longer. Shorter: an outage ends the session.
     pub idle_timeout: Duration,
     /// How often an otherwise idle connection is probed. Default 25 s (NAT bindings last 30 s and more). None: never, and a dead peer is
     /// noticed only when something is sent. Shorter: a sleeping radio is woken more often. Who was connected to waits a tenth longer, so that
@@ -65,7 +66,7 @@ impl Default for TransportConfig {
             session: SessionConfig::default(),
             congestion: Congestion::Bbr,
             max_udp_payload: 1472,
-            idle_timeout: Duration::from_secs(60),
+            idle_timeout: Duration::from_secs(300),
             keep_alive: Some(Duration::from_secs(25)),
             max_ack_delay: Duration::from_millis(25),
             repeats: Repeats::Adaptive,

@@ -78,6 +78,8 @@ pub struct World {
     tap: Option<Tap>,
     /// Packets that reached no node.
     pub stray: u64,
+    /// Bytes of packets to addresses that nobody has.
+    pub to_nobody: BTreeMap<SocketAddr, u64>,
     /// Steps that took no time, in a row.
     standstill: u32,
     /// Timers fire at multiples of this only.
@@ -104,6 +106,7 @@ impl World {
             routes: BTreeMap::new(),
             tap: None,
             stray: 0,
+            to_nobody: BTreeMap::new(),
             standstill: 0,
             grain: Duration::ZERO,
         };
@@ -473,6 +476,7 @@ impl World {
     ) {
         let Some((target, network)) = self.routes.get(&to).copied() else {
             self.stray += 1;
+            *self.to_nobody.entry(to).or_default() += bytes.len() as u64;
             return;
         };
         let Some(from_address) = self.nodes[from].addresses.get(network).copied().flatten() else {

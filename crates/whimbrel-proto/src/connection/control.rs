@@ -44,8 +44,18 @@ impl ControlQueue {
     }
 
     /// A whole block that must arrive.
-    pub(super) fn notice(&mut self, block: Vec<u8>) {
-        self.notices.push(block);
+    pub(super) fn notice(&mut self, block: Vec<u8>) -> u32 {
+        self.notices.push(block)
+    }
+
+    /// Notices not acknowledged yet.
+    pub(super) fn notices(&self) -> usize {
+        self.notices.len()
+    }
+
+    /// The notice was not acknowledged yet.
+    pub(super) fn holds_notice(&self, number: u32) -> bool {
+        self.notices.holds(number)
     }
 
     pub(super) fn is_empty(&self) -> bool {

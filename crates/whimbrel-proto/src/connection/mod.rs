@@ -18,6 +18,7 @@ mod path;
 mod paths;
 mod quality;
 mod receive;
+mod sacks;
 mod scheduler;
 mod standing;
 mod stats;
@@ -74,6 +75,8 @@ pub(crate) enum Item {
     Control(Control),
     /// A SACK that reported up to this number: once seen, what is below need not be repeated.
     Sack(u64),
+    /// One of another path.
+    SackOf(PathId, u64),
     MtuProbe(u16),
     /// A packet of the discovered size: its loss may mean a black hole.
     FullSize,
@@ -141,6 +144,8 @@ pub enum Event {
     PrimaryChanged(PathId),
     /// No path works: messages wait, and every path is probed.
     AllPathsDown,
+    /// No path has worked for so long that the session is given up; `Closed` follows.
+    OutOfService,
     /// This host has another address.
     LocalAddressAdded(SocketAddr),
     /// This host has one address less.
@@ -494,7 +499,8 @@ impl Connection {
             }
             (Item::Control(block), Fate::Lost) => control.on_lost(*block),
             (Item::Sack(largest), Fate::Acked) => notes.sack_acked = notes.sack_acked.max(Some(*largest)),
-            (Item::Sack(_), Fate::Lost) => {}
+            (Item::SackOf(path, largest), Fate::Acked) => notes.other_sack_acked = Some((*path, *largest)),
+            (Item::Sack(_) | Item::SackOf(..), Fate::Lost) => {}
             (Item::MtuProbe(size), fate) => notes.mtu_probe = Some((*size, fate)),
             (Item::FullSize, Fate::Acked) => notes.full_acked += 1,
             (Item::FullSize, Fate::Lost) => notes.full_lost = notes.full_lost.saturating_add(1),
@@ -505,6 +511,11 @@ impl Connection {
     fn take_notes(&mut self, now: Time, at: At, notes: Notes) {
         if let Some(largest) = notes.sack_acked {
             self.paths[at].received.on_sack_acked(largest);
+        }
+        if let Some((path, largest)) = notes.other_sack_acked
+            && let Some(other) = self.paths.by_id(path)
+        {
+            self.paths[other].received.on_sack_acked(largest);
         }
         let grown = match notes.mtu_probe {
             Some((size, Fate::Acked)) => self.paths[at].mtu.on_probe_acked(now, size).is_some(),
@@ -542,6 +553,8 @@ impl Connection {
 #[derive(Debug, Default)]
 struct Notes {
     sack_acked: Option<u64>,
+    /// Of several the last: ranges of the others are dropped with their next.
+    other_sack_acked: Option<(PathId, u64)>,
     mtu_probe: Option<(u16, Fate)>,
     full_acked: u64,
     small_acked: bool,

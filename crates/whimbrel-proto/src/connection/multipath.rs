@@ -1,6 +1,7 @@
 //! Several paths: opened, judged, given up. Everything here is about the set of them; what is about one is in `path`.
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use super::addresses::{Change, LocalAddress, read_add};
 use super::ids::{Theirs, read_new_cid, read_path, write_new_cid};
@@ -15,6 +16,10 @@ use crate::{Cause, ConnectionId, PathId, PeerMisbehaved, Side, Time};
 
 /// Paths opened in a minute to addresses that the peer announced.
 const OPENED_A_MINUTE: u32 = 8;
+
+/// Notices not acknowledged and ids not free yet, from which on no ids for further paths are given: a peer that opens and closes paths
+/// without end waits for what it left behind.
+const MOST_LOOSE_ENDS: usize = 32;
 
 /// Why a path cannot be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,15 +41,24 @@ pub enum OpenPathError {
 
 /// Ids that are no longer in use but may still be on the way.
 #[derive(Debug, Default)]
-pub(super) struct Retired(Vec<(Time, ConnectionId)>);
+pub(super) struct Retired(Vec<RetiredId>);
+
+#[derive(Debug)]
+struct RetiredId {
+    id: ConnectionId,
+    until: Time,
+    wait: Duration,
+    /// CLOSE_PATH: before the peer has it, it may send to the id, and an answer that nobody knows it would end the connection.
+    told: Option<u32>,
+}
 
 impl Retired {
     fn contains(&self, id: ConnectionId) -> bool {
-        self.0.iter().any(|(_, retired)| *retired == id)
+        self.0.iter().any(|retired| retired.id == id)
     }
 
     pub(super) fn timeout(&self) -> Option<Time> {
-        self.0.iter().map(|(until, _)| *until).min()
+        self.0.iter().map(|retired| retired.until).min()
     }
 }
 
@@ -114,8 +128,8 @@ impl Connection {
         if let Some(at) = self.paths.by_id(id)
             && self.paths.len() > 1
         {
-            self.control.notice(write_close_path(id));
-            self.remove_path(now, at);
+            let told = self.control.notice(write_close_path(id));
+            self.remove_path(now, at, Some(told));
             self.review(now);
         }
     }
@@ -171,10 +185,11 @@ impl Connection {
         Some(self.paths.push(path))
     }
 
-    fn remove_path(&mut self, now: Time, at: At) {
+    fn remove_path(&mut self, now: Time, at: At, told: Option<u32>) {
         let mut path = self.paths.remove(at);
         path.standing.on_closed();
-        self.retired.0.push((now + path.drain_time(), path.local_id));
+        let wait = path.drain_time();
+        self.retired.0.push(RetiredId { id: path.local_id, until: now + wait, wait, told });
         if let Some(token) = path.token {
             self.endpoint_events.push_back(EndpointEvent::PeerTokenUnused(token));
         }
@@ -187,7 +202,8 @@ impl Connection {
 
     /// Asks the endpoint for ids of paths that may come.
     pub(super) fn ask_for_ids(&mut self) {
-        if self.config.max_paths > 1 && self.confirmed {
+        let backlog = self.control.notices().max(self.retired.0.len());
+        if self.config.max_paths > 1 && self.confirmed && backlog < MOST_LOOSE_ENDS {
             for _ in 0..self.spare_ids.ask() {
                 self.endpoint_events.push_back(EndpointEvent::IdWanted);
             }
@@ -214,7 +230,7 @@ impl Connection {
             if self.paths.len() == 1 {
                 return Err(PeerMisbehaved::new(Cause::InvalidField, "CLOSE_PATH of the only path"));
             }
-            self.remove_path(now, at);
+            self.remove_path(now, at, None);
             self.review(now);
         }
         Ok(())
@@ -316,8 +332,12 @@ impl Connection {
                 return;
             }
         }
+        let mut one_returned = false;
         for at in self.paths.all() {
-            self.judge(now, at);
+            one_returned |= self.judge(now, at);
+        }
+        if one_returned {
+            self.surrender_unusable(now);
         }
         self.check_reachable(now);
         let views: Vec<View> = self.paths.iter().map(Path::view).collect();
@@ -329,7 +349,8 @@ impl Connection {
         }
     }
 
-    fn judge(&mut self, now: Time, at: At) {
+    /// Returns whether it works again.
+    fn judge(&mut self, now: Time, at: At) -> bool {
         let others_work = self.paths.all().any(|other| other != at && self.paths[other].standing.is_usable());
         let path = &mut self.paths[at];
         let id = path.id;
@@ -342,14 +363,34 @@ impl Connection {
             path.standing.on_heard().then_some(Event::PathUp(id))
         };
         let fails = matches!(event, Some(Event::PathDown(_) | Event::PathSuspect(_)));
+        if fails {
+            // The last SACK may not have got there; the next takes another way.
+            path.received.report_again();
+        }
+        let returned = matches!(event, Some(Event::PathUp(_)));
         self.events.extend(event);
         if fails && others_work {
-            let mut notes = Notes::default();
-            let (session, control) = (&mut self.session, &mut self.control);
-            self.paths[at].recovery.surrender(now, |item| {
-                Self::settle(now, Fate::Lost, item, session, control, &mut notes);
-            });
-            self.take_notes(now, at, notes);
+            self.surrender(now, at);
+        }
+        returned
+    }
+
+    /// What is out on a path goes another way.
+    fn surrender(&mut self, now: Time, at: At) {
+        let mut notes = Notes::default();
+        let (session, control) = (&mut self.session, &mut self.control);
+        self.paths[at].recovery.surrender(now, |item| {
+            Self::settle(now, Fate::Lost, item, session, control, &mut notes);
+        });
+        self.take_notes(now, at, notes);
+    }
+
+    /// While none worked, probes on each brought what waited longest: now that one does, it goes there.
+    fn surrender_unusable(&mut self, now: Time) {
+        for at in self.paths.all() {
+            if matches!(self.paths[at].standing.state(), PathState::Suspect | PathState::Down) {
+                self.surrender(now, at);
+            }
         }
     }
 
@@ -380,13 +421,17 @@ impl Connection {
 
     /// Ids whose last packets have arrived by now.
     pub(super) fn free_retired(&mut self, now: Time) {
-        let events = &mut self.endpoint_events;
-        self.retired.0.retain(|(until, id)| {
-            if *until <= now {
-                events.push_back(EndpointEvent::IdUnused(*id));
+        let (events, control) = (&mut self.endpoint_events, &self.control);
+        self.retired.0.retain_mut(|retired| {
+            if retired.until <= now {
+                match retired.told.filter(|told| control.holds_notice(*told)) {
+                    Some(_) => retired.until = now + retired.wait,
+                    None => events.push_back(EndpointEvent::IdUnused(retired.id)),
+                }
             }
-            *until > now
+            retired.until > now
         });
+        self.ask_for_ids();
     }
 }
 

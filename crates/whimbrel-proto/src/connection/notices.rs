@@ -20,10 +20,22 @@ struct Notice {
 }
 
 impl Notices {
-    /// Adds a whole block.
-    pub(super) fn push(&mut self, bytes: Vec<u8>) {
-        self.waiting.push_back(Notice { number: self.next, due: true, bytes });
+    /// Adds a whole block. Returns its number.
+    pub(super) fn push(&mut self, bytes: Vec<u8>) -> u32 {
+        let number = self.next;
+        self.waiting.push_back(Notice { number, due: true, bytes });
         self.next = self.next.wrapping_add(1);
+        number
+    }
+
+    /// Blocks not acknowledged yet.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// It was not acknowledged yet.
+    pub(super) fn holds(&self, number: u32) -> bool {
+        self.waiting.iter().any(|notice| notice.number == number)
     }
 
     pub(super) fn is_due(&self) -> bool {

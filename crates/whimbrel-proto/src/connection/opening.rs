@@ -12,7 +12,7 @@ use crate::session::PeerLimits;
 use crate::wire::packet::CLEAR_BIT;
 use crate::wire::sack::Sack;
 use crate::wire::{Reader, Writer, block};
-use crate::{Cause, PeerMisbehaved, Time};
+use crate::{Cause, PathId, PeerMisbehaved, Time};
 
 /// SYN is repeated 20, 50, 100, 200 ms … after the first.
 const SYN_TIMES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(50)];
@@ -306,7 +306,7 @@ impl Connection {
         self.ask_for_ids();
         // PONG answers PING, which was packet 0.
         let sack = Sack { ranges: vec![0..=0], ..Sack::default() };
-        let taken = if answers_latest { self.take_sack(now, &sack) } else { Ok(()) };
+        let taken = if answers_latest { self.take_sack(now, PathId::FIRST, &sack) } else { Ok(()) };
         let mut reader = Reader::new(blocks);
         if let Err(misbehaved) =
             taken.and_then(|()| self.process_blocks(now, self.paths[Main].id, &mut reader, false))
@@ -329,6 +329,7 @@ impl Connection {
         self.paths[Main].mtu.limit(self.peer_max_packet);
         self.idle_timeout = self.config.idle_timeout.min(params.idle.max(Duration::from_secs(1)));
         if let Some(token) = params.first_reset_token {
+            self.paths[Main].token = Some(token);
             self.endpoint_events.push_back(super::EndpointEvent::PeerResetToken(token));
         }
     }

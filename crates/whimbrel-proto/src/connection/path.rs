@@ -32,7 +32,7 @@ pub(super) struct Path {
     /// What a byte costs here, in the user's measure; less is better.
     pub(super) cost: u32,
     pub(super) keys: KeyUse,
-    /// By which the peer would say that it lost the connection; the first path's is known by the handshake.
+    /// By which the peer would say that it lost the connection. A client gives none for the first path.
     pub(super) token: Option<ResetToken>,
     pub(super) recovery: Recovery<Item>,
     pub(super) received: Received,

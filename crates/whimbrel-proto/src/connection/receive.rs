@@ -3,9 +3,11 @@
 use bytes::{Buf, BytesMut};
 
 use super::multipath::Target;
+use super::sacks::Sacked;
 use super::{At, Connection, Datagram, Event, Main, Notes};
 use crate::connection::keys::KeyUse;
 use crate::connection::path::Rebinding;
+use crate::recovery::Way;
 use crate::wire::packet::{
     CLEAR_BIT, CLEAR_LEN, EARLY_BIT, KEY_PHASE_BIT, MIN_SEALED, PROTECTED_BITS, SAMPLE_LEN, destination,
     expand_number,
@@ -15,6 +17,9 @@ use crate::{Cause, PathId, PeerMisbehaved, Time};
 
 /// PONG is repeated to early packets after so long, then after twice as long, and so on.
 pub(super) const PONG_WAIT: std::time::Duration = std::time::Duration::from_millis(10);
+
+/// A packet after so long a silence is news of the path.
+const AFTER_SILENCE: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// A packet opened: its number and its blocks.
 struct Plain {
@@ -56,6 +61,12 @@ impl Connection {
                 None => return,
             },
         };
+        if now.since(self.paths[at].last_received) > AFTER_SILENCE && self.paths[at].recovery.is_unreachable()
+        {
+            // What comes this way again may go that way again.
+            self.paths[at].recovery.on_link_up(now);
+            self.paths[at].received.report_again();
+        }
         self.paths[at].last_received = now;
         self.paths[at].traffic.received_packets += 1;
         self.paths[at].traffic.received_bytes += size as u64;
@@ -230,7 +241,7 @@ impl Connection {
         reader: &mut Reader,
         early: bool,
     ) -> Result<bool, PeerMisbehaved> {
-        let (mut eliciting, mut sacked) = (false, false);
+        let (mut eliciting, mut sacked) = (false, Sacked::default());
         while !reader.is_empty() {
             let kind = reader.u8()?;
             if kind == block::DATA {
@@ -253,11 +264,7 @@ impl Connection {
                         "block not allowed in early data",
                     ));
                 }
-                // Each looks at all that is in flight, and a packet could hold a hundred.
-                block::SACK if std::mem::replace(&mut sacked, true) => {
-                    return Err(PeerMisbehaved::new(Cause::InvalidField, "two SACKs in a packet"));
-                }
-                block::SACK => self.on_sack(now, reader)?,
+                block::SACK => sacked.note(self.on_sack(now, path, reader)?)?,
                 block::PADDING => drop(reader.rest()),
                 block::KEEP_ALIVE => {}
                 block::PROBE => self.on_probe(path, reader.u64()?),
@@ -287,18 +294,21 @@ impl Connection {
         Ok(eliciting)
     }
 
-    fn on_sack(&mut self, now: Time, reader: &mut Reader) -> Result<(), PeerMisbehaved> {
+    /// Returns the path it speaks of.
+    fn on_sack(&mut self, now: Time, path: PathId, reader: &mut Reader) -> Result<PathId, PeerMisbehaved> {
         let mut sack = std::mem::take(&mut self.scratch_sack);
         let read = sack.read(reader).map_err(PeerMisbehaved::from);
-        let taken = read.and_then(|()| self.take_sack(now, &sack));
+        let taken = read.and_then(|()| self.take_sack(now, path, &sack));
+        let path = PathId(sack.path);
         self.scratch_sack = sack;
-        taken
+        taken.map(|()| path)
     }
 
-    /// Acts on a SACK, the peer's or the one that PONG stands for.
+    /// Acts on a SACK that came `on` a path, the peer's or the one that PONG stands for.
     pub(super) fn take_sack(
         &mut self,
         now: Time,
+        on: PathId,
         sack: &crate::wire::sack::Sack,
     ) -> Result<(), PeerMisbehaved> {
         let id = PathId(sack.path);
@@ -311,7 +321,8 @@ impl Connection {
         };
         let mut notes = Notes::default();
         let (session, control) = (&mut self.session, &mut self.control);
-        let packets = self.paths[at].recovery.on_sack(now, sack, |fate, item| {
+        let way = if on == id { Way::Own } else { Way::Other };
+        let packets = self.paths[at].recovery.on_sack(now, sack, way, |fate, item| {
             Self::settle(now, fate, item, session, control, &mut notes);
         })?;
         notes.small_acked = packets > notes.full_acked;
@@ -321,6 +332,7 @@ impl Connection {
         self.take_notes(now, at, notes);
         self.review(now);
         self.check_quality(now);
+        self.ask_for_ids();
         self.issue_measured_ticket(now);
         Ok(())
     }

@@ -165,6 +165,7 @@ impl Connection {
             }
             _ if self.ending.is_over() => true,
             _ if self.last_received + self.patience() <= now => {
+                self.events.push_back(Event::OutOfService);
                 self.finish(now, CloseReason::TimedOut, None);
                 true
             }

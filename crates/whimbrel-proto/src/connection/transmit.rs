@@ -209,7 +209,7 @@ impl Connection {
             Permit::At(due) if wanted => self.paths[at].pacing_until = Some(due),
             _ => {}
         }
-        let due = self.paths[at].received.is_sack_due(now) || self.paths[at].answers.is_due();
+        let due = self.is_sack_due(now, at) || self.paths[at].answers.is_due();
         (established && due).then_some(Slot { occasion: Occasion::Sack, limit, data: false })
     }
 
@@ -260,20 +260,15 @@ impl Connection {
             self.write_verdicts(&mut writer);
         }
         let verdicts = writer.len() > before;
-        let path = &mut self.paths[at];
-        if self.keys.is_some()
-            && path.received.has_unreported()
-            && let Some(largest) = path.received.write_sack(now, path.id.0, &mut writer)
-        {
-            path.last_sack = now;
-            self.scratch_items.push(Item::Sack(largest));
+        if self.keys.is_some() {
+            self.write_sacks(now, at, occasion == Occasion::Probe, &mut writer);
         }
         let sack_end = writer.len();
         if occasion == Occasion::Sack {
             // One SACK in a round trip asks to be acknowledged itself, or its ranges would grow for ever.
-            if self.paths[at].received.wants_pruning()
-                && now.since(self.last_eliciting) > self.paths[at].recovery.rtt.smoothed()
-            {
+            let prunes = self.paths[at].received.wants_pruning()
+                && now.since(self.last_eliciting) > self.paths[at].recovery.rtt.smoothed();
+            if prunes || self.sack_probes(now, at) {
                 self.paths[at].keep_alive_due = true;
             } else if !self.paths[at].answers.is_due() {
                 return verdicts;

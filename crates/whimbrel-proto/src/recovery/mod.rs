@@ -39,6 +39,15 @@ pub(crate) enum Permit {
     Blocked,
 }
 
+/// How a SACK came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// On the path it speaks of.
+    Own,
+    /// On another.
+    Other,
+}
+
 /// Counts of one path.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
@@ -68,7 +77,7 @@ pub(crate) struct Recovery<I> {
 
 /// Probes of a silent path are no further apart than this, or a round trip where that is longer. What a probe has room for is delivered at
 /// once, a larger message a round trip later: with this both are within a round trip and a quarter second of the link's return.
-const LONGEST_PROBE_WAIT: Duration = Duration::from_millis(200);
+const LONGEST_PROBE_WAIT: Duration = Duration::from_millis(170);
 /// A probe of a silent path is at most this long: it fits any link and costs a slow one little.
 const PROBE_BYTES: usize = 150;
 
@@ -243,6 +252,7 @@ impl<I: Copy> Recovery<I> {
         &mut self,
         now: Time,
         sack: &Sack,
+        way: Way,
         mut tell: impl FnMut(Fate, &I),
     ) -> Result<u64, PeerMisbehaved> {
         if sack.largest() >= self.sent.next_number() {
@@ -261,8 +271,13 @@ impl<I: Copy> Recovery<I> {
         if told.packets == 0 {
             return Ok(0);
         }
-        let sample_rtt =
-            told.newest.filter(|newest| newest.is_largest).map(|newest| now.since(newest.sent_at));
+        // What left before the path fell silent and is acknowledged another way may have been the last to get through.
+        let stale = way == Way::Other
+            && told.newest.zip(self.silence.since()).is_some_and(|(newest, since)| newest.sent_at < since);
+        let newest = told.newest.filter(|newest| newest.is_largest && !stale);
+        // Another way back may be shorter: that is no round trip of this path.
+        let own = |elapsed: &Duration| way == Way::Own || *elapsed >= self.rtt.smoothed();
+        let sample_rtt = newest.map(|newest| now.since(newest.sent_at)).filter(own);
         if let Some(elapsed) = sample_rtt {
             self.rtt.sample(now, elapsed, Duration::from_micros(sack.delay_us));
         }
@@ -271,7 +286,7 @@ impl<I: Copy> Recovery<I> {
         self.counters.spurious_packets += told.spurious_packets;
         self.loss.on_acked(told.packets);
         self.rtt.relax(now);
-        let was_blackout = self.silence.on_heard();
+        let was_blackout = !stale && self.silence.on_heard();
         if told.spurious_bytes > 0 {
             if told.early_deadline {
                 self.rtt.on_early_deadline(now);

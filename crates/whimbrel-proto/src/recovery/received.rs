@@ -92,6 +92,11 @@ impl Received {
         self.ack.now_due = !self.ranges.is_empty();
     }
 
+    /// What was reported may not have arrived: a SACK is due again.
+    pub(crate) fn report_again(&mut self) {
+        self.ack.now_due = !self.ranges.is_empty();
+    }
+
     /// Packets received more than once.
     pub(crate) fn duplicates(&self) -> u64 {
         self.duplicates
@@ -175,14 +180,22 @@ impl Received {
         if self.ack.now_due { Some(Time::ZERO) } else { self.ack.due }
     }
 
-    /// Writes a SACK; returns the largest number reported.
-    pub(crate) fn write_sack(&mut self, now: Time, path: u32, out: &mut Writer<'_>) -> Option<u64> {
+    /// Writes a SACK; returns the largest number reported. Unless it `settles`, another remains due.
+    pub(crate) fn write_sack(
+        &mut self,
+        now: Time,
+        path: u32,
+        settles: bool,
+        out: &mut Writer<'_>,
+    ) -> Option<u64> {
         let delay_us = u64::try_from(now.since(self.largest_at).as_micros()).unwrap_or(0).min(1 << 40);
         let ranges = self.ranges.iter().rev().cloned();
         if !sack::write(out, path, delay_us, ranges, self.duplicates, self.ecn) {
             return None;
         }
-        self.ack.on_reported();
+        if settles {
+            self.ack.on_reported();
+        }
         self.largest()
     }
 }
@@ -235,7 +248,7 @@ mod tests {
                 }
             }
             let mut buf = Vec::new();
-            let largest = received.write_sack(Time::ZERO, 0, &mut Writer::new(&mut buf, 1200));
+            let largest = received.write_sack(Time::ZERO, 0, true, &mut Writer::new(&mut buf, 1200));
             prop_assert_eq!(largest, model.last().copied());
             if largest.is_some() {
                 let mut sack = Sack::default();
@@ -264,7 +277,7 @@ mod tests {
         for number in 0..EAGER_PACKETS {
             received.on_packet(Time::ZERO, number, true, None, PACE);
         }
-        received.write_sack(Time::ZERO, 0, &mut Writer::new(&mut Vec::new(), 100));
+        received.write_sack(Time::ZERO, 0, true, &mut Writer::new(&mut Vec::new(), 100));
         received.on_packet(Time::ZERO, EAGER_PACKETS, true, None, PACE);
         assert!(!received.is_sack_due(Time::ZERO));
         assert!(received.is_sack_due(Time::ZERO + PACE.delay));

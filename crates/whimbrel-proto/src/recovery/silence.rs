@@ -46,6 +46,14 @@ impl Silence {
         }
     }
 
+    /// When it began.
+    pub(super) fn since(&self) -> Option<Time> {
+        match self.state {
+            State::Heard => None,
+            State::Silent { since, .. } => Some(since),
+        }
+    }
+
     /// Packets that may be sent now.
     pub(super) fn probe_credit(&self) -> u32 {
         match self.state {

@@ -35,9 +35,7 @@ impl Again {
     /// Queues messages to be sent again, before those of its domain that are newer: after a blackout the probes must bring what
     /// the receiver waits for, which is the oldest.
     pub(super) fn lose(&mut self, key: DomainKey, number: u64, messages: u64) {
-        let newer =
-            |lost: &&Lost| matches!(lost, Lost::Run { key: of, first, .. } if *of == key && *first > number);
-        let at = self.lost.len() - self.lost.iter().rev().take_while(newer).count();
+        let at = self.place(key, number);
         if let Some(Lost::Run { key: of, first, count }) =
             at.checked_sub(1).and_then(|at| self.lost.get_mut(at))
             && *of == key
@@ -47,6 +45,22 @@ impl Again {
             return;
         }
         self.lost.insert(at, Lost::Run { key, first: number, count: messages });
+    }
+
+    /// Queues what is lost of a message in parts, in the same order.
+    pub(super) fn lose_parts(&mut self, key: DomainKey, number: u64) {
+        let at = self.place(key, number);
+        self.lost.insert(at, Lost::Parts { key, number });
+    }
+
+    /// Before the newer ones of its domain.
+    fn place(&self, key: DomainKey, number: u64) -> usize {
+        let newer = |lost: &&Lost| match lost {
+            Lost::Run { key: of, first, .. } => *of == key && *first > number,
+            Lost::Parts { key: of, number: other } => *of == key && *other > number,
+            Lost::Bytes { .. } => false,
+        };
+        self.lost.len() - self.lost.iter().rev().take_while(newer).count()
     }
 }
 

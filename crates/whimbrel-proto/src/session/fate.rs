@@ -217,7 +217,7 @@ impl Session {
         let waiting = parts.peek_lost().is_some();
         parts.on_lost(offset, len);
         if !waiting && parts.peek_lost().is_some() {
-            self.again.lost.push_back(Lost::Parts { key, number });
+            self.again.lose_parts(key, number);
         }
     }
 

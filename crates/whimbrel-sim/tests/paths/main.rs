@@ -1,5 +1,9 @@
 //! Several paths, on a virtual clock: opened by themselves, used together, lost and found again.
 
+mod figures;
+mod hostile;
+mod one_way;
+
 use std::time::Duration;
 
 use bytes::Bytes;

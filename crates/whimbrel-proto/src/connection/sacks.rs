@@ -1,0 +1,73 @@
+//! SACKs of several paths: each returns on its own path, and where that is suspect on the best one, since a path may be dead in one
+//! direction only.
+
+use super::{At, Connection, Item, MOST_PATHS, PathState};
+use crate::wire::Writer;
+use crate::{Cause, PathId, PeerMisbehaved, Time};
+
+/// The paths a packet has brought a SACK of. Each looks at all that is in flight, so a packet may hold one of a path.
+#[derive(Debug, Default)]
+pub(super) struct Sacked {
+    paths: [Option<PathId>; MOST_PATHS],
+}
+
+impl Sacked {
+    /// # Errors
+    /// It is the second of its path, or one more than there can be paths.
+    pub(super) fn note(&mut self, path: PathId) -> Result<(), PeerMisbehaved> {
+        let taken = self.paths.contains(&Some(path));
+        match self.paths.iter_mut().find(|free| free.is_none()).filter(|_| !taken) {
+            Some(free) => *free = Some(path),
+            None => return Err(PeerMisbehaved::new(Cause::InvalidField, "two SACKs of a path in a packet")),
+        }
+        Ok(())
+    }
+}
+
+impl Connection {
+    /// SACKs on it may not come through.
+    fn is_stranded(&self, at: At) -> bool {
+        matches!(self.paths[at].standing.state(), PathState::Suspect | PathState::Down)
+    }
+
+    /// Packets on `at` report what came on `of`: its own do, those of the best path if its own may not come through.
+    fn reports(&self, at: At, of: At) -> bool {
+        let best = self.paths.main();
+        if self.is_stranded(of) && self.paths[best].standing.is_usable() { at == best } else { at == of }
+    }
+
+    /// A SACK of any path is due that packets on `at` carry.
+    pub(super) fn is_sack_due(&self, now: Time, at: At) -> bool {
+        self.paths.all().any(|of| self.paths[of].received.is_sack_due(now) && self.reports(at, of))
+    }
+
+    /// Writes SACKs of what is not reported yet. What a suspect path says of itself, the best one still has to say; and while none works, a
+    /// `probe` repeats what came on each, since one may work this way and another that.
+    pub(super) fn write_sacks(&mut self, now: Time, at: At, probe: bool, writer: &mut Writer<'_>) {
+        let none_works = probe && !self.paths[self.paths.main()].standing.is_usable();
+        for of in self.paths.all() {
+            let (reports, stranded) = (self.reports(at, of), self.is_stranded(of));
+            let path = &mut self.paths[of];
+            let unreported = path.received.has_unreported() && (reports || at == of);
+            if !unreported && !(none_works && stranded) {
+                continue;
+            }
+            let Some(largest) = path.received.write_sack(now, path.id.0, reports, writer) else { continue };
+            path.last_sack = now;
+            self.scratch_items.push(if at == of {
+                Item::Sack(largest)
+            } else {
+                Item::SackOf(path.id, largest)
+            });
+        }
+    }
+
+    /// A SACK that goes out now should ask for acknowledgement: what a path brings says nothing of the other direction, and nobody would
+    /// miss SACKs that are lost there.
+    pub(super) fn sack_probes(&self, now: Time, at: At) -> bool {
+        let path = &self.paths[at];
+        self.paths.len() > 1
+            && path.recovery.in_flight() == 0
+            && now.since(path.last_eliciting) > self.config.probe_interval
+    }
+}

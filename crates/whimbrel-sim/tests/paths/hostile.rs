@@ -1,0 +1,290 @@
+//! Who may not have a say in where data goes, and peers that ask for more than their share.
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use whimbrel_proto::{Event, PathId, PathState, Service};
+use whimbrel_sim::pair::{End, Pair};
+use whimbrel_sim::world::{SERVER, TapVerdict};
+
+use super::{MS, SECOND, active, announce, bulk, config, link, two};
+
+const ALIKE: &str = "rate=10mbit,delay=10ms,queue=100ms";
+
+fn nobody() -> SocketAddr {
+    "192.0.2.66:6666".parse().expect("an address")
+}
+
+fn moved(pair: &mut Pair) -> bool {
+    let events = [pair.events(End::Client), pair.events(End::Server)].concat();
+    events.iter().any(|event| matches!(event, Event::PeerAddressChanged { .. }))
+}
+
+/// Every `nth` packet of the client's, as it was on the way.
+fn overheard(pair: &mut Pair, nth: u64, verdict: TapVerdict) -> Rc<RefCell<Vec<(SocketAddr, Vec<u8>)>>> {
+    let client: Vec<SocketAddr> = pair.world.addresses(pair.client);
+    let heard = Rc::new(RefCell::new(Vec::new()));
+    let (tape, mut count) = (Rc::clone(&heard), 0);
+    pair.world.set_tap(Box::new(move |_, from, to, bytes| {
+        if !client.contains(&from) {
+            return TapVerdict::Pass;
+        }
+        count += 1;
+        if count % nth != 0 {
+            return TapVerdict::Pass;
+        }
+        tape.borrow_mut().push((to, bytes.clone()));
+        verdict
+    }));
+    heard
+}
+
+#[test]
+fn replayed_packets_from_elsewhere_move_nothing() {
+    let mut pair = two(1, config(), ALIKE, ALIKE);
+    let heard = overheard(&mut pair, 3, TapVerdict::Pass);
+    for _ in 0..10 {
+        for _ in 0..20 {
+            pair.send(End::Client, Service::ReliableSequenced, vec![1; 500]);
+        }
+        // Until the last of them is through the queue: a copy that came first would be looked at.
+        pair.run(300 * MS);
+        for (to, bytes) in heard.take() {
+            pair.world.inject(nobody(), to, &bytes);
+        }
+    }
+    assert!(!moved(&mut pair));
+    assert_eq!(pair.world.to_nobody.get(&nobody()), None, "not even a challenge");
+}
+
+#[test]
+fn packets_that_somebody_on_the_way_sends_on_from_elsewhere_move_nothing() {
+    let mut pair = two(2, config(), ALIKE, ALIKE);
+    let heard = overheard(&mut pair, 5, TapVerdict::Drop);
+    let mut sent_on = 0;
+    let end = pair.now() + SECOND;
+    while pair.now() < end {
+        pair.send(End::Client, Service::ReliableSequenced, vec![1; 500]);
+        pair.run(5 * MS);
+        for (to, bytes) in heard.take() {
+            sent_on += bytes.len() as u64;
+            pair.world.inject(nobody(), to, &bytes);
+        }
+    }
+    assert!(!moved(&mut pair), "nobody answered a challenge there");
+    let bytes = pair.world.to_nobody.get(&nobody()).copied().unwrap_or_default();
+    assert!(sent_on > 5_000 && bytes > 0, "it was looked at: {bytes} for {sent_on}");
+    // Challenges, at most three for each packet that came first from there.
+    assert!(bytes <= 3 * sent_on && bytes < 5_000, "{bytes} bytes to an address that never answered");
+    let received = pair.recv(End::Server).len();
+    assert!(received > 100, "the session goes on where it was: {received}");
+}
+
+#[test]
+fn forged_packets_move_nothing() {
+    let mut pair = two(3, config(), ALIKE, ALIKE);
+    let heard = overheard(&mut pair, 2, TapVerdict::Pass);
+    bulk(&mut pair, 200 * MS);
+    for (to, bytes) in heard.take().into_iter().take(200) {
+        for at in [0, 10, 14, bytes.len() - 1] {
+            let mut forged = bytes.clone();
+            // The id stays, or it would not be looked at.
+            forged[at] ^= 0x01;
+            pair.world.inject(nobody(), to, &forged);
+        }
+    }
+    assert!(!moved(&mut pair));
+    assert_eq!(pair.world.to_nobody.get(&nobody()), None);
+    assert!(pair.stats(End::Server).dropped.forged >= 200);
+    assert_eq!(pair.closed(End::Server), None);
+}
+
+/// The third network is announced, and what is sent there arrives at somebody who does not answer.
+#[test]
+fn an_address_gets_no_data_before_it_answered() {
+    let mut pair = two(4, config(), ALIKE, ALIKE);
+    let client = pair.client;
+    let deaf = link("rate=10mbit,delay=10ms,loss=100%");
+    pair.world.add_network(client, link(ALIKE), deaf);
+    let third: Vec<SocketAddr> = [client, SERVER].iter().map(|node| pair.world.addresses(*node)[2]).collect();
+    let seen = Rc::new(RefCell::new([(0, 0); 2]));
+    let (tape, watched) = (Rc::clone(&seen), third);
+    pair.world.set_tap(Box::new(move |_, from, to, bytes| {
+        if let Some(side) = watched.iter().position(|address| *address == from || *address == to) {
+            let mut seen = tape.borrow_mut();
+            let side = if from == watched[0] { 0 } else { side.max(1) };
+            seen[side] = (seen[side].0 + 1, seen[side].1 + bytes.len());
+        }
+        TapVerdict::Pass
+    }));
+    announce(&mut pair);
+    bulk(&mut pair, 5 * SECOND);
+    let [asked, answered] = *seen.borrow();
+    assert!(
+        asked.0 > 0 && asked.1 <= 8 * 3 * 100,
+        "{asked:?}: challenges, and of at most eight paths a minute"
+    );
+    assert!(answered.0 > 0 && answered.1 <= 3 * asked.1, "{answered:?} for {asked:?}: three times what came");
+    assert_eq!(active(&mut pair, End::Client), 2, "it never worked");
+    assert_eq!(active(&mut pair, End::Server), 2);
+}
+
+/// The id of the path over a network.
+fn active_path(pair: &mut Pair, end: End, network: usize) -> PathId {
+    let stats = pair.stats(end);
+    let mut paths = stats.paths.iter().filter(|path| path.state == PathState::Active);
+    paths.nth(network).expect("it works").id
+}
+
+fn varint(value: u64) -> Vec<u8> {
+    match value {
+        0..0x40 => vec![value as u8],
+        0x40..0x4000 => (0x4000 | value as u16).to_be_bytes().to_vec(),
+        _ => (0x8000_0000 | value as u32).to_be_bytes().to_vec(),
+    }
+}
+
+fn block(kind: u8, fields: &[&[u8]]) -> Bytes {
+    [&[kind], &fields.concat()[..]].concat().into()
+}
+
+#[test]
+fn floods_of_what_concerns_paths_are_bounded() {
+    for end in End::BOTH {
+        let mut pair = two(5, config(), ALIKE, ALIKE);
+        let feed = |pair: &mut Pair, blocks: Bytes| {
+            let now = pair.now();
+            pair.connection(end).handle_blocks(now, blocks);
+        };
+        for number in 0..20_000u64 {
+            // Addresses that come and go, ids of paths that were, paths nobody knows, challenges.
+            let sequence = varint(number + 100);
+            feed(&mut pair, block(32, &[&sequence, &[4, 198, 51, 100, number as u8, 1, 1]]));
+            feed(&mut pair, block(33, &[&sequence]));
+            feed(&mut pair, block(21, &[&[2], &[9; 24]]));
+            feed(&mut pair, block(22, &[&varint(1000 + number)]));
+            feed(&mut pair, block(11, &[&number.to_be_bytes()]));
+            feed(&mut pair, block(34, &[&sequence, &varint(number)]));
+            if number % 1000 == 0 {
+                pair.run(MS);
+            }
+        }
+        assert_eq!(pair.closed(end), None, "{end:?}: none of it is against the rules");
+        let sent = pair.world.to_nobody.values().sum::<u64>();
+        assert!(sent <= 8 * 3 * 100, "{end:?}: {sent} bytes to addresses that were only named");
+        pair.run(SECOND);
+        let (bytes, _) = bulk(&mut pair, SECOND);
+        assert!(bytes > 1_500_000, "{end:?}: {bytes} bytes in a second");
+        assert!(pair.stats(end).paths.len() <= 8);
+        let debt = pair.stats(end).paths.iter().filter(|path| path.state == PathState::Opening).count();
+        assert_eq!(debt, 0, "{end:?}");
+    }
+}
+
+#[test]
+fn ids_far_ahead_end_the_connection() {
+    let mut pair = two(6, config(), ALIKE, ALIKE);
+    let now = pair.now();
+    pair.connection(End::Server).handle_blocks(now, block(21, &[&varint(4000), &[9; 24]]));
+    pair.world.flush();
+    assert!(pair.closed(End::Server).is_some());
+}
+
+#[test]
+fn what_comes_for_a_path_that_was_closed_is_passed_over() {
+    let mut pair = two(7, config(), ALIKE, ALIKE);
+    let heard = overheard(&mut pair, 1, TapVerdict::Pass);
+    bulk(&mut pair, 200 * MS);
+    let (now, id) = (pair.now(), pair.stats(End::Client).paths[0].id);
+    pair.connection(End::Client).close_path(now, id);
+    bulk(&mut pair, 300 * MS);
+    assert_eq!(pair.stats(End::Server).paths.len(), 1);
+    let from = pair.world.addresses(pair.client)[0];
+    for round in 0..3 {
+        for (to, bytes) in heard.borrow().iter().take(500) {
+            pair.world.inject(from, *to, bytes);
+        }
+        // Ignored at first, and unknown after a while.
+        bulk(&mut pair, SECOND);
+        assert_eq!(pair.closed(End::Client), None, "round {round}");
+        assert_eq!(pair.closed(End::Server), None, "round {round}");
+    }
+    assert!(!moved(&mut pair));
+}
+
+/// An endpoint answers what is for an id it does not know with that id's reset token. Of a path that is closed it says nothing of the
+/// connection, whichever path it was and however late CLOSE_PATH is.
+#[test]
+fn the_reset_token_of_a_closed_path_ends_nothing() {
+    for closed in 0..2 {
+        let mut pair = two(8, config(), ALIKE, ALIKE);
+        // The server's answers to unknown ids.
+        let heard = overheard(&mut pair, 1, TapVerdict::Pass);
+        bulk(&mut pair, 200 * MS);
+        let packets = heard.take();
+        let (now, id) = (pair.now(), active_path(&mut pair, End::Client, closed));
+        pair.connection(End::Client).close_path(now, id);
+        bulk(&mut pair, 5 * SECOND);
+        let from = pair.world.addresses(pair.client)[closed];
+        let resets = pair.world.endpoint(SERVER).stats().resets;
+        for (to, bytes) in packets {
+            pair.world.inject(from, to, &bytes);
+            pair.run(MS);
+        }
+        pair.run(SECOND);
+        // The first id stays the connection's name at the endpoint.
+        let forgotten = pair.world.endpoint(SERVER).stats().resets > resets;
+        assert_eq!(forgotten, closed == 1, "path {closed}");
+        assert_eq!(pair.closed(End::Client), None, "path {closed}");
+        let (bytes, _) = bulk(&mut pair, SECOND);
+        assert!(bytes > 500_000, "path {closed}: {bytes}");
+    }
+}
+
+/// The server gives a path up while nothing it says arrives: until the client knows, it sends to an id that must not answer with a reset.
+#[test]
+fn regression_a_path_closed_during_an_outage_does_not_reset_the_connection() {
+    for seed in 0..8 {
+        let mut pair = two(seed, config(), ALIKE, ALIKE);
+        let client = pair.client;
+        bulk(&mut pair, SECOND);
+        for network in 0..2 {
+            pair.world.link_over(network, SERVER, client).reconfigure(link("delay=10ms,loss=100%"));
+        }
+        let (now, id) = (pair.now(), active_path(&mut pair, End::Server, 1));
+        pair.connection(End::Server).close_path(now, id);
+        bulk(&mut pair, 5 * SECOND);
+        for network in 0..2 {
+            pair.world.link_over(network, SERVER, client).reconfigure(link(ALIKE));
+        }
+        bulk(&mut pair, 2 * SECOND);
+        assert_eq!(pair.closed(End::Client), None, "seed {seed}");
+    }
+}
+
+#[test]
+fn keys_change_under_load_on_several_paths() {
+    for seed in 0..8 {
+        let mut transport = config();
+        transport.key_update_packets = 100;
+        let lossy = "rate=10mbit,delay=10ms,queue=100ms,loss=3%,reorder=5%,reorder_by=8ms";
+        let slow = "rate=5mbit,delay=80ms,queue=100ms,loss=3%";
+        let mut pair = two(seed, transport, lossy, slow);
+        let client = pair.client;
+        let (_, gap) = bulk(&mut pair, 2 * SECOND);
+        assert!(gap < 500 * MS, "seed {seed}: {gap:?}");
+        let dark = link("rate=10mbit,delay=10ms,loss=100%");
+        pair.world.link_over(1, client, SERVER).reconfigure(dark.clone());
+        pair.world.link_over(1, SERVER, client).reconfigure(dark);
+        bulk(&mut pair, 3 * SECOND);
+        let updates = pair.stats(End::Client).key_updates;
+        assert!(updates >= 10, "seed {seed}: {updates}, a path that is down holds nothing up");
+        pair.world.link_over(1, client, SERVER).reconfigure(link(slow));
+        pair.world.link_over(1, SERVER, client).reconfigure(link(slow));
+        bulk(&mut pair, 3 * SECOND);
+        assert_eq!(active(&mut pair, End::Client), 2, "seed {seed}: {:?}", pair.events(End::Client));
+        assert!(pair.stats(End::Client).key_updates > updates);
+    }
+}
