@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::ptr;
 
 /// An address of this host, and the device it belongs to.
@@ -16,8 +16,10 @@ pub struct HostAddress {
     pub index: u32,
     /// Made to be used for a while (RFC 8981): good for connecting, not for being found.
     pub temporary: bool,
-    /// It can be used for traffic with other hosts now: the device is up and has its carrier, and the address is neither of this host
-    /// or this link only, nor still being checked, nor about to be taken away.
+    /// The device is up and has its carrier.
+    pub up: bool,
+    /// It can be used for traffic with other hosts now: it is up, and the address is neither of this host or this link only, nor still
+    /// being checked, nor about to be taken away.
     pub usable: bool,
 }
 
@@ -31,17 +33,34 @@ pub fn host_addresses() -> io::Result<Vec<HostAddress>> {
     each_interface(|name, interface_flags, ip| {
         let flags =
             flags.iter().find(|(flagged, _)| IpAddr::V6(*flagged) == ip).map_or(0, |(_, flags)| *flags);
+        let up = interface_flags & WANTED == WANTED;
         addresses.push(HostAddress {
             ip,
             device: name.to_string_lossy().into_owned(),
             index: device_index(name),
             temporary: flags & TEMPORARY != 0,
-            usable: interface_flags & WANTED == WANTED && is_global(ip) && flags & UNFIT == 0,
+            up,
+            usable: up && is_global(ip) && flags & UNFIT == 0,
         });
     })?;
     addresses.sort();
     addresses.dedup();
     Ok(addresses)
+}
+
+/// The address that the system would send from to `remote`.
+///
+/// # Errors
+/// It has no route there.
+pub fn source_for(remote: SocketAddr) -> io::Result<IpAddr> {
+    let any: IpAddr = match remote {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0))?;
+    // Looks for the route and sends nothing.
+    socket.connect(remote)?;
+    Ok(socket.local_addr()?.ip())
 }
 
 /// The device is up, and its carrier is there.

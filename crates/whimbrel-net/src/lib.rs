@@ -21,7 +21,7 @@ mod pool;
 mod socket;
 mod watch;
 
-pub use addresses::{HostAddress, host_addresses};
+pub use addresses::{HostAddress, host_addresses, source_for};
 pub use bare::BareSocket;
 pub use batch::{Datagram, RecvBatch};
 pub use options::SocketOptions;

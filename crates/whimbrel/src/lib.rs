@@ -28,7 +28,11 @@ mod clock;
 mod endpoint;
 mod error;
 mod key_log;
+mod local_socket;
+mod locals;
 mod mocket;
+mod paths;
+mod roam;
 mod shared;
 mod stream;
 mod url;
@@ -40,7 +44,10 @@ mod url;
 struct Pages;
 
 pub use endpoint::{Config, Endpoint, new_identity};
-pub use error::{BindError, Closed, ConnectError, SendError, StreamOpenError, TicketsError, UrlError};
+pub use error::{
+    BindError, Closed, ConnectError, PathError, SendError, StreamOpenError, TicketsError, UrlError,
+};
+pub use locals::{LocalPath, Paths};
 pub use mocket::{Delivery, Mocket, Sender, SenderBuilder, Stats, TagHandle};
 pub use stream::Stream;
 pub use url::{DEFAULT_PORT, Url};
@@ -48,6 +55,7 @@ pub use whimbrel_proto::congestion::Congestion;
 pub use whimbrel_proto::crypto::{Identity, PublicKey};
 pub use whimbrel_proto::session::{Message, Outcome, SessionConfig, SessionStats};
 pub use whimbrel_proto::{
-    CloseReason, ConnectionStats, EndpointStats, Event, ListenConfig, LocalAddress, MessageId, PathState,
-    PathStats, Repeats, Scheduling, Service, StreamId, Tag, Ticket, TicketStore, TransportConfig,
+    CloseReason, ConnectionStats, EndpointStats, Event, ListenConfig, LocalAddress, MessageId, OpenPathError,
+    PathId, PathState, PathStats, Repeats, Scheduling, Service, StreamId, Tag, Ticket, TicketStore,
+    TransportConfig,
 };
