@@ -40,6 +40,24 @@ impl SocketOptions {
         }
     }
 
+    /// As [`SocketOptions::open`], for traffic over one device only, whatever the routes say: what comes by another is not received. Where
+    /// the system has no such thing or does not permit it, the address alone decides.
+    ///
+    /// # Errors
+    /// As [`SocketOptions::open`].
+    pub fn open_on(&self, addr: SocketAddr, device: &str) -> io::Result<UdpSocket> {
+        let socket = self.open_exactly(addr)?;
+        #[cfg(target_os = "linux")]
+        match socket2::SockRef::from(&socket).bind_device(Some(device.as_bytes())) {
+            // Linux before 5.7 wants CAP_NET_RAW.
+            Err(error) if error.kind() != io::ErrorKind::PermissionDenied => return Err(error),
+            _ => {}
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = device;
+        Ok(socket)
+    }
+
     fn open_exactly(&self, addr: SocketAddr) -> io::Result<UdpSocket> {
         let socket = Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP))?;
         if addr.is_ipv6() {

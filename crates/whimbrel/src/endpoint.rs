@@ -20,7 +20,9 @@ use whimbrel_proto::{
 use crate::clock::Clock;
 use crate::error::{BindError, ConnectError, TicketsError};
 use crate::key_log::{self, KeyLog};
+use crate::locals::Paths;
 use crate::mocket::Mocket;
+use crate::roam::Networks;
 use crate::shared::{Shared, lock};
 use crate::url::Url;
 
@@ -40,6 +42,8 @@ pub struct Config {
     pub psk: Option<[u8; 32]>,
     /// Connections accepted by the endpoint and not yet by the application; beyond it they are aborted. Default 1,024.
     pub backlog: usize,
+    /// Which of the host's networks are used. Default: `Auto`, all of them as they come and go.
+    pub paths: Paths,
     /// Append the keys of connections to this file, for a packet dissector: whoever has it reads them. Default: what the environment's
     /// WHIMBREL_KEYLOGFILE names, else none.
     pub key_log: Option<PathBuf>,
@@ -54,6 +58,7 @@ impl Default for Config {
             protocol: Bytes::new(),
             psk: None,
             backlog: 1024,
+            paths: Paths::default(),
             key_log: key_log::from_environment(),
         }
     }
@@ -115,13 +120,14 @@ pub struct Endpoint {
 }
 
 pub(crate) struct EndpointShared {
-    pub(crate) socket: UdpSocket,
+    pub(crate) socket: Arc<UdpSocket>,
+    pub(crate) networks: Networks,
     pub(crate) clock: Clock,
     pub(crate) key_log: Option<KeyLog>,
     tickets: Mutex<TicketStore>,
     proto: Mutex<whimbrel_proto::Endpoint>,
     connections: Mutex<BTreeMap<Handle, Arc<Shared>>>,
-    config: Config,
+    pub(crate) config: Config,
     /// The last connection went, or the last handle.
     changed: Notify,
     closed: OnceLock<()>,
@@ -158,6 +164,9 @@ impl Endpoint {
         if let Some(listen) = &mut config.listen {
             listen.acceptor.psk = listen.acceptor.psk.or(config.psk);
         }
+        if config.paths == Paths::Single {
+            config.transport.max_paths = 1;
+        }
         let proto = whimbrel_proto::Endpoint::new(
             config.identity.clone(),
             config.listen.clone(),
@@ -168,7 +177,8 @@ impl Endpoint {
         );
         let (accept, accepting) = mpsc::channel(config.backlog.max(1));
         let shared = Arc::new(EndpointShared {
-            socket,
+            socket: Arc::new(socket),
+            networks: Networks::default(),
             clock: Clock::new(),
             key_log,
             tickets: Mutex::new(TicketStore::default()),
@@ -178,7 +188,7 @@ impl Endpoint {
             changed: Notify::new(),
             closed: OnceLock::new(),
         });
-        tokio::spawn(receive(Arc::clone(&shared), accept));
+        tokio::spawn(receive(Arc::clone(&shared), Arc::clone(&shared.socket), Some(accept)));
         let open = Arc::new(OpenGuard(Arc::clone(&shared)));
         Ok(Self { shared, accepting: Arc::new(tokio::sync::Mutex::new(accepting)), open })
     }
@@ -231,7 +241,7 @@ impl Endpoint {
         let url: Url = url.parse()?;
         let key = url.key.ok_or(ConnectError::KeyMissing)?;
         let remote = url.resolve(self.local_addr().is_ok_and(|local| local.is_ipv6())).await?;
-        Ok(self.open(remote, ServerKey::Known(key)))
+        self.open(remote, ServerKey::Known(key))
     }
 
     /// Connects trusting whatever key the server shows (trust on first use), or insisting on the one `remembered`. Compare or keep
@@ -251,7 +261,7 @@ impl Endpoint {
             (None, Some(key)) => ServerKey::Remembered(key),
             (None, None) => ServerKey::Ask,
         };
-        let mocket = self.open(remote, key);
+        let mocket = self.open(remote, key)?;
         mocket.established().await?;
         Ok(mocket)
     }
@@ -272,8 +282,9 @@ impl Endpoint {
         lock(&self.shared.tickets).import(now, time_of_day(), exported).map_err(|_| TicketsError)
     }
 
-    fn open(&self, remote: SocketAddr, server_key: ServerKey) -> Mocket {
+    fn open(&self, remote: SocketAddr, server_key: ServerKey) -> Result<Mocket, ConnectError> {
         let shared = &self.shared;
+        let locals = shared.locals_of_client(&shared.config.paths, remote)?;
         let now = shared.clock.now();
         let ticket = match server_key {
             ServerKey::Known(key) | ServerKey::Remembered(key) => lock(&shared.tickets).take(now, &key),
@@ -287,10 +298,10 @@ impl Endpoint {
             transport: shared.config.transport.clone(),
         };
         let (handle, connection) = lock(&shared.proto).connect(now, remote, config);
-        let connection = Shared::new(handle, connection, Arc::clone(shared));
+        let connection = Shared::new(handle, connection, locals, Arc::clone(shared));
         lock(&shared.connections).insert(handle, Arc::clone(&connection));
         connection.drive();
-        Mocket::new(connection)
+        Ok(Mocket::new(connection))
     }
 
     /// The next connection somebody made to us; None once the endpoint cannot receive any more. Cancel-safe.
@@ -323,8 +334,7 @@ impl Endpoint {
 
     /// Aborts every connection.
     pub fn abort_all(&self, code: u64, text: &str) {
-        let connections: Vec<_> = lock(&self.shared.connections).values().cloned().collect();
-        for connection in connections {
+        for connection in self.shared.all() {
             connection.lock().connection.abort(self.shared.clock.now(), code, text);
             connection.drive();
         }
@@ -353,6 +363,11 @@ impl EndpointShared {
         self.changed.notify_one();
     }
 
+    /// The connections there are.
+    pub(crate) fn all(&self) -> Vec<Arc<Shared>> {
+        lock(&self.connections).values().cloned().collect()
+    }
+
     fn find(&self, handle: Handle) -> Option<Arc<Shared>> {
         lock(&self.connections).get(&handle).cloned()
     }
@@ -365,14 +380,18 @@ impl EndpointShared {
 /// Coalesced buffers received in one call.
 const BUFFERS: usize = 8;
 
-/// The receive loop: until the endpoint and its connections are gone.
-async fn receive(shared: Arc<EndpointShared>, accept: mpsc::Sender<Mocket>) {
+/// The receive loop of a socket: until the endpoint and its connections are gone. Without `accept` nobody is let in by it.
+pub(crate) async fn receive(
+    shared: Arc<EndpointShared>,
+    socket: Arc<UdpSocket>,
+    accept: Option<mpsc::Sender<Mocket>>,
+) {
     let mut batch = RecvPool::new(BUFFERS);
     let mut dirty: Vec<Arc<Shared>> = Vec::new();
     let mut reply = Vec::new();
     loop {
         tokio::select! {
-            filled = batch.fill_from(&shared.socket) => {
+            filled = batch.fill_from(&socket) => {
                 if filled.is_err() {
                     // Errors of single datagrams are not reported here: the socket itself is gone.
                     break;
@@ -385,7 +404,7 @@ async fn receive(shared: Arc<EndpointShared>, accept: mpsc::Sender<Mocket>) {
                 continue;
             }
         }
-        take_batch(&shared, &mut batch, &mut dirty, &mut reply, &accept);
+        take_batch(&shared, &socket, &mut batch, &mut dirty, &mut reply, accept.as_ref());
         for connection in dirty.drain(..) {
             connection.drive();
         }
@@ -395,10 +414,11 @@ async fn receive(shared: Arc<EndpointShared>, accept: mpsc::Sender<Mocket>) {
 
 fn take_batch(
     shared: &Arc<EndpointShared>,
+    socket: &UdpSocket,
     batch: &mut RecvPool,
     dirty: &mut Vec<Arc<Shared>>,
     reply: &mut Vec<u8>,
-    accept: &mpsc::Sender<Mocket>,
+    accept: Option<&mpsc::Sender<Mocket>>,
 ) {
     let now = shared.clock.now();
     batch.drain(|datagram| {
@@ -423,7 +443,7 @@ fn take_batch(
                     src_ip: to,
                 };
                 // A stranger whose answer does not get through asks again.
-                shared.socket.try_send(&transmit).ok();
+                socket.try_send(&transmit).ok();
             }
             Routed::Connection(handle, datagram) => {
                 with(shared, dirty, handle, |connection| connection.handle_datagram(now, datagram));
@@ -436,16 +456,17 @@ fn take_batch(
             }
             Routed::Reset(handle) => with(shared, dirty, handle, |connection| connection.handle_reset(now)),
             Routed::Accepted(handle, connection) => {
-                let connection = Shared::new(handle, *connection, Arc::clone(shared));
+                let locals = shared.locals_of_server(from);
+                let connection = Shared::new(handle, *connection, locals, Arc::clone(shared));
                 lock(&shared.connections).insert(handle, Arc::clone(&connection));
                 dirty.push(Arc::clone(&connection));
-                let mocket = Mocket::new(connection);
+                let mocket = Mocket::new(Arc::clone(&connection));
                 if shared.config.listen.as_ref().is_some_and(|listen| listen.acceptor.psk.is_some()) {
                     // Only a packet under the final keys shows that the client has it, too; nothing can come before.
-                    let accept = accept.clone();
+                    let accept = accept.cloned();
                     tokio::spawn(async move {
                         if mocket.proven().await.is_ok() {
-                            offer(&accept, mocket);
+                            offer(accept.as_ref(), mocket);
                         }
                     });
                 } else {
@@ -457,8 +478,12 @@ fn take_batch(
 }
 
 /// Hands an accepted connection to the application, if that keeps up.
-fn offer(accept: &mpsc::Sender<Mocket>, mocket: Mocket) {
-    if let Err(mpsc::error::TrySendError::Full(refused)) = accept.try_send(mocket) {
+fn offer(accept: Option<&mpsc::Sender<Mocket>>, mocket: Mocket) {
+    let refused = match accept {
+        Some(accept) => accept.try_send(mocket).err().map(mpsc::error::TrySendError::into_inner),
+        None => Some(mocket),
+    };
+    if let Some(refused) = refused {
         refused.abort(0, "the listener does not keep up");
     }
 }

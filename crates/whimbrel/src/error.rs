@@ -1,10 +1,10 @@
 //! Errors, an enum an operation; each says what happened and what to do.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use whimbrel_proto::CloseReason;
+use whimbrel_proto::{CloseReason, OpenPathError};
 
 /// Binding an endpoint.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +51,11 @@ pub enum ConnectError {
         /// What the resolver says.
         error: io::Error,
     },
+    /// None of the addresses that `paths` names can begin the connection.
+    #[error(
+        "none of the addresses in `paths` is this host's now and of the family of {0}: name others, or leave it to Auto"
+    )]
+    NoPath(SocketAddr),
     /// The handshake ended without a connection.
     #[error(transparent)]
     Closed(#[from] CloseReason),
@@ -91,6 +96,21 @@ pub enum SendError {
     /// More tags than the session keeps.
     #[error("too many tags are in use: reuse them, or raise max_tags")]
     TooManyTags,
+}
+
+/// Opening a path, or choosing addresses for paths.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PathError {
+    /// No address of this host.
+    #[error("{0} is no address of this host now: `ip address` lists them")]
+    NotLocal(IpAddr),
+    /// The system gives no socket there.
+    #[error("cannot open a socket on {0}: {1}")]
+    System(IpAddr, io::Error),
+    /// Not now, or not by this end.
+    #[error(transparent)]
+    Refused(#[from] OpenPathError),
 }
 
 /// Receiving: the mocket is closed and everything that came before was read.

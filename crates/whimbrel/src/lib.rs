@@ -28,8 +28,12 @@ mod clock;
 mod endpoint;
 mod error;
 mod key_log;
+mod local_socket;
+mod locals;
 mod message_stream;
 mod mocket;
+mod paths;
+mod roam;
 mod shared;
 mod stream;
 mod url;
@@ -42,8 +46,10 @@ struct Pages;
 
 pub use endpoint::{Config, Endpoint, new_identity};
 pub use error::{
-    BindError, Closed, ConnectError, SendError, StreamOpenError, StreamOptionsError, TicketsError, UrlError,
+    BindError, Closed, ConnectError, PathError, SendError, StreamOpenError, StreamOptionsError, TicketsError,
+    UrlError,
 };
+pub use locals::{LocalPath, Paths};
 pub use message_stream::MessageStream;
 pub use mocket::{Delivery, Mocket, Sender, SenderBuilder, Stats, TagHandle};
 pub use stream::Stream;
@@ -56,6 +62,6 @@ pub use whimbrel_proto::session::{
 };
 pub use whimbrel_proto::{
     CloseReason, ConnectionStats, EndpointStats, Event, ListenConfig, LocalAddress, MAX_THRESHOLDS,
-    MessageId, PathId, PathState, PathStats, Quality, QualityChange, Repeats, Scheduling, Service, StreamId,
+    MessageId, OpenPathError, PathId, PathState, PathStats, Quality, QualityChange, Repeats, Scheduling, Service, StreamId,
     Tag, Threshold, Ticket, TicketStore, TooManyThresholds, TransportConfig,
 };

@@ -39,7 +39,7 @@ const FETCH: usize = 256;
 ///
 /// All futures are cancel-safe: a dropped `send` has queued nothing, a dropped `recv` has taken nothing.
 pub struct Mocket {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     /// Fetched and not yet given out; shared by the clones.
     inbox: Arc<Mutex<VecDeque<Message>>>,
 }

@@ -16,6 +16,8 @@ use whimbrel_proto::{CloseReason, Connection, Event, Handle, MessageId, StreamId
 
 use crate::clock::Clock;
 use crate::endpoint::EndpointShared;
+use crate::local_socket::LocalSocket;
+use crate::locals::Locals;
 
 /// Events a slow subscriber may fall behind by before it is told it lagged.
 const EVENT_BACKLOG: usize = 256;
@@ -46,6 +48,8 @@ pub(crate) struct Shared {
     /// Connected, closed, a stream opened.
     pub(crate) changed: Notify,
     driver: Notify,
+    /// The host's addresses are to be looked at.
+    roam_due: AtomicBool,
     /// Made for the first subscriber: its backlog takes more memory than all the rest of an idle connection.
     events: OnceLock<broadcast::Sender<Event>>,
 }
@@ -60,6 +64,8 @@ pub(crate) struct State {
     /// No handle is left.
     dropped: bool,
     pub(crate) closed: Option<CloseReason>,
+    /// None: one path, by the endpoint's socket.
+    pub(crate) locals: Option<Box<Locals>>,
     tx: Option<TxBuffer>,
     /// Somebody had something to send while the buffer was out.
     again: bool,
@@ -81,11 +87,16 @@ thread_local! {
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
+/// A socket that packets leave by; none: the endpoint's.
+type Via = Option<Arc<LocalSocket>>;
+
 #[derive(Default)]
 struct TxBuffer {
     bytes: Vec<u8>,
     /// Built, and refused by a full socket.
     pending: Option<Transmit>,
+    /// By which socket; none: the endpoint's.
+    via: Via,
 }
 
 impl State {
@@ -104,6 +115,10 @@ impl State {
         true
     }
 
+    fn via(&self, transmit: Option<&Transmit>) -> Via {
+        self.locals.as_ref()?.socket_for(transmit?.source)
+    }
+
     /// Messages wait for room already: others must not overtake them.
     pub(crate) fn is_holding(&self) -> bool {
         !self.held.is_empty()
@@ -111,16 +126,20 @@ impl State {
 }
 
 /// What driving ended with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Drive {
     /// Nothing more to send now.
     Idle,
-    /// The socket is full.
-    Blocked,
+    /// This socket is full.
+    Blocked(Via),
 }
 
 impl Shared {
-    pub(crate) fn new(handle: Handle, connection: Connection, endpoint: Arc<EndpointShared>) -> Arc<Self> {
+    pub(crate) fn new(
+        handle: Handle,
+        connection: Connection,
+        locals: Option<Box<Locals>>,
+        endpoint: Arc<EndpointShared>,
+    ) -> Arc<Self> {
         let connected = connection.is_established();
         let shared = Arc::new(Self {
             handle,
@@ -135,6 +154,7 @@ impl Shared {
                 connected,
                 dropped: false,
                 closed: None,
+                locals,
                 tx: Some(TxBuffer::default()),
                 again: false,
                 scheduled: false,
@@ -151,14 +171,15 @@ impl Shared {
             writable: Notify::new(),
             changed: Notify::new(),
             driver: Notify::new(),
+            roam_due: AtomicBool::new(false),
             events: OnceLock::new(),
         });
         tokio::spawn(Arc::clone(&shared).run());
         shared
     }
 
-    fn socket(&self) -> &UdpSocket {
-        &self.endpoint.socket
+    fn socket<'a>(&'a self, via: &'a Via) -> &'a UdpSocket {
+        via.as_ref().map_or(&self.endpoint.socket, |local| local.udp())
     }
 
     /// The state, with everything that was handed in beside it taken over first, so that order is kept.
@@ -245,9 +266,22 @@ impl Shared {
 
     /// Sends what there is to send.
     pub(crate) fn drive(&self) {
-        if self.drive_until_idle() == Drive::Blocked {
+        if let Drive::Blocked(_) = self.drive_until_idle() {
             self.driver.notify_one();
         }
+    }
+
+    /// The host's networks have changed.
+    pub(crate) fn networks_changed(&self) {
+        if self.lock().locals.is_some() {
+            self.roam_soon();
+        }
+    }
+
+    /// Has the driver task look at the host's addresses.
+    pub(crate) fn roam_soon(&self) {
+        self.roam_due.store(true, Ordering::Release);
+        self.driver.notify_one();
     }
 
     /// As [`Shared::drive`], by the driver task, soon.
@@ -274,8 +308,9 @@ impl Shared {
                     tx.bytes = SPARE.take();
                 }
                 tx.bytes.clear();
-                let segments = self.socket().max_gso_segments();
+                let segments = self.endpoint.socket.max_gso_segments();
                 tx.pending = state.connection.poll_transmit(now, &mut tx.bytes, segments);
+                tx.via = state.via(tx.pending.as_ref());
             }
             let Some(transmit) = tx.pending else {
                 SPARE.set(std::mem::take(&mut tx.bytes));
@@ -288,29 +323,31 @@ impl Shared {
                 continue;
             };
             drop(state);
-            let sent = self.send(&transmit, &tx.bytes);
+            let sent = self.send(&transmit, &tx.bytes, &tx.via);
             state = self.lock();
-            if sent {
-                tx.pending = None;
-            }
-            state.tx = Some(tx);
             if !sent {
-                return Drive::Blocked;
+                let full = tx.via.clone();
+                state.tx = Some(tx);
+                return Drive::Blocked(full);
             }
+            tx.pending = None;
+            state.tx = Some(tx);
         }
     }
 
     /// False: the socket is full. Any other error is about these datagrams, which then count as lost.
-    fn send(&self, transmit: &Transmit, bytes: &[u8]) -> bool {
+    fn send(&self, transmit: &Transmit, bytes: &[u8], via: &Via) -> bool {
+        let socket = self.socket(via);
         let mut rest = whimbrel_net::Transmit {
             destination: transmit.destination,
             ecn: transmit.ecn.map(crate::endpoint::to_net_ecn),
             contents: &bytes[..transmit.size],
             segment_size: transmit.segment_size,
-            src_ip: transmit.source,
+            // A socket of one address has no other to send from.
+            src_ip: transmit.source.filter(|_| via.is_none()),
         };
         loop {
-            match self.socket().try_send(&rest) {
+            match socket.try_send(&rest) {
                 Ok(sent) if sent < rest.contents.len() => rest.contents = &rest.contents[sent..],
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return false,
                 _ => return true,
@@ -372,7 +409,12 @@ impl Shared {
 
     fn on_event(&self, state: &mut State, event: Event) {
         match &event {
-            Event::Connected => state.connected = true,
+            Event::Connected => {
+                state.connected = true;
+                if state.locals.is_some() {
+                    self.roam_soon();
+                }
+            }
             Event::Ticket(ticket) => self.endpoint.keep_ticket(ticket.clone()),
             Event::Closed(reason) => {
                 state.closed = Some(reason.clone());
@@ -404,6 +446,9 @@ impl Shared {
         let sleep = tokio::time::sleep_until(tokio::time::Instant::now());
         tokio::pin!(sleep);
         loop {
+            if self.roam_due.swap(false, Ordering::AcqRel) {
+                self.roam();
+            }
             let blocked = self.tick();
             let due = match self.arm() {
                 Some(due) => due,
@@ -417,10 +462,18 @@ impl Shared {
             tokio::select! {
                 () = self.driver.notified() => {}
                 () = &mut sleep => {}
-                _ = self.socket().writable(), if blocked => {}
+                () = self.writable(blocked) => {}
             }
         }
         self.endpoint.forget(self.handle);
+    }
+
+    /// Until a full socket has room; for ever if none is full.
+    async fn writable(&self, full: Option<Via>) {
+        match full {
+            Some(via) => drop(self.socket(&via).writable().await),
+            None => std::future::pending().await,
+        }
     }
 
     /// When the driver task must wake by itself; None: not before somebody wakes it.
@@ -431,8 +484,8 @@ impl Shared {
         due
     }
 
-    /// One round of the driver task; true if the socket was full.
-    fn tick(&self) -> bool {
+    /// One round of the driver task; which socket was full.
+    fn tick(&self) -> Option<Via> {
         let mut state = self.lock();
         state.scheduled = false;
         state.burst = 0;
@@ -441,7 +494,10 @@ impl Shared {
             state.connection.handle_timeout(now);
         }
         drop(state);
-        self.drive_until_idle() == Drive::Blocked
+        match self.drive_until_idle() {
+            Drive::Idle => None,
+            Drive::Blocked(via) => Some(via),
+        }
     }
 
     /// Nobody will read any more: what comes is taken and dropped, so that the peer's queue can drain.

@@ -1,0 +1,136 @@
+//! Notices that this host's addresses, links or routes changed.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::{HostAddress, host_addresses};
+
+/// News that come together are told together.
+const TOGETHER: Duration = Duration::from_millis(10);
+/// Least time between two tellings: a router learns thousands of routes in a second.
+const APART: Duration = Duration::from_millis(100);
+/// Where the system does not tell of itself, it is asked this often.
+const POLL: Duration = Duration::from_secs(3);
+
+/// Tells when this host's addresses, links or routes changed: by netlink on Linux, elsewhere by looking every 3 s at the addresses.
+///
+/// What it tells is only that something changed: look at [`host_addresses`].
+pub struct AddressWatch {
+    source: Source,
+    last: Option<Instant>,
+}
+
+enum Source {
+    #[cfg(target_os = "linux")]
+    Netlink(netlink::Listener),
+    Poll(Vec<HostAddress>),
+}
+
+impl AddressWatch {
+    /// Changes from now on.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with I/O and time enabled.
+    #[allow(clippy::new_without_default, reason = "it listens from the moment it is made")]
+    pub fn new() -> Self {
+        #[cfg(target_os = "linux")]
+        if let Ok(listener) = netlink::Listener::new() {
+            return Self { source: Source::Netlink(listener), last: None };
+        }
+        Self::polling()
+    }
+
+    /// As [`AddressWatch::new`], by looking from time to time.
+    pub(crate) fn polling() -> Self {
+        Self { source: Source::Poll(host_addresses().unwrap_or_default()), last: None }
+    }
+
+    /// Waits for the next change, at least 100 ms after the last. Cancel-safe.
+    pub async fn changed(&mut self) {
+        match &mut self.source {
+            #[cfg(target_os = "linux")]
+            Source::Netlink(listener) => {
+                listener.readable().await;
+                let soon = Instant::now() + TOGETHER;
+                sleep_until(self.last.map_or(soon, |last| soon.max(last + APART))).await;
+                listener.drain();
+            }
+            Source::Poll(known) => loop {
+                sleep(POLL).await;
+                let now = host_addresses().unwrap_or_default();
+                if now != *known {
+                    *known = now;
+                    break;
+                }
+            },
+        }
+        self.last = Some(Instant::now());
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod netlink {
+    use std::io;
+    use std::mem::MaybeUninit;
+
+    use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+    use tokio::io::Interest;
+    use tokio::io::unix::AsyncFd;
+
+    /// Links, addresses and routes (`linux/rtnetlink.h`).
+    const GROUPS: i32 = libc::RTMGRP_LINK
+        | libc::RTMGRP_IPV4_IFADDR
+        | libc::RTMGRP_IPV6_IFADDR
+        | libc::RTMGRP_IPV4_ROUTE
+        | libc::RTMGRP_IPV6_ROUTE;
+
+    /// A socket on which the kernel tells of changes. What exactly it says is not read: asking afresh is simpler and never misses a part.
+    pub(super) struct Listener(AsyncFd<Socket>);
+
+    impl Listener {
+        pub(super) fn new() -> io::Result<Self> {
+            let protocol = Protocol::from(libc::NETLINK_ROUTE);
+            let socket = Socket::new(Domain::from(libc::AF_NETLINK), Type::RAW, Some(protocol))?;
+            socket.set_nonblocking(true)?;
+            socket.bind(&address()?)?;
+            #[allow(unsafe_code, reason = "the runtime cannot know whether a descriptor stays open")]
+            // SAFETY: the socket owns its descriptor and is owned here; it keeps it open as long as it lives.
+            Ok(Self(unsafe { AsyncFd::register(socket) }?))
+        }
+
+        pub(super) async fn readable(&self) {
+            if self.0.readable().await.is_err() {
+                // The runtime is shutting down: nothing will ever come.
+                std::future::pending::<()>().await;
+            }
+        }
+
+        /// Forgets what was told up to now. An overflow is news, too, and told.
+        pub(super) fn drain(&self) {
+            let mut buffer = [MaybeUninit::uninit(); 8192];
+            loop {
+                match self.0.try_io(Interest::READABLE, |socket| socket.recv(&mut buffer)) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    #[allow(unsafe_code, reason = "this kind of address is known to the C library only")]
+    fn address() -> io::Result<SockAddr> {
+        let init = |storage: *mut socket2::SockAddrStorage, length: *mut libc::socklen_t| {
+            // SAFETY: the storage is zeroed and large enough for any address of the system, and so aligned.
+            unsafe {
+                let address = &mut *storage.cast::<libc::sockaddr_nl>();
+                address.nl_family = libc::AF_NETLINK as libc::sa_family_t;
+                address.nl_groups = GROUPS as u32;
+                *length = size_of::<libc::sockaddr_nl>() as libc::socklen_t;
+            }
+            Ok(())
+        };
+        // SAFETY: the address and its length are set above.
+        Ok(unsafe { SockAddr::try_init(init) }?.1)
+    }
+}

@@ -1,0 +1,73 @@
+//! Sockets of single addresses: a path that is to leave by a certain network needs one.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, Weak};
+
+use tokio::task::AbortHandle;
+use whimbrel_net::{SocketOptions, UdpSocket};
+
+use crate::locals::Local;
+use crate::shared::lock;
+
+/// A socket bound to one address of this host, and the task that receives from it; both end with the last connection that uses it.
+pub(crate) struct LocalSocket {
+    address: SocketAddr,
+    /// The device it is bound to; 0: none.
+    index: u32,
+    socket: Arc<UdpSocket>,
+    receiving: AbortHandle,
+}
+
+impl LocalSocket {
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub(crate) fn udp(&self) -> &UdpSocket {
+        &self.socket
+    }
+}
+
+impl Drop for LocalSocket {
+    fn drop(&mut self) {
+        self.receiving.abort();
+    }
+}
+
+/// An endpoint's sockets of single addresses, shared by its connections.
+#[derive(Default)]
+pub(crate) struct LocalSockets {
+    open: Mutex<BTreeMap<IpAddr, Weak<LocalSocket>>>,
+}
+
+impl LocalSockets {
+    /// The socket of an address; `receive` starts receiving on a new one.
+    pub(crate) fn get(
+        &self,
+        local: &Local,
+        receive: impl FnOnce(Arc<UdpSocket>) -> AbortHandle,
+    ) -> io::Result<Arc<LocalSocket>> {
+        let ip = local.path.address;
+        let index = local.device.as_ref().map_or(0, |device| device.index);
+        let mut open = lock(&self.open);
+        open.retain(|_, socket| socket.strong_count() > 0);
+        // A device that was unplugged and is back has another number, and sockets of the old one are dead.
+        let known = open.get(&ip).and_then(Weak::upgrade).filter(|socket| socket.index == index);
+        if let Some(socket) = known {
+            return Ok(socket);
+        }
+        let options = SocketOptions::default();
+        let address = SocketAddr::new(ip, 0);
+        let socket = match &local.device {
+            Some(device) => options.open_on(address, &device.device)?,
+            None => options.open(address)?,
+        };
+        let socket = Arc::new(UdpSocket::from_std(socket)?);
+        let receiving = receive(Arc::clone(&socket));
+        let socket = Arc::new(LocalSocket { address: socket.local_addr()?, index, socket, receiving });
+        open.insert(ip, Arc::downgrade(&socket));
+        Ok(socket)
+    }
+}

@@ -1,0 +1,204 @@
+//! Connections follow the networks of their host.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use tokio::task::AbortHandle;
+use whimbrel_net::{AddressWatch, HostAddress, host_addresses};
+use whimbrel_proto::{LocalAddress, Side};
+
+use crate::endpoint::{EndpointShared, receive};
+use crate::error::ConnectError;
+use crate::local_socket::{LocalSocket, LocalSockets};
+use crate::locals::{self, Local, Locals, Paths, Peer};
+use crate::shared::{Shared, lock};
+
+/// What an endpoint knows of its host's networks.
+#[derive(Default)]
+pub(crate) struct Networks {
+    host: Mutex<Arc<[HostAddress]>>,
+    watch: OnceLock<AbortHandle>,
+    sockets: LocalSockets,
+}
+
+impl Drop for Networks {
+    fn drop(&mut self) {
+        if let Some(watch) = self.watch.get() {
+            watch.abort();
+        }
+    }
+}
+
+impl EndpointShared {
+    /// This host's addresses. The first to ask has them followed from then on.
+    pub(crate) fn host(self: &Arc<Self>) -> Arc<[HostAddress]> {
+        self.networks.watch.get_or_init(|| {
+            // Listens before it looks: nothing is missed in between.
+            let watch = AddressWatch::new();
+            self.look_at_host();
+            tokio::spawn(follow(Arc::downgrade(self), watch)).abort_handle()
+        });
+        Arc::clone(&lock(&self.networks.host))
+    }
+
+    fn look_at_host(&self) {
+        // A system that does not tell leaves what was known.
+        if let Ok(addresses) = host_addresses() {
+            *lock(&self.networks.host) = addresses.into();
+        }
+    }
+
+    /// The socket of an address of this host.
+    pub(crate) fn local_socket(self: &Arc<Self>, local: &Local) -> std::io::Result<Arc<LocalSocket>> {
+        self.networks
+            .sockets
+            .get(local, |socket| tokio::spawn(receive(Arc::clone(self), socket, None)).abort_handle())
+    }
+
+    fn is_bound_to_one(&self) -> bool {
+        self.socket.local_addr().is_ok_and(|bound| !bound.ip().is_unspecified())
+    }
+
+    /// The local side of a connection to `remote` that begins now. None: the endpoint's socket does.
+    pub(crate) fn locals_of_client(
+        self: &Arc<Self>,
+        paths: &Paths,
+        remote: SocketAddr,
+    ) -> Result<Option<Box<Locals>>, ConnectError> {
+        let follows = *paths == Paths::Auto && !remote.ip().is_loopback() && !self.is_bound_to_one();
+        if !follows && !matches!(paths, Paths::Only(_)) {
+            return Ok(None);
+        }
+        let host = self.host();
+        let peer = Peer::new(remote, &host).with_source();
+        if follows && peer.near {
+            return Ok(None);
+        }
+        let home = self.home(paths, peer, &host);
+        if home.is_none() && !follows {
+            return Err(ConnectError::NoPath(remote));
+        }
+        Ok(Some(Box::new(Locals::new(paths.clone(), home))))
+    }
+
+    /// The socket to begin with. None: none of the addresses leads there, and the endpoint's own has to find a way.
+    fn home(self: &Arc<Self>, paths: &Paths, peer: Peer, host: &[HostAddress]) -> Option<Arc<LocalSocket>> {
+        let locals = locals::of_client(paths, peer, host);
+        let fits = |local: &&Local| {
+            let ip = local.path.address;
+            let by_route = *paths != Paths::Auto || Some(ip) == peer.source;
+            by_route && ip.is_ipv4() == peer.remote.is_ipv4()
+        };
+        locals.iter().filter(fits).find_map(|local| self.local_socket(local).ok())
+    }
+
+    /// The local side of a connection that somebody at `remote` made.
+    pub(crate) fn locals_of_server(&self, remote: SocketAddr) -> Option<Box<Locals>> {
+        let paths = &self.config.paths;
+        let announces = match paths {
+            Paths::Single => false,
+            Paths::Auto => !remote.ip().is_loopback(),
+            Paths::Only(_) => true,
+        };
+        announces.then(|| Box::new(Locals::new(paths.clone(), None)))
+    }
+}
+
+/// Has every connection look at the host's addresses again whenever something changed.
+async fn follow(endpoint: std::sync::Weak<EndpointShared>, mut watch: AddressWatch) {
+    loop {
+        watch.changed().await;
+        let Some(endpoint) = endpoint.upgrade() else { return };
+        endpoint.look_at_host();
+        for connection in endpoint.all() {
+            connection.networks_changed();
+        }
+    }
+}
+
+/// What a connection is to use.
+struct Plan {
+    sockets: Vec<Arc<LocalSocket>>,
+    home: Option<Arc<LocalSocket>>,
+    announced: Vec<LocalAddress>,
+}
+
+impl Shared {
+    /// Uses the host's addresses as they are now. Sockets are opened without the lock.
+    pub(crate) fn roam(&self) {
+        let (paths, by_hand, side, connected, remote) = {
+            let state = self.lock();
+            let Some(locals) = &state.locals else { return };
+            let connection = &state.connection;
+            if connection.is_closed() || locals.paths == Paths::Single {
+                return;
+            }
+            let remote = connection.remote();
+            (locals.paths.clone(), locals.by_hand.clone(), connection.side(), state.connected, remote)
+        };
+        let host = self.endpoint.host();
+        let peer = Peer::new(remote, &host);
+        let plan = match side {
+            Side::Server => self.server_plan(&paths, peer, &host),
+            Side::Client => self.client_plan(&paths, &by_hand, peer.with_source(), &host),
+        };
+        self.carry_out(plan, connected);
+    }
+
+    fn server_plan(&self, paths: &Paths, peer: Peer, host: &[HostAddress]) -> Plan {
+        let bound = self.endpoint.socket.local_addr();
+        let announced =
+            bound.map_or_else(|_| Vec::new(), |bound| locals::of_server(paths, bound, peer, host));
+        Plan { sockets: Vec::new(), home: None, announced }
+    }
+
+    fn client_plan(
+        &self,
+        paths: &Paths,
+        by_hand: &[locals::LocalPath],
+        peer: Peer,
+        host: &[HostAddress],
+    ) -> Plan {
+        let mut wanted = locals::of_client(paths, peer, host);
+        for path in by_hand {
+            if !wanted.iter().any(|local| local.path.address == path.address) {
+                wanted.push(locals::local(*path, peer, host));
+            }
+        }
+        let mut plan = Plan { sockets: Vec::new(), home: None, announced: Vec::new() };
+        for local in &wanted {
+            // One that cannot be opened has just gone: that is told, too.
+            let Ok(socket) = self.endpoint.local_socket(local) else { continue };
+            plan.announced.push(locals::announced(&local.path, socket.address().port()));
+            if plan.home.is_none() && local.path.address.is_ipv4() == peer.remote.is_ipv4() {
+                plan.home = Some(Arc::clone(&socket));
+            }
+            plan.sockets.push(socket);
+        }
+        plan
+    }
+
+    fn carry_out(&self, plan: Plan, connected: bool) {
+        let mut state = self.lock();
+        let now = self.clock.now();
+        let state = &mut *state;
+        let Some(locals) = &mut state.locals else { return };
+        let in_use: Vec<Option<IpAddr>> = if connected {
+            state.connection.stats(now).paths.iter().map(|path| path.local).collect()
+        } else {
+            Vec::new()
+        };
+        let wanted: Vec<IpAddr> = plan.announced.iter().map(|local| local.address.ip()).collect();
+        locals.keep(|ip| wanted.contains(&ip) || in_use.contains(&Some(ip)));
+        for socket in plan.sockets {
+            locals.add(socket);
+        }
+        if !connected {
+            // The handshake goes on from wherever there is a way now.
+            locals.home = plan.home;
+            return;
+        }
+        state.connection.set_local_addresses(now, &plan.announced);
+        state.connection.handle_link_up(now);
+    }
+}

@@ -1,0 +1,269 @@
+//! Two hosts joined by two cables, as network namespaces of this one: real links that come and go. As root only; skipped otherwise.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![cfg(target_os = "linux")]
+
+use std::process::Command;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout};
+use whimbrel::{Config, Endpoint, Event, Mocket, PathState, new_identity};
+
+/// What the listening host tells.
+enum Told {
+    /// Its namespace; None: we may not have any.
+    Namespace(Option<String>),
+    Listening(String),
+}
+
+/// What came: messages, all of them in order, and the longest time without any.
+#[derive(Debug)]
+struct Came {
+    messages: u64,
+    longest_gap: Duration,
+}
+
+#[allow(unsafe_code, reason = "no safe crate of ours changes namespaces")]
+fn leave_for_a_new_namespace() -> Option<String> {
+    // SAFETY: it moves this thread, and this thread only, to an empty network.
+    let left = unsafe { libc::unshare(libc::CLONE_NEWNET) == 0 };
+    // SAFETY: it tells a number.
+    let thread = unsafe { libc::gettid() };
+    left.then(|| format!("/proc/{}/task/{thread}/ns/net", std::process::id()))
+}
+
+fn run(program: &str, arguments: &str) {
+    let status = Command::new(program).args(arguments.split(' ')).status().unwrap();
+    assert!(status.success(), "{program} {arguments}");
+}
+
+/// The cables, as the connecting host sees them.
+struct Cables {
+    far: String,
+}
+
+impl Cables {
+    fn here(&self, arguments: &str) {
+        run("ip", arguments);
+    }
+
+    fn there(&self, arguments: &str) {
+        run("nsenter", &format!("--net={} ip {arguments}", self.far));
+    }
+
+    /// Lays cable `number`, with 10.NUMBER.0.1 at this end and 10.NUMBER.0.2 at the other.
+    fn lay(&self, number: u8) {
+        self.here(&format!("link add near{number} type veth peer name far{number}"));
+        self.here(&format!("link set far{number} netns {}", self.far));
+        self.here(&format!("address add 10.{number}.0.1/24 dev near{number}"));
+        self.there(&format!("address add 10.{number}.0.2/24 dev far{number}"));
+        self.here(&format!("link set near{number} up"));
+        self.there(&format!("link set far{number} up"));
+    }
+
+    fn pull(&self, number: u8) {
+        self.here(&format!("link set near{number} down"));
+    }
+
+    fn plug(&self, number: u8) {
+        self.here(&format!("link set near{number} up"));
+    }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// Runs `test` on one host, with a listener on the other that takes one session; what came there.
+fn between_hosts<F: Future<Output = ()>>(test: impl FnOnce(Cables, Mocket) -> F + Send) -> Option<Came> {
+    let (tell, told) = channel();
+    let (cabled, wait) = channel();
+    std::thread::scope(|scope| {
+        let listener = scope.spawn(move || listen(&tell, &wait));
+        let client = scope.spawn(move || {
+            let Ok(Told::Namespace(Some(far))) = told.recv() else {
+                println!("skipped: only root gets networks of its own");
+                return;
+            };
+            leave_for_a_new_namespace().unwrap();
+            let cables = Cables { far };
+            cables.lay(1);
+            cabled.send(()).unwrap();
+            let Ok(Told::Listening(url)) = told.recv() else { panic!("nobody listens") };
+            runtime().block_on(async {
+                let endpoint = Endpoint::bind(Config::default(), "0.0.0.0:0").await.unwrap();
+                let mocket = endpoint.connect(&url).await.unwrap();
+                test(cables, mocket.clone()).await;
+                timeout(Duration::from_secs(20), mocket.close(0, "done")).await.unwrap();
+                timeout(Duration::from_secs(20), endpoint.wait_idle()).await.unwrap();
+            });
+        });
+        client.join().unwrap();
+        listener.join().unwrap()
+    })
+}
+
+fn listen(tell: &Sender<Told>, cabled: &Receiver<()>) -> Option<Came> {
+    let namespace = leave_for_a_new_namespace();
+    let skipped = namespace.is_none();
+    tell.send(Told::Namespace(namespace)).unwrap();
+    if skipped {
+        return None;
+    }
+    cabled.recv().unwrap();
+    runtime().block_on(async {
+        let endpoint = Endpoint::bind(Config::listen_as(new_identity()), "0.0.0.0:4433").await.unwrap();
+        tell.send(Told::Listening(format!("whimbrel://{}@10.1.0.2:4433", endpoint.public_key()))).unwrap();
+        let mocket = endpoint.accept().await.unwrap();
+        let came = take(&mocket).await;
+        timeout(Duration::from_secs(20), endpoint.wait_idle()).await.ok();
+        Some(came)
+    })
+}
+
+async fn take(mocket: &Mocket) -> Came {
+    let mut came = Came { messages: 0, longest_gap: Duration::ZERO };
+    let mut last = None;
+    while let Ok(message) = mocket.recv().await {
+        assert_eq!(message.payload[..8], came.messages.to_be_bytes(), "in order, none twice, none missing");
+        came.messages += 1;
+        let now = Instant::now();
+        came.longest_gap = came.longest_gap.max(last.map_or(Duration::ZERO, |last| now - last));
+        last = Some(now);
+    }
+    came
+}
+
+/// Sends numbered messages, as a stream of a kilobyte every other millisecond.
+struct Load {
+    mocket: Mocket,
+    sent: u64,
+}
+
+impl Load {
+    async fn send_for(&mut self, time: Duration) {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            let mut payload = vec![7; 1000];
+            payload[..8].copy_from_slice(&self.sent.to_be_bytes());
+            self.mocket.send(payload).await.unwrap();
+            self.sent += 1;
+            sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    /// Goes on sending until there is a working path between two addresses.
+    async fn until_path(&mut self, local: &str, remote: &str) {
+        let end = Instant::now() + Duration::from_secs(10);
+        loop {
+            let paths = self.mocket.paths();
+            let found = paths.iter().any(|path| {
+                let ends = path.local.map(|ip| ip.to_string()) == Some(local.to_owned())
+                    && path.remote.to_string() == remote;
+                ends && path.state == PathState::Active
+            });
+            if found {
+                return;
+            }
+            assert!(Instant::now() < end, "{local} to {remote} wanted: {paths:?}");
+            self.send_for(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+#[test]
+fn a_network_that_comes_is_used_and_one_that_goes_is_not_missed() {
+    let came = between_hosts(|cables, mocket| async move {
+        let mut load = Load { mocket: mocket.clone(), sent: 0 };
+        load.send_for(Duration::from_millis(200)).await;
+        assert_eq!(mocket.paths().len(), 1);
+        let mut events = mocket.subscribe();
+        cables.lay(2);
+        load.until_path("10.2.0.1", "10.2.0.2:4433").await;
+        cables.pull(1);
+        load.send_for(Duration::from_secs(1)).await;
+        let paths = mocket.paths();
+        assert!(paths.iter().all(|path| path.local.unwrap().to_string() == "10.2.0.1"), "{paths:?}");
+        cables.plug(1);
+        load.until_path("10.1.0.1", "10.1.0.2:4433").await;
+        let told: Vec<Event> = std::iter::from_fn(|| events.try_recv().ok()).collect();
+        for wanted in
+            ["LocalAddressAdded(10.2.0.1", "PeerAddressAdded(10.2.0.2:4433)", "PathUp(", "PathClosed("]
+        {
+            assert!(told.iter().any(|event| format!("{event:?}").starts_with(wanted)), "{wanted}: {told:?}");
+        }
+        mocket.send(load.sent.to_be_bytes().to_vec()).await.unwrap();
+    });
+    if let Some(came) = came {
+        println!("{came:?}");
+        assert!(came.messages > 200 && came.longest_gap < Duration::from_millis(500), "{came:?}");
+    }
+}
+
+#[test]
+fn a_session_walks_from_network_to_network() {
+    let came = between_hosts(|cables, mocket| async move {
+        let mut load = Load { mocket: mocket.clone(), sent: 0 };
+        cables.lay(2);
+        for round in 0..4 {
+            let (good, bad) = ((round + 1) % 2 + 1, round % 2 + 1);
+            for number in [good, bad] {
+                load.until_path(&format!("10.{number}.0.1"), &format!("10.{number}.0.2:4433")).await;
+            }
+            // What breaks is not said here: only the other end's cable has no carrier for a while.
+            cables.there(&format!("link set far{bad} down"));
+            load.send_for(Duration::from_millis(500)).await;
+            cables.there(&format!("link set far{bad} up"));
+        }
+        mocket.send(load.sent.to_be_bytes().to_vec()).await.unwrap();
+    });
+    if let Some(came) = came {
+        println!("{came:?}");
+        assert!(came.messages > 200 && came.longest_gap < Duration::from_millis(500), "{came:?}");
+    }
+}
+
+#[test]
+fn a_network_that_leads_nowhere_is_tried_and_left_alone() {
+    let came = between_hosts(|cables, mocket| async move {
+        let mut load = Load { mocket: mocket.clone(), sent: 0 };
+        let mut events = mocket.subscribe();
+        cables.here("link add nowhere type veth peer name end");
+        cables.here("address add 10.9.0.1/24 dev nowhere");
+        cables.here("link set end up");
+        cables.here("link set nowhere up");
+        load.send_for(Duration::from_secs(4)).await;
+        let told: Vec<Event> = std::iter::from_fn(|| events.try_recv().ok()).collect();
+        let tried = told.iter().filter(|event| matches!(event, Event::PathClosed(_))).count();
+        assert!(tried <= 4, "tried {tried} times: {told:?}");
+    });
+    drop(came);
+}
+
+#[test]
+fn between_two_networks_there_may_be_none() {
+    let came = between_hosts(|cables, mocket| async move {
+        let mut load = Load { mocket: mocket.clone(), sent: 0 };
+        load.send_for(Duration::from_millis(200)).await;
+        cables.pull(1);
+        load.send_for(Duration::from_secs(1)).await;
+        let before = Instant::now();
+        cables.lay(2);
+        // The first network's address of the other end is reached by the second: as in the wide world.
+        cables.here("route add 10.1.0.2 dev near2");
+        cables.there("route add 10.1.0.1 dev far2");
+        load.send_for(Duration::from_secs(1)).await;
+        mocket.send(load.sent.to_be_bytes().to_vec()).await.unwrap();
+        let paths = mocket.paths();
+        assert!(
+            paths.iter().any(|path| path.local.unwrap().to_string() == "10.2.0.1"),
+            "{paths:?} after {:?}",
+            before.elapsed()
+        );
+    });
+    if let Some(came) = came {
+        println!("{came:?}");
+        assert!(came.longest_gap < Duration::from_secs(3), "{came:?}");
+    }
+}

@@ -1,0 +1,160 @@
+//! Several local addresses, with real packets on loopback.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+// Elsewhere than on Linux 127.0.0.2 has to be set up first.
+#![cfg(target_os = "linux")]
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+use whimbrel::{
+    Config, Endpoint, Event, LocalPath, Mocket, PathError, PathState, PathStats, Paths, new_identity,
+};
+
+const FIRST: &str = "127.0.0.1";
+const SECOND: &str = "127.0.0.2";
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn only(paths: &[LocalPath]) -> Config {
+    Config { paths: Paths::Only(paths.to_vec()), ..Config::default() }
+}
+
+async fn connect(config: Config, bind: &str) -> (Endpoint, Endpoint, Mocket, Mocket) {
+    let server = Endpoint::bind(Config::listen_as(new_identity()), "127.0.0.1:0").await.unwrap();
+    let client = Endpoint::bind(config, bind).await.unwrap();
+    let url = format!("whimbrel://{}@{}", server.public_key(), server.local_addr().unwrap());
+    let near = client.connect(&url).await.unwrap();
+    let far = server.accept().await.unwrap();
+    (server, client, near, far)
+}
+
+fn locals(paths: &[PathStats]) -> Vec<IpAddr> {
+    let mut locals: Vec<IpAddr> =
+        paths.iter().filter(|path| path.state != PathState::Opening).filter_map(|path| path.local).collect();
+    locals.sort();
+    locals
+}
+
+async fn until(mocket: &Mocket, wanted: impl Fn(&[PathStats]) -> bool) -> Vec<PathStats> {
+    let end = Instant::now() + Duration::from_secs(10);
+    loop {
+        let paths = mocket.paths();
+        if wanted(&paths) {
+            return paths;
+        }
+        assert!(Instant::now() < end, "{paths:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// What one end sends arrives whole and in order, whatever paths do meanwhile.
+async fn exchange(near: &Mocket, far: &Mocket, messages: u32) {
+    let sending = async {
+        for number in 0..messages {
+            let mut payload = vec![7; 1000];
+            payload[..4].copy_from_slice(&number.to_be_bytes());
+            near.send(payload).await.unwrap();
+        }
+    };
+    let receiving = async {
+        for number in 0..messages {
+            assert_eq!(far.recv().await.unwrap().payload[..4], number.to_be_bytes());
+        }
+    };
+    timeout(Duration::from_secs(30), async { tokio::join!(sending, receiving) }).await.unwrap();
+}
+
+#[tokio::test]
+async fn named_addresses_are_both_used_and_the_preferred_begins() {
+    let config = only(&[ip(FIRST).into(), LocalPath { prefer: true, ..ip(SECOND).into() }]);
+    let (_server, _client, near, far) = connect(config, "0.0.0.0:0").await;
+    assert_eq!(far.peer_addr().ip(), ip(SECOND));
+    let paths = until(&near, |paths| locals(paths) == [ip(FIRST), ip(SECOND)]).await;
+    assert!(paths.iter().all(|path| path.state == PathState::Active), "{paths:?}");
+    let mut remotes: Vec<IpAddr> = far.paths().iter().map(|path| path.remote.ip()).collect();
+    remotes.sort();
+    assert_eq!(remotes, [ip(FIRST), ip(SECOND)], "each from its own socket");
+    exchange(&near, &far, 5000).await;
+    exchange(&far, &near, 5000).await;
+}
+
+#[tokio::test]
+async fn loopback_alone_has_one_path() {
+    for config in [Config::default(), Config { paths: Paths::Single, ..Config::default() }] {
+        let (_server, _client, near, far) = connect(config, "0.0.0.0:0").await;
+        exchange(&near, &far, 100).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert_eq!((near.paths().len(), far.paths().len()), (1, 1));
+    }
+}
+
+#[tokio::test]
+async fn paths_are_opened_and_closed_by_hand() {
+    let (server, _client, near, far) = connect(Config::default(), "0.0.0.0:0").await;
+    let remote = server.local_addr().unwrap();
+    let mut events = near.subscribe();
+    // The ids for it come with the first packets.
+    let opened = loop {
+        match near.open_path(Some(ip(SECOND)), remote) {
+            Ok(path) => break path,
+            Err(PathError::Refused(_)) => tokio::time::sleep(Duration::from_millis(5)).await,
+            Err(other) => panic!("{other}"),
+        }
+    };
+    timeout(Duration::from_secs(5), async { while events.recv().await.unwrap() != Event::PathUp(opened) {} })
+        .await
+        .unwrap();
+    let first = near.paths().iter().find(|path| path.id != opened).unwrap().id;
+    near.close_path(first);
+    let closed = timeout(Duration::from_secs(5), async {
+        loop {
+            if let Event::PathClosed(stats) = events.recv().await.unwrap() {
+                return stats;
+            }
+        }
+    });
+    assert_eq!(closed.await.unwrap().id, first);
+    exchange(&near, &far, 2000).await;
+    assert_eq!(locals(&near.paths()), [ip(SECOND)]);
+    until(&far, |paths| paths.len() == 1 && paths[0].remote.ip() == ip(SECOND)).await;
+}
+
+#[tokio::test]
+async fn an_application_that_knows_better_moves_the_session() {
+    let (_server, _client, near, far) = connect(only(&[ip(FIRST).into()]), "0.0.0.0:0").await;
+    assert_eq!(locals(&near.paths()), [ip(FIRST)]);
+    for round in 0..6 {
+        let (new, old) = if round % 2 == 0 { (SECOND, FIRST) } else { (FIRST, SECOND) };
+        near.set_paths(Paths::Only(vec![ip(old).into(), ip(new).into()])).unwrap();
+        until(&near, |paths| locals(paths).len() == 2).await;
+        near.set_paths(Paths::Only(vec![ip(new).into()])).unwrap();
+        exchange(&near, &far, 500).await;
+        until(&near, |paths| locals(paths) == [ip(new)]).await;
+    }
+    near.set_paths(Paths::Only(vec![ip(FIRST).into(), LocalPath { standby: true, ..ip(SECOND).into() }]))
+        .unwrap();
+    until(&near, |paths| {
+        let state = |local| paths.iter().find(|path| path.local == Some(local)).map(|path| path.state);
+        state(ip(FIRST)) == Some(PathState::Active) && state(ip(SECOND)) == Some(PathState::Standby)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn mistakes_are_told() {
+    let (server, _client, near, far) = connect(Config::default(), "0.0.0.0:0").await;
+    let remote: SocketAddr = server.local_addr().unwrap();
+    let elsewhere = ip("203.0.113.77");
+    let wrong = near.open_path(Some(elsewhere), remote).unwrap_err();
+    assert!(matches!(wrong, PathError::NotLocal(ip) if ip == elsewhere), "{wrong}");
+    assert!(near.set_paths(Paths::Only(vec![elsewhere.into()])).is_err());
+    assert!(matches!(far.open_path(None, remote), Err(PathError::Refused(_))), "the client opens paths");
+    let client = Endpoint::bind(only(&[elsewhere.into()]), "0.0.0.0:0").await.unwrap();
+    let url = format!("whimbrel://{}@{remote}", server.public_key());
+    let nowhere = client.begin_connect(&url).await.err().unwrap();
+    assert!(nowhere.to_string().contains("none of the addresses"), "{nowhere}");
+}
