@@ -2,14 +2,21 @@
 
 mod blackout;
 mod fairness;
+mod handover;
 mod loopback;
 mod loss_matrix;
 mod measure;
 mod message_latency;
+mod mmsp_figures;
+mod mmsp_table41;
+mod mmsp_table42;
 mod mockets_table1;
 mod mockets_table2;
+mod paths_aggregate;
+mod paths_dark;
 mod scale;
 mod self_test;
+mod several;
 mod short_transfers;
 mod workspace;
 
@@ -176,6 +183,12 @@ pub(crate) fn all() -> &'static [&'static dyn Experiment] {
         &message_latency::MessageLatency,
         &blackout::Blackout,
         &fairness::Fairness,
+        &paths_aggregate::PathsAggregate,
+        &paths_dark::PathsDark,
+        &handover::Handover,
+        &mmsp_table41::MmspTable41,
+        &mmsp_table42::MmspTable42,
+        &mmsp_figures::MmspFigures,
         &loopback::Loopback,
         &scale::Scale,
         &self_test::SelfTest,

@@ -15,7 +15,7 @@ mod udp;
 mod whimbrel;
 
 use std::future::Future;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,6 +92,15 @@ pub(crate) fn find(name: &str) -> anyhow::Result<&'static dyn Peer> {
 const IDLE: Duration = Duration::from_secs(300);
 /// Window of peers that have one of their own, bytes: more than any link of the laboratory has under way.
 const WINDOW: u64 = 32 << 20;
+
+/// Where to bind: one address to that, several to all of the host's.
+fn anywhere(addresses: &[IpAddr]) -> IpAddr {
+    match addresses {
+        [one] => *one,
+        [first, ..] if first.is_ipv6() => Ipv6Addr::UNSPECIFIED.into(),
+        _ => Ipv4Addr::UNSPECIFIED.into(),
+    }
+}
 
 /// What both sides ask before they begin.
 fn prepare(peer: &str, job: &str) -> anyhow::Result<(&'static dyn Peer, Job)> {

@@ -1,13 +1,13 @@
 //! Multipath TCP of the kernel.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 use anyhow::{Context, ensure};
 use socket2::Protocol;
 use tokio::process::Command;
 
 use super::side::{ready, receive, send};
-use super::{Peer, Side, byte_stream, tcp};
+use super::{Peer, Side, anywhere, byte_stream, tcp};
 use crate::job::{Figures, Job, Sent};
 
 /// MPTCP, with one of the kernel's congestion controllers on each subflow.
@@ -42,10 +42,7 @@ impl Peer for Mptcp {
     fn serve<'a>(&'a self, job: &'a Job, at: &'a [IpAddr]) -> Side<'a, Figures> {
         Box::pin(async move {
             use_several(at, "signal").await?;
-            // Subflows are to find it at each of the addresses.
-            let all =
-                if at[0].is_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
-            let listener = tcp::listen(Protocol::MPTCP, self.congestion, all)?;
+            let listener = tcp::listen(Protocol::MPTCP, self.congestion, anywhere(at))?;
             ready(&SocketAddr::new(at[0], listener.local_addr()?.port()).to_string())?;
             receive(job, async |record| {
                 let (mut stream, _) = listener.accept().await?;

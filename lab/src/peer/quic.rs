@@ -11,7 +11,7 @@ use tokio::task::{JoinError, JoinSet};
 use super::record::Record;
 use super::side::{ready, receive, send, started};
 use super::source::Source;
-use super::{IDLE, Peer, Side, WINDOW, byte_stream, certificate};
+use super::{IDLE, Peer, Side, WINDOW, anywhere, byte_stream, certificate};
 use crate::job::{Figures, Job, Sent, Want};
 
 /// Streams that may be open at a time: no message waits for another's end.
@@ -22,7 +22,7 @@ const OVERDUE: f64 = 1.5;
 const FAREWELL: Duration = Duration::from_millis(200);
 
 macro_rules! quic {
-    ($module:ident, $peer:ident, $what:literal, $rtt:expr) => {
+    ($module:ident, $peer:ident, $what:literal, $links:literal, $rtt:expr, $several:expr, $bind:expr, $open:expr) => {
         #[doc = concat!("QUIC by ", $what, " with one of its congestion controllers.")]
         pub(super) struct $peer {
             pub(super) name: &'static str,
@@ -40,10 +40,11 @@ macro_rules! quic {
                     "{} (aws-lc-rs; {}) with {}: windows of 32 MiB, {STREAMS} streams, patience of 5 minutes with silence, else \
                      defaults, path MTU discovery among them; bulk, transfers and messages in order are one stream; other messages \
                      one stream each, which is reset when its time is over, or, where only the newest counts, when something newer \
-                     is sent and no acknowledgement has come in 1.5 round trips",
+                     is sent and no acknowledgement has come in 1.5 round trips{}",
                     $what,
                     certificate::SETTINGS,
-                    self.congestion.0
+                    self.congestion.0,
+                    $links
                 )
             }
 
@@ -56,11 +57,11 @@ macro_rules! quic {
             }
 
             fn serve<'a>(&'a self, job: &'a Job, at: &'a [IpAddr]) -> Side<'a, Figures> {
-                Box::pin($module::serve((self.congestion.1)(), job, at[0]))
+                Box::pin($module::serve((self.congestion.1)(), job, at))
             }
 
             fn call<'a>(&'a self, job: &'a Job, from: &'a [IpAddr], to: &'a str) -> Side<'a, Sent> {
-                Box::pin($module::call((self.congestion.1)(), job, from[0], to))
+                Box::pin($module::call((self.congestion.1)(), job, from, to))
             }
         }
 
@@ -76,7 +77,7 @@ macro_rules! quic {
             /// Makes congestion controllers.
             pub(in super::super) type Factory = Arc<dyn ControllerFactory + Send + Sync>;
 
-            fn transport(congestion: Factory) -> anyhow::Result<Arc<TransportConfig>> {
+            fn transport(congestion: Factory, links: usize) -> anyhow::Result<Arc<TransportConfig>> {
                 let mut transport = TransportConfig::default();
                 transport
                     .congestion_controller_factory(congestion)
@@ -85,14 +86,16 @@ macro_rules! quic {
                     .stream_receive_window(VarInt::from_u64(WINDOW)?)
                     .receive_window(VarInt::from_u64(WINDOW)?)
                     .send_window(WINDOW);
+                let several: fn(&mut TransportConfig, usize) = $several;
+                several(&mut transport, links);
                 Ok(Arc::new(transport))
             }
 
-            pub(super) async fn serve(congestion: Factory, job: &Job, at: IpAddr) -> anyhow::Result<Figures> {
+            pub(super) async fn serve(congestion: Factory, job: &Job, at: &[IpAddr]) -> anyhow::Result<Figures> {
                 let (key, certificate) = certificate::new()?;
                 let mut config = ServerConfig::with_single_cert(vec![certificate.clone()], key.into())?;
-                config.transport_config(transport(congestion)?);
-                let endpoint = Endpoint::server(config, SocketAddr::new(at, 0))?;
+                config.transport_config(transport(congestion, at.len())?);
+                let endpoint = Endpoint::server(config, SocketAddr::new(at[0], 0))?;
                 ready(&certificate::word(endpoint.local_addr()?, &certificate))?;
                 receive(job, async |record| {
                     let connection = endpoint.accept().await.context("the endpoint has closed")?.await?;
@@ -109,14 +112,16 @@ macro_rules! quic {
                 .await
             }
 
-            pub(super) async fn call(congestion: Factory, job: &Job, from: IpAddr, to: &str) -> anyhow::Result<Sent> {
+            pub(super) async fn call(congestion: Factory, job: &Job, from: &[IpAddr], to: &str) -> anyhow::Result<Sent> {
                 send(async move |sent| {
                     let (to, roots) = certificate::split(to)?;
                     let mut config = ClientConfig::with_root_certificates(Arc::new(roots))?;
-                    config.transport_config(transport(congestion)?);
-                    let endpoint = Endpoint::client(SocketAddr::new(from, 0))?;
+                    config.transport_config(transport(congestion, from.len())?);
+                    let endpoint = Endpoint::client(SocketAddr::new($bind(from), 0))?;
                     started()?;
                     let connection = endpoint.connect_with(config, to, certificate::NAME)?.await?;
+                    let open: fn(&Connection, &[IpAddr], SocketAddr) = $open;
+                    open(&connection, from, to);
                     match *job {
                         Job::Messages { size, rate, count, want } if want != Want::Ordered => {
                             let source = Source::new(size, rate, count);
@@ -225,5 +230,47 @@ macro_rules! quic {
     };
 }
 
-quic!(quinn, Quinn, "quinn 0.11", |connection| connection.rtt());
-quic!(noq, Noq, "noq 1.4", |connection| connection.rtt(::noq::PathId::ZERO).unwrap_or_default());
+quic!(
+    quinn,
+    Quinn,
+    "quinn 0.11",
+    "",
+    |connection| connection.rtt(),
+    |_, _| {},
+    (|from: &[IpAddr]| from[0]),
+    |_, _, _| {}
+);
+quic!(
+    noq,
+    Noq,
+    "noq 1.4",
+    "; where there are several links, a path from each to the server's first address, open to data",
+    |connection| connection.rtt(::noq::PathId::ZERO).unwrap_or_default(),
+    |transport, links| {
+        // The extension is asked for only where it has something to do.
+        if links > 1 {
+            transport.max_concurrent_multipath_paths(links as u32 + 1);
+        }
+    },
+    anywhere,
+    |connection, from, to| {
+        for local in from.iter().skip(1).copied() {
+            let connection = connection.clone();
+            tokio::spawn(async move { open_path(&connection, local, to).await });
+        }
+    }
+);
+
+/// How long to wait before a path is tried again.
+const AGAIN: Duration = Duration::from_millis(20);
+
+/// Opens a path from `local`, as soon as the other side has given ids for one.
+async fn open_path(connection: &::noq::Connection, local: IpAddr, to: SocketAddr) {
+    while connection.close_reason().is_none() {
+        let path = ::noq::FourTuple::new(to, Some(local));
+        if connection.open_path(path, ::noq::PathStatus::Available).await.is_ok() {
+            return;
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}

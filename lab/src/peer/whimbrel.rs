@@ -12,7 +12,7 @@ use whimbrel::{
 use super::record::Record;
 use super::side::{ready, receive, send, started};
 use super::source::Source;
-use super::{IDLE, Peer, Side, WINDOW};
+use super::{IDLE, Peer, Side, WINDOW, anywhere};
 use crate::job::{Figures, Job, Sent, Want};
 
 /// Bytes of a message of bulk data.
@@ -42,7 +42,8 @@ impl Peer for Whimbrel {
             "whimbrel {} with {:?}: windows of 32 MiB, patience of 5 minutes with silence and of 2 with the handshake, else \
              defaults; bulk in messages of 8 KiB, reliable and {}; a transfer is such messages in order, the \
              first with the handshake's third packet; messages in order are `rs`, each at once `ru`, the newest only `rs` by replace, \
-             within a time `ru` with that lifetime",
+             within a time `ru` with that lifetime; where there are several links both sides are bound to no \
+             address, and find theirs",
             env!("CARGO_PKG_VERSION"),
             self.congestion,
             if self.sequenced { "sequenced" } else { "unsequenced" },
@@ -60,8 +61,9 @@ impl Peer for Whimbrel {
     fn serve<'a>(&'a self, job: &'a Job, at: &'a [IpAddr]) -> Side<'a, Figures> {
         Box::pin(async move {
             let config = Config { transport: self.transport(), ..Config::listen_as(new_identity()) };
-            let endpoint = Endpoint::bind(config, &SocketAddr::new(at[0], 0).to_string()).await?;
-            ready(&format!("whimbrel://{}@{}", endpoint.public_key(), endpoint.local_addr()?))?;
+            let endpoint = Endpoint::bind(config, &SocketAddr::new(anywhere(at), 0).to_string()).await?;
+            let address = SocketAddr::new(at[0], endpoint.local_addr()?.port());
+            ready(&format!("whimbrel://{}@{address}", endpoint.public_key()))?;
             receive(job, async |record| {
                 let mocket = endpoint.accept().await.context("the endpoint has closed")?;
                 messages(&mocket, record).await?;
@@ -76,7 +78,7 @@ impl Peer for Whimbrel {
     fn call<'a>(&'a self, job: &'a Job, from: &'a [IpAddr], to: &'a str) -> Side<'a, Sent> {
         Box::pin(send(async move |sent| {
             let config = Config { transport: self.transport(), ..Config::default() };
-            let endpoint = Endpoint::bind(config, &SocketAddr::new(from[0], 0).to_string()).await?;
+            let endpoint = Endpoint::bind(config, &SocketAddr::new(anywhere(from), 0).to_string()).await?;
             started()?;
             let mocket = endpoint.begin_connect(to).await?;
             match *job {

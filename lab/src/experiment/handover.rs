@@ -1,0 +1,145 @@
+//! Walking from one network to the next.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::measure::millis;
+use super::several;
+use super::{About, Better, Case, Column, Experiment, Options, Trial};
+use crate::flow::Running;
+use crate::job::{Job, Want};
+use crate::report::plot::Plot;
+use crate::sample::Metrics;
+use crate::stats::percentile;
+use crate::testbed::{Side, Testbed};
+
+pub(crate) struct Handover;
+
+const LINKS: &str = "rate=10mbit, delay=10ms, queue=100ms | rate=10mbit, delay=20ms, queue=100ms";
+const SLOWER_ONE_WAY_MS: f64 = 20.0;
+const MAKE: &str = "make before break";
+const BREAK: &str = "break before make";
+/// From one handover to the next.
+const PERIOD: Duration = Duration::from_millis(1000);
+/// Both interfaces up, or none.
+const BETWEEN: Duration = Duration::from_millis(300);
+/// Before the first and after the last.
+const QUIET: Duration = Duration::from_secs(2);
+/// Messages a second, and bytes of one: 2 Mbit/s.
+const RATE: f64 = 250.0;
+const SIZE: usize = 1000;
+
+fn handovers(options: &Options) -> u32 {
+    if options.quick { 10 } else { 100 }
+}
+
+fn seconds(options: &Options) -> f64 {
+    (2 * QUIET + PERIOD * handovers(options)).as_secs_f64()
+}
+
+/// Takes the caller from one link to the other, again and again.
+async fn walk(testbed: &Testbed, make_first: bool, times: u32) -> anyhow::Result<()> {
+    sleep(QUIET).await;
+    for number in 0..times as usize {
+        let (old, new) = (number % 2, (number + 1) % 2);
+        if make_first {
+            testbed.link_up(Side::Caller, new)?;
+            sleep(BETWEEN).await;
+            testbed.link_down(Side::Caller, old)?;
+        } else {
+            testbed.link_down(Side::Caller, old)?;
+            sleep(BETWEEN).await;
+            testbed.link_up(Side::Caller, new)?;
+        }
+        sleep(PERIOD - BETWEEN).await;
+    }
+    Ok(())
+}
+
+impl Experiment for Handover {
+    fn name(&self) -> &'static str {
+        "handover"
+    }
+
+    fn about(&self) -> About {
+        About {
+            title: "A hundred handovers",
+            source: "the goals for several paths: make before break without a gap above a round trip, break before make with one of \
+                     detection and a round trip, a hundred in a row, nothing lost and nothing twice",
+            measured: "250 messages of 1,000 bytes a second, all wanted, from a caller with two interfaces of 10 Mbit/s, 20 and 40 ms of \
+                       round trip, of which one is up. Each second the other comes up, and 0.3 s later the first goes down (make \
+                       before break), or the first goes down and 0.3 s later the other comes up. A gap is the longest time without an \
+                       arrival; of break before make 300 ms of it are the break. Lost is what had not come 10 s after the last was sent.",
+            why: "An interface that goes takes its route, and tells the host so: a sender that listens knows at once, another waits for \
+                  its acknowledgements to be overdue. What was under way on the old link is lost, and goes again on the new one. A \
+                  transport that is bound to the address it began with ends there.",
+        }
+    }
+
+    fn cases(&self, options: &Options) -> Vec<Case> {
+        let peers = several::peers(options.quick).iter();
+        peers.flat_map(|peer| [MAKE, BREAK].map(|condition| Case::light(condition, *peer))).collect()
+    }
+
+    fn trial<'a>(&'a self, case: &'a Case, options: &'a Options, seed: u64) -> Trial<'a> {
+        Box::pin(async move {
+            let (testbed, seconds) = (Testbed::new(&several::plans(LINKS)?, seed)?, seconds(options));
+            testbed.link_down(Side::Caller, 1)?;
+            let count = (seconds * RATE) as u64;
+            let job = Job::Messages { size: SIZE, rate: RATE, count, want: Want::Each };
+            let flow = Running::start(&testbed, &case.peer, &job).await?;
+            let walk = walk(&testbed, case.condition == MAKE, handovers(options));
+            let (flow, walked) = tokio::join!(flow.finish(seconds + 10.0), walk);
+            walked?;
+            let (flow, mut metrics) = (flow?, Metrics::default());
+            let mut arrivals: Vec<u64> = flow.figures.messages.iter().map(|(.., at)| *at).collect();
+            arrivals.sort_unstable();
+            anyhow::ensure!(arrivals.len() > 1, "nothing arrived");
+            let gaps = arrivals.windows(2).map(|pair| millis(pair[0], pair[1]));
+            metrics.set("gap_ms", gaps.fold(0.0, f64::max));
+            metrics.set("lost", flow.figures.lost(count) as f64);
+            metrics.set("twice", flow.figures.duplicates() as f64);
+            let latencies = flow.latencies();
+            for (name, share) in [("p50_ms", 0.5), ("p99_ms", 0.99)] {
+                metrics.set(name, percentile(&latencies, share).unwrap_or(f64::NAN));
+            }
+            Ok(metrics)
+        })
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        let column = |metric, title, digits| Column { metric, title, digits, better: Some(Better::Lower) };
+        vec![
+            column("gap_ms", "longest gap, ms", 0),
+            column("lost", "lost", 0),
+            column("twice", "twice", 0),
+            column("p50_ms", "latency p50, ms", 1),
+            column("p99_ms", "latency p99, ms", 1),
+        ]
+    }
+
+    fn limit(&self, condition: &str, metric: &str) -> Option<f64> {
+        match (metric, condition) {
+            ("gap_ms", BREAK) => Some(BETWEEN.as_secs_f64() * 1e3 + SLOWER_ONE_WAY_MS),
+            ("lost" | "twice", _) => Some(0.0),
+            _ => None,
+        }
+    }
+
+    fn links(&self) -> Vec<(String, String)> {
+        vec![("all".into(), LINKS.into())]
+    }
+
+    fn plots(&self) -> Vec<Plot> {
+        vec![
+            Plot::bars("Longest gap of a hundred handovers", "gap_ms", vec![MAKE.into(), BREAK.into()])
+                .axes("", "ms")
+                .logarithmic(),
+        ]
+    }
+
+    fn seconds(&self, _: &Case, options: &Options) -> f64 {
+        seconds(options) + 4.0
+    }
+}

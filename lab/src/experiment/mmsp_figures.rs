@@ -1,0 +1,131 @@
+//! MMSP's Figures 4.1 and 4.2: a primary link that damages what it carries.
+
+use super::measure::{self, PAYLOAD_SHARE};
+use super::{About, Better, Case, Column, Cost, Experiment, Options, Trial};
+use crate::flow::Flow;
+use crate::job::Job;
+use crate::report::plot::Plot;
+use crate::sample::Metrics;
+use crate::testbed::{LinkPlan, Testbed};
+
+pub(crate) struct MmspFigures;
+
+/// Figures, their primary and their secondary link, and the Mbit/s of both.
+const FIGURES: [(&str, [(&str, f64); 2]); 2] = [
+    ("Figure 4.1, wired primary", [("mmsp-wired", 182.0), ("mmsp-802.11g", 19.0)]),
+    ("Figure 4.2, wireless primary", [("mmsp-802.11g", 19.0), ("mmsp-wired", 182.0)]),
+];
+/// Percent of the packets on the primary link that arrive damaged, which is not at all.
+const DAMAGED: [u32; 6] = [0, 1, 10, 20, 40, 80];
+const PEERS: [&str; 4] = ["whimbrel", "mptcp-bbr", "tcp-cubic", "tcp-bbr"];
+
+fn place(condition: &str) -> Option<([(&'static str, f64); 2], u32)> {
+    let (figure, damaged) = Case::place(condition);
+    let (_, links) = FIGURES.into_iter().find(|(name, _)| *name == figure)?;
+    Some((links, damaged.strip_suffix(" %")?.parse().ok()?))
+}
+
+fn plans(links: [(&str, f64); 2], damaged: u32) -> anyhow::Result<Vec<LinkPlan>> {
+    let mut plans = Vec::new();
+    for (name, _) in links {
+        plans.push(measure::named(name)?.plan()?);
+    }
+    plans[0].up.set("loss", &format!("{damaged}%"))?;
+    Ok(plans)
+}
+
+impl MmspFigures {
+    fn span(options: &Options) -> f64 {
+        options.seconds.unwrap_or(if options.quick { 2.0 } else { 4.0 })
+    }
+}
+
+impl Experiment for MmspFigures {
+    fn name(&self) -> &'static str {
+        "mmsp-figures"
+    }
+
+    fn about(&self) -> About {
+        About {
+            title: "MMSP, Figures 4.1 and 4.2: a primary link that damages what it carries",
+            source: "MMSP (2008), section 4.2, Figures 4.1 and 4.2",
+            measured: "Bulk for 4 s, one trial at a time: payload read within that time of the connect call. On the first link so many \
+                       percent of the packets from caller to server are damaged, and so never arrive; TCP has that link alone, the \
+                       others a second, sound one beside: wireless in Figure 4.1, wired in Figure 4.2. The paper damaged whole parts of \
+                       100 MB in its program, up to 80 %, and had a second wireless link, which carried nothing. The limit is what both \
+                       links leave after damage and headers.",
+            why: "Who takes each loss for congestion leaves a link that damages one packet in ten empty. With a sound link beside, what is \
+                  sent again need not be damaged again, and the sound link can carry what the other does not: in Figure 4.2 it is \
+                  ten times the better.",
+        }
+    }
+
+    fn cases(&self, options: &Options) -> Vec<Case> {
+        let mut cases = Vec::new();
+        for (figure, _) in FIGURES {
+            for damaged in DAMAGED.into_iter().filter(|damaged| !options.quick || *damaged == 10) {
+                let peers =
+                    PEERS.iter().filter(|peer| !options.quick || ["whimbrel", "tcp-bbr"].contains(peer));
+                let case = |peer: &&str| Case {
+                    cost: Cost::Heavy,
+                    ..Case::light(format!("{figure}: {damaged} %"), *peer)
+                };
+                cases.extend(peers.map(case));
+            }
+        }
+        cases
+    }
+
+    fn trial<'a>(&'a self, case: &'a Case, options: &'a Options, seed: u64) -> Trial<'a> {
+        Box::pin(async move {
+            let (links, damaged) =
+                place(&case.condition).ok_or_else(|| anyhow::anyhow!("no such condition"))?;
+            let (testbed, seconds) = (Testbed::new(&plans(links, damaged)?, seed)?, Self::span(options));
+            let flow = Flow::run(&testbed, &case.peer, &Job::Bulk, seconds).await?;
+            let mut metrics = Metrics::default();
+            metrics.set("goodput", flow.goodput(seconds) / 1e6);
+            Ok(metrics)
+        })
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        vec![Column { metric: "goodput", title: "goodput, Mbit/s", digits: 2, better: Some(Better::Higher) }]
+    }
+
+    fn limit(&self, condition: &str, _: &str) -> Option<f64> {
+        let ([(_, primary), (_, secondary)], damaged) = place(condition)?;
+        Some((primary * (1.0 - f64::from(damaged) / 100.0) + secondary) * PAYLOAD_SHARE)
+    }
+
+    fn links(&self) -> Vec<(String, String)> {
+        ["mmsp-wired", "mmsp-802.11g"].into_iter().flat_map(measure::words).collect()
+    }
+
+    fn plots(&self) -> Vec<Plot> {
+        let plot = |(figure, _): (&str, _)| {
+            let points = DAMAGED.map(|damaged| (f64::from(damaged), format!("{figure}: {damaged} %")));
+            Plot::lines(figure, "goodput", points.to_vec())
+                .axes("damaged on the primary link, %", "goodput, Mbit/s")
+        };
+        FIGURES.map(plot).to_vec()
+    }
+
+    fn seconds(&self, _: &Case, options: &Options) -> f64 {
+        Self::span(options) + 1.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_primary_link_damages() {
+        for case in MmspFigures.cases(&Options { quick: false, seconds: None }) {
+            let (links, damaged) = place(&case.condition).unwrap();
+            let plans = plans(links, damaged).unwrap();
+            assert_eq!(plans[0].up == measure::named(links[0].0).unwrap().plan().unwrap().up, damaged == 0);
+            assert_eq!(plans[1].up, measure::named(links[1].0).unwrap().plan().unwrap().up);
+        }
+    }
+}

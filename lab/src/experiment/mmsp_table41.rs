@@ -1,0 +1,164 @@
+//! MMSP's Table 4.1: does a connection last while its links go and come?
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::measure::{self, millis};
+use super::{About, Better, Case, Column, Cost, Experiment, Options, Quoted, Trial};
+use crate::clock;
+use crate::flow::Running;
+use crate::job::{Job, Want};
+use crate::sample::Metrics;
+use crate::testbed::{LinkPlan, Side, Testbed};
+
+pub(crate) struct MmspTable41;
+
+/// The paper's rows in its order: which links go down (false) and come up (true). Each row begins where the one before ended.
+const STEPS: [(&str, &[(usize, bool)]); 6] = [
+    ("1: all three paths", &[]),
+    ("2: primary path disconnected", &[(0, false)]),
+    ("3: primary path reconnected", &[(0, true)]),
+    ("4: one secondary path disconnected", &[(1, false)]),
+    ("5: both secondary paths disconnected", &[(2, false)]),
+    ("6: all paths disconnected, then all back", &[(0, false), (0, true), (1, true), (2, true)]),
+];
+const PEERS: [&str; 5] = ["whimbrel", "mptcp-cubic", "sctp", "noq", "tcp-cubic"];
+/// How long each state lasts.
+const STATE: Duration = Duration::from_secs(3);
+/// How long none is there.
+const NONE: Duration = Duration::from_secs(5);
+const RATE: f64 = 100.0;
+const SIZE: usize = 500;
+
+/// The whole run, seconds.
+fn span() -> f64 {
+    (STATE * STEPS.len() as u32 + NONE).as_secs_f64()
+}
+
+/// One primary, wired, and two wireless links.
+pub(super) fn links(wireless: usize) -> anyhow::Result<Vec<LinkPlan>> {
+    let mut plans = vec![measure::named("mmsp-wired")?.plan()?];
+    for _ in 0..wireless {
+        plans.push(measure::named("mmsp-802.11g")?.plan()?);
+    }
+    Ok(plans)
+}
+
+/// Goes through the rows; the moment at which each state began.
+async fn walk(testbed: &Testbed) -> anyhow::Result<Vec<u64>> {
+    let mut begun = Vec::new();
+    for (_, changes) in STEPS {
+        for (link, up) in changes {
+            if *up {
+                if changes.len() > 1 && *link == 0 {
+                    sleep(NONE).await;
+                }
+                testbed.link_up(Side::Caller, *link)?;
+            } else {
+                testbed.link_down(Side::Caller, *link)?;
+            }
+        }
+        begun.push(clock::now());
+        sleep(STATE).await;
+    }
+    Ok(begun)
+}
+
+impl Experiment for MmspTable41 {
+    fn name(&self) -> &'static str {
+        "mmsp-table41"
+    }
+
+    fn about(&self) -> About {
+        About {
+            title: "MMSP, Table 4.1: a connection while its links go and come",
+            source: "MMSP (2008), section 4.1, Table 4.1",
+            measured: "One wired link and two wireless ones; 100 messages of 500 bytes a second, all wanted, go through all six states of \
+                       the paper in its order, 3 s each. Interfaces of the caller are taken down and brought up. Connected is the share of \
+                       messages sent in that state that arrived in the end; the gap is the longest time without an arrival in that state. \
+                       In the last, after 5 s without any link, all come back: the paper's connection had ended by then, its timer being \
+                       5 s. TCP has the wired link alone.",
+            why: "A connection of several paths lives as long as one of them does, or comes back in time; one of a single path \
+                  stands still while its link is down, and sends again once its timer wakes.",
+        }
+    }
+
+    fn cases(&self, options: &Options) -> Vec<Case> {
+        let peers = PEERS.iter().filter(|peer| !options.quick || ["whimbrel", "tcp-cubic"].contains(peer));
+        peers
+            .map(|peer| Case { cost: Cost::Sparse, ..Case::light("all six states in a row", *peer) })
+            .collect()
+    }
+
+    fn trial<'a>(&'a self, case: &'a Case, _: &'a Options, seed: u64) -> Trial<'a> {
+        Box::pin(async move {
+            let testbed = Testbed::new(&links(2)?, seed)?;
+            let count = (span() * RATE) as u64;
+            let job = Job::Messages { size: SIZE, rate: RATE, count, want: Want::Each };
+            let flow = Running::start(&testbed, &case.peer, &job).await?;
+            let (flow, begun) = tokio::join!(flow.finish(span() + 12.0), walk(&testbed));
+            let (flow, begun, mut metrics) = (flow?, begun?, Metrics::default());
+            let messages = &flow.figures.messages;
+            for (state, from) in begun.iter().enumerate() {
+                let until = from + STATE.as_nanos() as u64;
+                let sent = messages.iter().filter(|(_, sent, _)| (*from..until).contains(sent)).count();
+                let expected = STATE.as_secs_f64() * RATE;
+                metrics.set(CONNECTED[state], (100.0 * sent as f64 / expected).min(100.0));
+                let mut arrivals: Vec<u64> = messages.iter().map(|(.., at)| *at).collect();
+                arrivals.retain(|at| (*from..until).contains(at));
+                arrivals.extend([*from, until]);
+                arrivals.sort_unstable();
+                metrics.set(
+                    GAP[state],
+                    arrivals.windows(2).map(|two| millis(two[0], two[1])).fold(0.0, f64::max),
+                );
+            }
+            metrics.set("lost", flow.figures.lost(count) as f64);
+            Ok(metrics)
+        })
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        let better = |metric, title, better| Column { metric, title, digits: 0, better: Some(better) };
+        let rows = TITLES.iter().enumerate().flat_map(|(state, (connected, gap))| {
+            [better(CONNECTED[state], connected, Better::Higher), better(GAP[state], gap, Better::Lower)]
+        });
+        rows.chain([better("lost", "lost in all", Better::Lower)]).collect()
+    }
+
+    fn limit(&self, _: &str, _: &str) -> Option<f64> {
+        None
+    }
+
+    fn links(&self) -> Vec<(String, String)> {
+        ["mmsp-wired", "mmsp-802.11g"].into_iter().flat_map(measure::words).collect()
+    }
+
+    fn quoted(&self) -> Vec<Quoted> {
+        let values = [100.0, 100.0, 100.0, 100.0, 100.0, 0.0];
+        let row = |(state, value): (usize, f64)| Quoted {
+            condition: "all six states in a row",
+            peer: "the paper's MMSP (2008)",
+            metric: CONNECTED[state],
+            value,
+        };
+        values.into_iter().enumerate().map(row).collect()
+    }
+
+    fn seconds(&self, _: &Case, _: &Options) -> f64 {
+        span() + 4.0
+    }
+}
+
+const CONNECTED: [&str; 6] =
+    ["connected1", "connected2", "connected3", "connected4", "connected5", "connected6"];
+const GAP: [&str; 6] = ["gap1", "gap2", "gap3", "gap4", "gap5", "gap6"];
+const TITLES: [(&str, &str); 6] = [
+    ("1 all three: connected, %", "gap, ms"),
+    ("2 primary gone: connected, %", "gap, ms"),
+    ("3 primary back: connected, %", "gap, ms"),
+    ("4 one secondary gone: connected, %", "gap, ms"),
+    ("5 both gone: connected, %", "gap, ms"),
+    ("6 all gone and back: connected, %", "gap, ms"),
+];

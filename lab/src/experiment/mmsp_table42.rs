@@ -1,0 +1,171 @@
+//! MMSP's Table 4.2: throughput of one link and of several.
+
+use super::measure::PAYLOAD_SHARE;
+use super::{About, Better, Case, Column, Cost, Experiment, Options, Quoted, Trial, measure};
+use crate::flow::Flow;
+use crate::job::Job;
+use crate::report::plot::Plot;
+use crate::sample::Metrics;
+use crate::testbed::Testbed;
+
+pub(crate) struct MmspTable42;
+
+/// A row: wired and wireless links, and what the paper found for TCP and MMSP, Mbit/s.
+struct Row {
+    name: &'static str,
+    wired: usize,
+    wireless: usize,
+    tcp: Option<f64>,
+    mmsp: f64,
+}
+
+const ROWS: [Row; 5] = [
+    Row { name: "1 wired link", wired: 1, wireless: 0, tcp: Some(174.0), mmsp: 171.0 },
+    Row { name: "1 wireless link", wired: 0, wireless: 1, tcp: Some(18.0), mmsp: 18.0 },
+    Row { name: "1 wired + 1 wireless", wired: 1, wireless: 1, tcp: None, mmsp: 172.0 },
+    Row { name: "1 wired + 2 wireless", wired: 1, wireless: 2, tcp: None, mmsp: 172.0 },
+    Row { name: "2 wireless links", wired: 0, wireless: 2, tcp: None, mmsp: 21.0 },
+];
+/// Names of the links, and their Mbit/s: the paper's, and what such networks carry today.
+const TIMES: [(&str, [(&str, f64); 2]); 2] = [
+    ("2008", [("mmsp-wired", 182.0), ("mmsp-802.11g", 19.0)]),
+    (
+        "today",
+        [
+            ("rate=500mbit, delay=250us, queue=20ms", 500.0),
+            ("rate=100mbit, delay=2ms, jitter=1ms, queue=50ms", 100.0),
+        ],
+    ),
+];
+const SINGLE: [&str; 2] = ["tcp-cubic", "tcp-bbr"];
+const SEVERAL: [&str; 3] = ["whimbrel", "mptcp-cubic", "mptcp-bbr"];
+
+fn place(condition: &str) -> Option<(&'static [(&'static str, f64); 2], &'static Row)> {
+    let (time, row) = Case::place(condition);
+    let (_, links) = TIMES.iter().find(|(name, _)| *name == time)?;
+    Some((links, ROWS.iter().find(|known| known.name == row)?))
+}
+
+impl MmspTable42 {
+    fn span(options: &Options) -> f64 {
+        options.seconds.unwrap_or(if options.quick { 2.0 } else { 4.0 })
+    }
+}
+
+impl Experiment for MmspTable42 {
+    fn name(&self) -> &'static str {
+        "mmsp-table42"
+    }
+
+    fn about(&self) -> About {
+        About {
+            title: "MMSP, Table 4.2: throughput over one link and over several",
+            source: "MMSP (2008), section 4.2, Table 4.2",
+            measured: "Bulk for 4 s, one trial at a time: payload read within that time of the connect call. Wired and wireless links \
+                       have the rates that the paper's TCP found, and then 500 and 100 Mbit/s. The paper's MMSP used further paths for what \
+                       it sent again only. The limit is the sum of the links after headers.",
+            why: "Over several links rates add up if each path is filled for its own sake. Two links of the same kind are the easy \
+                  case; beside a link ten times as fast a wireless one adds a tenth, which a packet that came too late can cost \
+                  again. At 500 Mbit/s a processor spends itself on single packets through the devices of both hosts and the link, \
+                  for all alike.",
+        }
+    }
+
+    fn cases(&self, options: &Options) -> Vec<Case> {
+        let mut cases = Vec::new();
+        for (time, _) in TIMES.iter().filter(|(time, _)| !options.quick || *time == "2008") {
+            for row in ROWS.iter().filter(|row| !options.quick || row.wired + row.wireless == 2) {
+                let single = if row.wired + row.wireless == 1 { &SINGLE[..] } else { &[] };
+                let cost = if row.wired == 0 && *time == "2008" { Cost::Medium } else { Cost::Heavy };
+                let case = |peer: &&str| Case { cost, ..Case::light(format!("{time}: {}", row.name), *peer) };
+                cases.extend(SEVERAL[..1].iter().chain(single).map(case));
+                if single.is_empty() {
+                    cases.extend(SEVERAL[1..].iter().map(case));
+                }
+            }
+        }
+        cases
+    }
+
+    fn trial<'a>(&'a self, case: &'a Case, options: &'a Options, seed: u64) -> Trial<'a> {
+        Box::pin(async move {
+            let (kinds, row) = place(&case.condition).ok_or_else(|| anyhow::anyhow!("no such condition"))?;
+            let mut plans = Vec::new();
+            for ((words, _), count) in kinds.iter().zip([row.wired, row.wireless]) {
+                let plan = if words.contains('=') {
+                    measure::both_ways(words)?
+                } else {
+                    measure::named(words)?.plan()?
+                };
+                plans.extend(std::iter::repeat_n(plan, count));
+            }
+            let (testbed, seconds) = (Testbed::new(&plans, seed)?, Self::span(options));
+            let flow = Flow::run(&testbed, &case.peer, &Job::Bulk, seconds).await?;
+            let mut metrics = Metrics::default();
+            metrics.set("goodput", flow.goodput(seconds) / 1e6);
+            measure::note_link(&mut metrics, &testbed);
+            Ok(metrics)
+        })
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        let column = |metric, title, digits, better| Column { metric, title, digits, better: Some(better) };
+        vec![
+            column("goodput", "goodput, Mbit/s", 1, Better::Higher),
+            column("queue_drops", "dropped at the queue, %", 1, Better::Lower),
+        ]
+    }
+
+    fn limit(&self, condition: &str, metric: &str) -> Option<f64> {
+        let (kinds, row) = place(condition)?;
+        let rate = kinds[0].1 * row.wired as f64 + kinds[1].1 * row.wireless as f64;
+        (metric == "goodput").then_some(rate * PAYLOAD_SHARE)
+    }
+
+    fn links(&self) -> Vec<(String, String)> {
+        let paper = ["mmsp-wired", "mmsp-802.11g"].into_iter().flat_map(measure::words);
+        let today = ["today, wired", "today, wireless"].into_iter().zip(TIMES[1].1);
+        paper.chain(today.map(|(name, (words, _))| (name.to_owned(), words.to_owned()))).collect()
+    }
+
+    fn quoted(&self) -> Vec<Quoted> {
+        const CONDITIONS: [&str; 5] = [
+            "2008: 1 wired link",
+            "2008: 1 wireless link",
+            "2008: 1 wired + 1 wireless",
+            "2008: 1 wired + 2 wireless",
+            "2008: 2 wireless links",
+        ];
+        let mut quoted = Vec::new();
+        for (condition, row) in CONDITIONS.into_iter().zip(&ROWS) {
+            let found = |peer, value| Quoted { condition, peer, metric: "goodput", value };
+            quoted.extend(row.tcp.map(|value| found("the paper's TCP (2008)", value)));
+            quoted.push(found("the paper's MMSP (2008)", row.mmsp));
+        }
+        quoted
+    }
+
+    fn plots(&self) -> Vec<Plot> {
+        let rows = |time: &str| ROWS.iter().map(|row| format!("{time}: {}", row.name)).collect();
+        vec![
+            Plot::bars("Links of 2008", "goodput", rows("2008")).axes("", "goodput, Mbit/s"),
+            Plot::bars("Links of today", "goodput", rows("today")).axes("", "goodput, Mbit/s"),
+        ]
+    }
+
+    fn seconds(&self, _: &Case, options: &Options) -> f64 {
+        Self::span(options) + 1.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_quoted_stands_beside_a_row() {
+        for quoted in MmspTable42.quoted() {
+            assert!(MmspTable42.limit(quoted.condition, "goodput").unwrap() > quoted.value * 0.9);
+        }
+    }
+}

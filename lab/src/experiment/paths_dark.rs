@@ -1,0 +1,157 @@
+//! One of two links, or both, carry nothing for a while.
+
+use super::measure::millis;
+use super::several::{self, Carried};
+use super::{About, Better, Case, Column, Experiment, Options, Trial};
+use crate::flow::Flow;
+use crate::job::Job;
+use crate::report::plot::Plot;
+use crate::sample::Metrics;
+use crate::testbed::Testbed;
+
+pub(crate) struct PathsDark;
+
+/// Mbit/s and one way in ms of the two links.
+const LINKS: [(f64, u32); 2] = [(10.0, 10), (5.0, 30)];
+/// When it begins, seconds from the first packet of each link.
+const AT: f64 = 5.0;
+const ONE: &str = "the first link: 5 s";
+const BOTH: [u32; 3] = [5, 30, 60];
+/// What is measured of one link that goes, seconds after its return.
+const AFTER: f64 = 4.0;
+
+/// Seconds, and whether both go.
+fn place(condition: &str) -> Option<(f64, bool)> {
+    let (which, length) = Case::place(condition);
+    Some((length.strip_suffix(" s")?.parse().ok()?, which == "both links"))
+}
+
+fn words((length, both): (f64, bool)) -> String {
+    let mut links = LINKS.map(|(rate, delay)| format!("rate={rate}mbit, delay={delay}ms, queue=100ms"));
+    for link in links.iter_mut().take(if both { 2 } else { 1 }) {
+        link.push_str(&format!(", outage=at {AT}s for {length}s"));
+    }
+    links.join(" | ")
+}
+
+/// Long enough for timers that double to wake once more.
+fn span((length, both): (f64, bool)) -> f64 {
+    AT + length + if both { length * 1.2 + 5.0 } else { AFTER }
+}
+
+impl Experiment for PathsDark {
+    fn name(&self) -> &'static str {
+        "paths-dark"
+    }
+
+    fn about(&self) -> About {
+        About {
+            title: "Links that go dark",
+            source: "the goals for several paths: with one of two dark no gap above 150 ms, both in use within 1 s of its return; with \
+                     both dark something arrives within one round trip and 250 ms of the return",
+            measured: "Bulk over 10 Mbit/s of 20 ms round trip and 5 Mbit/s of 60 ms, queues of 100 ms. 5 s after the first packet on it a \
+                       link carries nothing, in both directions, but says nothing of it either. One link: the longest time without a byte \
+                       read, from then until 4 s after its return, in steps of 10 ms; and when after the return that link carries half \
+                       its rate again over 0.2 s. Both: from the first link's return to the first byte read. TCP has the first link \
+                       alone. The limit is half a round trip.",
+            why: "What was under way on a link that goes is not known to be lost until its acknowledgement is overdue; then it can go on the \
+                  other link at once, or wait for a timer. Whoever delivers in one order has nothing to read until that gap is filled. \
+                  Nothing tells a sender that a link is back but an answer to what it sends there, so that the time between two tries \
+                  decides.",
+        }
+    }
+
+    fn cases(&self, options: &Options) -> Vec<Case> {
+        let one = several::peers(options.quick).iter().map(|peer| Case::light(ONE, *peer));
+        let both = BOTH.into_iter().filter(|length| !options.quick || *length == 5);
+        let both = both.flat_map(|length| {
+            let peers = several::peers(options.quick || length > 5).iter();
+            peers.map(move |peer| Case::light(format!("both links: {length} s"), *peer))
+        });
+        one.chain(both).collect()
+    }
+
+    fn trial<'a>(&'a self, case: &'a Case, _: &'a Options, seed: u64) -> Trial<'a> {
+        Box::pin(async move {
+            let place = place(&case.condition).ok_or_else(|| anyhow::anyhow!("no such condition"))?;
+            let (length, both) = place;
+            let testbed = Testbed::new(&several::plans(&words(place))?, seed)?;
+            let run = Flow::run(&testbed, &case.peer, &Job::Bulk, span(place));
+            let (flow, carried) = Carried::during(&testbed, 2, run).await;
+            let (flow, mut metrics) = (flow?, Metrics::default());
+            let down = flow.started + (AT * 1e9) as u64;
+            let back = down + (length * 1e9) as u64;
+            if both {
+                let first =
+                    flow.figures.bins.iter().map(|(bin, _)| bin * crate::job::BIN).find(|at| *at >= back);
+                let first = first.ok_or_else(|| {
+                    anyhow::anyhow!("nothing came after the outage in {} s", span(place) - AT - length)
+                })?;
+                metrics.set("first_ms", millis(back, first));
+            } else {
+                let end = back + (AFTER * 1e9) as u64 - crate::job::BIN;
+                metrics.set("gap_ms", flow.figures.longest_gap(down, end) * 1e3);
+                let again = carried.reaches(0, back, LINKS[0].0 * 1e6 / 2.0);
+                metrics.set("again_ms", again.map_or(f64::NAN, |at| millis(back, at)));
+            }
+            for link in 0..2 {
+                metrics.draw(&format!("link {}", link + 1), carried.rates(link, flow.started));
+            }
+            metrics.draw("rate", flow.rates(span(place), 0.2));
+            Ok(metrics)
+        })
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        let column = |metric, title| Column { metric, title, digits: 0, better: Some(Better::Lower) };
+        vec![
+            column("gap_ms", "longest gap, ms"),
+            column("again_ms", "both in use after the return, ms"),
+            column("first_ms", "first byte after the return, ms"),
+        ]
+    }
+
+    fn limit(&self, _: &str, metric: &str) -> Option<f64> {
+        (metric == "first_ms").then_some(f64::from(LINKS[0].1))
+    }
+
+    fn links(&self) -> Vec<(String, String)> {
+        let both = BOTH.map(|length| format!("both links: {length} s"));
+        let rows = [ONE.to_owned()].into_iter().chain(both);
+        rows.filter_map(|row| Some((row.clone(), words(place(&row)?)))).collect()
+    }
+
+    fn plots(&self) -> Vec<Plot> {
+        vec![
+            Plot::curves("One of two links is dark for 5 s", "rate", ONE)
+                .axes("time, s", "Mbit/s")
+                .shaded(AT, AT + 5.0),
+            Plot::sharing("whimbrel, link by link", ONE, "whimbrel")
+                .axes("time, s", "Mbit/s")
+                .shaded(AT, AT + 5.0),
+        ]
+    }
+
+    fn seconds(&self, case: &Case, _: &Options) -> f64 {
+        place(&case.condition).map_or(30.0, span) + 2.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_links_that_are_meant_go_dark() {
+        for case in PathsDark.cases(&Options { quick: false, seconds: None }) {
+            let place = place(&case.condition).unwrap();
+            assert_eq!(several::plans(&words(place)).unwrap().len(), 2);
+            assert_eq!(
+                words(place).matches("outage").count(),
+                if place.1 { 2 } else { 1 },
+                "{}",
+                case.condition
+            );
+        }
+    }
+}
