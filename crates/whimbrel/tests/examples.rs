@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 /// Those that need nobody else.
-const ALONE: [&str; 10] = [
+const ALONE: [&str; 12] = [
     "send",
     "receive",
     "track",
@@ -18,6 +18,8 @@ const ALONE: [&str; 10] = [
     "events",
     "stats",
     "allow",
+    "multihome",
+    "handover",
 ];
 /// Those that need each other.
 const TOGETHER: [&str; 2] = ["listen", "connect"];
