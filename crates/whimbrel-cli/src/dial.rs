@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use clap::Args;
 use whimbrel::{
-    CloseReason, Config, Congestion, ConnectError, Endpoint, Identity, ListenConfig, Mocket, PublicKey,
-    Repeats, TransportConfig, Url,
+    CloseReason, Config, Congestion, ConnectError, Endpoint, Identity, ListenConfig, Mocket, Paths,
+    PublicKey, Repeats, TransportConfig, Url,
 };
 
 use crate::key::{KnownPeers, default_known_peers_file, own_or_temporary};
 use crate::output::note;
+use crate::paths::PathOptions;
 use crate::units;
 
 /// Options of whoever connects.
@@ -61,6 +62,8 @@ pub(crate) struct TransportOptions {
     /// How often small messages are repeated on an underused path: auto (1, and 2 where much is lost), or a number.
     #[arg(long, value_name = "auto|N", default_value = "auto", value_parser = units::repeats)]
     pub(crate) repeats: Repeats,
+    #[command(flatten)]
+    pub(crate) paths: PathOptions,
 }
 
 impl TransportOptions {
@@ -69,6 +72,7 @@ impl TransportOptions {
         let mut config = TransportConfig::default();
         config.congestion = self.congestion;
         config.repeats = self.repeats;
+        config.scheduler = self.paths.scheduler;
         config
     }
 }
@@ -94,11 +98,14 @@ impl DialOptions {
     ///
     /// # Errors
     /// The URL, the key files, the known peers, or the socket.
-    pub(crate) async fn prepare(&self, transport: TransportConfig) -> anyhow::Result<Dial> {
+    pub(crate) async fn prepare(&self, transport: TransportConfig, paths: Paths) -> anyhow::Result<Dial> {
+        if self.bind.is_some() && matches!(paths, Paths::Only(_)) {
+            bail!("--bind and --path both say where to send from: leave one out");
+        }
         let url: Url = self.url.parse()?;
         let trust = self.trust(&url)?;
         let (identity, _) = own_or_temporary(self.key.as_deref())?;
-        let config = Config { identity, transport, ..Config::default() };
+        let config = Config { identity, transport, paths, ..Config::default() };
         let is_ipv4 = url.host.parse::<std::net::Ipv4Addr>().is_ok();
         let endpoint = match &self.bind {
             Some(address) => Endpoint::bind(config, address).await?,
@@ -173,12 +180,16 @@ impl ListenOptions {
     ///
     /// # Errors
     /// The key file, or the port is taken.
-    pub(crate) async fn bind(&self, transport: TransportConfig) -> anyhow::Result<(Endpoint, String)> {
+    pub(crate) async fn bind(
+        &self,
+        transport: TransportConfig,
+        paths: Paths,
+    ) -> anyhow::Result<(Endpoint, String)> {
         let (identity, temporary) = own_or_temporary(self.key.as_deref())?;
         if temporary {
             note("using a key for this run only; `whimbrel key new` makes one that stays");
         }
-        let config = self.config(identity, transport);
+        let config = Config { paths, ..self.config(identity, transport) };
         let endpoint = match &self.listen {
             Some(address) => Endpoint::bind(config, address).await?,
             None => bind_both_families(config, whimbrel::DEFAULT_PORT).await?,

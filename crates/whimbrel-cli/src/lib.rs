@@ -6,6 +6,7 @@ pub mod key;
 #[cfg(unix)]
 pub mod link;
 pub mod output;
+mod paths;
 #[cfg(unix)]
 pub mod perf;
 pub mod process;

@@ -42,6 +42,7 @@ mod url;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 #[doc = include_str!("../../../docs/guide.md")]
+#[doc = include_str!("../../../docs/mobility.md")]
 struct Pages;
 
 pub use endpoint::{Config, Endpoint, new_identity};

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 /// Those that need nobody else.
-const ALONE: [&str; 12] = [
+const ALONE: [&str; 14] = [
     "send",
     "receive",
     "track",
@@ -20,6 +20,8 @@ const ALONE: [&str; 12] = [
     "allow",
     "streams",
     "quality",
+    "multihome",
+    "handover",
 ];
 /// Those that need each other.
 const TOGETHER: [&str; 2] = ["listen", "connect"];

@@ -5,7 +5,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use whimbrel::{Config, Congestion, ListenConfig, Repeats, Scheduling, SessionConfig, TransportConfig};
+use whimbrel::{
+    Config, Congestion, ListenConfig, Paths, Repeats, Scheduling, SessionConfig, TransportConfig,
+};
 
 const GUIDE: &str = include_str!("../../../docs/guide.md");
 /// Where the types are.
@@ -116,6 +118,12 @@ impl Shown for Scheduling {
     }
 }
 
+impl Shown for Paths {
+    fn shown(&self, _: &str) -> String {
+        format!("{self:?}")
+    }
+}
+
 impl Shown for Bytes {
     fn shown(&self, _: &str) -> String {
         if self.is_empty() { "empty".to_owned() } else { format!("{self:?}") }
@@ -184,6 +192,7 @@ fn config() {
         protocol: it.protocol,
         psk: none(it.psk),
         backlog: it.backlog,
+        paths: it.paths,
         key_log: Words("by environment"),
     });
 }

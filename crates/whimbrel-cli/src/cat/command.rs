@@ -129,10 +129,10 @@ impl CatCommand {
 impl Side {
     async fn carry(self, how: CatOptions) -> anyhow::Result<()> {
         let interrupted = interrupted()?;
-        let transport = how.transport.config();
+        let (transport, paths) = (how.transport.config(), how.transport.paths.paths()?);
         match self {
             Self::Listen { listen, .. } => {
-                let (endpoint, url) = listen.bind(transport).await?;
+                let (endpoint, url) = listen.bind(transport, paths).await?;
                 note(format_args!("listening {url}"));
                 let accepting = async {
                     let Some(mocket) = endpoint.accept().await else { bail!("the socket has failed") };
@@ -141,7 +141,7 @@ impl Side {
                 finish(&endpoint, accepting, interrupted).await
             }
             Self::Connect { dial, .. } => {
-                let mut dial = dial.prepare(transport).await?;
+                let mut dial = dial.prepare(transport, paths).await?;
                 let endpoint = dial.endpoint().clone();
                 let connecting = async {
                     let mocket = dial.connect().await?;

@@ -111,7 +111,14 @@ pub(super) struct Sent {
 #[derive(Serialize, Deserialize, Clone, Debug, Default)]
 pub(super) struct PathFigures {
     pub(super) id: u32,
+    /// opening, active, standby, suspect, down or closed.
+    pub(super) state: String,
+    /// Data goes here first.
+    pub(super) primary: bool,
+    pub(super) local: Option<String>,
     pub(super) remote: String,
+    /// Of the wire bytes sent on the paths there are now, 0 to 1.
+    pub(super) share: f64,
     /// With IP and UDP headers.
     pub(super) wire_bytes_sent: u64,
     pub(super) packets_sent: u64,
@@ -127,6 +134,8 @@ pub(super) struct PathFigures {
     pub(super) mtu: u16,
     /// What congestion control thinks.
     pub(super) bandwidth_bps: u64,
+    /// Wire bytes that may be in flight.
+    pub(super) cwnd_bytes: u64,
     pub(super) congestion_phase: String,
 }
 
@@ -136,6 +145,10 @@ impl From<&PathStats> for PathFigures {
         let lost = path.lost_packets.saturating_sub(path.spurious_packets);
         Self {
             id: path.id.0,
+            state: format!("{:?}", path.state).to_lowercase(),
+            primary: path.primary,
+            local: path.local.map(|local| local.to_string()),
+            share: 0.0,
             remote: path.remote.to_string(),
             wire_bytes_sent: path.sent_bytes + headers * path.sent_packets,
             packets_sent: path.sent_packets,
@@ -148,13 +161,19 @@ impl From<&PathStats> for PathFigures {
             loss: lost as f64 / path.sent_packets.max(1) as f64,
             mtu: path.mtu,
             bandwidth_bps: path.congestion.bandwidth * 8,
+            cwnd_bytes: path.congestion.window,
             congestion_phase: path.congestion.phase.to_owned(),
         }
     }
 }
 
 pub(super) fn paths(mocket: &Mocket) -> Vec<PathFigures> {
-    mocket.stats().connection.paths.iter().map(PathFigures::from).collect()
+    let mut paths: Vec<PathFigures> = mocket.paths().iter().map(PathFigures::from).collect();
+    let all: u64 = paths.iter().map(|path| path.wire_bytes_sent).sum();
+    for path in &mut paths {
+        path.share = path.wire_bytes_sent as f64 / all.max(1) as f64;
+    }
+    paths
 }
 
 /// How latencies were measured.

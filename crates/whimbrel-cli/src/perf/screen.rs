@@ -1,6 +1,9 @@
 //! What people see.
 
-use whimbrel::Mocket;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use whimbrel::{Mocket, PathId, PathStats};
 
 use super::figures::{Document, Interval, Latency, LatencyKind};
 use super::sink::Audience;
@@ -9,11 +12,13 @@ use crate::output::note;
 /// Prints intervals, unless a program is to read the output.
 pub(super) struct Screen {
     quiet: bool,
+    /// Bytes that each path had carried, both ways, when it was shown last.
+    carried: Mutex<BTreeMap<PathId, u64>>,
 }
 
 impl Screen {
     pub(super) fn new(quiet: bool) -> Self {
-        Self { quiet }
+        Self { quiet, carried: Mutex::default() }
     }
 
     pub(super) fn show(&self, interval: Interval, mocket: &Mocket) {
@@ -35,7 +40,38 @@ impl Screen {
         );
         // Whether anybody reads it is found out when the result is printed.
         drop(crate::output::print_line(format_args!("{line}")));
+        self.show_paths(&stats.paths, seconds);
     }
+
+    /// A line a path, where there are several.
+    fn show_paths(&self, paths: &[PathStats], seconds: f64) {
+        let mut carried = self.carried.lock().unwrap_or_else(PoisonError::into_inner);
+        let now: BTreeMap<PathId, u64> =
+            paths.iter().map(|path| (path.id, path.sent_bytes + path.received_bytes)).collect();
+        let since = |path: &PathStats| now[&path.id] - carried.get(&path.id).copied().unwrap_or(0);
+        let all: u64 = paths.iter().map(since).sum();
+        for path in paths.iter().filter(|_| paths.len() > 1) {
+            let line = path_line(path, since(path), all, seconds);
+            drop(crate::output::print_line(format_args!("{line}")));
+        }
+        *carried = now;
+    }
+}
+
+/// One path: where, how it stands, and what it carried of all in this interval.
+fn path_line(path: &PathStats, bytes: u64, all: u64, seconds: f64) -> String {
+    let local = path.local.map_or_else(|| "?".to_owned(), |local| local.to_string());
+    let state = format!("{:?}{}", path.state, if path.primary { ", primary" } else { "" }).to_lowercase();
+    format!(
+        "{:>12} {local} - {}  {state}  {}  {:.0} % of traffic  cwnd {}  rtt {}  loss {:.1} %",
+        format!("path {}", path.id.0),
+        path.remote,
+        bits(bytes as f64 * 8.0 / seconds),
+        bytes as f64 * 100.0 / all.max(1) as f64,
+        size(path.congestion.window),
+        delay(path.rtt.as_secs_f64() * 1e6),
+        path.loss * 100.0
+    )
 }
 
 impl Audience for Screen {

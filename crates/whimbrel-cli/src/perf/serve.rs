@@ -50,7 +50,7 @@ impl ServeCommand {
         let mut transport = self.transport.config();
         transport.session.send_queue_bytes = self.queue;
         self.listen.tickets = true;
-        let (endpoint, url) = self.listen.bind(transport).await?;
+        let (endpoint, url) = self.listen.bind(transport, self.transport.paths.paths()?).await?;
         print_line(format_args!("listening {url}"))?;
         loop {
             tokio::select! {

@@ -1,0 +1,115 @@
+//! Which networks are used, and how: the options of both ends.
+
+use std::net::{IpAddr, UdpSocket};
+
+use anyhow::bail;
+use clap::Args;
+use whimbrel::{LocalPath, Paths, Scheduling};
+
+/// Options of paths, for both ends.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct PathOptions {
+    /// Use this address of the host, for example `192.0.2.7`, `10.0.0.7,cost=2`, `10.0.0.7,standby` or `192.0.2.7,prefer`; may be
+    /// repeated. A dearer path carries nothing while a cheaper one works, a standby one nothing while another works; the connection
+    /// begins on a preferred one. A listener announces these and no others [default: all usable ones, as they come and go].
+    #[arg(long = "path", value_name = "LOCAL[,cost=N][,prefer|standby]", value_parser = local_path)]
+    path: Vec<LocalPath>,
+    /// One path only.
+    #[arg(long, conflicts_with = "path")]
+    single_path: bool,
+    /// How several paths are used together: the best carries all (primary), or all carry (aggregate).
+    #[arg(long, value_name = "primary|aggregate", default_value = "aggregate", value_parser = scheduler)]
+    pub(crate) scheduler: Scheduling,
+}
+
+impl PathOptions {
+    /// As a setting of the library.
+    ///
+    /// # Errors
+    /// An address that this host does not have.
+    pub(crate) fn paths(&self) -> anyhow::Result<Paths> {
+        if self.single_path {
+            return Ok(Paths::Single);
+        }
+        if self.path.is_empty() {
+            return Ok(Paths::Auto);
+        }
+        for path in &self.path {
+            if let Err(error) = UdpSocket::bind((path.address, 0)) {
+                let local = path.address;
+                bail!("--path {local}: not an address of this host now ({error}); `ip address` lists them");
+            }
+        }
+        Ok(Paths::Only(self.path.clone()))
+    }
+}
+
+/// `LOCAL[,cost=N][,prefer|standby]`.
+///
+/// # Errors
+/// What a good one looks like.
+fn local_path(text: &str) -> Result<LocalPath, String> {
+    let mut parts = text.split(',');
+    let local = parts.next().unwrap_or_default();
+    let address: IpAddr = local.trim_matches(['[', ']']).parse().map_err(|_| {
+        format!(
+            "`{local}` is no IP address: write an address of this host, for example 192.0.2.7 or 2001:db8::7"
+        )
+    })?;
+    let mut path = LocalPath::from(address);
+    for part in parts {
+        match part.split_once('=') {
+            None if part == "prefer" => path.prefer = true,
+            None if part == "standby" => path.standby = true,
+            Some(("cost", cost)) => {
+                path.cost =
+                    cost.parse().map_err(|_| format!("cost={cost}: write a whole number, 0 and up"))?;
+            }
+            _ => {
+                return Err(format!(
+                    "`{part}` is not known: write cost=N, prefer or standby after the address"
+                ));
+            }
+        }
+    }
+    if path.prefer && path.standby {
+        return Err("a path is either preferred or in standby".to_owned());
+    }
+    Ok(path)
+}
+
+/// `primary` or `aggregate`.
+///
+/// # Errors
+/// What there is.
+fn scheduler(text: &str) -> Result<Scheduling, String> {
+    match text {
+        "primary" => Ok(Scheduling::Primary),
+        "aggregate" => Ok(Scheduling::Aggregate),
+        _ => Err(format!("`{text}` is no scheduler: write primary or aggregate")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_as_people_write_them() {
+        let plain = LocalPath::from("192.0.2.7".parse::<IpAddr>().unwrap());
+        assert_eq!(local_path("192.0.2.7"), Ok(plain));
+        assert_eq!(local_path("192.0.2.7,cost=3,standby"), Ok(LocalPath { cost: 3, standby: true, ..plain }));
+        assert_eq!(local_path("192.0.2.7,prefer"), Ok(LocalPath { prefer: true, ..plain }));
+        assert_eq!(local_path("[2001:db8::7]").unwrap().address, "2001:db8::7".parse::<IpAddr>().unwrap());
+        for (wrong, says) in [
+            ("eth0", "192.0.2.7"),
+            ("192.0.2.7:4433", "address"),
+            ("192.0.2.7,fast", "standby"),
+            ("192.0.2.7,cost=much", "whole number"),
+            ("192.0.2.7,prefer,standby", "either"),
+        ] {
+            assert!(local_path(wrong).unwrap_err().contains(says), "{wrong}");
+        }
+        assert!(scheduler("fastest").unwrap_err().contains("aggregate"));
+    }
+}

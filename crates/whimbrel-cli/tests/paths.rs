@@ -1,0 +1,74 @@
+//! Several paths between two processes on one machine, each through a link of its own.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use common::{Home, Running, assert_fails, whimbrel};
+use serde_json::Value;
+
+const BOTH: [&str; 4] = ["--path", "127.0.0.1,prefer", "--path", "127.0.0.2"];
+
+fn serve(home: &Home) -> Running {
+    Running::listening(whimbrel(home).args(["perf", "serve", "--listen", "127.0.0.1:0"]))
+}
+
+#[test]
+fn named_paths_are_used_and_shown() {
+    let home = Home::new("paths-shown");
+    let server = serve(&home);
+    let run = ["perf", "run", &server.listening, "--mode", "latency", "--rate", "500", "--time", "2.5"];
+    let output = whimbrel(&home).args(run).args(BOTH).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text} {}", String::from_utf8_lossy(&output.stderr));
+    for shown in [
+        "path 0 127.0.0.1 - 127.0.0.1:",
+        "path 2 127.0.0.2 - 127.0.0.1:",
+        "active, primary",
+        "cwnd",
+        "of traffic",
+    ] {
+        assert!(text.contains(shown), "{shown}: {text}");
+    }
+    let output = whimbrel(&home).args(run).args(BOTH).arg("--json").output().unwrap();
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let paths = document["paths"].as_array().unwrap();
+    let locals: Vec<&str> = paths.iter().map(|path| path["local"].as_str().unwrap()).collect();
+    assert_eq!(locals, ["127.0.0.1", "127.0.0.2"]);
+    let shares: f64 = paths.iter().map(|path| path["share"].as_f64().unwrap()).sum();
+    assert!((shares - 1.0).abs() < 1e-6 && paths.iter().all(|path| path["state"] == "active"), "{document}");
+    assert_eq!((&document["lost"], &document["duplicated"]), (&0.into(), &0.into()));
+}
+
+#[test]
+fn a_preferred_path_begins_and_a_single_one_stays_alone() {
+    let home = Home::new("paths-single");
+    let server = serve(&home);
+    let paths = |arguments: &[&str]| {
+        let run = ["perf", "run", &server.listening, "--bytes", "2000000", "--json"];
+        let output = whimbrel(&home).args(run).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        document["paths"].as_array().unwrap().clone()
+    };
+    let begun = paths(&["--path", "127.0.0.1", "--path", "127.0.0.2,prefer", "--scheduler", "primary"]);
+    assert_eq!(begun[0]["local"], "127.0.0.2");
+    assert_eq!(paths(&["--single-path"]).len(), 1);
+    assert_eq!(paths(&[]).len(), 1, "within one host");
+}
+
+#[test]
+fn mistakes_are_told() {
+    let home = Home::new("paths-wrong");
+    let server = serve(&home);
+    let try_run = |arguments: &[&str]| {
+        whimbrel(&home).args(["perf", "run", &server.listening]).args(arguments).output().unwrap()
+    };
+    assert_fails(&try_run(&["--path", "203.0.113.77"]), "not an address of this host");
+    assert_fails(&try_run(&["--path", "127.0.0.1,fast"]), "standby");
+    assert_fails(&try_run(&["--scheduler", "magic"]), "aggregate");
+    assert_fails(&try_run(&["--single-path", "--path", "127.0.0.1"]), "--single-path");
+    assert_fails(&try_run(&["--bind", "127.0.0.1:0", "--path", "127.0.0.1"]), "leave one out");
+    let listen = ["cat", "listen", "--listen", "127.0.0.1:0", "--path", "203.0.113.77"];
+    assert_fails(&whimbrel(&home).args(listen).output().unwrap(), "not an address of this host");
+}
