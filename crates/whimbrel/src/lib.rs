@@ -63,6 +63,6 @@ pub use whimbrel_proto::session::{
 };
 pub use whimbrel_proto::{
     CloseReason, ConnectionStats, EndpointStats, Event, ListenConfig, LocalAddress, MAX_THRESHOLDS,
-    MessageId, OpenPathError, PathId, PathState, PathStats, Quality, QualityChange, Repeats, Scheduling, Service, StreamId,
-    Tag, Threshold, Ticket, TicketStore, TooManyThresholds, TransportConfig,
+    MessageId, OpenPathError, PathId, PathState, PathStats, Quality, QualityChange, Repeats, Scheduling,
+    Service, StreamId, Tag, Threshold, Ticket, TicketStore, TooManyThresholds, TransportConfig,
 };

@@ -46,7 +46,9 @@ fn main() -> anyhow::Result<()> {
     let core = if matches!(Cli::parse().what, What::Serve) { SERVER_CORE } else { CLIENT_CORE };
     // By number, not from the list of usable ones: a child is born onto its parent's core, and its list holds that alone.
     if !core_affinity::set_for_current(core_affinity::CoreId { id: core }) {
-        eprintln!("core {core} cannot be had: the server shares a core with its clients, and figures mean little");
+        eprintln!(
+            "core {core} cannot be had: the server shares a core with its clients, and figures mean little"
+        );
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match Cli::parse().what {
