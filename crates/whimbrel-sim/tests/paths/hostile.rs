@@ -22,8 +22,11 @@ fn moved(pair: &mut Pair) -> bool {
     events.iter().any(|event| matches!(event, Event::PeerAddressChanged { .. }))
 }
 
+/// Packets seen on the way, with where they were sent.
+type Overheard = Rc<RefCell<Vec<(SocketAddr, Vec<u8>)>>>;
+
 /// Every `nth` packet of the client's, as it was on the way.
-fn overheard(pair: &mut Pair, nth: u64, verdict: TapVerdict) -> Rc<RefCell<Vec<(SocketAddr, Vec<u8>)>>> {
+fn overheard(pair: &mut Pair, nth: u64, verdict: TapVerdict) -> Overheard {
     let client: Vec<SocketAddr> = pair.world.addresses(pair.client);
     let heard = Rc::new(RefCell::new(Vec::new()));
     let (tape, mut count) = (Rc::clone(&heard), 0);
