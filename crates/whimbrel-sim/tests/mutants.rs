@@ -9,7 +9,7 @@ use whimbrel_proto::mutants::{Mutant, plant};
 use whimbrel_sim::checker::run_seed;
 
 /// Seeds tried for each.
-const SEEDS: u64 = 400;
+const SEEDS: u64 = 3_000;
 
 #[test]
 fn every_mutant_is_caught() {

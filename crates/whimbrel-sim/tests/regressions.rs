@@ -49,7 +49,8 @@ fn regression_replacements_through_a_blackout_stay_one_entry() {
     }
     let sizes = sizes.borrow();
     let (early, late) = (sizes[3], sizes[sizes.len() - 1]);
-    assert!(late >= 93, "a message in each probe: {sizes:?}");
+    // 60 bytes, and the packet and the block around them.
+    assert!(late >= 60 + 25, "a message in each probe: {sizes:?}");
     assert!(late < early + 20, "and no more with time: {sizes:?}");
 }
 
