@@ -34,6 +34,9 @@ pub struct TransportConfig {
     pub max_paths: u8,
     /// How paths are used together. Default: `Aggregate`. `Primary`: the others wait for the best one to fail; bandwidth does not add up.
     pub scheduler: Scheduling,
+    /// What may be spent on copies of messages whose lifetime would end before they could be sent again, percent of all bytes sent. Default 3.
+    /// More: more of them in time where packets are lost, and more bytes. Messages of the session's `urgent_priority` are exempt.
+    pub deadline_budget: u16,
     /// How often a path that carries nothing is probed while others carry something. Default 1 s. Shorter: a path that fails unused is
     /// noticed sooner; longer: a radio sleeps longer. When nothing is sent anywhere it stretches to `keep_alive`.
     pub probe_interval: Duration,
@@ -71,6 +74,7 @@ impl Default for TransportConfig {
             repeats: Repeats::Adaptive,
             max_paths: 8,
             scheduler: Scheduling::default(),
+            deadline_budget: 3,
             probe_interval: Duration::from_secs(1),
             handshake_timeout: Duration::from_secs(10),
             close_timeout: Duration::from_secs(10),

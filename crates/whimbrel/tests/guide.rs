@@ -200,6 +200,7 @@ fn transport_config() {
         repeats: it.repeats,
         max_paths: it.max_paths,
         scheduler: it.scheduler,
+        deadline_budget: it.deadline_budget,
         probe_interval: it.probe_interval,
         handshake_timeout: it.handshake_timeout,
         close_timeout: it.close_timeout,
@@ -224,6 +225,7 @@ fn session_config() {
         ageing: it.ageing,
         cross_sequencing: it.cross_sequencing,
         small_message: it.small_message,
+        urgent_priority: it.urgent_priority,
         max_unconfirmed: it.max_unconfirmed,
         max_tags: it.max_tags,
     });

@@ -6,6 +6,7 @@
 mod addresses;
 mod close;
 mod control;
+mod copies;
 mod ids;
 mod key_log;
 mod keys;
@@ -40,6 +41,7 @@ pub use close::CloseReason;
 use close::Ending;
 pub(crate) use control::Control;
 use control::ControlQueue;
+pub use copies::DeadlineStats;
 use ids::SpareIds;
 use key_log::KeyLog;
 use keys::KeyRing;
@@ -239,6 +241,7 @@ pub struct Connection {
     addresses: Addresses,
     spare_ids: SpareIds,
     retired: Retired,
+    deadlines: DeadlineStats,
     /// The peer's wish, by its sequence number: what comes late changes nothing.
     primary_wish: (u64, Option<PathId>),
     /// Paths opened by themselves in the running minute.
@@ -293,6 +296,7 @@ impl Connection {
             addresses: Addresses::default(),
             spare_ids: SpareIds::default(),
             retired: Retired::default(),
+            deadlines: DeadlineStats::default(),
             primary_wish: (0, None),
             opened_in_minute: (0, 0),
             peer_max_packet: u64::MAX,

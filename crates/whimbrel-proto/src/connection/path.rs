@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use super::copies::Echoes;
 use super::keys::KeyUse;
 use super::mtu::{self, Mtu};
 use super::scheduler::View;
@@ -42,6 +43,8 @@ pub(super) struct Path {
     pub(super) validation: Validation,
     /// Challenges of the peer's, to be answered here.
     pub(super) answers: Answers,
+    /// What goes here too.
+    pub(super) echoes: Echoes,
     /// A KEEP_ALIVE is due here.
     pub(super) keep_alive_due: bool,
     pub(super) last_eliciting: Time,
@@ -181,6 +184,7 @@ impl Path {
             rebinding: None,
             validation: Validation::Proven,
             answers: Answers::default(),
+            echoes: Echoes::default(),
             keep_alive_due: false,
             last_eliciting: now,
             last_received: now,

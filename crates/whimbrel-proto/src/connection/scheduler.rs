@@ -14,6 +14,8 @@ pub enum Scheduling {
     /// faster one.
     #[default]
     Aggregate,
+    /// Every message goes on every path that works, as far as the path keeps up: the best latency there is, at so many times the bytes.
+    Redundant,
 }
 
 /// What a scheduler knows of a path.
@@ -54,7 +56,7 @@ pub(super) trait Scheduler {
 impl Scheduler for Scheduling {
     fn may_carry(&self, paths: &[View], me: usize, primary: usize, backlog: u64) -> bool {
         match self {
-            Self::Primary => me == primary,
+            Self::Primary | Self::Redundant => me == primary,
             Self::Aggregate => earliest_completion_first(paths, me, primary, backlog),
         }
     }

@@ -16,6 +16,9 @@ pub(super) const PPID: u8 = 8;
 /// Cancelled, replaced or expired while it waited in a lane; its place remains.
 pub(super) const DEAD: u8 = 16;
 
+/// Sent when it could not have been sent again in time.
+pub(super) const PRESSED: u8 = 32;
+
 /// Where a message that was sent at least once stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {

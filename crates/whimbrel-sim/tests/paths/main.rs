@@ -1,5 +1,6 @@
 //! Several paths, on a virtual clock: opened by themselves, used together, lost and found again.
 
+mod copies;
 mod figures;
 mod hostile;
 mod one_way;
