@@ -28,8 +28,9 @@ pub mod wire;
 
 pub use config::{Repeats, TransportConfig};
 pub use connection::{
-    CloseReason, Connection, ConnectionStats, Datagram, DeadlineStats, EndpointAnswer, EndpointEvent, Event,
-    IssuedTicket, LocalAddress, MOST_PATHS, OpenPathError, PathState, PathStats, Scheduling, Transmit,
+    CloseReason, Connection, ConnectionStats, CostPolicy, Datagram, DeadlineStats, EndpointAnswer,
+    EndpointEvent, Event, IssuedTicket, LocalAddress, MOST_PATHS, OpenPathError, PathState, PathStats,
+    Scheduling, Transmit,
 };
 pub use endpoint::{ConnectConfig, Endpoint, EndpointStats, Handle, ListenConfig, Routed};
 pub use error::{Cause, PeerMisbehaved};

@@ -200,6 +200,7 @@ fn transport_config() {
         repeats: it.repeats,
         max_paths: it.max_paths,
         scheduler: it.scheduler,
+        cost_policy: it.cost_policy,
         deadline_budget: it.deadline_budget,
         probe_interval: it.probe_interval,
         handshake_timeout: it.handshake_timeout,

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::{At, Connection, Item, Scheduling};
+use super::{At, Connection, CostPolicy, Item, Scheduling};
 use crate::Time;
 use crate::session::{Carried, Copied, Session};
 use crate::wire::Writer;
@@ -106,7 +106,9 @@ impl Connection {
     }
 
     fn echoes_on(&self, at: At) -> bool {
-        self.paths[at].standing.is_usable() && !self.paths[at].standing.is_standby()
+        let (path, main) = (&self.paths[at], &self.paths[self.paths.main()]);
+        let dear = path.cost > main.cost && self.config.cost_policy != CostPolicy::Ignore;
+        self.is_at_hand(at) && !path.standing.is_standby() && !dear
     }
 
     /// Writes what waits to be repeated on `at`; false if the packet is full.

@@ -7,6 +7,7 @@ mod addresses;
 mod close;
 mod control;
 mod copies;
+mod cost;
 mod ids;
 mod key_log;
 mod keys;
@@ -42,6 +43,7 @@ use close::Ending;
 pub(crate) use control::Control;
 use control::ControlQueue;
 pub use copies::DeadlineStats;
+pub use cost::CostPolicy;
 use ids::SpareIds;
 use key_log::KeyLog;
 use keys::KeyRing;
@@ -141,6 +143,13 @@ pub enum Event {
     PathClosed(Box<PathStats>),
     /// Data goes on this path first from now on.
     PrimaryChanged(PathId),
+    /// A path works that costs something, and carries data only once [`Connection::allow_path`] says so.
+    PathCostAsked {
+        /// Which.
+        path: PathId,
+        /// What it costs.
+        cost: u32,
+    },
     /// No path works: messages wait, and every path is probed.
     AllPathsDown,
     /// No path has worked for so long that the session is given up; `Closed` follows.

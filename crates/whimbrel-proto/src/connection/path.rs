@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use super::copies::Echoes;
+use super::cost::Consent;
 use super::keys::KeyUse;
 use super::mtu::{self, Mtu};
 use super::scheduler::View;
@@ -32,6 +33,7 @@ pub(super) struct Path {
     pub(super) standing: Standing,
     /// What a byte costs here, in the user's measure; less is better.
     pub(super) cost: u32,
+    pub(super) consent: Consent,
     pub(super) keys: KeyUse,
     /// By which the peer would say that it lost the connection. A client gives none for the first path.
     pub(super) token: Option<ResetToken>,
@@ -176,6 +178,7 @@ impl Path {
             remote_id,
             standing,
             cost: 0,
+            consent: Consent::default(),
             keys: KeyUse::default(),
             token: None,
             recovery: Recovery::new(now, config.congestion, mtu::BASE as usize + headers),
@@ -202,6 +205,7 @@ impl Path {
             standby: self.standing.is_standby(),
             cost: self.cost,
             rtt: self.recovery.rtt.smoothed(),
+            loss: self.recovery.loss(),
             rate: self.recovery.controller().pacing_rate(),
         }
     }
