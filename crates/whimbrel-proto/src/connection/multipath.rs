@@ -123,10 +123,12 @@ impl Connection {
         Ok(id)
     }
 
-    /// Gives a path up. What is out on it goes another way. The last one stays.
+    /// Gives a path up. What is out on it goes another way. The last one stays, and it is the client's to say: if each end closed another
+    /// one at the same time none would be left. A server gives up only what never answered.
     pub fn close_path(&mut self, now: Time, id: PathId) {
         if let Some(at) = self.paths.by_id(id)
             && self.paths.len() > 1
+            && (self.side == Side::Client || self.paths[at].standing.state() == PathState::Opening)
         {
             let told = self.control.notice(write_close_path(id));
             self.remove_path(now, at, Some(told));
@@ -318,7 +320,7 @@ impl Connection {
 
     /// Gives up the paths that `lost` tells, but for the last one.
     fn leave(&mut self, now: Time, lost: impl Fn(&Path) -> bool) {
-        while self.paths.len() > 1 {
+        while self.paths.len() > 1 && self.side == Side::Client {
             let Some(id) = self.paths.iter().find(|path| lost(path)).map(|path| path.id) else { break };
             self.close_path(now, id);
         }
