@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::congestion::Congestion;
-use crate::connection::Scheduling;
+use crate::connection::{CostPolicy, Scheduling};
 use crate::session::SessionConfig;
 
 /// Settings of a connection. The guide's tuning page lists them all; a test holds it against this type.
@@ -34,6 +34,12 @@ pub struct TransportConfig {
     pub max_paths: u8,
     /// How paths are used together. Default: `Aggregate`. `Primary`: the others wait for the best one to fail; bandwidth does not add up.
     pub scheduler: Scheduling,
+    /// What the cost of paths means. Default: `CheapFirst`. `Ignore`: dear paths carry as much as others. `NeverAbove`, `Ask`: messages wait
+    /// where only dear paths work.
+    pub cost_policy: CostPolicy,
+    /// What may be spent on copies of messages whose lifetime would end before they could be sent again, percent of all bytes sent. Default 3.
+    /// More: more of them in time where packets are lost, and more bytes. Messages of the session's `urgent_priority` are exempt.
+    pub deadline_budget: u16,
     /// How often a path that carries nothing is probed while others carry something. Default 1 s. Shorter: a path that fails unused is
     /// noticed sooner; longer: a radio sleeps longer. When nothing is sent anywhere it stretches to `keep_alive`.
     pub probe_interval: Duration,
@@ -72,6 +78,8 @@ impl Default for TransportConfig {
             repeats: Repeats::Adaptive,
             max_paths: 8,
             scheduler: Scheduling::default(),
+            cost_policy: CostPolicy::default(),
+            deadline_budget: 3,
             probe_interval: Duration::from_secs(1),
             handshake_timeout: Duration::from_secs(10),
             close_timeout: Duration::from_secs(10),

@@ -28,9 +28,9 @@ pub mod wire;
 
 pub use config::{Repeats, TransportConfig};
 pub use connection::{
-    CloseReason, Connection, ConnectionStats, Datagram, EndpointAnswer, EndpointEvent, Event, IssuedTicket,
-    LocalAddress, MAX_THRESHOLDS, MOST_PATHS, OpenPathError, PathState, PathStats, Quality, QualityChange,
-    Scheduling, Threshold, TooManyThresholds, Transmit,
+    CloseReason, Connection, ConnectionStats, CostPolicy, Datagram, DeadlineStats, EndpointAnswer,
+    EndpointEvent, Event, IssuedTicket, LocalAddress, MAX_THRESHOLDS, MOST_PATHS, OpenPathError, PathState,
+    PathStats, Quality, QualityChange, Scheduling, Threshold, TooManyThresholds, Transmit,
 };
 pub use endpoint::{ConnectConfig, Endpoint, EndpointStats, Handle, ListenConfig, Routed};
 pub use error::{Cause, PeerMisbehaved};

@@ -206,6 +206,16 @@ impl World {
         self.flush();
     }
 
+    /// As [`World::announce`], with what a byte costs on each network.
+    pub fn announce_at_cost(&mut self, node: usize, handle: Handle, costs: &[u32]) {
+        let addresses = self.addresses(node).into_iter().zip(costs);
+        let addresses: Vec<LocalAddress> =
+            addresses.map(|(address, cost)| LocalAddress { cost: *cost, ..address.into() }).collect();
+        let now = self.now;
+        self.peer(node, handle).connection.set_local_addresses(now, &addresses);
+        self.flush();
+    }
+
     /// A node's endpoint.
     pub fn endpoint(&mut self, node: usize) -> &mut Endpoint {
         &mut self.nodes[node].endpoint

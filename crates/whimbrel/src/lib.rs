@@ -62,7 +62,8 @@ pub use whimbrel_proto::session::{
     TagStats,
 };
 pub use whimbrel_proto::{
-    CloseReason, ConnectionStats, EndpointStats, Event, ListenConfig, LocalAddress, MAX_THRESHOLDS,
-    MessageId, OpenPathError, PathId, PathState, PathStats, Quality, QualityChange, Repeats, Scheduling, Service, StreamId,
-    Tag, Threshold, Ticket, TicketStore, TooManyThresholds, TransportConfig,
+    CloseReason, ConnectionStats, CostPolicy, DeadlineStats, EndpointStats, Event, ListenConfig,
+    LocalAddress, MAX_THRESHOLDS, MessageId, OpenPathError, PathId, PathState, PathStats, Quality,
+    QualityChange, Repeats, Scheduling, Service, StreamId, Tag, Threshold, Ticket, TicketStore,
+    TooManyThresholds, TransportConfig,
 };

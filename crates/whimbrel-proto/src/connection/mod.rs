@@ -6,6 +6,8 @@
 mod addresses;
 mod close;
 mod control;
+mod copies;
+mod cost;
 mod ids;
 mod key_log;
 mod keys;
@@ -41,6 +43,8 @@ pub use close::CloseReason;
 use close::Ending;
 pub(crate) use control::Control;
 use control::ControlQueue;
+pub use copies::DeadlineStats;
+pub use cost::CostPolicy;
 use ids::SpareIds;
 use key_log::KeyLog;
 use keys::KeyRing;
@@ -142,6 +146,13 @@ pub enum Event {
     PathClosed(Box<PathStats>),
     /// Data goes on this path first from now on.
     PrimaryChanged(PathId),
+    /// A path works that costs something, and carries data only once [`Connection::allow_path`] says so.
+    PathCostAsked {
+        /// Which.
+        path: PathId,
+        /// What it costs.
+        cost: u32,
+    },
     /// No path works: messages wait, and every path is probed.
     AllPathsDown,
     /// No path has worked for so long that the session is given up; `Closed` follows.
@@ -244,6 +255,7 @@ pub struct Connection {
     addresses: Addresses,
     spare_ids: SpareIds,
     retired: Retired,
+    deadlines: DeadlineStats,
     /// The peer's wish, by its sequence number: what comes late changes nothing.
     primary_wish: (u64, Option<PathId>),
     /// Paths opened by themselves in the running minute.
@@ -299,6 +311,7 @@ impl Connection {
             addresses: Addresses::default(),
             spare_ids: SpareIds::default(),
             retired: Retired::default(),
+            deadlines: DeadlineStats::default(),
             primary_wish: (0, None),
             opened_in_minute: (0, 0),
             peer_max_packet: u64::MAX,

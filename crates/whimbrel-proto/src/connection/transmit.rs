@@ -194,7 +194,8 @@ impl Connection {
         let data = self.carries(at);
         let waits = self.session.wants_to_send() || !self.control.is_empty();
         self.doubling &= waits;
-        let mut wanted = self.paths[at].keep_alive_due || data && waits;
+        let echoes = established && !self.paths[at].echoes.is_empty();
+        let mut wanted = self.paths[at].keep_alive_due || echoes || data && waits;
         if !wanted && permit == Permit::Now {
             self.paths[at].recovery.on_app_limited();
             wanted = data && self.double(now, at);
@@ -279,12 +280,16 @@ impl Connection {
         if self.keys.is_some() && data {
             self.control.fill(&mut writer, |control| items.push(Item::Control(control)));
         }
+        let full = occasion == Occasion::Data && self.keys.is_some() && !self.write_echoes(at, &mut writer);
         if occasion != Occasion::Sack && data {
             let repeats = self.repeats(at, occasion);
             self.resending = self.session.has_lost();
             self.scratch_carried.clear();
-            self.session.fill(now, &mut writer, &mut self.scratch_carried, repeats);
-            self.scratch_items.extend(self.scratch_carried.iter().map(|carried| Item::Session(*carried)));
+            if !full {
+                self.session.fill(now, &mut writer, &mut self.scratch_carried, repeats);
+                self.scratch_items.extend(self.scratch_carried.iter().map(|carried| Item::Session(*carried)));
+                self.echo(now, at);
+            }
         }
         if occasion == Occasion::Probe && writer.len() == sack_end {
             writer.u8(block::KEEP_ALIVE);
@@ -321,7 +326,8 @@ impl Connection {
 
     /// How often small messages are repeated now: only where there is room to spare.
     fn repeats(&self, at: At, occasion: Occasion) -> u8 {
-        if occasion == Occasion::Probe {
+        let redundant = self.config.scheduler == super::Scheduling::Redundant && self.paths.len() > 1;
+        if occasion == Occasion::Probe || redundant {
             return 0;
         }
         let recovery = &self.paths[at].recovery;
