@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::measure::millis;
+use super::measure::{both_ways, millis};
 use super::several;
 use super::{About, Better, Case, Column, Experiment, Options, Trial};
 use crate::flow::Running;
@@ -16,41 +16,73 @@ use crate::testbed::{Side, Testbed};
 
 pub(crate) struct Handover;
 
-const LINKS: &str = "rate=10mbit, delay=10ms, queue=100ms | rate=10mbit, delay=20ms, queue=100ms";
+const LINKS: [&str; 2] = ["rate=10mbit, delay=10ms, queue=100ms", "rate=10mbit, delay=20ms, queue=100ms"];
+/// What becomes of a link that fades.
+const FADED: &str = ", loss=50%";
 const SLOWER_ONE_WAY_MS: f64 = 20.0;
 const MAKE: &str = "make before break";
 const BREAK: &str = "break before make";
+const FADE: &str = "the old link fades";
+const MOVE: &str = "the address changes";
+const PEERS: [&str; 4] = ["whimbrel", "mptcp-bbr", "noq", "sctp"];
 /// From one handover to the next.
 const PERIOD: Duration = Duration::from_millis(1000);
 /// Both interfaces up, or none.
 const BETWEEN: Duration = Duration::from_millis(300);
 /// Before the first and after the last.
 const QUIET: Duration = Duration::from_secs(2);
+/// With an address its ways may go.
+const WAYS: &str =
+    "route replace 10.77.0.0/16 dev w0 table 100\nroute replace 10.77.0.0/16 dev w0 metric 1000";
 /// Messages a second, and bytes of one: 2 Mbit/s.
 const RATE: f64 = 250.0;
 const SIZE: usize = 1000;
 
-fn handovers(options: &Options) -> u32 {
-    if options.quick { 10 } else { 100 }
+fn handovers(condition: &str, options: &Options) -> u32 {
+    match condition {
+        _ if options.quick => 10,
+        MAKE | BREAK => 100,
+        _ => 20,
+    }
 }
 
-fn seconds(options: &Options) -> f64 {
-    (2 * QUIET + PERIOD * handovers(options)).as_secs_f64()
+fn seconds(condition: &str, options: &Options) -> f64 {
+    (2 * QUIET + PERIOD * handovers(condition, options)).as_secs_f64()
 }
 
-/// Takes the caller from one link to the other, again and again.
-async fn walk(testbed: &Testbed, make_first: bool, times: u32) -> anyhow::Result<()> {
+/// Takes the caller from one link to the other, or from one address to another, again and again.
+async fn walk(testbed: &Testbed, condition: &str, times: u32) -> anyhow::Result<()> {
     sleep(QUIET).await;
     for number in 0..times as usize {
         let (old, new) = (number % 2, (number + 1) % 2);
-        if make_first {
-            testbed.link_up(Side::Caller, new)?;
-            sleep(BETWEEN).await;
-            testbed.link_down(Side::Caller, old)?;
-        } else {
-            testbed.link_down(Side::Caller, old)?;
-            sleep(BETWEEN).await;
-            testbed.link_up(Side::Caller, new)?;
+        match condition {
+            MAKE => {
+                testbed.link_up(Side::Caller, new)?;
+                sleep(BETWEEN).await;
+                testbed.link_down(Side::Caller, old)?;
+            }
+            BREAK => {
+                testbed.link_down(Side::Caller, old)?;
+                sleep(BETWEEN).await;
+                testbed.link_up(Side::Caller, new)?;
+            }
+            FADE => {
+                testbed.link_up(Side::Caller, new)?;
+                testbed.reconfigure(old, both_ways(&format!("{}{FADED}", LINKS[old]))?);
+                sleep(BETWEEN).await;
+                testbed.link_down(Side::Caller, old)?;
+                testbed.reconfigure(old, both_ways(LINKS[old])?);
+            }
+            _ => {
+                let (gone, here) = [("1", "9"), ("9", "1")][old];
+                testbed.ip(
+                    Side::Caller,
+                    &format!(
+                        "address del 10.77.0.{gone}/24 dev w0\naddress add 10.77.0.{here}/24 dev w0\n{WAYS}"
+                    ),
+                )?;
+                sleep(BETWEEN).await;
+            }
         }
         sleep(PERIOD - BETWEEN).await;
     }
@@ -69,7 +101,8 @@ impl Experiment for Handover {
                      detection and a round trip, a hundred in a row, nothing lost and nothing twice",
             measured: "250 messages of 1,000 bytes a second, all wanted, from a caller with two interfaces of 10 Mbit/s, 20 and 40 ms of \
                        round trip, of which one is up. Each second the other comes up, and 0.3 s later the first goes down (make \
-                       before break), or the first goes down and 0.3 s later the other comes up. A gap is the longest time without an \
+                       before break), or the first goes down and 0.3 s later the other comes up, or as in make before break, while the old link \
+                       loses half its packets; 20 times the one interface gets another address instead. A gap is the longest time without an \
                        arrival; of break before make 300 ms of it are the break. Lost is what had not come 10 s after the last was sent.",
             why: "An interface that goes takes its route, and tells the host so: a sender that listens knows at once, another waits for \
                   its acknowledgements to be overdue. What was under way on the old link is lost, and goes again on the new one. A \
@@ -78,18 +111,21 @@ impl Experiment for Handover {
     }
 
     fn cases(&self, options: &Options) -> Vec<Case> {
-        let peers = several::peers(options.quick).iter();
-        peers.flat_map(|peer| [MAKE, BREAK].map(|condition| Case::light(condition, *peer))).collect()
+        let peers = PEERS.iter().filter(|peer| !options.quick || ["whimbrel", "mptcp-bbr"].contains(peer));
+        let conditions = if options.quick { &[MAKE, BREAK][..] } else { &[MAKE, BREAK, FADE, MOVE] };
+        let all = conditions.iter().flat_map(|condition| peers.clone().map(move |peer| (condition, peer)));
+        all.map(|(condition, peer)| Case::light(*condition, *peer)).collect()
     }
 
     fn trial<'a>(&'a self, case: &'a Case, options: &'a Options, seed: u64) -> Trial<'a> {
         Box::pin(async move {
-            let (testbed, seconds) = (Testbed::new(&several::plans(LINKS)?, seed)?, seconds(options));
+            let seconds = seconds(&case.condition, options);
+            let testbed = Testbed::new(&several::plans(&LINKS.join(" | "))?, seed)?;
             testbed.link_down(Side::Caller, 1)?;
             let count = (seconds * RATE) as u64;
             let job = Job::Messages { size: SIZE, rate: RATE, count, want: Want::Each };
             let flow = Running::start(&testbed, &case.peer, &job).await?;
-            let walk = walk(&testbed, case.condition == MAKE, handovers(options));
+            let walk = walk(&testbed, &case.condition, handovers(&case.condition, options));
             let (flow, walked) = tokio::join!(flow.finish(seconds + 10.0), walk);
             walked?;
             let (flow, mut metrics) = (flow?, Metrics::default());
@@ -128,18 +164,22 @@ impl Experiment for Handover {
     }
 
     fn links(&self) -> Vec<(String, String)> {
-        vec![("all".into(), LINKS.into())]
+        LINKS.iter().map(|link| ("all".into(), (*link).into())).collect()
     }
 
     fn plots(&self) -> Vec<Plot> {
         vec![
-            Plot::bars("Longest gap of a hundred handovers", "gap_ms", vec![MAKE.into(), BREAK.into()])
-                .axes("", "ms")
-                .logarithmic(),
+            Plot::bars(
+                "Longest gap of a hundred handovers",
+                "gap_ms",
+                [MAKE, BREAK, FADE, MOVE].map(Into::into).to_vec(),
+            )
+            .axes("", "ms")
+            .logarithmic(),
         ]
     }
 
-    fn seconds(&self, _: &Case, options: &Options) -> f64 {
-        seconds(options) + 4.0
+    fn seconds(&self, case: &Case, options: &Options) -> f64 {
+        seconds(&case.condition, options) + 4.0
     }
 }

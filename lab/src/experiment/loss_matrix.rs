@@ -17,6 +17,8 @@ const LOSSES: [u32; 5] = [0, 1, 5, 10, 15];
 /// At which all peers are tried; at the others the few that say most.
 const MOST: u32 = 5;
 const FILE: u64 = 2_000_000;
+/// Seconds that a file takes who backs off at every loss, where one packet in ten is lost.
+const CRAWL: f64 = 70.0;
 /// Tables.
 const BULK: &str = "Bulk";
 const TWO_MB: &str = "2 MB";
@@ -172,7 +174,9 @@ impl Experiment for LossMatrix {
 
     fn seconds(&self, case: &Case, options: &Options) -> f64 {
         let factor = if backs_off(&case.peer) { 5.0 } else { 1.5 };
+        let crawls = |place: &Place| place.loss >= 10 && backs_off(&case.peer);
         match Place::of(&case.condition) {
+            Some(place) if !place.bulk && crawls(&place) => CRAWL,
             Some(place) if !place.bulk => {
                 let limit = ideal(FILE as f64, place.rate, place.rtt, f64::from(place.loss) / 100.0);
                 limit * if place.loss > 0 { factor } else { 1.2 } + 1.0

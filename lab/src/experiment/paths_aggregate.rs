@@ -63,8 +63,8 @@ impl Experiment for PathsAggregate {
         let mut cases = Vec::new();
         for (pair, _) in PAIRS {
             for loss in LOSSES {
-                let cost = if pair == PAIRS[0].0 { Cost::Light } else { Cost::Medium };
-                let case = |peer: &&str| Case { cost, ..Case::light(format!("{pair}, {loss} %"), *peer) };
+                let name = format!("{pair}, {loss} %");
+                let case = |peer: &&str| Case { cost: Cost::Medium, ..Case::light(&name, *peer) };
                 cases.extend(several::peers(options.quick).iter().map(case));
             }
         }

@@ -2,7 +2,7 @@
 
 use super::measure::millis;
 use super::several::{self, Carried};
-use super::{About, Better, Case, Column, Experiment, Options, Trial};
+use super::{About, Better, Case, Column, Cost, Experiment, Options, Trial};
 use crate::flow::Flow;
 use crate::job::Job;
 use crate::report::plot::Plot;
@@ -62,7 +62,9 @@ impl Experiment for PathsDark {
     }
 
     fn cases(&self, options: &Options) -> Vec<Case> {
-        let one = several::peers(options.quick).iter().map(|peer| Case::light(ONE, *peer));
+        let one = several::peers(options.quick)
+            .iter()
+            .map(|peer| Case { cost: Cost::Medium, ..Case::light(ONE, *peer) });
         let both = BOTH.into_iter().filter(|length| !options.quick || *length == 5);
         let both = both.flat_map(|length| {
             let peers = several::peers(options.quick || length > 5).iter();

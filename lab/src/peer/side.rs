@@ -14,7 +14,7 @@ use crate::job::{Figures, Job, Sent};
 /// A side that has not ended by itself this long after it was told to is ended.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// When one side has gone, whoever started both tells the other within this time.
-const GRACE: Duration = Duration::from_secs(1);
+const GRACE: Duration = Duration::from_secs(5);
 
 static ENDING: OnceLock<watch::Sender<bool>> = OnceLock::new();
 
