@@ -147,10 +147,7 @@ impl Session {
             }
             Carried::Fragment { key, number, .. } => {
                 let domain = self.streams.send_domain_ref(key);
-                if domain
-                    .and_then(|domain| domain.get(number))
-                    .is_some_and(|item| item.has(RELIABLE))
-                {
+                if domain.and_then(|domain| domain.get(number)).is_some_and(|item| item.has(RELIABLE)) {
                     self.on_lost(Time::ZERO, item);
                 }
             }

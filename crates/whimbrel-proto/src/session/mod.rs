@@ -31,6 +31,7 @@ mod ranges;
 mod receiving;
 mod resend;
 mod sending;
+mod snapshot;
 mod stats;
 mod stream;
 mod streams_api;
@@ -48,6 +49,7 @@ pub use message::{
     Carried, DomainKey, Message, OpenError, Outcome, Outgoing, Read, SendError, SessionEvent, StreamError,
     StreamKind, TagSettings,
 };
+pub use snapshot::{SNAPSHOT_VERSION, SnapshotError};
 pub use stats::{Counters, SessionStats};
 
 use crate::{Side, StreamId, Time};
