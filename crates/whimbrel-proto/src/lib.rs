@@ -29,9 +29,10 @@ pub mod wire;
 pub use config::{Repeats, TransportConfig};
 pub use connection::{
     CloseReason, Connection, ConnectionStats, Datagram, EndpointAnswer, EndpointEvent, Event, IssuedTicket,
-    LocalAddress, MOST_PATHS, OpenPathError, PathState, PathStats, Scheduling, Transmit,
+    LocalAddress, MOST_PATHS, OpenPathError, PathState, PathStats, Resuming, SUSPENDED_VERSION, Scheduling,
+    SuspendError, SuspendMode, Suspended, Transmit,
 };
-pub use endpoint::{ConnectConfig, Endpoint, EndpointStats, Handle, ListenConfig, Routed};
+pub use endpoint::{ConnectConfig, Endpoint, EndpointStats, Handle, ListenConfig, ResumeError, Routed};
 pub use error::{Cause, PeerMisbehaved};
 pub use id::{ConnectionId, MessageId, PathId, Service, Side, StreamId, Tag};
 pub use recovery::Ecn;

@@ -424,6 +424,9 @@ fn take_batch(
             Routed::RepeatedPing(handle, ping) => {
                 with(shared, dirty, handle, |connection| connection.handle_repeated_ping(&ping));
             }
+            Routed::Resuming(handle, resuming) => {
+                with(shared, dirty, handle, |connection| connection.handle_resume(now, *resuming));
+            }
             Routed::SecondPing(handle, ping) => {
                 with(shared, dirty, handle, |connection| connection.handle_second_ping(&ping));
             }

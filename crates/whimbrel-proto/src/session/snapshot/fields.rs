@@ -419,6 +419,30 @@ impl Session {
         self.reap(slot);
     }
 
+    pub(crate) fn peer_limits(&self) -> PeerLimits {
+        self.peer
+    }
+
+    /// Its settings.
+    pub fn config(&self) -> SessionConfig {
+        self.config
+    }
+
+    /// Bytes of messages received and not read.
+    pub(crate) fn unread_bytes(&self) -> u64 {
+        let own = self.streams.slots().filter_map(|slot| self.streams.at(slot)).flat_map(|stream| &stream.inbox);
+        self.inbox.iter().chain(own).map(|message| message.payload.len() as u64).sum()
+    }
+
+    /// Byte streams that are open, by their ids.
+    pub fn byte_streams(&self) -> Vec<StreamId> {
+        let open = self.streams.slots().filter_map(|slot| self.streams.at(slot));
+        let bytes = open.filter(|stream| stream.kind == Some(StreamKind::Bytes));
+        let mut ids: Vec<_> = bytes.map(|stream| stream.id).collect();
+        ids.sort_unstable();
+        ids
+    }
+
     /// Messages that were read and not taken by anybody wait again, before all others.
     pub fn unread(&mut self, messages: impl DoubleEndedIterator<Item = Message>) {
         for message in messages.rev() {
