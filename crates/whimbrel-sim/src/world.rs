@@ -14,8 +14,8 @@ use rand_chacha::ChaCha20Rng;
 use whimbrel_proto::crypto::Identity;
 use whimbrel_proto::handshake::ServerKey;
 use whimbrel_proto::{
-    ConnectConfig, Connection, Datagram, Ecn, Endpoint, Event, Handle, ListenConfig, LocalAddress, Routed,
-    ResumeError, Suspended, Ticket, Time, TransportConfig,
+    ConnectConfig, Connection, Datagram, Ecn, Endpoint, Event, Handle, ListenConfig, LocalAddress,
+    ResumeError, Routed, Suspended, Ticket, Time, TransportConfig,
 };
 
 use crate::link::{Link, LinkConfig};

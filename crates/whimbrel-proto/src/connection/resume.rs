@@ -1,6 +1,8 @@
 //! Resuming: a session that goes on over another connection. The handle stays; keys and paths are new.
 
-use super::{CloseReason, Connection, Datagram, EndpointEvent, Ending, Event, Main, Setup, multipath::Target};
+use super::{
+    CloseReason, Connection, Datagram, Ending, EndpointEvent, Event, Main, Setup, multipath::Target,
+};
 use crate::handshake::{Accepted, Params, Resumed};
 use crate::session::Session;
 use crate::wire::packet::destination;
@@ -152,8 +154,12 @@ impl Connection {
     pub(super) fn expire_pending(&mut self, now: Time) {
         let patience = self.config.handshake_timeout;
         let is_over = |pending: &Self| pending.last_received + patience <= now;
-        let over: Vec<ConnectionId> =
-            self.pending.iter().filter(|pending| is_over(pending)).map(|pending| pending.local_id()).collect();
+        let over: Vec<ConnectionId> = self
+            .pending
+            .iter()
+            .filter(|pending| is_over(pending))
+            .map(|pending| pending.local_id())
+            .collect();
         self.pending.retain(|pending| !is_over(pending));
         self.endpoint_events.extend(over.into_iter().map(EndpointEvent::IdUnused));
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::suspended::Suspended;
-use super::{CloseReason, Connection, EndpointEvent, Ending, Event, Item, Main, Notes};
+use super::{CloseReason, Connection, Ending, EndpointEvent, Event, Item, Main, Notes};
 use crate::crypto::{Claim, PublicKey};
 use crate::recovery::{Fate, Recovery};
 use crate::session::Session;
@@ -133,7 +133,8 @@ impl Connection {
             return;
         }
         if !granted {
-            let reason = crate::wire::close::Reason::new(0, "as many sessions of yours are suspended as may be");
+            let reason =
+                crate::wire::close::Reason::new(0, "as many sessions of yours are suspended as may be");
             self.finish(now, CloseReason::StandbyRefused, Some((Cause::LimitExceeded, reason)));
             return;
         }

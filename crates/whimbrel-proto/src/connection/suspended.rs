@@ -97,9 +97,8 @@ impl Suspended {
     }
 
     fn read(body: Bytes) -> Result<Self, SnapshotError> {
-        let key = |bytes: [u8; 32]| {
-            PublicKey::new(bytes).map_err(|_| SnapshotError::Corrupt("a key that is none"))
-        };
+        let key =
+            |bytes: [u8; 32]| PublicKey::new(bytes).map_err(|_| SnapshotError::Corrupt("a key that is none"));
         let mut reader = Reader::new(body);
         let (session, epoch, secret) = (reader.array()?, reader.u64()?, Secret::new(reader.array()?));
         let (own_key, peer_key) = (key(reader.array()?)?, key(reader.array()?)?);

@@ -19,7 +19,8 @@ impl Connection {
             return ending;
         }
         if self.ending.is_detached() {
-            let pending = self.pending.iter().map(|pending| pending.last_received + self.config.handshake_timeout);
+            let pending =
+                self.pending.iter().map(|pending| pending.last_received + self.config.handshake_timeout);
             return ending.into_iter().chain(pending).chain(self.session.poll_timeout()).min();
         }
         let opening = self.opening.as_ref().map(|opening| opening.timeout());

@@ -127,7 +127,8 @@ impl Connection {
             self.paths[Main].validation.on_sent(pong.len());
             return Some(self.paths[Main].transmit(pong.len(), None));
         }
-        if let Some(transmit) = self.pending.iter_mut().find_map(|pending| pending.transmit_single(now, out)) {
+        if let Some(transmit) = self.pending.iter_mut().find_map(|pending| pending.transmit_single(now, out))
+        {
             return Some(transmit);
         }
         if self.ending.is_detached() {

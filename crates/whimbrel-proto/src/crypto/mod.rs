@@ -24,6 +24,6 @@ pub use kdf::Secret;
 pub use keys::{EarlyOpen, EarlySeal, Keys};
 pub use packet_keys::{HeaderKey, OpenKey, SealKey, key_log_line};
 pub use register::{Register, Seen};
-pub use resumption::{Claim, Proof};
 pub use reset::{ResetKey, ResetToken};
+pub use resumption::{Claim, Proof};
 pub use ticket::{PathMemory, TicketError, TicketJar};

@@ -22,7 +22,9 @@ pub enum ResumeError {
     #[error(transparent)]
     State(#[from] SnapshotError),
     /// Suspended under another key, and this one was not named.
-    #[error("the session was suspended under another key: use that identity, or name this key when suspending")]
+    #[error(
+        "the session was suspended under another key: use that identity, or name this key when suspending"
+    )]
     Identity,
 }
 
@@ -63,6 +65,7 @@ impl Endpoint {
         connection.open_with(now, Opening::new(now, handshake, params, false, patience, None));
         let handle = self.register(local_id, false);
         self.name_session(handle, suspended.claim.session);
+        self.standby.take_over(suspended.claim.session, handle);
         Ok((handle, connection))
     }
 
@@ -92,6 +95,7 @@ impl Endpoint {
         connection.begin_standby(now, session, attachment, suspended.peer_key);
         let handle = self.register(local_id, false);
         self.name_session(handle, suspended.claim.session);
+        self.standby.take_over(suspended.claim.session, handle);
         self.open_door();
         Ok((handle, connection))
     }

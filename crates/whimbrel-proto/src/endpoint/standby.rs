@@ -25,6 +25,14 @@ impl Standby {
         self.by_id.entry(id).or_insert(handle);
     }
 
+    /// The session was taken up here: whatever had the id before is no more.
+    pub(super) fn take_over(&mut self, id: SessionId, handle: Handle) {
+        self.by_id.insert(id, handle);
+        if self.known_expired.remove(&id) {
+            self.expired.retain(|expired| *expired != id);
+        }
+    }
+
     pub(super) fn find(&self, id: &SessionId) -> Option<Handle> {
         self.by_id.get(id).copied()
     }

@@ -340,7 +340,9 @@ impl ClientHandshake {
 
     /// Early data is only as safe as the server's key, and with `psk2` not even protected by the pre-shared one.
     const fn may_send_early(&self) -> bool {
-        !self.pattern.has_psk() && self.resume.is_none() && matches!(self.trust, Trust::Known(_) | Trust::Remembered(_))
+        !self.pattern.has_psk()
+            && self.resume.is_none()
+            && matches!(self.trust, Trust::Known(_) | Trust::Remembered(_))
     }
 
     /// Takes the PONG. A forged one fails and the genuine one behind it does not.

@@ -41,7 +41,9 @@ pub enum Resumed {
 
 impl Resumed {
     fn from_byte(byte: u8) -> Option<Self> {
-        [Self::Yes, Self::Already, Self::Expired, Self::Unknown].into_iter().find(|known| *known as u8 == byte)
+        [Self::Yes, Self::Already, Self::Expired, Self::Unknown]
+            .into_iter()
+            .find(|known| *known as u8 == byte)
     }
 }
 

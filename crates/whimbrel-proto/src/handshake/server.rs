@@ -14,7 +14,7 @@ use super::client::hash;
 use super::noise::{MESSAGE_2_OVERHEAD, Pattern};
 use super::params::{Params, Secrets};
 use crate::crypto::{
-    Aead, COOKIE_LIFE, Claim, CidGenerator, Cookie, CookieError, CookieJar, EarlyOpen, Identity, Keys, Offer,
+    Aead, COOKIE_LIFE, CidGenerator, Claim, Cookie, CookieError, CookieJar, EarlyOpen, Identity, Keys, Offer,
     PathMemory, PublicKey, Register, ResetKey, ResetToken, Seen, TicketError, TicketJar,
 };
 use crate::wire::{Malformed, Reader, Writer};

@@ -430,7 +430,8 @@ impl Session {
 
     /// Bytes of messages received and not read.
     pub(crate) fn unread_bytes(&self) -> u64 {
-        let own = self.streams.slots().filter_map(|slot| self.streams.at(slot)).flat_map(|stream| &stream.inbox);
+        let own =
+            self.streams.slots().filter_map(|slot| self.streams.at(slot)).flat_map(|stream| &stream.inbox);
         self.inbox.iter().chain(own).map(|message| message.payload.len() as u64).sum()
     }
 
