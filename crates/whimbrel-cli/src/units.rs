@@ -62,7 +62,7 @@ pub(crate) fn congestion(text: &str) -> Result<Congestion, String> {
         Some(("fixed", rate)) => {
             let mut config = LinkConfig::default();
             config.set("rate", rate).map_err(|error| error.to_string())?;
-            let bits = config.rate.unwrap_or(u64::MAX);
+            let bits = config.rate.map_or(u64::MAX, |rate| rate.mean());
             Ok(Congestion::Fixed { bytes_per_s: bits / 8 })
         }
         _ => Err(format!(

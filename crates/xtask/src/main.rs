@@ -3,6 +3,7 @@
 mod bench;
 mod counts;
 mod fuzz;
+mod lab;
 mod link_bench;
 mod process;
 mod test;
@@ -26,6 +27,7 @@ enum Command {
     Fuzz(fuzz::Fuzz),
     #[command(subcommand)]
     Bench(bench::Bench),
+    Lab(lab::Lab),
 }
 
 fn main() -> ExitCode {
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
         Command::Test(command) => command.run(),
         Command::Fuzz(command) => command.run(),
         Command::Bench(command) => command.run(),
+        Command::Lab(command) => command.run(),
     };
     result.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

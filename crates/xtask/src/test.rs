@@ -8,7 +8,7 @@ use anyhow::Context;
 
 use crate::counts::Counts;
 use crate::process::{cargo, root};
-use crate::tools;
+use crate::{lab, tools};
 
 /// Sequences of random operations, of 200 each.
 const RANDOM_SEEDS: &str = "10000";
@@ -70,6 +70,10 @@ impl Test {
             }
             Err(reason) => tally.skip("packet dissector", reason),
         }
+        match tools::no_links() {
+            None => self.lab(tally)?,
+            Some(reason) => tally.skip("laboratory", reason),
+        }
         let mut doc = cargo(&["doc", "--workspace", "--no-deps", "--quiet"]);
         doc.env("RUSTDOCFLAGS", "-D warnings");
         tally.check("documentation", doc)?;
@@ -83,6 +87,27 @@ impl Test {
                 Ok(())
             }
         }
+    }
+
+    /// The laboratory's own tests, and a flow of a peer and of ours over one of its links, of which nothing may be left.
+    fn lab(&self, tally: &mut Tally) -> anyhow::Result<()> {
+        tally.check("format of the laboratory", cargo(&["fmt", "--manifest-path", lab::MANIFEST, "--check"]))?;
+        tally.tests("laboratory", &["--manifest-path", lab::MANIFEST])?;
+        let laboratory = lab::tested();
+        let before = lab::traces(&laboratory)?;
+        for peer in ["tcp-cubic", "whimbrel"] {
+            let mut flow = Command::new(&laboratory);
+            flow.current_dir(root()).args(["try", peer, r#"{"load":"transfer","bytes":200000}"#]);
+            flow.args(["--link", "rate=4mbit,delay=25ms,loss=1%", "--time", "15"]);
+            tally.check("laboratory: a flow", flow)?;
+        }
+        let mut left = lab::traces(&laboratory)?;
+        left.retain(|trace| !before.contains(trace));
+        if !left.is_empty() {
+            println!("   left by the laboratory: {}", left.join(", "));
+            tally.failed.push("laboratory: nothing outlives it");
+        }
+        Ok(())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Programs that some steps need and a machine may lack.
 
 use std::env;
+use std::path::Path;
 
 use crate::process::{cargo, program, works};
 
@@ -16,19 +17,61 @@ pub(crate) fn tshark() -> Result<(), String> {
     if !works(program("apt-get", &["--version"])) || !is_root() {
         return Err("tshark is not installed (as root on Debian this command would install it)".into());
     }
-    println!("installing tshark");
-    let mut install = program("apt-get", &["install", "--yes", "--no-install-recommends", "tshark"]);
+    let outcome = install("tshark");
+    if there() { Ok(()) } else { Err(outcome) }
+}
+
+/// What SCTP, one of the laboratory's peers, is built with, and how to tell that it is there.
+const SCTP: (&str, &str) = ("libusrsctp-dev", "/usr/include/usrsctp.h");
+
+/// Makes sure of SCTP, as root on Debian: without it that peer is a gap in the laboratory's report.
+pub(crate) fn sctp() {
+    let (package, header) = SCTP;
+    if is_root() && !Path::new(header).exists() && works(program("apt-get", &["--version"])) {
+        let outcome = install(package);
+        if !Path::new(header).exists() {
+            eprintln!("{outcome}");
+        }
+    }
+}
+
+/// Makes sure of what the laboratory needs of Debian, as root; what is missing then, and why.
+pub(crate) fn lab_packages() -> Vec<(&'static str, String)> {
+    let needed = [("iproute2", ["ip", "-V"]), ("util-linux", ["unshare", "--version"])];
+    let mut missing = Vec::new();
+    for (package, [name, version]) in needed {
+        let there = || works(program(name, &[version]));
+        if there() {
+            continue;
+        }
+        let reason = if is_root() { install(package) } else { format!("as root `apt-get install {package}`") };
+        if !there() {
+            missing.push((package, reason));
+        }
+    }
+    missing
+}
+
+/// Why the laboratory's links cannot be tested here; none if they can.
+pub(crate) fn no_links() -> Option<String> {
+    if !is_root() {
+        return Some("it takes root".into());
+    }
+    if let Some((package, reason)) = lab_packages().pop() {
+        return Some(format!("{package} is missing: {reason}"));
+    }
+    let namespaces = works(program("unshare", &["--net", "--pid", "--fork", "test", "-c", "/dev/net/tun"]));
+    (!namespaces).then(|| "no network namespaces, or no /dev/net/tun".into())
+}
+
+/// Installs a Debian package; what came of it.
+fn install(package: &str) -> String {
+    println!("installing {package}");
+    let mut install = program("apt-get", &["install", "--yes", "--no-install-recommends", package]);
     install.env("DEBIAN_FRONTEND", "noninteractive");
     let updated = works(program("apt-get", &["update"]));
     let installed = works(install);
-    if there() {
-        return Ok(());
-    }
-    Err(format!(
-        "tshark could not be installed (apt-get update {}, install {})",
-        word(updated),
-        word(installed)
-    ))
+    format!("{package} could not be installed (apt-get update {}, install {})", word(updated), word(installed))
 }
 
 /// Makes sure of cargo-deny: builds it, which takes minutes, if asked to or in CI.

@@ -31,7 +31,9 @@ Examples:
   Gone for five seconds, ten seconds after the first packet:
     whimbrel link --listen 127.0.0.1:7000 --to 127.0.0.1:4433 --outage 'at 10s for 5s'
   Bursts of loss of 50 ms, one a second; a NAT that forgets the client every 5 s:
-    whimbrel link --listen 127.0.0.1:7000 --to 127.0.0.1:4433 --loss ge:950ms/50ms --rebind-every 5s";
+    whimbrel link --listen 127.0.0.1:7000 --to 127.0.0.1:4433 --loss ge:950ms/50ms --rebind-every 5s
+  A radio that falls from 10 to 2 Mbit/s for half a second of every one and a half:
+    whimbrel link --listen 127.0.0.1:7000 --to 127.0.0.1:4433 --rate trace:10mbit/1s+2mbit/500ms";
 
 /// A setting of a link: its option for both directions and for each, its placeholder, its help.
 struct Setting {
@@ -58,7 +60,8 @@ const SETTINGS: [Setting; 13] = [
     setting!(
         "rate",
         "RATE",
-        "Bits per second, counted on IP bytes: 4mbit, 500kbit [default: infinitely fast]"
+        "Bits per second, counted on IP bytes: 4mbit, 500kbit; by time, again and again: trace:10mbit/1s+2mbit/500ms, \
+         mahimahi:FILE [default: infinitely fast]"
     ),
     setting!("delay", "TIME", "Propagation, one way: 25ms [default: 0]"),
     setting!(

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use whimbrel_net::{BareSocket, Datagram, EcnCodepoint, RecvBatch, SocketOptions, Transmit};
 use whimbrel_proto::Time;
-use whimbrel_sim::link::{Delivery, Histogram, Link};
+use whimbrel_sim::link::{Calendar, Delivery, Histogram, Link};
 
-use super::calendar::{Calendar, Packet};
 use super::clients::{ClientId, Clients};
+use super::packet::{Buffers, Packet};
 use super::relay::{Order, Orders};
 use super::report::{Lane, RelayReport};
 use super::wait::{self, Waiter};
@@ -35,7 +35,8 @@ pub(super) struct Engine {
     seed: u64,
     orders: Orders,
     clients: Clients,
-    calendar: Calendar,
+    calendar: Calendar<Packet>,
+    buffers: Buffers,
     up: Link,
     down: Link,
     rebind_every: Option<Duration>,
@@ -53,6 +54,7 @@ pub(super) struct Engine {
 
 impl Engine {
     pub(super) fn new(listen: BareSocket, local: SocketAddr, config: &RelayConfig, orders: Orders) -> Self {
+        let [up, down] = Link::pair(config.up.clone(), config.down.clone(), config.seed);
         Self {
             listen,
             local,
@@ -61,9 +63,9 @@ impl Engine {
             orders,
             clients: Clients::new(config.clients_max, config.to, SocketOptions::default()),
             calendar: Calendar::default(),
-            up: Link::new(config.up.clone(), config.seed),
-            // Another seed, or the two directions would lose packets in step.
-            down: Link::new(config.down.clone(), config.seed ^ (1 << 63)),
+            buffers: Buffers::default(),
+            up,
+            down,
             rebind_every: config.rebind_every,
             rebind_at: None,
             rebinds: 0,
@@ -209,9 +211,9 @@ impl Engine {
             Direction::Down => &mut self.down,
         };
         for delivery in link.push(now, datagram.payload.len(), datagram.ecn.is_some()).deliveries() {
-            let payload = copy(self.calendar.buffer(), datagram.payload, delivery);
+            let payload = copy(self.buffers.take(), datagram.payload, delivery);
             let ecn = if delivery.ce { Some(EcnCodepoint::Ce) } else { datagram.ecn };
-            self.calendar.push(Packet { due: delivery.at, direction, client, ecn, payload });
+            self.calendar.push(delivery.at, Packet { direction, client, ecn, payload });
         }
     }
 
@@ -219,15 +221,15 @@ impl Engine {
     fn send_due(&mut self) {
         let now = self.now();
         let mut next = self.calendar.pop_due(now);
-        while let Some(first) = next {
+        while let Some((due, first)) = next {
             let segment = first.payload.len();
-            self.lateness.record(now.since(first.due));
+            self.lateness.record(now.since(due));
             self.segments.clear();
             self.segments.extend_from_slice(&first.payload);
             let mut count = 1;
             loop {
                 next = self.calendar.pop_due(now);
-                let Some(packet) = next.take_if(|packet| {
+                let Some((due, packet)) = next.take_if(|(_, packet)| {
                     segment > 0
                         && count < CALL_SEGMENTS
                         && self.segments.len() < CALL_BYTES
@@ -236,13 +238,13 @@ impl Engine {
                 }) else {
                     break;
                 };
-                self.lateness.record(now.since(packet.due));
+                self.lateness.record(now.since(due));
                 self.segments.extend_from_slice(&packet.payload);
-                self.calendar.recycle(packet.payload);
+                self.buffers.give_back(packet.payload);
                 count += 1;
             }
             self.send(&first, segment, count);
-            self.calendar.recycle(first.payload);
+            self.buffers.give_back(first.payload);
         }
     }
 

@@ -18,10 +18,10 @@
 //! # }
 //! ```
 
-mod calendar;
 mod clients;
 mod command;
 mod engine;
+mod packet;
 mod relay;
 mod report;
 mod wait;
@@ -29,6 +29,7 @@ mod wait;
 pub use command::LinkCommand;
 pub use relay::{Relay, RelayConfig, RelayControl};
 pub use report::RelayReport;
+pub use wait::{Waiter, punctual};
 
 /// Which way a packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

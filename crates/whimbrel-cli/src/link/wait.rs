@@ -8,28 +8,28 @@ use std::time::Duration;
 
 /// Descriptors to wait on, known by their position.
 #[derive(Debug, Default)]
-pub(super) struct Waiter {
+pub struct Waiter {
     fds: Vec<libc::pollfd>,
 }
 
 impl Waiter {
     /// Forgets all descriptors.
-    pub(super) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.fds.clear();
     }
 
     /// Adds a descriptor, to be waited on until it can be read.
-    pub(super) fn add(&mut self, fd: &impl AsFd) {
+    pub fn add(&mut self, fd: &impl AsFd) {
         self.fds.push(libc::pollfd { fd: fd.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 });
     }
 
     /// Whether the descriptor at `position` could be read when [`wait`](Self::wait) returned.
-    pub(super) fn is_readable(&self, position: usize) -> bool {
+    pub fn is_readable(&self, position: usize) -> bool {
         self.fds.get(position).is_some_and(|fd| fd.revents != 0)
     }
 
     /// Waits until a descriptor can be read, or for `timeout`; for ever if `None`.
-    pub(super) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+    pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let timeout = timeout.map(|timeout| libc::timespec {
             tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
             tv_nsec: timeout.subsec_nanos().into(),
@@ -64,7 +64,7 @@ impl Waiter {
 
 /// Asks for this thread to be run when it should be: with exact timers, which Linux by default lets be late by
 /// 50 µs to save wake-ups, and before all ordinary threads, which takes root. What is refused stays as it was.
-pub(super) fn punctual() {
+pub fn punctual() {
     #[cfg(target_os = "linux")]
     {
         let nanos: libc::c_ulong = 1;

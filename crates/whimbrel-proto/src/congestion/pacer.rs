@@ -8,6 +8,9 @@ use crate::Time;
 /// Timers of a millisecond's grain (tokio) wake up to two late: the bucket must not overflow until then, or
 /// the timer and not the rate is what sends.
 const WAKE_UP: Duration = Duration::from_micros(2000);
+/// A host too busy to wake up in time is believed no later than this: the burst that makes up for it stays a fraction of most queues.
+const LATEST: Duration = Duration::from_millis(20);
+
 /// A bucket of bytes that fills at the pacing rate, to the depth of one burst.
 #[derive(Clone, Copy, Debug)]
 pub struct Pacer {
@@ -15,12 +18,14 @@ pub struct Pacer {
     paid_at: Time,
     rate: u64,
     packet_size: u64,
+    /// How late wake-ups have been lately.
+    late: Duration,
 }
 
 impl Pacer {
     /// A full bucket for packets of `packet_size` wire bytes.
     pub fn new(packet_size: u64) -> Self {
-        Self { paid_at: Time::ZERO, rate: u64::MAX, packet_size }
+        Self { paid_at: Time::ZERO, rate: u64::MAX, packet_size, late: Duration::ZERO }
     }
 
     /// When a packet of `size` bytes may leave: `now`, or later.
@@ -36,6 +41,13 @@ impl Pacer {
         self.paid_at = self.paid_at.max(now) + math::span(size, self.rate);
     }
 
+    /// A packet that was to leave some time ago had to wait `late` for its sender to be woken. What the rate would have sent meanwhile is
+    /// made up for, as far as `most`: else a busy host's scheduler would be the rate.
+    pub fn on_woken(&mut self, late: Duration, most: Duration) {
+        // A quarter more: what is left of a packet would get lost each time.
+        self.late = (late + late / 4).max(self.late - self.late / 8).min(most.min(LATEST));
+    }
+
     /// The size of full packets changed.
     pub fn set_packet_size(&mut self, bytes: u64) {
         self.packet_size = bytes;
@@ -44,7 +56,50 @@ impl Pacer {
     /// Bytes that may leave at once: a wake-up's worth. A smaller bucket would make the timer the limit.
     pub fn burst(&self, rate: u64) -> u64 {
         // One packet more, since a bucket with less than a packet in it fills in vain.
-        let wake_up = math::volume(rate, WAKE_UP).saturating_add(self.packet_size);
+        let wake_up = math::volume(rate, WAKE_UP.max(self.late)).saturating_add(self.packet_size);
         wake_up.max(self.packet_size.saturating_mul(2))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Share of the rate that is sent in ten seconds if the sender wakes only this often.
+    fn share(wakes: Duration, told: bool) -> f64 {
+        let (rate, size) = (500_000, 1500);
+        let (mut pacer, mut now, mut sent, mut due) = (Pacer::new(size), Time::ZERO, 0, None);
+        pacer.on_sent(now, size, rate);
+        while now < Time::ZERO + Duration::from_secs(10) {
+            if let Some(due) = due.take().filter(|_| told) {
+                pacer.on_woken(now.since(due), Duration::from_secs(1));
+            }
+            while pacer.ready_at(now, size) <= now {
+                pacer.on_sent(now, size, rate);
+                sent += size;
+            }
+            due = Some(pacer.ready_at(now, size));
+            now += wakes;
+        }
+        sent as f64 / (rate * 10) as f64
+    }
+
+    #[test]
+    fn a_busy_host_still_sends_at_the_rate() {
+        assert!(share(Duration::from_millis(1), true) > 0.98);
+        assert!(share(Duration::from_millis(10), true) > 0.98, "{}", share(Duration::from_millis(10), true));
+        assert!(share(Duration::from_millis(10), false) < 0.8, "otherwise nothing is shown");
+    }
+
+    #[test]
+    fn a_late_wake_up_is_soon_forgotten() {
+        let mut pacer = Pacer::new(1500);
+        let small = pacer.burst(500_000);
+        pacer.on_woken(Duration::from_secs(9), Duration::from_millis(10));
+        assert_eq!(pacer.burst(500_000), 500_000 / 100 + 1500);
+        for _ in 0..20 {
+            pacer.on_woken(Duration::ZERO, Duration::from_millis(10));
+        }
+        assert_eq!(pacer.burst(500_000), small);
     }
 }

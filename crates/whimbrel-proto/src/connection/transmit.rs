@@ -71,7 +71,10 @@ impl Connection {
 
     /// What is to be sent on one path.
     fn transmit_on(&mut self, now: Time, at: At, out: &mut Vec<u8>, segments: usize) -> Option<Transmit> {
-        self.paths[at].pacing_until = None;
+        let path = &mut self.paths[at];
+        if let Some(due) = path.pacing_until.take().filter(|due| *due <= now) {
+            path.recovery.on_woken(now.since(due));
+        }
         let start = out.len();
         let mut segment_size = usize::from(self.paths[at].mtu.current());
         let mut count = 0;

@@ -189,6 +189,11 @@ impl<I: Copy> Recovery<I> {
         }
     }
 
+    /// The sender was to send at a time that is `late` ago, and was not woken before.
+    pub(crate) fn on_woken(&mut self, late: Duration) {
+        self.pacer.on_woken(late, self.rtt.smoothed() / 4);
+    }
+
     /// Records the packet that was given [`Recovery::next_number`]: `size` on the wire with IP and UDP headers.
     pub(crate) fn on_sent(&mut self, now: Time, size: u64, eliciting: bool, items: &[I]) {
         if !eliciting {

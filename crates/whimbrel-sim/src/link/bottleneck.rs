@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use whimbrel_proto::Time;
 
+use super::Rate;
+
 const BITS_NANOS: u64 = 8 * 1_000_000_000;
 
-/// A transmitter of constant rate. Since it is first in, first out and never idles with work, the moment at which
-/// it becomes free is all there is to know of its queue.
+/// A transmitter. Since it is first in, first out and never idles with work, the moment at which it becomes free is
+/// all there is to know of its queue.
 #[derive(Debug, Default)]
 pub(super) struct Bottleneck {
     free: Time,
@@ -21,21 +23,46 @@ impl Bottleneck {
         self.free.since(now)
     }
 
-    /// Sends `size` bytes behind everything that waits, at `rate` bits/s; returns when the last bit has left.
-    pub(super) fn send(&mut self, now: Time, size: usize, rate: Option<u64>) -> Time {
+    /// Sends `size` bytes behind everything that waits, at `rate`; returns when the last bit has left.
+    pub(super) fn send(&mut self, now: Time, size: usize, rate: Option<&Rate>) -> Time {
         if now >= self.free {
             self.remainder = 0;
         }
         let start = self.free.max(now);
         let Some(rate) = rate else { return start };
-        let work = size as u64 * BITS_NANOS + self.remainder;
-        self.remainder = work % rate;
-        self.free = start + Duration::from_nanos(work / rate);
+        self.free = self.finish(start, size as u64 * BITS_NANOS, rate);
         self.free
+    }
+
+    /// When so much work that begins at `start` is done.
+    fn finish(&mut self, mut start: Time, mut work: u64, rate: &Rate) -> Time {
+        loop {
+            let (now, change) = rate.at(start);
+            let capacity = change.map(|change| change.since(start).as_nanos() * u128::from(now));
+            if let (Some(change), Some(capacity)) = (change, capacity)
+                && capacity < u128::from(work + self.remainder)
+            {
+                work = work + self.remainder - capacity as u64;
+                self.remainder = 0;
+                start = change;
+                continue;
+            }
+            let total = work + self.remainder;
+            self.remainder = total % now;
+            return start + Duration::from_nanos(total / now);
+        }
     }
 }
 
-/// How many bytes a transmitter of `rate` bits/s sends in `time`.
-pub(super) fn bytes_in(time: Duration, rate: u64) -> u128 {
-    time.as_nanos() * u128::from(rate) / u128::from(BITS_NANOS)
+/// How many bytes a transmitter sends from `now` on in `time`.
+pub(super) fn bytes_in(now: Time, time: Duration, rate: &Rate) -> u128 {
+    let (mut start, end) = (now, now + time);
+    let mut bits_nanos = 0;
+    while start < end {
+        let (rate, change) = rate.at(start);
+        let until = change.map_or(end, |change| change.min(end));
+        bits_nanos += until.since(start).as_nanos() * u128::from(rate);
+        start = until;
+    }
+    bits_nanos / u128::from(BITS_NANOS)
 }

@@ -4,9 +4,11 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use whimbrel_proto::Time;
+
 use super::bottleneck::bytes_in;
 use super::units::{self, ParseError};
-use super::{Loss, Outage};
+use super::{Loss, Outage, Rate};
 
 /// The settings of one direction of a link. The default is a perfect wire.
 ///
@@ -14,13 +16,13 @@ use super::{Loss, Outage};
 ///
 /// ```
 /// let weak: whimbrel_sim::link::LinkConfig = "rate=4mbit, delay=25ms, queue=100ms, loss=5%".parse()?;
-/// assert_eq!(weak.rate, Some(4_000_000));
+/// assert_eq!(weak.rate, Some(whimbrel_sim::link::Rate::Constant(4_000_000)));
 /// # Ok::<(), whimbrel_sim::link::ParseError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkConfig {
     /// Bits per second, counted on IP bytes. Default none: infinitely fast, so nothing ever queues.
-    pub rate: Option<u64>,
+    pub rate: Option<Rate>,
     /// Propagation, one way. Default 0.
     pub delay: Duration,
     /// The delay swings uniformly by as much to either side; packets stay in order. Default 0. More than `delay`
@@ -76,7 +78,7 @@ impl LinkConfig {
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), ParseError> {
         let none = value.trim().eq_ignore_ascii_case("none");
         match name.trim() {
-            "rate" => self.rate = (!none).then(|| units::rate(value)).transpose()?,
+            "rate" => self.rate = (!none).then(|| value.parse()).transpose()?,
             "delay" => self.delay = units::duration(value)?,
             "jitter" => self.jitter = units::duration(value)?,
             "queue" => self.queue = value.parse()?,
@@ -125,7 +127,7 @@ impl fmt::Display for LinkConfig {
                 pairs.push(format!("{name}={value}"));
             }
         };
-        add(self.rate != default.rate, "rate", self.rate.map_or("none".into(), units::rate_text));
+        add(self.rate != default.rate, "rate", self.rate.as_ref().map_or("none".into(), Rate::to_string));
         add(self.delay != default.delay, "delay", format!("{:?}", self.delay));
         add(self.jitter != default.jitter, "jitter", format!("{:?}", self.jitter));
         add(self.queue != default.queue, "queue", self.queue.to_string());
@@ -165,13 +167,13 @@ impl Default for QueueLimit {
 }
 
 impl QueueLimit {
-    /// Whether a packet of `size` that would wait for `wait` gets in.
-    pub(super) fn admits(self, wait: Duration, size: usize, rate: Option<u64>) -> bool {
+    /// Whether a packet of `size` that would wait for `wait` from `now` on gets in.
+    pub(super) fn admits(self, now: Time, wait: Duration, size: usize, rate: Option<&Rate>) -> bool {
         match self {
             Self::Unlimited => true,
             Self::Time(limit) => wait <= limit,
             Self::Bytes(limit) => {
-                let waiting = rate.map_or(0, |rate| bytes_in(wait, rate));
+                let waiting = rate.map_or(0, |rate| bytes_in(now, wait, rate));
                 waiting == 0 || waiting + size as u128 <= limit as u128
             }
         }

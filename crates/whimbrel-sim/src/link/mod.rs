@@ -3,7 +3,7 @@
 //! A [`Link`] is one direction. A packet meets, in this order:
 //!
 //! 1. the *MTU*: larger ones are dropped;
-//! 2. the *bottleneck*: a drop-tail queue in front of a transmitter of constant rate, with an optional CE mark
+//! 2. the *bottleneck*: a drop-tail queue in front of a transmitter, its rate constant or by time, with an optional CE mark
 //!    for packets that would wait long;
 //! 3. the *outage*: whatever leaves the transmitter while the link is down is gone (the queue keeps draining:
 //!    a radio does not know that nobody hears it);
@@ -15,17 +15,21 @@
 //! times of delivery. The shell keeps the packet until then. The clock only moves forward.
 
 mod bottleneck;
+mod calendar;
 mod config;
 mod histogram;
 mod loss;
 mod outage;
+mod rate;
 mod stats;
 mod units;
 
+pub use calendar::Calendar;
 pub use config::{LinkConfig, QueueLimit};
 pub use histogram::Histogram;
 pub use loss::Loss;
 pub use outage::{Outage, Window};
+pub use rate::{Rate, Step, Trace};
 pub use stats::LinkStats;
 pub use units::ParseError;
 
@@ -117,10 +121,20 @@ impl Link {
     /// An idle link. The same seed gives the same fate to the same packets; the draws for loss and outages do not
     /// depend on the other settings.
     pub fn new(config: LinkConfig, seed: u64) -> Self {
+        Self::with_dice(config, seed, seed)
+    }
+
+    /// The two directions of one link. Each loses packets by dice of its own, but random outages are the same for both: who
+    /// is out of reach is so in both directions.
+    pub fn pair(up: LinkConfig, down: LinkConfig, seed: u64) -> [Self; 2] {
+        [Self::with_dice(up, seed, seed), Self::with_dice(down, seed ^ (1 << 63), seed)]
+    }
+
+    fn with_dice(config: LinkConfig, seed: u64, outage_seed: u64) -> Self {
         Self {
             bottleneck: Bottleneck::default(),
             loss: LossState::new(dice(seed, 1)),
-            outage: OutageState::new(dice(seed, 2)),
+            outage: OutageState::new(dice(outage_seed, 2)),
             dice: dice(seed, 0),
             latest: Time::ZERO,
             stats: LinkStats::default(),
@@ -170,10 +184,10 @@ impl Link {
             return Err(DropReason::TooBig);
         }
         let wait = self.bottleneck.wait(now);
-        if !self.config.queue.admits(wait, size, self.config.rate) {
+        if !self.config.queue.admits(now, wait, size, self.config.rate.as_ref()) {
             return Err(DropReason::QueueFull);
         }
-        let end = self.bottleneck.send(now, size, self.config.rate);
+        let end = self.bottleneck.send(now, size, self.config.rate.as_ref());
         self.stats.queue_delay.record(wait);
         if self.outage.is_down(&self.config.outage, end) {
             return Err(DropReason::Outage);

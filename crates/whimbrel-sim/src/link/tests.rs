@@ -38,13 +38,43 @@ fn a_perfect_wire_delivers_at_once() {
 #[test]
 fn the_rate_is_exact_over_many_packets_that_do_not_divide_it() {
     for rate in [40_000, 999_983, 4_000_000, 100_000_007, 3_000_000_019] {
-        let mut link =
-            Link::new(LinkConfig { rate: Some(rate), queue: QueueLimit::Unlimited, ..Default::default() }, 1);
+        let mut link = Link::new(
+            LinkConfig {
+                rate: Some(Rate::Constant(rate)),
+                queue: QueueLimit::Unlimited,
+                ..Default::default()
+            },
+            1,
+        );
         let count = 100_000;
         let last = stream(&mut link, Duration::ZERO, count).pop().unwrap();
         let exact = u128::from(count) * u128::from(PACKET) * 8 * 1_000_000_000 / u128::from(rate);
         assert!(exact.abs_diff(u128::from(last.at.as_nanos())) <= 1, "{rate}");
     }
+}
+
+#[test]
+fn a_rate_by_time_is_exact_across_its_steps() {
+    let mut link = link("rate=trace:12mbit/10ms+0/5ms+1.2mbit/10ms, queue=none");
+    let ends: Vec<_> = (0..22).map(|_| only(link.push(Time::ZERO, PAYLOAD, false)).at).collect();
+    // Ten packets in the first step, none in the second, one in the third; then from the beginning.
+    assert_eq!((ends[9], ends[10], ends[11], ends[21]), (at(ms(10)), at(ms(25)), at(ms(26)), at(ms(50))));
+    assert_eq!(link.backlog(Time::ZERO), ms(50));
+    // A packet of 2 ms that begins 1 ms before its rate falls to a tenth.
+    let mut link = self::link("rate=trace:6mbit/10ms+600kbit/100ms");
+    assert_eq!(only(link.push(at(ms(9)), PAYLOAD, false)).at, at(ms(20)));
+}
+
+#[test]
+fn a_queue_in_bytes_counts_what_a_rate_by_time_lets_out() {
+    let mut link = link("rate=trace:12mbit/1ms+1.2mbit/10ms, queue=3000b");
+    assert_eq!(
+        (0..3).filter(|_| matches!(link.push(Time::ZERO, PAYLOAD, false), Verdict::Delivered(..))).count(),
+        2
+    );
+    // After 1 ms the first has left.
+    assert!(matches!(link.push(at(ms(1)), PAYLOAD, false), Verdict::Delivered(..)));
+    assert!(matches!(link.push(at(ms(1)), PAYLOAD, false), Verdict::Dropped(DropReason::QueueFull)));
 }
 
 #[test]
@@ -222,6 +252,19 @@ fn the_same_seed_gives_the_same_fates_and_another_seed_others() {
     };
     assert_eq!(run(1), run(1));
     assert_ne!(run(1), run(2));
+}
+
+#[test]
+fn the_two_directions_of_a_link_share_its_outages_but_not_its_losses() {
+    let fates = |config: &str| {
+        let config: LinkConfig = config.parse().unwrap();
+        Link::pair(config.clone(), config, 7)
+            .map(|mut link| (0..2000).map(|i| link.push(at(ms(10) * i), 100, false)).collect::<Vec<_>>())
+    };
+    let [up, down] = fates("outage=exp:2s/1s");
+    assert!(up == down && up.contains(&Verdict::Dropped(DropReason::Outage)));
+    let [up, down] = fates("loss=20%");
+    assert_ne!(up, down);
 }
 
 #[test]

@@ -1,0 +1,222 @@
+//! The link is gone for a while.
+
+use super::measure::{self, millis};
+use super::{About, Better, Case, Column, Cost, Experiment, Options, Trial, peers_at};
+use crate::flow::Flow;
+use crate::job::{Job, Want};
+use crate::report::plot::Plot;
+use crate::sample::Metrics;
+use crate::stats::percentile;
+
+pub(crate) struct Blackout;
+
+const LINK: &str = "rate=4mbit, delay=25ms, queue=100ms";
+const RTT_MS: f64 = 50.0;
+const LENGTHS: [u32; 3] = [1, 5, 10];
+/// At which all peers are tried; at the others the few that say most.
+const MOST: u32 = 5;
+/// When the outage begins, seconds from the first packet.
+const AT: f64 = 5.0;
+/// Updates a second.
+const RATE: f64 = 10.0;
+const SIZE: usize = 100;
+/// Tables.
+const BULK: &str = "Bulk";
+const NEWEST: &str = "10 updates a second, the newest wanted";
+const ORDERED: &str = "10 updates a second, all wanted in order";
+const WITHOUT: &[&str] = &["mptcp", "tls", "whimbrel-rs", "whimbrel-cubic", "noq-bbr"];
+
+/// The table, and the seconds without a link.
+fn place(condition: &str) -> Option<(&str, u32)> {
+    let (table, row) = Case::place(condition);
+    Some((table, row.strip_suffix(" s")?.parse().ok()?))
+}
+
+fn link(length: u32) -> String {
+    format!("{LINK}, outage=at {AT}s for {length}s")
+}
+
+/// Long enough for timers that double to wake once more.
+fn span(length: u32) -> f64 {
+    AT + f64::from(length) * 2.2 + 10.0
+}
+
+fn job(table: &str, length: u32) -> Job {
+    let updates = |want| Job::Messages {
+        size: SIZE,
+        rate: RATE,
+        count: ((AT + f64::from(length) + 6.0) * RATE) as u64,
+        want,
+    };
+    match table {
+        BULK => Job::Bulk,
+        NEWEST => updates(Want::Newest),
+        _ => updates(Want::Ordered),
+    }
+}
+
+impl Experiment for Blackout {
+    fn name(&self) -> &'static str {
+        "blackout"
+    }
+
+    fn about(&self) -> About {
+        About {
+            title: "Blackouts",
+            source: "the goals of the transport's own issue: silent no longer than the outage plus one round trip plus 250 ms",
+            measured: "4 Mbit/s, 50 ms round trip; 5 s after the first packet both directions carry nothing for 1, 5 or 10 s. Bulk: the \
+                       longest time in which the reader read nothing, less the outage. Updates: the time from the link's return to \
+                       the first update that arrives, and whether that one was the newest there was (1) or not (0); how many arrived \
+                       of those sent; the greatest latency. The limit is half a round trip; of the greatest latency, the outage \
+                       beside it where all are wanted.",
+            why: "A sender cannot know that the link is back: it has to ask. TCP and QUIC double the time between two questions, so \
+                  that the silence lasts up to as long again as the outage did. Ours stops doubling at 200 ms. Without replacement \
+                  the first to arrive is the oldest of those that waited; with it, the newest.",
+        }
+    }
+
+    fn cases(&self, options: &Options) -> Vec<Case> {
+        let mut cases = Vec::new();
+        for table in [BULK, NEWEST, ORDERED] {
+            for length in LENGTHS.into_iter().filter(|length| !options.quick || *length == MOST) {
+                // In order UDP has nothing to say, and who does not replace said it in the table before.
+                let replaces = |name: &&str| table != ORDERED || *name == "whimbrel";
+                let udp = |name: &&str| table != BULK || *name != "udp";
+                let names = peers_at(length == MOST, options, &[job(table, length)], WITHOUT);
+                let names = names.into_iter().filter(replaces).filter(udp);
+                cases.extend(names.map(|peer| Case {
+                    cost: if table == BULK { Cost::Light } else { Cost::Sparse },
+                    ..Case::light(format!("{table}: {length} s"), peer)
+                }));
+            }
+        }
+        cases
+    }
+
+    fn trial<'a>(&'a self, case: &'a Case, _: &'a Options, seed: u64) -> Trial<'a> {
+        Box::pin(async move {
+            let (table, length) =
+                place(&case.condition).ok_or_else(|| anyhow::anyhow!("no such condition"))?;
+            let testbed = measure::testbed(&link(length), seed)?;
+            let flow = Flow::run(&testbed, &case.peer, &job(table, length), span(length)).await?;
+            let mut metrics = Metrics::default();
+            // The link's clock begins with the first packet, and that follows the connect call.
+            let down = flow.started + (AT * 1e9) as u64;
+            let back = down + u64::from(length) * 1_000_000_000;
+            if table == BULK {
+                let silence = silence(&flow, down)
+                    .ok_or_else(|| anyhow::anyhow!("nothing came after the outage in {} s", span(length)))?;
+                metrics.set("silence_ms", silence - f64::from(length) * 1e3);
+                metrics.draw("rate", flow.rates(span(length), 0.2));
+            } else {
+                updates(&mut metrics, &flow, back)?;
+            }
+            measure::note_link(&mut metrics, &testbed);
+            Ok(metrics)
+        })
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        let column = |metric, title, digits, better| Column { metric, title, digits, better };
+        vec![
+            column("silence_ms", "silence beyond the outage, ms", 0, Some(Better::Lower)),
+            column("first_ms", "first update after the return, ms", 0, Some(Better::Lower)),
+            column("newest", "it was the newest", 0, Some(Better::Higher)),
+            column("max_ms", "latency, max, ms", 0, Some(Better::Lower)),
+            column("arrived", "arrived, %", 1, None),
+            column("disorder", "arrived after a later one", 0, None),
+        ]
+    }
+
+    fn limit(&self, condition: &str, metric: &str) -> Option<f64> {
+        let (table, length) = place(condition)?;
+        match metric {
+            "silence_ms" | "first_ms" => Some(RTT_MS / 2.0),
+            "max_ms" if table == ORDERED => Some(f64::from(length) * 1e3 + RTT_MS / 2.0),
+            _ => None,
+        }
+    }
+
+    fn links(&self) -> Vec<(String, String)> {
+        LENGTHS.map(|length| (format!("{length} s"), link(length))).to_vec()
+    }
+
+    fn plots(&self) -> Vec<Plot> {
+        let points =
+            |table: &str| LENGTHS.map(|length| (f64::from(length), format!("{table}: {length} s"))).to_vec();
+        vec![
+            Plot::curves("Bulk around an outage of 5 s", "rate", format!("{BULK}: 5 s"))
+                .axes("time, s", "Mbit/s")
+                .shaded(AT, AT + 5.0),
+            Plot::lines("Silence beyond the outage", "silence_ms", points(BULK))
+                .axes("outage, s", "ms")
+                .logarithmic(),
+            Plot::lines("First update after the return", "first_ms", points(NEWEST))
+                .axes("outage, s", "ms")
+                .logarithmic(),
+        ]
+    }
+
+    fn seconds(&self, case: &Case, _: &Options) -> f64 {
+        place(&case.condition).map_or(30.0, |(table, length)| match table {
+            BULK => span(length) + 1.0,
+            _ => AT + f64::from(length) * 1.5 + 7.0,
+        })
+    }
+}
+
+/// The longest time without a byte that reaches beyond `down`, ms; none if it has no end.
+fn silence(flow: &Flow, down: u64) -> Option<f64> {
+    const BIN: u64 = 10_000_000;
+    let after = flow.figures.bins.windows(2).filter(|pair| pair[1].0 * BIN > down);
+    after.map(|pair| millis(pair[0].0 * BIN, pair[1].0 * BIN)).reduce(f64::max)
+}
+
+fn updates(metrics: &mut Metrics, flow: &Flow, back: u64) -> anyhow::Result<()> {
+    let messages = &flow.figures.messages;
+    let first = messages.iter().filter(|(.., at)| *at >= back).min_by_key(|(.., at)| *at);
+    let (_, sent, at) = first.ok_or_else(|| anyhow::anyhow!("nothing came after the outage"))?;
+    metrics.set("first_ms", millis(back, *at));
+    // The newest when it left: none was sent in the interval before, but for the way it took.
+    let newest = millis(*sent, *at) <= 1e3 / RATE + RTT_MS / 2.0 + 10.0;
+    metrics.set("newest", f64::from(u8::from(newest)));
+    metrics.set("max_ms", percentile(&flow.latencies(), 1.0).unwrap_or(f64::NAN));
+    metrics.set("arrived", 100.0 * messages.len() as f64 / flow.sent.messages.max(1) as f64);
+    let overtaken = messages.windows(2).filter(|pair| pair[1].0 < pair[0].0).count();
+    metrics.set("disorder", overtaken as f64);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::{Figures, Sent};
+
+    #[test]
+    fn silence_is_the_longest_gap_after_the_link_went() {
+        // Bytes each 10 ms to 5 s, nothing to 10.2 s; a longer gap before does not count.
+        let bins = (0..10).chain(480..500).chain(1020..1100).map(|bin| (bin, 1)).collect();
+        let figures = Figures { bins, ..Figures::default() };
+        let flow = Flow { started: 0, figures, sent: Sent::default() };
+        assert_eq!(silence(&flow, 4_990_000_000), Some(5210.0));
+        assert_eq!(silence(&flow, 20_000_000_000), None);
+    }
+
+    #[test]
+    fn the_newest_is_told_from_an_old_one() {
+        let second = 1_000_000_000;
+        let found = |sent: u64| {
+            let messages = vec![(1, 0, second), (2, sent, 10 * second + 60_000_000)];
+            let flow = Flow {
+                started: 0,
+                figures: Figures { messages, ..Figures::default() },
+                sent: Sent { messages: 2, ..Sent::default() },
+            };
+            let mut metrics = Metrics::default();
+            updates(&mut metrics, &flow, 10 * second).unwrap();
+            metrics.values
+        };
+        assert_eq!((found(10 * second)["newest"], found(10 * second)["first_ms"]), (1.0, 60.0));
+        assert_eq!(found(5 * second)["newest"], 0.0);
+    }
+}

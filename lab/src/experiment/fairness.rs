@@ -1,0 +1,159 @@
+//! Flows that share a link.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::Poll;
+
+use super::measure::{self, PAYLOAD_SHARE};
+use super::{About, Better, Case, Column, Cost, Experiment, Options, Trial};
+use crate::flow::Flow;
+use crate::job::Job;
+use crate::report::plot::Plot;
+use crate::sample::Metrics;
+use crate::stats::jain;
+
+pub(crate) struct Fairness;
+
+const LINK: &str = "rate=10mbit, delay=20ms, queue=40ms";
+const RATE: f64 = 10e6;
+const ITSELF: &str = "beside itself";
+const FOUR: &str = "four of its kind";
+/// Which peers share with whom.
+const PAIRS: [(&str, &str); 9] = [
+    ("whimbrel", "beside tcp-cubic"),
+    ("whimbrel", "beside tcp-bbr"),
+    ("whimbrel", ITSELF),
+    ("whimbrel", FOUR),
+    ("tcp-cubic", ITSELF),
+    ("tcp-cubic", FOUR),
+    ("tcp-bbr", "beside tcp-cubic"),
+    ("tcp-bbr", FOUR),
+    ("quinn-bbr", "beside tcp-cubic"),
+];
+
+/// All peers of a case, the one it is about first.
+fn sharers(case: &Case) -> Vec<&str> {
+    match case.condition.as_str() {
+        ITSELF => vec![&case.peer; 2],
+        FOUR => vec![&case.peer; 4],
+        beside => vec![&case.peer, beside.trim_start_matches("beside ")],
+    }
+}
+
+impl Fairness {
+    fn span(options: &Options) -> f64 {
+        options.seconds.unwrap_or(if options.quick { 15.0 } else { 40.0 })
+    }
+}
+
+impl Experiment for Fairness {
+    fn name(&self) -> &'static str {
+        "fairness"
+    }
+
+    fn about(&self) -> About {
+        About {
+            title: "Sharing a link",
+            source: "the goals of the transport's own issue: at least 30 % each beside one TCP CUBIC; Jain's index of at least 0.95 \
+                     among four of ours. Jain, Chiu, Hawe 1984 for the index",
+            measured: "Bulk flows that begin together on a link of 10 Mbit/s and 40 ms with a queue of one bandwidth-delay product \
+                       (40 ms), for 40 s. Goodput is payload read in that time; a share is of all payload read. `in all` is beside \
+                       what the link can carry. No loss but at the queue.",
+            why: "CUBIC fills the queue until it overflows; BBR keeps to what it takes for the bandwidth, and holds up to one more \
+                  bandwidth-delay product of queue. Beside CUBIC in a queue of one such product BBR is known to take more than \
+                  half. Ours keeps a queue of its own that grows where others keep it long.",
+        }
+    }
+
+    fn cases(&self, options: &Options) -> Vec<Case> {
+        let quick = |pair: &&(&str, &str)| !options.quick || pair.0 == "whimbrel" && pair.1 != FOUR;
+        let cost = |condition: &str| if condition == FOUR { Cost::Medium } else { Cost::Light };
+        let case = |(peer, condition): &(&str, &str)| Case {
+            cost: cost(condition),
+            ..Case::light(*condition, *peer)
+        };
+        PAIRS.iter().filter(quick).map(case).collect()
+    }
+
+    fn trial<'a>(&'a self, case: &'a Case, options: &'a Options, seed: u64) -> Trial<'a> {
+        Box::pin(async move {
+            let (seconds, testbed) = (Self::span(options), measure::testbed(LINK, seed)?);
+            let sharers = sharers(case);
+            let flows = sharers.iter().map(|peer| Flow::run(&testbed, peer, &Job::Bulk, seconds));
+            let flows = together(flows.collect()).await.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
+            let goodputs: Vec<f64> = flows.iter().map(|flow| flow.goodput(seconds) / 1e6).collect();
+            let (sum, mut metrics) = (goodputs.iter().sum::<f64>(), Metrics::default());
+            anyhow::ensure!(sum > 0.0, "nothing arrived");
+            metrics.set("share", 100.0 * goodputs[0] / sum);
+            metrics.set("least_share", 100.0 * goodputs.iter().copied().fold(f64::INFINITY, f64::min) / sum);
+            metrics.set("jain", jain(&goodputs).unwrap_or(f64::NAN));
+            metrics.set("sum", sum);
+            for (number, (peer, flow)) in sharers.iter().zip(&flows).enumerate() {
+                metrics.draw(&format!("{}: {peer}", number + 1), flow.rates(seconds, 1.0));
+            }
+            measure::note_link(&mut metrics, &testbed);
+            Ok(metrics)
+        })
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        vec![
+            Column { metric: "share", title: "its share, %", digits: 1, better: None },
+            Column { metric: "least_share", title: "least share, %", digits: 1, better: None },
+            Column { metric: "jain", title: "Jain's index", digits: 3, better: Some(Better::Higher) },
+            Column { metric: "sum", title: "in all, Mbit/s", digits: 2, better: Some(Better::Higher) },
+            Column {
+                metric: "queue_p95_ms",
+                title: "queueing delay p95, ms",
+                digits: 0,
+                better: Some(Better::Lower),
+            },
+            Column {
+                metric: "queue_drops",
+                title: "dropped at the queue, %",
+                digits: 1,
+                better: Some(Better::Lower),
+            },
+        ]
+    }
+
+    fn limit(&self, _: &str, metric: &str) -> Option<f64> {
+        match metric {
+            "jain" => Some(1.0),
+            "sum" => Some(RATE * PAYLOAD_SHARE / 1e6),
+            _ => None,
+        }
+    }
+
+    fn links(&self) -> Vec<(String, String)> {
+        vec![("all".into(), LINK.into())]
+    }
+
+    fn plots(&self) -> Vec<Plot> {
+        let wanted = PAIRS.iter().filter(|(peer, condition)| *peer != "tcp-cubic" || *condition == ITSELF);
+        wanted
+            .map(|(peer, condition)| {
+                Plot::sharing(format!("{peer} {condition}"), *condition, *peer).axes("time, s", "Mbit/s")
+            })
+            .collect()
+    }
+
+    fn seconds(&self, _: &Case, options: &Options) -> f64 {
+        Self::span(options) + 2.0
+    }
+}
+
+/// Runs all at the same time.
+async fn together<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
+    let mut pending: Vec<_> = futures.into_iter().map(|one| (Box::pin(one), None)).collect();
+    std::future::poll_fn(|context| {
+        for (one, done) in pending.iter_mut().filter(|(_, done)| done.is_none()) {
+            if let Poll::Ready(output) = Pin::new(one).poll(context) {
+                *done = Some(output);
+            }
+        }
+        if pending.iter().all(|(_, done)| done.is_some()) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    pending.into_iter().filter_map(|(_, done)| done).collect()
+}

@@ -1,0 +1,148 @@
+//! What processors leave of a transport.
+
+use serde::Deserialize;
+
+use super::workspace;
+use super::{About, Better, Case, Column, Cost, Experiment, Options, Trial};
+use crate::report::plot::Plot;
+use crate::sample::Metrics;
+
+pub(crate) struct Loopback;
+
+/// Conditions, workloads of the benches, and who has them.
+const LOADS: [(&str, &str, &[&str]); 5] = [
+    ("Bulk: as many bytes as will go", "bulk", &["whimbrel", "quinn", "noq", "tcp", "udp"]),
+    ("Messages of 50 bytes: in order, a call each", "each", &["whimbrel", "quinn", "noq", "tcp"]),
+    ("Messages of 50 bytes: in order, 64 a call", "batch", &["whimbrel", "quinn", "noq", "tcp", "udp"]),
+    ("Messages of 50 bytes: datagrams", "datagrams", &["whimbrel", "quinn", "noq", "udp"]),
+    ("Round trip: 64 bytes there and back", "latency", &["whimbrel", "quinn", "noq", "tcp", "udp"]),
+];
+/// Seconds that a measurement of the benches runs before it counts.
+const WARM_UP: f64 = 0.3;
+
+#[derive(Deserialize)]
+struct Report {
+    rows: Vec<Row>,
+}
+
+#[derive(Deserialize)]
+struct Row {
+    figures: Vec<Figures>,
+    failures: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Figures {
+    bits_per_s: f64,
+    messages_per_s: f64,
+    lost: f64,
+    rtt_us_p50: f64,
+}
+
+impl Loopback {
+    fn span(options: &Options) -> f64 {
+        options.seconds.unwrap_or(if options.quick { 0.7 } else { 1.5 })
+    }
+}
+
+impl Experiment for Loopback {
+    fn name(&self) -> &'static str {
+        "loopback"
+    }
+
+    fn about(&self) -> About {
+        About {
+            title: "Loopback",
+            source: "the goals of the transport's own issue",
+            measured: "The loads of `cargo xtask bench peers`, one trial at a time with nothing beside: two processes, each pinned to \
+                       a core, 1.5 s after a warm-up of 0.3 s; figures of the receiver. UDP payloads are 1,452 bytes; quinn and noq \
+                       with their default settings; TCP with TCP_NODELAY; bare UDP with GSO and GRO. UDP and TCP encrypt nothing. \
+                       Processor time is that of both sides over all that was carried, warm-up included.",
+            why: "There is no link here, so a figure says what the processors leave, and next to nothing about networks. Whoever \
+                  passes large pieces to the kernel pays it seldom: bulk is decided by the segments of a call, small messages by what \
+                  is done for each before they are put together.",
+        }
+    }
+
+    fn cases(&self, options: &Options) -> Vec<Case> {
+        let quick = |peer: &&&str| !options.quick || ["whimbrel", "quinn"].contains(*peer);
+        let loads = LOADS.iter().filter(|(_, load, _)| !options.quick || ["bulk", "each"].contains(load));
+        let row = |condition: &str, peer: &str| Case { cost: Cost::Heavy, ..Case::light(condition, peer) };
+        loads
+            .flat_map(|(condition, _, peers)| {
+                peers.iter().filter(quick).map(move |peer| row(condition, peer))
+            })
+            .collect()
+    }
+
+    fn trial<'a>(&'a self, case: &'a Case, options: &'a Options, _: u64) -> Trial<'a> {
+        Box::pin(async move {
+            let load = LOADS.iter().find(|(condition, ..)| *condition == case.condition);
+            let (_, load, _) = load.ok_or_else(|| anyhow::anyhow!("no such load"))?;
+            let seconds = Self::span(options);
+            let arguments =
+                format!("--json --trials 1 --time {seconds} --peers {} --workloads {load}", case.peer);
+            let arguments: Vec<String> = arguments.split(' ').map(str::to_owned).collect();
+            let before = workspace::cpu_of_children()?;
+            let report: Report = serde_json::from_str(&workspace::run("peers", &arguments).await?)?;
+            let cpu = workspace::cpu_of_children()? - before;
+            let row = report.rows.first().ok_or_else(|| anyhow::anyhow!("no row of this peer and load"))?;
+            let Some(figures) = row.figures.first() else {
+                anyhow::bail!("{}", row.failures.join("; "));
+            };
+            let mut metrics = Metrics::default();
+            match *load {
+                "latency" => metrics.set("rtt_us", figures.rtt_us_p50),
+                "bulk" => metrics.set("gbits", figures.bits_per_s / 1e9),
+                _ => metrics.set("messages", figures.messages_per_s / 1e6),
+            }
+            if *load != "latency" {
+                let gigabytes = figures.bits_per_s / 8e9 * (seconds + WARM_UP);
+                metrics.set("cpu_per_gb", cpu / gigabytes);
+                metrics.set("lost", figures.lost * 100.0);
+            }
+            Ok(metrics)
+        })
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        vec![
+            Column { metric: "gbits", title: "Gbit/s", digits: 2, better: Some(Better::Higher) },
+            Column { metric: "messages", title: "M messages/s", digits: 2, better: Some(Better::Higher) },
+            Column { metric: "rtt_us", title: "round trip p50, us", digits: 1, better: Some(Better::Lower) },
+            Column {
+                metric: "cpu_per_gb",
+                title: "processor time, s a GB",
+                digits: 2,
+                better: Some(Better::Lower),
+            },
+            Column { metric: "lost", title: "lost, %", digits: 1, better: None },
+        ]
+    }
+
+    fn limit(&self, _: &str, _: &str) -> Option<f64> {
+        None
+    }
+
+    fn plots(&self) -> Vec<Plot> {
+        let one = |index: usize| vec![LOADS[index].0.to_owned()];
+        let messages = LOADS[1..4].iter().map(|(condition, ..)| (*condition).to_owned()).collect();
+        vec![
+            Plot::bars("Bulk on loopback", "gbits", one(0)).axes("", "Gbit/s"),
+            Plot::bars("Small messages on loopback", "messages", messages).axes("", "million a second"),
+            Plot::bars("Round trip on loopback", "rtt_us", one(4)).axes("", "us"),
+        ]
+    }
+
+    fn seconds(&self, _: &Case, options: &Options) -> f64 {
+        Self::span(options) + 1.5
+    }
+
+    fn needs_testbed(&self) -> bool {
+        false
+    }
+
+    fn prepare(&self) -> anyhow::Result<()> {
+        workspace::build()
+    }
+}

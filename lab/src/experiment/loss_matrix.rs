@@ -1,0 +1,183 @@
+//! Bulk and a file under loss.
+
+use std::slice;
+
+use super::measure::{self, PAYLOAD_SHARE, ideal};
+use super::{About, Better, Case, Column, Cost, Experiment, Options, Trial, peers_at};
+use crate::flow::Flow;
+use crate::job::Job;
+use crate::report::plot::Plot;
+use crate::sample::Metrics;
+
+pub(crate) struct LossMatrix;
+
+/// What a link is called, bit/s and round trip in seconds.
+const LINKS: [(&str, f64, f64); 2] = [("4 Mbit/s, 50 ms", 4e6, 0.05), ("20 Mbit/s, 100 ms", 20e6, 0.1)];
+const LOSSES: [u32; 5] = [0, 1, 5, 10, 15];
+/// At which all peers are tried; at the others the few that say most.
+const MOST: u32 = 5;
+const FILE: u64 = 2_000_000;
+/// Tables.
+const BULK: &str = "Bulk";
+const TWO_MB: &str = "2 MB";
+/// Peers without a point of their own here: several paths, set-up, no order; and CUBIC under our own protocol, which is there for
+/// networks that ask for it.
+const WITHOUT: &[&str] = &["mptcp", "tls", "udp", "whimbrel-cubic"];
+
+struct Place {
+    bulk: bool,
+    rate: f64,
+    rtt: f64,
+    loss: u32,
+}
+
+impl Place {
+    fn of(condition: &str) -> Option<Self> {
+        let (table, row) = Case::place(condition);
+        let (name, loss) = row.rsplit_once(", ")?;
+        let (_, rate, rtt) = LINKS.into_iter().find(|(link, ..)| *link == name)?;
+        Some(Self { bulk: table == BULK, rate, rtt, loss: loss.trim_end_matches(" %").parse().ok()? })
+    }
+
+    fn link(&self) -> String {
+        let (rate, delay) = (self.rate / 1e6, self.rtt * 500.0);
+        format!("rate={rate}mbit, delay={delay}ms, queue=100ms, loss={}%", self.loss)
+    }
+
+    fn share_left(&self) -> f64 {
+        1.0 - f64::from(self.loss) / 100.0
+    }
+}
+
+/// Who backs off at every loss does not fill the faster link.
+fn cost(peer: &str, rate: f64, loss: u32) -> Cost {
+    if rate > 10e6 && (loss == 0 || !backs_off(peer)) { Cost::Medium } else { Cost::Light }
+}
+
+fn backs_off(peer: &str) -> bool {
+    peer.ends_with("cubic") || peer == "noq" || peer == "sctp"
+}
+
+impl LossMatrix {
+    fn span(options: &Options) -> f64 {
+        options.seconds.unwrap_or(if options.quick { 6.0 } else { 12.0 })
+    }
+}
+
+impl Experiment for LossMatrix {
+    fn name(&self) -> &'static str {
+        "loss-matrix"
+    }
+
+    fn about(&self) -> About {
+        About {
+            title: "Bulk and files under random loss",
+            source: "ACM NetProxy (2012), section V: 4 Mbit/s at a reliability of 95, 90 and 85 %; beside it a faster, \
+                     longer link; the goals of the transport's own issue",
+            measured: "Bulk: payload that the receiver has read within 12 s of the connect call, set-up included. 2 MB: seconds \
+                       from the connect call to the last byte read, cold. Loss is drawn for each packet after the bottleneck, \
+                       independently, in both directions; the queue before it holds 100 ms. Queueing delay and drops are of the \
+                       link's queue from caller to server. The limit of bulk is rate x (1 - loss) x 1,437 / 1,500; that of 2 MB \
+                       a round trip of set-up, half of one to the receiver, and the bytes at that rate.",
+            why: "A controller that takes each loss for congestion (CUBIC) keeps a window of some 1.2 / sqrt(loss) packets or \
+                  little more, whatever the link could carry. Those that estimate the rate (BBR and ours) do not, but a stream in \
+                  order still waits for each hole to be filled, and what is sent again is lost again as often. A goodput near the \
+                  limit can be had by flooding: then the queue's delay and its drops tell.",
+        }
+    }
+
+    fn cases(&self, options: &Options) -> Vec<Case> {
+        let mut cases = Vec::new();
+        for (table, job) in [(BULK, Job::Bulk), (TWO_MB, Job::Transfer { bytes: FILE })] {
+            for (link, rate, _) in LINKS {
+                for loss in LOSSES.into_iter().filter(|loss| !options.quick || *loss == MOST) {
+                    let peers = peers_at(loss == MOST, options, slice::from_ref(&job), WITHOUT);
+                    cases.extend(peers.iter().map(|peer| Case {
+                        condition: format!("{table}: {link}, {loss} %"),
+                        peer: (*peer).to_owned(),
+                        cost: cost(peer, rate, loss),
+                    }));
+                }
+            }
+        }
+        cases
+    }
+
+    fn trial<'a>(&'a self, case: &'a Case, options: &'a Options, seed: u64) -> Trial<'a> {
+        Box::pin(async move {
+            let place = Place::of(&case.condition).ok_or_else(|| anyhow::anyhow!("no such condition"))?;
+            let (testbed, mut metrics) = (measure::testbed(&place.link(), seed)?, Metrics::default());
+            if place.bulk {
+                let seconds = Self::span(options);
+                let flow = Flow::run(&testbed, &case.peer, &Job::Bulk, seconds).await?;
+                metrics.set("goodput", flow.goodput(seconds) / 1e6);
+            } else {
+                let flow = Flow::run(&testbed, &case.peer, &Job::Transfer { bytes: FILE }, 150.0).await?;
+                metrics.set("seconds", flow.duration());
+            }
+            measure::note_link(&mut metrics, &testbed);
+            Ok(metrics)
+        })
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        vec![
+            Column { metric: "goodput", title: "goodput, Mbit/s", digits: 2, better: Some(Better::Higher) },
+            Column { metric: "seconds", title: "time, s", digits: 2, better: Some(Better::Lower) },
+            Column {
+                metric: "queue_p95_ms",
+                title: "queueing delay p95, ms",
+                digits: 0,
+                better: Some(Better::Lower),
+            },
+            Column {
+                metric: "queue_drops",
+                title: "dropped at the queue, %",
+                digits: 1,
+                better: Some(Better::Lower),
+            },
+        ]
+    }
+
+    fn limit(&self, condition: &str, metric: &str) -> Option<f64> {
+        let place = Place::of(condition)?;
+        match metric {
+            "goodput" if place.bulk => Some(place.rate * place.share_left() * PAYLOAD_SHARE / 1e6),
+            "seconds" if !place.bulk => {
+                Some(ideal(FILE as f64, place.rate, place.rtt, f64::from(place.loss) / 100.0))
+            }
+            _ => None,
+        }
+    }
+
+    fn links(&self) -> Vec<(String, String)> {
+        let rows = LINKS.iter().flat_map(|(link, ..)| LOSSES.map(|loss| format!("{link}, {loss} %")));
+        rows.filter_map(|row| Some((row.clone(), Place::of(&row)?.link()))).collect()
+    }
+
+    fn plots(&self) -> Vec<Plot> {
+        let mut plots = Vec::new();
+        for (table, metric, y) in
+            [(BULK, "goodput", "goodput, Mbit/s"), (TWO_MB, "seconds", "time for 2 MB, s")]
+        {
+            for (link, ..) in LINKS {
+                let points = LOSSES.map(|loss| (f64::from(loss), format!("{table}: {link}, {loss} %")));
+                let plot =
+                    Plot::lines(format!("{table}, {link}"), metric, points.to_vec()).axes("loss, %", y);
+                plots.push(if table == TWO_MB { plot.logarithmic() } else { plot });
+            }
+        }
+        plots
+    }
+
+    fn seconds(&self, case: &Case, options: &Options) -> f64 {
+        let factor = if backs_off(&case.peer) { 5.0 } else { 1.5 };
+        match Place::of(&case.condition) {
+            Some(place) if !place.bulk => {
+                let limit = ideal(FILE as f64, place.rate, place.rtt, f64::from(place.loss) / 100.0);
+                limit * if place.loss > 0 { factor } else { 1.2 } + 1.0
+            }
+            _ => Self::span(options) + 1.0,
+        }
+    }
+}

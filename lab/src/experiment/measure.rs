@@ -1,0 +1,160 @@
+//! What experiments have in common: links from words, and figures of flows.
+
+use anyhow::Context;
+use whimbrel_sim::link::LinkConfig;
+
+use crate::condition::{self, Condition};
+use crate::flow::Flow;
+use crate::sample::Metrics;
+use crate::stats::{percentile, sorted};
+use crate::testbed::{LinkPlan, Testbed};
+
+/// Payload in a full packet of 1,500 bytes, as a share: what all are measured against.
+pub(crate) const PAYLOAD_SHARE: f64 = 1437.0 / 1500.0;
+/// Nanoseconds of a bin of [`crate::job::Figures`].
+const BIN: u64 = 10_000_000;
+
+/// A link with the same settings in both directions.
+pub(crate) fn both_ways(words: &str) -> anyhow::Result<LinkPlan> {
+    let config: LinkConfig = words.parse().with_context(|| format!("no link: {words}"))?;
+    Ok(LinkPlan { up: config.clone(), down: config })
+}
+
+/// Two hosts with one such link.
+pub(crate) fn testbed(words: &str, seed: u64) -> anyhow::Result<Testbed> {
+    Testbed::new(&[both_ways(words)?], seed)
+}
+
+/// The condition of this name.
+pub(crate) fn named(name: &str) -> anyhow::Result<&'static Condition> {
+    let found = condition::ALL.iter().find(|condition| condition.name == name);
+    found.with_context(|| format!("there is no condition `{name}`"))
+}
+
+/// A named condition for the report, with its source.
+pub(crate) fn words(name: &str) -> Vec<(String, String)> {
+    let condition = condition::ALL.iter().filter(|condition| condition.name == name);
+    condition.map(|condition| (format!("{name} ({})", condition.source), condition.up.to_owned())).collect()
+}
+
+/// Seconds that a cold transfer needs at least: a round trip of set-up, half of one to the receiver, and the bytes at the share
+/// of the rate that loss and headers leave.
+pub(crate) fn ideal(bytes: f64, rate: f64, rtt: f64, loss: f64) -> f64 {
+    1.5 * rtt + bytes * 8.0 / (rate * (1.0 - loss) * PAYLOAD_SHARE)
+}
+
+/// Notes what the first link did from caller to server: how long packets waited in the queue, and how many it did not take.
+pub(crate) fn note_link(metrics: &mut Metrics, testbed: &Testbed) {
+    let report = testbed.report(0);
+    metrics.set("queue_p95_ms", report.up.queue_delay.quantile(0.95).as_secs_f64() * 1e3);
+    metrics.set("queue_drops", 100.0 * report.up.queue_drops as f64 / (report.up.offered as f64).max(1.0));
+    metrics.set("late_p99_ms", report.late.1.as_secs_f64() * 1e3);
+}
+
+impl Flow {
+    /// Payload bits a second within so many seconds from the connect call.
+    pub(crate) fn goodput(&self, seconds: f64) -> f64 {
+        let end = self.started + (seconds * 1e9) as u64;
+        let bits: f64 =
+            self.figures.bins.iter().map(|(bin, bytes)| *bytes as f64 * 8.0 * share(*bin, end)).sum();
+        bits / seconds
+    }
+
+    /// Mbit/s over time, seconds from the connect call, in steps.
+    pub(crate) fn rates(&self, seconds: f64, step: f64) -> Vec<(f64, f64)> {
+        let mut steps = vec![0.0; (seconds / step).round() as usize];
+        for (bin, bytes) in &self.figures.bins {
+            let at = (bin * BIN).saturating_sub(self.started) as f64 / 1e9;
+            if let Some(sum) = steps.get_mut((at / step) as usize) {
+                *sum += *bytes as f64 * 8.0 / 1e6;
+            }
+        }
+        steps.iter().enumerate().map(|(index, sum)| ((index as f64 + 0.5) * step, sum / step)).collect()
+    }
+
+    /// Seconds from the connect call to the last byte read.
+    pub(crate) fn duration(&self) -> f64 {
+        self.figures.last.saturating_sub(self.started) as f64 / 1e9
+    }
+
+    /// How long each message took from its send call, ms, ascending.
+    pub(crate) fn latencies(&self) -> Vec<f64> {
+        sorted(self.figures.messages.iter().map(|(_, sent, arrived)| millis(*sent, *arrived)))
+    }
+
+    /// Mean and greatest age of the newest that was known to the receiver, ms, from its first arrival to `end`.
+    pub(crate) fn age(&self, end: u64) -> Option<(f64, f64)> {
+        let mut arrivals: Vec<_> = self.figures.messages.iter().map(|(_, sent, at)| (*at, *sent)).collect();
+        arrivals.sort_unstable();
+        let (begin, mut newest) = *arrivals.first()?;
+        let (mut area, mut greatest, mut since) = (0.0, 0.0_f64, begin);
+        for (at, sent) in arrivals.into_iter().filter(|(at, _)| *at <= end).chain([(end, 0)]) {
+            // The age grows by one second a second, so that its mean over a while is that of its ends.
+            let (from, to) = (millis(newest, since), millis(newest, at));
+            area += (from + to) / 2.0 * millis(since, at);
+            greatest = greatest.max(to);
+            (newest, since) = (newest.max(sent), at);
+        }
+        let length = millis(begin, end);
+        (length > 0.0).then(|| (area / length, greatest))
+    }
+}
+
+/// How much of a bin lies before `end`, 0 to 1.
+fn share(bin: u64, end: u64) -> f64 {
+    (end.saturating_sub(bin * BIN) as f64 / BIN as f64).min(1.0)
+}
+
+/// From one moment to another, ms.
+pub(crate) fn millis(from: u64, to: u64) -> f64 {
+    to.saturating_sub(from) as f64 / 1e6
+}
+
+/// A cumulative distribution as a curve: (value, share), at shares that are the same for all.
+pub(crate) fn distribution(ascending: &[f64]) -> Vec<(f64, f64)> {
+    let shares =
+        (0..20).map(|step| f64::from(step) / 20.0).chain([0.95, 0.97, 0.98, 0.99, 0.995, 0.999, 1.0]);
+    shares.filter_map(|share| Some((percentile(ascending, share)?, share))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::{Figures, Sent};
+
+    fn flow(figures: Figures) -> Flow {
+        Flow { started: 1_000_000_000, figures, sent: Sent::default() }
+    }
+
+    #[test]
+    fn goodput_counts_from_the_connect_call_to_its_end() {
+        // 1,000 bytes in each bin of 10 ms from 1 s to 3 s: 0.8 Mbit/s.
+        let bins = (100..300).map(|bin| (bin, 1000)).collect();
+        let flow = flow(Figures { bins, ..Figures::default() });
+        assert!((flow.goodput(1.0) - 0.8e6).abs() < 1.0);
+        assert!((flow.goodput(0.995) - 0.8e6).abs() < 1.0, "a bin counts by its share");
+        assert!((flow.goodput(4.0) - 0.4e6).abs() < 1.0);
+        let rates = flow.rates(3.0, 0.5);
+        assert_eq!(rates.len(), 6);
+        assert!((rates[0].1 - 0.8).abs() < 1e-9 && rates[5].1 == 0.0, "{rates:?}");
+    }
+
+    #[test]
+    fn age_grows_until_something_newer_arrives() {
+        let second = 1_000_000_000;
+        // Sent at 1 s and 2 s, each 10 ms under way; an older one that arrives late makes nothing newer.
+        let messages = vec![
+            (1, second, second + 10_000_000),
+            (2, 2 * second, 2 * second + 10_000_000),
+            (0, second / 2, 2 * second + 500_000_000),
+        ];
+        let (mean, greatest) = flow(Figures { messages, ..Figures::default() }).age(3 * second).unwrap();
+        assert!((greatest - 1010.0).abs() < 1e-6);
+        assert!((mean - (510.0 * 1000.0 + 505.0 * 990.0) / 1990.0).abs() < 1e-6, "{mean}");
+    }
+
+    #[test]
+    fn an_ideal_transfer_pays_set_up_way_and_serialisation() {
+        assert!((ideal(2e6, 4e6, 0.05, 0.0) - (0.075 + 4.1754)).abs() < 1e-4);
+    }
+}

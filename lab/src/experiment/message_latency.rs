@@ -1,0 +1,128 @@
+//! Small messages under loss.
+
+use super::measure;
+use super::{About, Better, Case, Column, Experiment, Options, Trial, peers_at};
+use crate::flow::Flow;
+use crate::job::{Job, Want};
+use crate::report::plot::Plot;
+use crate::sample::Metrics;
+use crate::stats::percentile;
+
+pub(crate) struct MessageLatency;
+
+const LOSSES: [u32; 4] = [0, 1, 5, 20];
+/// At which all peers are tried; at the others the few that say most.
+const MOST: u32 = 5;
+const RATE: f64 = 100.0;
+const SIZE: usize = 100;
+const ONE_WAY_MS: f64 = 20.0;
+const WITHOUT: &[&str] = &["mptcp", "tls", "whimbrel-rs", "whimbrel-cubic", "noq-bbr"];
+
+fn link(loss: u32) -> String {
+    format!("rate=100mbit, delay=20ms, queue=100ms, loss={loss}%")
+}
+
+fn job(seconds: f64) -> Job {
+    Job::Messages { size: SIZE, rate: RATE, count: (seconds * RATE) as u64, want: Want::Each }
+}
+
+impl MessageLatency {
+    fn span(options: &Options) -> f64 {
+        options.seconds.unwrap_or(if options.quick { 8.0 } else { 25.0 })
+    }
+}
+
+impl Experiment for MessageLatency {
+    fn name(&self) -> &'static str {
+        "message-latency"
+    }
+
+    fn about(&self) -> About {
+        About {
+            title: "Small messages under loss",
+            source: "the goals of the transport's own issue: 100 messages a second of 100 bytes, 40 ms round trip",
+            measured: "100 messages a second of 100 bytes for 25 s, each wanted as soon as it is there, in any order where the peer \
+                       has that; loss in both directions. Latency is from the send call to the arrival at the reader, one way, on \
+                       one clock. Percentiles are over the messages that arrived; `lost` says how many did not. Bytes are IP bytes \
+                       from caller to server over payload bytes. The limit is the one-way delay.",
+            why: "Over 20 ms of way a message can be late for three reasons: it was lost and is sent again, which takes at least a \
+                  round trip; it waits behind another that was lost, in peers with one order; or it was sent while the connection \
+                  was still being set up. Sending small messages twice trades bytes for the first. The floor is UDP: it never waits, \
+                  and loses.",
+        }
+    }
+
+    fn cases(&self, options: &Options) -> Vec<Case> {
+        let losses = LOSSES.into_iter().filter(|loss| !options.quick || *loss == MOST);
+        losses
+            .flat_map(|loss| {
+                let peers = peers_at(loss == MOST, options, &[job(1.0)], WITHOUT).into_iter();
+                peers.map(move |peer| Case::light(format!("{loss} % loss"), peer))
+            })
+            .collect()
+    }
+
+    fn trial<'a>(&'a self, case: &'a Case, options: &'a Options, seed: u64) -> Trial<'a> {
+        Box::pin(async move {
+            let loss = case.condition.trim_end_matches(" % loss").parse()?;
+            let (testbed, job) = (measure::testbed(&link(loss), seed)?, job(Self::span(options)));
+            let flow = Flow::run(&testbed, &case.peer, &job, Self::span(options) + 15.0).await?;
+            let (latencies, mut metrics) = (flow.latencies(), Metrics::default());
+            anyhow::ensure!(!latencies.is_empty(), "no message arrived");
+            for (name, share) in [("p50_ms", 0.5), ("p99_ms", 0.99), ("max_ms", 1.0)] {
+                metrics.set(name, percentile(&latencies, share).unwrap_or(f64::NAN));
+            }
+            let sent = flow.sent.messages as f64;
+            metrics.set("lost", 100.0 * (1.0 - latencies.len() as f64 / sent).max(0.0));
+            metrics.set("bytes_ratio", testbed.report(0).up.offered_bytes as f64 / (sent * SIZE as f64));
+            metrics.draw("latency", measure::distribution(&latencies));
+            measure::note_link(&mut metrics, &testbed);
+            Ok(metrics)
+        })
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        vec![
+            Column { metric: "p99_ms", title: "p99, ms", digits: 1, better: Some(Better::Lower) },
+            Column { metric: "p50_ms", title: "p50, ms", digits: 1, better: Some(Better::Lower) },
+            Column { metric: "max_ms", title: "max, ms", digits: 0, better: Some(Better::Lower) },
+            Column { metric: "lost", title: "lost, %", digits: 2, better: Some(Better::Lower) },
+            Column {
+                metric: "bytes_ratio",
+                title: "IP bytes / payload",
+                digits: 2,
+                better: Some(Better::Lower),
+            },
+        ]
+    }
+
+    fn limit(&self, _: &str, metric: &str) -> Option<f64> {
+        ["p50_ms", "p99_ms", "max_ms"].contains(&metric).then_some(ONE_WAY_MS)
+    }
+
+    fn links(&self) -> Vec<(String, String)> {
+        LOSSES.map(|loss| (format!("{loss} % loss"), link(loss))).to_vec()
+    }
+
+    fn plots(&self) -> Vec<Plot> {
+        let mut plots: Vec<_> = [5, 20]
+            .map(|loss| {
+                let condition = format!("{loss} % loss");
+                Plot::curves(format!("Latency, {condition}"), "latency", condition)
+                    .axes("latency, ms", "share of messages")
+                    .logarithmic_x()
+            })
+            .into();
+        let points = LOSSES.map(|loss| (f64::from(loss), format!("{loss} % loss")));
+        plots.push(
+            Plot::lines("99th percentile", "p99_ms", points.to_vec())
+                .axes("loss, %", "p99, ms")
+                .logarithmic(),
+        );
+        plots
+    }
+
+    fn seconds(&self, _: &Case, options: &Options) -> f64 {
+        Self::span(options) + 2.0
+    }
+}

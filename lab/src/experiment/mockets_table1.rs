@@ -1,0 +1,102 @@
+//! The Mockets paper's Table 1.
+
+use super::measure::{self, ideal};
+use super::{About, Better, Case, Column, Experiment, Options, Quoted, Trial, peers};
+use crate::flow::Flow;
+use crate::job::Job;
+use crate::report::plot::Plot;
+use crate::sample::Metrics;
+use crate::testbed::Testbed;
+
+pub(crate) struct MocketsTable1;
+
+const CONDITION: &str = "2 MB over 802.11b";
+/// See [`crate::condition`]; what follows are its figures.
+const LINK: &str = "mockets-802.11b";
+const RATE: f64 = 9.6e6;
+const RTT: f64 = 0.002;
+const BYTES: u64 = 2_000_000;
+const WITHOUT: &[&str] = &["mptcp", "tls", "udp", "whimbrel-cubic"];
+
+impl Experiment for MocketsTable1 {
+    fn name(&self) -> &'static str {
+        "mockets-table1"
+    }
+
+    fn about(&self) -> About {
+        About {
+            title: "Mockets, Table 1: 2 MB over 802.11b",
+            source: "Mockets: a novel message-oriented communications middleware for the wireless Internet (2006), section 6, Table 1",
+            measured: "2,000,000 bytes in order, from the connect call to the last byte read, set-up included. The paper transferred \
+                       over real 802.11b cards on an unused channel; it does not give their rate, so the link here is a model, and \
+                       the paper's figures stand beside for the ratio of its two rows, not for their size. Its spread is the \
+                       standard deviation, here given by the median alone. The limit is a round trip of set-up, half of one to the \
+                       receiver, and the bytes at the rate that headers leave.",
+            why: "An unused channel loses next to nothing, so there is little to win but a quick start: what a peer needs beyond the \
+                  limit is the time until its window fills the link.",
+        }
+    }
+
+    fn cases(&self, options: &Options) -> Vec<Case> {
+        let peers = peers(options, &[Job::Transfer { bytes: BYTES }], WITHOUT);
+        peers.into_iter().map(|peer| Case::light(CONDITION, peer)).collect()
+    }
+
+    fn trial<'a>(&'a self, case: &'a Case, _: &'a Options, seed: u64) -> Trial<'a> {
+        Box::pin(async move {
+            let testbed = Testbed::new(&[measure::named(LINK)?.plan()?], seed)?;
+            let flow = Flow::run(&testbed, &case.peer, &Job::Transfer { bytes: BYTES }, 60.0).await?;
+            let mut metrics = Metrics::default();
+            metrics.set("transfer_ms", flow.duration() * 1e3);
+            measure::note_link(&mut metrics, &testbed);
+            Ok(metrics)
+        })
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        vec![
+            Column {
+                metric: "transfer_ms",
+                title: "transfer time, ms",
+                digits: 0,
+                better: Some(Better::Lower),
+            },
+            Column {
+                metric: "queue_p95_ms",
+                title: "queueing delay p95, ms",
+                digits: 0,
+                better: Some(Better::Lower),
+            },
+            Column {
+                metric: "queue_drops",
+                title: "dropped at the queue, %",
+                digits: 1,
+                better: Some(Better::Lower),
+            },
+        ]
+    }
+
+    fn limit(&self, _: &str, metric: &str) -> Option<f64> {
+        (metric == "transfer_ms").then(|| ideal(BYTES as f64, RATE, RTT, 0.0) * 1e3)
+    }
+
+    fn links(&self) -> Vec<(String, String)> {
+        measure::words(LINK)
+    }
+
+    fn quoted(&self) -> Vec<Quoted> {
+        let row = |peer, value| Quoted { condition: CONDITION, peer, metric: "transfer_ms", value };
+        vec![row("the paper's TCP (2006)", 2151.0), row("the paper's Mockets (2006)", 1836.0)]
+    }
+
+    fn plots(&self) -> Vec<Plot> {
+        vec![
+            Plot::bars("2 MB over 802.11b", "transfer_ms", vec![CONDITION.into()])
+                .axes("", "transfer time, ms"),
+        ]
+    }
+
+    fn seconds(&self, _: &Case, _: &Options) -> f64 {
+        4.0
+    }
+}

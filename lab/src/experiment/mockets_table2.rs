@@ -1,0 +1,131 @@
+//! The Mockets paper's Table 2.
+
+use super::measure;
+use super::{About, Better, Case, Column, Cost, Experiment, Options, Quoted, Trial, peers};
+use crate::flow::Flow;
+use crate::job::{Job, Want};
+use crate::report::plot::Plot;
+use crate::sample::Metrics;
+use crate::stats::percentile;
+use crate::testbed::Testbed;
+
+pub(crate) struct MocketsTable2;
+
+/// Conditions and their updates a second.
+const RATES: [(&str, f64); 2] = [("1 update a second", 1.0), ("10 updates a second", 10.0)];
+/// See [`crate::condition`]; what follows are its figures.
+const LINK: &str = "mockets-nistnet";
+const DELAY: f64 = 0.00025;
+const SIZE: usize = 100;
+const WITHOUT: &[&str] = &["mptcp", "tls", "whimbrel-rs", "whimbrel-cubic", "quinn-cubic", "noq-bbr"];
+
+fn rate(condition: &str) -> Option<f64> {
+    RATES.into_iter().find(|(name, _)| *name == condition).map(|(_, rate)| rate)
+}
+
+fn job(rate: f64, seconds: f64) -> Job {
+    Job::Messages { size: SIZE, rate, count: (seconds * rate).ceil() as u64, want: Want::Newest }
+}
+
+impl MocketsTable2 {
+    fn span(options: &Options) -> f64 {
+        options.seconds.unwrap_or(if options.quick { 25.0 } else { 60.0 })
+    }
+}
+
+impl Experiment for MocketsTable2 {
+    fn name(&self) -> &'static str {
+        "mockets-table2"
+    }
+
+    fn about(&self) -> About {
+        About {
+            title: "Mockets, Table 2: updates through disconnections",
+            source: "Mockets: a novel message-oriented communications middleware for the wireless Internet (2006), section 6, Table 2",
+            measured: "Updates of 100 bytes, of which the receiver wants the newest, for 60 s. The link carries nothing for \
+                       exponentially distributed times of 1 s in the mean, 20 s of the mean apart, both directions alike; every peer \
+                       meets the same outages in the same trial. Latency is from the send call to the arrival, over the updates that \
+                       arrived. Age of information is how old the newest known update is at any moment, from the first arrival to \
+                       the last. Its limit is that without any outage: half the interval, and the way. Peers that cannot replace send all, in order.",
+            why: "While the link is down, updates grow old. What is sent reliably in order delivers all of them afterwards, old ones \
+                  first, and waits for its retransmission timer, which has doubled meanwhile. Replacing keeps the newest alone, so \
+                  the old are not even counted in the mean; the age of information is the fairer figure, since nobody gains in it by \
+                  leaving out. The paper's maximum for TCP, 6 s, is a backed-off timer.",
+        }
+    }
+
+    fn cases(&self, options: &Options) -> Vec<Case> {
+        let peers = peers(options, &[job(1.0, 1.0)], WITHOUT);
+        let case = |condition: &str, peer: &str| Case { cost: Cost::Sparse, ..Case::light(condition, peer) };
+        RATES.iter().flat_map(|(name, _)| peers.iter().map(move |peer| case(name, peer))).collect()
+    }
+
+    fn trial<'a>(&'a self, case: &'a Case, options: &'a Options, seed: u64) -> Trial<'a> {
+        Box::pin(async move {
+            let rate = rate(&case.condition).ok_or_else(|| anyhow::anyhow!("no such condition"))?;
+            let seconds = Self::span(options);
+            let testbed = Testbed::new(&[measure::named(LINK)?.plan()?], seed)?;
+            let flow = Flow::run(&testbed, &case.peer, &job(rate, seconds), seconds + 30.0).await?;
+            let (latencies, mut metrics) = (flow.latencies(), Metrics::default());
+            anyhow::ensure!(!latencies.is_empty(), "no update arrived");
+            metrics.set("mean_ms", latencies.iter().sum::<f64>() / latencies.len() as f64);
+            metrics.set("max_ms", percentile(&latencies, 1.0).unwrap_or(f64::NAN));
+            let last = flow.figures.messages.iter().map(|(.., at)| *at).max().unwrap_or_default();
+            if let Some((mean, greatest)) = flow.age(last) {
+                metrics.set("age_mean_ms", mean);
+                metrics.set("age_max_ms", greatest);
+            }
+            let sent = flow.sent.messages.max(1) as f64;
+            metrics.set("arrived", 100.0 * latencies.len() as f64 / sent);
+            let report = testbed.report(0);
+            metrics.set("outage_drops", (report.up.outage_drops + report.down.outage_drops) as f64);
+            metrics.draw("latency", measure::distribution(&latencies));
+            measure::note_link(&mut metrics, &testbed);
+            Ok(metrics)
+        })
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        let column = |metric, title, digits| Column { metric, title, digits, better: Some(Better::Lower) };
+        vec![
+            column("age_mean_ms", "age of information, mean, ms", 0),
+            column("age_max_ms", "age, max, ms", 0),
+            column("mean_ms", "latency, mean, ms", 1),
+            column("max_ms", "latency, max, ms", 0),
+            Column { metric: "arrived", title: "arrived, %", digits: 1, better: None },
+        ]
+    }
+
+    fn limit(&self, condition: &str, metric: &str) -> Option<f64> {
+        (metric == "age_mean_ms").then_some(1e3 * (0.5 / rate(condition)? + DELAY))
+    }
+
+    fn links(&self) -> Vec<(String, String)> {
+        measure::words(LINK)
+    }
+
+    fn quoted(&self) -> Vec<Quoted> {
+        let row = |peer, metric, value| Quoted { condition: RATES[0].0, peer, metric, value };
+        vec![
+            row("the paper's TCP (2006)", "mean_ms", 132.9),
+            row("the paper's TCP (2006)", "max_ms", 6228.0),
+            row("the paper's Mockets (2006)", "mean_ms", 13.44),
+            row("the paper's Mockets (2006)", "max_ms", 922.0),
+        ]
+    }
+
+    fn plots(&self) -> Vec<Plot> {
+        let conditions: Vec<_> = RATES.iter().map(|(name, _)| (*name).to_owned()).collect();
+        vec![
+            Plot::bars("Age of information, mean", "age_mean_ms", conditions.clone()).axes("", "ms"),
+            Plot::bars("Greatest latency", "max_ms", conditions).axes("", "ms").logarithmic(),
+            Plot::curves("Latency at 10 updates a second", "latency", RATES[1].0)
+                .axes("latency, ms", "share of updates that arrived")
+                .logarithmic_x(),
+        ]
+    }
+
+    fn seconds(&self, _: &Case, options: &Options) -> f64 {
+        Self::span(options) + 3.0
+    }
+}

@@ -1,0 +1,145 @@
+//! Many connections.
+
+use super::workspace;
+use super::{About, Better, Case, Column, Cost, Experiment, Options, Trial};
+use crate::sample::Metrics;
+
+pub(crate) struct Scale;
+
+const IDLE: &str = "Idle: 10,000 connections";
+const HANDSHAKES: &str = "Handshakes: 64 under way";
+const FLOOD: &str = "Flood: 100,000 SYNs a second";
+
+/// The number before the first place where `unit` stands, ahead of it only spaces.
+fn before(text: &str, unit: &str) -> Option<f64> {
+    let (ahead, _) = text.split_once(unit)?;
+    let word = ahead.trim_end().rsplit([' ', '(', '\n']).next()?;
+    word.parse().ok()
+}
+
+/// What the program's lines say.
+fn figures(condition: &str, text: &str) -> Metrics {
+    let (mut metrics, nothing) = (Metrics::default(), f64::NAN);
+    let mut set = |name, unit, factor: f64| metrics.set(name, before(text, unit).unwrap_or(nothing) * factor);
+    match condition {
+        IDLE => {
+            set("connections", " connections, made", 1.0);
+            set("bytes_each", " bytes each after that", 1.0);
+            set("core", " % of a core over", 1.0);
+        }
+        HANDSHAKES => {
+            set("handshakes", " a second; the server took", 1.0);
+            set("handshake_us", " µs of its core for each", 1.0);
+        }
+        _ => {
+            set("quiet", " Mbit/s, ", 1.0);
+            set("share", " %) beside", 1.0);
+            set("core", " % of a core", 1.0);
+        }
+    }
+    metrics
+}
+
+impl Experiment for Scale {
+    fn name(&self) -> &'static str {
+        "scale"
+    }
+
+    fn about(&self) -> About {
+        About {
+            title: "Many connections",
+            source: "the goals of the transport's own issue: at most 10 KB a connection and under 1 % of a core for 10,000 idle ones; \
+                     4,000 handshakes a second; 70 % of the goodput beside a flood",
+            measured: "The loads of the benches workspace's `scale`, one at a time with nothing beside: the server is one process, \
+                       one thread, pinned to a core; all others share another. Memory is resident memory, at the end; processor time \
+                       is the server's, from /proc. Idle: 10,000 connections for 25 s, in which each keeps itself alive once. \
+                       Handshakes: 10,000 (3,000 in a quick run), 64 under way. The flood runs beside bulk over 100 Mbit/s, 20 ms; the share is of the \
+                       goodput without it.",
+            why: "A handshake is public-key operations, an idle connection its buffers and two datagrams each 25 s. SYNs beyond a \
+                  limit a second are dropped before anything costly is done for them. Peers are not measured here: their programs \
+                  hold other things in memory, and a like for like would measure those.",
+        }
+    }
+
+    fn cases(&self, options: &Options) -> Vec<Case> {
+        let conditions = [IDLE, HANDSHAKES, FLOOD].into_iter();
+        let conditions = conditions.filter(|condition| !options.quick || *condition == HANDSHAKES);
+        conditions.map(|name| Case { cost: Cost::Heavy, ..Case::light(name, "whimbrel") }).collect()
+    }
+
+    fn trial<'a>(&'a self, case: &'a Case, options: &'a Options, _: u64) -> Trial<'a> {
+        Box::pin(async move {
+            let arguments = match case.condition.as_str() {
+                IDLE => "idle --connections 10000 --time 25",
+                HANDSHAKES if options.quick => "handshakes --trials 1 --count 3000",
+                HANDSHAKES => "handshakes --trials 1",
+                _ => "flood --trials 1 --time 5",
+            };
+            let arguments: Vec<String> = arguments.split(' ').map(str::to_owned).collect();
+            let text = workspace::run("scale", &arguments).await?;
+            let metrics = figures(&case.condition, &text);
+            anyhow::ensure!(!metrics.values.is_empty(), "no figures in: {text}");
+            Ok(metrics)
+        })
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        let column = |metric, title, digits, better| Column { metric, title, digits, better };
+        vec![
+            column("bytes_each", "bytes a connection", 0, Some(Better::Lower)),
+            column("core", "% of the server's core", 2, Some(Better::Lower)),
+            column("handshakes", "a second", 0, Some(Better::Higher)),
+            column("handshake_us", "of the server's core for each, us", 0, Some(Better::Lower)),
+            column("quiet", "bulk without, Mbit/s", 1, None),
+            column("share", "beside the flood, % of that", 1, Some(Better::Higher)),
+        ]
+    }
+
+    fn limit(&self, _: &str, _: &str) -> Option<f64> {
+        None
+    }
+
+    fn seconds(&self, case: &Case, options: &Options) -> f64 {
+        match case.condition.as_str() {
+            IDLE => 40.0,
+            HANDSHAKES => {
+                if options.quick {
+                    3.0
+                } else {
+                    6.0
+                }
+            }
+            _ => 18.0,
+        }
+    }
+
+    fn needs_testbed(&self) -> bool {
+        false
+    }
+
+    fn prepare(&self) -> anyhow::Result<()> {
+        workspace::build()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_the_benches_print() {
+        let idle = "10000 connections, made in 3.4 s\n9500 bytes of resident memory each, 94 MiB in all\n\
+                    1.70 % of a core over 50 s\n9812 bytes each after that\n";
+        let idle = figures(IDLE, idle).values;
+        assert_eq!((idle["connections"], idle["bytes_each"], idle["core"]), (10000.0, 9812.0, 1.7));
+        let handshakes = "2996 a second; the server took 153 µs of its core for each (46 % busy, good for 6550 a second), the \
+                          clients 180\n";
+        let handshakes = figures(HANDSHAKES, handshakes).values;
+        assert_eq!((handshakes["handshakes"], handshakes["handshake_us"]), (2996.0, 153.0));
+        let flood = "95.6 Mbit/s, 95.1 Mbit/s (99 %) beside 20000 SYNs answered and 75000 dropped a second; memory 6740 KiB, \
+                     6860 KiB; 27 % of a core\n";
+        let flood = figures(FLOOD, flood).values;
+        assert_eq!((flood["quiet"], flood["share"], flood["core"]), (95.6, 99.0, 27.0));
+        assert!(figures(FLOOD, "nothing").values.is_empty());
+    }
+}

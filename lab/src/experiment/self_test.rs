@@ -1,0 +1,201 @@
+//! The laboratory measured by itself: what its links do, beside what they were told.
+
+use std::time::Duration;
+
+use anyhow::Context;
+
+use super::measure::both_ways;
+use super::{About, Case, Column, Cost, Experiment, Options, Trial};
+use crate::sample::Metrics;
+use crate::testbed::probe::{Arrivals, Load, Probe};
+use crate::testbed::{LinkPlan, Testbed};
+
+pub(crate) struct SelfTest;
+
+/// What is set on a link and looked for on it.
+#[derive(Clone, Copy)]
+enum Aim {
+    /// Mbit/s of IP bytes, offered a tenth more.
+    Rate(f64),
+    /// The same filled by TCP: more than one thread sends in single packets.
+    HighRate(f64),
+    /// Of a packet alone, ms.
+    Delay(f64),
+    /// Percent, of packets at a steady pace.
+    Loss(&'static str, f64),
+    /// The wait in a full queue limited by time, ms, at 10 Mbit/s and twice as much offered.
+    QueueTime(f64),
+    /// The same by bytes: packets of 1,500 that a burst leaves.
+    QueueBytes(f64),
+    /// Gbit/s of TCP through a link without a rate.
+    Highest,
+}
+
+const CASES: &[(&str, Aim)] = &[
+    ("rate, Mbit/s: 1", Aim::Rate(1.0)),
+    ("rate, Mbit/s: 4", Aim::Rate(4.0)),
+    ("rate, Mbit/s: 20", Aim::Rate(20.0)),
+    ("rate, Mbit/s: 100", Aim::HighRate(100.0)),
+    ("rate, Mbit/s: 300", Aim::HighRate(300.0)),
+    ("rate, Mbit/s: 1000", Aim::HighRate(1000.0)),
+    ("delay one way, ms: 0", Aim::Delay(0.0)),
+    ("delay one way, ms: 1", Aim::Delay(1.0)),
+    ("delay one way, ms: 25", Aim::Delay(25.0)),
+    ("delay one way, ms: 300", Aim::Delay(300.0)),
+    ("loss, %: 1 %", Aim::Loss("1%", 1.0)),
+    ("loss, %: 5 %", Aim::Loss("5%", 5.0)),
+    ("loss, %: 15 %", Aim::Loss("15%", 15.0)),
+    ("loss, %: bursts of 50 ms, 5 % of the time", Aim::Loss("ge:950ms/50ms", 5.0)),
+    ("wait in a full queue, ms: 100 ms", Aim::QueueTime(100.0)),
+    ("wait in a full queue, ms: 20 ms", Aim::QueueTime(20.0)),
+    ("packets of a burst that a queue takes: 15,000 bytes", Aim::QueueBytes(10.0)),
+    ("TCP without a rate, IP bytes, Gbit/s: both ends and the link on this machine", Aim::Highest),
+];
+const FULL: usize = 1500;
+const SMALL: usize = 200;
+
+impl Experiment for SelfTest {
+    fn name(&self) -> &'static str {
+        "self"
+    }
+
+    fn about(&self) -> About {
+        About {
+            title: "The laboratory's links: what they do beside what they were told",
+            source: "the project's own: no figure of the laboratory is better than its links",
+            measured: "UDP packets from one host to the other, stamped by one clock on both sides; rates count IP bytes between the \
+                       first and the last arrival, those of 100 Mbit/s and more by TCP after a second. Found should be set, give or take allowed: rates 1 %, delays 1 ms and 1 %, \
+                       losses four standard deviations of as many dice. Late is how long after its moment the 99th of a hundred \
+                       packets left the link.",
+            why: "The link's thread runs before all others and its timers are exact, but each packet costs it two system calls, and \
+                  the second takes the packet through the receiving host's network stack: that is what bounds the highest rate. A \
+                  one-way delay is longer than set by the way through both hosts' network stacks.",
+        }
+    }
+
+    fn cases(&self, options: &Options) -> Vec<Case> {
+        let few =
+            |aim: &Aim| matches!(aim, Aim::Rate(20.0) | Aim::Delay(25.0) | Aim::Loss("5%", _) | Aim::Highest);
+        let chosen = CASES.iter().filter(|(_, aim)| !options.quick || few(aim));
+        chosen
+            .map(|(name, aim)| Case { condition: (*name).into(), peer: "link".into(), cost: aim.cost() })
+            .collect()
+    }
+
+    fn trial<'a>(&'a self, case: &'a Case, options: &'a Options, seed: u64) -> Trial<'a> {
+        Box::pin(async move {
+            let (_, aim) = CASES.iter().find(|(name, _)| *name == case.condition).context("no such case")?;
+            let seconds = self.seconds(case, options);
+            tokio::task::spawn_blocking(move || aim.measure(seconds, seed)).await?
+        })
+    }
+
+    fn seconds(&self, case: &Case, options: &Options) -> f64 {
+        let own = match case.cost {
+            _ if options.quick => 2.0,
+            Cost::Heavy => 4.0,
+            _ => 10.0,
+        };
+        options.seconds.unwrap_or(own)
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        let column = |metric, title, digits| Column { metric, title, digits, better: None };
+        vec![
+            column("set", "set", 2),
+            column("found", "found", 3),
+            column("allowed", "allowed, ±", 3),
+            column("late_p99_ms", "late p99, ms", 3),
+        ]
+    }
+
+    fn limit(&self, _: &str, _: &str) -> Option<f64> {
+        None
+    }
+}
+
+impl Aim {
+    fn cost(self) -> Cost {
+        match self {
+            Self::HighRate(_) | Self::Highest => Cost::Heavy,
+            _ => Cost::Light,
+        }
+    }
+
+    fn plan(self) -> anyhow::Result<LinkPlan> {
+        both_ways(&match self {
+            Self::Rate(rate) | Self::HighRate(rate) => format!("rate={rate}mbit, queue=50ms"),
+            Self::Delay(delay) => format!("delay={delay}ms"),
+            Self::Loss(loss, _) => format!("loss={loss}"),
+            Self::QueueTime(limit) => format!("rate=10mbit, queue={limit}ms"),
+            Self::QueueBytes(packets) => format!("rate=1mbit, queue={}b", packets * FULL as f64),
+            Self::Highest => String::new(),
+        })
+    }
+
+    /// What is offered: bytes of a packet, packets a second, and for how long.
+    fn load(self, seconds: f64) -> Load {
+        let full = |rate: f64, seconds: f64| Load {
+            size: FULL,
+            gap: Duration::from_secs_f64(FULL as f64 * 8.0 / rate),
+            seconds,
+        };
+        match self {
+            Self::Rate(rate) | Self::HighRate(rate) => full(rate * 1.1e6, seconds),
+            Self::Delay(_) => Load { size: SMALL, gap: Duration::from_millis(5), seconds },
+            Self::Loss(..) => Load { size: SMALL, gap: Duration::from_micros(200), seconds },
+            Self::QueueTime(_) => full(20e6, seconds),
+            Self::QueueBytes(_) | Self::Highest => Load { size: FULL, gap: Duration::ZERO, seconds: 0.0 },
+        }
+    }
+
+    fn measure(self, seconds: f64, seed: u64) -> anyhow::Result<Metrics> {
+        let testbed = Testbed::new(&[self.plan()?], seed)?;
+        let mut metrics = Metrics::default();
+        let (set, found, allowed) = match self {
+            Self::Highest => (None, Probe::tcp(&testbed, seconds)? / 1e9, None),
+            Self::HighRate(rate) => (Some(rate), Probe::tcp(&testbed, seconds)? / 1e6, Some(rate / 100.0)),
+            _ => self.verdict(&Probe::new(&testbed)?.run(self.load(seconds))?)?,
+        };
+        metrics.set("found", found);
+        set.into_iter().for_each(|set| metrics.set("set", set));
+        allowed.into_iter().for_each(|allowed| metrics.set("allowed", allowed));
+        metrics.set("late_p99_ms", testbed.report(0).late.1.as_secs_f64() * 1e3);
+        Ok(metrics)
+    }
+
+    /// Set, found, and how far they may be apart.
+    fn verdict(self, arrivals: &Arrivals) -> anyhow::Result<(Option<f64>, f64, Option<f64>)> {
+        let some = |found: Option<f64>| {
+            found.with_context(|| format!("too few of {} packets arrived", arrivals.sent))
+        };
+        let (set, found, allowed) = match self {
+            Self::Rate(rate) => (rate, some(arrivals.rate())? / 1e6, rate / 100.0),
+            Self::Delay(delay) => (delay, some(arrivals.delay(0.5))? * 1e3, 1.0 + delay / 100.0),
+            Self::Loss(loss, share) => {
+                (share, arrivals.loss() * 100.0, four_deviations(loss, share, arrivals))
+            }
+            Self::QueueTime(limit) => {
+                // What has waited is itself sent behind that.
+                let wait = limit + FULL as f64 * 8.0 / 10e6 * 1e3;
+                (wait, some(arrivals.delay(0.5))? * 1e3, 1.0 + wait / 100.0)
+            }
+            Self::QueueBytes(packets) => (packets, arrivals.received() as f64, 0.0),
+            Self::HighRate(_) | Self::Highest => anyhow::bail!("TCP fills it"),
+        };
+        Ok((Some(set), found, Some(allowed)))
+    }
+}
+
+/// Four standard deviations of a share of lost packets, percent: of as many dice, or of as many bursts.
+fn four_deviations(loss: &str, percent: f64, arrivals: &Arrivals) -> f64 {
+    let share = percent / 100.0;
+    let variance = if loss.starts_with("ge:") {
+        // The share of the time spent in exponential times of mean a among such of mean b: 2 a² b² / (a + b)³ / T (Cox, Renewal
+        // Theory, section 7), here with a + b = 1 s.
+        2.0 * (share * (1.0 - share)).powi(2) / arrivals.seconds
+    } else {
+        share * (1.0 - share) / arrivals.sent as f64
+    };
+    400.0 * variance.sqrt()
+}

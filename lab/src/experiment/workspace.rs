@@ -1,0 +1,48 @@
+//! The loads of the `benches` workspace: those that need whole processors and no link.
+
+use std::process::{Command, Stdio};
+
+use anyhow::Context;
+
+const MANIFEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../benches/Cargo.toml");
+
+/// Builds them, where that was not done.
+pub(crate) fn build() -> anyhow::Result<()> {
+    let mut cargo = Command::new("cargo");
+    cargo.args(["build", "--release", "--quiet", "--bins", "--manifest-path", MANIFEST]);
+    let status = cargo.stdin(Stdio::null()).status().context("cargo cannot be run")?;
+    anyhow::ensure!(status.success(), "the benches workspace could not be built");
+    Ok(())
+}
+
+/// Runs one and takes what it prints. It lives in a process namespace of its own, which dies with this program.
+pub(crate) async fn run(binary: &str, arguments: &[String]) -> anyhow::Result<String> {
+    let mut command = tokio::process::Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "unshare", "--fork", "--pid", "--mount-proc", "--kill-child"]);
+    command.args([
+        "cargo",
+        "run",
+        "--release",
+        "--quiet",
+        "--manifest-path",
+        MANIFEST,
+        "--bin",
+        binary,
+        "--",
+    ]);
+    command.args(arguments).stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
+    let output = command.output().await.context("setpriv of util-linux cannot be run")?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let reason = errors.lines().last().unwrap_or("without a word");
+    anyhow::ensure!(output.status.success(), "{binary} failed: {reason}");
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// Processor time of all processes that this one has waited for, and of those that they have, seconds.
+pub(crate) fn cpu_of_children() -> anyhow::Result<f64> {
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    // The second field is the program's name in parentheses; the 16th and 17th are children's user and system time in ticks.
+    let after = stat.rsplit_once(") ").context("no name in /proc/self/stat")?.1;
+    let ticks: u64 = after.split(' ').skip(13).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+    Ok(ticks as f64 / 100.0)
+}

@@ -1,0 +1,99 @@
+//! One peer's transfer from caller to server: both processes, what they said, and figures of it.
+
+mod process;
+mod single;
+
+use std::time::Duration;
+
+use anyhow::Context;
+
+use self::process::Process;
+pub(crate) use self::single::Try;
+use crate::clock;
+use crate::job::{Figures, Job, Sent};
+use crate::testbed::{Side, Testbed};
+
+/// How long a process may take to begin.
+const START: Duration = Duration::from_secs(20);
+/// How long a side may take to end once it was told to.
+const END: Duration = Duration::from_secs(10);
+
+/// What came of a flow.
+#[derive(Clone, Debug)]
+pub(crate) struct Flow {
+    /// When connect was called, nanoseconds of [`crate::clock`].
+    pub(crate) started: u64,
+    /// The receiver's figures.
+    pub(crate) figures: Figures,
+    /// The sender's.
+    pub(crate) sent: Sent,
+}
+
+impl Flow {
+    /// Starts the server, waits until it says that it is ready, starts the caller, waits until the job is done or, where it has
+    /// no end of its own, for `seconds` from its start; ends both.
+    ///
+    /// A transfer that is not done after `seconds` has failed. Of messages that are not all there by then, those that are make
+    /// the figures.
+    pub(crate) async fn run(testbed: &Testbed, peer: &str, job: &Job, seconds: f64) -> anyhow::Result<Self> {
+        Running::start(testbed, peer, job).await?.finish(seconds).await
+    }
+}
+
+/// A flow under way. Several may share a testbed, and links may change meanwhile:
+///
+/// ```ignore
+/// let (ours, theirs) = (Running::start(&testbed, "whimbrel", &job).await?, Running::start(&testbed, "tcp-bbr", &job).await?);
+/// let event = async { sleep(after).await; testbed.reconfigure(0, plan) };
+/// let (ours, theirs, ()) = tokio::join!(ours.finish(30.0), theirs.finish(30.0), event);
+/// ```
+///
+/// Dropped, it ends both processes.
+pub(crate) struct Running {
+    job: Job,
+    server: Process,
+    caller: Process,
+    started: u64,
+}
+
+impl Running {
+    /// Starts both sides; returns when the caller has called connect.
+    pub(crate) async fn start(testbed: &Testbed, peer: &str, job: &Job) -> anyhow::Result<Self> {
+        let mut server = Process::start(testbed, Side::Server, peer, job, None)?;
+        let word = server.next_within("ready", START).await?;
+        let mut caller = Process::start(testbed, Side::Caller, peer, job, Some(&word))?;
+        let started = caller.next_within("started", START).await?.parse().context("the caller's clock")?;
+        Ok(Self { job: job.clone(), server, caller, started })
+    }
+
+    /// Waits as [`Flow::run`] does, and ends both sides.
+    pub(crate) async fn finish(mut self, seconds: f64) -> anyhow::Result<Flow> {
+        let passed = Duration::from_nanos(clock::now().saturating_sub(self.started));
+        let left = Duration::from_secs_f64(seconds).saturating_sub(passed);
+        let limit = tokio::time::sleep(left);
+        tokio::pin!(limit);
+        let (mut figures, mut sent) = (None, None);
+        while figures.is_none() {
+            tokio::select! {
+                said = self.server.next("figures") => figures = Some(said?),
+                said = self.caller.next("sent"), if sent.is_none() => sent = Some(said?),
+                () = &mut limit => break,
+            }
+        }
+        let figures = self.server.end("figures", figures, END).await?;
+        let sent = self.caller.end("sent", sent, END).await?;
+        let flow = Self::flow(self.started, &figures, &sent)?;
+        match self.job {
+            Job::Transfer { bytes } if flow.figures.bytes < bytes => {
+                anyhow::bail!("{} of {bytes} bytes in {seconds} s", flow.figures.bytes)
+            }
+            _ => Ok(flow),
+        }
+    }
+
+    fn flow(started: u64, figures: &str, sent: &str) -> anyhow::Result<Flow> {
+        let figures = serde_json::from_str(figures).context("the server's figures")?;
+        let sent = serde_json::from_str(sent).context("the caller's figures")?;
+        Ok(Flow { started, figures, sent })
+    }
+}

@@ -1,0 +1,91 @@
+//! On what, with what and how a run was made.
+
+use std::fs;
+use std::process::Command;
+
+use serde::{Deserialize, Serialize};
+
+use crate::peer;
+
+/// The first line of a file of samples.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Header {
+    /// Processor, as the kernel names it.
+    pub(crate) cpu: String,
+    /// How many cores this program may use.
+    pub(crate) cores: usize,
+    /// Kernel release.
+    pub(crate) kernel: String,
+    /// Date and time of the start, UTC.
+    pub(crate) date: String,
+    /// The revision of this project.
+    pub(crate) commit: String,
+    /// What was typed.
+    pub(crate) command: String,
+    /// The first trial's dice.
+    pub(crate) seed: u64,
+    /// Trials of each case that were asked for.
+    pub(crate) trials: u64,
+    /// Light trials at a time.
+    pub(crate) parallel: usize,
+    /// Whether it was a shortened run.
+    pub(crate) quick: bool,
+    /// All peers.
+    pub(crate) peers: Vec<PeerNote>,
+}
+
+/// A peer as it was in a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PeerNote {
+    /// Its name.
+    pub(crate) name: String,
+    /// Version and settings.
+    pub(crate) settings: String,
+    /// Why it did not take part, if so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) missing: Option<String>,
+}
+
+impl Header {
+    /// Of this machine, at this time; what the caller chose is left for the caller to say.
+    pub(crate) fn here() -> Self {
+        Self {
+            cpu: cpu(),
+            cores: std::thread::available_parallelism().map_or(0, usize::from),
+            kernel: first_line("/proc/sys/kernel/osrelease"),
+            date: output("date", &["-u", "+%Y-%m-%d %H:%M UTC"]),
+            commit: output("git", &["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--dirty"]),
+            command: command(),
+            peers: peer::all().iter().map(|peer| PeerNote::of(*peer)).collect(),
+            ..Self::default()
+        }
+    }
+}
+
+impl PeerNote {
+    /// Of a peer as it is now.
+    pub(crate) fn of(peer: &dyn peer::Peer) -> Self {
+        Self { name: peer.name().to_owned(), settings: peer.settings(), missing: peer.missing() }
+    }
+}
+
+fn cpu() -> String {
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+    model.map_or_else(|| "unknown".to_owned(), |(_, name)| name.trim().to_owned())
+}
+
+fn first_line(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default().lines().next().unwrap_or("unknown").to_owned()
+}
+
+fn output(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    text.ok().filter(|text| !text.is_empty()).unwrap_or_else(|| "unknown".to_owned())
+}
+
+fn command() -> String {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    format!("cargo xtask lab {}", arguments.join(" "))
+}

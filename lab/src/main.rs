@@ -1,0 +1,67 @@
+//! The laboratory: experiments in network namespaces on one Linux machine, with the transport and its peers over the same
+//! links. `cargo xtask lab --help` lists what there is.
+//!
+//! `testbed` makes hosts and links, `peer` holds one adapter a transport, `experiment` one file an experiment, `run` goes
+//! through trials, `report` makes pages of them.
+
+mod clock;
+mod condition;
+mod experiment;
+mod flow;
+mod job;
+mod machine;
+mod peer;
+mod report;
+mod run;
+mod sample;
+mod stats;
+mod testbed;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask lab", about, max_term_width = 110)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Experiments in network namespaces: what is true about the transport, beside its peers
+#[derive(Subcommand)]
+enum Command {
+    /// What there is: experiments, conditions, peers
+    List,
+    /// Runs experiments and keeps their samples
+    Run(run::Run),
+    /// Makes the pages of the samples that are kept
+    Report(report::Report),
+    /// One flow over one link
+    Try(flow::Try),
+    /// Ends what a killed run may have left
+    Clean,
+    /// The side of a trial that is connected to; started by this program itself
+    #[command(hide = true)]
+    Serve(peer::Serve),
+    /// The side of a trial that connects; started by this program itself
+    #[command(hide = true)]
+    Call(peer::Call),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::List => experiment::list(),
+        Command::Run(run) => run.run(),
+        Command::Report(report) => report.run(),
+        Command::Try(trial) => trial.run(),
+        Command::Clean => testbed::clean(),
+        Command::Serve(serve) => serve.run(),
+        Command::Call(call) => call.run(),
+    };
+    if let Err(error) = result {
+        eprintln!("error: {error:#}");
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}

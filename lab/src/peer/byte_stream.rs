@@ -1,0 +1,61 @@
+//! Jobs over a byte stream, whichever it is.
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use super::record::Record;
+use super::source::Source;
+use crate::job::{Job, Sent};
+
+/// Bytes of a write call of bulk data.
+pub(super) const WRITE: usize = 64 << 10;
+
+/// Writes what `job` asks for, and finishes the stream.
+pub(super) async fn send(
+    job: &Job,
+    stream: &mut (impl AsyncWrite + Unpin),
+    sent: &mut Sent,
+) -> anyhow::Result<()> {
+    match *job {
+        Job::Bulk => bulk(u64::MAX, stream, sent).await?,
+        Job::Transfer { bytes } => bulk(bytes, stream, sent).await?,
+        Job::Messages { size, rate, count, .. } => {
+            let mut source = Source::new(size, rate, count);
+            while let Some(message) = source.next().await {
+                stream.write_all(&message).await?;
+                stream.flush().await?;
+                sent.bytes += message.len() as u64;
+                sent.messages += 1;
+            }
+        }
+    }
+    Ok(stream.shutdown().await?)
+}
+
+async fn bulk(bytes: u64, stream: &mut (impl AsyncWrite + Unpin), sent: &mut Sent) -> anyhow::Result<()> {
+    let contents = [0x77; WRITE];
+    while sent.bytes < bytes {
+        let most = (bytes - sent.bytes).min(WRITE as u64) as usize;
+        sent.bytes += stream.write(&contents[..most]).await? as u64;
+    }
+    Ok(stream.flush().await?)
+}
+
+/// Reads until the job is done, or the other side has finished.
+pub(super) async fn receive(
+    stream: &mut (impl AsyncRead + Unpin),
+    record: &mut Record,
+) -> anyhow::Result<()> {
+    let mut buffer = vec![0; 256 << 10];
+    while !record.is_done() {
+        let length = stream.read(&mut buffer).await?;
+        anyhow::ensure!(length > 0, "the sender finished before the job was done");
+        record.read(&buffer[..length]);
+    }
+    Ok(())
+}
+
+/// Waits until the other side has taken everything and gone.
+pub(super) async fn until_gone(stream: &mut (impl AsyncRead + Unpin)) {
+    // An error is an end, too.
+    while stream.read(&mut [0; 64]).await.is_ok_and(|length| length > 0) {}
+}

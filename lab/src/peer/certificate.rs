@@ -1,0 +1,36 @@
+//! A certificate for one trial: the other side learns it beside the address, and trusts it alone.
+
+use std::net::SocketAddr;
+
+use anyhow::Context;
+use rustls::RootCertStore;
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+
+/// The name in the certificate.
+pub(super) const NAME: &str = "localhost";
+
+/// What the settings of those who use it say.
+pub(super) const SETTINGS: &str =
+    "one self-signed ECDSA certificate of some 350 bytes, smaller than a public chain; no resumption";
+
+/// A key, and a certificate signed with it.
+pub(super) fn new() -> anyhow::Result<(PrivatePkcs8KeyDer<'static>, CertificateDer<'static>)> {
+    let identity = rcgen::generate_simple_self_signed([NAME.to_owned()])?;
+    Ok((PrivatePkcs8KeyDer::from(identity.signing_key.serialize_der()), identity.cert.into()))
+}
+
+/// An address and a certificate as one word.
+pub(super) fn word(address: SocketAddr, certificate: &[u8]) -> String {
+    let hex: String = certificate.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{address}/{hex}")
+}
+
+/// What [`word`] was made of.
+pub(super) fn split(word: &str) -> anyhow::Result<(SocketAddr, RootCertStore)> {
+    let (address, hex) = word.split_once('/').context("no certificate beside the address")?;
+    let digits = hex.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap_or_default());
+    let bytes: Result<Vec<u8>, _> = digits.map(|pair| u8::from_str_radix(pair, 16)).collect();
+    let mut roots = RootCertStore::empty();
+    roots.add(bytes?.into())?;
+    Ok((address.parse()?, roots))
+}

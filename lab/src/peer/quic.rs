@@ -1,0 +1,229 @@
+//! QUIC by quinn and by noq, whose interfaces differ by a few names.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use tokio::task::{JoinError, JoinSet};
+
+use super::record::Record;
+use super::side::{ready, receive, send, started};
+use super::source::Source;
+use super::{IDLE, Peer, Side, WINDOW, byte_stream, certificate};
+use crate::job::{Figures, Job, Sent, Want};
+
+/// Streams that may be open at a time: no message waits for another's end.
+const STREAMS: u32 = 1 << 16;
+/// Round trips after which what was not acknowledged is taken for lost, where something newer has been sent.
+const OVERDUE: f64 = 1.5;
+/// How long the last packets get to tell the other end.
+const FAREWELL: Duration = Duration::from_millis(200);
+
+macro_rules! quic {
+    ($module:ident, $peer:ident, $what:literal, $rtt:expr) => {
+        #[doc = concat!("QUIC by ", $what, " with one of its congestion controllers.")]
+        pub(super) struct $peer {
+            pub(super) name: &'static str,
+            /// Its name, and what makes it.
+            pub(super) congestion: (&'static str, fn() -> $module::Factory),
+        }
+
+        impl Peer for $peer {
+            fn name(&self) -> &'static str {
+                self.name
+            }
+
+            fn settings(&self) -> String {
+                format!(
+                    "{} (aws-lc-rs; {}) with {}: windows of 32 MiB, {STREAMS} streams, patience of 5 minutes with silence, else \
+                     defaults, path MTU discovery among them; bulk, transfers and messages in order are one stream; other messages \
+                     one stream each, which is reset when its time is over, or, where only the newest counts, when something newer \
+                     is sent and no acknowledgement has come in 1.5 round trips",
+                    $what,
+                    certificate::SETTINGS,
+                    self.congestion.0
+                )
+            }
+
+            fn missing(&self) -> Option<String> {
+                None
+            }
+
+            fn can(&self, _: &Job) -> bool {
+                true
+            }
+
+            fn serve<'a>(&'a self, job: &'a Job, at: &'a [IpAddr]) -> Side<'a, Figures> {
+                Box::pin($module::serve((self.congestion.1)(), job, at[0]))
+            }
+
+            fn call<'a>(&'a self, job: &'a Job, from: &'a [IpAddr], to: &'a str) -> Side<'a, Sent> {
+                Box::pin($module::call((self.congestion.1)(), job, from[0], to))
+            }
+        }
+
+        pub(super) mod $module {
+            use ::$module::congestion::ControllerFactory;
+            use ::$module::{
+                ClientConfig, Connection, ConnectionError, Endpoint, IdleTimeout, ReadToEndError, SendStream, ServerConfig, TransportConfig,
+                VarInt,
+            };
+
+            use super::*;
+
+            /// Makes congestion controllers.
+            pub(in super::super) type Factory = Arc<dyn ControllerFactory + Send + Sync>;
+
+            fn transport(congestion: Factory) -> anyhow::Result<Arc<TransportConfig>> {
+                let mut transport = TransportConfig::default();
+                transport
+                    .congestion_controller_factory(congestion)
+                    .max_idle_timeout(Some(IdleTimeout::try_from(IDLE)?))
+                    .max_concurrent_uni_streams(STREAMS.into())
+                    .stream_receive_window(VarInt::from_u64(WINDOW)?)
+                    .receive_window(VarInt::from_u64(WINDOW)?)
+                    .send_window(WINDOW);
+                Ok(Arc::new(transport))
+            }
+
+            pub(super) async fn serve(congestion: Factory, job: &Job, at: IpAddr) -> anyhow::Result<Figures> {
+                let (key, certificate) = certificate::new()?;
+                let mut config = ServerConfig::with_single_cert(vec![certificate.clone()], key.into())?;
+                config.transport_config(transport(congestion)?);
+                let endpoint = Endpoint::server(config, SocketAddr::new(at, 0))?;
+                ready(&certificate::word(endpoint.local_addr()?, &certificate))?;
+                receive(job, async |record| {
+                    let connection = endpoint.accept().await.context("the endpoint has closed")?.await?;
+                    match *job {
+                        Job::Messages { size, want, .. } if want != Want::Ordered => {
+                            messages(&connection, size, record).await?;
+                        }
+                        _ => byte_stream::receive(&mut connection.accept_uni().await?, record).await?,
+                    }
+                    connection.close(0u32.into(), b"done");
+                    tokio::time::timeout(FAREWELL, endpoint.wait_idle()).await.ok();
+                    Ok(())
+                })
+                .await
+            }
+
+            pub(super) async fn call(congestion: Factory, job: &Job, from: IpAddr, to: &str) -> anyhow::Result<Sent> {
+                send(async move |sent| {
+                    let (to, roots) = certificate::split(to)?;
+                    let mut config = ClientConfig::with_root_certificates(Arc::new(roots))?;
+                    config.transport_config(transport(congestion)?);
+                    let endpoint = Endpoint::client(SocketAddr::new(from, 0))?;
+                    started()?;
+                    let connection = endpoint.connect_with(config, to, certificate::NAME)?.await?;
+                    match *job {
+                        Job::Messages { size, rate, count, want } if want != Want::Ordered => {
+                            let source = Source::new(size, rate, count);
+                            send_messages(&connection, source, want, sent).await?;
+                            if matches!(want, Want::Within(_)) {
+                                // The server cannot know that there will be no more.
+                                connection.close(0u32.into(), b"done");
+                            }
+                        }
+                        _ => byte_stream::send(job, &mut connection.open_uni().await?, sent).await?,
+                    }
+                    connection.closed().await;
+                    endpoint.wait_idle().await;
+                    Ok(())
+                })
+                .await
+            }
+
+            /// Takes a message of each stream, until all have come or the caller has closed.
+            async fn messages(connection: &Connection, size: usize, record: &mut Record) -> anyhow::Result<()> {
+                let mut reading = JoinSet::new();
+                while !record.is_done() {
+                    tokio::select! {
+                        stream = connection.accept_uni() => {
+                            let mut stream = match stream {
+                                Ok(stream) => stream,
+                                Err(ConnectionError::ApplicationClosed(_)) => break,
+                                Err(error) => return Err(error.into()),
+                            };
+                            reading.spawn(async move { stream.read_to_end(size).await });
+                        }
+                        Some(read) = reading.join_next() => {
+                            note(read, record);
+                        }
+                    }
+                }
+                while let Some(read) = reading.join_next().await {
+                    note(read, record);
+                }
+                Ok(())
+            }
+
+            fn note(read: Result<Result<Vec<u8>, ReadToEndError>, JoinError>, record: &mut Record) {
+                // A stream that was reset holds no message.
+                if let Ok(Ok(message)) = read {
+                    record.message(&message);
+                }
+            }
+
+            /// Sends each message on a stream of its own, and waits until none is under way any more.
+            async fn send_messages(
+                connection: &Connection,
+                mut source: Source,
+                want: Want,
+                sent: &mut Sent,
+            ) -> anyhow::Result<()> {
+                let (mut waiting, mut older) = (JoinSet::new(), VecDeque::new());
+                while let Some(message) = source.next().await {
+                    let mut stream = connection.open_uni().await?;
+                    stream.write_all(&message).await?;
+                    stream.finish()?;
+                    sent.bytes += message.len() as u64;
+                    sent.messages += 1;
+                    match want {
+                        Want::Newest => {
+                            let rtt: fn(&Connection) -> Duration = $rtt;
+                            give_up(&mut older, rtt(connection).mul_f64(OVERDUE));
+                            older.push_back((Instant::now(), stream));
+                        }
+                        Want::Within(ms) => {
+                            waiting.spawn(until_over(stream, Some(Duration::from_millis(ms))));
+                        }
+                        Want::Ordered | Want::Each => {
+                            waiting.spawn(until_over(stream, None));
+                        }
+                    }
+                    while waiting.try_join_next().is_some() {}
+                }
+                if let Some((_, newest)) = older.pop_back() {
+                    until_over(newest, None).await;
+                }
+                while waiting.join_next().await.is_some() {}
+                Ok(())
+            }
+
+            /// Resets streams whose acknowledgement is overdue.
+            fn give_up(older: &mut VecDeque<(Instant, SendStream)>, overdue: Duration) {
+                while let Some((_, mut stream)) = older.pop_front_if(|(written, _)| written.elapsed() > overdue) {
+                    // One that was acknowledged already needs no reset.
+                    stream.reset(0u32.into()).ok();
+                }
+            }
+
+            /// Waits until all of a stream was acknowledged; resets it when its time is over.
+            async fn until_over(mut stream: SendStream, time: Option<Duration>) {
+                match time {
+                    None => drop(stream.stopped().await),
+                    Some(time) => {
+                        if tokio::time::timeout(time, stream.stopped()).await.is_err() {
+                            stream.reset(0u32.into()).ok();
+                        }
+                    }
+                }
+            }
+        }
+    };
+}
+
+quic!(quinn, Quinn, "quinn 0.11", |connection| connection.rtt());
+quic!(noq, Noq, "noq 1.4", |connection| connection.rtt(::noq::PathId::ZERO).unwrap_or_default());

@@ -1,0 +1,124 @@
+//! What the receiving side notes of what it reads.
+
+use std::collections::HashSet;
+
+use crate::clock;
+use crate::job::{BIN, Figures, HEADER, Job, Want};
+
+/// Figures in the making.
+#[derive(Debug)]
+pub(super) struct Record {
+    job: Job,
+    figures: Figures,
+    /// Numbers of the messages that have come.
+    seen: HashSet<u64>,
+    /// Of a byte stream: the part of a message that has come.
+    part: Vec<u8>,
+}
+
+impl Record {
+    pub(super) fn new(job: &Job) -> Self {
+        Self { job: job.clone(), figures: Figures::default(), seen: HashSet::new(), part: Vec::new() }
+    }
+
+    /// Bytes of a byte stream, in order; messages in it follow one another without a frame, as all have one size.
+    pub(super) fn read(&mut self, bytes: &[u8]) {
+        let now = clock::now();
+        self.count(now, bytes.len());
+        let Job::Messages { size, .. } = self.job else { return };
+        self.part.extend_from_slice(bytes);
+        let whole = self.part.len() / size * size;
+        for at in (0..whole).step_by(size) {
+            self.note(now, at);
+        }
+        self.part.drain(..whole);
+    }
+
+    /// A whole message.
+    pub(super) fn message(&mut self, payload: &[u8]) {
+        self.part.clear();
+        self.read(payload);
+    }
+
+    fn note(&mut self, now: u64, at: usize) {
+        let header = &self.part[at..at + HEADER];
+        let Some((number, sent)) = header.split_first_chunk() else { return };
+        let Some(sent) = sent.first_chunk() else { return };
+        let number = u64::from_be_bytes(*number);
+        self.seen.insert(number);
+        self.figures.messages.push((number, u64::from_be_bytes(*sent), now));
+    }
+
+    fn count(&mut self, now: u64, length: usize) {
+        let (figures, length) = (&mut self.figures, length as u64);
+        if figures.bytes == 0 {
+            figures.first = now;
+        }
+        figures.last = now;
+        figures.bytes += length;
+        match figures.bins.last_mut() {
+            Some((bin, bytes)) if *bin == now / BIN => *bytes += length,
+            _ => figures.bins.push((now / BIN, length)),
+        }
+    }
+
+    /// All has come that the receiver wants.
+    pub(super) fn is_done(&self) -> bool {
+        match self.job {
+            Job::Bulk => false,
+            Job::Transfer { bytes } => self.figures.bytes >= bytes,
+            Job::Messages { count, want: Want::Newest, .. } => self.seen.contains(&(count - 1)),
+            Job::Messages { count, .. } => self.seen.len() as u64 >= count,
+        }
+    }
+
+    pub(super) fn into_figures(self) -> Figures {
+        self.figures
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::Want;
+
+    fn messages(want: Want) -> Record {
+        Record::new(&Job::Messages { size: 20, rate: 1.0, count: 3, want })
+    }
+
+    fn message(number: u64) -> Vec<u8> {
+        [&number.to_be_bytes()[..], &(number * 1000).to_be_bytes(), &[0; 4]].concat()
+    }
+
+    #[test]
+    fn messages_are_found_in_a_stream_however_it_is_cut() {
+        let stream = [message(0), message(1), message(2)].concat();
+        for cut in 1..stream.len() {
+            let mut record = messages(Want::Ordered);
+            stream.chunks(cut).for_each(|chunk| record.read(chunk));
+            assert!(record.is_done());
+            let figures = record.into_figures();
+            assert_eq!(figures.bytes, 60);
+            assert_eq!(figures.bins.iter().map(|(_, bytes)| bytes).sum::<u64>(), 60);
+            let found: Vec<_> = figures.messages.iter().map(|(number, sent, _)| (*number, *sent)).collect();
+            assert_eq!(found, [(0, 0), (1, 1000), (2, 2000)]);
+        }
+    }
+
+    #[test]
+    fn who_wants_the_newest_is_done_with_the_last() {
+        let (mut newest, mut each) = (messages(Want::Newest), messages(Want::Each));
+        for record in [&mut newest, &mut each] {
+            record.message(&message(2));
+            record.message(&message(2));
+        }
+        assert!(newest.is_done() && !each.is_done());
+    }
+
+    #[test]
+    fn a_datagram_shorter_than_a_message_is_none() {
+        let mut record = messages(Want::Each);
+        record.message(&[0; 19]);
+        assert!(record.into_figures().messages.is_empty());
+    }
+}

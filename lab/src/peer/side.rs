@@ -1,0 +1,122 @@
+//! What both sides of a trial have in common: how they say what they find, and how they end.
+
+use std::io::{Read, Write};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use anyhow::Context;
+use tokio::sync::watch;
+
+use super::record::Record;
+use crate::clock;
+use crate::job::{Figures, Job, Sent};
+
+/// A side that has not ended by itself this long after it was told to is ended.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// When one side has gone, whoever started both tells the other within this time.
+const GRACE: Duration = Duration::from_secs(1);
+
+static ENDING: OnceLock<watch::Sender<bool>> = OnceLock::new();
+
+/// Tells the other side where to connect, and whoever started this one that it listens.
+pub(super) fn ready(word: &str) -> anyhow::Result<()> {
+    say("ready", word)
+}
+
+/// Notes the connect call.
+pub(super) fn started() -> anyhow::Result<()> {
+    say("started", &clock::now().to_string())
+}
+
+/// Prints a line.
+pub(super) fn say(word: &str, what: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{word} {what}")?;
+    Ok(out.flush()?)
+}
+
+/// Waits until standard input is closed.
+pub(super) async fn ended() {
+    let mut ending = ENDING.get_or_init(|| watch::Sender::new(false)).subscribe();
+    // The sender is never dropped.
+    ending.wait_for(|ended| *ended).await.ok();
+}
+
+/// Watches standard input, and sees to it that its end is this process's.
+fn watch_input() {
+    let ending = ENDING.get_or_init(|| watch::Sender::new(false));
+    std::thread::spawn(move || {
+        let (mut input, mut ignored) = (std::io::stdin().lock(), [0; 256]);
+        while input.read(&mut ignored).is_ok_and(|length| length > 0) {}
+        ending.send_replace(true);
+        std::thread::sleep(PATIENCE);
+        say("failed", &format!("did not end within {PATIENCE:?} of being told to")).ok();
+        std::process::exit(1);
+    });
+}
+
+/// Runs one side, and prints what it found after `word`, or `failed` and why.
+pub(super) fn run<T: serde::Serialize>(
+    word: &str,
+    side: impl Future<Output = anyhow::Result<T>>,
+) -> anyhow::Result<()> {
+    watch_input();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    match runtime.block_on(side) {
+        Ok(found) => say(word, &serde_json::to_string(&found)?)?,
+        Err(error) => {
+            // Whoever started this side makes a row of a table of it: one line.
+            say("failed", &format!("{error:#}").replace('\n', " "))?;
+            std::process::exit(1);
+        }
+    }
+    // Neither tasks that still run nor the thread that reads the input keep the process.
+    std::process::exit(0);
+}
+
+/// Receives until the job is done or this side is told to end.
+pub(super) async fn receive(
+    job: &Job,
+    body: impl AsyncFnOnce(&mut Record) -> anyhow::Result<()>,
+) -> anyhow::Result<Figures> {
+    let mut record = Record::new(job);
+    until_told(body(&mut record)).await?;
+    let mut figures = record.into_figures();
+    figures.cpu = cpu();
+    Ok(figures)
+}
+
+/// Sends until the job is done or this side is told to end.
+pub(super) async fn send(body: impl AsyncFnOnce(&mut Sent) -> anyhow::Result<()>) -> anyhow::Result<Sent> {
+    let mut sent = Sent::default();
+    until_told(body(&mut sent)).await?;
+    sent.cpu = cpu();
+    Ok(sent)
+}
+
+/// Between the end of one side and that of the other the other may fail: this is no failure of the trial.
+async fn until_told(body: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    let result = tokio::select! {
+        result = body => result,
+        () = ended() => return Ok(()),
+    };
+    match result {
+        Err(error) if tokio::time::timeout(GRACE, ended()).await.is_err() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Processor time of this process, seconds.
+fn cpu() -> f64 {
+    processor_time().map_or(0.0, |time| time.as_secs_f64())
+}
+
+fn processor_time() -> anyhow::Result<Duration> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    #[allow(unsafe_code, reason = "the standard library does not tell processor time")]
+    // SAFETY: `time` is valid for writes.
+    let result = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
+    anyhow::ensure!(result == 0, "no processor time");
+    let nanos = u32::try_from(time.tv_nsec).context("nanoseconds")?;
+    Ok(Duration::new(u64::try_from(time.tv_sec).context("seconds")?, nanos))
+}

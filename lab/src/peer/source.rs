@@ -1,0 +1,51 @@
+//! The messages of a job, each when it is due.
+
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::clock;
+
+/// Gives out messages at a steady rate from its first call on.
+#[derive(Debug)]
+pub(super) struct Source {
+    size: usize,
+    rate: f64,
+    count: u64,
+    next: u64,
+    started: Option<u64>,
+}
+
+impl Source {
+    pub(super) fn new(size: usize, rate: f64, count: u64) -> Self {
+        Self { size, rate, count, next: 0, started: None }
+    }
+
+    /// The next message, once it is due; none after the last. It bears the time of this moment, or, if the send call before was blocked
+    /// beyond it, the time it was due: waiting at the sender counts, for all peers alike.
+    pub(super) async fn next(&mut self) -> Option<Bytes> {
+        if self.next == self.count {
+            return None;
+        }
+        let started = *self.started.get_or_insert_with(clock::now);
+        let due = started + (self.next as f64 * 1e9 / self.rate) as u64;
+        let mut time = clock::now();
+        if time < due {
+            tokio::time::sleep(Duration::from_nanos(due - time)).await;
+            time = clock::now();
+        } else {
+            time = due;
+        }
+        let message = message(self.next, time, self.size);
+        self.next += 1;
+        Some(message)
+    }
+}
+
+fn message(number: u64, time: u64, size: usize) -> Bytes {
+    let mut message = BytesMut::with_capacity(size);
+    message.put_u64(number);
+    message.put_u64(time);
+    message.resize(size, 0x77);
+    message.freeze()
+}

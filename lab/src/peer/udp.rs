@@ -1,0 +1,122 @@
+//! Bare UDP: the floor. No order, no repetition, no encryption, and nothing that slows a sender down.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use socket2::SockRef;
+use tokio::net::UdpSocket;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::record::Record;
+use super::side::{ready, receive, send, started};
+use super::source::Source;
+use super::{Peer, Side};
+use crate::job::{Figures, HEADER, Job, Sent};
+
+/// Names the rate of bulk data, Mbit/s of payload.
+const RATE: &str = "LAB_UDP_MBPS";
+/// Bytes of a datagram of bulk data: a packet of 1,500 over IPv4.
+const BULK: usize = 1472;
+/// Longest datagram.
+const LONGEST: usize = 65_507;
+/// Shorter than a message: there is no more.
+const END: &[u8] = b"end";
+/// What is still under way at the end has this long to come.
+const SETTLE: Duration = Duration::from_millis(500);
+/// How often the end is told until it is answered.
+const INSIST: Duration = Duration::from_millis(50);
+/// Bytes of datagrams that wait to be read.
+const BUFFER: usize = 8 << 20;
+
+/// UDP.
+pub(super) struct Udp;
+
+impl Peer for Udp {
+    fn name(&self) -> &'static str {
+        "udp"
+    }
+
+    fn settings(&self) -> String {
+        format!(
+            "UDP of Linux {}: a datagram a message, receive buffer of 8 MiB; bulk data only at a rate given by {RATE}, in \
+             datagrams of {BULK} bytes",
+            super::tcp::kernel()
+        )
+    }
+
+    fn missing(&self) -> Option<String> {
+        None
+    }
+
+    fn can(&self, job: &Job) -> bool {
+        match job {
+            Job::Bulk => rate().is_some(),
+            Job::Transfer { .. } => false,
+            Job::Messages { size, .. } => *size <= LONGEST,
+        }
+    }
+
+    fn serve<'a>(&'a self, job: &'a Job, at: &'a [IpAddr]) -> Side<'a, Figures> {
+        Box::pin(async move {
+            let socket = UdpSocket::bind(SocketAddr::new(at[0], 0)).await?;
+            // Refused beyond the system's limit without privilege, which leaves the default.
+            SockRef::from(&socket).set_recv_buffer_size(BUFFER).ok();
+            ready(&socket.local_addr()?.to_string())?;
+            receive(job, async |record| take(&socket, record).await).await
+        })
+    }
+
+    fn call<'a>(&'a self, job: &'a Job, from: &'a [IpAddr], to: &'a str) -> Side<'a, Sent> {
+        Box::pin(send(async move |sent| {
+            let socket = UdpSocket::bind(SocketAddr::new(from[0], 0)).await?;
+            started()?;
+            socket.connect(to).await?;
+            let mut source = source(job);
+            while let Some(message) = source.next().await {
+                // A full queue of the device is a loss like any other.
+                if socket.send(&message).await.is_ok() {
+                    sent.bytes += message.len() as u64;
+                    sent.messages += 1;
+                }
+            }
+            loop {
+                socket.send(END).await.ok();
+                if timeout(INSIST, socket.recv(&mut [0; 16])).await.is_ok() {
+                    return Ok(());
+                }
+            }
+        }))
+    }
+}
+
+/// Mbit/s of bulk data.
+fn rate() -> Option<f64> {
+    std::env::var(RATE).ok()?.parse().ok().filter(|rate| *rate > 0.0)
+}
+
+fn source(job: &Job) -> Source {
+    match *job {
+        Job::Messages { size, rate, count, .. } => Source::new(size, rate, count),
+        _ => Source::new(BULK, rate().unwrap_or(1.0) * 1e6 / 8.0 / BULK as f64, u64::MAX),
+    }
+}
+
+async fn take(socket: &UdpSocket, record: &mut Record) -> anyhow::Result<()> {
+    let (mut buffer, mut ending) = (vec![0; 1 << 16], None);
+    while !record.is_done() {
+        let next = socket.recv_from(&mut buffer);
+        let received = match ending {
+            Some(end) => timeout_at(end, next).await,
+            None => Ok(next.await),
+        };
+        let Ok(received) = received else { return Ok(()) };
+        let (length, from) = received?;
+        if length >= HEADER {
+            record.message(&buffer[..length]);
+        } else {
+            ending.get_or_insert(Instant::now() + SETTLE);
+            socket.send_to(END, from).await?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,172 @@
+//! Whimbrel.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use anyhow::Context;
+use bytes::Bytes;
+use whimbrel::{
+    CloseReason, Closed, Config, Congestion, Endpoint, Mocket, Sender, Tag, TransportConfig, new_identity,
+};
+
+use super::record::Record;
+use super::side::{ready, receive, send, started};
+use super::source::Source;
+use super::{IDLE, Peer, Side, WINDOW};
+use crate::job::{Figures, Job, Sent, Want};
+
+/// Bytes of a message of bulk data.
+const MESSAGE: usize = 8 << 10;
+/// Messages handed over by the receiving end at a time.
+const MANY: usize = 256;
+/// What the newest message replaces.
+const NEWEST: Tag = Tag(1);
+/// How long the last packets get to tell the other end.
+const FAREWELL: Duration = Duration::from_millis(200);
+
+/// Whimbrel with one of its congestion controllers.
+pub(super) struct Whimbrel {
+    pub(super) name: &'static str,
+    pub(super) congestion: Congestion,
+    /// Bulk data as one sequence of messages instead of messages in any order.
+    pub(super) sequenced: bool,
+}
+
+impl Peer for Whimbrel {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn settings(&self) -> String {
+        format!(
+            "whimbrel {} with {:?}: windows of 32 MiB, patience of 5 minutes with silence and of 2 with the handshake, else \
+             defaults; bulk in messages of 8 KiB, reliable and {}; a transfer is such messages in order, the \
+             first with the handshake's third packet; messages in order are `rs`, each at once `ru`, the newest only `rs` by replace, \
+             within a time `ru` with that lifetime",
+            env!("CARGO_PKG_VERSION"),
+            self.congestion,
+            if self.sequenced { "sequenced" } else { "unsequenced" },
+        )
+    }
+
+    fn missing(&self) -> Option<String> {
+        None
+    }
+
+    fn can(&self, job: &Job) -> bool {
+        !self.sequenced || *job == Job::Bulk
+    }
+
+    fn serve<'a>(&'a self, job: &'a Job, at: &'a [IpAddr]) -> Side<'a, Figures> {
+        Box::pin(async move {
+            let config = Config { transport: self.transport(), ..Config::listen_as(new_identity()) };
+            let endpoint = Endpoint::bind(config, &SocketAddr::new(at[0], 0).to_string()).await?;
+            ready(&format!("whimbrel://{}@{}", endpoint.public_key(), endpoint.local_addr()?))?;
+            receive(job, async |record| {
+                let mocket = endpoint.accept().await.context("the endpoint has closed")?;
+                messages(&mocket, record).await?;
+                mocket.begin_close(0, "done");
+                tokio::time::timeout(FAREWELL, endpoint.wait_idle()).await.ok();
+                Ok(())
+            })
+            .await
+        })
+    }
+
+    fn call<'a>(&'a self, job: &'a Job, from: &'a [IpAddr], to: &'a str) -> Side<'a, Sent> {
+        Box::pin(send(async move |sent| {
+            let config = Config { transport: self.transport(), ..Config::default() };
+            let endpoint = Endpoint::bind(config, &SocketAddr::new(from[0], 0).to_string()).await?;
+            started()?;
+            let mocket = endpoint.begin_connect(to).await?;
+            match *job {
+                Job::Bulk => send_bytes(&self.bulk(&mocket), u64::MAX, sent).await?,
+                Job::Transfer { bytes } => send_bytes(&mocket.sender().build(), bytes, sent).await?,
+                Job::Messages { size, rate, count, want } => {
+                    mocket.established().await?;
+                    send_messages(&mocket, Source::new(size, rate, count), want, sent).await?;
+                }
+            }
+            // A close before the handshake is done gives up what was sent.
+            mocket.established().await?;
+            // Delivers what was sent, and returns once the other end has taken all.
+            mocket.close(0, "done").await;
+            Ok(())
+        }))
+    }
+}
+
+impl Whimbrel {
+    fn transport(&self) -> TransportConfig {
+        let mut transport = TransportConfig::default();
+        transport.congestion = self.congestion;
+        transport.idle_timeout = IDLE;
+        transport.handshake_timeout = Duration::from_secs(120);
+        transport.close_timeout = IDLE;
+        transport.session.session_window = WINDOW;
+        transport.session.stream_window = WINDOW;
+        transport.session.stream_send_buffer = WINDOW;
+        transport
+    }
+
+    fn bulk(&self, mocket: &Mocket) -> Sender {
+        let sender = mocket.sender();
+        if self.sequenced { sender.build() } else { sender.unsequenced().build() }
+    }
+}
+
+async fn send_bytes(sender: &Sender, bytes: u64, sent: &mut Sent) -> anyhow::Result<()> {
+    let contents = Bytes::from_static(&[0x77; MESSAGE]);
+    while sent.bytes < bytes {
+        let length = (bytes - sent.bytes).min(MESSAGE as u64);
+        sender.send(contents.slice(..length as usize)).await?;
+        sent.bytes += length;
+        sent.messages += 1;
+    }
+    Ok(())
+}
+
+async fn messages(mocket: &Mocket, record: &mut Record) -> anyhow::Result<()> {
+    let mut messages = Vec::with_capacity(MANY);
+    while !record.is_done() {
+        messages.clear();
+        match mocket.recv_many(&mut messages, MANY).await {
+            Ok(_) => {}
+            // The caller has closed: of what has a lifetime no more will come.
+            Err(Closed(CloseReason::Peer { .. })) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+        for message in &messages {
+            record.message(&message.payload);
+        }
+    }
+    Ok(())
+}
+
+async fn send_messages(
+    mocket: &Mocket,
+    mut source: Source,
+    want: Want,
+    sent: &mut Sent,
+) -> anyhow::Result<()> {
+    let sender = sender(mocket, want);
+    while let Some(message) = source.next().await {
+        sent.bytes += message.len() as u64;
+        sent.messages += 1;
+        match want {
+            Want::Newest => sender.replace(message)?,
+            _ => sender.send(message).await?,
+        }
+    }
+    Ok(())
+}
+
+fn sender(mocket: &Mocket, want: Want) -> Sender {
+    let sender = mocket.sender();
+    match want {
+        Want::Ordered => sender.build(),
+        Want::Each => sender.unsequenced().build(),
+        Want::Newest => sender.tag(NEWEST).build(),
+        Want::Within(ms) => sender.unsequenced().lifetime(Duration::from_millis(ms)).build(),
+    }
+}

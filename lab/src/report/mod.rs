@@ -1,0 +1,54 @@
+//! `lab report`: pages and pictures of the samples that are kept.
+
+mod chart;
+mod page;
+pub(crate) mod plot;
+pub(crate) mod table;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::experiment;
+use crate::run::results;
+use crate::sample::Record;
+
+/// Makes the pages of the samples that are kept
+#[derive(clap::Args)]
+pub(crate) struct Report {
+    /// Of the last quick run, into `lab/results/quick`, instead of the whole runs into `docs`
+    #[arg(long)]
+    quick: bool,
+}
+
+impl Report {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        let samples = results(self.quick);
+        let docs = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs"));
+        let folder = if self.quick { samples.clone() } else { docs };
+        let mut records = Vec::new();
+        for experiment in experiment::all() {
+            records.push((*experiment, Record::read(&samples, experiment.name())?));
+        }
+        let kept = records.iter().filter(|(_, record)| record.is_some()).count();
+        anyhow::ensure!(kept > 0, "there are no samples in {}: `lab run` makes some", samples.display());
+        let pictures = folder.join("results");
+        clear(&pictures)?;
+        let page = page::page(&records, &mut |name, svg| Ok(fs::write(pictures.join(name), svg)?))?;
+        let path = folder.join("results.md");
+        fs::write(&path, page)?;
+        println!("{kept} experiments in {}", path.display());
+        Ok(())
+    }
+}
+
+/// Takes away the pictures of the last report.
+fn clear(pictures: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(pictures)?;
+    for entry in fs::read_dir(pictures)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "svg") {
+            fs::remove_file(path)?;
+        }
+    }
+    Ok(())
+}

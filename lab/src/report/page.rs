@@ -1,0 +1,163 @@
+//! `docs/results.md`.
+
+use std::fmt::Write;
+
+use super::table::{groups, tables};
+use crate::experiment::Experiment;
+use crate::machine::{Header, PeerNote};
+use crate::sample::Record;
+use crate::stats::RULE;
+
+/// The experiment about the links themselves: quoted before all others.
+const SELF: &str = "self";
+
+/// An experiment, and what is kept of it.
+type Kept = (&'static dyn Experiment, Option<Record>);
+
+/// The whole page; `picture` keeps an SVG under a name.
+pub(super) fn page(
+    kept: &[Kept],
+    picture: &mut dyn FnMut(&str, String) -> anyhow::Result<()>,
+) -> anyhow::Result<String> {
+    let mut page = String::new();
+    front(&mut page, kept)?;
+    for (experiment, record) in kept.iter().filter(|(experiment, _)| experiment.name() == SELF) {
+        section(&mut page, *experiment, record.as_ref(), picture)?;
+    }
+    for (experiment, record) in kept.iter().filter(|(experiment, _)| experiment.name() != SELF) {
+        section(&mut page, *experiment, record.as_ref(), picture)?;
+    }
+    peers(&mut page, kept)?;
+    Ok(page)
+}
+
+fn front(page: &mut String, kept: &[Kept]) -> anyhow::Result<()> {
+    writeln!(page, "# Results of the laboratory\n")?;
+    writeln!(page, "Made by `cargo xtask lab report` from the samples in `lab/results`; do not edit it.\n")?;
+    writeln!(
+        page,
+        "Every experiment runs over links between network namespaces of one Linux machine, every peer over the same links with \
+         the same dice; [lab/README.md](../lab/README.md) says how. Figures are those of the receiver. A cell is the median of \
+         the trials, its spread (least to most), and, where physics sets a limit, the median over that limit. **Strong** is \
+         what no peer beats and at least one is beaten by. {RULE}\n"
+    )?;
+    writeln!(page, "| experiment | | measured |\n|---|---|---|")?;
+    for (experiment, record) in kept {
+        let when = match record {
+            Some(record) => format!("{}, {} trials", record.header.date, record.header.trials),
+            None => "not yet: a gap".to_owned(),
+        };
+        writeln!(page, "| [{0}](#{0}) | {1} | {when} |", experiment.name(), experiment.about().title)?;
+    }
+    Ok(writeln!(page)?)
+}
+
+fn section(
+    page: &mut String,
+    experiment: &dyn Experiment,
+    record: Option<&Record>,
+    picture: &mut dyn FnMut(&str, String) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let about = experiment.about();
+    writeln!(page, "## {}\n\n**{}.** From: {}.\n", experiment.name(), about.title, about.source)?;
+    let Some(record) = record else {
+        return Ok(writeln!(page, "Not measured yet: `cargo xtask lab run {}`.\n", experiment.name())?);
+    };
+    writeln!(page, "*Measured:* {}\n", about.measured)?;
+    for table in tables(experiment, record) {
+        writeln!(page, "{table}")?;
+    }
+    pictures(page, experiment, record, picture)?;
+    writeln!(page, "*Why:* {}\n", about.why)?;
+    links(page, experiment)?;
+    gaps(page, experiment, &record.header)?;
+    run(page, record)
+}
+
+fn pictures(
+    page: &mut String,
+    experiment: &dyn Experiment,
+    record: &Record,
+    picture: &mut dyn FnMut(&str, String) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let groups = groups(experiment, record);
+    let limit = |condition: &str, metric: &str| experiment.limit(condition, metric);
+    for plot in experiment.plots() {
+        if let Some(svg) = plot.draw(&groups, &limit) {
+            let name = format!("{}-{}.svg", experiment.name(), file_name(plot.title()));
+            writeln!(page, "![{}](results/{name})\n", plot.title())?;
+            picture(&name, svg)?;
+        }
+    }
+    Ok(())
+}
+
+fn file_name(title: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    let name: String = title.chars().map(plain).collect();
+    name.split('-').filter(|word| !word.is_empty()).collect::<Vec<_>>().join("-")
+}
+
+fn links(page: &mut String, experiment: &dyn Experiment) -> anyhow::Result<()> {
+    let links = experiment.links();
+    if links.is_empty() {
+        return Ok(());
+    }
+    writeln!(page, "Links, each way, in the words of `whimbrel link`:\n")?;
+    for (name, words) in links {
+        writeln!(page, "- {name}: `{words}`")?;
+    }
+    Ok(writeln!(page)?)
+}
+
+/// Peers that would have taken part but were not there.
+fn gaps(page: &mut String, experiment: &dyn Experiment, header: &Header) -> anyhow::Result<()> {
+    if !experiment.needs_testbed() {
+        return Ok(());
+    }
+    for PeerNote { name, missing, .. } in &header.peers {
+        if let Some(missing) = missing {
+            writeln!(page, "*Gap:* {name} was not there: {missing}\n")?;
+        }
+    }
+    Ok(())
+}
+
+fn run(page: &mut String, record: &Record) -> anyhow::Result<()> {
+    let Header { cpu, cores, kernel, date, commit, command, seed, trials, parallel, quick, .. } =
+        &record.header;
+    let short = if *quick { ", a shortened run" } else { "" };
+    let seeds = seed + trials - 1;
+    let late =
+        record.samples.iter().filter_map(|sample| sample.result.as_ref().ok()?.values.get("late_p99_ms"));
+    let late = late.copied().fold(f64::NAN, f64::max);
+    writeln!(
+        page,
+        "`{command}`: {date}, revision {commit}, seeds {seed} to {seeds}, {parallel} light trials at a time{short}. {cpu}, \
+         {cores} cores, Linux {kernel}."
+    )?;
+    if late.is_finite() {
+        writeln!(
+            page,
+            "In the worst trial one packet in a hundred left its link {late:.1} ms or more after its time."
+        )?;
+    }
+    Ok(writeln!(page)?)
+}
+
+/// What every peer was and how it was set, once each.
+fn peers(page: &mut String, kept: &[Kept]) -> anyhow::Result<()> {
+    writeln!(page, "## Peers\n")?;
+    let mut written: Vec<(&str, &str)> = Vec::new();
+    for record in kept.iter().filter_map(|(_, record)| record.as_ref()) {
+        for PeerNote { name, settings, .. } in &record.header.peers {
+            if !written.contains(&(name, settings)) {
+                written.push((name, settings));
+            }
+        }
+    }
+    for (name, settings) in written {
+        writeln!(page, "- **{name}**: {settings}")?;
+    }
+    Ok(())
+}

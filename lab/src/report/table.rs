@@ -1,0 +1,251 @@
+//! Samples as tables: a condition and a peer a row.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::experiment::{Better, Case, Column, Experiment};
+use crate::sample::{Record, Sample};
+use crate::stats::{Spread, Verdict, compare};
+
+/// One table. [`Display`](fmt::Display) is Markdown, aligned for the eye.
+pub(crate) struct Table {
+    /// What stands above it.
+    pub(crate) heading: String,
+    rows: Vec<Vec<String>>,
+    /// Sentences below it.
+    notes: Vec<String>,
+}
+
+/// What all trials of one case gave.
+pub(crate) struct Group<'a> {
+    /// Its condition.
+    pub(crate) condition: &'a str,
+    /// Its peer.
+    pub(crate) peer: &'a str,
+    samples: Vec<&'a Sample>,
+}
+
+impl Group<'_> {
+    /// A figure's spread over the trials that have it.
+    pub(crate) fn spread(&self, metric: &str) -> Option<Spread> {
+        let found = self.samples.iter().filter_map(|sample| sample.result.as_ref().ok());
+        Spread::of(found.filter_map(|metrics| metrics.values.get(metric).copied()))
+    }
+
+    /// The curves of one name, trial by trial.
+    pub(crate) fn curves(&self, name: &str) -> Vec<&[(f64, f64)]> {
+        let mut samples = self.samples.clone();
+        samples.sort_by_key(|sample| sample.trial);
+        let found = samples.into_iter().filter_map(|sample| sample.result.as_ref().ok());
+        found.filter_map(|metrics| metrics.curves.get(name).map(Vec::as_slice)).collect()
+    }
+
+    /// The names of all curves.
+    pub(crate) fn curve_names(&self) -> Vec<&str> {
+        let found = self.samples.iter().filter_map(|sample| sample.result.as_ref().ok());
+        let mut names: Vec<_> = found.flat_map(|metrics| metrics.curves.keys().map(String::as_str)).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    fn failures(&self) -> Option<String> {
+        let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+        for reason in self.samples.iter().filter_map(|sample| sample.result.as_ref().err()) {
+            *reasons.entry(reason).or_default() += 1;
+        }
+        let word = |(reason, count): (&&str, &usize)| format!("{count} of {}: {reason}", self.samples.len());
+        let words: Vec<_> = reasons.iter().map(word).collect();
+        (!words.is_empty()).then(|| words.join("; "))
+    }
+}
+
+/// The samples of an experiment, case by case: conditions as the experiment has them, peers as in the header.
+pub(crate) fn groups<'a>(experiment: &dyn Experiment, record: &'a Record) -> Vec<Group<'a>> {
+    let mut groups: Vec<Group<'a>> = Vec::new();
+    for sample in &record.samples {
+        let known =
+            groups.iter_mut().find(|group| group.condition == sample.condition && group.peer == sample.peer);
+        match known {
+            Some(group) => group.samples.push(sample),
+            None => {
+                groups.push(Group { condition: &sample.condition, peer: &sample.peer, samples: vec![sample] })
+            }
+        }
+    }
+    let options = crate::experiment::Options { quick: record.header.quick, seconds: None };
+    let mut conditions: Vec<String> = Vec::new();
+    for case in experiment.cases(&options) {
+        if !conditions.contains(&case.condition) {
+            conditions.push(case.condition);
+        }
+    }
+    let at = |condition: &str| conditions.iter().position(|one| one == condition).unwrap_or(usize::MAX);
+    let peers = &record.header.peers;
+    let of = |peer: &str| peers.iter().position(|one| one.name == peer).unwrap_or(usize::MAX);
+    groups.sort_by_key(|group| (at(group.condition), of(group.peer)));
+    groups
+}
+
+/// All tables of an experiment.
+pub(crate) fn tables(experiment: &dyn Experiment, record: &Record) -> Vec<Table> {
+    let groups = groups(experiment, record);
+    let mut headings: Vec<&str> = Vec::new();
+    for group in &groups {
+        let (heading, _) = Case::place(group.condition);
+        if !headings.contains(&heading) {
+            headings.push(heading);
+        }
+    }
+    let of = |heading: &str| {
+        let mine = groups.iter().filter(|group| Case::place(group.condition).0 == heading);
+        Table::new(experiment, heading, &mine.collect::<Vec<_>>())
+    };
+    headings.into_iter().map(of).collect()
+}
+
+impl Table {
+    fn new(experiment: &dyn Experiment, heading: &str, groups: &[&Group<'_>]) -> Self {
+        let filled = |column: &Column| groups.iter().any(|group| group.spread(column.metric).is_some());
+        let columns: Vec<Column> = experiment.columns().into_iter().filter(filled).collect();
+        let failures = groups.iter().any(|group| group.failures().is_some());
+        let mut head = vec!["condition".to_owned(), "peer".to_owned()];
+        head.extend(columns.iter().map(|column| column.title.to_owned()));
+        head.extend(failures.then(|| "failed".to_owned()));
+        let mut table = Self { heading: heading.to_owned(), rows: vec![head], notes: Vec::new() };
+        for together in groups.chunk_by(|one, other| one.condition == other.condition) {
+            table.condition(experiment, &columns, together, failures);
+        }
+        table
+    }
+
+    /// The rows of one condition, what physics leaves first.
+    fn condition(
+        &mut self,
+        experiment: &dyn Experiment,
+        columns: &[Column],
+        groups: &[&Group<'_>],
+        failures: bool,
+    ) {
+        let condition = groups[0].condition;
+        let (_, shown) = Case::place(condition);
+        let limits: Vec<_> =
+            columns.iter().map(|column| experiment.limit(condition, column.metric)).collect();
+        let blank = |cells: &mut Vec<String>| cells.extend(failures.then(String::new));
+        if limits.iter().any(Option::is_some) {
+            let mut cells = vec![shown.to_owned(), "*limit*".to_owned()];
+            let limit = |(column, limit): (&Column, &Option<f64>)| {
+                limit.map_or(String::new(), |limit| format!("*{limit:.*}*", column.digits))
+            };
+            cells.extend(columns.iter().zip(&limits).map(limit));
+            blank(&mut cells);
+            self.rows.push(cells);
+        }
+        for group in groups {
+            let mut cells = vec![shown.to_owned(), group.peer.to_owned()];
+            for (column, limit) in columns.iter().zip(&limits) {
+                cells.push(cell(column, *limit, group, groups));
+            }
+            cells.extend(failures.then(|| group.failures().unwrap_or_default()));
+            self.rows.push(cells);
+        }
+        for (peer, figures) in quoted(experiment, condition) {
+            let mut cells = vec![shown.to_owned(), format!("*{peer}*")];
+            let figure = |column: &Column| {
+                figures.get(column.metric).map_or(String::new(), |value| format!("*{value}*"))
+            };
+            cells.extend(columns.iter().map(figure));
+            blank(&mut cells);
+            self.rows.push(cells);
+        }
+        let primary = columns.iter().find(|column| column.better.is_some());
+        self.notes.extend(primary.and_then(|column| note(shown, column, groups)));
+    }
+}
+
+/// Median, spread and share of the limit; strong where none is better.
+fn cell(column: &Column, limit: Option<f64>, group: &Group<'_>, all: &[&Group<'_>]) -> String {
+    let Some(Spread { median, low, high, trials }) = group.spread(column.metric) else {
+        return "-".to_owned();
+    };
+    let digits = column.digits;
+    let mut text = format!("{median:.digits$}");
+    if wins(column, group, all) {
+        text = format!("**{text}**");
+    }
+    if trials > 1 {
+        text += &format!(" ({low:.digits$} to {high:.digits$})");
+    }
+    if let Some(limit) = limit.filter(|limit| *limit > 0.0) {
+        text += &format!(", {:.2} x", median / limit);
+    }
+    text
+}
+
+/// Whether it is better than one of the others at least, and none is better than it.
+fn wins(column: &Column, group: &Group<'_>, all: &[&Group<'_>]) -> bool {
+    let (Some(better), Some(mine)) = (column.better, group.spread(column.metric)) else { return false };
+    let others = all.iter().filter(|other| other.peer != group.peer);
+    let verdicts: Vec<_> =
+        others.filter_map(|other| Some(compare(&mine, &other.spread(column.metric)?, better))).collect();
+    verdicts.contains(&Verdict::Better)
+        && verdicts.iter().all(|verdict| matches!(verdict, Verdict::Better | Verdict::Same))
+}
+
+/// Ours beside the best of the others.
+fn note(condition: &str, column: &Column, groups: &[&Group<'_>]) -> Option<String> {
+    let better = column.better?;
+    let ours = groups.iter().find(|group| group.peer == "whimbrel")?.spread(column.metric)?;
+    let sign = if better == Better::Higher { -1.0 } else { 1.0 };
+    // What loses or orders nothing is a floor, not a peer.
+    let others = groups.iter().filter(|group| !group.peer.starts_with("whimbrel") && group.peer != "udp");
+    let (peer, theirs) = others
+        .filter_map(|group| Some((group.peer, group.spread(column.metric)?)))
+        .min_by(|(_, one), (_, other)| (sign * one.median).total_cmp(&(sign * other.median)))?;
+    let by = format!("{} {:.2} x", column.title, ours.median / theirs.median);
+    let sentence = match compare(&ours, &theirs, better) {
+        Verdict::Better => format!("whimbrel is better than the best of the others, {peer} ({by})"),
+        Verdict::Worse => format!("whimbrel is worse than the best of the others, {peer} ({by})"),
+        Verdict::Same => {
+            format!("no difference from the best of the others, {peer}: the spread covers it ({by})")
+        }
+        Verdict::TooFew => format!("too few trials to tell whimbrel from {peer} ({by})"),
+    };
+    Some(format!("{condition}: {sentence}."))
+}
+
+fn quoted(
+    experiment: &dyn Experiment,
+    condition: &str,
+) -> BTreeMap<&'static str, BTreeMap<&'static str, f64>> {
+    let mut rows: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
+    for quoted in experiment.quoted().into_iter().filter(|quoted| quoted.condition == condition) {
+        rows.entry(quoted.peer).or_default().insert(quoted.metric, quoted.value);
+    }
+    rows
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.heading.is_empty() {
+            writeln!(f, "**{}**\n", self.heading)?;
+        }
+        let escape = |cell: &String| cell.replace('|', "\\|").replace('\n', " ");
+        let rows: Vec<Vec<String>> = self.rows.iter().map(|row| row.iter().map(escape).collect()).collect();
+        let count = rows.first().map_or(0, Vec::len);
+        let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..count).map(width).collect();
+        for (number, row) in rows.iter().enumerate() {
+            let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+            writeln!(f, "| {} |", cells.collect::<Vec<_>>().join(" | "))?;
+            if number == 0 {
+                let rules: Vec<_> = widths.iter().map(|width| "-".repeat(width + 2)).collect();
+                writeln!(f, "|{}|", rules.join("|"))?;
+            }
+        }
+        if !self.notes.is_empty() {
+            writeln!(f)?;
+        }
+        self.notes.iter().try_for_each(|note| writeln!(f, "- {}", escape(note)))
+    }
+}

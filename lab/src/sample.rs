@@ -1,0 +1,182 @@
+//! What a trial leaves, one JSON line, and the files of them.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+
+use crate::machine::Header;
+
+/// What a trial found.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Metrics {
+    /// Figures by name, in the units of the experiment's columns.
+    pub(crate) values: BTreeMap<String, f64>,
+    /// Curves by name, to be drawn.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) curves: BTreeMap<String, Vec<(f64, f64)>>,
+}
+
+impl Metrics {
+    /// Notes a figure, to six digits; what is no number is left out.
+    pub(crate) fn set(&mut self, name: &str, value: f64) {
+        if value.is_finite() {
+            self.values.insert(name.to_owned(), round(value, 6));
+        }
+    }
+
+    /// Notes a curve, to four digits.
+    pub(crate) fn draw(&mut self, name: &str, points: impl IntoIterator<Item = (f64, f64)>) {
+        let points = points.into_iter().map(|(x, y)| (round(x, 4), round(y, 4)));
+        self.curves.insert(name.to_owned(), points.collect());
+    }
+}
+
+/// To so many significant digits: keeps the files small.
+fn round(value: f64, digits: usize) -> f64 {
+    format!("{value:.*e}", digits - 1).parse().unwrap_or(value)
+}
+
+/// One trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Sample {
+    /// Which experiment.
+    pub(crate) experiment: String,
+    /// Under which condition.
+    pub(crate) condition: String,
+    /// Which peer.
+    pub(crate) peer: String,
+    /// Which trial, from 1.
+    pub(crate) trial: u64,
+    /// Its dice.
+    pub(crate) seed: u64,
+    /// What it found, or why it failed.
+    pub(crate) result: Result<Metrics, String>,
+}
+
+/// One line of a file.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Line {
+    Header(Box<Header>),
+    Sample(Sample),
+}
+
+/// All that is kept of one experiment.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Record {
+    /// On what and how.
+    pub(crate) header: Header,
+    /// Its trials.
+    pub(crate) samples: Vec<Sample>,
+}
+
+impl Record {
+    /// Where the samples of an experiment are kept.
+    pub(crate) fn path(folder: &Path, experiment: &str) -> PathBuf {
+        folder.join(format!("{experiment}.jsonl"))
+    }
+
+    /// What is kept of an experiment; none if it was never run.
+    pub(crate) fn read(folder: &Path, experiment: &str) -> anyhow::Result<Option<Self>> {
+        let path = Self::path(folder, experiment);
+        if !path.exists() {
+            return Ok(None);
+        }
+        let text = fs::read_to_string(&path)?;
+        let (mut header, mut samples) = (None, Vec::new());
+        for (number, line) in text.lines().enumerate() {
+            let line = serde_json::from_str(line)
+                .with_context(|| format!("line {} of {} is no sample", number + 1, path.display()))?;
+            match line {
+                Line::Header(found) => header = Some(*found),
+                Line::Sample(sample) => samples.push(sample),
+            }
+        }
+        let header = header.with_context(|| format!("{} has no header", path.display()))?;
+        Ok(Some(Self { header, samples }))
+    }
+}
+
+/// A file of samples that grows. It takes the place of the last run's when it is finished.
+pub(crate) struct Recorder {
+    file: File,
+    part: PathBuf,
+    path: PathBuf,
+}
+
+impl Recorder {
+    /// Begins a file with its header.
+    pub(crate) fn new(folder: &Path, experiment: &str, header: &Header) -> anyhow::Result<Self> {
+        fs::create_dir_all(folder)?;
+        let path = Record::path(folder, experiment);
+        let part = path.with_extension("jsonl.part");
+        let file = File::create(&part).with_context(|| format!("cannot write {}", part.display()))?;
+        let mut recorder = Self { file, part, path };
+        recorder.line(&Line::Header(Box::new(header.clone())))?;
+        Ok(recorder)
+    }
+
+    /// Appends a sample.
+    pub(crate) fn add(&mut self, sample: Sample) -> anyhow::Result<()> {
+        self.line(&Line::Sample(sample))
+    }
+
+    /// The run is over: this is now what is kept.
+    pub(crate) fn finish(self) -> anyhow::Result<()> {
+        Ok(fs::rename(&self.part, &self.path)?)
+    }
+
+    /// Where samples are until then.
+    pub(crate) fn part(&self) -> &Path {
+        &self.part
+    }
+
+    fn line(&mut self, line: &Line) -> anyhow::Result<()> {
+        Ok(writeln!(self.file, "{}", serde_json::to_string(line)?)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finished_run_takes_the_place_of_the_last_one() {
+        let folder = std::env::temp_dir().join(format!("whimbrel-lab-{}", std::process::id()));
+        let sample = |value: f64| {
+            let mut metrics = Metrics::default();
+            metrics.set("goodput", value);
+            metrics.set("nonsense", f64::NAN);
+            metrics.draw("rate", [(0.0, 1.0 / 3.0)]);
+            Sample {
+                experiment: "x".into(),
+                condition: "c".into(),
+                peer: "p".into(),
+                trial: 1,
+                seed: 7,
+                result: Ok(metrics),
+            }
+        };
+        let header = Header { seed: 7, ..Header::default() };
+        let mut first = Recorder::new(&folder, "x", &header).unwrap();
+        first.add(sample(1.0)).unwrap();
+        assert_eq!(Record::read(&folder, "x").unwrap(), None, "not finished");
+        first.finish().unwrap();
+        let mut second = Recorder::new(&folder, "x", &header).unwrap();
+        second.add(Sample { result: Err("no link".into()), ..sample(0.0) }).unwrap();
+        second.add(sample(2.0)).unwrap();
+        assert_eq!(Record::read(&folder, "x").unwrap().unwrap().samples, [sample(1.0)]);
+        second.finish().unwrap();
+        let record = Record::read(&folder, "x").unwrap().unwrap();
+        assert_eq!(record.header, header);
+        assert_eq!(record.samples[0].result, Err("no link".into()));
+        let metrics = record.samples[1].result.clone().unwrap();
+        assert_eq!((metrics.values.len(), metrics.values["goodput"]), (1, 2.0));
+        assert_eq!(metrics.curves["rate"], [(0.0, 0.3333)]);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,130 @@
+//! Medians and spreads, and when two of them differ.
+
+use crate::experiment::Better;
+
+/// What trials of one case gave.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Spread {
+    /// The middle one, or the mean of the two in the middle.
+    pub(crate) median: f64,
+    /// The least.
+    pub(crate) low: f64,
+    /// The most.
+    pub(crate) high: f64,
+    /// How many.
+    pub(crate) trials: usize,
+}
+
+impl Spread {
+    /// Of trials in any order; none if there were none.
+    pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let values = sorted(values);
+        let (low, high) = (*values.first()?, *values.last()?);
+        Some(Self { median: percentile(&values, 0.5)?, low, high, trials: values.len() })
+    }
+}
+
+/// Whether one peer is better than another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Every trial of the first was better than every trial of the second.
+    Better,
+    /// The other way round.
+    Worse,
+    /// The spread covers the difference.
+    Same,
+    /// Fewer than [`ENOUGH`] trials of one of them: chance does the same too often.
+    TooFew,
+}
+
+/// Trials of each of two peers that can show a difference: if there is none, four on each side lie apart by chance once in 35
+/// comparisons, five once in 126.
+pub(crate) const ENOUGH: usize = 4;
+
+/// The rule, in words for the report.
+pub(crate) const RULE: &str = "Two peers differ where every trial of one was better than every trial of the other, with at \
+    least four trials each. (Of two that are alike, five trials each lie so apart once in 126 comparisons.) Otherwise it says \
+    \"no difference: the spread covers it\".";
+
+/// Compares two peers by [`RULE`].
+pub(crate) fn compare(one: &Spread, other: &Spread, better: Better) -> Verdict {
+    if one.trials.min(other.trials) < ENOUGH {
+        return Verdict::TooFew;
+    }
+    let (above, below) = (one.low > other.high, one.high < other.low);
+    match (better, above, below) {
+        (Better::Higher, true, _) | (Better::Lower, _, true) => Verdict::Better,
+        (Better::Higher, _, true) | (Better::Lower, true, _) => Verdict::Worse,
+        _ => Verdict::Same,
+    }
+}
+
+/// In ascending order, without what is no number.
+pub(crate) fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
+    let mut values: Vec<f64> = values.into_iter().filter(|value| !value.is_nan()).collect();
+    values.sort_by(f64::total_cmp);
+    values
+}
+
+/// The value at a share (0 to 1) of ascending values, between two of them in proportion; none of nothing.
+pub(crate) fn percentile(ascending: &[f64], share: f64) -> Option<f64> {
+    let place = share.clamp(0.0, 1.0) * ascending.len().checked_sub(1)? as f64;
+    let (below, above) = (ascending[place.floor() as usize], ascending[place.ceil() as usize]);
+    Some(below + (above - below) * place.fract())
+}
+
+/// Jain's index of fairness (Jain, Chiu, Hawe 1984): 1 if all have the same, 1/n if one has all; none of nothing.
+pub(crate) fn jain(shares: &[f64]) -> Option<f64> {
+    let squares: f64 = shares.iter().map(|share| share * share).sum();
+    let sum: f64 = shares.iter().sum();
+    (squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spread(values: &[f64]) -> Spread {
+        Spread::of(values.iter().copied()).unwrap()
+    }
+
+    #[test]
+    fn a_median_lies_between_the_middle_two() {
+        assert_eq!(spread(&[3.0, 1.0, 2.0]), Spread { median: 2.0, low: 1.0, high: 3.0, trials: 3 });
+        assert_eq!(spread(&[4.0, 1.0, 2.0, 3.0]).median, 2.5);
+        assert_eq!(Spread::of([]), None);
+        assert_eq!(spread(&[f64::NAN, 7.0]).median, 7.0);
+    }
+
+    #[test]
+    fn percentiles_reach_from_the_least_to_the_most() {
+        let values: Vec<f64> = (0..=100).map(f64::from).collect();
+        for (share, value) in [(0.0, 0.0), (0.5, 50.0), (0.99, 99.0), (1.0, 100.0), (0.955, 95.5)] {
+            assert!((percentile(&values, share).unwrap() - value).abs() < 1e-9);
+        }
+        assert_eq!(percentile(&[], 0.5), None);
+        assert_eq!(percentile(&[5.0], 0.99), Some(5.0));
+    }
+
+    #[test]
+    fn peers_differ_only_where_their_trials_lie_apart() {
+        let (low, high, across) =
+            (spread(&[1.0, 2.0, 3.0, 4.0]), spread(&[5.0, 6.0, 7.0, 8.0]), spread(&[3.5, 9.0, 9.0, 9.0]));
+        assert_eq!(compare(&high, &low, Better::Higher), Verdict::Better);
+        assert_eq!(compare(&low, &high, Better::Higher), Verdict::Worse);
+        assert_eq!(compare(&low, &high, Better::Lower), Verdict::Better);
+        assert_eq!(compare(&high, &low, Better::Lower), Verdict::Worse);
+        assert_eq!(compare(&low, &across, Better::Lower), Verdict::Same);
+        assert_eq!(compare(&low, &low, Better::Lower), Verdict::Same);
+        assert_eq!(compare(&spread(&[1.0, 1.1, 1.2]), &high, Better::Lower), Verdict::TooFew);
+    }
+
+    #[test]
+    fn jains_index_is_one_for_equals_and_one_nth_for_a_glutton() {
+        assert_eq!(jain(&[3.0, 3.0, 3.0, 3.0]), Some(1.0));
+        assert_eq!(jain(&[8.0, 0.0, 0.0, 0.0]), Some(0.25));
+        assert!((jain(&[1.0, 3.0]).unwrap() - 0.8).abs() < 1e-12);
+        assert_eq!(jain(&[0.0, 0.0]), None);
+        assert_eq!(jain(&[]), None);
+    }
+}

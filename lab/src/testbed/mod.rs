@@ -1,0 +1,204 @@
+//! Two hosts and the links between them.
+//!
+//! A host is a network namespace without a name: a thread of this process lives in it and starts processes there. A link is
+//! one TUN device in each of two hosts and a thread between them that puts every IP packet through the link model of
+//! `whimbrel-sim`. All of it belongs to this process: when that ends, however it ends, nothing is left.
+
+mod host;
+mod ip;
+mod leftover;
+pub(crate) mod probe;
+mod sys;
+mod wire;
+
+use std::fs::File;
+use std::net::{IpAddr, Ipv4Addr};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::Context;
+use whimbrel_sim::link::{LinkConfig, LinkStats};
+
+use host::Host;
+use wire::Wire;
+
+pub(crate) use sys::monotonic;
+
+/// Two hosts, and one or more links between them.
+pub(crate) struct Testbed {
+    // The links go first, then the hosts with their processes.
+    wires: Vec<Wire>,
+    caller: Host,
+    server: Host,
+}
+
+/// One of the two hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// The one that connects; interface `w0`, address 10.77.0.1; `w1`, 10.77.1.1, …; IPv6 fd77:0:0:N::1 beside.
+    Caller,
+    /// The one that is connected to; 10.77.0.2, 10.77.1.2, …
+    Server,
+}
+
+/// A link between the two hosts, both directions.
+#[derive(Clone, Debug)]
+pub(crate) struct LinkPlan {
+    /// From caller to server.
+    pub(crate) up: LinkConfig,
+    /// From server to caller.
+    pub(crate) down: LinkConfig,
+}
+
+/// What a link did.
+#[derive(Clone, Debug)]
+pub(crate) struct LinkReport {
+    /// From caller to server.
+    pub(crate) up: LinkStats,
+    /// From server to caller.
+    pub(crate) down: LinkStats,
+    /// How late packets left, beyond what the model said: median and 99th percentile.
+    pub(crate) late: (Duration, Duration),
+}
+
+impl Testbed {
+    /// Makes the hosts and their links; packets fare by `seed`. The clock of each link's outages and rates starts with the
+    /// first packet on it.
+    pub(crate) fn new(links: &[LinkPlan], seed: u64) -> anyhow::Result<Self> {
+        let mut testbed = Self {
+            wires: Vec::with_capacity(links.len()),
+            caller: Host::new("caller")?,
+            server: Host::new("server")?,
+        };
+        for (index, plan) in links.iter().enumerate() {
+            let ends = [testbed.plug(Side::Caller, index)?, testbed.plug(Side::Server, index)?];
+            testbed.wires.push(Wire::new(ends, plan, seed.wrapping_add(index as u64 * 0x9e37_79b9))?);
+        }
+        if links.len() > 1 {
+            testbed.join_links(links.len())?;
+        }
+        Ok(testbed)
+    }
+
+    /// The addresses of a host, link by link.
+    pub(crate) fn addresses(&self, side: Side) -> Vec<IpAddr> {
+        (0..self.wires.len()).map(|link| side.address(link)).collect()
+    }
+
+    /// Starts a process in a host, with a pipe to its standard input. It is killed when the testbed goes, and when this
+    /// process dies. Call it within a tokio runtime.
+    pub(crate) fn spawn(
+        &self,
+        side: Side,
+        program: &str,
+        arguments: &[String],
+        output: Stdio,
+    ) -> anyhow::Result<tokio::process::Child> {
+        self.host(side).spawn(program, arguments, output)
+    }
+
+    /// Takes a host's interface down: it sends and receives nothing, and its routes are gone.
+    pub(crate) fn link_down(&self, side: Side, link: usize) -> anyhow::Result<()> {
+        self.host(side).ip(&format!("link set w{link} down"))
+    }
+
+    /// Brings it up again, with the addresses and routes that it had.
+    pub(crate) fn link_up(&self, side: Side, link: usize) -> anyhow::Result<()> {
+        self.host(side).ip(&format!("link set w{link} up"))?;
+        if side == Side::Caller && self.wires.len() > 1 { self.caller.ip(&routes(link)) } else { Ok(()) }
+    }
+
+    /// Changes a host's network under way by lines of arguments to `ip`, for example `link set w0 down`.
+    pub(crate) fn ip(&self, side: Side, lines: &str) -> anyhow::Result<()> {
+        self.host(side).ip(lines)
+    }
+
+    /// Changes a link under way.
+    pub(crate) fn reconfigure(&self, link: usize, plan: LinkPlan) {
+        self.wires[link].reconfigure(plan);
+    }
+
+    /// What a link did so far.
+    pub(crate) fn report(&self, link: usize) -> LinkReport {
+        self.wires[link].report()
+    }
+
+    fn host(&self, side: Side) -> &Host {
+        match side {
+            Side::Caller => &self.caller,
+            Side::Server => &self.server,
+        }
+    }
+
+    /// Makes a host's end of a link.
+    fn plug(&self, side: Side, link: usize) -> anyhow::Result<File> {
+        let host = self.host(side);
+        let name = format!("w{link}");
+        let end = host.within(move || sys::tun(&name))?.with_context(|| format!("no TUN device w{link}"))?;
+        let last = side.last();
+        host.ip(&format!(
+            // The device's own queue is so long that only the model's decides.
+            "link set w{link} mtu 1500 txqueuelen 10000 multicast off
+             address add 10.77.{link}.{last}/24 dev w{link}
+             address add fd77:0:0:{link}::{last}/64 dev w{link} nodad
+             link set w{link} up"
+        ))?;
+        Ok(end)
+    }
+
+    /// Lets a caller with several links reach every address of the server over each.
+    fn join_links(&self, links: usize) -> anyhow::Result<()> {
+        for link in 0..links {
+            self.caller.ip(&format!("rule add from 10.77.{link}.0/24 table {}", 100 + link))?;
+            self.caller.ip(&routes(link))?;
+        }
+        Ok(())
+    }
+}
+
+/// Ways to all addresses of the server over one link: what is sent from its address goes that way, and what is sent from none
+/// goes there if nothing better is up.
+fn routes(link: usize) -> String {
+    let (table, metric) = (100 + link, 1000 + link);
+    format!(
+        "route replace 10.77.0.0/16 dev w{link} table {table}
+         route replace 10.77.0.0/16 dev w{link} metric {metric}
+         route replace fd77::/48 dev w{link} metric {metric}"
+    )
+}
+
+impl Side {
+    fn last(self) -> u8 {
+        match self {
+            Self::Caller => 1,
+            Self::Server => 2,
+        }
+    }
+
+    fn address(self, link: usize) -> IpAddr {
+        Ipv4Addr::new(10, 77, link as u8, self.last()).into()
+    }
+}
+
+/// Why no testbed can be made here, and what to do about it; none if one can.
+pub(crate) fn missing() -> Option<String> {
+    if !sys::is_root() {
+        return Some("hosts and links take root: run it with sudo".into());
+    }
+    let perfect = LinkPlan { up: LinkConfig::default(), down: LinkConfig::default() };
+    Testbed::new(&[perfect], 1).err().map(|error| {
+        format!("no hosts and links can be made here: {error:#} (it takes a Linux kernel with network namespaces, /dev/net/tun and iproute2)")
+    })
+}
+
+/// Ends what a killed run may have left.
+pub(crate) fn clean() -> anyhow::Result<()> {
+    match leftover::end()? {
+        0 => println!("nothing was left"),
+        ended => println!("{ended} processes ended"),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
