@@ -31,6 +31,8 @@ mod key_log;
 mod mocket;
 mod shared;
 mod stream;
+mod suspend;
+mod suspended;
 mod url;
 
 /// The examples of the README and the guide compile.
@@ -43,11 +45,14 @@ pub use endpoint::{Config, Endpoint, new_identity};
 pub use error::{BindError, Closed, ConnectError, SendError, StreamOpenError, TicketsError, UrlError};
 pub use mocket::{Delivery, Mocket, Sender, SenderBuilder, Stats, TagHandle};
 pub use stream::Stream;
+pub use suspend::{ResumeError, SuspendError};
+pub use suspended::{SealError, SuspendedMocket};
 pub use url::{DEFAULT_PORT, Url};
 pub use whimbrel_proto::congestion::Congestion;
 pub use whimbrel_proto::crypto::{Identity, PublicKey};
-pub use whimbrel_proto::session::{Message, Outcome, SessionConfig, SessionStats};
+pub use whimbrel_proto::session::{Message, Outcome, SessionConfig, SessionStats, SnapshotError};
 pub use whimbrel_proto::{
     CloseReason, ConnectionStats, EndpointStats, Event, ListenConfig, LocalAddress, MessageId, PathState,
-    PathStats, Repeats, Scheduling, Service, StreamId, Tag, Ticket, TicketStore, TransportConfig,
+    PathStats, Repeats, Scheduling, Service, StreamId, SuspendMode, Tag, Ticket, TicketStore,
+    TransportConfig,
 };

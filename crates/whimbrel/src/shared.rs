@@ -57,6 +57,8 @@ pub(crate) struct State {
     pub(crate) writers: BTreeMap<StreamId, Waker>,
     pub(crate) opened: VecDeque<(StreamId, StreamKind)>,
     pub(crate) connected: bool,
+    /// What is unread goes with the session.
+    pub(crate) suspending: bool,
     /// No handle is left.
     dropped: bool,
     pub(crate) closed: Option<CloseReason>,
@@ -133,6 +135,7 @@ impl Shared {
                 writers: BTreeMap::new(),
                 opened: VecDeque::new(),
                 connected,
+                suspending: false,
                 dropped: false,
                 closed: None,
                 tx: Some(TxBuffer::default()),
@@ -373,6 +376,13 @@ impl Shared {
     fn on_event(&self, state: &mut State, event: Event) {
         match &event {
             Event::Connected => state.connected = true,
+            Event::PeerResumed { .. } => {
+                state.connected = true;
+                if state.dropped {
+                    // Nobody has waited for it.
+                    state.connection.close(self.clock.now(), 0, "");
+                }
+            }
             Event::Ticket(ticket) => self.endpoint.keep_ticket(ticket.clone()),
             Event::Closed(reason) => {
                 state.closed = Some(reason.clone());

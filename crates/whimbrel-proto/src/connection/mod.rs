@@ -416,6 +416,11 @@ impl Connection {
         self.keys.is_some()
     }
 
+    /// The peer has shown that it holds the keys: on the accepting side a little later than [`Connection::is_established`].
+    pub fn is_proven(&self) -> bool {
+        self.confirmed
+    }
+
     /// Over: nothing more is sent or delivered.
     pub fn is_closed(&self) -> bool {
         self.ending.is_over()
@@ -439,6 +444,10 @@ impl Connection {
 
     /// Closes politely: what is queued is delivered first, then FIN. Nothing more can be sent.
     pub fn close(&mut self, now: Time, code: u64, text: &str) {
+        if self.is_standing_by() {
+            self.finish(now, CloseReason::Local, None);
+            return;
+        }
         if !self.is_established() {
             self.abort(now, code, text);
             return;
