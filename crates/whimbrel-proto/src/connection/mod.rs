@@ -288,7 +288,7 @@ pub struct Connection {
     /// Pending, and only to say no.
     refusal: bool,
     /// Connections that may take this one's place.
-    pending: Vec<Box<Self>>,
+    pending: Vec<Self>,
     suspended: Option<Box<Suspended>>,
     events: VecDeque<Event>,
     endpoint_events: VecDeque<EndpointEvent>,

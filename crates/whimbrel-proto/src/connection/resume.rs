@@ -31,7 +31,7 @@ impl Connection {
             self.endpoint_events.push_back(EndpointEvent::IdUnused(oldest.local_id()));
         }
         fresh.refusal = answer != Resumed::Yes;
-        self.pending.push(Box::new(fresh));
+        self.pending.push(fresh);
     }
 
     fn weigh_claim(&self, accepted: &Accepted) -> Resumed {
@@ -63,7 +63,7 @@ impl Connection {
         let opens = pending.open(now, Target::Path(at), datagram.bytes.clone()).is_some();
         if opens && !pending.refusal && !self.ending.is_over() {
             let fresh = self.pending.remove(index);
-            self.attach(now, *fresh);
+            self.attach(now, fresh);
             return false;
         }
         true
