@@ -169,8 +169,7 @@ fn two_that_come_at_once_are_told_apart() {
 
 #[test]
 fn who_comes_too_late_is_told_and_so_was_the_peer() {
-    let transport = TransportConfig::default();
-    let mut short = transport.clone();
+    let mut short = TransportConfig::default();
     short.standby_time = 20 * SECOND;
     let mut pair = Pair::connected(5, short, LINK);
     send(&mut pair, End::Server, 0..5);
@@ -270,8 +269,7 @@ fn another_key_resumes_only_what_was_left_to_it() {
 
 #[test]
 fn one_peer_may_not_have_any_number_suspended() {
-    let transport = TransportConfig::default();
-    let mut few = transport.clone();
+    let mut few = TransportConfig::default();
     few.max_standby = 0;
     let mut pair = Pair::connected(8, few, LINK);
     let now = pair.now();

@@ -122,17 +122,28 @@ impl Shared {
             let writable = self.writable.notified();
             tokio::pin!(writable);
             writable.as_mut().enable();
-            let mut state = self.lock();
-            if !state.is_holding() {
-                state.connection.suspend(self.clock.now(), mode, heir)?;
-                state.suspending = true;
-                self.wake(state);
-                return Ok(());
+            if let Some(begun) = self.try_begin_suspend(mode, heir) {
+                return begun;
             }
-            state.connection.session().has_room(u64::MAX / 2);
-            drop(state);
             writable.await;
         }
+    }
+
+    /// None: messages wait for room in the session.
+    fn try_begin_suspend(
+        &self,
+        mode: SuspendMode,
+        heir: Option<PublicKey>,
+    ) -> Option<Result<(), whimbrel_proto::SuspendError>> {
+        let mut state = self.lock();
+        if state.is_holding() {
+            state.connection.session().has_room(u64::MAX / 2);
+            return None;
+        }
+        let begun = state.connection.suspend(self.clock.now(), mode, heir);
+        state.suspending |= begun.is_ok();
+        self.wake(state);
+        Some(begun)
     }
 }
 

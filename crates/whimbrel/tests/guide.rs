@@ -13,7 +13,7 @@ const SOURCES: [&str; 5] = [
     include_str!("../src/endpoint.rs"),
     include_str!("../../whimbrel-proto/src/config.rs"),
     include_str!("../../whimbrel-proto/src/session/config.rs"),
-    include_str!("../../whimbrel-proto/src/endpoint.rs"),
+    include_str!("../../whimbrel-proto/src/endpoint/mod.rs"),
     include_str!("../../whimbrel-proto/src/handshake/server.rs"),
 ];
 

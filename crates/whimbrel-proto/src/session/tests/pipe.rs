@@ -232,7 +232,7 @@ impl Pipe {
         }
         self.flying = [BTreeMap::new(), BTreeMap::new()];
         let snapshots: Vec<_> = self.ends.iter_mut().map(|end| end.snapshot(self.now)).collect();
-        self.now = self.now + away;
+        self.now += away;
         for (side, bytes) in snapshots.into_iter().enumerate().filter(|(side, _)| who >> side & 1 == 1) {
             let end = Session::restore(self.now, away, bytes.into()).unwrap();
             assert_eq!(end.stats(), SessionStats { ..self.ends[side].stats() });
