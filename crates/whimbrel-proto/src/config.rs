@@ -43,6 +43,12 @@ pub struct TransportConfig {
     /// How often a path that carries nothing is probed while others carry something. Default 1 s. Shorter: a path that fails unused is
     /// noticed sooner; longer: a radio sleeps longer. When nothing is sent anywhere it stretches to `keep_alive`.
     pub probe_interval: Duration,
+    /// How long a session waits whose peer suspended it. Default 1 h. Longer: memory for peers that never come back.
+    pub standby_time: Duration,
+    /// Sessions that one peer key may have suspended here; beyond it suspending ends the session. Default 64.
+    pub max_standby: usize,
+    /// Bytes they may hold together when they are suspended. Default 64 MiB.
+    pub max_standby_bytes: u64,
     /// How long connecting may take. Default 10 s.
     pub handshake_timeout: Duration,
     /// How long a polite close may take before the session is abandoned, not counting the time for which the peer cannot be reached:
@@ -81,6 +87,9 @@ impl Default for TransportConfig {
             cost_policy: CostPolicy::default(),
             deadline_budget: 3,
             probe_interval: Duration::from_secs(1),
+            standby_time: Duration::from_secs(3600),
+            max_standby: 64,
+            max_standby_bytes: 64 << 20,
             handshake_timeout: Duration::from_secs(10),
             close_timeout: Duration::from_secs(10),
             key_update_packets: 1 << 22,

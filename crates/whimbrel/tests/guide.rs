@@ -15,7 +15,7 @@ const SOURCES: [&str; 5] = [
     include_str!("../src/endpoint.rs"),
     include_str!("../../whimbrel-proto/src/config.rs"),
     include_str!("../../whimbrel-proto/src/session/config.rs"),
-    include_str!("../../whimbrel-proto/src/endpoint.rs"),
+    include_str!("../../whimbrel-proto/src/endpoint/mod.rs"),
     include_str!("../../whimbrel-proto/src/handshake/server.rs"),
 ];
 
@@ -219,6 +219,9 @@ fn transport_config() {
         cost_policy: it.cost_policy,
         deadline_budget: it.deadline_budget,
         probe_interval: it.probe_interval,
+        standby_time: it.standby_time,
+        max_standby: it.max_standby,
+        max_standby_bytes: it.max_standby_bytes,
         handshake_timeout: it.handshake_timeout,
         close_timeout: it.close_timeout,
         key_update_packets: it.key_update_packets,

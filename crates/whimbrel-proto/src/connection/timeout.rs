@@ -18,6 +18,11 @@ impl Connection {
             return self.ending.timeout();
         }
         let ending = self.ending.timeout().filter(|_| self.is_close_timed());
+        if self.ending.is_detached() {
+            let pending =
+                self.pending.iter().map(|pending| pending.last_received + self.config.handshake_timeout);
+            return ending.into_iter().chain(pending).chain(self.session.poll_timeout()).min();
+        }
         let opening = self.opening.as_ref().map(|opening| opening.timeout());
         let candidates = [
             ending,
@@ -68,7 +73,12 @@ impl Connection {
 
     /// Does what is due at `now`.
     pub fn handle_timeout(&mut self, now: Time) {
+        self.expire_pending(now);
         if self.handle_end(now) {
+            return;
+        }
+        if self.ending.is_detached() {
+            self.session.handle_timeout(now);
             return;
         }
         self.handle_opening_timeout(now);
@@ -152,6 +162,15 @@ impl Connection {
                 self.ending = Ending::Over { until: Time::MAX };
                 true
             }
+            Some(at) if at <= now && matches!(self.ending, Ending::Suspending { .. }) => {
+                self.finish_suspend(now, None);
+                true
+            }
+            Some(at) if at <= now && matches!(self.ending, Ending::Standby { .. }) => {
+                self.finish(now, CloseReason::StandbyExpired, None);
+                self.farewell = None;
+                true
+            }
             Some(at) if at <= now && self.is_close_timed() => {
                 // Patience is over: whatever was queued is given up.
                 let why = match &self.ending {
@@ -164,6 +183,7 @@ impl Connection {
                 true
             }
             _ if self.ending.is_over() => true,
+            _ if self.ending.is_detached() => false,
             _ if self.last_received + self.patience() <= now => {
                 self.events.push_back(Event::OutOfService);
                 self.finish(now, CloseReason::TimedOut, None);

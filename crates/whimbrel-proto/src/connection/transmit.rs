@@ -57,7 +57,7 @@ impl Connection {
         if let Some(transmit) = self.transmit_single(now, out) {
             return Some(transmit);
         }
-        if self.ending.is_over() || !(self.keys.is_some() || self.early_seal.is_some()) {
+        if self.ending.is_detached() || !(self.keys.is_some() || self.early_seal.is_some()) {
             return None;
         }
         if self.keys.as_ref().is_some_and(KeyRing::is_worn_out) {
@@ -129,6 +129,13 @@ impl Connection {
             out.extend_from_slice(pong);
             self.paths[Main].validation.on_sent(pong.len());
             return Some(self.paths[Main].transmit(pong.len(), None));
+        }
+        if let Some(transmit) = self.pending.iter_mut().find_map(|pending| pending.transmit_single(now, out))
+        {
+            return Some(transmit);
+        }
+        if self.ending.is_detached() {
+            return None;
         }
         self.paths.all().find_map(|at| self.transmit_challenge(now, at, out))
     }
@@ -415,6 +422,12 @@ impl Connection {
         if self.ending.is_open() || self.keys.is_none() || self.tickets.is_awaited() {
             return;
         }
+        if matches!(self.ending, super::Ending::Suspending { .. }) {
+            if self.session.is_drained() {
+                self.send_suspend();
+            }
+            return;
+        }
         let drained = self.session.is_drained() || planted(Mutant::FinBeforeDrained);
         if !drained || !self.ending.on_drained() {
             return;
@@ -438,7 +451,7 @@ impl Connection {
         self.prepare_last(now, |writer| writer.bytes(&[block::FIN_DONE, block::PADDING, 0]));
     }
 
-    fn prepare_last(&mut self, now: Time, write: impl FnOnce(&mut Writer<'_>)) {
+    pub(super) fn prepare_last(&mut self, now: Time, write: impl FnOnce(&mut Writer<'_>)) {
         if self.keys.is_none() {
             return;
         }

@@ -35,6 +35,7 @@ mod ranges;
 mod receiving;
 mod resend;
 mod sending;
+mod snapshot;
 mod stats;
 mod stream;
 mod streams_api;
@@ -54,6 +55,7 @@ pub use message::{
     StreamKind, TagSettings,
 };
 pub use options::{CreditPolicy, RouteClass, StreamOptions};
+pub use snapshot::{SNAPSHOT_VERSION, SnapshotError};
 pub use stats::{Counters, SessionStats};
 pub use tag_stats::TagStats;
 
