@@ -31,7 +31,8 @@ impl Lab {
         let build = ["build", "--release", "--quiet", "--manifest-path", MANIFEST];
         let built = cargo(&build).status().context("cannot run cargo")?.success();
         anyhow::ensure!(built, "the laboratory could not be built");
-        let error = Command::new(root().join("lab/target/release/lab")).current_dir(root()).args(&self.args).exec();
+        let error =
+            Command::new(root().join("lab/target/release/lab")).current_dir(root()).args(&self.args).exec();
         Err(error).context("the laboratory cannot be run")
     }
 }

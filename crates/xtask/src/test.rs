@@ -91,7 +91,10 @@ impl Test {
 
     /// The laboratory's own tests, and a flow of a peer and of ours over one of its links, of which nothing may be left.
     fn lab(&self, tally: &mut Tally) -> anyhow::Result<()> {
-        tally.check("format of the laboratory", cargo(&["fmt", "--manifest-path", lab::MANIFEST, "--check"]))?;
+        tally.check(
+            "format of the laboratory",
+            cargo(&["fmt", "--manifest-path", lab::MANIFEST, "--check"]),
+        )?;
         tally.tests("laboratory", &["--manifest-path", lab::MANIFEST])?;
         let laboratory = lab::tested();
         let before = lab::traces(&laboratory)?;

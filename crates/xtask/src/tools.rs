@@ -44,7 +44,8 @@ pub(crate) fn lab_packages() -> Vec<(&'static str, String)> {
         if there() {
             continue;
         }
-        let reason = if is_root() { install(package) } else { format!("as root `apt-get install {package}`") };
+        let reason =
+            if is_root() { install(package) } else { format!("as root `apt-get install {package}`") };
         if !there() {
             missing.push((package, reason));
         }
@@ -71,7 +72,11 @@ fn install(package: &str) -> String {
     install.env("DEBIAN_FRONTEND", "noninteractive");
     let updated = works(program("apt-get", &["update"]));
     let installed = works(install);
-    format!("{package} could not be installed (apt-get update {}, install {})", word(updated), word(installed))
+    format!(
+        "{package} could not be installed (apt-get update {}, install {})",
+        word(updated),
+        word(installed)
+    )
 }
 
 /// Makes sure of cargo-deny: builds it, which takes minutes, if asked to or in CI.
