@@ -505,7 +505,7 @@ def test_keys(shark):
         assert [p["number"] for p in seen] == [[str(n)] for n in numbers[skipped:]], seen
     # Ids that NEW_CID tells of are known elsewhere; a reset is recognised by its token.
     keys, other = Keys(AES, first), b"ABCDEFGH"
-    new_cid = b"\x15" + v(1) + v(4) + other + b"t" * 16
+    new_cid = b"\x15" + v(2) + other + b"t" * 16
     seen = shark.fields([
         (bytes(30), 50004, 50005),
         (keys.seal(SERVER, 0, new_cid), *ELSE),

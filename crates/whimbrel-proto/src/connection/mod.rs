@@ -638,3 +638,12 @@ struct Notes {
     full_lost: u8,
     fin_ack_acked: bool,
 }
+#[cfg(test)]
+mod sizes {
+    use super::*;
+    #[test]
+    fn sizes() {
+        use std::mem::size_of as s;
+        println!("Connection {} Session {} Path {} Recovery {} Received {} Mtu {} KeyRing {} Ticketing {} Ending {} Control {} Addr {} Spare {} KeyLog {} Challenges {} Sack {} Attachment {} Retired {} Dropped {}", s::<Connection>(), s::<Session>(), s::<Path>(), s::<crate::recovery::Recovery<Item>>(), s::<crate::recovery::Received>(), s::<mtu::Mtu>(),  s::<KeyRing>(), s::<Ticketing>(), s::<Ending>(), s::<ControlQueue>(), s::<Addresses>(), s::<SpareIds>(), s::<KeyLog>(), s::<Challenges>(), s::<Sack>(), s::<Attachment>(), s::<Retired>(), s::<stats::Dropped>());
+    }
+}

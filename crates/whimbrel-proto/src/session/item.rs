@@ -20,7 +20,7 @@ pub(super) const DEAD: u8 = 16;
 pub(super) const PARTED: u8 = 32;
 
 /// Sent when it could not have been sent again in time.
-pub(super) const PRESSED: u8 = 32;
+pub(super) const PRESSED: u8 = 64;
 
 /// Where a message that was sent at least once stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

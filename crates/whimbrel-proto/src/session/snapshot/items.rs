@@ -4,7 +4,7 @@ use crate::session::RouteClass;
 use bytes::Bytes;
 
 use super::codec::{BROKEN, In, Loaded, Out};
-use crate::session::item::{CONFIRM, DEAD, Item, NO_TAG, PPID, RELIABLE, State, TRACKED};
+use crate::session::item::{CONFIRM, DEAD, Item, NO_TAG, PARTED, PPID, PRESSED, RELIABLE, State, TRACKED};
 use crate::session::message::{Message, Outcome};
 use crate::{MessageId, Time};
 
@@ -89,7 +89,7 @@ impl Item {
 
     fn is_sound(&self) -> bool {
         let plain = self.tag == NO_TAG && self.expires == Time::MAX && self.flags & !RELIABLE == 0;
-        let sound = self.count > 0 && self.flags & !(RELIABLE | TRACKED | CONFIRM | PPID) == 0;
+        let sound = self.count > 0 && self.flags & !(RELIABLE | TRACKED | CONFIRM | PPID | PARTED | PRESSED) == 0;
         if !sound || (self.is_bundle() && !plain) || u64::from(self.reliable_gap) > self.first + 1 {
             return false;
         }
