@@ -310,7 +310,7 @@ impl Connection {
     }
 
     /// Paths from addresses that this host has no longer.
-    fn leave_lost_addresses(&mut self, now: Time) {
+    pub(super) fn leave_lost_addresses(&mut self, now: Time) {
         if self.addresses.ours().next().is_none() || self.side == Side::Server {
             return;
         }
@@ -318,9 +318,11 @@ impl Connection {
         self.leave(now, |path| path.local.is_some_and(|local| !locals.contains(&local)));
     }
 
-    /// Gives up the paths that `lost` tells, but for the last one.
+    /// Gives up the paths that `lost` tells, as long as another works to tell the peer on: it may know of no other, and an address that
+    /// comes back finds its path.
     fn leave(&mut self, now: Time, lost: impl Fn(&Path) -> bool) {
-        while self.paths.len() > 1 && self.side == Side::Client {
+        let kept = |path: &Path| path.standing.is_usable() && !lost(path);
+        while self.side == Side::Client && self.paths.iter().any(kept) {
             let Some(id) = self.paths.iter().find(|path| lost(path)).map(|path| path.id) else { break };
             self.close_path(now, id);
         }

@@ -4,7 +4,7 @@ use bytes::{Buf, BytesMut};
 
 use super::multipath::Target;
 use super::sacks::Sacked;
-use super::{At, Connection, Datagram, Event, Main, Notes};
+use super::{At, Connection, Datagram, Event, Main, Notes, PathState};
 use crate::connection::keys::KeyUse;
 use crate::connection::path::Rebinding;
 use crate::recovery::Way;
@@ -112,7 +112,15 @@ impl Connection {
         size: usize,
     ) {
         if from == self.paths[at].remote {
-            self.paths[at].local = to.or(self.paths[at].local);
+            let path = &mut self.paths[at];
+            path.local = to.or(path.local);
+            if path.standing.state() == PathState::Opening {
+                // Each packet buys another challenge, until one is answered.
+                let challenge = path.rebinding.get_or_insert_with(|| {
+                    Box::new(Rebinding::new(now, from, to, self.challenges.draw()))
+                });
+                challenge.on_received(size);
+            }
             return;
         }
         if !newest {
@@ -370,6 +378,7 @@ impl Connection {
         if path.standing.on_validated() {
             path.last_eliciting = now;
             self.events.push_back(Event::PathUp(path.id));
+            self.leave_lost_addresses(now);
             self.review(now);
             return;
         }

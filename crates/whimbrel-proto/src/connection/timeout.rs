@@ -11,6 +11,9 @@ use crate::{PathId, Time};
 /// a NAT has given up, and only a packet from here shows the new one.
 const BLOCKED_INTERVAL: Duration = Duration::from_secs(2);
 
+/// A path that never proved its far address, and on which nothing comes any more, is given up after this.
+const OPENING_PATIENCE: Duration = Duration::from_secs(60);
+
 impl Connection {
     /// When [`Connection::handle_timeout`] is due next. None: never, until something happens.
     pub fn poll_timeout(&self) -> Option<Time> {
@@ -121,7 +124,13 @@ impl Connection {
 
     /// A path whose address never answered is given up.
     fn close_unanswered(&mut self, now: Time) {
-        let given_up = |path: &&Path| path.standing.state() == PathState::Opening && path.rebinding.is_none();
+        // The other end may have had its own answer and use the path: while it does, this one goes on asking.
+        let heard = |path: &Path| {
+            path.traffic.received_packets > 0 && now.since(path.last_received) < OPENING_PATIENCE
+        };
+        let given_up = |path: &&Path| {
+            path.standing.state() == PathState::Opening && path.rebinding.is_none() && !heard(path)
+        };
         let ids: Vec<PathId> = self.paths.iter().filter(given_up).map(|path| path.id).collect();
         for id in ids {
             self.close_path(now, id);
