@@ -423,6 +423,7 @@ local BLOCKS = {
     [0] = "DATA", "SACK", "SYN", "SYN-ACK", "PING", "PONG", "FIN", "FIN-ACK", "FIN-DONE", "RST", "ERROR", "PROBE",
     "PROBE-ACK", "PADDING", "SKIP", "SKIP-ACK", "MAX_DATA", "MAX_STREAM_DATA", "MAX_STREAMS", "RESET", "STOP", "NEW_CID",
     "CLOSE_PATH", "TICKET", "TAKEN", "KEEP_ALIVE", [32] = "ADD_ADDRESS", [33] = "DELETE_ADDRESS", [34] = "SET_PRIMARY",
+    [35] = "SUSPEND", [36] = "SUSPEND_ACK",
 }
 local CAUSES = {
     [0] = "Application", "Wrong stream", "Unresolved address", "Unrecognized block", "Invalid field", "Missing field",
@@ -557,6 +558,9 @@ do
     field("bytes", "new_cid.id", "Connection id")
     field("bytes", "new_cid.reset_token", "Reset token")
     field("uint64", "ticket_lifetime", "Lifetime (s)", dec)
+    field("uint8", "suspend.heir_length", "Heir length", dec)
+    field("bytes", "suspend.heir", "Heir")
+    field("uint64", "suspend.standby", "Standby (ms)", dec)
     field("none", "more", "Not shown")
 end
 
@@ -903,6 +907,13 @@ read_block[34] = function(r)
     local sequence = r:varint("address.sequence")
     return format("sequence=%s path=%s", number(sequence), number((r:varint("new_cid.path"))))
 end
+read_block[35] = function(r)
+    local length = r:u8("suspend.heir_length")
+    if length ~= 0 and length ~= 32 then error({ malformed = "SUSPEND: neither a key nor none" }, 0) end
+    if length == 0 then return "" end
+    return "heir=" .. hex((r:bytes("suspend.heir", length)))
+end
+read_block[36] = function(r) return format("%s ms", number((r:varint("suspend.standby")))) end
 read_block[23] = function(r)
     local lifetime = r:varint("ticket_lifetime")
     local ticket = r:bytes("ticket", r:varint("ticket_length"))

@@ -104,3 +104,44 @@ fn nobody_there_is_said() {
     let unknown = format!("whimbrel://{key}@nowhere.invalid:1");
     assert_fails(&whimbrel(&home).args(["cat", "connect", &unknown]).output().unwrap(), "nowhere.invalid");
 }
+
+#[test]
+fn a_session_goes_on_in_another_process() {
+    use std::io::{BufRead, BufReader};
+
+    let home = Home::new("cat-suspend");
+    let made = whimbrel(&home).args(["key", "new"]).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let (file, secret) = (home.file("session"), home.file("passphrase"));
+    std::fs::write(&secret, "between two processes\n").unwrap();
+    let how = ["--passphrase-file", secret.to_str().unwrap()];
+    let mut listener = listen(&home, &[]);
+    let url = listener.listening.clone();
+    let mut far = listener.stdin();
+
+    let mut command = whimbrel(&home);
+    command.args(["cat", "connect", &url, "--suspend-to", file.to_str().unwrap()]).args(how);
+    let mut first =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut near = first.stdin.take().unwrap();
+    near.write_all(b"from the first\n").unwrap();
+    far.write_all(b"to the first\n").unwrap();
+    let mut line = String::new();
+    BufReader::new(first.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "to the first\n");
+    let signalled = std::process::Command::new("kill").args(["-USR1", &first.id().to_string()]).status();
+    assert!(signalled.unwrap().success());
+    assert!(first.wait_with_output().unwrap().status.success());
+
+    far.write_all(b"to nobody yet\n").unwrap();
+    drop(far);
+    let mut command = whimbrel(&home);
+    let mut second =
+        Running::started(command.args(["cat", "--resume-from", file.to_str().unwrap()]).args(how));
+    second.stdin().write_all(b"from the second\n").unwrap();
+    let (second, listener) = (second.end(), listener.end());
+    assert_eq!((second.0, listener.0), (Some(0), Some(0)), "{} {}", second.2, listener.2);
+    assert_eq!(String::from_utf8_lossy(&second.1), "to nobody yet\n");
+    assert_eq!(String::from_utf8_lossy(&listener.1), "from the first\nfrom the second\n");
+    assert!(!file.exists(), "a session is resumed once");
+}

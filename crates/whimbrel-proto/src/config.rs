@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::congestion::Congestion;
-use crate::connection::Scheduling;
+use crate::connection::{CostPolicy, Scheduling};
 use crate::session::SessionConfig;
 
 /// Settings of a connection. The guide's tuning page lists them all; a test holds it against this type.
@@ -34,9 +34,21 @@ pub struct TransportConfig {
     pub max_paths: u8,
     /// How paths are used together. Default: `Aggregate`. `Primary`: the others wait for the best one to fail; bandwidth does not add up.
     pub scheduler: Scheduling,
+    /// What the cost of paths means. Default: `CheapFirst`. `Ignore`: dear paths carry as much as others. `NeverAbove`, `Ask`: messages wait
+    /// where only dear paths work.
+    pub cost_policy: CostPolicy,
+    /// What may be spent on copies of messages whose lifetime would end before they could be sent again, percent of all bytes sent. Default 3.
+    /// More: more of them in time where packets are lost, and more bytes. Messages of the session's `urgent_priority` are exempt.
+    pub deadline_budget: u16,
     /// How often a path that carries nothing is probed while others carry something. Default 1 s. Shorter: a path that fails unused is
     /// noticed sooner; longer: a radio sleeps longer. When nothing is sent anywhere it stretches to `keep_alive`.
     pub probe_interval: Duration,
+    /// How long a session waits whose peer suspended it. Default 1 h. Longer: memory for peers that never come back.
+    pub standby_time: Duration,
+    /// Sessions that one peer key may have suspended here; beyond it suspending ends the session. Default 64.
+    pub max_standby: usize,
+    /// Bytes they may hold together when they are suspended. Default 64 MiB.
+    pub max_standby_bytes: u64,
     /// How long connecting may take. Default 10 s.
     pub handshake_timeout: Duration,
     /// How long a polite close may take before the session is abandoned, not counting the time for which the peer cannot be reached:
@@ -72,7 +84,12 @@ impl Default for TransportConfig {
             repeats: Repeats::Adaptive,
             max_paths: 8,
             scheduler: Scheduling::default(),
+            cost_policy: CostPolicy::default(),
+            deadline_budget: 3,
             probe_interval: Duration::from_secs(1),
+            standby_time: Duration::from_secs(3600),
+            max_standby: 64,
+            max_standby_bytes: 64 << 20,
             handshake_timeout: Duration::from_secs(10),
             close_timeout: Duration::from_secs(10),
             key_update_packets: 1 << 22,

@@ -28,11 +28,12 @@ pub mod wire;
 
 pub use config::{Repeats, TransportConfig};
 pub use connection::{
-    CloseReason, Connection, ConnectionStats, Datagram, EndpointAnswer, EndpointEvent, Event, IssuedTicket,
-    LocalAddress, MAX_THRESHOLDS, MOST_PATHS, OpenPathError, PathState, PathStats, Quality, QualityChange,
-    Scheduling, Threshold, TooManyThresholds, Transmit,
+    CloseReason, Connection, ConnectionStats, CostPolicy, Datagram, DeadlineStats, EndpointAnswer,
+    EndpointEvent, Event, IssuedTicket, LocalAddress, MAX_THRESHOLDS, MOST_PATHS, OpenPathError, PathState,
+    PathStats, Quality, QualityChange, Resuming, SUSPENDED_VERSION, Scheduling, SuspendError, SuspendMode,
+    Suspended, Threshold, TooManyThresholds, Transmit,
 };
-pub use endpoint::{ConnectConfig, Endpoint, EndpointStats, Handle, ListenConfig, Routed};
+pub use endpoint::{ConnectConfig, Endpoint, EndpointStats, Handle, ListenConfig, ResumeError, Routed};
 pub use error::{Cause, PeerMisbehaved};
 pub use id::{ConnectionId, MessageId, PathId, Service, Side, StreamId, Tag};
 pub use recovery::Ecn;

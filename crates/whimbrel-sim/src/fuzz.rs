@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use whimbrel_proto::handshake::Params;
-use whimbrel_proto::session::{Outgoing, StreamKind};
+use whimbrel_proto::session::{Outgoing, Session, StreamKind};
 use whimbrel_proto::wire::credit::Grant;
 use whimbrel_proto::wire::data::{DataHead, Length};
 use whimbrel_proto::wire::sack::Sack;
 use whimbrel_proto::wire::skip::{NumberRange, RangesHead};
 use whimbrel_proto::wire::stream_end::StreamEnd;
 use whimbrel_proto::wire::{Reader, Writer, block, close, sack};
-use whimbrel_proto::{Service, Side, StreamId, TransportConfig};
+use whimbrel_proto::{Service, Side, StreamId, Time, TransportConfig};
 
 use crate::checker;
 use crate::pair::{End, Pair};
@@ -38,6 +38,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "stream_end", run: stream_end_block, smoke: 20_000 },
     Target { name: "close", run: close_block, smoke: 20_000 },
     Target { name: "params", run: params, smoke: 20_000 },
+    Target { name: "snapshot", run: snapshot, smoke: 3_000 },
     Target { name: "clear", run: clear_packets, smoke: 1_000 },
     Target { name: "sealed", run: sealed_packets, smoke: 1_000 },
     Target { name: "blocks", run: blocks_of_a_hostile_peer, smoke: 3_000 },
@@ -159,6 +160,27 @@ pub fn params(input: &[u8]) {
         assert!(params.max_packet >= Params::MIN_PACKET);
         assert!(params.protocol.len() <= Params::MAX_PROTOCOL);
     }
+}
+
+/// A suspended session: whatever is taken for one works, and can be written again.
+pub fn snapshot(input: &[u8]) {
+    let Ok(mut session) = Session::restore(Time::ZERO, Duration::ZERO, Bytes::copy_from_slice(input)) else {
+        return;
+    };
+    let (mut now, mut packet, mut carried) = (Time::ZERO, Vec::new(), Vec::new());
+    for round in 0..50 {
+        packet.clear();
+        carried.clear();
+        now += Duration::from_millis(10);
+        session.handle_timeout(now);
+        session.fill(now, &mut Writer::new(&mut packet, 1200), &mut carried, round % 2);
+        for item in &carried {
+            if round % 3 == 0 { session.on_lost(now, item) } else { session.on_acked(now, item) }
+        }
+        while session.recv(now).is_some() {}
+    }
+    session.snapshot(now);
+    session.end();
 }
 
 /// Packets of the handshake to either side of one that is going on: an even first byte is for the server. The genuine one still gets

@@ -14,8 +14,8 @@ use rand_chacha::ChaCha20Rng;
 use whimbrel_proto::crypto::Identity;
 use whimbrel_proto::handshake::ServerKey;
 use whimbrel_proto::{
-    ConnectConfig, Connection, Datagram, Ecn, Endpoint, Event, Handle, ListenConfig, LocalAddress, Routed,
-    Ticket, Time, TransportConfig,
+    ConnectConfig, Connection, Datagram, Ecn, Endpoint, Event, Handle, ListenConfig, LocalAddress,
+    ResumeError, Routed, Suspended, Ticket, Time, TransportConfig,
 };
 
 use crate::link::{Link, LinkConfig};
@@ -206,6 +206,16 @@ impl World {
         self.flush();
     }
 
+    /// As [`World::announce`], with what a byte costs on each network.
+    pub fn announce_at_cost(&mut self, node: usize, handle: Handle, costs: &[u32]) {
+        let addresses = self.addresses(node).into_iter().zip(costs);
+        let addresses: Vec<LocalAddress> =
+            addresses.map(|(address, cost)| LocalAddress { cost: *cost, ..address.into() }).collect();
+        let now = self.now;
+        self.peer(node, handle).connection.set_local_addresses(now, &addresses);
+        self.flush();
+    }
+
     /// A node's endpoint.
     pub fn endpoint(&mut self, node: usize) -> &mut Endpoint {
         &mut self.nodes[node].endpoint
@@ -267,6 +277,51 @@ impl World {
         node.endpoint = Endpoint::new(identity, listen, node.transport.clone(), 0, seed, true);
         node.connections.clear();
         node.accepted.clear();
+    }
+
+    /// Another host of a client's owner: the same identity, an endpoint of its own.
+    pub fn add_host_of(&mut self, client: usize, up: LinkConfig, down: LinkConfig) -> usize {
+        let transport = self.nodes[client].transport.clone();
+        let index = self.add_client(transport.clone(), up, down);
+        let mut seed = [0; 32];
+        self.rng.fill_bytes(&mut seed);
+        let identity = self.nodes[client].identity.clone();
+        self.nodes[index].endpoint = Endpoint::new(identity.clone(), None, transport, 0, seed, true);
+        self.nodes[index].identity = identity;
+        index
+    }
+
+    /// The wall clock, which all hosts share.
+    pub fn wall(&self) -> Duration {
+        self.now.since(Time::ZERO)
+    }
+
+    /// Takes the state of a connection that was suspended.
+    pub fn take_suspended(&mut self, node: usize, handle: Handle) -> Option<Suspended> {
+        let wall = self.wall();
+        let own = self.nodes[node].endpoint.public_key();
+        self.peer(node, handle).connection.take_suspended(own, wall)
+    }
+
+    /// Goes on with a suspended session on a node, towards where the peer was or to another address.
+    pub fn resume(
+        &mut self,
+        node: usize,
+        suspended: &Suspended,
+        remote: Option<SocketAddr>,
+    ) -> Result<Handle, ResumeError> {
+        let (now, wall) = (self.now, self.wall());
+        let (handle, connection) = self.nodes[node].endpoint.resume(now, wall, suspended, remote)?;
+        self.nodes[node].connections.insert(handle, Peer { connection, events: Vec::new() });
+        Ok(handle)
+    }
+
+    /// Takes a suspended session up on a node and waits there for its peer.
+    pub fn stand_by(&mut self, node: usize, suspended: &Suspended) -> Result<Handle, ResumeError> {
+        let (now, wall) = (self.now, self.wall());
+        let (handle, connection) = self.nodes[node].endpoint.stand_by(now, wall, suspended)?;
+        self.nodes[node].connections.insert(handle, Peer { connection, events: Vec::new() });
+        Ok(handle)
     }
 
     /// A node vanishes: packets to it are lost and it sends none.
@@ -405,6 +460,11 @@ impl World {
             Routed::SecondPing(handle, ping) => {
                 if let Some(peer) = node.connections.get_mut(&handle) {
                     peer.connection.handle_second_ping(&ping);
+                }
+            }
+            Routed::Resuming(handle, resuming) => {
+                if let Some(peer) = node.connections.get_mut(&handle) {
+                    peer.connection.handle_resume(now, *resuming);
                 }
             }
             Routed::Reset(handle) => {

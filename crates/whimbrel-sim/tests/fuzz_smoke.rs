@@ -117,7 +117,7 @@ mod seeds {
     use whimbrel_proto::wire::stream_end::StreamEnd;
     use whimbrel_proto::wire::{Writer, block, close};
     use whimbrel_proto::{Cause, TransportConfig};
-    use whimbrel_sim::pair::Pair;
+    use whimbrel_sim::pair::{End, Pair};
     use whimbrel_sim::world::TapVerdict;
 
     type Seed = (&'static str, String, Vec<u8>);
@@ -233,6 +233,9 @@ mod seeds {
             b"\x00\x01\x02\x01\x02\x04\x04\x80\x80\x00\x00\x0a\x04\x80\x00\xea\x60\x00".to_vec(),
         ));
         seeds.push(("params", "server".into(), b"\x01\x01\x01\x01\x08\x02\x45\xc0\x00".to_vec()));
+        seeds.extend(
+            snapshots().into_iter().enumerate().map(|(at, bytes)| ("snapshot", format!("{at}"), bytes)),
+        );
         for (index, packet) in handshake().into_iter().enumerate() {
             let to = if index % 2 == 0 { 0 } else { 1 };
             let mut input = vec![to | (index as u8 * 2) << 4];
@@ -247,6 +250,27 @@ mod seeds {
             seeds.push(("operations", format!("{seed}"), operations));
         }
         seeds
+    }
+
+    /// Sessions in the middle of some traffic.
+    fn snapshots() -> Vec<Vec<u8>> {
+        use whimbrel_proto::session::{Outgoing, StreamKind};
+        use whimbrel_proto::{Service, StreamId, Tag};
+
+        let mut pair = Pair::connected(1, TransportConfig::default(), "delay=10ms, rate=1mbit, loss=10%");
+        let now = pair.now();
+        let stream = pair.session(End::Client).open_stream(StreamKind::Bytes).expect("streams are allowed");
+        pair.session(End::Client).write(now, stream, vec![7; 3000].into()).expect("it is open");
+        for number in 0..24u8 {
+            let service = Service::ALL[usize::from(number % 4)];
+            let length = if number % 7 == 0 { 2000 } else { 12 };
+            let message = Outgoing::new(StreamId(0), service, vec![number; length].into());
+            let message = Outgoing { tag: (number % 3 == 0).then_some(Tag(1)), tracked: true, ..message };
+            pair.try_send(End::Client, message).expect("there is room");
+        }
+        pair.run(std::time::Duration::from_millis(60));
+        let now = pair.now();
+        End::BOTH.map(|end| pair.session(end).snapshot(now)).into()
     }
 
     /// SYN, SYN-ACK, PING, PONG of one handshake.

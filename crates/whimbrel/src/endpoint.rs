@@ -99,11 +99,11 @@ pub fn new_identity() -> Identity {
 }
 
 /// Since the epoch; a clock before it counts as there.
-fn time_of_day() -> Duration {
+pub(crate) fn time_of_day() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
-fn random_bytes() -> [u8; 32] {
+pub(crate) fn random_bytes() -> [u8; 32] {
     let mut bytes = [0; 32];
     // Without randomness there is no safety and nothing sensible to go on with.
     #[allow(clippy::expect_used, reason = "a system without randomness cannot run this")]
@@ -114,7 +114,7 @@ fn random_bytes() -> [u8; 32] {
 /// A socket and the connections on it. Cheap to clone; the connections go on when the last clone is dropped.
 #[derive(Clone)]
 pub struct Endpoint {
-    shared: Arc<EndpointShared>,
+    pub(crate) shared: Arc<EndpointShared>,
     accepting: Arc<tokio::sync::Mutex<mpsc::Receiver<Mocket>>>,
     open: Arc<OpenGuard>,
 }
@@ -125,8 +125,8 @@ pub(crate) struct EndpointShared {
     pub(crate) clock: Clock,
     pub(crate) key_log: Option<KeyLog>,
     tickets: Mutex<TicketStore>,
-    proto: Mutex<whimbrel_proto::Endpoint>,
-    connections: Mutex<BTreeMap<Handle, Arc<Shared>>>,
+    pub(crate) proto: Mutex<whimbrel_proto::Endpoint>,
+    pub(crate) connections: Mutex<BTreeMap<Handle, Arc<Shared>>>,
     pub(crate) config: Config,
     /// The last connection went, or the last handle.
     changed: Notify,
@@ -450,6 +450,9 @@ fn take_batch(
             }
             Routed::RepeatedPing(handle, ping) => {
                 with(shared, dirty, handle, |connection| connection.handle_repeated_ping(&ping));
+            }
+            Routed::Resuming(handle, resuming) => {
+                with(shared, dirty, handle, |connection| connection.handle_resume(now, *resuming));
             }
             Routed::SecondPing(handle, ping) => {
                 with(shared, dirty, handle, |connection| connection.handle_second_ping(&ping));

@@ -36,6 +36,8 @@ mod paths;
 mod roam;
 mod shared;
 mod stream;
+mod suspend;
+mod suspended;
 mod url;
 
 /// The examples of the README and the guide compile.
@@ -54,15 +56,18 @@ pub use locals::{LocalPath, Paths};
 pub use message_stream::MessageStream;
 pub use mocket::{Delivery, Mocket, Sender, SenderBuilder, Stats, TagHandle};
 pub use stream::Stream;
+pub use suspend::{ResumeError, SuspendError};
+pub use suspended::{SealError, SuspendedMocket};
 pub use url::{DEFAULT_PORT, Url};
 pub use whimbrel_proto::congestion::Congestion;
 pub use whimbrel_proto::crypto::{Identity, PublicKey};
 pub use whimbrel_proto::session::{
-    Counters, CreditPolicy, Message, Outcome, RouteClass, SessionConfig, SessionStats, StreamOptions,
-    TagStats,
+    Counters, CreditPolicy, Message, Outcome, RouteClass, SessionConfig, SessionStats, SnapshotError,
+    StreamOptions, TagStats,
 };
 pub use whimbrel_proto::{
-    CloseReason, ConnectionStats, EndpointStats, Event, ListenConfig, LocalAddress, MAX_THRESHOLDS,
-    MessageId, OpenPathError, PathId, PathState, PathStats, Quality, QualityChange, Repeats, Scheduling,
-    Service, StreamId, Tag, Threshold, Ticket, TicketStore, TooManyThresholds, TransportConfig,
+    CloseReason, ConnectionStats, CostPolicy, DeadlineStats, EndpointStats, Event, ListenConfig,
+    LocalAddress, MAX_THRESHOLDS, MessageId, OpenPathError, PathId, PathState, PathStats, Quality,
+    QualityChange, Repeats, Scheduling, Service, StreamId, SuspendMode, Tag, Threshold, Ticket, TicketStore,
+    TooManyThresholds, TransportConfig,
 };

@@ -41,7 +41,7 @@ const FETCH: usize = 256;
 pub struct Mocket {
     pub(crate) shared: Arc<Shared>,
     /// Fetched and not yet given out; shared by the clones.
-    inbox: Arc<Mutex<VecDeque<Message>>>,
+    pub(crate) inbox: Arc<Mutex<VecDeque<Message>>>,
 }
 
 impl Clone for Mocket {
@@ -102,7 +102,7 @@ impl Mocket {
         self.until_changed(|_| None, |reason| reason).await
     }
 
-    async fn until_changed<T>(
+    pub(crate) async fn until_changed<T>(
         &self,
         mut done: impl FnMut(&mut State) -> Option<T>,
         closed: impl FnOnce(CloseReason) -> T,
@@ -204,6 +204,10 @@ impl Mocket {
 
     fn read_from_session(&self, out: &mut impl Extend<Message>, most: usize) -> usize {
         let mut state = self.shared.lock();
+        if state.suspending {
+            // It goes with the session.
+            return 0;
+        }
         let now = self.shared.clock.now();
         let count = state.connection.session().recv_many(now, out, most);
         if count > 0 && state.connection.session().has_control() {

@@ -61,6 +61,8 @@ pub(crate) struct State {
     pub(crate) writers: BTreeMap<StreamId, Waker>,
     pub(crate) opened: VecDeque<(StreamId, StreamKind)>,
     pub(crate) connected: bool,
+    /// What is unread goes with the session.
+    pub(crate) suspending: bool,
     /// No handle is left.
     dropped: bool,
     pub(crate) closed: Option<CloseReason>,
@@ -152,6 +154,7 @@ impl Shared {
                 writers: BTreeMap::new(),
                 opened: VecDeque::new(),
                 connected,
+                suspending: false,
                 dropped: false,
                 closed: None,
                 locals,
@@ -413,6 +416,13 @@ impl Shared {
                 state.connected = true;
                 if state.locals.is_some() {
                     self.roam_soon();
+                }
+            }
+            Event::PeerResumed { .. } => {
+                state.connected = true;
+                if state.dropped {
+                    // Nobody has waited for it.
+                    state.connection.close(self.clock.now(), 0, "");
                 }
             }
             Event::Ticket(ticket) => self.endpoint.keep_ticket(ticket.clone()),

@@ -4,7 +4,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 /// Those that need nobody else.
 const ALONE: [&str; 14] = [
@@ -24,7 +24,7 @@ const ALONE: [&str; 14] = [
     "handover",
 ];
 /// Those that need each other.
-const TOGETHER: [&str; 2] = ["listen", "connect"];
+const TOGETHER: [&str; 4] = ["listen", "connect", "suspend", "resume"];
 
 /// Where cargo puts an example: beside the folder of this test.
 fn example(name: &str) -> Command {
@@ -62,15 +62,30 @@ fn examples_that_need_nobody_run() {
     }
 }
 
-#[test]
-fn connect_talks_to_listen() {
+/// The `listen` example, its output (held until the end: it goes on printing), and its URL.
+fn listening() -> (Guard, BufReader<ChildStdout>, String) {
     let mut listening = Guard(example("listen").stdout(Stdio::piped()).spawn().unwrap());
     let mut first = String::new();
-    // Held until the end: the example goes on printing.
     let mut output = BufReader::new(listening.0.stdout.take().unwrap());
     output.read_line(&mut first).unwrap();
-    let url = first.trim().strip_prefix("listening ").unwrap();
-    assert_eq!(run("connect", &[url]).trim(), "hello");
+    let url = first.trim().strip_prefix("listening ").unwrap().to_owned();
+    (listening, output, url)
+}
+
+#[test]
+fn connect_talks_to_listen() {
+    let (_guard, _output, url) = listening();
+    assert_eq!(run("connect", &[&url]).trim(), "hello");
+}
+
+#[test]
+fn resume_goes_on_where_suspend_left_off() {
+    let (_guard, _output, url) = listening();
+    let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("session-{}", std::process::id()));
+    let name = file.to_string_lossy();
+    assert!(run("suspend", &[&url, &name]).starts_with("suspended"));
+    assert_eq!(run("resume", &[&name]).trim(), "sent by one process");
+    std::fs::remove_file(&file).unwrap();
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use whimbrel::{
-    Config, Congestion, ListenConfig, Paths, Repeats, Scheduling, SessionConfig, TransportConfig,
+    Config, Congestion, CostPolicy, ListenConfig, Paths, Repeats, Scheduling, SessionConfig, TransportConfig,
 };
 
 const GUIDE: &str = include_str!("../../../docs/guide.md");
@@ -15,7 +15,7 @@ const SOURCES: [&str; 5] = [
     include_str!("../src/endpoint.rs"),
     include_str!("../../whimbrel-proto/src/config.rs"),
     include_str!("../../whimbrel-proto/src/session/config.rs"),
-    include_str!("../../whimbrel-proto/src/endpoint.rs"),
+    include_str!("../../whimbrel-proto/src/endpoint/mod.rs"),
     include_str!("../../whimbrel-proto/src/handshake/server.rs"),
 ];
 
@@ -124,6 +124,12 @@ impl Shown for Paths {
     }
 }
 
+impl Shown for CostPolicy {
+    fn shown(&self, _: &str) -> String {
+        format!("{self:?}")
+    }
+}
+
 impl Shown for Bytes {
     fn shown(&self, _: &str) -> String {
         if self.is_empty() { "empty".to_owned() } else { format!("{self:?}") }
@@ -210,7 +216,12 @@ fn transport_config() {
         repeats: it.repeats,
         max_paths: it.max_paths,
         scheduler: it.scheduler,
+        cost_policy: it.cost_policy,
+        deadline_budget: it.deadline_budget,
         probe_interval: it.probe_interval,
+        standby_time: it.standby_time,
+        max_standby: it.max_standby,
+        max_standby_bytes: it.max_standby_bytes,
         handshake_timeout: it.handshake_timeout,
         close_timeout: it.close_timeout,
         key_update_packets: it.key_update_packets,
@@ -234,6 +245,7 @@ fn session_config() {
         ageing: it.ageing,
         cross_sequencing: it.cross_sequencing,
         small_message: it.small_message,
+        urgent_priority: it.urgent_priority,
         max_unconfirmed: it.max_unconfirmed,
         max_tags: it.max_tags,
     });

@@ -1,11 +1,13 @@
 //! The command line of `whimbrel cat`.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::bail;
 use clap::{Args, Subcommand};
 use whimbrel::{Endpoint, Mocket, Sender, Service, Tag};
 
+use super::away::{Leaving, ResumeOptions, leave_or};
 use super::input::Cut;
 use super::{messages, stream};
 use crate::dial::{DialOptions, ListenOptions, TransportOptions};
@@ -23,7 +25,10 @@ Examples:
     whimbrel cat listen --bytes > copy
     whimbrel cat connect whimbrel://KEY@host:4433 --bytes < file
   Readings that are worthless after half a second, not sent again when lost:
-    sensor | whimbrel cat connect whimbrel://KEY@host:4433 --service us --lifetime 500 --tag 7";
+    sensor | whimbrel cat connect whimbrel://KEY@host:4433 --service us --lifetime 500 --tag 7
+  A session that moves to another process or host (Ctrl-Z, or SIGUSR1, writes the file; the peer waits):
+    whimbrel cat connect whimbrel://KEY@host:4433 --key mine --suspend-to session
+    whimbrel cat --resume-from session --key mine";
 
 /// How long a peer that was slower to close is still answered.
 const LINGER: Duration = Duration::from_secs(5);
@@ -32,10 +37,12 @@ const LINGER: Duration = Duration::from_secs(5);
 ///
 /// One line is one message. Each end sends its input, and ends once both inputs have ended; with </dev/null an end only receives.
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_required = false)]
 pub struct CatCommand {
     #[command(subcommand)]
-    side: Side,
+    side: Option<Side>,
+    #[command(flatten)]
+    resume: Box<ResumeOptions>,
 }
 
 #[derive(Subcommand, Debug)]
@@ -77,8 +84,14 @@ pub(super) struct CatOptions {
     /// Messages older than this are given up; milliseconds, or with a unit.
     #[arg(long, value_name = "MS", value_parser = units::millis)]
     lifetime: Option<Duration>,
+    /// On Ctrl-Z or SIGUSR1 write the session to this file and end; `whimbrel cat --resume-from FILE` goes on with it. Both need the same --key.
+    #[arg(long, value_name = "FILE")]
+    pub(super) suspend_to: Option<PathBuf>,
+    /// A file whose content is the passphrase that suspended sessions are sealed under [default: they are not sealed].
+    #[arg(long, value_name = "FILE")]
+    pub(super) passphrase_file: Option<PathBuf>,
     #[command(flatten)]
-    transport: TransportOptions,
+    pub(super) transport: TransportOptions,
     #[command(flatten)]
     runtime: RuntimeOptions,
 }
@@ -118,35 +131,43 @@ impl CatCommand {
     /// # Errors
     /// The peer, the input or the output; or the mocket ended before everything was through.
     pub fn run(self) -> anyhow::Result<()> {
-        let how = match &self.side {
+        let Some(side) = self.side else {
+            let how = self.resume.how.clone();
+            how.check()?;
+            return how.runtime.block_on(self.resume.carry());
+        };
+        let how = match &side {
             Side::Listen { how, .. } | Side::Connect { how, .. } => how.clone(),
         };
         how.check()?;
-        how.runtime.block_on(self.side.carry(*how))
+        how.runtime.block_on(side.carry(*how))
     }
 }
 
 impl Side {
     async fn carry(self, how: CatOptions) -> anyhow::Result<()> {
         let interrupted = interrupted()?;
+        let leaving = Leaving::prepare(&how)?;
         let (transport, paths) = (how.transport.config(), how.transport.paths.paths()?);
         match self {
             Self::Listen { listen, .. } => {
+                leaving.check_key(listen.key.as_deref())?;
                 let (endpoint, url) = listen.bind(transport, paths).await?;
                 note(format_args!("listening {url}"));
                 let accepting = async {
                     let Some(mocket) = endpoint.accept().await else { bail!("the socket has failed") };
-                    exchange(&mocket, &how).await
+                    leave_or(&mocket, leaving, exchange(&mocket, &how)).await
                 };
                 finish(&endpoint, accepting, interrupted).await
             }
             Self::Connect { dial, .. } => {
+                leaving.check_key(dial.key.as_deref())?;
                 let mut dial = dial.prepare(transport, paths).await?;
                 let endpoint = dial.endpoint().clone();
                 let connecting = async {
                     let mocket = dial.connect().await?;
                     mocket.established().await?;
-                    exchange(&mocket, &how).await
+                    leave_or(&mocket, leaving, exchange(&mocket, &how)).await
                 };
                 finish(&endpoint, connecting, interrupted).await
             }
@@ -154,12 +175,12 @@ impl Side {
     }
 }
 
-async fn exchange(mocket: &Mocket, how: &CatOptions) -> anyhow::Result<()> {
+pub(super) async fn exchange(mocket: &Mocket, how: &CatOptions) -> anyhow::Result<()> {
     if how.bytes { stream::exchange(mocket).await } else { messages::exchange(mocket, how).await }
 }
 
 /// Runs to the end, or until Ctrl-C. An end that is not in order is told to the peer.
-async fn finish(
+pub(super) async fn finish(
     endpoint: &Endpoint,
     exchange: impl Future<Output = anyhow::Result<()>>,
     interrupted: impl Future<Output = ()>,

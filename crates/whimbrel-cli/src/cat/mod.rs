@@ -3,6 +3,7 @@
 //! Messages are lines, unless `--bytes` asks for a byte stream or `--message-size` for pieces. Each end sends what it reads until its
 //! input ends, and writes what it receives until the peer's input has ended too; then both close politely.
 
+mod away;
 mod command;
 mod input;
 mod messages;

@@ -30,6 +30,24 @@ pub enum CloseReason {
     /// The handshake was not answered in time.
     #[error("no answer from the peer: check the address, the port, its key, and that it listens")]
     HandshakeTimedOut,
+    /// This side suspended the session: [`crate::Connection::take_suspended`] has it.
+    #[error("suspended")]
+    Suspended,
+    /// The peer suspended the session and did not come back within the standby time.
+    #[error("the peer suspended the session and did not resume it in time")]
+    StandbyExpired,
+    /// The peer wanted to suspend the session, and too many of its sessions are suspended already.
+    #[error("the peer suspended the session, and may not have so many suspended")]
+    StandbyRefused,
+    /// The suspended state was resumed before: of one state there is one resumption.
+    #[error("this suspended session was resumed before")]
+    AlreadyResumed,
+    /// The peer has given the suspended session up.
+    #[error("the peer did not keep the suspended session for so long")]
+    ResumeExpired,
+    /// The peer has no such session, or it is not this key's.
+    #[error("the peer knows no such suspended session of this key")]
+    UnknownSession,
     /// The handshake failed.
     #[error("handshake failed: {0}")]
     Handshake(String),
@@ -48,6 +66,10 @@ pub(super) enum Ending {
     PeerFin { reason: Reason, give_up: Time },
     /// FIN-ACK is out; FIN-DONE or its acknowledgement ends it.
     FinAckSent { reason: Reason, give_up: Time },
+    /// This end is being suspended; SUSPEND goes out once the queue is drained (while it is still here) and is then waited for.
+    Suspending { give_up: Time, block: Option<Vec<u8>> },
+    /// The peer is suspended: nothing is sent, the session waits.
+    Standby { until: Time },
     /// Over: packets that still come are answered for a while (`until`), then the ids are free.
     Over { until: Time },
 }
@@ -59,6 +81,11 @@ impl Ending {
 
     pub(super) fn is_over(&self) -> bool {
         matches!(self, Self::Over { .. })
+    }
+
+    /// Nothing goes to or from the session now.
+    pub(super) fn is_detached(&self) -> bool {
+        matches!(self, Self::Over { .. } | Self::Standby { .. })
     }
 
     /// The application closes. False if an end is under way already.
@@ -106,7 +133,7 @@ impl Ending {
     /// For so long the peer could not be reached: patience lasts as much longer.
     pub(super) fn extend(&mut self, outage: Duration) {
         match self {
-            Self::Open | Self::Over { .. } => {}
+            Self::Open | Self::Over { .. } | Self::Suspending { .. } | Self::Standby { .. } => {}
             Self::Draining { give_up, .. }
             | Self::FinSent { give_up, .. }
             | Self::PeerFin { give_up, .. }
@@ -121,7 +148,9 @@ impl Ending {
             Self::Draining { give_up, .. }
             | Self::FinSent { give_up, .. }
             | Self::PeerFin { give_up, .. }
-            | Self::FinAckSent { give_up, .. } => Some(*give_up),
+            | Self::FinAckSent { give_up, .. }
+            | Self::Suspending { give_up, .. } => Some(*give_up),
+            Self::Standby { until } => Some(*until),
             Self::Over { until } => Some(*until),
         }
     }

@@ -6,6 +6,8 @@
 mod addresses;
 mod close;
 mod control;
+mod copies;
+mod cost;
 mod ids;
 mod key_log;
 mod keys;
@@ -18,10 +20,13 @@ mod path;
 mod paths;
 mod quality;
 mod receive;
+mod resume;
 mod sacks;
 mod scheduler;
 mod standing;
 mod stats;
+mod suspend;
+mod suspended;
 mod tickets;
 mod timeout;
 mod transmit;
@@ -41,6 +46,8 @@ pub use close::CloseReason;
 use close::Ending;
 pub(crate) use control::Control;
 use control::ControlQueue;
+pub use copies::DeadlineStats;
+pub use cost::CostPolicy;
 use ids::SpareIds;
 use key_log::KeyLog;
 use keys::KeyRing;
@@ -51,10 +58,14 @@ use path::{Ends, Path};
 use paths::{At, Main, Paths};
 use quality::Watch;
 pub use quality::{MAX_THRESHOLDS, Quality, QualityChange, Threshold, TooManyThresholds};
+pub use resume::Resuming;
 pub use scheduler::Scheduling;
 pub use standing::PathState;
 use standing::Standing;
 pub use stats::{ConnectionStats, PathStats};
+pub(crate) use suspend::Attachment;
+pub use suspend::{SuspendError, SuspendMode};
+pub use suspended::{SUSPENDED_VERSION, Suspended};
 pub use tickets::IssuedTicket;
 use tickets::Ticketing;
 use validation::{Challenges, Validation};
@@ -142,6 +153,13 @@ pub enum Event {
     PathClosed(Box<PathStats>),
     /// Data goes on this path first from now on.
     PrimaryChanged(PathId),
+    /// A path works that costs something, and carries data only once [`Connection::allow_path`] says so.
+    PathCostAsked {
+        /// Which.
+        path: PathId,
+        /// What it costs.
+        cost: u32,
+    },
     /// No path works: messages wait, and every path is probed.
     AllPathsDown,
     /// No path has worked for so long that the session is given up; `Closed` follows.
@@ -160,6 +178,15 @@ pub enum Event {
     Quality(QualityChange),
     /// The peer began a polite close: what it sent before is still delivered.
     PeerClosing(Reason),
+    /// The peer suspended its end: messages wait until it comes back.
+    PeerSuspended,
+    /// The peer's end goes on, perhaps in another process or on another host.
+    PeerResumed {
+        /// Where it was.
+        from: SocketAddr,
+        /// Where it is.
+        to: SocketAddr,
+    },
     /// Over.
     Closed(CloseReason),
 }
@@ -182,6 +209,18 @@ pub enum EndpointEvent {
     IdUnused(ConnectionId),
     /// A token told before means nothing any more.
     PeerTokenUnused(ResetToken),
+    /// The peer suspends the session: hand the endpoint's answer to [`Connection::handle_answer`].
+    StandbyWanted {
+        /// Who.
+        peer: PublicKey,
+        /// What the session holds.
+        bytes: u64,
+    },
+    /// The session goes on over another connection, addressed by this id; no other id of before counts any more.
+    Reattached {
+        /// Issued by the endpoint when it was asked.
+        id: ConnectionId,
+    },
     /// The connection is over and its ids are free.
     Drained,
 }
@@ -193,6 +232,8 @@ pub enum EndpointAnswer {
     Ticket(IssuedTicket),
     /// To [`EndpointEvent::IdWanted`].
     Id(ConnectionId, ResetToken),
+    /// To [`EndpointEvent::StandbyWanted`]: whether the session may wait, from when.
+    Standby(Time, bool),
 }
 
 /// Paths a connection may have at the most.
@@ -244,6 +285,7 @@ pub struct Connection {
     addresses: Addresses,
     spare_ids: SpareIds,
     retired: Retired,
+    deadlines: DeadlineStats,
     /// The peer's wish, by its sequence number: what comes late changes nothing.
     primary_wish: (u64, Option<PathId>),
     /// Paths opened by themselves in the running minute.
@@ -261,6 +303,16 @@ pub struct Connection {
     unreachable_since: Option<Time>,
     watch: Option<Box<Watch>>,
     drained: bool,
+    attachment: Attachment,
+    /// Named by our SUSPEND.
+    own_heir: Option<Box<PublicKey>>,
+    /// RESUME is asked and not answered.
+    resuming: bool,
+    /// Pending, and only to say no.
+    refusal: bool,
+    /// Connections that may take this one's place.
+    pending: Vec<Self>,
+    suspended: Option<Box<Suspended>>,
     events: VecDeque<Event>,
     endpoint_events: VecDeque<EndpointEvent>,
     challenges: Challenges,
@@ -299,6 +351,7 @@ impl Connection {
             addresses: Addresses::default(),
             spare_ids: SpareIds::default(),
             retired: Retired::default(),
+            deadlines: DeadlineStats::default(),
             primary_wish: (0, None),
             opened_in_minute: (0, 0),
             peer_max_packet: u64::MAX,
@@ -312,6 +365,12 @@ impl Connection {
             unreachable_since: None,
             watch: None,
             drained: false,
+            attachment: Attachment::default(),
+            own_heir: None,
+            resuming: false,
+            refusal: false,
+            pending: Vec::new(),
+            suspended: None,
             events: VecDeque::new(),
             endpoint_events: VecDeque::new(),
             challenges: Challenges::new(&mut rng),
@@ -328,6 +387,7 @@ impl Connection {
         match answer {
             EndpointAnswer::Ticket(ticket) => self.handle_ticket(ticket),
             EndpointAnswer::Id(id, token) => self.handle_id(id, &token),
+            EndpointAnswer::Standby(now, granted) => self.stand_by(now, granted),
         }
     }
 
@@ -339,6 +399,16 @@ impl Connection {
     /// Messages and streams, to look at.
     pub fn session_ref(&self) -> &Session {
         &self.session
+    }
+
+    /// The session's id, by which it can be resumed.
+    pub fn session_id(&self) -> Option<[u8; 16]> {
+        self.attachment.session
+    }
+
+    /// The peer suspended the session and has not come back.
+    pub fn is_standing_by(&self) -> bool {
+        matches!(self.ending, Ending::Standby { .. })
     }
 
     /// Which end this is.
@@ -400,6 +470,10 @@ impl Connection {
     /// Closes politely: what is queued is delivered first, then FIN. Nothing more can be sent. Before the handshake is done, what is
     /// queued waits for it; without anything queued it is given up at once.
     pub fn close(&mut self, now: Time, code: u64, text: &str) {
+        if self.is_standing_by() {
+            self.finish(now, CloseReason::Local, None);
+            return;
+        }
         if !self.is_established() && self.session.is_drained() {
             self.abort(now, code, text);
             return;
@@ -448,6 +522,9 @@ impl Connection {
 
     /// The peer repeated PING: it missed PONG.
     pub fn handle_repeated_ping(&mut self, ping: &Datagram) {
+        if self.repeat_pending(ping) {
+            return;
+        }
         // Wherever it came from, PONG goes to where the first came from; what another sends buys that address nothing.
         if ping.from == self.paths[Main].remote {
             self.paths[Main].validation.on_received(ping.bytes.len());
@@ -560,4 +637,13 @@ struct Notes {
     small_acked: bool,
     full_lost: u8,
     fin_ack_acked: bool,
+}
+#[cfg(test)]
+mod sizes {
+    use super::*;
+    #[test]
+    fn sizes() {
+        use std::mem::size_of as s;
+        println!("Connection {} Session {} Path {} Recovery {} Received {} Mtu {} KeyRing {} Ticketing {} Ending {} Control {} Addr {} Spare {} KeyLog {} Challenges {} Sack {} Attachment {} Retired {} Dropped {}", s::<Connection>(), s::<Session>(), s::<Path>(), s::<crate::recovery::Recovery<Item>>(), s::<crate::recovery::Received>(), s::<mtu::Mtu>(),  s::<KeyRing>(), s::<Ticketing>(), s::<Ending>(), s::<ControlQueue>(), s::<Addresses>(), s::<SpareIds>(), s::<KeyLog>(), s::<Challenges>(), s::<Sack>(), s::<Attachment>(), s::<Retired>(), s::<stats::Dropped>());
+    }
 }

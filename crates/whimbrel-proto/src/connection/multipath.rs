@@ -8,7 +8,7 @@ use super::ids::{Theirs, read_new_cid, read_path, write_new_cid};
 use super::path::{Ends, Path, Rebinding};
 use super::scheduler::{self, Scheduler, View};
 use super::standing::Standing;
-use super::{At, Connection, EndpointEvent, Event, Notes, PathState, pairing};
+use super::{At, Connection, CostPolicy, EndpointEvent, Event, Notes, PathState, pairing};
 use crate::crypto::ResetToken;
 use crate::recovery::Fate;
 use crate::wire::{Reader, Writer, block};
@@ -123,10 +123,12 @@ impl Connection {
         Ok(id)
     }
 
-    /// Gives a path up. What is out on it goes another way. The last one stays.
+    /// Gives a path up. What is out on it goes another way. The last one stays, and it is the client's to say: if each end closed another
+    /// one at the same time none would be left. A server gives up only what never answered.
     pub fn close_path(&mut self, now: Time, id: PathId) {
         if let Some(at) = self.paths.by_id(id)
             && self.paths.len() > 1
+            && (self.side == Side::Client || self.paths[at].standing.state() == PathState::Opening)
         {
             let told = self.control.notice(write_close_path(id));
             self.remove_path(now, at, Some(told));
@@ -308,7 +310,7 @@ impl Connection {
     }
 
     /// Paths from addresses that this host has no longer.
-    fn leave_lost_addresses(&mut self, now: Time) {
+    pub(super) fn leave_lost_addresses(&mut self, now: Time) {
         if self.addresses.ours().next().is_none() || self.side == Side::Server {
             return;
         }
@@ -316,9 +318,11 @@ impl Connection {
         self.leave(now, |path| path.local.is_some_and(|local| !locals.contains(&local)));
     }
 
-    /// Gives up the paths that `lost` tells, but for the last one.
+    /// Gives up the paths that `lost` tells, as long as another works to tell the peer on: it may know of no other, and an address that
+    /// comes back finds its path.
     fn leave(&mut self, now: Time, lost: impl Fn(&Path) -> bool) {
-        while self.paths.len() > 1 {
+        let kept = |path: &Path| path.standing.is_usable() && !lost(path);
+        while self.side == Side::Client && self.paths.iter().any(kept) {
             let Some(id) = self.paths.iter().find(|path| lost(path)).map(|path| path.id) else { break };
             self.close_path(now, id);
         }
@@ -326,7 +330,10 @@ impl Connection {
 
     /// Judges every path by what its recovery knows, moves what is out on a suspect one, and chooses the primary.
     pub(super) fn review(&mut self, now: Time) {
-        if self.paths.len() == 1 && self.paths[self.paths.main()].standing.state() == PathState::Active {
+        if self.paths.len() == 1
+            && self.is_affordable(self.paths.main())
+            && self.paths[self.paths.main()].standing.state() == PathState::Active
+        {
             self.check_reachable(now);
             if self.unreachable_since.is_none() {
                 return;
@@ -340,9 +347,10 @@ impl Connection {
             self.surrender_unusable(now);
         }
         self.check_reachable(now);
-        let views: Vec<View> = self.paths.iter().map(Path::view).collect();
+        self.ask_for_consent();
+        let views: Vec<View> = self.paths.all().map(|at| self.view(at)).collect();
         let wished = self.primary_wish.1.and_then(|id| self.paths.by_id(id));
-        let wished = wished.filter(|at| self.paths[*at].standing.is_usable());
+        let wished = wished.filter(|at| self.is_at_hand(*at));
         let best = wished.map_or_else(|| scheduler::primary(&views, self.paths.main().index()), At::index);
         if self.paths.set_main(best) {
             self.events.push_back(Event::PrimaryChanged(self.paths[self.paths.main()].id));
@@ -351,7 +359,7 @@ impl Connection {
 
     /// Returns whether it works again.
     fn judge(&mut self, now: Time, at: At) -> bool {
-        let others_work = self.paths.all().any(|other| other != at && self.paths[other].standing.is_usable());
+        let others_work = self.paths.all().any(|other| other != at && self.is_at_hand(other));
         let path = &mut self.paths[at];
         let id = path.id;
         let event = if path.recovery.is_unreachable() {
@@ -396,6 +404,9 @@ impl Connection {
 
     /// Whether a path may carry data now.
     pub(super) fn carries(&self, at: At) -> bool {
+        if !self.is_affordable(at) {
+            return false;
+        }
         if self.paths.len() == 1 {
             return true;
         }
@@ -403,7 +414,7 @@ impl Connection {
         if path.standing.state() == PathState::Opening {
             return false;
         }
-        if !self.paths.iter().any(|path| path.standing.is_usable()) {
+        if !self.paths.all().any(|at| self.is_at_hand(at)) {
             // All are silent: whichever probe arrives first may as well bring something.
             return true;
         }
@@ -411,12 +422,19 @@ impl Connection {
             return false;
         }
         let mut views = [View::NONE; super::MOST_PATHS];
-        for (view, path) in views.iter_mut().zip(self.paths.iter()) {
-            *view = path.view();
+        for (view, at) in views.iter_mut().zip(self.paths.all()) {
+            *view = self.view(at);
         }
         let views = &views[..self.paths.len()];
         let backlog = self.session.backlog();
         self.config.scheduler.may_carry(views, at.index(), self.paths.main().index(), backlog)
+    }
+
+    /// What a scheduler sees of a path.
+    fn view(&self, at: At) -> View {
+        let view = self.paths[at].view();
+        let cost = if self.config.cost_policy == CostPolicy::Ignore { 0 } else { view.cost };
+        View { usable: self.is_at_hand(at), cost, ..view }
     }
 
     /// Ids whose last packets have arrived by now.

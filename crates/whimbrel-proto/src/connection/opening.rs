@@ -3,10 +3,12 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use super::{CloseReason, Connection, Datagram, Event, Item, Main, Notes, Validation};
 use crate::connection::keys::KeyRing;
 use crate::crypto::PathMemory;
-use crate::handshake::{Accepted, ClientHandshake, Established, HandshakeError, Params};
+use crate::handshake::{Accepted, ClientHandshake, Established, HandshakeError, Params, Resumed};
 use crate::recovery::{Fate, Recovery};
 use crate::session::PeerLimits;
 use crate::wire::packet::CLEAR_BIT;
@@ -298,6 +300,9 @@ impl Connection {
         self.last_received = now;
         self.confirmed = true;
         self.keys = Some(KeyRing::new(keys));
+        if !self.on_resumed(now, &params) {
+            return Ok(());
+        }
         self.take_params(&params);
         let pace = self.paths[Main].ack_pace(now, self.config.max_ack_delay);
         self.paths[Main].received.on_packet(now, 0, true, None, pace);
@@ -350,7 +355,29 @@ impl Connection {
     }
 
     /// The server's half: PING was accepted; makes PONG around what is queued.
-    pub(crate) fn accept_with(&mut self, now: Time, mut accepted: Accepted) -> Result<(), PeerMisbehaved> {
+    pub(crate) fn accept_with(&mut self, now: Time, accepted: Accepted) -> Result<(), PeerMisbehaved> {
+        self.attachment.session = accepted.params.session;
+        self.answer(now, accepted, None)
+    }
+
+    /// The same for a client that resumes a session; nothing came with its PING.
+    pub(crate) fn accept_resuming(
+        &mut self,
+        now: Time,
+        mut accepted: Accepted,
+        resumed: Resumed,
+    ) -> Result<(), PeerMisbehaved> {
+        accepted.blocks = Bytes::new();
+        accepted.early = None;
+        self.answer(now, accepted, Some(resumed))
+    }
+
+    fn answer(
+        &mut self,
+        now: Time,
+        mut accepted: Accepted,
+        resumed: Option<Resumed>,
+    ) -> Result<(), PeerMisbehaved> {
         self.peer_key = Some(accepted.client_key);
         self.early_open = accepted.early.take().map(Box::new);
         if let Some(received) = accepted.unvalidated() {
@@ -368,7 +395,7 @@ impl Connection {
         self.paths[Main].received.on_packet(now, 0, true, None, pace);
         let (session, carried) = (&mut self.session, &mut self.scratch_carried);
         carried.clear();
-        let params = Self::own_params(&self.config);
+        let params = Params { resumed, ..Self::own_params(&self.config) };
         let mut fill = |writer: &mut Writer<'_>| {
             session.fill(now, writer, carried, 0);
         };

@@ -3,6 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use super::copies::Echoes;
+use super::cost::Consent;
 use super::keys::KeyUse;
 use super::mtu::{self, Mtu};
 use super::scheduler::View;
@@ -31,6 +33,7 @@ pub(super) struct Path {
     pub(super) standing: Standing,
     /// What a byte costs here, in the user's measure; less is better.
     pub(super) cost: u32,
+    pub(super) consent: Consent,
     pub(super) keys: KeyUse,
     /// By which the peer would say that it lost the connection. A client gives none for the first path.
     pub(super) token: Option<ResetToken>,
@@ -42,6 +45,8 @@ pub(super) struct Path {
     pub(super) validation: Validation,
     /// Challenges of the peer's, to be answered here.
     pub(super) answers: Answers,
+    /// What goes here too.
+    pub(super) echoes: Echoes,
     /// A KEEP_ALIVE is due here.
     pub(super) keep_alive_due: bool,
     pub(super) last_eliciting: Time,
@@ -173,6 +178,7 @@ impl Path {
             remote_id,
             standing,
             cost: 0,
+            consent: Consent::default(),
             keys: KeyUse::default(),
             token: None,
             recovery: Recovery::new(now, config.congestion, mtu::BASE as usize + headers),
@@ -181,6 +187,7 @@ impl Path {
             rebinding: None,
             validation: Validation::Proven,
             answers: Answers::default(),
+            echoes: Echoes::default(),
             keep_alive_due: false,
             last_eliciting: now,
             last_received: now,
@@ -198,6 +205,7 @@ impl Path {
             standby: self.standing.is_standby(),
             cost: self.cost,
             rtt: self.recovery.rtt.smoothed(),
+            loss: self.recovery.loss(),
             rate: self.recovery.controller().pacing_rate(),
         }
     }

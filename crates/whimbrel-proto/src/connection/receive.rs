@@ -4,7 +4,7 @@ use bytes::{Buf, BytesMut};
 
 use super::multipath::Target;
 use super::sacks::Sacked;
-use super::{At, Connection, Datagram, Event, Main, Notes};
+use super::{At, Connection, Datagram, Event, Main, Notes, PathState};
 use crate::connection::keys::KeyUse;
 use crate::connection::path::Rebinding;
 use crate::recovery::Way;
@@ -22,7 +22,7 @@ pub(super) const PONG_WAIT: std::time::Duration = std::time::Duration::from_mill
 const AFTER_SILENCE: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// A packet opened: its number and its blocks.
-struct Plain {
+pub(super) struct Plain {
     number: u64,
     early: bool,
     blocks: BytesMut,
@@ -31,7 +31,10 @@ struct Plain {
 impl Connection {
     /// Takes a datagram that the endpoint found to be for this connection.
     pub fn handle_datagram(&mut self, now: Time, datagram: Datagram) {
-        if self.ending.is_over() {
+        if !self.pending.is_empty() && self.handle_pending(now, &datagram) {
+            return;
+        }
+        if self.ending.is_detached() {
             // A peer that goes on has missed the farewell.
             if self.farewell.is_some() && self.farewells_left > 0 {
                 self.farewells_left -= 1;
@@ -109,7 +112,15 @@ impl Connection {
         size: usize,
     ) {
         if from == self.paths[at].remote {
-            self.paths[at].local = to.or(self.paths[at].local);
+            let path = &mut self.paths[at];
+            path.local = to.or(path.local);
+            if path.standing.state() == PathState::Opening {
+                // Each packet buys another challenge, until one is answered.
+                let challenge = path.rebinding.get_or_insert_with(|| {
+                    Box::new(Rebinding::new(now, from, to, self.challenges.draw()))
+                });
+                challenge.on_received(size);
+            }
             return;
         }
         if !newest {
@@ -131,7 +142,7 @@ impl Connection {
     }
 
     /// Unmasks and opens; counts and drops what does not open.
-    fn open(&mut self, now: Time, target: Target, mut packet: BytesMut) -> Option<Plain> {
+    pub(super) fn open(&mut self, now: Time, target: Target, mut packet: BytesMut) -> Option<Plain> {
         if packet.len() < MIN_SEALED {
             self.dropped.short += 1;
             return None;
@@ -283,6 +294,14 @@ impl Connection {
                 block::ADD_ADDRESS => self.on_add_address(now, reader)?,
                 block::DELETE_ADDRESS => self.on_delete_address(now, reader)?,
                 block::SET_PRIMARY => self.on_set_primary(now, reader)?,
+                block::SUSPEND => self.on_suspend(reader)?,
+                block::SUSPEND_ACK => {
+                    self.on_suspend_ack(now, reader)?;
+                    if self.ending.is_over() {
+                        // What comes behind it is not ours any more.
+                        return Ok(false);
+                    }
+                }
                 block::TICKET => self.on_ticket(now, reader)?,
                 block::FIRST_SKIPPABLE.. => {
                     let length = reader.varint()?;
@@ -359,6 +378,7 @@ impl Connection {
         if path.standing.on_validated() {
             path.last_eliciting = now;
             self.events.push_back(Event::PathUp(path.id));
+            self.leave_lost_addresses(now);
             self.review(now);
             return;
         }

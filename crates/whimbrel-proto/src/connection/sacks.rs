@@ -49,7 +49,8 @@ impl Connection {
             let (reports, stranded) = (self.reports(at, of), self.is_stranded(of));
             let path = &mut self.paths[of];
             let unreported = path.received.has_unreported() && (reports || at == of);
-            if !(unreported || none_works && stranded) {
+            let repeated = none_works && stranded;
+            if !unreported && !repeated {
                 continue;
             }
             let Some(largest) = path.received.write_sack(now, path.id.0, reports, writer) else { continue };

@@ -14,6 +14,8 @@ pub enum Scheduling {
     /// faster one.
     #[default]
     Aggregate,
+    /// Every message goes on every path that works, as far as the path keeps up: the best latency there is, at so many times the bytes.
+    Redundant,
 }
 
 /// What a scheduler knows of a path.
@@ -26,13 +28,15 @@ pub(super) struct View {
     /// What a byte costs there, in the user's measure.
     pub(super) cost: u32,
     pub(super) rtt: Duration,
+    /// Share of packets lost lately.
+    pub(super) loss: f64,
     /// Bytes a second.
     pub(super) rate: u64,
 }
 
 impl View {
     pub(super) const NONE: Self =
-        Self { usable: false, standby: false, cost: 0, rtt: Duration::ZERO, rate: 0 };
+        Self { usable: false, standby: false, cost: 0, rtt: Duration::ZERO, loss: 0.0, rate: 0 };
 
     /// When `bytes` that begin to leave now have arrived.
     fn arrival(&self, bytes: u64) -> Duration {
@@ -41,7 +45,12 @@ impl View {
 
     /// Better comes first.
     fn rank(&self) -> (bool, bool, u32, Duration) {
-        (!self.usable, self.standby, self.cost, self.rtt)
+        (!self.usable, self.standby, self.cost, self.score())
+    }
+
+    /// The round trip, and what losses add to it: what is lost takes three times as long.
+    fn score(&self) -> Duration {
+        self.rtt.mul_f64(1.0 + 3.0 * self.loss.clamp(0.0, 1.0))
     }
 }
 
@@ -54,7 +63,7 @@ pub(super) trait Scheduler {
 impl Scheduler for Scheduling {
     fn may_carry(&self, paths: &[View], me: usize, primary: usize, backlog: u64) -> bool {
         match self {
-            Self::Primary => me == primary,
+            Self::Primary | Self::Redundant => me == primary,
             Self::Aggregate => earliest_completion_first(paths, me, primary, backlog),
         }
     }
@@ -74,15 +83,15 @@ fn earliest_completion_first(paths: &[View], me: usize, primary: usize, backlog:
 
 /// A packet, about.
 const PACKET: u64 = 1500;
-/// A path must be so much quicker than the primary, in eighths of its round trip, to take its place.
+/// A path must be so much quicker than the primary, in eighths of its score, to take its place.
 const MARGIN_EIGHTHS: u32 = 6;
 
-/// The best of them. The one that is primary now stays unless it fails, is wanted less, or another's round trip is clearly shorter.
+/// The best of them. The one that is primary now stays unless it fails, is wanted less, or another's score is clearly better.
 pub(super) fn primary(paths: &[View], now: usize) -> usize {
     let best = (0..paths.len()).min_by_key(|path| paths[*path].rank()).unwrap_or(now);
     let (current, other) = (&paths[now], &paths[best]);
     let alike = (current.usable, current.standby, current.cost) == (other.usable, other.standby, other.cost);
-    if alike && other.rtt * 8 > current.rtt * MARGIN_EIGHTHS { now } else { best }
+    if alike && other.score() * 8 > current.score() * MARGIN_EIGHTHS { now } else { best }
 }
 
 #[cfg(test)]
@@ -91,7 +100,7 @@ mod tests {
 
     fn path(rtt_ms: u64, mbit: u64) -> View {
         let rtt = Duration::from_millis(rtt_ms);
-        View { usable: true, standby: false, cost: 0, rtt, rate: mbit * 125_000 }
+        View { usable: true, standby: false, cost: 0, rtt, loss: 0.0, rate: mbit * 125_000 }
     }
 
     #[test]
@@ -125,5 +134,8 @@ mod tests {
         assert_eq!(primary(&[path(50, 10), path(45, 10)], 0), 0);
         assert_eq!(primary(&[path(50, 10), path(30, 10)], 0), 1);
         assert_eq!(primary(&[path(50, 10), path(30, 10)], 1), 1);
+        let lossy = |rtt, loss| View { loss, ..path(rtt, 10) };
+        assert_eq!(primary(&[lossy(40, 0.2), path(42, 10)], 0), 1, "a fifth lost is worth a longer way");
+        assert_eq!(primary(&[lossy(40, 0.02), path(42, 10)], 0), 0);
     }
 }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use super::path::Path;
-use super::{Connection, PathState};
+use super::{Connection, DeadlineStats, PathState};
 use crate::congestion::ControllerStats;
 use crate::{PathId, Time};
 
@@ -79,6 +79,8 @@ pub struct ConnectionStats {
     pub dropped: Dropped,
     /// Generations of keys so far, less one.
     pub key_updates: u64,
+    /// What messages that could not have been sent again in time cost and saved.
+    pub deadlines: DeadlineStats,
     /// How long the peer has not been heard.
     pub silent_for: Duration,
 }
@@ -90,6 +92,7 @@ impl Connection {
             paths: self.path_stats(),
             dropped: self.dropped,
             key_updates: self.keys.as_ref().map_or(0, |keys| keys.updates()),
+            deadlines: DeadlineStats { saved: self.session.saved(), ..self.deadlines },
             silent_for: now.since(self.last_received),
         }
     }

@@ -11,6 +11,9 @@ use crate::{PathId, Time};
 /// a NAT has given up, and only a packet from here shows the new one.
 const BLOCKED_INTERVAL: Duration = Duration::from_secs(2);
 
+/// A path that never proved its far address, and on which nothing comes any more, is given up after this.
+const OPENING_PATIENCE: Duration = Duration::from_secs(60);
+
 impl Connection {
     /// When [`Connection::handle_timeout`] is due next. None: never, until something happens.
     pub fn poll_timeout(&self) -> Option<Time> {
@@ -18,6 +21,11 @@ impl Connection {
             return self.ending.timeout();
         }
         let ending = self.ending.timeout().filter(|_| self.is_close_timed());
+        if self.ending.is_detached() {
+            let pending =
+                self.pending.iter().map(|pending| pending.last_received + self.config.handshake_timeout);
+            return ending.into_iter().chain(pending).chain(self.session.poll_timeout()).min();
+        }
         let opening = self.opening.as_ref().map(|opening| opening.timeout());
         let candidates = [
             ending,
@@ -68,7 +76,12 @@ impl Connection {
 
     /// Does what is due at `now`.
     pub fn handle_timeout(&mut self, now: Time) {
+        self.expire_pending(now);
         if self.handle_end(now) {
+            return;
+        }
+        if self.ending.is_detached() {
+            self.session.handle_timeout(now);
             return;
         }
         self.handle_opening_timeout(now);
@@ -111,7 +124,13 @@ impl Connection {
 
     /// A path whose address never answered is given up.
     fn close_unanswered(&mut self, now: Time) {
-        let given_up = |path: &&Path| path.standing.state() == PathState::Opening && path.rebinding.is_none();
+        // The other end may have had its own answer and use the path: while it does, this one goes on asking.
+        let heard = |path: &Path| {
+            path.traffic.received_packets > 0 && now.since(path.last_received) < OPENING_PATIENCE
+        };
+        let given_up = |path: &&Path| {
+            path.standing.state() == PathState::Opening && path.rebinding.is_none() && !heard(path)
+        };
         let ids: Vec<PathId> = self.paths.iter().filter(given_up).map(|path| path.id).collect();
         for id in ids {
             self.close_path(now, id);
@@ -152,6 +171,15 @@ impl Connection {
                 self.ending = Ending::Over { until: Time::MAX };
                 true
             }
+            Some(at) if at <= now && matches!(self.ending, Ending::Suspending { .. }) => {
+                self.finish_suspend(now, None);
+                true
+            }
+            Some(at) if at <= now && matches!(self.ending, Ending::Standby { .. }) => {
+                self.finish(now, CloseReason::StandbyExpired, None);
+                self.farewell = None;
+                true
+            }
             Some(at) if at <= now && self.is_close_timed() => {
                 // Patience is over: whatever was queued is given up.
                 let why = match &self.ending {
@@ -164,6 +192,7 @@ impl Connection {
                 true
             }
             _ if self.ending.is_over() => true,
+            _ if self.ending.is_detached() => false,
             _ if self.last_received + self.patience() <= now => {
                 self.events.push_back(Event::OutOfService);
                 self.finish(now, CloseReason::TimedOut, None);

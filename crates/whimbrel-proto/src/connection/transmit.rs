@@ -57,7 +57,7 @@ impl Connection {
         if let Some(transmit) = self.transmit_single(now, out) {
             return Some(transmit);
         }
-        if self.ending.is_over() || !(self.keys.is_some() || self.early_seal.is_some()) {
+        if self.ending.is_detached() || !(self.keys.is_some() || self.early_seal.is_some()) {
             return None;
         }
         if self.keys.as_ref().is_some_and(KeyRing::is_worn_out) {
@@ -130,6 +130,13 @@ impl Connection {
             self.paths[Main].validation.on_sent(pong.len());
             return Some(self.paths[Main].transmit(pong.len(), None));
         }
+        if let Some(transmit) = self.pending.iter_mut().find_map(|pending| pending.transmit_single(now, out))
+        {
+            return Some(transmit);
+        }
+        if self.ending.is_detached() {
+            return None;
+        }
         self.paths.all().find_map(|at| self.transmit_challenge(now, at, out))
     }
 
@@ -194,7 +201,8 @@ impl Connection {
         let data = self.carries(at);
         let waits = self.session.wants_to_send() || !self.control.is_empty();
         self.doubling &= waits;
-        let mut wanted = self.paths[at].keep_alive_due || data && waits;
+        let echoes = established && !self.paths[at].echoes.is_empty();
+        let mut wanted = self.paths[at].keep_alive_due || echoes || data && waits;
         if !wanted && permit == Permit::Now {
             self.paths[at].recovery.on_app_limited();
             wanted = data && self.double(now, at);
@@ -279,12 +287,16 @@ impl Connection {
         if self.keys.is_some() && data {
             self.control.fill(&mut writer, |control| items.push(Item::Control(control)));
         }
+        let full = occasion == Occasion::Data && self.keys.is_some() && !self.write_echoes(at, &mut writer);
         if occasion != Occasion::Sack && data {
             let repeats = self.repeats(at, occasion);
             self.resending = self.session.has_lost();
             self.scratch_carried.clear();
-            self.session.fill(now, &mut writer, &mut self.scratch_carried, repeats);
-            self.scratch_items.extend(self.scratch_carried.iter().map(|carried| Item::Session(*carried)));
+            if !full {
+                self.session.fill(now, &mut writer, &mut self.scratch_carried, repeats);
+                self.scratch_items.extend(self.scratch_carried.iter().map(|carried| Item::Session(*carried)));
+                self.echo(now, at);
+            }
         }
         if occasion == Occasion::Probe && writer.len() == sack_end {
             writer.u8(block::KEEP_ALIVE);
@@ -321,7 +333,8 @@ impl Connection {
 
     /// How often small messages are repeated now: only where there is room to spare.
     fn repeats(&self, at: At, occasion: Occasion) -> u8 {
-        if occasion == Occasion::Probe {
+        let redundant = self.config.scheduler == super::Scheduling::Redundant && self.paths.len() > 1;
+        if occasion == Occasion::Probe || redundant {
             return 0;
         }
         let recovery = &self.paths[at].recovery;
@@ -409,6 +422,12 @@ impl Connection {
         if self.ending.is_open() || self.keys.is_none() || self.tickets.is_awaited() {
             return;
         }
+        if matches!(self.ending, super::Ending::Suspending { .. }) {
+            if self.session.is_drained() {
+                self.send_suspend();
+            }
+            return;
+        }
         let drained = self.session.is_drained() || planted(Mutant::FinBeforeDrained);
         if !drained || !self.ending.on_drained() {
             return;
@@ -432,7 +451,7 @@ impl Connection {
         self.prepare_last(now, |writer| writer.bytes(&[block::FIN_DONE, block::PADDING, 0]));
     }
 
-    fn prepare_last(&mut self, now: Time, write: impl FnOnce(&mut Writer<'_>)) {
+    pub(super) fn prepare_last(&mut self, now: Time, write: impl FnOnce(&mut Writer<'_>)) {
         if self.keys.is_none() {
             return;
         }

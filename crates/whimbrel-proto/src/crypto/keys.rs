@@ -90,6 +90,14 @@ impl Keys {
         std::mem::replace(&mut self.open, open)
     }
 
+    /// What the session's next secret is made of; of no use for reading the connection.
+    pub(crate) fn resumption(&self, side: Side) -> Secret {
+        match side {
+            Side::Client => self.sealing.first.derive("resume"),
+            Side::Server => self.opening.first.derive("resume"),
+        }
+    }
+
     /// Two key log lines (see [`key_log_line`]): packets we send to `theirs`, packets that come to `ours`.
     pub fn log(&self, path: PathId, ours: ConnectionId, theirs: ConnectionId) -> [String; 2] {
         let line = |id, direction: &Direction| {

@@ -12,6 +12,7 @@ mod keys;
 mod packet_keys;
 mod register;
 mod reset;
+mod resumption;
 mod ticket;
 
 pub use aead::{Aead, Offer};
@@ -24,4 +25,5 @@ pub use keys::{EarlyOpen, EarlySeal, Keys};
 pub use packet_keys::{HeaderKey, OpenKey, SealKey, key_log_line};
 pub use register::{Register, Seen};
 pub use reset::{ResetKey, ResetToken};
+pub use resumption::{Claim, Proof};
 pub use ticket::{PathMemory, TicketError, TicketJar};

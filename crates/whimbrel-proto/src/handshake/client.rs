@@ -13,7 +13,7 @@ use super::clear::{
 };
 use super::noise::{MESSAGE_1_OVERHEAD, Pattern};
 use super::params::{Params, Secrets};
-use crate::crypto::{Aead, EarlySeal, Identity, Keys, Offer, PublicKey, Secret, TicketJar};
+use crate::crypto::{Aead, Claim, EarlySeal, Identity, Keys, Offer, PublicKey, Secret, TicketJar};
 use crate::wire::{Malformed, Reader, Writer};
 use crate::{ConnectionId, Side};
 
@@ -42,12 +42,14 @@ pub struct ClientConfig {
     pub aeads: Offer,
     /// From an earlier connection to the same server; of no use without its key, and passed over if it cannot be one.
     pub ticket: Option<Bytes>,
+    /// A session that is to go on over this connection; nothing is sent early then.
+    pub resume: Option<Claim>,
 }
 
 impl ClientConfig {
     /// Both ciphers, no pre-shared key, no ticket.
     pub const fn new(server_key: ServerKey, aes_in_hardware: bool) -> Self {
-        Self { server_key, psk: None, aeads: Offer::both(aes_in_hardware), ticket: None }
+        Self { server_key, psk: None, aeads: Offer::both(aes_in_hardware), ticket: None, resume: None }
     }
 }
 
@@ -135,6 +137,7 @@ pub struct ClientHandshake {
     rng: ChaCha20Rng,
     syn: Vec<u8>,
     ticket: TicketState,
+    resume: Option<Claim>,
     invitation: Option<Invitation>,
     attempts: VecDeque<Attempt>,
 }
@@ -186,7 +189,7 @@ impl ClientHandshake {
         config: ClientConfig,
         client_id: ConnectionId,
     ) -> Self {
-        let ClientConfig { server_key, psk, aeads, ticket } = config;
+        let ClientConfig { server_key, psk, aeads, ticket, resume } = config;
         let (trust, show_key) = match server_key {
             ServerKey::Known(key) => (Trust::Known(key), false),
             ServerKey::Remembered(key) => (Trust::Remembered(key), true),
@@ -205,6 +208,7 @@ impl ClientHandshake {
             ticket: ticket
                 .filter(|ticket| trust.key().is_some() && is_ticket(ticket))
                 .map_or(TicketState::None, TicketState::Unused),
+            resume,
             invitation: None,
             attempts: VecDeque::new(),
         }
@@ -292,15 +296,16 @@ impl ClientHandshake {
         let room = max_packet - packet.len() - MESSAGE_1_OVERHEAD;
         let mut payload = Vec::with_capacity(room);
         let mut out = Writer::new(&mut payload, room);
-        params.write(Side::Client, &secrets, &mut out);
-        if secrets.early.is_some() {
-            write_blocks(&mut out);
-        }
 
         let mut ephemeral = [0; 32];
         self.rng.fill_bytes(&mut ephemeral);
         let noise = self.pattern.initiator(&self.identity, &server_key, &prologue, ephemeral);
         let mut noise = noise.map_err(|_| HandshakeError::Forged)?;
+        let resume = self.resume.as_ref().map(|claim| claim.prove(&hash(&noise)));
+        Params { resume, ..params.clone() }.write(Side::Client, &secrets, &mut out);
+        if secrets.early.is_some() {
+            write_blocks(&mut out);
+        }
         let head = packet.len();
         packet.resize(head + MESSAGE_1_OVERHEAD + payload.len(), 0);
         // Fails only if the server's key is no key, which an unauthenticated SYN-ACK cannot bring about.
@@ -335,7 +340,9 @@ impl ClientHandshake {
 
     /// Early data is only as safe as the server's key, and with `psk2` not even protected by the pre-shared one.
     const fn may_send_early(&self) -> bool {
-        !self.pattern.has_psk() && matches!(self.trust, Trust::Known(_) | Trust::Remembered(_))
+        !self.pattern.has_psk()
+            && self.resume.is_none()
+            && matches!(self.trust, Trust::Known(_) | Trust::Remembered(_))
     }
 
     /// Takes the PONG. A forged one fails and the genuine one behind it does not.

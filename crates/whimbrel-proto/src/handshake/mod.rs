@@ -17,5 +17,5 @@ mod vectors;
 
 pub use clear::{PING_LEN, SYN_LEN, VERSION};
 pub use client::{ClientConfig, ClientHandshake, Established, HandshakeError, PingFlight, ServerKey, SynAck};
-pub use params::Params;
+pub use params::{Params, Resumed};
 pub use server::{Accepted, Acceptor, AcceptorConfig, Effort, Finished, Ping, Refusal};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::Side;
-use crate::crypto::{Offer, ResetToken, Secret};
+use crate::crypto::{Offer, Proof, ResetToken, Secret};
 use crate::wire::{Malformed, Reader, VARINT_MAX, Writer, varint_len};
 
 const END: u64 = 0;
@@ -22,6 +22,30 @@ const IDLE: u64 = 10;
 const CROSS_SEQUENCING: u64 = 11;
 const FIRST_RESET_TOKEN: u64 = 12;
 const SESSION: u64 = 13;
+const RESUME: u64 = 14;
+const RESUMED: u64 = 15;
+
+/// A server's answer to RESUME.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Resumed {
+    /// The session goes on over this connection, once the client has sent a packet under its keys.
+    Yes = 0,
+    /// That state was resumed before.
+    Already = 1,
+    /// Nobody came in time: the session is over.
+    Expired = 2,
+    /// No such session, or not this client's.
+    Unknown = 3,
+}
+
+impl Resumed {
+    fn from_byte(byte: u8) -> Option<Self> {
+        [Self::Yes, Self::Already, Self::Expired, Self::Unknown]
+            .into_iter()
+            .find(|known| *known as u8 == byte)
+    }
+}
 
 /// What one end announces. Values out of their range are clamped when written; those of a peer end the handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +72,10 @@ pub struct Params {
     pub first_reset_token: Option<ResetToken>,
     /// The session's id, chosen by the client. From the client only.
     pub session: Option<[u8; 16]>,
+    /// The session that is to go on over this connection, and the proof that it may. From the client only.
+    pub resume: Option<Proof>,
+    /// Whether it does. From the server only.
+    pub resumed: Option<Resumed>,
 }
 
 impl Default for Params {
@@ -64,6 +92,8 @@ impl Default for Params {
             cross_sequencing: false,
             first_reset_token: None,
             session: None,
+            resume: None,
+            resumed: None,
         }
     }
 }
@@ -87,7 +117,7 @@ impl Params {
     const DEFAULT_ACK_DELAY_US: u64 = 25_000;
     const DEFAULT_IDLE_MS: u64 = 60_000;
 
-    /// Writes the list, ascending, defaults left out. At most 470 bytes; what does not fit `out` is a bug of ours.
+    /// Writes the list, ascending, defaults left out. At most 530 bytes; what does not fit `out` is a bug of ours.
     pub(super) fn write(&self, side: Side, secrets: &Secrets, out: &mut Writer<'_>) {
         let default = Self::default();
         let aeads: Vec<u8> = secrets.aeads.iter().map(|aead| aead.code()).collect();
@@ -115,6 +145,16 @@ impl Params {
         }
         if let (Side::Client, Some(session)) = (side, &self.session) {
             write_bytes(out, SESSION, session);
+        }
+        if let (Side::Client, Some(Proof { session, epoch, mac })) = (side, &self.resume) {
+            let mut value = [0; 56];
+            value[..16].copy_from_slice(session);
+            value[16..24].copy_from_slice(&epoch.to_be_bytes());
+            value[24..].copy_from_slice(mac);
+            write_bytes(out, RESUME, &value);
+        }
+        if let (Side::Server, Some(resumed)) = (side, self.resumed) {
+            write_bytes(out, RESUMED, &[resumed as u8]);
         }
         out.varint(END);
     }
@@ -167,7 +207,16 @@ impl Params {
                     params.first_reset_token = Some(ResetToken::new(exact(&value)?));
                 }
                 (SESSION, Side::Client) => params.session = Some(exact(&value)?),
-                (END..=SESSION, _) => return Err(Malformed("parameter: too long, or from the wrong side")),
+                (RESUME, Side::Client) => {
+                    let mut reader = Reader::new(Bytes::copy_from_slice(&exact::<56>(&value)?));
+                    let (session, epoch, mac) = (reader.array()?, reader.u64()?, reader.array()?);
+                    params.resume = Some(Proof { session, epoch, mac });
+                }
+                (RESUMED, Side::Server) => {
+                    let [byte] = exact(&value)?;
+                    params.resumed = Resumed::from_byte(byte);
+                }
+                (END..=RESUMED, _) => return Err(Malformed("parameter: too long, or from the wrong side")),
                 _ => {}
             }
         }
@@ -227,13 +276,16 @@ mod tests {
         fn any_params()(
             protocol in prop::collection::vec(any::<u8>(), 0..=255), credit in prop::array::uniform4(0..=VARINT_MAX),
             max_packet in 1200..=65_527u16, delay in 0..=1u64 << 24, idle in 1..=VARINT_MAX, cross_sequencing: bool,
-            token: Option<[u8; 16]>, session: Option<[u8; 16]>,
+            token: Option<[u8; 16]>, session: Option<[u8; 16]>, resume: Option<([u8; 16], u64, [u8; 32])>,
+            resumed in prop::option::of(0..4u8),
         ) -> Params {
             Params {
                 protocol: protocol.into(), max_data: credit[0], max_stream_data: credit[1], max_streams: credit[2],
                 max_message: credit[3], max_packet, max_ack_delay: Duration::from_micros(delay),
                 idle: Duration::from_millis(idle), cross_sequencing,
                 first_reset_token: token.map(ResetToken::new), session,
+                resume: resume.map(|(session, epoch, mac)| Proof { session, epoch, mac }),
+                resumed: resumed.and_then(Resumed::from_byte),
             }
         }
     }
@@ -244,12 +296,14 @@ mod tests {
             let sent = Secrets { aeads: Offer::only(Aead::Aes128Gcm), early: early.map(Secret::new) };
             for side in [Side::Client, Side::Server] {
                 let bytes = written(side, &params, &sent);
-                prop_assert!(bytes.len() <= 470);
+                prop_assert!(bytes.len() <= 530);
                 let (read, secrets) = Params::read(side, &mut Reader::new(bytes)).unwrap();
                 let mut expected = params.clone();
                 match side {
-                    Side::Client => expected.first_reset_token = None,
-                    Side::Server => (expected.protocol, expected.session) = (Bytes::new(), None),
+                    Side::Client => (expected.first_reset_token, expected.resumed) = (None, None),
+                    Side::Server => {
+                        (expected.protocol, expected.session, expected.resume) = (Bytes::new(), None, None);
+                    }
                 }
                 prop_assert_eq!(read, expected);
                 prop_assert_eq!(secrets.aeads, sent.aeads);

@@ -14,7 +14,7 @@ use super::client::hash;
 use super::noise::{MESSAGE_2_OVERHEAD, Pattern};
 use super::params::{Params, Secrets};
 use crate::crypto::{
-    Aead, COOKIE_LIFE, CidGenerator, Cookie, CookieError, CookieJar, EarlyOpen, Identity, Keys, Offer,
+    Aead, COOKIE_LIFE, CidGenerator, Claim, Cookie, CookieError, CookieJar, EarlyOpen, Identity, Keys, Offer,
     PathMemory, PublicKey, Register, ResetKey, ResetToken, Seen, TicketError, TicketJar,
 };
 use crate::wire::{Malformed, Reader, Writer};
@@ -123,6 +123,8 @@ pub struct Accepted {
     pub memory: Option<PathMemory>,
     token: ResetToken,
     ping_len: usize,
+    /// Before message 1: what RESUME proves itself against.
+    first_hash: [u8; 32],
     noise: HandshakeState,
 }
 
@@ -137,6 +139,11 @@ pub struct Finished {
 }
 
 impl Accepted {
+    /// Whether its RESUME proves that `claim` is known.
+    pub fn proves(&self, claim: &Claim) -> bool {
+        self.params.resume.is_some_and(|proof| claim.verify(&self.first_hash, &proof))
+    }
+
     /// Bytes received from an address that nothing has proven; None: a cookie has.
     pub fn unvalidated(&self) -> Option<usize> {
         self.memory.is_some().then_some(self.ping_len)
@@ -373,6 +380,7 @@ impl Acceptor {
         rng.fill_bytes(&mut ephemeral);
         let noise = self.pattern.responder(&self.identity, prologue, ephemeral);
         let mut noise = noise.map_err(|_| Refusal::Forged)?;
+        let first_hash = hash(&noise);
         let mut payload = vec![0; ping.noise.len()];
         let length = noise.read_message(ping.noise, &mut payload).map_err(|_| Refusal::Forged)?;
         payload.truncate(length);
@@ -397,6 +405,7 @@ impl Acceptor {
             memory,
             token: self.reset.token(ping.server_id),
             ping_len,
+            first_hash,
             noise,
         }))
     }

@@ -276,7 +276,7 @@ impl<I: Copy> Recovery<I> {
             && told.newest.zip(self.silence.since()).is_some_and(|(newest, since)| newest.sent_at < since);
         let newest = told.newest.filter(|newest| newest.is_largest && !stale);
         // Another way back may be shorter: that is no round trip of this path.
-        let own = |elapsed: &Duration| way == Way::Own || *elapsed >= self.rtt.smoothed();
+        let own = |elapsed: &Duration| way == Way::Own || *elapsed >= self.rtt.min();
         let sample_rtt = newest.map(|newest| now.since(newest.sent_at)).filter(own);
         if let Some(elapsed) = sample_rtt {
             self.rtt.sample(now, elapsed, Duration::from_micros(sack.delay_us));

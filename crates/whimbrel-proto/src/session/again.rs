@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 
-use super::item::{Item, State};
-use super::message::DomainKey;
+use super::copies::Copied;
+use super::item::{Item, PRESSED, State};
+use super::message::{Carried, DomainKey};
 
 /// Something lost that waits to be sent again.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +30,14 @@ pub(super) struct Again {
     pub(super) lost: VecDeque<Lost>,
     pub(super) repeatable: VecDeque<Repeatable>,
     pub(super) packet: u64,
+    /// Messages were begun that are urgent or have a lifetime.
+    pub(super) special: bool,
+    /// Copies beyond the first of messages that could not be sent again in time; 0: there have been none.
+    pub(super) pressed: u8,
+    /// Runs with such messages, to see whether the copies were of use.
+    pub(super) pressed_runs: VecDeque<Carried>,
+    /// Messages whose first packet was lost and that a copy had brought by then.
+    pub(super) saved: u64,
 }
 
 impl Again {
@@ -68,15 +77,33 @@ impl Again {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Want {
     Lost,
-    Repeat { limit: u8, small: u32 },
+    /// `pressed`: the limit of those that could not be sent again in time.
+    Repeat {
+        limit: u8,
+        pressed: u8,
+        small: u32,
+    },
+    /// On another path.
+    Copy {
+        copied: Copied,
+        urgent: u8,
+    },
 }
 
 impl Want {
     pub(super) fn takes(self, item: &Item) -> bool {
         match self {
             Self::Lost => item.state == State::Lost,
-            Self::Repeat { limit, small } => {
+            Self::Copy { copied, urgent } => {
+                let wanted = match copied {
+                    Copied::All => true,
+                    Copied::Pressing => item.copies == 1 && (item.priority >= urgent || item.has(PRESSED)),
+                };
+                wanted && item.state == State::Flying && item.copies > 0
+            }
+            Self::Repeat { limit, pressed, small } => {
                 let fits = item.is_bundle() || item.length <= small;
+                let limit = if item.has(PRESSED) { limit.max(pressed) } else { limit };
                 item.state == State::Flying && item.copies > 0 && item.repeats < limit && fits
             }
         }

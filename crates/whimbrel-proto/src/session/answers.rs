@@ -1,5 +1,8 @@
 //! Answers to SKIP that wait to be sent.
 
+#[path = "snapshot/answers.rs"]
+mod snapshot;
+
 use std::collections::BTreeMap;
 
 use super::control::bits;

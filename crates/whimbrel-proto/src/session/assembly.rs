@@ -1,5 +1,8 @@
 //! Bytes that arrive in any order, once or more, put in order.
 
+#[path = "snapshot/assembly.rs"]
+mod snapshot;
+
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};

@@ -1,5 +1,8 @@
 //! The receiving direction of a byte stream.
 
+#[path = "snapshot/bytes_in.rs"]
+mod snapshot;
+
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};

@@ -1,5 +1,8 @@
 //! The sending direction of a byte stream.
 
+#[path = "snapshot/bytes_out.rs"]
+mod snapshot;
+
 use std::collections::VecDeque;
 
 use bytes::Bytes;

@@ -45,6 +45,9 @@ pub struct SessionConfig {
     /// Longest message that is repeated, and copied out of receive buffers, bytes; 256. Raised, more copying; lowered,
     /// more memory held by small messages.
     pub small_message: usize,
+    /// Messages of this priority and above that fit into one packet go on a second path too, where one works; 200. Lowered, more bytes;
+    /// no lifetime's budget holds for them either.
+    pub urgent_priority: u8,
     /// Messages awaiting TAKEN; 65,536. Beyond it, a send that asks for confirmation is `QueueFull`.
     pub max_unconfirmed: usize,
     /// Tags remembered (settings and statistics), and as many of the peer's (statistics); 4,096. Beyond it those idle and without settings are forgotten.
@@ -65,6 +68,7 @@ impl Default for SessionConfig {
             ageing: Duration::from_millis(20),
             cross_sequencing: false,
             small_message: 256,
+            urgent_priority: 200,
             max_unconfirmed: 65_536,
             max_tags: 4096,
         }

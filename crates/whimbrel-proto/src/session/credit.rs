@@ -1,5 +1,8 @@
 //! Credit: sums of charges against absolute limits, on both sides.
 
+#[path = "snapshot/credit.rs"]
+mod snapshot;
+
 use crate::mutants::{Mutant, planted};
 use crate::{Cause, PeerMisbehaved};
 

@@ -95,6 +95,9 @@ impl Session {
     /// The packet that carried `item` is taken for lost. What is reliable goes again once no copy is in flight.
     pub fn on_lost(&mut self, now: Time, item: &Carried) {
         let _ = now;
+        if !self.again.pressed_runs.is_empty() {
+            self.count_saved(item);
+        }
         match *item {
             Carried::Run { key, first, count } => {
                 self.on_run_lost(key, first..first + u64::from(count));

@@ -1,7 +1,7 @@
 //! Filling packets: what was lost, then what is new, then repeats.
 
 use super::Session;
-use super::again::{Repeatable, Want};
+use super::again::Repeatable;
 use super::config::MAX_REPEATABLE;
 use super::data_out::{Flow, LONGEST_RUN, SHORTEST_PART, head_of, write_bytes, write_part};
 use super::item::{DEAD, Item, NO_TAG};
@@ -32,7 +32,7 @@ impl Session {
 
     /// Small messages are unacknowledged that were repeated less than `repeats` times.
     pub fn wants_repeat(&self, repeats: u8) -> bool {
-        let want = Want::Repeat { limit: repeats, small: self.config.small_message as u32 };
+        let want = self.repeat(repeats);
         repeats > 0 && self.again.repeatable.iter().any(|entry| self.repeats_any(entry, want))
     }
 
@@ -51,8 +51,12 @@ impl Session {
         if !self.again.lost.is_empty() {
             flow = self.fill_lost(now, out, carried, room);
         }
+        if flow == Flow::Go && self.again.pressed > 0 {
+            self.fill_pressed(out, carried);
+        }
         if flow == Flow::Go {
-            flow = self.fill_new(now, out, carried, room, repeats == 0);
+            let last = repeats == 0 && self.again.pressed == 0;
+            flow = self.fill_new(now, out, carried, room, last);
         }
         if flow == Flow::Go && repeats > 0 {
             self.fill_repeats(out, carried, repeats);
@@ -204,6 +208,7 @@ impl Session {
             self.send_credit.charge(item.charge());
             stream.send_credit.charge(item.charge());
             self.ledger.on_begun(&item, key, number);
+            self.again.special |= item.expires != Time::MAX || item.priority >= self.config.urgent_priority;
             domain.begin(item);
             carried.push(Carried::Run { key, first: number, count: 1 });
             self.note_repeatable(key, number, 1, length);
@@ -231,6 +236,7 @@ impl Session {
             session.charge(item.charge());
             stream.charge(item.charge());
             self.ledger.on_begun(&item, key, domain.next());
+            self.again.special |= item.expires != Time::MAX || item.priority >= self.config.urgent_priority;
             domain.begin(item);
             count += share.count;
         }

@@ -1,5 +1,8 @@
 //! The sender's view of one message, or byte stream, that travels in parts.
 
+#[path = "snapshot/fragments.rs"]
+mod snapshot;
+
 use std::collections::VecDeque;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,6 +19,9 @@ pub(super) const DEAD: u8 = 16;
 /// It went in parts.
 pub(super) const PARTED: u8 = 32;
 
+/// Sent when it could not have been sent again in time.
+pub(super) const PRESSED: u8 = 64;
+
 /// Where a message that was sent at least once stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {

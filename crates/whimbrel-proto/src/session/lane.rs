@@ -1,5 +1,8 @@
 //! Where messages wait for their first transmission, and which goes next.
 
+#[path = "snapshot/lane.rs"]
+pub(super) mod snapshot;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 

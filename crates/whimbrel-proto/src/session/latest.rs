@@ -26,6 +26,16 @@ impl Latest {
         Self { most: Some(most.max(1)), window, queue: VecDeque::new(), bytes: 0, read: 0 }
     }
 
+    /// Takes no new ones.
+    pub(super) fn kept(window: u64) -> Self {
+        Self { most: None, window, queue: VecDeque::new(), bytes: 0, read: 0 }
+    }
+
+    /// Those unread, each with how many of the stream's other messages come before it.
+    pub(super) fn unread(&self) -> impl Iterator<Item = (u64, &Message)> {
+        self.queue.iter().map(|(before, message)| (before.saturating_sub(self.read), message))
+    }
+
     /// Keeps so many from now on, or takes no more.
     pub(super) fn keep(&mut self, most: Option<usize>) {
         self.most = most.map(|most| most.max(1));

@@ -1,5 +1,8 @@
 //! What is known about messages as a whole: tags, outcomes, counters, deadlines.
 
+#[path = "snapshot/ledger.rs"]
+mod snapshot;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 

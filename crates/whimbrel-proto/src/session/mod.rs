@@ -15,6 +15,7 @@ mod bytes_in;
 mod bytes_out;
 mod config;
 mod control;
+mod copies;
 mod credit;
 mod data_out;
 mod fate;
@@ -34,6 +35,7 @@ mod ranges;
 mod receiving;
 mod resend;
 mod sending;
+mod snapshot;
 mod stats;
 mod stream;
 mod streams_api;
@@ -53,6 +55,7 @@ pub use message::{
     StreamKind, TagSettings,
 };
 pub use options::{CreditPolicy, RouteClass, StreamOptions};
+pub use snapshot::{SNAPSHOT_VERSION, SnapshotError};
 pub use stats::{Counters, SessionStats};
 pub use tag_stats::TagStats;
 
@@ -60,6 +63,7 @@ use crate::{Side, StreamId, Time};
 use again::Again;
 use assembly::Spares;
 use control::Control;
+pub(crate) use copies::Copied;
 use credit::{RecvCredit, SendCredit};
 use lane::Outbox;
 use ledger::Ledger;

@@ -1,5 +1,8 @@
 //! Messages of one order domain as they arrive.
 
+#[path = "snapshot/receiving.rs"]
+mod snapshot;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -157,16 +157,34 @@ impl Session {
     }
 
     pub(super) fn fill_repeats(&mut self, out: &mut Writer<'_>, carried: &mut Vec<Carried>, repeats: u8) {
-        let want = Want::Repeat { limit: repeats, small: self.config.small_message as u32 };
+        let want = self.repeat(repeats);
         while let Some(entry) = self.again.repeatable.front().filter(|entry| !self.repeats_any(entry, want)) {
             let _ = entry;
             self.again.repeatable.pop_front();
         }
+        self.repeat_all(want, out, carried);
+    }
+
+    /// Before anything new goes out, what could not be sent again in time goes once more.
+    pub(super) fn fill_pressed(&mut self, out: &mut Writer<'_>, carried: &mut Vec<Carried>) {
+        let want = self.repeat(0);
+        if !self.again.repeatable.iter().any(|entry| self.repeats_any(entry, want)) {
+            self.again.pressed = 0;
+            return;
+        }
+        self.repeat_all(want, out, carried);
+    }
+
+    pub(super) fn repeat(&self, limit: u8) -> Want {
+        Want::Repeat { limit, pressed: self.again.pressed, small: self.config.small_message as u32 }
+    }
+
+    fn repeat_all(&mut self, want: Want, out: &mut Writer<'_>, carried: &mut Vec<Carried>) {
         let before = carried.len();
         for index in 0..self.again.repeatable.len() {
             let entry = self.again.repeatable[index];
-            if entry.packet == self.again.packet {
-                break;
+            if entry.packet == self.again.packet || !self.repeats_any(&entry, want) {
+                continue;
             }
             let Some(stream) = self.streams.by_key(entry.key).map(|stream| stream.id.0) else { continue };
             let Some(domain) = self.streams.send_domain(entry.key) else { continue };
@@ -192,12 +210,12 @@ impl Flow {
 }
 
 /// Sends whole messages of one domain again.
-struct Resend<'a> {
-    domain: &'a mut SendDomain,
-    ledger: &'a Ledger,
-    stream: u64,
-    key: DomainKey,
-    want: Want,
+pub(super) struct Resend<'a> {
+    pub(super) domain: &'a mut SendDomain,
+    pub(super) ledger: &'a Ledger,
+    pub(super) stream: u64,
+    pub(super) key: DomainKey,
+    pub(super) want: Want,
 }
 
 impl Resend<'_> {
@@ -206,7 +224,7 @@ impl Resend<'_> {
     }
 
     /// Writes those of `numbers` that are wanted, until one does not fit; the number to go on with.
-    fn write(
+    pub(super) fn write(
         &mut self,
         numbers: Range<u64>,
         out: &mut Writer<'_>,

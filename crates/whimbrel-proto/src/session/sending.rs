@@ -1,5 +1,8 @@
 //! Messages of one order domain that were sent at least once.
 
+#[path = "snapshot/sending.rs"]
+mod snapshot;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use super::config::{MAX_SPAN, MESSAGE_CHARGE};

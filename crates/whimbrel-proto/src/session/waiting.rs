@@ -1,5 +1,8 @@
 //! Whole messages that wait behind a gap.
 
+#[path = "snapshot/waiting.rs"]
+mod snapshot;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use super::message::Message;

@@ -55,6 +55,7 @@ pub mod block {
     pub const ADD_ADDRESS: u8 = 32;
     pub const DELETE_ADDRESS: u8 = 33;
     pub const SET_PRIMARY: u8 = 34;
-    /// Reserved for addresses, suspend and resume: 32 to 47.
+    pub const SUSPEND: u8 = 35;
+    pub const SUSPEND_ACK: u8 = 36;
     pub const FIRST_SKIPPABLE: u8 = 128;
 }

@@ -19,7 +19,7 @@ mod run;
 
 pub use dice::{Dice, FromBytes, Seeded};
 pub use model::Model;
-pub use operation::{Finale, Operation};
+pub use operation::{Finale, NetworkChange, Operation};
 pub use run::{Coverage, OPERATIONS, run};
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

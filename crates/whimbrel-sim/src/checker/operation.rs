@@ -115,6 +115,8 @@ pub enum Operation {
         time: Duration,
     },
     Rebind,
+    /// A second network, which is there from the first of these on.
+    Network(NetworkChange),
     Pass {
         time: Duration,
     },
@@ -189,8 +191,51 @@ impl Operation {
             76..80 => Self::Relink { link: link(dice) },
             80..82 => Self::Down { time: Duration::from_millis(dice.between(20, 4000).into()) },
             82..83 => Self::Rebind,
-            83..85 => Self::Pass { time: Duration::from_millis(dice.between(200, 1500).into()) },
+            83..84 => Self::Pass { time: Duration::from_millis(dice.between(200, 1500).into()) },
+            84..85 => Self::Network(NetworkChange::draw(dice)),
             _ => Self::Pass { time: Duration::from_millis(dice.between(1, 60).into()) },
+        }
+    }
+}
+
+/// What happens to the second network, or to paths.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "the names are the documentation")]
+pub enum NetworkChange {
+    Relink {
+        link: String,
+    },
+    /// Nothing gets through, this way, that way, or both.
+    Dark {
+        up: bool,
+        down: bool,
+    },
+    /// An end has its address there no more, or again, and says so.
+    Leave {
+        end: End,
+    },
+    Return {
+        end: End,
+    },
+    /// An end gives a path up.
+    Close {
+        end: End,
+        nth: u32,
+    },
+}
+
+impl NetworkChange {
+    fn draw(dice: &mut dyn Dice) -> Self {
+        let end = end(dice);
+        match dice.below(10) {
+            0..3 => Self::Relink { link: link(dice) },
+            3..5 => {
+                let up = dice.chance(70);
+                Self::Dark { up, down: !up || dice.chance(60) }
+            }
+            5..6 => Self::Leave { end },
+            6..8 => Self::Return { end },
+            _ => Self::Close { end, nth: dice.below(4) },
         }
     }
 }

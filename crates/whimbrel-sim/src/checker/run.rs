@@ -10,7 +10,8 @@ use whimbrel_proto::session::{
 use whimbrel_proto::{CloseReason, Event, StreamId, Tag, Time, TransportConfig};
 
 use super::operation::Draft;
-use super::{Dice, Finale, Model, Operation};
+use super::{Dice, Finale, Model, NetworkChange, Operation};
+use crate::link::LinkConfig;
 use crate::pair::{End, Pair};
 use crate::world::SERVER;
 
@@ -42,6 +43,8 @@ pub struct Coverage {
     pub key_updates: u64,
     /// Address changes.
     pub moves: u64,
+    /// Paths opened beside the first.
+    pub paths: u64,
     /// Operations.
     pub operations: u64,
 }
@@ -59,6 +62,7 @@ impl Coverage {
         self.lost += other.lost;
         self.key_updates += other.key_updates;
         self.moves += other.moves;
+        self.paths += other.paths;
         self.operations += other.operations;
     }
 }
@@ -81,6 +85,8 @@ struct Run {
     desks: BTreeMap<End, Desk>,
     config: TransportConfig,
     link: String,
+    /// There is a second network.
+    second: bool,
     over: bool,
     coverage: Coverage,
 }
@@ -131,6 +137,7 @@ pub fn run(dice: &mut dyn Dice, seed: u64) -> Coverage {
         desks,
         config,
         link,
+        second: false,
         over: false,
         coverage: Coverage::default(),
     };
@@ -246,7 +253,65 @@ impl Run {
                 let client = self.pair.client;
                 self.pair.world.rebind(client);
             }
+            Operation::Network(change) => {
+                self.add_network();
+                self.change_network(change);
+            }
             Operation::Pass { time } => self.pass(time),
+        }
+    }
+
+    /// The second network, once.
+    fn add_network(&mut self) {
+        if !self.second {
+            self.second = true;
+            let link: LinkConfig = GOOD.parse().expect("it is well written");
+            self.pair.world.add_network(self.pair.client, link.clone(), link);
+            self.announce();
+        }
+    }
+
+    fn announce(&mut self) {
+        for end in End::BOTH {
+            if let Some((node, handle)) = self.pair.place(end)
+                && self.pair.try_connection(end).is_some()
+            {
+                self.pair.world.announce(node, handle);
+            }
+        }
+    }
+
+    fn relink_second(&mut self, up: &str, down: &str) {
+        let client = self.pair.client;
+        for (from, to, link) in [(client, SERVER, up), (SERVER, client, down)] {
+            let link = link.parse().expect("links are drawn well written");
+            self.pair.world.link_over(1, from, to).reconfigure(link);
+        }
+    }
+
+    fn change_network(&mut self, change: NetworkChange) {
+        let node = |run: &Self, end| if end == End::Client { run.pair.client } else { SERVER };
+        match change {
+            NetworkChange::Relink { link } => self.relink_second(&link, &link),
+            NetworkChange::Dark { up, down } => {
+                let way = |dark: bool| if dark { "loss=100%" } else { GOOD };
+                self.relink_second(way(up), way(down));
+            }
+            NetworkChange::Leave { end } => {
+                let node = node(self, end);
+                self.pair.world.take_down(node, 1);
+                self.announce();
+            }
+            NetworkChange::Return { end } => {
+                let node = node(self, end);
+                self.pair.world.set_up(node, 1);
+                self.announce();
+            }
+            NetworkChange::Close { end, nth } => {
+                let (now, paths) = (self.pair.now(), self.pair.stats(end).paths);
+                let id = paths[nth as usize % paths.len()].id;
+                self.pair.connection(end).close_path(now, id);
+            }
         }
     }
 
@@ -516,7 +581,7 @@ impl Run {
                 self.over = true;
                 heard.remove(&End::Server);
                 self.pair.world.restart_server();
-                self.pair.relink(GOOD);
+                self.restore_networks();
                 self.end(self.config.keep_alive.unwrap_or_default() + Duration::from_secs(5), |run| {
                     let why = run.pair.closed(End::Client);
                     assert_eq!(why, Some(CloseReason::PeerRestarted));
@@ -530,9 +595,21 @@ impl Run {
         }
     }
 
-    /// The link is good, everybody reads, nothing is capped.
-    fn ease(&mut self) {
+    /// Every link is good, and everybody has every address.
+    fn restore_networks(&mut self) {
         self.pair.relink(GOOD);
+        if self.second {
+            self.relink_second(GOOD, GOOD);
+            for node in [self.pair.client, SERVER] {
+                self.pair.world.set_up(node, 1);
+            }
+            self.announce();
+        }
+    }
+
+    /// The links are good, everybody reads, nothing is capped.
+    fn ease(&mut self) {
+        self.restore_networks();
         let now = self.pair.now();
         for (from, stream, tag) in self.model.tags() {
             let settings = TagSettings::default();
@@ -658,6 +735,8 @@ impl Run {
             self.coverage.lost += stats.paths[0].lost_packets;
             self.coverage.key_updates += stats.key_updates;
         }
+        let ups = self.pair.events(End::Server);
+        self.coverage.paths = ups.iter().filter(|event| matches!(event, Event::PathUp(_))).count() as u64;
         let moves = self.pair.events(End::Server);
         self.coverage.moves =
             moves.iter().filter(|event| matches!(event, Event::PeerAddressChanged { .. })).count() as u64;

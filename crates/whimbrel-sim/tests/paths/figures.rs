@@ -10,7 +10,7 @@ use whimbrel_sim::world::SERVER;
 
 use super::{MS, SECOND, active, bulk, config, link, share, two};
 
-const SEEDS: u64 = 12;
+const SEEDS: u64 = 6;
 
 /// The lowest of what `run` gives for each seed.
 fn lowest(run: impl Fn(u64) -> f64) -> f64 {

@@ -10,6 +10,7 @@ mod pipe;
 mod random;
 mod scheduling;
 mod services;
+mod snapshot;
 mod speed;
 mod streams;
 mod tags;

@@ -221,6 +221,25 @@ impl Pipe {
         }
     }
 
+    /// The connection is cut, and the ends named by the bits of `who` go on from their snapshots, after `away`.
+    pub(super) fn suspend(&mut self, who: u64, away: Duration) {
+        for (_, event) in std::mem::take(&mut self.events) {
+            let (side, carried) = match event {
+                Event::Arrive { to, carried, .. } => (1 - to, carried),
+                Event::Acked { side, carried, .. } | Event::Lost { side, carried, .. } => (side, carried),
+            };
+            carried.iter().for_each(|item| self.ends[side].on_lost(self.now, item));
+        }
+        self.flying = [BTreeMap::new(), BTreeMap::new()];
+        let snapshots: Vec<_> = self.ends.iter_mut().map(|end| end.snapshot(self.now)).collect();
+        self.now += away;
+        for (side, bytes) in snapshots.into_iter().enumerate().filter(|(side, _)| who >> side & 1 == 1) {
+            let end = Session::restore(self.now, away, bytes.into()).unwrap();
+            assert_eq!(end.stats(), SessionStats { ..self.ends[side].stats() });
+            self.ends[side] = end;
+        }
+    }
+
     pub(super) fn send(&mut self, side: usize, message: Outgoing) -> MessageId {
         self.ends[side].send(self.now, message).unwrap()
     }

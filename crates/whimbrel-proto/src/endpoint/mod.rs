@@ -1,5 +1,8 @@
 //! The endpoint: finds the connection a datagram is for, and answers strangers without remembering them.
 
+mod resume;
+mod standby;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -9,8 +12,13 @@ use bytes::Bytes;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 
+pub use resume::ResumeError;
+use standby::Standby;
+
 use crate::config::TransportConfig;
-use crate::connection::{Connection, Datagram, EndpointAnswer, EndpointEvent, IssuedTicket, Opening, Setup};
+use crate::connection::{
+    Connection, Datagram, EndpointAnswer, EndpointEvent, IssuedTicket, Opening, Resuming, Setup,
+};
 use crate::crypto::{CidGenerator, Identity, PublicKey};
 use crate::handshake::{
     Accepted, Acceptor, AcceptorConfig, ClientConfig, ClientHandshake, Effort, Ping, ServerKey,
@@ -89,6 +97,8 @@ pub enum Routed {
     SecondPing(Handle, Datagram),
     /// The peer of this connection has lost it.
     Reset(Handle),
+    /// The peer of this connection wants its session to go on over another: for [`Connection::handle_resume`].
+    Resuming(Handle, Box<Resuming>),
     /// Somebody new was let in.
     Accepted(Handle, Box<Connection>),
 }
@@ -127,6 +137,9 @@ pub struct Endpoint {
     /// Accepted connections by who began them and the id chosen for the session.
     sessions: BTreeMap<(PublicKey, [u8; 16]), Handle>,
     connections: BTreeMap<Handle, Ids>,
+    standby: Standby,
+    /// Only peers of sessions that wait here are let in.
+    resumes_only: bool,
     /// Of `connections`, those that others began.
     accepted: usize,
     next_handle: usize,
@@ -150,6 +163,8 @@ struct Ids {
     aliases: Vec<ConnectionId>,
     /// Ids of further paths.
     more: Vec<ConnectionId>,
+    /// The id of the session, by which it is resumed.
+    resumable: Option<[u8; 16]>,
 }
 
 /// PINGs that may begin one session again. A client has no cause for more.
@@ -186,6 +201,8 @@ impl Endpoint {
             sessions: BTreeMap::new(),
             tokens: BTreeMap::new(),
             connections: BTreeMap::new(),
+            standby: Standby::default(),
+            resumes_only: false,
             accepted: 0,
             next_handle: 0,
             syn_budget: Trickle::default(),
@@ -238,7 +255,10 @@ impl Endpoint {
         let patience = setup.config.handshake_timeout;
         let mut connection = Connection::new(now, setup);
         connection.open_with(now, Opening::new(now, handshake, params, true, patience, memory));
-        (self.register(local_id, false), connection)
+        connection.name_session(session_id);
+        let handle = self.register(local_id, false);
+        self.name_session(handle, session_id);
+        (handle, connection)
     }
 
     fn child_rng(&mut self) -> ChaCha20Rng {
@@ -254,7 +274,15 @@ impl Endpoint {
         self.routes.insert(id, handle);
         self.connections.insert(
             handle,
-            Ids { id, tokens: Vec::new(), accepted, session: None, aliases: Vec::new(), more: Vec::new() },
+            Ids {
+                id,
+                tokens: Vec::new(),
+                accepted,
+                session: None,
+                aliases: Vec::new(),
+                more: Vec::new(),
+                resumable: None,
+            },
         );
         handle
     }
@@ -293,6 +321,7 @@ impl Endpoint {
                     && id != ids.id
                 {
                     ids.more.retain(|more| *more != id);
+                    ids.aliases.retain(|alias| *alias != id);
                     self.routes.remove(&id);
                 }
             }
@@ -302,6 +331,15 @@ impl Endpoint {
                     self.tokens.remove(token.as_bytes());
                 }
             }
+            EndpointEvent::StandbyWanted { peer, bytes } => {
+                let limits = (self.transport.max_standby, self.transport.max_standby_bytes);
+                let granted = self.standby.admit(handle, peer, bytes, limits);
+                if granted {
+                    self.open_door();
+                }
+                return Some(EndpointAnswer::Standby(now, granted));
+            }
+            EndpointEvent::Reattached { id } => self.on_reattached(handle, id),
             EndpointEvent::Drained => self.forget(handle),
         }
         None
@@ -320,6 +358,9 @@ impl Endpoint {
             }
             for token in ids.tokens {
                 self.tokens.remove(&token);
+            }
+            if let Some(session) = ids.resumable {
+                self.standby.forget(handle, session);
             }
         }
     }
@@ -393,7 +434,10 @@ impl Endpoint {
         };
         let ping = acceptor.handle_ping(now, from, bytes, &mut self.rng, &mut afford, out);
         match ping {
-            Ok(Ping::New(accepted)) => self.accept(now, *accepted, datagram),
+            Ok(Ping::New(accepted)) => match accepted.params.resume {
+                Some(proof) => self.accept_resume(*accepted, proof.session, &datagram, out),
+                None => self.accept(now, *accepted, datagram),
+            },
             Ok(Ping::Repeated { server_id }) => match self.routes.get(&server_id) {
                 Some(handle) => Routed::RepeatedPing(*handle, datagram),
                 None => Routed::Nothing,
@@ -408,7 +452,7 @@ impl Endpoint {
         let issues_tickets = listen.early_from_tickets;
         let known = listen.allow.as_ref().is_none_or(|allow| allow.contains(&accepted.client_key));
         let served = listen.protocols.is_empty() || listen.protocols.contains(&accepted.params.protocol);
-        if !known || !served {
+        if !known || !served || self.resumes_only {
             return self.refuse();
         }
         let local_id = accepted.server_id;
@@ -439,6 +483,7 @@ impl Endpoint {
         if let (Some(session), Some(ids)) = (session, self.connections.get_mut(&handle)) {
             ids.session = Some(session);
             self.sessions.insert(session, handle);
+            self.name_session(handle, session.1);
         }
         Routed::Accepted(handle, Box::new(connection))
     }

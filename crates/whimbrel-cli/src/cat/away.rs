@@ -1,0 +1,163 @@
+//! Leaving a session in a file, and going on with one.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use whimbrel::{Config, Endpoint, Mocket, SuspendMode, SuspendedMocket};
+
+use super::command::{CatOptions, exchange, finish};
+use crate::key::own_or_temporary;
+use crate::output::note;
+use crate::process::interrupted;
+
+/// How a session is gone on with.
+#[derive(Args, Clone, Debug)]
+pub(super) struct ResumeOptions {
+    /// Go on with the session that --suspend-to left in this file, which is deleted then: a session is resumed once.
+    #[arg(long, value_name = "FILE", required = true)]
+    resume_from: Option<PathBuf>,
+    /// Where the peer is now [default: where it was].
+    #[arg(long, value_name = "ADDR:PORT")]
+    peer: Option<SocketAddr>,
+    /// The key file that the session was suspended with [default: ~/.config/whimbrel/key].
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) how: CatOptions,
+}
+
+impl ResumeOptions {
+    pub(super) async fn carry(self) -> anyhow::Result<()> {
+        let interrupted = interrupted()?;
+        let leaving = Leaving::prepare(&self.how)?;
+        leaving.check_key(self.key.as_deref())?;
+        let file = self.resume_from.context("name the file: --resume-from FILE")?;
+        let bytes = std::fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        let state = match passphrase(&self.how)? {
+            Some(passphrase) => SuspendedMocket::open(&bytes, &passphrase)?,
+            None => SuspendedMocket::from_bytes(&bytes)?,
+        };
+        let (identity, _) = own_or_temporary(self.key.as_deref())?;
+        let config = Config { identity, transport: self.how.transport.config(), ..Config::default() };
+        let to = self.peer.unwrap_or(state.peer_addr());
+        let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+        let endpoint = Endpoint::bind(config, any).await?;
+        let going_on = async {
+            let mocket = endpoint.resume(&state, self.peer).await?;
+            std::fs::remove_file(&file).with_context(|| format!("cannot delete {}", file.display()))?;
+            note(format_args!("resumed with {}", mocket.peer_addr()));
+            leave_or(&mocket, leaving, exchange(&mocket, &self.how)).await
+        };
+        finish(&endpoint, going_on, interrupted).await
+    }
+}
+
+/// Where to, and sealed how, when a signal says so.
+pub(super) struct Leaving {
+    file: Option<PathBuf>,
+    passphrase: Option<String>,
+    #[cfg(unix)]
+    signals: [tokio::signal::unix::Signal; 2],
+}
+
+impl Leaving {
+    /// Listens for the signals from now on, if there is a file to write.
+    pub(super) fn prepare(how: &CatOptions) -> anyhow::Result<Self> {
+        #[cfg(unix)]
+        {
+            use tokio::signal::unix::{SignalKind, signal};
+            const SIGTSTP: i32 = 20;
+            // Without a file Ctrl-Z stops the process as it always does: that signal is not asked for.
+            let second = if how.suspend_to.is_some() {
+                SignalKind::from_raw(SIGTSTP)
+            } else {
+                SignalKind::user_defined1()
+            };
+            let signals = [signal(SignalKind::user_defined1())?, signal(second)?];
+            Ok(Self { file: how.suspend_to.clone(), passphrase: passphrase(how)?, signals })
+        }
+        #[cfg(not(unix))]
+        {
+            if how.suspend_to.is_some() {
+                bail!("--suspend-to waits for a signal, which this system does not have");
+            }
+            Ok(Self { file: None, passphrase: None })
+        }
+    }
+
+    /// A key that goes with the process cannot resume anything.
+    pub(super) fn check_key(&self, key: Option<&Path>) -> anyhow::Result<()> {
+        if self.file.is_some() && own_or_temporary(key)?.1 {
+            bail!(
+                "--suspend-to needs a key that outlives this process: make one with `whimbrel key new`, or name it with --key"
+            );
+        }
+        Ok(())
+    }
+
+    async fn asked(&mut self) -> PathBuf {
+        let Some(file) = self.file.clone() else { return std::future::pending().await };
+        #[cfg(unix)]
+        {
+            let [first, second] = &mut self.signals;
+            tokio::select! {
+                _ = first.recv() => {}
+                _ = second.recv() => {}
+            }
+        }
+        file
+    }
+}
+
+/// Carries on to the end, or leaves the session in the file when asked to.
+pub(super) async fn leave_or(
+    mocket: &Mocket,
+    mut leaving: Leaving,
+    exchange: impl Future<Output = anyhow::Result<()>>,
+) -> anyhow::Result<()> {
+    tokio::pin!(exchange);
+    let file = tokio::select! {
+        result = &mut exchange => return result,
+        file = leaving.asked() => file,
+    };
+    // The exchange rests meanwhile: what it was about to receive goes with the session.
+    let state = mocket.suspend(SuspendMode::Snapshot).await?;
+    let bytes = match &leaving.passphrase {
+        Some(passphrase) => state.seal(passphrase)?,
+        None => state.to_bytes(),
+    };
+    write_private(&file, &bytes).with_context(|| format!("cannot write {}", file.display()))?;
+    match state.standby() {
+        Some(standby) => note(format_args!(
+            "suspended to {}; the peer stands by for {} min",
+            file.display(),
+            standby.as_secs() / 60
+        )),
+        None => note(format_args!("suspended to {}; the peer was out of reach", file.display())),
+    }
+    Ok(())
+}
+
+fn passphrase(how: &CatOptions) -> anyhow::Result<Option<String>> {
+    let Some(file) = &how.passphrase_file else { return Ok(None) };
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let text = text.trim_end_matches(['\r', '\n']);
+    if text.is_empty() {
+        bail!("{} is empty: a passphrase is wanted", file.display());
+    }
+    Ok(Some(text.to_owned()))
+}
+
+/// For nobody else to read.
+fn write_private(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut out = options.open(file)?;
+    out.write_all(bytes)?;
+    out.sync_all()
+}

@@ -1,0 +1,67 @@
+//! What paths may cost, and who decides.
+
+use super::{At, Connection, Event};
+use crate::{PathId, Time};
+
+/// What the cost of paths means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum CostPolicy {
+    /// Nothing.
+    Ignore,
+    /// A path that costs more carries nothing while one that costs less works.
+    #[default]
+    CheapFirst,
+    /// As `CheapFirst`, and a path that costs more than this carries no data at all.
+    NeverAbove(u32),
+    /// A path that costs anything carries data only once the application allowed it: [`Event::PathCostAsked`],
+    /// [`Connection::allow_path`].
+    Ask,
+}
+
+/// What the application said of a path that costs something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(super) enum Consent {
+    #[default]
+    Unasked,
+    Asked,
+    Given,
+    Refused,
+}
+
+impl Connection {
+    /// The answer to [`Event::PathCostAsked`], which may be changed at any time.
+    pub fn allow_path(&mut self, now: Time, id: PathId, allowed: bool) {
+        if let Some(at) = self.paths.by_id(id) {
+            self.paths[at].consent = if allowed { Consent::Given } else { Consent::Refused };
+            self.review(now);
+        }
+    }
+
+    /// A path may carry data as far as cost goes.
+    pub(super) fn is_affordable(&self, at: At) -> bool {
+        let path = &self.paths[at];
+        match self.config.cost_policy {
+            CostPolicy::Ignore | CostPolicy::CheapFirst => true,
+            CostPolicy::NeverAbove(most) => path.cost <= most,
+            CostPolicy::Ask => path.cost == 0 || path.consent == Consent::Given,
+        }
+    }
+
+    /// A path works, and may be used.
+    pub(super) fn is_at_hand(&self, at: At) -> bool {
+        self.paths[at].standing.is_usable() && self.is_affordable(at)
+    }
+
+    /// Asks for what has not been asked yet.
+    pub(super) fn ask_for_consent(&mut self) {
+        if self.config.cost_policy != CostPolicy::Ask {
+            return;
+        }
+        for path in self.paths.iter_mut() {
+            if path.cost > 0 && path.consent == Consent::Unasked && path.standing.is_usable() {
+                path.consent = Consent::Asked;
+                self.events.push_back(Event::PathCostAsked { path: path.id, cost: path.cost });
+            }
+        }
+    }
+}

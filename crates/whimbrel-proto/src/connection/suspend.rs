@@ -1,0 +1,228 @@
+//! Suspending: a session leaves its connection, at this end into bytes, at the other into standby (Mockets 5.1).
+
+use std::time::Duration;
+
+use super::suspended::Suspended;
+use super::{CloseReason, Connection, Ending, EndpointEvent, Event, Item, Main, Notes};
+use crate::crypto::{Claim, PublicKey};
+use crate::recovery::{Fate, Recovery};
+use crate::session::Session;
+use crate::wire::{Malformed, Reader, Writer, block};
+use crate::{Cause, PeerMisbehaved, Time};
+
+/// SUSPEND-ACKs sent again to a peer that goes on asking.
+const REPEATS: u8 = 32;
+
+/// What is to be done before the session becomes bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SuspendMode {
+    /// What was sent is delivered first, as with a polite close, for as long as that may take; then as `Snapshot`.
+    Flush,
+    /// At once: what is on its way goes with the session.
+    Snapshot,
+}
+
+/// Why a session cannot be suspended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SuspendError {
+    /// The handshake is not done.
+    #[error("there is no connection yet: suspend once it is established")]
+    NotEstablished,
+    /// It is ending, or being suspended already.
+    #[error("the session is closing or being suspended already")]
+    Closing,
+    /// The client gave the session no id.
+    #[error("the peer named no session: it is too old to resume one")]
+    NoSession,
+}
+
+/// By what a session is known when it comes back.
+#[derive(Clone, Default)]
+pub(crate) struct Attachment {
+    /// Chosen by the client of the first handshake.
+    pub(crate) session: Option<[u8; 16]>,
+    /// From the second attachment on; before that it follows from the keys.
+    pub(crate) claim: Option<Box<Claim>>,
+    /// Another key that may resume it.
+    pub(crate) heir: Option<Box<PublicKey>>,
+}
+
+impl Connection {
+    /// Suspends the session: [`Event::Closed`] with [`CloseReason::Suspended`] says that [`Connection::take_suspended`] has it. A peer
+    /// that does not answer within the close timeout is left to find out by itself. `heir` is a key other than this one that may resume it.
+    ///
+    /// # Errors
+    /// [`SuspendError`]; nothing was changed.
+    pub fn suspend(
+        &mut self,
+        now: Time,
+        mode: SuspendMode,
+        heir: Option<PublicKey>,
+    ) -> Result<(), SuspendError> {
+        if !self.is_established() || !self.confirmed {
+            return Err(SuspendError::NotEstablished);
+        }
+        if !self.ending.is_open() {
+            return Err(SuspendError::Closing);
+        }
+        if self.attachment.session.is_none() {
+            return Err(SuspendError::NoSession);
+        }
+        let mut bytes = Vec::new();
+        let mut out = Writer::new(&mut bytes, 64);
+        out.u8(block::SUSPEND);
+        out.u8(if heir.is_some() { 32 } else { 0 });
+        out.bytes(heir.as_ref().map_or(&[], |heir| &heir.as_bytes()[..]));
+        self.own_heir = heir.map(Box::new);
+        self.ending = Ending::Suspending { give_up: now + self.config.close_timeout, block: Some(bytes) };
+        if mode == SuspendMode::Snapshot {
+            self.send_suspend();
+        } else {
+            self.session.begin_close();
+        }
+        Ok(())
+    }
+
+    /// The session is drained, or need not be.
+    pub(super) fn send_suspend(&mut self) {
+        if let Ending::Suspending { block, .. } = &mut self.ending
+            && let Some(block) = block.take()
+        {
+            self.control.notice(block);
+        }
+    }
+
+    /// The suspended session, once.
+    /// `own_key` is this end's, `wall` the time since the epoch by the wall clock.
+    pub fn take_suspended(&mut self, own_key: PublicKey, wall: Duration) -> Option<Suspended> {
+        let suspended = *self.suspended.take()?;
+        Some(Suspended { own_key, at: wall, ..suspended })
+    }
+
+    pub(super) fn on_suspend(&mut self, reader: &mut Reader) -> Result<(), PeerMisbehaved> {
+        let heir = match reader.u8()? {
+            0 => None,
+            32 => {
+                let key = PublicKey::new(reader.array()?);
+                Some(key.map_err(|_| Malformed("SUSPEND: a key that is none"))?)
+            }
+            _ => return Err(Malformed("SUSPEND: neither a key nor none").into()),
+        };
+        let Some(peer) = self.peer_key else { return Ok(()) };
+        match self.ending {
+            Ending::Open => {
+                self.attachment.heir = heir.map(Box::new);
+                let stats = self.session.stats();
+                let bytes = stats.queue_bytes + self.session.unread_bytes();
+                self.endpoint_events.push_back(EndpointEvent::StandbyWanted { peer, bytes });
+            }
+            // Both at once: nobody stands by, and whoever comes back first waits for the other.
+            Ending::Suspending { .. } => {
+                self.attachment.heir = heir.map(Box::new);
+                self.control.notice(suspend_ack(Duration::ZERO));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The endpoint's answer.
+    pub(super) fn stand_by(&mut self, now: Time, granted: bool) {
+        if self.ending != Ending::Open {
+            return;
+        }
+        if !granted {
+            let reason =
+                crate::wire::close::Reason::new(0, "as many sessions of yours are suspended as may be");
+            self.finish(now, CloseReason::StandbyRefused, Some((Cause::LimitExceeded, reason)));
+            return;
+        }
+        self.prepare_suspend_ack(now, true);
+        self.abandon_all(now);
+        self.ending = Ending::Standby { until: now + self.config.standby_time };
+        self.events.push_back(Event::PeerSuspended);
+    }
+
+    /// The last packet of this connection, repeated while the peer asks. With what has arrived, unless nothing more may be acknowledged.
+    fn prepare_suspend_ack(&mut self, now: Time, with_sack: bool) {
+        let standby = self.config.standby_time;
+        let mut sack = Vec::new();
+        if with_sack {
+            let path = &mut self.paths[Main];
+            let id = path.id.0;
+            path.received.write_sack(now, id, true, &mut Writer::new(&mut sack, 400));
+        }
+        self.prepare_last(now, |writer| {
+            writer.bytes(&sack);
+            writer.bytes(&suspend_ack(standby));
+            writer.bytes(&[block::PADDING, 0, 0]);
+        });
+        self.farewells_left = REPEATS;
+    }
+
+    pub(super) fn on_suspend_ack(&mut self, now: Time, reader: &mut Reader) -> Result<(), PeerMisbehaved> {
+        let standby = Duration::from_millis(reader.varint()?);
+        if matches!(self.ending, Ending::Suspending { block: None, .. }) {
+            self.finish_suspend(now, Some(standby));
+        }
+        Ok(())
+    }
+
+    /// The session becomes bytes; after this nothing is acknowledged.
+    pub(super) fn finish_suspend(&mut self, now: Time, standby: Option<Duration>) {
+        let (Some(claim), Some(peer_key)) = (self.claim(), self.peer_key) else { return };
+        self.abandon_all(now);
+        let snapshot = self.session.snapshot(now);
+        self.session = Session::new(self.side, self.config.session);
+        self.suspended = Some(Box::new(Suspended {
+            claim,
+            own_key: peer_key,
+            peer_key,
+            remote: self.remote(),
+            at: Duration::ZERO,
+            standby,
+            heir: self.own_heir.take().map(|heir| *heir),
+            snapshot: snapshot.into(),
+        }));
+        self.prepare_suspend_ack(now, false);
+        self.finish(now, CloseReason::Suspended, None);
+        self.farewell_due = false;
+    }
+
+    /// Chosen when it is begun.
+    pub(crate) fn name_session(&mut self, session: [u8; 16]) {
+        self.attachment.session = Some(session);
+    }
+
+    /// What proves that this is the session's other end.
+    pub(super) fn claim(&self) -> Option<Claim> {
+        match &self.attachment.claim {
+            Some(claim) => Some((**claim).clone()),
+            None => {
+                let secret = self.keys.as_ref()?.keys().resumption(self.side);
+                Some(Claim::new(self.attachment.session?, 0, secret))
+            }
+        }
+    }
+
+    /// Nothing that is out will be heard of any more.
+    pub(super) fn abandon_all(&mut self, now: Time) {
+        for at in self.paths.all() {
+            let packet_size = usize::from(super::mtu::BASE) + self.paths[at].headers() as usize;
+            let fresh = Recovery::new(now, self.config.congestion, packet_size);
+            let old = std::mem::replace(&mut self.paths[at].recovery, fresh);
+            let (session, control) = (&mut self.session, &mut self.control);
+            let mut notes = Notes::default();
+            old.abandon(|item: &Item| Self::settle(now, Fate::Lost, item, session, control, &mut notes));
+        }
+    }
+}
+
+fn suspend_ack(standby: Duration) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut out = Writer::new(&mut bytes, 16);
+    out.u8(block::SUSPEND_ACK);
+    out.varint((standby.as_millis() as u64).min(crate::wire::VARINT_MAX));
+    bytes
+}

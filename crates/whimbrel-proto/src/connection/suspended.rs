@@ -1,0 +1,148 @@
+//! A suspended session as bytes: all that another process needs to go on with it.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use bytes::Bytes;
+
+use crate::crypto::{Claim, PublicKey, Secret};
+use crate::session::{Session, SnapshotError};
+use crate::wire::{Reader, Writer};
+use crate::{StreamId, Time};
+
+/// The version that is written, and the only one read.
+pub const SUSPENDED_VERSION: u8 = 1;
+const MAGIC: [u8; 4] = *b"WMOC";
+const CHECK_LEN: usize = 32;
+
+/// A session that is attached to no connection, and the right to attach it once. As secret as a private key: who has it and the identity
+/// goes on as its owner.
+#[derive(Clone)]
+pub struct Suspended {
+    pub(crate) claim: Claim,
+    /// The identity that suspended it.
+    pub own_key: PublicKey,
+    /// Whom it is with.
+    pub peer_key: PublicKey,
+    /// Where the peer was.
+    pub remote: SocketAddr,
+    /// When it was suspended, since the epoch, by the wall clock.
+    pub at: Duration,
+    /// For how long the peer stands by. None: it did not say, being out of reach.
+    pub standby: Option<Duration>,
+    /// The key that SUSPEND named to go on with it.
+    pub heir: Option<PublicKey>,
+    pub(crate) snapshot: Bytes,
+}
+
+impl std::fmt::Debug for Suspended {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { peer_key, remote, standby, snapshot, .. } = self;
+        write!(f, "Suspended {{ {peer_key} at {remote}, standby {standby:?}, {} bytes }}", snapshot.len())
+    }
+}
+
+impl Suspended {
+    /// Versioned, with a checksum.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.push(SUSPENDED_VERSION);
+        let mut out = Writer::new(&mut bytes, usize::MAX);
+        out.bytes(&self.claim.session);
+        out.u64(self.claim.epoch);
+        out.bytes(self.claim.secret().bytes());
+        out.bytes(self.own_key.as_bytes());
+        out.bytes(self.peer_key.as_bytes());
+        out.bytes(self.heir.as_ref().map_or(&[0; 32], |heir| heir.as_bytes()));
+        match self.remote.ip() {
+            IpAddr::V4(ip) => {
+                out.u8(4);
+                out.bytes(&ip.octets());
+            }
+            IpAddr::V6(ip) => {
+                out.u8(6);
+                out.bytes(&ip.octets());
+            }
+        }
+        out.bytes(&self.remote.port().to_be_bytes());
+        out.u64(self.at.as_millis() as u64);
+        out.u64(self.standby.map_or(u64::MAX, |standby| standby.as_millis() as u64));
+        out.bytes(&self.snapshot);
+        let check = digest(&SHA256, &bytes);
+        bytes.extend_from_slice(check.as_ref());
+        bytes
+    }
+
+    /// What [`Suspended::to_bytes`] wrote.
+    ///
+    /// # Errors
+    /// [`SnapshotError`]; the session in it was read as a trial, so that resuming cannot fail for it.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, SnapshotError> {
+        let head = bytes.get(..5).ok_or(SnapshotError::NotOne)?;
+        if head[..4] != MAGIC {
+            return Err(SnapshotError::NotOne);
+        }
+        if head[4] != SUSPENDED_VERSION {
+            return Err(SnapshotError::Version { found: head[4] });
+        }
+        let end = bytes.len().checked_sub(CHECK_LEN).ok_or(SnapshotError::Truncated)?;
+        let (body, check) = bytes.split_at(end);
+        if digest(&SHA256, body).as_ref() != check {
+            return Err(SnapshotError::Corrupt("its checksum does not fit: it is cut short or was changed"));
+        }
+        let suspended = Self::read(Bytes::copy_from_slice(&body[5..]))?;
+        suspended.restore(Time::ZERO, suspended.at)?;
+        Ok(suspended)
+    }
+
+    fn read(body: Bytes) -> Result<Self, SnapshotError> {
+        let key =
+            |bytes: [u8; 32]| PublicKey::new(bytes).map_err(|_| SnapshotError::Corrupt("a key that is none"));
+        let mut reader = Reader::new(body);
+        let (session, epoch, secret) = (reader.array()?, reader.u64()?, Secret::new(reader.array()?));
+        let (own_key, peer_key) = (key(reader.array()?)?, key(reader.array()?)?);
+        let heir: [u8; 32] = reader.array()?;
+        let heir = if heir == [0; 32] { None } else { Some(key(heir)?) };
+        let ip = match reader.u8()? {
+            4 => IpAddr::from(reader.array::<4>()?),
+            6 => IpAddr::from(reader.array::<16>()?),
+            _ => return Err(SnapshotError::Corrupt("an address of no family")),
+        };
+        let remote = SocketAddr::new(ip, u16::from_be_bytes(reader.array()?));
+        let at = Duration::from_millis(reader.u64()?);
+        let standby = Some(reader.u64()?).filter(|ms| *ms != u64::MAX).map(Duration::from_millis);
+        if epoch > u64::MAX / 2 {
+            return Err(SnapshotError::Corrupt("an epoch that no session reaches"));
+        }
+        let claim = Claim::new(session, epoch, secret);
+        Ok(Self { claim, own_key, peer_key, remote, at, standby, heir, snapshot: reader.rest() })
+    }
+
+    /// The session as it is at `now`, which is `wall` since the epoch by the wall clock.
+    pub(crate) fn restore(&self, now: Time, wall: Duration) -> Result<Session, SnapshotError> {
+        Session::restore(now, wall.saturating_sub(self.at), self.snapshot.clone())
+    }
+
+    /// Puts messages that the application had fetched and not taken back before all others. Nothing is changed if that fails.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn put_back(
+        &mut self,
+        messages: impl DoubleEndedIterator<Item = crate::session::Message>,
+    ) -> Result<(), SnapshotError> {
+        let mut session = self.restore(Time::ZERO, self.at)?;
+        session.unread(messages);
+        self.snapshot = session.snapshot(Time::ZERO).into();
+        Ok(())
+    }
+
+    /// Byte streams that are open.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn byte_streams(&self) -> Result<Vec<StreamId>, SnapshotError> {
+        Ok(self.restore(Time::ZERO, self.at)?.byte_streams())
+    }
+}

@@ -1,0 +1,86 @@
+//! Who may attach a session to another connection: a secret that both ends have, and that no use leaves as it was.
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::hmac::{HMAC_SHA256, Key, sign};
+
+use super::Secret;
+
+/// What the holder of a session proves with: which session, how often it was attached, and the secret of that time. Never printed.
+#[derive(Clone)]
+pub struct Claim {
+    /// The session's id.
+    pub session: [u8; 16],
+    /// Attachments so far, beyond the first.
+    pub epoch: u64,
+    secret: Secret,
+}
+
+/// A claim as it travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Proof {
+    /// The session's id.
+    pub session: [u8; 16],
+    /// The epoch that begins with this handshake.
+    pub epoch: u64,
+    /// HMAC-SHA256(secret, handshake hash before message 1 ‖ epoch).
+    pub mac: [u8; 32],
+}
+
+impl Claim {
+    /// Takes its parts.
+    pub const fn new(session: [u8; 16], epoch: u64, secret: Secret) -> Self {
+        Self { session, epoch, secret }
+    }
+
+    fn mac(&self, hash: &[u8; 32]) -> [u8; 32] {
+        let key = Key::new(HMAC_SHA256, self.secret.derive("resume proof").bytes());
+        let mut message = hash.to_vec();
+        message.extend_from_slice(&self.session);
+        message.extend_from_slice(&(self.epoch + 1).to_be_bytes());
+        let mut mac = [0; 32];
+        mac.copy_from_slice(sign(&key, &message).as_ref());
+        mac
+    }
+
+    /// For the handshake that has this hash before its first message.
+    pub fn prove(&self, hash: &[u8; 32]) -> Proof {
+        Proof { session: self.session, epoch: self.epoch + 1, mac: self.mac(hash) }
+    }
+
+    /// Whether a proof is of the same secret. Takes the same time whatever the answer.
+    pub fn verify(&self, hash: &[u8; 32], proof: &Proof) -> bool {
+        proof.session == self.session
+            && proof.epoch == self.epoch + 1
+            && verify_slices_are_equal(&self.mac(hash), &proof.mac).is_ok()
+    }
+
+    /// The claim of the next epoch. What the new connection agreed on goes in: who stole the old one does not have it.
+    #[must_use]
+    pub fn next(&self, fresh: &Secret) -> Self {
+        let mut bytes = [0; 32];
+        fresh.expand("ratchet", self.secret.bytes(), &mut bytes);
+        Self { session: self.session, epoch: self.epoch + 1, secret: Secret::new(bytes) }
+    }
+
+    pub(crate) const fn secret(&self) -> &Secret {
+        &self.secret
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proof_is_of_one_handshake_one_epoch_and_one_secret() {
+        let claim = Claim::new([1; 16], 4, Secret::new([2; 32]));
+        let proof = claim.prove(&[3; 32]);
+        assert!(claim.verify(&[3; 32], &proof));
+        assert!(!claim.verify(&[4; 32], &proof));
+        assert!(!Claim::new([1; 16], 5, Secret::new([2; 32])).verify(&[3; 32], &proof));
+        assert!(!Claim::new([1; 16], 4, Secret::new([5; 32])).verify(&[3; 32], &proof));
+        let next = claim.next(&Secret::new([6; 32]));
+        assert_eq!(next.epoch, 5);
+        assert!(!next.verify(&[3; 32], &Proof { epoch: 6, ..proof }));
+    }
+}

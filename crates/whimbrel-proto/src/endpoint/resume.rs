@@ -1,0 +1,203 @@
+//! Sessions that come back: taken up here by who holds them as bytes, or resumed by their peer.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{ALIASES, Endpoint, Handle, ListenConfig, Routed};
+use crate::config::TransportConfig;
+use crate::connection::{Attachment, Connection, Datagram, Opening, Resuming, Setup, Suspended};
+use crate::crypto::CidGenerator;
+use crate::handshake::{
+    Accepted, Acceptor, AcceptorConfig, ClientConfig, ClientHandshake, Params, Resumed, ServerKey,
+};
+use crate::session::SnapshotError;
+use crate::{ConnectionId, Side, Time};
+
+/// Why a suspended session was not taken up. Nothing was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ResumeError {
+    /// The bytes.
+    #[error(transparent)]
+    State(#[from] SnapshotError),
+    /// Suspended under another key, and this one was not named.
+    #[error(
+        "the session was suspended under another key: use that identity, or name this key when suspending"
+    )]
+    Identity,
+}
+
+impl Endpoint {
+    /// Goes on with a suspended session: dials the peer, at `remote` if it is elsewhere now. `wall` is the time since the epoch by the wall
+    /// clock. The connection says [`crate::Event::Connected`], or why not by [`crate::Event::Closed`].
+    ///
+    /// # Errors
+    /// [`ResumeError`]; the peer heard of nothing.
+    pub fn resume(
+        &mut self,
+        now: Time,
+        wall: Duration,
+        suspended: &Suspended,
+        remote: Option<SocketAddr>,
+    ) -> Result<(Handle, Connection), ResumeError> {
+        let (session, transport, attachment) = self.take_up(now, wall, suspended)?;
+        let local_id = self.ids.issue();
+        let params = Connection::own_params(&transport);
+        let client = ClientConfig {
+            resume: Some(suspended.claim.clone()),
+            ..ClientConfig::new(ServerKey::Known(suspended.peer_key), self.aes_in_hardware)
+        };
+        let handshake = ClientHandshake::new(&mut self.rng, &self.identity, client, local_id);
+        let setup = Setup {
+            side: Side::Client,
+            remote: remote.unwrap_or(suspended.remote),
+            local: None,
+            local_id,
+            remote_id: ConnectionId(0),
+            issues_tickets: false,
+            rng: self.child_rng(),
+            config: Arc::new(transport),
+        };
+        let patience = setup.config.handshake_timeout;
+        let mut connection = Connection::new(now, setup);
+        connection.begin_resume(session, attachment);
+        connection.open_with(now, Opening::new(now, handshake, params, false, patience, None));
+        let handle = self.register(local_id, false);
+        self.name_session(handle, suspended.claim.session);
+        self.standby.take_over(suspended.claim.session, handle);
+        Ok((handle, connection))
+    }
+
+    /// Takes a suspended session up and waits for the peer, which was suspended too, to resume it here.
+    ///
+    /// # Errors
+    /// [`ResumeError`].
+    pub fn stand_by(
+        &mut self,
+        now: Time,
+        wall: Duration,
+        suspended: &Suspended,
+    ) -> Result<(Handle, Connection), ResumeError> {
+        let (session, transport, attachment) = self.take_up(now, wall, suspended)?;
+        let local_id = self.ids.issue();
+        let setup = Setup {
+            side: Side::Server,
+            remote: suspended.remote,
+            local: None,
+            local_id,
+            remote_id: ConnectionId(0),
+            issues_tickets: false,
+            rng: self.child_rng(),
+            config: Arc::new(transport),
+        };
+        let mut connection = Connection::new(now, setup);
+        connection.begin_standby(now, session, attachment, suspended.peer_key);
+        let handle = self.register(local_id, false);
+        self.name_session(handle, suspended.claim.session);
+        self.standby.take_over(suspended.claim.session, handle);
+        self.open_door();
+        Ok((handle, connection))
+    }
+
+    fn take_up(
+        &self,
+        now: Time,
+        wall: Duration,
+        suspended: &Suspended,
+    ) -> Result<(crate::session::Session, TransportConfig, Attachment), ResumeError> {
+        let own = self.identity.public();
+        if own != suspended.own_key && Some(own) != suspended.heir {
+            return Err(ResumeError::Identity);
+        }
+        let session = suspended.restore(now, wall)?;
+        let transport = TransportConfig { session: session.config(), ..(*self.transport).clone() };
+        let attachment = Attachment {
+            session: Some(suspended.claim.session),
+            claim: Some(Box::new(suspended.claim.clone())),
+            heir: None,
+        };
+        Ok((session, transport, attachment))
+    }
+
+    pub(super) fn name_session(&mut self, handle: Handle, session: [u8; 16]) {
+        self.standby.insert(session, handle);
+        if let Some(ids) = self.connections.get_mut(&handle) {
+            ids.resumable = Some(session);
+        }
+    }
+
+    /// Who has sessions waiting answers their peers, even if it takes no others.
+    pub(super) fn open_door(&mut self) {
+        if self.acceptor.is_some() {
+            return;
+        }
+        let own = CidGenerator::new(&self.identity, 0x80, &mut self.rng);
+        let config = AcceptorConfig {
+            aes_in_hardware: self.aes_in_hardware,
+            tickets_remembered: 0,
+            ..AcceptorConfig::default()
+        };
+        let acceptor = Acceptor::new(&self.identity, &config, own, &mut self.rng);
+        self.acceptor = Some((acceptor, ListenConfig::default()));
+        self.resumes_only = true;
+    }
+
+    /// A PING that asks for a session that is here, or was.
+    pub(super) fn accept_resume(
+        &mut self,
+        accepted: Accepted,
+        session: [u8; 16],
+        datagram: &Datagram,
+        out: &mut Vec<u8>,
+    ) -> Routed {
+        let Some(handle) = self.standby.find(&session) else {
+            let expired = self.standby.is_expired(&session);
+            let resumed = Some(if expired { Resumed::Expired } else { Resumed::Unknown });
+            let params = Params { resumed, ..Connection::own_params(&self.transport) };
+            return match accepted.finish(&params, 1200, &mut |_| {}) {
+                Ok(finished) => {
+                    out.extend_from_slice(&finished.pong);
+                    Routed::Reply
+                }
+                Err(_) => self.refuse(),
+            };
+        };
+        let local_id = accepted.server_id;
+        let Some(ids) = self.connections.get_mut(&handle) else { return self.refuse() };
+        if ids.aliases.len() >= ALIASES {
+            let oldest = ids.aliases.remove(0);
+            self.routes.remove(&oldest);
+        }
+        ids.aliases.push(local_id);
+        self.routes.insert(local_id, handle);
+        let setup = Setup {
+            side: Side::Server,
+            config: Arc::clone(&self.transport),
+            remote: datagram.from,
+            local: datagram.to,
+            local_id,
+            remote_id: accepted.client_id,
+            issues_tickets: false,
+            rng: self.child_rng(),
+        };
+        Routed::Resuming(handle, Box::new(Resuming { accepted, setup }))
+    }
+
+    /// The session goes on over another connection: the ids of before are nobody's.
+    pub(super) fn on_reattached(&mut self, handle: Handle, id: ConnectionId) {
+        self.standby.on_reattached(handle);
+        let Some(ids) = self.connections.get_mut(&handle) else { return };
+        let old = std::mem::replace(&mut ids.id, id);
+        let others = std::mem::take(&mut ids.aliases).into_iter().chain(std::mem::take(&mut ids.more));
+        for other in others.chain([old]).filter(|other| *other != id) {
+            self.routes.remove(&other);
+        }
+        for token in std::mem::take(&mut ids.tokens) {
+            self.tokens.remove(&token);
+        }
+        if let Some(session) = ids.session.take() {
+            self.sessions.remove(&session);
+        }
+    }
+}

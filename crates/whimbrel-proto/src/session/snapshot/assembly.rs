@@ -1,0 +1,31 @@
+//! Bytes in any order.
+
+use super::Assembly;
+use crate::session::snapshot::codec::{BROKEN, In, Loaded, Out};
+
+impl Assembly {
+    pub(in crate::session) fn save(&self, out: &mut Out<'_>) {
+        let Self { base, buf, have } = self;
+        out.int(have.len() as u64);
+        for (from, to) in have.within(0, u64::MAX) {
+            out.int(from);
+            out.bytes(buf.get((from - base) as usize..(to - base) as usize).unwrap_or_default());
+        }
+    }
+
+    /// From `base`, with nothing at or beyond `end`.
+    pub(in crate::session) fn load(input: &mut In, base: u64, end: u64) -> Loaded<Self> {
+        let mut assembly = Self::at(base);
+        let mut reached = base;
+        input.list(|input| {
+            let (from, bytes) = (input.int()?, input.bytes()?);
+            let to = from.checked_add(bytes.len() as u64).ok_or(BROKEN)?;
+            if from < reached || to > end || bytes.is_empty() || !input.affords(to - reached) {
+                return Err(BROKEN);
+            }
+            reached = to;
+            assembly.insert(from, &bytes, to).map_err(|_| BROKEN)
+        })?;
+        Ok(assembly)
+    }
+}

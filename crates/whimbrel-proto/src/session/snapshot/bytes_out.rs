@@ -1,0 +1,79 @@
+//! Bytes written and not acknowledged.
+
+use bytes::BytesMut;
+
+use super::BytesOut;
+use crate::session::fragments::FragmentList;
+use crate::session::snapshot::codec::{BROKEN, In, Loaded, Out};
+use crate::wire::VARINT_MAX;
+
+impl BytesOut {
+    pub(in crate::session) fn save(&self, out: &mut Out<'_>) {
+        let Self {
+            chunks: _,
+            written,
+            parts,
+            finished,
+            fin_due: _,
+            fin_acked,
+            reset,
+            reset_acked,
+            stopped,
+            ..
+        } = self;
+        out.int(*written);
+        out.flag(*finished);
+        out.flag(*fin_acked);
+        out.optional_int(*reset);
+        out.flag(*reset_acked);
+        out.optional_int(*stopped);
+        parts.save(out);
+        let from = if self.is_reset() { *written } else { parts.acked() };
+        let mut bytes = BytesMut::new();
+        for (at, chunk) in &self.chunks {
+            let skip = from.saturating_sub(*at).min(chunk.len() as u64) as usize;
+            bytes.extend_from_slice(&chunk[skip..]);
+        }
+        out.bytes(&bytes);
+    }
+
+    pub(in crate::session) fn load(input: &mut In) -> Loaded<Self> {
+        let written = input.at_most(VARINT_MAX / 2)?;
+        let (finished, fin_acked) = (input.flag()?, input.flag()?);
+        let (reset, reset_acked) = (input.optional_int()?, input.flag()?);
+        let stopped = input.optional_int()?;
+        let parts = FragmentList::load(input, written)?;
+        let bytes = input.bytes()?;
+        let from = parts.acked();
+        let whole = reset.is_some() || bytes.len() as u64 == written - from;
+        if !whole || (fin_acked && !finished) || (reset_acked && reset.is_none()) {
+            return Err(BROKEN);
+        }
+        let fin_due = finished && !fin_acked && reset.is_none();
+        let mut out = Self {
+            written,
+            parts,
+            finished,
+            fin_due,
+            fin_acked,
+            reset,
+            reset_acked,
+            stopped,
+            ..Self::default()
+        };
+        if !bytes.is_empty() {
+            out.chunks.push_back((from, bytes));
+        }
+        Ok(out)
+    }
+
+    /// Something is to be sent for the first time, or an end by itself.
+    pub(in crate::session) fn has_new(&self) -> bool {
+        self.unsent() > 0 || self.fin_due()
+    }
+
+    /// Something is to be sent again.
+    pub(in crate::session) fn has_lost(&self) -> bool {
+        self.reset.is_none() && self.parts.has_lost()
+    }
+}

@@ -1,0 +1,507 @@
+//! The session's own fields, its streams, and how it goes on after it was read.
+
+use super::codec::{BROKEN, In, Loaded, Out};
+use crate::Side;
+use crate::session::again::Lost;
+use crate::session::answers::Answers;
+use crate::session::bytes_in::BytesIn;
+use crate::session::bytes_out::BytesOut;
+use crate::session::config::{MESSAGE_CHARGE, PeerLimits, SessionConfig};
+use crate::session::control::{self, Notice};
+use crate::session::credit::{RecvCredit, SendCredit};
+use crate::session::item::{NO_TAG, RELIABLE, State};
+use crate::session::lane::{Outbox, snapshot::SavedLane};
+use crate::session::latest::Latest;
+use crate::session::ledger::{Ledger, Place};
+use crate::session::message::{DomainKey, Message, Outcome, SessionEvent, StreamKind};
+use crate::session::options::{CreditPolicy, RouteClass, StreamOptions};
+use crate::session::receiving::RecvDomain;
+use crate::session::sending::SendDomain;
+use crate::session::stream::{Stream, Streams, WHOLE};
+use crate::session::{Session, again::Again, assembly::Spares, control::Control};
+use crate::wire::VARINT_MAX;
+use crate::{MessageId, StreamId, Time};
+
+fn save_config(config: &SessionConfig, out: &mut Out<'_>) {
+    let SessionConfig {
+        max_message,
+        session_window,
+        stream_window,
+        max_streams,
+        send_queue_messages,
+        send_queue_bytes,
+        stream_send_buffer,
+        gap_wait,
+        ageing,
+        cross_sequencing,
+        small_message,
+        max_unconfirmed,
+        max_tags,
+        urgent_priority,
+    } = *config;
+    for value in
+        [max_message, session_window, stream_window, max_streams, send_queue_bytes, stream_send_buffer]
+    {
+        out.int(value);
+    }
+    for value in [send_queue_messages, small_message, max_unconfirmed, max_tags] {
+        out.int(value as u64);
+    }
+    out.duration(gap_wait);
+    out.duration(ageing);
+    out.flag(cross_sequencing);
+    out.byte(urgent_priority);
+}
+
+fn load_config(input: &mut In) -> Loaded<SessionConfig> {
+    const MOST: u64 = VARINT_MAX / 8;
+    Ok(SessionConfig {
+        max_message: input.at_most(MOST)?,
+        session_window: input.at_most(MOST)?,
+        stream_window: input.at_most(MOST)?,
+        max_streams: input.at_most(MOST)?,
+        send_queue_bytes: input.at_most(MOST)?,
+        stream_send_buffer: input.at_most(MOST)?,
+        send_queue_messages: input.size()?,
+        small_message: input.at_most(u32::MAX.into())? as usize,
+        max_unconfirmed: input.size()?,
+        max_tags: input.size()?,
+        gap_wait: input.duration()?,
+        ageing: input.duration()?,
+        cross_sequencing: input.flag()?,
+        urgent_priority: input.byte()?,
+    })
+}
+
+fn save_options(options: &StreamOptions, out: &mut Out<'_>) {
+    let StreamOptions { cross_sequencing, gap_wait, credit, priority, route } = *options;
+    out.option(cross_sequencing, Out::flag);
+    out.option(gap_wait, Out::duration);
+    out.optional_int(match credit {
+        CreditPolicy::Wait => None,
+        CreditPolicy::Latest { unread } => Some(unread as u64),
+    });
+    out.byte(priority);
+    out.byte(route.0);
+}
+
+fn load_options(input: &mut In) -> Loaded<StreamOptions> {
+    let (cross_sequencing, gap_wait) = (input.option(In::flag)?, input.option(In::duration)?);
+    let credit = match input.optional_int()? {
+        None => CreditPolicy::Wait,
+        Some(unread) => CreditPolicy::Latest { unread: usize::try_from(unread).map_err(|_| BROKEN)? },
+    };
+    let (priority, route) = (input.byte()?, RouteClass(input.byte()?));
+    Ok(StreamOptions { cross_sequencing, gap_wait, credit, priority, route })
+}
+
+fn save_peer(peer: &PeerLimits, out: &mut Out<'_>) {
+    let PeerLimits { max_data, max_stream_data, max_streams, max_message, cross_sequencing } = *peer;
+    for value in [max_data, max_stream_data, max_streams, max_message] {
+        out.int(value);
+    }
+    out.flag(cross_sequencing);
+}
+
+fn load_peer(input: &mut In) -> Loaded<PeerLimits> {
+    Ok(PeerLimits {
+        max_data: input.int()?,
+        max_stream_data: input.int()?,
+        max_streams: input.at_most(VARINT_MAX / 4)?,
+        max_message: input.int()?,
+        cross_sequencing: input.flag()?,
+    })
+}
+
+impl Session {
+    pub(super) fn save(&mut self, out: &mut Out<'_>) {
+        self.outbox.settle_all();
+        out.flag(self.side == Side::Client);
+        save_config(&self.config, out);
+        save_peer(&self.peer, out);
+        for value in [self.next_message, self.opened, self.peer_opened, self.peer_ended, self.streams_granted]
+        {
+            out.int(value);
+        }
+        self.send_credit.save(out);
+        self.recv_credit.save(out);
+        self.ledger.save(out);
+        let streams: Vec<u32> =
+            self.streams.slots().filter(|slot| self.streams.at(*slot).is_some()).collect();
+        out.list(streams.into_iter(), |out, slot| self.save_stream(slot, out));
+        out.list(self.inbox.iter(), |out, message| message.save(out));
+        let outcomes: Vec<(MessageId, Outcome)> = self
+            .ledger
+            .events
+            .iter()
+            .filter_map(|event| match event {
+                SessionEvent::Outcome(id, outcome) => Some((*id, *outcome)),
+                _ => None,
+            })
+            .collect();
+        out.list(outcomes.into_iter(), |out, (id, outcome)| {
+            out.int(id.0);
+            super::items::save_outcome(outcome, out);
+        });
+    }
+
+    fn save_stream(&self, slot: u32, out: &mut Out<'_>) {
+        let Some(stream) = self.streams.at(slot) else { return };
+        out.int(stream.id.0);
+        out.byte(match stream.kind {
+            None => 0,
+            Some(StreamKind::Messages) => 1,
+            Some(StreamKind::Bytes) => 2,
+        });
+        stream.send_credit.save(out);
+        stream.recv_credit.save(out);
+        out.flag(stream.claimed);
+        for cross in [stream.cross_in, stream.cross_out] {
+            out.option(cross, Out::flag);
+        }
+        for domain in 0..4 {
+            let key = self.streams.key(slot, domain);
+            out.option(stream.send[usize::from(domain)].as_deref(), |out, sending| {
+                sending.save(out);
+                out.list(self.ledger.unconfirmed_in(key).into_iter(), |out, (number, id)| {
+                    out.int(number);
+                    out.int(id.0);
+                });
+            });
+            out.option(stream.recv[usize::from(domain)].as_deref(), |out, receiving| {
+                receiving.save(out);
+                out.ranges(&self.control.answers.asked(key));
+                let taken = self.control.taken.iter().filter(|(of, _)| *of == key);
+                let taken: Vec<_> = taken.map(|(_, range)| (range.first, range.count)).collect();
+                out.list(taken.into_iter(), |out, (first, count)| {
+                    out.int(first);
+                    out.int(count);
+                });
+            });
+        }
+        out.option(stream.bytes_out.as_deref(), |out, half| half.save(out));
+        out.option(stream.bytes_in.as_deref(), |out, half| half.save(out));
+        out.list(stream.inbox.iter(), |out, message| message.save(out));
+        save_options(&stream.options, out);
+        let unread: Vec<_> = stream.latest.iter().flat_map(|latest| latest.unread()).collect();
+        out.list(unread.into_iter(), |out, (others, message)| {
+            out.int(others);
+            message.save(out);
+        });
+        out.list(stream.lanes.iter(), |out, lane| self.outbox.lane(*lane).save(out));
+    }
+
+    pub(super) fn load(input: &mut In) -> Loaded<Self> {
+        let side = if input.flag()? { Side::Client } else { Side::Server };
+        let (config, peer) = (load_config(input)?, load_peer(input)?);
+        let next_message = input.at_most(VARINT_MAX / 2)?;
+        let [opened, peer_opened, peer_ended, streams_granted] = [
+            input.at_most(VARINT_MAX / 8)?,
+            input.at_most(VARINT_MAX / 8)?,
+            input.at_most(VARINT_MAX / 8)?,
+            input.at_most(VARINT_MAX / 8)?,
+        ];
+        let mut session = Self {
+            side,
+            config,
+            peer,
+            streams: Streams::default(),
+            outbox: Outbox::new(config.ageing),
+            ledger: Ledger::default(),
+            received_tags: Default::default(),
+            control: Control::default(),
+            spares: Spares::default(),
+            again: Again::default(),
+            send_credit: SendCredit::load(input)?,
+            recv_credit: RecvCredit::load(input)?,
+            inbox: std::collections::VecDeque::new(),
+            gaps: Vec::new(),
+            next_message,
+            opened,
+            peer_opened,
+            peer_ended,
+            streams_granted,
+            wants_writable: false,
+            wants_streams: false,
+            readable_told: false,
+            closing: false,
+        };
+        session.ledger = Ledger::load(input)?;
+        input.list(|input| session.load_stream(input))?;
+        input.list(|input| {
+            session.inbox.push_back(Message::load(input)?);
+            Ok(())
+        })?;
+        input.list(|input| {
+            let (id, outcome) = (MessageId(input.int()?), super::items::load_outcome(input)?);
+            session.ledger.events.push_back(SessionEvent::Outcome(id, outcome));
+            Ok(())
+        })?;
+        Ok(session)
+    }
+
+    fn load_stream(&mut self, input: &mut In) -> Loaded<()> {
+        let id = input.stream()?;
+        let opened = if id.opener() == self.side { self.opened } else { self.peer_opened };
+        if id.index() >= opened || self.streams.look(id).is_some() {
+            return Err(BROKEN);
+        }
+        let kind = match input.byte()? {
+            0 => None,
+            1 => Some(StreamKind::Messages),
+            2 => Some(StreamKind::Bytes),
+            _ => return Err(BROKEN),
+        };
+        let mut stream = Stream::new(id, kind, 0, 0);
+        stream.send_credit = SendCredit::load(input)?;
+        stream.recv_credit = RecvCredit::load(input)?;
+        stream.claimed = input.flag()?;
+        stream.cross_in = input.option(In::flag)?;
+        stream.cross_out = input.option(In::flag)?;
+        let slot = self.streams.insert(stream);
+        for domain in 0..4 {
+            self.load_sending(input, slot, domain)?;
+            self.load_receiving(input, slot, domain)?;
+        }
+        let bytes_out = input.option(BytesOut::load)?;
+        let bytes_in = input.option(BytesIn::load)?;
+        let is_bytes = kind == Some(StreamKind::Bytes);
+        if bytes_out.is_some() != is_bytes || bytes_in.is_some() != is_bytes {
+            return Err(BROKEN);
+        }
+        let mut inbox = std::collections::VecDeque::new();
+        input.list(|input| {
+            inbox.push_back(Message::load(input)?);
+            Ok(())
+        })?;
+        if let Some(stream) = self.streams.at_mut(slot) {
+            stream.bytes_out = bytes_out.map(Box::new);
+            stream.bytes_in = bytes_in.map(Box::new);
+            stream.inbox = inbox;
+        }
+        let options = load_options(input)?;
+        if !is_bytes {
+            self.set_stream_options(id, options).map_err(|_| BROKEN)?;
+        }
+        let window = self.config.stream_window;
+        input.list(|input| {
+            let (others, message) = (input.size()?, Message::load(input)?);
+            let stream = self.streams.at_mut(slot).ok_or(BROKEN)?;
+            // Set to wait since: what was kept before is still read from here.
+            stream.latest.get_or_insert_with(|| Box::new(Latest::kept(window))).push(message, others);
+            Ok(())
+        })?;
+        input.list(|input| self.load_lane(input, slot, is_bytes))
+    }
+
+    fn load_sending(&mut self, input: &mut In, slot: u32, domain: u8) -> Loaded<()> {
+        let key = self.streams.key(slot, domain);
+        let tags = self.ledger.tag_count();
+        let Some(mut sending) = input.option(|input| SendDomain::load(input, usize::from(domain), tags))?
+        else {
+            return Ok(());
+        };
+        input.list(|input| {
+            let (number, id) = (input.at_most(sending.next())?, MessageId(input.int()?));
+            sending.confirming.insert(number, number + 1);
+            self.ledger.confirm_later(key, number, id);
+            Ok(())
+        })?;
+        self.ledger.outstanding += sending.outstanding();
+        for item in sending.items().filter(|item| item.state != State::Done) {
+            self.ledger.restore(item, Place::Sent { key, number: item.first });
+        }
+        for (number, charge) in sending.unanswered() {
+            control::push(&mut self.control.skips, key, number, 1, charge);
+        }
+        if let Some(stream) = self.streams.at_mut(slot) {
+            stream.send[usize::from(domain)] = Some(Box::new(sending));
+        }
+        Ok(())
+    }
+
+    fn load_receiving(&mut self, input: &mut In, slot: u32, domain: u8) -> Loaded<()> {
+        let key = self.streams.key(slot, domain);
+        let Some(receiving) = input.option(|input| RecvDomain::load(input, usize::from(domain)))? else {
+            return Ok(());
+        };
+        let asked = input.ranges()?;
+        for (from, to) in asked.within(0, u64::MAX) {
+            Answers::ask(&mut self.control.answers, key, from, to);
+        }
+        input.list(|input| {
+            let (first, count) = (input.at_most(VARINT_MAX / 2)?, input.at_most(u32::MAX.into())?);
+            if count == 0 {
+                return Err(BROKEN);
+            }
+            control::push(&mut self.control.taken, key, first, count, 0);
+            Ok(())
+        })?;
+        if let Some(stream) = self.streams.at_mut(slot) {
+            stream.recv[usize::from(domain)] = Some(Box::new(receiving));
+        }
+        Ok(())
+    }
+
+    fn load_lane(&mut self, input: &mut In, slot: u32, is_bytes: bool) -> Loaded<()> {
+        let now = input.now();
+        let SavedLane { domain, priority, tag, bytes, partial, items } =
+            SavedLane::load(input, self.ledger.tag_count())?;
+        let key = self.streams.key(slot, domain);
+        let fits =
+            if bytes { domain == WHOLE && is_bytes && items.is_empty() } else { domain < 4 && !is_bytes };
+        let Some(stream) = self.streams.at(slot).filter(|_| fits) else { return Err(BROKEN) };
+        if !bytes {
+            let sending = stream.send[usize::from(domain)].as_deref().ok_or(BROKEN)?;
+            if partial.is_some_and(|number| !sending.has_parts(number)) {
+                return Err(BROKEN);
+            }
+        }
+        let lane = self.outbox.open(key, priority, if tag == NO_TAG { NO_TAG } else { tag }, bytes);
+        if let Some(stream) = self.streams.at_mut(slot) {
+            stream.lanes.push(lane);
+        }
+        for item in items {
+            let place = Place::Pending { lane, seq: self.outbox.next_seq(lane) };
+            self.ledger.restore(&item, place);
+            self.outbox.put_back(now, lane, item);
+        }
+        self.outbox.lane_mut(lane).partial = partial.filter(|_| !bytes);
+        if partial.is_some() {
+            self.outbox.activate(now, lane);
+        }
+        Ok(())
+    }
+
+    /// After it was read: what was in flight goes again, credit is granted again, and what the application does not know is announced.
+    pub(super) fn wake_up(&mut self, now: Time) {
+        for slot in self.streams.slots() {
+            for domain in 0..4 {
+                self.resume_domain(self.streams.key(slot, domain));
+                self.list_gap(slot, domain);
+            }
+            self.resume_stream(now, slot);
+        }
+        self.control.notify(Notice::MaxData);
+        self.control.notify(Notice::MaxStreams);
+        let claimed: usize = self
+            .streams
+            .slots()
+            .filter_map(|slot| self.streams.at(slot))
+            .map(|stream| stream.inbox.len())
+            .sum();
+        self.ledger.stats.unread = (self.inbox.len() + claimed) as u64;
+        if !self.inbox.is_empty() {
+            self.readable_told = true;
+            self.ledger.events.push_back(SessionEvent::Readable);
+        }
+    }
+
+    fn resume_domain(&mut self, key: DomainKey) {
+        let Some(domain) = self.streams.send_domain_ref(key) else { return };
+        let live: Vec<_> = domain
+            .items()
+            .filter(|item| item.is_live())
+            .map(|item| (item.first, item.count, item.state, item.flags & RELIABLE != 0))
+            .collect();
+        let parts = domain.lost_parts();
+        for (number, count, state, reliable) in live {
+            if !reliable && count > 1 {
+                let Some(domain) = self.streams.send_domain(key) else { return };
+                if let Some(index) = domain.index(number) {
+                    domain.give_up_bundle(index, Outcome::Lost);
+                }
+                let given_up =
+                    self.streams.send_domain_ref(key).map(SendDomain::unanswered).unwrap_or_default();
+                for (number, charge) in given_up
+                    .into_iter()
+                    .filter(|(given_up, _)| (number..number + u64::from(count)).contains(given_up))
+                {
+                    control::push(&mut self.control.skips, key, number, 1, charge);
+                }
+            } else if !reliable {
+                self.give_up(key, number, Outcome::Lost);
+            } else if state == State::Lost {
+                self.again.lose(key, number, u64::from(count));
+            } else if parts.binary_search(&number).is_ok() {
+                self.again.lost.push_back(Lost::Parts { key, number });
+            }
+        }
+    }
+
+    fn resume_stream(&mut self, now: Time, slot: u32) {
+        let key = self.streams.key(slot, WHOLE);
+        let Some(stream) = self.streams.at_mut(slot) else { return };
+        let (id, kind, lanes) = (stream.id, stream.kind, stream.lanes.clone());
+        let (mut readable, mut lost, mut new) = (stream.claimed && !stream.inbox.is_empty(), false, false);
+        let (mut reset, mut stop) = (false, false);
+        if let Some(half) = &stream.bytes_out {
+            (lost, new, reset) = (half.has_lost(), half.has_new(), half.reset_notice().is_some());
+        }
+        if let Some(half) = &stream.bytes_in {
+            readable |= half.has_news();
+            stop = half.stop_notice().is_some();
+        }
+        if lost {
+            self.again.lost.push_back(Lost::Bytes { key });
+        }
+        if new && let Some(lane) = lanes.first() {
+            self.outbox.activate(now, *lane);
+        }
+        self.control.notify(Notice::MaxStreamData(key));
+        if reset {
+            self.control.notify(Notice::Reset(key));
+        }
+        if stop {
+            self.control.notify(Notice::Stop(key));
+        }
+        let announced = id != StreamId(0) && id.opener() != self.side;
+        if let Some(kind) = kind.filter(|_| announced) {
+            self.ledger.events.push_back(SessionEvent::StreamOpened(id, kind));
+        }
+        if readable {
+            self.tell_readable(slot);
+        }
+        self.reap(slot);
+    }
+
+    pub(crate) fn peer_limits(&self) -> PeerLimits {
+        self.peer
+    }
+
+    /// Its settings.
+    pub fn config(&self) -> SessionConfig {
+        self.config
+    }
+
+    /// Bytes of messages received and not read.
+    pub(crate) fn unread_bytes(&self) -> u64 {
+        let own =
+            self.streams.slots().filter_map(|slot| self.streams.at(slot)).flat_map(|stream| &stream.inbox);
+        self.inbox.iter().chain(own).map(|message| message.payload.len() as u64).sum()
+    }
+
+    /// Byte streams that are open, by their ids.
+    pub fn byte_streams(&self) -> Vec<StreamId> {
+        let open = self.streams.slots().filter_map(|slot| self.streams.at(slot));
+        let bytes = open.filter(|stream| stream.kind == Some(StreamKind::Bytes));
+        let mut ids: Vec<_> = bytes.map(|stream| stream.id).collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// Messages that were read and not taken by anybody wait again, before all others.
+    pub fn unread(&mut self, messages: impl DoubleEndedIterator<Item = Message>) {
+        for message in messages.rev() {
+            let charge = message.payload.len() as u64 + MESSAGE_CHARGE;
+            self.recv_credit.take_back(charge);
+            if let Some(slot) = self.streams.find(message.stream)
+                && let Some(stream) = self.streams.at_mut(slot)
+            {
+                stream.recv_credit.take_back(charge);
+            }
+            self.ledger.stats.unread += 1;
+            self.inbox.push_front(message);
+        }
+    }
+}

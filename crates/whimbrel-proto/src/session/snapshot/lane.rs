@@ -1,0 +1,69 @@
+//! Messages that wait.
+
+use super::{Item, Lane, LaneState, Outbox};
+use crate::Time;
+use crate::session::snapshot::codec::{BROKEN, In, Loaded, Out};
+
+/// A lane as it was written.
+pub(in crate::session) struct SavedLane {
+    pub(in crate::session) domain: u8,
+    pub(in crate::session) priority: Option<u8>,
+    pub(in crate::session) tag: u32,
+    pub(in crate::session) bytes: bool,
+    pub(in crate::session) partial: Option<u64>,
+    pub(in crate::session) items: Vec<Item>,
+}
+
+impl Lane {
+    /// What was gathered must have been settled.
+    pub(in crate::session) fn save(&self, out: &mut Out<'_>) {
+        out.byte(self.key.domain);
+        out.optional_int(self.priority.map(u64::from));
+        out.int(u64::from(self.tag));
+        out.flag(self.bytes);
+        out.optional_int(self.partial);
+        let live: Vec<&Item> = self.queue.iter().filter(|item| !item.is_dead()).collect();
+        out.list(live.into_iter(), |out, item| item.save(out));
+    }
+}
+
+impl SavedLane {
+    pub(in crate::session) fn load(input: &mut In, tags: usize) -> Loaded<Self> {
+        let domain = input.byte()?;
+        let priority = input.option(|input| Ok(input.at_most(255)? as u8))?;
+        let tag = input.small()?;
+        if tag != u32::MAX && tag as usize >= tags {
+            return Err(BROKEN);
+        }
+        let (bytes, partial) = (input.flag()?, input.optional_int()?);
+        let mut items = Vec::new();
+        input.list(|input| {
+            let item = Item::load(input, 0, tags)?;
+            if !item.is_live() {
+                return Err(BROKEN);
+            }
+            items.push(item);
+            Ok(())
+        })?;
+        Ok(Self { domain, priority, tag, bytes, partial, items })
+    }
+}
+
+impl Outbox {
+    pub(in crate::session) fn settle_all(&mut self) {
+        self.lanes.iter_mut().for_each(Lane::settle);
+    }
+
+    /// Appends what waited before.
+    pub(in crate::session) fn put_back(&mut self, now: Time, slot: u32, item: Item) {
+        self.messages += item.count as usize;
+        self.bytes += u64::from(item.length);
+        let lane = &mut self.lanes[slot as usize];
+        lane.live += item.count as usize;
+        lane.count_priority(item.priority, item.count, true);
+        lane.queue.push_back(item);
+        if lane.state == LaneState::Idle {
+            self.activate(now, slot);
+        }
+    }
+}

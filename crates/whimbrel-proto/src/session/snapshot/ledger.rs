@@ -1,0 +1,158 @@
+//! Tags, counters, and who waits for an outcome.
+
+use std::time::Duration;
+
+use super::{Ledger, Place, TagState};
+use crate::session::item::{Item, NO_TAG};
+use crate::session::message::{DomainKey, TagSettings};
+use crate::session::snapshot::codec::{In, Loaded, Out};
+use crate::session::stats::{Counters, SessionStats};
+use crate::{MessageId, Time};
+
+impl Ledger {
+    pub(in crate::session) fn save(&self, out: &mut Out<'_>) {
+        save_stats(&self.stats, out);
+        out.list(self.tags.iter(), |out, tag| {
+            out.int(tag.stream);
+            out.int(tag.tag);
+            save_counters(&tag.counters, out);
+            out.optional_int(tag.settings.bandwidth);
+            out.option(tag.settings.lifetime, |out, lifetime: Duration| out.duration(lifetime));
+            out.optional_int(tag.settings.priority.map(u64::from));
+        });
+    }
+
+    pub(in crate::session) fn load(input: &mut In) -> Loaded<Self> {
+        let mut ledger = Self { stats: load_stats(input)?, ..Self::default() };
+        let now = input.now();
+        input.list(|input| {
+            let (stream, tag) = (input.int()?, input.int()?);
+            let counters = load_counters(input)?;
+            let settings = TagSettings {
+                bandwidth: input.optional_int()?,
+                lifetime: input.option(In::duration)?,
+                priority: input.option(|input| Ok(input.at_most(255)? as u8))?,
+            };
+            let slot = ledger.tags.len() as u32;
+            ledger.tags.push(TagState { stream, tag, counters, used: true, ..TagState::default() });
+            ledger.by_tag.insert((stream, tag), slot);
+            ledger.set_tag(now, slot, settings);
+            Ok(())
+        })?;
+        Ok(ledger)
+    }
+
+    pub(in crate::session) fn tag_count(&self) -> usize {
+        self.tags.len()
+    }
+
+    /// Counts a message that was there before, where it is now.
+    pub(in crate::session) fn restore(&mut self, item: &Item, place: Place) {
+        if item.tag != NO_TAG {
+            let tag = &mut self.tags[item.tag as usize];
+            tag.live += 1;
+            tag.places.push_back(place);
+        }
+        if item.expires != Time::MAX {
+            self.mortal += 1;
+            self.deadlines.push(std::cmp::Reverse((item.expires, place)));
+        }
+    }
+
+    /// Messages of a domain that wait for TAKEN.
+    pub(in crate::session) fn unconfirmed_in(&self, key: DomainKey) -> Vec<(u64, MessageId)> {
+        self.unconfirmed.range((key, 0)..=(key, u64::MAX)).map(|((_, number), id)| (*number, *id)).collect()
+    }
+
+    pub(in crate::session) fn confirm_later(&mut self, key: DomainKey, number: u64, id: MessageId) {
+        self.unconfirmed.insert((key, number), id);
+    }
+}
+
+fn save_counters(counters: &Counters, out: &mut Out<'_>) {
+    let Counters {
+        queued,
+        sent,
+        sent_bytes,
+        delivered,
+        delivered_bytes,
+        taken,
+        expired,
+        cancelled,
+        replaced,
+        lost,
+        unknown,
+    } = *counters;
+    let all = [
+        queued,
+        sent,
+        sent_bytes,
+        delivered,
+        delivered_bytes,
+        taken,
+        expired,
+        cancelled,
+        replaced,
+        lost,
+        unknown,
+    ];
+    all.into_iter().for_each(|value| out.int(value));
+}
+
+fn load_counters(input: &mut In) -> Loaded<Counters> {
+    Ok(Counters {
+        queued: input.int()?,
+        sent: input.int()?,
+        sent_bytes: input.int()?,
+        delivered: input.int()?,
+        delivered_bytes: input.int()?,
+        taken: input.int()?,
+        expired: input.int()?,
+        cancelled: input.int()?,
+        replaced: input.int()?,
+        lost: input.int()?,
+        unknown: input.int()?,
+    })
+}
+
+/// Those that are not counted anew.
+fn save_stats(stats: &SessionStats, out: &mut Out<'_>) {
+    save_counters(&stats.total, out);
+    let SessionStats {
+        retransmitted,
+        repeated,
+        received,
+        received_bytes,
+        duplicates,
+        late,
+        stream_bytes_sent,
+        stream_bytes_read,
+        ..
+    } = *stats;
+    let all = [
+        retransmitted,
+        repeated,
+        received,
+        received_bytes,
+        duplicates,
+        late,
+        stream_bytes_sent,
+        stream_bytes_read,
+    ];
+    all.into_iter().for_each(|value| out.int(value));
+}
+
+fn load_stats(input: &mut In) -> Loaded<SessionStats> {
+    Ok(SessionStats {
+        total: load_counters(input)?,
+        retransmitted: input.int()?,
+        repeated: input.int()?,
+        received: input.int()?,
+        received_bytes: input.int()?,
+        duplicates: input.int()?,
+        late: input.int()?,
+        stream_bytes_sent: input.int()?,
+        stream_bytes_read: input.int()?,
+        ..SessionStats::default()
+    })
+}

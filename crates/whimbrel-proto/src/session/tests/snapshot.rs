@@ -1,0 +1,133 @@
+//! Sessions as bytes. That nothing is lost or doubled over them is held by `random`.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use super::super::*;
+use super::pipe::*;
+use crate::{Service, StreamId, Tag, Time};
+
+/// A session in the middle of everything, as bytes.
+fn busy(seed: u64) -> Vec<u8> {
+    let mut pipe = Pipe::lossy(seed);
+    let bytes = pipe.ends[0].open_stream(StreamKind::Bytes).unwrap();
+    let now = pipe.now;
+    pipe.ends[0].write(now, bytes, vec![7; 5000].into()).unwrap();
+    for side in 0..2 {
+        for number in 0..300 {
+            let service = Service::ALL[number as usize % 4];
+            let size = if number % 17 == 0 { 4000 } else { 20 };
+            let tracked = number % 3 == 0;
+            let tag = (number % 5 == 0).then_some(Tag(number % 7));
+            let lifetime = (number % 11 == 0).then_some(Duration::from_secs(1));
+            pipe.send(side, Outgoing { tracked, tag, lifetime, ..numbered(service, number, size) });
+        }
+        pipe.run_for(Duration::from_millis(7));
+    }
+    let now = pipe.now;
+    pipe.ends[seed as usize % 2].snapshot(now)
+}
+
+#[test]
+fn what_is_written_again_is_the_same() {
+    for seed in 0..20 {
+        let bytes = busy(seed);
+        let mut session = Session::restore(Time::ZERO, Duration::ZERO, bytes.clone().into()).unwrap();
+        let again = session.snapshot(Time::ZERO);
+        let once_more =
+            Session::restore(Time::ZERO, Duration::ZERO, again.clone().into()).unwrap().snapshot(Time::ZERO);
+        assert!(again == once_more, "seed {seed}");
+    }
+}
+
+#[test]
+fn foreign_old_and_short_ones_are_told_apart() {
+    let bytes = busy(1);
+    let read = |bytes: &[u8]| {
+        Session::restore(Time::ZERO, Duration::ZERO, Bytes::copy_from_slice(bytes)).map(|_| ()).unwrap_err()
+    };
+    assert_eq!(read(b"GIF89a"), SnapshotError::NotOne);
+    assert_eq!(read(b""), SnapshotError::NotOne);
+    let mut other = bytes.clone();
+    other[4] = 0;
+    assert_eq!(read(&other), SnapshotError::Version { found: 0 });
+    for end in 5..bytes.len() {
+        read(&bytes[..end]);
+    }
+    let mut longer = bytes;
+    longer.push(0);
+    assert!(matches!(read(&longer), SnapshotError::Corrupt(_)));
+}
+
+#[test]
+fn lifetimes_run_on_while_nobody_is_there() {
+    let mut pipe = Pipe::plain();
+    pipe.blackout = true;
+    let kept =
+        Outgoing { lifetime: Some(Duration::from_secs(100)), ..numbered(Service::ReliableSequenced, 0, 10) };
+    let gone =
+        Outgoing { lifetime: Some(Duration::from_secs(5)), ..numbered(Service::ReliableSequenced, 1, 10) };
+    let kept = pipe.send(0, Outgoing { tracked: true, ..kept });
+    let gone = pipe.send(0, Outgoing { tracked: true, ..gone });
+    pipe.suspend(1, Duration::from_secs(60));
+    pipe.blackout = false;
+    pipe.settle();
+    let messages = pipe.recv_all(1);
+    assert_eq!(messages.iter().map(number_of).collect::<Vec<_>>(), [0]);
+    let mut outcomes = pipe.outcomes(0);
+    outcomes.sort();
+    assert_eq!(outcomes, [(kept, Outcome::Delivered), (gone, Outcome::Expired)]);
+}
+
+#[test]
+fn what_was_read_and_not_taken_waits_again() {
+    let mut pipe = Pipe::plain();
+    for number in 0..3 {
+        pipe.send(0, Outgoing { stream: StreamId(0), ..numbered(Service::ReliableSequenced, number, 10) });
+    }
+    pipe.settle();
+    let messages = pipe.recv_all(1);
+    pipe.ends[1].unread(messages.into_iter());
+    pipe.suspend(2, Duration::ZERO);
+    pipe.settle();
+    assert_eq!(pipe.recv_all(1).iter().map(number_of).collect::<Vec<_>>(), [0, 1, 2]);
+    pipe.settle();
+    pipe.assert_credit_agrees();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    #[test]
+    fn changed_bytes_are_refused_or_make_a_session_that_works(
+        seed in 0u64..8, changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+    ) {
+        let mut bytes = busy(seed);
+        for (at, value) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = value;
+        }
+        if let Ok(mut session) = Session::restore(Time::ZERO, Duration::ZERO, bytes.into()) {
+            exercise(&mut session);
+        }
+    }
+}
+
+/// Sends all it has, and reads.
+fn exercise(session: &mut Session) {
+    let (mut now, mut packet, mut carried) = (Time::ZERO, Vec::new(), Vec::new());
+    for round in 0..200 {
+        packet.clear();
+        carried.clear();
+        now += Duration::from_millis(10);
+        session.handle_timeout(now);
+        session.fill(now, &mut crate::wire::Writer::new(&mut packet, 1200), &mut carried, round % 2);
+        for item in &carried {
+            if round % 3 == 0 { session.on_lost(now, item) } else { session.on_acked(now, item) }
+        }
+        while session.recv(now).is_some() {}
+    }
+    session.snapshot(now);
+    session.end();
+}

@@ -1,0 +1,127 @@
+//! Messages that are sent more than once on purpose: what it brings, and what it costs.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use whimbrel_proto::session::Outgoing;
+use whimbrel_proto::{Scheduling, Service, StreamId, Time, TransportConfig};
+use whimbrel_sim::pair::{End, Pair};
+
+use super::{MS, SECOND, config, two};
+
+/// Sends `count` messages of `length` bytes, one each `every`; the latency of those that arrived, in order of length.
+fn trickle(pair: &mut Pair, count: usize, every: Duration, draft: &Outgoing) -> Vec<Duration> {
+    let length = draft.payload.len();
+    let mut sent: Vec<Time> = Vec::new();
+    let mut latencies = Vec::new();
+    let (begin, mut next) = (pair.now(), pair.now());
+    let end = begin + every * count as u32 + 3 * SECOND;
+    while pair.now() < end {
+        if sent.len() < count {
+            let mut payload = (sent.len() as u64).to_be_bytes().to_vec();
+            payload.resize(length, 1);
+            sent.push(pair.now());
+            pair.try_send(End::Client, Outgoing { payload: Bytes::from(payload), ..draft.clone() })
+                .expect("there is room");
+            next += every;
+        } else {
+            next = end;
+        }
+        let wait = next.since(pair.now());
+        pair.run_until(wait, |pair| {
+            for message in pair.recv(End::Server) {
+                let number = u64::from_be_bytes(message.payload[..8].try_into().expect("a number"));
+                latencies.push(pair.now().since(sent[number as usize]));
+            }
+            false
+        });
+    }
+    latencies.sort_unstable();
+    latencies
+}
+
+fn quantile(sorted: &[Duration], share: f64) -> Duration {
+    sorted[((sorted.len() as f64 * share) as usize).min(sorted.len() - 1)]
+}
+
+/// With IP and UDP headers.
+fn sent_bytes(pair: &mut Pair) -> u64 {
+    pair.stats(End::Client).paths.iter().map(|path| path.sent_bytes + 28 * path.sent_packets).sum()
+}
+
+fn plain(length: usize) -> Outgoing {
+    Outgoing::new(StreamId(0), Service::ReliableUnsequenced, vec![0; length].into())
+}
+
+#[test]
+fn redundant_hides_a_tenth_lost_on_both_paths() {
+    let mut transport = config();
+    transport.scheduler = Scheduling::Redundant;
+    for seed in 0..4 {
+        let mut pair = two(seed, transport.clone(), "rate=10mbit,delay=20ms", "rate=10mbit,delay=20ms");
+        let lossless = quantile(&trickle(&mut pair, 2000, 10 * MS, &plain(200)), 0.98);
+        let lossy = "rate=10mbit,delay=20ms,loss=10%";
+        let mut pair = two(seed, transport.clone(), lossy, lossy);
+        let latencies = trickle(&mut pair, 10_000, 10 * MS, &plain(200));
+        assert_eq!(latencies.len(), 10_000, "each once");
+        let (p98, p999) = (quantile(&latencies, 0.98), quantile(&latencies, 0.999));
+        println!(
+            "seed {seed}: lossless {lossless:?}, 98 % {p98:?}, 99.9 % {p999:?}, longest {:?}",
+            latencies.last()
+        );
+        assert!(p98 <= lossless.mul_f64(1.2), "seed {seed}: {p98:?}, lossless {lossless:?}");
+        assert!(p999 <= 20 * MS + 60 * MS, "seed {seed}: {p999:?}");
+    }
+}
+
+#[test]
+fn urgent_messages_take_a_second_path_by_themselves() {
+    let mut transport: TransportConfig = config();
+    transport.repeats = whimbrel_proto::Repeats::Fixed(0);
+    let lossy = "rate=10mbit,delay=20ms,loss=10%";
+    let run = |priority: u8| {
+        let mut pair = two(3, transport.clone(), lossy, lossy);
+        let before = sent_bytes(&mut pair);
+        let latencies = trickle(&mut pair, 5000, 10 * MS, &Outgoing { priority, ..plain(200) });
+        assert_eq!(latencies.len(), 5000);
+        (quantile(&latencies, 0.98), sent_bytes(&mut pair) - before)
+    };
+    let (usual, once) = run(100);
+    let (urgent, twice) = run(200);
+    println!("98 %: {usual:?} once, {urgent:?} twice; {once} and {twice} bytes");
+    assert!(urgent <= 25 * MS, "{urgent:?}");
+    assert!(usual > 50 * MS, "{usual:?}");
+    assert!(twice as f64 <= 2.3 * once as f64, "{twice} of {once}");
+}
+
+#[test]
+fn the_deadline_rule_brings_them_in_time() {
+    let run = |budget: u16, repeats, loss: &str| {
+        let mut transport = config();
+        transport.deadline_budget = budget;
+        transport.repeats = repeats;
+        let mut pair = Pair::connected(5, transport, &format!("rate=10mbit,delay=20ms,{loss}"));
+        pair.run(SECOND);
+        let before = sent_bytes(&mut pair);
+        let draft = Outgoing { lifetime: Some(60 * MS), ..plain(100) };
+        let latencies = trickle(&mut pair, 30_000, 10 * MS, &draft);
+        let in_time = latencies.iter().filter(|latency| **latency <= 60 * MS).count();
+        let stats = pair.stats(End::Client).deadlines;
+        (in_time as f64 / 30_000.0, sent_bytes(&mut pair) - before, stats)
+    };
+    let none = whimbrel_proto::Repeats::Fixed(0);
+    let (_, alone, _) = run(0, none, "loss=0%");
+    let (bare, _, without) = run(0, none, "loss=5%");
+    let (full, bytes, stats) = run(1000, none, "loss=5%");
+    let (some, _, limited) = run(3, none, "loss=5%");
+    println!(
+        "in time {bare:.4} bare, {some:.4} at 3 %, {full:.5} at {:.2} x bytes",
+        bytes as f64 / alone as f64
+    );
+    println!("{without:?} {limited:?} {stats:?}");
+    assert!(bare < 0.97, "{bare}");
+    assert!(full >= 0.999, "{full}");
+    assert!(bytes as f64 <= 2.5 * alone as f64, "{bytes} of {alone}");
+    assert!(stats.messages >= 29_000 && stats.saved > 1_000, "{stats:?}");
+    assert!(limited.messages > 0 && limited.refused > 20_000, "{limited:?}");
+}

@@ -1,0 +1,200 @@
+//! Leaving a process and coming back in another (Mockets 5.1).
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use whimbrel_proto::crypto::PublicKey;
+use whimbrel_proto::{CloseReason, Connection, Handle, StreamId, SuspendMode};
+
+use crate::endpoint::{Endpoint, time_of_day};
+use crate::mocket::Mocket;
+use crate::shared::{Shared, State, lock};
+use crate::stream::Stream;
+use crate::suspended::SuspendedMocket;
+
+/// Suspending.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SuspendError {
+    /// Not now; the mocket is as it was.
+    #[error(transparent)]
+    Refused(#[from] whimbrel_proto::SuspendError),
+    /// The session ended instead.
+    #[error("the mocket is closed: {0}")]
+    Closed(CloseReason),
+}
+
+/// Resuming.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ResumeError {
+    /// Not with this endpoint; the peer heard of nothing.
+    #[error(transparent)]
+    Refused(#[from] whimbrel_proto::ResumeError),
+    /// No connection, or the peer does not go on with the session: [`CloseReason::AlreadyResumed`], [`CloseReason::ResumeExpired`],
+    /// [`CloseReason::UnknownSession`]. After [`CloseReason::HandshakeTimedOut`] it can be tried again.
+    #[error(transparent)]
+    Closed(#[from] CloseReason),
+}
+
+impl Mocket {
+    /// Ends this end of the session without ending the session: what is unacknowledged and unread is in what is returned, the peer stands
+    /// by (its sends queue by their limits, lifetimes run), and [`Endpoint::resume`] goes on, in this process or another. All handles on
+    /// the mocket see it closed with [`CloseReason::Suspended`]; deliveries awaited here answer `Unknown`.
+    ///
+    /// ```no_run
+    /// # async fn example(mocket: whimbrel::Mocket) -> Result<(), Box<dyn std::error::Error>> {
+    /// use whimbrel::SuspendMode;
+    ///
+    /// let state = mocket.suspend(SuspendMode::Snapshot).await?;
+    /// std::fs::write("session", state.seal("correct horse battery staple")?)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// A peer that is out of reach is waited for until `close_timeout`, then left to find out by itself.
+    ///
+    /// # Errors
+    /// [`SuspendError`].
+    pub async fn suspend(&self, mode: SuspendMode) -> Result<SuspendedMocket, SuspendError> {
+        self.suspend_to(mode, None).await
+    }
+
+    /// As [`Mocket::suspend`], for a host with another identity: `heir` may resume the session, too.
+    ///
+    /// # Errors
+    /// [`SuspendError`].
+    pub async fn suspend_for(
+        &self,
+        mode: SuspendMode,
+        heir: PublicKey,
+    ) -> Result<SuspendedMocket, SuspendError> {
+        self.suspend_to(mode, Some(heir)).await
+    }
+
+    async fn suspend_to(
+        &self,
+        mode: SuspendMode,
+        heir: Option<PublicKey>,
+    ) -> Result<SuspendedMocket, SuspendError> {
+        let proven = |state: &mut State| state.connection.is_peer_proven().then_some(Ok(()));
+        self.until_changed(proven, |reason| Err(SuspendError::Closed(reason))).await?;
+        self.shared.begin_suspend(mode, heir).await?;
+        match self.closed().await {
+            CloseReason::Suspended => {}
+            reason => return Err(SuspendError::Closed(reason)),
+        }
+        let own_key = lock(&self.shared.endpoint.proto).public_key();
+        let suspended = self.shared.lock().connection.take_suspended(own_key, time_of_day());
+        // Somebody else suspended it at the same time and has it.
+        let mut suspended = suspended.ok_or(SuspendError::Closed(CloseReason::Suspended))?;
+        let fetched = std::mem::take(&mut *lock(&self.inbox));
+        if !fetched.is_empty() && suspended.put_back(fetched.into_iter()).is_err() {
+            debug_assert!(false, "what was just written can be read");
+        }
+        Ok(SuspendedMocket(suspended))
+    }
+
+    /// Byte streams that are open: of a session that was resumed, those to go on with by [`Mocket::stream`].
+    pub fn byte_streams(&self) -> Vec<StreamId> {
+        self.shared.lock().connection.session_ref().byte_streams()
+    }
+
+    /// A handle on an open byte stream of a session that was resumed; where an earlier process stopped reading or writing it goes on. Of
+    /// one stream there should be one handle.
+    pub fn stream(&self, id: StreamId) -> Option<Stream> {
+        let known = self.byte_streams().contains(&id);
+        known.then(|| {
+            self.shared.lock().opened.retain(|(opened, _)| *opened != id);
+            Stream::new(Arc::clone(&self.shared), self.clone(), id)
+        })
+    }
+}
+
+impl Shared {
+    /// From now on nothing is read from the session; what was handed in has to be in it first.
+    async fn begin_suspend(
+        &self,
+        mode: SuspendMode,
+        heir: Option<PublicKey>,
+    ) -> Result<(), whimbrel_proto::SuspendError> {
+        loop {
+            let writable = self.writable.notified();
+            tokio::pin!(writable);
+            writable.as_mut().enable();
+            if let Some(begun) = self.try_begin_suspend(mode, heir) {
+                return begun;
+            }
+            writable.await;
+        }
+    }
+
+    /// None: messages wait for room in the session.
+    fn try_begin_suspend(
+        &self,
+        mode: SuspendMode,
+        heir: Option<PublicKey>,
+    ) -> Option<Result<(), whimbrel_proto::SuspendError>> {
+        let mut state = self.lock();
+        if state.is_holding() {
+            state.connection.session().has_room(u64::MAX / 2);
+            return None;
+        }
+        let begun = state.connection.suspend(self.clock.now(), mode, heir);
+        state.suspending |= begun.is_ok();
+        self.wake(state);
+        Some(begun)
+    }
+}
+
+impl Endpoint {
+    /// Goes on with a suspended session, at the peer's last address or another, and waits until the peer has agreed. Byte streams that
+    /// were open are found by [`Mocket::byte_streams`].
+    ///
+    /// ```no_run
+    /// # async fn example(endpoint: whimbrel::Endpoint) -> Result<(), Box<dyn std::error::Error>> {
+    /// use whimbrel::SuspendedMocket;
+    ///
+    /// let state = SuspendedMocket::open(&std::fs::read("session")?, "correct horse battery staple")?;
+    /// let mocket = endpoint.resume(&state, None).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ResumeError`]. Of one state there is one resumption.
+    pub async fn resume(
+        &self,
+        suspended: &SuspendedMocket,
+        peer_address: Option<SocketAddr>,
+    ) -> Result<Mocket, ResumeError> {
+        let mocket = {
+            let now = self.shared.clock.now();
+            let mut proto = lock(&self.shared.proto);
+            let taken = proto.resume(now, time_of_day(), &suspended.0, peer_address)?;
+            drop(proto);
+            self.adopt(taken)
+        };
+        mocket.established().await?;
+        Ok(mocket)
+    }
+
+    /// Takes a suspended session up and waits for its peer, which was suspended too, to resume it here: [`crate::Event::PeerResumed`].
+    /// Messages can be read and sent at once.
+    ///
+    /// # Errors
+    /// [`ResumeError::Refused`].
+    #[allow(clippy::unused_async, reason = "must be called within the runtime that will drive it")]
+    pub async fn stand_by(&self, suspended: &SuspendedMocket) -> Result<Mocket, ResumeError> {
+        let now = self.shared.clock.now();
+        let taken = lock(&self.shared.proto).stand_by(now, time_of_day(), &suspended.0)?;
+        Ok(self.adopt(taken))
+    }
+
+    fn adopt(&self, (handle, connection): (Handle, Connection)) -> Mocket {
+        let connection = Shared::new(handle, connection, None, Arc::clone(&self.shared));
+        lock(&self.shared.connections).insert(handle, Arc::clone(&connection));
+        connection.drive();
+        Mocket::new(connection)
+    }
+}

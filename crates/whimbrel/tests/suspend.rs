@@ -1,0 +1,140 @@
+//! Sessions that leave an endpoint and go on from another, over real sockets.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use whimbrel::{
+    CloseReason, Config, Endpoint, Event, Identity, Mocket, ResumeError, SealError, SuspendMode,
+    SuspendedMocket, new_identity,
+};
+
+async fn listener() -> (Endpoint, String) {
+    let endpoint = Endpoint::bind(Config::listen_as(new_identity()), "127.0.0.1:0").await.unwrap();
+    let url = format!("whimbrel://{}@{}", endpoint.public_key(), endpoint.local_addr().unwrap());
+    (endpoint, url)
+}
+
+async fn host(identity: &Identity) -> Endpoint {
+    let config = Config { identity: identity.clone(), ..Config::default() };
+    Endpoint::bind(config, "127.0.0.1:0").await.unwrap()
+}
+
+async fn receive(mocket: &Mocket, count: u32) {
+    for number in 0..count {
+        assert_eq!(mocket.recv().await.unwrap().payload, number.to_be_bytes()[..]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_goes_on_from_another_endpoint() {
+    let (server, url) = listener().await;
+    let identity = new_identity();
+    let first = host(&identity).await;
+    let near = first.connect(&url).await.unwrap();
+    let far = server.accept().await.unwrap();
+    let mut events = far.subscribe();
+
+    let mut stream = near.open_stream().await.unwrap();
+    stream.write_all(b"begun here, ").await.unwrap();
+    for number in 0..2000u32 {
+        near.send(number.to_be_bytes().to_vec()).await.unwrap();
+        far.send(number.to_be_bytes().to_vec()).await.unwrap();
+    }
+    // Some are fetched and not taken.
+    assert_eq!(near.recv().await.unwrap().payload, 0u32.to_be_bytes()[..]);
+    let state = near.suspend(SuspendMode::Snapshot).await.unwrap();
+    assert!(state.standby().is_some());
+    assert_eq!(near.closed().await, CloseReason::Suspended);
+    assert!(near.recv().await.is_err() && near.try_send("late").is_err());
+    while events.recv().await.unwrap() != Event::PeerSuspended {}
+    far.send(2000u32.to_be_bytes().to_vec()).await.unwrap();
+
+    let state = SuspendedMocket::from_bytes(&state.to_bytes()).unwrap();
+    let second = host(&identity).await;
+    let near = second.resume(&state, None).await.unwrap();
+    while !matches!(events.recv().await.unwrap(), Event::PeerResumed { .. }) {}
+    for number in 1..=2000u32 {
+        assert_eq!(near.recv().await.unwrap().payload, number.to_be_bytes()[..]);
+    }
+    receive(&far, 2000).await;
+
+    let ids = near.byte_streams();
+    let mut stream = near.stream(ids[0]).unwrap();
+    stream.write_all(b"ended there").await.unwrap();
+    stream.shutdown().await.unwrap();
+    let mut whole = String::new();
+    far.accept_stream().await.unwrap().read_to_string(&mut whole).await.unwrap();
+    assert_eq!(whole, "begun here, ended there");
+
+    let third = host(&identity).await;
+    let error = third.resume(&state, None).await.err();
+    assert_eq!(error, Some(ResumeError::Closed(CloseReason::AlreadyResumed)));
+    drop(stream);
+    near.close(0, "").await;
+    assert!(matches!(far.closed().await, CloseReason::Peer(_)));
+}
+
+#[tokio::test]
+async fn flushing_waits_for_what_was_sent() {
+    let (server, url) = listener().await;
+    let client = host(&new_identity()).await;
+    let near = client.connect(&url).await.unwrap();
+    let far = server.accept().await.unwrap();
+    for number in 0..500u32 {
+        near.send(number.to_be_bytes().to_vec()).await.unwrap();
+    }
+    near.suspend(SuspendMode::Flush).await.unwrap();
+    receive(&far, 500).await;
+    // Nobody has to come back.
+    assert_eq!(far.close(0, "").await, CloseReason::Local);
+}
+
+#[tokio::test]
+async fn an_accepted_session_moves_too_and_both_may_be_away() {
+    let (server, url) = listener().await;
+    let identity = new_identity();
+    let client = host(&identity).await;
+    let near = client.connect(&url).await.unwrap();
+    let far = server.accept().await.unwrap();
+    near.send("to the far end").await.unwrap();
+    far.send("to the near end").await.unwrap();
+    let (near, far) = tokio::join!(near.suspend(SuspendMode::Snapshot), far.suspend(SuspendMode::Snapshot));
+    let (near, far) = (near.unwrap(), far.unwrap());
+    let far = server.stand_by(&far).await.unwrap();
+    let elsewhere = host(&identity).await;
+    let near = elsewhere.resume(&near, None).await.unwrap();
+    assert_eq!(far.recv().await.unwrap().payload, "to the far end");
+    assert_eq!(near.recv().await.unwrap().payload, "to the near end");
+    let far = far.suspend(SuspendMode::Snapshot).await.unwrap();
+    let back = server.resume(&far, Some(elsewhere.local_addr().unwrap())).await.unwrap();
+    back.send("from one that was accepted").await.unwrap();
+    assert_eq!(near.recv().await.unwrap().payload, "from one that was accepted");
+}
+
+#[tokio::test]
+async fn a_sealed_state_opens_for_its_passphrase_only() {
+    let (server, url) = listener().await;
+    let client = host(&new_identity()).await;
+    let near = client.connect(&url).await.unwrap();
+    let far = server.accept().await.unwrap();
+    near.send("secret words").await.unwrap();
+    let state = near.suspend(SuspendMode::Snapshot).await.unwrap();
+    let sealed = state.seal("open sesame").unwrap();
+    assert_eq!(SuspendedMocket::open(&sealed, "open barley").err(), Some(SealError::DoesNotOpen));
+    let mut changed = sealed.clone();
+    *changed.last_mut().unwrap() ^= 1;
+    assert_eq!(SuspendedMocket::open(&changed, "open sesame").err(), Some(SealError::DoesNotOpen));
+    assert_eq!(SuspendedMocket::open(b"", "open sesame").err(), Some(SealError::NotSealed));
+    let keyed = state.seal_with_key(&[7; 32]);
+    assert_eq!(SuspendedMocket::open_with_key(&keyed, &[8; 32]).err(), Some(SealError::DoesNotOpen));
+    assert!(SuspendedMocket::open_with_key(&keyed, &[7; 32]).is_ok());
+    let state = SuspendedMocket::open(&sealed, "open sesame").unwrap();
+    let stranger = host(&new_identity()).await;
+    let refused = stranger.resume(&state, None).await.err();
+    assert_eq!(refused, Some(ResumeError::Refused(whimbrel_proto::ResumeError::Identity)));
+    client.resume(&state, None).await.unwrap();
+    let next = tokio::time::timeout(Duration::from_secs(30), far.recv()).await.unwrap();
+    assert_eq!(next.unwrap().payload, "secret words");
+}
