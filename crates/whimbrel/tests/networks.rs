@@ -146,10 +146,11 @@ struct Load {
 }
 
 impl Load {
-    async fn send(&mut self, messages: u64) {
+    async fn send_for(&mut self, time: Duration) {
+        let end = Instant::now() + time;
         let mut pace = interval(Duration::from_millis(2));
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        for _ in 0..messages {
+        while Instant::now() < end {
             pace.tick().await;
             let mut payload = vec![7; 1000];
             payload[..8].copy_from_slice(&self.sent.to_be_bytes());
@@ -175,7 +176,7 @@ impl Load {
                 return;
             }
             assert!(Instant::now() < end, "{wanted} wanted: {paths:?}");
-            self.send(10).await;
+            self.send_for(Duration::from_millis(20)).await;
         }
     }
 }
@@ -184,13 +185,13 @@ impl Load {
 fn a_network_that_comes_is_used_and_one_that_goes_is_not_missed() {
     let came = between_hosts(|cables, mocket| async move {
         let mut load = Load { mocket: mocket.clone(), sent: 0 };
-        load.send(100).await;
+        load.send_for(Duration::from_millis(200)).await;
         assert_eq!(mocket.paths().len(), 1);
         let mut events = mocket.subscribe();
         cables.lay(2);
         load.until_path("10.2.0.1", "10.2.0.2:4433").await;
         cables.pull(1);
-        load.send(500).await;
+        load.send_for(Duration::from_secs(1)).await;
         load.until("only 10.2.0.1", |paths| paths.iter().all(|path| is_from(path, "10.2.0.1"))).await;
         cables.plug(1);
         load.until_path("10.1.0.1", "10.1.0.2:4433").await;
@@ -220,7 +221,7 @@ fn a_session_walks_from_network_to_network() {
             }
             // What breaks is not said here: only the other end's cable has no carrier for a while.
             cables.there(&format!("link set far{bad} down"));
-            load.send(250).await;
+            load.send_for(Duration::from_millis(500)).await;
             cables.there(&format!("link set far{bad} up"));
         }
         mocket.send(load.sent.to_be_bytes().to_vec()).await.unwrap();
@@ -240,7 +241,7 @@ fn a_network_that_leads_nowhere_is_tried_and_left_alone() {
         cables.here("address add 10.9.0.1/24 dev nowhere");
         cables.here("link set end up");
         cables.here("link set nowhere up");
-        load.send(2000).await;
+        load.send_for(Duration::from_secs(4)).await;
         let told: Vec<Event> = std::iter::from_fn(|| events.try_recv().ok()).collect();
         let tried = told.iter().filter(|event| matches!(event, Event::PathClosed(_))).count();
         assert!(tried <= 4, "tried {tried} times: {told:?}");
@@ -252,14 +253,14 @@ fn a_network_that_leads_nowhere_is_tried_and_left_alone() {
 fn between_two_networks_there_may_be_none() {
     let came = between_hosts(|cables, mocket| async move {
         let mut load = Load { mocket: mocket.clone(), sent: 0 };
-        load.send(100).await;
+        load.send_for(Duration::from_millis(200)).await;
         cables.pull(1);
-        load.send(500).await;
+        load.send_for(Duration::from_secs(1)).await;
         cables.lay(2);
         // The first network's address of the other end is reached by the second: as in the wide world.
         cables.here("route add 10.1.0.2 dev near2");
         cables.there("route add 10.1.0.1 dev far2");
-        load.send(500).await;
+        load.send_for(Duration::from_secs(1)).await;
         load.until("10.2.0.1", |paths| paths.iter().any(|path| is_from(path, "10.2.0.1"))).await;
         mocket.send(load.sent.to_be_bytes().to_vec()).await.unwrap();
     });

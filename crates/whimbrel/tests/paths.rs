@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 use whimbrel::{
-    Config, Endpoint, Event, LocalPath, Mocket, PathError, PathId, PathState, PathStats, Paths, new_identity,
+    Config, Endpoint, Event, LocalPath, Mocket, OpenPathError, PathError, PathId, PathState, PathStats,
+    Paths, new_identity,
 };
 
 const FIRST: &str = "127.0.0.1";
@@ -61,7 +62,9 @@ async fn open_by_hand(near: &Mocket, local: IpAddr, remote: SocketAddr) -> PathI
     loop {
         match near.open_path(Some(local), remote) {
             Ok(path) => return path,
-            Err(PathError::Refused(error)) => assert!(Instant::now() < end, "{error}"),
+            Err(PathError::Refused(error @ OpenPathError::NotReady)) => {
+                assert!(Instant::now() < end, "{error}");
+            }
             Err(other) => panic!("{other}"),
         }
         sleep(POLL).await;
@@ -101,16 +104,24 @@ async fn named_addresses_are_both_used_and_the_preferred_begins() {
 
 #[tokio::test]
 async fn loopback_alone_has_one_path() {
-    for config in [Config::default(), Config { paths: Paths::Single, ..Config::default() }] {
-        let (server, _client, near, far) = connect(config, "0.0.0.0:0").await;
-        exchange(&near, &far, 100).await;
-        assert_eq!((near.paths().len(), far.paths().len()), (1, 1));
-        // Once one can be opened by hand, others could have been opened without it.
-        let opened = open_by_hand(&near, ip(SECOND), server.local_addr().unwrap()).await;
-        exchange(&near, &far, 100).await;
-        until(&far, |paths| paths.iter().any(|path| path.id == opened)).await;
-        assert_eq!((near.paths().len(), far.paths().len()), (2, 2));
-    }
+    let (server, _client, near, far) = connect(Config::default(), "0.0.0.0:0").await;
+    exchange(&near, &far, 100).await;
+    assert_eq!((near.paths().len(), far.paths().len()), (1, 1));
+    // Once one can be opened by hand, others could have been opened without it.
+    let opened = open_by_hand(&near, ip(SECOND), server.local_addr().unwrap()).await;
+    exchange(&near, &far, 100).await;
+    until(&far, |paths| paths.iter().any(|path| path.id == opened)).await;
+    assert_eq!((near.paths().len(), far.paths().len()), (2, 2));
+}
+
+#[tokio::test]
+async fn a_single_path_stays_single() {
+    let single = Config { paths: Paths::Single, ..Config::default() };
+    let (server, _client, near, far) = connect(single, "0.0.0.0:0").await;
+    exchange(&near, &far, 100).await;
+    let further = near.open_path(Some(ip(SECOND)), server.local_addr().unwrap());
+    assert!(matches!(further, Err(PathError::Refused(OpenPathError::TooMany))), "{further:?}");
+    assert_eq!((near.paths().len(), far.paths().len()), (1, 1));
 }
 
 #[tokio::test]
