@@ -107,6 +107,12 @@ impl State {
         if message.lifetime.is_none() && message.tag.is_none() { self.coarse_now } else { clock.now() }
     }
 
+    /// Of the streams that nobody has accepted, those that are over are not waited for.
+    pub(crate) fn forget_ended(&mut self) {
+        let session = self.connection.session_ref();
+        self.opened.retain(|(id, _)| session.stream_kind(*id).is_some());
+    }
+
     /// Counts a message about to be queued; true if the sender has had its turn.
     pub(crate) fn is_burst_over(&mut self) -> bool {
         self.burst += 1;
@@ -377,6 +383,7 @@ impl Shared {
                 SessionEvent::Readable => self.readable.notify_waiters(),
                 SessionEvent::Writable => self.writable.notify_waiters(),
                 SessionEvent::StreamOpened(id, kind) => {
+                    state.forget_ended();
                     state.opened.push_back((id, kind));
                     self.changed.notify_waiters();
                 }

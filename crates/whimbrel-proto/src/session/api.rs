@@ -56,7 +56,7 @@ impl Session {
             return false;
         }
         let Some(slot) = self.streams.find(template.stream) else { return false };
-        if self.streams.at(slot).and_then(|stream| stream.kind) != Some(StreamKind::Messages) {
+        if self.streams.at(slot).and_then(|stream| stream.takes()) != Some(StreamKind::Messages) {
             return false;
         }
         self.gather(now, slot, template, payload);
@@ -146,7 +146,7 @@ impl Session {
             return Err(SendError::TagTooLarge);
         }
         let slot = self.streams.find(message.stream).ok_or(SendError::UnknownStream)?;
-        match self.streams.at(slot).and_then(|stream| stream.kind) {
+        match self.streams.at(slot).and_then(|stream| stream.takes()) {
             Some(StreamKind::Messages) => Ok(slot),
             Some(StreamKind::Bytes) => Err(SendError::WrongKind),
             None => Err(SendError::UnknownStream),
@@ -426,7 +426,8 @@ impl Session {
     /// The stream's messages go to the shared inbox again; those unread move, but for what only the latest was wanted of: that is
     /// discarded, and what comes from now on waits to be read.
     pub fn release_stream(&mut self, id: StreamId) {
-        let Some(stream) = self.streams.find(id).and_then(|slot| self.streams.at_mut(slot)) else { return };
+        let Some(slot) = self.streams.find(id) else { return };
+        let Some(stream) = self.streams.at_mut(slot) else { return };
         if !std::mem::take(&mut stream.claimed) {
             return;
         }
@@ -438,6 +439,7 @@ impl Session {
             self.ledger.events.push_back(SessionEvent::Readable);
         }
         self.on_discarded(discarded);
+        self.on_quiet(slot);
     }
 
     /// The next message of a claimed stream.
@@ -461,10 +463,16 @@ impl Session {
     #[inline]
     fn on_read(&mut self, id: StreamId, charge: u64, messages: u64) {
         self.ledger.stats.unread = self.ledger.stats.unread.saturating_sub(messages);
-        if let Some(slot) = self.streams.find(id)
-            && !planted(Mutant::CreditNeverReturned)
-        {
-            self.consume(slot, charge);
+        if planted(Mutant::CreditNeverReturned) {
+            return;
+        }
+        match self.streams.find(id) {
+            Some(slot) => {
+                self.consume(slot, charge);
+                self.on_quiet(slot);
+            }
+            // Read once more after it had been read and had ended.
+            None => self.consume_session(charge),
         }
     }
 
@@ -476,6 +484,11 @@ impl Session {
             let key = self.streams.key(slot, WHOLE);
             self.control.notify(Notice::MaxStreamData(key));
         }
+        self.consume_session(charge);
+    }
+
+    #[inline]
+    fn consume_session(&mut self, charge: u64) {
         if self.recv_credit.consume(charge) {
             self.control.notify(Notice::MaxData);
         }

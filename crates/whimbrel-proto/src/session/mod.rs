@@ -18,6 +18,7 @@ mod control;
 mod copies;
 mod credit;
 mod data_out;
+mod end;
 mod fate;
 mod fill;
 mod fragments;
@@ -88,6 +89,8 @@ pub struct Session {
     received_tags: ReceivedTags,
     /// Domains in which a whole message waits behind a gap.
     gaps: Vec<DomainKey>,
+    /// Message streams whose direction ends once all that was sent has its outcome.
+    ending: Vec<DomainKey>,
     next_message: u64,
     /// Streams this side has opened.
     opened: u64,
@@ -123,6 +126,7 @@ impl Session {
             inbox: VecDeque::new(),
             received_tags: ReceivedTags::default(),
             gaps: Vec::new(),
+            ending: Vec::new(),
             next_message: 0,
             opened: u64::from(side == Side::Client),
             peer_opened: u64::from(side == Side::Server),

@@ -76,6 +76,7 @@ impl Mocket {
 
     async fn accept_by(&self, wanted: StreamKind) -> Result<StreamId, Closed> {
         let next = |state: &mut State| {
+            state.forget_ended();
             let at = state.opened.iter().position(|(_, kind)| *kind == wanted)?;
             state.opened.remove(at).map(|(id, _)| Ok(id))
         };
