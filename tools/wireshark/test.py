@@ -335,7 +335,7 @@ PADDING = b"\x0d" + bytes(8)
 # Blocks that are refused: bytes and what the expert says.
 REFUSED = [
     (b"\x02", "not a block of a sealed packet"),
-    (b"\x1a\0\0", "not a block of a sealed packet"),
+    (b"\x1b\0\0", "not a block of a sealed packet"),
     (b"\0\x80\0\0", "unknown flag"),
     (b"\0\x03", "ends before its fields do"),
     (b"\0\x43\0\0\x40", "unknown extras"),

@@ -29,7 +29,7 @@ pub enum CloseReason {
     PeerRestarted,
     /// The handshake was not answered in time.
     #[error(
-        "no answer from the peer: check the address, the port, its key (and the pre-shared one, if it asks for one), and that it listens"
+        "no answer from the peer: check the address, the port, its key, the pre-shared key if it wants one, and that it listens"
     )]
     HandshakeTimedOut,
     /// This side suspended the session: [`crate::Connection::take_suspended`] has it.

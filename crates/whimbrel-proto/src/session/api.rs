@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::config::MESSAGE_CHARGE;
+use super::config::{MESSAGE_CHARGE, URGENT_BEYOND, URGENT_LEN};
 use super::control::{self, Notice};
 use super::gather::LONGEST_GATHERED;
 use super::item::{CONFIRM, Item, NO_TAG, PPID, RELIABLE, State, TRACKED};
@@ -27,7 +27,7 @@ impl Session {
     /// [`SendError`]; `QueueFull` hands the message back.
     pub fn send(&mut self, now: Time, message: Outgoing) -> Result<MessageId, SendError> {
         let slot = self.accepts(&message)?;
-        if self.queue_is_full(message.payload.len() as u64)
+        if self.queue_is_full(message.payload.len() as u64, self.priority_on(slot, message.priority))
             || (message.confirm && self.ledger.unconfirmed() >= self.config.max_unconfirmed)
         {
             self.wants_writable = true;
@@ -51,12 +51,13 @@ impl Session {
         if self.closing
             || !self.is_gathered(template, payload.len())
             || payload.len() as u64 > self.peer.max_message
-            || self.queue_is_full(payload.len() as u64)
         {
             return false;
         }
         let Some(slot) = self.streams.find(template.stream) else { return false };
-        if self.streams.at(slot).and_then(|stream| stream.takes()) != Some(StreamKind::Messages) {
+        if self.queue_is_full(payload.len() as u64, self.priority_on(slot, template.priority))
+            || self.streams.at(slot).and_then(|stream| stream.takes()) != Some(StreamKind::Messages)
+        {
             return false;
         }
         self.gather(now, slot, template, payload);
@@ -107,19 +108,33 @@ impl Session {
         self.outbox.bytes()
     }
 
-    /// Whether a message of this length would be taken now; if not, [`SessionEvent::Writable`] comes once it is worth trying again.
-    pub fn has_room(&mut self, length: u64) -> bool {
-        let full = self.queue_is_full(length);
+    /// Whether a message of this length and priority would be taken now; if not, [`SessionEvent::Writable`] comes once it is worth
+    /// trying again.
+    pub fn has_room(&mut self, length: u64, priority: u8) -> bool {
+        let full = self.queue_is_full(length, priority);
         self.wants_writable |= full;
         !full
     }
 
     #[inline]
-    fn queue_is_full(&self, length: u64) -> bool {
-        let messages = self.outbox.messages();
-        messages > 0
-            && (messages >= self.config.send_queue_messages
-                || self.outbox.bytes() + length > self.config.send_queue_bytes)
+    fn queue_is_full(&self, length: u64, priority: u8) -> bool {
+        self.is_beyond(length, 0, 0)
+            && !(self.is_urgent(priority)
+                && length <= URGENT_LEN
+                && !self.is_beyond(length, URGENT_BEYOND, URGENT_BEYOND as u64 * URGENT_LEN))
+    }
+
+    #[inline]
+    fn is_beyond(&self, length: u64, messages: usize, bytes: u64) -> bool {
+        let queued = self.outbox.messages();
+        queued > 0
+            && (queued >= self.config.send_queue_messages.saturating_add(messages)
+                || self.outbox.bytes() + length > self.config.send_queue_bytes.saturating_add(bytes))
+    }
+
+    /// Messages of this priority go before bulk, and are sent twice where that helps.
+    pub fn is_urgent(&self, priority: u8) -> bool {
+        priority >= self.config.urgent_priority
     }
 
     /// Announces room once half the queue is free after a refusal.

@@ -2,7 +2,7 @@
 
 use super::Session;
 use super::control::Notice;
-use super::message::{DomainKey, SessionEvent, StreamKind};
+use super::message::{DomainKey, StreamKind};
 use super::stream::WHOLE;
 use crate::{Cause, PeerMisbehaved, StreamId};
 

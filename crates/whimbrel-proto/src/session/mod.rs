@@ -49,7 +49,7 @@ use std::collections::VecDeque;
 
 pub use config::{
     DEFAULT_CREDIT, DEFAULT_STREAMS, MAX_NOTICES, MAX_RANGES, MAX_REPEATABLE, MAX_SPAN, MESSAGE_CHARGE,
-    PeerLimits, SessionConfig,
+    PeerLimits, SessionConfig, URGENT_BEYOND, URGENT_LEN,
 };
 pub use message::{
     Carried, DomainKey, Message, OpenError, Outcome, Outgoing, Read, SendError, SessionEvent, StreamError,

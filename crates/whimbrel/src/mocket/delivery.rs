@@ -57,7 +57,7 @@ impl Mocket {
 
     fn try_tracked(&self, outgoing: Outgoing) -> Result<Delivery, Refused> {
         let mut state = self.shared.lock();
-        if state.is_holding() {
+        if state.holds_back(&outgoing) {
             return Err((SendError::QueueFull, Some(Box::new(outgoing))));
         }
         let now = self.shared.clock.now();

@@ -133,8 +133,9 @@ impl Mocket {
             return Room::Closed(reason.clone());
         }
         // What was held and has just been queued may have filled the queue without having been refused: ask, so that we are told.
-        let has_room = state.connection.session().has_room(outgoing.payload.len() as u64);
-        if has_room && !state.is_holding() { Room::Yes } else { Room::No }
+        let length = outgoing.payload.len() as u64;
+        let has_room = state.connection.session().has_room(length, outgoing.priority);
+        if has_room && !state.holds_back(outgoing) { Room::Yes } else { Room::No }
     }
 
     fn try_outgoing(&self, outgoing: Outgoing, turns: Turns) -> Result<(), Refused> {
@@ -154,7 +155,7 @@ impl Mocket {
         outgoing: Outgoing,
         turns: Turns,
     ) -> Result<(), Refused> {
-        if state.is_holding() || (turns == Turns::Taken && state.is_burst_over()) {
+        if state.holds_back(&outgoing) || (turns == Turns::Taken && state.is_burst_over()) {
             return Err((SendError::QueueFull, Some(Box::new(outgoing))));
         }
         let now = state.send_time(&self.shared.clock, &outgoing);
