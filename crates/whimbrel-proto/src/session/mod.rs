@@ -33,6 +33,7 @@ mod message;
 mod notices_in;
 mod options;
 mod ranges;
+mod reading;
 mod receiving;
 mod resend;
 mod sending;
