@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use whimbrel_proto::session::{Outcome, Outgoing, SendError, SessionEvent};
-use whimbrel_proto::{CloseReason, Event, Service, StreamId, SuspendMode, Tag, Time, TransportConfig};
+use whimbrel_proto::{
+    CloseReason, Event, PathState, Service, StreamId, SuspendMode, Tag, Time, TransportConfig,
+};
 use whimbrel_sim::link::LinkConfig;
 use whimbrel_sim::pair::{End, Pair};
 use whimbrel_sim::world::{SERVER, TapVerdict};
@@ -367,4 +369,40 @@ fn an_outage_right_after_the_answer_is_survived_too() {
     pair.run(3 * SECOND);
     assert_eq!(received(&mut pair, End::Server).len(), 10);
     assert!(reattached(&mut pair, End::Server).is_some());
+}
+
+#[test]
+fn whichever_network_is_back_first_is_used_and_then_all_of_them() {
+    for back in 0..2 {
+        let mut pair = Pair::connected(15, config(), LINK);
+        let client = pair.client;
+        let other = pair.world.add_network(client, link(LINK), link(LINK));
+        let handles = End::BOTH.map(|end| pair.handle(end));
+        pair.world.announce(SERVER, handles[1]);
+        pair.world.announce(client, handles[0]);
+        let paths = |pair: &mut Pair, end| {
+            let active = |path: &&whimbrel_proto::PathStats| path.state == PathState::Active;
+            pair.stats(end).paths.iter().filter(active).count()
+        };
+        assert!(pair.run_until(5 * SECOND, |pair| paths(pair, End::Client) == 2));
+        let set = |pair: &mut Pair, network, text: &str| {
+            pair.world.link_over(network, client, SERVER).reconfigure(link(text));
+            pair.world.link_over(network, SERVER, client).reconfigure(link(text));
+        };
+        for network in [0, other] {
+            set(&mut pair, network, DARK);
+        }
+        assert!(pair.run_until(60 * SECOND, |pair| End::BOTH.iter().all(|end| detached(pair, *end))));
+        pair.run(20 * SECOND);
+        set(&mut pair, [0, other][back], LINK);
+        send(&mut pair, End::Client, 0..10);
+        send(&mut pair, End::Server, 0..10);
+        pair.run(SECOND);
+        for end in End::BOTH {
+            assert_eq!(received(&mut pair, end).len(), 10, "{end:?}, network {back} back");
+        }
+        set(&mut pair, [other, 0][back], LINK);
+        let both = pair.run_until(10 * SECOND, |pair| paths(pair, End::Client) == 2);
+        assert!(both, "network {back} back first: {:?}", pair.stats(End::Client).paths);
+    }
 }

@@ -1,6 +1,6 @@
 //! Re-attaching: the connection is given up, the session is not. Both ends keep it, and the one that connected dials until it is answered.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use rand_chacha::ChaCha20Rng;
 
@@ -13,8 +13,8 @@ use crate::wire::block;
 use crate::wire::packet::CLEAR_BIT;
 use crate::{ConnectionId, Side, Time};
 
-/// Addresses of the peer that are dialled at once.
-const MOST_REMOTES: usize = 4;
+/// Ways that are tried at once.
+const MOST_WAYS: usize = super::MOST_PATHS;
 
 /// What an endpoint gives to dial with.
 pub struct Dial {
@@ -33,11 +33,13 @@ impl std::fmt::Debug for Dial {
 /// A handshake that is to carry the session on.
 pub(super) struct Redial {
     fresh: Connection,
-    /// Where the peer may be.
-    remotes: Vec<SocketAddr>,
-    /// Of them, those that the SYN sent last goes to as well.
-    rest: Vec<SocketAddr>,
+    /// From where (none: wherever the system sends from) and to where a peer may be reached.
+    ways: Vec<Way>,
+    /// Of them, those that the SYN sent last has not gone by yet.
+    rest: Vec<Way>,
 }
+
+type Way = (Option<IpAddr>, SocketAddr);
 
 impl Connection {
     /// Nothing was heard for the idle timeout.
@@ -66,17 +68,10 @@ impl Connection {
         let Ending::Detached { until } = self.ending else { return };
         let Some(claim) = self.claim() else { return };
         handshake.resume(claim.clone());
-        let mut remotes = vec![self.remote()];
-        let known = self.paths.iter().map(|path| path.remote).chain(self.addresses.theirs());
-        for remote in known.filter(|remote| self.addresses.has_answered(*remote)) {
-            if remotes.len() < MOST_REMOTES && !remotes.contains(&remote) {
-                remotes.push(remote);
-            }
-        }
         let setup = Setup {
             side: Side::Client,
             config: std::sync::Arc::clone(&self.config),
-            remote: remotes[0],
+            remote: self.remote(),
             local: None,
             local_id,
             remote_id: ConnectionId(0),
@@ -90,22 +85,53 @@ impl Connection {
         // It ends when the session does.
         let patience = until.since(now) + self.config.handshake_timeout;
         fresh.open_with(now, Opening::new(now, handshake, params, false, patience, None));
-        self.dial = Some(Box::new(Redial { fresh, remotes, rest: Vec::new() }));
+        self.dial = Some(Box::new(Redial { fresh, ways: self.ways(), rest: Vec::new() }));
+    }
+
+    /// Every address of this host with every one of the peer's that has answered.
+    fn ways(&self) -> Vec<Way> {
+        let mut remotes = vec![self.remote()];
+        let known = self.paths.iter().map(|path| path.remote).chain(self.addresses.theirs());
+        for remote in known.filter(|remote| self.addresses.has_answered(*remote)) {
+            if !remotes.contains(&remote) {
+                remotes.push(remote);
+            }
+        }
+        let locals: Vec<IpAddr> = self.addresses.ours().map(|ours| ours.address.ip()).collect();
+        let mut ways: Vec<Way> = Vec::new();
+        for remote in remotes {
+            let fitting = locals.iter().filter(|local| local.is_ipv4() == remote.is_ipv4());
+            ways.extend(fitting.map(|local| (Some(*local), remote)));
+            if locals.is_empty() {
+                ways.push((None, remote));
+            }
+        }
+        if ways.is_empty() {
+            ways.push((None, self.remote()));
+        }
+        ways.truncate(MOST_WAYS);
+        ways
     }
 
     pub(super) fn transmit_dial(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
-        let Redial { fresh, remotes, rest } = &mut **self.dial.as_mut()?;
-        if let Some(remote) = rest.pop() {
+        let Redial { fresh, ways, rest } = &mut **self.dial.as_mut()?;
+        let mut size = 0;
+        if rest.is_empty() {
+            let start = out.len();
+            let sent = fresh.transmit_single(now, out)?;
+            if out.get(start) != Some(&(CLEAR_BIT | block::SYN)) {
+                return Some(sent);
+            }
+            rest.extend_from_slice(ways);
+            size = sent.size;
+        }
+        let (source, destination) = rest.pop()?;
+        if size == 0 {
             let asking = fresh.opening.as_ref()?.asking();
             out.extend_from_slice(asking);
-            return Some(Transmit { destination: remote, ..fresh.paths[Main].transmit(asking.len(), None) });
+            size = asking.len();
         }
-        let start = out.len();
-        let sent = fresh.transmit_single(now, out)?;
-        if out.get(start) == Some(&(CLEAR_BIT | block::SYN)) {
-            rest.extend(remotes.iter().filter(|remote| **remote != sent.destination));
-        }
-        Some(sent)
+        Some(Transmit { source, destination, ..fresh.paths[Main].transmit(size, None) })
     }
 
     pub(super) fn dial_timeout(&self) -> Option<Time> {
@@ -114,24 +140,28 @@ impl Connection {
         Some(if dial.rest.is_empty() { due } else { Time::ZERO })
     }
 
-    /// There may be a way again.
+    /// There may be a way again, or another.
     pub(super) fn dial_now(&mut self, now: Time) {
-        if let Some(opening) = self.dial.as_mut().and_then(|dial| dial.fresh.opening.as_mut()) {
+        let ways = self.ways();
+        let Some(dial) = &mut self.dial else { return };
+        dial.ways = ways;
+        if let Some(opening) = &mut dial.fresh.opening {
             opening.hurry(now);
         }
     }
 
     /// A packet of the handshake came, while there is no connection.
     pub(super) fn handle_dialled(&mut self, now: Time, datagram: Datagram) {
-        let Some(Redial { fresh, remotes, rest }) = self.dial.as_deref_mut() else {
+        let Some(Redial { fresh, ways, rest }) = self.dial.as_deref_mut() else {
             self.dropped.handshake += 1;
             return;
         };
         let asks = |fresh: &Self| fresh.opening.as_ref().is_some_and(|opening| opening.is_asking());
-        let (asked, from) = (asks(fresh), datagram.from);
+        let (asked, from, to) = (asks(fresh), datagram.from, datagram.to);
         fresh.handle_clear(now, datagram);
-        if asked && !asks(fresh) && remotes.contains(&from) {
-            fresh.paths[Main].remote = from;
+        if asked && !asks(fresh) && ways.iter().any(|(_, remote)| *remote == from) {
+            let local = to.filter(|_| ways.contains(&(to, from)));
+            fresh.paths[Main].move_to(from, local);
             rest.clear();
         }
         if fresh.is_closed() {
