@@ -51,7 +51,7 @@ pub struct TransportConfig {
     /// Sessions that one peer key may have waiting here, suspended or out of reach; beyond it they end. Default 64. What this side dials for
     /// does not count.
     pub max_standby: usize,
-    /// Bytes they may hold together when they are suspended. Default 64 MiB.
+    /// Bytes they may hold together when they begin to wait. Default 64 MiB.
     pub max_standby_bytes: u64,
     /// How long connecting may take. Default 10 s.
     pub handshake_timeout: Duration,
