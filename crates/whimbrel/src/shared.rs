@@ -442,15 +442,12 @@ impl Shared {
 
     fn on_event(&self, state: &mut State, event: Event) {
         match &event {
-            Event::Connected => {
+            Event::Connected | Event::Reattached { .. } | Event::PeerResumed { .. } => {
                 state.connected = true;
                 if state.locals.is_some() {
                     self.roam_soon();
                 }
-            }
-            Event::PeerResumed { .. } => {
-                state.connected = true;
-                if state.dropped {
+                if state.dropped && event != Event::Connected {
                     // Nobody has waited for it.
                     state.connection.close(self.clock.now(), 0, "");
                 }

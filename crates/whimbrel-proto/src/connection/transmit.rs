@@ -101,7 +101,7 @@ impl Connection {
     }
 
     /// Packets that travel alone: of the handshake, of farewell, to an address under challenge.
-    fn transmit_single(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
+    pub(super) fn transmit_single(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
         if self.farewell_due {
             self.farewell_due = false;
             let farewell =
@@ -133,7 +133,7 @@ impl Connection {
             return Some(transmit);
         }
         if self.ending.is_detached() {
-            return None;
+            return self.transmit_dial(now, out);
         }
         self.paths.all().find_map(|at| self.transmit_challenge(now, at, out))
     }
