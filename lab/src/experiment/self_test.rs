@@ -77,9 +77,7 @@ impl Experiment for SelfTest {
         let few =
             |aim: &Aim| matches!(aim, Aim::Rate(20.0) | Aim::Delay(25.0) | Aim::Loss("5%", _) | Aim::Highest);
         let chosen = CASES.iter().filter(|(_, aim)| !options.quick || few(aim));
-        chosen
-            .map(|(name, aim)| Case { condition: (*name).into(), peer: "link".into(), cost: aim.cost() })
-            .collect()
+        chosen.map(|(name, aim)| Case::new(*name, "link", aim.cost())).collect()
     }
 
     fn trial<'a>(&'a self, case: &'a Case, options: &'a Options, seed: u64) -> Trial<'a> {
@@ -100,12 +98,11 @@ impl Experiment for SelfTest {
     }
 
     fn columns(&self) -> Vec<Column> {
-        let column = |metric, title, digits| Column { metric, title, digits, better: None };
         vec![
-            column("set", "set", 2),
-            column("found", "found", 3),
-            column("allowed", "allowed, ±", 3),
-            column("late_p99_ms", "late p99, ms", 3),
+            Column::neutral("set", "set", 2),
+            Column::neutral("found", "found", 3),
+            Column::neutral("allowed", "allowed, ±", 3),
+            Column::neutral("late_p99_ms", "late p99, ms", 3),
         ]
     }
 
@@ -118,7 +115,7 @@ impl Aim {
     fn cost(self) -> Cost {
         match self {
             Self::HighRate(_) | Self::Highest => Cost::Heavy,
-            _ => Cost::Light,
+            _ => Cost::LIGHT,
         }
     }
 

@@ -25,8 +25,11 @@ pub(super) fn word(address: SocketAddr, certificate: &[u8]) -> String {
     format!("{address}/{hex}")
 }
 
-/// What [`word`] was made of.
+/// What [`word`] was made of. The caller can encrypt at once then: seeding randomness takes some 40 ms, once in a process, and belongs
+/// to no connection.
 pub(super) fn split(word: &str) -> anyhow::Result<(SocketAddr, RootCertStore)> {
+    let seeded = rustls::crypto::aws_lc_rs::default_provider().secure_random.fill(&mut [0; 32]);
+    anyhow::ensure!(seeded.is_ok(), "no randomness");
     let (address, hex) = word.split_once('/').context("no certificate beside the address")?;
     let digits = hex.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap_or_default());
     let bytes: Result<Vec<u8>, _> = digits.map(|pair| u8::from_str_radix(pair, 16)).collect();
