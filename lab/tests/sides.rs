@@ -66,7 +66,7 @@ impl Drop for Side {
 
 /// Why a peer is not here.
 fn is_missing(said: &str) -> bool {
-    said.contains("install") || said.contains("kernel has no")
+    ["install", "kernel has no", "only root may"].iter().any(|word| said.contains(word))
 }
 
 /// Runs a job, and gives the figures: none if the peer is not here. Bulk is ended after `time`.

@@ -70,8 +70,8 @@ impl Experiment for Blackout {
                        of those sent; the greatest latency. The limit is half a round trip; of the greatest latency, the outage \
                        beside it where all are wanted.",
             why: "A sender cannot know that the link is back: it has to ask. TCP and QUIC double the time between two questions, so \
-                  that the silence lasts up to as long again as the outage did. Ours stops doubling at 200 ms. Without replacement \
-                  the first to arrive is the oldest of those that waited; with it, the newest.",
+                  that the silence lasts up to as long again as the outage did. Ours stops doubling at 170 ms, or a \
+                  round trip where that is longer. Without replacement the first to arrive is the oldest of those that waited; with it, the newest.",
         }
     }
 

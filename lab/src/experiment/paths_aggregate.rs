@@ -52,7 +52,8 @@ impl Experiment for PathsAggregate {
                        of the first link.",
             why: "Who has its data in one order must hold what the faster link brought until the slower one has caught up; who does not \
                   can read each message as it comes. Data put on the slow link too early comes later than the fast one would have \
-                  brought it. Under loss each path stands and falls with its congestion controller, as on one link.",
+                  brought it. Under loss each path stands and falls with its congestion controller, as on one link. SCTP keeps its \
+                  further paths for repairs (RFC 9260) and adds nothing up.",
         }
     }
 

@@ -3,10 +3,10 @@
 use std::net::{IpAddr, SocketAddr};
 
 use anyhow::{Context, bail};
-use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use whimbrel::{Config, Endpoint, Identity, SuspendMode, SuspendedMocket, new_identity};
 
+use super::hex;
 use super::side::{self, send, started};
 use super::source::Source;
 use super::whimbrel::{OURS, send_messages};
@@ -26,29 +26,31 @@ pub(crate) struct Left {
     pub(crate) state: String,
 }
 
-/// The first caller: sends the first messages of a job and suspends.
+/// What both callers are told.
 #[derive(clap::Args)]
-pub(crate) struct Leave {
+struct Share {
     #[arg(long)]
     job: String,
     #[arg(long)]
     from: IpAddr,
-    /// How many messages it sends
+    /// How many messages the first one sends
     #[arg(long)]
     messages: u64,
+}
+
+/// The first caller: sends the first messages of a job and suspends.
+#[derive(clap::Args)]
+pub(crate) struct Leave {
+    #[command(flatten)]
+    share: Share,
     to: String,
 }
 
 /// The second caller: resumes and sends the rest.
 #[derive(clap::Args)]
 pub(crate) struct Arrive {
-    #[arg(long)]
-    job: String,
-    #[arg(long)]
-    from: IpAddr,
-    /// How many messages the first one has sent
-    #[arg(long)]
-    messages: u64,
+    #[command(flatten)]
+    share: Share,
 }
 
 impl Leave {
@@ -57,21 +59,21 @@ impl Leave {
     }
 
     async fn leave(self) -> anyhow::Result<Left> {
-        let Job::Messages { size, rate, want, .. } = Job::from_json(&self.job)? else {
-            bail!("only messages can be left behind: {}", self.job)
+        let Share { job, from, messages } = self.share;
+        let Job::Messages { size, rate, want, .. } = Job::from_json(&job)? else {
+            bail!("no messages: {job}")
         };
         let identity = new_identity();
         let secret = *identity.secret();
-        let endpoint = bind(identity, self.from).await?;
+        let endpoint = bind(identity, from).await?;
         started()?;
         let mocket = endpoint.connect(&self.to).await?;
-        let first = Source::new(size, rate, self.messages);
+        let first = Source::new(size, rate, messages);
         send_messages(&mocket, first, want, &mut Sent::default()).await?;
         let called = clock::now();
         let state = mocket.suspend(SuspendMode::Snapshot).await?.to_bytes();
         let suspended = clock::now();
-        let digits = secret.iter().chain(&state).map(|byte| format!("{byte:02x}")).collect();
-        Ok(Left { called, suspended, bytes: state.len(), state: digits })
+        Ok(Left { called, suspended, bytes: state.len(), state: hex::digits(secret.iter().chain(&state)) })
     }
 }
 
@@ -83,17 +85,18 @@ impl Arrive {
     }
 
     async fn arrive(self, state: String) -> anyhow::Result<Sent> {
-        let Job::Messages { size, rate, count, want } = Job::from_json(&self.job)? else {
-            bail!("only messages can be gone on with: {}", self.job)
+        let Share { job, from, messages } = self.share;
+        let Job::Messages { size, rate, count, want } = Job::from_json(&job)? else {
+            bail!("no messages: {job}")
         };
-        let bytes = from_digits(state.trim())?;
+        let bytes = hex::bytes(state.trim())?;
         let (secret, session) = bytes.split_first_chunk().context("the state is cut short")?;
         let state = SuspendedMocket::from_bytes(session)?;
-        let endpoint = bind(Identity::from_secret(*secret), self.from).await?;
+        let endpoint = bind(Identity::from_secret(*secret), from).await?;
         send(async move |sent| {
             started()?;
             let mocket = endpoint.resume(&state, None).await?;
-            let rest = Source::new(size, rate, count).from(self.messages);
+            let rest = Source::new(size, rate, count).from(messages);
             send_messages(&mocket, rest, want, sent).await?;
             mocket.close(0, "done").await;
             Ok(())
@@ -105,10 +108,4 @@ impl Arrive {
 async fn bind(identity: Identity, from: IpAddr) -> anyhow::Result<Endpoint> {
     let config = Config { identity, transport: OURS.transport(), ..Config::default() };
     Ok(Endpoint::bind(config, &SocketAddr::new(from, 0).to_string()).await?)
-}
-
-fn from_digits(digits: &str) -> anyhow::Result<Bytes> {
-    let pairs = digits.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap_or_default());
-    let bytes: Result<Bytes, _> = pairs.map(|pair| u8::from_str_radix(pair, 16)).collect();
-    bytes.context("the state is not in hexadecimal digits")
 }

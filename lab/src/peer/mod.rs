@@ -3,6 +3,7 @@
 
 mod byte_stream;
 mod certificate;
+mod hex;
 mod leaving;
 mod mptcp;
 mod quic;

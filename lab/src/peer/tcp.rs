@@ -1,5 +1,6 @@
 //! Kernel TCP, over one link or several.
 
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
@@ -92,8 +93,11 @@ pub(super) fn missing(protocol: Protocol, congestion: &str) -> Option<String> {
             "this kernel has no MPTCP: set net.mptcp.enabled=1, or boot one with CONFIG_MPTCP".to_owned(),
         );
     };
-    socket.set_tcp_congestion(congestion.as_bytes()).err().map(|error| {
-        format!("this kernel has no {congestion} ({error}): load it with `modprobe tcp_{congestion}`")
+    socket.set_tcp_congestion(congestion.as_bytes()).err().map(|error| match error.kind() {
+        ErrorKind::PermissionDenied => {
+            format!("only root may choose {congestion} here: run it with sudo")
+        }
+        _ => format!("this kernel has no {congestion} ({error}): load it with `modprobe tcp_{congestion}`"),
     })
 }
 
