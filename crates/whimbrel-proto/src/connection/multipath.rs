@@ -10,6 +10,7 @@ use super::scheduler::{self, Scheduler, View};
 use super::standing::Standing;
 use super::{At, Connection, CostPolicy, EndpointEvent, Event, Notes, PathState, pairing};
 use crate::crypto::ResetToken;
+use crate::mutants::{Mutant, planted};
 use crate::recovery::Fate;
 use crate::wire::{Reader, Writer, block};
 use crate::{Cause, ConnectionId, PathId, PeerMisbehaved, Side, Time};
@@ -128,11 +129,13 @@ impl Connection {
         Ok(id)
     }
 
-    /// Gives a path up. What is out on it goes another way. The last one stays, and it is the client's to say: if each end closed another
-    /// one at the same time none would be left. A server gives up only what never answered.
+    /// Gives a path up. What is out on it goes another way. The last one that has answered its challenge stays, since nothing goes on
+    /// others, and it is the client's to say: if each end closed another one at the same time none would be left. A server gives up only
+    /// what never answered.
     pub fn close_path(&mut self, now: Time, id: PathId) {
+        let answered = |other: At| self.paths[other].standing.state() != PathState::Opening;
         if let Some(at) = self.paths.by_id(id)
-            && self.paths.len() > 1
+            && self.paths.all().any(|other| other != at && answered(other))
             && (self.side == Side::Client || self.paths[at].standing.state() == PathState::Opening)
         {
             let told = self.control.notice(write_close_path(id));
@@ -417,7 +420,7 @@ impl Connection {
         }
         let path = &self.paths[at];
         if path.standing.state() == PathState::Opening {
-            return false;
+            return planted(Mutant::DataBeforeChallenge);
         }
         if !self.paths.all().any(|at| self.is_at_hand(at)) {
             // All are silent: whichever probe arrives first may as well bring something.

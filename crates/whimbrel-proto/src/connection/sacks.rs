@@ -41,18 +41,27 @@ impl Connection {
         self.paths.all().any(|of| self.paths[of].received.is_sack_due(now) && self.reports(at, of))
     }
 
-    /// Writes SACKs of what is not reported yet. What a suspect path says of itself, the best one still has to say; and while none works, a
-    /// `probe` repeats what came on each, since one may work this way and another that.
-    pub(super) fn write_sacks(&mut self, now: Time, at: At, probe: bool, writer: &mut Writer<'_>) {
+    /// A packet on `at` has a SACK of `of`: where that is not reported yet. What a suspect path says of itself, the best one still has to
+    /// say; and while none works, a `probe` repeats what came on each, since one may work this way and another that.
+    fn has_sack(&self, at: At, of: At, probe: bool) -> bool {
         let none_works = probe && !self.paths[self.paths.main()].standing.is_usable();
+        let unreported = self.paths[of].received.has_unreported() && (self.reports(at, of) || at == of);
+        unreported || none_works && self.is_stranded(of)
+    }
+
+    /// A packet on `at` has a SACK of any path.
+    pub(super) fn has_sacks(&self, at: At, probe: bool) -> bool {
+        self.paths.all().any(|of| self.has_sack(at, of, probe))
+    }
+
+    /// Writes the SACKs that a packet on `at` has.
+    pub(super) fn write_sacks(&mut self, now: Time, at: At, probe: bool, writer: &mut Writer<'_>) {
         for of in self.paths.all() {
-            let (reports, stranded) = (self.reports(at, of), self.is_stranded(of));
-            let path = &mut self.paths[of];
-            let unreported = path.received.has_unreported() && (reports || at == of);
-            let repeated = none_works && stranded;
-            if !unreported && !repeated {
+            if !self.has_sack(at, of, probe) {
                 continue;
             }
+            let reports = self.reports(at, of);
+            let path = &mut self.paths[of];
             let Some(largest) = path.received.write_sack(now, path.id.0, reports, writer) else { continue };
             path.last_sack = now;
             self.scratch_items.push(if at == of {

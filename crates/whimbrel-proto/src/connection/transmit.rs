@@ -1,6 +1,6 @@
 //! Packets going out: put together, sealed, masked, recorded.
 
-use super::{At, Connection, Control, Item, KeyRing, Main, Transmit};
+use super::{At, Connection, Control, Item, KeyRing, Main, PathState, Transmit};
 use crate::mutants::{Mutant, planted};
 use crate::recovery::{Permit, Spare};
 use crate::wire::close::{Reason, write_rst};
@@ -88,7 +88,9 @@ impl Connection {
             count += 1;
             // An MTU probe travels alone: before others it would set their size, behind others it would be cut to theirs.
             let probed = size > usize::from(self.paths[at].mtu.current());
-            if probed || count > 1 && size < segment_size {
+            // Behind the shortest of packets not even another fits whose number is a byte longer.
+            let short = size < LEAST_PACKET;
+            if probed || short || count > 1 && size < segment_size {
                 break;
             }
             segment_size = size;
@@ -164,7 +166,8 @@ impl Connection {
     /// size, or None if nothing may or need be sent.
     fn build(&mut self, now: Time, at: At, out: &mut Vec<u8>, limit: usize, first: bool) -> Option<usize> {
         let slot = self.occasion(now, at, limit, first)?;
-        let mtu_probe = if first && slot.occasion == Occasion::Data && self.keys.is_some() && self.confirmed {
+        let proven = self.confirmed && self.paths[at].standing.state() != PathState::Opening;
+        let mtu_probe = if first && slot.occasion == Occasion::Data && self.keys.is_some() && proven {
             self.paths[at].mtu.next_probe(now)
         } else {
             None
@@ -263,12 +266,13 @@ impl Connection {
         let body = head.start + CLEAR_LEN + head.number_len;
         let mut writer = Writer::new(out, head.start + limit - TAG_LEN);
         let before = writer.len();
-        if self.session.has_verdicts() && self.keys.is_some() && self.paths[at].received.has_unreported() {
+        let probe = occasion == Occasion::Probe;
+        if self.session.has_verdicts() && self.keys.is_some() && self.has_sacks(at, probe) {
             self.write_verdicts(&mut writer);
         }
         let verdicts = writer.len() > before;
         if self.keys.is_some() {
-            self.write_sacks(now, at, occasion == Occasion::Probe, &mut writer);
+            self.write_sacks(now, at, probe, &mut writer);
         }
         let sack_end = writer.len();
         if occasion == Occasion::Sack {
@@ -404,6 +408,9 @@ impl Connection {
             path.recovery.mark_last(Spare::Doubled);
         } else if self.resending {
             path.recovery.mark_last(Spare::Again);
+        }
+        if self.confirmed && path.recovery.wants_leaving_out() {
+            path.recovery.leave_out(now, self.challenges.draw());
         }
         path.traffic.sent_packets += 1;
         path.traffic.sent_bytes += size as u64;
