@@ -308,7 +308,8 @@ pub struct Connection {
     addresses: Addresses,
     spare_ids: SpareIds,
     retired: Retired,
-    deadlines: DeadlineStats,
+    /// Of the deadline rule, once it had something to do.
+    deadlines: Option<Box<DeadlineStats>>,
     /// The peer's wish, by its sequence number: what comes late changes nothing.
     primary_wish: (u64, Option<PathId>),
     /// Paths opened by themselves in the running minute.
@@ -342,7 +343,7 @@ pub struct Connection {
     events: VecDeque<Event>,
     endpoint_events: VecDeque<EndpointEvent>,
     challenges: Challenges,
-    scratch_sack: Sack,
+    scratch_sack: Option<Box<Sack>>,
     scratch_carried: Vec<Carried>,
     scratch_items: Vec<Item>,
     dropped: stats::Dropped,
@@ -377,7 +378,7 @@ impl Connection {
             addresses: Addresses::default(),
             spare_ids: SpareIds::default(),
             retired: Retired::default(),
-            deadlines: DeadlineStats::default(),
+            deadlines: None,
             primary_wish: (0, None),
             opened_in_minute: (0, 0),
             attempts: Attempts::default(),
@@ -402,7 +403,7 @@ impl Connection {
             events: VecDeque::new(),
             endpoint_events: VecDeque::new(),
             challenges: Challenges::new(&mut rng),
-            scratch_sack: Sack::default(),
+            scratch_sack: None,
             scratch_carried: Vec::new(),
             scratch_items: Vec::new(),
             dropped: stats::Dropped::default(),
@@ -529,7 +530,7 @@ impl Connection {
         self.endpoint_events.shrink_to_fit();
         self.spare_ids.trim();
         self.scratch_carried = Vec::new();
-        self.scratch_sack = Sack::default();
+        self.scratch_sack = None;
     }
 
     /// Ends at once; what was not delivered is lost, and its outcome Unknown.
@@ -663,13 +664,4 @@ struct Notes {
     small_acked: bool,
     full_lost: u8,
     fin_ack_acked: bool,
-}
-#[cfg(test)]
-mod sizes {
-    use super::*;
-    #[test]
-    fn sizes() {
-        use std::mem::size_of as s;
-        println!("Connection {} Session {} Path {} Recovery {} Received {} Mtu {} KeyRing {} Ticketing {} Ending {} Control {} Addr {} Spare {} KeyLog {} Challenges {} Sack {} Attachment {} Retired {} Dropped {}", s::<Connection>(), s::<Session>(), s::<Path>(), s::<crate::recovery::Recovery<Item>>(), s::<crate::recovery::Received>(), s::<mtu::Mtu>(),  s::<KeyRing>(), s::<Ticketing>(), s::<Ending>(), s::<ControlQueue>(), s::<Addresses>(), s::<SpareIds>(), s::<KeyLog>(), s::<Challenges>(), s::<Sack>(), s::<Attachment>(), s::<Retired>(), s::<stats::Dropped>());
-    }
 }

@@ -11,6 +11,7 @@ use super::{
     At, Connection, CostPolicy, EndpointEvent, Event, Notes, PathState, PathStats, Validation, pairing,
 };
 use crate::crypto::ResetToken;
+use crate::mutants::{Mutant, planted};
 use crate::recovery::Fate;
 use crate::wire::{Reader, Writer, block};
 use crate::{Cause, ConnectionId, PathId, PeerMisbehaved, Side, Time};
@@ -497,7 +498,10 @@ impl Connection {
     /// Whether a path may carry data now.
     pub(super) fn carries(&self, at: At) -> bool {
         let path = &self.paths[at];
-        if !self.is_affordable(at) || !path.standing.is_proven() {
+        if !path.standing.is_proven() {
+            return planted(Mutant::DataBeforeChallenge);
+        }
+        if !self.is_affordable(at) {
             return false;
         }
         if self.paths.len() == 1 {
