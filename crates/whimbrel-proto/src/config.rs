@@ -34,6 +34,9 @@ pub struct TransportConfig {
     pub max_paths: u8,
     /// How paths are used together. Default: `Aggregate`. `Primary`: the others wait for the best one to fail; bandwidth does not add up.
     pub scheduler: Scheduling,
+    /// Paths that seem to share a bottleneck take together what one flow would. Default true. False: several paths through one bottleneck take
+    /// as many shares of it.
+    pub coupled: bool,
     /// What the cost of paths means. Default: `CheapFirst`. `Ignore`: dear paths carry as much as others. `NeverAbove`, `Ask`: messages wait
     /// where only dear paths work.
     pub cost_policy: CostPolicy,
@@ -84,6 +87,7 @@ impl Default for TransportConfig {
             repeats: Repeats::Adaptive,
             max_paths: 8,
             scheduler: Scheduling::default(),
+            coupled: true,
             cost_policy: CostPolicy::default(),
             deadline_budget: 3,
             probe_interval: Duration::from_secs(1),

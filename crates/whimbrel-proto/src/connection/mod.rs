@@ -8,6 +8,7 @@ mod close;
 mod control;
 mod copies;
 mod cost;
+mod coupling;
 mod ids;
 mod key_log;
 mod keys;
@@ -46,6 +47,7 @@ pub use close::CloseReason;
 use close::Ending;
 pub(crate) use control::Control;
 use control::ControlQueue;
+use coupling::Coupling;
 pub use copies::DeadlineStats;
 pub use cost::CostPolicy;
 use ids::SpareIds;
@@ -286,6 +288,7 @@ pub struct Connection {
     spare_ids: SpareIds,
     retired: Retired,
     deadlines: DeadlineStats,
+    coupling: Coupling,
     /// The peer's wish, by its sequence number: what comes late changes nothing.
     primary_wish: (u64, Option<PathId>),
     /// Paths opened by themselves in the running minute.
@@ -352,6 +355,7 @@ impl Connection {
             spare_ids: SpareIds::default(),
             retired: Retired::default(),
             deadlines: DeadlineStats::default(),
+            coupling: Coupling::default(),
             primary_wish: (0, None),
             opened_in_minute: (0, 0),
             peer_max_packet: u64::MAX,

@@ -199,6 +199,7 @@ impl Connection {
         let (session, control) = (&mut self.session, &mut self.control);
         let mut notes = Notes::default();
         path.recovery.abandon(|item| Self::settle(now, Fate::Lost, item, session, control, &mut notes));
+        self.part_company(stats.id);
         self.events.push_back(Event::PathClosed(Box::new(stats)));
     }
 

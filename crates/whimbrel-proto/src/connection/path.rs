@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use super::copies::Echoes;
+use super::coupling::Load;
 use super::cost::Consent;
 use super::keys::KeyUse;
 use super::mtu::{self, Mtu};
@@ -54,6 +55,8 @@ pub(super) struct Path {
     pub(super) last_sack: Time,
     pub(super) pacing_until: Option<Time>,
     pub(super) traffic: Traffic,
+    /// What it carried and how long that took, compared with other paths.
+    pub(super) load: Load,
     /// Marks are of use here: the peer has reported them back, or had no chance to yet.
     pub(super) ecn_usable: bool,
 }
@@ -194,6 +197,7 @@ impl Path {
             last_sack: Time::ZERO,
             pacing_until: None,
             traffic: Traffic::default(),
+            load: Load::default(),
             ecn_usable: config.ecn,
         }
     }

@@ -349,6 +349,7 @@ impl Connection {
             self.paths[at].keys.on_acked(keys.updates(), sack.largest());
         }
         self.take_notes(now, at, notes);
+        self.couple(now, at);
         self.review(now);
         self.check_quality(now);
         self.ask_for_ids();

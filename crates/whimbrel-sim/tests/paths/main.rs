@@ -5,6 +5,7 @@ mod cost;
 mod figures;
 mod hostile;
 mod one_way;
+mod shared;
 
 use std::time::Duration;
 

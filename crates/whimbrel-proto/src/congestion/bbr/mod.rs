@@ -31,7 +31,7 @@ use target::Target;
 
 use super::math::{self, ONE};
 use super::{
-    ASSUMED_RTT, AckSample, Controller, ControllerStats, INITIAL_PACKETS, LARGEST_PACKET, Remembered,
+    ASSUMED_RTT, AckSample, Company, Controller, ControllerStats, INITIAL_PACKETS, LARGEST_PACKET, Remembered,
 };
 use crate::Time;
 
@@ -99,6 +99,7 @@ pub struct Bbr {
     arrivals: Arrivals,
     losses: Losses,
     target: Target,
+    company: Option<Company>,
     local: Local,
     /// Current pacing gain, and whether it exceeded 1 in this period and the last.
     gain: u64,
@@ -135,6 +136,7 @@ impl Bbr {
             arrivals: Arrivals::default(),
             losses: Losses::default(),
             target: Target::default(),
+            company: None,
             local: Local::default(),
             gain: STARTUP_GAIN,
             pushed: [true; 2],
@@ -293,20 +295,22 @@ impl Bbr {
 
     /// The queueing delay to keep, as it is measured: a path's jitter looks like a queue, and is none.
     fn wanted(&self) -> Duration {
-        let bandwidth = self.bandwidth.estimate();
+        let (bandwidth, base) = self.joint();
         // Two packets that leave together are a queue already.
         let grain = math::span(self.packet_size.saturating_mul(2), bandwidth);
         let jitter = math::stretch(self.delay.jitter().saturating_sub(grain), JITTER_SHARE);
-        self.target.wanted(bandwidth, self.delay.base(), self.packet_size).max(grain).saturating_add(jitter)
+        self.target.wanted(bandwidth, base, self.packet_size).max(grain).saturating_add(jitter)
     }
 
     fn own_queue(&self) -> target::Queue {
-        target::Queue {
-            delay: self.delay.queue(),
-            bandwidth: self.bandwidth.estimate(),
-            base: self.delay.base(),
-            packet_size: self.packet_size,
-        }
+        let (bandwidth, base) = self.joint();
+        target::Queue { delay: self.delay.queue(), bandwidth, base, packet_size: self.packet_size }
+    }
+
+    /// The rate and the base round trip of the flow that those who share the bottleneck are together.
+    fn joint(&self) -> (u64, Duration) {
+        let (own, base) = (self.bandwidth.estimate(), self.delay.base());
+        self.company.map_or((own, base), |company| (company.joint(own), company.base.min(base)))
     }
 }
 
@@ -377,6 +381,10 @@ impl Controller for Bbr {
         self.delay.forget_queue();
         self.delay.base_sought(now);
         self.steer(now);
+    }
+
+    fn on_company(&mut self, company: Option<Company>) {
+        self.company = company;
     }
 
     fn window(&self) -> u64 {
