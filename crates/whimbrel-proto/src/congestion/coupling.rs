@@ -31,6 +31,8 @@ pub struct Company {
     pub base: Duration,
     /// By how much a window may grow compared with a flow of its own, permille (RFC 6356 section 3).
     pub growth: u64,
+    /// How often the others met congestion, all told.
+    pub congestions: u64,
 }
 
 impl Company {
@@ -54,6 +56,8 @@ pub struct Member {
     pub rtt: Duration,
     /// Base round trip.
     pub base: Duration,
+    /// How often it met congestion.
+    pub congestions: u64,
 }
 
 /// What `members[me]` is told of all `members`, who share a bottleneck. None: it is alone.
@@ -62,9 +66,17 @@ pub fn company(members: &[Member], me: usize) -> Option<Company> {
     if paths < 2 {
         return None;
     }
-    let all = members.iter().fold(0, |sum: u64, member| sum.saturating_add(member.rate));
-    let base = members.iter().map(|member| member.base).min()?;
-    Some(Company { paths, others: all.saturating_sub(mine.rate), base, growth: growth(members, mine) })
+    let of_others = |figure: fn(&Member) -> u64| {
+        let all = members.iter().fold(0, |sum: u64, member| sum.saturating_add(figure(member)));
+        all.saturating_sub(figure(mine))
+    };
+    Some(Company {
+        paths,
+        others: of_others(|member| member.rate),
+        base: members.iter().map(|member| member.base).min()?,
+        growth: growth(members, mine),
+        congestions: of_others(|member| member.congestions),
+    })
 }
 
 /// RFC 6356: of `alpha × acked / total window`, relative to `acked / own window`, never more than that.
@@ -123,5 +135,91 @@ pub fn share_queue(a: &Delays, b: &Delays) -> Option<bool> {
         share if share < TOGETHER => Some(true),
         share if share > APART => Some(false),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn member(window: u64, rtt_ms: u64) -> Member {
+        let rtt = MS * rtt_ms as u32;
+        Member { rate: window * 1000 / rtt_ms, window, rtt, base: rtt / 2, congestions: 0 }
+    }
+
+    /// Mean round trips of two paths, span by span.
+    fn delays(spans: impl Iterator<Item = (u64, u64)>) -> [Delays; 2] {
+        let mut both = <[Delays; 2]>::default();
+        for (a, b) in spans {
+            for (delays, rtt_us) in both.iter_mut().zip([a, b]) {
+                delays.on_sample(Duration::from_micros(rtt_us));
+                delays.on_sample(Duration::from_micros(rtt_us + 200));
+                delays.end_span();
+            }
+        }
+        both
+    }
+
+    fn verdict(spans: impl Iterator<Item = (u64, u64)>) -> Option<bool> {
+        let [a, b] = delays(spans);
+        share_queue(&a, &b)
+    }
+
+    /// As good as random, from 0 to 9,999.
+    fn noise(at: u64) -> u64 {
+        ((at + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % 10_000
+    }
+
+    #[test]
+    fn who_alone_is_told_nothing() {
+        assert_eq!(company(&[member(10_000, 20)], 0), None);
+        assert_eq!(company(&[], 0), None);
+    }
+
+    #[test]
+    fn two_alike_grow_as_one() {
+        let both = [member(30_000, 30), member(30_000, 30)];
+        let told = company(&both, 0).unwrap();
+        assert_eq!(told.growth, 250, "half of what half the window would");
+        assert_eq!((told.paths, told.others), (2, 1_000_000));
+        assert_eq!(told.joint(1_000_000), 2_000_000);
+        assert!(told.joint(500_000) < 1_500_000, "the smaller one wants more of a queue than the sum would");
+        let unlike = [member(30_000, 30), member(3_000, 300)];
+        assert!(
+            company(&unlike, 0).unwrap().growth > 900,
+            "a path that carries next to nothing takes nothing away"
+        );
+    }
+
+    #[test]
+    fn hostile_figures_do_no_harm() {
+        let worst = Member {
+            rate: u64::MAX,
+            window: u64::MAX,
+            rtt: Duration::ZERO,
+            base: Duration::MAX,
+            congestions: u64::MAX,
+        };
+        let told = company(&[worst, worst, Member { window: 0, ..worst }], 2).unwrap();
+        assert!((1..=ONE).contains(&told.growth));
+        assert_eq!(told.joint(u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn what_rises_and_falls_together_goes_through_one_queue() {
+        let one = |at| 30_000 + noise(at);
+        assert_eq!(
+            verdict((0..64).map(|at| (one(at), one(at) + 30_000))),
+            Some(true),
+            "the longer way adds to all alike"
+        );
+        let noisy = (0..64).map(|at| (one(at) + noise(at + 500) / 4, one(at) + noise(at + 900) / 4));
+        assert_eq!(verdict(noisy), Some(true));
+        assert_eq!(verdict((0..64).map(|at| (one(at), one(at + 1000)))), Some(false));
+        assert_eq!(verdict((0..64).map(|at| (one(at), 30_000))), Some(false), "only one of them varies");
+        assert_eq!(verdict((0..10).map(|at| (one(at), one(at)))), None, "too little was seen");
+        assert_eq!(verdict((0..64).map(|_| (30_000, 40_000))), None, "a standing queue looks like any other");
     }
 }

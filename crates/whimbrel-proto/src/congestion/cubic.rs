@@ -174,7 +174,7 @@ impl Controller for Cubic {
         self.epoch = None;
     }
 
-    fn on_company(&mut self, company: Option<Company>) {
+    fn on_company(&mut self, _now: Time, company: Option<Company>) {
         self.growth = company.map_or(math::ONE, |company| company.growth);
         // A curve goes on as it began unless it is far from what it should be by now.
         self.epoch = self.epoch.filter(|epoch| epoch.growth.abs_diff(self.growth) <= epoch.growth / 4);
@@ -212,6 +212,8 @@ impl Controller for Cubic {
             baseline_loss_ppm: 0,
             window: self.window,
             pacing_rate: self.pacing_rate(),
+            // RFC 6356 has each path cut its own window only.
+            congestions: 0,
         }
     }
 }

@@ -44,7 +44,7 @@ impl Controller for Fixed {
 
     fn on_restart(&mut self, _now: Time) {}
 
-    fn on_company(&mut self, _company: Option<Company>) {}
+    fn on_company(&mut self, _now: Time, _company: Option<Company>) {}
 
     fn window(&self) -> u64 {
         // 50 ms more for acknowledgements held back and for timers.
@@ -75,6 +75,7 @@ impl Controller for Fixed {
             baseline_loss_ppm: 0,
             window: self.window(),
             pacing_rate: self.rate,
+            congestions: 0,
         }
     }
 }

@@ -80,7 +80,7 @@ pub trait Controller: Send + Debug {
     /// The path came back after a silence.
     fn on_restart(&mut self, now: Time);
     /// What shares the path's bottleneck changed; none: nothing that is known.
-    fn on_company(&mut self, company: Option<Company>);
+    fn on_company(&mut self, now: Time, company: Option<Company>);
     /// Bytes that may be in flight.
     fn window(&self) -> u64;
     /// Bytes a second at which packets leave; never 0.
@@ -150,4 +150,6 @@ pub struct ControllerStats {
     pub window: u64,
     /// [`Controller::pacing_rate`].
     pub pacing_rate: u64,
+    /// How often it met congestion that the others through its bottleneck should answer, too.
+    pub congestions: u64,
 }

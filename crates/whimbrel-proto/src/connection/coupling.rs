@@ -21,9 +21,14 @@ pub(super) struct Load {
     acked_bytes: u64,
     /// Bytes a second, of about the last four spans.
     rate: u64,
+    coupled: bool,
 }
 
 impl Load {
+    pub(super) fn is_coupled(&self) -> bool {
+        self.coupled
+    }
+
     fn end_span(&mut self, acked_bytes: u64, span: Duration) {
         let bytes = acked_bytes - std::mem::replace(&mut self.acked_bytes, acked_bytes);
         let rate = (bytes as f64 / span.as_secs_f64().max(0.001)) as u64;
@@ -71,7 +76,7 @@ impl Connection {
                 path.load.end_span(path.recovery.counters().acked_bytes, span);
             }
             self.judge_pairs();
-            self.tell_company();
+            self.tell_company(now);
         }
     }
 
@@ -84,13 +89,13 @@ impl Connection {
     }
 
     /// A path is no more.
-    pub(super) fn part_company(&mut self, id: PathId) {
+    pub(super) fn part_company(&mut self, now: Time, id: PathId) {
         self.coupling.apart.retain(|(a, b)| *a != id && *b != id);
-        self.tell_company();
+        self.tell_company(now);
     }
 
     /// Tells each path's controller what the others through its bottleneck do.
-    fn tell_company(&mut self) {
+    fn tell_company(&mut self, now: Time) {
         let all: u64 = self.paths.iter().map(|path| path.load.rate).sum();
         for me in self.paths.all() {
             let mine = self.paths[me].id;
@@ -101,7 +106,9 @@ impl Connection {
             let (ids, members): (Vec<PathId>, Vec<Member>) =
                 self.paths.iter().filter(with_me).map(|path| (path.id, path.member())).unzip();
             let place = ids.iter().position(|id| *id == mine).unwrap_or_default();
-            self.paths[me].recovery.on_company(company(&members, place));
+            let company = company(&members, place);
+            self.paths[me].load.coupled = company.is_some();
+            self.paths[me].recovery.on_company(now, company);
         }
     }
 }
@@ -109,6 +116,12 @@ impl Connection {
 impl Path {
     fn member(&self) -> Member {
         let state = self.recovery.controller().state();
-        Member { rate: self.load.rate, window: state.window, rtt: self.recovery.rtt.smoothed(), base: state.min_rtt }
+        Member {
+            rate: self.load.rate,
+            window: state.window,
+            rtt: self.recovery.rtt.smoothed(),
+            base: state.min_rtt,
+            congestions: state.congestions,
+        }
     }
 }

@@ -19,6 +19,7 @@ mod opening;
 mod pairing;
 mod path;
 mod paths;
+mod primary;
 mod quality;
 mod receive;
 mod resume;
@@ -58,6 +59,8 @@ use multipath::Retired;
 pub(crate) use opening::Opening;
 use path::{Ends, Path};
 use paths::{At, Main, Paths};
+use primary::Choice;
+pub use primary::{PrimaryRule, SetPrimaryError};
 use quality::Watch;
 pub use quality::{MAX_THRESHOLDS, Quality, QualityChange, Threshold, TooManyThresholds};
 pub use resume::Resuming;
@@ -289,8 +292,7 @@ pub struct Connection {
     retired: Retired,
     deadlines: DeadlineStats,
     coupling: Coupling,
-    /// The peer's wish, by its sequence number: what comes late changes nothing.
-    primary_wish: (u64, Option<PathId>),
+    choice: Choice,
     /// Paths opened by themselves in the running minute.
     opened_in_minute: (u64, u32),
     peer_max_packet: u64,
@@ -356,7 +358,7 @@ impl Connection {
             retired: Retired::default(),
             deadlines: DeadlineStats::default(),
             coupling: Coupling::default(),
-            primary_wish: (0, None),
+            choice: Choice::default(),
             opened_in_minute: (0, 0),
             peer_max_packet: u64::MAX,
             last_data: Time::ZERO,

@@ -68,6 +68,8 @@ pub(super) struct Traffic {
     pub(super) sent_bytes: u64,
     pub(super) received_packets: u64,
     pub(super) received_bytes: u64,
+    /// When it was last compared with that of other paths.
+    pub(super) received_before: u64,
 }
 
 /// The peer's packets come from another address: probably a NAT that rebound. Data goes on to the old one until the new one has

@@ -137,8 +137,8 @@ impl<I: Copy> Recovery<I> {
     }
 
     /// What shares the path's bottleneck changed.
-    pub(crate) fn on_company(&mut self, company: Option<Company>) {
-        self.controller.on_company(company);
+    pub(crate) fn on_company(&mut self, now: Time, company: Option<Company>) {
+        self.controller.on_company(now, company);
     }
 
     /// Full packets are `bytes` on the wire from now on.

@@ -80,24 +80,66 @@ fn part(seed: u64, transport: TransportConfig, theirs: Congestion, link: &str, m
 
 #[test]
 fn explore() {
-    for (link, more) in [("rate=10mbit,delay=15ms,queue=100ms", Duration::ZERO), ("rate=10mbit,delay=15ms,queue=100ms", 15 * MS), ("rate=20mbit,delay=5ms,queue=50ms", 0*MS)] {
-        for seed in 0..1 {
-            for (ours, theirs) in [(Congestion::Bbr, Congestion::Bbr), (Congestion::Bbr, Congestion::Cubic), (Congestion::Cubic, Congestion::Cubic)] {
-                let mut transport = config();
-                transport.congestion = ours;
-                let mut single = transport.clone();
-                single.max_paths = 1;
-                transport.coupled = std::env::var("UNCOUPLED").is_err();
-                print!("{ours:?} two paths ");
-                part(seed, transport, theirs, link, more);
-                if more.is_zero() {
-                    let mut pair = Pair::connected(seed, single, link);
-                    let rival = rival(&mut pair, theirs, 0);
-                    contest(&mut pair, &rival, 10 * SECOND);
-                    let (ours, theirs) = contest(&mut pair, &rival, 30 * SECOND);
-                    println!("      single: {:.2}", ours as f64 / (ours + theirs) as f64);
-                }
+    let bbr = Congestion::Bbr;
+    for (ours, theirs, link, more) in [
+        (bbr, Congestion::Cubic, "rate=10mbit,delay=15ms,queue=100ms", 0),
+        (bbr, Congestion::Cubic, "rate=20mbit,delay=5ms,queue=50ms", 0),
+        (bbr, Congestion::Cubic, "rate=10mbit,delay=15ms,queue=40ms", 0),
+        (bbr, bbr, "rate=10mbit,delay=15ms,queue=100ms", 0),
+        (bbr, bbr, "rate=10mbit,delay=15ms,queue=100ms", 15),
+        (bbr, bbr, "rate=10mbit,delay=15ms,queue=100ms", 85),
+        (bbr, bbr, "rate=10mbit,delay=15ms,queue=100ms,loss=2%", 0),
+        (bbr, bbr, "rate=10mbit,delay=15ms,queue=100ms,jitter=5ms", 0),
+        (bbr, bbr, "rate=2mbit,delay=25ms,queue=200ms", 0),
+        (bbr, bbr, "rate=50mbit,delay=10ms,queue=50ms", 5),
+        (Congestion::Cubic, Congestion::Cubic, "rate=10mbit,delay=15ms,queue=100ms", 0),
+        (Congestion::Cubic, Congestion::Cubic, "rate=10mbit,delay=15ms,queue=50ms", 15),
+    ] {
+        for seed in 0..3u64 {
+            let mut transport = config();
+            transport.congestion = ours;
+            let mut pair = behind_one(seed, transport, link, more * MS);
+            super::bulk(&mut pair, 137 * MS * (seed as u32 + 1));
+            let rival = rival(&mut pair, theirs, 0);
+            let parts: Vec<f64> = (0..6).map(|_| {
+                let (ours, theirs) = contest(&mut pair, &rival, 10 * SECOND);
+                ours as f64 / (ours + theirs) as f64
+            }).collect();
+            let coupled: Vec<_> = pair.stats(End::Client).paths.iter().map(|p| (p.coupled, p.rtt, p.congestion.queue)).collect();
+            println!("{ours:?} {theirs:?} {link} +{more} {parts:.2?} {coupled:?}");
+        }
+    }
+}
+
+#[test]
+fn apart() {
+    for (first, second) in [
+        ("rate=10mbit,delay=15ms,queue=100ms", "rate=5mbit,delay=30ms,queue=100ms"),
+        ("rate=10mbit,delay=15ms,queue=100ms", "rate=10mbit,delay=15ms,queue=100ms"),
+        ("rate=20mbit,delay=10ms,queue=100ms", "rate=4mbit,delay=100ms,queue=100ms"),
+    ] {
+        for kind in 0..4 {
+            let mut transport = config();
+            transport.coupled = kind % 2 == 1;
+            if kind >= 2 { transport.congestion = Congestion::Cubic; }
+            let mut pair = super::two(1, transport.clone(), first, second);
+            let mut seen = Vec::new();
+            let mut got = 0;
+            for _ in 0..20 {
+                got += super::bulk(&mut pair, SECOND).0;
+                seen.push(u8::from(pair.stats(End::Client).paths[0].coupled));
             }
+            println!("{first} {second} {:?} coupled {} {got} {seen:?}", transport.congestion, transport.coupled);
+            // The same beside a rival on the first.
+            let mut pair = super::two(1, transport.clone(), first, second);
+            let rival = rival(&mut pair, transport.congestion, 0);
+            let mut seen = Vec::new();
+            let parts: Vec<u64> = (0..6).map(|_| {
+                let (ours, theirs) = contest(&mut pair, &rival, 5 * SECOND);
+                seen.push(u8::from(pair.stats(End::Client).paths[0].coupled));
+                ours / 625
+            }).collect();
+            println!("        with a rival on the first: kbit/s {parts:?} {seen:?}");
         }
     }
 }

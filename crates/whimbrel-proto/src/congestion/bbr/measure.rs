@@ -68,7 +68,7 @@ impl Bbr {
         }
         self.congested = self.congested.saturating_sub(1);
         if self.losses.end_period(kind) {
-            self.on_congestion(now);
+            self.met_congestion(now);
         }
         let long = self.delay.queue() > math::stretch(self.wanted(), 1500).max(self.delay.base() / 4);
         if long && self.arrivals.lag() >= 2 {

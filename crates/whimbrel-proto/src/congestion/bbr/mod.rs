@@ -100,6 +100,7 @@ pub struct Bbr {
     losses: Losses,
     target: Target,
     company: Option<Company>,
+    congestions: u64,
     local: Local,
     /// Current pacing gain, and whether it exceeded 1 in this period and the last.
     gain: u64,
@@ -137,6 +138,7 @@ impl Bbr {
             losses: Losses::default(),
             target: Target::default(),
             company: None,
+            congestions: 0,
             local: Local::default(),
             gain: STARTUP_GAIN,
             pushed: [true; 2],
@@ -158,6 +160,12 @@ impl Bbr {
     fn leave_startup(&mut self) {
         self.phase = Phase::Settle { until: None };
         self.hungry = 0;
+    }
+
+    /// What was dropped was dropped because of us.
+    fn met_congestion(&mut self, now: Time) {
+        self.congestions += 1;
+        self.on_congestion(now);
     }
 
     fn on_congestion(&mut self, now: Time) {
@@ -252,6 +260,7 @@ impl Bbr {
                 self.losses.end_period(Period::Calm);
             }
             Verdict::Overflow => {
+                self.congestions += 1;
                 self.patience = PATIENCE;
                 self.losses.forget_baseline();
                 self.target.on_congestion(now, self.target.longest());
@@ -350,7 +359,7 @@ impl Controller for Bbr {
             self.end_period(sample.now);
         }
         if sample.ecn_ce > 0 && self.congested == 0 {
-            self.on_congestion(sample.now);
+            self.met_congestion(sample.now);
         }
         self.change_phase(sample.now, sample.in_flight);
         self.steer(sample.now);
@@ -383,8 +392,14 @@ impl Controller for Bbr {
         self.steer(now);
     }
 
-    fn on_company(&mut self, company: Option<Company>) {
+    fn on_company(&mut self, now: Time, company: Option<Company>) {
+        let met = |company: &Option<Company>| company.map_or(0, |company| company.congestions);
+        // One flow would have been hit, too, unless this was and has answered.
+        let news = self.company.is_some() && met(&company) > met(&self.company);
         self.company = company;
+        if news && self.congested == 0 && self.phase == Phase::Cruise {
+            self.on_congestion(now);
+        }
     }
 
     fn window(&self) -> u64 {
@@ -453,6 +468,7 @@ impl Controller for Bbr {
             baseline_loss_ppm: u32::try_from(self.losses.baseline_ppm()).unwrap_or(u32::MAX),
             window: self.window(),
             pacing_rate: self.pacing_rate(),
+            congestions: self.congestions,
         }
     }
 }
