@@ -20,6 +20,15 @@ const LEAST_VARIANCE: f64 = 1e5 * 1e5;
 const TOGETHER: f64 = 0.4;
 const APART: f64 = 0.7;
 
+/// How often a controller did what those who share its bottleneck should do, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Calls {
+    /// It met congestion, and gave way.
+    pub congestions: u64,
+    /// It drained the queue to see the base round trip.
+    pub drains: u64,
+}
+
 /// What the other paths through a path's bottleneck do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Company {
@@ -31,8 +40,8 @@ pub struct Company {
     pub base: Duration,
     /// By how much a window may grow compared with a flow of its own, permille (RFC 6356 section 3).
     pub growth: u64,
-    /// How often the others met congestion, all told.
-    pub congestions: u64,
+    /// What the others did so far that this one should do, too, all told.
+    pub calls: Calls,
 }
 
 impl Company {
@@ -56,8 +65,8 @@ pub struct Member {
     pub rtt: Duration,
     /// Base round trip.
     pub base: Duration,
-    /// How often it met congestion.
-    pub congestions: u64,
+    /// What it did so far that the others should do, too.
+    pub calls: Calls,
 }
 
 /// What `members[me]` is told of all `members`, who share a bottleneck. None: it is alone.
@@ -75,7 +84,10 @@ pub fn company(members: &[Member], me: usize) -> Option<Company> {
         others: of_others(|member| member.rate),
         base: members.iter().map(|member| member.base).min()?,
         growth: growth(members, mine),
-        congestions: of_others(|member| member.congestions),
+        calls: Calls {
+            congestions: of_others(|member| member.calls.congestions),
+            drains: of_others(|member| member.calls.drains),
+        },
     })
 }
 
@@ -146,7 +158,7 @@ mod tests {
 
     fn member(window: u64, rtt_ms: u64) -> Member {
         let rtt = MS * rtt_ms as u32;
-        Member { rate: window * 1000 / rtt_ms, window, rtt, base: rtt / 2, congestions: 0 }
+        Member { rate: window * 1000 / rtt_ms, window, rtt, base: rtt / 2, calls: Calls::default() }
     }
 
     /// Mean round trips of two paths, span by span.
@@ -200,7 +212,7 @@ mod tests {
             window: u64::MAX,
             rtt: Duration::ZERO,
             base: Duration::MAX,
-            congestions: u64::MAX,
+            calls: Calls { congestions: u64::MAX, drains: u64::MAX },
         };
         let told = company(&[worst, worst, Member { window: 0, ..worst }], 2).unwrap();
         assert!((1..=ONE).contains(&told.growth));

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    ASSUMED_RTT, AckSample, Company, Controller, ControllerStats, INITIAL_PACKETS, LARGEST_PACKET, Remembered, math,
+    ASSUMED_RTT, AckSample, Company, Controller, ControllerStats, INITIAL_PACKETS, LARGEST_PACKET,
+    Remembered, math,
 };
 use crate::Time;
 
@@ -80,8 +81,11 @@ impl Cubic {
     fn avoid_congestion(&mut self, sample: &AckSample) {
         let srtt = sample.srtt;
         let mut epoch = self.epoch.unwrap_or_else(|| self.start_epoch(sample.now));
-        epoch.reno =
-            epoch.reno.saturating_add(share(math::scale(math::scale(self.packet_size, ALPHA), epoch.growth), sample.acked, self.window));
+        epoch.reno = epoch.reno.saturating_add(share(
+            math::scale(math::scale(self.packet_size, ALPHA), epoch.growth),
+            sample.acked,
+            self.window,
+        ));
         let target = self.cubic(&epoch, sample.now.since(epoch.start).saturating_add(srtt));
         // At most half as much again within a round trip (4.4).
         let target = target.clamp(self.window, math::scale(self.window, 1500));
@@ -212,8 +216,6 @@ impl Controller for Cubic {
             baseline_loss_ppm: 0,
             window: self.window,
             pacing_rate: self.pacing_rate(),
-            // RFC 6356 has each path cut its own window only.
-            congestions: 0,
         }
     }
 }

@@ -75,7 +75,6 @@ impl Controller for Fixed {
             baseline_loss_ppm: 0,
             window: self.window(),
             pacing_rate: self.rate,
-            congestions: 0,
         }
     }
 }

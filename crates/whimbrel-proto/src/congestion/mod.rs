@@ -21,7 +21,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 pub use bbr::Bbr;
-pub use coupling::{Company, Delays, Member, company, share_queue};
+pub use coupling::{Calls, Company, Delays, Member, company, share_queue};
 pub use cubic::Cubic;
 pub use fixed::Fixed;
 pub use pacer::Pacer;
@@ -81,6 +81,10 @@ pub trait Controller: Send + Debug {
     fn on_restart(&mut self, now: Time);
     /// What shares the path's bottleneck changed; none: nothing that is known.
     fn on_company(&mut self, now: Time, company: Option<Company>);
+    /// What it did so far that those who share its bottleneck should do, too.
+    fn calls(&self) -> Calls {
+        Calls::default()
+    }
     /// Bytes that may be in flight.
     fn window(&self) -> u64;
     /// Bytes a second at which packets leave; never 0.
@@ -150,6 +154,4 @@ pub struct ControllerStats {
     pub window: u64,
     /// [`Controller::pacing_rate`].
     pub pacing_rate: u64,
-    /// How often it met congestion that the others through its bottleneck should answer, too.
-    pub congestions: u64,
 }

@@ -137,7 +137,9 @@ impl ControlQueue {
             Control::KeepAlive => {}
             Control::Ticket(number) if number == self.tickets => self.ticket_due = self.ticket.is_some(),
             Control::Notice(number) => self.notices.on_lost(number),
-            Control::SetPrimary(number) if number == self.primaries => self.primary_due = self.primary.is_some(),
+            Control::SetPrimary(number) if number == self.primaries => {
+                self.primary_due = self.primary.is_some()
+            }
             Control::Ticket(_) | Control::SetPrimary(_) => {}
         }
     }

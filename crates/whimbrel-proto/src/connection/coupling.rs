@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::path::Path;
 use super::{At, Connection};
-use crate::congestion::{Delays, Member, company, share_queue};
+use crate::congestion::{Calls, Delays, Member, company, share_queue};
 use crate::{PathId, Time};
 
 /// Round trips are compared in spans of this long, or the longest round trip where that is longer: paths of different length see the same
@@ -22,6 +22,7 @@ pub(super) struct Load {
     /// Bytes a second, of about the last four spans.
     rate: u64,
     coupled: bool,
+    calls: Calls,
 }
 
 impl Load {
@@ -77,6 +78,8 @@ impl Connection {
             }
             self.judge_pairs();
             self.tell_company(now);
+        } else if self.paths[at].load.calls != self.paths[at].recovery.controller().calls() {
+            self.tell_company(now);
         }
     }
 
@@ -97,6 +100,9 @@ impl Connection {
     /// Tells each path's controller what the others through its bottleneck do.
     fn tell_company(&mut self, now: Time) {
         let all: u64 = self.paths.iter().map(|path| path.load.rate).sum();
+        for path in self.paths.iter_mut() {
+            path.load.calls = path.recovery.controller().calls();
+        }
         for me in self.paths.all() {
             let mine = self.paths[me].id;
             let with_me = |path: &&Path| {
@@ -121,7 +127,7 @@ impl Path {
             window: state.window,
             rtt: self.recovery.rtt.smoothed(),
             base: state.min_rtt,
-            congestions: state.congestions,
+            calls: self.recovery.controller().calls(),
         }
     }
 }

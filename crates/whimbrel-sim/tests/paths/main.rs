@@ -3,8 +3,10 @@
 mod copies;
 mod cost;
 mod figures;
+mod handover;
 mod hostile;
 mod one_way;
+mod primary;
 mod shared;
 
 use std::time::Duration;

@@ -31,7 +31,7 @@ use target::Target;
 
 use super::math::{self, ONE};
 use super::{
-    ASSUMED_RTT, AckSample, Company, Controller, ControllerStats, INITIAL_PACKETS, LARGEST_PACKET, Remembered,
+    ASSUMED_RTT, AckSample, Calls, Company, Controller, ControllerStats, INITIAL_PACKETS, LARGEST_PACKET, Remembered,
 };
 use crate::Time;
 
@@ -100,7 +100,7 @@ pub struct Bbr {
     losses: Losses,
     target: Target,
     company: Option<Company>,
-    congestions: u64,
+    calls: Calls,
     local: Local,
     /// Current pacing gain, and whether it exceeded 1 in this period and the last.
     gain: u64,
@@ -138,7 +138,7 @@ impl Bbr {
             losses: Losses::default(),
             target: Target::default(),
             company: None,
-            congestions: 0,
+            calls: Calls::default(),
             local: Local::default(),
             gain: STARTUP_GAIN,
             pushed: [true; 2],
@@ -164,7 +164,7 @@ impl Bbr {
 
     /// What was dropped was dropped because of us.
     fn met_congestion(&mut self, now: Time) {
-        self.congestions += 1;
+        self.calls.congestions += 1;
         self.on_congestion(now);
     }
 
@@ -207,10 +207,8 @@ impl Bbr {
                 }
             }
             Phase::Cruise if self.delay.base_unseen_for(now) > DRAIN_AFTER => {
-                // Down to an empty queue, and 1/16 round trip more to find out whether it is empty.
-                let excess = self.delay.queue().saturating_add(self.delay.base() / 16);
-                let span = math::stretch(excess, ONE * ONE / (ONE - DRAIN_GAIN));
-                self.phase = Phase::Drain { until: now + span };
+                self.calls.drains += 1;
+                self.drain(now);
             }
             // Not before the average of arrivals has settled, against which the check measures.
             Phase::Cruise
@@ -243,6 +241,13 @@ impl Bbr {
         }
     }
 
+    /// Down to an empty queue, and 1/16 round trip more to find out whether it is empty.
+    fn drain(&mut self, now: Time) {
+        let excess = self.delay.queue().saturating_add(self.delay.base() / 16);
+        let span = math::stretch(excess, ONE * ONE / (ONE - DRAIN_GAIN));
+        self.phase = Phase::Drain { until: now + span };
+    }
+
     /// By how much chance alone makes the arrivals of a check differ, permille: √(2 × loss / packets).
     fn tolerance(&self, arriving: u64) -> u64 {
         let packets = (math::volume(arriving, self.base()) / self.packet_size).max(1);
@@ -260,7 +265,7 @@ impl Bbr {
                 self.losses.end_period(Period::Calm);
             }
             Verdict::Overflow => {
-                self.congestions += 1;
+                self.calls.congestions += 1;
                 self.patience = PATIENCE;
                 self.losses.forget_baseline();
                 self.target.on_congestion(now, self.target.longest());
@@ -393,13 +398,22 @@ impl Controller for Bbr {
     }
 
     fn on_company(&mut self, now: Time, company: Option<Company>) {
-        let met = |company: &Option<Company>| company.map_or(0, |company| company.congestions);
-        // One flow would have been hit, too, unless this was and has answered.
-        let news = self.company.is_some() && met(&company) > met(&self.company);
-        self.company = company;
-        if news && self.congested == 0 && self.phase == Phase::Cruise {
+        let known = std::mem::replace(&mut self.company, company);
+        let (Some(known), Some(company)) = (known, company) else { return };
+        if self.phase != Phase::Cruise || company.paths != known.paths {
+            return;
+        }
+        if company.calls.congestions > known.calls.congestions && self.congested == 0 {
             self.on_congestion(now);
         }
+        if company.calls.drains > known.calls.drains {
+            // A queue that all fill is empty only once all stop filling it.
+            self.drain(now);
+        }
+    }
+
+    fn calls(&self) -> Calls {
+        self.calls
     }
 
     fn window(&self) -> u64 {
@@ -468,7 +482,6 @@ impl Controller for Bbr {
             baseline_loss_ppm: u32::try_from(self.losses.baseline_ppm()).unwrap_or(u32::MAX),
             window: self.window(),
             pacing_rate: self.pacing_rate(),
-            congestions: self.congestions,
         }
     }
 }

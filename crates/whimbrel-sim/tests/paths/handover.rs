@@ -1,0 +1,98 @@
+//! From one network to another under load: with both there for a while, and with none in between.
+
+use std::time::Duration;
+
+use whimbrel_proto::PathState;
+use whimbrel_sim::pair::{End, Pair};
+
+use super::{MS, SECOND, active, announce, bulk, config, link, two};
+
+const ALIKE: &str = "rate=10mbit,delay=20ms,queue=100ms";
+
+/// The longest round trip of a path that works, as it is under load.
+fn round_trip(pair: &mut Pair) -> Duration {
+    let paths = pair.stats(End::Client).paths;
+    let working = paths.iter().filter(|path| path.state == PathState::Active);
+    working.map(|path| path.rtt.max(path.rtt_latest)).max().expect("one works")
+}
+
+/// Until the next message arrives, of which more wait than can be sent.
+fn next_arrival(pair: &mut Pair, limit: Duration) -> Duration {
+    let from = pair.now();
+    pair.recv(End::Server);
+    assert!(pair.run_until(limit, |pair| !pair.recv(End::Server).is_empty()), "nothing in {limit:?}");
+    pair.now().since(from)
+}
+
+#[test]
+fn make_before_break_shows_no_gap_over_a_round_trip() {
+    let mut pair = two(1, config(), ALIKE, ALIKE);
+    let (client, handle) = (pair.client, pair.handle(End::Client));
+    for round in 0..20 {
+        bulk(&mut pair, SECOND);
+        let rtt = round_trip(&mut pair);
+        let left = pair.world.addresses(client)[round % 2].ip();
+        if round < 10 {
+            // The application knows better: the old one still lives.
+            let paths = pair.stats(End::Client).paths;
+            let old = paths
+                .iter()
+                .find(|path| path.local == Some(left) && path.state == PathState::Active)
+                .expect("it is in use")
+                .id;
+            let now = pair.now();
+            pair.connection(End::Client).close_path(now, old);
+        } else {
+            pair.world.take_down(client, round % 2);
+            pair.world.announce(client, handle);
+        }
+        let (_, gap) = bulk(&mut pair, SECOND);
+        println!("round {round}: {gap:?} of {rtt:?}");
+        assert!(gap <= rtt.mul_f64(1.25), "round {round}: silent for {gap:?}, a round trip is {rtt:?}");
+        pair.world.set_up(client, round % 2);
+        pair.world.announce(client, handle);
+        let both = pair.run_until(5 * SECOND, |pair| active(pair, End::Client) == 2);
+        assert!(both, "round {round}: {:?}", pair.events(End::Client));
+    }
+}
+
+/// The only network goes, and another comes after a while: what passes from then on is at most a round trip.
+#[test]
+fn break_before_make_takes_a_round_trip_from_when_the_new_one_is_known() {
+    for (seed, away) in [(1, 50), (2, 300), (3, 1000), (4, 5000)] {
+        let mut pair = Pair::connected(seed, config(), ALIKE);
+        let (client, handle) = (pair.client, pair.handle(End::Client));
+        let new = pair.world.add_network(client, link(ALIKE), link(ALIKE));
+        pair.world.take_down(client, new);
+        announce(&mut pair);
+        bulk(&mut pair, SECOND);
+        pair.world.take_down(client, 0);
+        pair.world.announce(client, handle);
+        bulk(&mut pair, away * MS);
+        pair.world.set_up(client, new);
+        pair.world.announce(client, handle);
+        let gap = next_arrival(&mut pair, 5 * SECOND);
+        println!("{away} ms away: {gap:?}");
+        assert!(gap <= 41 * MS, "{away} ms without any, first delivery after {gap:?}, a round trip is 40 ms");
+        bulk(&mut pair, SECOND);
+        assert_eq!(active(&mut pair, End::Client), 1, "{:?}", pair.events(End::Client));
+    }
+}
+
+/// The same network comes back, with the address it had.
+#[test]
+fn a_network_that_comes_back_is_used_within_a_round_trip() {
+    for (seed, away) in [(1, 50), (2, 300), (3, 1000), (4, 5000)] {
+        let mut pair = Pair::connected(seed, config(), ALIKE);
+        let (client, handle) = (pair.client, pair.handle(End::Client));
+        announce(&mut pair);
+        bulk(&mut pair, SECOND);
+        pair.world.take_down(client, 0);
+        pair.world.announce(client, handle);
+        bulk(&mut pair, away * MS);
+        pair.world.set_up(client, 0);
+        pair.world.announce(client, handle);
+        let gap = next_arrival(&mut pair, 5 * SECOND);
+        println!("{away} ms away: {gap:?}");
+    }
+}
