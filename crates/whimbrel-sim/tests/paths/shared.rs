@@ -127,17 +127,17 @@ fn uncoupled_they_take_two() {
     }
 }
 
-/// What one path of ours takes from a flow that fills every queue varies a lot; two should take no more.
+/// Beside a flow that fills every queue.
 #[test]
 fn beside_cubic_two_paths_take_what_one_does() {
-    for link in [LINK, "rate=10mbit,delay=15ms,queue=40ms", "rate=20mbit,delay=5ms,queue=50ms"] {
+    for link in [LINK, "rate=10mbit,delay=15ms,queue=40ms"] {
         let coupled = of(Congestion::Bbr, true);
         let mut single = coupled.clone();
         single.max_paths = 1;
         let [two, one] =
             [coupled, single].map(|transport| part(&transport, Congestion::Cubic, link, Duration::ZERO));
         println!("{link}: {two:.2} of two, {one:.2} of one");
-        assert!(two <= one + 0.1, "{link}: {two:.2} of two, {one:.2} of one");
+        assert!(two <= 0.6 && two <= one + 0.1, "{link}: {two:.2} of two, {one:.2} of one");
     }
 }
 
@@ -163,5 +163,7 @@ fn a_path_that_carries_nothing_is_no_company() {
     transport.scheduler = Scheduling::Primary;
     let mut pair = behind_one(1, transport, LINK, Duration::ZERO);
     bulk(&mut pair, 3 * SECOND);
-    assert!(pair.stats(End::Client).paths.iter().all(|path| !path.coupled));
+    let paths = pair.stats(End::Client).paths;
+    let carrying = paths.iter().find(|path| path.primary).expect("there is always one");
+    assert!(!carrying.coupled, "the other carries nothing");
 }
