@@ -17,7 +17,8 @@ pub(crate) struct PathOptions {
     /// One path only.
     #[arg(long, conflicts_with = "path")]
     single_path: bool,
-    /// How several paths are used together: the best carries all (primary), all carry (aggregate), or each carries all (redundant).
+    /// How several paths are used together: the best carries all (primary), all carry (aggregate), or everything goes on every path
+    /// (redundant).
     #[arg(long, value_name = "primary|aggregate|redundant", default_value = "aggregate", value_parser = scheduler)]
     scheduler: Scheduling,
     /// What the cost of paths means: nothing (ignore), dearer ones wait for cheaper ones to fail (cheap-first), or so and those that cost
@@ -157,12 +158,12 @@ mod tests {
         ] {
             assert!(local_path(wrong).unwrap_err().contains(says), "{wrong}");
         }
+        assert_eq!(scheduler("redundant"), Ok(Scheduling::Redundant));
         assert!(scheduler("fastest").unwrap_err().contains("aggregate"));
     }
 
     #[test]
     fn policies_as_people_write_them() {
-        assert_eq!(scheduler("redundant"), Ok(Scheduling::Redundant));
         assert_eq!(cost_policy("ignore"), Ok(CostPolicy::Ignore));
         assert_eq!(cost_policy("never-above=3"), Ok(CostPolicy::NeverAbove(3)));
         for wrong in ["never-above=", "never-above=-1", "ask", ""] {

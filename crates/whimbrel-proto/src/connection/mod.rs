@@ -21,6 +21,7 @@ mod path;
 mod paths;
 mod primary;
 mod quality;
+mod reattach;
 mod receive;
 mod resume;
 mod sacks;
@@ -63,6 +64,8 @@ use primary::Choice;
 pub use primary::{PrimaryRule, SetPrimaryError};
 use quality::Watch;
 pub use quality::{MAX_THRESHOLDS, Quality, QualityChange, Threshold, TooManyThresholds};
+pub use reattach::Dial;
+use reattach::Redial;
 pub use resume::Resuming;
 pub use scheduler::Scheduling;
 pub use standing::PathState;
@@ -167,8 +170,17 @@ pub enum Event {
     },
     /// No path works: messages wait, and every path is probed.
     AllPathsDown,
-    /// No path has worked for so long that the session is given up; `Closed` follows.
+    /// No path has worked for so long that the connection is given up; `Detached` follows if the session outlives it, else `Closed`.
     OutOfService,
+    /// The session is kept without a connection: messages wait, lifetimes run, and the side that connected dials.
+    Detached,
+    /// The session goes on, over another connection or because this one works again; `Detached` came before it.
+    Reattached {
+        /// Where the peer was.
+        from: SocketAddr,
+        /// Where it is.
+        to: SocketAddr,
+    },
     /// This host has another address.
     LocalAddressAdded(SocketAddr),
     /// This host has one address less.
@@ -214,12 +226,19 @@ pub enum EndpointEvent {
     IdUnused(ConnectionId),
     /// A token told before means nothing any more.
     PeerTokenUnused(ResetToken),
-    /// The peer suspends the session: hand the endpoint's answer to [`Connection::handle_answer`].
+    /// The session is to wait for its peer: hand the endpoint's answer to [`Connection::handle_answer`].
     StandbyWanted {
         /// Who.
         peer: PublicKey,
         /// What the session holds.
         bytes: u64,
+    },
+    /// The session waits no longer, and goes on as it was.
+    StandbyOver,
+    /// The peer of a session that waits is to be dialled: hand the endpoint's answer to [`Connection::handle_answer`].
+    DialWanted {
+        /// Whom.
+        peer: PublicKey,
     },
     /// The session goes on over another connection, addressed by this id; no other id of before counts any more.
     Reattached {
@@ -231,7 +250,7 @@ pub enum EndpointEvent {
 }
 
 /// What an endpoint answers to some of the events it is told.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum EndpointAnswer {
     /// To [`EndpointEvent::TicketWanted`].
     Ticket(IssuedTicket),
@@ -239,6 +258,8 @@ pub enum EndpointAnswer {
     Id(ConnectionId, ResetToken),
     /// To [`EndpointEvent::StandbyWanted`]: whether the session may wait, from when.
     Standby(Time, bool),
+    /// To [`EndpointEvent::DialWanted`].
+    Dial(Box<Dial>),
 }
 
 /// Paths a connection may have at the most.
@@ -317,6 +338,8 @@ pub struct Connection {
     refusal: bool,
     /// Connections that may take this one's place.
     pending: Vec<Self>,
+    /// The connection that is to carry the session next.
+    dial: Option<Box<Redial>>,
     suspended: Option<Box<Suspended>>,
     events: VecDeque<Event>,
     endpoint_events: VecDeque<EndpointEvent>,
@@ -376,6 +399,7 @@ impl Connection {
             resuming: false,
             refusal: false,
             pending: Vec::new(),
+            dial: None,
             suspended: None,
             events: VecDeque::new(),
             endpoint_events: VecDeque::new(),
@@ -394,6 +418,7 @@ impl Connection {
             EndpointAnswer::Ticket(ticket) => self.handle_ticket(ticket),
             EndpointAnswer::Id(id, token) => self.handle_id(id, &token),
             EndpointAnswer::Standby(now, granted) => self.stand_by(now, granted),
+            EndpointAnswer::Dial(dial) => self.begin_dial(*dial),
         }
     }
 
@@ -412,9 +437,9 @@ impl Connection {
         self.attachment.session
     }
 
-    /// The peer suspended the session and has not come back.
+    /// The session waits without a connection: the peer suspended it, or is out of reach.
     pub fn is_standing_by(&self) -> bool {
-        matches!(self.ending, Ending::Standby { .. })
+        self.ending.is_waiting()
     }
 
     /// Which end this is.
@@ -519,6 +544,7 @@ impl Connection {
         for path in self.paths.iter_mut() {
             path.recovery.on_link_up(now);
         }
+        self.dial_now(now);
     }
 
     /// The peer sent its stateless reset token.
@@ -555,6 +581,7 @@ impl Connection {
         }
         self.ending = Ending::Over { until: now + self.paths.drain_time() };
         self.opening = None;
+        self.dial = None;
         self.session.end();
         if why != CloseReason::PeerRestarted {
             self.refresh_ticket();

@@ -74,7 +74,8 @@ impl Connection {
     /// This host's addresses, all of them, whenever they change: the peer is told, and a client opens and closes paths by them. A path
     /// that is left alone is kept, since its address may only be gone for a moment.
     pub fn set_local_addresses(&mut self, now: Time, addresses: &[LocalAddress]) {
-        if !self.ending.is_open() {
+        let detached = self.ending.is_waiting();
+        if !self.ending.is_open() && !detached {
             return;
         }
         let (control, events) = (&mut self.control, &mut self.events);
@@ -85,6 +86,10 @@ impl Connection {
                 Change::Removed(address) => Event::LocalAddressRemoved(address),
             });
         });
+        if detached {
+            self.dial_now(now);
+            return;
+        }
         for at in self.paths.all() {
             let path = &mut self.paths[at];
             if let Some(settings) = self.addresses.settings(path.local) {

@@ -34,7 +34,8 @@ impl Connection {
         if !self.pending.is_empty() && self.handle_pending(now, &datagram) {
             return;
         }
-        if self.ending.is_detached() {
+        let detached = matches!(self.ending, super::Ending::Detached { .. });
+        if self.ending.is_detached() && !detached {
             // A peer that goes on has missed the farewell.
             if self.farewell.is_some() && self.farewells_left > 0 {
                 self.farewells_left -= 1;
@@ -48,7 +49,11 @@ impl Connection {
         };
         let size = datagram.bytes.len();
         if flags & CLEAR_BIT != 0 {
-            self.handle_clear(now, datagram);
+            if detached {
+                self.handle_dialled(now, datagram);
+            } else {
+                self.handle_clear(now, datagram);
+            }
             return;
         }
         let (from, to, ecn) = (datagram.from, datagram.to, datagram.ecn);
@@ -82,6 +87,9 @@ impl Connection {
         }
         let newest = plain.number >= self.paths[at].received.expected();
         self.last_received = now;
+        if detached {
+            self.revive();
+        }
         let number = plain.number;
         if plain.early && !self.confirmed && now.since(self.pong_at) > self.pong_wait {
             // The client still seals under the early secret: it has no PONG, or had none when it sent that.
@@ -117,9 +125,9 @@ impl Connection {
             path.local = to.or(path.local);
             if path.standing.state() == PathState::Opening {
                 // Each packet buys another challenge, until one is answered.
-                let challenge = path.rebinding.get_or_insert_with(|| {
-                    Box::new(Rebinding::new(now, from, to, self.challenges.draw()))
-                });
+                let challenge = path
+                    .rebinding
+                    .get_or_insert_with(|| Box::new(Rebinding::new(now, from, to, self.challenges.draw())));
                 challenge.on_received(size);
             }
             return;
@@ -269,6 +277,7 @@ impl Connection {
                 | block::MAX_STREAMS
                 | block::RESET
                 | block::STOP
+                | block::END
                 | block::TAKEN => self.session.handle_block(now, kind, reader, early)?,
                 _ if early => {
                     return Err(PeerMisbehaved::new(
