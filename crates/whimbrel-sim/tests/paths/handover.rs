@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use whimbrel_proto::PathState;
+use whimbrel_proto::{Event, PathId, PathState};
 use whimbrel_sim::pair::{End, Pair};
 
 use super::{MS, SECOND, active, announce, bulk, config, link, two};
@@ -54,6 +54,29 @@ fn make_before_break_is_hardly_a_gap() {
         pair.world.announce(client, handle);
         let both = pair.run_until(5 * SECOND, |pair| active(pair, End::Client) == 2);
         assert!(both, "round {round}: {:?}", pair.events(End::Client));
+    }
+    for end in End::BOTH {
+        let events = pair.events(end);
+        let closed = events.iter().enumerate().filter_map(|(at, event)| match event {
+            Event::PathClosed(stats) => Some((at, stats.id)),
+            _ => None,
+        });
+        for (at, id) in closed {
+            let later = events[at + 1..].iter().filter(|event| path_of(event) == Some(id)).count();
+            assert_eq!(later, 0, "{end:?}: nothing more is said of {id:?} once it is closed: {events:?}");
+        }
+    }
+}
+
+/// The path an event is about.
+fn path_of(event: &Event) -> Option<PathId> {
+    match event {
+        Event::PathUp(id) | Event::PathSuspect(id) | Event::PathDown(id) | Event::PrimaryChanged(id) => {
+            Some(*id)
+        }
+        Event::PathClosed(stats) => Some(stats.id),
+        Event::PeerAddressChanged { path, .. } | Event::PathCostAsked { path, .. } => Some(*path),
+        _ => None,
     }
 }
 

@@ -7,6 +7,7 @@ mod handover;
 mod hostile;
 mod one_way;
 mod primary;
+mod probes;
 mod shared;
 
 use std::time::Duration;
