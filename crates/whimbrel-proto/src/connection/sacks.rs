@@ -42,10 +42,11 @@ impl Connection {
     }
 
     /// Writes SACKs of what is not reported yet. What a suspect path says of itself, the best one still has to say; and while none works, a
-    /// `probe` repeats what came on each, since one may work this way and another that. So does what answers on a new path: who opens it may
+    /// `probe`, and the answer to one, repeats what came on each, since one may work this way and another that. So does what answers on a new path: who opens it may
     /// have lost the others, and would send again what has long arrived.
     pub(super) fn write_sacks(&mut self, now: Time, at: At, probe: bool, writer: &mut Writer<'_>) {
-        let none_works = probe && !self.paths[self.paths.main()].standing.is_usable();
+        let asks = probe || self.is_stranded(at);
+        let none_works = asks && !self.paths[self.paths.main()].standing.is_usable();
         let greets = self.paths[at].standing.state() == PathState::Opening;
         for of in self.paths.all() {
             let (reports, stranded) = (self.reports(at, of), self.is_stranded(of));
