@@ -7,7 +7,7 @@ mod common;
 use std::time::Duration;
 
 use common::{Home, Running, whimbrel};
-use whimbrel::{Config, Endpoint, Event, Mocket, Service, new_identity};
+use whimbrel::{Config, Endpoint, Event, Mocket, new_identity};
 
 /// Longer than anything takes on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -23,7 +23,7 @@ fn config(config: Config) -> Config {
 /// One every 50 ms: before the outage, in it, and after it.
 async fn talk(mocket: Mocket) {
     for number in 0..MESSAGES {
-        mocket.send(Service::ReliableSequenced, number.to_be_bytes().to_vec()).await.unwrap();
+        mocket.send(number.to_be_bytes().to_vec()).await.unwrap();
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
