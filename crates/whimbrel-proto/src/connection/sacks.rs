@@ -41,9 +41,9 @@ impl Connection {
         self.paths.all().any(|of| self.paths[of].received.is_sack_due(now) && self.reports(at, of))
     }
 
-    /// Writes SACKs of what is not reported yet. What a suspect path says of itself, the best one still has to say; and while none works, a
-    /// `probe`, and the answer to one, repeats what came on each, since one may work this way and another that. So does what answers on a new path: who opens it may
-    /// have lost the others, and would send again what has long arrived.
+    /// Writes SACKs of what is not reported yet. What a suspect path says of itself, the best one still has to say; while none works, a
+    /// `probe`, and the answer to one, repeats what came on each, since one may work this way and another that; and so does what answers on a
+    /// new path: who opens it may have lost the others, and would send again what has long arrived.
     pub(super) fn write_sacks(&mut self, now: Time, at: At, probe: bool, writer: &mut Writer<'_>) {
         let asks = probe || self.is_stranded(at);
         let none_works = asks && !self.paths[self.paths.main()].standing.is_usable();
