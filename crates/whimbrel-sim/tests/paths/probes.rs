@@ -48,7 +48,7 @@ fn an_unused_path_that_fails_is_noticed_as_soon_as_was_asked_for() {
 fn the_longer_nothing_is_sent_the_more_rarely_paths_are_probed() {
     let mut pair = two(2, with_interval(SECOND), ALIKE, ALIKE);
     bulk(&mut pair, SECOND);
-    let mut count = |pair: &mut Pair, time: Duration, busy: bool| {
+    let count = |pair: &mut Pair, time: Duration, busy: bool| {
         let before = probes(pair);
         if busy {
             bulk(pair, time);
