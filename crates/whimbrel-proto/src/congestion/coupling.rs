@@ -24,9 +24,9 @@ const APART: f64 = 0.7;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Calls {
     /// It met congestion, and gave way.
-    pub congestions: u64,
+    pub congestions: u32,
     /// It drained the queue to see the base round trip.
-    pub drains: u64,
+    pub drains: u32,
 }
 
 /// What the other paths through a path's bottleneck do.
@@ -75,19 +75,17 @@ pub fn company(members: &[Member], me: usize) -> Option<Company> {
     if paths < 2 {
         return None;
     }
-    let of_others = |figure: fn(&Member) -> u64| {
-        let all = members.iter().fold(0, |sum: u64, member| sum.saturating_add(figure(member)));
-        all.saturating_sub(figure(mine))
-    };
+    let others = || members.iter().enumerate().filter(|(at, _)| *at != me).map(|(_, member)| member);
+    let calls = others().fold(Calls::default(), |sum, other| Calls {
+        congestions: sum.congestions.wrapping_add(other.calls.congestions),
+        drains: sum.drains.wrapping_add(other.calls.drains),
+    });
     Some(Company {
         paths,
-        others: of_others(|member| member.rate),
+        others: others().fold(0, |sum, other| sum.saturating_add(other.rate)),
         base: members.iter().map(|member| member.base).min()?,
         growth: growth(members, mine),
-        calls: Calls {
-            congestions: of_others(|member| member.calls.congestions),
-            drains: of_others(|member| member.calls.drains),
-        },
+        calls,
     })
 }
 
@@ -181,7 +179,9 @@ mod tests {
 
     /// As good as random, from 0 to 9,999.
     fn noise(at: u64) -> u64 {
-        ((at + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % 10_000
+        let mixed = (at + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        (mixed ^ (mixed >> 27)) % 10_000
     }
 
     #[test]
@@ -212,7 +212,7 @@ mod tests {
             window: u64::MAX,
             rtt: Duration::ZERO,
             base: Duration::MAX,
-            calls: Calls { congestions: u64::MAX, drains: u64::MAX },
+            calls: Calls { congestions: u32::MAX, drains: u32::MAX },
         };
         let told = company(&[worst, worst, Member { window: 0, ..worst }], 2).unwrap();
         assert!((1..=ONE).contains(&told.growth));

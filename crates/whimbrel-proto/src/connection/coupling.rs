@@ -53,7 +53,8 @@ impl Coupling {
 
     fn judge(&mut self, a: &Path, b: &Path) {
         let pair = (a.id.min(b.id), a.id.max(b.id));
-        match share_queue(&a.load.delays, &b.load.delays) {
+        let (Some(mine), Some(theirs)) = (&a.load, &b.load) else { return };
+        match share_queue(&mine.delays, &theirs.delays) {
             Some(true) => self.apart.retain(|known| *known != pair),
             Some(false) if !self.apart.contains(&pair) => self.apart.push(pair),
             _ => {}
@@ -68,17 +69,20 @@ impl Connection {
             return;
         }
         let path = &mut self.paths[at];
-        path.load.delays.on_sample(path.recovery.rtt.latest());
+        let load = path.load.get_or_insert_default();
+        load.delays.on_sample(path.recovery.rtt.latest());
+        let called = load.calls != path.recovery.controller().calls();
         let span = now.since(self.coupling.span_began);
         let longest = self.paths.iter().map(|path| path.recovery.rtt.smoothed()).max().unwrap_or_default();
         if span >= longest.max(SHORTEST_SPAN) {
             self.coupling.span_began = now;
             for path in self.paths.iter_mut() {
-                path.load.end_span(path.recovery.counters().acked_bytes, span);
+                let acked_bytes = path.recovery.counters().acked_bytes;
+                path.load.get_or_insert_default().end_span(acked_bytes, span);
             }
             self.judge_pairs();
             self.tell_company(now);
-        } else if self.paths[at].load.calls != self.paths[at].recovery.controller().calls() {
+        } else if called {
             self.tell_company(now);
         }
     }
@@ -99,31 +103,37 @@ impl Connection {
 
     /// Tells each path's controller what the others through its bottleneck do.
     fn tell_company(&mut self, now: Time) {
-        let all: u64 = self.paths.iter().map(|path| path.load.rate).sum();
+        let all: u64 = self.paths.iter().map(Path::load_rate).sum();
         for path in self.paths.iter_mut() {
-            path.load.calls = path.recovery.controller().calls();
+            let calls = path.recovery.controller().calls();
+            path.load.iter_mut().for_each(|load| load.calls = calls);
         }
         for me in self.paths.all() {
             let mine = self.paths[me].id;
             let with_me = |path: &&Path| {
-                let carries = path.load.rate > all / LEAST_PART;
+                let carries = path.load_rate() > all / LEAST_PART;
                 path.id == mine || carries && !self.coupling.are_apart(path.id, mine)
             };
             let (ids, members): (Vec<PathId>, Vec<Member>) =
                 self.paths.iter().filter(with_me).map(|path| (path.id, path.member())).unzip();
             let place = ids.iter().position(|id| *id == mine).unwrap_or_default();
             let company = company(&members, place);
-            self.paths[me].load.coupled = company.is_some();
+            self.paths[me].load.iter_mut().for_each(|load| load.coupled = company.is_some());
             self.paths[me].recovery.on_company(now, company);
         }
     }
 }
 
 impl Path {
+    /// Bytes a second that were acknowledged of late.
+    fn load_rate(&self) -> u64 {
+        self.load.as_ref().map_or(0, |load| load.rate)
+    }
+
     fn member(&self) -> Member {
         let state = self.recovery.controller().state();
         Member {
-            rate: self.load.rate,
+            rate: self.load_rate(),
             window: state.window,
             rtt: self.recovery.rtt.smoothed(),
             base: state.min_rtt,

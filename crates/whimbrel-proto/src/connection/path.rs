@@ -55,8 +55,8 @@ pub(super) struct Path {
     pub(super) last_sack: Time,
     pub(super) pacing_until: Option<Time>,
     pub(super) traffic: Traffic,
-    /// What it carried and how long that took, compared with other paths.
-    pub(super) load: Load,
+    /// What it carried and how long that took, compared with other paths; none while it is alone.
+    pub(super) load: Option<Box<Load>>,
     /// Marks are of use here: the peer has reported them back, or had no chance to yet.
     pub(super) ecn_usable: bool,
 }
@@ -199,7 +199,7 @@ impl Path {
             last_sack: Time::ZERO,
             pacing_until: None,
             traffic: Traffic::default(),
-            load: Load::default(),
+            load: None,
             ecn_usable: config.ecn,
         }
     }

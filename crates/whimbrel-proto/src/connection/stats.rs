@@ -133,7 +133,7 @@ impl Path {
             in_flight: path.recovery.in_flight(),
             congestion: path.recovery.controller().state(),
             mtu: path.mtu.current(),
-            coupled: path.load.is_coupled(),
+            coupled: path.load.as_ref().is_some_and(|load| load.is_coupled()),
         }
     }
 }

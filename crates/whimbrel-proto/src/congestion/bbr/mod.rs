@@ -99,7 +99,7 @@ pub struct Bbr {
     arrivals: Arrivals,
     losses: Losses,
     target: Target,
-    company: Option<Company>,
+    company: Option<Box<Company>>,
     calls: Calls,
     local: Local,
     /// Current pacing gain, and whether it exceeded 1 in this period and the last.
@@ -324,7 +324,7 @@ impl Bbr {
     /// The rate and the base round trip of the flow that those who share the bottleneck are together.
     fn joint(&self) -> (u64, Duration) {
         let (own, base) = (self.bandwidth.estimate(), self.delay.base());
-        self.company.map_or((own, base), |company| (company.joint(own), company.base.min(base)))
+        self.company.as_ref().map_or((own, base), |company| (company.joint(own), company.base.min(base)))
     }
 }
 
@@ -398,15 +398,15 @@ impl Controller for Bbr {
     }
 
     fn on_company(&mut self, now: Time, company: Option<Company>) {
-        let known = std::mem::replace(&mut self.company, company);
+        let known = std::mem::replace(&mut self.company, company.map(Box::new));
         let (Some(known), Some(company)) = (known, company) else { return };
         if self.phase != Phase::Cruise || company.paths != known.paths {
             return;
         }
-        if company.calls.congestions > known.calls.congestions && self.congested == 0 {
+        if company.calls.congestions != known.calls.congestions && self.congested == 0 {
             self.on_congestion(now);
         }
-        if company.calls.drains > known.calls.drains {
+        if company.calls.drains != known.calls.drains {
             // A queue that all fill is empty only once all stop filling it.
             self.drain(now);
         }
