@@ -1,6 +1,7 @@
 //! The connection's own blocks that wait to be sent, or to be sent again.
 
 use super::notices::Notices;
+use crate::PathId;
 use crate::wire::close::{Reason, write_fin};
 use crate::wire::{Writer, block, varint_len};
 
@@ -14,6 +15,8 @@ pub(crate) enum Control {
     Notice(u32),
     /// The how manieth: what became of an older one says nothing of the newest.
     Ticket(u32),
+    /// By its sequence number: the newest counts.
+    SetPrimary(u64),
 }
 
 #[derive(Debug, Default)]
@@ -24,6 +27,10 @@ pub(super) struct ControlQueue {
     ticket: Option<Box<(u32, Vec<u8>)>>,
     ticket_due: bool,
     tickets: u32,
+    primary: Option<PathId>,
+    primary_due: bool,
+    /// The sequence number of the newest.
+    primaries: u64,
     notices: Notices,
 }
 
@@ -43,6 +50,13 @@ impl ControlQueue {
         self.tickets = self.tickets.wrapping_add(1);
     }
 
+    /// The peer is to send on this path first.
+    pub(super) fn set_primary(&mut self, path: PathId) {
+        self.primary = Some(path);
+        self.primary_due = true;
+        self.primaries += 1;
+    }
+
     /// A whole block that must arrive.
     pub(super) fn notice(&mut self, block: Vec<u8>) -> u32 {
         self.notices.push(block)
@@ -59,7 +73,7 @@ impl ControlQueue {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        !(self.fin_due || self.fin_ack_due || self.ticket_due || self.notices.is_due())
+        !(self.fin_due || self.fin_ack_due || self.ticket_due || self.primary_due || self.notices.is_due())
     }
 
     /// Writes what is due and fits.
@@ -88,6 +102,16 @@ impl ControlQueue {
             self.ticket_due = false;
             carried(Control::Ticket(self.tickets));
         }
+        if self.primary_due
+            && let Some(path) = self.primary
+            && out.remaining() > 2 * 8
+        {
+            out.u8(block::SET_PRIMARY);
+            out.varint(self.primaries);
+            out.varint(u64::from(path.0));
+            self.primary_due = false;
+            carried(Control::SetPrimary(self.primaries));
+        }
     }
 
     pub(super) fn on_acked(&mut self, control: Control) {
@@ -97,6 +121,10 @@ impl ControlQueue {
                 self.ticket_due = false;
             }
             Control::Notice(number) => self.notices.on_acked(number),
+            Control::SetPrimary(number) if number == self.primaries => {
+                self.primary = None;
+                self.primary_due = false;
+            }
             _ => {}
         }
     }
@@ -109,7 +137,10 @@ impl ControlQueue {
             Control::KeepAlive => {}
             Control::Ticket(number) if number == self.tickets => self.ticket_due = self.ticket.is_some(),
             Control::Notice(number) => self.notices.on_lost(number),
-            Control::Ticket(_) => {}
+            Control::SetPrimary(number) if number == self.primaries => {
+                self.primary_due = self.primary.is_some()
+            }
+            Control::Ticket(_) | Control::SetPrimary(_) => {}
         }
     }
 }

@@ -9,6 +9,7 @@ mod close;
 mod control;
 mod copies;
 mod cost;
+mod coupling;
 mod ids;
 mod key_log;
 mod keys;
@@ -19,6 +20,7 @@ mod opening;
 mod pairing;
 mod path;
 mod paths;
+mod primary;
 mod quality;
 mod reattach;
 mod receive;
@@ -49,6 +51,7 @@ pub use close::CloseReason;
 use close::Ending;
 pub(crate) use control::Control;
 use control::ControlQueue;
+use coupling::Coupling;
 pub use copies::DeadlineStats;
 pub use cost::CostPolicy;
 use ids::SpareIds;
@@ -59,6 +62,8 @@ use multipath::Retired;
 pub(crate) use opening::Opening;
 use path::{Ends, Path};
 use paths::{At, Main, Paths};
+use primary::Choice;
+pub use primary::{PrimaryRule, SetPrimaryError};
 use quality::Watch;
 pub use quality::{MAX_THRESHOLDS, Quality, QualityChange, Threshold, TooManyThresholds};
 pub use reattach::Dial;
@@ -310,8 +315,8 @@ pub struct Connection {
     retired: Retired,
     /// Of the deadline rule, once it had something to do.
     deadlines: Option<Box<DeadlineStats>>,
-    /// The peer's wish, by its sequence number: what comes late changes nothing.
-    primary_wish: (u64, Option<PathId>),
+    coupling: Coupling,
+    choice: Choice,
     /// Paths opened by themselves in the running minute.
     opened_in_minute: (u64, u32),
     attempts: Attempts,
@@ -379,7 +384,8 @@ impl Connection {
             spare_ids: SpareIds::default(),
             retired: Retired::default(),
             deadlines: None,
-            primary_wish: (0, None),
+            coupling: Coupling::default(),
+            choice: Choice::default(),
             opened_in_minute: (0, 0),
             attempts: Attempts::default(),
             peer_max_packet: u64::MAX,

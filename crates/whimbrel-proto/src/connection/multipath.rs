@@ -251,6 +251,7 @@ impl Connection {
         let (session, control) = (&mut self.session, &mut self.control);
         let mut notes = Notes::default();
         path.recovery.abandon(|item| Self::settle(now, Fate::Lost, item, session, control, &mut notes));
+        self.part_company(now, stats.id);
         Box::new(stats)
     }
 
@@ -324,16 +325,6 @@ impl Connection {
             Change::Added(address) => Event::PeerAddressAdded(address),
             Change::Removed(address) => Event::PeerAddressRemoved(address),
         }));
-    }
-
-    /// The peer would have its data on this path.
-    pub(super) fn on_set_primary(&mut self, now: Time, reader: &mut Reader) -> Result<(), PeerMisbehaved> {
-        let (sequence, path) = (reader.varint()?, read_path(reader)?);
-        if sequence > self.primary_wish.0 {
-            self.primary_wish = (sequence, Some(path));
-            self.review(now);
-        }
-        Ok(())
     }
 
     /// Opens what pairs of addresses are worth a path.
@@ -442,7 +433,7 @@ impl Connection {
         self.check_reachable(now);
         self.ask_for_consent();
         let views: Vec<View> = self.paths.all().map(|at| self.view(at)).collect();
-        let wished = self.primary_wish.1.and_then(|id| self.paths.by_id(id));
+        let wished = self.choice.path().and_then(|id| self.paths.by_id(id));
         let wished = wished.filter(|at| self.is_at_hand(*at));
         let best = wished.map_or_else(|| scheduler::primary(&views, self.paths.main().index()), At::index);
         if self.paths.set_main(best) {
@@ -524,7 +515,7 @@ impl Connection {
     }
 
     /// What a scheduler sees of a path.
-    fn view(&self, at: At) -> View {
+    pub(super) fn view(&self, at: At) -> View {
         let view = self.paths[at].view();
         if !self.paths[at].standing.is_proven() {
             // After all others.

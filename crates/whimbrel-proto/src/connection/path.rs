@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use super::copies::Echoes;
+use super::coupling::Load;
 use super::cost::Consent;
 use super::keys::KeyUse;
 use super::mtu::{self, Mtu};
@@ -61,6 +62,8 @@ pub(super) struct Path {
     pub(super) last_sack: Time,
     pub(super) pacing_until: Option<Time>,
     pub(super) traffic: Traffic,
+    /// What it carried and how long that took, compared with other paths; none while it is alone.
+    pub(super) load: Option<Box<Load>>,
     /// Marks are of use here: the peer has reported them back, or had no chance to yet.
     pub(super) ecn_usable: bool,
 }
@@ -72,6 +75,8 @@ pub(super) struct Traffic {
     pub(super) sent_bytes: u64,
     pub(super) received_packets: u64,
     pub(super) received_bytes: u64,
+    /// When it was last compared with that of other paths.
+    pub(super) received_before: u64,
 }
 
 /// The peer's packets come from another address: probably a NAT that rebound. Data goes on to the old one until the new one has
@@ -187,6 +192,7 @@ impl Path {
             last_sack: Time::ZERO,
             pacing_until: None,
             traffic: Traffic::default(),
+            load: None,
             ecn_usable: config.ecn,
         }
     }

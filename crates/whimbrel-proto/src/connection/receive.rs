@@ -105,6 +105,7 @@ impl Connection {
                 let pace = self.paths[at].ack_pace(now, self.config.max_ack_delay);
                 self.paths[at].received.on_packet(now, number, eliciting, ecn, pace);
                 self.on_arrival(now, at, newest, from, to, size);
+                self.compare_received(now);
             }
             Err(misbehaved) => self.on_misbehaved(now, misbehaved),
         }
@@ -359,6 +360,7 @@ impl Connection {
         }
         self.take_notes(now, at, notes);
         self.forget_closed(now);
+        self.couple(now, at);
         self.review(now);
         self.check_quality(now);
         self.ask_for_ids();

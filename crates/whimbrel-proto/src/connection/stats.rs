@@ -71,6 +71,8 @@ pub struct PathStats {
     pub congestion: ControllerStats,
     /// Largest UDP payload found to work, bytes.
     pub mtu: u16,
+    /// Counts as sharing its bottleneck with another path in use ([`crate::TransportConfig::coupled`]).
+    pub coupled: bool,
 }
 
 /// A connection.
@@ -140,6 +142,7 @@ impl Path {
             in_flight: path.recovery.in_flight(),
             congestion: path.recovery.controller().state(),
             mtu: path.mtu.current(),
+            coupled: path.load.as_ref().is_some_and(|load| load.is_coupled()),
         }
     }
 }

@@ -90,9 +90,8 @@ impl Connection {
             count += 1;
             // An MTU probe travels alone: before others it would set their size, behind others it would be cut to theirs.
             let probed = size > usize::from(self.paths[at].mtu.current());
-            // Behind the shortest of packets not even another fits whose number is a byte longer.
-            let short = size < LEAST_PACKET;
-            if probed || short || count > 1 && size < segment_size {
+            // So does a very short one: what has to be padded, or has a longer number, would not fit behind it.
+            if probed || size < LEAST_PACKET || count > 1 && size < segment_size {
                 break;
             }
             segment_size = size;

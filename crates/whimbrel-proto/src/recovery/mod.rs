@@ -14,7 +14,7 @@ pub(crate) use rtt::Rtt;
 pub(crate) use sent::{SentPackets, Spare};
 use silence::Silence;
 
-use crate::congestion::{AckSample, Congestion, Controller, Pacer, RateSampler, Remembered};
+use crate::congestion::{AckSample, Company, Congestion, Controller, Pacer, RateSampler, Remembered};
 use crate::crypto::PathMemory;
 use crate::wire::sack::Sack;
 use crate::{Cause, PeerMisbehaved, Time};
@@ -52,6 +52,7 @@ pub(crate) enum Way {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) acked_packets: u64,
+    pub(crate) acked_bytes: u64,
     pub(crate) lost_packets: u64,
     pub(crate) lost_bytes: u64,
     pub(crate) spurious_packets: u64,
@@ -135,6 +136,11 @@ impl<I: Copy> Recovery<I> {
 
     pub(crate) fn controller(&self) -> &dyn Controller {
         &*self.controller
+    }
+
+    /// What shares the path's bottleneck changed.
+    pub(crate) fn on_company(&mut self, now: Time, company: Option<Company>) {
+        self.controller.on_company(now, company);
     }
 
     /// Full packets are `bytes` on the wire from now on.
@@ -301,6 +307,7 @@ impl<I: Copy> Recovery<I> {
         }
         self.last_heard = now;
         self.counters.acked_packets += told.packets;
+        self.counters.acked_bytes += told.bytes;
         self.counters.spurious_packets += told.spurious_packets;
         self.loss.on_acked(told.packets);
         self.rtt.relax(now);

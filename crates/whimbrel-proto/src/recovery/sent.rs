@@ -13,6 +13,8 @@ const REORDER_PACKETS: u64 = 3;
 /// A spurious loss is recognised for this many round trips.
 const REMEMBER_ROUNDS: u32 = 3;
 const REMEMBER_AT_LEAST: Duration = Duration::from_millis(25);
+/// Packets kept through a silence.
+const MOST_KEPT: usize = 1024;
 /// Packets without any loss found spurious after which the tolerance for reordering shrinks again.
 const TOLERANCE_DECAY: u64 = 4096;
 
@@ -457,14 +459,17 @@ impl<I: Copy> SentPackets<I> {
         }
     }
 
-    /// Forgets settled packets at the front, and lost ones after a while.
+    /// Forgets settled packets at the front, and lost ones after a while; but not while nothing sent since their loss was acknowledged, unless
+    /// they are too many: in a silence they may have arrived, and the next SACK tells.
     fn trim(&mut self, now: Time, rtt: &Rtt) {
         let remember = (rtt.smoothed() * REMEMBER_ROUNDS).max(REMEMBER_AT_LEAST);
         while let Some(packet) = self.packets.front() {
             let forget = match packet.state {
                 State::Outstanding => false,
                 State::Settled => true,
-                State::Lost { at, .. } => now.since(at) > remember,
+                State::Lost { at, .. } => {
+                    now.since(at) > remember && (at < self.newest_sent_at || self.packets.len() > MOST_KEPT)
+                }
             };
             if !forget {
                 break;
