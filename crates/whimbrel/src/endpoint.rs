@@ -167,7 +167,7 @@ impl Endpoint {
         if config.paths == Paths::Single {
             config.transport.max_paths = 1;
         }
-        let proto = whimbrel_proto::Endpoint::new(
+        let mut proto = whimbrel_proto::Endpoint::new(
             config.identity.clone(),
             config.listen.clone(),
             config.transport.clone(),
@@ -175,6 +175,7 @@ impl Endpoint {
             random_bytes(),
             aes_in_hardware(),
         );
+        proto.set_psk(config.psk);
         let (accept, accepting) = mpsc::channel(config.backlog.max(1));
         let shared = Arc::new(EndpointShared {
             socket: Arc::new(socket),
@@ -457,7 +458,9 @@ fn take_batch(
             Routed::SecondPing(handle, ping) => {
                 with(shared, dirty, handle, |connection| connection.handle_second_ping(&ping));
             }
-            Routed::Reset(handle) => with(shared, dirty, handle, |connection| connection.handle_reset(now)),
+            Routed::Reset(handle, token) => {
+                with(shared, dirty, handle, |connection| connection.handle_reset(now, &token));
+            }
             Routed::Accepted(handle, connection) => {
                 let locals = shared.locals_of_server(from);
                 let connection = Shared::new(handle, *connection, locals, Arc::clone(shared));

@@ -4,6 +4,7 @@
 //! `opening` is the client's half of the handshake, `close` the end; each path has its own recovery.
 
 mod addresses;
+mod attempts;
 mod close;
 mod control;
 mod copies;
@@ -19,6 +20,7 @@ mod pairing;
 mod path;
 mod paths;
 mod quality;
+mod reattach;
 mod receive;
 mod resume;
 mod sacks;
@@ -42,6 +44,7 @@ use rand_chacha::ChaCha20Rng;
 
 use addresses::Addresses;
 pub use addresses::LocalAddress;
+use attempts::Attempts;
 pub use close::CloseReason;
 use close::Ending;
 pub(crate) use control::Control;
@@ -58,6 +61,8 @@ use path::{Ends, Path};
 use paths::{At, Main, Paths};
 use quality::Watch;
 pub use quality::{MAX_THRESHOLDS, Quality, QualityChange, Threshold, TooManyThresholds};
+pub use reattach::Dial;
+use reattach::Redial;
 pub use resume::Resuming;
 pub use scheduler::Scheduling;
 pub use standing::PathState;
@@ -162,8 +167,17 @@ pub enum Event {
     },
     /// No path works: messages wait, and every path is probed.
     AllPathsDown,
-    /// No path has worked for so long that the session is given up; `Closed` follows.
+    /// No path has worked for so long that the connection is given up; `Detached` follows if the session outlives it, else `Closed`.
     OutOfService,
+    /// The session is kept without a connection: messages wait, lifetimes run, and the side that connected dials.
+    Detached,
+    /// The session goes on, over another connection or because this one works again; `Detached` came before it.
+    Reattached {
+        /// Where the peer was.
+        from: SocketAddr,
+        /// Where it is.
+        to: SocketAddr,
+    },
     /// This host has another address.
     LocalAddressAdded(SocketAddr),
     /// This host has one address less.
@@ -209,12 +223,19 @@ pub enum EndpointEvent {
     IdUnused(ConnectionId),
     /// A token told before means nothing any more.
     PeerTokenUnused(ResetToken),
-    /// The peer suspends the session: hand the endpoint's answer to [`Connection::handle_answer`].
+    /// The session is to wait for its peer: hand the endpoint's answer to [`Connection::handle_answer`].
     StandbyWanted {
         /// Who.
         peer: PublicKey,
         /// What the session holds.
         bytes: u64,
+    },
+    /// The session waits no longer, and goes on as it was.
+    StandbyOver,
+    /// The peer of a session that waits is to be dialled: hand the endpoint's answer to [`Connection::handle_answer`].
+    DialWanted {
+        /// Whom.
+        peer: PublicKey,
     },
     /// The session goes on over another connection, addressed by this id; no other id of before counts any more.
     Reattached {
@@ -226,7 +247,7 @@ pub enum EndpointEvent {
 }
 
 /// What an endpoint answers to some of the events it is told.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum EndpointAnswer {
     /// To [`EndpointEvent::TicketWanted`].
     Ticket(IssuedTicket),
@@ -234,6 +255,8 @@ pub enum EndpointAnswer {
     Id(ConnectionId, ResetToken),
     /// To [`EndpointEvent::StandbyWanted`]: whether the session may wait, from when.
     Standby(Time, bool),
+    /// To [`EndpointEvent::DialWanted`].
+    Dial(Box<Dial>),
 }
 
 /// Paths a connection may have at the most.
@@ -290,6 +313,7 @@ pub struct Connection {
     primary_wish: (u64, Option<PathId>),
     /// Paths opened by themselves in the running minute.
     opened_in_minute: (u64, u32),
+    attempts: Attempts,
     peer_max_packet: u64,
     /// When messages last went either way: paths that carry none are probed less and less often after it.
     last_data: Time,
@@ -312,6 +336,8 @@ pub struct Connection {
     refusal: bool,
     /// Connections that may take this one's place.
     pending: Vec<Self>,
+    /// The connection that is to carry the session next.
+    dial: Option<Box<Redial>>,
     suspended: Option<Box<Suspended>>,
     events: VecDeque<Event>,
     endpoint_events: VecDeque<EndpointEvent>,
@@ -354,6 +380,7 @@ impl Connection {
             deadlines: DeadlineStats::default(),
             primary_wish: (0, None),
             opened_in_minute: (0, 0),
+            attempts: Attempts::default(),
             peer_max_packet: u64::MAX,
             last_data: Time::ZERO,
             tickets: Ticketing::new(issues_tickets),
@@ -370,6 +397,7 @@ impl Connection {
             resuming: false,
             refusal: false,
             pending: Vec::new(),
+            dial: None,
             suspended: None,
             events: VecDeque::new(),
             endpoint_events: VecDeque::new(),
@@ -388,6 +416,7 @@ impl Connection {
             EndpointAnswer::Ticket(ticket) => self.handle_ticket(ticket),
             EndpointAnswer::Id(id, token) => self.handle_id(id, &token),
             EndpointAnswer::Standby(now, granted) => self.stand_by(now, granted),
+            EndpointAnswer::Dial(dial) => self.begin_dial(*dial),
         }
     }
 
@@ -406,9 +435,9 @@ impl Connection {
         self.attachment.session
     }
 
-    /// The peer suspended the session and has not come back.
+    /// The session waits without a connection: the peer suspended it, or is out of reach.
     pub fn is_standing_by(&self) -> bool {
-        matches!(self.ending, Ending::Standby { .. })
+        self.ending.is_waiting()
     }
 
     /// Which end this is.
@@ -508,16 +537,12 @@ impl Connection {
         self.finish(now, CloseReason::Local, Some((Cause::Application, Reason::new(code, text))));
     }
 
-    /// The operating system says that a link came up: a silent path is probed at once.
-    pub fn handle_link_up(&mut self, now: Time) {
-        for path in self.paths.iter_mut() {
-            path.recovery.on_link_up(now);
+    /// The peer sent this stateless reset token. Of a path that is closed it says nothing: there the peer may have forgotten the id only.
+    pub fn handle_reset(&mut self, now: Time, token: &ResetToken) {
+        if self.paths.iter().any(|path| path.token.as_ref() == Some(token)) {
+            self.finish(now, CloseReason::PeerRestarted, None);
         }
-    }
-
-    /// The peer sent its stateless reset token.
-    pub fn handle_reset(&mut self, now: Time) {
-        self.finish(now, CloseReason::PeerRestarted, None);
+        self.dial_now(now);
     }
 
     /// The peer repeated PING: it missed PONG.
@@ -549,6 +574,7 @@ impl Connection {
         }
         self.ending = Ending::Over { until: now + self.paths.drain_time() };
         self.opening = None;
+        self.dial = None;
         self.session.end();
         if why != CloseReason::PeerRestarted {
             self.refresh_ticket();

@@ -34,7 +34,8 @@ impl Connection {
         if !self.pending.is_empty() && self.handle_pending(now, &datagram) {
             return;
         }
-        if self.ending.is_detached() {
+        let detached = matches!(self.ending, super::Ending::Detached { .. });
+        if self.ending.is_detached() && !detached {
             // A peer that goes on has missed the farewell.
             if self.farewell.is_some() && self.farewells_left > 0 {
                 self.farewells_left -= 1;
@@ -48,7 +49,11 @@ impl Connection {
         };
         let size = datagram.bytes.len();
         if flags & CLEAR_BIT != 0 {
-            self.handle_clear(now, datagram);
+            if detached {
+                self.handle_dialled(now, datagram);
+            } else {
+                self.handle_clear(now, datagram);
+            }
             return;
         }
         let (from, to, ecn) = (datagram.from, datagram.to, datagram.ecn);
@@ -59,7 +64,7 @@ impl Connection {
         let Some(plain) = self.open(now, target, datagram.bytes) else { return };
         let at = match target {
             Target::Path(at) => at,
-            Target::New(path) => match self.accept_path(now, path, from, to, size) {
+            Target::New(path) => match self.accept_path(now, path, from, to) {
                 Some(at) => at,
                 None => return,
             },
@@ -82,6 +87,9 @@ impl Connection {
         }
         let newest = plain.number >= self.paths[at].received.expected();
         self.last_received = now;
+        if detached {
+            self.revive();
+        }
         let number = plain.number;
         if plain.early && !self.confirmed && now.since(self.pong_at) > self.pong_wait {
             // The client still seals under the early secret: it has no PONG, or had none when it sent that.
@@ -111,19 +119,16 @@ impl Connection {
         to: Option<std::net::IpAddr>,
         size: usize,
     ) {
-        if from == self.paths[at].remote {
-            let path = &mut self.paths[at];
+        let path = &mut self.paths[at];
+        if from == path.remote {
             path.local = to.or(path.local);
-            if path.standing.state() == PathState::Opening {
-                // Each packet buys another challenge, until one is answered.
-                let challenge = path.rebinding.get_or_insert_with(|| {
-                    Box::new(Rebinding::new(now, from, to, self.challenges.draw()))
-                });
-                challenge.on_received(size);
+            if path.standing.state() == PathState::Opening && path.rebinding.is_none() {
+                // The other end may have had its own answer and use the path.
+                path.challenge(now, self.challenges.draw());
             }
             return;
         }
-        if !newest {
+        if !newest || path.standing.state() == PathState::Closed {
             return;
         }
         match &mut self.paths[at].rebinding {
@@ -268,6 +273,7 @@ impl Connection {
                 | block::MAX_STREAMS
                 | block::RESET
                 | block::STOP
+                | block::END
                 | block::TAKEN => self.session.handle_block(now, kind, reader, early)?,
                 _ if early => {
                     return Err(PeerMisbehaved::new(
@@ -349,6 +355,7 @@ impl Connection {
             self.paths[at].keys.on_acked(keys.updates(), sack.largest());
         }
         self.take_notes(now, at, notes);
+        self.forget_closed(now);
         self.review(now);
         self.check_quality(now);
         self.ask_for_ids();
@@ -376,10 +383,7 @@ impl Connection {
         path.adopt(rebinding);
         self.addresses.on_answered(rebinding.remote);
         if path.standing.on_validated() {
-            path.last_eliciting = now;
-            self.events.push_back(Event::PathUp(path.id));
-            self.leave_lost_addresses(now);
-            self.review(now);
+            self.on_path_up(now, at);
             return;
         }
         self.events.push_back(Event::PeerAddressChanged {

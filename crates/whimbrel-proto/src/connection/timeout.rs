@@ -2,17 +2,12 @@
 
 use std::time::Duration;
 
-use super::path::Path;
-use super::transmit::CHALLENGE_LEN;
-use super::{At, CloseReason, Connection, Ending, EndpointEvent, Event, Main, Notes, PathState};
-use crate::{PathId, Time};
+use super::{At, CloseReason, Connection, Ending, EndpointEvent, Event, Main, Notes};
+use crate::Time;
 
 /// Who waits for credit and has nothing else to say asks this often whether the peer is there: what grants it may go to an address that
 /// a NAT has given up, and only a packet from here shows the new one.
 const BLOCKED_INTERVAL: Duration = Duration::from_secs(2);
-
-/// A path that never proved its far address, and on which nothing comes any more, is given up after this.
-const OPENING_PATIENCE: Duration = Duration::from_secs(60);
 
 impl Connection {
     /// When [`Connection::handle_timeout`] is due next. None: never, until something happens.
@@ -23,8 +18,9 @@ impl Connection {
         let ending = self.ending.timeout().filter(|_| self.is_close_timed());
         if self.ending.is_detached() {
             let pending =
-                self.pending.iter().map(|pending| pending.last_received + self.config.handshake_timeout);
-            return ending.into_iter().chain(pending).chain(self.session.poll_timeout()).min();
+                self.pending.iter().map(|pending| pending.last_received + pending.pending_patience());
+            let others = self.dial_timeout().into_iter().chain(self.session.poll_timeout());
+            return ending.into_iter().chain(pending).chain(others).min();
         }
         let opening = self.opening.as_ref().map(|opening| opening.timeout());
         let candidates = [
@@ -32,6 +28,7 @@ impl Connection {
             opening,
             self.paths.iter().filter_map(|path| path.timeout(self.keys.is_some())).min(),
             self.other_probes_at(),
+            self.attempts.timeout(),
             self.retired.timeout(),
             self.session.poll_timeout(),
             self.early_until,
@@ -45,7 +42,7 @@ impl Connection {
     /// Patience with a close counts: not while the peer cannot be reached, nor before it has answered at all, which has a limit of its
     /// own.
     fn is_close_timed(&self) -> bool {
-        self.keys.is_some() && self.unreachable_since.is_none()
+        self.ending.is_waiting() || self.keys.is_some() && self.unreachable_since.is_none()
     }
 
     /// Silence that ends the connection: of a client that never proved to hold keys less, it may have begun another.
@@ -122,21 +119,6 @@ impl Connection {
         self.paths.iter().filter_map(|path| path.probe_at(self.last_data, interval, keep_alive)).min()
     }
 
-    /// A path whose address never answered is given up.
-    fn close_unanswered(&mut self, now: Time) {
-        // The other end may have had its own answer and use the path: while it does, this one goes on asking.
-        let heard = |path: &Path| {
-            path.traffic.received_packets > 0 && now.since(path.last_received) < OPENING_PATIENCE
-        };
-        let given_up = |path: &&Path| {
-            path.standing.state() == PathState::Opening && path.rebinding.is_none() && !heard(path)
-        };
-        let ids: Vec<PathId> = self.paths.iter().filter(given_up).map(|path| path.id).collect();
-        for id in ids {
-            self.close_path(now, id);
-        }
-    }
-
     fn handle_path_timeout(&mut self, now: Time, at: At) {
         if self.paths[at].recovery.timeout().is_some_and(|due| due <= now) {
             let mut notes = Notes::default();
@@ -154,8 +136,8 @@ impl Connection {
             path.last_eliciting = now;
             path.keep_alive_due = true;
         }
-        if path.rebinding.as_ref().is_some_and(|rebinding| rebinding.is_given_up(now, CHALLENGE_LEN)) {
-            path.rebinding = None;
+        if path.expire_challenge(now) {
+            self.on_unanswered(now, at);
         }
     }
 
@@ -180,6 +162,10 @@ impl Connection {
                 self.farewell = None;
                 true
             }
+            Some(at) if at <= now && matches!(self.ending, Ending::Detached { .. }) => {
+                self.finish(now, CloseReason::TimedOut, None);
+                true
+            }
             Some(at) if at <= now && self.is_close_timed() => {
                 // Patience is over: whatever was queued is given up.
                 let why = match &self.ending {
@@ -194,8 +180,7 @@ impl Connection {
             _ if self.ending.is_over() => true,
             _ if self.ending.is_detached() => false,
             _ if self.last_received + self.patience() <= now => {
-                self.events.push_back(Event::OutOfService);
-                self.finish(now, CloseReason::TimedOut, None);
+                self.on_out_of_service(now);
                 true
             }
             _ => false,
@@ -204,7 +189,8 @@ impl Connection {
 
     /// Tells the application when three probes went unanswered, and when that ends.
     pub(super) fn check_reachable(&mut self, now: Time) {
-        let unreachable = self.paths.iter().all(|path| path.recovery.is_unreachable());
+        let mut counted = self.paths.iter().filter(|path| path.standing.is_proven()).peekable();
+        let unreachable = counted.peek().is_some() && counted.all(|path| path.recovery.is_unreachable());
         match self.unreachable_since {
             None if unreachable => {
                 self.unreachable_since = Some(now);

@@ -19,7 +19,7 @@ use crate::config::TransportConfig;
 use crate::connection::{
     Connection, Datagram, EndpointAnswer, EndpointEvent, IssuedTicket, Opening, Resuming, Setup,
 };
-use crate::crypto::{CidGenerator, Identity, PublicKey};
+use crate::crypto::{CidGenerator, Identity, PublicKey, ResetToken};
 use crate::handshake::{
     Accepted, Acceptor, AcceptorConfig, ClientConfig, ClientHandshake, Effort, Ping, ServerKey,
 };
@@ -44,7 +44,8 @@ pub struct ListenConfig {
     /// others need one and a half. Default false: such data is as `early` as any that comes with PING, its sender's address is not proven,
     /// and whoever can hold that packet back can deliver it later, once, while its ticket lasts.
     pub early_from_tickets: bool,
-    /// Connections at once; beyond it PING is not answered. Default 100,000.
+    /// Connections at once; beyond it PING is not answered. Default 100,000. Sessions whose peers are suspended or out of reach count, and
+    /// may be half of them.
     pub max_connections: usize,
     /// PINGs with a valid cookie taken a second and address (the address's /24 or /56). Default 1,000: each costs four
     /// Diffie-Hellmans.
@@ -52,6 +53,12 @@ pub struct ListenConfig {
     /// SYNs answered a second, from everybody together. Default 20,000: a flood of more takes from strangers, who ask again, and not from
     /// those who are connected. Higher: more of the processor for strangers; lower: fewer handshakes a second.
     pub syns_per_second: u32,
+}
+
+impl ListenConfig {
+    fn lets_in(&self, key: &PublicKey) -> bool {
+        self.allow.as_ref().is_none_or(|allow| allow.contains(key))
+    }
 }
 
 impl Default for ListenConfig {
@@ -95,8 +102,8 @@ pub enum Routed {
     RepeatedPing(Handle, Datagram),
     /// The peer missed every PONG and began again with another cookie: the connection's PONG is due again, to where that came from.
     SecondPing(Handle, Datagram),
-    /// The peer of this connection has lost it.
-    Reset(Handle),
+    /// The peer of this connection has lost it, as its token says.
+    Reset(Handle, ResetToken),
     /// The peer of this connection wants its session to go on over another: for [`Connection::handle_resume`].
     Resuming(Handle, Box<Resuming>),
     /// Somebody new was let in.
@@ -138,6 +145,8 @@ pub struct Endpoint {
     sessions: BTreeMap<(PublicKey, [u8; 16]), Handle>,
     connections: BTreeMap<Handle, Ids>,
     standby: Standby,
+    /// Needed beside the keys wherever a session goes on.
+    psk: Option<[u8; 32]>,
     /// Only peers of sessions that wait here are let in.
     resumes_only: bool,
     /// Of `connections`, those that others began.
@@ -181,6 +190,7 @@ impl Endpoint {
         aes_in_hardware: bool,
     ) -> Self {
         let mut rng = ChaCha20Rng::from_seed(seed);
+        let psk = listen.as_ref().and_then(|listen| listen.acceptor.psk);
         // Two generators of one identity must differ: the acceptor's core has the high bit set.
         let ids = CidGenerator::new(&identity, core, &mut rng);
         let acceptor = listen.map(|listen| {
@@ -202,6 +212,7 @@ impl Endpoint {
             tokens: BTreeMap::new(),
             connections: BTreeMap::new(),
             standby: Standby::default(),
+            psk,
             resumes_only: false,
             accepted: 0,
             next_handle: 0,
@@ -220,6 +231,12 @@ impl Endpoint {
         self.identity.public()
     }
 
+    /// A secret that both ends must have beside their keys where a session is resumed. Default: the listener's, and what
+    /// [`Endpoint::connect`] was called with last.
+    pub fn set_psk(&mut self, psk: Option<[u8; 32]>) {
+        self.psk = psk;
+    }
+
     /// Counts.
     pub fn stats(&self) -> EndpointStats {
         self.stats
@@ -233,6 +250,7 @@ impl Endpoint {
     /// Begins a connection; its first packet comes out of `poll_transmit`.
     pub fn connect(&mut self, now: Time, remote: SocketAddr, config: ConnectConfig) -> (Handle, Connection) {
         let ConnectConfig { server_key, protocol, psk, ticket, transport } = config;
+        self.psk = psk.or(self.psk);
         let local_id = self.ids.issue();
         let mut session_id = [0; 16];
         self.rng.fill_bytes(&mut session_id);
@@ -332,12 +350,17 @@ impl Endpoint {
                 }
             }
             EndpointEvent::StandbyWanted { peer, bytes } => {
-                let limits = (self.transport.max_standby, self.transport.max_standby_bytes);
-                let granted = self.standby.admit(handle, peer, bytes, limits);
+                let granted = self.admit(handle, peer, bytes);
                 if granted {
                     self.open_door();
                 }
                 return Some(EndpointAnswer::Standby(now, granted));
+            }
+            EndpointEvent::StandbyOver => {
+                self.standby.on_reattached(handle);
+            }
+            EndpointEvent::DialWanted { peer } => {
+                return Some(EndpointAnswer::Dial(Box::new(self.dial(now, handle, peer)?)));
             }
             EndpointEvent::Reattached { id } => self.on_reattached(handle, id),
             EndpointEvent::Drained => self.forget(handle),
@@ -424,7 +447,8 @@ impl Endpoint {
 
     fn handle_ping(&mut self, now: Time, datagram: Datagram, out: &mut Vec<u8>) -> Routed {
         let Some((acceptor, listen)) = &mut self.acceptor else { return self.refuse() };
-        let full = self.accepted >= listen.max_connections;
+        // Who is awaited takes no further place.
+        let full = self.accepted >= listen.max_connections && self.standby.is_empty();
         let (from, bytes) = (datagram.from, &datagram.bytes);
         let mut afford = |effort| match effort {
             Effort::SynAck => self.syn_budget.take(now, listen.syns_per_second),
@@ -435,7 +459,10 @@ impl Endpoint {
         let ping = acceptor.handle_ping(now, from, bytes, &mut self.rng, &mut afford, out);
         match ping {
             Ok(Ping::New(accepted)) => match accepted.params.resume {
-                Some(proof) => self.accept_resume(*accepted, proof.session, &datagram, out),
+                Some(proof) if listen.lets_in(&accepted.client_key) => {
+                    self.accept_resume(*accepted, proof.session, &datagram, out)
+                }
+                Some(_) => self.refuse(),
                 None => self.accept(now, *accepted, datagram),
             },
             Ok(Ping::Repeated { server_id }) => match self.routes.get(&server_id) {
@@ -450,9 +477,10 @@ impl Endpoint {
     fn accept(&mut self, now: Time, accepted: Accepted, datagram: Datagram) -> Routed {
         let Some((_, listen)) = &self.acceptor else { return self.refuse() };
         let issues_tickets = listen.early_from_tickets;
-        let known = listen.allow.as_ref().is_none_or(|allow| allow.contains(&accepted.client_key));
+        let known = listen.lets_in(&accepted.client_key);
         let served = listen.protocols.is_empty() || listen.protocols.contains(&accepted.params.protocol);
-        if !known || !served || self.resumes_only {
+        let full = self.accepted >= listen.max_connections;
+        if !known || !served || full || self.resumes_only {
             return self.refuse();
         }
         let local_id = accepted.server_id;
@@ -504,8 +532,10 @@ impl Endpoint {
     /// A packet for nobody: a peer's reset, or of a connection lost in a restart, which its peer is told.
     fn handle_unknown(&mut self, now: Time, id: ConnectionId, packet: &[u8], out: &mut Vec<u8>) -> Routed {
         self.stats.unknown += 1;
-        if let Some(handle) = packet.last_chunk().and_then(|token| self.tokens.get(token)) {
-            return Routed::Reset(*handle);
+        if let Some(token) = packet.last_chunk()
+            && let Some(handle) = self.tokens.get(token)
+        {
+            return Routed::Reset(*handle, ResetToken::new(*token));
         }
         // Shorter than what it answers: two endpoints cannot reset each other for ever (RFC 9000 section 10.3.3).
         if !self.reset_budget.take(now, (), RESETS_PER_SECOND) {

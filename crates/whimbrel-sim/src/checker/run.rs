@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use whimbrel_proto::session::{
     CreditPolicy, OpenError, Outcome, Outgoing, Read, SendError, SessionEvent, StreamError, StreamKind,
-    StreamOptions, TagSettings,
+    StreamOptions, TagSettings, URGENT_BEYOND, URGENT_LEN,
 };
 use whimbrel_proto::{CloseReason, Event, StreamId, Tag, Time, TransportConfig};
 
@@ -512,8 +512,10 @@ impl Run {
         // One message or write may exceed a limit that the others have not reached.
         const LONGEST: u64 = 65_000;
         let queue = stats.queue_bytes;
-        assert!(queue <= config.send_queue_bytes + LONGEST * 5, "{queue} bytes in the send queue");
-        assert!(stats.queue_messages <= config.send_queue_messages + 5, "{} queued", stats.queue_messages);
+        let urgent = URGENT_BEYOND as u64 * URGENT_LEN;
+        assert!(queue <= config.send_queue_bytes + LONGEST * 5 + urgent, "{queue} bytes in the send queue");
+        let most = config.send_queue_messages + 5 + URGENT_BEYOND;
+        assert!(stats.queue_messages <= most, "{} queued", stats.queue_messages);
         let unread = stats.received_bytes.saturating_sub(read + stats.discarded_bytes);
         let latest = self.model.latest_streams(at) * (config.stream_window.max(262_144) + LONGEST);
         let most = config.session_window.max(262_144) + LONGEST + latest;
