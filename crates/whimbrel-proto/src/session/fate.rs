@@ -146,7 +146,8 @@ impl Session {
                     let split = domain.has_parts(number);
                     let Some(item) = domain.get_mut(number) else { return };
                     number = item.end();
-                    if !split && item.state == State::Flying && item.has(RELIABLE) {
+                    // What is out twice has its second copy.
+                    if !split && item.state == State::Flying && item.copies == 1 && item.has(RELIABLE) {
                         item.state = State::Lost;
                         self.again.lose(key, item.first, u64::from(item.count));
                     }

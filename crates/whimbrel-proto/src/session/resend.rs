@@ -181,15 +181,25 @@ impl Session {
 
     fn repeat_all(&mut self, want: Want, out: &mut Writer<'_>, carried: &mut Vec<Carried>) {
         let before = carried.len();
-        for index in 0..self.again.repeatable.len() {
+        let mut entries = 0..self.again.repeatable.len();
+        while let Some(index) = entries.next() {
             let entry = self.again.repeatable[index];
             if entry.packet == self.again.packet || !self.repeats_any(&entry, want) {
                 continue;
             }
+            // What follows without a gap goes in the same block.
+            let mut end = entry.first + u64::from(entry.count);
+            while let Some(next) = self.again.repeatable.get(entries.start)
+                && (next.key, next.first) == (entry.key, end)
+                && next.packet != self.again.packet
+            {
+                end += u64::from(next.count);
+                entries.next();
+            }
             let Some(stream) = self.streams.by_key(entry.key).map(|stream| stream.id.0) else { continue };
             let Some(domain) = self.streams.send_domain(entry.key) else { continue };
             let mut again = Resend { domain, ledger: &self.ledger, stream, key: entry.key, want };
-            let (_, flow) = again.write(entry.first..entry.first + u64::from(entry.count), out, carried);
+            let (_, flow) = again.write(entry.first..end, out, carried);
             if flow == Flow::Full {
                 break;
             }

@@ -13,6 +13,14 @@ const SHORTEST: Duration = Duration::from_millis(2);
 const PATIENCE: u32 = 8;
 /// Growth of the wanted queue a period while others keep it long, permille.
 const GROWTH: u64 = 1060;
+/// The longest queue wanted in company, permille of a base round trip. A whole one is what a queue of one bandwidth-delay product holds
+/// only while it overflows: whoever steers for that keeps it full for ever, and a flow that heeds loss starves beside it.
+const MOST_IN_COMPANY: u64 = 850;
+/// And of the longest queue seen, permille: where the base round trip is not seen any more, what is measured above it never gets to what
+/// is wanted.
+const BELOW_FULLEST: u64 = 900;
+/// Part of the longest queue seen that is forgotten a period.
+const FADING: u32 = 256;
 /// Cut at congestion, permille.
 const CUT: u64 = 700;
 /// How long the queue's depth is remembered.
@@ -38,6 +46,8 @@ pub(super) struct Target {
     /// The most bandwidth since the queue was last seen almost empty: a flow that others push aside must not
     /// take the little it has left for what the link carries.
     best: u64,
+    /// The longest queue seen, fading.
+    fullest: Duration,
     /// Where the queue overflowed, and when.
     depth: Option<(Duration, Time)>,
 }
@@ -49,6 +59,7 @@ impl Default for Target {
             spells: [(Duration::ZERO, Duration::ZERO); 2],
             periods: 0,
             best: 0,
+            fullest: Duration::ZERO,
             depth: None,
         }
     }
@@ -67,7 +78,8 @@ impl Target {
         let alone = Self::alone(bandwidth, base, packet_size);
         let wanted = if self.multiple > ONE {
             let company = math::stretch(Self::alone(self.best, base, packet_size), self.multiple);
-            company.min(base).max(alone)
+            let most = math::stretch(base, MOST_IN_COMPANY).min(math::stretch(self.fullest, BELOW_FULLEST));
+            company.min(most).max(alone)
         } else {
             alone
         };
@@ -79,9 +91,9 @@ impl Target {
         }
     }
 
-    /// The queue is known to overflow at some length, and nobody else keeps it there.
+    /// The queue is known to overflow at some length, or others keep it long and may fill it.
     pub(super) fn is_bounded(&self) -> bool {
-        self.depth.is_some() && self.multiple == ONE
+        self.depth.is_some() || self.multiple > ONE
     }
 
     /// The longest queue of late.
@@ -94,6 +106,7 @@ impl Target {
             self.depth = None;
         }
         let (least, most) = self.observe(queue.delay);
+        self.fullest = queue.delay.max(self.fullest - self.fullest / FADING);
         let alone = Self::alone(self.best, queue.base, queue.packet_size);
         self.best = if queue.delay < alone / 2 { queue.bandwidth } else { self.best.max(queue.bandwidth) };
         if least < alone / 2 {
