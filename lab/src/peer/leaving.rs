@@ -96,7 +96,7 @@ impl Arrive {
         send(async move |sent| {
             started()?;
             let mocket = endpoint.resume(&state, None).await?;
-            let rest = Source::new(size, rate, count).from(messages);
+            let rest = Source::new(size, rate, count).starting_at(messages);
             send_messages(&mocket, rest, want, sent).await?;
             mocket.close(0, "done").await;
             Ok(())

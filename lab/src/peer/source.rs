@@ -23,7 +23,7 @@ impl Source {
     }
 
     /// Leaves out the messages before this one.
-    pub(super) fn from(self, first: u64) -> Self {
+    pub(super) fn starting_at(self, first: u64) -> Self {
         Self { first, next: first, ..self }
     }
 

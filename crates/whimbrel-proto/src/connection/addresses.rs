@@ -50,6 +50,11 @@ impl Addresses {
         self.ours.iter().map(|(_, ours)| ours)
     }
 
+    /// It is one of ours.
+    pub(super) fn has(&self, ip: IpAddr) -> bool {
+        self.ours().any(|ours| ours.address.ip() == ip)
+    }
+
     pub(super) fn theirs(&self) -> impl Iterator<Item = SocketAddr> {
         self.theirs.iter().map(|(_, theirs)| *theirs)
     }

@@ -4,6 +4,7 @@
 //! `opening` is the client's half of the handshake, `close` the end; each path has its own recovery.
 
 mod addresses;
+mod attempts;
 mod close;
 mod control;
 mod copies;
@@ -43,6 +44,7 @@ use rand_chacha::ChaCha20Rng;
 
 use addresses::Addresses;
 pub use addresses::LocalAddress;
+use attempts::Attempts;
 pub use close::CloseReason;
 use close::Ending;
 pub(crate) use control::Control;
@@ -311,6 +313,7 @@ pub struct Connection {
     primary_wish: (u64, Option<PathId>),
     /// Paths opened by themselves in the running minute.
     opened_in_minute: (u64, u32),
+    attempts: Attempts,
     peer_max_packet: u64,
     /// When messages last went either way: paths that carry none are probed less and less often after it.
     last_data: Time,
@@ -377,6 +380,7 @@ impl Connection {
             deadlines: DeadlineStats::default(),
             primary_wish: (0, None),
             opened_in_minute: (0, 0),
+            attempts: Attempts::default(),
             peer_max_packet: u64::MAX,
             last_data: Time::ZERO,
             tickets: Ticketing::new(issues_tickets),
@@ -533,17 +537,12 @@ impl Connection {
         self.finish(now, CloseReason::Local, Some((Cause::Application, Reason::new(code, text))));
     }
 
-    /// The operating system says that a link came up: a silent path is probed at once.
-    pub fn handle_link_up(&mut self, now: Time) {
-        for path in self.paths.iter_mut() {
-            path.recovery.on_link_up(now);
+    /// The peer sent this stateless reset token. Of a path that is closed it says nothing: there the peer may have forgotten the id only.
+    pub fn handle_reset(&mut self, now: Time, token: &ResetToken) {
+        if self.paths.iter().any(|path| path.token.as_ref() == Some(token)) {
+            self.finish(now, CloseReason::PeerRestarted, None);
         }
         self.dial_now(now);
-    }
-
-    /// The peer sent its stateless reset token.
-    pub fn handle_reset(&mut self, now: Time) {
-        self.finish(now, CloseReason::PeerRestarted, None);
     }
 
     /// The peer repeated PING: it missed PONG.

@@ -64,7 +64,7 @@ impl Connection {
         let Some(plain) = self.open(now, target, datagram.bytes) else { return };
         let at = match target {
             Target::Path(at) => at,
-            Target::New(path) => match self.accept_path(now, path, from, to, size) {
+            Target::New(path) => match self.accept_path(now, path, from, to) {
                 Some(at) => at,
                 None => return,
             },
@@ -119,19 +119,16 @@ impl Connection {
         to: Option<std::net::IpAddr>,
         size: usize,
     ) {
-        if from == self.paths[at].remote {
-            let path = &mut self.paths[at];
+        let path = &mut self.paths[at];
+        if from == path.remote {
             path.local = to.or(path.local);
-            if path.standing.state() == PathState::Opening {
-                // Each packet buys another challenge, until one is answered.
-                let challenge = path
-                    .rebinding
-                    .get_or_insert_with(|| Box::new(Rebinding::new(now, from, to, self.challenges.draw())));
-                challenge.on_received(size);
+            if path.standing.state() == PathState::Opening && path.rebinding.is_none() {
+                // The other end may have had its own answer and use the path.
+                path.challenge(now, self.challenges.draw());
             }
             return;
         }
-        if !newest {
+        if !newest || path.standing.state() == PathState::Closed {
             return;
         }
         match &mut self.paths[at].rebinding {
@@ -358,6 +355,7 @@ impl Connection {
             self.paths[at].keys.on_acked(keys.updates(), sack.largest());
         }
         self.take_notes(now, at, notes);
+        self.forget_closed(now);
         self.review(now);
         self.check_quality(now);
         self.ask_for_ids();
@@ -385,10 +383,7 @@ impl Connection {
         path.adopt(rebinding);
         self.addresses.on_answered(rebinding.remote);
         if path.standing.on_validated() {
-            path.last_eliciting = now;
-            self.events.push_back(Event::PathUp(path.id));
-            self.leave_lost_addresses(now);
-            self.review(now);
+            self.on_path_up(now, at);
             return;
         }
         self.events.push_back(Event::PeerAddressChanged {

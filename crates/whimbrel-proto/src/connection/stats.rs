@@ -101,7 +101,8 @@ impl Connection {
 impl Connection {
     fn path_stats(&self) -> Vec<PathStats> {
         let main = self.paths.main();
-        self.paths.all().map(|at| PathStats { primary: at == main, ..self.paths[at].stats() }).collect()
+        let open = self.paths.all().filter(|at| self.paths[*at].standing.state() != PathState::Closed);
+        open.map(|at| PathStats { primary: at == main, ..self.paths[at].stats() }).collect()
     }
 }
 

@@ -19,7 +19,7 @@ use crate::config::TransportConfig;
 use crate::connection::{
     Connection, Datagram, EndpointAnswer, EndpointEvent, IssuedTicket, Opening, Resuming, Setup,
 };
-use crate::crypto::{CidGenerator, Identity, PublicKey};
+use crate::crypto::{CidGenerator, Identity, PublicKey, ResetToken};
 use crate::handshake::{
     Accepted, Acceptor, AcceptorConfig, ClientConfig, ClientHandshake, Effort, Ping, ServerKey,
 };
@@ -102,8 +102,8 @@ pub enum Routed {
     RepeatedPing(Handle, Datagram),
     /// The peer missed every PONG and began again with another cookie: the connection's PONG is due again, to where that came from.
     SecondPing(Handle, Datagram),
-    /// The peer of this connection has lost it.
-    Reset(Handle),
+    /// The peer of this connection has lost it, as its token says.
+    Reset(Handle, ResetToken),
     /// The peer of this connection wants its session to go on over another: for [`Connection::handle_resume`].
     Resuming(Handle, Box<Resuming>),
     /// Somebody new was let in.
@@ -532,8 +532,10 @@ impl Endpoint {
     /// A packet for nobody: a peer's reset, or of a connection lost in a restart, which its peer is told.
     fn handle_unknown(&mut self, now: Time, id: ConnectionId, packet: &[u8], out: &mut Vec<u8>) -> Routed {
         self.stats.unknown += 1;
-        if let Some(handle) = packet.last_chunk().and_then(|token| self.tokens.get(token)) {
-            return Routed::Reset(*handle);
+        if let Some(token) = packet.last_chunk()
+            && let Some(handle) = self.tokens.get(token)
+        {
+            return Routed::Reset(*handle, ResetToken::new(*token));
         }
         // Shorter than what it answers: two endpoints cannot reset each other for ever (RFC 9000 section 10.3.3).
         if !self.reset_budget.take(now, (), RESETS_PER_SECOND) {
