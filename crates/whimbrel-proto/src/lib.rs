@@ -31,7 +31,7 @@ pub use connection::{
     CloseReason, Connection, ConnectionStats, CostPolicy, Datagram, DeadlineStats, EndpointAnswer,
     EndpointEvent, Event, IssuedTicket, LocalAddress, MAX_THRESHOLDS, MOST_PATHS, OpenPathError, PathState,
     PathStats, Quality, QualityChange, Resuming, SUSPENDED_VERSION, Scheduling, SuspendError, SuspendMode,
-    Suspended, Threshold, TooManyThresholds, Transmit,
+    Suspended, Threshold, TooManyThresholds, Totals, Transmit,
 };
 pub use endpoint::{ConnectConfig, Endpoint, EndpointStats, Handle, ListenConfig, ResumeError, Routed};
 pub use error::{Cause, PeerMisbehaved};

@@ -69,5 +69,5 @@ pub use whimbrel_proto::{
     CloseReason, ConnectionStats, CostPolicy, DeadlineStats, EndpointStats, Event, ListenConfig,
     LocalAddress, MAX_THRESHOLDS, MessageId, OpenPathError, PathId, PathState, PathStats, Quality,
     QualityChange, Repeats, Scheduling, Service, StreamId, SuspendMode, Tag, Threshold, Ticket, TicketStore,
-    TooManyThresholds, TransportConfig,
+    TooManyThresholds, Totals, TransportConfig,
 };

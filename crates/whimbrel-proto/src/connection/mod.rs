@@ -64,7 +64,7 @@ pub use resume::Resuming;
 pub use scheduler::Scheduling;
 pub use standing::PathState;
 use standing::Standing;
-pub use stats::{ConnectionStats, PathStats};
+pub use stats::{ConnectionStats, PathStats, Totals};
 pub(crate) use suspend::Attachment;
 pub use suspend::{SuspendError, SuspendMode};
 pub use suspended::{SUSPENDED_VERSION, Suspended};
@@ -287,6 +287,8 @@ pub struct Connection {
     addresses: Addresses,
     spare_ids: SpareIds,
     retired: Retired,
+    /// What was counted on paths that are no more.
+    past: Option<Box<Totals>>,
     deadlines: DeadlineStats,
     /// The peer's wish, by its sequence number: what comes late changes nothing.
     primary_wish: (u64, Option<PathId>),
@@ -354,6 +356,7 @@ impl Connection {
             addresses: Addresses::default(),
             spare_ids: SpareIds::default(),
             retired: Retired::default(),
+            past: None,
             deadlines: DeadlineStats::default(),
             primary_wish: (0, None),
             opened_in_minute: (0, 0),
