@@ -17,9 +17,12 @@ pub struct TransportConfig {
     /// Largest UDP payload tried, bytes. Default 1,472 (an Ethernet packet over IPv4). Larger ones help only where the whole path
     /// takes them; 1,200 turns discovery off.
     pub max_udp_payload: u16,
-    /// Silence after which the session is given up, out of service. Default 5 minutes: a tunnel or a lift is no end. Longer: a dead peer is
-    /// held longer. Shorter: an outage ends the session.
+    /// Silence after which the connection is given up, out of service. Default 5 minutes: a tunnel or a lift is no end. Longer: a dead peer is
+    /// held longer. Shorter: an outage costs a handshake, or ends the session where `reattach` is off.
     pub idle_timeout: Duration,
+    /// How long a session outlives a connection that was given up: messages wait by their limits, lifetimes run, and the side that connected
+    /// dials until it is answered. Default 1 h. Longer: memory for peers that never come back. None: the session ends with its connection.
+    pub reattach: Option<Duration>,
     /// How often an otherwise idle connection is probed. Default 25 s (NAT bindings last 30 s and more). None: never, and a dead peer is
     /// noticed only when something is sent. Shorter: a sleeping radio is woken more often. Who was connected to waits a tenth longer, so that
     /// one probe serves both.
@@ -45,9 +48,10 @@ pub struct TransportConfig {
     pub probe_interval: Duration,
     /// How long a session waits whose peer suspended it. Default 1 h. Longer: memory for peers that never come back.
     pub standby_time: Duration,
-    /// Sessions that one peer key may have suspended here; beyond it suspending ends the session. Default 64.
+    /// Sessions that one peer key may have waiting here, suspended or out of reach; beyond it they end. Default 64. What this side dials for
+    /// does not count.
     pub max_standby: usize,
-    /// Bytes they may hold together when they are suspended. Default 64 MiB.
+    /// Bytes they may hold together when they begin to wait. Default 64 MiB.
     pub max_standby_bytes: u64,
     /// How long connecting may take. Default 10 s.
     pub handshake_timeout: Duration,
@@ -79,6 +83,7 @@ impl Default for TransportConfig {
             congestion: Congestion::Bbr,
             max_udp_payload: 1472,
             idle_timeout: Duration::from_secs(300),
+            reattach: Some(Duration::from_secs(3600)),
             keep_alive: Some(Duration::from_secs(25)),
             max_ack_delay: Duration::from_millis(25),
             repeats: Repeats::Adaptive,

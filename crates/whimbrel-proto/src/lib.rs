@@ -28,7 +28,7 @@ pub mod wire;
 
 pub use config::{Repeats, TransportConfig};
 pub use connection::{
-    CloseReason, Connection, ConnectionStats, CostPolicy, Datagram, DeadlineStats, EndpointAnswer,
+    CloseReason, Connection, ConnectionStats, CostPolicy, Datagram, DeadlineStats, Dial, EndpointAnswer,
     EndpointEvent, Event, IssuedTicket, LocalAddress, MAX_THRESHOLDS, MOST_PATHS, OpenPathError, PathState,
     PathStats, Quality, QualityChange, Resuming, SUSPENDED_VERSION, Scheduling, SuspendError, SuspendMode,
     Suspended, Threshold, TooManyThresholds, Totals, Transmit,

@@ -167,7 +167,7 @@ impl Endpoint {
         if config.paths == Paths::Single {
             config.transport.max_paths = 1;
         }
-        let proto = whimbrel_proto::Endpoint::new(
+        let mut proto = whimbrel_proto::Endpoint::new(
             config.identity.clone(),
             config.listen.clone(),
             config.transport.clone(),
@@ -175,6 +175,7 @@ impl Endpoint {
             random_bytes(),
             aes_in_hardware(),
         );
+        proto.set_psk(config.psk);
         let (accept, accepting) = mpsc::channel(config.backlog.max(1));
         let shared = Arc::new(EndpointShared {
             socket: Arc::new(socket),

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
+use std::time::Duration;
 
 use tokio::sync::{Notify, broadcast, oneshot};
 use whimbrel_net::UdpSocket;
@@ -23,6 +24,9 @@ use crate::locals::Locals;
 const EVENT_BACKLOG: usize = 256;
 /// Submissions that wait beside a busy connection before their sender waits for the lock instead.
 const MAX_SUBMISSIONS: usize = 4096;
+
+/// Timers that are further away are not met to the millisecond.
+const HURRY: Duration = Duration::from_secs(8);
 
 /// Messages a sender queues before it lets other tasks run.
 const BURST: u32 = 256;
@@ -107,6 +111,12 @@ impl State {
         if message.lifetime.is_none() && message.tag.is_none() { self.coarse_now } else { clock.now() }
     }
 
+    /// Of the streams that nobody has accepted, those that are over are not waited for.
+    pub(crate) fn forget_ended(&mut self) {
+        let session = self.connection.session_ref();
+        self.opened.retain(|(id, _)| session.stream_kind(*id).is_some());
+    }
+
     /// Counts a message about to be queued; true if the sender has had its turn.
     pub(crate) fn is_burst_over(&mut self) -> bool {
         self.burst += 1;
@@ -121,9 +131,28 @@ impl State {
         self.locals.as_ref()?.socket_for(transmit?.source)
     }
 
-    /// Messages wait for room already: others must not overtake them.
+    /// Messages wait for room already.
     pub(crate) fn is_holding(&self) -> bool {
         !self.held.is_empty()
+    }
+
+    /// Messages wait for room already that this one must not overtake.
+    pub(crate) fn holds_back(&self, message: &Outgoing) -> bool {
+        self.is_holding() && !self.overtakes(message)
+    }
+
+    /// Gives back what there is no room for.
+    fn queue(&mut self, now: Time, message: Outgoing) -> Option<Outgoing> {
+        // Any other error was checked for when it was handed in, but for a session that has closed since: its users were told.
+        match self.connection.session().send(now, message) {
+            Err(SendError::QueueFull(message)) => Some(*message),
+            _ => None,
+        }
+    }
+
+    /// It is urgent, and there is no order that it has to keep.
+    fn overtakes(&self, message: &Outgoing) -> bool {
+        !message.service.is_sequenced() && self.connection.session_ref().is_urgent(message.priority)
     }
 }
 
@@ -248,7 +277,12 @@ impl Shared {
         std::mem::swap(&mut *submissions, &mut state.spare);
         self.submitted.store(false, Ordering::Release);
         drop(submissions);
-        state.held.extend(state.spare.drain(..));
+        let (mut handed_in, now) = (std::mem::take(&mut state.spare), self.clock.now());
+        for message in handed_in.drain(..) {
+            let refused = if state.overtakes(&message) { state.queue(now, message) } else { Some(message) };
+            state.held.extend(refused);
+        }
+        state.spare = handed_in;
         self.send_held(state);
         if state.is_holding() {
             self.submitted.store(true, Ordering::Release);
@@ -259,9 +293,8 @@ impl Shared {
     fn send_held(&self, state: &mut State) {
         let now = self.clock.now();
         while let Some(message) = state.held.pop_front() {
-            // Any other error was checked for when it was handed in, but for a session that has closed since: its users were told.
-            if let Err(SendError::QueueFull(message)) = state.connection.session().send(now, message) {
-                state.held.push_front(*message);
+            if let Some(message) = state.queue(now, message) {
+                state.held.push_front(message);
                 break;
             }
         }
@@ -377,6 +410,7 @@ impl Shared {
                 SessionEvent::Readable => self.readable.notify_waiters(),
                 SessionEvent::Writable => self.writable.notify_waiters(),
                 SessionEvent::StreamOpened(id, kind) => {
+                    state.forget_ended();
                     state.opened.push_back((id, kind));
                     self.changed.notify_waiters();
                 }
@@ -412,15 +446,12 @@ impl Shared {
 
     fn on_event(&self, state: &mut State, event: Event) {
         match &event {
-            Event::Connected => {
+            Event::Connected | Event::Reattached { .. } | Event::PeerResumed { .. } => {
                 state.connected = true;
                 if state.locals.is_some() {
                     self.roam_soon();
                 }
-            }
-            Event::PeerResumed { .. } => {
-                state.connected = true;
-                if state.dropped {
+                if state.dropped && event != Event::Connected {
                     // Nobody has waited for it.
                     state.connection.close(self.clock.now(), 0, "");
                 }
@@ -491,7 +522,9 @@ impl Shared {
         let mut state = self.lock();
         let due = state.connection.poll_timeout().filter(|due| *due < Time::MAX);
         state.armed = due.unwrap_or(Time::MAX);
-        due
+        // A message's lifetime is met all the same.
+        let exact = state.connection.session_ref().poll_timeout().unwrap_or(Time::MAX);
+        due.map(|due| unhurried(self.clock.now(), due).min(exact))
     }
 
     /// One round of the driver task; which socket was full.
@@ -528,11 +561,47 @@ impl Shared {
     }
 }
 
+/// When to wake for what is due at `due`: what is seconds away may come a little later, up to this part of the time until then, and with
+/// it what other connections have due at about the same time. One wake-up serves thousands that are idle, and mostly for nothing: what
+/// they waited for has moved on.
+fn unhurried(now: Time, due: Time) -> Time {
+    const PART: u32 = 64;
+    let ahead = due.since(now);
+    if ahead < HURRY {
+        return due;
+    }
+    let grain = (ahead.as_nanos() as u64 / u64::from(PART)).next_power_of_two() / 2;
+    Time::from_nanos(due.as_nanos().div_ceil(grain).saturating_mul(grain))
+}
+
 /// Ten thousand connections are this many times ten thousand: what is large and rarely needed belongs in a box.
 const _: () = assert!(size_of::<Shared>() <= 5400);
 
 fn wake(waker: Option<Waker>) {
     if let Some(waker) = waker {
         waker.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_far_away_comes_together_and_hardly_late() {
+        let second = |seconds: f64| Time::ZERO + Duration::from_secs_f64(seconds);
+        let mut wakings = std::collections::BTreeSet::new();
+        for number in 0..10_000 {
+            let now = second(1000.0 + f64::from(number) / 400.0);
+            let due = now + Duration::from_millis(27_500);
+            let at = unhurried(now, due);
+            assert!(at >= due && at.since(due) <= due.since(now) / 64, "{number}: {:?} late", at.since(due));
+            wakings.insert(at);
+        }
+        assert!(wakings.len() <= 100, "{} wake-ups for 10,000 timers within 25 s", wakings.len());
+        for milliseconds in [0, 1, 25, 1_000, 7_999] {
+            let due = second(5.3) + Duration::from_millis(milliseconds);
+            assert_eq!(unhurried(second(5.3), due), due, "what is near is met");
+        }
     }
 }

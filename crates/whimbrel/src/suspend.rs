@@ -7,6 +7,7 @@ use whimbrel_proto::crypto::PublicKey;
 use whimbrel_proto::{CloseReason, Connection, Handle, StreamId, SuspendMode};
 
 use crate::endpoint::{Endpoint, time_of_day};
+use crate::locals::Locals;
 use crate::mocket::Mocket;
 use crate::shared::{Shared, State, lock};
 use crate::stream::Stream;
@@ -31,6 +32,9 @@ pub enum ResumeError {
     /// Not with this endpoint; the peer heard of nothing.
     #[error(transparent)]
     Refused(#[from] whimbrel_proto::ResumeError),
+    /// None of the addresses in `Config::paths` leads to the peer.
+    #[error("none of the paths' addresses leads to {0}")]
+    NoPath(SocketAddr),
     /// No connection, or the peer does not go on with the session: [`CloseReason::AlreadyResumed`], [`CloseReason::ResumeExpired`],
     /// [`CloseReason::UnknownSession`]. After [`CloseReason::HandshakeTimedOut`] it can be tried again.
     #[error(transparent)]
@@ -137,7 +141,7 @@ impl Shared {
     ) -> Option<Result<(), whimbrel_proto::SuspendError>> {
         let mut state = self.lock();
         if state.is_holding() {
-            state.connection.session().has_room(u64::MAX / 2);
+            state.connection.session().has_room(u64::MAX / 2, 0);
             return None;
         }
         let begun = state.connection.suspend(self.clock.now(), mode, heir);
@@ -168,12 +172,15 @@ impl Endpoint {
         suspended: &SuspendedMocket,
         peer_address: Option<SocketAddr>,
     ) -> Result<Mocket, ResumeError> {
+        let remote = peer_address.unwrap_or(suspended.0.remote);
+        let locals = self.shared.locals_of_client(&self.shared.config.paths, remote);
+        let locals = locals.map_err(|_| ResumeError::NoPath(remote))?;
         let mocket = {
             let now = self.shared.clock.now();
             let mut proto = lock(&self.shared.proto);
             let taken = proto.resume(now, time_of_day(), &suspended.0, peer_address)?;
             drop(proto);
-            self.adopt(taken)
+            self.adopt(taken, locals)
         };
         mocket.established().await?;
         Ok(mocket)
@@ -188,11 +195,11 @@ impl Endpoint {
     pub async fn stand_by(&self, suspended: &SuspendedMocket) -> Result<Mocket, ResumeError> {
         let now = self.shared.clock.now();
         let taken = lock(&self.shared.proto).stand_by(now, time_of_day(), &suspended.0)?;
-        Ok(self.adopt(taken))
+        Ok(self.adopt(taken, self.shared.locals_of_server(suspended.0.remote)))
     }
 
-    fn adopt(&self, (handle, connection): (Handle, Connection)) -> Mocket {
-        let connection = Shared::new(handle, connection, None, Arc::clone(&self.shared));
+    fn adopt(&self, (handle, connection): (Handle, Connection), locals: Option<Box<Locals>>) -> Mocket {
+        let connection = Shared::new(handle, connection, locals, Arc::clone(&self.shared));
         lock(&self.shared.connections).insert(handle, Arc::clone(&connection));
         connection.drive();
         Mocket::new(connection)

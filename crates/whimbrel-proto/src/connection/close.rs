@@ -28,7 +28,9 @@ pub enum CloseReason {
     #[error("the peer was restarted")]
     PeerRestarted,
     /// The handshake was not answered in time.
-    #[error("no answer from the peer: check the address, the port, its key, and that it listens")]
+    #[error(
+        "no answer from the peer: check the address, the port, its key, the pre-shared key if it wants one, and that it listens"
+    )]
     HandshakeTimedOut,
     /// This side suspended the session: [`crate::Connection::take_suspended`] has it.
     #[error("suspended")]
@@ -70,6 +72,8 @@ pub(super) enum Ending {
     Suspending { give_up: Time, block: Option<Vec<u8>> },
     /// The peer is suspended: nothing is sent, the session waits.
     Standby { until: Time },
+    /// The peer is out of reach for so long that the connection is given up: the session waits, and the client dials.
+    Detached { until: Time },
     /// Over: packets that still come are answered for a while (`until`), then the ids are free.
     Over { until: Time },
 }
@@ -85,7 +89,25 @@ impl Ending {
 
     /// Nothing goes to or from the session now.
     pub(super) fn is_detached(&self) -> bool {
-        matches!(self, Self::Over { .. } | Self::Standby { .. })
+        self.is_over() || self.is_waiting()
+    }
+
+    /// The session is attached to nothing now, and wanted.
+    pub(super) fn is_waiting(&self) -> bool {
+        matches!(self, Self::Standby { .. } | Self::Detached { .. })
+    }
+
+    /// The same end over another connection, which has heard nothing of it.
+    pub(super) fn begin_again(&mut self) -> Self {
+        match self {
+            Self::Draining { reason, give_up } | Self::FinSent { reason, give_up } => {
+                Self::Draining { reason: std::mem::take(reason), give_up: *give_up }
+            }
+            Self::PeerFin { reason, give_up } | Self::FinAckSent { reason, give_up } => {
+                Self::PeerFin { reason: std::mem::take(reason), give_up: *give_up }
+            }
+            _ => Self::Open,
+        }
     }
 
     /// The application closes. False if an end is under way already.
@@ -133,7 +155,11 @@ impl Ending {
     /// For so long the peer could not be reached: patience lasts as much longer.
     pub(super) fn extend(&mut self, outage: Duration) {
         match self {
-            Self::Open | Self::Over { .. } | Self::Suspending { .. } | Self::Standby { .. } => {}
+            Self::Open
+            | Self::Over { .. }
+            | Self::Suspending { .. }
+            | Self::Standby { .. }
+            | Self::Detached { .. } => {}
             Self::Draining { give_up, .. }
             | Self::FinSent { give_up, .. }
             | Self::PeerFin { give_up, .. }
@@ -150,8 +176,7 @@ impl Ending {
             | Self::PeerFin { give_up, .. }
             | Self::FinAckSent { give_up, .. }
             | Self::Suspending { give_up, .. } => Some(*give_up),
-            Self::Standby { until } => Some(*until),
-            Self::Over { until } => Some(*until),
+            Self::Standby { until } | Self::Detached { until } | Self::Over { until } => Some(*until),
         }
     }
 }
@@ -194,5 +219,19 @@ mod tests {
         assert!(!ending.on_fin(Time::ZERO, Reason::new(1, "x"), WAIT), "a repeated FIN changes nothing");
         assert!(ending.on_drained());
         assert!(matches!(ending, Ending::FinAckSent { .. }));
+    }
+
+    #[test]
+    fn an_end_under_way_goes_on_over_another_connection() {
+        let mut ending = Ending::default();
+        assert_eq!(ending.begin_again(), Ending::Open);
+        assert!(ending.on_close(Time::ZERO, Reason::new(1, "x"), WAIT));
+        assert!(ending.on_drained());
+        let mut ending = ending.begin_again();
+        assert!(ending.on_drained(), "FIN is due again");
+        assert!(matches!(&ending, Ending::FinSent { reason, .. } if reason.code == 1));
+        assert!(ending.on_fin(Time::ZERO, Reason::new(2, "y"), WAIT) && ending.on_drained());
+        assert!(ending.begin_again().on_drained(), "FIN-ACK is due again");
+        assert_eq!(Ending::Detached { until: Time::ZERO }.begin_again(), Ending::Open);
     }
 }

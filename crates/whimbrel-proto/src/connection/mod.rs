@@ -20,6 +20,7 @@ mod pairing;
 mod path;
 mod paths;
 mod quality;
+mod reattach;
 mod receive;
 mod resume;
 mod sacks;
@@ -60,6 +61,8 @@ use path::{Ends, Path};
 use paths::{At, Main, Paths};
 use quality::Watch;
 pub use quality::{MAX_THRESHOLDS, Quality, QualityChange, Threshold, TooManyThresholds};
+pub use reattach::Dial;
+use reattach::Redial;
 pub use resume::Resuming;
 pub use scheduler::Scheduling;
 pub use standing::PathState;
@@ -164,8 +167,17 @@ pub enum Event {
     },
     /// No path works: messages wait, and every path is probed.
     AllPathsDown,
-    /// No path has worked for so long that the session is given up; `Closed` follows.
+    /// No path has worked for so long that the connection is given up; `Detached` follows if the session outlives it, else `Closed`.
     OutOfService,
+    /// The session is kept without a connection: messages wait, lifetimes run, and the side that connected dials.
+    Detached,
+    /// The session goes on, over another connection or because this one works again; `Detached` came before it.
+    Reattached {
+        /// Where the peer was.
+        from: SocketAddr,
+        /// Where it is.
+        to: SocketAddr,
+    },
     /// This host has another address.
     LocalAddressAdded(SocketAddr),
     /// This host has one address less.
@@ -211,12 +223,19 @@ pub enum EndpointEvent {
     IdUnused(ConnectionId),
     /// A token told before means nothing any more.
     PeerTokenUnused(ResetToken),
-    /// The peer suspends the session: hand the endpoint's answer to [`Connection::handle_answer`].
+    /// The session is to wait for its peer: hand the endpoint's answer to [`Connection::handle_answer`].
     StandbyWanted {
         /// Who.
         peer: PublicKey,
         /// What the session holds.
         bytes: u64,
+    },
+    /// The session waits no longer, and goes on as it was.
+    StandbyOver,
+    /// The peer of a session that waits is to be dialled: hand the endpoint's answer to [`Connection::handle_answer`].
+    DialWanted {
+        /// Whom.
+        peer: PublicKey,
     },
     /// The session goes on over another connection, addressed by this id; no other id of before counts any more.
     Reattached {
@@ -228,7 +247,7 @@ pub enum EndpointEvent {
 }
 
 /// What an endpoint answers to some of the events it is told.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum EndpointAnswer {
     /// To [`EndpointEvent::TicketWanted`].
     Ticket(IssuedTicket),
@@ -236,6 +255,8 @@ pub enum EndpointAnswer {
     Id(ConnectionId, ResetToken),
     /// To [`EndpointEvent::StandbyWanted`]: whether the session may wait, from when.
     Standby(Time, bool),
+    /// To [`EndpointEvent::DialWanted`].
+    Dial(Box<Dial>),
 }
 
 /// Paths a connection may have at the most.
@@ -289,7 +310,8 @@ pub struct Connection {
     retired: Retired,
     /// What was counted on paths that are no more.
     past: Option<Box<Totals>>,
-    deadlines: DeadlineStats,
+    /// Of the deadline rule, once it had something to do.
+    deadlines: Option<Box<DeadlineStats>>,
     /// The peer's wish, by its sequence number: what comes late changes nothing.
     primary_wish: (u64, Option<PathId>),
     /// Paths opened by themselves in the running minute.
@@ -317,11 +339,13 @@ pub struct Connection {
     refusal: bool,
     /// Connections that may take this one's place.
     pending: Vec<Self>,
+    /// The connection that is to carry the session next.
+    dial: Option<Box<Redial>>,
     suspended: Option<Box<Suspended>>,
     events: VecDeque<Event>,
     endpoint_events: VecDeque<EndpointEvent>,
     challenges: Challenges,
-    scratch_sack: Sack,
+    scratch_sack: Option<Box<Sack>>,
     scratch_carried: Vec<Carried>,
     scratch_items: Vec<Item>,
     dropped: stats::Dropped,
@@ -357,7 +381,7 @@ impl Connection {
             spare_ids: SpareIds::default(),
             retired: Retired::default(),
             past: None,
-            deadlines: DeadlineStats::default(),
+            deadlines: None,
             primary_wish: (0, None),
             opened_in_minute: (0, 0),
             attempts: Attempts::default(),
@@ -377,11 +401,12 @@ impl Connection {
             resuming: false,
             refusal: false,
             pending: Vec::new(),
+            dial: None,
             suspended: None,
             events: VecDeque::new(),
             endpoint_events: VecDeque::new(),
             challenges: Challenges::new(&mut rng),
-            scratch_sack: Sack::default(),
+            scratch_sack: None,
             scratch_carried: Vec::new(),
             scratch_items: Vec::new(),
             dropped: stats::Dropped::default(),
@@ -395,6 +420,7 @@ impl Connection {
             EndpointAnswer::Ticket(ticket) => self.handle_ticket(ticket),
             EndpointAnswer::Id(id, token) => self.handle_id(id, &token),
             EndpointAnswer::Standby(now, granted) => self.stand_by(now, granted),
+            EndpointAnswer::Dial(dial) => self.begin_dial(*dial),
         }
     }
 
@@ -413,9 +439,9 @@ impl Connection {
         self.attachment.session
     }
 
-    /// The peer suspended the session and has not come back.
+    /// The session waits without a connection: the peer suspended it, or is out of reach.
     pub fn is_standing_by(&self) -> bool {
-        matches!(self.ending, Ending::Standby { .. })
+        self.ending.is_waiting()
     }
 
     /// Which end this is.
@@ -507,7 +533,7 @@ impl Connection {
         self.endpoint_events.shrink_to_fit();
         self.spare_ids.trim();
         self.scratch_carried = Vec::new();
-        self.scratch_sack = Sack::default();
+        self.scratch_sack = None;
     }
 
     /// Ends at once; what was not delivered is lost, and its outcome Unknown.
@@ -520,6 +546,7 @@ impl Connection {
         if self.paths.iter().any(|path| path.token.as_ref() == Some(token)) {
             self.finish(now, CloseReason::PeerRestarted, None);
         }
+        self.dial_now(now);
     }
 
     /// The peer repeated PING: it missed PONG.
@@ -551,6 +578,7 @@ impl Connection {
         }
         self.ending = Ending::Over { until: now + self.paths.drain_time() };
         self.opening = None;
+        self.dial = None;
         self.session.end();
         if why != CloseReason::PeerRestarted {
             self.refresh_ticket();
@@ -639,13 +667,4 @@ struct Notes {
     small_acked: bool,
     full_lost: u8,
     fin_ack_acked: bool,
-}
-#[cfg(test)]
-mod sizes {
-    use super::*;
-    #[test]
-    fn sizes() {
-        use std::mem::size_of as s;
-        println!("Connection {} Session {} Path {} Recovery {} Received {} Mtu {} KeyRing {} Ticketing {} Ending {} Control {} Addr {} Spare {} KeyLog {} Challenges {} Sack {} Attachment {} Retired {} Dropped {}", s::<Connection>(), s::<Session>(), s::<Path>(), s::<crate::recovery::Recovery<Item>>(), s::<crate::recovery::Received>(), s::<mtu::Mtu>(),  s::<KeyRing>(), s::<Ticketing>(), s::<Ending>(), s::<ControlQueue>(), s::<Addresses>(), s::<SpareIds>(), s::<KeyLog>(), s::<Challenges>(), s::<Sack>(), s::<Attachment>(), s::<Retired>(), s::<stats::Dropped>());
-    }
 }

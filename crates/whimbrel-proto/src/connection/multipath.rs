@@ -11,6 +11,7 @@ use super::{
     At, Connection, CostPolicy, EndpointEvent, Event, Notes, PathState, PathStats, Validation, pairing,
 };
 use crate::crypto::ResetToken;
+use crate::mutants::{Mutant, planted};
 use crate::recovery::Fate;
 use crate::wire::{Reader, Writer, block};
 use crate::{Cause, ConnectionId, PathId, PeerMisbehaved, Side, Time};
@@ -66,7 +67,8 @@ impl Connection {
     /// This host's addresses, all of them, whenever they change: the peer is told, and a client opens and closes paths by them. A path
     /// that is left alone is kept, since its address may only be gone for a moment.
     pub fn set_local_addresses(&mut self, now: Time, addresses: &[LocalAddress]) {
-        if !self.ending.is_open() {
+        let detached = self.ending.is_waiting();
+        if !self.ending.is_open() && !detached {
             return;
         }
         let (control, events) = (&mut self.control, &mut self.events);
@@ -77,6 +79,10 @@ impl Connection {
                 Change::Removed(address) => Event::LocalAddressRemoved(address),
             });
         });
+        if detached {
+            self.dial_now(now);
+            return;
+        }
         for at in self.paths.all() {
             let path = &mut self.paths[at];
             if let Some(settings) = self.addresses.settings(path.local) {
@@ -493,7 +499,10 @@ impl Connection {
     /// Whether a path may carry data now.
     pub(super) fn carries(&self, at: At) -> bool {
         let path = &self.paths[at];
-        if !self.is_affordable(at) || !path.standing.is_proven() {
+        if !path.standing.is_proven() {
+            return planted(Mutant::DataBeforeChallenge);
+        }
+        if !self.is_affordable(at) {
             return false;
         }
         if self.paths.len() == 1 {

@@ -19,6 +19,11 @@ use crate::{Cause, PathId, PeerMisbehaved, Time};
 /// SYN is repeated 20, 50, 100, 200 ms … after the first.
 const SYN_TIMES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(50)];
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
+/// Where a peer is dialled for longer, intervals grow to this share of the time it has been away for, up to [`SLOWEST`].
+const PATIENCE: u32 = 240;
+const SLOWEST: Duration = Duration::from_secs(5);
+/// SYNs after which the next is as good as the first for telling the round trip: intervals are long by then.
+const MANY: u8 = 6;
 /// A path whose round trip is longer gets each PING of ours twice at first, a moment apart: all that follows is of no use to a server
 /// that has not seen it.
 const LONG_PATH: Duration = Duration::from_millis(20);
@@ -42,6 +47,7 @@ pub(crate) struct Opening {
     /// `asking` goes out beside the next PING.
     asking_due: bool,
     stage: Stage,
+    began: Time,
     /// Packets sent in this stage.
     tries: u8,
     /// Of the path, from an earlier connection.
@@ -80,6 +86,7 @@ impl Opening {
             params,
             trust_shown_key,
             stage: Stage::Asking,
+            began: now,
             tries: 0,
             memory,
             numbers_used: 0,
@@ -104,9 +111,13 @@ impl Opening {
             self.first_sent = None;
             self.tries = 0;
         }
+        if self.stage == Stage::Asking && self.tries >= MANY {
+            // Long after the first, the answer is to one of the last.
+            self.first_sent = None;
+        }
         self.first_sent.get_or_insert(now);
         self.tries = self.tries.saturating_add(1);
-        self.next = now + self.wait();
+        self.next = now + self.wait(now);
         match self.stage {
             Stage::Asking => Some(&self.asking),
             Stage::Pinging => {
@@ -118,13 +129,13 @@ impl Opening {
     }
 
     /// From the packet that goes out now to its repetition.
-    fn wait(&self) -> Duration {
+    fn wait(&self, now: Time) -> Duration {
         let tries = u32::from(self.tries.saturating_sub(1));
         match self.rtt {
             None => match tries {
                 0 => SYN_TIMES[0],
                 1 => SYN_TIMES[1] - SYN_TIMES[0],
-                _ => (SYN_TIMES[1] * (1 << (tries - 2).min(8))).min(LONGEST_WAIT),
+                _ => (SYN_TIMES[1] * (1 << (tries - 2).min(8))).min(self.longest_wait(now)),
             },
             Some(rtt) => {
                 let late = rtt + rtt / 8 + LATE;
@@ -139,6 +150,25 @@ impl Opening {
                 }
             }
         }
+    }
+
+    /// Somebody who is away for minutes is asked less and less often.
+    fn longest_wait(&self, now: Time) -> Duration {
+        (now.since(self.began) / PATIENCE).clamp(LONGEST_WAIT, SLOWEST)
+    }
+
+    /// No SYN-ACK has been taken, or none that led anywhere.
+    pub(super) fn is_asking(&self) -> bool {
+        self.stage == Stage::Asking
+    }
+
+    pub(super) fn asking(&self) -> &[u8] {
+        &self.asking
+    }
+
+    /// What is due next is due now.
+    pub(super) fn hurry(&mut self, now: Time) {
+        self.next = self.next.min(now);
     }
 
     fn asks_by_ticket(&self) -> bool {

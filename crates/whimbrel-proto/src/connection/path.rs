@@ -21,6 +21,9 @@ use crate::{ConnectionId, PathId, Time};
 /// Packets a SACK may be held back for at most.
 const MOST_UNREPORTED: u32 = 64;
 
+/// A path that sent no SACK for so long had little to report: waiting for another packet would mostly be for a timer to fire.
+const PAUSE: Duration = Duration::from_secs(1);
+
 #[derive(Debug)]
 pub(super) struct Path {
     pub(super) id: PathId,
@@ -215,10 +218,15 @@ impl Path {
         if self.remote.is_ipv4() { 28 } else { 48 }
     }
 
-    /// How fast SACKs are wanted: two packets, but no more often than eight in a round trip.
+    /// How fast SACKs are wanted: two packets, but no more often than eight in a round trip; what comes after a pause at once, since it may
+    /// be all that comes.
     pub(super) fn ack_pace(&self, now: Time, max_delay: Duration) -> AckPace {
         let eighth = self.recovery.rtt.smoothed() / 8;
-        let every = if now.since(self.last_sack) >= eighth.min(max_delay) { 2 } else { MOST_UNREPORTED };
+        let every = match now.since(self.last_sack) {
+            pause if pause >= PAUSE => 1,
+            pause if pause >= eighth.min(max_delay) => 2,
+            _ => MOST_UNREPORTED,
+        };
         AckPace { every, delay: eighth.min(max_delay).max(Duration::from_millis(1)) }
     }
 

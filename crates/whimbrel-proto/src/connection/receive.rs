@@ -7,6 +7,7 @@ use super::sacks::Sacked;
 use super::{At, Connection, Datagram, Event, Main, Notes, PathState};
 use crate::connection::keys::KeyUse;
 use crate::connection::path::Rebinding;
+use crate::mutants::{Mutant, planted};
 use crate::recovery::Way;
 use crate::wire::packet::{
     CLEAR_BIT, CLEAR_LEN, EARLY_BIT, KEY_PHASE_BIT, MIN_SEALED, PROTECTED_BITS, SAMPLE_LEN, destination,
@@ -34,7 +35,8 @@ impl Connection {
         if !self.pending.is_empty() && self.handle_pending(now, &datagram) {
             return;
         }
-        if self.ending.is_detached() {
+        let detached = matches!(self.ending, super::Ending::Detached { .. });
+        if self.ending.is_detached() && !detached {
             // A peer that goes on has missed the farewell.
             if self.farewell.is_some() && self.farewells_left > 0 {
                 self.farewells_left -= 1;
@@ -48,7 +50,11 @@ impl Connection {
         };
         let size = datagram.bytes.len();
         if flags & CLEAR_BIT != 0 {
-            self.handle_clear(now, datagram);
+            if detached {
+                self.handle_dialled(now, datagram);
+            } else {
+                self.handle_clear(now, datagram);
+            }
             return;
         }
         let (from, to, ecn) = (datagram.from, datagram.to, datagram.ecn);
@@ -82,6 +88,9 @@ impl Connection {
         }
         let newest = plain.number >= self.paths[at].received.expected();
         self.last_received = now;
+        if detached {
+            self.revive();
+        }
         let number = plain.number;
         if plain.early && !self.confirmed && now.since(self.pong_at) > self.pong_wait {
             // The client still seals under the early secret: it has no PONG, or had none when it sent that.
@@ -265,6 +274,7 @@ impl Connection {
                 | block::MAX_STREAMS
                 | block::RESET
                 | block::STOP
+                | block::END
                 | block::TAKEN => self.session.handle_block(now, kind, reader, early)?,
                 _ if early => {
                     return Err(PeerMisbehaved::new(
@@ -312,11 +322,12 @@ impl Connection {
 
     /// Returns the path it speaks of.
     fn on_sack(&mut self, now: Time, path: PathId, reader: &mut Reader) -> Result<PathId, PeerMisbehaved> {
-        let mut sack = std::mem::take(&mut self.scratch_sack);
+        let mut sack = self.scratch_sack.take().unwrap_or_default();
         let read = sack.read(reader).map_err(PeerMisbehaved::from);
         let taken = read.and_then(|()| self.take_sack(now, path, &sack));
+        self.dropped.made_up += u64::from(taken.as_ref().is_err_and(|why| why.cause == Cause::AckOfUnsent));
         let path = PathId(sack.path);
-        self.scratch_sack = sack;
+        self.scratch_sack = Some(sack);
         taken.map(|()| path)
     }
 
@@ -328,7 +339,8 @@ impl Connection {
         sack: &crate::wire::sack::Sack,
     ) -> Result<(), PeerMisbehaved> {
         let id = PathId(sack.path);
-        let Some(at) = self.paths.by_id(id) else {
+        let told = if planted(Mutant::SackOfAnotherPath) { self.paths[Main].id } else { id };
+        let Some(at) = self.paths.by_id(told) else {
             if self.spare_ids.is_over(id) {
                 // Of a path that was closed meanwhile.
                 return Ok(());

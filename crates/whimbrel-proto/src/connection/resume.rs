@@ -1,9 +1,12 @@
 //! Resuming: a session that goes on over another connection. The handle stays; keys and paths are new.
 
 use super::{
-    CloseReason, Connection, Datagram, Ending, EndpointEvent, Event, Main, Setup, multipath::Target,
+    CloseReason, Connection, Datagram, Ending, EndpointEvent, Event, LocalAddress, Main, Setup,
+    multipath::Target,
 };
+use crate::crypto::Claim;
 use crate::handshake::{Accepted, Params, Resumed};
+use crate::mutants::{Mutant, planted};
 use crate::session::Session;
 use crate::wire::packet::destination;
 use crate::{ConnectionId, Time};
@@ -22,34 +25,78 @@ impl Connection {
     /// an answer that got lost locks nobody out.
     pub fn handle_resume(&mut self, now: Time, resuming: Resuming) {
         let Resuming { accepted, setup } = resuming;
+        let id = setup.local_id;
         let answer = self.weigh_claim(&accepted);
-        let mut fresh = Self::new(now, setup);
+        let mut fresh = Self::new(now, Setup { config: std::sync::Arc::clone(&self.config), ..setup });
         fresh.attachment = self.attachment.clone();
-        let Ok(()) = fresh.accept_resuming(now, accepted, answer) else { return };
-        if self.pending.len() >= MOST_PENDING {
-            let oldest = self.pending.remove(0);
-            self.endpoint_events.push_back(EndpointEvent::IdUnused(oldest.local_id()));
-        }
         fresh.refusal = answer != Resumed::Yes;
+        if fresh.accept_resuming(now, accepted, answer).is_err() || !self.has_room_for(&fresh) {
+            self.endpoint_events.push_back(EndpointEvent::IdUnused(id));
+            return;
+        }
+        if !fresh.refusal
+            && let Some(next) = self.next_claim(&fresh)
+        {
+            let offered = &mut self.attachment.offered;
+            if offered.len() >= MOST_PENDING {
+                offered.remove(0);
+            }
+            offered.push(next);
+        }
         self.pending.push(fresh);
     }
 
-    fn weigh_claim(&self, accepted: &Accepted) -> Resumed {
+    /// Makes room among those that have proven nothing yet. Who is refused displaces nobody who is not.
+    fn has_room_for(&mut self, fresh: &Self) -> bool {
+        if self.pending.len() < MOST_PENDING {
+            return true;
+        }
+        let refused = self.pending.iter().position(|pending| pending.refusal);
+        let Some(index) = refused.or((!fresh.refusal).then_some(0)) else { return false };
+        let oldest = self.pending.remove(index);
+        self.endpoint_events.push_back(EndpointEvent::IdUnused(oldest.local_id()));
+        true
+    }
+
+    /// What the session will be known by if `fresh` carries it.
+    fn next_claim(&self, fresh: &Self) -> Option<Claim> {
+        let fresh = fresh.keys.as_ref()?.keys().resumption(fresh.side);
+        self.claim().map(|claim| claim.next(&fresh))
+    }
+
+    fn weigh_claim(&mut self, accepted: &Accepted) -> Resumed {
         let (Some(proof), Some(claim)) = (accepted.params.resume, self.claim()) else {
             return Resumed::Unknown;
         };
         let heir = self.attachment.heir.as_deref();
         if self.peer_key != Some(accepted.client_key) && heir != Some(&accepted.client_key) {
             Resumed::Unknown
+        } else if planted(Mutant::ResumedAgain) {
+            Resumed::Yes
         } else if self.ending.is_over() {
             Resumed::Expired
         } else if proof.epoch <= claim.epoch {
             Resumed::Already
-        } else if accepted.proves(&claim) && !matches!(self.ending, Ending::Suspending { .. }) {
+        } else if matches!(self.ending, Ending::Suspending { .. }) {
+            Resumed::Unknown
+        } else if accepted.proves(&claim) || self.accept_offered(accepted) {
             Resumed::Yes
         } else {
             Resumed::Unknown
         }
+    }
+
+    /// A claim that was offered and that nothing was heard under: its holder had PONG, and lost the connection at once. What else was
+    /// offered is nobody's.
+    fn accept_offered(&mut self, accepted: &Accepted) -> bool {
+        let offered = self.attachment.offered.iter().find(|claim| accepted.proves(claim));
+        let Some(claim) = offered.cloned() else { return false };
+        self.attachment.claim = Some(Box::new(claim));
+        self.attachment.offered.clear();
+        for pending in self.pending.drain(..) {
+            self.endpoint_events.push_back(EndpointEvent::IdUnused(pending.local_id()));
+        }
+        true
     }
 
     /// A datagram for a connection that would take this one's place. True: it was dealt with, or this is that connection now.
@@ -62,7 +109,8 @@ impl Connection {
         let at = pending.paths.main();
         let opens = pending.open(now, Target::Path(at), datagram.bytes.clone()).is_some();
         if opens && !pending.refusal && !self.ending.is_over() {
-            let fresh = self.pending.remove(index);
+            let mut fresh = self.pending.remove(index);
+            fresh.attachment.claim = self.next_claim(&fresh).map(Box::new);
             self.attach(now, fresh);
             return false;
         }
@@ -75,18 +123,26 @@ impl Connection {
     }
 
     /// The session goes over to `fresh`, and what carried it before is fenced off.
-    fn attach(&mut self, now: Time, mut fresh: Self) {
+    pub(super) fn attach(&mut self, now: Time, mut fresh: Self) {
         self.abandon_all(now);
-        let Some(claim) = self.claim() else { return };
-        if let Some(keys) = &fresh.keys {
-            fresh.attachment.claim = Some(Box::new(claim.next(&keys.keys().resumption(fresh.side))));
-        }
+        fresh.attachment.offered.clear();
+        fresh.attachment.heir = None;
         let limits = fresh.session.peer_limits();
         std::mem::swap(&mut fresh.session, &mut self.session);
         fresh.session.set_peer_limits(limits);
         fresh.peer_key = fresh.peer_key.or(self.peer_key);
+        fresh.ending = self.ending.begin_again();
+        fresh.watch = self.watch.take();
+        fresh.deadlines = self.deadlines.take();
+        fresh.dropped = self.dropped;
         fresh.events.retain(|event| *event != Event::Connected);
-        fresh.events.push_front(Event::PeerResumed { from: self.remote(), to: fresh.remote() });
+        let (from, to) = (self.remote(), fresh.remote());
+        fresh.events.push_front(match self.ending {
+            Ending::Detached { .. } => Event::Reattached { from, to },
+            _ => Event::PeerResumed { from, to },
+        });
+        let closed = self.paths.iter().map(|path| Event::PathClosed(Box::new(path.stats())));
+        self.events.extend(closed);
         while let Some(event) = self.events.pop_back() {
             fresh.events.push_front(event);
         }
@@ -94,7 +150,19 @@ impl Connection {
         while let Some(event) = self.endpoint_events.pop_back() {
             fresh.endpoint_events.push_front(event);
         }
+        let ours: Vec<LocalAddress> = self.addresses.ours().copied().collect();
         *self = fresh;
+        self.tell_again(now, &ours);
+    }
+
+    /// What the peer knew over the connection before.
+    fn tell_again(&mut self, now: Time, ours: &[LocalAddress]) {
+        let events = self.events.len();
+        self.set_local_addresses(now, ours);
+        // To the application they are no news.
+        let is_news = |event: &Event| !matches!(event, Event::LocalAddressAdded(_));
+        let tail: Vec<Event> = self.events.drain(events..).filter(is_news).collect();
+        self.events.extend(tail);
     }
 
     /// The server said whether it goes on with the session.
@@ -122,6 +190,11 @@ impl Connection {
     /// Goes on with a session that was restored.
     pub(crate) fn begin_resume(&mut self, session: Session, attachment: super::suspend::Attachment) {
         self.session = session;
+        self.attach_to(attachment);
+    }
+
+    /// The handshake to come asks for a session.
+    pub(super) fn attach_to(&mut self, attachment: super::suspend::Attachment) {
         self.attachment = attachment;
         self.resuming = true;
     }
@@ -150,10 +223,14 @@ impl Connection {
         true
     }
 
+    /// One that was granted is kept for as long as the peer may think that it stands.
+    pub(super) fn pending_patience(&self) -> std::time::Duration {
+        if self.refusal { self.config.handshake_timeout } else { self.idle_timeout }
+    }
+
     /// Pending connections that came to nothing.
     pub(super) fn expire_pending(&mut self, now: Time) {
-        let patience = self.config.handshake_timeout;
-        let is_over = |pending: &Self| pending.last_received + patience <= now;
+        let is_over = |pending: &Self| pending.last_received + pending.pending_patience() <= now;
         let over: Vec<ConnectionId> = self
             .pending
             .iter()

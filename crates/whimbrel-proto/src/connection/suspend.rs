@@ -46,11 +46,14 @@ pub(crate) struct Attachment {
     pub(crate) claim: Option<Box<Claim>>,
     /// Another key that may resume it.
     pub(crate) heir: Option<Box<PublicKey>>,
+    /// Claims that a peer may have by now: its RESUME was granted, and whether it heard so is not known.
+    pub(crate) offered: Vec<Claim>,
 }
 
 impl Connection {
     /// Suspends the session: [`Event::Closed`] with [`CloseReason::Suspended`] says that [`Connection::take_suspended`] has it. A peer
-    /// that does not answer within the close timeout is left to find out by itself. `heir` is a key other than this one that may resume it.
+    /// that does not answer within the close timeout is left to find out by itself, as one is that is suspended or out of reach already.
+    /// `heir` is a key other than this one that may resume it.
     ///
     /// # Errors
     /// [`SuspendError`]; nothing was changed.
@@ -60,6 +63,13 @@ impl Connection {
         mode: SuspendMode,
         heir: Option<PublicKey>,
     ) -> Result<(), SuspendError> {
+        if self.ending.is_waiting() {
+            // There is nobody to tell.
+            self.own_heir = heir.map(Box::new);
+            self.endpoint_events.push_back(EndpointEvent::StandbyOver);
+            self.finish_suspend(now, None);
+            return Ok(());
+        }
         if !self.is_established() || !self.confirmed {
             return Err(SuspendError::NotEstablished);
         }
@@ -129,6 +139,9 @@ impl Connection {
 
     /// The endpoint's answer.
     pub(super) fn stand_by(&mut self, now: Time, granted: bool) {
+        if matches!(self.ending, Ending::Detached { .. }) && !granted {
+            self.finish(now, CloseReason::TimedOut, None);
+        }
         if self.ending != Ending::Open {
             return;
         }
@@ -212,6 +225,7 @@ impl Connection {
             let packet_size = usize::from(super::mtu::BASE) + self.paths[at].headers() as usize;
             let fresh = Recovery::new(now, self.config.congestion, packet_size);
             let old = std::mem::replace(&mut self.paths[at].recovery, fresh);
+            self.paths[at].recovery.begin_at(old.next_number());
             let (session, control) = (&mut self.session, &mut self.control);
             let mut notes = Notes::default();
             old.abandon(|item: &Item| Self::settle(now, Fate::Lost, item, session, control, &mut notes));

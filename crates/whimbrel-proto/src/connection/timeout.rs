@@ -18,8 +18,9 @@ impl Connection {
         let ending = self.ending.timeout().filter(|_| self.is_close_timed());
         if self.ending.is_detached() {
             let pending =
-                self.pending.iter().map(|pending| pending.last_received + self.config.handshake_timeout);
-            return ending.into_iter().chain(pending).chain(self.session.poll_timeout()).min();
+                self.pending.iter().map(|pending| pending.last_received + pending.pending_patience());
+            let others = self.dial_timeout().into_iter().chain(self.session.poll_timeout());
+            return ending.into_iter().chain(pending).chain(others).min();
         }
         let opening = self.opening.as_ref().map(|opening| opening.timeout());
         let candidates = [
@@ -41,7 +42,7 @@ impl Connection {
     /// Patience with a close counts: not while the peer cannot be reached, nor before it has answered at all, which has a limit of its
     /// own.
     fn is_close_timed(&self) -> bool {
-        self.keys.is_some() && self.unreachable_since.is_none()
+        self.ending.is_waiting() || self.keys.is_some() && self.unreachable_since.is_none()
     }
 
     /// Silence that ends the connection: of a client that never proved to hold keys less, it may have begun another.
@@ -161,6 +162,10 @@ impl Connection {
                 self.farewell = None;
                 true
             }
+            Some(at) if at <= now && matches!(self.ending, Ending::Detached { .. }) => {
+                self.finish(now, CloseReason::TimedOut, None);
+                true
+            }
             Some(at) if at <= now && self.is_close_timed() => {
                 // Patience is over: whatever was queued is given up.
                 let why = match &self.ending {
@@ -175,8 +180,7 @@ impl Connection {
             _ if self.ending.is_over() => true,
             _ if self.ending.is_detached() => false,
             _ if self.last_received + self.patience() <= now => {
-                self.events.push_back(Event::OutOfService);
-                self.finish(now, CloseReason::TimedOut, None);
+                self.on_out_of_service(now);
                 true
             }
             _ => false,

@@ -1,6 +1,6 @@
 //! Packets going out: put together, sealed, masked, recorded.
 
-use super::{At, Connection, Control, Item, KeyRing, Main, Transmit};
+use super::{At, Connection, Control, Item, KeyRing, Main, PathState, Transmit};
 use crate::mutants::{Mutant, planted};
 use crate::recovery::{Permit, Spare};
 use crate::wire::close::{Reason, write_rst};
@@ -85,14 +85,14 @@ impl Connection {
             if room < LEAST_PACKET {
                 break;
             }
-            let Some(size) = self.build(now, at, out, segment_size.min(room)) else { break };
+            let Some(size) = self.build(now, at, out, segment_size.min(room), count == 0) else { break };
             self.paths[at].validation.on_sent(size);
             count += 1;
-            if count == 1 && size > usize::from(self.paths[at].mtu.current()) {
-                // An MTU probe travels alone.
-                break;
-            }
-            if count > 1 && size < segment_size {
+            // An MTU probe travels alone: before others it would set their size, behind others it would be cut to theirs.
+            let probed = size > usize::from(self.paths[at].mtu.current());
+            // Behind the shortest of packets not even another fits whose number is a byte longer.
+            let short = size < LEAST_PACKET;
+            if probed || short || count > 1 && size < segment_size {
                 break;
             }
             segment_size = size;
@@ -105,7 +105,7 @@ impl Connection {
     }
 
     /// Packets that travel alone: of the handshake, of farewell, to an address under challenge.
-    fn transmit_single(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
+    pub(super) fn transmit_single(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
         if self.farewell_due {
             self.farewell_due = false;
             let farewell =
@@ -137,7 +137,7 @@ impl Connection {
             return Some(transmit);
         }
         if self.ending.is_detached() {
-            return None;
+            return self.transmit_dial(now, out);
         }
         self.paths.all().find_map(|at| self.transmit_challenge(now, at, out))
     }
@@ -160,10 +160,12 @@ impl Connection {
         })
     }
 
-    /// Builds one packet of at most `limit` bytes at the end of `out`; returns its size, or None if nothing may or need be sent.
-    fn build(&mut self, now: Time, at: At, out: &mut Vec<u8>, limit: usize) -> Option<usize> {
-        let slot = self.occasion(now, at, limit)?;
-        let mtu_probe = if slot.occasion == Occasion::Data && self.keys.is_some() && self.confirmed {
+    /// Builds one packet of at most `limit` bytes, or an MTU probe if it is the first of several, at the end of `out`; returns its
+    /// size, or None if nothing may or need be sent.
+    fn build(&mut self, now: Time, at: At, out: &mut Vec<u8>, limit: usize, first: bool) -> Option<usize> {
+        let slot = self.occasion(now, at, limit, first)?;
+        let proven = self.confirmed && self.paths[at].standing.state() != PathState::Opening;
+        let mtu_probe = if first && slot.occasion == Occasion::Data && self.keys.is_some() && proven {
             self.paths[at].mtu.next_probe(now)
         } else {
             None
@@ -192,7 +194,7 @@ impl Connection {
     }
 
     /// Whether a packet may be sent, as what, and how long it may be.
-    fn occasion(&mut self, now: Time, at: At, limit: usize) -> Option<Slot> {
+    fn occasion(&mut self, now: Time, at: At, limit: usize, first: bool) -> Option<Slot> {
         let established = self.keys.is_some();
         let owed = self.is_sack_due(now, at) || self.paths[at].answers.is_due();
         let owed = (established && owed).then_some(Slot { occasion: Occasion::Sack, limit, data: false });
@@ -214,7 +216,7 @@ impl Connection {
             Permit::Probe(most) if established => {
                 return Some(Slot { occasion: Occasion::Probe, limit: limit.min(most), data });
             }
-            Permit::Now if wanted || (established && self.mtu_probe_due(now, at)) => {
+            Permit::Now if wanted || (first && established && self.mtu_probe_due(now, at)) => {
                 return Some(Slot { occasion: Occasion::Data, limit, data });
             }
             Permit::At(due) if wanted => self.paths[at].pacing_until = Some(due),
@@ -409,6 +411,9 @@ impl Connection {
             path.recovery.mark_last(Spare::Doubled);
         } else if self.resending {
             path.recovery.mark_last(Spare::Again);
+        }
+        if self.confirmed && path.recovery.wants_leaving_out() {
+            path.recovery.leave_out(now, self.challenges.draw());
         }
         path.traffic.sent_packets += 1;
         path.traffic.sent_bytes += size as u64;

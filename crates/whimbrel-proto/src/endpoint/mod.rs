@@ -44,7 +44,8 @@ pub struct ListenConfig {
     /// others need one and a half. Default false: such data is as `early` as any that comes with PING, its sender's address is not proven,
     /// and whoever can hold that packet back can deliver it later, once, while its ticket lasts.
     pub early_from_tickets: bool,
-    /// Connections at once; beyond it PING is not answered. Default 100,000.
+    /// Connections at once; beyond it PING is not answered. Default 100,000. Sessions whose peers are suspended or out of reach count, and
+    /// may be half of them.
     pub max_connections: usize,
     /// PINGs with a valid cookie taken a second and address (the address's /24 or /56). Default 1,000: each costs four
     /// Diffie-Hellmans.
@@ -52,6 +53,12 @@ pub struct ListenConfig {
     /// SYNs answered a second, from everybody together. Default 20,000: a flood of more takes from strangers, who ask again, and not from
     /// those who are connected. Higher: more of the processor for strangers; lower: fewer handshakes a second.
     pub syns_per_second: u32,
+}
+
+impl ListenConfig {
+    fn lets_in(&self, key: &PublicKey) -> bool {
+        self.allow.as_ref().is_none_or(|allow| allow.contains(key))
+    }
 }
 
 impl Default for ListenConfig {
@@ -134,10 +141,10 @@ pub struct Endpoint {
     transport: Arc<TransportConfig>,
     routes: BTreeMap<ConnectionId, Handle>,
     tokens: BTreeMap<[u8; 16], Handle>,
-    /// Accepted connections by who began them and the id chosen for the session.
-    sessions: BTreeMap<(PublicKey, [u8; 16]), Handle>,
     connections: BTreeMap<Handle, Ids>,
     standby: Standby,
+    /// Needed beside the keys wherever a session goes on.
+    psk: Option<[u8; 32]>,
     /// Only peers of sessions that wait here are let in.
     resumes_only: bool,
     /// Of `connections`, those that others began.
@@ -155,16 +162,23 @@ pub struct Endpoint {
 #[derive(Debug)]
 struct Ids {
     id: ConnectionId,
-    /// By which its peer would say that it lost the connection.
-    tokens: Vec<[u8; 16]>,
     accepted: bool,
-    session: Option<(PublicKey, [u8; 16])>,
-    /// Ids of PINGs that began the same session again.
-    aliases: Vec<ConnectionId>,
+    /// Whose PING began the session over this connection: another of the same client's begins it again.
+    begun_by: Option<PublicKey>,
+    rare: Option<Box<Rare>>,
     /// Ids of further paths.
     more: Vec<ConnectionId>,
     /// The id of the session, by which it is resumed.
     resumable: Option<[u8; 16]>,
+}
+
+/// What few of a server's connections have.
+#[derive(Debug, Default)]
+struct Rare {
+    /// By which its peer would say that it lost the connection.
+    tokens: Vec<[u8; 16]>,
+    /// Ids of PINGs that began the same session again.
+    aliases: Vec<ConnectionId>,
 }
 
 /// PINGs that may begin one session again. A client has no cause for more.
@@ -181,6 +195,7 @@ impl Endpoint {
         aes_in_hardware: bool,
     ) -> Self {
         let mut rng = ChaCha20Rng::from_seed(seed);
+        let psk = listen.as_ref().and_then(|listen| listen.acceptor.psk);
         // Two generators of one identity must differ: the acceptor's core has the high bit set.
         let ids = CidGenerator::new(&identity, core, &mut rng);
         let acceptor = listen.map(|listen| {
@@ -198,10 +213,10 @@ impl Endpoint {
             acceptor,
             transport: Arc::new(transport),
             routes: BTreeMap::new(),
-            sessions: BTreeMap::new(),
             tokens: BTreeMap::new(),
             connections: BTreeMap::new(),
             standby: Standby::default(),
+            psk,
             resumes_only: false,
             accepted: 0,
             next_handle: 0,
@@ -220,6 +235,12 @@ impl Endpoint {
         self.identity.public()
     }
 
+    /// A secret that both ends must have beside their keys where a session is resumed. Default: the listener's, and what
+    /// [`Endpoint::connect`] was called with last.
+    pub fn set_psk(&mut self, psk: Option<[u8; 32]>) {
+        self.psk = psk;
+    }
+
     /// Counts.
     pub fn stats(&self) -> EndpointStats {
         self.stats
@@ -233,6 +254,7 @@ impl Endpoint {
     /// Begins a connection; its first packet comes out of `poll_transmit`.
     pub fn connect(&mut self, now: Time, remote: SocketAddr, config: ConnectConfig) -> (Handle, Connection) {
         let ConnectConfig { server_key, protocol, psk, ticket, transport } = config;
+        self.psk = psk.or(self.psk);
         let local_id = self.ids.issue();
         let mut session_id = [0; 16];
         self.rng.fill_bytes(&mut session_id);
@@ -274,15 +296,7 @@ impl Endpoint {
         self.routes.insert(id, handle);
         self.connections.insert(
             handle,
-            Ids {
-                id,
-                tokens: Vec::new(),
-                accepted,
-                session: None,
-                aliases: Vec::new(),
-                more: Vec::new(),
-                resumable: None,
-            },
+            Ids { id, accepted, begun_by: None, rare: None, more: Vec::new(), resumable: None },
         );
         handle
     }
@@ -298,8 +312,7 @@ impl Endpoint {
         match event {
             EndpointEvent::PeerResetToken(token) => {
                 if let Some(ids) = self.connections.get_mut(&handle) {
-                    ids.tokens.reserve_exact(1);
-                    ids.tokens.push(*token.as_bytes());
+                    ids.rare.get_or_insert_default().tokens.push(*token.as_bytes());
                     self.tokens.insert(*token.as_bytes(), handle);
                 }
             }
@@ -321,23 +334,30 @@ impl Endpoint {
                     && id != ids.id
                 {
                     ids.more.retain(|more| *more != id);
-                    ids.aliases.retain(|alias| *alias != id);
+                    if let Some(rare) = &mut ids.rare {
+                        rare.aliases.retain(|alias| *alias != id);
+                    }
                     self.routes.remove(&id);
                 }
             }
             EndpointEvent::PeerTokenUnused(token) => {
-                if let Some(ids) = self.connections.get_mut(&handle) {
-                    ids.tokens.retain(|known| known != token.as_bytes());
+                if let Some(rare) = self.connections.get_mut(&handle).and_then(|ids| ids.rare.as_mut()) {
+                    rare.tokens.retain(|known| known != token.as_bytes());
                     self.tokens.remove(token.as_bytes());
                 }
             }
             EndpointEvent::StandbyWanted { peer, bytes } => {
-                let limits = (self.transport.max_standby, self.transport.max_standby_bytes);
-                let granted = self.standby.admit(handle, peer, bytes, limits);
+                let granted = self.admit(handle, peer, bytes);
                 if granted {
                     self.open_door();
                 }
                 return Some(EndpointAnswer::Standby(now, granted));
+            }
+            EndpointEvent::StandbyOver => {
+                self.standby.on_reattached(handle);
+            }
+            EndpointEvent::DialWanted { peer } => {
+                return Some(EndpointAnswer::Dial(Box::new(self.dial(now, handle, peer)?)));
             }
             EndpointEvent::Reattached { id } => self.on_reattached(handle, id),
             EndpointEvent::Drained => self.forget(handle),
@@ -350,13 +370,11 @@ impl Endpoint {
         if let Some(ids) = self.connections.remove(&handle) {
             self.accepted -= usize::from(ids.accepted);
             self.routes.remove(&ids.id);
-            for alias in ids.aliases.into_iter().chain(ids.more) {
+            let rare = ids.rare.map(|rare| *rare).unwrap_or_default();
+            for alias in rare.aliases.into_iter().chain(ids.more) {
                 self.routes.remove(&alias);
             }
-            if let Some(session) = ids.session {
-                self.sessions.remove(&session);
-            }
-            for token in ids.tokens {
+            for token in rare.tokens {
                 self.tokens.remove(&token);
             }
             if let Some(session) = ids.resumable {
@@ -424,7 +442,8 @@ impl Endpoint {
 
     fn handle_ping(&mut self, now: Time, datagram: Datagram, out: &mut Vec<u8>) -> Routed {
         let Some((acceptor, listen)) = &mut self.acceptor else { return self.refuse() };
-        let full = self.accepted >= listen.max_connections;
+        // Who is awaited takes no further place.
+        let full = self.accepted >= listen.max_connections && self.standby.is_empty();
         let (from, bytes) = (datagram.from, &datagram.bytes);
         let mut afford = |effort| match effort {
             Effort::SynAck => self.syn_budget.take(now, listen.syns_per_second),
@@ -435,7 +454,10 @@ impl Endpoint {
         let ping = acceptor.handle_ping(now, from, bytes, &mut self.rng, &mut afford, out);
         match ping {
             Ok(Ping::New(accepted)) => match accepted.params.resume {
-                Some(proof) => self.accept_resume(*accepted, proof.session, &datagram, out),
+                Some(proof) if listen.lets_in(&accepted.client_key) => {
+                    self.accept_resume(*accepted, proof.session, &datagram, out)
+                }
+                Some(_) => self.refuse(),
                 None => self.accept(now, *accepted, datagram),
             },
             Ok(Ping::Repeated { server_id }) => match self.routes.get(&server_id) {
@@ -450,14 +472,15 @@ impl Endpoint {
     fn accept(&mut self, now: Time, accepted: Accepted, datagram: Datagram) -> Routed {
         let Some((_, listen)) = &self.acceptor else { return self.refuse() };
         let issues_tickets = listen.early_from_tickets;
-        let known = listen.allow.as_ref().is_none_or(|allow| allow.contains(&accepted.client_key));
+        let known = listen.lets_in(&accepted.client_key);
         let served = listen.protocols.is_empty() || listen.protocols.contains(&accepted.params.protocol);
-        if !known || !served || self.resumes_only {
+        let full = self.accepted >= listen.max_connections;
+        if !known || !served || full || self.resumes_only {
             return self.refuse();
         }
         let local_id = accepted.server_id;
-        let session = accepted.params.session.map(|session| (accepted.client_key, session));
-        if let Some(handle) = session.and_then(|session| self.sessions.get(&session).copied()) {
+        let (session, client) = (accepted.params.session, accepted.client_key);
+        if let Some(handle) = session.and_then(|session| self.begun(&session, client)) {
             // What came with the first PING was delivered: a second connection would deliver it twice. And a ticket proves no address.
             if accepted.unvalidated().is_some() {
                 return self.refuse();
@@ -481,19 +504,24 @@ impl Endpoint {
         self.stats.accepted += 1;
         let handle = self.register(local_id, true);
         if let (Some(session), Some(ids)) = (session, self.connections.get_mut(&handle)) {
-            ids.session = Some(session);
-            self.sessions.insert(session, handle);
-            self.name_session(handle, session.1);
+            ids.begun_by = Some(client);
+            self.name_session(handle, session);
         }
         Routed::Accepted(handle, Box::new(connection))
+    }
+
+    /// The connection that a PING of this client's began the session over.
+    fn begun(&self, session: &[u8; 16], client: PublicKey) -> Option<Handle> {
+        let handle = self.standby.find(session)?;
+        (self.connections.get(&handle)?.begun_by == Some(client)).then_some(handle)
     }
 
     /// A PING with a good cookie, for a session that an earlier one began.
     fn begin_again(&mut self, handle: Handle, alias: ConnectionId, datagram: Datagram) -> Routed {
         match self.connections.get_mut(&handle) {
-            Some(ids) if ids.aliases.len() < ALIASES => {
+            Some(ids) if ids.rare.as_ref().is_none_or(|rare| rare.aliases.len() < ALIASES) => {
                 // When it is repeated, it is known by this id.
-                ids.aliases.push(alias);
+                ids.rare.get_or_insert_default().aliases.push(alias);
                 self.routes.insert(alias, handle);
                 Routed::SecondPing(handle, datagram)
             }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::{ALIASES, Endpoint, Handle, ListenConfig, Routed};
 use crate::config::TransportConfig;
-use crate::connection::{Attachment, Connection, Datagram, Opening, Resuming, Setup, Suspended};
-use crate::crypto::CidGenerator;
+use crate::connection::{Attachment, Connection, Datagram, Dial, Opening, Resuming, Setup, Suspended};
+use crate::crypto::{CidGenerator, PublicKey};
 use crate::handshake::{
     Accepted, Acceptor, AcceptorConfig, ClientConfig, ClientHandshake, Params, Resumed, ServerKey,
 };
@@ -46,6 +46,7 @@ impl Endpoint {
         let params = Connection::own_params(&transport);
         let client = ClientConfig {
             resume: Some(suspended.claim.clone()),
+            psk: self.psk,
             ..ClientConfig::new(ServerKey::Known(suspended.peer_key), self.aes_in_hardware)
         };
         let handshake = ClientHandshake::new(&mut self.rng, &self.identity, client, local_id);
@@ -65,8 +66,30 @@ impl Endpoint {
         connection.open_with(now, Opening::new(now, handshake, params, false, patience, None));
         let handle = self.register(local_id, false);
         self.name_session(handle, suspended.claim.session);
-        self.standby.take_over(suspended.claim.session, handle);
         Ok((handle, connection))
+    }
+
+    /// What a connection that was given up dials its peer with.
+    pub(super) fn dial(&mut self, now: Time, handle: Handle, peer: PublicKey) -> Option<Dial> {
+        let local_id = self.ids.issue();
+        self.connections.get_mut(&handle)?.more.push(local_id);
+        self.routes.insert(local_id, handle);
+        let server_key = ServerKey::Known(peer);
+        let client = ClientConfig { psk: self.psk, ..ClientConfig::new(server_key, self.aes_in_hardware) };
+        let handshake = ClientHandshake::new(&mut self.rng, &self.identity, client, local_id);
+        Some(Dial { now, handshake, local_id, rng: self.child_rng() })
+    }
+
+    /// Whether a session may wait here. Those of clients that have gone must leave room for others to come.
+    pub(super) fn admit(&mut self, handle: Handle, peer: PublicKey, bytes: u64) -> bool {
+        let Some(ids) = self.connections.get(&handle) else { return false };
+        if !ids.accepted {
+            self.standby.wait(handle);
+            return true;
+        }
+        let places = self.acceptor.as_ref().map_or(usize::MAX, |(_, listen)| listen.max_connections / 2);
+        let limits = (self.transport.max_standby, self.transport.max_standby_bytes);
+        self.standby.admitted() < places && self.standby.admit(handle, peer, bytes, limits)
     }
 
     /// Takes a suspended session up and waits for the peer, which was suspended too, to resume it here.
@@ -96,6 +119,7 @@ impl Endpoint {
         let handle = self.register(local_id, false);
         self.name_session(handle, suspended.claim.session);
         self.standby.take_over(suspended.claim.session, handle);
+        self.standby.wait(handle);
         self.open_door();
         Ok((handle, connection))
     }
@@ -115,7 +139,7 @@ impl Endpoint {
         let attachment = Attachment {
             session: Some(suspended.claim.session),
             claim: Some(Box::new(suspended.claim.clone())),
-            heir: None,
+            ..Attachment::default()
         };
         Ok((session, transport, attachment))
     }
@@ -136,6 +160,7 @@ impl Endpoint {
         let config = AcceptorConfig {
             aes_in_hardware: self.aes_in_hardware,
             tickets_remembered: 0,
+            psk: self.psk,
             ..AcceptorConfig::default()
         };
         let acceptor = Acceptor::new(&self.identity, &config, own, &mut self.rng);
@@ -165,11 +190,12 @@ impl Endpoint {
         };
         let local_id = accepted.server_id;
         let Some(ids) = self.connections.get_mut(&handle) else { return self.refuse() };
-        if ids.aliases.len() >= ALIASES {
-            let oldest = ids.aliases.remove(0);
+        let aliases = &mut ids.rare.get_or_insert_default().aliases;
+        if aliases.len() >= ALIASES {
+            let oldest = aliases.remove(0);
             self.routes.remove(&oldest);
         }
-        ids.aliases.push(local_id);
+        aliases.push(local_id);
         self.routes.insert(local_id, handle);
         let setup = Setup {
             side: Side::Server,
@@ -188,16 +214,18 @@ impl Endpoint {
     pub(super) fn on_reattached(&mut self, handle: Handle, id: ConnectionId) {
         self.standby.on_reattached(handle);
         let Some(ids) = self.connections.get_mut(&handle) else { return };
+        if let Some(session) = ids.resumable {
+            self.standby.take_over(session, handle);
+        }
         let old = std::mem::replace(&mut ids.id, id);
-        let others = std::mem::take(&mut ids.aliases).into_iter().chain(std::mem::take(&mut ids.more));
+        let rare = ids.rare.take().map(|rare| *rare).unwrap_or_default();
+        let others = rare.aliases.into_iter().chain(std::mem::take(&mut ids.more));
         for other in others.chain([old]).filter(|other| *other != id) {
             self.routes.remove(&other);
         }
-        for token in std::mem::take(&mut ids.tokens) {
+        for token in rare.tokens {
             self.tokens.remove(&token);
         }
-        if let Some(session) = ids.session.take() {
-            self.sessions.remove(&session);
-        }
+        ids.begun_by = None;
     }
 }

@@ -15,7 +15,11 @@ type SessionId = [u8; 16];
 pub(super) struct Standby {
     /// Who came first keeps an id: another session of that id cannot be resumed.
     by_id: BTreeMap<SessionId, Handle>,
-    waiting: BTreeMap<Handle, (PublicKey, u64)>,
+    /// With what counts against whom: nothing, where the session is this side's own doing.
+    waiting: BTreeMap<Handle, Option<(PublicKey, u64)>>,
+    /// Sessions and bytes that wait for each peer.
+    tallies: BTreeMap<PublicKey, (usize, u64)>,
+    admitted: usize,
     expired: VecDeque<SessionId>,
     known_expired: BTreeSet<SessionId>,
 }
@@ -49,18 +53,45 @@ impl Standby {
         bytes: u64,
         limits: (usize, u64),
     ) -> bool {
-        let own = || self.waiting.values().filter(|(of, _)| *of == peer);
-        let fits = own().count() < limits.0
-            && own().map(|(_, bytes)| bytes).sum::<u64>().saturating_add(bytes) <= limits.1;
+        self.on_reattached(handle);
+        let tally = self.tallies.get(&peer).copied().unwrap_or_default();
+        let fits = tally.0 < limits.0 && tally.1.saturating_add(bytes) <= limits.1;
         if fits {
-            self.waiting.insert(handle, (peer, bytes));
+            self.tallies.insert(peer, (tally.0 + 1, tally.1 + bytes));
+            self.admitted += 1;
+            self.waiting.insert(handle, Some((peer, bytes)));
         }
         fits
     }
 
-    /// It was taken up again.
-    pub(super) fn on_reattached(&mut self, handle: Handle) {
-        self.waiting.remove(&handle);
+    /// A session waits that counts against nobody.
+    pub(super) fn wait(&mut self, handle: Handle) {
+        self.on_reattached(handle);
+        self.waiting.insert(handle, None);
+    }
+
+    /// Sessions that were admitted and still wait.
+    pub(super) fn admitted(&self) -> usize {
+        self.admitted
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// It was taken up again, or given up. True if it did wait.
+    pub(super) fn on_reattached(&mut self, handle: Handle) -> bool {
+        let Some(counted) = self.waiting.remove(&handle) else { return false };
+        if let Some((peer, bytes)) = counted {
+            self.admitted -= 1;
+            let (sessions, held) = self.tallies.get(&peer).copied().unwrap_or_default();
+            if sessions > 1 {
+                self.tallies.insert(peer, (sessions - 1, held - bytes));
+            } else {
+                self.tallies.remove(&peer);
+            }
+        }
+        true
     }
 
     /// The session is over.
@@ -68,7 +99,7 @@ impl Standby {
         if self.by_id.get(&id) == Some(&handle) {
             self.by_id.remove(&id);
         }
-        if self.waiting.remove(&handle).is_some() && self.known_expired.insert(id) {
+        if self.on_reattached(handle) && self.known_expired.insert(id) {
             self.expired.push_back(id);
             if self.expired.len() > MOST_EXPIRED
                 && let Some(oldest) = self.expired.pop_front()
@@ -76,5 +107,37 @@ impl Standby {
                 self.known_expired.remove(&oldest);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crypto::Identity;
+
+    #[test]
+    fn what_waits_is_counted_for_each_peer() {
+        let peers = [1, 2].map(|byte| Identity::from_secret([byte; 32]).public());
+        let mut standby = Standby::default();
+        let admit = |standby: &mut Standby, handle, peer, bytes| {
+            standby.admit(Handle(handle), peers[peer], bytes, (2, 100))
+        };
+        assert!(admit(&mut standby, 0, 0, 60));
+        assert!(!admit(&mut standby, 1, 0, 60), "too many bytes");
+        assert!(admit(&mut standby, 1, 0, 40));
+        assert!(!admit(&mut standby, 2, 0, 0), "too many sessions");
+        assert!(admit(&mut standby, 2, 1, 100), "another's");
+        assert_eq!(standby.admitted(), 3);
+        standby.wait(Handle(3));
+        assert_eq!(standby.admitted(), 3, "one's own does not count");
+        standby.on_reattached(Handle(0));
+        assert!(admit(&mut standby, 0, 0, 60), "its place is free again");
+        standby.insert([7; 16], Handle(1));
+        standby.forget(Handle(1), [7; 16]);
+        assert!(standby.is_expired(&[7; 16]) && standby.find(&[7; 16]).is_none());
+        for handle in [0, 2, 3] {
+            assert!(standby.on_reattached(Handle(handle)));
+        }
+        assert!(standby.is_empty() && standby.tallies.is_empty() && standby.admitted() == 0);
     }
 }

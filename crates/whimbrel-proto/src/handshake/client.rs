@@ -214,6 +214,11 @@ impl ClientHandshake {
         }
     }
 
+    /// A session is to go on over the connection. Before any PING.
+    pub(crate) fn resume(&mut self, claim: Claim) {
+        self.resume = Some(claim);
+    }
+
     /// The id that SYN-ACK and PONG come to.
     pub const fn client_id(&self) -> ConnectionId {
         self.client_id

@@ -37,7 +37,7 @@ impl Session {
             block::SKIP_ACK => self.on_skip_ack(now, reader),
             block::TAKEN => self.on_taken(now, reader),
             block::MAX_DATA | block::MAX_STREAM_DATA | block::MAX_STREAMS => self.on_grant(now, kind, reader),
-            block::RESET | block::STOP => self.on_stream_end(kind, reader),
+            block::RESET | block::STOP | block::END => self.on_stream_end(kind, reader),
             _ => Err(PeerMisbehaved::new(Cause::UnrecognizedBlock, "a block that is not the session's")),
         }
     }
@@ -191,7 +191,8 @@ impl Session {
         match state.standing(head.number) {
             Standing::Finished => {
                 self.ledger.stats.duplicates += 1;
-                if planted(Mutant::DuplicateDelivered) {
+                let urgent = head.extras.priority >= self.config.urgent_priority;
+                if planted(Mutant::DuplicateDelivered) || urgent && planted(Mutant::UrgentCopyDelivered) {
                     let again = message(head, head.number, payload, early, domain);
                     self.deliver(slot, domain, |_, deliver| deliver(again));
                 }

@@ -1,0 +1,198 @@
+//! Re-attaching: the connection is given up, the session is not. Both ends keep it, and the one that connected dials until it is answered.
+
+use std::net::{IpAddr, SocketAddr};
+
+use rand_chacha::ChaCha20Rng;
+
+use super::suspend::Attachment;
+use super::{
+    CloseReason, Connection, Datagram, Ending, EndpointEvent, Event, Main, Opening, Setup, Transmit,
+};
+use crate::handshake::ClientHandshake;
+use crate::wire::block;
+use crate::wire::packet::CLEAR_BIT;
+use crate::{ConnectionId, Side, Time};
+
+/// Ways that are tried at once.
+const MOST_WAYS: usize = super::MOST_PATHS;
+
+/// What an endpoint gives to dial with.
+pub struct Dial {
+    pub(crate) now: Time,
+    pub(crate) handshake: ClientHandshake,
+    pub(crate) local_id: ConnectionId,
+    pub(crate) rng: ChaCha20Rng,
+}
+
+impl std::fmt::Debug for Dial {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Dial {{ {:?} }}", self.local_id)
+    }
+}
+
+/// A handshake that is to carry the session on.
+pub(super) struct Redial {
+    fresh: Connection,
+    /// From where (none: wherever the system sends from) and to where a peer may be reached.
+    ways: Vec<Way>,
+    /// Of them, those that the SYN sent last has not gone by yet.
+    rest: Vec<Way>,
+}
+
+type Way = (Option<IpAddr>, SocketAddr);
+
+impl Connection {
+    /// Nothing was heard for the idle timeout.
+    pub(super) fn on_out_of_service(&mut self, now: Time) {
+        self.events.push_back(Event::OutOfService);
+        let (Some(keep), Some(peer)) = (self.config.reattach, self.peer_key) else {
+            self.finish(now, CloseReason::TimedOut, None);
+            return;
+        };
+        if !self.ending.is_open() || !self.confirmed || self.claim().is_none() {
+            self.finish(now, CloseReason::TimedOut, None);
+            return;
+        }
+        self.ending = Ending::Detached { until: now + keep };
+        self.events.push_back(Event::Detached);
+        let bytes = self.session.stats().queue_bytes + self.session.unread_bytes();
+        self.endpoint_events.push_back(EndpointEvent::StandbyWanted { peer, bytes });
+        if self.side == Side::Client {
+            self.endpoint_events.push_back(EndpointEvent::DialWanted { peer });
+        }
+    }
+
+    /// The endpoint gave what it takes.
+    pub(super) fn begin_dial(&mut self, dial: Dial) {
+        let Dial { now, mut handshake, local_id, rng } = dial;
+        let Ending::Detached { until } = self.ending else { return };
+        let Some(claim) = self.claim() else { return };
+        handshake.resume(claim.clone());
+        let setup = Setup {
+            side: Side::Client,
+            config: std::sync::Arc::clone(&self.config),
+            remote: self.remote(),
+            local: None,
+            local_id,
+            remote_id: ConnectionId(0),
+            issues_tickets: false,
+            rng,
+        };
+        let mut fresh = Self::new(now, setup);
+        let claim = Some(Box::new(claim));
+        fresh.attach_to(Attachment { claim, ..self.attachment.clone() });
+        let params = Self::own_params(&self.config);
+        // It ends when the session does.
+        let patience = until.since(now) + self.config.handshake_timeout;
+        fresh.open_with(now, Opening::new(now, handshake, params, false, patience, None));
+        self.dial = Some(Box::new(Redial { fresh, ways: self.ways(), rest: Vec::new() }));
+    }
+
+    /// Every address of this host with every one of the peer's that has answered.
+    fn ways(&self) -> Vec<Way> {
+        let mut remotes = vec![self.remote()];
+        let known = self.paths.iter().map(|path| path.remote).chain(self.addresses.theirs());
+        for remote in known.filter(|remote| self.addresses.has_answered(*remote)) {
+            if !remotes.contains(&remote) {
+                remotes.push(remote);
+            }
+        }
+        let locals: Vec<IpAddr> = self.addresses.ours().map(|ours| ours.address.ip()).collect();
+        let mut ways: Vec<Way> = Vec::new();
+        for remote in remotes {
+            let fitting = locals.iter().filter(|local| local.is_ipv4() == remote.is_ipv4());
+            ways.extend(fitting.map(|local| (Some(*local), remote)));
+            if locals.is_empty() {
+                ways.push((None, remote));
+            }
+        }
+        if ways.is_empty() {
+            ways.push((None, self.remote()));
+        }
+        ways.truncate(MOST_WAYS);
+        ways
+    }
+
+    pub(super) fn transmit_dial(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
+        let Redial { fresh, ways, rest } = &mut **self.dial.as_mut()?;
+        let mut size = 0;
+        if rest.is_empty() {
+            let start = out.len();
+            let sent = fresh.transmit_single(now, out)?;
+            if out.get(start) != Some(&(CLEAR_BIT | block::SYN)) {
+                return Some(sent);
+            }
+            rest.extend_from_slice(ways);
+            size = sent.size;
+        }
+        let (source, destination) = rest.pop()?;
+        if size == 0 {
+            let asking = fresh.opening.as_ref()?.asking();
+            out.extend_from_slice(asking);
+            size = asking.len();
+        }
+        Some(Transmit { source, destination, ..fresh.paths[Main].transmit(size, None) })
+    }
+
+    pub(super) fn dial_timeout(&self) -> Option<Time> {
+        let dial = self.dial.as_deref()?;
+        let due = dial.fresh.opening.as_ref()?.timeout();
+        Some(if dial.rest.is_empty() { due } else { Time::ZERO })
+    }
+
+    /// There may be a way again, or another.
+    pub(super) fn dial_now(&mut self, now: Time) {
+        let ways = self.ways();
+        let Some(dial) = &mut self.dial else { return };
+        dial.ways = ways;
+        if let Some(opening) = &mut dial.fresh.opening {
+            opening.hurry(now);
+        }
+    }
+
+    /// A packet of the handshake came, while there is no connection.
+    pub(super) fn handle_dialled(&mut self, now: Time, datagram: Datagram) {
+        let Some(Redial { fresh, ways, rest }) = self.dial.as_deref_mut() else {
+            self.dropped.handshake += 1;
+            return;
+        };
+        let asks = |fresh: &Self| fresh.opening.as_ref().is_some_and(|opening| opening.is_asking());
+        let (asked, from, to) = (asks(fresh), datagram.from, datagram.to);
+        fresh.handle_clear(now, datagram);
+        if asked && !asks(fresh) && ways.iter().any(|(_, remote)| *remote == from) {
+            let local = to.filter(|_| ways.contains(&(to, from)));
+            fresh.paths[Main].move_to(from, local);
+            rest.clear();
+        }
+        if fresh.is_closed() {
+            let why = fresh.events.drain(..).find_map(|event| match event {
+                Event::Closed(why) => Some(why),
+                _ => None,
+            });
+            self.finish(now, refusal(why), None);
+        } else if fresh.is_established()
+            && let Some(dial) = self.dial.take()
+        {
+            self.attach(now, dial.fresh);
+        }
+    }
+
+    /// A packet of the connection that was given up: it works again, and the other end may not even know.
+    pub(super) fn revive(&mut self) {
+        self.ending = Ending::Open;
+        if let Some(dial) = self.dial.take() {
+            self.endpoint_events.push_back(EndpointEvent::IdUnused(dial.fresh.local_id()));
+        }
+        self.endpoint_events.push_back(EndpointEvent::StandbyOver);
+        self.events.push_back(Event::Reattached { from: self.remote(), to: self.remote() });
+    }
+}
+
+/// What it means that the peer does not go on.
+fn refusal(why: Option<CloseReason>) -> CloseReason {
+    match why {
+        Some(CloseReason::UnknownSession) => CloseReason::PeerRestarted,
+        Some(CloseReason::ResumeExpired) | None => CloseReason::TimedOut,
+        Some(why) => why,
+    }
+}

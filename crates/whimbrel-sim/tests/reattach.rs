@@ -1,0 +1,408 @@
+//! Sessions that outlive a connection nobody ended: all paths are dark for longer than it waits, then they are back.
+
+use std::time::Duration;
+
+use whimbrel_proto::session::{Outcome, Outgoing, SendError, SessionEvent};
+use whimbrel_proto::{
+    CloseReason, Event, PathState, Service, StreamId, SuspendMode, Tag, Time, TransportConfig,
+};
+use whimbrel_sim::link::LinkConfig;
+use whimbrel_sim::pair::{End, Pair};
+use whimbrel_sim::world::{SERVER, TapVerdict};
+
+const LINK: &str = "rate=10mbit, delay=20ms";
+const DARK: &str = "rate=10mbit, delay=20ms, loss=100%";
+const RTT: Duration = Duration::from_millis(40);
+const SECOND: Duration = Duration::from_secs(1);
+const RS: Service = Service::ReliableSequenced;
+
+fn config() -> TransportConfig {
+    let mut config = TransportConfig::default();
+    config.idle_timeout = 10 * SECOND;
+    config.keep_alive = Some(3 * SECOND);
+    config.reattach = Some(600 * SECOND);
+    config
+}
+
+fn link(text: &str) -> LinkConfig {
+    text.parse().expect("a test's link is well written")
+}
+
+fn send(pair: &mut Pair, end: End, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        let mut payload = number.to_be_bytes().to_vec();
+        payload.resize(if number % 50 == 7 { 5000 } else { 40 }, number as u8);
+        pair.send(end, RS, payload);
+    }
+}
+
+fn received(pair: &mut Pair, end: End) -> Vec<u64> {
+    let number = |payload: &[u8]| u64::from_be_bytes(payload[..8].try_into().expect("eight bytes"));
+    pair.recv(end).iter().map(|message| number(&message.payload)).collect()
+}
+
+fn detached(pair: &mut Pair, end: End) -> bool {
+    pair.connection(end).is_standing_by()
+}
+
+fn reattached(pair: &mut Pair, end: End) -> Option<Time> {
+    let is = |(_, event): &&(Time, Event)| matches!(event, Event::Reattached { .. });
+    pair.timed_events(end).iter().rev().find(is).map(|(at, _)| *at)
+}
+
+/// Dark until both ends have given the connection up.
+fn darken(pair: &mut Pair) {
+    pair.relink(DARK);
+    let both = |pair: &mut Pair| End::BOTH.iter().all(|end| detached(pair, *end));
+    assert!(pair.run_until(30 * SECOND, both), "{:?}", pair.events(End::Client));
+}
+
+/// What a probe of a peer that has been away for so long may cost.
+fn probe(away: Duration) -> Duration {
+    (away / 240).clamp(SECOND / 2, 5 * SECOND)
+}
+
+#[test]
+fn a_session_goes_on_by_itself_after_an_outage_that_its_connection_did_not_survive() {
+    for (seed, away) in [10, 20, 60, 300].into_iter().cycle().take(16).enumerate() {
+        let mut pair = Pair::connected(seed as u64, config(), LINK);
+        send(&mut pair, End::Client, 0..200);
+        send(&mut pair, End::Server, 0..200);
+        pair.run(Duration::from_millis(30 + 5 * seed as u64));
+        let mut got = End::BOTH.map(|end| received(&mut pair, end));
+        darken(&mut pair);
+        let dark_from = pair.now();
+        for end in End::BOTH {
+            send(&mut pair, end, 200..250);
+        }
+        pair.run(Duration::from_secs(away) + Duration::from_millis(73 * seed as u64));
+        pair.relink(LINK);
+        let back = pair.now();
+        let limit = 2 * RTT + probe(back.since(dark_from)) + RTT;
+        let mut late = [None; 2];
+        pair.run_until(limit, |pair| {
+            for (at, end) in End::BOTH.into_iter().enumerate() {
+                let news = received(pair, end);
+                if !news.is_empty() {
+                    late[at].get_or_insert(pair.now().since(back));
+                }
+                got[at].extend(news);
+            }
+            late.iter().all(Option::is_some)
+        });
+        assert!(late.iter().all(Option::is_some), "seed {seed}: nothing within {limit:?} ({late:?})");
+        pair.run(5 * SECOND);
+        for (at, end) in End::BOTH.into_iter().enumerate() {
+            got[at].extend(received(&mut pair, end));
+            assert_eq!(got[at], (0..250).collect::<Vec<_>>(), "seed {seed} at {end:?}");
+            assert_eq!(pair.session(end).stats().outstanding, 0, "seed {seed} at {end:?}");
+            let events = pair.events(end);
+            let at = |wanted: &dyn Fn(&Event) -> bool| events.iter().position(wanted).expect("it is told");
+            let order = [
+                at(&|event| *event == Event::AllPathsDown),
+                at(&|event| *event == Event::OutOfService),
+                at(&|event| *event == Event::Detached),
+                at(&|event| matches!(event, Event::PathClosed(_))),
+                at(&|event| matches!(event, Event::Reattached { .. })),
+            ];
+            assert!(order.is_sorted(), "seed {seed}: {events:?}");
+        }
+    }
+}
+
+#[test]
+fn meanwhile_lifetimes_run_replacing_works_and_limits_hold() {
+    let mut config = config();
+    config.session.send_queue_messages = 40;
+    let mut pair = Pair::connected(1, config, LINK);
+    darken(&mut pair);
+    let message =
+        |payload: &'static [u8]| Outgoing { tracked: true, ..Outgoing::new(StreamId(0), RS, payload.into()) };
+    let mortal = Outgoing { lifetime: Some(30 * SECOND), ..message(b"mortal") };
+    let mortal = pair.try_send(End::Client, mortal).expect("there is room");
+    let mut replaced = Vec::new();
+    for payload in [&b"one"[..], b"two", b"three"] {
+        let now = pair.now();
+        let session = pair.session(End::Client);
+        replaced.push(session.replace(now, StreamId(0), Tag(7), message(payload)).expect("there is room"));
+    }
+    let queued = std::iter::from_fn(|| pair.try_send(End::Client, message(b"filler")).ok()).take(100).count();
+    assert_eq!(queued, 38, "40 with the mortal and the last of the replaced");
+    assert!(matches!(pair.try_send(End::Client, message(b"more")), Err(SendError::QueueFull(_))));
+    pair.run(31 * SECOND);
+    let outcomes = |pair: &mut Pair| -> Vec<_> {
+        let outcome = |news| match news {
+            SessionEvent::Outcome(id, outcome) => Some((id, outcome)),
+            _ => None,
+        };
+        pair.news(End::Client).into_iter().filter_map(outcome).collect()
+    };
+    let early = outcomes(&mut pair);
+    assert!(early.contains(&(mortal, Outcome::Expired)), "{early:?}");
+    assert!(replaced[..2].iter().all(|id| early.contains(&(*id, Outcome::Replaced))), "{early:?}");
+    pair.relink(LINK);
+    pair.run(3 * SECOND);
+    let got: Vec<_> = pair.recv(End::Server).iter().map(|message| message.payload.to_vec()).collect();
+    assert_eq!(got.len(), 39);
+    assert!(got.contains(&b"three".to_vec()) && !got.contains(&b"mortal".to_vec()));
+    assert!(outcomes(&mut pair).contains(&(replaced[2], Outcome::Delivered)));
+}
+
+#[test]
+fn a_nat_that_rebound_meanwhile_is_no_hindrance() {
+    let mut pair = Pair::connected(2, config(), LINK);
+    darken(&mut pair);
+    let client = pair.client;
+    pair.world.rebind(client);
+    send(&mut pair, End::Server, 0..10);
+    pair.relink(LINK);
+    pair.run(2 * SECOND);
+    assert_eq!(received(&mut pair, End::Client).len(), 10);
+    let address = pair.world.address(client);
+    assert!(
+        pair.events(End::Server)
+            .iter()
+            .any(|event| { matches!(event, Event::Reattached { from, to } if from != to && *to == address) })
+    );
+}
+
+#[test]
+fn an_end_that_gave_up_alone_takes_the_old_connection_back() {
+    // One way only is dark: the client goes on hearing the server for a while, and has not given up when it is over.
+    let mut pair = Pair::connected(3, config(), LINK);
+    let client = pair.client;
+    pair.world.link(client, SERVER).reconfigure(link(DARK));
+    assert!(pair.run_until(30 * SECOND, |pair| detached(pair, End::Server)));
+    assert!(!detached(&mut pair, End::Client), "it hears of the server still");
+    send(&mut pair, End::Client, 0..10);
+    send(&mut pair, End::Server, 0..10);
+    pair.relink(LINK);
+    assert!(pair.run_until(SECOND, |pair| reattached(pair, End::Server).is_some()));
+    pair.run(SECOND);
+    for end in End::BOTH {
+        assert_eq!(received(&mut pair, end).len(), 10);
+    }
+    assert_eq!(reattached(&mut pair, End::Client), None, "it never knew");
+    // And the next outage is none the worse for it.
+    darken(&mut pair);
+    pair.relink(LINK);
+    send(&mut pair, End::Server, 10..20);
+    pair.run(2 * SECOND);
+    assert_eq!(received(&mut pair, End::Client).len(), 10);
+}
+
+#[test]
+fn replayed_packets_bring_nothing_back() {
+    let mut pair = Pair::connected(4, config(), LINK);
+    let seen = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+    let log = std::rc::Rc::clone(&seen);
+    pair.world.set_tap(Box::new(move |_, from, to, bytes| {
+        log.borrow_mut().push((from, to, bytes.clone()));
+        TapVerdict::Pass
+    }));
+    send(&mut pair, End::Client, 0..20);
+    pair.run(SECOND);
+    let seen = seen.take();
+    darken(&mut pair);
+    for (from, to, bytes) in seen {
+        pair.world.inject(from, to, &bytes);
+    }
+    assert!(detached(&mut pair, End::Server) && detached(&mut pair, End::Client));
+}
+
+#[test]
+fn where_it_is_turned_off_the_session_ends_with_its_connection() {
+    let mut config = config();
+    config.reattach = None;
+    let mut pair = Pair::connected(5, config, LINK);
+    pair.relink(DARK);
+    assert!(pair.run_until(20 * SECOND, Pair::both_closed));
+    for end in End::BOTH {
+        assert_eq!(pair.closed(end), Some(CloseReason::TimedOut));
+    }
+}
+
+#[test]
+fn a_peer_that_does_not_come_back_is_given_up_in_the_end() {
+    let mut config = config();
+    config.reattach = Some(60 * SECOND);
+    let mut pair = Pair::connected(6, config, LINK);
+    send(&mut pair, End::Client, 0..10);
+    darken(&mut pair);
+    pair.run(49 * SECOND);
+    assert!(End::BOTH.iter().all(|end| pair.closed(*end).is_none()));
+    assert!(pair.run_until(12 * SECOND, Pair::both_closed));
+    for end in End::BOTH {
+        assert_eq!(pair.closed(end), Some(CloseReason::TimedOut));
+        assert!(matches!(pair.events(end).last(), Some(Event::Closed(_))));
+    }
+}
+
+#[test]
+fn a_peer_that_has_no_session_any_more_says_so() {
+    let mut pair = Pair::connected(7, config(), LINK);
+    darken(&mut pair);
+    pair.world.restart_server();
+    pair.relink(LINK);
+    pair.run(3 * SECOND);
+    assert_eq!(pair.closed(End::Client), Some(CloseReason::PeerRestarted));
+    // One that did not wait for so long says so, too.
+    let mut pair = Pair::connected(8, config(), LINK);
+    darken(&mut pair);
+    let now = pair.now();
+    pair.connection(End::Server).abort(now, 0, "");
+    pair.run(SECOND);
+    pair.relink(LINK);
+    pair.run(6 * SECOND);
+    assert!(matches!(pair.closed(End::Client), Some(CloseReason::TimedOut | CloseReason::Aborted(..))));
+}
+
+#[test]
+fn one_peer_may_not_have_any_number_waiting() {
+    let mut few = config();
+    few.max_standby = 0;
+    let mut pair = Pair::connected(9, few, LINK);
+    pair.relink(DARK);
+    assert!(pair.run_until(20 * SECOND, |pair| pair.closed(End::Server).is_some()));
+    assert_eq!(pair.closed(End::Server), Some(CloseReason::TimedOut));
+}
+
+#[test]
+fn a_close_under_way_goes_on_afterwards() {
+    for fin_sent in [false, true] {
+        let mut pair = Pair::connected(10, config(), LINK);
+        // Only the server hears: it closes, while the client has given the connection up and dials.
+        send(&mut pair, End::Server, 0..20);
+        if fin_sent {
+            pair.run(SECOND);
+            assert_eq!(received(&mut pair, End::Client).len(), 20);
+        }
+        let client = pair.client;
+        pair.world.link(SERVER, client).reconfigure(link(DARK));
+        pair.run(7 * SECOND);
+        pair.close(End::Server, 3, "done");
+        assert!(pair.run_until(20 * SECOND, |pair| detached(pair, End::Client)), "{fin_sent}");
+        assert_eq!(pair.closed(End::Server), None, "{fin_sent}");
+        pair.relink(LINK);
+        pair.run(5 * SECOND);
+        assert_eq!(received(&mut pair, End::Client).len(), if fin_sent { 0 } else { 20 });
+        let closed = pair.closed(End::Client);
+        assert!(matches!(&closed, Some(CloseReason::Peer(reason)) if reason.code == 3), "{closed:?}");
+        assert_eq!(pair.closed(End::Server), Some(CloseReason::Local), "{fin_sent}");
+    }
+}
+
+#[test]
+fn a_session_without_a_connection_can_be_suspended_and_closed() {
+    let mut pair = Pair::connected(11, config(), LINK);
+    send(&mut pair, End::Client, 0..10);
+    darken(&mut pair);
+    send(&mut pair, End::Client, 10..20);
+    let now = pair.now();
+    pair.connection(End::Client).suspend(now, SuspendMode::Snapshot, None).expect("there is nobody to ask");
+    let (node, handle) = pair.place(End::Client).expect("it is there");
+    let state = pair.world.take_suspended(node, handle).expect("the state is there");
+    pair.relink(LINK);
+    let host = pair.world.add_host_of(node, link(LINK), link(LINK));
+    pair.world.resume(host, &state, None).expect("it can be resumed");
+    pair.run(3 * SECOND);
+    assert_eq!(received(&mut pair, End::Server), (0..20).collect::<Vec<_>>());
+
+    let mut pair = Pair::connected(12, config(), LINK);
+    darken(&mut pair);
+    pair.close(End::Client, 0, "");
+    pair.run(SECOND);
+    assert_eq!(pair.closed(End::Client), Some(CloseReason::Local));
+}
+
+#[test]
+fn an_answer_that_is_the_last_to_get_through_locks_nobody_out() {
+    // PONG arrives; of what follows it nothing does, for longer than the new connection lives. The next one goes on from there.
+    for rounds in 1..4 {
+        let mut pair = Pair::connected(13, config(), LINK);
+        send(&mut pair, End::Client, 0..10);
+        send(&mut pair, End::Server, 0..10);
+        pair.run(SECOND);
+        darken(&mut pair);
+        for _ in 0..rounds {
+            let before = reattached(&mut pair, End::Client);
+            let server = pair.world.address(SERVER);
+            pair.world.set_tap(Box::new(move |_, _, to, bytes| {
+                let sealed = bytes[0] & 0x80 == 0;
+                if sealed && to == server { TapVerdict::Drop } else { TapVerdict::Pass }
+            }));
+            pair.relink(LINK);
+            assert!(pair.run_until(3 * SECOND, |pair| reattached(pair, End::Client) != before));
+            send(&mut pair, End::Client, 10..20);
+            pair.relink(DARK);
+            assert!(pair.run_until(30 * SECOND, |pair| detached(pair, End::Client)), "it has given up again");
+            assert!(reattached(&mut pair, End::Server).is_none(), "it has heard of nothing");
+        }
+        pair.world.set_tap(Box::new(|_, _, _, _| TapVerdict::Pass));
+        pair.relink(LINK);
+        pair.run(4 * SECOND);
+        let sent: Vec<u64> = (0..10).chain((0..rounds).flat_map(|_| 10..20)).collect();
+        assert_eq!(received(&mut pair, End::Server), sent, "{rounds} rounds");
+        assert_eq!(received(&mut pair, End::Client).len(), 10);
+        assert!(reattached(&mut pair, End::Server).is_some());
+    }
+}
+
+#[test]
+fn an_outage_right_after_the_answer_is_survived_too() {
+    // As long as the peer may think that the new connection stands, it does.
+    let mut patient = config();
+    patient.idle_timeout = 60 * SECOND;
+    let mut pair = Pair::connected(14, patient, LINK);
+    pair.relink(DARK);
+    assert!(pair.run_until(130 * SECOND, |pair| End::BOTH.iter().all(|end| detached(pair, *end))));
+    let server = pair.world.address(SERVER);
+    pair.world.set_tap(Box::new(move |_, _, to, bytes| {
+        let sealed = bytes[0] & 0x80 == 0;
+        if sealed && to == server { TapVerdict::Drop } else { TapVerdict::Pass }
+    }));
+    pair.relink(LINK);
+    assert!(pair.run_until(3 * SECOND, |pair| reattached(pair, End::Client).is_some()));
+    pair.run(30 * SECOND);
+    pair.world.set_tap(Box::new(|_, _, _, _| TapVerdict::Pass));
+    send(&mut pair, End::Client, 0..10);
+    pair.run(3 * SECOND);
+    assert_eq!(received(&mut pair, End::Server).len(), 10);
+    assert!(reattached(&mut pair, End::Server).is_some());
+}
+
+#[test]
+fn whichever_network_is_back_first_is_used_and_then_all_of_them() {
+    for back in 0..2 {
+        let mut pair = Pair::connected(15, config(), LINK);
+        let client = pair.client;
+        let other = pair.world.add_network(client, link(LINK), link(LINK));
+        let handles = End::BOTH.map(|end| pair.handle(end));
+        pair.world.announce(SERVER, handles[1]);
+        pair.world.announce(client, handles[0]);
+        let paths = |pair: &mut Pair, end| {
+            let active = |path: &&whimbrel_proto::PathStats| path.state == PathState::Active;
+            pair.stats(end).paths.iter().filter(active).count()
+        };
+        assert!(pair.run_until(5 * SECOND, |pair| paths(pair, End::Client) == 2));
+        let set = |pair: &mut Pair, network, text: &str| {
+            pair.world.link_over(network, client, SERVER).reconfigure(link(text));
+            pair.world.link_over(network, SERVER, client).reconfigure(link(text));
+        };
+        for network in [0, other] {
+            set(&mut pair, network, DARK);
+        }
+        assert!(pair.run_until(60 * SECOND, |pair| End::BOTH.iter().all(|end| detached(pair, *end))));
+        pair.run(20 * SECOND);
+        set(&mut pair, [0, other][back], LINK);
+        send(&mut pair, End::Client, 0..10);
+        send(&mut pair, End::Server, 0..10);
+        pair.run(SECOND);
+        for end in End::BOTH {
+            assert_eq!(received(&mut pair, end).len(), 10, "{end:?}, network {back} back");
+        }
+        set(&mut pair, [other, 0][back], LINK);
+        let both = pair.run_until(10 * SECOND, |pair| paths(pair, End::Client) == 2);
+        assert!(both, "network {back} back first: {:?}", pair.stats(End::Client).paths);
+    }
+}
