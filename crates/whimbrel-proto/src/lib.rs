@@ -31,7 +31,7 @@ pub use connection::{
     CloseReason, Connection, ConnectionStats, CostPolicy, Datagram, DeadlineStats, Dial, EndpointAnswer,
     EndpointEvent, Event, IssuedTicket, LocalAddress, MAX_THRESHOLDS, MOST_PATHS, OpenPathError, PathState,
     PathStats, PrimaryRule, Quality, QualityChange, Resuming, SUSPENDED_VERSION, Scheduling, SetPrimaryError,
-    SuspendError, SuspendMode, Suspended, Threshold, TooManyThresholds, Transmit,
+    SuspendError, SuspendMode, Suspended, Threshold, TooManyThresholds, Totals, Transmit,
 };
 pub use endpoint::{ConnectConfig, Endpoint, EndpointStats, Handle, ListenConfig, ResumeError, Routed};
 pub use error::{Cause, PeerMisbehaved};

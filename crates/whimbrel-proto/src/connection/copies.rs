@@ -129,8 +129,7 @@ impl Connection {
         let needed = recovery.rtt.deadline() + recovery.rtt.smoothed() / 2;
         let alone = !self.paths.all().any(|other| other != at && self.echoes_on(other));
         let repeats = if alone { REPEATS_ALONE } else { 1 };
-        let sent: u64 = self.paths.iter().map(|path| path.traffic.sent_bytes).sum();
-        let budget = ALLOWANCE + sent * u64::from(self.config.deadline_budget) / 100;
+        let budget = ALLOWANCE + self.totals().sent_bytes * u64::from(self.config.deadline_budget) / 100;
         let mut spent = self.deadlines.as_ref().map_or(0, |deadlines| deadlines.bytes);
         let mut refused = 0;
         for carried in &self.scratch_carried {

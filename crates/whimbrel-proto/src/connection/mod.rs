@@ -72,7 +72,7 @@ pub use resume::Resuming;
 pub use scheduler::Scheduling;
 pub use standing::PathState;
 use standing::Standing;
-pub use stats::{ConnectionStats, PathStats};
+pub use stats::{ConnectionStats, PathStats, Totals};
 pub(crate) use suspend::Attachment;
 pub use suspend::{SuspendError, SuspendMode};
 pub use suspended::{SUSPENDED_VERSION, Suspended};
@@ -313,6 +313,8 @@ pub struct Connection {
     addresses: Addresses,
     spare_ids: SpareIds,
     retired: Retired,
+    /// What was counted on paths that are no more.
+    past: Option<Box<Totals>>,
     /// Of the deadline rule, once it had something to do.
     deadlines: Option<Box<DeadlineStats>>,
     coupling: Coupling,
@@ -383,6 +385,7 @@ impl Connection {
             addresses: Addresses::default(),
             spare_ids: SpareIds::default(),
             retired: Retired::default(),
+            past: None,
             deadlines: None,
             coupling: Coupling::default(),
             choice: Choice::default(),

@@ -245,6 +245,7 @@ impl Connection {
     fn forget(&mut self, now: Time, at: At) -> Box<PathStats> {
         let mut path = self.paths.remove(at);
         path.standing.on_closed();
+        self.past.get_or_insert_default().add(&path);
         self.retired.0.push((path.local_id, now + path.drain_time()));
         self.endpoint_events.extend(path.token.map(EndpointEvent::PeerTokenUnused));
         let stats = path.stats();

@@ -75,12 +75,54 @@ pub struct PathStats {
     pub coupled: bool,
 }
 
+/// Counts over all paths that a connection has or had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Totals {
+    /// Packets sent.
+    pub sent_packets: u64,
+    /// UDP payload sent, bytes.
+    pub sent_bytes: u64,
+    /// The same with IP and UDP headers.
+    pub sent_wire_bytes: u64,
+    /// Packets received that opened.
+    pub received_packets: u64,
+    /// UDP payload received that opened, bytes.
+    pub received_bytes: u64,
+    /// Packets received more than once.
+    pub duplicates: u64,
+    /// Packets acknowledged.
+    pub acked_packets: u64,
+    /// Packets declared lost.
+    pub lost_packets: u64,
+    /// Of those, packets that arrived after all.
+    pub spurious_packets: u64,
+}
+
+impl Totals {
+    pub(super) fn add(&mut self, path: &Path) {
+        let (traffic, counters) = (path.traffic, path.recovery.counters());
+        let headers = if path.remote.ip().to_canonical().is_ipv4() { 28 } else { 48 };
+        self.sent_packets += traffic.sent_packets;
+        self.sent_bytes += traffic.sent_bytes;
+        self.sent_wire_bytes += traffic.sent_bytes + traffic.sent_packets * headers;
+        self.received_packets += traffic.received_packets;
+        self.received_bytes += traffic.received_bytes;
+        self.duplicates += path.received.duplicates();
+        self.acked_packets += counters.acked_packets;
+        self.lost_packets += counters.lost_packets;
+        self.spurious_packets += counters.spurious_packets;
+    }
+}
+
 /// A connection.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ConnectionStats {
     /// Each path.
     pub paths: Vec<PathStats>,
+    /// All of them together, and those that are closed.
+    pub total: Totals,
     /// Packets that were dropped on arrival.
     pub dropped: Dropped,
     /// Generations of keys so far, less one.
@@ -96,6 +138,7 @@ impl Connection {
     pub fn stats(&self, now: Time) -> ConnectionStats {
         ConnectionStats {
             paths: self.path_stats(),
+            total: self.totals(),
             dropped: self.dropped,
             key_updates: self.keys.as_ref().map_or(0, |keys| keys.updates()),
             deadlines: DeadlineStats {
@@ -108,6 +151,13 @@ impl Connection {
 }
 
 impl Connection {
+    /// Over all paths there are or were.
+    pub(super) fn totals(&self) -> Totals {
+        let mut total = self.past.as_deref().copied().unwrap_or_default();
+        self.paths.iter().for_each(|path| total.add(path));
+        total
+    }
+
     fn path_stats(&self) -> Vec<PathStats> {
         let main = self.paths.main();
         let open = self.paths.all().filter(|at| self.paths[*at].standing.state() != PathState::Closed);

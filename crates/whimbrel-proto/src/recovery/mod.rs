@@ -377,7 +377,11 @@ impl<I: Copy> Recovery<I> {
         }
         let serialisations = self.serialisation() * 8;
         let cap = LONGEST_PROBE_WAIT.max(self.rtt.smoothed()).max(serialisations);
-        self.silence.handle_timeout(now, self.rtt.deadline(), cap);
+        let granted = self.silence.handle_timeout(now, self.rtt.deadline(), cap);
+        if granted && self.silence.is_blackout() {
+            // Probes may follow each other sooner than one is overdue: the one that arrives should have brought something.
+            self.surrender(now, |item| tell(Fate::Lost, item));
+        }
     }
 
     /// The operating system says the link is back: probe at once.
