@@ -512,9 +512,9 @@ impl World {
                     peer.connection.handle_resume(now, *resuming);
                 }
             }
-            Routed::Reset(handle) => {
+            Routed::Reset(handle, token) => {
                 if let Some(peer) = node.connections.get_mut(&handle) {
-                    peer.connection.handle_reset(now);
+                    peer.connection.handle_reset(now, &token);
                 }
             }
             Routed::Accepted(handle, connection) => {

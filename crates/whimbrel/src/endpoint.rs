@@ -458,7 +458,9 @@ fn take_batch(
             Routed::SecondPing(handle, ping) => {
                 with(shared, dirty, handle, |connection| connection.handle_second_ping(&ping));
             }
-            Routed::Reset(handle) => with(shared, dirty, handle, |connection| connection.handle_reset(now)),
+            Routed::Reset(handle, token) => {
+                with(shared, dirty, handle, |connection| connection.handle_reset(now, &token));
+            }
             Routed::Accepted(handle, connection) => {
                 let locals = shared.locals_of_server(from);
                 let connection = Shared::new(handle, *connection, locals, Arc::clone(shared));

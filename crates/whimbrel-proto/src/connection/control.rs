@@ -21,10 +21,10 @@ pub(crate) enum Control {
 
 #[derive(Debug, Default)]
 pub(super) struct ControlQueue {
-    fin: Option<Reason>,
+    fin: Option<Box<Reason>>,
     fin_due: bool,
     fin_ack_due: bool,
-    ticket: Option<(u32, Vec<u8>)>,
+    ticket: Option<Box<(u32, Vec<u8>)>>,
     ticket_due: bool,
     tickets: u32,
     primary: Option<PathId>,
@@ -36,7 +36,7 @@ pub(super) struct ControlQueue {
 
 impl ControlQueue {
     pub(super) fn fin(&mut self, reason: Reason) {
-        self.fin = Some(reason);
+        self.fin = Some(Box::new(reason));
         self.fin_due = true;
     }
 
@@ -45,7 +45,7 @@ impl ControlQueue {
     }
 
     pub(super) fn ticket(&mut self, lifetime_s: u32, ticket: Vec<u8>) {
-        self.ticket = Some((lifetime_s, ticket));
+        self.ticket = Some(Box::new((lifetime_s, ticket)));
         self.ticket_due = true;
         self.tickets = self.tickets.wrapping_add(1);
     }
@@ -92,7 +92,7 @@ impl ControlQueue {
             carried(Control::Fin);
         }
         if self.ticket_due
-            && let Some((lifetime, ticket)) = &self.ticket
+            && let Some((lifetime, ticket)) = self.ticket.as_deref()
             && out.remaining() > 1 + 8 + varint_len(ticket.len() as u64) + ticket.len()
         {
             out.u8(block::TICKET);

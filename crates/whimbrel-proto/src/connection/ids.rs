@@ -15,7 +15,11 @@ pub(super) struct Theirs {
     pub(super) token: ResetToken,
 }
 
-/// See the module. All paths are opened by the client, so their ids are even; an id of a path is never used again.
+/// A path this far above the lowest that is still to be opened has no id: more would lie between only if the peer gave some without end.
+const FARTHEST: u32 = 64;
+
+/// See the module. All paths are opened by the client, so their ids are even; an id of a path is never used again. Paths are opened in any
+/// order: the first packets of two may overtake each other.
 #[derive(Debug)]
 pub(super) struct SpareIds {
     ours: Vec<(PathId, ConnectionId)>,
@@ -24,13 +28,15 @@ pub(super) struct SpareIds {
     next: u32,
     /// Asked of the endpoint and not yet given.
     asked: usize,
-    /// The highest path that was opened: ids of lower ones are of no use any more.
-    opened: u32,
+    /// Every lower path has been.
+    first: u32,
+    /// Paths above it that have been.
+    over: Vec<u32>,
 }
 
 impl Default for SpareIds {
     fn default() -> Self {
-        Self { ours: Vec::new(), theirs: Vec::new(), next: 2, asked: 0, opened: 0 }
+        Self { ours: Vec::new(), theirs: Vec::new(), next: 2, asked: 0, first: 2, over: Vec::new() }
     }
 }
 
@@ -38,6 +44,7 @@ impl SpareIds {
     /// How many more the endpoint should issue; they are asked for with this call.
     pub(super) fn ask(&mut self) -> usize {
         let wanted = AHEAD.saturating_sub(self.ours.len() + self.asked);
+        let wanted = if self.next - self.first < 2 * FARTHEST { wanted } else { 0 };
         self.asked += wanted;
         wanted
     }
@@ -46,6 +53,7 @@ impl SpareIds {
     pub(super) fn trim(&mut self) {
         self.ours.shrink_to_fit();
         self.theirs.shrink_to_fit();
+        self.over.shrink_to_fit();
     }
 
     /// The endpoint issued one: it is for this path.
@@ -60,25 +68,25 @@ impl SpareIds {
     /// The peer gave one.
     ///
     /// # Errors
-    /// It is of a path the client could not open, of one that has been, or of one too many.
+    /// It is of a path the client could not open, or far above those that are still to be opened.
     pub(super) fn take(&mut self, path: PathId, theirs: Theirs) -> Result<bool, PeerMisbehaved> {
         if path.0 == 0 || !path.0.is_multiple_of(2) {
             return Err(PeerMisbehaved::new(Cause::InvalidField, "NEW_CID of a path that cannot be"));
         }
-        if path.0 <= self.opened || self.theirs.iter().any(|(known, _)| *known == path) {
-            // Sent again, or too late: a higher one was opened meanwhile.
+        if self.is_over(path) || self.theirs.iter().any(|(known, _)| *known == path) {
+            // Sent again, or too late.
             return Ok(false);
         }
-        if path.0 > self.opened + 4 * AHEAD as u32 {
+        if path.0 - self.first >= 2 * FARTHEST {
             return Err(PeerMisbehaved::new(Cause::LimitExceeded, "NEW_CID far ahead"));
         }
         self.theirs.push((path, theirs));
         Ok(true)
     }
 
-    /// A path that has been, or was passed over.
+    /// A path that has been: opened here, or given up by the client before anything of it came.
     pub(super) fn is_over(&self, path: PathId) -> bool {
-        path.0 <= self.opened
+        path.0 < self.first || self.over.contains(&path.0)
     }
 
     /// The path that packets addressed to `id` would open.
@@ -88,31 +96,26 @@ impl SpareIds {
 
     /// The first path that both ends have ids for.
     pub(super) fn ready(&self) -> Option<PathId> {
-        self.ours
-            .iter()
-            .map(|(path, _)| *path)
-            .find(|path| self.theirs.iter().any(|(other, _)| other == path))
+        let both = |path: &PathId| self.theirs.iter().any(|(other, _)| other == path);
+        self.ours.iter().map(|(path, _)| *path).filter(both).min()
     }
 
-    /// Takes the ids of a path that is opened, ours and theirs. Those of ours for lower paths, which will not be opened any more, go to
-    /// `unused`.
-    pub(super) fn open(
-        &mut self,
-        path: PathId,
-        mut unused: impl FnMut(ConnectionId),
-    ) -> Option<(ConnectionId, Theirs)> {
-        let ours = self.ours.iter().find(|(id, _)| *id == path)?.1;
+    /// Takes the ids of a path that is opened, ours and theirs.
+    pub(super) fn open(&mut self, path: PathId) -> Option<(ConnectionId, Theirs)> {
         let theirs = self.theirs.iter().find(|(id, _)| *id == path)?.1;
-        self.ours.retain(|(id, spare)| {
-            if *id < path {
-                unused(*spare);
-            }
-            *id > path
-        });
-        self.theirs.retain(|(id, _)| *id > path);
-        self.opened = path.0;
-        self.next = self.next.max(path.0 + 2);
-        Some((ours, theirs))
+        self.give_up(path).map(|ours| (ours, theirs))
+    }
+
+    /// Takes our id of a path that will not be opened any more, since it is or was.
+    pub(super) fn give_up(&mut self, path: PathId) -> Option<ConnectionId> {
+        let at = self.ours.iter().position(|(id, _)| *id == path)?;
+        self.theirs.retain(|(id, _)| *id != path);
+        self.over.push(path.0);
+        while let Some(at) = self.over.iter().position(|over| *over == self.first) {
+            self.over.swap_remove(at);
+            self.first += 2;
+        }
+        Some(self.ours.remove(at).1)
     }
 }
 
@@ -166,14 +169,14 @@ mod tests {
         assert_eq!(spare.take(PathId(2), theirs(20)), Ok(true));
         assert_eq!(spare.ready(), Some(PathId(2)));
         assert_eq!(spare.expected(id(10)), Some(PathId(2)));
-        assert_eq!(spare.open(PathId(2), |_| {}), Some((id(10), theirs(20))));
-        assert_eq!(spare.open(PathId(2), |_| {}), None, "once");
+        assert_eq!(spare.open(PathId(2)), Some((id(10), theirs(20))));
+        assert_eq!(spare.open(PathId(2)), None, "once");
         assert_eq!(spare.ask(), 1, "another one ahead");
         assert_eq!(spare.issue(id(12)), PathId(6));
     }
 
     #[test]
-    fn ids_come_in_any_order_and_lower_paths_are_passed_over() {
+    fn paths_are_opened_in_any_order_and_once() {
         let mut spare = SpareIds::default();
         spare.ask();
         spare.issue(id(10));
@@ -181,10 +184,14 @@ mod tests {
         assert_eq!(spare.take(PathId(4), theirs(21)), Ok(true));
         assert_eq!(spare.take(PathId(2), theirs(20)), Ok(true));
         assert_eq!(spare.ready(), Some(PathId(2)));
-        let mut unused = Vec::new();
-        assert_eq!(spare.open(PathId(4), |id| unused.push(id)), Some((id(11), theirs(21))));
-        assert_eq!(unused, [id(10)]);
-        assert_eq!(spare.take(PathId(2), theirs(20)), Ok(false), "never reused");
+        assert_eq!(spare.open(PathId(4)), Some((id(11), theirs(21))));
+        assert_eq!(spare.take(PathId(4), theirs(22)), Ok(false), "never reused");
+        assert!(spare.is_over(PathId(4)) && !spare.is_over(PathId(2)));
+        assert_eq!(spare.expected(id(10)), Some(PathId(2)), "the one before may still come");
+        assert_eq!(spare.give_up(PathId(2)), Some(id(10)));
+        assert_eq!((spare.expected(id(10)), spare.ready()), (None, None));
+        assert_eq!(spare.take(PathId(2), theirs(20)), Ok(false));
+        assert_eq!((spare.first, spare.over.len()), (6, 0), "nothing is kept of paths that were");
         assert_eq!(spare.ask(), AHEAD);
         assert_eq!(spare.issue(id(12)), PathId(6));
     }
@@ -197,6 +204,13 @@ mod tests {
         assert!(spare.take(PathId(3), theirs(22)).is_err());
         assert!(spare.take(PathId(0), theirs(22)).is_err());
         assert!(spare.take(PathId(600), theirs(22)).is_err());
-        assert!((4..100u32).step_by(2).any(|path| spare.take(PathId(path), theirs(path.into())).is_err()));
+        assert!((4..1000u32).step_by(2).any(|path| spare.take(PathId(path), theirs(path.into())).is_err()));
+        assert!(spare.theirs.len() <= FARTHEST as usize);
+        // One that is never opened holds the others up only so far.
+        for path in (4..1000u32).step_by(2) {
+            spare.ours.push((PathId(path), id(path.into())));
+            spare.open(PathId(path));
+        }
+        assert!(spare.over.len() <= FARTHEST as usize);
     }
 }

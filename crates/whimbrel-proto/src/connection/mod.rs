@@ -4,6 +4,7 @@
 //! `opening` is the client's half of the handshake, `close` the end; each path has its own recovery.
 
 mod addresses;
+mod attempts;
 mod close;
 mod control;
 mod copies;
@@ -45,6 +46,7 @@ use rand_chacha::ChaCha20Rng;
 
 use addresses::Addresses;
 pub use addresses::LocalAddress;
+use attempts::Attempts;
 pub use close::CloseReason;
 use close::Ending;
 pub(crate) use control::Control;
@@ -311,11 +313,13 @@ pub struct Connection {
     addresses: Addresses,
     spare_ids: SpareIds,
     retired: Retired,
-    deadlines: DeadlineStats,
+    /// Of the deadline rule, once it had something to do.
+    deadlines: Option<Box<DeadlineStats>>,
     coupling: Coupling,
     choice: Choice,
     /// Paths opened by themselves in the running minute.
     opened_in_minute: (u64, u32),
+    attempts: Attempts,
     peer_max_packet: u64,
     /// When messages last went either way: paths that carry none are probed less and less often after it.
     last_data: Time,
@@ -344,7 +348,7 @@ pub struct Connection {
     events: VecDeque<Event>,
     endpoint_events: VecDeque<EndpointEvent>,
     challenges: Challenges,
-    scratch_sack: Sack,
+    scratch_sack: Option<Box<Sack>>,
     scratch_carried: Vec<Carried>,
     scratch_items: Vec<Item>,
     dropped: stats::Dropped,
@@ -379,10 +383,11 @@ impl Connection {
             addresses: Addresses::default(),
             spare_ids: SpareIds::default(),
             retired: Retired::default(),
-            deadlines: DeadlineStats::default(),
+            deadlines: None,
             coupling: Coupling::default(),
             choice: Choice::default(),
             opened_in_minute: (0, 0),
+            attempts: Attempts::default(),
             peer_max_packet: u64::MAX,
             last_data: Time::ZERO,
             tickets: Ticketing::new(issues_tickets),
@@ -404,7 +409,7 @@ impl Connection {
             events: VecDeque::new(),
             endpoint_events: VecDeque::new(),
             challenges: Challenges::new(&mut rng),
-            scratch_sack: Sack::default(),
+            scratch_sack: None,
             scratch_carried: Vec::new(),
             scratch_items: Vec::new(),
             dropped: stats::Dropped::default(),
@@ -531,7 +536,7 @@ impl Connection {
         self.endpoint_events.shrink_to_fit();
         self.spare_ids.trim();
         self.scratch_carried = Vec::new();
-        self.scratch_sack = Sack::default();
+        self.scratch_sack = None;
     }
 
     /// Ends at once; what was not delivered is lost, and its outcome Unknown.
@@ -539,17 +544,12 @@ impl Connection {
         self.finish(now, CloseReason::Local, Some((Cause::Application, Reason::new(code, text))));
     }
 
-    /// The operating system says that a link came up: a silent path is probed at once.
-    pub fn handle_link_up(&mut self, now: Time) {
-        for path in self.paths.iter_mut() {
-            path.recovery.on_link_up(now);
+    /// The peer sent this stateless reset token. Of a path that is closed it says nothing: there the peer may have forgotten the id only.
+    pub fn handle_reset(&mut self, now: Time, token: &ResetToken) {
+        if self.paths.iter().any(|path| path.token.as_ref() == Some(token)) {
+            self.finish(now, CloseReason::PeerRestarted, None);
         }
         self.dial_now(now);
-    }
-
-    /// The peer sent its stateless reset token.
-    pub fn handle_reset(&mut self, now: Time) {
-        self.finish(now, CloseReason::PeerRestarted, None);
     }
 
     /// The peer repeated PING: it missed PONG.
@@ -670,13 +670,4 @@ struct Notes {
     small_acked: bool,
     full_lost: u8,
     fin_ack_acked: bool,
-}
-#[cfg(test)]
-mod sizes {
-    use super::*;
-    #[test]
-    fn sizes() {
-        use std::mem::size_of as s;
-        println!("Connection {} Session {} Path {} Recovery {} Received {} Mtu {} KeyRing {} Ticketing {} Ending {} Control {} Addr {} Spare {} KeyLog {} Challenges {} Sack {} Attachment {} Retired {} Dropped {}", s::<Connection>(), s::<Session>(), s::<Path>(), s::<crate::recovery::Recovery<Item>>(), s::<crate::recovery::Received>(), s::<mtu::Mtu>(),  s::<KeyRing>(), s::<Ticketing>(), s::<Ending>(), s::<ControlQueue>(), s::<Addresses>(), s::<SpareIds>(), s::<KeyLog>(), s::<Challenges>(), s::<Sack>(), s::<Attachment>(), s::<Retired>(), s::<stats::Dropped>());
-    }
 }

@@ -1,15 +1,17 @@
 //! Several paths: opened, judged, given up. Everything here is about the set of them; what is about one is in `path`.
 
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
 
 use super::addresses::{Change, LocalAddress, read_add};
 use super::ids::{Theirs, read_new_cid, read_path, write_new_cid};
-use super::path::{Ends, Path, Rebinding};
+use super::path::{Ends, Path};
 use super::scheduler::{self, Scheduler, View};
 use super::standing::Standing;
-use super::{At, Connection, CostPolicy, EndpointEvent, Event, Notes, PathState, pairing};
+use super::{
+    At, Connection, CostPolicy, EndpointEvent, Event, Notes, PathState, PathStats, Validation, pairing,
+};
 use crate::crypto::ResetToken;
+use crate::mutants::{Mutant, planted};
 use crate::recovery::Fate;
 use crate::wire::{Reader, Writer, block};
 use crate::{Cause, ConnectionId, PathId, PeerMisbehaved, Side, Time};
@@ -39,26 +41,17 @@ pub enum OpenPathError {
     Closing,
 }
 
-/// Ids that are no longer in use but may still be on the way.
+/// Ids that are no longer in use but may still be on the way, and until when.
 #[derive(Debug, Default)]
-pub(super) struct Retired(Vec<RetiredId>);
-
-#[derive(Debug)]
-struct RetiredId {
-    id: ConnectionId,
-    until: Time,
-    wait: Duration,
-    /// CLOSE_PATH: before the peer has it, it may send to the id, and an answer that nobody knows it would end the connection.
-    told: Option<u32>,
-}
+pub(super) struct Retired(Vec<(ConnectionId, Time)>);
 
 impl Retired {
     fn contains(&self, id: ConnectionId) -> bool {
-        self.0.iter().any(|retired| retired.id == id)
+        self.0.iter().any(|(retired, _)| *retired == id)
     }
 
     pub(super) fn timeout(&self) -> Option<Time> {
-        self.0.iter().map(|retired| retired.until).min()
+        self.0.iter().map(|(_, until)| *until).min()
     }
 }
 
@@ -97,7 +90,9 @@ impl Connection {
                 path.standby_wanted(settings.standby);
             }
         }
-        self.leave_lost_addresses(now);
+        let ours = &self.addresses;
+        self.attempts.keep(|ip| ours.has(ip));
+        self.close_unwanted(now);
         self.open_missing(now);
         self.review(now);
     }
@@ -124,19 +119,20 @@ impl Connection {
         let id = self.spare_ids.ready().filter(|_| self.confirmed).ok_or(OpenPathError::NotReady)?;
         let at = self.add_path(now, id, remote, local).ok_or(OpenPathError::NotReady)?;
         let challenge = self.challenges.draw();
-        self.paths[at].rebinding = Some(Box::new(Rebinding::asking(now, remote, local, challenge)));
+        self.paths[at].ask(now, challenge);
         Ok(id)
     }
 
-    /// Gives a path up. What is out on it goes another way. The last one stays, and it is the client's to say: if each end closed another
-    /// one at the same time none would be left. A server gives up only what never answered.
+    /// Gives a path up. What is out on it goes another way. The last one that works stays until another does, which can tell the other end;
+    /// and it is the client's to say: if each end closed another one at the same time none would be left.
     pub fn close_path(&mut self, now: Time, id: PathId) {
-        if let Some(at) = self.paths.by_id(id)
-            && self.paths.len() > 1
-            && (self.side == Side::Client || self.paths[at].standing.state() == PathState::Opening)
+        if self.side == Side::Client
+            && let Some(at) = self.paths.by_id(id)
         {
-            let told = self.control.notice(write_close_path(id));
-            self.remove_path(now, at, Some(told));
+            let path = &mut self.paths[at];
+            path.unwanted = true;
+            self.attempts.refuse(path.local, path.remote);
+            self.close_unwanted(now);
             self.review(now);
         }
     }
@@ -161,14 +157,12 @@ impl Connection {
         id: PathId,
         remote: SocketAddr,
         local: Option<IpAddr>,
-        size: usize,
     ) -> Option<At> {
         let at = self.add_path(now, id, remote, local)?;
-        let mut asking = Rebinding::new(now, remote, local, self.challenges.draw());
-        asking.on_received(size);
+        let challenge = self.challenges.draw();
         let path = &mut self.paths[at];
-        path.validation = super::Validation::Unproven { received: 0, sent: 0 };
-        path.rebinding = Some(Box::new(asking));
+        path.validation = Validation::UNPROVEN;
+        path.challenge(now, challenge);
         Some(at)
     }
 
@@ -177,10 +171,7 @@ impl Connection {
     }
 
     fn add_path(&mut self, now: Time, id: PathId, remote: SocketAddr, local: Option<IpAddr>) -> Option<At> {
-        let events = &mut self.endpoint_events;
-        let (local_id, Theirs { id: remote_id, token }) =
-            self.spare_ids.open(id, |unused| events.push_back(EndpointEvent::IdUnused(unused)))?;
-        self.endpoint_events.push_back(EndpointEvent::PeerResetToken(token));
+        let (local_id, Theirs { id: remote_id, token }) = self.spare_ids.open(id)?;
         let settings = self.addresses.settings(local);
         let standing = Standing::opening(settings.is_some_and(|settings| settings.standby));
         let ends = Ends { id, remote, local, local_id, remote_id };
@@ -192,20 +183,76 @@ impl Connection {
         Some(self.paths.push(path))
     }
 
-    fn remove_path(&mut self, now: Time, at: At, told: Option<u32>) {
+    /// The path's far address has answered: a reset from there counts from now on.
+    pub(super) fn on_path_up(&mut self, now: Time, at: At) {
+        let path = &mut self.paths[at];
+        path.last_eliciting = now;
+        self.attempts.on_answered(path.local, path.remote);
+        self.endpoint_events.extend(path.token.map(EndpointEvent::PeerResetToken));
+        self.events.push_back(Event::PathUp(path.id));
+        self.close_unwanted(now);
+        self.review(now);
+    }
+
+    /// Closes the paths that are not wanted, and those from addresses that this host has no longer, as long as another works to tell the
+    /// peer on: it may know of no other, and an address that comes back finds its path.
+    fn close_unwanted(&mut self, now: Time) {
+        let may_close = |connection: &Self, at: At| {
+            let works = |other: At| connection.is_at_hand(other) && !connection.is_unwanted(other);
+            connection.is_unwanted(at) && connection.paths.all().any(works)
+        };
+        while self.side == Side::Client
+            && let Some(at) = self.paths.all().find(|at| may_close(self, *at))
+        {
+            self.close_at(now, at);
+        }
+    }
+
+    fn is_unwanted(&self, at: At) -> bool {
+        let path = &self.paths[at];
+        let lost = |local: IpAddr| self.addresses.ours().next().is_some() && !self.addresses.has(local);
+        path.standing.state() != PathState::Closed && (path.unwanted || path.local.is_some_and(lost))
+    }
+
+    /// Carries nothing more on a path, and tells the peer. What the peer sends there until it knows is taken.
+    fn close_at(&mut self, now: Time, at: At) {
+        self.surrender(now, at);
+        let path = &mut self.paths[at];
+        path.standing.on_closed();
+        path.told = Some(self.control.notice(write_close_path(path.id)));
+        path.on_closed();
+        // Once the peer knows, it forgets the id, and answers as if it had lost the connection.
+        self.endpoint_events.extend(path.token.take().map(EndpointEvent::PeerTokenUnused));
+        self.events.push_back(Event::PathClosed(Box::new(path.stats())));
+    }
+
+    /// Forgets paths that the peer knows to be closed.
+    pub(super) fn forget_closed(&mut self, now: Time) {
+        let known = |connection: &Self, at: At| {
+            let told = connection.paths[at].told;
+            told.is_some_and(|told| !connection.control.holds_notice(told))
+        };
+        let mut any = false;
+        while let Some(at) = self.paths.all().find(|at| known(self, *at)) {
+            self.forget(now, at);
+            any = true;
+        }
+        if any {
+            self.open_missing(now);
+        }
+    }
+
+    fn forget(&mut self, now: Time, at: At) -> Box<PathStats> {
         let mut path = self.paths.remove(at);
         path.standing.on_closed();
-        let wait = path.drain_time();
-        self.retired.0.push(RetiredId { id: path.local_id, until: now + wait, wait, told });
-        if let Some(token) = path.token {
-            self.endpoint_events.push_back(EndpointEvent::PeerTokenUnused(token));
-        }
+        self.retired.0.push((path.local_id, now + path.drain_time()));
+        self.endpoint_events.extend(path.token.map(EndpointEvent::PeerTokenUnused));
         let stats = path.stats();
         let (session, control) = (&mut self.session, &mut self.control);
         let mut notes = Notes::default();
         path.recovery.abandon(|item| Self::settle(now, Fate::Lost, item, session, control, &mut notes));
         self.part_company(now, stats.id);
-        self.events.push_back(Event::PathClosed(Box::new(stats)));
+        Box::new(stats)
     }
 
     /// Asks the endpoint for ids of paths that may come.
@@ -234,12 +281,20 @@ impl Connection {
 
     pub(super) fn on_close_path(&mut self, now: Time, reader: &mut Reader) -> Result<(), PeerMisbehaved> {
         let id = read_path(reader)?;
+        if self.side == Side::Client {
+            return Ok(());
+        }
         if let Some(at) = self.paths.by_id(id) {
             if self.paths.len() == 1 {
                 return Err(PeerMisbehaved::new(Cause::InvalidField, "CLOSE_PATH of the only path"));
             }
-            self.remove_path(now, at, None);
+            let stats = self.forget(now, at);
+            self.events.push_back(Event::PathClosed(stats));
             self.review(now);
+        } else if let Some(unused) = self.spare_ids.give_up(id) {
+            // Nothing of it has come, and may yet.
+            self.retired.0.push((unused, now + self.paths.drain_time()));
+            self.ask_for_ids();
         }
         Ok(())
     }
@@ -257,7 +312,10 @@ impl Connection {
         let change = self.addresses.remove_theirs(sequence);
         self.on_change(change);
         if let Some(Change::Removed(address)) = change {
-            self.leave(now, |path| path.remote == address);
+            for path in self.paths.iter_mut().filter(|path| path.remote == address) {
+                path.unwanted = true;
+            }
+            self.close_unwanted(now);
         }
         Ok(())
     }
@@ -280,11 +338,13 @@ impl Connection {
         }
         let main = self.paths[self.paths.main()].remote;
         self.addresses.on_answered(main);
-        let mut remotes: Vec<SocketAddr> = self.paths.iter().map(|path| path.remote).collect();
+        let wanted = self.paths.iter().filter(|path| !path.unwanted);
+        let mut remotes: Vec<SocketAddr> = wanted.map(|path| path.remote).collect();
         remotes.extend(self.addresses.theirs());
         remotes.sort_unstable();
         remotes.dedup();
-        let taken: Vec<_> = self.paths.iter().map(|path| (path.local, path.remote)).collect();
+        let mut taken: Vec<_> = self.paths.iter().map(|path| (path.local, path.remote)).collect();
+        taken.extend(self.attempts.waiting());
         for (local, remote) in pairing::missing(&locals, &remotes, &taken) {
             if !self.addresses.has_answered(remote) && !self.take_opening(now) {
                 continue;
@@ -305,23 +365,50 @@ impl Connection {
         self.opened_in_minute.1 <= OPENED_A_MINUTE
     }
 
-    /// Paths from addresses that this host has no longer.
-    pub(super) fn leave_lost_addresses(&mut self, now: Time) {
-        if self.addresses.ours().next().is_none() || self.side == Side::Server {
-            return;
+    /// A challenge of this path's own address came to nothing.
+    pub(super) fn on_unanswered(&mut self, now: Time, at: At) {
+        let path = &self.paths[at];
+        if self.side == Side::Client && path.standing.state() == PathState::Opening {
+            self.attempts.on_failed(now, path.local, path.remote);
         }
-        let locals: Vec<IpAddr> = self.addresses.ours().map(|ours| ours.address.ip()).collect();
-        self.leave(now, |path| path.local.is_some_and(|local| !locals.contains(&local)));
     }
 
-    /// Gives up the paths that `lost` tells, as long as another works to tell the peer on: it may know of no other, and an address that
-    /// comes back finds its path.
-    fn leave(&mut self, now: Time, lost: impl Fn(&Path) -> bool) {
-        let kept = |path: &Path| path.standing.is_usable() && !lost(path);
-        while self.side == Side::Client && self.paths.iter().any(kept) {
-            let Some(id) = self.paths.iter().find(|path| lost(path)).map(|path| path.id) else { break };
-            self.close_path(now, id);
+    /// Gives up paths whose far address did not answer, to try again later; one that may be all there is is asked again instead. A server
+    /// goes on waiting for the client to say something there.
+    pub(super) fn close_unanswered(&mut self, now: Time) {
+        if self.attempts.handle_timeout(now) {
+            self.open_missing(now);
         }
+        if self.side == Side::Server {
+            return;
+        }
+        for at in self.paths.all() {
+            let path = &self.paths[at];
+            if path.standing.state() != PathState::Opening || path.rebinding.is_some() {
+                continue;
+            }
+            let (local, remote) = (path.local, path.remote);
+            if self.paths.all().any(|other| self.is_at_hand(other)) {
+                self.close_at(now, at);
+            } else if !self.attempts.is_waiting(local, remote) {
+                if self.addresses.has_answered(remote) || self.take_opening(now) {
+                    let challenge = self.challenges.draw();
+                    self.paths[at].ask(now, challenge);
+                } else {
+                    self.attempts.on_failed(now, local, remote);
+                }
+            }
+        }
+    }
+
+    /// The operating system says that a link came up: what is silent is probed at once, and what was in vain is tried again.
+    pub fn handle_link_up(&mut self, now: Time) {
+        for path in self.paths.iter_mut() {
+            path.recovery.on_link_up(now);
+        }
+        self.attempts.clear();
+        self.open_missing(now);
+        self.close_unanswered(now);
     }
 
     /// Judges every path by what its recovery knows, moves what is out on a suspect one, and chooses the primary.
@@ -341,6 +428,7 @@ impl Connection {
         }
         if one_returned {
             self.surrender_unusable(now);
+            self.close_unwanted(now);
         }
         self.check_reachable(now);
         self.ask_for_consent();
@@ -400,15 +488,15 @@ impl Connection {
 
     /// Whether a path may carry data now.
     pub(super) fn carries(&self, at: At) -> bool {
+        let path = &self.paths[at];
+        if !path.standing.is_proven() {
+            return planted(Mutant::DataBeforeChallenge);
+        }
         if !self.is_affordable(at) {
             return false;
         }
         if self.paths.len() == 1 {
             return true;
-        }
-        let path = &self.paths[at];
-        if path.standing.state() == PathState::Opening {
-            return false;
         }
         if !self.paths.all().any(|at| self.is_at_hand(at)) {
             // All are silent: whichever probe arrives first may as well bring something.
@@ -429,21 +517,22 @@ impl Connection {
     /// What a scheduler sees of a path.
     pub(super) fn view(&self, at: At) -> View {
         let view = self.paths[at].view();
+        if !self.paths[at].standing.is_proven() {
+            // After all others.
+            return View { usable: false, standby: true, cost: u32::MAX, ..view };
+        }
         let cost = if self.config.cost_policy == CostPolicy::Ignore { 0 } else { view.cost };
         View { usable: self.is_at_hand(at), cost, ..view }
     }
 
     /// Ids whose last packets have arrived by now.
     pub(super) fn free_retired(&mut self, now: Time) {
-        let (events, control) = (&mut self.endpoint_events, &self.control);
-        self.retired.0.retain_mut(|retired| {
-            if retired.until <= now {
-                match retired.told.filter(|told| control.holds_notice(*told)) {
-                    Some(_) => retired.until = now + retired.wait,
-                    None => events.push_back(EndpointEvent::IdUnused(retired.id)),
-                }
+        let events = &mut self.endpoint_events;
+        self.retired.0.retain(|(id, until)| {
+            if *until <= now {
+                events.push_back(EndpointEvent::IdUnused(*id));
             }
-            retired.until > now
+            *until > now
         });
         self.ask_for_ids();
     }

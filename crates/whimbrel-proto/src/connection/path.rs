@@ -10,7 +10,7 @@ use super::keys::KeyUse;
 use super::mtu::{self, Mtu};
 use super::scheduler::View;
 use super::standing::Standing;
-use super::transmit::{CHALLENGE_LEN, LEAST_PACKET};
+use super::transmit::{CHALLENGE_LEN, SACK_LEN};
 use super::validation::Validation;
 use super::{Item, Transmit};
 use crate::config::TransportConfig;
@@ -21,6 +21,9 @@ use crate::{ConnectionId, PathId, Time};
 
 /// Packets a SACK may be held back for at most.
 const MOST_UNREPORTED: u32 = 64;
+
+/// A path that sent no SACK for so long had little to report: waiting for another packet would mostly be for a timer to fire.
+const PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Path {
@@ -44,6 +47,10 @@ pub(super) struct Path {
     pub(super) rebinding: Option<Box<Rebinding>>,
     /// Of `remote`.
     pub(super) validation: Validation,
+    /// It is to be closed as soon as another works.
+    pub(super) unwanted: bool,
+    /// It is closed; CLOSE_PATH, by its number. Until the peer has it, it may send here.
+    pub(super) told: Option<u32>,
     /// Challenges of the peer's, to be answered here.
     pub(super) answers: Answers,
     /// What goes here too.
@@ -73,14 +80,14 @@ pub(super) struct Traffic {
 }
 
 /// The peer's packets come from another address: probably a NAT that rebound. Data goes on to the old one until the new one has
-/// answered a challenge, so that a copied packet with a forged source redirects nothing.
+/// answered a challenge, so that a copied packet with a forged source redirects nothing. Or they come from that of a path that is new.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rebinding {
     pub(super) remote: SocketAddr,
     pub(super) local: Option<IpAddr>,
     pub(super) challenge: u64,
-    received: u64,
-    sent: u64,
+    /// Of `remote`, unless it is the path's own, which has one.
+    allowance: Validation,
     next_probe: Time,
     tries: u8,
     asked: Time,
@@ -91,26 +98,15 @@ const PROBES: u8 = 3;
 
 impl Rebinding {
     pub(super) fn new(now: Time, remote: SocketAddr, local: Option<IpAddr>, challenge: u64) -> Self {
-        Self { remote, local, challenge, received: 0, sent: 0, next_probe: now, tries: 0, asked: now }
-    }
-
-    /// Of an address of our own choice: the tries alone limit it.
-    pub(super) fn asking(now: Time, remote: SocketAddr, local: Option<IpAddr>, challenge: u64) -> Self {
-        let received = u64::from(PROBES) * CHALLENGE_LEN as u64;
-        Self { received, ..Self::new(now, remote, local, challenge) }
+        let allowance = Validation::UNPROVEN;
+        Self { remote, local, challenge, allowance, next_probe: now, tries: 0, asked: now }
     }
 
     pub(super) fn on_received(&mut self, bytes: usize) {
-        self.received += bytes as u64;
+        self.allowance.on_received(bytes);
     }
 
-    /// A challenge of `size` bytes may go out now: three times what came in, three tries.
-    pub(super) fn may_probe(&self, now: Time, size: usize) -> bool {
-        self.tries < PROBES && now >= self.next_probe && self.sent + size as u64 <= 3 * self.received
-    }
-
-    pub(super) fn on_probe(&mut self, now: Time, size: usize, wait: Duration) {
-        self.sent += size as u64;
+    fn on_probe(&mut self, now: Time, wait: Duration) {
         self.tries += 1;
         self.asked = now;
         self.next_probe = now + wait;
@@ -122,13 +118,8 @@ impl Rebinding {
     }
 
     /// When to probe again, or to give up.
-    pub(super) fn timeout(&self) -> Time {
+    fn timeout(&self) -> Time {
         self.next_probe
-    }
-
-    /// No challenge of `size` bytes may follow, and the last has had its time.
-    pub(super) fn is_given_up(&self, now: Time, size: usize) -> bool {
-        now >= self.next_probe && !self.may_probe(now, size)
     }
 }
 
@@ -191,6 +182,8 @@ impl Path {
             mtu: Mtu::new(config.max_udp_payload),
             rebinding: None,
             validation: Validation::Proven,
+            unwanted: false,
+            told: None,
             answers: Answers::default(),
             echoes: Echoes::default(),
             keep_alive_due: false,
@@ -231,16 +224,21 @@ impl Path {
         if self.remote.is_ipv4() { 28 } else { 48 }
     }
 
-    /// How fast SACKs are wanted: two packets, but no more often than eight in a round trip.
+    /// How fast SACKs are wanted: two packets, but no more often than eight in a round trip; what comes after a pause at once, since it may
+    /// be all that comes.
     pub(super) fn ack_pace(&self, now: Time, max_delay: Duration) -> AckPace {
         let eighth = self.recovery.rtt.smoothed() / 8;
-        let every = if now.since(self.last_sack) >= eighth.min(max_delay) { 2 } else { MOST_UNREPORTED };
+        let every = match now.since(self.last_sack) {
+            pause if pause >= PAUSE => 1,
+            pause if pause >= eighth.min(max_delay) => 2,
+            _ => MOST_UNREPORTED,
+        };
         AckPace { every, delay: eighth.min(max_delay).max(Duration::from_millis(1)) }
     }
 
     /// When something of this path is due; `established`: SACKs may be sent.
     pub(super) fn timeout(&self, established: bool) -> Option<Time> {
-        let may_send = established && self.validation.room() >= LEAST_PACKET;
+        let may_send = established && self.validation.room() >= SACK_LEN;
         let sack = may_send.then(|| self.received.next_sack()).flatten();
         let rebinding = self.rebinding.as_deref().map(Rebinding::timeout);
         [sack, self.recovery.timeout(), self.pacing_until, rebinding].into_iter().flatten().min()
@@ -265,6 +263,57 @@ impl Path {
     /// Three probe timeouts: how long what is old may still arrive.
     pub(super) fn drain_time(&self) -> Duration {
         (self.recovery.rtt.deadline() * 3).max(Duration::from_millis(100))
+    }
+
+    /// Asks the far end of a new path whether it is there: what an address of our own choice gets before it answered.
+    pub(super) fn ask(&mut self, now: Time, challenge: u64) {
+        if self.validation == Validation::Proven {
+            self.validation = Validation::UNPROVEN;
+        }
+        self.validation.on_received(CHALLENGE_LEN);
+        self.challenge(now, challenge);
+    }
+
+    /// Challenges the path's own address.
+    pub(super) fn challenge(&mut self, now: Time, challenge: u64) {
+        self.rebinding = Some(Box::new(Rebinding::new(now, self.remote, self.local, challenge)));
+    }
+
+    /// The challenge that may go out now: three times what came in from there, three tries.
+    pub(super) fn challenge_due(&self, now: Time) -> Option<Rebinding> {
+        let rebinding = self.rebinding.as_deref().copied()?;
+        let own = rebinding.remote == self.remote;
+        let room = if own { self.validation.room() } else { rebinding.allowance.room() };
+        (rebinding.tries < PROBES && now >= rebinding.next_probe && room >= CHALLENGE_LEN)
+            .then_some(rebinding)
+    }
+
+    /// A challenge of `size` bytes went out.
+    pub(super) fn on_challenge(&mut self, now: Time, size: usize) {
+        let wait = self.recovery.rtt.deadline() * 2;
+        if let Some(rebinding) = self.rebinding.as_deref_mut() {
+            rebinding.on_probe(now, wait);
+            let own = rebinding.remote == self.remote;
+            let allowance = if own { &mut self.validation } else { &mut rebinding.allowance };
+            allowance.on_sent(size);
+        }
+    }
+
+    /// Gives a challenge up that nothing may follow, and whose last packet has had its time. True if there was one.
+    pub(super) fn expire_challenge(&mut self, now: Time) -> bool {
+        let waits = self.rebinding.as_deref().is_some_and(|rebinding| now < rebinding.next_probe);
+        let over = !waits && self.rebinding.is_some() && self.challenge_due(now).is_none();
+        if over {
+            self.rebinding = None;
+        }
+        over
+    }
+
+    /// Only what comes in counts from now on.
+    pub(super) fn on_closed(&mut self) {
+        self.rebinding = None;
+        self.echoes = Echoes::default();
+        self.keep_alive_due = false;
     }
 
     /// Moves to the address that answered. Round trip and congestion state stay: a rebinding NAT is the same path.

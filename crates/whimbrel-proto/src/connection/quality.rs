@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Connection, Event};
+use super::{Connection, Event, PathState};
 use crate::{PathId, Time};
 
 /// Thresholds of one connection at most.
@@ -151,7 +151,7 @@ impl Connection {
         let events = &mut self.events;
         let mut tell = |change| events.push_back(Event::Quality(change));
         watch.look(PathId::FIRST, &[queue], &mut tell);
-        for path in self.paths.iter() {
+        for path in self.paths.iter().filter(|path| path.standing.state() != PathState::Closed) {
             let recovery = &path.recovery;
             if recovery.rtt.is_unknown() {
                 continue;

@@ -7,6 +7,7 @@ use super::sacks::Sacked;
 use super::{At, Connection, Datagram, Event, Main, Notes, PathState};
 use crate::connection::keys::KeyUse;
 use crate::connection::path::Rebinding;
+use crate::mutants::{Mutant, planted};
 use crate::recovery::Way;
 use crate::wire::packet::{
     CLEAR_BIT, CLEAR_LEN, EARLY_BIT, KEY_PHASE_BIT, MIN_SEALED, PROTECTED_BITS, SAMPLE_LEN, destination,
@@ -64,7 +65,7 @@ impl Connection {
         let Some(plain) = self.open(now, target, datagram.bytes) else { return };
         let at = match target {
             Target::Path(at) => at,
-            Target::New(path) => match self.accept_path(now, path, from, to, size) {
+            Target::New(path) => match self.accept_path(now, path, from, to) {
                 Some(at) => at,
                 None => return,
             },
@@ -120,19 +121,16 @@ impl Connection {
         to: Option<std::net::IpAddr>,
         size: usize,
     ) {
-        if from == self.paths[at].remote {
-            let path = &mut self.paths[at];
+        let path = &mut self.paths[at];
+        if from == path.remote {
             path.local = to.or(path.local);
-            if path.standing.state() == PathState::Opening {
-                // Each packet buys another challenge, until one is answered.
-                let challenge = path
-                    .rebinding
-                    .get_or_insert_with(|| Box::new(Rebinding::new(now, from, to, self.challenges.draw())));
-                challenge.on_received(size);
+            if path.standing.state() == PathState::Opening && path.rebinding.is_none() {
+                // The other end may have had its own answer and use the path.
+                path.challenge(now, self.challenges.draw());
             }
             return;
         }
-        if !newest {
+        if !newest || path.standing.state() == PathState::Closed {
             return;
         }
         match &mut self.paths[at].rebinding {
@@ -325,11 +323,12 @@ impl Connection {
 
     /// Returns the path it speaks of.
     fn on_sack(&mut self, now: Time, path: PathId, reader: &mut Reader) -> Result<PathId, PeerMisbehaved> {
-        let mut sack = std::mem::take(&mut self.scratch_sack);
+        let mut sack = self.scratch_sack.take().unwrap_or_default();
         let read = sack.read(reader).map_err(PeerMisbehaved::from);
         let taken = read.and_then(|()| self.take_sack(now, path, &sack));
+        self.dropped.made_up += u64::from(taken.as_ref().is_err_and(|why| why.cause == Cause::AckOfUnsent));
         let path = PathId(sack.path);
-        self.scratch_sack = sack;
+        self.scratch_sack = Some(sack);
         taken.map(|()| path)
     }
 
@@ -341,7 +340,8 @@ impl Connection {
         sack: &crate::wire::sack::Sack,
     ) -> Result<(), PeerMisbehaved> {
         let id = PathId(sack.path);
-        let Some(at) = self.paths.by_id(id) else {
+        let told = if planted(Mutant::SackOfAnotherPath) { self.paths[Main].id } else { id };
+        let Some(at) = self.paths.by_id(told) else {
             if self.spare_ids.is_over(id) {
                 // Of a path that was closed meanwhile.
                 return Ok(());
@@ -360,6 +360,7 @@ impl Connection {
         }
         self.take_notes(now, at, notes);
         self.couple(now, at);
+        self.forget_closed(now);
         self.review(now);
         self.check_quality(now);
         self.ask_for_ids();
@@ -387,10 +388,7 @@ impl Connection {
         path.adopt(rebinding);
         self.addresses.on_answered(rebinding.remote);
         if path.standing.on_validated() {
-            path.last_eliciting = now;
-            self.events.push_back(Event::PathUp(path.id));
-            self.leave_lost_addresses(now);
-            self.review(now);
+            self.on_path_up(now, at);
             return;
         }
         self.events.push_back(Event::PeerAddressChanged {

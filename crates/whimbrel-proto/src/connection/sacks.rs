@@ -1,6 +1,7 @@
 //! SACKs of several paths: each returns on its own path, and where that is suspect on the best one, since a path may be dead in one
 //! direction only.
 
+use super::transmit::SACK_LEN;
 use super::{At, Connection, Item, MOST_PATHS, PathState};
 use crate::wire::Writer;
 use crate::{Cause, PathId, PeerMisbehaved, Time};
@@ -27,7 +28,7 @@ impl Sacked {
 impl Connection {
     /// SACKs on it may not come through.
     fn is_stranded(&self, at: At) -> bool {
-        matches!(self.paths[at].standing.state(), PathState::Suspect | PathState::Down)
+        matches!(self.paths[at].standing.state(), PathState::Suspect | PathState::Down | PathState::Closed)
     }
 
     /// Packets on `at` report what came on `of`: its own do, those of the best path if its own may not come through.
@@ -38,24 +39,34 @@ impl Connection {
 
     /// A SACK of any path is due that packets on `at` carry.
     pub(super) fn is_sack_due(&self, now: Time, at: At) -> bool {
-        self.paths.all().any(|of| self.paths[of].received.is_sack_due(now) && self.reports(at, of))
+        let fits = self.paths[at].validation.room() >= SACK_LEN;
+        fits && self.paths.all().any(|of| self.paths[of].received.is_sack_due(now) && self.reports(at, of))
     }
 
-    /// Writes SACKs of what is not reported yet. What a suspect path says of itself, the best one still has to say; while none works, a
-    /// `probe`, and the answer to one, repeats what came on each, since one may work this way and another that; and so does what answers on a
-    /// new path: who opens it may have lost the others, and would send again what has long arrived.
-    pub(super) fn write_sacks(&mut self, now: Time, at: At, probe: bool, writer: &mut Writer<'_>) {
+    /// A packet on `at` has a SACK of `of`: what is not reported yet. What a suspect path says of itself, the best one still has to say; while
+    /// none works, a `probe`, and the answer to one, repeats what came on each, since one may work this way and another that; and so does what
+    /// answers on a new path: who opens it may have lost the others, and would send again what has long arrived.
+    fn has_sack(&self, at: At, of: At, probe: bool) -> bool {
+        let unreported = self.paths[of].received.has_unreported() && (self.reports(at, of) || at == of);
         let asks = probe || self.is_stranded(at);
         let none_works = asks && !self.paths[self.paths.main()].standing.is_usable();
         let greets = self.paths[at].standing.state() == PathState::Opening;
+        unreported || none_works && self.is_stranded(of) || greets && at != of
+    }
+
+    /// A packet on `at` has SACKs.
+    pub(super) fn has_sacks(&self, at: At, probe: bool) -> bool {
+        self.paths.all().any(|of| self.has_sack(at, of, probe))
+    }
+
+    /// Writes SACKs.
+    pub(super) fn write_sacks(&mut self, now: Time, at: At, probe: bool, writer: &mut Writer<'_>) {
         for of in self.paths.all() {
-            let (reports, stranded) = (self.reports(at, of), self.is_stranded(of));
-            let path = &mut self.paths[of];
-            let unreported = path.received.has_unreported() && (reports || at == of);
-            let repeated = none_works && stranded || greets && at != of;
-            if !unreported && !repeated {
+            if !self.has_sack(at, of, probe) {
                 continue;
             }
+            let reports = self.reports(at, of);
+            let path = &mut self.paths[of];
             let Some(largest) = path.received.write_sack(now, path.id.0, reports, writer) else { continue };
             path.last_sack = now;
             self.scratch_items.push(if at == of {
@@ -71,6 +82,7 @@ impl Connection {
     pub(super) fn sack_probes(&self, now: Time, at: At) -> bool {
         let path = &self.paths[at];
         self.paths.len() > 1
+            && path.standing.is_proven()
             && path.recovery.in_flight() == 0
             && now.since(path.last_eliciting) > self.config.probe_interval
     }

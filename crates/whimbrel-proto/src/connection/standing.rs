@@ -13,7 +13,7 @@ pub enum PathState {
     Suspect,
     /// Three probes went unanswered: it is probed more and more rarely.
     Down,
-    /// Given up: an event with its figures was its end.
+    /// Given up: an event with its figures was its end. What still comes on it is taken until the other end knows.
     Closed,
 }
 
@@ -37,6 +37,11 @@ impl Standing {
 
     pub(super) fn state(self) -> PathState {
         self.state
+    }
+
+    /// Its far address has answered, and it was not given up.
+    pub(super) fn is_proven(self) -> bool {
+        !matches!(self.state, PathState::Opening | PathState::Closed)
     }
 
     /// Works now.

@@ -19,6 +19,8 @@ pub struct Dropped {
     pub forged: u64,
     /// Handshake packets that made no sense.
     pub handshake: u64,
+    /// SACKs of packets that were never sent. The connection is closed for the first.
+    pub made_up: u64,
 }
 
 /// One path. Bytes are UDP payload unless said otherwise.
@@ -49,6 +51,8 @@ pub struct PathStats {
     pub acked_packets: u64,
     /// Packets declared lost.
     pub lost_packets: u64,
+    /// Packet numbers never used, so that a peer that acknowledges what it did not get is found out.
+    pub left_out: u64,
     /// Of those, packets that arrived after all.
     pub spurious_packets: u64,
     /// Share of packets lost lately, 0 to 1.
@@ -94,7 +98,10 @@ impl Connection {
             paths: self.path_stats(),
             dropped: self.dropped,
             key_updates: self.keys.as_ref().map_or(0, |keys| keys.updates()),
-            deadlines: DeadlineStats { saved: self.session.saved(), ..self.deadlines },
+            deadlines: DeadlineStats {
+                saved: self.session.saved(),
+                ..self.deadlines.as_deref().copied().unwrap_or_default()
+            },
             silent_for: now.since(self.last_received),
         }
     }
@@ -103,7 +110,8 @@ impl Connection {
 impl Connection {
     fn path_stats(&self) -> Vec<PathStats> {
         let main = self.paths.main();
-        self.paths.all().map(|at| PathStats { primary: at == main, ..self.paths[at].stats() }).collect()
+        let open = self.paths.all().filter(|at| self.paths[*at].standing.state() != PathState::Closed);
+        open.map(|at| PathStats { primary: at == main, ..self.paths[at].stats() }).collect()
     }
 }
 
@@ -124,6 +132,7 @@ impl Path {
             duplicates: path.received.duplicates(),
             acked_packets: counters.acked_packets,
             lost_packets: counters.lost_packets,
+            left_out: counters.left_out,
             spurious_packets: counters.spurious_packets,
             loss: path.recovery.loss(),
             rtt: path.recovery.rtt.smoothed(),

@@ -2,17 +2,12 @@
 
 use std::time::Duration;
 
-use super::path::Path;
-use super::transmit::CHALLENGE_LEN;
-use super::{At, CloseReason, Connection, Ending, EndpointEvent, Event, Main, Notes, PathState};
-use crate::{PathId, Time};
+use super::{At, CloseReason, Connection, Ending, EndpointEvent, Event, Main, Notes};
+use crate::Time;
 
 /// Who waits for credit and has nothing else to say asks this often whether the peer is there: what grants it may go to an address that
 /// a NAT has given up, and only a packet from here shows the new one.
 const BLOCKED_INTERVAL: Duration = Duration::from_secs(2);
-
-/// A path that never proved its far address, and on which nothing comes any more, is given up after this.
-const OPENING_PATIENCE: Duration = Duration::from_secs(60);
 
 impl Connection {
     /// When [`Connection::handle_timeout`] is due next. None: never, until something happens.
@@ -33,6 +28,7 @@ impl Connection {
             opening,
             self.paths.iter().filter_map(|path| path.timeout(self.keys.is_some())).min(),
             self.other_probes_at(),
+            self.attempts.timeout(),
             self.retired.timeout(),
             self.session.poll_timeout(),
             self.early_until,
@@ -123,21 +119,6 @@ impl Connection {
         self.paths.iter().filter_map(|path| path.probe_at(self.last_data, interval, keep_alive)).min()
     }
 
-    /// A path whose address never answered is given up.
-    fn close_unanswered(&mut self, now: Time) {
-        // The other end may have had its own answer and use the path: while it does, this one goes on asking.
-        let heard = |path: &Path| {
-            path.traffic.received_packets > 0 && now.since(path.last_received) < OPENING_PATIENCE
-        };
-        let given_up = |path: &&Path| {
-            path.standing.state() == PathState::Opening && path.rebinding.is_none() && !heard(path)
-        };
-        let ids: Vec<PathId> = self.paths.iter().filter(given_up).map(|path| path.id).collect();
-        for id in ids {
-            self.close_path(now, id);
-        }
-    }
-
     fn handle_path_timeout(&mut self, now: Time, at: At) {
         if self.paths[at].recovery.timeout().is_some_and(|due| due <= now) {
             let mut notes = Notes::default();
@@ -155,8 +136,8 @@ impl Connection {
             path.last_eliciting = now;
             path.keep_alive_due = true;
         }
-        if path.rebinding.as_ref().is_some_and(|rebinding| rebinding.is_given_up(now, CHALLENGE_LEN)) {
-            path.rebinding = None;
+        if path.expire_challenge(now) {
+            self.on_unanswered(now, at);
         }
     }
 
@@ -208,7 +189,8 @@ impl Connection {
 
     /// Tells the application when three probes went unanswered, and when that ends.
     pub(super) fn check_reachable(&mut self, now: Time) {
-        let unreachable = self.paths.iter().all(|path| path.recovery.is_unreachable());
+        let mut counted = self.paths.iter().filter(|path| path.standing.is_proven()).peekable();
+        let unreachable = counted.peek().is_some() && counted.all(|path| path.recovery.is_unreachable());
         match self.unreachable_since {
             None if unreachable => {
                 self.unreachable_since = Some(now);

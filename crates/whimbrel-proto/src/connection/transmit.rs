@@ -1,6 +1,6 @@
 //! Packets going out: put together, sealed, masked, recorded.
 
-use super::{At, Connection, Control, Item, KeyRing, Main, Transmit};
+use super::{At, Connection, Control, Item, KeyRing, Main, PathState, Transmit};
 use crate::mutants::{Mutant, planted};
 use crate::recovery::{Permit, Spare};
 use crate::wire::close::{Reason, write_rst};
@@ -16,7 +16,9 @@ const MIN_BLOCKS: usize = 4;
 /// A packet with a challenge at the longest.
 pub(super) const CHALLENGE_LEN: usize = CLEAR_LEN + 4 + 9 + TAG_LEN;
 /// A shorter packet is not worth its head, where so little may be sent.
-pub(super) const LEAST_PACKET: usize = 64;
+const LEAST_PACKET: usize = 64;
+/// Room in which a SACK of one range fits, whatever its numbers.
+pub(super) const SACK_LEN: usize = CLEAR_LEN + 4 + 2 + 4 * 8 + 1 + 8 + 24 + TAG_LEN;
 /// Loss above which small messages are repeated twice.
 const HEAVY_LOSS: f64 = 0.08;
 /// Repetitions of a last packet to a peer that goes on.
@@ -88,8 +90,9 @@ impl Connection {
             count += 1;
             // An MTU probe travels alone: before others it would set their size, behind others it would be cut to theirs.
             let probed = size > usize::from(self.paths[at].mtu.current());
-            // So does a very short one: what has to be padded, or has a longer number, would not fit behind it.
-            if probed || size < LEAST_PACKET || count > 1 && size < segment_size {
+            // Behind the shortest of packets not even another fits whose number is a byte longer.
+            let short = size < LEAST_PACKET;
+            if probed || short || count > 1 && size < segment_size {
                 break;
             }
             segment_size = size;
@@ -140,18 +143,14 @@ impl Connection {
     }
 
     fn transmit_challenge(&mut self, now: Time, at: At, out: &mut Vec<u8>) -> Option<Transmit> {
-        let rebinding = self.paths[at]
-            .rebinding
-            .as_deref()
-            .copied()
-            .filter(|rebinding| rebinding.may_probe(now, CHALLENGE_LEN))?;
-        let wait = self.paths[at].recovery.rtt.deadline() * 2;
-        self.paths[at].rebinding.as_mut()?.on_probe(now, CHALLENGE_LEN, wait);
+        let rebinding = self.paths[at].challenge_due(now)?;
         let head = self.begin(at, out);
         out.push(block::PROBE);
         out.extend_from_slice(&rebinding.challenge.to_be_bytes());
         let size = self.seal(at, out, &head);
+        self.scratch_items.clear();
         self.record(now, at, size, false);
+        self.paths[at].on_challenge(now, size);
         Some(Transmit {
             destination: rebinding.remote,
             source: rebinding.local,
@@ -165,7 +164,8 @@ impl Connection {
     /// size, or None if nothing may or need be sent.
     fn build(&mut self, now: Time, at: At, out: &mut Vec<u8>, limit: usize, first: bool) -> Option<usize> {
         let slot = self.occasion(now, at, limit, first)?;
-        let mtu_probe = if first && slot.occasion == Occasion::Data && self.keys.is_some() && self.confirmed {
+        let proven = self.confirmed && self.paths[at].standing.state() != PathState::Opening;
+        let mtu_probe = if first && slot.occasion == Occasion::Data && self.keys.is_some() && proven {
             self.paths[at].mtu.next_probe(now)
         } else {
             None
@@ -196,6 +196,11 @@ impl Connection {
     /// Whether a packet may be sent, as what, and how long it may be.
     fn occasion(&mut self, now: Time, at: At, limit: usize, first: bool) -> Option<Slot> {
         let established = self.keys.is_some();
+        let owed = self.is_sack_due(now, at) || self.paths[at].answers.is_due();
+        let owed = (established && owed).then_some(Slot { occasion: Occasion::Sack, limit, data: false });
+        if !self.paths[at].standing.is_proven() {
+            return owed;
+        }
         let wire = limit as u64 + self.paths[at].headers();
         let permit = self.paths[at].recovery.permit(now, wire);
         let data = self.carries(at);
@@ -217,8 +222,7 @@ impl Connection {
             Permit::At(due) if wanted => self.paths[at].pacing_until = Some(due),
             _ => {}
         }
-        let due = self.is_sack_due(now, at) || self.paths[at].answers.is_due();
-        (established && due).then_some(Slot { occasion: Occasion::Sack, limit, data: false })
+        owed
     }
 
     /// With nothing else to send, has the session send a second copy of what may be lost. True if there is one.
@@ -263,18 +267,16 @@ impl Connection {
         let Slot { occasion, limit, data } = slot;
         let body = head.start + CLEAR_LEN + head.number_len;
         let mut writer = Writer::new(out, head.start + limit - TAG_LEN);
-        let before = writer.len();
-        if self.session.has_verdicts() && self.keys.is_some() && self.paths[at].received.has_unreported() {
-            self.write_verdicts(&mut writer);
+        let probe = occasion == Occasion::Probe;
+        if self.keys.is_some() && self.has_sacks(at, probe) && self.write_verdicts(&mut writer) {
+            self.write_sacks(now, at, probe, &mut writer);
         }
-        let verdicts = writer.len() > before;
-        if self.keys.is_some() {
-            self.write_sacks(now, at, occasion == Occasion::Probe, &mut writer);
-        }
+        let verdicts = self.scratch_items.iter().any(|item| matches!(item, Item::Session(_)));
         let sack_end = writer.len();
         if occasion == Occasion::Sack {
             // One SACK in a round trip asks to be acknowledged itself, or its ranges would grow for ever.
-            let prunes = self.paths[at].received.wants_pruning()
+            let prunes = self.paths[at].standing.is_proven()
+                && self.paths[at].received.wants_pruning()
                 && now.since(self.last_eliciting) > self.paths[at].recovery.rtt.smoothed();
             if prunes || self.sack_probes(now, at) {
                 self.paths[at].keep_alive_due = true;
@@ -324,11 +326,15 @@ impl Connection {
         }
     }
 
-    /// What came too late is told before it is acknowledged.
-    fn write_verdicts(&mut self, writer: &mut Writer<'_>) {
+    /// What came too late is told before it is acknowledged. False: acknowledgement has to wait.
+    fn write_verdicts(&mut self, writer: &mut Writer<'_>) -> bool {
+        if !self.session.has_verdicts() {
+            return true;
+        }
         self.scratch_carried.clear();
-        self.session.fill_verdicts(writer, &mut self.scratch_carried);
+        let all = self.session.fill_verdicts(writer, &mut self.scratch_carried);
         self.scratch_items.extend(self.scratch_carried.iter().map(|carried| Item::Session(*carried)));
+        all
     }
 
     /// How often small messages are repeated now: only where there is room to spare.
@@ -405,6 +411,9 @@ impl Connection {
             path.recovery.mark_last(Spare::Doubled);
         } else if self.resending {
             path.recovery.mark_last(Spare::Again);
+        }
+        if self.confirmed && path.recovery.wants_leaving_out() {
+            path.recovery.leave_out(now, self.challenges.draw());
         }
         path.traffic.sent_packets += 1;
         path.traffic.sent_bytes += size as u64;

@@ -35,6 +35,9 @@ pub(super) enum Validation {
 }
 
 impl Validation {
+    /// Nothing has come from there yet.
+    pub(super) const UNPROVEN: Self = Self::Unproven { received: 0, sent: 0 };
+
     /// Bytes that may be sent now.
     pub(super) fn room(&self) -> usize {
         match self {

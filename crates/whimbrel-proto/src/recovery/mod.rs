@@ -56,6 +56,8 @@ pub(crate) struct Counters {
     pub(crate) lost_packets: u64,
     pub(crate) lost_bytes: u64,
     pub(crate) spurious_packets: u64,
+    /// Numbers that no packet has.
+    pub(crate) left_out: u64,
 }
 
 /// Sending side of one path: round trips, loss, congestion, pacing, silence.
@@ -129,7 +131,7 @@ impl<I: Copy> Recovery<I> {
     }
 
     pub(crate) fn counters(&self) -> Counters {
-        self.counters
+        Counters { left_out: self.sent.left_out(), ..self.counters }
     }
 
     pub(crate) fn controller(&self) -> &dyn Controller {
@@ -248,6 +250,16 @@ impl<I: Copy> Recovery<I> {
         true
     }
 
+    /// It is time for [`Recovery::leave_out`].
+    pub(crate) fn wants_leaving_out(&self) -> bool {
+        self.sent.wants_leaving_out()
+    }
+
+    /// Leaves a packet number out now and then: `draw` says when next.
+    pub(crate) fn leave_out(&mut self, now: Time, draw: u64) {
+        self.sent.leave_out(now, &self.rtt, draw);
+    }
+
     /// There was room for more than the application had.
     pub(crate) fn on_app_limited(&mut self) {
         self.sampler.on_app_limited(self.sent.in_flight());
@@ -265,6 +277,12 @@ impl<I: Copy> Recovery<I> {
             return Err(PeerMisbehaved::new(
                 Cause::AckOfUnsent,
                 "a packet that was never sent was acknowledged",
+            ));
+        }
+        if self.sent.is_made_up(sack) {
+            return Err(PeerMisbehaved::new(
+                Cause::AckOfUnsent,
+                "a packet was acknowledged whose number was left out",
             ));
         }
         let prior = self.sent.in_flight();

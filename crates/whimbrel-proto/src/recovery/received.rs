@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::Time;
+use crate::mutants::{Mutant, planted};
 use crate::wire::Writer;
 use crate::wire::sack::{self, EcnCounts, MAX_RANGES};
 
@@ -121,6 +122,9 @@ impl Received {
             self.largest_at = now;
         }
         self.insert(number);
+        if planted(Mutant::UnseenAcknowledged) && number > 0 && !self.is_duplicate(number - 1) {
+            self.insert(number - 1);
+        }
         match ecn {
             Some(Ecn::Ect0) => self.ecn.ect0 += 1,
             Some(Ecn::Ect1) => self.ecn.ect1 += 1,

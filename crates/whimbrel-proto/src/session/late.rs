@@ -100,21 +100,22 @@ impl Session {
         !self.control.verdicts.list.is_empty()
     }
 
-    /// Writes them.
-    pub fn fill_verdicts(&mut self, out: &mut Writer<'_>, carried: &mut Vec<Carried>) {
+    /// Writes them. False: not all fit, so that no acknowledgement may follow.
+    pub fn fill_verdicts(&mut self, out: &mut Writer<'_>, carried: &mut Vec<Carried>) -> bool {
         self.control.verdicts.due = false;
         for Verdict { key, number, .. } in self.control.verdicts.list.iter().copied() {
             let range = NumberRange { first: number, count: 1, value: LATE };
             let Some(stream) = self.streams.by_key(key) else { continue };
             if out.remaining() < RangesHead::MAX_LEN + range.len(0, true) {
                 self.control.verdicts.due = true;
-                return;
+                return false;
             }
             let mark = RangesHead::open(out, block::SKIP_ACK, stream.id.0, control::bits(stream, key));
             range.write(out, 0, true);
             RangesHead::close(out, mark, 1);
             carried.push(Carried::Verdict { key, number });
         }
+        true
     }
 
     /// The peer's verdict on a message: it came too late.
