@@ -359,8 +359,8 @@ impl Connection {
             self.paths[at].keys.on_acked(keys.updates(), sack.largest());
         }
         self.take_notes(now, at, notes);
-        self.forget_closed(now);
         self.couple(now, at);
+        self.forget_closed(now);
         self.review(now);
         self.check_quality(now);
         self.ask_for_ids();
