@@ -7,7 +7,7 @@ mod common;
 use std::time::Duration;
 
 use common::{Home, Running, whimbrel};
-use whimbrel::{Config, Endpoint, Event, Mocket, Service, new_identity};
+use whimbrel::{Config, Endpoint, Event, Mocket, new_identity};
 
 /// Longer than anything takes on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -23,7 +23,7 @@ fn config(config: Config) -> Config {
 /// One every 50 ms: before the outage, in it, and after it.
 async fn talk(mocket: Mocket) {
     for number in 0..MESSAGES {
-        mocket.send(Service::ReliableSequenced, number.to_be_bytes().to_vec()).await.unwrap();
+        mocket.send(number.to_be_bytes().to_vec()).await.unwrap();
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
@@ -75,7 +75,7 @@ async fn a_session_outlives_its_connection_over_a_real_link() {
         for task in talking.into_iter().chain(listening) {
             task.await.unwrap();
         }
-        near.close(0, "").await;
+        assert_eq!(near.close(0, "").await, whimbrel::CloseReason::Local);
     };
     tokio::time::timeout(PATIENCE, all).await.expect("it goes on by itself");
 }

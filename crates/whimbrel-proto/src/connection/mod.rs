@@ -543,7 +543,12 @@ impl Connection {
 
     /// The peer sent its stateless reset token.
     pub fn handle_reset(&mut self, now: Time) {
-        self.finish(now, CloseReason::PeerRestarted, None);
+        if self.may_detach() {
+            // It may have the session yet, and say so when it is dialled, or come back by itself.
+            self.detach(now);
+        } else if !self.ending.is_waiting() {
+            self.finish(now, CloseReason::PeerRestarted, None);
+        }
     }
 
     /// The peer repeated PING: it missed PONG.

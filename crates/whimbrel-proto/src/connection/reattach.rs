@@ -45,14 +45,21 @@ impl Connection {
     /// Nothing was heard for the idle timeout.
     pub(super) fn on_out_of_service(&mut self, now: Time) {
         self.events.push_back(Event::OutOfService);
-        let (Some(keep), Some(peer)) = (self.config.reattach, self.peer_key) else {
+        if self.may_detach() {
+            self.detach(now);
+        } else {
             self.finish(now, CloseReason::TimedOut, None);
-            return;
-        };
-        if !self.ending.is_open() || !self.confirmed || self.claim().is_none() {
-            self.finish(now, CloseReason::TimedOut, None);
-            return;
         }
+    }
+
+    /// The session is wanted, and can be told again.
+    pub(super) fn may_detach(&self) -> bool {
+        self.config.reattach.is_some() && self.ending.is_open() && self.confirmed && self.claim().is_some()
+    }
+
+    /// The session goes on without the connection.
+    pub(super) fn detach(&mut self, now: Time) {
+        let (Some(keep), Some(peer)) = (self.config.reattach, self.peer_key) else { return };
         self.ending = Ending::Detached { until: now + keep };
         self.events.push_back(Event::Detached);
         let bytes = self.session.stats().queue_bytes + self.session.unread_bytes();

@@ -8,7 +8,7 @@ use crate::crypto::Claim;
 use crate::handshake::{Accepted, Params, Resumed};
 use crate::session::Session;
 use crate::wire::packet::destination;
-use crate::{ConnectionId, Time};
+use crate::{ConnectionId, Side, Time};
 
 /// New connections for one session that were answered and have proven nothing yet.
 const MOST_PENDING: usize = 4;
@@ -143,7 +143,9 @@ impl Connection {
         while let Some(event) = self.events.pop_back() {
             fresh.events.push_front(event);
         }
-        fresh.endpoint_events.push_front(EndpointEvent::Reattached { id: fresh.local_id() });
+        if fresh.side == Side::Server {
+            fresh.endpoint_events.push_front(EndpointEvent::Reattached { id: fresh.local_id() });
+        }
         while let Some(event) = self.endpoint_events.pop_back() {
             fresh.endpoint_events.push_front(event);
         }
@@ -174,6 +176,8 @@ impl Connection {
                     let fresh = keys.keys().resumption(self.side);
                     self.attachment.claim = Some(Box::new(claim.next(&fresh)));
                 }
+                let id = self.local_id();
+                self.endpoint_events.push_back(EndpointEvent::Reattached { id });
                 return true;
             }
             Some(Resumed::Already) => CloseReason::AlreadyResumed,

@@ -12,11 +12,13 @@
 //! - queues and unread data stay within their limits, and both ends agree on credit when all is quiet;
 //! - once the link is good everything is done within bounded time.
 
+mod away;
 mod dice;
 mod model;
 mod operation;
 mod run;
 
+pub use away::Away;
 pub use dice::{Dice, FromBytes, Seeded};
 pub use model::Model;
 pub use operation::{Finale, NetworkChange, Operation};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use whimbrel_proto::Service;
 use whimbrel_proto::session::{CreditPolicy, RouteClass, StreamKind, StreamOptions, TagSettings};
 
-use super::Dice;
+use super::{Away, Dice};
 use crate::pair::End;
 
 /// A message to be sent, but for its payload, which the model makes.
@@ -117,6 +117,8 @@ pub enum Operation {
     Rebind,
     /// A second network, which is there from the first of these on.
     Network(NetworkChange),
+    /// The session outlives a connection.
+    Away(Away),
     Pass {
         time: Duration,
     },
@@ -193,6 +195,7 @@ impl Operation {
             82..83 => Self::Rebind,
             83..84 => Self::Pass { time: Duration::from_millis(dice.between(200, 1500).into()) },
             84..85 => Self::Network(NetworkChange::draw(dice)),
+            85..86 if dice.chance(50) => Self::Away(Away::draw(dice, from)),
             _ => Self::Pass { time: Duration::from_millis(dice.between(1, 60).into()) },
         }
     }
