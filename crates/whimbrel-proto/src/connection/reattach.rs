@@ -1,4 +1,4 @@
-//! Re-attaching: the connection is given up, the session is not. Both ends keep it, and the one that connected dials until it is answered.
+//! Re-attaching: the connection is given up, the session is not. Both ends keep it, and the one that began it dials until it is answered.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -64,7 +64,8 @@ impl Connection {
         self.events.push_back(Event::Detached);
         let bytes = self.session.stats().queue_bytes + self.session.unread_bytes();
         self.endpoint_events.push_back(EndpointEvent::StandbyWanted { peer, bytes });
-        if self.side == Side::Client {
+        // Who could reach the other at first can do so again; the other way a NAT may be between.
+        if self.session.side() == Side::Client {
             self.endpoint_events.push_back(EndpointEvent::DialWanted { peer });
         }
     }

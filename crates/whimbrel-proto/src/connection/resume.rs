@@ -25,6 +25,11 @@ impl Connection {
     pub fn handle_resume(&mut self, now: Time, resuming: Resuming) {
         let Resuming { accepted, setup } = resuming;
         let id = setup.local_id;
+        if matches!(self.ending, Ending::Suspending { .. }) {
+            // It is about to leave, too. Whoever comes back next finds the other.
+            self.endpoint_events.push_back(EndpointEvent::IdUnused(id));
+            return;
+        }
         let answer = self.weigh_claim(&accepted);
         let mut fresh = Self::new(now, Setup { config: std::sync::Arc::clone(&self.config), ..setup });
         fresh.attachment = self.attachment.clone();
@@ -40,7 +45,8 @@ impl Connection {
             if offered.len() >= MOST_PENDING {
                 offered.remove(0);
             }
-            offered.push(next);
+            offered.push(next.clone());
+            fresh.attachment.claim = Some(Box::new(next));
         }
         self.pending.push(fresh);
     }
@@ -74,8 +80,6 @@ impl Connection {
             Resumed::Expired
         } else if proof.epoch <= claim.epoch {
             Resumed::Already
-        } else if matches!(self.ending, Ending::Suspending { .. }) {
-            Resumed::Unknown
         } else if accepted.proves(&claim) || self.accept_offered(accepted) {
             Resumed::Yes
         } else {
@@ -106,8 +110,7 @@ impl Connection {
         let at = pending.paths.main();
         let opens = pending.open(now, Target::Path(at), datagram.bytes.clone()).is_some();
         if opens && !pending.refusal && !self.ending.is_over() {
-            let mut fresh = self.pending.remove(index);
-            fresh.attachment.claim = self.next_claim(&fresh).map(Box::new);
+            let fresh = self.pending.remove(index);
             self.attach(now, fresh);
             return false;
         }

@@ -66,7 +66,6 @@ impl Connection {
         if self.ending.is_waiting() {
             // There is nobody to tell.
             self.own_heir = heir.map(Box::new);
-            self.endpoint_events.push_back(EndpointEvent::StandbyOver);
             self.finish_suspend(now, None);
             return Ok(());
         }
@@ -164,7 +163,12 @@ impl Connection {
         if with_sack {
             let path = &mut self.paths[Main];
             let id = path.id.0;
-            path.received.write_sack(now, id, true, &mut Writer::new(&mut sack, 400));
+            let mut out = Writer::new(&mut sack, 400);
+            self.session.fill_verdicts(&mut out, &mut Vec::new());
+            // What came too late is told first, or not acknowledged.
+            if self.session.are_verdicts_told() {
+                path.received.write_sack(now, id, true, &mut out);
+            }
         }
         self.prepare_last(now, |writer| {
             writer.bytes(&sack);
@@ -185,6 +189,7 @@ impl Connection {
     /// The session becomes bytes; after this nothing is acknowledged.
     pub(super) fn finish_suspend(&mut self, now: Time, standby: Option<Duration>) {
         let (Some(claim), Some(peer_key)) = (self.claim(), self.peer_key) else { return };
+        self.endpoint_events.push_back(EndpointEvent::Left);
         self.abandon_all(now);
         let snapshot = self.session.snapshot(now);
         self.session = Session::new(self.side, self.config.session);

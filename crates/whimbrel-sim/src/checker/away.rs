@@ -51,7 +51,12 @@ impl Run {
                 let Some(state) = self.suspend(end, mode) else { return };
                 self.stay_away(&[end], time);
                 self.light_up();
-                self.take_up(end, &state, crash);
+                // A peer that did not hear of it will dial if it began the session.
+                if state.standby.is_none() && end == End::Server {
+                    self.stand_by(end, &state, crash);
+                } else {
+                    self.take_up(end, &state, crash);
+                }
                 self.until(|run| !run.is_away(end.other()) && !run.is_away(end));
             }
             Away::Both { apart, time, crash } => {
@@ -59,7 +64,11 @@ impl Run {
                 let ends = [End::Client, End::Server];
                 let Some(first) = self.suspend_soon(ends[0], apart) else { return };
                 let Some(second) = self.suspend(ends[1], SuspendMode::Snapshot) else { return };
-                let first = first.unwrap_or_else(|| self.taken(ends[0]));
+                let first = first.unwrap_or_else(|| {
+                    let limit = self.config.close_timeout + SECOND;
+                    self.until_within(limit, |run| run.pair.closed(ends[0]).is_some());
+                    self.taken(ends[0])
+                });
                 self.stay_away(&ends, time);
                 self.light_up();
                 // Whoever is dialled is there first.
@@ -141,15 +150,10 @@ impl Run {
 
     fn take_up(&mut self, end: End, state: &Suspended, crash: bool) {
         let node = self.node(end, crash);
-        // Who left unheard by a client that listens to nobody has to be found by it.
-        let handle = if end == End::Server && state.standby.is_none() {
-            self.pair.world.stand_by(node, state)
-        } else {
-            let peer = self.node(end.other(), false);
-            let to = self.pair.world.address(peer);
-            self.pair.world.resume(node, state, Some(to))
-        };
-        self.went_on(end, handle.expect("it can be resumed"));
+        let peer = self.node(end.other(), false);
+        let to = self.pair.world.address(peer);
+        let handle = self.pair.world.resume(node, state, Some(to)).expect("it can be resumed");
+        self.went_on(end, handle);
     }
 
     fn stand_by(&mut self, end: End, state: &Suspended, crash: bool) {
