@@ -99,8 +99,7 @@ impl Connection {
     /// Every address of this host with every one of the peer's that has answered.
     fn ways(&self) -> Vec<Way> {
         let mut remotes = vec![self.remote()];
-        let known = self.paths.iter().map(|path| path.remote).chain(self.addresses.theirs());
-        for remote in known.filter(|remote| self.addresses.has_answered(*remote)) {
+        for remote in self.addresses.answered() {
             if !remotes.contains(&remote) {
                 remotes.push(remote);
             }

@@ -132,7 +132,9 @@ impl Connection {
         fresh.session.set_peer_limits(limits);
         fresh.peer_key = fresh.peer_key.or(self.peer_key);
         fresh.ending = self.ending.begin_again();
+        fresh.suspend_again(self);
         fresh.watch = self.watch.take();
+        fresh.addresses.go_on_from(&self.addresses);
         fresh.deadlines = self.deadlines;
         fresh.dropped = self.dropped;
         fresh.events.retain(|event| *event != Event::Connected);

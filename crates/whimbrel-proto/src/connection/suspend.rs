@@ -78,19 +78,27 @@ impl Connection {
         if self.attachment.session.is_none() {
             return Err(SuspendError::NoSession);
         }
-        let mut bytes = Vec::new();
-        let mut out = Writer::new(&mut bytes, 64);
-        out.u8(block::SUSPEND);
-        out.u8(if heir.is_some() { 32 } else { 0 });
-        out.bytes(heir.as_ref().map_or(&[], |heir| &heir.as_bytes()[..]));
+        let block = Some(suspend(heir.as_ref()));
         self.own_heir = heir.map(Box::new);
-        self.ending = Ending::Suspending { give_up: now + self.config.close_timeout, block: Some(bytes) };
+        self.ending = Ending::Suspending { give_up: now + self.config.close_timeout, block };
         if mode == SuspendMode::Snapshot {
             self.send_suspend();
         } else {
             self.session.begin_close();
         }
         Ok(())
+    }
+
+    /// Goes on with suspending where the connection before was interrupted in it.
+    pub(super) fn suspend_again(&mut self, before: &mut Self) {
+        let Ending::Suspending { give_up, block } = &mut before.ending else { return };
+        let was_sent = block.is_none();
+        self.own_heir = before.own_heir.take();
+        let block = Some(suspend(self.own_heir.as_deref()));
+        self.ending = Ending::Suspending { give_up: *give_up, block };
+        if was_sent {
+            self.send_suspend();
+        }
     }
 
     /// The session is drained, or need not be.
@@ -236,6 +244,15 @@ impl Connection {
             old.abandon(|item: &Item| Self::settle(now, Fate::Lost, item, session, control, &mut notes));
         }
     }
+}
+
+fn suspend(heir: Option<&PublicKey>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut out = Writer::new(&mut bytes, 64);
+    out.u8(block::SUSPEND);
+    out.u8(if heir.is_some() { 32 } else { 0 });
+    out.bytes(heir.map_or(&[], |heir| &heir.as_bytes()[..]));
+    bytes
 }
 
 fn suspend_ack(standby: Duration) -> Vec<u8> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use whimbrel_proto::{CloseReason, SuspendMode, Suspended};
+use whimbrel_proto::{CloseReason, Event, SuspendMode, Suspended};
 
 use super::Dice;
 use super::operation::Draft;
@@ -41,7 +41,6 @@ const SECOND: Duration = Duration::from_secs(1);
 
 impl Run {
     pub(super) fn leave(&mut self, away: Away) {
-        if std::env::var("DBG").is_ok() { eprintln!("{:?} {away:?}", self.pair.now()); }
         match away {
             Away::One { end, mode, time, crash, unheard } => {
                 self.proven();
@@ -52,7 +51,7 @@ impl Run {
                 self.stay_away(&[end], time);
                 self.light_up();
                 // A peer that did not hear of it will dial if it began the session.
-                if state.standby.is_none() && end == End::Server {
+                if end == End::Server && !self.was_told(end.other()) {
                     self.stand_by(end, &state, crash);
                 } else {
                     self.take_up(end, &state, crash);
@@ -92,6 +91,14 @@ impl Run {
     fn proven(&mut self) {
         self.light_up();
         self.until(|run| End::BOTH.iter().all(|end| run.pair.connection(*end).is_peer_proven()));
+    }
+
+    /// It waits for the other to come back.
+    fn was_told(&mut self, end: End) -> bool {
+        let told = |event: &&Event| {
+            matches!(event, Event::PeerSuspended | Event::Reattached { .. } | Event::PeerResumed { .. })
+        };
+        self.pair.events(end).iter().rev().find(told) == Some(&Event::PeerSuspended)
     }
 
     fn is_away(&mut self, end: End) -> bool {
@@ -178,7 +185,8 @@ impl Run {
     }
 
     fn until(&mut self, done: impl FnMut(&mut Self) -> bool) {
-        self.until_within(Duration::from_secs(30), done);
+        // One that was left unheard may have to find out by silence.
+        self.until_within(self.config.idle_timeout + Duration::from_secs(30), done);
         self.announce();
     }
 

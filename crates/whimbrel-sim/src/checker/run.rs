@@ -441,7 +441,6 @@ impl Run {
 
     /// Hears and reads what there is.
     pub(super) fn pump(&mut self) {
-        if std::env::var("DBG").is_ok() { for end in End::BOTH { let e = self.pair.events(end); if matches!(e.last(), Some(Event::Closed(_))) { eprintln!("{:?} {end:?} {:?}", self.pair.now(), &e[e.len().saturating_sub(4)..]); } } }
         for end in End::BOTH {
             self.hear(end);
             if !self.away || self.pair.closed(end).is_none() {
@@ -594,7 +593,10 @@ impl Run {
                 heard.remove(&End::Server);
                 self.pair.world.restart_server();
                 self.restore_networks();
-                self.end(self.config.keep_alive.unwrap_or_default() + Duration::from_secs(5), |run| {
+                // Of a connection that the server made, the client has no token by which to hear of it.
+                let soon = self.config.keep_alive.unwrap_or_default() + Duration::from_secs(5);
+                let limit = if self.coverage.resumed > 0 { self.patience() } else { soon };
+                self.end(limit, |run| {
                     let why = run.pair.closed(End::Client);
                     assert_eq!(why, Some(CloseReason::PeerRestarted));
                 });
