@@ -4,6 +4,7 @@
 //! measured where the question is asked. Trials go round the peers (A B C, A B C), so that a slow minute of the
 //! machine hits all alike. To add a peer, implement [`peer::Peer`] and name it in [`peer::all`].
 
+mod certificate;
 mod job;
 mod meter;
 mod peer;

@@ -1,5 +1,6 @@
 //! One peer's transfer from caller to server: both processes, what they said, and figures of it.
 
+mod moved;
 mod process;
 mod single;
 
@@ -7,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 
+pub(crate) use self::moved::Moved;
 use self::process::Process;
 pub(crate) use self::single::Try;
 use crate::clock;
@@ -62,22 +64,37 @@ impl Running {
         let mut server = Process::start(testbed, Side::Server, peer, job, None)?;
         let word = server.next_within("ready", START).await?;
         let mut caller = Process::start(testbed, Side::Caller, peer, job, Some(&word))?;
-        let started = caller.next_within("started", START).await?.parse().context("the caller's clock")?;
+        let started = caller.clock_within("started", START).await?;
         Ok(Self { job: job.clone(), server, caller, started })
     }
 
+    /// When connect was called, nanoseconds of [`crate::clock`].
+    pub(crate) fn started(&self) -> u64 {
+        self.started
+    }
+
     /// Waits as [`Flow::run`] does, and ends both sides.
-    pub(crate) async fn finish(mut self, seconds: f64) -> anyhow::Result<Flow> {
+    pub(crate) async fn finish(self, seconds: f64) -> anyhow::Result<Flow> {
+        self.finish_early(seconds, std::future::pending()).await
+    }
+
+    /// As [`Running::finish`], or until `enough` is done.
+    pub(crate) async fn finish_early(
+        mut self,
+        seconds: f64,
+        enough: impl Future<Output = ()>,
+    ) -> anyhow::Result<Flow> {
         let passed = Duration::from_nanos(clock::now().saturating_sub(self.started));
         let left = Duration::from_secs_f64(seconds).saturating_sub(passed);
         let limit = tokio::time::sleep(left);
-        tokio::pin!(limit);
+        tokio::pin!(limit, enough);
         let (mut figures, mut sent) = (None, None);
         while figures.is_none() {
             tokio::select! {
                 said = self.server.next("figures") => figures = Some(said?),
                 said = self.caller.next("sent"), if sent.is_none() => sent = Some(said?),
                 () = &mut limit => break,
+                () = &mut enough => break,
             }
         }
         let figures = self.server.end("figures", figures, END).await?;

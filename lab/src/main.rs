@@ -17,6 +17,7 @@ mod sample;
 mod stats;
 mod testbed;
 
+use std::io;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -47,21 +48,37 @@ enum Command {
     /// The side of a trial that connects; started by this program itself
     #[command(hide = true)]
     Call(peer::Call),
+    /// One that suspends its session; started by this program itself
+    #[command(hide = true)]
+    Leave(peer::Leave),
+    /// One that resumes it; started by this program itself
+    #[command(hide = true)]
+    Arrive(peer::Arrive),
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::List => experiment::list(),
+        Command::List => experiment::list(&mut io::stdout().lock()),
         Command::Run(run) => run.run(),
         Command::Report(report) => report.run(),
         Command::Try(trial) => trial.run(),
         Command::Clean => testbed::clean(),
         Command::Serve(serve) => serve.run(),
         Command::Call(call) => call.run(),
+        Command::Leave(leave) => leave.run(),
+        Command::Arrive(arrive) => arrive.run(),
     };
-    if let Err(error) = result {
-        eprintln!("error: {error:#}");
-        return ExitCode::FAILURE;
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever read what is printed has enough, as `head` has.
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
     }
-    ExitCode::SUCCESS
+}
+
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -41,8 +41,8 @@ pub(crate) struct Run {
     /// Only these peers [default: all]
     #[arg(long, value_delimiter = ',')]
     peers: Vec<String>,
-    /// Light trials at a time
-    #[arg(long, default_value_t = 10)]
+    /// Trials at a time over links of 4 Mbit/s, 8 % of a core each; of others as many as take as much
+    #[arg(long, default_value_t = 16)]
     parallel: usize,
 }
 
@@ -319,19 +319,13 @@ async fn stop(mut under_way: JoinSet<Sample>) -> bool {
 
 /// Room for so many light trials.
 fn room_for(parallel: usize) -> u32 {
-    u32::try_from(parallel).unwrap_or(u32::MAX).saturating_mul(Cost::Light.room(u32::MAX))
+    u32::try_from(parallel).unwrap_or(u32::MAX).saturating_mul(Cost::LIGHT.room(u32::MAX))
 }
 
 impl Cost {
     /// The room it takes of what there is.
     fn room(self, all: u32) -> u32 {
-        let room = match self {
-            Self::Sparse => 1,
-            Self::Light => 3,
-            Self::Medium => 6,
-            Self::Heavy => all,
-        };
-        room.min(all)
+        self.share().map_or(all, |percent| percent.ceil() as u32).min(all)
     }
 }
 

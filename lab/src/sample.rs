@@ -114,7 +114,11 @@ impl Recorder {
         fs::create_dir_all(folder)?;
         let path = Record::path(folder, experiment);
         let part = path.with_extension("jsonl.part");
-        let file = File::create(&part).with_context(|| format!("cannot write {}", part.display()))?;
+        let file = File::options().create(true).append(true).open(&part);
+        let file = file.with_context(|| format!("cannot write {}", part.display()))?;
+        // Held until the run is over.
+        file.try_lock().with_context(|| format!("another run is writing {}", part.display()))?;
+        file.set_len(0)?;
         let mut recorder = Self { file, part, path };
         recorder.line(&Line::Header(Box::new(header.clone())))?;
         Ok(recorder)

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -66,7 +66,7 @@ impl Drop for Side {
 
 /// Why a peer is not here.
 fn is_missing(said: &str) -> bool {
-    said.contains("install") || said.contains("kernel has no")
+    ["install", "kernel has no", "only root may"].iter().any(|word| said.contains(word))
 }
 
 /// Runs a job, and gives the figures: none if the peer is not here. Bulk is ended after `time`.
@@ -146,6 +146,34 @@ fn what_has_a_lifetime_ends_although_some_may_be_lost() {
     let job = r#"{"load":"messages","size":100,"rate":500,"count":50,"want":{"within":500}}"#;
     everyone(&[job], |peer, _, figures| assert!(!numbers(figures).is_empty(), "{peer}"));
     assert!(!numbers(&run("udp", job).unwrap()).is_empty());
+}
+
+#[test]
+fn a_session_goes_on_in_another_process() {
+    let job = r#"{"load":"messages","size":100,"rate":500,"count":100,"want":"ordered"}"#;
+    let mut server = Side::start(&["serve", "--peer", "whimbrel", "--job", job, "--at", "127.0.0.1"]);
+    let word = server.says("ready");
+    let mut first = Side::start(&["leave", "--job", job, "--from", "127.0.0.1", "--messages", "40", &word]);
+    first.says("started");
+    let left: serde_json::Value = serde_json::from_str(&first.says("left")).unwrap();
+    first.has_ended();
+    let mut second = Side::start(&["arrive", "--job", job, "--from", "127.0.0.2", "--messages", "40"]);
+    writeln!(second.child.stdin.as_mut().unwrap(), "{}", left["state"].as_str().unwrap()).unwrap();
+    second.says("started");
+    let figures = serde_json::from_str(&server.says("figures")).unwrap();
+    assert_eq!(numbers(&figures), (0..100).collect::<Vec<_>>());
+    second.end();
+    second.says("sent");
+    second.has_ended();
+    server.has_ended();
+}
+
+#[test]
+fn a_list_that_nobody_reads_to_its_end_is_no_failure() {
+    let mut list =
+        Command::new(env!("CARGO_BIN_EXE_lab")).arg("list").stdout(Stdio::piped()).spawn().unwrap();
+    drop(list.stdout.take());
+    assert!(list.wait().unwrap().success());
 }
 
 #[test]

@@ -327,6 +327,7 @@ SPECIMENS = [
     (b"\x17" + v(3600) + v(12) + b"ticketticket", "TICKET 3600 s", dict(ticket_lifetime=3600, ticket=b"ticketticket")),
     (b"\x18" + v(0) + b"\x00" + v(1) + v(3) + v(2), "TAKEN stream=0 us 3..4", dict(ranges__gap=3, ranges__length=2)),
     (b"\x19", "KEEP_ALIVE", dict(block=25)),
+    (b"\x1a" + v(2) + v(132), "END stream=2 size=132", dict(stream=2, final_size=132)),
     (b"\xc8" + v(2) + b"??", "Unknown block 200", dict(unknown__length=2, unknown__body=b"??")),
 ]
 PADDING = b"\x0d" + bytes(8)
@@ -334,7 +335,7 @@ PADDING = b"\x0d" + bytes(8)
 # Blocks that are refused: bytes and what the expert says.
 REFUSED = [
     (b"\x02", "not a block of a sealed packet"),
-    (b"\x1a\0\0", "not a block of a sealed packet"),
+    (b"\x1b\0\0", "not a block of a sealed packet"),
     (b"\0\x80\0\0", "unknown flag"),
     (b"\0\x03", "ends before its fields do"),
     (b"\0\x43\0\0\x40", "unknown extras"),

@@ -422,7 +422,7 @@ end
 local BLOCKS = {
     [0] = "DATA", "SACK", "SYN", "SYN-ACK", "PING", "PONG", "FIN", "FIN-ACK", "FIN-DONE", "RST", "ERROR", "PROBE",
     "PROBE-ACK", "PADDING", "SKIP", "SKIP-ACK", "MAX_DATA", "MAX_STREAM_DATA", "MAX_STREAMS", "RESET", "STOP", "NEW_CID",
-    "CLOSE_PATH", "TICKET", "TAKEN", "KEEP_ALIVE", [32] = "ADD_ADDRESS", [33] = "DELETE_ADDRESS", [34] = "SET_PRIMARY",
+    "CLOSE_PATH", "TICKET", "TAKEN", "KEEP_ALIVE", "END", [32] = "ADD_ADDRESS", [33] = "DELETE_ADDRESS", [34] = "SET_PRIMARY",
     [35] = "SUSPEND", [36] = "SUSPEND_ACK",
 }
 local CAUSES = {
@@ -882,6 +882,10 @@ end
 read_block[20] = function(r)
     local stream = r:varint("stream")
     return format("stream=%s code=%s", number(stream), number((r:varint("code"))))
+end
+read_block[26] = function(r)
+    local stream = r:varint("stream")
+    return format("stream=%s size=%s", number(stream), number((r:varint("final_size"))))
 end
 read_block[21] = function(r)
     local path = r:varint("new_cid.path")

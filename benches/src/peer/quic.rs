@@ -7,35 +7,14 @@ use std::time::Instant;
 
 use anyhow::Context;
 use bytes::{Bytes, BytesMut};
-use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 
 use super::{LOCAL, Peer, Side, ready};
+use crate::certificate::{address, identity, split};
 use crate::job::{BATCH, BULK, Job, PING, SMALL, Workload};
 use crate::meter::{Figures, Meter, Stopwatch};
 
 const WORKLOADS: &[Workload] =
     &[Workload::Bulk, Workload::Each, Workload::Batch, Workload::Datagrams, Workload::Latency];
-
-/// A key, and a certificate for `localhost` signed with it.
-fn identity() -> anyhow::Result<(PrivatePkcs8KeyDer<'static>, CertificateDer<'static>)> {
-    let identity = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
-    Ok((PrivatePkcs8KeyDer::from(identity.signing_key.serialize_der()), identity.cert.into()))
-}
-
-fn address(addr: std::net::SocketAddr, certificate: &[u8]) -> String {
-    let hex: String = certificate.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{addr}/{hex}")
-}
-
-fn split(address: &str) -> anyhow::Result<(std::net::SocketAddr, rustls::RootCertStore)> {
-    let (addr, hex) = address.split_once('/').context("no certificate in the address")?;
-    let digits = hex.as_bytes().chunks(2);
-    let bytes: Result<Vec<u8>, _> =
-        digits.map(|pair| u8::from_str_radix(&String::from_utf8_lossy(pair), 16)).collect();
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add(bytes?.into())?;
-    Ok((addr.parse()?, roots))
-}
 
 macro_rules! quic {
     ($module:ident, $peer:ident, $name:literal, $read_chunks:ident) => {

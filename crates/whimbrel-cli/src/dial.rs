@@ -9,7 +9,7 @@ use whimbrel::{
     PublicKey, Repeats, TransportConfig, Url,
 };
 
-use crate::key::{KnownPeers, default_known_peers_file, own_or_temporary};
+use crate::key::{KnownPeers, PskOptions, default_known_peers_file, own_or_temporary};
 use crate::output::note;
 use crate::paths::PathOptions;
 use crate::units;
@@ -22,6 +22,8 @@ pub(crate) struct DialOptions {
     /// Our own key file, so that the peer knows us [default: ~/.config/whimbrel/key if it exists, else a key for this run].
     #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) psk: PskOptions,
     /// Believe the key that a peer shows the first time, remember it, and insist on it from then on. The listener needs --show-key.
     #[arg(long)]
     pub(crate) trust_on_first_use: bool,
@@ -42,6 +44,8 @@ pub(crate) struct ListenOptions {
     /// Our key file; `whimbrel key new` makes one [default: ~/.config/whimbrel/key if it exists, else a key for this run].
     #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) psk: PskOptions,
     /// Tell our public key to strangers that ask for it, so that they can trust it on first use.
     #[arg(long)]
     pub(crate) show_key: bool,
@@ -105,7 +109,7 @@ impl DialOptions {
         let url: Url = self.url.parse()?;
         let trust = self.trust(&url)?;
         let (identity, _) = own_or_temporary(self.key.as_deref())?;
-        let config = Config { identity, transport, paths, ..Config::default() };
+        let config = Config { identity, transport, paths, psk: self.psk.read()?, ..Config::default() };
         let is_ipv4 = url.host.parse::<std::net::Ipv4Addr>().is_ok();
         let endpoint = match &self.bind {
             Some(address) => Endpoint::bind(config, address).await?,
@@ -189,7 +193,7 @@ impl ListenOptions {
         if temporary {
             note("using a key for this run only; `whimbrel key new` makes one that stays");
         }
-        let config = Config { paths, ..self.config(identity, transport) };
+        let config = Config { paths, psk: self.psk.read()?, ..self.config(identity, transport) };
         let endpoint = match &self.listen {
             Some(address) => Endpoint::bind(config, address).await?,
             None => bind_both_families(config, whimbrel::DEFAULT_PORT).await?,

@@ -17,8 +17,9 @@ pub(crate) struct PathOptions {
     /// One path only.
     #[arg(long, conflicts_with = "path")]
     single_path: bool,
-    /// How several paths are used together: the best carries all (primary), or all carry (aggregate).
-    #[arg(long, value_name = "primary|aggregate", default_value = "aggregate", value_parser = scheduler)]
+    /// How several paths are used together: the best carries all (primary), all carry (aggregate), or everything goes on every path
+    /// (redundant).
+    #[arg(long, value_name = "primary|aggregate|redundant", default_value = "aggregate", value_parser = scheduler)]
     pub(crate) scheduler: Scheduling,
 }
 
@@ -78,7 +79,7 @@ fn local_path(text: &str) -> Result<LocalPath, String> {
     Ok(path)
 }
 
-/// `primary` or `aggregate`.
+/// `primary`, `aggregate` or `redundant`.
 ///
 /// # Errors
 /// What there is.
@@ -86,7 +87,8 @@ fn scheduler(text: &str) -> Result<Scheduling, String> {
     match text {
         "primary" => Ok(Scheduling::Primary),
         "aggregate" => Ok(Scheduling::Aggregate),
-        _ => Err(format!("`{text}` is no scheduler: write primary or aggregate")),
+        "redundant" => Ok(Scheduling::Redundant),
+        _ => Err(format!("`{text}` is no scheduler: write primary, aggregate or redundant")),
     }
 }
 
@@ -110,6 +112,7 @@ mod tests {
         ] {
             assert!(local_path(wrong).unwrap_err().contains(says), "{wrong}");
         }
+        assert_eq!(scheduler("redundant"), Ok(Scheduling::Redundant));
         assert!(scheduler("fastest").unwrap_err().contains("aggregate"));
     }
 }

@@ -106,6 +106,29 @@ fn nobody_there_is_said() {
 }
 
 #[test]
+fn a_pre_shared_key_is_asked_for_beside_the_others() {
+    let home = Home::new("cat-psk");
+    let file = home.file("psk");
+    let secret = file.to_str().unwrap();
+    assert!(whimbrel(&home).args(["key", "psk", "--out", secret]).status().unwrap().success());
+    let (near, far) = exchange(&home, &["--psk", secret], b"ping\n", b"pong\n");
+    assert_eq!((&near[..], &far[..]), (&b"pong\n"[..], &b"ping\n"[..]));
+
+    let mut listener = listen(&home, &["--psk", secret]);
+    let url = listener.listening.clone();
+    let stranger = whimbrel(&home).args(["cat", "connect", &url]).stdin(Stdio::null()).output().unwrap();
+    assert_fails(&stranger, "pre-shared");
+    let mut command = whimbrel(&home);
+    command.env("WHIMBREL_PSK", std::fs::read_to_string(&file).unwrap());
+    let mut friend = Running::started(command.args(["cat", "connect", &url]));
+    friend.stdin().write_all(b"from the environment\n").unwrap();
+    drop(listener.stdin());
+    let (friend, listener) = (friend.end(), listener.end());
+    assert_eq!((friend.0, listener.0), (Some(0), Some(0)), "{} {}", friend.2, listener.2);
+    assert_eq!(listener.1, b"from the environment\n");
+}
+
+#[test]
 fn a_session_goes_on_in_another_process() {
     use std::io::{BufRead, BufReader};
 

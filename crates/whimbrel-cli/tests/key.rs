@@ -37,3 +37,33 @@ fn what_is_no_key_file_is_said() {
     std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o644)).unwrap();
     assert_fails(&show("open"), "chmod 600");
 }
+
+#[test]
+fn a_pre_shared_key_is_private_and_what_is_none_is_said() {
+    let home = Home::new("key-psk");
+    let (file, other) = (home.file("psk"), home.file("other"));
+    let make =
+        |out: &std::path::Path| whimbrel(&home).args(["key", "psk", "--out"]).arg(out).output().unwrap();
+    for out in [&file, &other] {
+        assert!(make(out).status.success());
+        assert_eq!(std::fs::metadata(out).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+    let digits = std::fs::read_to_string(&file).unwrap();
+    assert!(digits.trim().len() == 64 && digits != std::fs::read_to_string(&other).unwrap());
+    assert_fails(&make(&file), "not overwritten");
+
+    let listen = || {
+        let mut command = whimbrel(&home);
+        command.args(["cat", "listen", "--listen", "127.0.0.1:0"]);
+        command
+    };
+    let with = |file: &str| listen().arg("--psk").arg(home.file(file)).output().unwrap();
+    assert_fails(&with("missing"), "whimbrel key psk --out");
+    std::fs::write(home.file("noise"), "hello\n").unwrap();
+    assert_fails(&with("noise"), "64 hexadecimal digits");
+    std::fs::set_permissions(&other, std::fs::Permissions::from_mode(0o644)).unwrap();
+    assert_fails(&with("other"), "chmod 600");
+    let wrong = listen().env("WHIMBREL_PSK", &digits[1..]).output().unwrap();
+    assert_fails(&wrong, "WHIMBREL_PSK");
+    assert!(!String::from_utf8_lossy(&wrong.stderr).contains(&digits[1..9]), "a secret is not shown");
+}

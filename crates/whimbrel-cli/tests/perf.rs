@@ -54,6 +54,18 @@ fn assert_latency(document: &Value, kind: &str) {
 }
 
 #[test]
+fn a_pre_shared_key_is_taken_by_both_ends() {
+    let home = Home::new("perf-psk");
+    let secret = home.file("psk");
+    assert!(whimbrel(&home).args(["key", "psk", "--out"]).arg(&secret).status().unwrap().success());
+    let psk = ["--psk", secret.to_str().unwrap()];
+    let server = serve(&home, &psk);
+    let document =
+        run(&home, &server.listening, &[&psk[..], &["--mode", "messages", "--bytes", "5000"]].concat());
+    assert_eq!(document["bytes"], 5000);
+}
+
+#[test]
 fn each_mode_delivers_all_it_should() {
     let home = Home::new("perf-modes");
     let server = serve(&home, &[]);

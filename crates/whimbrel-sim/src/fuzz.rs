@@ -124,10 +124,10 @@ pub fn credit_block(input: &[u8]) {
     }
 }
 
-/// RESET and STOP, by the first byte.
+/// RESET, STOP and END, by the first byte.
 pub fn stream_end_block(input: &[u8]) {
     let Some((kind, rest)) = input.split_first() else { return };
-    let kind = [block::RESET, block::STOP][usize::from(kind % 2)];
+    let kind = [block::RESET, block::STOP, block::END][usize::from(kind % 3)];
     if let Ok(end) = StreamEnd::read(kind, &mut reader(rest)) {
         let again = written(|out| end.write(out));
         assert_eq!(StreamEnd::read(kind, &mut reader(&again)), Ok(end));

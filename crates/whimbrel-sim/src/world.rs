@@ -507,6 +507,8 @@ impl World {
             let Some(transmit) = peer.connection.poll_transmit(now, buffer, 10) else { break };
             let segment = transmit.segment_size.unwrap_or(transmit.size).max(1);
             assert_eq!(buffer.len(), transmit.size, "a transmit is what was appended");
+            let is_of_it = |packet: &[u8]| packet.get(1..9) == buffer.get(1..9);
+            assert!(buffer.chunks(segment).all(is_of_it), "several are cut where one ends: each has the id");
             for packet in buffer.chunks(segment) {
                 self.send(index, transmit.source, transmit.destination, transmit.ecn, packet.to_vec());
             }

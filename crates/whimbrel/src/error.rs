@@ -118,6 +118,18 @@ pub enum PathError {
 #[error("the mocket is closed: {0}")]
 pub struct Closed(pub CloseReason);
 
+/// Receiving on a stream of messages.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StreamRecvError {
+    /// The peer has dropped its end, and everything that came before was read.
+    #[error("the stream has ended: the peer sends no more on it")]
+    Ended,
+    /// The mocket is closed and everything that came before was read.
+    #[error("the mocket is closed: {0}")]
+    Closed(CloseReason),
+}
+
 /// Setting a stream's options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

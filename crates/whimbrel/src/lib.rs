@@ -49,8 +49,8 @@ struct Pages;
 
 pub use endpoint::{Config, Endpoint, new_identity};
 pub use error::{
-    BindError, Closed, ConnectError, PathError, SendError, StreamOpenError, StreamOptionsError, TicketsError,
-    UrlError,
+    BindError, Closed, ConnectError, PathError, SendError, StreamOpenError, StreamOptionsError,
+    StreamRecvError, TicketsError, UrlError,
 };
 pub use locals::{LocalPath, Paths};
 pub use message_stream::MessageStream;

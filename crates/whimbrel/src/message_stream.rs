@@ -7,13 +7,15 @@ use bytes::Bytes;
 use whimbrel_proto::session::{Message, StreamOptions};
 use whimbrel_proto::{StreamId, Tag};
 
-use crate::error::{Closed, SendError, StreamOptionsError};
+use crate::error::{SendError, StreamOptionsError, StreamRecvError};
 use crate::mocket::{Mocket, SenderBuilder, TagHandle};
 use crate::shared::Shared;
 
 /// A stream of messages, in both directions: a domain of order with credit of its own, so that neither what it loses nor a reader that
-/// stops holds back another. Its messages come out here and not of [`Mocket::recv`]. A session has as many as the peer's `max_streams`
-/// allows in its whole life: they do not end before it. Dropped, its messages go to the mocket's inbox again.
+/// stops holds back another. Its messages come out here and not of [`Mocket::recv`]. Dropped, it ends in this direction: what was sent is
+/// still delivered, then nothing can be sent on it any more, by a [`crate::Sender`] either, and the peer's reader hears of the end; what
+/// the peer goes on sending comes out of [`Mocket::recv`]. A stream that both have dropped, or that only its opener has and the peer
+/// never accepted, is over once everything was read, and counts against the peer's `max_streams` no more.
 ///
 /// ```no_run
 /// # async fn example(mocket: whimbrel::Mocket) -> Result<(), Box<dyn std::error::Error>> {
@@ -74,19 +76,22 @@ impl MessageStream {
     /// The next message. Cancel-safe.
     ///
     /// # Errors
-    /// The mocket is closed and all that came was read.
-    pub async fn recv(&mut self) -> Result<Message, Closed> {
+    /// The peer has dropped its end, or the mocket is closed, and all that came was read.
+    pub async fn recv(&mut self) -> Result<Message, StreamRecvError> {
         tokio::task::coop::consume_budget().await;
         std::future::poll_fn(|cx| self.poll_recv(cx)).await
     }
 
-    fn poll_recv(&self, cx: &mut Context<'_>) -> Poll<Result<Message, Closed>> {
+    fn poll_recv(&self, cx: &mut Context<'_>) -> Poll<Result<Message, StreamRecvError>> {
         if let Some(message) = self.try_recv() {
             return Poll::Ready(Ok(message));
         }
         let mut state = self.shared.lock();
+        if state.connection.session_ref().is_at_end(self.id) {
+            return Poll::Ready(Err(StreamRecvError::Ended));
+        }
         if let Some(reason) = &state.closed {
-            return Poll::Ready(Err(Closed(reason.clone())));
+            return Poll::Ready(Err(StreamRecvError::Closed(reason.clone())));
         }
         state.readers.insert(self.id, cx.waker().clone());
         drop(state);
@@ -124,7 +129,9 @@ impl MessageStream {
 impl Drop for MessageStream {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
-        state.connection.session().release_stream(self.id);
+        let session = state.connection.session();
+        session.end_messages(self.id);
+        session.release_stream(self.id);
         self.shared.pump(&mut state);
         self.shared.wake(state);
     }

@@ -107,6 +107,12 @@ impl State {
         if message.lifetime.is_none() && message.tag.is_none() { self.coarse_now } else { clock.now() }
     }
 
+    /// Of the streams that nobody has accepted, those that are over are not waited for.
+    pub(crate) fn forget_ended(&mut self) {
+        let session = self.connection.session_ref();
+        self.opened.retain(|(id, _)| session.stream_kind(*id).is_some());
+    }
+
     /// Counts a message about to be queued; true if the sender has had its turn.
     pub(crate) fn is_burst_over(&mut self) -> bool {
         self.burst += 1;
@@ -121,9 +127,28 @@ impl State {
         self.locals.as_ref()?.socket_for(transmit?.source)
     }
 
-    /// Messages wait for room already: others must not overtake them.
+    /// Messages wait for room already.
     pub(crate) fn is_holding(&self) -> bool {
         !self.held.is_empty()
+    }
+
+    /// Messages wait for room already that this one must not overtake.
+    pub(crate) fn holds_back(&self, message: &Outgoing) -> bool {
+        self.is_holding() && !self.overtakes(message)
+    }
+
+    /// Gives back what there is no room for.
+    fn queue(&mut self, now: Time, message: Outgoing) -> Option<Outgoing> {
+        // Any other error was checked for when it was handed in, but for a session that has closed since: its users were told.
+        match self.connection.session().send(now, message) {
+            Err(SendError::QueueFull(message)) => Some(*message),
+            _ => None,
+        }
+    }
+
+    /// It is urgent, and there is no order that it has to keep.
+    fn overtakes(&self, message: &Outgoing) -> bool {
+        !message.service.is_sequenced() && self.connection.session_ref().is_urgent(message.priority)
     }
 }
 
@@ -248,7 +273,12 @@ impl Shared {
         std::mem::swap(&mut *submissions, &mut state.spare);
         self.submitted.store(false, Ordering::Release);
         drop(submissions);
-        state.held.extend(state.spare.drain(..));
+        let (mut handed_in, now) = (std::mem::take(&mut state.spare), self.clock.now());
+        for message in handed_in.drain(..) {
+            let refused = if state.overtakes(&message) { state.queue(now, message) } else { Some(message) };
+            state.held.extend(refused);
+        }
+        state.spare = handed_in;
         self.send_held(state);
         if state.is_holding() {
             self.submitted.store(true, Ordering::Release);
@@ -259,9 +289,8 @@ impl Shared {
     fn send_held(&self, state: &mut State) {
         let now = self.clock.now();
         while let Some(message) = state.held.pop_front() {
-            // Any other error was checked for when it was handed in, but for a session that has closed since: its users were told.
-            if let Err(SendError::QueueFull(message)) = state.connection.session().send(now, message) {
-                state.held.push_front(*message);
+            if let Some(message) = state.queue(now, message) {
+                state.held.push_front(message);
                 break;
             }
         }
@@ -377,6 +406,7 @@ impl Shared {
                 SessionEvent::Readable => self.readable.notify_waiters(),
                 SessionEvent::Writable => self.writable.notify_waiters(),
                 SessionEvent::StreamOpened(id, kind) => {
+                    state.forget_ended();
                     state.opened.push_back((id, kind));
                     self.changed.notify_waiters();
                 }

@@ -141,7 +141,7 @@ impl Shared {
     ) -> Option<Result<(), whimbrel_proto::SuspendError>> {
         let mut state = self.lock();
         if state.is_holding() {
-            state.connection.session().has_room(u64::MAX / 2);
+            state.connection.session().has_room(u64::MAX / 2, 0);
             return None;
         }
         let begun = state.connection.suspend(self.clock.now(), mode, heir);

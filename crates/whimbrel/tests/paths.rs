@@ -7,9 +7,10 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use whimbrel::{
-    Config, Endpoint, Event, LocalPath, Mocket, PathError, PathState, PathStats, Paths, new_identity,
+    Config, Endpoint, Event, LocalPath, Mocket, OpenPathError, PathError, PathId, PathState, PathStats,
+    Paths, new_identity,
 };
 
 const FIRST: &str = "127.0.0.1";
@@ -39,15 +40,34 @@ fn locals(paths: &[PathStats]) -> Vec<IpAddr> {
     locals
 }
 
+/// How often what has no event is looked at.
+const POLL: Duration = Duration::from_millis(5);
+const PATIENCE: Duration = Duration::from_secs(10);
+
 async fn until(mocket: &Mocket, wanted: impl Fn(&[PathStats]) -> bool) -> Vec<PathStats> {
-    let end = Instant::now() + Duration::from_secs(10);
+    let end = Instant::now() + PATIENCE;
     loop {
         let paths = mocket.paths();
         if wanted(&paths) {
             return paths;
         }
         assert!(Instant::now() < end, "{paths:?}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        sleep(POLL).await;
+    }
+}
+
+/// Opens a path by hand as soon as the ids for it are here: they come with the first packets.
+async fn open_by_hand(near: &Mocket, local: IpAddr, remote: SocketAddr) -> PathId {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match near.open_path(Some(local), remote) {
+            Ok(path) => return path,
+            Err(PathError::Refused(error @ OpenPathError::NotReady)) => {
+                assert!(Instant::now() < end, "{error}");
+            }
+            Err(other) => panic!("{other}"),
+        }
+        sleep(POLL).await;
     }
 }
 
@@ -84,12 +104,24 @@ async fn named_addresses_are_both_used_and_the_preferred_begins() {
 
 #[tokio::test]
 async fn loopback_alone_has_one_path() {
-    for config in [Config::default(), Config { paths: Paths::Single, ..Config::default() }] {
-        let (_server, _client, near, far) = connect(config, "0.0.0.0:0").await;
-        exchange(&near, &far, 100).await;
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        assert_eq!((near.paths().len(), far.paths().len()), (1, 1));
-    }
+    let (server, _client, near, far) = connect(Config::default(), "0.0.0.0:0").await;
+    exchange(&near, &far, 100).await;
+    assert_eq!((near.paths().len(), far.paths().len()), (1, 1));
+    // Once one can be opened by hand, others could have been opened without it.
+    let opened = open_by_hand(&near, ip(SECOND), server.local_addr().unwrap()).await;
+    exchange(&near, &far, 100).await;
+    until(&far, |paths| paths.iter().any(|path| path.id == opened)).await;
+    assert_eq!((near.paths().len(), far.paths().len()), (2, 2));
+}
+
+#[tokio::test]
+async fn a_single_path_stays_single() {
+    let single = Config { paths: Paths::Single, ..Config::default() };
+    let (server, _client, near, far) = connect(single, "0.0.0.0:0").await;
+    exchange(&near, &far, 100).await;
+    let further = near.open_path(Some(ip(SECOND)), server.local_addr().unwrap());
+    assert!(matches!(further, Err(PathError::Refused(OpenPathError::TooMany))), "{further:?}");
+    assert_eq!((near.paths().len(), far.paths().len()), (1, 1));
 }
 
 #[tokio::test]
@@ -97,14 +129,7 @@ async fn paths_are_opened_and_closed_by_hand() {
     let (server, _client, near, far) = connect(Config::default(), "0.0.0.0:0").await;
     let remote = server.local_addr().unwrap();
     let mut events = near.subscribe();
-    // The ids for it come with the first packets.
-    let opened = loop {
-        match near.open_path(Some(ip(SECOND)), remote) {
-            Ok(path) => break path,
-            Err(PathError::Refused(_)) => tokio::time::sleep(Duration::from_millis(5)).await,
-            Err(other) => panic!("{other}"),
-        }
-    };
+    let opened = open_by_hand(&near, ip(SECOND), remote).await;
     timeout(Duration::from_secs(5), async { while events.recv().await.unwrap() != Event::PathUp(opened) {} })
         .await
         .unwrap();

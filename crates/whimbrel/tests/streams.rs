@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use whimbrel::{
-    Config, CreditPolicy, Endpoint, Mocket, Outcome, RouteClass, StreamId, StreamOptions, StreamOptionsError,
-    Tag, new_identity,
+    Config, CreditPolicy, Endpoint, Mocket, Outcome, RouteClass, SendError, StreamId, StreamOptions,
+    StreamOptionsError, StreamRecvError, Tag, new_identity,
 };
 
 async fn pair() -> (Endpoint, Endpoint, Mocket, Mocket) {
@@ -121,4 +121,40 @@ async fn a_reader_of_a_stream_hears_of_the_end() {
     let (first, end) = reading.await.unwrap();
     assert_eq!(first.unwrap().payload, "last");
     assert!(end.is_err());
+}
+
+#[tokio::test]
+async fn a_stream_a_question_for_as_many_as_there_are() {
+    let (_server, _client, near, far) = pair().await;
+    let answering = tokio::spawn(async move {
+        while let Ok(mut stream) = far.accept_messages().await {
+            while let Ok(question) = stream.recv().await {
+                stream.send(question.payload).await.unwrap();
+            }
+        }
+    });
+    // More than may be open at a time.
+    for number in 0..400u32 {
+        let mut stream = near.open_messages(StreamOptions::default()).await.unwrap();
+        stream.send(number.to_be_bytes().to_vec()).await.unwrap();
+        assert_eq!(stream.recv().await.unwrap().payload[..], number.to_be_bytes());
+    }
+    near.close(0, "").await;
+    answering.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_reader_hears_that_the_other_end_was_dropped() {
+    let (_server, _client, near, far) = pair().await;
+    let stream = near.open_messages(StreamOptions::default()).await.unwrap();
+    let sender = stream.sender().build();
+    stream.send("last").await.unwrap();
+    let mut reader = far.accept_messages().await.unwrap();
+    drop(stream);
+    assert_eq!(reader.recv().await.unwrap().payload, "last");
+    assert_eq!(reader.recv().await.unwrap_err(), StreamRecvError::Ended);
+    assert_eq!(sender.send("too late").await, Err(SendError::NoStream));
+    // The other direction goes on, and what comes is the mocket's.
+    reader.send("after all").await.unwrap();
+    assert_eq!(near.recv().await.unwrap().payload, "after all");
 }

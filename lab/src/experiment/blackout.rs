@@ -1,9 +1,9 @@
 //! The link is gone for a while.
 
 use super::measure::{self, millis};
-use super::{About, Better, Case, Column, Cost, Experiment, Options, Trial, peers_at};
+use super::{About, Case, Column, Cost, Experiment, Options, Trial, peers_at};
 use crate::flow::Flow;
-use crate::job::{Job, Want};
+use crate::job::{BIN, Job, Want};
 use crate::report::plot::Plot;
 use crate::sample::Metrics;
 use crate::stats::percentile;
@@ -70,8 +70,8 @@ impl Experiment for Blackout {
                        of those sent; the greatest latency. The limit is half a round trip; of the greatest latency, the outage \
                        beside it where all are wanted.",
             why: "A sender cannot know that the link is back: it has to ask. TCP and QUIC double the time between two questions, so \
-                  that the silence lasts up to as long again as the outage did. Ours stops doubling at 200 ms. Without replacement \
-                  the first to arrive is the oldest of those that waited; with it, the newest.",
+                  that the silence lasts up to as long again as the outage did. Ours stops doubling at 170 ms, or a \
+                  round trip where that is longer. Without replacement the first to arrive is the oldest of those that waited; with it, the newest.",
         }
     }
 
@@ -84,10 +84,8 @@ impl Experiment for Blackout {
                 let udp = |name: &&str| table != BULK || *name != "udp";
                 let names = peers_at(length == MOST, options, &[job(table, length)], WITHOUT);
                 let names = names.into_iter().filter(replaces).filter(udp);
-                cases.extend(names.map(|peer| Case {
-                    cost: if table == BULK { Cost::Light } else { Cost::Sparse },
-                    ..Case::light(format!("{table}: {length} s"), peer)
-                }));
+                let cost = if table == BULK { Cost::LIGHT } else { Cost::Sparse };
+                cases.extend(names.map(|peer| Case::new(format!("{table}: {length} s"), peer, cost)));
             }
         }
         cases
@@ -117,14 +115,13 @@ impl Experiment for Blackout {
     }
 
     fn columns(&self) -> Vec<Column> {
-        let column = |metric, title, digits, better| Column { metric, title, digits, better };
         vec![
-            column("silence_ms", "silence beyond the outage, ms", 0, Some(Better::Lower)),
-            column("first_ms", "first update after the return, ms", 0, Some(Better::Lower)),
-            column("newest", "it was the newest", 0, Some(Better::Higher)),
-            column("max_ms", "latency, max, ms", 0, Some(Better::Lower)),
-            column("arrived", "arrived, %", 1, None),
-            column("disorder", "arrived after a later one", 0, None),
+            Column::lower("silence_ms", "silence beyond the outage, ms", 0),
+            Column::lower("first_ms", "first update after the return, ms", 0),
+            Column::higher("newest", "it was the newest", 0),
+            Column::lower("max_ms", "latency, max, ms", 0),
+            Column::neutral("arrived", "arrived, %", 1),
+            Column::neutral("disorder", "arrived after a later one", 0),
         ]
     }
 
@@ -167,7 +164,6 @@ impl Experiment for Blackout {
 
 /// The longest time without a byte that reaches beyond `down`, ms; none if it has no end.
 fn silence(flow: &Flow, down: u64) -> Option<f64> {
-    const BIN: u64 = 10_000_000;
     let after = flow.figures.bins.windows(2).filter(|pair| pair[1].0 * BIN > down);
     after.map(|pair| millis(pair[0].0 * BIN, pair[1].0 * BIN)).reduce(f64::max)
 }

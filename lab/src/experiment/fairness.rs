@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::Poll;
 
 use super::measure::{self, PAYLOAD_SHARE};
-use super::{About, Better, Case, Column, Cost, Experiment, Options, Trial};
+use super::{About, Case, Column, Cost, Experiment, Options, Trial};
 use crate::flow::Flow;
 use crate::job::Job;
 use crate::report::plot::Plot;
@@ -14,6 +14,9 @@ use crate::stats::jain;
 
 pub(crate) struct Fairness;
 
+/// Seconds of a trial, and of a quick run\'s.
+const SPAN: f64 = 40.0;
+const QUICK_SPAN: f64 = 15.0;
 const LINK: &str = "rate=10mbit, delay=20ms, queue=40ms";
 const RATE: f64 = 10e6;
 const ITSELF: &str = "beside itself";
@@ -40,12 +43,6 @@ fn sharers(case: &Case) -> Vec<&str> {
     }
 }
 
-impl Fairness {
-    fn span(options: &Options) -> f64 {
-        options.seconds.unwrap_or(if options.quick { 15.0 } else { 40.0 })
-    }
-}
-
 impl Experiment for Fairness {
     fn name(&self) -> &'static str {
         "fairness"
@@ -67,17 +64,14 @@ impl Experiment for Fairness {
 
     fn cases(&self, options: &Options) -> Vec<Case> {
         let quick = |pair: &&(&str, &str)| !options.quick || pair.0 == "whimbrel" && pair.1 != FOUR;
-        let cost = |condition: &str| if condition == FOUR { Cost::Medium } else { Cost::Light };
-        let case = |(peer, condition): &(&str, &str)| Case {
-            cost: cost(condition),
-            ..Case::light(*condition, *peer)
-        };
+        let cost = Cost::Carries(RATE / 1e6);
+        let case = |(peer, condition): &(&str, &str)| Case::new(*condition, *peer, cost);
         PAIRS.iter().filter(quick).map(case).collect()
     }
 
     fn trial<'a>(&'a self, case: &'a Case, options: &'a Options, seed: u64) -> Trial<'a> {
         Box::pin(async move {
-            let (seconds, testbed) = (Self::span(options), measure::testbed(LINK, seed)?);
+            let (seconds, testbed) = (options.span(SPAN, QUICK_SPAN), measure::testbed(LINK, seed)?);
             let sharers = sharers(case);
             let flows = sharers.iter().map(|peer| Flow::run(&testbed, peer, &Job::Bulk, seconds));
             let flows = together(flows.collect()).await.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
@@ -97,24 +91,13 @@ impl Experiment for Fairness {
     }
 
     fn columns(&self) -> Vec<Column> {
-        vec![
-            Column { metric: "share", title: "its share, %", digits: 1, better: None },
-            Column { metric: "least_share", title: "least share, %", digits: 1, better: None },
-            Column { metric: "jain", title: "Jain's index", digits: 3, better: Some(Better::Higher) },
-            Column { metric: "sum", title: "in all, Mbit/s", digits: 2, better: Some(Better::Higher) },
-            Column {
-                metric: "queue_p95_ms",
-                title: "queueing delay p95, ms",
-                digits: 0,
-                better: Some(Better::Lower),
-            },
-            Column {
-                metric: "queue_drops",
-                title: "dropped at the queue, %",
-                digits: 1,
-                better: Some(Better::Lower),
-            },
-        ]
+        let own = [
+            Column::neutral("share", "its share, %", 1),
+            Column::neutral("least_share", "least share, %", 1),
+            Column::higher("jain", "Jain's index", 3),
+            Column::higher("sum", "in all, Mbit/s", 2),
+        ];
+        own.into_iter().chain(measure::queue_columns()).collect()
     }
 
     fn limit(&self, _: &str, metric: &str) -> Option<f64> {
@@ -139,7 +122,7 @@ impl Experiment for Fairness {
     }
 
     fn seconds(&self, _: &Case, options: &Options) -> f64 {
-        Self::span(options) + 2.0
+        options.span(SPAN, QUICK_SPAN) + 2.0
     }
 }
 

@@ -6,7 +6,7 @@ use tokio::time::sleep;
 
 use super::measure::{both_ways, millis};
 use super::several;
-use super::{About, Better, Case, Column, Experiment, Options, Trial};
+use super::{About, Case, Column, Cost, Experiment, Options, Trial};
 use crate::flow::Running;
 use crate::job::{Job, Want};
 use crate::report::plot::Plot;
@@ -114,7 +114,7 @@ impl Experiment for Handover {
         let peers = PEERS.iter().filter(|peer| !options.quick || ["whimbrel", "mptcp-bbr"].contains(peer));
         let conditions = if options.quick { &[MAKE, BREAK][..] } else { &[MAKE, BREAK, FADE, MOVE] };
         let all = conditions.iter().flat_map(|condition| peers.clone().map(move |peer| (condition, peer)));
-        all.map(|(condition, peer)| Case::light(*condition, *peer)).collect()
+        all.map(|(condition, peer)| Case::new(*condition, *peer, Cost::Carries(2.0))).collect()
     }
 
     fn trial<'a>(&'a self, case: &'a Case, options: &'a Options, seed: u64) -> Trial<'a> {
@@ -145,13 +145,12 @@ impl Experiment for Handover {
     }
 
     fn columns(&self) -> Vec<Column> {
-        let column = |metric, title, digits| Column { metric, title, digits, better: Some(Better::Lower) };
         vec![
-            column("gap_ms", "longest gap, ms", 0),
-            column("lost", "lost", 0),
-            column("twice", "twice", 0),
-            column("p50_ms", "latency p50, ms", 1),
-            column("p99_ms", "latency p99, ms", 1),
+            Column::lower("gap_ms", "longest gap, ms", 0),
+            Column::lower("lost", "lost", 0),
+            Column::lower("twice", "twice", 0),
+            Column::lower("p50_ms", "latency p50, ms", 1),
+            Column::lower("p99_ms", "latency p99, ms", 1),
         ]
     }
 

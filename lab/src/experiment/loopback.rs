@@ -3,12 +3,15 @@
 use serde::Deserialize;
 
 use super::workspace;
-use super::{About, Better, Case, Column, Cost, Experiment, Options, Trial};
+use super::{About, Case, Column, Cost, Experiment, Options, Trial};
 use crate::report::plot::Plot;
 use crate::sample::Metrics;
 
 pub(crate) struct Loopback;
 
+/// Seconds of a trial, and of a quick run\'s.
+const SPAN: f64 = 1.0;
+const QUICK_SPAN: f64 = 0.5;
 /// Conditions, workloads of the benches, and who has them.
 const LOADS: [(&str, &str, &[&str]); 5] = [
     ("Bulk: as many bytes as will go", "bulk", &["whimbrel", "quinn", "noq", "tcp", "udp"]),
@@ -39,12 +42,6 @@ struct Figures {
     rtt_us_p50: f64,
 }
 
-impl Loopback {
-    fn span(options: &Options) -> f64 {
-        options.seconds.unwrap_or(if options.quick { 0.7 } else { 1.5 })
-    }
-}
-
 impl Experiment for Loopback {
     fn name(&self) -> &'static str {
         "loopback"
@@ -55,7 +52,7 @@ impl Experiment for Loopback {
             title: "Loopback",
             source: "the goals of the transport's own issue",
             measured: "The loads of `cargo xtask bench peers`, one trial at a time with nothing beside: two processes, each pinned to \
-                       a core, 1.5 s after a warm-up of 0.3 s; figures of the receiver. UDP payloads are 1,452 bytes; quinn and noq \
+                       a core, 1 s after a warm-up of 0.3 s; figures of the receiver. UDP payloads are 1,452 bytes; quinn and noq \
                        with their default settings; TCP with TCP_NODELAY; bare UDP with GSO and GRO. UDP and TCP encrypt nothing. \
                        Processor time is that of both sides over all that was carried, warm-up included.",
             why: "There is no link here, so a figure says what the processors leave, and next to nothing about networks. Whoever \
@@ -67,7 +64,7 @@ impl Experiment for Loopback {
     fn cases(&self, options: &Options) -> Vec<Case> {
         let quick = |peer: &&&str| !options.quick || ["whimbrel", "quinn"].contains(*peer);
         let loads = LOADS.iter().filter(|(_, load, _)| !options.quick || ["bulk", "each"].contains(load));
-        let row = |condition: &str, peer: &str| Case { cost: Cost::Heavy, ..Case::light(condition, peer) };
+        let row = |condition: &str, peer: &str| Case::new(condition, peer, Cost::Heavy);
         loads
             .flat_map(|(condition, _, peers)| {
                 peers.iter().filter(quick).map(move |peer| row(condition, peer))
@@ -79,7 +76,7 @@ impl Experiment for Loopback {
         Box::pin(async move {
             let load = LOADS.iter().find(|(condition, ..)| *condition == case.condition);
             let (_, load, _) = load.ok_or_else(|| anyhow::anyhow!("no such load"))?;
-            let seconds = Self::span(options);
+            let seconds = options.span(SPAN, QUICK_SPAN);
             let arguments =
                 format!("--json --trials 1 --time {seconds} --peers {} --workloads {load}", case.peer);
             let arguments: Vec<String> = arguments.split(' ').map(str::to_owned).collect();
@@ -107,16 +104,11 @@ impl Experiment for Loopback {
 
     fn columns(&self) -> Vec<Column> {
         vec![
-            Column { metric: "gbits", title: "Gbit/s", digits: 2, better: Some(Better::Higher) },
-            Column { metric: "messages", title: "M messages/s", digits: 2, better: Some(Better::Higher) },
-            Column { metric: "rtt_us", title: "round trip p50, us", digits: 1, better: Some(Better::Lower) },
-            Column {
-                metric: "cpu_per_gb",
-                title: "processor time, s a GB",
-                digits: 2,
-                better: Some(Better::Lower),
-            },
-            Column { metric: "lost", title: "lost, %", digits: 1, better: None },
+            Column::higher("gbits", "Gbit/s", 2),
+            Column::higher("messages", "M messages/s", 2),
+            Column::lower("rtt_us", "round trip p50, us", 1),
+            Column::lower("cpu_per_gb", "processor time, s a GB", 2),
+            Column::neutral("lost", "lost, %", 1),
         ]
     }
 
@@ -135,7 +127,7 @@ impl Experiment for Loopback {
     }
 
     fn seconds(&self, _: &Case, options: &Options) -> f64 {
-        Self::span(options) + 1.5
+        options.span(SPAN, QUICK_SPAN) + 0.6
     }
 
     fn needs_testbed(&self) -> bool {

@@ -3,16 +3,16 @@
 use anyhow::Context;
 use whimbrel_sim::link::LinkConfig;
 
+use super::Column;
 use crate::condition::{self, Condition};
 use crate::flow::Flow;
+use crate::job::BIN;
 use crate::sample::Metrics;
 use crate::stats::{percentile, sorted};
 use crate::testbed::{LinkPlan, Testbed};
 
 /// Payload in a full packet of 1,500 bytes, as a share: what all are measured against.
 pub(crate) const PAYLOAD_SHARE: f64 = 1437.0 / 1500.0;
-/// Nanoseconds of a bin of [`crate::job::Figures`].
-const BIN: u64 = 10_000_000;
 
 /// A link with the same settings in both directions.
 pub(crate) fn both_ways(words: &str) -> anyhow::Result<LinkPlan> {
@@ -49,6 +49,14 @@ pub(crate) fn note_link(metrics: &mut Metrics, testbed: &Testbed) {
     metrics.set("queue_p95_ms", report.up.queue_delay.quantile(0.95).as_secs_f64() * 1e3);
     metrics.set("queue_drops", 100.0 * report.up.queue_drops as f64 / (report.up.offered as f64).max(1.0));
     metrics.set("late_p99_ms", report.late.1.as_secs_f64() * 1e3);
+}
+
+/// The columns of what [`note_link`] notes of the queue.
+pub(crate) fn queue_columns() -> [Column; 2] {
+    [
+        Column::lower("queue_p95_ms", "queueing delay p95, ms", 0),
+        Column::lower("queue_drops", "dropped at the queue, %", 1),
+    ]
 }
 
 impl Flow {

@@ -1,7 +1,7 @@
 //! Small messages under loss.
 
 use super::measure;
-use super::{About, Better, Case, Column, Experiment, Options, Trial, peers_at};
+use super::{About, Case, Column, Cost, Experiment, Options, Trial, peers_at};
 use crate::flow::Flow;
 use crate::job::{Job, Want};
 use crate::report::plot::Plot;
@@ -10,6 +10,9 @@ use crate::stats::percentile;
 
 pub(crate) struct MessageLatency;
 
+/// Seconds of a trial, and of a quick run\'s.
+const SPAN: f64 = 25.0;
+const QUICK_SPAN: f64 = 8.0;
 const LOSSES: [u32; 4] = [0, 1, 5, 20];
 /// At which all peers are tried; at the others the few that say most.
 const MOST: u32 = 5;
@@ -24,12 +27,6 @@ fn link(loss: u32) -> String {
 
 fn job(seconds: f64) -> Job {
     Job::Messages { size: SIZE, rate: RATE, count: (seconds * RATE) as u64, want: Want::Each }
-}
-
-impl MessageLatency {
-    fn span(options: &Options) -> f64 {
-        options.seconds.unwrap_or(if options.quick { 8.0 } else { 25.0 })
-    }
 }
 
 impl Experiment for MessageLatency {
@@ -57,7 +54,7 @@ impl Experiment for MessageLatency {
         losses
             .flat_map(|loss| {
                 let peers = peers_at(loss == MOST, options, &[job(1.0)], WITHOUT).into_iter();
-                peers.map(move |peer| Case::light(format!("{loss} % loss"), peer))
+                peers.map(move |peer| Case::new(format!("{loss} % loss"), peer, Cost::Carries(2.0)))
             })
             .collect()
     }
@@ -65,8 +62,8 @@ impl Experiment for MessageLatency {
     fn trial<'a>(&'a self, case: &'a Case, options: &'a Options, seed: u64) -> Trial<'a> {
         Box::pin(async move {
             let loss = case.condition.trim_end_matches(" % loss").parse()?;
-            let (testbed, job) = (measure::testbed(&link(loss), seed)?, job(Self::span(options)));
-            let flow = Flow::run(&testbed, &case.peer, &job, Self::span(options) + 15.0).await?;
+            let (testbed, job) = (measure::testbed(&link(loss), seed)?, job(options.span(SPAN, QUICK_SPAN)));
+            let flow = Flow::run(&testbed, &case.peer, &job, options.span(SPAN, QUICK_SPAN) + 15.0).await?;
             let (latencies, mut metrics) = (flow.latencies(), Metrics::default());
             anyhow::ensure!(!latencies.is_empty(), "no message arrived");
             for (name, share) in [("p50_ms", 0.5), ("p99_ms", 0.99), ("max_ms", 1.0)] {
@@ -83,16 +80,11 @@ impl Experiment for MessageLatency {
 
     fn columns(&self) -> Vec<Column> {
         vec![
-            Column { metric: "p99_ms", title: "p99, ms", digits: 1, better: Some(Better::Lower) },
-            Column { metric: "p50_ms", title: "p50, ms", digits: 1, better: Some(Better::Lower) },
-            Column { metric: "max_ms", title: "max, ms", digits: 0, better: Some(Better::Lower) },
-            Column { metric: "lost", title: "lost, %", digits: 2, better: Some(Better::Lower) },
-            Column {
-                metric: "bytes_ratio",
-                title: "IP bytes / payload",
-                digits: 2,
-                better: Some(Better::Lower),
-            },
+            Column::lower("p99_ms", "p99, ms", 1),
+            Column::lower("p50_ms", "p50, ms", 1),
+            Column::lower("max_ms", "max, ms", 0),
+            Column::lower("lost", "lost, %", 2),
+            Column::lower("bytes_ratio", "IP bytes / payload", 2),
         ]
     }
 
@@ -123,6 +115,6 @@ impl Experiment for MessageLatency {
     }
 
     fn seconds(&self, _: &Case, options: &Options) -> f64 {
-        Self::span(options) + 2.0
+        options.span(SPAN, QUICK_SPAN) + 2.0
     }
 }

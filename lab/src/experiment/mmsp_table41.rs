@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::measure::{self, millis};
-use super::{About, Better, Case, Column, Cost, Experiment, Options, Quoted, Trial};
+use super::{About, Case, Column, Cost, Experiment, Options, Quoted, Trial};
 use crate::clock;
 use crate::flow::Running;
 use crate::job::{Job, Want};
@@ -88,9 +88,7 @@ impl Experiment for MmspTable41 {
 
     fn cases(&self, options: &Options) -> Vec<Case> {
         let peers = PEERS.iter().filter(|peer| !options.quick || ["whimbrel", "tcp-cubic"].contains(peer));
-        peers
-            .map(|peer| Case { cost: Cost::Sparse, ..Case::light("all six states in a row", *peer) })
-            .collect()
+        peers.map(|peer| Case::new("all six states in a row", *peer, Cost::Sparse)).collect()
     }
 
     fn trial<'a>(&'a self, case: &'a Case, _: &'a Options, seed: u64) -> Trial<'a> {
@@ -122,11 +120,10 @@ impl Experiment for MmspTable41 {
     }
 
     fn columns(&self) -> Vec<Column> {
-        let better = |metric, title, better| Column { metric, title, digits: 0, better: Some(better) };
         let rows = TITLES.iter().enumerate().flat_map(|(state, (connected, gap))| {
-            [better(CONNECTED[state], connected, Better::Higher), better(GAP[state], gap, Better::Lower)]
+            [Column::higher(CONNECTED[state], connected, 0), Column::lower(GAP[state], gap, 0)]
         });
-        rows.chain([better("lost", "lost in all", Better::Lower)]).collect()
+        rows.chain([Column::lower("lost", "lost in all", 0)]).collect()
     }
 
     fn limit(&self, _: &str, _: &str) -> Option<f64> {

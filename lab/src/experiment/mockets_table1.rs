@@ -1,7 +1,7 @@
 //! The Mockets paper's Table 1.
 
 use super::measure::{self, ideal};
-use super::{About, Better, Case, Column, Experiment, Options, Quoted, Trial, peers};
+use super::{About, Case, Column, Cost, Experiment, Options, Quoted, Trial, peers};
 use crate::flow::Flow;
 use crate::job::Job;
 use crate::report::plot::Plot;
@@ -39,7 +39,7 @@ impl Experiment for MocketsTable1 {
 
     fn cases(&self, options: &Options) -> Vec<Case> {
         let peers = peers(options, &[Job::Transfer { bytes: BYTES }], WITHOUT);
-        peers.into_iter().map(|peer| Case::light(CONDITION, peer)).collect()
+        peers.into_iter().map(|peer| Case::new(CONDITION, peer, Cost::Carries(RATE / 1e6))).collect()
     }
 
     fn trial<'a>(&'a self, case: &'a Case, _: &'a Options, seed: u64) -> Trial<'a> {
@@ -54,26 +54,8 @@ impl Experiment for MocketsTable1 {
     }
 
     fn columns(&self) -> Vec<Column> {
-        vec![
-            Column {
-                metric: "transfer_ms",
-                title: "transfer time, ms",
-                digits: 0,
-                better: Some(Better::Lower),
-            },
-            Column {
-                metric: "queue_p95_ms",
-                title: "queueing delay p95, ms",
-                digits: 0,
-                better: Some(Better::Lower),
-            },
-            Column {
-                metric: "queue_drops",
-                title: "dropped at the queue, %",
-                digits: 1,
-                better: Some(Better::Lower),
-            },
-        ]
+        let own = [Column::lower("transfer_ms", "transfer time, ms", 0)];
+        own.into_iter().chain(measure::queue_columns()).collect()
     }
 
     fn limit(&self, _: &str, metric: &str) -> Option<f64> {

@@ -1,7 +1,7 @@
 //! The Mockets paper's Table 2.
 
 use super::measure;
-use super::{About, Better, Case, Column, Cost, Experiment, Options, Quoted, Trial, peers};
+use super::{About, Case, Column, Cost, Experiment, Options, Quoted, Trial, peers};
 use crate::flow::Flow;
 use crate::job::{Job, Want};
 use crate::report::plot::Plot;
@@ -11,6 +11,9 @@ use crate::testbed::Testbed;
 
 pub(crate) struct MocketsTable2;
 
+/// Seconds of a trial, and of a quick run\'s.
+const SPAN: f64 = 60.0;
+const QUICK_SPAN: f64 = 25.0;
 /// Conditions and their updates a second.
 const RATES: [(&str, f64); 2] = [("1 update a second", 1.0), ("10 updates a second", 10.0)];
 /// See [`crate::condition`]; what follows are its figures.
@@ -25,12 +28,6 @@ fn rate(condition: &str) -> Option<f64> {
 
 fn job(rate: f64, seconds: f64) -> Job {
     Job::Messages { size: SIZE, rate, count: (seconds * rate).ceil() as u64, want: Want::Newest }
-}
-
-impl MocketsTable2 {
-    fn span(options: &Options) -> f64 {
-        options.seconds.unwrap_or(if options.quick { 25.0 } else { 60.0 })
-    }
 }
 
 impl Experiment for MocketsTable2 {
@@ -56,14 +53,14 @@ impl Experiment for MocketsTable2 {
 
     fn cases(&self, options: &Options) -> Vec<Case> {
         let peers = peers(options, &[job(1.0, 1.0)], WITHOUT);
-        let case = |condition: &str, peer: &str| Case { cost: Cost::Sparse, ..Case::light(condition, peer) };
+        let case = |condition: &str, peer: &str| Case::new(condition, peer, Cost::Sparse);
         RATES.iter().flat_map(|(name, _)| peers.iter().map(move |peer| case(name, peer))).collect()
     }
 
     fn trial<'a>(&'a self, case: &'a Case, options: &'a Options, seed: u64) -> Trial<'a> {
         Box::pin(async move {
             let rate = rate(&case.condition).ok_or_else(|| anyhow::anyhow!("no such condition"))?;
-            let seconds = Self::span(options);
+            let seconds = options.span(SPAN, QUICK_SPAN);
             let testbed = Testbed::new(&[measure::named(LINK)?.plan()?], seed)?;
             let flow = Flow::run(&testbed, &case.peer, &job(rate, seconds), seconds + 30.0).await?;
             let (latencies, mut metrics) = (flow.latencies(), Metrics::default());
@@ -86,13 +83,12 @@ impl Experiment for MocketsTable2 {
     }
 
     fn columns(&self) -> Vec<Column> {
-        let column = |metric, title, digits| Column { metric, title, digits, better: Some(Better::Lower) };
         vec![
-            column("age_mean_ms", "age of information, mean, ms", 0),
-            column("age_max_ms", "age, max, ms", 0),
-            column("mean_ms", "latency, mean, ms", 1),
-            column("max_ms", "latency, max, ms", 0),
-            Column { metric: "arrived", title: "arrived, %", digits: 1, better: None },
+            Column::lower("age_mean_ms", "age of information, mean, ms", 0),
+            Column::lower("age_max_ms", "age, max, ms", 0),
+            Column::lower("mean_ms", "latency, mean, ms", 1),
+            Column::lower("max_ms", "latency, max, ms", 0),
+            Column::neutral("arrived", "arrived, %", 1),
         ]
     }
 
@@ -126,6 +122,6 @@ impl Experiment for MocketsTable2 {
     }
 
     fn seconds(&self, _: &Case, options: &Options) -> f64 {
-        Self::span(options) + 3.0
+        options.span(SPAN, QUICK_SPAN) + 3.0
     }
 }

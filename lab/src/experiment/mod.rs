@@ -18,9 +18,11 @@ mod scale;
 mod self_test;
 mod several;
 mod short_transfers;
+mod suspend;
 mod workspace;
 
 use std::future::Future;
+use std::io::Write;
 use std::pin::Pin;
 
 use crate::job::Job;
@@ -116,6 +118,13 @@ pub(crate) struct Options {
     pub(crate) seconds: Option<f64>,
 }
 
+impl Options {
+    /// Seconds of a trial: what was asked for, or the experiment's own, whole or shortened.
+    pub(crate) fn span(&self, whole: f64, quick: f64) -> f64 {
+        self.seconds.unwrap_or(if self.quick { quick } else { whole })
+    }
+}
+
 /// A row: a peer under a condition.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Case {
@@ -128,9 +137,8 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// Of a link of some Mbit/s.
-    pub(crate) fn light(condition: impl Into<String>, peer: impl Into<String>) -> Self {
-        Self { condition: condition.into(), peer: peer.into(), cost: Cost::Light }
+    pub(crate) fn new(condition: impl Into<String>, peer: impl Into<String>, cost: Cost) -> Self {
+        Self { condition: condition.into(), peer: peer.into(), cost }
     }
 
     /// The table that a condition stands in, and its row there.
@@ -140,16 +148,29 @@ impl Case {
 }
 
 /// What a trial takes of the machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Cost {
-    /// Some messages a second: three take the room of a light one.
+    /// Some messages a second, or now and then a burst.
     Sparse,
-    /// A link of some Mbit/s: several at a time do not change a figure.
-    Light,
-    /// A link of some ten Mbit/s, or several flows: takes the room of two light ones.
-    Medium,
+    /// Links that carry so many Mbit/s in all.
+    Carries(f64),
     /// Whole processors: one at a time.
     Heavy,
+}
+
+impl Cost {
+    /// A light trial: others are measured by it.
+    pub(crate) const LIGHT: Self = Self::Carries(4.0);
+
+    /// Percent of a core that it takes, both hosts and the link together, as found for ours, QUIC and TCP on the machine of the report:
+    /// 8 % for 4 Mbit/s, 18 % for 20, 50 % for 182, more than one core for 600. None: all there is.
+    pub(crate) fn share(self) -> Option<f64> {
+        match self {
+            Self::Sparse => Some(2.0),
+            Self::Carries(mbits) => Some(4.0 * mbits.sqrt()),
+            Self::Heavy => None,
+        }
+    }
 }
 
 /// A column of a table.
@@ -162,6 +183,23 @@ pub(crate) struct Column {
     pub(crate) digits: usize,
     /// Which way is better, if either is.
     pub(crate) better: Option<Better>,
+}
+
+impl Column {
+    /// Of which less is better.
+    pub(crate) fn lower(metric: &'static str, title: &'static str, digits: usize) -> Self {
+        Self { metric, title, digits, better: Some(Better::Lower) }
+    }
+
+    /// Of which more is better.
+    pub(crate) fn higher(metric: &'static str, title: &'static str, digits: usize) -> Self {
+        Self { metric, title, digits, better: Some(Better::Higher) }
+    }
+
+    /// Of which neither is.
+    pub(crate) fn neutral(metric: &'static str, title: &'static str, digits: usize) -> Self {
+        Self { metric, title, digits, better: None }
+    }
 }
 
 /// Which way is better.
@@ -186,6 +224,7 @@ pub(crate) fn all() -> &'static [&'static dyn Experiment] {
         &paths_aggregate::PathsAggregate,
         &paths_dark::PathsDark,
         &handover::Handover,
+        &suspend::Suspend,
         &mmsp_table41::MmspTable41,
         &mmsp_table42::MmspTable42,
         &mmsp_figures::MmspFigures,
@@ -212,29 +251,29 @@ pub(crate) fn peers_at(most: bool, options: &Options, jobs: &[Job], without: &[&
 }
 
 /// Prints what there is.
-pub(crate) fn list() -> anyhow::Result<()> {
-    println!("Experiments (`cargo xtask lab run NAME`):");
+pub(crate) fn list(out: &mut impl Write) -> anyhow::Result<()> {
+    writeln!(out, "Experiments (`cargo xtask lab run NAME`):")?;
     for experiment in all() {
         let about = experiment.about();
-        println!("  {:16} {}\n  {:16} from: {}", experiment.name(), about.title, "", about.source);
+        writeln!(out, "  {:16} {}\n  {:16} from: {}", experiment.name(), about.title, "", about.source)?;
     }
-    println!("\nConditions:");
+    writeln!(out, "\nConditions:")?;
     for condition in condition::ALL {
-        println!("  {:16} {}", condition.name, condition.up);
+        writeln!(out, "  {:16} {}", condition.name, condition.up)?;
         if condition.down != condition.up {
-            println!("  {:16} back: {}", "", condition.down);
+            writeln!(out, "  {:16} back: {}", "", condition.down)?;
         }
-        println!("  {:16} from: {}", "", condition.source);
+        writeln!(out, "  {:16} from: {}", "", condition.source)?;
     }
-    println!("\nPeers:");
+    writeln!(out, "\nPeers:")?;
     for peer in peer::all() {
-        println!("  {:16} {}", peer.name(), peer.settings());
+        writeln!(out, "  {:16} {}", peer.name(), peer.settings())?;
         if let Some(missing) = peer.missing() {
-            println!("  {:16} NOT HERE: {missing}", "");
+            writeln!(out, "  {:16} NOT HERE: {missing}", "")?;
         }
     }
     if let Some(missing) = testbed::missing() {
-        println!("\nNo links can be made here: {missing}");
+        writeln!(out, "\nNo links can be made here: {missing}")?;
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::measure::{self, PAYLOAD_SHARE};
 use super::several::{self, Carried};
-use super::{About, Better, Case, Column, Cost, Experiment, Options, Trial};
+use super::{About, Case, Column, Cost, Experiment, Options, Trial};
 use crate::flow::Flow;
 use crate::job::Job;
 use crate::report::plot::Plot;
@@ -11,6 +11,9 @@ use crate::testbed::Testbed;
 
 pub(crate) struct PathsAggregate;
 
+/// Seconds of a trial, and of a quick run\'s.
+const SPAN: f64 = 15.0;
+const QUICK_SPAN: f64 = 6.0;
 /// Mbit/s and round trip in ms of a link.
 type Link = (f64, f64);
 /// What two links are called, and they.
@@ -32,12 +35,6 @@ fn words((links, loss): ([Link; 2], u32)) -> String {
     links.map(link).join(" | ")
 }
 
-impl PathsAggregate {
-    fn span(options: &Options) -> f64 {
-        options.seconds.unwrap_or(if options.quick { 6.0 } else { 15.0 })
-    }
-}
-
 impl Experiment for PathsAggregate {
     fn name(&self) -> &'static str {
         "paths-aggregate"
@@ -55,16 +52,18 @@ impl Experiment for PathsAggregate {
                        of the first link.",
             why: "Who has its data in one order must hold what the faster link brought until the slower one has caught up; who does not \
                   can read each message as it comes. Data put on the slow link too early comes later than the fast one would have \
-                  brought it. Under loss each path stands and falls with its congestion controller, as on one link.",
+                  brought it. Under loss each path stands and falls with its congestion controller, as on one link. SCTP keeps its \
+                  further paths for repairs (RFC 9260) and adds nothing up.",
         }
     }
 
     fn cases(&self, options: &Options) -> Vec<Case> {
         let mut cases = Vec::new();
-        for (pair, _) in PAIRS {
+        for (pair, links) in PAIRS {
             for loss in LOSSES {
                 let name = format!("{pair}, {loss} %");
-                let case = |peer: &&str| Case { cost: Cost::Medium, ..Case::light(&name, *peer) };
+                let cost = Cost::Carries(links.iter().map(|(rate, _)| rate).sum());
+                let case = |peer: &&str| Case::new(&name, *peer, cost);
                 cases.extend(several::peers(options.quick).iter().map(case));
             }
         }
@@ -75,7 +74,7 @@ impl Experiment for PathsAggregate {
         Box::pin(async move {
             let place = place(&case.condition).ok_or_else(|| anyhow::anyhow!("no such condition"))?;
             let testbed = Testbed::new(&several::plans(&words(place))?, seed)?;
-            let seconds = Self::span(options);
+            let seconds = options.span(SPAN, QUICK_SPAN);
             let run = Flow::run(&testbed, &case.peer, &Job::Bulk, seconds);
             let (flow, carried) = Carried::during(&testbed, 2, run).await;
             let (flow, mut metrics) = (flow?, Metrics::default());
@@ -91,13 +90,11 @@ impl Experiment for PathsAggregate {
     }
 
     fn columns(&self) -> Vec<Column> {
-        let column = |metric, title, digits, better| Column { metric, title, digits, better };
-        vec![
-            column("goodput", "goodput, Mbit/s", 2, Some(Better::Higher)),
-            column("second", "bytes on the second link, %", 0, None),
-            column("queue_p95_ms", "queueing delay p95, ms", 0, Some(Better::Lower)),
-            column("queue_drops", "dropped at the queue, %", 1, Some(Better::Lower)),
-        ]
+        let own = [
+            Column::higher("goodput", "goodput, Mbit/s", 2),
+            Column::neutral("second", "bytes on the second link, %", 0),
+        ];
+        own.into_iter().chain(measure::queue_columns()).collect()
     }
 
     fn limit(&self, condition: &str, metric: &str) -> Option<f64> {
@@ -121,7 +118,7 @@ impl Experiment for PathsAggregate {
     }
 
     fn seconds(&self, _: &Case, options: &Options) -> f64 {
-        Self::span(options) + 2.0
+        options.span(SPAN, QUICK_SPAN) + 2.0
     }
 }
 

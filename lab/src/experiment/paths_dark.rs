@@ -1,9 +1,15 @@
 //! One of two links, or both, carry nothing for a while.
 
+use std::future::pending;
+use std::time::Duration;
+
+use tokio::time::sleep;
+
 use super::measure::millis;
 use super::several::{self, Carried};
-use super::{About, Better, Case, Column, Cost, Experiment, Options, Trial};
-use crate::flow::Flow;
+use super::{About, Case, Column, Cost, Experiment, Options, Trial};
+use crate::clock;
+use crate::flow::Running;
 use crate::job::Job;
 use crate::report::plot::Plot;
 use crate::sample::Metrics;
@@ -13,12 +19,16 @@ pub(crate) struct PathsDark;
 
 /// Mbit/s and one way in ms of the two links.
 const LINKS: [(f64, u32); 2] = [(10.0, 10), (5.0, 30)];
+const CARRIES: Cost = Cost::Carries(LINKS[0].0 + LINKS[1].0);
 /// When it begins, seconds from the first packet of each link.
 const AT: f64 = 5.0;
 const ONE: &str = "the first link: 5 s";
 const BOTH: [u32; 3] = [5, 30, 60];
 /// What is measured of one link that goes, seconds after its return.
 const AFTER: f64 = 4.0;
+/// A trial with both links dark is over this long after so many bytes have crossed them again: then something has been read.
+const SEEN: Duration = Duration::from_secs(1);
+const ENOUGH: u64 = 200_000;
 
 /// Seconds, and whether both go.
 fn place(condition: &str) -> Option<(f64, bool)> {
@@ -37,6 +47,17 @@ fn words((length, both): (f64, bool)) -> String {
 /// Long enough for timers that double to wake once more.
 fn span((length, both): (f64, bool)) -> f64 {
     AT + length + if both { length * 1.2 + 5.0 } else { AFTER }
+}
+
+/// Until something has come through after `back`.
+async fn resumed(testbed: &Testbed, back: u64) {
+    sleep(Duration::from_nanos(back.saturating_sub(clock::now()))).await;
+    let bytes = || (0..LINKS.len()).map(|link| testbed.report(link).up.delivered_bytes).sum::<u64>();
+    let before = bytes();
+    while bytes() < before + ENOUGH {
+        sleep(Duration::from_millis(100)).await;
+    }
+    sleep(SEEN).await;
 }
 
 impl Experiment for PathsDark {
@@ -62,13 +83,13 @@ impl Experiment for PathsDark {
     }
 
     fn cases(&self, options: &Options) -> Vec<Case> {
-        let one = several::peers(options.quick)
-            .iter()
-            .map(|peer| Case { cost: Cost::Medium, ..Case::light(ONE, *peer) });
+        let one = several::peers(options.quick).iter().map(|peer| Case::new(ONE, *peer, CARRIES));
         let both = BOTH.into_iter().filter(|length| !options.quick || *length == 5);
         let both = both.flat_map(|length| {
             let peers = several::peers(options.quick || length > 5).iter();
-            peers.map(move |peer| Case::light(format!("both links: {length} s"), *peer))
+            // For most of the time nothing goes over either.
+            let cost = if length > 5 { Cost::Carries(1.0) } else { CARRIES };
+            peers.map(move |peer| Case::new(format!("both links: {length} s"), *peer, cost))
         });
         one.chain(both).collect()
     }
@@ -78,11 +99,12 @@ impl Experiment for PathsDark {
             let place = place(&case.condition).ok_or_else(|| anyhow::anyhow!("no such condition"))?;
             let (length, both) = place;
             let testbed = Testbed::new(&several::plans(&words(place))?, seed)?;
-            let run = Flow::run(&testbed, &case.peer, &Job::Bulk, span(place));
-            let (flow, carried) = Carried::during(&testbed, 2, run).await;
-            let (flow, mut metrics) = (flow?, Metrics::default());
-            let down = flow.started + (AT * 1e9) as u64;
+            let flow = Running::start(&testbed, &case.peer, &Job::Bulk).await?;
+            let down = flow.started() + (AT * 1e9) as u64;
             let back = down + (length * 1e9) as u64;
+            let seen = async { if both { resumed(&testbed, back).await } else { pending().await } };
+            let (flow, carried) = Carried::during(&testbed, 2, flow.finish_early(span(place), seen)).await;
+            let (flow, mut metrics) = (flow?, Metrics::default());
             if both {
                 let first =
                     flow.figures.bins.iter().map(|(bin, _)| bin * crate::job::BIN).find(|at| *at >= back);
@@ -105,11 +127,10 @@ impl Experiment for PathsDark {
     }
 
     fn columns(&self) -> Vec<Column> {
-        let column = |metric, title| Column { metric, title, digits: 0, better: Some(Better::Lower) };
         vec![
-            column("gap_ms", "longest gap, ms"),
-            column("again_ms", "both in use after the return, ms"),
-            column("first_ms", "first byte after the return, ms"),
+            Column::lower("gap_ms", "longest gap, ms", 0),
+            Column::lower("again_ms", "both in use after the return, ms", 0),
+            Column::lower("first_ms", "first byte after the return, ms", 0),
         ]
     }
 
@@ -135,7 +156,9 @@ impl Experiment for PathsDark {
     }
 
     fn seconds(&self, case: &Case, _: &Options) -> f64 {
-        place(&case.condition).map_or(30.0, span) + 2.0
+        // Who is quick to return is done early.
+        let early = |(length, both): (f64, bool)| if both { length * 0.5 } else { 0.0 };
+        place(&case.condition).map_or(30.0, |place| span(place) - early(place)) + 2.0
     }
 }
 

@@ -66,7 +66,7 @@ impl Experiment for SelfTest {
             measured: "UDP packets from one host to the other, stamped by one clock on both sides; rates count IP bytes between the \
                        first and the last arrival, those of 100 Mbit/s and more by TCP after a second. Found should be set, give or take allowed: rates 1 %, delays 1 ms and 1 %, \
                        losses four standard deviations of as many dice. Late is how long after its moment the 99th of a hundred \
-                       packets left the link.",
+                       packets left the link. No second emulator has been set beside these links: a gap.",
             why: "The link's thread runs before all others and its timers are exact, but each packet costs it two system calls, and \
                   the second takes the packet through the receiving host's network stack: that is what bounds the highest rate. A \
                   one-way delay is longer than set by the way through both hosts' network stacks.",
@@ -77,9 +77,7 @@ impl Experiment for SelfTest {
         let few =
             |aim: &Aim| matches!(aim, Aim::Rate(20.0) | Aim::Delay(25.0) | Aim::Loss("5%", _) | Aim::Highest);
         let chosen = CASES.iter().filter(|(_, aim)| !options.quick || few(aim));
-        chosen
-            .map(|(name, aim)| Case { condition: (*name).into(), peer: "link".into(), cost: aim.cost() })
-            .collect()
+        chosen.map(|(name, aim)| Case::new(*name, "link", aim.cost())).collect()
     }
 
     fn trial<'a>(&'a self, case: &'a Case, options: &'a Options, seed: u64) -> Trial<'a> {
@@ -100,12 +98,11 @@ impl Experiment for SelfTest {
     }
 
     fn columns(&self) -> Vec<Column> {
-        let column = |metric, title, digits| Column { metric, title, digits, better: None };
         vec![
-            column("set", "set", 2),
-            column("found", "found", 3),
-            column("allowed", "allowed, ±", 3),
-            column("late_p99_ms", "late p99, ms", 3),
+            Column::neutral("set", "set", 2),
+            Column::neutral("found", "found", 3),
+            Column::neutral("allowed", "allowed, ±", 3),
+            Column::neutral("late_p99_ms", "late p99, ms", 3),
         ]
     }
 
@@ -118,7 +115,7 @@ impl Aim {
     fn cost(self) -> Cost {
         match self {
             Self::HighRate(_) | Self::Highest => Cost::Heavy,
-            _ => Cost::Light,
+            _ => Cost::LIGHT,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Little data, set-up included.
 
 use super::measure::{self, ideal};
-use super::{About, Better, Case, Column, Experiment, Options, Trial, peers, peers_at};
+use super::{About, Case, Column, Cost, Experiment, Options, Trial, peers, peers_at};
 use crate::flow::Flow;
 use crate::job::Job;
 use crate::report::plot::Plot;
@@ -12,7 +12,7 @@ pub(crate) struct ShortTransfers;
 
 /// What a transfer is called, its bytes, and how many make a trial.
 const SIZES: [(&str, u64, u64); 4] =
-    [("1 KB", 1_000, 20), ("10 KB", 10_000, 20), ("100 KB", 100_000, 10), ("1 MB", 1_000_000, 4)];
+    [("1 KB", 1_000, 20), ("10 KB", 10_000, 20), ("100 KB", 100_000, 8), ("1 MB", 1_000_000, 3)];
 const LOSSES: [u32; 2] = [0, 5];
 /// At which all peers are tried; at the other the few that say most.
 const MOST: u32 = 5;
@@ -42,7 +42,7 @@ impl Experiment for ShortTransfers {
             title: "Short transfers, set-up included",
             source: "the goals of the transport's own issue: 10 KB at 4 Mbit/s, 50 ms, 5 % loss",
             measured: "Time from the connect call to the last byte read, 4 Mbit/s, 50 ms round trip. Every transfer is cold: new \
-                       hosts, new processes, nothing remembered. A trial is 20 transfers of 1 and 10 KB, 10 of 100 KB, 4 of 1 MB, \
+                       hosts, new processes, nothing remembered. A trial is 20 transfers of 1 and 10 KB, 8 of 100 KB, 3 of 1 MB, \
                        each with dice of its own; its figures are their median and 95th percentile. The limit is a round trip of \
                        set-up, half of one to the receiver, and serialisation at the share that loss and headers leave.",
             why: "What is short is decided by round trips: TCP needs one before it sends, and TLS 1.3 one more; QUIC and ours \
@@ -62,7 +62,7 @@ impl Experiment for ShortTransfers {
             for (size, bytes, _) in SIZES {
                 if !options.quick || bytes == 10_000 {
                     let condition = format!("{loss} % loss: {size}");
-                    cases.extend(names.iter().map(|peer| Case::light(&condition, *peer)));
+                    cases.extend(names.iter().map(|peer| Case::new(&condition, *peer, Cost::LIGHT)));
                 }
             }
         }
@@ -93,10 +93,7 @@ impl Experiment for ShortTransfers {
     }
 
     fn columns(&self) -> Vec<Column> {
-        vec![
-            Column { metric: "median_ms", title: "median, ms", digits: 0, better: Some(Better::Lower) },
-            Column { metric: "p95_ms", title: "95th percentile, ms", digits: 0, better: Some(Better::Lower) },
-        ]
+        vec![Column::lower("median_ms", "median, ms", 0), Column::lower("p95_ms", "95th percentile, ms", 0)]
     }
 
     fn limit(&self, condition: &str, metric: &str) -> Option<f64> {

@@ -4,32 +4,27 @@ use std::process::{Command, Stdio};
 
 use anyhow::Context;
 
+const BINARIES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../benches/target/release");
 const MANIFEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../benches/Cargo.toml");
 
 /// Builds them, where that was not done.
 pub(crate) fn build() -> anyhow::Result<()> {
     let mut cargo = Command::new("cargo");
     cargo.args(["build", "--release", "--quiet", "--bins", "--manifest-path", MANIFEST]);
+    cargo.env_remove("CARGO_TARGET_DIR");
     let status = cargo.stdin(Stdio::null()).status().context("cargo cannot be run")?;
     anyhow::ensure!(status.success(), "the benches workspace could not be built");
     Ok(())
 }
 
+/// Lets a program have as many files as the system allows: a connection of TCP is one.
+const MANY_FILES: &str = "ulimit -n $(ulimit -H -n); exec \"$@\"";
+
 /// Runs one and takes what it prints. It lives in a process namespace of its own, which dies with this program.
 pub(crate) async fn run(binary: &str, arguments: &[String]) -> anyhow::Result<String> {
     let mut command = tokio::process::Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "unshare", "--fork", "--pid", "--mount-proc", "--kill-child"]);
-    command.args([
-        "cargo",
-        "run",
-        "--release",
-        "--quiet",
-        "--manifest-path",
-        MANIFEST,
-        "--bin",
-        binary,
-        "--",
-    ]);
+    command.args(["sh", "-c", MANY_FILES, "sh", &format!("{BINARIES}/{binary}")]);
     command.args(arguments).stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
     let output = command.output().await.context("setpriv of util-linux cannot be run")?;
     let errors = String::from_utf8_lossy(&output.stderr);

@@ -4,7 +4,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout};
 
 use crate::job::Job;
@@ -26,8 +26,6 @@ impl Process {
         job: &Job,
         word: Option<&str>,
     ) -> anyhow::Result<Self> {
-        let program = std::env::current_exe()?;
-        let program = program.to_str().context("the path of this program is not UTF-8")?;
         let addresses: Vec<_> = testbed.addresses(side).iter().map(ToString::to_string).collect();
         let (command, address) = match side {
             Side::Server => ("serve", "--at"),
@@ -35,8 +33,14 @@ impl Process {
         };
         let (job, addresses) = (job.to_json()?, addresses.join(","));
         let arguments = [command, "--peer", peer, "--job", &job, address, &addresses].into_iter().chain(word);
-        let arguments: Vec<_> = arguments.map(str::to_owned).collect();
-        let mut child = testbed.spawn(side, program, &arguments, Stdio::piped())?;
+        Self::run(testbed, side, &arguments.map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    /// Starts this program with these arguments in a host.
+    pub(super) fn run(testbed: &Testbed, side: Side, arguments: &[String]) -> anyhow::Result<Self> {
+        let program = std::env::current_exe()?;
+        let program = program.to_str().context("the path of this program is not UTF-8")?;
+        let mut child = testbed.spawn(side, program, arguments, Stdio::piped())?;
         let output = child.stdout.take().context("no pipe")?;
         Ok(Self { side, child, lines: BufReader::new(output).lines() })
     }
@@ -57,6 +61,19 @@ impl Process {
         let name = self.name();
         let next = tokio::time::timeout(time, self.next(word)).await;
         next.with_context(|| format!("the {name} did not say `{word}` within {time:?}"))?
+    }
+
+    /// As [`Process::next_within`], where that is a moment of [`crate::clock`].
+    pub(super) async fn clock_within(&mut self, word: &str, time: Duration) -> anyhow::Result<u64> {
+        let said = self.next_within(word, time).await?;
+        said.parse().with_context(|| format!("`{said}` is no moment"))
+    }
+
+    /// Gives it a line to read.
+    pub(super) async fn tell(&mut self, line: &str) -> anyhow::Result<()> {
+        let input = self.child.stdin.as_mut().context("no pipe")?;
+        input.write_all(line.as_bytes()).await?;
+        Ok(input.write_all(b"\n").await?)
     }
 
     /// Tells it to end, and gives what it says after `word` then, if it has not `said` it already.

@@ -6,6 +6,8 @@ use anyhow::Context;
 use rustls::RootCertStore;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 
+use super::hex;
+
 /// The name in the certificate.
 pub(super) const NAME: &str = "localhost";
 
@@ -21,16 +23,16 @@ pub(super) fn new() -> anyhow::Result<(PrivatePkcs8KeyDer<'static>, CertificateD
 
 /// An address and a certificate as one word.
 pub(super) fn word(address: SocketAddr, certificate: &[u8]) -> String {
-    let hex: String = certificate.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{address}/{hex}")
+    format!("{address}/{}", hex::digits(certificate))
 }
 
-/// What [`word`] was made of.
+/// What [`word`] was made of. The caller can encrypt at once then: seeding randomness takes some 40 ms, once in a process, and belongs
+/// to no connection.
 pub(super) fn split(word: &str) -> anyhow::Result<(SocketAddr, RootCertStore)> {
-    let (address, hex) = word.split_once('/').context("no certificate beside the address")?;
-    let digits = hex.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap_or_default());
-    let bytes: Result<Vec<u8>, _> = digits.map(|pair| u8::from_str_radix(pair, 16)).collect();
+    let seeded = rustls::crypto::aws_lc_rs::default_provider().secure_random.fill(&mut [0; 32]);
+    anyhow::ensure!(seeded.is_ok(), "no randomness");
+    let (address, digits) = word.split_once('/').context("no certificate beside the address")?;
     let mut roots = RootCertStore::empty();
-    roots.add(bytes?.into())?;
+    roots.add(hex::bytes(digits)?.into())?;
     Ok((address.parse()?, roots))
 }

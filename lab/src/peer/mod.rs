@@ -3,6 +3,8 @@
 
 mod byte_stream;
 mod certificate;
+mod hex;
+mod leaving;
 mod mptcp;
 mod quic;
 mod record;
@@ -24,6 +26,8 @@ use ::whimbrel::Congestion;
 use anyhow::Context;
 
 use crate::job::{Figures, Job, Sent};
+
+pub(crate) use leaving::{Arrive, Leave, Left};
 
 /// What a side does until it is done; whoever starts it ends it by closing its standard input.
 pub(crate) type Side<'a, T> = Pin<Box<dyn Future<Output = anyhow::Result<T>> + 'a>>;
@@ -52,11 +56,11 @@ pub(crate) trait Peer: Sync {
 /// All peers, in the order of tables.
 pub(crate) fn all() -> &'static [&'static dyn Peer] {
     &[
-        &whimbrel::Whimbrel { name: "whimbrel", congestion: Congestion::Bbr, sequenced: false },
+        &whimbrel::OURS,
         &whimbrel::Whimbrel { name: "whimbrel-rs", congestion: Congestion::Bbr, sequenced: true },
         &whimbrel::Whimbrel { name: "whimbrel-cubic", congestion: Congestion::Cubic, sequenced: false },
-        &tcp::Tcp { name: "tcp-cubic", congestion: "cubic" },
-        &tcp::Tcp { name: "tcp-bbr", congestion: "bbr" },
+        &tcp::Tcp { name: "tcp-cubic", congestion: "cubic", multipath: false },
+        &tcp::Tcp { name: "tcp-bbr", congestion: "bbr", multipath: false },
         &tls::Tls { name: "tls-cubic", congestion: "cubic" },
         &tls::Tls { name: "tls-bbr", congestion: "bbr" },
         &quic::Quinn {
@@ -75,8 +79,8 @@ pub(crate) fn all() -> &'static [&'static dyn Peer] {
             name: "noq-bbr",
             congestion: ("BBRv3", || Arc::new(::noq::congestion::Bbr3Config::default())),
         },
-        &mptcp::Mptcp { name: "mptcp-cubic", congestion: "cubic" },
-        &mptcp::Mptcp { name: "mptcp-bbr", congestion: "bbr" },
+        &tcp::Tcp { name: "mptcp-cubic", congestion: "cubic", multipath: true },
+        &tcp::Tcp { name: "mptcp-bbr", congestion: "bbr", multipath: true },
         &sctp::Sctp,
         &udp::Udp,
     ]

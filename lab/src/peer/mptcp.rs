@@ -1,70 +1,24 @@
-//! Multipath TCP of the kernel.
+//! What multipath TCP of the kernel needs beside TCP.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use anyhow::{Context, ensure};
-use socket2::Protocol;
 use tokio::process::Command;
 
-use super::side::{ready, receive, send};
-use super::{Peer, Side, anywhere, byte_stream, tcp};
-use crate::job::{Figures, Job, Sent};
+use super::tcp;
 
-/// MPTCP, with one of the kernel's congestion controllers on each subflow.
-pub(super) struct Mptcp {
-    pub(super) name: &'static str,
-    pub(super) congestion: &'static str,
-}
-
-impl Peer for Mptcp {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn settings(&self) -> String {
-        format!(
-            "MPTCP of Linux {} with {} on each subflow, the kernel's path manager and scheduler; where there are several links \
-             the server signals its further addresses and the caller opens a subflow to each; {}",
-            tcp::kernel(),
-            self.congestion,
-            tcp::SETTINGS
-        )
-    }
-
-    fn missing(&self) -> Option<String> {
-        tcp::missing(Protocol::MPTCP, self.congestion)
-    }
-
-    fn can(&self, _: &Job) -> bool {
-        true
-    }
-
-    fn serve<'a>(&'a self, job: &'a Job, at: &'a [IpAddr]) -> Side<'a, Figures> {
-        Box::pin(async move {
-            use_several(at, "signal").await?;
-            let listener = tcp::listen(Protocol::MPTCP, self.congestion, anywhere(at))?;
-            ready(&SocketAddr::new(at[0], listener.local_addr()?.port()).to_string())?;
-            receive(job, async |record| {
-                let (mut stream, _) = listener.accept().await?;
-                byte_stream::receive(&mut stream, record).await
-            })
-            .await
-        })
-    }
-
-    fn call<'a>(&'a self, job: &'a Job, from: &'a [IpAddr], to: &'a str) -> Side<'a, Sent> {
-        Box::pin(send(async move |sent| {
-            use_several(from, "subflow fullmesh").await?;
-            let mut stream = tcp::connect(Protocol::MPTCP, self.congestion, job, from[0], to).await?;
-            byte_stream::send(job, &mut stream, sent).await?;
-            byte_stream::until_gone(&mut stream).await;
-            Ok(())
-        }))
-    }
+/// What it is, and every setting.
+pub(super) fn settings(congestion: &str) -> String {
+    format!(
+        "MPTCP of Linux {} with {congestion} on each subflow, the kernel's path manager and scheduler; where there are several links \
+         the server signals its further addresses and the caller opens a subflow to each; {}",
+        tcp::kernel(),
+        tcp::SETTINGS
+    )
 }
 
 /// Tells the kernel's path manager of this host's further addresses.
-async fn use_several(addresses: &[IpAddr], role: &str) -> anyhow::Result<()> {
+pub(super) async fn use_several(addresses: &[IpAddr], role: &str) -> anyhow::Result<()> {
     if let [_, further @ ..] = addresses
         && !further.is_empty()
     {

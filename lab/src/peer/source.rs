@@ -12,13 +12,19 @@ pub(super) struct Source {
     size: usize,
     rate: f64,
     count: u64,
+    first: u64,
     next: u64,
     started: Option<u64>,
 }
 
 impl Source {
     pub(super) fn new(size: usize, rate: f64, count: u64) -> Self {
-        Self { size, rate, count, next: 0, started: None }
+        Self { size, rate, count, first: 0, next: 0, started: None }
+    }
+
+    /// Leaves out the messages before this one.
+    pub(super) fn from(self, first: u64) -> Self {
+        Self { first, next: first, ..self }
     }
 
     /// The next message, once it is due; none after the last. It bears the time of this moment, or, if the send call before was blocked
@@ -28,7 +34,7 @@ impl Source {
             return None;
         }
         let started = *self.started.get_or_insert_with(clock::now);
-        let due = started + (self.next as f64 * 1e9 / self.rate) as u64;
+        let due = started + ((self.next - self.first) as f64 * 1e9 / self.rate) as u64;
         let mut time = clock::now();
         if time < due {
             tokio::time::sleep(Duration::from_nanos(due - time)).await;

@@ -1,12 +1,13 @@
-//! Kernel TCP.
+//! Kernel TCP, over one link or several.
 
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use super::side::{ready, receive, send, started};
-use super::{Peer, Side, byte_stream};
+use super::{Peer, Side, anywhere, byte_stream, mptcp};
 use crate::job::{Figures, Job, Sent};
 
 /// Unsent bytes the kernel keeps of a stream of messages: the queue stays where it counts as waiting at the sender.
@@ -16,6 +17,14 @@ const NOT_SENT: u32 = 16 << 10;
 pub(super) struct Tcp {
     pub(super) name: &'static str,
     pub(super) congestion: &'static str,
+    /// Over all links, by MPTCP; else over the first.
+    pub(super) multipath: bool,
+}
+
+impl Tcp {
+    fn protocol(&self) -> Protocol {
+        if self.multipath { Protocol::MPTCP } else { Protocol::TCP }
+    }
 }
 
 impl Peer for Tcp {
@@ -24,11 +33,14 @@ impl Peer for Tcp {
     }
 
     fn settings(&self) -> String {
+        if self.multipath {
+            return mptcp::settings(self.congestion);
+        }
         format!("TCP of Linux {} with {}: {}", kernel(), self.congestion, SETTINGS)
     }
 
     fn missing(&self) -> Option<String> {
-        missing(Protocol::TCP, self.congestion)
+        missing(self.protocol(), self.congestion)
     }
 
     fn can(&self, _: &Job) -> bool {
@@ -37,8 +49,13 @@ impl Peer for Tcp {
 
     fn serve<'a>(&'a self, job: &'a Job, at: &'a [IpAddr]) -> Side<'a, Figures> {
         Box::pin(async move {
-            let listener = listen(Protocol::TCP, self.congestion, at[0])?;
-            ready(&listener.local_addr()?.to_string())?;
+            let mut bound = at[0];
+            if self.multipath {
+                mptcp::use_several(at, "signal").await?;
+                bound = anywhere(at);
+            }
+            let listener = listen(self.protocol(), self.congestion, bound)?;
+            ready(&SocketAddr::new(at[0], listener.local_addr()?.port()).to_string())?;
             receive(job, async |record| {
                 let (mut stream, _) = listener.accept().await?;
                 byte_stream::receive(&mut stream, record).await
@@ -49,7 +66,10 @@ impl Peer for Tcp {
 
     fn call<'a>(&'a self, job: &'a Job, from: &'a [IpAddr], to: &'a str) -> Side<'a, Sent> {
         Box::pin(send(async move |sent| {
-            let mut stream = connect(Protocol::TCP, self.congestion, job, from[0], to).await?;
+            if self.multipath {
+                mptcp::use_several(from, "subflow fullmesh").await?;
+            }
+            let mut stream = connect(self.protocol(), self.congestion, job, from[0], to).await?;
             byte_stream::send(job, &mut stream, sent).await?;
             byte_stream::until_gone(&mut stream).await;
             Ok(())
@@ -59,7 +79,7 @@ impl Peer for Tcp {
 
 /// What differs from the defaults of all that the kernel carries.
 pub(super) const SETTINGS: &str = "TCP_NODELAY; for messages TCP_NOTSENT_LOWAT of 16 KiB, so that little waits in the kernel unsent; \
-     buffers left to the kernel's own tuning, up to 32 MiB; no metrics kept from connection to connection";
+     buffers left to the kernel's own tuning, up to 16 MiB; no metrics kept from connection to connection";
 
 /// The kernel's release.
 pub(super) fn kernel() -> String {
@@ -73,8 +93,11 @@ pub(super) fn missing(protocol: Protocol, congestion: &str) -> Option<String> {
             "this kernel has no MPTCP: set net.mptcp.enabled=1, or boot one with CONFIG_MPTCP".to_owned(),
         );
     };
-    socket.set_tcp_congestion(congestion.as_bytes()).err().map(|error| {
-        format!("this kernel has no {congestion} ({error}): load it with `modprobe tcp_{congestion}`")
+    socket.set_tcp_congestion(congestion.as_bytes()).err().map(|error| match error.kind() {
+        ErrorKind::PermissionDenied => {
+            format!("only root may choose {congestion} here: run it with sudo")
+        }
+        _ => format!("this kernel has no {congestion} ({error}): load it with `modprobe tcp_{congestion}`"),
     })
 }
 

@@ -32,6 +32,10 @@ pub(super) struct Whimbrel {
     pub(super) sequenced: bool,
 }
 
+/// As most programs would have it.
+pub(super) const OURS: Whimbrel =
+    Whimbrel { name: "whimbrel", congestion: Congestion::Bbr, sequenced: false };
+
 impl Peer for Whimbrel {
     fn name(&self) -> &'static str {
         self.name
@@ -99,7 +103,7 @@ impl Peer for Whimbrel {
 }
 
 impl Whimbrel {
-    fn transport(&self) -> TransportConfig {
+    pub(super) fn transport(&self) -> TransportConfig {
         let mut transport = TransportConfig::default();
         transport.congestion = self.congestion;
         transport.idle_timeout = IDLE;
@@ -145,7 +149,8 @@ async fn messages(mocket: &Mocket, record: &mut Record) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn send_messages(
+/// Sends messages as they come due.
+pub(super) async fn send_messages(
     mocket: &Mocket,
     mut source: Source,
     want: Want,

@@ -11,6 +11,8 @@ const LEFT: f64 = 68.0;
 const RIGHT: f64 = 600.0;
 const TOP: f64 = 44.0;
 const BOTTOM: f64 = 344.0;
+/// Width of a character of 12 pixels, on average.
+const CHARACTER: f64 = 6.6;
 const GREY: &str = "#666666";
 
 /// Ours first; colours that the colour-blind tell apart, as far as there are so many.
@@ -21,13 +23,16 @@ const COLOURS: &[(&str, &str)] = &[
     ("tcp-cubic", "#1f4e8c"),
     ("tcp-bbr", "#3fa0e0"),
     ("tcp", "#3fa0e0"),
-    ("tls", "#7b5ea7"),
+    ("tls-cubic", "#7b5ea7"),
+    ("tls-bbr", "#b39ddb"),
     ("quinn-cubic", "#157a4a"),
     ("quinn-bbr", "#5bbf7a"),
     ("quinn", "#5bbf7a"),
     ("noq", "#c9a400"),
+    ("noq-bbr", "#8a7000"),
     ("sctp", "#c45aa0"),
-    ("mptcp", "#17a2a2"),
+    ("mptcp-cubic", "#0b6e6e"),
+    ("mptcp-bbr", "#17a2a2"),
     ("udp", "#888888"),
     (Series::LIMIT, "#222222"),
 ];
@@ -147,7 +152,10 @@ impl BarChart {
             if let Some(limit) = group.limit {
                 canvas.limit(left, left + each * 0.84, y.at(limit));
             }
-            canvas.text(left + each * 0.42, BOTTOM + 20.0, "middle", 12.0, GREY, &group.name);
+            for (number, line) in lines(&group.name, (each / CHARACTER) as usize).iter().enumerate() {
+                let y = BOTTOM + 18.0 + 14.0 * number as f64;
+                canvas.text(left + each * 0.42, y, "middle", 12.0, GREY, line);
+            }
         }
         if self.groups.iter().any(|group| group.limit.is_some()) {
             names.push(Series::LIMIT);
@@ -156,6 +164,21 @@ impl BarChart {
         canvas.legend(names.iter().copied().zip(&colours));
         canvas.end()
     }
+}
+
+/// Words in lines of at most so many characters, where a word is not longer.
+fn lines(words: &str, most: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in words.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= most => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 fn colour(name: &str) -> Option<&'static str> {
@@ -378,7 +401,22 @@ fn escape(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+
+    #[test]
+    fn names_are_broken_where_they_would_overlap() {
+        assert_eq!(lines("10 Mbit/s 30 ms, 5 %", 12), ["10 Mbit/s 30", "ms, 5 %"]);
+        assert_eq!(lines("Messages", 3), ["Messages"]);
+    }
+
+    #[test]
+    fn every_peer_has_a_colour_of_its_own() {
+        let names: Vec<_> = crate::peer::all().iter().map(|peer| peer.name()).collect();
+        let own: BTreeSet<_> = names.iter().map(|name| colour(name).unwrap()).collect();
+        assert_eq!(own.len(), names.len());
+    }
 
     #[test]
     fn a_linear_scale_begins_at_zero_and_ends_at_a_tick() {

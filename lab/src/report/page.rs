@@ -133,7 +133,7 @@ fn run(page: &mut String, record: &Record) -> anyhow::Result<()> {
     let late = late.copied().fold(f64::NAN, f64::max);
     writeln!(
         page,
-        "`{command}`: {date}, revision {commit}, seeds {seed} to {seeds}, {parallel} light trials at a time{short}. {cpu}, \
+        "`{command}`: {date}, revision {commit}, seeds {seed} to {seeds}, {parallel} trials of 4 Mbit/s at a time{short}. {cpu}, \
          {cores} cores, Linux {kernel}."
     )?;
     if late.is_finite() {

@@ -6,11 +6,15 @@ use anyhow::Context;
 use tokio::task::JoinSet;
 use whimbrel::{Config, Endpoint};
 
+use crate::others::{self, Peer};
+
 /// So many connections.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Clients {
+    #[arg(long, value_enum, default_value = "whimbrel")]
+    peer: Peer,
     #[arg(long)]
-    url: String,
+    pub(crate) url: String,
     #[arg(long)]
     count: usize,
     /// Under way at a time.
@@ -18,28 +22,48 @@ pub(crate) struct Clients {
     parallel: usize,
     /// Sockets they share.
     #[arg(long, default_value_t = 8)]
-    sockets: usize,
+    pub(crate) sockets: usize,
 }
 
 impl Clients {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
+        match self.peer {
+            Peer::Whimbrel => self.ours().await,
+            Peer::Quinn => others::quinn::connect(&self).await,
+            Peer::Noq => others::noq::connect(&self).await,
+            Peer::Tcp => others::tcp::connect(&self).await,
+        }
+    }
+
+    async fn ours(&self) -> anyhow::Result<()> {
         let mut endpoints = Vec::new();
         for _ in 0..self.sockets {
             let mut config = Config::default();
             config.transport.handshake_timeout = Duration::from_secs(30);
             endpoints.push(Endpoint::bind(config, "127.0.0.1:0").await?);
         }
-        let (mut under_way, mut mockets) = (JoinSet::new(), Vec::with_capacity(self.count));
+        let connect = |number: usize| {
+            let (endpoint, url) = (endpoints[number % self.sockets].clone(), self.url.clone());
+            async move { anyhow::Ok(endpoint.connect(&url).await?) }
+        };
+        self.hold(connect).await
+    }
+
+    /// Makes the connections, says how long that took, and holds them.
+    pub(crate) async fn hold<C: Send + 'static, F>(&self, connect: impl Fn(usize) -> F) -> anyhow::Result<()>
+    where
+        F: Future<Output = anyhow::Result<C>> + Send + 'static,
+    {
+        let (mut under_way, mut held) = (JoinSet::new(), Vec::with_capacity(self.count));
         let begun = Instant::now();
         for number in 0..self.count {
             if under_way.len() >= self.parallel {
-                mockets.push(under_way.join_next().await.context("one is under way")???);
+                held.push(under_way.join_next().await.context("one is under way")???);
             }
-            let (endpoint, url) = (endpoints[number % self.sockets].clone(), self.url.clone());
-            under_way.spawn(async move { anyhow::Ok(endpoint.connect(&url).await?) });
+            under_way.spawn(connect(number));
         }
-        while let Some(mocket) = under_way.join_next().await {
-            mockets.push(mocket??);
+        while let Some(connection) = under_way.join_next().await {
+            held.push(connection??);
         }
         println!("{}", begun.elapsed().as_secs_f64());
         std::future::pending().await

@@ -3,10 +3,13 @@
 //! The server is a process of its own, pinned to the second core; all others share the first. What the server takes is
 //! read from `/proc`, so that its clients' share is not counted.
 
+#[path = "../../certificate.rs"]
+mod certificate;
 mod clients;
 mod flood;
 mod handshakes;
 mod idle;
+mod others;
 mod process;
 mod server;
 
@@ -29,7 +32,7 @@ enum What {
     Flood(flood::Flood),
     /// The server; started by this program itself.
     #[command(hide = true)]
-    Serve,
+    Serve(server::Serve),
     /// Connects and holds; started by this program itself.
     #[command(hide = true)]
     Clients(clients::Clients),
@@ -43,7 +46,7 @@ const SERVER_CORE: usize = 1;
 const CLIENT_CORE: usize = 0;
 
 fn main() -> anyhow::Result<()> {
-    let core = if matches!(Cli::parse().what, What::Serve) { SERVER_CORE } else { CLIENT_CORE };
+    let core = if matches!(Cli::parse().what, What::Serve(_)) { SERVER_CORE } else { CLIENT_CORE };
     // By number, not from the list of usable ones: a child is born onto its parent's core, and its list holds that alone.
     if !core_affinity::set_for_current(core_affinity::CoreId { id: core }) {
         eprintln!(
@@ -55,7 +58,7 @@ fn main() -> anyhow::Result<()> {
         What::Idle(idle) => runtime.block_on(idle.run()),
         What::Handshakes(handshakes) => runtime.block_on(handshakes.run()),
         What::Flood(flood) => runtime.block_on(flood.run()),
-        What::Serve => runtime.block_on(server::run()),
+        What::Serve(serve) => runtime.block_on(serve.run()),
         What::Clients(clients) => runtime.block_on(clients.run()),
         What::Syns(syns) => syns.run(),
     }

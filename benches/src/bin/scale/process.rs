@@ -47,7 +47,12 @@ impl Process {
 
     /// The server, and its URL.
     pub(crate) async fn server() -> anyhow::Result<(Self, String)> {
-        let mut server = Self::start(&["serve"])?;
+        Self::server_of("whimbrel").await
+    }
+
+    /// That of a peer.
+    pub(crate) async fn server_of(peer: &str) -> anyhow::Result<(Self, String)> {
+        let mut server = Self::start(&["serve", "--peer", peer])?;
         let url = server.line().await?;
         Ok((server, url))
     }

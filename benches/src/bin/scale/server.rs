@@ -6,10 +6,30 @@ use std::rc::Rc;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use whimbrel::{Config, Endpoint, ListenConfig, new_identity};
 
+use crate::others::{self, Peer};
+
 /// Handed over by the receiving end at a time.
 const MANY: usize = 256;
 
-pub(crate) async fn run() -> anyhow::Result<()> {
+/// See the module.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Serve {
+    #[arg(long, value_enum, default_value = "whimbrel")]
+    peer: Peer,
+}
+
+impl Serve {
+    pub(crate) async fn run(self) -> anyhow::Result<()> {
+        match self.peer {
+            Peer::Whimbrel => run().await,
+            Peer::Quinn => others::quinn::serve().await,
+            Peer::Noq => others::noq::serve().await,
+            Peer::Tcp => others::tcp::serve().await,
+        }
+    }
+}
+
+async fn run() -> anyhow::Result<()> {
     let listen = ListenConfig { pings_per_address: u32::MAX, ..ListenConfig::default() };
     let config = Config { listen: Some(listen), ..Config::listen_as(new_identity()) };
     let endpoint = Endpoint::bind(config, "127.0.0.1:0").await?;

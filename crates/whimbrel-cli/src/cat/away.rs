@@ -9,7 +9,7 @@ use clap::Args;
 use whimbrel::{Config, Endpoint, Mocket, SuspendMode, SuspendedMocket};
 
 use super::command::{CatOptions, exchange, finish};
-use crate::key::own_or_temporary;
+use crate::key::{PskOptions, own_or_temporary};
 use crate::output::note;
 use crate::process::interrupted;
 
@@ -26,6 +26,8 @@ pub(super) struct ResumeOptions {
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
     #[command(flatten)]
+    psk: PskOptions,
+    #[command(flatten)]
     pub(super) how: CatOptions,
 }
 
@@ -41,7 +43,8 @@ impl ResumeOptions {
             None => SuspendedMocket::from_bytes(&bytes)?,
         };
         let (identity, _) = own_or_temporary(self.key.as_deref())?;
-        let config = Config { identity, transport: self.how.transport.config(), ..Config::default() };
+        let transport = self.how.transport.config();
+        let config = Config { identity, transport, psk: self.psk.read()?, ..Config::default() };
         let to = self.peer.unwrap_or(state.peer_addr());
         let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
         let endpoint = Endpoint::bind(config, any).await?;

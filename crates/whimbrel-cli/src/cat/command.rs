@@ -37,7 +37,12 @@ const LINGER: Duration = Duration::from_secs(5);
 ///
 /// One line is one message. Each end sends its input, and ends once both inputs have ended; with </dev/null an end only receives.
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_required = false)]
+#[command(
+    after_help = EXAMPLES,
+    args_conflicts_with_subcommands = true,
+    subcommand_required = false,
+    arg_required_else_help = true
+)]
 pub struct CatCommand {
     #[command(subcommand)]
     side: Option<Side>,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::psk;
 use super::{default_key_file, load, save_new};
 use crate::output::print_line;
 
@@ -15,7 +16,10 @@ Examples:
     whimbrel key new --out server.key
     whimbrel perf serve --key server.key
   Print the public key again:
-    whimbrel key show server.key";
+    whimbrel key show server.key
+  A secret for both ends, to be carried to the other by hand:
+    whimbrel key psk --out shared.psk
+    whimbrel cat listen --psk shared.psk";
 
 /// Makes and shows keys: the identity that peers know an endpoint by.
 ///
@@ -41,6 +45,12 @@ enum Verb {
         /// The key file [default: ~/.config/whimbrel/key].
         file: Option<PathBuf>,
     },
+    /// Makes a pre-shared key for --psk, which both ends must have beside their own; never overwrites one.
+    Psk {
+        /// Where it goes.
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+    },
 }
 
 impl KeyCommand {
@@ -57,6 +67,7 @@ impl KeyCommand {
                 identity
             }
             Verb::Show { file } => load(&place(file)?)?,
+            Verb::Psk { out } => return psk::make_new(&out),
         };
         print_line(format_args!("{}", identity.public()))
     }

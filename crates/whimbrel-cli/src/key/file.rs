@@ -81,6 +81,10 @@ pub fn load(path: &Path) -> Result<Identity, KeyFileError> {
 /// # Errors
 /// The file exists, or cannot be written.
 pub fn save_new(path: &Path, identity: &Identity) -> Result<(), KeyFileError> {
+    write_new(path, &format!("{PREFIX}{}\n", digits(identity.secret())))
+}
+
+pub(super) fn write_new(path: &Path, line: &str) -> Result<(), KeyFileError> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::AlreadyExists => KeyFileError::Exists(path.to_owned()),
         _ => KeyFileError::System(path.to_owned(), error),
@@ -93,11 +97,6 @@ pub fn save_new(path: &Path, identity: &Identity) -> Result<(), KeyFileError> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut file = options.open(path).map_err(failed)?;
-    let mut line = String::from(PREFIX);
-    for byte in identity.secret() {
-        line.push_str(&format!("{byte:02x}"));
-    }
-    line.push('\n');
     file.write_all(line.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)
 }
 
@@ -120,12 +119,19 @@ pub fn own_or_temporary(file: Option<&Path>) -> Result<(Identity, bool), KeyFile
 }
 
 fn parse(text: &[u8]) -> Option<[u8; 32]> {
-    let digits = std::str::from_utf8(text).ok()?.strip_prefix(PREFIX)?.trim_end().as_bytes();
-    if digits.len() != 64 {
+    parse_digits(std::str::from_utf8(text).ok()?.strip_prefix(PREFIX)?.trim_end())
+}
+
+pub(super) fn digits(secret: &[u8; 32]) -> String {
+    secret.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+pub(super) fn parse_digits(text: &str) -> Option<[u8; 32]> {
+    if text.len() != 64 {
         return None;
     }
     let mut secret = [0; 32];
-    for (byte, pair) in secret.iter_mut().zip(digits.chunks(2)) {
+    for (byte, pair) in secret.iter_mut().zip(text.as_bytes().chunks(2)) {
         let digit = |at: usize| char::from(pair[at]).to_digit(16);
         *byte = (digit(0)? << 4 | digit(1)?) as u8;
     }
@@ -133,13 +139,13 @@ fn parse(text: &[u8]) -> Option<[u8; 32]> {
 }
 
 #[cfg(unix)]
-fn is_exposed(path: &Path) -> bool {
+pub(super) fn is_exposed(path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     fs::metadata(path).is_ok_and(|found| found.is_file() && found.mode() & 0o077 != 0)
 }
 
 #[cfg(not(unix))]
-fn is_exposed(_: &Path) -> bool {
+pub(super) fn is_exposed(_: &Path) -> bool {
     false
 }
 

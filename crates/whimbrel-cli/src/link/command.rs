@@ -9,6 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use whimbrel_sim::link::{LinkConfig, ParseError};
 
 use super::{Direction, Relay, RelayConfig};
+use crate::output::print_line;
 
 const ABOUT: &str = "Puts a bad link between UDP programs: rate, delay, queue, loss, outages";
 
@@ -114,7 +115,7 @@ impl LinkCommand {
         let mut signals = [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?];
         let listen = self.relay.listen;
         let relay = Relay::spawn(self.relay).with_context(|| format!("cannot listen on {listen}"))?;
-        println!("listening {}", relay.local_addr());
+        print_line(format_args!("listening {}", relay.local_addr()))?;
         let control = relay.control();
         tokio::spawn(async move {
             let [interrupt, terminate] = &mut signals;
@@ -127,9 +128,9 @@ impl LinkCommand {
         });
         let report = tokio::task::spawn_blocking(|| relay.wait()).await??;
         if self.json {
-            println!("{}", serde_json::to_string_pretty(&report.to_json())?);
+            print_line(format_args!("{}", serde_json::to_string_pretty(&report.to_json())?))?;
         } else {
-            println!("{report}");
+            print_line(format_args!("{report}"))?;
         }
         Ok(())
     }

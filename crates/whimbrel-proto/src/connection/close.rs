@@ -28,7 +28,9 @@ pub enum CloseReason {
     #[error("the peer was restarted")]
     PeerRestarted,
     /// The handshake was not answered in time.
-    #[error("no answer from the peer: check the address, the port, its key, and that it listens")]
+    #[error(
+        "no answer from the peer: check the address, the port, its key, the pre-shared key if it wants one, and that it listens"
+    )]
     HandshakeTimedOut,
     /// This side suspended the session: [`crate::Connection::take_suspended`] has it.
     #[error("suspended")]

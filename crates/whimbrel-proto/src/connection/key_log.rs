@@ -11,11 +11,14 @@ pub(super) struct KeyLog {
     lines: VecDeque<String>,
     early: Option<ConnectionId>,
     generation: Option<u64>,
+    /// The ids of each path, ours and the peer's, whose keys of this generation were logged.
+    named: Vec<(ConnectionId, ConnectionId)>,
 }
 
 impl Connection {
-    /// The next line of the key log (docs/dissector.md): both directions of each generation, and early packets. None unless
-    /// [`crate::TransportConfig::key_log`] is set. Whoever has the lines reads the connection. Ask after each batch of packets.
+    /// The next line of the key log (docs/dissector.md): both directions of each path in each generation, and early packets. None
+    /// unless [`crate::TransportConfig::key_log`] is set. Whoever has the lines reads the connection. Ask after each batch of
+    /// packets.
     pub fn poll_key_log(&mut self) -> Option<String> {
         self.log_keys();
         self.key_log.as_mut()?.lines.pop_front()
@@ -36,10 +39,17 @@ impl Connection {
         {
             log.lines.push_back(early.log(path, ours));
         }
-        if let Some(keys) = &self.keys
-            && log.generation.replace(keys.updates()) != Some(keys.updates())
-        {
-            log.lines.extend(keys.keys().log(path, ours, theirs));
+        let Some(keys) = &self.keys else { return };
+        if log.generation.replace(keys.updates()) != Some(keys.updates()) {
+            log.named.clear();
+        }
+        log.named.retain(|named| self.paths.iter().any(|path| (path.local_id, path.remote_id) == *named));
+        for path in self.paths.iter() {
+            let ids = (path.local_id, path.remote_id);
+            if !log.named.contains(&ids) {
+                log.named.push(ids);
+                log.lines.extend(keys.keys().log(path.id, ids.0, ids.1));
+            }
         }
     }
 }

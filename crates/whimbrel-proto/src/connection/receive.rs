@@ -124,9 +124,9 @@ impl Connection {
             path.local = to.or(path.local);
             if path.standing.state() == PathState::Opening {
                 // Each packet buys another challenge, until one is answered.
-                let challenge = path.rebinding.get_or_insert_with(|| {
-                    Box::new(Rebinding::new(now, from, to, self.challenges.draw()))
-                });
+                let challenge = path
+                    .rebinding
+                    .get_or_insert_with(|| Box::new(Rebinding::new(now, from, to, self.challenges.draw())));
                 challenge.on_received(size);
             }
             return;
@@ -276,6 +276,7 @@ impl Connection {
                 | block::MAX_STREAMS
                 | block::RESET
                 | block::STOP
+                | block::END
                 | block::TAKEN => self.session.handle_block(now, kind, reader, early)?,
                 _ if early => {
                     return Err(PeerMisbehaved::new(

@@ -83,14 +83,12 @@ impl Connection {
             if room < LEAST_PACKET {
                 break;
             }
-            let Some(size) = self.build(now, at, out, segment_size.min(room)) else { break };
+            let Some(size) = self.build(now, at, out, segment_size.min(room), count == 0) else { break };
             self.paths[at].validation.on_sent(size);
             count += 1;
-            if count == 1 && size > usize::from(self.paths[at].mtu.current()) {
-                // An MTU probe travels alone.
-                break;
-            }
-            if count > 1 && size < segment_size {
+            // An MTU probe travels alone: before others it would set their size, behind others it would be cut to theirs.
+            let probed = size > usize::from(self.paths[at].mtu.current());
+            if probed || count > 1 && size < segment_size {
                 break;
             }
             segment_size = size;
@@ -162,10 +160,11 @@ impl Connection {
         })
     }
 
-    /// Builds one packet of at most `limit` bytes at the end of `out`; returns its size, or None if nothing may or need be sent.
-    fn build(&mut self, now: Time, at: At, out: &mut Vec<u8>, limit: usize) -> Option<usize> {
-        let slot = self.occasion(now, at, limit)?;
-        let mtu_probe = if slot.occasion == Occasion::Data && self.keys.is_some() && self.confirmed {
+    /// Builds one packet of at most `limit` bytes, or an MTU probe if it is the first of several, at the end of `out`; returns its
+    /// size, or None if nothing may or need be sent.
+    fn build(&mut self, now: Time, at: At, out: &mut Vec<u8>, limit: usize, first: bool) -> Option<usize> {
+        let slot = self.occasion(now, at, limit, first)?;
+        let mtu_probe = if first && slot.occasion == Occasion::Data && self.keys.is_some() && self.confirmed {
             self.paths[at].mtu.next_probe(now)
         } else {
             None
@@ -194,7 +193,7 @@ impl Connection {
     }
 
     /// Whether a packet may be sent, as what, and how long it may be.
-    fn occasion(&mut self, now: Time, at: At, limit: usize) -> Option<Slot> {
+    fn occasion(&mut self, now: Time, at: At, limit: usize, first: bool) -> Option<Slot> {
         let established = self.keys.is_some();
         let wire = limit as u64 + self.paths[at].headers();
         let permit = self.paths[at].recovery.permit(now, wire);
@@ -211,7 +210,7 @@ impl Connection {
             Permit::Probe(most) if established => {
                 return Some(Slot { occasion: Occasion::Probe, limit: limit.min(most), data });
             }
-            Permit::Now if wanted || (established && self.mtu_probe_due(now, at)) => {
+            Permit::Now if wanted || (first && established && self.mtu_probe_due(now, at)) => {
                 return Some(Slot { occasion: Occasion::Data, limit, data });
             }
             Permit::At(due) if wanted => self.paths[at].pacing_until = Some(due),

@@ -2,19 +2,15 @@
 
 use std::time::Duration;
 
-use super::config::MESSAGE_CHARGE;
-use super::control::{self, Notice};
+use super::Session;
+use super::config::{MESSAGE_CHARGE, URGENT_BEYOND, URGENT_LEN};
+use super::control;
 use super::gather::LONGEST_GATHERED;
 use super::item::{CONFIRM, Item, NO_TAG, PPID, RELIABLE, State, TRACKED};
 use super::ledger::Place;
-use super::message::{
-    DomainKey, Message, Outcome, Outgoing, SendError, SessionEvent, StreamKind, TagSettings,
-};
-use super::options::CreditPolicy;
+use super::message::{DomainKey, Outcome, Outgoing, SendError, SessionEvent, StreamKind, TagSettings};
 use super::sending::SendDomain;
 use super::stats::SessionStats;
-use super::stream::WHOLE;
-use super::{MAX_NOTICES, Session};
 use crate::mutants::{Mutant, planted};
 use crate::wire::VARINT_MAX;
 use crate::wire::data::{self, DEFAULT_PRIORITY};
@@ -27,7 +23,7 @@ impl Session {
     /// [`SendError`]; `QueueFull` hands the message back.
     pub fn send(&mut self, now: Time, message: Outgoing) -> Result<MessageId, SendError> {
         let slot = self.accepts(&message)?;
-        if self.queue_is_full(message.payload.len() as u64)
+        if self.queue_is_full(message.payload.len() as u64, self.priority_on(slot, message.priority))
             || (message.confirm && self.ledger.unconfirmed() >= self.config.max_unconfirmed)
         {
             self.wants_writable = true;
@@ -51,12 +47,13 @@ impl Session {
         if self.closing
             || !self.is_gathered(template, payload.len())
             || payload.len() as u64 > self.peer.max_message
-            || self.queue_is_full(payload.len() as u64)
         {
             return false;
         }
         let Some(slot) = self.streams.find(template.stream) else { return false };
-        if self.streams.at(slot).and_then(|stream| stream.kind) != Some(StreamKind::Messages) {
+        if self.queue_is_full(payload.len() as u64, self.priority_on(slot, template.priority))
+            || self.streams.at(slot).and_then(|stream| stream.takes()) != Some(StreamKind::Messages)
+        {
             return false;
         }
         self.gather(now, slot, template, payload);
@@ -107,19 +104,33 @@ impl Session {
         self.outbox.bytes()
     }
 
-    /// Whether a message of this length would be taken now; if not, [`SessionEvent::Writable`] comes once it is worth trying again.
-    pub fn has_room(&mut self, length: u64) -> bool {
-        let full = self.queue_is_full(length);
+    /// Whether a message of this length and priority would be taken now; if not, [`SessionEvent::Writable`] comes once it is worth
+    /// trying again.
+    pub fn has_room(&mut self, length: u64, priority: u8) -> bool {
+        let full = self.queue_is_full(length, priority);
         self.wants_writable |= full;
         !full
     }
 
     #[inline]
-    fn queue_is_full(&self, length: u64) -> bool {
-        let messages = self.outbox.messages();
-        messages > 0
-            && (messages >= self.config.send_queue_messages
-                || self.outbox.bytes() + length > self.config.send_queue_bytes)
+    fn queue_is_full(&self, length: u64, priority: u8) -> bool {
+        self.is_beyond(length, 0, 0)
+            && !(self.is_urgent(priority)
+                && length <= URGENT_LEN
+                && !self.is_beyond(length, URGENT_BEYOND, URGENT_BEYOND as u64 * URGENT_LEN))
+    }
+
+    #[inline]
+    fn is_beyond(&self, length: u64, messages: usize, bytes: u64) -> bool {
+        let queued = self.outbox.messages();
+        queued > 0
+            && (queued >= self.config.send_queue_messages.saturating_add(messages)
+                || self.outbox.bytes() + length > self.config.send_queue_bytes.saturating_add(bytes))
+    }
+
+    /// Messages of this priority go before bulk, and are sent twice where that helps.
+    pub fn is_urgent(&self, priority: u8) -> bool {
+        priority >= self.config.urgent_priority
     }
 
     /// Announces room once half the queue is free after a refusal.
@@ -146,7 +157,7 @@ impl Session {
             return Err(SendError::TagTooLarge);
         }
         let slot = self.streams.find(message.stream).ok_or(SendError::UnknownStream)?;
-        match self.streams.at(slot).and_then(|stream| stream.kind) {
+        match self.streams.at(slot).and_then(|stream| stream.takes()) {
             Some(StreamKind::Messages) => Ok(slot),
             Some(StreamKind::Bytes) => Err(SendError::WrongKind),
             None => Err(SendError::UnknownStream),
@@ -380,116 +391,6 @@ impl Session {
         self.ledger.set_tag(now, slot, settings);
         self.outbox.uncap(Time::MAX, now);
         Ok(())
-    }
-
-    /// The next message of the shared inbox.
-    pub fn recv(&mut self, now: Time) -> Option<Message> {
-        let _ = now;
-        let message = self.inbox.pop_front()?;
-        self.on_read(message.stream, message.payload.len() as u64 + MESSAGE_CHARGE, 1);
-        Some(message)
-    }
-
-    /// Up to `max` messages of the shared inbox are appended to `out`; returns how many.
-    pub fn recv_many(&mut self, now: Time, out: &mut impl Extend<Message>, max: usize) -> usize {
-        let _ = now;
-        let count = max.min(self.inbox.len());
-        let mut inbox = std::mem::take(&mut self.inbox);
-        let (mut stream, mut messages, mut charge) = (StreamId(0), 0, 0);
-        out.extend(inbox.drain(..count).inspect(|message| {
-            if message.stream != stream {
-                self.on_read(stream, charge, messages);
-                (stream, messages, charge) = (message.stream, 0, 0);
-            }
-            messages += 1;
-            charge += message.payload.len() as u64 + MESSAGE_CHARGE;
-        }));
-        self.on_read(stream, charge, messages);
-        self.inbox = inbox;
-        count
-    }
-
-    /// From now on the stream's messages have a queue of their own, read by [`Session::recv_on`]; those unread move.
-    pub fn claim_stream(&mut self, id: StreamId) -> bool {
-        let Some(slot) = self.streams.find(id) else { return false };
-        let Some(stream) = self.streams.at_mut(slot) else { return false };
-        if !stream.claimed {
-            stream.claimed = true;
-            let (own, others) =
-                std::mem::take(&mut self.inbox).into_iter().partition(|message| message.stream == id);
-            stream.inbox = own;
-            self.inbox = others;
-        }
-        true
-    }
-
-    /// The stream's messages go to the shared inbox again; those unread move, but for what only the latest was wanted of: that is
-    /// discarded, and what comes from now on waits to be read.
-    pub fn release_stream(&mut self, id: StreamId) {
-        let Some(stream) = self.streams.find(id).and_then(|slot| self.streams.at_mut(slot)) else { return };
-        if !std::mem::take(&mut stream.claimed) {
-            return;
-        }
-        stream.options.credit = CreditPolicy::Wait;
-        let discarded = stream.latest.take().map_or((0, 0), |latest| latest.len());
-        let was_empty = self.inbox.is_empty();
-        self.inbox.append(&mut stream.inbox);
-        if was_empty && !self.inbox.is_empty() && !std::mem::replace(&mut self.readable_told, true) {
-            self.ledger.events.push_back(SessionEvent::Readable);
-        }
-        self.on_discarded(discarded);
-    }
-
-    /// The next message of a claimed stream.
-    pub fn recv_on(&mut self, now: Time, id: StreamId) -> Option<Message> {
-        let _ = now;
-        let slot = self.streams.find(id)?;
-        let stream = self.streams.at_mut(slot)?;
-        if let Some(message) = stream.latest.as_mut().and_then(|latest| latest.pop_in_turn()) {
-            // Its credit was granted when it came.
-            self.ledger.stats.unread = self.ledger.stats.unread.saturating_sub(1);
-            return Some(message);
-        }
-        let message = stream.inbox.pop_front()?;
-        if let Some(latest) = &mut stream.latest {
-            latest.on_other_read();
-        }
-        self.on_read(id, message.payload.len() as u64 + MESSAGE_CHARGE, 1);
-        Some(message)
-    }
-
-    #[inline]
-    fn on_read(&mut self, id: StreamId, charge: u64, messages: u64) {
-        self.ledger.stats.unread = self.ledger.stats.unread.saturating_sub(messages);
-        if let Some(slot) = self.streams.find(id)
-            && !planted(Mutant::CreditNeverReturned)
-        {
-            self.consume(slot, charge);
-        }
-    }
-
-    /// Credit was used up for good; it may be granted again.
-    #[inline]
-    pub(super) fn consume(&mut self, slot: u32, charge: u64) {
-        let Some(stream) = self.streams.at_mut(slot) else { return };
-        if stream.recv_credit.consume(charge) {
-            let key = self.streams.key(slot, WHOLE);
-            self.control.notify(Notice::MaxStreamData(key));
-        }
-        if self.recv_credit.consume(charge) {
-            self.control.notify(Notice::MaxData);
-        }
-    }
-
-    /// Confirms a message whose sender asked for it ([`Message::confirm`]); of others nothing is sent.
-    pub fn confirm(&mut self, message: &Message) {
-        if !message.confirm || self.control.taken.len() >= MAX_NOTICES {
-            return;
-        }
-        if let Some(slot) = self.streams.find(message.stream) {
-            let key = self.streams.key(slot, message.domain);
-            control::push(&mut self.control.taken, key, message.id, 1, 0);
-        }
     }
 
     /// Counters of the session.

@@ -12,6 +12,11 @@ pub const MAX_RANGES: usize = 8192;
 pub const MAX_NOTICES: usize = 16_384;
 /// Runs of small messages remembered for repetition.
 pub const MAX_REPEATABLE: usize = 256;
+/// Messages of `urgent_priority` that a full send queue takes all the same: they leave with the next packet, so bulk need not make room
+/// for them first.
+pub const URGENT_BEYOND: usize = 4;
+/// The longest of those, bytes.
+pub const URGENT_LEN: u64 = 1024;
 /// Credit that holds before parameters were exchanged, per stream and session, and the longest message, bytes.
 pub const DEFAULT_CREDIT: u64 = 262_144;
 /// Streams that may be opened before parameters were exchanged.
@@ -29,7 +34,7 @@ pub struct SessionConfig {
     pub stream_window: u64,
     /// Streams the peer may have open; 128. Raised, memory of idle streams.
     pub max_streams: u64,
-    /// Messages queued and not yet begun before `send` answers `QueueFull`; 65,536.
+    /// Messages queued and not yet begun before `send` answers `QueueFull`; 65,536. Four urgent ones of up to 1,024 bytes more are taken.
     pub send_queue_messages: usize,
     /// Bytes of them; 32 MiB. An empty queue takes any message.
     pub send_queue_bytes: u64,

@@ -20,6 +20,7 @@ pub(super) enum Notice {
     MaxStreamData(DomainKey),
     Reset(DomainKey),
     Stop(DomainKey),
+    End(DomainKey),
 }
 
 /// Ranges of one kind, of all domains, in the order they came up.
@@ -140,6 +141,7 @@ fn fill_kind(
 impl super::Session {
     /// Writes control blocks while there is room.
     pub(super) fn fill_control(&mut self, out: &mut Writer<'_>, carried: &mut Vec<Carried>) {
+        self.tell_ends();
         while let Some(notice) = self.control.notices.front().copied() {
             if out.remaining() < 1 + 8 + 8 + 8 {
                 return;
@@ -182,6 +184,11 @@ impl super::Session {
                 };
                 StreamEnd::Stop { stream: stream.id.0, code }.write(out);
                 carried.push(Carried::Stop { key });
+            }
+            Notice::End(key) => {
+                let Some(stream) = self.streams.by_key(key) else { return };
+                StreamEnd::End { stream: stream.id.0, final_size: stream.send_credit.used() }.write(out);
+                carried.push(Carried::End { key });
             }
         }
     }

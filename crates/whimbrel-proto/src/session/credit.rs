@@ -83,6 +83,11 @@ impl RecvCredit {
         self.charged
     }
 
+    /// Nothing of what came waits to be read.
+    pub(super) fn is_read(&self) -> bool {
+        self.consumed == self.charged
+    }
+
     /// `amount` was read or will never be; says whether an update is due that was not before.
     #[inline]
     pub(super) fn consume(&mut self, amount: u64) -> bool {

@@ -46,6 +46,7 @@ impl Session {
                     half.on_stop_acked();
                 }
             }
+            Carried::End { key } => self.on_end_acked(key),
             Carried::Verdict { key, number } => self.on_verdict_acked(key, number),
             Carried::Skip { .. }
             | Carried::Taken { .. }
@@ -125,6 +126,7 @@ impl Session {
             Carried::Reset { .. } if planted(Mutant::ResetSentOnce) => {}
             Carried::Reset { key } => self.control.notify(Notice::Reset(key)),
             Carried::Stop { key } => self.control.notify(Notice::Stop(key)),
+            Carried::End { key } => self.control.notify(Notice::End(key)),
         }
     }
 

@@ -27,7 +27,7 @@ impl Session {
     /// Blocks other than DATA wait.
     #[inline]
     pub fn has_control(&self) -> bool {
-        !self.control.is_empty()
+        !self.control.is_empty() || self.is_end_due()
     }
 
     /// Small messages are unacknowledged that were repeated less than `repeats` times.
@@ -44,7 +44,7 @@ impl Session {
     pub fn fill(&mut self, now: Time, out: &mut Writer<'_>, carried: &mut Vec<Carried>, repeats: u8) -> bool {
         let (start, room) = (out.len(), out.remaining());
         self.again.packet += 1;
-        if !self.control.is_empty() {
+        if self.has_control() {
             self.fill_control(out, carried);
         }
         let mut flow = Flow::Go;

@@ -37,7 +37,7 @@ impl Session {
             block::SKIP_ACK => self.on_skip_ack(now, reader),
             block::TAKEN => self.on_taken(now, reader),
             block::MAX_DATA | block::MAX_STREAM_DATA | block::MAX_STREAMS => self.on_grant(now, kind, reader),
-            block::RESET | block::STOP => self.on_stream_end(kind, reader),
+            block::RESET | block::STOP | block::END => self.on_stream_end(kind, reader),
             _ => Err(PeerMisbehaved::new(Cause::UnrecognizedBlock, "a block that is not the session's")),
         }
     }

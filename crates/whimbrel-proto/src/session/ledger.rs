@@ -120,6 +120,14 @@ impl Ledger {
         self.tags.iter().filter(|tag| tag.used)
     }
 
+    /// Nothing more is sent there: its tags may be used for others.
+    pub(super) fn on_stream_gone(&mut self, stream: u64) {
+        for slot in self.by_tag.range((stream, 0)..=(stream, u64::MAX)).map(|(_, slot)| *slot as usize) {
+            self.tags[slot].settings = TagSettings::default();
+            self.tags[slot].bucket = None;
+        }
+    }
+
     pub(super) fn set_tag(&mut self, now: Time, slot: u32, settings: TagSettings) {
         if let Some(tag) = self.tags.get_mut(slot as usize) {
             tag.settings = settings;

@@ -249,6 +249,8 @@ pub enum Carried {
     Reset { key: DomainKey },
     /// STOP of a byte stream.
     Stop { key: DomainKey },
+    /// END of a stream of messages.
+    End { key: DomainKey },
 }
 
 const _: () = assert!(size_of::<Carried>() <= 32);

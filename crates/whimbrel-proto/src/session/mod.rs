@@ -18,6 +18,7 @@ mod control;
 mod copies;
 mod credit;
 mod data_out;
+mod end;
 mod fate;
 mod fill;
 mod fragments;
@@ -32,6 +33,7 @@ mod message;
 mod notices_in;
 mod options;
 mod ranges;
+mod reading;
 mod receiving;
 mod resend;
 mod sending;
@@ -48,7 +50,7 @@ use std::collections::VecDeque;
 
 pub use config::{
     DEFAULT_CREDIT, DEFAULT_STREAMS, MAX_NOTICES, MAX_RANGES, MAX_REPEATABLE, MAX_SPAN, MESSAGE_CHARGE,
-    PeerLimits, SessionConfig,
+    PeerLimits, SessionConfig, URGENT_BEYOND, URGENT_LEN,
 };
 pub use message::{
     Carried, DomainKey, Message, OpenError, Outcome, Outgoing, Read, SendError, SessionEvent, StreamError,
@@ -88,6 +90,8 @@ pub struct Session {
     received_tags: ReceivedTags,
     /// Domains in which a whole message waits behind a gap.
     gaps: Vec<DomainKey>,
+    /// Message streams whose direction ends once all that was sent has its outcome.
+    ending: Vec<DomainKey>,
     next_message: u64,
     /// Streams this side has opened.
     opened: u64,
@@ -123,6 +127,7 @@ impl Session {
             inbox: VecDeque::new(),
             received_tags: ReceivedTags::default(),
             gaps: Vec::new(),
+            ending: Vec::new(),
             next_message: 0,
             opened: u64::from(side == Side::Client),
             peer_opened: u64::from(side == Side::Server),

@@ -213,6 +213,7 @@ impl Session {
                 self.be_kind(slot, StreamKind::Bytes)?;
                 self.on_stop(slot, code);
             }
+            StreamEnd::End { stream, final_size } => self.on_end(stream, final_size)?,
         }
         Ok(())
     }

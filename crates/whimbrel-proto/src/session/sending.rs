@@ -340,6 +340,11 @@ impl SendDomain {
         }
     }
 
+    /// Everything sent has its outcome, and nobody waits to hear more of it.
+    pub(super) fn is_settled(&self) -> bool {
+        self.items.is_empty() && self.confirming.is_empty()
+    }
+
     /// Numbers not resolved, oldest first.
     pub(super) fn numbers(&self) -> std::ops::Range<u64> {
         self.base()..self.next

@@ -6,6 +6,7 @@ use super::arena::Arena;
 use super::bytes_in::BytesIn;
 use super::bytes_out::BytesOut;
 use super::credit::{RecvCredit, SendCredit};
+use super::end::EndOut;
 use super::latest::Latest;
 use super::message::{DomainKey, Message, StreamKind};
 use super::options::StreamOptions;
@@ -40,6 +41,9 @@ pub(super) struct Stream {
     pub(super) cross_out: Option<bool>,
     /// `StreamReadable` or `StreamWritable` waits to be polled.
     pub(super) readable_told: bool,
+    pub(super) end_out: EndOut,
+    /// The peer's direction of a message stream has ended.
+    pub(super) ended_in: bool,
 }
 
 impl Stream {
@@ -62,7 +66,15 @@ impl Stream {
             cross_in: None,
             cross_out: None,
             readable_told: false,
+            end_out: EndOut::Open,
+            ended_in: false,
         }
+    }
+
+    /// What can be sent on it: nothing once this direction of a message stream is to end.
+    #[inline]
+    pub(super) fn takes(&self) -> Option<StreamKind> {
+        self.kind.filter(|_| self.end_out == EndOut::Open)
     }
 
     pub(super) fn become_kind(&mut self, kind: StreamKind) {

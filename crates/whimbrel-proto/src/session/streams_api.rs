@@ -183,7 +183,13 @@ impl Session {
         if !self.streams.at(slot).is_some_and(over) {
             return;
         }
+        self.free(slot);
+    }
+
+    /// Forgets a stream that has ended both ways; the peer may open another for its own.
+    pub(super) fn free(&mut self, slot: u32) {
         let Some(stream) = self.streams.remove(slot) else { return };
+        self.ledger.on_stream_gone(stream.id.0);
         for lane in stream.lanes {
             self.outbox.close(lane);
         }

@@ -52,6 +52,7 @@ pub mod block {
     pub const TICKET: u8 = 23;
     pub const TAKEN: u8 = 24;
     pub const KEEP_ALIVE: u8 = 25;
+    pub const END: u8 = 26;
     pub const ADD_ADDRESS: u8 = 32;
     pub const DELETE_ADDRESS: u8 = 33;
     pub const SET_PRIMARY: u8 = 34;

@@ -1,8 +1,8 @@
-//! RESET (19), STOP (20): a byte stream's direction ends early.
+//! How a direction of a stream ends: RESET (19) and STOP (20), a byte stream's and early; END (26), a message stream's.
 
 use super::{Malformed, Reader, Writer, block, varint_len};
 
-/// An early end of one direction.
+/// An end of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamEnd {
     /// The sender of the bytes gives up.
@@ -21,6 +21,13 @@ pub enum StreamEnd {
         /// The application's code.
         code: u64,
     },
+    /// All messages of the sender have arrived or been given up, and no more will come.
+    End {
+        /// Stream id.
+        stream: u64,
+        /// What they were charged.
+        final_size: u64,
+    },
 }
 
 impl StreamEnd {
@@ -31,6 +38,7 @@ impl StreamEnd {
                 1 + varint_len(*stream) + varint_len(*code) + varint_len(*final_size)
             }
             Self::Stop { stream, code } => 1 + varint_len(*stream) + varint_len(*code),
+            Self::End { stream, final_size } => 1 + varint_len(*stream) + varint_len(*final_size),
         }
     }
 
@@ -53,15 +61,21 @@ impl StreamEnd {
                 out.varint(*stream);
                 out.varint(*code);
             }
+            Self::End { stream, final_size } => {
+                out.u8(block::END);
+                out.varint(*stream);
+                out.varint(*final_size);
+            }
         }
     }
 
-    /// Reads the body of a block of type `kind`, one of the two.
+    /// Reads the body of a block of type `kind`, one of the three.
     pub fn read(kind: u8, reader: &mut Reader) -> Result<Self, Malformed> {
-        let (stream, code) = (reader.varint()?, reader.varint()?);
+        let (stream, second) = (reader.varint()?, reader.varint()?);
         match kind {
-            block::RESET => Ok(Self::Reset { stream, code, final_size: reader.varint()? }),
-            block::STOP => Ok(Self::Stop { stream, code }),
+            block::RESET => Ok(Self::Reset { stream, code: second, final_size: reader.varint()? }),
+            block::STOP => Ok(Self::Stop { stream, code: second }),
+            block::END => Ok(Self::End { stream, final_size: second }),
             _ => Err(Malformed("stream end: no such block")),
         }
     }
@@ -75,8 +89,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn ends_round_trip(reset: bool, stream in 0..=VARINT_MAX, code in 0..=VARINT_MAX, final_size in 0..=VARINT_MAX) {
-            let end = if reset { StreamEnd::Reset { stream, code, final_size } } else { StreamEnd::Stop { stream, code } };
+        fn ends_round_trip(kind in 0..3, stream in 0..=VARINT_MAX, code in 0..=VARINT_MAX, final_size in 0..=VARINT_MAX) {
+            let end = match kind {
+                0 => StreamEnd::Reset { stream, code, final_size },
+                1 => StreamEnd::Stop { stream, code },
+                _ => StreamEnd::End { stream, final_size },
+            };
             let mut buf = Vec::new();
             end.write(&mut Writer::new(&mut buf, 100));
             prop_assert_eq!(buf.len(), end.len());

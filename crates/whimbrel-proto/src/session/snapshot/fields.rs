@@ -9,6 +9,7 @@ use crate::session::bytes_out::BytesOut;
 use crate::session::config::{MESSAGE_CHARGE, PeerLimits, SessionConfig};
 use crate::session::control::{self, Notice};
 use crate::session::credit::{RecvCredit, SendCredit};
+use crate::session::end::EndOut;
 use crate::session::item::{NO_TAG, RELIABLE, State};
 use crate::session::lane::{Outbox, snapshot::SavedLane};
 use crate::session::latest::Latest;
@@ -159,6 +160,13 @@ impl Session {
         stream.send_credit.save(out);
         stream.recv_credit.save(out);
         out.flag(stream.claimed);
+        // What was told, and not known to have arrived, is told again.
+        out.byte(match stream.end_out {
+            EndOut::Open => 0,
+            EndOut::Wanted | EndOut::Told => 1,
+            EndOut::Known => 2,
+        });
+        out.flag(stream.ended_in);
         for cross in [stream.cross_in, stream.cross_out] {
             out.option(cross, Out::flag);
         }
@@ -223,6 +231,7 @@ impl Session {
             recv_credit: RecvCredit::load(input)?,
             inbox: std::collections::VecDeque::new(),
             gaps: Vec::new(),
+            ending: Vec::new(),
             next_message,
             opened,
             peer_opened,
@@ -269,6 +278,18 @@ impl Session {
         stream.send_credit = SendCredit::load(input)?;
         stream.recv_credit = RecvCredit::load(input)?;
         stream.claimed = input.flag()?;
+        stream.end_out = match input.byte()? {
+            0 => EndOut::Open,
+            1 => EndOut::Wanted,
+            2 => EndOut::Known,
+            _ => return Err(BROKEN),
+        };
+        stream.ended_in = input.flag()?;
+        if (stream.end_out != EndOut::Open || stream.ended_in)
+            && (kind != Some(StreamKind::Messages) || id == StreamId(0))
+        {
+            return Err(BROKEN);
+        }
         stream.cross_in = input.option(In::flag)?;
         stream.cross_out = input.option(In::flag)?;
         let slot = self.streams.insert(stream);
@@ -449,8 +470,9 @@ impl Session {
     fn resume_stream(&mut self, now: Time, slot: u32) {
         let key = self.streams.key(slot, WHOLE);
         let Some(stream) = self.streams.at_mut(slot) else { return };
-        let (id, kind, lanes) = (stream.id, stream.kind, stream.lanes.clone());
-        let (mut readable, mut lost, mut new) = (stream.claimed && !stream.inbox.is_empty(), false, false);
+        let (id, kind, lanes, end_out) = (stream.id, stream.kind, stream.lanes.clone(), stream.end_out);
+        let (mut readable, mut lost, mut new) =
+            (stream.claimed && (stream.ended_in || !stream.inbox.is_empty()), false, false);
         let (mut reset, mut stop) = (false, false);
         if let Some(half) = &stream.bytes_out {
             (lost, new, reset) = (half.has_lost(), half.has_new(), half.reset_notice().is_some());
@@ -479,7 +501,11 @@ impl Session {
         if readable {
             self.tell_readable(slot);
         }
+        if end_out == EndOut::Wanted {
+            self.ending.push(key);
+        }
         self.reap(slot);
+        self.on_quiet(slot);
     }
 
     /// Which end began it.

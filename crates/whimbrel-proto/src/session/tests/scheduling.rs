@@ -99,6 +99,29 @@ fn a_small_message_is_not_cut_to_fit() {
 }
 
 #[test]
+fn a_full_queue_takes_a_few_urgent_messages_and_sends_them_first() {
+    let config = SessionConfig { send_queue_bytes: 50_000, ..SessionConfig::default() };
+    let mut pipe = Pipe::new(1, config);
+    let bulk = |number| numbered(Service::ReliableSequenced, number, 1000);
+    let urgent =
+        |number, size| Outgoing { priority: 200, ..numbered(Service::ReliableUnsequenced, number, size) };
+    let filled = (0..).take_while(|number| pipe.ends[0].send(Time::ZERO, bulk(*number)).is_ok()).count();
+    assert_eq!(filled, 50);
+    assert!(
+        matches!(pipe.ends[0].send(Time::ZERO, urgent(0, 1100)), Err(SendError::QueueFull(_))),
+        "not small"
+    );
+    assert!(pipe.ends[0].has_room(64, 200) && !pipe.ends[0].has_room(64, 199));
+    let taken =
+        (1000..).take_while(|number| pipe.ends[0].send(Time::ZERO, urgent(*number, 1000)).is_ok()).count();
+    assert_eq!(taken, 4);
+    pipe.window = 1;
+    pipe.run_for(Duration::from_millis(45));
+    let first: Vec<u64> = pipe.recv_all(1).iter().map(number_of).collect();
+    assert_eq!(first[..4], [1000, 1001, 1002, 1003], "{first:?}");
+}
+
+#[test]
 fn the_queue_is_bounded_and_says_when_there_is_room() {
     let config = SessionConfig { send_queue_messages: 100, ..SessionConfig::default() };
     let mut pipe = Pipe::new(1, config);

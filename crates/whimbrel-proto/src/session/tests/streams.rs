@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::super::*;
 use super::pipe::*;
-use crate::StreamId;
+use crate::{Service, StreamId};
 
 /// Writes `len` bytes on `from`, reads them on the other side; what was read and how it ended.
 fn transfer(pipe: &mut Pipe, from: usize, id: StreamId, len: usize) -> (Vec<u8>, Read) {
@@ -90,6 +90,112 @@ fn more_streams_than_the_limit_one_after_another() {
     }
     pipe.settle();
     pipe.assert_credit_agrees();
+}
+
+fn on(stream: StreamId, service: Service, number: u64, size: usize) -> Outgoing {
+    Outgoing { stream, ..numbered(service, number, size) }
+}
+
+fn next_messages(pipe: &mut Pipe) -> StreamId {
+    loop {
+        match pipe.ends[0].open_messages(StreamOptions::default()) {
+            Ok(id) => return id,
+            Err(OpenError::Limit) => pipe.run_for(Duration::from_millis(10)),
+            Err(other) => panic!("{other}"),
+        }
+    }
+}
+
+#[test]
+fn message_streams_beyond_the_limit_one_after_another() {
+    let config = SessionConfig { max_streams: 128, ..SessionConfig::default() };
+    let mut pipe = Pipe { loss: 10, spurious: 5, jitter: 6, ..Pipe::new(9, config) };
+    let mut got = [0; 2];
+    for round in 0..300u64 {
+        let id = next_messages(&mut pipe);
+        for service in Service::ALL {
+            let size = 10 + pipe.rng.below(4000) as usize;
+            pipe.send(0, on(id, service, round, size));
+        }
+        if round % 3 == 0 {
+            pipe.send(
+                0,
+                Outgoing {
+                    lifetime: Some(Duration::from_millis(3)),
+                    ..on(id, Service::ReliableSequenced, round, 9000)
+                },
+            );
+        }
+        pipe.ends[0].end_messages(id);
+        assert_eq!(
+            pipe.ends[0].send(pipe.now, on(id, Service::ReliableSequenced, 0, 8)),
+            Err(SendError::UnknownStream)
+        );
+        pipe.run_for(Duration::from_millis(20));
+        // Who did not open it and has no reader for it need not end it.
+        for message in pipe.recv_all(1).into_iter().filter(|message| message.service.is_reliable()) {
+            got[usize::from(message.service.is_sequenced())] += 1;
+            number_of(&message);
+        }
+        if round == 150 {
+            pipe.suspend(3, Duration::from_secs(1));
+        }
+    }
+    pipe.settle();
+    for message in pipe.recv_all(1).into_iter().filter(|message| message.service.is_reliable()) {
+        got[usize::from(message.service.is_sequenced())] += 1;
+    }
+    pipe.settle();
+    assert!(got[0] == 300 && (300..=400).contains(&got[1]), "{got:?}");
+    for index in 1..=300 {
+        let id = StreamId::nth(crate::Side::Client, index);
+        assert!(pipe.ends.iter().all(|end| end.stream_kind(id).is_none()), "{id:?} is over");
+    }
+    pipe.assert_credit_agrees();
+    assert!(pipe.ends.iter().all(|end| end.is_drained()));
+}
+
+#[test]
+fn a_message_stream_lasts_until_it_is_read_and_ended_by_both_that_hold_it() {
+    let mut pipe = Pipe::plain();
+    let id = pipe.ends[0].open_messages(StreamOptions::default()).unwrap();
+    pipe.ends[0].claim_stream(id);
+    pipe.send(0, Outgoing { confirm: true, tracked: true, ..on(id, Service::ReliableSequenced, 1, 100) });
+    pipe.ends[0].end_messages(id);
+    pipe.settle();
+    assert!(pipe.ends[1].claim_stream(id));
+    assert!(!pipe.ends[1].is_at_end(id), "one waits to be read");
+    let message = pipe.ends[1].recv_on(pipe.now, id).unwrap();
+    assert!(!pipe.ends[1].is_at_end(id), "its sender waits for the confirmation");
+    pipe.ends[1].confirm(&message);
+    pipe.settle();
+    assert!(pipe.ends[1].is_at_end(id));
+    assert_eq!(pipe.outcomes(0).last().map(|(_, outcome)| *outcome), Some(Outcome::Taken));
+    // The other direction goes on.
+    pipe.send(1, on(id, Service::ReliableSequenced, 2, 100));
+    pipe.settle();
+    assert_eq!(number_of(&pipe.ends[0].recv_on(pipe.now, id).unwrap()), 2);
+    pipe.ends[1].end_messages(id);
+    pipe.ends[1].release_stream(id);
+    pipe.settle();
+    assert!(pipe.ends[0].is_at_end(id) && pipe.ends[0].stream_kind(id).is_some(), "this end holds it");
+    pipe.ends[0].release_stream(id);
+    pipe.settle();
+    assert!(pipe.ends.iter().all(|end| end.stream_kind(id).is_none()));
+    pipe.assert_credit_agrees();
+}
+
+#[test]
+fn an_end_that_is_not_one_closes() {
+    use crate::wire::{Reader, Writer, block, stream_end::StreamEnd};
+    for (stream, final_size) in [(0, 0), (2, 1), (3, 0)] {
+        let mut pipe = Pipe::plain();
+        let mut bytes = Vec::new();
+        StreamEnd::End { stream, final_size }.write(&mut Writer::new(&mut bytes, 100));
+        let mut reader = Reader::new(bytes.split_off(1).into());
+        let refused = pipe.ends[1].handle_block(pipe.now, block::END, &mut reader, false);
+        assert!(refused.is_err(), "{stream} {final_size}");
+    }
 }
 
 #[test]

@@ -1,0 +1,64 @@
+//! The pre-shared key: one more secret, beside the identities.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use clap::Args;
+
+use super::file::{digits, is_exposed, parse_digits, write_new};
+
+/// Where its digits may be, instead of in a file.
+const VARIABLE: &str = "WHIMBREL_PSK";
+
+/// Options of a pre-shared key, for both ends.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct PskOptions {
+    /// A file with a pre-shared key, 64 hexadecimal digits, as `whimbrel key psk` makes it: the peer must have the same, beside its
+    /// own key. Nothing is sent early then, which costs a round trip [default: what WHIMBREL_PSK holds, else none].
+    #[arg(long, value_name = "FILE")]
+    psk: Option<PathBuf>,
+}
+
+impl PskOptions {
+    /// The key in the file, else in the environment.
+    ///
+    /// # Errors
+    /// There is something else, or others can read it.
+    pub(crate) fn read(&self) -> anyhow::Result<Option<[u8; 32]>> {
+        match (&self.psk, std::env::var_os(VARIABLE)) {
+            (Some(file), _) => load(file).map(Some),
+            (None, Some(text)) if !text.is_empty() => {
+                let key = text.to_str().and_then(|text| parse_digits(text.trim()));
+                Ok(Some(key.with_context(|| {
+                    format!("{VARIABLE} holds no pre-shared key: write 64 hexadecimal digits, or unset it")
+                })?))
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+fn load(file: &Path) -> anyhow::Result<[u8; 32]> {
+    let path = file.display();
+    let make = || format!("`whimbrel key psk --out {path}` makes one");
+    let text = std::fs::read(file)
+        .with_context(|| format!("cannot read the pre-shared key in {path}: {}", make()))?;
+    let key = std::str::from_utf8(&text).ok().and_then(|text| parse_digits(text.trim()));
+    let key = key.with_context(|| {
+        format!("{path} holds no pre-shared key, which is 64 hexadecimal digits: {}", make())
+    })?;
+    if is_exposed(file) {
+        bail!("others can read the pre-shared key in {path}: run `chmod 600 {path}`");
+    }
+    Ok(key)
+}
+
+/// Writes a new one into a file that does not exist yet, readable by its owner only.
+///
+/// # Errors
+/// The file exists, or cannot be written.
+pub(super) fn make_new(file: &Path) -> anyhow::Result<()> {
+    // An identity's secret is 32 bytes of the system's randomness, which is all that is wanted.
+    let line = format!("{}\n", digits(whimbrel::new_identity().secret()));
+    Ok(write_new(file, &line)?)
+}

@@ -1,0 +1,120 @@
+//! How streams of messages end: each direction for itself, once everything sent in it has its outcome.
+
+use super::Session;
+use super::control::Notice;
+use super::message::{DomainKey, StreamKind};
+use super::stream::WHOLE;
+use crate::{Cause, PeerMisbehaved, StreamId};
+
+/// How far our direction of a message stream is on its way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum EndOut {
+    #[default]
+    Open,
+    /// No more is taken; END goes once all that was has its outcome.
+    Wanted,
+    /// END waits to be sent, or for its acknowledgement.
+    Told,
+    /// The peer knows.
+    Known,
+}
+
+impl Session {
+    /// Takes no more messages for a stream; once those it took have their outcomes the peer is told. What the peer sends meanwhile is
+    /// delivered all the same. When both directions have ended and everything was read the stream is gone, and whoever opened it
+    /// may open another. A stream that only its opener ends, and nobody has claimed, ends by itself in the other direction. Stream 0
+    /// stays.
+    pub fn end_messages(&mut self, id: StreamId) {
+        if id != StreamId(0)
+            && let Some(slot) = self.streams.find(id)
+        {
+            self.begin_end(slot);
+        }
+    }
+
+    /// The peer has ended its direction of a message stream, and everything that came was taken; or the stream is gone.
+    pub fn is_at_end(&self, id: StreamId) -> bool {
+        self.streams.look(id).is_none_or(|stream| {
+            stream.ended_in
+                && stream.inbox.is_empty()
+                && stream.latest.as_ref().is_none_or(|l| l.len() == (0, 0))
+        })
+    }
+
+    fn begin_end(&mut self, slot: u32) {
+        let key = self.streams.key(slot, WHOLE);
+        let Some(stream) = self.streams.at_mut(slot) else { return };
+        if stream.kind == Some(StreamKind::Messages) && stream.end_out == EndOut::Open {
+            stream.end_out = EndOut::Wanted;
+            self.ending.push(key);
+        }
+    }
+
+    /// An END can be sent that could not before.
+    pub(super) fn is_end_due(&self) -> bool {
+        self.ending.iter().any(|key| self.is_settled(*key))
+    }
+
+    fn is_settled(&self, key: DomainKey) -> bool {
+        self.streams.by_key(key).is_none_or(|stream| {
+            stream.lanes.iter().all(|lane| self.outbox.lane(*lane).is_empty())
+                && stream.send.iter().flatten().all(|domain| domain.is_settled())
+        })
+    }
+
+    /// Has END sent for those streams that can end.
+    pub(super) fn tell_ends(&mut self) {
+        if self.ending.is_empty() {
+            return;
+        }
+        let (due, wait) = std::mem::take(&mut self.ending).into_iter().partition(|key| self.is_settled(*key));
+        self.ending = wait;
+        let due: Vec<DomainKey> = due;
+        for key in due {
+            if let Some(stream) = self.streams.by_key_mut(key) {
+                stream.end_out = EndOut::Told;
+                self.control.notify(Notice::End(key));
+            }
+        }
+    }
+
+    pub(super) fn on_end(&mut self, stream: u64, final_size: u64) -> Result<(), PeerMisbehaved> {
+        if stream == 0 {
+            return Err(PeerMisbehaved::new(Cause::WrongStream, "stream 0 does not end"));
+        }
+        let Some(slot) = self.route(stream)? else { return Ok(()) };
+        self.be_kind(slot, StreamKind::Messages)?;
+        let Some(stream) = self.streams.at_mut(slot) else { return Ok(()) };
+        if stream.recv_credit.charged() != final_size {
+            return Err(PeerMisbehaved::new(Cause::Inconsistent, "a stream that ends before all of it came"));
+        }
+        stream.ended_in = true;
+        if stream.claimed {
+            self.tell_readable(slot);
+        }
+        self.on_quiet(slot);
+        Ok(())
+    }
+
+    pub(super) fn on_end_acked(&mut self, key: DomainKey) {
+        if let Some(stream) = self.streams.by_key_mut(key) {
+            stream.end_out = EndOut::Known;
+            self.on_quiet(key.slot);
+        }
+    }
+
+    /// Something was read, or an end has come: a stream that the peer has ended, of which everything was read and that nobody has
+    /// claimed ends in our direction too, and then is gone.
+    #[inline]
+    pub(super) fn on_quiet(&mut self, slot: u32) {
+        let Some(stream) = self.streams.at(slot).filter(|stream| stream.ended_in) else { return };
+        if stream.claimed || !stream.recv_credit.is_read() {
+            return;
+        }
+        match stream.end_out {
+            EndOut::Open => self.begin_end(slot),
+            EndOut::Known => self.free(slot),
+            EndOut::Wanted | EndOut::Told => {}
+        }
+    }
+}

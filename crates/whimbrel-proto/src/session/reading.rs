@@ -1,0 +1,135 @@
+//! What applications take: messages, and what they give back for them.
+
+use super::config::MESSAGE_CHARGE;
+use super::control::{self, Notice};
+use super::message::{Message, SessionEvent};
+use super::options::CreditPolicy;
+use super::stream::WHOLE;
+use super::{MAX_NOTICES, Session};
+use crate::mutants::{Mutant, planted};
+use crate::{StreamId, Time};
+
+impl Session {
+    /// The next message of the shared inbox.
+    pub fn recv(&mut self, now: Time) -> Option<Message> {
+        let _ = now;
+        let message = self.inbox.pop_front()?;
+        self.on_read(message.stream, message.payload.len() as u64 + MESSAGE_CHARGE, 1);
+        Some(message)
+    }
+
+    /// Up to `max` messages of the shared inbox are appended to `out`; returns how many.
+    pub fn recv_many(&mut self, now: Time, out: &mut impl Extend<Message>, max: usize) -> usize {
+        let _ = now;
+        let count = max.min(self.inbox.len());
+        let mut inbox = std::mem::take(&mut self.inbox);
+        let (mut stream, mut messages, mut charge) = (StreamId(0), 0, 0);
+        out.extend(inbox.drain(..count).inspect(|message| {
+            if message.stream != stream {
+                self.on_read(stream, charge, messages);
+                (stream, messages, charge) = (message.stream, 0, 0);
+            }
+            messages += 1;
+            charge += message.payload.len() as u64 + MESSAGE_CHARGE;
+        }));
+        self.on_read(stream, charge, messages);
+        self.inbox = inbox;
+        count
+    }
+
+    /// From now on the stream's messages have a queue of their own, read by [`Session::recv_on`]; those unread move.
+    pub fn claim_stream(&mut self, id: StreamId) -> bool {
+        let Some(slot) = self.streams.find(id) else { return false };
+        let Some(stream) = self.streams.at_mut(slot) else { return false };
+        if !stream.claimed {
+            stream.claimed = true;
+            let (own, others) =
+                std::mem::take(&mut self.inbox).into_iter().partition(|message| message.stream == id);
+            stream.inbox = own;
+            self.inbox = others;
+        }
+        true
+    }
+
+    /// The stream's messages go to the shared inbox again; those unread move, but for what only the latest was wanted of: that is
+    /// discarded, and what comes from now on waits to be read.
+    pub fn release_stream(&mut self, id: StreamId) {
+        let Some(slot) = self.streams.find(id) else { return };
+        let Some(stream) = self.streams.at_mut(slot) else { return };
+        if !std::mem::take(&mut stream.claimed) {
+            return;
+        }
+        stream.options.credit = CreditPolicy::Wait;
+        let discarded = stream.latest.take().map_or((0, 0), |latest| latest.len());
+        let was_empty = self.inbox.is_empty();
+        self.inbox.append(&mut stream.inbox);
+        if was_empty && !self.inbox.is_empty() && !std::mem::replace(&mut self.readable_told, true) {
+            self.ledger.events.push_back(SessionEvent::Readable);
+        }
+        self.on_discarded(discarded);
+        self.on_quiet(slot);
+    }
+
+    /// The next message of a claimed stream.
+    pub fn recv_on(&mut self, now: Time, id: StreamId) -> Option<Message> {
+        let _ = now;
+        let slot = self.streams.find(id)?;
+        let stream = self.streams.at_mut(slot)?;
+        if let Some(message) = stream.latest.as_mut().and_then(|latest| latest.pop_in_turn()) {
+            // Its credit was granted when it came.
+            self.ledger.stats.unread = self.ledger.stats.unread.saturating_sub(1);
+            return Some(message);
+        }
+        let message = stream.inbox.pop_front()?;
+        if let Some(latest) = &mut stream.latest {
+            latest.on_other_read();
+        }
+        self.on_read(id, message.payload.len() as u64 + MESSAGE_CHARGE, 1);
+        Some(message)
+    }
+
+    #[inline]
+    fn on_read(&mut self, id: StreamId, charge: u64, messages: u64) {
+        self.ledger.stats.unread = self.ledger.stats.unread.saturating_sub(messages);
+        if planted(Mutant::CreditNeverReturned) {
+            return;
+        }
+        match self.streams.find(id) {
+            Some(slot) => {
+                self.consume(slot, charge);
+                self.on_quiet(slot);
+            }
+            // Read once more after it had been read and had ended.
+            None => self.consume_session(charge),
+        }
+    }
+
+    /// Credit was used up for good; it may be granted again.
+    #[inline]
+    pub(super) fn consume(&mut self, slot: u32, charge: u64) {
+        let Some(stream) = self.streams.at_mut(slot) else { return };
+        if stream.recv_credit.consume(charge) {
+            let key = self.streams.key(slot, WHOLE);
+            self.control.notify(Notice::MaxStreamData(key));
+        }
+        self.consume_session(charge);
+    }
+
+    #[inline]
+    fn consume_session(&mut self, charge: u64) {
+        if self.recv_credit.consume(charge) {
+            self.control.notify(Notice::MaxData);
+        }
+    }
+
+    /// Confirms a message whose sender asked for it ([`Message::confirm`]); of others nothing is sent.
+    pub fn confirm(&mut self, message: &Message) {
+        if !message.confirm || self.control.taken.len() >= MAX_NOTICES {
+            return;
+        }
+        if let Some(slot) = self.streams.find(message.stream) {
+            let key = self.streams.key(slot, message.domain);
+            control::push(&mut self.control.taken, key, message.id, 1, 0);
+        }
+    }
+}

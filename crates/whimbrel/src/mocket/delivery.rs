@@ -1,0 +1,77 @@
+//! Messages whose outcome somebody waits for.
+
+use std::sync::MutexGuard;
+
+use tokio::sync::oneshot;
+use whimbrel_proto::MessageId;
+use whimbrel_proto::session::{Outcome, Outgoing};
+
+use super::Mocket;
+use super::sending::{Refused, translate};
+use crate::error::SendError;
+use crate::shared::State;
+
+/// What became of a tracked message: await it.
+///
+/// ```no_run
+/// # async fn example(mocket: whimbrel::Mocket) -> Result<(), whimbrel::SendError> {
+/// use whimbrel::Outcome;
+///
+/// let delivery = mocket.sender().build().send_tracked("a report").await?;
+/// match delivery.outcome().await {
+///     Outcome::Delivered => println!("in the peer's inbox"),
+///     other => println!("not delivered: {other:?}"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct Delivery {
+    id: MessageId,
+    outcome: oneshot::Receiver<Outcome>,
+}
+
+impl Delivery {
+    /// The send call's number.
+    pub fn id(&self) -> MessageId {
+        self.id
+    }
+
+    /// Waits for the outcome; Unknown if the session ends first.
+    pub async fn outcome(self) -> Outcome {
+        self.outcome.await.unwrap_or(Outcome::Unknown)
+    }
+}
+
+impl Mocket {
+    pub(super) async fn send_tracked(&self, outgoing: Outgoing) -> Result<Delivery, SendError> {
+        tokio::task::coop::consume_budget().await;
+        let mut outgoing = Outgoing { tracked: true, ..outgoing };
+        loop {
+            match self.try_tracked(outgoing) {
+                Ok(delivery) => return Ok(delivery),
+                Err((SendError::QueueFull, Some(back))) => outgoing = self.wait_for_room(*back).await?,
+                Err((error, _)) => return Err(error),
+            }
+        }
+    }
+
+    fn try_tracked(&self, outgoing: Outgoing) -> Result<Delivery, Refused> {
+        let mut state = self.shared.lock();
+        if state.holds_back(&outgoing) {
+            return Err((SendError::QueueFull, Some(Box::new(outgoing))));
+        }
+        let now = self.shared.clock.now();
+        let id = match state.connection.session().send(now, outgoing) {
+            Ok(id) => id,
+            Err(error) => return Err(translate(error, &state)),
+        };
+        Ok(self.track(state, id))
+    }
+
+    fn track(&self, mut state: MutexGuard<'_, State>, id: MessageId) -> Delivery {
+        let (tell, outcome) = oneshot::channel();
+        state.outcomes.insert(id, tell);
+        self.shared.wake(state);
+        Delivery { id, outcome }
+    }
+}

@@ -1,0 +1,200 @@
+//! What an application holds: a handle on a session.
+
+mod delivery;
+mod receiving;
+mod sender;
+mod sending;
+mod streams;
+mod tags;
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::broadcast;
+use whimbrel_proto::crypto::PublicKey;
+use whimbrel_proto::session::{Message, SessionStats, TagStats};
+use whimbrel_proto::{CloseReason, ConnectionStats, Event, Threshold, Ticket, TooManyThresholds};
+
+use crate::shared::{Shared, State};
+
+pub use delivery::Delivery;
+pub use sender::{Sender, SenderBuilder};
+pub use tags::TagHandle;
+
+/// A mobile socket: one end of a session. Clones are handles on the same session; when the last is dropped the session is closed
+/// politely (what was sent is still delivered).
+///
+/// All futures are cancel-safe: a dropped `send` has queued nothing, a dropped `recv` has taken nothing.
+pub struct Mocket {
+    pub(crate) shared: Arc<Shared>,
+    /// Fetched and not yet given out; shared by the clones.
+    pub(crate) inbox: Arc<Mutex<VecDeque<Message>>>,
+}
+
+impl Clone for Mocket {
+    fn clone(&self) -> Self {
+        self.shared.mockets.fetch_add(1, Ordering::AcqRel);
+        Self { shared: Arc::clone(&self.shared), inbox: Arc::clone(&self.inbox) }
+    }
+}
+
+impl Drop for Mocket {
+    fn drop(&mut self) {
+        self.shared.on_mocket_dropped();
+    }
+}
+
+/// Figures of a mocket.
+#[derive(Clone, Debug)]
+pub struct Stats {
+    /// Keys and paths.
+    pub connection: ConnectionStats,
+    /// Messages and streams.
+    pub session: SessionStats,
+    /// Each tag used, both ways.
+    pub tags: Vec<TagStats>,
+}
+
+impl Mocket {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        shared.mockets.fetch_add(1, Ordering::AcqRel);
+        Self { shared, inbox: Arc::default() }
+    }
+
+    /// The peer's key: its identity. None before the handshake.
+    pub fn peer_key(&self) -> Option<PublicKey> {
+        self.shared.lock().connection.peer_key()
+    }
+
+    /// The peer's address now; it changes when the peer moves.
+    pub fn peer_addr(&self) -> std::net::SocketAddr {
+        self.shared.lock().connection.remote()
+    }
+
+    /// Waits for the handshake.
+    ///
+    /// # Errors
+    /// Why there is no connection.
+    pub async fn established(&self) -> Result<(), CloseReason> {
+        self.until_changed(|state| state.connected.then_some(Ok(())), Err).await
+    }
+
+    /// Waits until the peer has shown that it holds the final keys.
+    pub(crate) async fn proven(&self) -> Result<(), CloseReason> {
+        self.until_changed(|state| state.connection.is_peer_proven().then_some(Ok(())), Err).await
+    }
+
+    /// Waits until the mocket is closed, by whomever.
+    pub async fn closed(&self) -> CloseReason {
+        self.until_changed(|_| None, |reason| reason).await
+    }
+
+    pub(crate) async fn until_changed<T>(
+        &self,
+        mut done: impl FnMut(&mut State) -> Option<T>,
+        closed: impl FnOnce(CloseReason) -> T,
+    ) -> T {
+        loop {
+            let changed = self.shared.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            {
+                let mut state = self.shared.lock();
+                if let Some(result) = done(&mut state) {
+                    return result;
+                }
+                if let Some(reason) = &state.closed {
+                    return closed(reason.clone());
+                }
+            }
+            changed.await;
+        }
+    }
+
+    /// Events from now on (Mockets 3.4). A subscriber that falls far behind is told how many it missed.
+    ///
+    /// ```no_run
+    /// # async fn example(mocket: whimbrel::Mocket) {
+    /// use whimbrel::Event;
+    ///
+    /// let mut events = mocket.subscribe();
+    /// while let Ok(event) = events.recv().await {
+    ///     if event == Event::PeerUnreachable {
+    ///         println!("the link is down");
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    pub fn subscribe(&self) -> broadcast::Receiver<Event> {
+        self.shared.subscribe()
+    }
+
+    /// The newest ticket the server gave, with what is known of the path by now; the endpoint keeps it for the next connection to that
+    /// server by itself. None on the listening side, and where the listener gives none.
+    pub fn ticket(&self) -> Option<Ticket> {
+        self.shared.lock().connection.ticket()
+    }
+
+    /// Figures now.
+    pub fn stats(&self) -> Stats {
+        let state = self.shared.lock();
+        let connection = state.connection.stats(self.shared.clock.now());
+        let session = state.connection.session_ref();
+        Stats { connection, session: session.stats(), tags: session.tag_stats() }
+    }
+
+    /// Watches these thresholds from now on, and no others: [`Event::Quality`] tells when a figure crosses one, and of those that are
+    /// above already. With hysteresis, so that a figure that hovers at its level is told once.
+    ///
+    /// ```no_run
+    /// # async fn example(mocket: whimbrel::Mocket) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// use whimbrel::{Event, Quality, Threshold};
+    ///
+    /// let mut events = mocket.subscribe();
+    /// mocket.watch([Quality::Rtt(Duration::from_millis(300)), Quality::Loss(50)].map(Threshold::new))?;
+    /// while let Ok(event) = events.recv().await {
+    ///     if let Event::Quality(change) = event {
+    ///         println!("{}: {:?}", if change.above { "worse" } else { "better" }, change.now);
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// More than [`crate::MAX_THRESHOLDS`]; those before stay.
+    pub fn watch(&self, thresholds: impl IntoIterator<Item = Threshold>) -> Result<(), TooManyThresholds> {
+        let mut state = self.shared.lock();
+        let set = state.connection.set_thresholds(self.shared.clock.now(), thresholds);
+        self.shared.wake(state);
+        set
+    }
+
+    /// Bytes of one message that travel in one packet at present.
+    pub fn max_unfragmented(&self) -> usize {
+        self.shared.lock().connection.max_unfragmented()
+    }
+
+    /// Closes politely and waits: everything sent before is delivered first, both ways.
+    pub async fn close(&self, code: u64, text: &str) -> CloseReason {
+        self.begin_close(code, text);
+        self.closed().await
+    }
+
+    /// As [`Mocket::close`], without waiting.
+    pub fn begin_close(&self, code: u64, text: &str) {
+        let mut state = self.shared.lock();
+        state.connection.close(self.shared.clock.now(), code, text);
+        self.shared.wake(state);
+    }
+
+    /// Ends at once: what was not delivered is lost, its outcome Unknown.
+    pub fn abort(&self, code: u64, text: &str) {
+        let mut state = self.shared.lock();
+        state.connection.abort(self.shared.clock.now(), code, text);
+        self.shared.pump(&mut state);
+        self.shared.wake(state);
+    }
+}

@@ -1,0 +1,102 @@
+//! Opening streams, and taking those that the peer opens.
+
+use std::sync::Arc;
+
+use whimbrel_proto::StreamId;
+use whimbrel_proto::session::{OpenError, Session, StreamError, StreamKind, StreamOptions};
+
+use super::Mocket;
+use crate::error::{Closed, StreamOpenError, StreamOptionsError};
+use crate::message_stream::MessageStream;
+use crate::shared::State;
+use crate::stream::Stream;
+
+impl Mocket {
+    /// Opens a byte stream, with the interface of a TCP socket. Waits while the peer allows no more streams.
+    ///
+    /// ```no_run
+    /// # async fn example(mocket: whimbrel::Mocket) -> Result<(), Box<dyn std::error::Error>> {
+    /// use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    ///
+    /// let mut stream = mocket.open_stream().await?;
+    /// stream.write_all(b"question").await?;
+    /// stream.shutdown().await?;
+    /// let mut answer = Vec::new();
+    /// stream.read_to_end(&mut answer).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The mocket is closed or closing.
+    pub async fn open_stream(&self) -> Result<Stream, StreamOpenError> {
+        let id = self.open_by(|session| session.open_stream(StreamKind::Bytes)).await?;
+        Ok(Stream::new(Arc::clone(&self.shared), self.clone(), id))
+    }
+
+    /// Opens a stream of messages. Waits while the peer allows no more streams; the peer hears of it with its first message.
+    ///
+    /// # Errors
+    /// The mocket is closed or closing.
+    pub async fn open_messages(&self, options: StreamOptions) -> Result<MessageStream, StreamOpenError> {
+        let id = self.open_by(|session| session.open_messages(options)).await?;
+        Ok(MessageStream::new(Arc::clone(&self.shared), self.clone(), id))
+    }
+
+    async fn open_by(
+        &self,
+        mut open: impl FnMut(&mut Session) -> Result<StreamId, OpenError>,
+    ) -> Result<StreamId, StreamOpenError> {
+        let opened = |state: &mut State| match open(state.connection.session()) {
+            Ok(id) => Some(Ok(id)),
+            Err(OpenError::Limit) => None,
+            Err(_) => Some(Err(StreamOpenError::Closing)),
+        };
+        self.until_changed(opened, |reason| Err(StreamOpenError::Closed(reason))).await
+    }
+
+    /// The next byte stream the peer opened. Cancel-safe.
+    ///
+    /// # Errors
+    /// The mocket is closed.
+    pub async fn accept_stream(&self) -> Result<Stream, Closed> {
+        let id = self.accept_by(StreamKind::Bytes).await?;
+        Ok(Stream::new(Arc::clone(&self.shared), self.clone(), id))
+    }
+
+    /// The next stream of messages the peer opened. From then on its messages come out of it; before, and of streams that nobody
+    /// accepts, they come out of [`Mocket::recv`], with the number of their stream. Cancel-safe.
+    ///
+    /// # Errors
+    /// The mocket is closed.
+    pub async fn accept_messages(&self) -> Result<MessageStream, Closed> {
+        let id = self.accept_by(StreamKind::Messages).await?;
+        Ok(MessageStream::new(Arc::clone(&self.shared), self.clone(), id))
+    }
+
+    async fn accept_by(&self, wanted: StreamKind) -> Result<StreamId, Closed> {
+        let next = |state: &mut State| {
+            state.forget_ended();
+            let at = state.opened.iter().position(|(_, kind)| *kind == wanted)?;
+            state.opened.remove(at).map(|(id, _)| Ok(id))
+        };
+        self.until_changed(next, |reason| Err(Closed(reason))).await
+    }
+
+    /// Changes what a message stream is set to at this end, for what is sent and what comes from now on: of the default stream, 0,
+    /// too.
+    ///
+    /// # Errors
+    /// [`StreamOptionsError`]: only a [`MessageStream`] can keep the latest only.
+    pub fn set_stream_options(
+        &self,
+        stream: StreamId,
+        options: StreamOptions,
+    ) -> Result<(), StreamOptionsError> {
+        let mut state = self.shared.lock();
+        state.connection.session().set_stream_options(stream, options).map_err(|error| match error {
+            StreamError::SharedInbox => StreamOptionsError::SharedInbox,
+            _ => StreamOptionsError::NoStream,
+        })
+    }
+}

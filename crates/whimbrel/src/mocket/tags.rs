@@ -1,0 +1,120 @@
+//! What is done to a group of messages.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use whimbrel_proto::session::{Outgoing, TagSettings};
+use whimbrel_proto::{StreamId, Tag};
+
+use super::Mocket;
+use super::sending::{PLAIN, translate, with};
+use crate::error::SendError;
+
+impl Mocket {
+    /// Cancels what is queued or under way with this tag; returns how many messages.
+    pub fn cancel(&self, tag: Tag) -> usize {
+        self.cancel_on(StreamId(0), tag)
+    }
+
+    pub(crate) fn cancel_on(&self, stream: StreamId, tag: Tag) -> usize {
+        let mut state = self.shared.lock();
+        let now = self.shared.clock.now();
+        let cancelled = state.connection.session().cancel(now, stream, tag);
+        self.shared.wake(state);
+        cancelled
+    }
+
+    /// Replaces what is queued or under way with this tag by one reliable, sequenced message, which keeps the place of the first
+    /// replaced (Mockets 3.3).
+    ///
+    /// ```no_run
+    /// # fn example(mocket: whimbrel::Mocket) -> Result<(), whimbrel::SendError> {
+    /// # use whimbrel::Tag;
+    /// // Whatever the link is like, the newest position gets through, and no older one waits before it.
+    /// mocket.replace(Tag(1), "47.37 N 8.54 E")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Mocket::try_send`].
+    pub fn replace(&self, tag: Tag, payload: impl Into<Bytes>) -> Result<(), SendError> {
+        self.replace_with(tag, with(&PLAIN, payload.into()))
+    }
+
+    pub(super) fn replace_with(&self, tag: Tag, outgoing: Outgoing) -> Result<(), SendError> {
+        let mut state = self.shared.lock();
+        let now = self.shared.clock.now();
+        let stream = outgoing.stream;
+        match state.connection.session().replace(now, stream, tag, outgoing) {
+            Ok(_) => {
+                self.shared.drive_or_wake(state);
+                Ok(())
+            }
+            Err(error) => Err(translate(error, &state).0),
+        }
+    }
+
+    /// Settings of all messages with a tag. One chain of calls sets all of them; a later chain begins anew.
+    ///
+    /// ```no_run
+    /// # fn example(mocket: whimbrel::Mocket) -> Result<(), whimbrel::SendError> {
+    /// # use {std::time::Duration, whimbrel::Tag};
+    /// mocket.tag(Tag(2)).bandwidth(25_000)?.lifetime(Duration::from_millis(200))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn tag(&self, tag: Tag) -> TagHandle<'_> {
+        self.tag_on(StreamId(0), tag)
+    }
+
+    pub(crate) fn tag_on(&self, stream: StreamId, tag: Tag) -> TagHandle<'_> {
+        TagHandle { mocket: self, stream, tag, settings: TagSettings::default() }
+    }
+}
+
+/// Settings of a tag's messages, queued ones included: each call takes effect at once.
+pub struct TagHandle<'a> {
+    mocket: &'a Mocket,
+    stream: StreamId,
+    tag: Tag,
+    settings: TagSettings,
+}
+
+impl TagHandle<'_> {
+    /// No more than this many payload bytes a second.
+    ///
+    /// # Errors
+    /// [`SendError::TooManyTags`].
+    pub fn bandwidth(mut self, bytes_per_s: u64) -> Result<Self, SendError> {
+        self.settings.bandwidth = Some(bytes_per_s);
+        self.apply()
+    }
+
+    /// Lifetime of messages sent from now on.
+    ///
+    /// # Errors
+    /// [`SendError::TooManyTags`].
+    pub fn lifetime(mut self, lifetime: Duration) -> Result<Self, SendError> {
+        self.settings.lifetime = Some(lifetime);
+        self.apply()
+    }
+
+    /// Priority of messages sent from now on.
+    ///
+    /// # Errors
+    /// [`SendError::TooManyTags`].
+    pub fn priority(mut self, priority: u8) -> Result<Self, SendError> {
+        self.settings.priority = Some(priority);
+        self.apply()
+    }
+
+    fn apply(self) -> Result<Self, SendError> {
+        let mut state = self.mocket.shared.lock();
+        let now = self.mocket.shared.clock.now();
+        let set = state.connection.session().tag_settings(now, self.stream, self.tag, self.settings);
+        set.map_err(|error| translate(error, &state).0)?;
+        self.mocket.shared.wake(state);
+        Ok(self)
+    }
+}
