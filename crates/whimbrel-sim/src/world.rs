@@ -273,6 +273,12 @@ impl World {
         self.restart(SERVER);
     }
 
+    /// The same, and it listens otherwise from then on.
+    pub fn listen_as(&mut self, listen: ListenConfig) {
+        self.nodes[SERVER].listen = Some(listen);
+        self.restart(SERVER);
+    }
+
     /// The same of any node.
     pub fn restart(&mut self, node: usize) {
         let mut seed = [0; 32];
