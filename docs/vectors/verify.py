@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 secs=pathlib.Path(__file__).with_name('handshake.txt').read_text().split('\n# ')
 def kv(t): return {a:bytes.fromhex(b) for a,b in re.findall(r'^(\S+) = ([0-9a-f]*)$',t,re.M)}
 H={}
-for s in secs[1:4]: H.update(kv(s))
+for s in secs[1:5]: H.update(kv(s))
 b2=lambda *p: hashlib.blake2s(b''.join(p)).digest()
 hm=lambda k,d: hmac.new(k,d,hashlib.blake2s).digest()
 def hk(ck,ikm,n):
@@ -21,7 +21,7 @@ cs,ss_,ce,se_=[H[k+'.private'] for k in('client.static','server.static','client.
 name=b'Noise_IK_25519_ChaChaPoly_BLAKE2s'
 hh=name.ljust(32,b'\0') if len(name)<=32 else b2(name); ck=hh
 sa=H['syn_ack']; assert hashlib.sha256(H['syn']+sa[:22]).digest()==H['prologue']
-hh=b2(hh,H['prologue']); hh=b2(hh,pub(ss_))
+hh=b2(hh,H['prologue']); hh=b2(hh,pub(ss_)); first=hh
 def enc(k,n,ad,p): return ChaCha20Poly1305(k).encrypt(b'\0'*4+n.to_bytes(8,'little'),p,ad)
 m=pub(ce); hh=b2(hh,m)
 ck,k=hk(ck,dh(ce,pub(ss_)),2); c=enc(k,0,hh,pub(cs)); m+=c; hh=b2(hh,c)
@@ -41,7 +41,11 @@ for n,base in(('early',H['early_secret']),('client',k1),('server',k2)):
     for l,L in(('key',16),('iv',12),('hp',16)): assert expand(s,l.encode(),L)==H[f'{n}.{l}']
     assert expand(s,b'ku',32)==H[n+'.next_secret']
 rk=expand(ss_,b'reset',32); assert hmac.new(rk,H['reset.id'],hashlib.sha256).digest()[:16]==H['reset.token']
-for i,s in enumerate(secs[4:]):
+rs=expand(expand(k1,b'client',32),b'resume',32); assert (rs,first)==(H['resume.secret'],H['resume.hash'])
+what=bytes([0x11])*16+(1).to_bytes(8,'big')
+assert H['resume.parameter']==what+hmac.new(expand(rs,b'resume proof',32),first+what,hashlib.sha256).digest()
+assert H['resume.next_secret']==expand(rs,b'ratchet'+rs,32)
+for i,s in enumerate(secs[5:]):
     P=kv(s); L=16 if i==0 else 32; sec=P['packet.secret']
     key,iv,hp=[expand(sec,l,n) for l,n in((b'key',L),(b'iv',12),(b'hp',L))]
     nonce=bytes(a^b for a,b in zip(iv,(2).to_bytes(4,'big')+(0x3a5b7).to_bytes(8,'big')))

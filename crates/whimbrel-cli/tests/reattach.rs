@@ -75,7 +75,7 @@ async fn a_session_outlives_its_connection_over_a_real_link() {
         for task in talking.into_iter().chain(listening) {
             task.await.unwrap();
         }
-        near.close(0, "").await;
+        assert_eq!(near.close(0, "").await, whimbrel::CloseReason::Local);
     };
     tokio::time::timeout(PATIENCE, all).await.expect("it goes on by itself");
 }

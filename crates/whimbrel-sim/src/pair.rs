@@ -97,6 +97,14 @@ impl Pair {
         }
     }
 
+    /// An end goes on by this handle, on the node where it was.
+    pub fn adopt(&mut self, end: End, handle: Handle) {
+        match end {
+            End::Client => self.client_handle = handle,
+            End::Server => self.server_handle = Some(handle),
+        }
+    }
+
     /// An end's connection, if it is there.
     pub fn try_connection(&mut self, end: End) -> Option<&mut Connection> {
         let (node, handle) = self.place(end)?;

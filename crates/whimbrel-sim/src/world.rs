@@ -315,9 +315,20 @@ impl World {
 
     /// The server process is killed and started again with the same key: it knows nothing.
     pub fn restart_server(&mut self) {
+        self.restart(SERVER);
+    }
+
+    /// The same, and it listens otherwise from then on.
+    pub fn listen_as(&mut self, listen: ListenConfig) {
+        self.nodes[SERVER].listen = Some(listen);
+        self.restart(SERVER);
+    }
+
+    /// The same of any node.
+    pub fn restart(&mut self, node: usize) {
         let mut seed = [0; 32];
         self.rng.fill_bytes(&mut seed);
-        let node = &mut self.nodes[SERVER];
+        let node = &mut self.nodes[node];
         let (identity, listen) = (node.identity.clone(), node.listen.clone());
         node.endpoint = Endpoint::new(identity, listen, node.transport.clone(), 0, seed, true);
         node.connections.clear();

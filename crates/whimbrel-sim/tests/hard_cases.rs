@@ -552,6 +552,7 @@ fn an_abort_ends_both_sides_at_once_and_says_why() {
 fn a_peer_that_is_killed_is_unreachable_soon_and_given_up_in_the_end() {
     let mut config = config();
     config.idle_timeout = 20 * SECOND;
+    config.reattach = None;
     let mut pair = Pair::connected(24, config, "delay=20ms,rate=2mbit,queue=100ms");
     for number in 0..2000 {
         let message = Outgoing {

@@ -5,12 +5,12 @@ use std::time::Duration;
 use whimbrel_proto::session::Outgoing;
 use whimbrel_proto::session::SnapshotError;
 use whimbrel_proto::{
-    CloseReason, Connection, Event, Handle, ResumeError, Service, StreamId, SuspendMode, Suspended,
-    TransportConfig,
+    CloseReason, Connection, Event, Handle, ListenConfig, ResumeError, Service, StreamId, SuspendMode,
+    Suspended, TransportConfig,
 };
 use whimbrel_sim::link::LinkConfig;
 use whimbrel_sim::pair::{End, Pair};
-use whimbrel_sim::world::SERVER;
+use whimbrel_sim::world::{SERVER, World};
 
 const LINK: &str = "rate=10mbit, delay=20ms, loss=2%";
 const SECOND: Duration = Duration::from_secs(1);
@@ -300,4 +300,206 @@ fn bytes_that_are_none_are_told_apart() {
     changed[100] ^= 1;
     assert!(matches!(error(&changed), SnapshotError::Corrupt(_)));
     assert!(Suspended::from_bytes(&bytes).is_ok());
+}
+
+#[test]
+fn what_was_acknowledged_and_not_heard_of_is_neither_lost_nor_doubled() {
+    // The last SACKs each way are lost: both ends hold as unknown what the other has, and send it again.
+    for seed in 0..20 {
+        let both = seed % 2 == 1;
+        let mut pair = Pair::connected(seed, TransportConfig::default(), "rate=10mbit, delay=20ms");
+        send(&mut pair, End::Client, 0..60);
+        send(&mut pair, End::Server, 0..60);
+        pair.run(Duration::from_millis(21 + seed));
+        let (client, lost) = (pair.client, "rate=10mbit, delay=20ms, loss=100%");
+        // One way goes on delivering; what it acknowledges is not heard.
+        let (deaf, heard) = if seed % 4 < 2 { (SERVER, client) } else { (client, SERVER) };
+        pair.world.link(heard, deaf).reconfigure(lost.parse().expect("it is well written"));
+        pair.run(Duration::from_millis(200));
+        let mut got = End::BOTH.map(|end| -> Vec<u64> {
+            pair.recv(end).iter().map(|message| number(&message.payload)).collect()
+        });
+        let first = suspend(&mut pair, End::Client, SuspendMode::Snapshot);
+        let (node, host) = (SERVER, pair.world.add_host_of(client, link(), link()));
+        let server = if both {
+            let state = suspend(&mut pair, End::Server, SuspendMode::Snapshot);
+            pair.world.restart_server();
+            pair.world.stand_by(node, &state).expect("it can be taken up")
+        } else {
+            pair.place(End::Server).expect("it is there").1
+        };
+        // The process that left is gone.
+        pair.world.kill(client);
+        let state = Suspended::from_bytes(&first.to_bytes()).expect("it was just written");
+        let near = pair.world.resume(host, &state, None).expect("it can be resumed");
+        pair.run(10 * SECOND);
+        let now = pair.now();
+        for (at, (node, handle)) in [(host, near), (SERVER, server)].into_iter().enumerate() {
+            let connection = &mut pair.world.peer(node, handle).connection;
+            got[at].extend(numbers(connection, now));
+            assert_eq!(got[at], (0..60).collect::<Vec<_>>(), "seed {seed}, end {at}");
+            assert_eq!(connection.session().stats().outstanding, 0, "seed {seed}, end {at}");
+        }
+    }
+}
+
+#[test]
+fn leaving_again_before_the_peer_heard_of_coming_back_locks_nobody_out() {
+    let mut pair = Pair::connected(20, TransportConfig::default(), "rate=10mbit, delay=20ms");
+    send(&mut pair, End::Client, 0..10);
+    let mut state = suspend(&mut pair, End::Client, SuspendMode::Snapshot);
+    let client = pair.client;
+    for round in 0..3 {
+        let server = pair.world.address(SERVER);
+        // Of what is sealed nothing gets to the server any more: PONG is the last that anybody hears.
+        pair.world.set_tap(Box::new(move |_, _, to, bytes| {
+            let drop = to == server && bytes[0] & 0x80 == 0;
+            if drop { whimbrel_sim::world::TapVerdict::Drop } else { whimbrel_sim::world::TapVerdict::Pass }
+        }));
+        let host = pair.world.add_host_of(client, link(), link());
+        let handle = pair.world.resume(host, &state, None).expect("it can be resumed");
+        pair.run(SECOND);
+        assert!(events(&mut pair, host, handle).contains(&Event::Connected), "round {round}");
+        let now = pair.now();
+        let connection = &mut pair.world.peer(host, handle).connection;
+        connection.suspend(now, SuspendMode::Snapshot, None).expect("it can be suspended");
+        pair.run(11 * SECOND);
+        state = pair.world.take_suspended(host, handle).expect("the state is there");
+        assert_eq!(state.standby, None, "round {round}: nobody answered");
+    }
+    pair.world.set_tap(Box::new(|_, _, _, _| whimbrel_sim::world::TapVerdict::Pass));
+    let host = pair.world.add_host_of(client, link(), link());
+    let handle = pair.world.resume(host, &state, None).expect("it can be resumed");
+    pair.run(3 * SECOND);
+    assert_eq!(closed(&mut pair, host, handle), None);
+    assert_eq!(pair.recv(End::Server).len(), 10);
+}
+
+#[test]
+fn a_used_state_is_refused_and_whoever_used_it_goes_on_even_on_one_host() {
+    let mut pair = Pair::connected(21, TransportConfig::default(), LINK);
+    let state = suspend(&mut pair, End::Client, SuspendMode::Snapshot);
+    let client = pair.client;
+    let first = pair.world.resume(client, &state, None).expect("it can be resumed");
+    pair.run(2 * SECOND);
+    let second = pair.world.resume(client, &state, None).expect("the peer has to say");
+    pair.run(2 * SECOND);
+    assert_eq!(closed(&mut pair, client, second), Some(CloseReason::AlreadyResumed));
+    pair.run(60 * SECOND);
+    // The session can still be found on this host: its peer leaves and comes back.
+    let now = pair.now();
+    pair.connection(End::Server).suspend(now, SuspendMode::Snapshot, None).expect("it can be suspended");
+    pair.run(2 * SECOND);
+    let (node, handle) = pair.place(End::Server).expect("it is there");
+    let server = pair.world.take_suspended(node, handle).expect("the state is there");
+    let to = pair.world.address(client);
+    let back = pair.world.resume(SERVER, &server, Some(to)).expect("it can be resumed");
+    pair.run(2 * SECOND);
+    assert!(events(&mut pair, SERVER, back).contains(&Event::Connected));
+    assert_eq!(closed(&mut pair, client, first), None);
+}
+
+#[test]
+fn of_damaged_bytes_nothing_is_taken() {
+    let mut pair = Pair::connected(22, TransportConfig::default(), LINK);
+    send(&mut pair, End::Client, 0..20);
+    pair.run(Duration::from_millis(30));
+    let bytes = suspend(&mut pair, End::Client, SuspendMode::Snapshot).to_bytes();
+    for end in 0..bytes.len() {
+        assert!(Suspended::from_bytes(&bytes[..end]).is_err(), "cut to {end} bytes");
+    }
+    for at in (0..bytes.len()).step_by(3) {
+        let mut changed = bytes.clone();
+        changed[at] ^= 1 << (at % 8);
+        assert!(Suspended::from_bytes(&changed).is_err(), "byte {at} changed");
+    }
+}
+
+#[test]
+fn a_key_that_may_not_connect_may_not_resume() {
+    let link: LinkConfig = LINK.parse().expect("it is well written");
+    for lets_in in [false, true] {
+        let mut world = World::new(23, TransportConfig::default(), ListenConfig::default());
+        let client = world.add_client(TransportConfig::default(), link.clone(), link.clone());
+        let key = world.endpoint(client).public_key();
+        let heir = world.add_client(TransportConfig::default(), link.clone(), link.clone());
+        let heir_key = world.endpoint(heir).public_key();
+        let allow = if lets_in { vec![key, heir_key] } else { vec![key] };
+        let listen = ListenConfig { allow: Some(allow.into_iter().collect()), ..ListenConfig::default() };
+        world.listen_as(listen);
+        let handle = world.connect(client);
+        world.run(SECOND);
+        let now = world.now();
+        let connection = &mut world.peer(client, handle).connection;
+        connection.suspend(now, SuspendMode::Snapshot, Some(heir_key)).expect("it can be suspended");
+        world.run(2 * SECOND);
+        let state = world.take_suspended(client, handle).expect("the state is there");
+        let refused = world.endpoint(SERVER).stats().refused;
+        let handle = world.resume(heir, &state, None).expect("its key was named");
+        world.run(3 * SECOND);
+        let resumed = world.peer(heir, handle).events.iter().any(|(_, event)| *event == Event::Connected);
+        assert_eq!(resumed, lets_in);
+        assert_eq!(world.endpoint(SERVER).stats().refused > refused, !lets_in);
+    }
+}
+
+#[test]
+fn a_listener_that_is_full_lets_its_own_sessions_back_in() {
+    let link: LinkConfig = LINK.parse().expect("it is well written");
+    let listen = ListenConfig { max_connections: 2, ..ListenConfig::default() };
+    let mut world = World::new(24, TransportConfig::default(), listen);
+    let clients = [(); 3].map(|()| world.add_client(TransportConfig::default(), link.clone(), link.clone()));
+    let handles = [0, 1].map(|at| world.connect(clients[at]));
+    world.run(SECOND);
+    let now = world.now();
+    let connection = &mut world.peer(clients[0], handles[0]).connection;
+    connection.suspend(now, SuspendMode::Snapshot, None).expect("it can be suspended");
+    world.run(2 * SECOND);
+    let state = world.take_suspended(clients[0], handles[0]).expect("the state is there");
+    let third = world.connect(clients[2]);
+    let back = world.resume(clients[0], &state, None).expect("it can be resumed");
+    world.run(3 * SECOND);
+    let connected = |world: &mut World, node, handle| {
+        world.peer(node, handle).events.iter().any(|(_, event)| *event == Event::Connected)
+    };
+    assert!(connected(&mut world, clients[0], back));
+    assert!(!connected(&mut world, clients[2], third), "there is no room for another");
+}
+
+#[test]
+fn a_flood_of_resumptions_is_answered_no_more_than_any_other() {
+    // Every packet of the handshake is shorter than three times what it answers, and PINGs count against their address.
+    let listen = ListenConfig { pings_per_address: 5, ..ListenConfig::default() };
+    let link: LinkConfig = "rate=100mbit, delay=1ms".parse().expect("it is well written");
+    let mut world = World::new(25, TransportConfig::default(), listen);
+    let client = world.add_client(TransportConfig::default(), link.clone(), link.clone());
+    let handle = world.connect(client);
+    world.run(SECOND);
+    let now = world.now();
+    let connection = &mut world.peer(client, handle).connection;
+    connection.suspend(now, SuspendMode::Snapshot, None).expect("it can be suspended");
+    world.run(2 * SECOND);
+    let state = world.take_suspended(client, handle).expect("the state is there");
+    let (server, sums) = (world.address(SERVER), std::rc::Rc::new(std::cell::Cell::new((0usize, 0usize))));
+    let counted = std::rc::Rc::clone(&sums);
+    world.set_tap(Box::new(move |_, from, _, bytes| {
+        let (mut to_server, mut from_server) = counted.get();
+        if bytes[0] & 0x80 != 0 {
+            if from == server {
+                from_server += bytes.len()
+            } else {
+                to_server += bytes.len()
+            }
+            assert!(from_server <= 3 * to_server, "{from_server} bytes for {to_server}");
+        }
+        counted.set((to_server, from_server));
+        whimbrel_sim::world::TapVerdict::Pass
+    }));
+    let refused = world.endpoint(SERVER).stats().refused;
+    for _ in 0..40 {
+        world.resume(client, &state, None).expect("the peer has to say");
+    }
+    world.run(Duration::from_millis(300));
+    assert!(world.endpoint(SERVER).stats().refused >= refused + 30, "most were over the limit");
+    assert!(sums.get().1 > 0);
 }

@@ -67,6 +67,13 @@ impl Addresses {
         self.ours().find(|ours| Some(ours.address.ip()) == local).copied()
     }
 
+    /// Over another connection: which of the peer's have answered stays known.
+    pub(super) fn go_on_from(&mut self, before: &Self) {
+        for answered in before.0.iter().flat_map(|known| &known.answered) {
+            self.on_answered(*answered);
+        }
+    }
+
     /// One of the peer's answered a challenge.
     pub(super) fn on_answered(&mut self, address: SocketAddr) {
         if !self.has_answered(address) {
@@ -76,6 +83,10 @@ impl Addresses {
             }
             answered.push(address);
         }
+    }
+
+    pub(super) fn answered(&self) -> impl Iterator<Item = SocketAddr> {
+        self.0.iter().flat_map(|known| known.answered.iter().rev()).copied()
     }
 
     /// It is no third party's that the peer would have us send to.

@@ -237,6 +237,8 @@ pub enum EndpointEvent {
     },
     /// The session waits no longer, and goes on as it was.
     StandbyOver,
+    /// The session left by being suspended: who asks for it is not told that there is none.
+    Left,
     /// The peer of a session that waits is to be dialled: hand the endpoint's answer to [`Connection::handle_answer`].
     DialWanted {
         /// Whom.
@@ -549,10 +551,18 @@ impl Connection {
 
     /// The peer sent this stateless reset token. Of a path that is closed it says nothing: there the peer may have forgotten the id only.
     pub fn handle_reset(&mut self, now: Time, token: &ResetToken) {
-        if self.paths.iter().any(|path| path.token.as_ref() == Some(token)) {
+        if !self.paths.iter().any(|path| path.token.as_ref() == Some(token)) {
+            return;
+        }
+        if self.may_detach() {
+            // It may have the session yet, and say so when it is dialled, or come back by itself.
+            self.detach(now);
+        } else if matches!(self.ending, Ending::Suspending { .. }) {
+            // Nobody is left to answer.
+            self.finish_suspend(now, None);
+        } else if !self.ending.is_waiting() {
             self.finish(now, CloseReason::PeerRestarted, None);
         }
-        self.dial_now(now);
     }
 
     /// The peer repeated PING: it missed PONG.

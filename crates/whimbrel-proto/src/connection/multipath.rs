@@ -410,6 +410,7 @@ impl Connection {
         self.attempts.clear();
         self.open_missing(now);
         self.close_unanswered(now);
+        self.dial_now(now);
     }
 
     /// Judges every path by what its recovery knows, moves what is out on a suspect one, and chooses the primary.

@@ -1,4 +1,4 @@
-//! Re-attaching: the connection is given up, the session is not. Both ends keep it, and the one that connected dials until it is answered.
+//! Re-attaching: the connection is given up, the session is not. Both ends keep it, and the one that began it dials until it is answered.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -45,19 +45,27 @@ impl Connection {
     /// Nothing was heard for the idle timeout.
     pub(super) fn on_out_of_service(&mut self, now: Time) {
         self.events.push_back(Event::OutOfService);
-        let (Some(keep), Some(peer)) = (self.config.reattach, self.peer_key) else {
+        if self.may_detach() {
+            self.detach(now);
+        } else {
             self.finish(now, CloseReason::TimedOut, None);
-            return;
-        };
-        if !self.ending.is_open() || !self.confirmed || self.claim().is_none() {
-            self.finish(now, CloseReason::TimedOut, None);
-            return;
         }
+    }
+
+    /// The session is wanted, and can be told again.
+    pub(super) fn may_detach(&self) -> bool {
+        self.config.reattach.is_some() && self.ending.is_open() && self.confirmed && self.claim().is_some()
+    }
+
+    /// The session goes on without the connection.
+    pub(super) fn detach(&mut self, now: Time) {
+        let (Some(keep), Some(peer)) = (self.config.reattach, self.peer_key) else { return };
         self.ending = Ending::Detached { until: now + keep };
         self.events.push_back(Event::Detached);
         let bytes = self.session.stats().queue_bytes + self.session.unread_bytes();
         self.endpoint_events.push_back(EndpointEvent::StandbyWanted { peer, bytes });
-        if self.side == Side::Client {
+        // Who could reach the other at first can do so again; the other way a NAT may be between.
+        if self.session.side() == Side::Client {
             self.endpoint_events.push_back(EndpointEvent::DialWanted { peer });
         }
     }
@@ -91,8 +99,7 @@ impl Connection {
     /// Every address of this host with every one of the peer's that has answered.
     fn ways(&self) -> Vec<Way> {
         let mut remotes = vec![self.remote()];
-        let known = self.paths.iter().map(|path| path.remote).chain(self.addresses.theirs());
-        for remote in known.filter(|remote| self.addresses.has_answered(*remote)) {
+        for remote in self.addresses.answered() {
             if !remotes.contains(&remote) {
                 remotes.push(remote);
             }

@@ -9,7 +9,7 @@ use crate::handshake::{Accepted, Params, Resumed};
 use crate::mutants::{Mutant, planted};
 use crate::session::Session;
 use crate::wire::packet::destination;
-use crate::{ConnectionId, Time};
+use crate::{ConnectionId, Side, Time};
 
 /// New connections for one session that were answered and have proven nothing yet.
 const MOST_PENDING: usize = 4;
@@ -26,6 +26,11 @@ impl Connection {
     pub fn handle_resume(&mut self, now: Time, resuming: Resuming) {
         let Resuming { accepted, setup } = resuming;
         let id = setup.local_id;
+        if matches!(self.ending, Ending::Suspending { .. }) {
+            // It is about to leave, too. Whoever comes back next finds the other.
+            self.endpoint_events.push_back(EndpointEvent::IdUnused(id));
+            return;
+        }
         let answer = self.weigh_claim(&accepted);
         let mut fresh = Self::new(now, Setup { config: std::sync::Arc::clone(&self.config), ..setup });
         fresh.attachment = self.attachment.clone();
@@ -41,7 +46,8 @@ impl Connection {
             if offered.len() >= MOST_PENDING {
                 offered.remove(0);
             }
-            offered.push(next);
+            offered.push(next.clone());
+            fresh.attachment.claim = Some(Box::new(next));
         }
         self.pending.push(fresh);
     }
@@ -77,8 +83,6 @@ impl Connection {
             Resumed::Expired
         } else if proof.epoch <= claim.epoch {
             Resumed::Already
-        } else if matches!(self.ending, Ending::Suspending { .. }) {
-            Resumed::Unknown
         } else if accepted.proves(&claim) || self.accept_offered(accepted) {
             Resumed::Yes
         } else {
@@ -109,8 +113,7 @@ impl Connection {
         let at = pending.paths.main();
         let opens = pending.open(now, Target::Path(at), datagram.bytes.clone()).is_some();
         if opens && !pending.refusal && !self.ending.is_over() {
-            let mut fresh = self.pending.remove(index);
-            fresh.attachment.claim = self.next_claim(&fresh).map(Box::new);
+            let fresh = self.pending.remove(index);
             self.attach(now, fresh);
             return false;
         }
@@ -132,7 +135,9 @@ impl Connection {
         fresh.session.set_peer_limits(limits);
         fresh.peer_key = fresh.peer_key.or(self.peer_key);
         fresh.ending = self.ending.begin_again();
+        fresh.suspend_again(self);
         fresh.watch = self.watch.take();
+        fresh.addresses.go_on_from(&self.addresses);
         fresh.deadlines = self.deadlines.take();
         fresh.dropped = self.dropped;
         fresh.events.retain(|event| *event != Event::Connected);
@@ -146,7 +151,9 @@ impl Connection {
         while let Some(event) = self.events.pop_back() {
             fresh.events.push_front(event);
         }
-        fresh.endpoint_events.push_front(EndpointEvent::Reattached { id: fresh.local_id() });
+        if fresh.side == Side::Server {
+            fresh.endpoint_events.push_front(EndpointEvent::Reattached { id: fresh.local_id() });
+        }
         while let Some(event) = self.endpoint_events.pop_back() {
             fresh.endpoint_events.push_front(event);
         }
@@ -177,6 +184,8 @@ impl Connection {
                     let fresh = keys.keys().resumption(self.side);
                     self.attachment.claim = Some(Box::new(claim.next(&fresh)));
                 }
+                let id = self.local_id();
+                self.endpoint_events.push_back(EndpointEvent::Reattached { id });
                 return true;
             }
             Some(Resumed::Already) => CloseReason::AlreadyResumed,

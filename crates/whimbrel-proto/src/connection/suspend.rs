@@ -66,7 +66,6 @@ impl Connection {
         if self.ending.is_waiting() {
             // There is nobody to tell.
             self.own_heir = heir.map(Box::new);
-            self.endpoint_events.push_back(EndpointEvent::StandbyOver);
             self.finish_suspend(now, None);
             return Ok(());
         }
@@ -79,19 +78,27 @@ impl Connection {
         if self.attachment.session.is_none() {
             return Err(SuspendError::NoSession);
         }
-        let mut bytes = Vec::new();
-        let mut out = Writer::new(&mut bytes, 64);
-        out.u8(block::SUSPEND);
-        out.u8(if heir.is_some() { 32 } else { 0 });
-        out.bytes(heir.as_ref().map_or(&[], |heir| &heir.as_bytes()[..]));
+        let block = Some(suspend(heir.as_ref()));
         self.own_heir = heir.map(Box::new);
-        self.ending = Ending::Suspending { give_up: now + self.config.close_timeout, block: Some(bytes) };
+        self.ending = Ending::Suspending { give_up: now + self.config.close_timeout, block };
         if mode == SuspendMode::Snapshot {
             self.send_suspend();
         } else {
             self.session.begin_close();
         }
         Ok(())
+    }
+
+    /// Goes on with suspending where the connection before was interrupted in it.
+    pub(super) fn suspend_again(&mut self, before: &mut Self) {
+        let Ending::Suspending { give_up, block } = &mut before.ending else { return };
+        let was_sent = block.is_none();
+        self.own_heir = before.own_heir.take();
+        let block = Some(suspend(self.own_heir.as_deref()));
+        self.ending = Ending::Suspending { give_up: *give_up, block };
+        if was_sent {
+            self.send_suspend();
+        }
     }
 
     /// The session is drained, or need not be.
@@ -164,7 +171,11 @@ impl Connection {
         if with_sack {
             let path = &mut self.paths[Main];
             let id = path.id.0;
-            path.received.write_sack(now, id, true, &mut Writer::new(&mut sack, 400));
+            let mut out = Writer::new(&mut sack, 400);
+            // What came too late is told first, or not acknowledged.
+            if self.session.fill_verdicts(&mut out, &mut Vec::new()) {
+                path.received.write_sack(now, id, true, &mut out);
+            }
         }
         self.prepare_last(now, |writer| {
             writer.bytes(&sack);
@@ -185,6 +196,7 @@ impl Connection {
     /// The session becomes bytes; after this nothing is acknowledged.
     pub(super) fn finish_suspend(&mut self, now: Time, standby: Option<Duration>) {
         let (Some(claim), Some(peer_key)) = (self.claim(), self.peer_key) else { return };
+        self.endpoint_events.push_back(EndpointEvent::Left);
         self.abandon_all(now);
         let snapshot = self.session.snapshot(now);
         self.session = Session::new(self.side, self.config.session);
@@ -231,6 +243,15 @@ impl Connection {
             old.abandon(|item: &Item| Self::settle(now, Fate::Lost, item, session, control, &mut notes));
         }
     }
+}
+
+fn suspend(heir: Option<&PublicKey>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut out = Writer::new(&mut bytes, 64);
+    out.u8(block::SUSPEND);
+    out.u8(if heir.is_some() { 32 } else { 0 });
+    out.bytes(heir.map_or(&[], |heir| &heir.as_bytes()[..]));
+    bytes
 }
 
 fn suspend_ack(standby: Duration) -> Vec<u8> {

@@ -42,7 +42,8 @@ impl Connection {
     /// Patience with a close counts: not while the peer cannot be reached, nor before it has answered at all, which has a limit of its
     /// own.
     fn is_close_timed(&self) -> bool {
-        self.ending.is_waiting() || self.keys.is_some() && self.unreachable_since.is_none()
+        let leaves = self.ending.is_waiting() || matches!(self.ending, Ending::Suspending { .. });
+        leaves || self.keys.is_some() && self.unreachable_since.is_none()
     }
 
     /// Silence that ends the connection: of a client that never proved to hold keys less, it may have begun another.

@@ -356,6 +356,10 @@ impl Endpoint {
             EndpointEvent::StandbyOver => {
                 self.standby.on_reattached(handle);
             }
+            EndpointEvent::Left => {
+                let session = self.connections.get_mut(&handle)?.resumable.take()?;
+                self.standby.leave(handle, session);
+            }
             EndpointEvent::DialWanted { peer } => {
                 return Some(EndpointAnswer::Dial(Box::new(self.dial(now, handle, peer)?)));
             }

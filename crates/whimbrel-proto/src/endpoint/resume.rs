@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::standby::Gone;
 use super::{ALIASES, Endpoint, Handle, ListenConfig, Routed};
 use crate::config::TransportConfig;
 use crate::connection::{Attachment, Connection, Datagram, Dial, Opening, Resuming, Setup, Suspended};
@@ -177,8 +178,11 @@ impl Endpoint {
         out: &mut Vec<u8>,
     ) -> Routed {
         let Some(handle) = self.standby.find(&session) else {
-            let expired = self.standby.is_expired(&session);
-            let resumed = Some(if expired { Resumed::Expired } else { Resumed::Unknown });
+            let resumed = Some(match self.standby.what_became_of(&session) {
+                Some(Gone::Left) => return self.refuse(),
+                Some(Gone::Expired) => Resumed::Expired,
+                None => Resumed::Unknown,
+            });
             let params = Params { resumed, ..Connection::own_params(&self.transport) };
             return match accepted.finish(&params, 1200, &mut |_| {}) {
                 Ok(finished) => {

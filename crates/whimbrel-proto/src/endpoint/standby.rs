@@ -1,12 +1,12 @@
 //! Sessions by their ids, those that wait for their peer, and those that did so in vain.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use super::Handle;
 use crate::crypto::PublicKey;
 
-/// Sessions remembered that nobody came back to in time.
-const MOST_EXPIRED: usize = 1024;
+/// Sessions remembered that are not here any more.
+const MOST_GONE: usize = 1024;
 
 type SessionId = [u8; 16];
 
@@ -20,8 +20,17 @@ pub(super) struct Standby {
     /// Sessions and bytes that wait for each peer.
     tallies: BTreeMap<PublicKey, (usize, u64)>,
     admitted: usize,
-    expired: VecDeque<SessionId>,
-    known_expired: BTreeSet<SessionId>,
+    gone: VecDeque<SessionId>,
+    known_gone: BTreeMap<SessionId, Gone>,
+}
+
+/// Why a session is not here any more, although its peer may look for it here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gone {
+    /// Nobody came back to it in time.
+    Expired,
+    /// It was suspended, and goes on elsewhere, or here again.
+    Left,
 }
 
 impl Standby {
@@ -32,8 +41,8 @@ impl Standby {
     /// The session was taken up here: whatever had the id before is no more.
     pub(super) fn take_over(&mut self, id: SessionId, handle: Handle) {
         self.by_id.insert(id, handle);
-        if self.known_expired.remove(&id) {
-            self.expired.retain(|expired| *expired != id);
+        if self.known_gone.remove(&id).is_some() {
+            self.gone.retain(|gone| *gone != id);
         }
     }
 
@@ -41,8 +50,8 @@ impl Standby {
         self.by_id.get(id).copied()
     }
 
-    pub(super) fn is_expired(&self, id: &SessionId) -> bool {
-        self.known_expired.contains(id)
+    pub(super) fn what_became_of(&self, id: &SessionId) -> Option<Gone> {
+        self.known_gone.get(id).copied()
     }
 
     /// A session of `peer` is to wait; says whether it may.
@@ -99,13 +108,27 @@ impl Standby {
         if self.by_id.get(&id) == Some(&handle) {
             self.by_id.remove(&id);
         }
-        if self.on_reattached(handle) && self.known_expired.insert(id) {
-            self.expired.push_back(id);
-            if self.expired.len() > MOST_EXPIRED
-                && let Some(oldest) = self.expired.pop_front()
-            {
-                self.known_expired.remove(&oldest);
-            }
+        if self.on_reattached(handle) {
+            self.remember(id, Gone::Expired);
+        }
+    }
+
+    /// The session was suspended.
+    pub(super) fn leave(&mut self, handle: Handle, id: SessionId) {
+        self.on_reattached(handle);
+        self.forget(handle, id);
+        self.remember(id, Gone::Left);
+    }
+
+    fn remember(&mut self, id: SessionId, why: Gone) {
+        if self.known_gone.insert(id, why).is_some() {
+            return;
+        }
+        self.gone.push_back(id);
+        if self.gone.len() > MOST_GONE
+            && let Some(oldest) = self.gone.pop_front()
+        {
+            self.known_gone.remove(&oldest);
         }
     }
 }
@@ -134,7 +157,8 @@ mod tests {
         assert!(admit(&mut standby, 0, 0, 60), "its place is free again");
         standby.insert([7; 16], Handle(1));
         standby.forget(Handle(1), [7; 16]);
-        assert!(standby.is_expired(&[7; 16]) && standby.find(&[7; 16]).is_none());
+        assert_eq!(standby.what_became_of(&[7; 16]), Some(Gone::Expired));
+        assert_eq!(standby.find(&[7; 16]), None);
         for handle in [0, 2, 3] {
             assert!(standby.on_reattached(Handle(handle)));
         }

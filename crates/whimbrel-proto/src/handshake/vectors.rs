@@ -9,7 +9,7 @@ use rand_chacha::ChaCha20Rng;
 use super::clear::{PingPacket, PongPacket, SynAckPacket, prologue};
 use super::noise::Pattern;
 use super::*;
-use crate::crypto::{Aead, CidGenerator, HeaderKey, Identity, OpenKey, ResetKey, SealKey, Secret};
+use crate::crypto::{Aead, CidGenerator, Claim, HeaderKey, Identity, OpenKey, ResetKey, SealKey, Secret};
 use crate::wire::packet::PROTECTED_BITS;
 use crate::{ConnectionId, PathId, Time};
 
@@ -72,6 +72,7 @@ fn handshake(vectors: &mut Vectors) {
     let mut noise =
         pattern.initiator(&client_key, &server_key.public(), &prologue, client_ephemeral).unwrap();
     let mut responder = pattern.responder(&server_key, &prologue, server_ephemeral).unwrap();
+    let first_hash: [u8; 32] = noise.get_handshake_hash().try_into().unwrap();
     let (mut first, mut second, mut message) = (vec![0; 300], vec![0; 300], vec![0; 500]);
     let sent = PingPacket::parse(&ping.packet).unwrap();
     let length = responder.read_message(sent.noise, &mut first).unwrap();
@@ -118,6 +119,15 @@ fn handshake(vectors: &mut Vectors) {
     vectors.bytes("reset.id", ping.server_id.to_bytes());
     vectors.bytes("reset.token", ResetKey::new(&server_key).token(ping.server_id).as_bytes());
     assert_eq!(established.params.first_reset_token, Some(ResetKey::new(&server_key).token(ping.server_id)));
+
+    vectors.section("Resumption: this handshake's session, as if another with the same hash before message 1 and the same keys resumed it");
+    let secret = Secret::new(split_client).derive("client").derive("resume");
+    let claim = Claim::new([0x11; 16], 0, Secret::new(*secret.bytes()));
+    let proof = claim.prove(&first_hash);
+    vectors.bytes("resume.secret", secret.bytes());
+    vectors.bytes("resume.hash", first_hash);
+    vectors.bytes("resume.parameter", [&proof.session[..], &proof.epoch.to_be_bytes(), &proof.mac].concat());
+    vectors.bytes("resume.next_secret", claim.next(&secret).secret().bytes());
 }
 
 fn keys(vectors: &mut Vectors, name: &str, aead: Aead, secret: &Secret) {

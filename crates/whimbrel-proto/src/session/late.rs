@@ -43,6 +43,19 @@ pub(super) struct Verdicts {
 }
 
 impl Verdicts {
+    /// Numbers of a domain, and whether all of the message came.
+    pub(super) fn of(&self, key: DomainKey) -> Vec<(u64, bool)> {
+        let of = self.list.iter().filter(|verdict| verdict.key == key);
+        of.map(|verdict| (verdict.number, verdict.whole)).collect()
+    }
+
+    /// One that was on its way when the session was written down.
+    pub(super) fn restore(&mut self, key: DomainKey, number: u64, whole: bool) -> bool {
+        self.list.push(Verdict { key, number, whole });
+        self.due = true;
+        self.list.len() <= MAX_VERDICTS
+    }
+
     #[inline]
     pub(super) fn is_due(&self) -> bool {
         self.due

@@ -27,6 +27,11 @@ pub struct TagStats {
 pub(super) struct ReceivedTags(BTreeMap<(u64, u64), (u64, u64)>);
 
 impl ReceivedTags {
+    /// Stream and tag, messages and bytes.
+    pub(super) fn all(&self) -> impl ExactSizeIterator<Item = (&(u64, u64), &(u64, u64))> {
+        self.0.iter()
+    }
+
     pub(super) fn note(&mut self, stream: u64, tag: u64, messages: u64, bytes: u64, limit: usize) {
         let known = self.0.len() < limit || self.0.contains_key(&(stream, tag));
         if known {

@@ -15,12 +15,14 @@
 //!
 //! [`run_move`] does the same, in small, with sessions that are suspended and resumed.
 
+mod away;
 mod dice;
 mod model;
 mod moving;
 mod operation;
 mod run;
 
+pub use away::Away;
 pub use dice::{Dice, FromBytes, Seeded};
 pub use model::Model;
 pub use moving::run_move;

@@ -241,7 +241,7 @@ impl Model {
         let number = *self.ids.get(&(at, id)).expect("an outcome is of a message that was sent");
         let sent = &mut self.sent[number as usize];
         assert!(sent.tracked, "nobody asked what became of message {number}");
-        assert_eq!(sent.outcome, None, "message {number} has a second outcome, {outcome:?}");
+        assert_eq!(sent.outcome, None, "message {number} has a second outcome, {outcome:?}: {sent:?}");
         sent.outcome = Some(outcome);
         self.open -= usize::from(sent.is_promised());
         *self.outcomes.entry(outcome).or_default() += 1;

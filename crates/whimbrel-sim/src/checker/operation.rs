@@ -5,7 +5,7 @@ use std::time::Duration;
 use whimbrel_proto::Service;
 use whimbrel_proto::session::{CreditPolicy, RouteClass, StreamKind, StreamOptions, TagSettings};
 
-use super::Dice;
+use super::{Away, Dice};
 use crate::pair::End;
 
 /// A message to be sent, but for its payload, which the model makes.
@@ -124,6 +124,8 @@ pub enum Operation {
     Rebind,
     /// A second network, which is there from the first of these on.
     Network(NetworkChange),
+    /// The session outlives a connection.
+    Away(Away),
     Pass {
         time: Duration,
     },
@@ -213,6 +215,7 @@ impl Operation {
                     draft: Draft { service, tracked: true, length: 8, ppid: false, ..Draft::draw(dice) },
                 }
             }
+            88..89 if dice.chance(50) => Self::Away(Away::draw(dice, from)),
             _ => Self::Pass { time: Duration::from_millis(dice.between(1, 60).into()) },
         }
     }

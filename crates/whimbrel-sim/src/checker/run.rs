@@ -18,7 +18,7 @@ use crate::world::SERVER;
 /// Operations of a run by seed.
 pub const OPERATIONS: usize = 200;
 /// A link without faults, on which everything comes to rest.
-const GOOD: &str = "rate=50mbit,delay=10ms,queue=200ms";
+pub(super) const GOOD: &str = "rate=50mbit,delay=10ms,queue=200ms";
 /// As long as that may take, whatever was before: it bounds every stall.
 const REST: Duration = Duration::from_secs(15);
 /// Message streams an end opens.
@@ -45,6 +45,8 @@ pub struct Coverage {
     pub moves: u64,
     /// Paths opened beside the first.
     pub paths: u64,
+    /// Times that a session went on from bytes.
+    pub resumed: u64,
     /// Operations.
     pub operations: u64,
 }
@@ -63,6 +65,7 @@ impl Coverage {
         self.key_updates += other.key_updates;
         self.moves += other.moves;
         self.paths += other.paths;
+        self.resumed += other.resumed;
         self.operations += other.operations;
     }
 }
@@ -79,20 +82,24 @@ struct Desk {
     empty: BTreeMap<Option<StreamId>, Time>,
 }
 
-struct Run {
-    pair: Pair,
+pub(super) struct Run {
+    pub(super) pair: Pair,
     model: Model,
     desks: BTreeMap<End, Desk>,
-    config: TransportConfig,
+    pub(super) config: TransportConfig,
     link: String,
     /// There is a second network.
-    second: bool,
+    pub(super) second: bool,
+    /// An end is suspended.
+    pub(super) away: bool,
     over: bool,
-    coverage: Coverage,
+    pub(super) coverage: Coverage,
 }
 
 fn settings(dice: &mut dyn Dice) -> TransportConfig {
     let mut config = TransportConfig::default();
+    config.idle_timeout = Duration::from_secs(60);
+    config.reattach = Some(Duration::from_secs(60));
     let session = &mut config.session;
     session.cross_sequencing = dice.chance(25);
     if dice.chance(40) {
@@ -139,6 +146,7 @@ pub fn run(dice: &mut dyn Dice, seed: u64) -> Coverage {
         config,
         link,
         second: false,
+        away: false,
         over: false,
         coverage: Coverage::default(),
     };
@@ -264,6 +272,7 @@ impl Run {
                 self.add_network();
                 self.change_network(change);
             }
+            Operation::Away(away) => self.leave(away),
             Operation::Pass { time } => self.pass(time),
         }
     }
@@ -278,7 +287,7 @@ impl Run {
         }
     }
 
-    fn announce(&mut self) {
+    pub(super) fn announce(&mut self) {
         for end in End::BOTH {
             if let Some((node, handle)) = self.pair.place(end)
                 && self.pair.try_connection(end).is_some()
@@ -288,7 +297,7 @@ impl Run {
         }
     }
 
-    fn relink_second(&mut self, up: &str, down: &str) {
+    pub(super) fn relink_second(&mut self, up: &str, down: &str) {
         let client = self.pair.client;
         for (from, to, link) in [(client, SERVER, up), (SERVER, client, down)] {
             let link = link.parse().expect("links are drawn well written");
@@ -323,7 +332,7 @@ impl Run {
     }
 
     /// Time passes, and readers read now and then.
-    fn pass(&mut self, time: Duration) {
+    pub(super) fn pass(&mut self, time: Duration) {
         const SLICE: Duration = Duration::from_millis(50);
         let end = self.pair.now() + time;
         while self.pair.now() < end {
@@ -345,7 +354,7 @@ impl Run {
         }
     }
 
-    fn send(&mut self, from: End, draft: &Draft) {
+    pub(super) fn send(&mut self, from: End, draft: &Draft) {
         let message = self.outgoing(from, draft);
         let stream = message.stream;
         let now = self.pair.now();
@@ -438,15 +447,17 @@ impl Run {
     // --- What comes out ---
 
     /// Hears and reads what there is.
-    fn pump(&mut self) {
-        if !self.over {
+    pub(super) fn pump(&mut self) {
+        if !self.over && !self.away {
             let closed = End::BOTH.map(|end| self.pair.closed(end));
             assert_eq!(closed, [None, None], "nobody closed");
         }
         for end in End::BOTH {
             self.hear(end);
-            self.read(end);
-            self.check_limits(end);
+            if !self.away || self.pair.closed(end).is_none() {
+                self.read(end);
+                self.check_limits(end);
+            }
         }
     }
 
@@ -589,7 +600,7 @@ impl Run {
                 let now = self.pair.now();
                 self.pair.connection(end).abort(now, 8, "abort");
                 // If its last packet is lost and the peer has nothing to say, only silence tells.
-                self.end(self.config.idle_timeout + Duration::from_secs(5), |_| {});
+                self.end(self.patience(), |_| {});
             }
             Finale::Kill(end) => {
                 // What is read now is all that will be.
@@ -598,7 +609,7 @@ impl Run {
                 let (node, _) = self.pair.place(end).expect("it is there");
                 self.count();
                 self.pair.world.kill(node);
-                self.end(self.config.idle_timeout + Duration::from_secs(5), |run| {
+                self.end(self.patience(), |run| {
                     let why = run.pair.closed(end.other());
                     assert_eq!(why, Some(CloseReason::TimedOut));
                 });
@@ -608,7 +619,10 @@ impl Run {
                 heard.remove(&End::Server);
                 self.pair.world.restart_server();
                 self.restore_networks();
-                self.end(self.config.keep_alive.unwrap_or_default() + Duration::from_secs(5), |run| {
+                // Of a connection that the server made, the client has no token by which to hear of it.
+                let soon = self.config.keep_alive.unwrap_or_default() + Duration::from_secs(5);
+                let limit = if self.coverage.resumed > 0 { self.patience() } else { soon };
+                self.end(limit, |run| {
                     let why = run.pair.closed(End::Client);
                     assert_eq!(why, Some(CloseReason::PeerRestarted));
                 });
@@ -619,6 +633,11 @@ impl Run {
         if heard.len() == End::BOTH.len() {
             self.model.check(false, &heard, &discarded);
         }
+    }
+
+    /// As long as a session may last of which nobody hears any more.
+    fn patience(&self) -> Duration {
+        self.config.idle_timeout + self.config.reattach.unwrap_or_default() + Duration::from_secs(5)
     }
 
     /// Every link is good, and everybody has every address.

@@ -128,6 +128,9 @@ impl Session {
         self.send_credit.save(out);
         self.recv_credit.save(out);
         self.ledger.save(out);
+        out.list(self.received_tags.all(), |out, ((stream, tag), (messages, bytes))| {
+            [*stream, *tag, *messages, *bytes].into_iter().for_each(|value| out.int(value));
+        });
         let streams: Vec<u32> =
             self.streams.slots().filter(|slot| self.streams.at(*slot).is_some()).collect();
         out.list(streams.into_iter(), |out, slot| self.save_stream(slot, out));
@@ -186,6 +189,10 @@ impl Session {
                     out.int(first);
                     out.int(count);
                 });
+                out.list(self.control.verdicts.of(key).into_iter(), |out, (number, whole)| {
+                    out.int(number);
+                    out.flag(whole);
+                });
             });
         }
         out.option(stream.bytes_out.as_deref(), |out, half| half.save(out));
@@ -237,6 +244,12 @@ impl Session {
             closing: false,
         };
         session.ledger = Ledger::load(input)?;
+        let limit = session.config.max_tags;
+        input.list(|input| {
+            let [stream, tag, messages, bytes] = [input.int()?, input.int()?, input.int()?, input.int()?];
+            session.received_tags.note(stream, tag, messages, bytes, limit);
+            Ok(())
+        })?;
         input.list(|input| session.load_stream(input))?;
         input.list(|input| {
             session.inbox.push_back(Message::load(input)?);
@@ -358,6 +371,10 @@ impl Session {
             }
             control::push(&mut self.control.taken, key, first, count, 0);
             Ok(())
+        })?;
+        input.list(|input| {
+            let (number, whole) = (input.at_most(VARINT_MAX / 2)?, input.flag()?);
+            if self.control.verdicts.restore(key, number, whole) { Ok(()) } else { Err(BROKEN) }
         })?;
         if let Some(stream) = self.streams.at_mut(slot) {
             stream.recv[usize::from(domain)] = Some(Box::new(receiving));
@@ -491,6 +508,11 @@ impl Session {
         }
         self.reap(slot);
         self.on_quiet(slot);
+    }
+
+    /// Which end began it.
+    pub(crate) fn side(&self) -> Side {
+        self.side
     }
 
     pub(crate) fn peer_limits(&self) -> PeerLimits {

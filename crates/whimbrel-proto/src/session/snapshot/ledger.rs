@@ -125,6 +125,8 @@ fn save_stats(stats: &SessionStats, out: &mut Out<'_>) {
         received_bytes,
         duplicates,
         late,
+        discarded,
+        discarded_bytes,
         stream_bytes_sent,
         stream_bytes_read,
         ..
@@ -136,6 +138,8 @@ fn save_stats(stats: &SessionStats, out: &mut Out<'_>) {
         received_bytes,
         duplicates,
         late,
+        discarded,
+        discarded_bytes,
         stream_bytes_sent,
         stream_bytes_read,
     ];
@@ -151,6 +155,8 @@ fn load_stats(input: &mut In) -> Loaded<SessionStats> {
         received_bytes: input.int()?,
         duplicates: input.int()?,
         late: input.int()?,
+        discarded: input.int()?,
+        discarded_bytes: input.int()?,
         stream_bytes_sent: input.int()?,
         stream_bytes_read: input.int()?,
         ..SessionStats::default()

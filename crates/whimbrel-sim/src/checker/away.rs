@@ -1,0 +1,203 @@
+//! Leaving and coming back: suspending, in a process that ends or not, on either side or on both, and outages that no connection survives.
+
+use std::time::Duration;
+
+use whimbrel_proto::{CloseReason, Event, SuspendMode, Suspended};
+
+use super::Dice;
+use super::operation::Draft;
+use super::run::Run;
+use crate::pair::End;
+use crate::world::SERVER;
+
+/// One absence, from the first end's leaving to the session's going on.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "the names are the documentation")]
+pub enum Away {
+    /// An end is away for a while; with `crash` its process ends; with `unheard` the other is not told.
+    One { end: End, mode: SuspendMode, time: Duration, crash: bool, unheard: bool },
+    /// Both suspend within a moment of each other.
+    Both { apart: Duration, time: Duration, crash: bool },
+    /// All networks are dark for so long that both give the connection up.
+    Outage { time: Duration },
+}
+
+impl Away {
+    pub(super) fn draw(dice: &mut dyn Dice, end: End) -> Self {
+        let time = Duration::from_millis(dice.between(0, 5_000).into());
+        let crash = dice.chance(50);
+        match dice.below(10) {
+            0..6 => {
+                let mode = if dice.chance(30) { SuspendMode::Flush } else { SuspendMode::Snapshot };
+                Self::One { end, mode, time, crash, unheard: dice.chance(25) }
+            }
+            6..8 => Self::Both { apart: Duration::from_millis(dice.below(200).into()), time, crash },
+            _ => Self::Outage { time },
+        }
+    }
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+impl Run {
+    pub(super) fn leave(&mut self, away: Away) {
+        match away {
+            Away::One { end, mode, time, crash, unheard } => {
+                self.proven();
+                if unheard {
+                    self.go_dark();
+                }
+                let Some(state) = self.suspend(end, mode) else { return };
+                self.stay_away(&[end], time);
+                self.light_up();
+                // A peer that did not hear of it will dial if it began the session.
+                if end == End::Server && !self.was_told(end.other()) {
+                    self.stand_by(end, &state, crash);
+                } else {
+                    self.take_up(end, &state, crash);
+                }
+                self.until(|run| !run.is_away(end.other()) && !run.is_away(end));
+            }
+            Away::Both { apart, time, crash } => {
+                self.proven();
+                let ends = [End::Client, End::Server];
+                let Some(first) = self.suspend_soon(ends[0], apart) else { return };
+                let Some(second) = self.suspend(ends[1], SuspendMode::Snapshot) else { return };
+                let first = first.unwrap_or_else(|| {
+                    let limit = self.config.close_timeout + SECOND;
+                    self.until_within(limit, |run| run.pair.closed(ends[0]).is_some());
+                    self.taken(ends[0])
+                });
+                self.stay_away(&ends, time);
+                self.light_up();
+                // Whoever is dialled is there first.
+                self.stand_by(ends[1], &second, crash);
+                self.take_up(ends[0], &first, crash);
+                self.until(|run| ends.iter().all(|end| !run.is_away(*end)));
+            }
+            Away::Outage { time } => {
+                self.go_dark();
+                let both = |run: &mut Self| End::BOTH.iter().all(|end| run.is_away(*end));
+                let limit = 3 * self.config.idle_timeout;
+                self.until_within(limit, both);
+                self.stay_away(&[], time);
+                self.light_up();
+                self.until(|run| End::BOTH.iter().all(|end| !run.is_away(*end)));
+            }
+        }
+    }
+
+    /// Both know that they are connected.
+    fn proven(&mut self) {
+        self.light_up();
+        self.until(|run| End::BOTH.iter().all(|end| run.pair.connection(*end).is_peer_proven()));
+    }
+
+    /// It waits for the other to come back.
+    fn was_told(&mut self, end: End) -> bool {
+        let told = |event: &&Event| {
+            matches!(event, Event::PeerSuspended | Event::Reattached { .. } | Event::PeerResumed { .. })
+        };
+        self.pair.events(end).iter().rev().find(told) == Some(&Event::PeerSuspended)
+    }
+
+    fn is_away(&mut self, end: End) -> bool {
+        let Some(connection) = self.pair.try_connection(end) else { return true };
+        connection.is_standing_by() || !connection.is_established()
+    }
+
+    fn go_dark(&mut self) {
+        self.pair.relink("loss=100%");
+        if self.second {
+            self.relink_second("loss=100%", "loss=100%");
+        }
+    }
+
+    fn light_up(&mut self) {
+        self.pair.relink(super::run::GOOD);
+        if self.second {
+            self.relink_second(super::run::GOOD, super::run::GOOD);
+        }
+    }
+
+    fn suspend(&mut self, end: End, mode: SuspendMode) -> Option<Suspended> {
+        let now = self.pair.now();
+        self.pair.connection(end).suspend(now, mode, None).ok()?;
+        self.away = true;
+        let limit = self.config.close_timeout + SECOND;
+        self.until_within(limit, |run| run.pair.closed(end).is_some());
+        Some(self.taken(end))
+    }
+
+    /// Begins to suspend; the state if that is over `apart` later.
+    fn suspend_soon(&mut self, end: End, apart: Duration) -> Option<Option<Suspended>> {
+        let now = self.pair.now();
+        self.pair.connection(end).suspend(now, SuspendMode::Snapshot, None).ok()?;
+        self.away = true;
+        self.pass(apart);
+        Some(self.pair.closed(end).is_some().then(|| self.taken(end)))
+    }
+
+    /// What an end left, as bytes that are read again.
+    fn taken(&mut self, end: End) -> Suspended {
+        self.pump();
+        assert_eq!(self.pair.closed(end), Some(CloseReason::Suspended));
+        let (node, handle) = self.pair.place(end).expect("it is there");
+        let state = self.pair.world.take_suspended(node, handle).expect("the state is there");
+        Suspended::from_bytes(&state.to_bytes()).expect("it was just written")
+    }
+
+    /// Time passes in which whoever is left goes on sending.
+    fn stay_away(&mut self, away: &[End], time: Duration) {
+        for end in End::BOTH.into_iter().filter(|end| !away.contains(end)) {
+            self.send(end, &Draft::plain(700));
+        }
+        self.pass(time);
+    }
+
+    fn take_up(&mut self, end: End, state: &Suspended, crash: bool) {
+        let node = self.node(end, crash);
+        let peer = self.node(end.other(), false);
+        let to = self.pair.world.address(peer);
+        let handle = self.pair.world.resume(node, state, Some(to)).expect("it can be resumed");
+        self.went_on(end, handle);
+    }
+
+    fn stand_by(&mut self, end: End, state: &Suspended, crash: bool) {
+        let node = self.node(end, crash);
+        let handle = self.pair.world.stand_by(node, state).expect("it can be taken up");
+        self.went_on(end, handle);
+    }
+
+    fn went_on(&mut self, end: End, handle: whimbrel_proto::Handle) {
+        self.pair.adopt(end, handle);
+        self.away = false;
+        self.coverage.resumed += 1;
+        self.announce();
+    }
+
+    fn node(&mut self, end: End, crash: bool) -> usize {
+        let node = if end == End::Client { self.pair.client } else { SERVER };
+        if crash {
+            self.pair.world.restart(node);
+        }
+        node
+    }
+
+    fn until(&mut self, done: impl FnMut(&mut Self) -> bool) {
+        // One that was left unheard may have to find out by silence.
+        self.until_within(self.config.idle_timeout + Duration::from_secs(30), done);
+        self.announce();
+    }
+
+    fn until_within(&mut self, limit: Duration, mut done: impl FnMut(&mut Self) -> bool) {
+        let end = self.pair.now() + limit;
+        while !done(self) {
+            let events =
+                End::BOTH.map(|end| self.pair.events(end).into_iter().rev().take(5).collect::<Vec<_>>());
+            assert!(self.pair.now() < end, "not within {limit:?}: {events:?}");
+            self.pair.run(Duration::from_millis(50));
+            self.pump();
+        }
+    }
+}
