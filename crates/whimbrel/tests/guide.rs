@@ -211,6 +211,7 @@ fn transport_config() {
         congestion: it.congestion,
         max_udp_payload: it.max_udp_payload,
         idle_timeout: it.idle_timeout,
+        reattach: it.reattach.unwrap_or_default(),
         keep_alive: it.keep_alive,
         max_ack_delay: it.max_ack_delay,
         repeats: it.repeats,
