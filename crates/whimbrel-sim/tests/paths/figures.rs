@@ -148,6 +148,7 @@ fn all_paths_dark_and_the_first_that_returns_is_used_at_once() {
 fn an_outage_longer_than_the_service_time_ends_it_and_says_so() {
     let mut transport = config();
     transport.idle_timeout = 5 * SECOND;
+    transport.reattach = None;
     let mut pair = Pair::connected(1, transport, "rate=10mbit,delay=10ms");
     pair.relink("rate=10mbit,delay=10ms,loss=100%");
     pair.send(End::Client, Service::ReliableSequenced, vec![1; 10]);
