@@ -76,7 +76,7 @@ impl TransportOptions {
         let mut config = TransportConfig::default();
         config.congestion = self.congestion;
         config.repeats = self.repeats;
-        config.scheduler = self.paths.scheduler;
+        self.paths.configure(&mut config);
         config
     }
 }

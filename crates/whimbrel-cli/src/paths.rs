@@ -4,7 +4,7 @@ use std::net::{IpAddr, UdpSocket};
 
 use anyhow::bail;
 use clap::Args;
-use whimbrel::{LocalPath, Paths, Scheduling};
+use whimbrel::{CostPolicy, LocalPath, Paths, PrimaryRule, Scheduling, TransportConfig};
 
 /// Options of paths, for both ends.
 #[derive(Args, Clone, Debug)]
@@ -20,11 +20,29 @@ pub(crate) struct PathOptions {
     /// How several paths are used together: the best carries all (primary), all carry (aggregate), or everything goes on every path
     /// (redundant).
     #[arg(long, value_name = "primary|aggregate|redundant", default_value = "aggregate", value_parser = scheduler)]
-    pub(crate) scheduler: Scheduling,
+    scheduler: Scheduling,
+    /// What the cost of paths means: nothing (ignore), dearer ones wait for cheaper ones to fail (cheap-first), or so and those that cost
+    /// more than N carry nothing at all (never-above=N).
+    #[arg(long, value_name = "ignore|cheap-first|never-above=N", default_value = "cheap-first", value_parser = cost_policy)]
+    cost_policy: CostPolicy,
+    /// How the primary path is chosen: by loss and round trip (loss-and-rtt), or the one on which most arrives (most-received).
+    #[arg(long, value_name = "loss-and-rtt|most-received", default_value = "loss-and-rtt", value_parser = primary_rule)]
+    primary_rule: PrimaryRule,
+    /// Paths through one bottleneck take a share each, instead of one together.
+    #[arg(long)]
+    uncoupled: bool,
 }
 
 impl PathOptions {
-    /// As a setting of the library.
+    /// Settings of connections.
+    pub(crate) fn configure(&self, config: &mut TransportConfig) {
+        config.scheduler = self.scheduler;
+        config.cost_policy = self.cost_policy;
+        config.primary_rule = self.primary_rule;
+        config.coupled = !self.uncoupled;
+    }
+
+    /// Which networks.
     ///
     /// # Errors
     /// An address that this host does not have.
@@ -92,6 +110,34 @@ fn scheduler(text: &str) -> Result<Scheduling, String> {
     }
 }
 
+/// `ignore`, `cheap-first` or `never-above=N`.
+///
+/// # Errors
+/// What there is.
+fn cost_policy(text: &str) -> Result<CostPolicy, String> {
+    let wrong = || {
+        format!("`{text}` is no cost policy: write ignore, cheap-first or never-above=N, N a whole number")
+    };
+    match (text, text.strip_prefix("never-above=")) {
+        ("ignore", _) => Ok(CostPolicy::Ignore),
+        ("cheap-first", _) => Ok(CostPolicy::CheapFirst),
+        (_, Some(most)) => most.parse().map(CostPolicy::NeverAbove).map_err(|_| wrong()),
+        _ => Err(wrong()),
+    }
+}
+
+/// `loss-and-rtt` or `most-received`.
+///
+/// # Errors
+/// What there is.
+fn primary_rule(text: &str) -> Result<PrimaryRule, String> {
+    match text {
+        "loss-and-rtt" => Ok(PrimaryRule::LossAndRtt),
+        "most-received" => Ok(PrimaryRule::MostReceived),
+        _ => Err(format!("`{text}` is no rule for the primary path: write loss-and-rtt or most-received")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,5 +160,16 @@ mod tests {
         }
         assert_eq!(scheduler("redundant"), Ok(Scheduling::Redundant));
         assert!(scheduler("fastest").unwrap_err().contains("aggregate"));
+    }
+
+    #[test]
+    fn policies_as_people_write_them() {
+        assert_eq!(cost_policy("ignore"), Ok(CostPolicy::Ignore));
+        assert_eq!(cost_policy("never-above=3"), Ok(CostPolicy::NeverAbove(3)));
+        for wrong in ["never-above=", "never-above=-1", "ask", ""] {
+            assert!(cost_policy(wrong).unwrap_err().contains("cheap-first"), "{wrong}");
+        }
+        assert_eq!(primary_rule("most-received"), Ok(PrimaryRule::MostReceived));
+        assert!(primary_rule("best").unwrap_err().contains("loss-and-rtt"));
     }
 }

@@ -101,6 +101,8 @@ fn nobody_there_is_said() {
     let nobody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let url = format!("whimbrel://{key}@{nobody}");
     assert_fails(&whimbrel(&home).args(["cat", "connect", &url]).output().unwrap(), "no answer");
+    let leaving = ["cat", "connect", &url, "--suspend-to", "/nowhere/session"];
+    assert_fails(&whimbrel(&home).args(leaving).output().unwrap(), "a folder that is there");
     let unknown = format!("whimbrel://{key}@nowhere.invalid:1");
     assert_fails(&whimbrel(&home).args(["cat", "connect", &unknown]).output().unwrap(), "nowhere.invalid");
 }

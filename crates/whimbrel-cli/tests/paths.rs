@@ -53,6 +53,10 @@ fn a_preferred_path_begins_and_a_single_one_stays_alone() {
     };
     let begun = paths(&["--path", "127.0.0.1", "--path", "127.0.0.2,prefer", "--scheduler", "primary"]);
     assert_eq!(begun[0]["local"], "127.0.0.2");
+    let policies = ["--cost-policy", "never-above=2", "--primary-rule", "most-received", "--uncoupled"];
+    let dear = [&["--path", "127.0.0.1", "--path", "127.0.0.2,cost=3"][..], &policies].concat();
+    let carried = paths(&dear);
+    assert_eq!(carried[0]["local"], "127.0.0.1", "{carried:?}");
     assert_eq!(paths(&["--single-path"]).len(), 1);
     assert_eq!(paths(&[]).len(), 1, "within one host");
 }
@@ -67,6 +71,8 @@ fn mistakes_are_told() {
     assert_fails(&try_run(&["--path", "203.0.113.77"]), "not an address of this host");
     assert_fails(&try_run(&["--path", "127.0.0.1,fast"]), "standby");
     assert_fails(&try_run(&["--scheduler", "magic"]), "aggregate");
+    assert_fails(&try_run(&["--cost-policy", "never-above"]), "never-above=N");
+    assert_fails(&try_run(&["--primary-rule", "magic"]), "most-received");
     assert_fails(&try_run(&["--single-path", "--path", "127.0.0.1"]), "--single-path");
     assert_fails(&try_run(&["--bind", "127.0.0.1:0", "--path", "127.0.0.1"]), "leave one out");
     let listen = ["cat", "listen", "--listen", "127.0.0.1:0", "--path", "203.0.113.77"];

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::congestion::Congestion;
-use crate::connection::{CostPolicy, Scheduling};
+use crate::connection::{CostPolicy, PrimaryRule, Scheduling};
 use crate::session::SessionConfig;
 
 /// Settings of a connection. The guide's tuning page lists them all; a test holds it against this type.
@@ -37,6 +37,12 @@ pub struct TransportConfig {
     pub max_paths: u8,
     /// How paths are used together. Default: `Aggregate`. `Primary`: the others wait for the best one to fail; bandwidth does not add up.
     pub scheduler: Scheduling,
+    /// How the primary path is chosen while nobody asks for one. Default: `LossAndRtt`. `MostReceived`: the path on which most arrives, and the peer is
+    /// told; it follows a receiver that moves, and says nothing while little arrives.
+    pub primary_rule: PrimaryRule,
+    /// Paths that seem to share a bottleneck take together what one flow would. Default true. False: several paths through one bottleneck take
+    /// as many shares of it.
+    pub coupled: bool,
     /// What the cost of paths means. Default: `CheapFirst`. `Ignore`: dear paths carry as much as others. `NeverAbove`, `Ask`: messages wait
     /// where only dear paths work.
     pub cost_policy: CostPolicy,
@@ -89,6 +95,8 @@ impl Default for TransportConfig {
             repeats: Repeats::Adaptive,
             max_paths: 8,
             scheduler: Scheduling::default(),
+            primary_rule: PrimaryRule::default(),
+            coupled: true,
             cost_policy: CostPolicy::default(),
             deadline_budget: 3,
             probe_interval: Duration::from_secs(1),

@@ -30,8 +30,8 @@ pub use config::{Repeats, TransportConfig};
 pub use connection::{
     CloseReason, Connection, ConnectionStats, CostPolicy, Datagram, DeadlineStats, Dial, EndpointAnswer,
     EndpointEvent, Event, IssuedTicket, LocalAddress, MAX_THRESHOLDS, MOST_PATHS, OpenPathError, PathState,
-    PathStats, Quality, QualityChange, Resuming, SUSPENDED_VERSION, Scheduling, SuspendError, SuspendMode,
-    Suspended, Threshold, TooManyThresholds, Transmit,
+    PathStats, PrimaryRule, Quality, QualityChange, Resuming, SUSPENDED_VERSION, Scheduling, SetPrimaryError,
+    SuspendError, SuspendMode, Suspended, Threshold, TooManyThresholds, Totals, Transmit,
 };
 pub use endpoint::{ConnectConfig, Endpoint, EndpointStats, Handle, ListenConfig, ResumeError, Routed};
 pub use error::{Cause, PeerMisbehaved};

@@ -25,6 +25,13 @@ pub enum Mutant {
     StreamEndSentOnce,
     DeliveredBeforeWhole,
     LateCountsAsDelivered,
+    DataBeforeChallenge,
+    SackOfAnotherPath,
+    UnseenAcknowledged,
+    UrgentCopyDelivered,
+    ResumedMessageDropped,
+    ResumedMessageTwice,
+    ResumedAgain,
     /// Not in [`Mutant::ALL`]: for the fuzz targets of the parsers.
     SackBelowZero,
 }
@@ -37,7 +44,7 @@ mod planting {
 
     impl Mutant {
         /// All of them.
-        pub const ALL: [Self; 18] = [
+        pub const ALL: [Self; 25] = [
             Self::AcknowledgementDropped,
             Self::PacketNumberReused,
             Self::SkippedCreditLeaked,
@@ -56,6 +63,13 @@ mod planting {
             Self::StreamEndSentOnce,
             Self::DeliveredBeforeWhole,
             Self::LateCountsAsDelivered,
+            Self::DataBeforeChallenge,
+            Self::SackOfAnotherPath,
+            Self::UnseenAcknowledged,
+            Self::UrgentCopyDelivered,
+            Self::ResumedMessageDropped,
+            Self::ResumedMessageTwice,
+            Self::ResumedAgain,
         ];
     }
 

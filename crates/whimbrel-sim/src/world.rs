@@ -49,6 +49,14 @@ struct Flight {
     bytes: Vec<u8>,
 }
 
+/// How packets of one network get from one node to another.
+#[derive(Clone, Copy)]
+struct Way {
+    link: usize,
+    /// How much longer than the link's own delay: of what others do not share.
+    more: Duration,
+}
+
 /// Somebody in the middle who sees each packet before the link does: changes it, or returns more to inject.
 pub type Tap = Box<dyn FnMut(Time, SocketAddr, SocketAddr, &mut Vec<u8>) -> TapVerdict>;
 
@@ -67,8 +75,9 @@ pub enum TapVerdict {
 pub struct World {
     now: Time,
     nodes: Vec<Node>,
-    /// From, to, and over which network.
-    links: BTreeMap<(usize, usize, usize), Link>,
+    /// From, to, and over which network: which of `links` that way takes.
+    ways: BTreeMap<(usize, usize, usize), Way>,
+    links: Vec<Link>,
     flights: BTreeMap<u64, Flight>,
     arrivals: BinaryHeap<Reverse<(Time, u64)>>,
     next_flight: u64,
@@ -98,7 +107,8 @@ impl World {
         let mut world = Self {
             now: Time::ZERO,
             nodes: Vec::new(),
-            links: BTreeMap::new(),
+            ways: BTreeMap::new(),
+            links: Vec::new(),
             flights: BTreeMap::new(),
             arrivals: BinaryHeap::new(),
             next_flight: 0,
@@ -137,9 +147,34 @@ impl World {
     /// A client, joined to the server by a link each way.
     pub fn add_client(&mut self, transport: TransportConfig, up: LinkConfig, down: LinkConfig) -> usize {
         let index = self.add_node(transport, None);
-        self.links.insert((index, SERVER, 0), Link::new(up, self.rng.next_u64()));
-        self.links.insert((SERVER, index, 0), Link::new(down, self.rng.next_u64()));
+        self.lay(index, 0, up, down);
         index
+    }
+
+    /// A client, joined to the server by the links that another client has on a network.
+    pub fn add_client_behind(&mut self, transport: TransportConfig, other: usize, network: usize) -> usize {
+        let index = self.add_node(transport, None);
+        self.share(index, 0, (other, network), Duration::ZERO);
+        index
+    }
+
+    /// A link each way between a client and the server.
+    fn lay(&mut self, client: usize, network: usize, up: LinkConfig, down: LinkConfig) {
+        for (from, to, config) in [(client, SERVER, up), (SERVER, client, down)] {
+            let way = Way { link: self.links.len(), more: Duration::ZERO };
+            self.links.push(Link::new(config, self.rng.next_u64()));
+            self.ways.insert((from, to, network), way);
+        }
+    }
+
+    /// Has a client's network lead over the links of another.
+    fn share(&mut self, client: usize, network: usize, with: (usize, usize), more: Duration) {
+        let (other, over) = with;
+        for [from, to] in [[0, 1], [1, 0]] {
+            let (ours, theirs) = ([client, SERVER], [other, SERVER]);
+            let way = Way { more, ..self.ways[&(theirs[from], theirs[to], over)] };
+            self.ways.insert((ours[from], ours[to], network), way);
+        }
     }
 
     /// Puts somebody in the middle.
@@ -164,14 +199,24 @@ impl World {
 
     /// A link's direction, over one of several networks.
     pub fn link_over(&mut self, network: usize, from: usize, to: usize) -> &mut Link {
-        self.links.get_mut(&(from, to, network)).expect("clients are joined to the server")
+        let way = self.ways.get(&(from, to, network)).expect("clients are joined to the server");
+        &mut self.links[way.link]
     }
 
     /// Another network between a client and the server, with an address for both on it. Returns its number.
     pub fn add_network(&mut self, client: usize, up: LinkConfig, down: LinkConfig) -> usize {
         let network = self.nodes[client].addresses.len();
-        self.links.insert((client, SERVER, network), Link::new(up, self.rng.next_u64()));
-        self.links.insert((SERVER, client, network), Link::new(down, self.rng.next_u64()));
+        self.lay(client, network, up, down);
+        self.set_up(client, network);
+        self.set_up(SERVER, network);
+        network
+    }
+
+    /// As [`World::add_network`], but what goes over it goes through the links of the client's first network, too: one bottleneck for
+    /// both. It is `more` longer each way. Returns its number.
+    pub fn add_network_behind(&mut self, client: usize, more: Duration) -> usize {
+        let network = self.nodes[client].addresses.len();
+        self.share(client, network, (client, 0), more);
         self.set_up(client, network);
         self.set_up(SERVER, network);
         network
@@ -558,12 +603,12 @@ impl World {
                 TapVerdict::Twice => copies = 2,
             }
         }
-        let Some(link) = self.links.get_mut(&(from, target, network)) else {
+        let Some(way) = self.ways.get(&(from, target, network)) else {
             self.stray += 1;
             return;
         };
         for _ in 0..copies {
-            let verdict = link.push(self.now, bytes.len(), ecn.is_some());
+            let verdict = self.links[way.link].push(self.now, bytes.len(), ecn.is_some());
             for delivery in verdict.deliveries() {
                 let mut bytes = bytes.clone();
                 if let Some(flip) = delivery.flip {
@@ -571,7 +616,7 @@ impl World {
                 }
                 let ecn = if delivery.ce { Some(Ecn::Ce) } else { ecn };
                 self.flights.insert(self.next_flight, Flight { to, from: from_address, ecn, bytes });
-                self.arrivals.push(Reverse((delivery.at, self.next_flight)));
+                self.arrivals.push(Reverse((delivery.at + way.more, self.next_flight)));
                 self.next_flight += 1;
             }
         }

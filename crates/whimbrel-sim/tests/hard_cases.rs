@@ -737,3 +737,33 @@ fn without_repeats_the_tail_is_a_round_trip_more() {
     let tail = tail(Repeats::Fixed(0));
     assert!(tail <= 75 * MS, "{tail:?}");
 }
+
+/// SACK of every packet up to `largest` on the first path.
+fn sack_of_all(largest: u64) -> Bytes {
+    let varint = (0x8000_0000 | u32::try_from(largest).unwrap()).to_be_bytes();
+    [&[1, 0, 0][..], &varint, &[0, 0], &varint].concat().into()
+}
+
+#[test]
+fn who_acknowledges_what_it_did_not_get_is_found_out() {
+    let mut pair = Pair::connected(5, config(), "rate=20mbit, delay=20ms, loss=2%, reorder=5%");
+    transfer(&mut pair, End::Server, 2_000, 1_000, 60 * SECOND);
+    let stats = pair.stats(End::Server);
+    let path = &stats.paths[0];
+    assert!(path.left_out >= 3, "{path:?}");
+    assert_eq!((pair.closed(End::Server), stats.dropped.made_up), (None, 0), "an honest peer");
+    // PONG is number 0.
+    let largest = path.sent_packets + path.left_out;
+    let now = pair.now();
+    pair.connection(End::Server).handle_blocks(now, sack_of_all(largest));
+    pair.run(SECOND);
+    let why = pair.closed(End::Server);
+    let Some(CloseReason::PeerMisbehaved(why)) = why else { panic!("{why:?}") };
+    assert_eq!(
+        (why.cause, why.what),
+        (Cause::AckOfUnsent, "a packet was acknowledged whose number was left out")
+    );
+    assert_eq!(pair.stats(End::Server).dropped.made_up, 1);
+    let told = pair.closed(End::Client);
+    assert!(matches!(told, Some(CloseReason::Aborted(Cause::AckOfUnsent, _))), "{told:?}");
+}

@@ -5,7 +5,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use whimbrel_sim::checker::{Coverage, run_seed};
+use whimbrel_sim::checker::{Coverage, move_seed, run_seed};
 
 /// Seeds of a plain `cargo test`; `cargo xtask test` asks for 10,000.
 const SEEDS: u64 = 2_000;
@@ -14,6 +14,20 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name)
         .ok()
         .map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number, not {text}")))
+}
+
+/// Seeds of sessions that move, for each ten of random operations.
+const MOVES: u64 = 1;
+
+#[test]
+fn sessions_that_move_keep_every_promise() {
+    let seeds = number("WHIMBREL_SEEDS").unwrap_or(SEEDS) * MOVES / 10;
+    let seeds = number("WHIMBREL_SEED").map_or(0..seeds, |seed| seed..seed + 1);
+    for seed in seeds {
+        if let Err(complaint) = move_seed(seed) {
+            panic!("seed {seed}: {complaint}");
+        }
+    }
 }
 
 #[test]

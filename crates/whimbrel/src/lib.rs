@@ -67,7 +67,7 @@ pub use whimbrel_proto::session::{
 };
 pub use whimbrel_proto::{
     CloseReason, ConnectionStats, CostPolicy, DeadlineStats, EndpointStats, Event, ListenConfig,
-    LocalAddress, MAX_THRESHOLDS, MessageId, OpenPathError, PathId, PathState, PathStats, Quality,
-    QualityChange, Repeats, Scheduling, Service, StreamId, SuspendMode, Tag, Threshold, Ticket, TicketStore,
-    TooManyThresholds, TransportConfig,
+    LocalAddress, MAX_THRESHOLDS, MessageId, OpenPathError, PathId, PathState, PathStats, PrimaryRule,
+    Quality, QualityChange, Repeats, Scheduling, Service, SetPrimaryError, StreamId, SuspendMode, Tag, Threshold,
+    Ticket, TicketStore, TooManyThresholds, Totals, TransportConfig,
 };

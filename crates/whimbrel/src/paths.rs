@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use whimbrel_proto::{PathId, PathStats, Side};
+use whimbrel_proto::{PathId, PathStats, SetPrimaryError, Side};
 
 use crate::error::PathError;
 use crate::locals::{self, LocalPath, Locals, Paths, Peer};
@@ -87,6 +87,28 @@ impl Mocket {
     pub fn close_path(&self, path: PathId) {
         let mut state = self.shared.lock();
         state.connection.close_path(self.shared.clock.now(), path);
+        drop(state);
+        self.shared.drive();
+    }
+
+    /// Has data go on this path first from now on, in both directions: the peer is asked to do the same (SET-PRIMARY). It is used while it
+    /// works; of this end's wishes and the peer's the latest counts. [`Event::PrimaryChanged`](crate::Event::PrimaryChanged) tells.
+    ///
+    /// # Errors
+    /// There is no such path, or the mocket is closing.
+    pub fn set_primary(&self, path: PathId) -> Result<(), SetPrimaryError> {
+        let mut state = self.shared.lock();
+        let set = state.connection.set_primary(self.shared.clock.now(), path);
+        drop(state);
+        self.shared.drive();
+        set
+    }
+
+    /// The answer to [`Event::PathCostAsked`](crate::Event::PathCostAsked) under [`CostPolicy::Ask`](crate::CostPolicy::Ask): whether the
+    /// path may carry data. It may be changed at any time.
+    pub fn allow_path(&self, path: PathId, allowed: bool) {
+        let mut state = self.shared.lock();
+        state.connection.allow_path(self.shared.clock.now(), path, allowed);
         drop(state);
         self.shared.drive();
     }

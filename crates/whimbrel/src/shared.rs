@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
+use std::time::Duration;
 
 use tokio::sync::{Notify, broadcast, oneshot};
 use whimbrel_net::UdpSocket;
@@ -23,6 +24,9 @@ use crate::locals::Locals;
 const EVENT_BACKLOG: usize = 256;
 /// Submissions that wait beside a busy connection before their sender waits for the lock instead.
 const MAX_SUBMISSIONS: usize = 4096;
+
+/// Timers that are further away are not met to the millisecond.
+const HURRY: Duration = Duration::from_secs(8);
 
 /// Messages a sender queues before it lets other tasks run.
 const BURST: u32 = 256;
@@ -518,7 +522,9 @@ impl Shared {
         let mut state = self.lock();
         let due = state.connection.poll_timeout().filter(|due| *due < Time::MAX);
         state.armed = due.unwrap_or(Time::MAX);
-        due
+        // A message's lifetime is met all the same.
+        let exact = state.connection.session_ref().poll_timeout().unwrap_or(Time::MAX);
+        due.map(|due| unhurried(self.clock.now(), due).min(exact))
     }
 
     /// One round of the driver task; which socket was full.
@@ -555,11 +561,47 @@ impl Shared {
     }
 }
 
+/// When to wake for what is due at `due`: what is seconds away may come a little later, up to this part of the time until then, and with
+/// it what other connections have due at about the same time. One wake-up serves thousands that are idle, and mostly for nothing: what
+/// they waited for has moved on.
+fn unhurried(now: Time, due: Time) -> Time {
+    const PART: u32 = 64;
+    let ahead = due.since(now);
+    if ahead < HURRY {
+        return due;
+    }
+    let grain = (ahead.as_nanos() as u64 / u64::from(PART)).next_power_of_two() / 2;
+    Time::from_nanos(due.as_nanos().div_ceil(grain).saturating_mul(grain))
+}
+
 /// Ten thousand connections are this many times ten thousand: what is large and rarely needed belongs in a box.
 const _: () = assert!(size_of::<Shared>() <= 5400);
 
 fn wake(waker: Option<Waker>) {
     if let Some(waker) = waker {
         waker.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_far_away_comes_together_and_hardly_late() {
+        let second = |seconds: f64| Time::ZERO + Duration::from_secs_f64(seconds);
+        let mut wakings = std::collections::BTreeSet::new();
+        for number in 0..10_000 {
+            let now = second(1000.0 + f64::from(number) / 400.0);
+            let due = now + Duration::from_millis(27_500);
+            let at = unhurried(now, due);
+            assert!(at >= due && at.since(due) <= due.since(now) / 64, "{number}: {:?} late", at.since(due));
+            wakings.insert(at);
+        }
+        assert!(wakings.len() <= 100, "{} wake-ups for 10,000 timers within 25 s", wakings.len());
+        for milliseconds in [0, 1, 25, 1_000, 7_999] {
+            let due = second(5.3) + Duration::from_millis(milliseconds);
+            assert_eq!(unhurried(second(5.3), due), due, "what is near is met");
+        }
     }
 }

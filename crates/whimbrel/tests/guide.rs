@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use whimbrel::{
-    Config, Congestion, CostPolicy, ListenConfig, Paths, Repeats, Scheduling, SessionConfig, TransportConfig,
+    Config, Congestion, CostPolicy, ListenConfig, Paths, PrimaryRule, Repeats, Scheduling, SessionConfig,
+    TransportConfig,
 };
 
 const GUIDE: &str = include_str!("../../../docs/guide.md");
@@ -107,6 +108,12 @@ impl Shown for Congestion {
 }
 
 impl Shown for Repeats {
+    fn shown(&self, _: &str) -> String {
+        format!("{self:?}")
+    }
+}
+
+impl Shown for PrimaryRule {
     fn shown(&self, _: &str) -> String {
         format!("{self:?}")
     }
@@ -216,6 +223,8 @@ fn transport_config() {
         repeats: it.repeats,
         max_paths: it.max_paths,
         scheduler: it.scheduler,
+        primary_rule: it.primary_rule,
+        coupled: it.coupled,
         cost_policy: it.cost_policy,
         deadline_budget: it.deadline_budget,
         probe_interval: it.probe_interval,

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 use whimbrel::{
-    Config, Endpoint, Event, LocalPath, Mocket, OpenPathError, PathError, PathId, PathState, PathStats,
-    Paths, new_identity,
+    Config, CostPolicy, Endpoint, Event, LocalPath, Mocket, OpenPathError, PathError, PathId, PathState,
+    PathStats, Paths, SetPrimaryError, new_identity,
 };
 
 const FIRST: &str = "127.0.0.1";
@@ -167,6 +167,45 @@ async fn an_application_that_knows_better_moves_the_session() {
         state(ip(FIRST)) == Some(PathState::Active) && state(ip(SECOND)) == Some(PathState::Standby)
     })
     .await;
+}
+
+#[tokio::test]
+async fn the_primary_is_set_for_both_ends() {
+    let (_server, _client, near, far) =
+        connect(only(&[ip(FIRST).into(), ip(SECOND).into()]), "0.0.0.0:0").await;
+    until(&near, |paths| locals(paths).len() == 2).await;
+    until(&far, |paths| paths.iter().filter(|path| path.state == PathState::Active).count() == 2).await;
+    let ids: Vec<PathId> = near.paths().iter().map(|path| path.id).collect();
+    for (who, id) in [(&near, ids[1]), (&far, ids[0]), (&near, ids[1])] {
+        who.set_primary(id).unwrap();
+        let is_primary = |paths: &[PathStats]| paths.iter().any(|path| path.primary && path.id == id);
+        until(&near, is_primary).await;
+        until(&far, is_primary).await;
+    }
+    assert_eq!(near.set_primary(PathId(99)), Err(SetPrimaryError::NoPath));
+}
+
+#[tokio::test]
+async fn a_path_that_costs_waits_for_the_application() {
+    let mut config =
+        only(&[LocalPath { prefer: true, ..ip(FIRST).into() }, LocalPath { cost: 3, ..ip(SECOND).into() }]);
+    config.transport.cost_policy = CostPolicy::Ask;
+    let (_server, _client, near, far) = connect(config, "0.0.0.0:0").await;
+    let mut events = near.subscribe();
+    until(&near, |paths| locals(paths).len() == 2).await;
+    let asked = timeout(Duration::from_secs(5), async {
+        loop {
+            if let Event::PathCostAsked { path, cost } = events.recv().await.unwrap() {
+                return (path, cost);
+            }
+        }
+    });
+    let (path, cost) = asked.await.unwrap();
+    assert_eq!(cost, 3);
+    let free = near.paths().iter().find(|other| other.id != path).unwrap().id;
+    near.allow_path(path, true);
+    near.close_path(free);
+    exchange(&near, &far, 500).await;
 }
 
 #[tokio::test]

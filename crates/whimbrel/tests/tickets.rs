@@ -125,7 +125,7 @@ async fn the_key_log_opens_what_was_captured() {
     relay.finish().await;
 
     check_log(&log);
-    check_dissection(&log, &capture, relay_port(&url));
+    check_dissection(&log, &capture, [relay_port(&url), &endpoint.local_addr().unwrap().port().to_string()]);
 }
 
 fn relay_port(url: &str) -> &str {
@@ -152,8 +152,8 @@ fn check_log(log: &Path) {
     }
 }
 
-/// What tshark makes of the capture, if it is there.
-fn check_dissection(log: &Path, capture: &Path, port: &str) {
+/// What tshark makes of the capture, if it is there: between these ports, the first of the listening side.
+fn check_dissection(log: &Path, capture: &Path, ports: [&str; 2]) {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/wireshark/whimbrel.lua");
     let output = Command::new("tshark")
         .env("WHIMBREL_KEYLOGFILE", log)
@@ -161,6 +161,8 @@ fn check_dissection(log: &Path, capture: &Path, port: &str) {
         .arg(format!("lua_script:{script}"))
         .arg("-r")
         .arg(capture)
+        // Any port may be another protocol's to tshark.
+        .args(ports.iter().flat_map(|port| ["-d".to_owned(), format!("udp.port=={port},whimbrel")]))
         .args(["-T", "fields", "-e", "udp.srcport", "-e", "_ws.col.Info"])
         .output();
     let Ok(output) = output else {
@@ -171,7 +173,10 @@ fn check_dissection(log: &Path, capture: &Path, port: &str) {
     let text = String::from_utf8(output.stdout).unwrap();
     let lines: Vec<_> = text.lines().map(|line| line.split_once('\t').unwrap()).collect();
     let opened = |mine: bool| {
-        lines.iter().filter(|(from, info)| (*from == port) == mine && info.contains("DATA stream=0")).count()
+        lines
+            .iter()
+            .filter(|(from, info)| (*from == ports[0]) == mine && info.contains("DATA stream=0"))
+            .count()
     };
     assert!(opened(false) >= 40 && opened(true) >= 100, "{text}");
     let handshake = ["SYN ", "SYN-ACK ", "PING", "PONG"];

@@ -69,6 +69,9 @@ pub(super) struct Leaving {
 impl Leaving {
     /// Listens for the signals from now on, if there is a file to write.
     pub(super) fn prepare(how: &CatOptions) -> anyhow::Result<Self> {
+        if let Some(file) = &how.suspend_to {
+            check_folder(file)?;
+        }
         #[cfg(unix)]
         {
             use tokio::signal::unix::{SignalKind, signal};
@@ -140,6 +143,15 @@ pub(super) async fn leave_or(
             standby.as_secs() / 60
         )),
         None => note(format_args!("suspended to {}; the peer was out of reach", file.display())),
+    }
+    Ok(())
+}
+
+/// Told now, since a session that has left and cannot be written is lost.
+fn check_folder(file: &Path) -> anyhow::Result<()> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !folder.is_dir() || file.is_dir() {
+        bail!("--suspend-to {}: name a file in a folder that is there", file.display());
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use whimbrel::{Mocket, PathStats};
+use whimbrel::{Mocket, PathStats, Totals};
 use whimbrel_sim::link::Histogram;
 
 use super::plan::{Mode, Plan};
@@ -101,10 +101,30 @@ pub(super) struct Sent {
     pub(super) repeated: u64,
     pub(super) cpu_s: f64,
     pub(super) paths: Vec<PathFigures>,
+    pub(super) total: Total,
     /// Everything was sent and its fate is known.
     pub(super) finished: bool,
     /// Round trips of messages that were sent back.
     pub(super) round_trip_us: Option<Latency>,
+}
+
+/// Over all paths, those that are closed included.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default)]
+pub(super) struct Total {
+    wire_bytes_sent: u64,
+    packets_sent: u64,
+    /// Without those that arrived after all.
+    packets_lost: u64,
+}
+
+impl From<Totals> for Total {
+    fn from(total: Totals) -> Self {
+        Self {
+            wire_bytes_sent: total.sent_wire_bytes,
+            packets_sent: total.sent_packets,
+            packets_lost: total.lost_packets.saturating_sub(total.spurious_packets),
+        }
+    }
 }
 
 /// One path, as one end sees it.
@@ -254,11 +274,7 @@ impl Document {
             (None, Some(_)) => LatencyKind::HalfRoundTrip,
             (None, None) => LatencyKind::Unknown,
         };
-        let total = |field: fn(&PathFigures) -> u64| sent.paths.iter().map(field).sum::<u64>();
-        let (packets_sent, packets_lost) = (
-            total(|path| path.packets_sent),
-            total(|path| path.packets_lost.saturating_sub(path.packets_lost_spuriously)),
-        );
+        let Total { wire_bytes_sent, packets_sent, packets_lost } = sent.total;
         // The path most is sent on stands for all.
         let main = sent.paths.iter().max_by_key(|path| path.packets_sent);
         Self {
@@ -284,7 +300,7 @@ impl Document {
             replaced: sent.replaced,
             retransmitted: sent.retransmitted,
             repeated: sent.repeated,
-            wire_bytes_sent: total(|path| path.wire_bytes_sent),
+            wire_bytes_sent,
             packets_sent,
             rtt_us: main.map_or(0.0, |path| path.rtt_us),
             loss: packets_lost as f64 / packets_sent.max(1) as f64,

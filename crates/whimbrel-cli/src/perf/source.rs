@@ -228,7 +228,8 @@ impl<'a> Source<'a> {
     }
 
     fn sent(&self, generated: Generated, finished: bool) -> Sent {
-        let session = self.mocket.stats().session;
+        let stats = self.mocket.stats();
+        let session = stats.session;
         Sent {
             messages: generated.messages,
             urgent_messages: generated.urgent.max(self.urgent.load(Ordering::Relaxed)),
@@ -239,6 +240,7 @@ impl<'a> Source<'a> {
             repeated: session.repeated,
             cpu_s: (cpu_time() - self.cpu_start).as_secs_f64(),
             paths: paths(self.mocket),
+            total: stats.connection.total.into(),
             finished,
             round_trip_us: Latency::of(&self.round_trips),
         }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    ASSUMED_RTT, AckSample, Controller, ControllerStats, INITIAL_PACKETS, LARGEST_PACKET, Remembered, math,
+    ASSUMED_RTT, AckSample, Company, Controller, ControllerStats, INITIAL_PACKETS, LARGEST_PACKET,
+    Remembered, math,
 };
 use crate::Time;
 
@@ -34,6 +35,8 @@ pub struct Cubic {
     srtt: Option<Duration>,
     min_rtt: Duration,
     hystart: HyStart,
+    /// By how much it may grow compared with a flow of its own, permille: paths that share a bottleneck grow as one (RFC 6356).
+    growth: u64,
 }
 
 /// One stretch of congestion avoidance.
@@ -45,6 +48,7 @@ struct Epoch {
     origin: u64,
     /// What Reno would have by now.
     reno: u64,
+    growth: u64,
 }
 
 impl Cubic {
@@ -62,6 +66,7 @@ impl Cubic {
             srtt: None,
             min_rtt: Duration::ZERO,
             hystart: HyStart::default(),
+            growth: math::ONE,
         }
     }
 
@@ -76,8 +81,11 @@ impl Cubic {
     fn avoid_congestion(&mut self, sample: &AckSample) {
         let srtt = sample.srtt;
         let mut epoch = self.epoch.unwrap_or_else(|| self.start_epoch(sample.now));
-        epoch.reno =
-            epoch.reno.saturating_add(share(math::scale(self.packet_size, ALPHA), sample.acked, self.window));
+        epoch.reno = epoch.reno.saturating_add(share(
+            math::scale(math::scale(self.packet_size, ALPHA), epoch.growth),
+            sample.acked,
+            self.window,
+        ));
         let target = self.cubic(&epoch, sample.now.since(epoch.start).saturating_add(srtt));
         // At most half as much again within a round trip (4.4).
         let target = target.clamp(self.window, math::scale(self.window, 1500));
@@ -89,9 +97,11 @@ impl Cubic {
     fn start_epoch(&self, now: Time) -> Epoch {
         let origin = self.window_max.max(self.window);
         let packets = (origin - self.window) / self.packet_size;
+        // A window goes with the root of Reno's growth and with the fourth root of C.
+        let slower = math::ONE * math::ONE / self.growth;
         // K = cbrt((W_max - cwnd) / C), C = 0.4 packets/s³; in ms: × 10⁹ under the root.
-        let k_ms = cube_root(packets.saturating_mul(2_500_000_000));
-        Epoch { start: now, k_ms, origin, reno: self.window }
+        let cubed = math::scale(math::scale(packets.saturating_mul(2_500_000_000), slower), slower);
+        Epoch { start: now, k_ms: cube_root(cubed), origin, reno: self.window, growth: self.growth }
     }
 
     /// W(t) = C × (t - K)³ + W_max (4.2).
@@ -100,6 +110,7 @@ impl Cubic {
         let distance = u128::from(elapsed_ms.abs_diff(epoch.k_ms).min(10_000_000));
         let cubed = distance * distance * distance * u128::from(self.packet_size) * 2 / 5_000_000_000;
         let cubed = u64::try_from(cubed).unwrap_or(u64::MAX);
+        let cubed = math::scale(math::scale(cubed, epoch.growth), epoch.growth);
         if elapsed_ms >= epoch.k_ms {
             epoch.origin.saturating_add(cubed)
         } else {
@@ -165,6 +176,12 @@ impl Controller for Cubic {
 
     fn on_restart(&mut self, _now: Time) {
         self.epoch = None;
+    }
+
+    fn on_company(&mut self, _now: Time, company: Option<Company>) {
+        self.growth = company.map_or(math::ONE, |company| company.growth);
+        // A curve goes on as it began unless it is far from what it should be by now.
+        self.epoch = self.epoch.filter(|epoch| epoch.growth.abs_diff(self.growth) <= epoch.growth / 4);
     }
 
     fn window(&self) -> u64 {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{ASSUMED_RTT, AckSample, Controller, ControllerStats, LARGEST_PACKET, Remembered, math};
+use super::{ASSUMED_RTT, AckSample, Company, Controller, ControllerStats, LARGEST_PACKET, Remembered, math};
 use crate::Time;
 
 /// Sends at a given rate. The window only bounds what a dead path swallows: two round trips' worth.
@@ -43,6 +43,8 @@ impl Controller for Fixed {
     fn on_spurious_loss(&mut self, _now: Time, _bytes: u64) {}
 
     fn on_restart(&mut self, _now: Time) {}
+
+    fn on_company(&mut self, _now: Time, _company: Option<Company>) {}
 
     fn window(&self) -> u64 {
         // 50 ms more for acknowledgements held back and for timers.

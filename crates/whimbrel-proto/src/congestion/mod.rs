@@ -8,6 +8,7 @@
 //! bytes a second.
 
 mod bbr;
+mod coupling;
 mod cubic;
 mod fixed;
 mod math;
@@ -20,6 +21,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 pub use bbr::Bbr;
+pub use coupling::{Calls, Company, Delays, Member, company, share_queue};
 pub use cubic::Cubic;
 pub use fixed::Fixed;
 pub use pacer::Pacer;
@@ -77,6 +79,12 @@ pub trait Controller: Send + Debug {
     fn on_spurious_loss(&mut self, now: Time, bytes: u64);
     /// The path came back after a silence.
     fn on_restart(&mut self, now: Time);
+    /// What shares the path's bottleneck changed; none: nothing that is known.
+    fn on_company(&mut self, now: Time, company: Option<Company>);
+    /// What it did so far that those who share its bottleneck should do, too.
+    fn calls(&self) -> Calls {
+        Calls::default()
+    }
     /// Bytes that may be in flight.
     fn window(&self) -> u64;
     /// Bytes a second at which packets leave; never 0.

@@ -26,9 +26,12 @@ impl From<SocketAddr> for LocalAddress {
     }
 }
 
-/// See the module.
+/// See the module. Most connections know of none beside those of their paths.
 #[derive(Debug, Default)]
-pub(super) struct Addresses {
+pub(super) struct Addresses(Option<Box<Known>>);
+
+#[derive(Debug, Default)]
+struct Known {
     ours: Vec<(u64, LocalAddress)>,
     next: u64,
     theirs: Vec<(u64, SocketAddr)>,
@@ -47,7 +50,7 @@ pub(super) enum Change {
 
 impl Addresses {
     pub(super) fn ours(&self) -> impl Iterator<Item = &LocalAddress> {
-        self.ours.iter().map(|(_, ours)| ours)
+        self.0.iter().flat_map(|known| &known.ours).map(|(_, ours)| ours)
     }
 
     /// It is one of ours.
@@ -56,7 +59,7 @@ impl Addresses {
     }
 
     pub(super) fn theirs(&self) -> impl Iterator<Item = SocketAddr> {
-        self.theirs.iter().map(|(_, theirs)| *theirs)
+        self.0.iter().flat_map(|known| &known.theirs).map(|(_, theirs)| *theirs)
     }
 
     /// How paths from `local` are to be used.
@@ -67,32 +70,34 @@ impl Addresses {
     /// One of the peer's answered a challenge.
     pub(super) fn on_answered(&mut self, address: SocketAddr) {
         if !self.has_answered(address) {
-            if self.answered.len() == MOST {
-                self.answered.remove(0);
+            let answered = &mut self.known().answered;
+            if answered.len() == MOST {
+                answered.remove(0);
             }
-            self.answered.push(address);
+            answered.push(address);
         }
     }
 
     /// It is no third party's that the peer would have us send to.
     pub(super) fn has_answered(&self, address: SocketAddr) -> bool {
-        self.answered.contains(&address)
+        self.0.as_ref().is_some_and(|known| known.answered.contains(&address))
     }
 
     /// These are this host's addresses now: tells what changed, and makes the blocks that tell the peer.
     pub(super) fn set_ours(&mut self, now: &[LocalAddress], mut tell: impl FnMut(Change, Vec<u8>)) {
         let gone = |old: &LocalAddress| !now.iter().any(|new| new.address == old.address);
-        for (sequence, old) in self.ours.iter().filter(|(_, old)| gone(old)) {
+        let Known { ours, next, .. } = self.known();
+        for (sequence, old) in ours.iter().filter(|(_, old)| gone(old)) {
             tell(Change::Removed(old.address), write_delete(*sequence));
         }
-        self.ours.retain(|(_, old)| !gone(old));
+        ours.retain(|(_, old)| !gone(old));
         for new in now {
-            match self.ours.iter_mut().find(|(_, old)| old.address == new.address) {
+            match ours.iter_mut().find(|(_, old)| old.address == new.address) {
                 Some((_, old)) => *old = *new,
                 None => {
-                    tell(Change::Added(new.address), write_add(self.next, new.address));
-                    self.ours.push((self.next, *new));
-                    self.next += 1;
+                    tell(Change::Added(new.address), write_add(*next, new.address));
+                    ours.push((*next, *new));
+                    *next += 1;
                 }
             }
         }
@@ -100,28 +105,34 @@ impl Addresses {
 
     /// The peer has another address. None: nothing new.
     pub(super) fn add_theirs(&mut self, sequence: u64, address: SocketAddr) -> Option<Change> {
-        let known = self.theirs.iter().any(|(known, _)| *known == sequence);
-        if known || self.removed.contains(&sequence) {
+        let Known { theirs, removed, .. } = self.known();
+        let known = theirs.iter().any(|(known, _)| *known == sequence);
+        if known || removed.contains(&sequence) {
             return None;
         }
-        if self.theirs.len() == MOST {
+        if theirs.len() == MOST {
             // A peer with so many addresses does without the newest.
             return None;
         }
-        self.theirs.push((sequence, address));
+        theirs.push((sequence, address));
         Some(Change::Added(address))
     }
 
     /// The peer has one less.
     pub(super) fn remove_theirs(&mut self, sequence: u64) -> Option<Change> {
-        if let Some(position) = self.theirs.iter().position(|(known, _)| *known == sequence) {
-            return Some(Change::Removed(self.theirs.remove(position).1));
+        let Known { theirs, removed, .. } = self.known();
+        if let Some(position) = theirs.iter().position(|(known, _)| *known == sequence) {
+            return Some(Change::Removed(theirs.remove(position).1));
         }
-        if self.removed.len() == MOST {
-            self.removed.remove(0);
+        if removed.len() == MOST {
+            removed.remove(0);
         }
-        self.removed.push(sequence);
+        removed.push(sequence);
         None
+    }
+
+    fn known(&mut self) -> &mut Known {
+        self.0.get_or_insert_default()
     }
 }
 
@@ -220,6 +231,7 @@ mod tests {
             addresses.add_theirs(sequence, one);
             addresses.remove_theirs(sequence + 10_000);
         }
-        assert_eq!((addresses.theirs.len(), addresses.removed.len()), (MOST, MOST));
+        let known = addresses.known();
+        assert_eq!((known.theirs.len(), known.removed.len()), (MOST, MOST));
     }
 }

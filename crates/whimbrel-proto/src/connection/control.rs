@@ -1,6 +1,7 @@
 //! The connection's own blocks that wait to be sent, or to be sent again.
 
 use super::notices::Notices;
+use crate::PathId;
 use crate::wire::close::{Reason, write_fin};
 use crate::wire::{Writer, block, varint_len};
 
@@ -14,22 +15,28 @@ pub(crate) enum Control {
     Notice(u32),
     /// The how manieth: what became of an older one says nothing of the newest.
     Ticket(u32),
+    /// By its sequence number: the newest counts.
+    SetPrimary(u64),
 }
 
 #[derive(Debug, Default)]
 pub(super) struct ControlQueue {
-    fin: Option<Reason>,
+    fin: Option<Box<Reason>>,
     fin_due: bool,
     fin_ack_due: bool,
-    ticket: Option<(u32, Vec<u8>)>,
+    ticket: Option<Box<(u32, Vec<u8>)>>,
     ticket_due: bool,
     tickets: u32,
+    primary: Option<PathId>,
+    primary_due: bool,
+    /// The sequence number of the newest.
+    primaries: u64,
     notices: Notices,
 }
 
 impl ControlQueue {
     pub(super) fn fin(&mut self, reason: Reason) {
-        self.fin = Some(reason);
+        self.fin = Some(Box::new(reason));
         self.fin_due = true;
     }
 
@@ -38,9 +45,16 @@ impl ControlQueue {
     }
 
     pub(super) fn ticket(&mut self, lifetime_s: u32, ticket: Vec<u8>) {
-        self.ticket = Some((lifetime_s, ticket));
+        self.ticket = Some(Box::new((lifetime_s, ticket)));
         self.ticket_due = true;
         self.tickets = self.tickets.wrapping_add(1);
+    }
+
+    /// The peer is to send on this path first.
+    pub(super) fn set_primary(&mut self, path: PathId) {
+        self.primary = Some(path);
+        self.primary_due = true;
+        self.primaries += 1;
     }
 
     /// A whole block that must arrive.
@@ -59,7 +73,7 @@ impl ControlQueue {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        !(self.fin_due || self.fin_ack_due || self.ticket_due || self.notices.is_due())
+        !(self.fin_due || self.fin_ack_due || self.ticket_due || self.primary_due || self.notices.is_due())
     }
 
     /// Writes what is due and fits.
@@ -78,7 +92,7 @@ impl ControlQueue {
             carried(Control::Fin);
         }
         if self.ticket_due
-            && let Some((lifetime, ticket)) = &self.ticket
+            && let Some((lifetime, ticket)) = self.ticket.as_deref()
             && out.remaining() > 1 + 8 + varint_len(ticket.len() as u64) + ticket.len()
         {
             out.u8(block::TICKET);
@@ -87,6 +101,16 @@ impl ControlQueue {
             out.bytes(ticket);
             self.ticket_due = false;
             carried(Control::Ticket(self.tickets));
+        }
+        if self.primary_due
+            && let Some(path) = self.primary
+            && out.remaining() > 2 * 8
+        {
+            out.u8(block::SET_PRIMARY);
+            out.varint(self.primaries);
+            out.varint(u64::from(path.0));
+            self.primary_due = false;
+            carried(Control::SetPrimary(self.primaries));
         }
     }
 
@@ -97,6 +121,10 @@ impl ControlQueue {
                 self.ticket_due = false;
             }
             Control::Notice(number) => self.notices.on_acked(number),
+            Control::SetPrimary(number) if number == self.primaries => {
+                self.primary = None;
+                self.primary_due = false;
+            }
             _ => {}
         }
     }
@@ -109,7 +137,10 @@ impl ControlQueue {
             Control::KeepAlive => {}
             Control::Ticket(number) if number == self.tickets => self.ticket_due = self.ticket.is_some(),
             Control::Notice(number) => self.notices.on_lost(number),
-            Control::Ticket(_) => {}
+            Control::SetPrimary(number) if number == self.primaries => {
+                self.primary_due = self.primary.is_some()
+            }
+            Control::Ticket(_) | Control::SetPrimary(_) => {}
         }
     }
 }

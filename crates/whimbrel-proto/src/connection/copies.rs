@@ -17,18 +17,20 @@ const ALLOWANCE: u64 = 4096;
 
 /// What went on another path and is to go here too.
 #[derive(Debug, Default)]
-pub(super) struct Echoes(VecDeque<Carried>);
+#[allow(clippy::box_collection, reason = "rarely there: not worth its room in every idle connection")]
+pub(super) struct Echoes(Option<Box<VecDeque<Carried>>>);
 
 impl Echoes {
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.as_ref().is_none_or(|echoes| echoes.is_empty())
     }
 
     fn push(&mut self, carried: Carried) {
-        if self.0.len() == MOST_ECHOES {
-            self.0.pop_front();
+        let echoes = self.0.get_or_insert_default();
+        if echoes.len() == MOST_ECHOES {
+            echoes.pop_front();
         }
-        self.0.push_back(carried);
+        echoes.push_back(carried);
     }
 
     /// Writes what is still of use and fits.
@@ -39,11 +41,12 @@ impl Echoes {
         out: &mut Writer<'_>,
         carried: &mut Vec<Carried>,
     ) -> bool {
-        while let Some(echo) = self.0.front() {
+        let Some(echoes) = &mut self.0 else { return true };
+        while let Some(echo) = echoes.front() {
             if !session.fill_copy(echo, copied, out, carried) {
                 return false;
             }
-            self.0.pop_front();
+            echoes.pop_front();
             if out.remaining() == 0 {
                 return false;
             }
@@ -126,9 +129,8 @@ impl Connection {
         let needed = recovery.rtt.deadline() + recovery.rtt.smoothed() / 2;
         let alone = !self.paths.all().any(|other| other != at && self.echoes_on(other));
         let repeats = if alone { REPEATS_ALONE } else { 1 };
-        let sent: u64 = self.paths.iter().map(|path| path.traffic.sent_bytes).sum();
-        let budget = ALLOWANCE + sent * u64::from(self.config.deadline_budget) / 100;
-        let mut spent = self.deadlines.bytes;
+        let budget = ALLOWANCE + self.totals().sent_bytes * u64::from(self.config.deadline_budget) / 100;
+        let mut spent = self.deadlines.as_ref().map_or(0, |deadlines| deadlines.bytes);
         let mut refused = 0;
         for carried in &self.scratch_carried {
             let (messages, bytes) = self.session.press(now, carried, needed, repeats, |cost| {
@@ -141,11 +143,14 @@ impl Connection {
                 afforded
             });
             if messages > 0 {
-                self.deadlines.messages += messages;
-                self.deadlines.bytes += bytes;
+                let deadlines = self.deadlines.get_or_insert_default();
+                deadlines.messages += messages;
+                deadlines.bytes += bytes;
             }
         }
-        self.deadlines.refused += refused;
+        if refused > 0 {
+            self.deadlines.get_or_insert_default().refused += refused;
+        }
     }
 }
 

@@ -9,6 +9,7 @@ mod close;
 mod control;
 mod copies;
 mod cost;
+mod coupling;
 mod ids;
 mod key_log;
 mod keys;
@@ -19,6 +20,7 @@ mod opening;
 mod pairing;
 mod path;
 mod paths;
+mod primary;
 mod quality;
 mod reattach;
 mod receive;
@@ -49,6 +51,7 @@ pub use close::CloseReason;
 use close::Ending;
 pub(crate) use control::Control;
 use control::ControlQueue;
+use coupling::Coupling;
 pub use copies::DeadlineStats;
 pub use cost::CostPolicy;
 use ids::SpareIds;
@@ -59,6 +62,8 @@ use multipath::Retired;
 pub(crate) use opening::Opening;
 use path::{Ends, Path};
 use paths::{At, Main, Paths};
+use primary::Choice;
+pub use primary::{PrimaryRule, SetPrimaryError};
 use quality::Watch;
 pub use quality::{MAX_THRESHOLDS, Quality, QualityChange, Threshold, TooManyThresholds};
 pub use reattach::Dial;
@@ -67,7 +72,7 @@ pub use resume::Resuming;
 pub use scheduler::Scheduling;
 pub use standing::PathState;
 use standing::Standing;
-pub use stats::{ConnectionStats, PathStats};
+pub use stats::{ConnectionStats, PathStats, Totals};
 pub(crate) use suspend::Attachment;
 pub use suspend::{SuspendError, SuspendMode};
 pub use suspended::{SUSPENDED_VERSION, Suspended};
@@ -308,9 +313,12 @@ pub struct Connection {
     addresses: Addresses,
     spare_ids: SpareIds,
     retired: Retired,
-    deadlines: DeadlineStats,
-    /// The peer's wish, by its sequence number: what comes late changes nothing.
-    primary_wish: (u64, Option<PathId>),
+    /// What was counted on paths that are no more.
+    past: Option<Box<Totals>>,
+    /// Of the deadline rule, once it had something to do.
+    deadlines: Option<Box<DeadlineStats>>,
+    coupling: Coupling,
+    choice: Choice,
     /// Paths opened by themselves in the running minute.
     opened_in_minute: (u64, u32),
     attempts: Attempts,
@@ -342,7 +350,7 @@ pub struct Connection {
     events: VecDeque<Event>,
     endpoint_events: VecDeque<EndpointEvent>,
     challenges: Challenges,
-    scratch_sack: Sack,
+    scratch_sack: Option<Box<Sack>>,
     scratch_carried: Vec<Carried>,
     scratch_items: Vec<Item>,
     dropped: stats::Dropped,
@@ -377,8 +385,10 @@ impl Connection {
             addresses: Addresses::default(),
             spare_ids: SpareIds::default(),
             retired: Retired::default(),
-            deadlines: DeadlineStats::default(),
-            primary_wish: (0, None),
+            past: None,
+            deadlines: None,
+            coupling: Coupling::default(),
+            choice: Choice::default(),
             opened_in_minute: (0, 0),
             attempts: Attempts::default(),
             peer_max_packet: u64::MAX,
@@ -402,7 +412,7 @@ impl Connection {
             events: VecDeque::new(),
             endpoint_events: VecDeque::new(),
             challenges: Challenges::new(&mut rng),
-            scratch_sack: Sack::default(),
+            scratch_sack: None,
             scratch_carried: Vec::new(),
             scratch_items: Vec::new(),
             dropped: stats::Dropped::default(),
@@ -529,7 +539,7 @@ impl Connection {
         self.endpoint_events.shrink_to_fit();
         self.spare_ids.trim();
         self.scratch_carried = Vec::new();
-        self.scratch_sack = Sack::default();
+        self.scratch_sack = None;
     }
 
     /// Ends at once; what was not delivered is lost, and its outcome Unknown.
@@ -663,13 +673,4 @@ struct Notes {
     small_acked: bool,
     full_lost: u8,
     fin_ack_acked: bool,
-}
-#[cfg(test)]
-mod sizes {
-    use super::*;
-    #[test]
-    fn sizes() {
-        use std::mem::size_of as s;
-        println!("Connection {} Session {} Path {} Recovery {} Received {} Mtu {} KeyRing {} Ticketing {} Ending {} Control {} Addr {} Spare {} KeyLog {} Challenges {} Sack {} Attachment {} Retired {} Dropped {}", s::<Connection>(), s::<Session>(), s::<Path>(), s::<crate::recovery::Recovery<Item>>(), s::<crate::recovery::Received>(), s::<mtu::Mtu>(),  s::<KeyRing>(), s::<Ticketing>(), s::<Ending>(), s::<ControlQueue>(), s::<Addresses>(), s::<SpareIds>(), s::<KeyLog>(), s::<Challenges>(), s::<Sack>(), s::<Attachment>(), s::<Retired>(), s::<stats::Dropped>());
-    }
 }

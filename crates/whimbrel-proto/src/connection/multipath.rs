@@ -11,6 +11,7 @@ use super::{
     At, Connection, CostPolicy, EndpointEvent, Event, Notes, PathState, PathStats, Validation, pairing,
 };
 use crate::crypto::ResetToken;
+use crate::mutants::{Mutant, planted};
 use crate::recovery::Fate;
 use crate::wire::{Reader, Writer, block};
 use crate::{Cause, ConnectionId, PathId, PeerMisbehaved, Side, Time};
@@ -244,12 +245,14 @@ impl Connection {
     fn forget(&mut self, now: Time, at: At) -> Box<PathStats> {
         let mut path = self.paths.remove(at);
         path.standing.on_closed();
+        self.past.get_or_insert_default().add(&path);
         self.retired.0.push((path.local_id, now + path.drain_time()));
         self.endpoint_events.extend(path.token.map(EndpointEvent::PeerTokenUnused));
         let stats = path.stats();
         let (session, control) = (&mut self.session, &mut self.control);
         let mut notes = Notes::default();
         path.recovery.abandon(|item| Self::settle(now, Fate::Lost, item, session, control, &mut notes));
+        self.part_company(now, stats.id);
         Box::new(stats)
     }
 
@@ -323,16 +326,6 @@ impl Connection {
             Change::Added(address) => Event::PeerAddressAdded(address),
             Change::Removed(address) => Event::PeerAddressRemoved(address),
         }));
-    }
-
-    /// The peer would have its data on this path.
-    pub(super) fn on_set_primary(&mut self, now: Time, reader: &mut Reader) -> Result<(), PeerMisbehaved> {
-        let (sequence, path) = (reader.varint()?, read_path(reader)?);
-        if sequence > self.primary_wish.0 {
-            self.primary_wish = (sequence, Some(path));
-            self.review(now);
-        }
-        Ok(())
     }
 
     /// Opens what pairs of addresses are worth a path.
@@ -441,7 +434,7 @@ impl Connection {
         self.check_reachable(now);
         self.ask_for_consent();
         let views: Vec<View> = self.paths.all().map(|at| self.view(at)).collect();
-        let wished = self.primary_wish.1.and_then(|id| self.paths.by_id(id));
+        let wished = self.choice.path().and_then(|id| self.paths.by_id(id));
         let wished = wished.filter(|at| self.is_at_hand(*at));
         let best = wished.map_or_else(|| scheduler::primary(&views, self.paths.main().index()), At::index);
         if self.paths.set_main(best) {
@@ -497,7 +490,10 @@ impl Connection {
     /// Whether a path may carry data now.
     pub(super) fn carries(&self, at: At) -> bool {
         let path = &self.paths[at];
-        if !self.is_affordable(at) || !path.standing.is_proven() {
+        if !path.standing.is_proven() {
+            return planted(Mutant::DataBeforeChallenge);
+        }
+        if !self.is_affordable(at) {
             return false;
         }
         if self.paths.len() == 1 {
@@ -520,7 +516,7 @@ impl Connection {
     }
 
     /// What a scheduler sees of a path.
-    fn view(&self, at: At) -> View {
+    pub(super) fn view(&self, at: At) -> View {
         let view = self.paths[at].view();
         if !self.paths[at].standing.is_proven() {
             // After all others.

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use super::copies::Echoes;
+use super::coupling::Load;
 use super::cost::Consent;
 use super::keys::KeyUse;
 use super::mtu::{self, Mtu};
@@ -20,6 +21,9 @@ use crate::{ConnectionId, PathId, Time};
 
 /// Packets a SACK may be held back for at most.
 const MOST_UNREPORTED: u32 = 64;
+
+/// A path that sent no SACK for so long had little to report: waiting for another packet would mostly be for a timer to fire.
+const PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Path {
@@ -58,6 +62,8 @@ pub(super) struct Path {
     pub(super) last_sack: Time,
     pub(super) pacing_until: Option<Time>,
     pub(super) traffic: Traffic,
+    /// What it carried and how long that took, compared with other paths; none while it is alone.
+    pub(super) load: Option<Box<Load>>,
     /// Marks are of use here: the peer has reported them back, or had no chance to yet.
     pub(super) ecn_usable: bool,
 }
@@ -69,6 +75,8 @@ pub(super) struct Traffic {
     pub(super) sent_bytes: u64,
     pub(super) received_packets: u64,
     pub(super) received_bytes: u64,
+    /// When it was last compared with that of other paths.
+    pub(super) received_before: u64,
 }
 
 /// The peer's packets come from another address: probably a NAT that rebound. Data goes on to the old one until the new one has
@@ -184,6 +192,7 @@ impl Path {
             last_sack: Time::ZERO,
             pacing_until: None,
             traffic: Traffic::default(),
+            load: None,
             ecn_usable: config.ecn,
         }
     }
@@ -215,10 +224,15 @@ impl Path {
         if self.remote.is_ipv4() { 28 } else { 48 }
     }
 
-    /// How fast SACKs are wanted: two packets, but no more often than eight in a round trip.
+    /// How fast SACKs are wanted: two packets, but no more often than eight in a round trip; what comes after a pause at once, since it may
+    /// be all that comes.
     pub(super) fn ack_pace(&self, now: Time, max_delay: Duration) -> AckPace {
         let eighth = self.recovery.rtt.smoothed() / 8;
-        let every = if now.since(self.last_sack) >= eighth.min(max_delay) { 2 } else { MOST_UNREPORTED };
+        let every = match now.since(self.last_sack) {
+            pause if pause >= PAUSE => 1,
+            pause if pause >= eighth.min(max_delay) => 2,
+            _ => MOST_UNREPORTED,
+        };
         AckPace { every, delay: eighth.min(max_delay).max(Duration::from_millis(1)) }
     }
 

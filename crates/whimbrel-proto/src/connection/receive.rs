@@ -7,6 +7,7 @@ use super::sacks::Sacked;
 use super::{At, Connection, Datagram, Event, Main, Notes, PathState};
 use crate::connection::keys::KeyUse;
 use crate::connection::path::Rebinding;
+use crate::mutants::{Mutant, planted};
 use crate::recovery::Way;
 use crate::wire::packet::{
     CLEAR_BIT, CLEAR_LEN, EARLY_BIT, KEY_PHASE_BIT, MIN_SEALED, PROTECTED_BITS, SAMPLE_LEN, destination,
@@ -104,6 +105,7 @@ impl Connection {
                 let pace = self.paths[at].ack_pace(now, self.config.max_ack_delay);
                 self.paths[at].received.on_packet(now, number, eliciting, ecn, pace);
                 self.on_arrival(now, at, newest, from, to, size);
+                self.compare_received(now);
             }
             Err(misbehaved) => self.on_misbehaved(now, misbehaved),
         }
@@ -321,11 +323,12 @@ impl Connection {
 
     /// Returns the path it speaks of.
     fn on_sack(&mut self, now: Time, path: PathId, reader: &mut Reader) -> Result<PathId, PeerMisbehaved> {
-        let mut sack = std::mem::take(&mut self.scratch_sack);
+        let mut sack = self.scratch_sack.take().unwrap_or_default();
         let read = sack.read(reader).map_err(PeerMisbehaved::from);
         let taken = read.and_then(|()| self.take_sack(now, path, &sack));
+        self.dropped.made_up += u64::from(taken.as_ref().is_err_and(|why| why.cause == Cause::AckOfUnsent));
         let path = PathId(sack.path);
-        self.scratch_sack = sack;
+        self.scratch_sack = Some(sack);
         taken.map(|()| path)
     }
 
@@ -337,7 +340,8 @@ impl Connection {
         sack: &crate::wire::sack::Sack,
     ) -> Result<(), PeerMisbehaved> {
         let id = PathId(sack.path);
-        let Some(at) = self.paths.by_id(id) else {
+        let told = if planted(Mutant::SackOfAnotherPath) { self.paths[Main].id } else { id };
+        let Some(at) = self.paths.by_id(told) else {
             if self.spare_ids.is_over(id) {
                 // Of a path that was closed meanwhile.
                 return Ok(());
@@ -356,6 +360,7 @@ impl Connection {
         }
         self.take_notes(now, at, notes);
         self.forget_closed(now);
+        self.couple(now, at);
         self.review(now);
         self.check_quality(now);
         self.ask_for_ids();

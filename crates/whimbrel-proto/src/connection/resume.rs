@@ -6,6 +6,7 @@ use super::{
 };
 use crate::crypto::Claim;
 use crate::handshake::{Accepted, Params, Resumed};
+use crate::mutants::{Mutant, planted};
 use crate::session::Session;
 use crate::wire::packet::destination;
 use crate::{ConnectionId, Time};
@@ -70,6 +71,8 @@ impl Connection {
         let heir = self.attachment.heir.as_deref();
         if self.peer_key != Some(accepted.client_key) && heir != Some(&accepted.client_key) {
             Resumed::Unknown
+        } else if planted(Mutant::ResumedAgain) {
+            Resumed::Yes
         } else if self.ending.is_over() {
             Resumed::Expired
         } else if proof.epoch <= claim.epoch {
@@ -130,7 +133,7 @@ impl Connection {
         fresh.peer_key = fresh.peer_key.or(self.peer_key);
         fresh.ending = self.ending.begin_again();
         fresh.watch = self.watch.take();
-        fresh.deadlines = self.deadlines;
+        fresh.deadlines = self.deadlines.take();
         fresh.dropped = self.dropped;
         fresh.events.retain(|event| *event != Event::Connected);
         let (from, to) = (self.remote(), fresh.remote());

@@ -43,12 +43,15 @@ impl Connection {
         fits && self.paths.all().any(|of| self.paths[of].received.is_sack_due(now) && self.reports(at, of))
     }
 
-    /// A packet on `at` has a SACK of `of`: what is not reported yet. What a suspect path says of itself, the best one still has to say; and
-    /// while none works, a `probe` repeats what came on each, since one may work this way and another that.
+    /// A packet on `at` has a SACK of `of`: what is not reported yet. What a suspect path says of itself, the best one still has to say;
+    /// while none works, a `probe`, and the answer to one, repeats what came on each, since one may work this way and another that; and so
+    /// does what answers on a new path: who opens it may have lost the others, and would send again what has long arrived.
     fn has_sack(&self, at: At, of: At, probe: bool) -> bool {
         let unreported = self.paths[of].received.has_unreported() && (self.reports(at, of) || at == of);
-        let none_works = probe && !self.paths[self.paths.main()].standing.is_usable();
-        unreported || none_works && self.is_stranded(of)
+        let asks = probe || self.is_stranded(at);
+        let none_works = asks && !self.paths[self.paths.main()].standing.is_usable();
+        let greets = self.paths[at].standing.state() == PathState::Opening;
+        unreported || none_works && self.is_stranded(of) || greets && at != of
     }
 
     /// A packet on `at` has SACKs.

@@ -19,6 +19,8 @@ pub struct Dropped {
     pub forged: u64,
     /// Handshake packets that made no sense.
     pub handshake: u64,
+    /// SACKs of packets that were never sent. The connection is closed for the first.
+    pub made_up: u64,
 }
 
 /// One path. Bytes are UDP payload unless said otherwise.
@@ -49,6 +51,8 @@ pub struct PathStats {
     pub acked_packets: u64,
     /// Packets declared lost.
     pub lost_packets: u64,
+    /// Packet numbers never used, so that a peer that acknowledges what it did not get is found out.
+    pub left_out: u64,
     /// Of those, packets that arrived after all.
     pub spurious_packets: u64,
     /// Share of packets lost lately, 0 to 1.
@@ -67,6 +71,48 @@ pub struct PathStats {
     pub congestion: ControllerStats,
     /// Largest UDP payload found to work, bytes.
     pub mtu: u16,
+    /// Counts as sharing its bottleneck with another path in use ([`crate::TransportConfig::coupled`]).
+    pub coupled: bool,
+}
+
+/// Counts over all paths that a connection has or had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Totals {
+    /// Packets sent.
+    pub sent_packets: u64,
+    /// UDP payload sent, bytes.
+    pub sent_bytes: u64,
+    /// The same with IP and UDP headers.
+    pub sent_wire_bytes: u64,
+    /// Packets received that opened.
+    pub received_packets: u64,
+    /// UDP payload received that opened, bytes.
+    pub received_bytes: u64,
+    /// Packets received more than once.
+    pub duplicates: u64,
+    /// Packets acknowledged.
+    pub acked_packets: u64,
+    /// Packets declared lost.
+    pub lost_packets: u64,
+    /// Of those, packets that arrived after all.
+    pub spurious_packets: u64,
+}
+
+impl Totals {
+    pub(super) fn add(&mut self, path: &Path) {
+        let (traffic, counters) = (path.traffic, path.recovery.counters());
+        let headers = if path.remote.ip().to_canonical().is_ipv4() { 28 } else { 48 };
+        self.sent_packets += traffic.sent_packets;
+        self.sent_bytes += traffic.sent_bytes;
+        self.sent_wire_bytes += traffic.sent_bytes + traffic.sent_packets * headers;
+        self.received_packets += traffic.received_packets;
+        self.received_bytes += traffic.received_bytes;
+        self.duplicates += path.received.duplicates();
+        self.acked_packets += counters.acked_packets;
+        self.lost_packets += counters.lost_packets;
+        self.spurious_packets += counters.spurious_packets;
+    }
 }
 
 /// A connection.
@@ -75,6 +121,8 @@ pub struct PathStats {
 pub struct ConnectionStats {
     /// Each path.
     pub paths: Vec<PathStats>,
+    /// All of them together, and those that are closed.
+    pub total: Totals,
     /// Packets that were dropped on arrival.
     pub dropped: Dropped,
     /// Generations of keys so far, less one.
@@ -90,15 +138,26 @@ impl Connection {
     pub fn stats(&self, now: Time) -> ConnectionStats {
         ConnectionStats {
             paths: self.path_stats(),
+            total: self.totals(),
             dropped: self.dropped,
             key_updates: self.keys.as_ref().map_or(0, |keys| keys.updates()),
-            deadlines: DeadlineStats { saved: self.session.saved(), ..self.deadlines },
+            deadlines: DeadlineStats {
+                saved: self.session.saved(),
+                ..self.deadlines.as_deref().copied().unwrap_or_default()
+            },
             silent_for: now.since(self.last_received),
         }
     }
 }
 
 impl Connection {
+    /// Over all paths there are or were.
+    pub(super) fn totals(&self) -> Totals {
+        let mut total = self.past.as_deref().copied().unwrap_or_default();
+        self.paths.iter().for_each(|path| total.add(path));
+        total
+    }
+
     fn path_stats(&self) -> Vec<PathStats> {
         let main = self.paths.main();
         let open = self.paths.all().filter(|at| self.paths[*at].standing.state() != PathState::Closed);
@@ -123,6 +182,7 @@ impl Path {
             duplicates: path.received.duplicates(),
             acked_packets: counters.acked_packets,
             lost_packets: counters.lost_packets,
+            left_out: counters.left_out,
             spurious_packets: counters.spurious_packets,
             loss: path.recovery.loss(),
             rtt: path.recovery.rtt.smoothed(),
@@ -132,6 +192,7 @@ impl Path {
             in_flight: path.recovery.in_flight(),
             congestion: path.recovery.controller().state(),
             mtu: path.mtu.current(),
+            coupled: path.load.as_ref().is_some_and(|load| load.is_coupled()),
         }
     }
 }

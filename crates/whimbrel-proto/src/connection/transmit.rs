@@ -1,6 +1,6 @@
 //! Packets going out: put together, sealed, masked, recorded.
 
-use super::{At, Connection, Control, Item, KeyRing, Main, Transmit};
+use super::{At, Connection, Control, Item, KeyRing, Main, PathState, Transmit};
 use crate::mutants::{Mutant, planted};
 use crate::recovery::{Permit, Spare};
 use crate::wire::close::{Reason, write_rst};
@@ -90,7 +90,8 @@ impl Connection {
             count += 1;
             // An MTU probe travels alone: before others it would set their size, behind others it would be cut to theirs.
             let probed = size > usize::from(self.paths[at].mtu.current());
-            if probed || count > 1 && size < segment_size {
+            // So does a very short one: what has to be padded, or has a longer number, would not fit behind it.
+            if probed || size < LEAST_PACKET || count > 1 && size < segment_size {
                 break;
             }
             segment_size = size;
@@ -162,7 +163,8 @@ impl Connection {
     /// size, or None if nothing may or need be sent.
     fn build(&mut self, now: Time, at: At, out: &mut Vec<u8>, limit: usize, first: bool) -> Option<usize> {
         let slot = self.occasion(now, at, limit, first)?;
-        let mtu_probe = if first && slot.occasion == Occasion::Data && self.keys.is_some() && self.confirmed {
+        let proven = self.confirmed && self.paths[at].standing.state() != PathState::Opening;
+        let mtu_probe = if first && slot.occasion == Occasion::Data && self.keys.is_some() && proven {
             self.paths[at].mtu.next_probe(now)
         } else {
             None
@@ -408,6 +410,9 @@ impl Connection {
             path.recovery.mark_last(Spare::Doubled);
         } else if self.resending {
             path.recovery.mark_last(Spare::Again);
+        }
+        if self.confirmed && path.recovery.wants_leaving_out() {
+            path.recovery.leave_out(now, self.challenges.draw());
         }
         path.traffic.sent_packets += 1;
         path.traffic.sent_bytes += size as u64;

@@ -23,12 +23,17 @@ pub struct Keys {
 
 struct Direction {
     first: Secret,
-    current: Secret,
+    /// After a rotation.
+    later: Option<Box<Secret>>,
 }
 
 impl Direction {
     fn new(secret: Secret) -> Self {
-        Self { first: secret.clone(), current: secret }
+        Self { first: secret, later: None }
+    }
+
+    fn current(&self) -> &Secret {
+        self.later.as_deref().unwrap_or(&self.first)
     }
 }
 
@@ -84,8 +89,8 @@ impl Keys {
         let next = self.next.take().expect("derived in the line before");
         let Next { seal, open, seal_secret, open_secret } = *next;
         self.seal = seal;
-        self.sealing.current = seal_secret;
-        self.opening.current = open_secret;
+        self.sealing.later = Some(Box::new(seal_secret));
+        self.opening.later = Some(Box::new(open_secret));
         self.generation += 1;
         std::mem::replace(&mut self.open, open)
     }
@@ -101,14 +106,14 @@ impl Keys {
     /// Two key log lines (see [`key_log_line`]): packets we send to `theirs`, packets that come to `ours`.
     pub fn log(&self, path: PathId, ours: ConnectionId, theirs: ConnectionId) -> [String; 2] {
         let line = |id, direction: &Direction| {
-            key_log_line(id, path, self.aead, &direction.current, &direction.first)
+            key_log_line(id, path, self.aead, direction.current(), &direction.first)
         };
         [line(theirs, &self.sealing), line(ours, &self.opening)]
     }
 
     fn next(&mut self) -> &Next {
         self.next.get_or_insert_with(|| {
-            let (seal_secret, open_secret) = (self.sealing.current.next(), self.opening.current.next());
+            let (seal_secret, open_secret) = (self.sealing.current().next(), self.opening.current().next());
             Box::new(Next {
                 seal: SealKey::new(self.aead, &seal_secret),
                 open: OpenKey::new(self.aead, &open_secret),

@@ -141,8 +141,6 @@ pub struct Endpoint {
     transport: Arc<TransportConfig>,
     routes: BTreeMap<ConnectionId, Handle>,
     tokens: BTreeMap<[u8; 16], Handle>,
-    /// Accepted connections by who began them and the id chosen for the session.
-    sessions: BTreeMap<(PublicKey, [u8; 16]), Handle>,
     connections: BTreeMap<Handle, Ids>,
     standby: Standby,
     /// Needed beside the keys wherever a session goes on.
@@ -164,16 +162,23 @@ pub struct Endpoint {
 #[derive(Debug)]
 struct Ids {
     id: ConnectionId,
-    /// By which its peer would say that it lost the connection.
-    tokens: Vec<[u8; 16]>,
     accepted: bool,
-    session: Option<(PublicKey, [u8; 16])>,
-    /// Ids of PINGs that began the same session again.
-    aliases: Vec<ConnectionId>,
+    /// Whose PING began the session over this connection: another of the same client's begins it again.
+    begun_by: Option<PublicKey>,
+    rare: Option<Box<Rare>>,
     /// Ids of further paths.
     more: Vec<ConnectionId>,
     /// The id of the session, by which it is resumed.
     resumable: Option<[u8; 16]>,
+}
+
+/// What few of a server's connections have.
+#[derive(Debug, Default)]
+struct Rare {
+    /// By which its peer would say that it lost the connection.
+    tokens: Vec<[u8; 16]>,
+    /// Ids of PINGs that began the same session again.
+    aliases: Vec<ConnectionId>,
 }
 
 /// PINGs that may begin one session again. A client has no cause for more.
@@ -208,7 +213,6 @@ impl Endpoint {
             acceptor,
             transport: Arc::new(transport),
             routes: BTreeMap::new(),
-            sessions: BTreeMap::new(),
             tokens: BTreeMap::new(),
             connections: BTreeMap::new(),
             standby: Standby::default(),
@@ -292,15 +296,7 @@ impl Endpoint {
         self.routes.insert(id, handle);
         self.connections.insert(
             handle,
-            Ids {
-                id,
-                tokens: Vec::new(),
-                accepted,
-                session: None,
-                aliases: Vec::new(),
-                more: Vec::new(),
-                resumable: None,
-            },
+            Ids { id, accepted, begun_by: None, rare: None, more: Vec::new(), resumable: None },
         );
         handle
     }
@@ -316,8 +312,7 @@ impl Endpoint {
         match event {
             EndpointEvent::PeerResetToken(token) => {
                 if let Some(ids) = self.connections.get_mut(&handle) {
-                    ids.tokens.reserve_exact(1);
-                    ids.tokens.push(*token.as_bytes());
+                    ids.rare.get_or_insert_default().tokens.push(*token.as_bytes());
                     self.tokens.insert(*token.as_bytes(), handle);
                 }
             }
@@ -339,13 +334,15 @@ impl Endpoint {
                     && id != ids.id
                 {
                     ids.more.retain(|more| *more != id);
-                    ids.aliases.retain(|alias| *alias != id);
+                    if let Some(rare) = &mut ids.rare {
+                        rare.aliases.retain(|alias| *alias != id);
+                    }
                     self.routes.remove(&id);
                 }
             }
             EndpointEvent::PeerTokenUnused(token) => {
-                if let Some(ids) = self.connections.get_mut(&handle) {
-                    ids.tokens.retain(|known| known != token.as_bytes());
+                if let Some(rare) = self.connections.get_mut(&handle).and_then(|ids| ids.rare.as_mut()) {
+                    rare.tokens.retain(|known| known != token.as_bytes());
                     self.tokens.remove(token.as_bytes());
                 }
             }
@@ -373,13 +370,11 @@ impl Endpoint {
         if let Some(ids) = self.connections.remove(&handle) {
             self.accepted -= usize::from(ids.accepted);
             self.routes.remove(&ids.id);
-            for alias in ids.aliases.into_iter().chain(ids.more) {
+            let rare = ids.rare.map(|rare| *rare).unwrap_or_default();
+            for alias in rare.aliases.into_iter().chain(ids.more) {
                 self.routes.remove(&alias);
             }
-            if let Some(session) = ids.session {
-                self.sessions.remove(&session);
-            }
-            for token in ids.tokens {
+            for token in rare.tokens {
                 self.tokens.remove(&token);
             }
             if let Some(session) = ids.resumable {
@@ -484,8 +479,8 @@ impl Endpoint {
             return self.refuse();
         }
         let local_id = accepted.server_id;
-        let session = accepted.params.session.map(|session| (accepted.client_key, session));
-        if let Some(handle) = session.and_then(|session| self.sessions.get(&session).copied()) {
+        let (session, client) = (accepted.params.session, accepted.client_key);
+        if let Some(handle) = session.and_then(|session| self.begun(&session, client)) {
             // What came with the first PING was delivered: a second connection would deliver it twice. And a ticket proves no address.
             if accepted.unvalidated().is_some() {
                 return self.refuse();
@@ -509,19 +504,24 @@ impl Endpoint {
         self.stats.accepted += 1;
         let handle = self.register(local_id, true);
         if let (Some(session), Some(ids)) = (session, self.connections.get_mut(&handle)) {
-            ids.session = Some(session);
-            self.sessions.insert(session, handle);
-            self.name_session(handle, session.1);
+            ids.begun_by = Some(client);
+            self.name_session(handle, session);
         }
         Routed::Accepted(handle, Box::new(connection))
+    }
+
+    /// The connection that a PING of this client's began the session over.
+    fn begun(&self, session: &[u8; 16], client: PublicKey) -> Option<Handle> {
+        let handle = self.standby.find(session)?;
+        (self.connections.get(&handle)?.begun_by == Some(client)).then_some(handle)
     }
 
     /// A PING with a good cookie, for a session that an earlier one began.
     fn begin_again(&mut self, handle: Handle, alias: ConnectionId, datagram: Datagram) -> Routed {
         match self.connections.get_mut(&handle) {
-            Some(ids) if ids.aliases.len() < ALIASES => {
+            Some(ids) if ids.rare.as_ref().is_none_or(|rare| rare.aliases.len() < ALIASES) => {
                 // When it is repeated, it is known by this id.
-                ids.aliases.push(alias);
+                ids.rare.get_or_insert_default().aliases.push(alias);
                 self.routes.insert(alias, handle);
                 Routed::SecondPing(handle, datagram)
             }

@@ -190,11 +190,12 @@ impl Endpoint {
         };
         let local_id = accepted.server_id;
         let Some(ids) = self.connections.get_mut(&handle) else { return self.refuse() };
-        if ids.aliases.len() >= ALIASES {
-            let oldest = ids.aliases.remove(0);
+        let aliases = &mut ids.rare.get_or_insert_default().aliases;
+        if aliases.len() >= ALIASES {
+            let oldest = aliases.remove(0);
             self.routes.remove(&oldest);
         }
-        ids.aliases.push(local_id);
+        aliases.push(local_id);
         self.routes.insert(local_id, handle);
         let setup = Setup {
             side: Side::Server,
@@ -217,15 +218,14 @@ impl Endpoint {
             self.standby.take_over(session, handle);
         }
         let old = std::mem::replace(&mut ids.id, id);
-        let others = std::mem::take(&mut ids.aliases).into_iter().chain(std::mem::take(&mut ids.more));
+        let rare = ids.rare.take().map(|rare| *rare).unwrap_or_default();
+        let others = rare.aliases.into_iter().chain(std::mem::take(&mut ids.more));
         for other in others.chain([old]).filter(|other| *other != id) {
             self.routes.remove(&other);
         }
-        for token in std::mem::take(&mut ids.tokens) {
+        for token in rare.tokens {
             self.tokens.remove(&token);
         }
-        if let Some(session) = ids.session.take() {
-            self.sessions.remove(&session);
-        }
+        ids.begun_by = None;
     }
 }

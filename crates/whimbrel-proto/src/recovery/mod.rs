@@ -14,7 +14,7 @@ pub(crate) use rtt::Rtt;
 pub(crate) use sent::{SentPackets, Spare};
 use silence::Silence;
 
-use crate::congestion::{AckSample, Congestion, Controller, Pacer, RateSampler, Remembered};
+use crate::congestion::{AckSample, Company, Congestion, Controller, Pacer, RateSampler, Remembered};
 use crate::crypto::PathMemory;
 use crate::wire::sack::Sack;
 use crate::{Cause, PeerMisbehaved, Time};
@@ -52,9 +52,12 @@ pub(crate) enum Way {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) acked_packets: u64,
+    pub(crate) acked_bytes: u64,
     pub(crate) lost_packets: u64,
     pub(crate) lost_bytes: u64,
     pub(crate) spurious_packets: u64,
+    /// Numbers that no packet has.
+    pub(crate) left_out: u64,
 }
 
 /// Sending side of one path: round trips, loss, congestion, pacing, silence.
@@ -128,11 +131,16 @@ impl<I: Copy> Recovery<I> {
     }
 
     pub(crate) fn counters(&self) -> Counters {
-        self.counters
+        Counters { left_out: self.sent.left_out(), ..self.counters }
     }
 
     pub(crate) fn controller(&self) -> &dyn Controller {
         &*self.controller
+    }
+
+    /// What shares the path's bottleneck changed.
+    pub(crate) fn on_company(&mut self, now: Time, company: Option<Company>) {
+        self.controller.on_company(now, company);
     }
 
     /// Full packets are `bytes` on the wire from now on.
@@ -242,6 +250,16 @@ impl<I: Copy> Recovery<I> {
         true
     }
 
+    /// It is time for [`Recovery::leave_out`].
+    pub(crate) fn wants_leaving_out(&self) -> bool {
+        self.sent.wants_leaving_out()
+    }
+
+    /// Leaves a packet number out now and then: `draw` says when next.
+    pub(crate) fn leave_out(&mut self, now: Time, draw: u64) {
+        self.sent.leave_out(now, &self.rtt, draw);
+    }
+
     /// There was room for more than the application had.
     pub(crate) fn on_app_limited(&mut self) {
         self.sampler.on_app_limited(self.sent.in_flight());
@@ -259,6 +277,12 @@ impl<I: Copy> Recovery<I> {
             return Err(PeerMisbehaved::new(
                 Cause::AckOfUnsent,
                 "a packet that was never sent was acknowledged",
+            ));
+        }
+        if self.sent.is_made_up(sack) {
+            return Err(PeerMisbehaved::new(
+                Cause::AckOfUnsent,
+                "a packet was acknowledged whose number was left out",
             ));
         }
         let prior = self.sent.in_flight();
@@ -283,6 +307,7 @@ impl<I: Copy> Recovery<I> {
         }
         self.last_heard = now;
         self.counters.acked_packets += told.packets;
+        self.counters.acked_bytes += told.bytes;
         self.counters.spurious_packets += told.spurious_packets;
         self.loss.on_acked(told.packets);
         self.rtt.relax(now);
@@ -352,7 +377,11 @@ impl<I: Copy> Recovery<I> {
         }
         let serialisations = self.serialisation() * 8;
         let cap = LONGEST_PROBE_WAIT.max(self.rtt.smoothed()).max(serialisations);
-        self.silence.handle_timeout(now, self.rtt.deadline(), cap);
+        let granted = self.silence.handle_timeout(now, self.rtt.deadline(), cap);
+        if granted && self.silence.is_blackout() {
+            // Probes may follow each other sooner than one is overdue: the one that arrives should have brought something.
+            self.surrender(now, |item| tell(Fate::Lost, item));
+        }
     }
 
     /// The operating system says the link is back: probe at once.

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::Time;
+use crate::mutants::{Mutant, planted};
 use crate::wire::Writer;
 use crate::wire::sack::{self, EcnCounts, MAX_RANGES};
 
@@ -33,14 +34,19 @@ pub(crate) struct Received {
 }
 
 /// When a SACK is due. At once on gaps, duplicates, CE marks and the first packets; else after a number of packets or a
-/// delay that follow the path: an eighth of a round trip at most.
+/// delay that follow the path: an eighth of a round trip at most, and next to none after a pause as long as that.
 #[derive(Debug)]
 struct AckPolicy {
     unreported: u32,
     due: Option<Time>,
     now_due: bool,
     total: u64,
+    /// When one last came that asks for an answer.
+    last: Time,
 }
+
+/// How long a packet that came alone waits for something to ride with its SACK.
+const SOON: Duration = Duration::from_millis(1);
 
 /// Packets that are acknowledged one by one after a start, so that the sender learns the path quickly.
 const EAGER_PACKETS: u64 = 32;
@@ -53,7 +59,7 @@ impl Default for Received {
             largest_at: Time::ZERO,
             duplicates: 0,
             ecn: EcnCounts::default(),
-            ack: AckPolicy { unreported: 0, due: None, now_due: false, total: 0 },
+            ack: AckPolicy { unreported: 0, due: None, now_due: false, total: 0, last: Time::ZERO },
         }
     }
 }
@@ -116,6 +122,9 @@ impl Received {
             self.largest_at = now;
         }
         self.insert(number);
+        if planted(Mutant::UnseenAcknowledged) && number > 0 && !self.is_duplicate(number - 1) {
+            self.insert(number - 1);
+        }
         match ecn {
             Some(Ecn::Ect0) => self.ecn.ect0 += 1,
             Some(Ecn::Ect1) => self.ecn.ect1 += 1,
@@ -216,8 +225,11 @@ impl AckPolicy {
         if !in_order || self.unreported >= pace.every || self.total <= EAGER_PACKETS {
             self.now_due = true;
         } else if self.due.is_none() {
-            self.due = Some(now + pace.delay);
+            // After so long without any, to wait brings no second one to report with it.
+            let alone = now.since(self.last) >= pace.delay;
+            self.due = Some(now + if alone { pace.delay.min(SOON) } else { pace.delay });
         }
+        self.last = now;
     }
 
     fn on_reported(&mut self) {

@@ -13,6 +13,8 @@ const REORDER_PACKETS: u64 = 3;
 /// A spurious loss is recognised for this many round trips.
 const REMEMBER_ROUNDS: u32 = 3;
 const REMEMBER_AT_LEAST: Duration = Duration::from_millis(25);
+/// Packets kept through a silence.
+const MOST_KEPT: usize = 1024;
 /// Packets without any loss found spurious after which the tolerance for reordering shrinks again.
 const TOLERANCE_DECAY: u64 = 4096;
 
@@ -74,6 +76,37 @@ pub(super) struct Told {
     pub(super) newest: Option<Newest>,
 }
 
+/// Packet numbers that are never used, here and there: who acknowledges one claims to have what was never sent, to be sent more than the
+/// path carries (RFC 9000 21.4).
+#[derive(Clone, Copy, Debug, Default)]
+struct LeftOut {
+    /// The number to be left out next; before there was a draw, when to have one.
+    next: u64,
+    last: Option<u64>,
+    count: u32,
+    drawn: bool,
+}
+
+impl LeftOut {
+    /// Numbers among which the first is chosen.
+    const NEAREST: u64 = 32;
+    /// Of each choice as many more, up to so many: rare in a long connection, soon in a short one.
+    const FARTHEST: u64 = 4096;
+
+    /// `number` is next. True: it is left out.
+    fn on_reached(&mut self, number: u64, draw: u64) -> bool {
+        let leaves = self.drawn;
+        if leaves {
+            self.last = Some(number);
+            self.count = self.count.saturating_add(1);
+        }
+        self.drawn = true;
+        let among = (Self::NEAREST << self.count.min(16)).min(Self::FARTHEST);
+        self.next = number + among / 4 + draw % among;
+        leaves
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct SentPackets<I> {
@@ -92,6 +125,7 @@ pub(crate) struct SentPackets<I> {
     tolerance_until: u64,
     /// The next number, and what was asked for, when no packet was found that is worth a double.
     barren: (u64, bool),
+    left_out: LeftOut,
 }
 
 impl<I> Default for SentPackets<I> {
@@ -107,6 +141,7 @@ impl<I> Default for SentPackets<I> {
             tolerance: 0,
             tolerance_until: 0,
             barren: (0, false),
+            left_out: LeftOut::default(),
         }
     }
 }
@@ -120,6 +155,32 @@ impl<I: Copy> SentPackets<I> {
 
     pub(crate) fn next_number(&self) -> u64 {
         self.first + self.packets.len() as u64
+    }
+
+    /// It is time to leave a number out, or to choose the first.
+    pub(super) fn wants_leaving_out(&self) -> bool {
+        self.next_number() >= self.left_out.next
+    }
+
+    /// Leaves the next number out, if it was chosen before, and chooses another by `draw`, which the peer cannot foresee.
+    pub(super) fn leave_out(&mut self, now: Time, rtt: &Rtt, draw: u64) {
+        let number = self.next_number();
+        if self.left_out.on_reached(number, draw) {
+            self.push_untracked(now, rtt);
+        }
+    }
+
+    /// Numbers left out so far.
+    pub(super) fn left_out(&self) -> u64 {
+        self.left_out.count.into()
+    }
+
+    /// A SACK with these ranges tells of a packet that does not exist.
+    pub(super) fn is_made_up(&self, sack: &Sack) -> bool {
+        self.left_out.last.is_some_and(|last| {
+            let range = sack.ranges.iter().find(|range| *range.start() <= last);
+            range.is_some_and(|range| *range.end() >= last)
+        })
     }
 
     pub(super) fn begin_at(&mut self, number: u64) {
@@ -286,7 +347,8 @@ impl<I: Copy> SentPackets<I> {
             return true;
         }
         let Some(largest) = self.largest_acked.filter(|largest| number < *largest) else { return false };
-        if self.tolerance == 0 && largest - number >= REORDER_PACKETS {
+        let between = self.left_out.last.is_some_and(|last| number < last && last < largest);
+        if self.tolerance == 0 && largest - number >= REORDER_PACKETS + u64::from(between) {
             return true;
         }
         self.newest_sent_at >= packet.sent_at
@@ -397,14 +459,17 @@ impl<I: Copy> SentPackets<I> {
         }
     }
 
-    /// Forgets settled packets at the front, and lost ones after a while.
+    /// Forgets settled packets at the front, and lost ones after a while; but not while nothing sent since their loss was acknowledged, unless
+    /// they are too many: in a silence they may have arrived, and the next SACK tells.
     fn trim(&mut self, now: Time, rtt: &Rtt) {
         let remember = (rtt.smoothed() * REMEMBER_ROUNDS).max(REMEMBER_AT_LEAST);
         while let Some(packet) = self.packets.front() {
             let forget = match packet.state {
                 State::Outstanding => false,
                 State::Settled => true,
-                State::Lost { at, .. } => now.since(at) > remember,
+                State::Lost { at, .. } => {
+                    now.since(at) > remember && (at < self.newest_sent_at || self.packets.len() > MOST_KEPT)
+                }
             };
             if !forget {
                 break;
@@ -419,6 +484,56 @@ impl<I: Copy> SentPackets<I> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn sack(ranges: &[(u64, u64)]) -> Sack {
+        Sack { ranges: ranges.iter().map(|(from, to)| *from..=*to).collect(), ..Sack::default() }
+    }
+
+    #[test]
+    fn who_acknowledges_a_number_left_out_has_made_it_up() {
+        let (mut sent, rtt, now) = (SentPackets::<()>::default(), Rtt::default(), Time::ZERO);
+        let mut left_out = Vec::new();
+        for draw in 0..10_000u64 {
+            sent.push(now, 100, Snapshot::default(), &[]);
+            if sent.wants_leaving_out() {
+                let (before, count) = (sent.next_number(), sent.left_out());
+                sent.leave_out(now, &rtt, draw.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+                assert_eq!(sent.next_number() - before, sent.left_out() - count);
+                left_out.extend((sent.left_out() > count).then_some(before));
+            }
+        }
+        assert!((5..200).contains(&left_out.len()), "{left_out:?}");
+        assert!(left_out[0] < 64, "early enough for a short connection: {left_out:?}");
+        let (last, end) = (left_out[left_out.len() - 1], sent.next_number() - 1);
+        assert!(sent.is_made_up(&sack(&[(0, end)])));
+        assert!(sent.is_made_up(&sack(&[(end, end), (last, last), (0, 1)])));
+        assert!(!sent.is_made_up(&sack(&[(last + 1, end), (0, last - 1)])));
+        assert!(!sent.is_made_up(&sack(&[(last + 1, end)])));
+        assert!(!sent.is_made_up(&sack(&[(0, last - 1)])));
+    }
+
+    /// A number that was never used is no packet that came before another.
+    #[test]
+    fn a_number_left_out_makes_no_packet_lost() {
+        let (mut sent, rtt, now) = (SentPackets::<()>::default(), Rtt::default(), Time::ZERO);
+        sent.leave_out(now, &rtt, 0);
+        while sent.left_out() == 0 {
+            sent.push(now, 100, Snapshot::default(), &[]);
+            if sent.wants_leaving_out() {
+                sent.leave_out(now, &rtt, 0);
+            }
+        }
+        for _ in 0..2 {
+            sent.push(now, 100, Snapshot::default(), &[]);
+        }
+        let next = sent.next_number();
+        // All but the one before the number left out.
+        sent.on_sack(&sack(&[(next - 2, next - 1), (0, next - 5)]), |_| (), |()| ());
+        assert_eq!(sent.detect_lost(now, &rtt, |()| ()), (0, 0));
+        sent.push(now, 100, Snapshot::default(), &[]);
+        sent.on_sack(&sack(&[(next - 2, next), (0, next - 5)]), |_| (), |()| ());
+        assert_eq!(sent.detect_lost(now, &rtt, |()| ()), (1, 100));
+    }
 
     /// A peer that acknowledges nothing and makes us send SACKs let these pile up behind a lost packet until the next probe.
     #[test]

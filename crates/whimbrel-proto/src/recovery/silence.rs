@@ -84,11 +84,11 @@ impl Silence {
         }
     }
 
-    /// Grants the next probe if it is due; `cap` bounds the interval.
-    pub(super) fn handle_timeout(&mut self, now: Time, deadline: Duration, cap: Duration) {
-        let State::Silent { since, unanswered, credit, next } = &mut self.state else { return };
+    /// Grants the next probe if it is due; `cap` bounds the interval. True if it was.
+    pub(super) fn handle_timeout(&mut self, now: Time, deadline: Duration, cap: Duration) -> bool {
+        let State::Silent { since, unanswered, credit, next } = &mut self.state else { return false };
         if now < *next {
-            return;
+            return false;
         }
         *unanswered += 1;
         *credit = 1;
@@ -98,6 +98,7 @@ impl Silence {
             interval = (now.since(*since) / 240).clamp(interval, SLOWEST);
         }
         *next = now + interval;
+        true
     }
 
     /// A probe now, whatever the interval.

@@ -191,7 +191,8 @@ impl Session {
         match state.standing(head.number) {
             Standing::Finished => {
                 self.ledger.stats.duplicates += 1;
-                if planted(Mutant::DuplicateDelivered) {
+                let urgent = head.extras.priority >= self.config.urgent_priority;
+                if planted(Mutant::DuplicateDelivered) || urgent && planted(Mutant::UrgentCopyDelivered) {
                     let again = message(head, head.number, payload, early, domain);
                     self.deliver(slot, domain, |_, deliver| deliver(again));
                 }

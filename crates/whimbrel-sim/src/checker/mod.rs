@@ -10,15 +10,20 @@
 //! - after its lifetime a message is not sent any more;
 //! - byte streams come out as they went in, and end as they were ended;
 //! - queues and unread data stay within their limits, and both ends agree on credit when all is quiet;
+//! - before its challenge was answered a path carries next to nothing;
 //! - once the link is good everything is done within bounded time.
+//!
+//! [`run_move`] does the same, in small, with sessions that are suspended and resumed.
 
 mod dice;
 mod model;
+mod moving;
 mod operation;
 mod run;
 
 pub use dice::{Dice, FromBytes, Seeded};
 pub use model::Model;
+pub use moving::run_move;
 pub use operation::{Finale, NetworkChange, Operation};
 pub use run::{Coverage, OPERATIONS, run};
 
@@ -30,6 +35,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// The checker's or the system's complaint.
 pub fn run_seed(seed: u64) -> Result<Coverage, String> {
     complaint(|| run(&mut Seeded::new(seed), seed))
+}
+
+/// Runs one seed of sessions that move; what was wrong, if anything.
+///
+/// # Errors
+/// The checker's or the system's complaint.
+pub fn move_seed(seed: u64) -> Result<(), String> {
+    complaint(|| run_move(seed))
 }
 
 /// Runs what the bytes say.

@@ -40,6 +40,13 @@ pub enum Operation {
         count: u32,
         draft: Draft,
     },
+    /// The same message over and over, in packets of their own: the link may have one overtake another.
+    Trickle {
+        from: End,
+        count: u32,
+        apart: Duration,
+        draft: Draft,
+    },
     Replace {
         from: End,
         tag: u64,
@@ -193,6 +200,19 @@ impl Operation {
             82..83 => Self::Rebind,
             83..84 => Self::Pass { time: Duration::from_millis(dice.between(200, 1500).into()) },
             84..85 => Self::Network(NetworkChange::draw(dice)),
+            85..88 => {
+                let service = if dice.chance(75) {
+                    Service::UnreliableSequenced
+                } else {
+                    Service::ALL[dice.below(4) as usize]
+                };
+                Self::Trickle {
+                    from,
+                    count: dice.between(3, 10),
+                    apart: Duration::from_millis(dice.between(1, 6).into()),
+                    draft: Draft { service, tracked: true, length: 8, ppid: false, ..Draft::draw(dice) },
+                }
+            }
             _ => Self::Pass { time: Duration::from_millis(dice.between(1, 60).into()) },
         }
     }

@@ -7,7 +7,7 @@ use whimbrel_proto::session::{
     CreditPolicy, OpenError, Outcome, Outgoing, Read, SendError, SessionEvent, StreamError, StreamKind,
     StreamOptions, TagSettings, URGENT_BEYOND, URGENT_LEN,
 };
-use whimbrel_proto::{CloseReason, Event, StreamId, Tag, Time, TransportConfig};
+use whimbrel_proto::{CloseReason, Event, PathState, StreamId, Tag, Time, TransportConfig};
 
 use super::operation::Draft;
 use super::{Dice, Finale, Model, NetworkChange, Operation};
@@ -105,7 +105,8 @@ fn settings(dice: &mut dyn Dice) -> TransportConfig {
         session.stream_send_buffer = dice.between(100, 100_000).into();
     }
     if dice.chance(30) {
-        session.gap_wait = Duration::from_millis(dice.between(1, 300).into());
+        let longest = if dice.chance(50) { 10 } else { 300 };
+        session.gap_wait = Duration::from_millis(dice.between(1, longest).into());
     }
     session.max_streams = [2, 8, 128][dice.below(3) as usize];
     if dice.chance(50) {
@@ -185,6 +186,12 @@ impl Run {
             Operation::Send { from, count, draft } => {
                 for _ in 0..count {
                     self.send(from, &draft);
+                }
+            }
+            Operation::Trickle { from, count, apart, draft } => {
+                for _ in 0..count {
+                    self.send(from, &draft);
+                    self.pass(apart);
                 }
             }
             Operation::Replace { from, tag, draft } => self.replace(from, tag, draft),
@@ -432,14 +439,14 @@ impl Run {
 
     /// Hears and reads what there is.
     fn pump(&mut self) {
+        if !self.over {
+            let closed = End::BOTH.map(|end| self.pair.closed(end));
+            assert_eq!(closed, [None, None], "nobody closed");
+        }
         for end in End::BOTH {
             self.hear(end);
             self.read(end);
             self.check_limits(end);
-        }
-        if !self.over {
-            let closed = End::BOTH.map(|end| self.pair.closed(end));
-            assert_eq!(closed, [None, None], "nobody closed");
         }
     }
 
@@ -520,6 +527,23 @@ impl Run {
         let latest = self.model.latest_streams(at) * (config.stream_window.max(262_144) + LONGEST);
         let most = config.session_window.max(262_144) + LONGEST + latest;
         assert!(unread <= most, "{unread} bytes unread");
+        if self.second {
+            self.check_openings(at);
+        }
+    }
+
+    /// Challenges, their answers and SACKs are short.
+    fn check_openings(&mut self, at: End) {
+        const SHORT: u64 = 400;
+        let paths = self.pair.stats(at).paths;
+        for path in paths.iter().filter(|path| path.state == PathState::Opening) {
+            let (packets, bytes) = (path.sent_packets, path.sent_bytes);
+            assert!(
+                bytes <= packets * SHORT,
+                "{at:?}: {bytes} bytes in {packets} packets before {:?} is proven",
+                path.id
+            );
+        }
     }
 
     // --- The end ---

@@ -9,7 +9,7 @@ use whimbrel_proto::{Event, PathId, PathState, Service};
 use whimbrel_sim::pair::{End, Pair};
 use whimbrel_sim::world::{SERVER, TapVerdict};
 
-use super::{MS, SECOND, active, announce, bulk, config, link, two};
+use super::{MS, SECOND, active, announce, bulk, config, link, share, two};
 
 const ALIKE: &str = "rate=10mbit,delay=10ms,queue=100ms";
 
@@ -290,4 +290,108 @@ fn keys_change_under_load_on_several_paths() {
         assert_eq!(active(&mut pair, End::Client), 2, "seed {seed}: {:?}", pair.events(End::Client));
         assert!(pair.stats(End::Client).key_updates > updates);
     }
+}
+
+/// Two paths opened at once: the first packets of the later one came first, the id of the earlier one was forgotten, and a reset answered
+/// what came to it next, which ended the connection.
+#[test]
+fn regression_the_first_packets_of_two_paths_may_overtake_each_other() {
+    for seed in 0..4 {
+        let mut pair = Pair::connected(seed, config(), ALIKE);
+        let client = pair.client;
+        for delay in ["rate=5mbit,delay=200ms,queue=100ms", "rate=5mbit,delay=5ms,queue=100ms"] {
+            pair.world.add_network(client, link(delay), link(delay));
+        }
+        let (ours, theirs) = (pair.handle(End::Client), pair.handle(End::Server));
+        pair.world.announce(SERVER, theirs);
+        pair.run(SECOND);
+        pair.world.announce(client, ours);
+        bulk(&mut pair, 3 * SECOND);
+        for end in End::BOTH {
+            assert_eq!(pair.closed(end), None, "seed {seed}");
+            assert_eq!(active(&mut pair, end), 3, "seed {seed}: {:?}", pair.events(end));
+        }
+        assert_eq!(pair.world.endpoint(SERVER).stats().resets, 0, "seed {seed}");
+    }
+}
+
+/// Paths over a network that leads nowhere took every id there was: the server never heard of them, and none could be opened again.
+#[test]
+fn regression_paths_in_vain_use_up_no_ids() {
+    let mut pair = Pair::connected(9, config(), ALIKE);
+    let client = pair.client;
+    let dead = link("delay=10ms,loss=100%");
+    pair.world.add_network(client, dead.clone(), dead);
+    announce(&mut pair);
+    let asked = Rc::new(RefCell::new(Vec::new()));
+    let (tape, from_there) = (Rc::clone(&asked), pair.world.addresses(client)[1]);
+    pair.world.set_tap(Box::new(move |now, from, _, _| {
+        if from == from_there {
+            tape.borrow_mut().push(now);
+        }
+        TapVerdict::Pass
+    }));
+    pair.run(100 * SECOND);
+    assert_eq!(active(&mut pair, End::Client), 1);
+    // Three packets each time: after 1, 2, 4 .. 60 s.
+    let asked = asked.borrow().len();
+    assert!((12..=8 * 3).contains(&asked), "{asked} packets");
+    pair.world.link_over(1, client, SERVER).reconfigure(link(ALIKE));
+    pair.world.link_over(1, SERVER, client).reconfigure(link(ALIKE));
+    let (now, handle) = (pair.now(), pair.handle(End::Client));
+    pair.world.peer(client, handle).connection.handle_link_up(now);
+    let both = pair.run_until(2 * SECOND, |pair| End::BOTH.iter().all(|end| active(pair, *end) == 2));
+    assert!(both, "{:?}", pair.events(End::Client));
+}
+
+/// The application gave up the only path that worked beside one that never answered: nothing was left to tell the other end on.
+#[test]
+fn regression_the_last_path_that_works_is_not_closed() {
+    let mut pair = Pair::connected(10, config(), ALIKE);
+    let client = pair.client;
+    let dead = link("delay=10ms,loss=100%");
+    pair.world.add_network(client, dead.clone(), dead);
+    announce(&mut pair);
+    assert!(pair.run_until(SECOND, |pair| pair.stats(End::Client).paths.len() == 2), "one is being opened");
+    let (now, id) = (pair.now(), pair.stats(End::Client).paths[0].id);
+    pair.connection(End::Client).close_path(now, id);
+    let (bytes, gap) = bulk(&mut pair, 5 * SECOND);
+    assert!(gap < 150 * MS, "silent for {gap:?}");
+    assert!(share(bytes, 5 * SECOND, 10.0) > 0.8, "{bytes} bytes");
+    pair.world.link_over(1, client, SERVER).reconfigure(link(ALIKE));
+    pair.world.link_over(1, SERVER, client).reconfigure(link(ALIKE));
+    let now = pair.now();
+    pair.connection(End::Client).handle_link_up(now);
+    let moved = pair.run_until(2 * SECOND, |pair| {
+        End::BOTH.iter().all(|end| pair.stats(*end).paths.iter().all(|path| path.id != id))
+    });
+    assert!(moved, "once another works it goes: {:?}", pair.events(End::Client));
+    let (bytes, _) = bulk(&mut pair, 2 * SECOND);
+    assert!(share(bytes, 2 * SECOND, 10.0) > 0.7, "{bytes} bytes");
+}
+
+/// CLOSE_PATH cannot get there: what comes on the closed path is taken and acknowledged.
+#[test]
+fn a_closed_path_is_heard_until_the_other_end_knows() {
+    let mut pair = two(11, config(), ALIKE, ALIKE);
+    let client = pair.client;
+    let dark = link("rate=10mbit,delay=10ms,loss=100%");
+    pair.world.link_over(0, client, SERVER).reconfigure(dark.clone());
+    pair.world.link_over(0, SERVER, client).reconfigure(dark);
+    let (now, id) = (pair.now(), active_path(&mut pair, End::Client, 1));
+    pair.connection(End::Client).close_path(now, id);
+    assert!(pair.stats(End::Client).paths.iter().all(|path| path.id != id));
+    for _ in 0..50 {
+        pair.send(End::Server, Service::ReliableSequenced, vec![7; 5_000]);
+    }
+    let mut got = 0;
+    let all = pair.run_until(5 * SECOND, |pair| {
+        got += pair.recv(End::Client).len();
+        got == 50 && pair.session(End::Server).is_drained()
+    });
+    assert!(all, "{got} of 50");
+    pair.world.link_over(0, client, SERVER).reconfigure(link(ALIKE));
+    pair.world.link_over(0, SERVER, client).reconfigure(link(ALIKE));
+    let told = pair.run_until(SECOND, |pair| pair.stats(End::Server).paths.len() == 1);
+    assert!(told, "{:?}", pair.events(End::Server));
 }

@@ -3,8 +3,12 @@
 mod copies;
 mod cost;
 mod figures;
+mod handover;
 mod hostile;
 mod one_way;
+mod primary;
+mod probes;
+mod shared;
 
 use std::time::Duration;
 

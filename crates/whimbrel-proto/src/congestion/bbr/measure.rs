@@ -68,7 +68,7 @@ impl Bbr {
         }
         self.congested = self.congested.saturating_sub(1);
         if self.losses.end_period(kind) {
-            self.on_congestion(now);
+            self.met_congestion(now);
         }
         let long = self.delay.queue() > math::stretch(self.wanted(), 1500).max(self.delay.base() / 4);
         if long && self.arrivals.lag() >= 2 {
@@ -84,7 +84,8 @@ impl Bbr {
 
     pub(super) fn period_kind(&self) -> Period {
         // Against what is wanted alone: in company a long queue is wanted, and a calm path it is not.
-        let alone = Target::alone(self.bandwidth.estimate(), self.delay.base(), self.packet_size);
+        let (bandwidth, base) = self.joint();
+        let alone = Target::alone(bandwidth, base, self.packet_size);
         if self.delay.queue() > math::stretch(alone, 1500).max(self.delay.base() / 4) {
             Period::Queueing
         } else if self.pushed.contains(&true)

@@ -31,7 +31,7 @@ use target::Target;
 
 use super::math::{self, ONE};
 use super::{
-    ASSUMED_RTT, AckSample, Controller, ControllerStats, INITIAL_PACKETS, LARGEST_PACKET, Remembered,
+    ASSUMED_RTT, AckSample, Calls, Company, Controller, ControllerStats, INITIAL_PACKETS, LARGEST_PACKET, Remembered,
 };
 use crate::Time;
 
@@ -99,6 +99,8 @@ pub struct Bbr {
     arrivals: Arrivals,
     losses: Losses,
     target: Target,
+    company: Option<Box<Company>>,
+    calls: Calls,
     local: Local,
     /// Current pacing gain, and whether it exceeded 1 in this period and the last.
     gain: u64,
@@ -135,6 +137,8 @@ impl Bbr {
             arrivals: Arrivals::default(),
             losses: Losses::default(),
             target: Target::default(),
+            company: None,
+            calls: Calls::default(),
             local: Local::default(),
             gain: STARTUP_GAIN,
             pushed: [true; 2],
@@ -156,6 +160,12 @@ impl Bbr {
     fn leave_startup(&mut self) {
         self.phase = Phase::Settle { until: None };
         self.hungry = 0;
+    }
+
+    /// What was dropped was dropped because of us.
+    fn met_congestion(&mut self, now: Time) {
+        self.calls.congestions += 1;
+        self.on_congestion(now);
     }
 
     fn on_congestion(&mut self, now: Time) {
@@ -197,10 +207,8 @@ impl Bbr {
                 }
             }
             Phase::Cruise if self.delay.base_unseen_for(now) > DRAIN_AFTER => {
-                // Down to an empty queue, and 1/16 round trip more to find out whether it is empty.
-                let excess = self.delay.queue().saturating_add(self.delay.base() / 16);
-                let span = math::stretch(excess, ONE * ONE / (ONE - DRAIN_GAIN));
-                self.phase = Phase::Drain { until: now + span };
+                self.calls.drains += 1;
+                self.drain(now);
             }
             // Not before the average of arrivals has settled, against which the check measures.
             Phase::Cruise
@@ -233,6 +241,13 @@ impl Bbr {
         }
     }
 
+    /// Down to an empty queue, and 1/16 round trip more to find out whether it is empty.
+    fn drain(&mut self, now: Time) {
+        let excess = self.delay.queue().saturating_add(self.delay.base() / 16);
+        let span = math::stretch(excess, ONE * ONE / (ONE - DRAIN_GAIN));
+        self.phase = Phase::Drain { until: now + span };
+    }
+
     /// By how much chance alone makes the arrivals of a check differ, permille: √(2 × loss / packets).
     fn tolerance(&self, arriving: u64) -> u64 {
         let packets = (math::volume(arriving, self.base()) / self.packet_size).max(1);
@@ -250,6 +265,7 @@ impl Bbr {
                 self.losses.end_period(Period::Calm);
             }
             Verdict::Overflow => {
+                self.calls.congestions += 1;
                 self.patience = PATIENCE;
                 self.losses.forget_baseline();
                 self.target.on_congestion(now, self.target.longest());
@@ -293,20 +309,22 @@ impl Bbr {
 
     /// The queueing delay to keep, as it is measured: a path's jitter looks like a queue, and is none.
     fn wanted(&self) -> Duration {
-        let bandwidth = self.bandwidth.estimate();
+        let (bandwidth, base) = self.joint();
         // Two packets that leave together are a queue already.
         let grain = math::span(self.packet_size.saturating_mul(2), bandwidth);
         let jitter = math::stretch(self.delay.jitter().saturating_sub(grain), JITTER_SHARE);
-        self.target.wanted(bandwidth, self.delay.base(), self.packet_size).max(grain).saturating_add(jitter)
+        self.target.wanted(bandwidth, base, self.packet_size).max(grain).saturating_add(jitter)
     }
 
     fn own_queue(&self) -> target::Queue {
-        target::Queue {
-            delay: self.delay.queue(),
-            bandwidth: self.bandwidth.estimate(),
-            base: self.delay.base(),
-            packet_size: self.packet_size,
-        }
+        let (bandwidth, base) = self.joint();
+        target::Queue { delay: self.delay.queue(), bandwidth, base, packet_size: self.packet_size }
+    }
+
+    /// The rate and the base round trip of the flow that those who share the bottleneck are together.
+    fn joint(&self) -> (u64, Duration) {
+        let (own, base) = (self.bandwidth.estimate(), self.delay.base());
+        self.company.as_ref().map_or((own, base), |company| (company.joint(own), company.base.min(base)))
     }
 }
 
@@ -346,7 +364,7 @@ impl Controller for Bbr {
             self.end_period(sample.now);
         }
         if sample.ecn_ce > 0 && self.congested == 0 {
-            self.on_congestion(sample.now);
+            self.met_congestion(sample.now);
         }
         self.change_phase(sample.now, sample.in_flight);
         self.steer(sample.now);
@@ -377,6 +395,25 @@ impl Controller for Bbr {
         self.delay.forget_queue();
         self.delay.base_sought(now);
         self.steer(now);
+    }
+
+    fn on_company(&mut self, now: Time, company: Option<Company>) {
+        let known = std::mem::replace(&mut self.company, company.map(Box::new));
+        let (Some(known), Some(company)) = (known, company) else { return };
+        if self.phase != Phase::Cruise || company.paths != known.paths {
+            return;
+        }
+        if company.calls.congestions != known.calls.congestions && self.congested == 0 {
+            self.on_congestion(now);
+        }
+        if company.calls.drains != known.calls.drains {
+            // A queue that all fill is empty only once all stop filling it.
+            self.drain(now);
+        }
+    }
+
+    fn calls(&self) -> Calls {
+        self.calls
     }
 
     fn window(&self) -> u64 {

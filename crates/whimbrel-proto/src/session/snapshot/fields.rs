@@ -2,6 +2,7 @@
 
 use super::codec::{BROKEN, In, Loaded, Out};
 use crate::Side;
+use crate::mutants::{Mutant, planted};
 use crate::session::again::Lost;
 use crate::session::answers::Answers;
 use crate::session::bytes_in::BytesIn;
@@ -423,6 +424,7 @@ impl Session {
         let live: Vec<_> = domain
             .items()
             .filter(|item| item.is_live())
+            .filter(|item| !planted(Mutant::ResumedMessageDropped) || item.first % 8 != 3)
             .map(|item| (item.first, item.count, item.state, item.flags & RELIABLE != 0))
             .collect();
         let parts = domain.lost_parts();

@@ -2,6 +2,7 @@
 
 use super::{Partial, RecvDomain};
 use crate::Service;
+use crate::mutants::{Mutant, planted};
 use crate::session::assembly::Assembly;
 use crate::session::config::{MAX_SPAN, MESSAGE_CHARGE};
 use crate::session::message::Message;
@@ -31,7 +32,10 @@ impl RecvDomain {
     pub(in crate::session) fn load(input: &mut In, index: usize) -> Loaded<Self> {
         let mut domain =
             Self::new(Service::ALL.iter().any(|service| service.index() == index && service.is_sequenced()));
-        domain.finished = input.window()?;
+        let finished = input.window()?;
+        if domain.sequenced || !planted(Mutant::ResumedMessageTwice) {
+            domain.finished = finished;
+        }
         (domain.skipped, domain.passed) = (input.ranges()?, input.ranges()?);
         let (floor, top) = (domain.floor(), domain.floor() + MAX_SPAN);
         input.list(|input| {

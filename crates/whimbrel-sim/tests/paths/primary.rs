@@ -1,0 +1,147 @@
+//! Which path data goes on first, and who decides.
+
+use bytes::Bytes;
+use whimbrel_proto::{
+    Event, PathId, PathState, PathStats, PrimaryRule, Service, SetPrimaryError, TransportConfig,
+};
+use whimbrel_sim::pair::{End, Pair};
+use whimbrel_sim::world::SERVER;
+
+use super::{SECOND, bulk, config, link, two};
+
+const ALIKE: &str = "rate=10mbit,delay=10ms,queue=100ms";
+
+/// The path over a network, as both ends call it.
+fn over(pair: &mut Pair, network: usize) -> PathId {
+    let local = pair.world.addresses(pair.client)[network].ip();
+    let stats = pair.stats(End::Client);
+    let active = |path: &&PathStats| path.local == Some(local) && path.state == PathState::Active;
+    stats.paths.iter().find(active).expect("it works").id
+}
+
+fn primary(pair: &mut Pair, end: End) -> PathId {
+    pair.stats(end).paths.iter().find(|path| path.primary).expect("there is always one").id
+}
+
+/// The server sends all it can for `time`.
+fn download(pair: &mut Pair, time: std::time::Duration) {
+    let (end, payload) = (pair.now() + time, Bytes::from(vec![7; 8192]));
+    pair.run_until(time, |pair| {
+        while pair.connection(End::Server).session_ref().queue_room().1 > 1_000_000 {
+            pair.send(End::Server, Service::ReliableSequenced, payload.clone());
+        }
+        pair.recv(End::Client);
+        pair.now() >= end
+    });
+}
+
+fn with_rule(primary_rule: PrimaryRule) -> TransportConfig {
+    let mut transport = config();
+    transport.primary_rule = primary_rule;
+    transport
+}
+
+/// A near network that carries little and a far one that carries most.
+fn near_and_far(rule: PrimaryRule) -> (Pair, PathId) {
+    let thin = "rate=2mbit,delay=10ms,queue=100ms";
+    let mut pair = two(1, with_rule(rule), thin, "rate=20mbit,delay=30ms,queue=100ms");
+    let far = over(&mut pair, 1);
+    download(&mut pair, 3 * SECOND);
+    (pair, far)
+}
+
+#[test]
+fn the_path_on_which_most_arrives_becomes_the_primary_where_that_is_the_rule() {
+    let (mut pair, far) = near_and_far(PrimaryRule::MostReceived);
+    assert_eq!(primary(&mut pair, End::Client), far, "the receiver sees it");
+    assert_eq!(primary(&mut pair, End::Server), far, "the sender is told");
+    let changes = |pair: &mut Pair, end| {
+        pair.events(end).iter().filter(|event| matches!(event, Event::PrimaryChanged(_))).count()
+    };
+    assert_eq!([changes(&mut pair, End::Client), changes(&mut pair, End::Server)], [1, 1], "once");
+    let (mut pair, far) = near_and_far(PrimaryRule::LossAndRtt);
+    assert_ne!(primary(&mut pair, End::Client), far, "the near one by default");
+    assert_ne!(primary(&mut pair, End::Server), far);
+}
+
+/// A host walks out of one network into another: the paper's case.
+#[test]
+fn a_receiver_that_walks_away_is_followed() {
+    for rule in [PrimaryRule::MostReceived, PrimaryRule::LossAndRtt] {
+        let mut pair = two(2, with_rule(rule), ALIKE, "rate=10mbit,delay=12ms,queue=100ms");
+        let (client, old, new) = (pair.client, over(&mut pair, 0), over(&mut pair, 1));
+        download(&mut pair, SECOND);
+        for loss in [10, 30, 50, 70] {
+            let fading = link(&format!("rate=10mbit,delay=10ms,queue=100ms,loss={loss}%"));
+            pair.world.link_over(0, client, SERVER).reconfigure(fading.clone());
+            pair.world.link_over(0, SERVER, client).reconfigure(fading);
+            download(&mut pair, SECOND);
+        }
+        for end in End::BOTH {
+            assert_eq!(primary(&mut pair, end), new, "{rule:?} {end:?}: {old:?} fades");
+        }
+    }
+}
+
+#[test]
+fn alike_paths_do_not_take_turns() {
+    let mut pair = two(3, with_rule(PrimaryRule::MostReceived), ALIKE, ALIKE);
+    download(&mut pair, 20 * SECOND);
+    let changes = pair.events(End::Client).iter().filter(|e| matches!(e, Event::PrimaryChanged(_))).count();
+    assert!(changes <= 4, "{changes} in 20 s");
+}
+
+#[test]
+fn either_end_may_ask_and_the_latest_counts() {
+    let mut pair = two(4, config(), ALIKE, ALIKE);
+    let paths = [over(&mut pair, 0), over(&mut pair, 1)];
+    for (round, end) in [End::Client, End::Server, End::Client, End::Server].into_iter().enumerate() {
+        let (now, wanted) = (pair.now(), paths[(round + 1) % 2]);
+        pair.connection(end).set_primary(now, wanted).expect("it is there");
+        bulk(&mut pair, SECOND);
+        for end in End::BOTH {
+            assert_eq!(primary(&mut pair, end), wanted, "round {round}, {end:?}");
+        }
+    }
+    let now = pair.now();
+    let none = pair.connection(End::Client).set_primary(now, PathId(77));
+    assert_eq!(none, Err(SetPrimaryError::NoPath));
+}
+
+#[test]
+fn a_wish_waits_while_its_path_fails_and_holds_again_after() {
+    let mut pair = two(5, config(), ALIKE, ALIKE);
+    let (client, wanted, other) = (pair.client, over(&mut pair, 1), over(&mut pair, 0));
+    let now = pair.now();
+    pair.connection(End::Client).set_primary(now, wanted).expect("it is there");
+    bulk(&mut pair, SECOND);
+    for dark in [true, false] {
+        let like = link(if dark { "rate=10mbit,delay=10ms,loss=100%" } else { ALIKE });
+        pair.world.link_over(1, client, SERVER).reconfigure(like.clone());
+        pair.world.link_over(1, SERVER, client).reconfigure(like);
+        bulk(&mut pair, 2 * SECOND);
+        for end in End::BOTH {
+            assert_eq!(primary(&mut pair, end), if dark { other } else { wanted }, "{end:?} dark: {dark}");
+        }
+    }
+}
+
+#[test]
+fn a_wish_that_comes_late_or_names_no_path_changes_nothing() {
+    let mut pair = two(6, config(), ALIKE, ALIKE);
+    let [first, second] = [0, 1].map(|network| over(&mut pair, network));
+    let feed = |pair: &mut Pair, sequence: u8, path: PathId| {
+        let now = pair.now();
+        let block = Bytes::from(vec![34, sequence, path.0 as u8]);
+        pair.connection(End::Server).handle_blocks(now, block);
+        pair.run(SECOND);
+        primary(pair, End::Server)
+    };
+    assert_eq!(feed(&mut pair, 9, second), second);
+    for stale in [8, 9] {
+        assert_eq!(feed(&mut pair, stale, first), second, "{stale}");
+    }
+    let working = feed(&mut pair, 10, PathId(60));
+    assert!([first, second].contains(&working), "data goes on");
+    assert_eq!(pair.closed(End::Server), None);
+}
