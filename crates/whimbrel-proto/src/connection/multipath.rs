@@ -194,6 +194,10 @@ impl Connection {
 
     fn remove_path(&mut self, now: Time, at: At, told: Option<u32>) {
         let mut path = self.paths.remove(at);
+        if path.standing.state() != PathState::Opening {
+            // It can be asked again when nothing else works.
+            self.addresses.on_answered(path.remote);
+        }
         path.standing.on_closed();
         let wait = path.drain_time();
         self.retired.0.push(RetiredId { id: path.local_id, until: now + wait, wait, told });
