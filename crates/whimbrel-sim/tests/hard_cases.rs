@@ -591,6 +591,23 @@ fn a_restarted_server_is_noticed_at_once() {
     pair.world.restart_server();
     pair.send(End::Client, Service::ReliableSequenced, numbered(1, 100));
     let begin = pair.now();
+    assert!(pair.run_until(SECOND, |pair| pair.events(End::Client).contains(&Event::Detached)));
+    assert!(pair.now().since(begin) <= 50 * MS, "one round trip: {:?}", pair.now().since(begin));
+    // Then it is asked whether it has the session: a handshake.
+    assert!(pair.run_until(SECOND, |pair| pair.closed(End::Client).is_some()));
+    assert_eq!(pair.closed(End::Client), Some(CloseReason::PeerRestarted));
+    assert!(pair.now().since(begin) <= 130 * MS, "and two more: {:?}", pair.now().since(begin));
+}
+
+#[test]
+fn a_restarted_server_ends_the_session_at_once_where_it_does_not_outlive_its_connection() {
+    let mut config = config();
+    config.reattach = None;
+    let mut pair = Pair::connected(25, config, "delay=20ms,rate=2mbit");
+    pair.run(SECOND);
+    pair.world.restart_server();
+    pair.send(End::Client, Service::ReliableSequenced, numbered(1, 100));
+    let begin = pair.now();
     assert!(pair.run_until(SECOND, |pair| pair.closed(End::Client).is_some()));
     assert_eq!(pair.closed(End::Client), Some(CloseReason::PeerRestarted));
     assert!(pair.now().since(begin) <= 50 * MS, "one round trip: {:?}", pair.now().since(begin));

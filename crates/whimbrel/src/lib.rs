@@ -68,6 +68,6 @@ pub use whimbrel_proto::session::{
 pub use whimbrel_proto::{
     CloseReason, ConnectionStats, CostPolicy, DeadlineStats, EndpointStats, Event, ListenConfig,
     LocalAddress, MAX_THRESHOLDS, MessageId, OpenPathError, PathId, PathState, PathStats, PrimaryRule,
-    Quality, QualityChange, Repeats, Scheduling, Service, SetPrimaryError, StreamId, SuspendMode, Tag, Threshold,
-    Ticket, TicketStore, TooManyThresholds, Totals, TransportConfig,
+    Quality, QualityChange, Repeats, Scheduling, Service, SetPrimaryError, StreamId, SuspendMode, Tag,
+    Threshold, Ticket, TicketStore, TooManyThresholds, Totals, TransportConfig,
 };

@@ -244,6 +244,10 @@ impl Connection {
 
     fn forget(&mut self, now: Time, at: At) -> Box<PathStats> {
         let mut path = self.paths.remove(at);
+        if path.standing.state() != PathState::Opening {
+            // It can be asked again when nothing else works.
+            self.addresses.on_answered(path.remote);
+        }
         path.standing.on_closed();
         self.past.get_or_insert_default().add(&path);
         self.retired.0.push((path.local_id, now + path.drain_time()));

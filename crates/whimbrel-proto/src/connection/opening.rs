@@ -360,8 +360,6 @@ impl Connection {
             max_message: params.max_message,
             cross_sequencing: params.cross_sequencing,
         });
-        // A PONG or a cookie came from there.
-        self.addresses.on_answered(self.remote());
         self.peer_max_packet = params.max_packet.into();
         self.paths[Main].mtu.limit(self.peer_max_packet);
         self.idle_timeout = self.config.idle_timeout.min(params.idle.max(Duration::from_secs(1)));

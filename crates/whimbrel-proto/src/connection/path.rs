@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use super::copies::Echoes;
-use super::coupling::Load;
 use super::cost::Consent;
+use super::coupling::Load;
 use super::keys::KeyUse;
 use super::mtu::{self, Mtu};
 use super::scheduler::View;

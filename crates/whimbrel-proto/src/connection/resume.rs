@@ -134,14 +134,17 @@ impl Connection {
         std::mem::swap(&mut fresh.session, &mut self.session);
         fresh.session.set_peer_limits(limits);
         fresh.peer_key = fresh.peer_key.or(self.peer_key);
+        let (from, to) = (self.remote(), fresh.remote());
         fresh.ending = self.ending.begin_again();
         fresh.suspend_again(self);
         fresh.watch = self.watch.take();
         fresh.addresses.go_on_from(&self.addresses);
+        if from != to {
+            fresh.addresses.on_answered(from);
+        }
         fresh.deadlines = self.deadlines.take();
         fresh.dropped = self.dropped;
         fresh.events.retain(|event| *event != Event::Connected);
-        let (from, to) = (self.remote(), fresh.remote());
         fresh.events.push_front(match self.ending {
             Ending::Detached { .. } => Event::Reattached { from, to },
             _ => Event::PeerResumed { from, to },

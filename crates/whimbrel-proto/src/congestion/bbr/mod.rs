@@ -31,7 +31,8 @@ use target::Target;
 
 use super::math::{self, ONE};
 use super::{
-    ASSUMED_RTT, AckSample, Calls, Company, Controller, ControllerStats, INITIAL_PACKETS, LARGEST_PACKET, Remembered,
+    ASSUMED_RTT, AckSample, Calls, Company, Controller, ControllerStats, INITIAL_PACKETS, LARGEST_PACKET,
+    Remembered,
 };
 use crate::Time;
 

@@ -89,7 +89,8 @@ impl Item {
 
     fn is_sound(&self) -> bool {
         let plain = self.tag == NO_TAG && self.expires == Time::MAX && self.flags & !RELIABLE == 0;
-        let sound = self.count > 0 && self.flags & !(RELIABLE | TRACKED | CONFIRM | PPID | PARTED | PRESSED) == 0;
+        let sound =
+            self.count > 0 && self.flags & !(RELIABLE | TRACKED | CONFIRM | PPID | PARTED | PRESSED) == 0;
         if !sound || (self.is_bundle() && !plain) || u64::from(self.reliable_gap) > self.first + 1 {
             return false;
         }
