@@ -6,10 +6,11 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use rand::{Rng, SeedableRng};
+use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use whimbrel_proto::crypto::Identity;
 use whimbrel_proto::handshake::ServerKey;
@@ -31,6 +32,19 @@ pub struct Node {
     /// Accepted and not yet asked for.
     accepted: Vec<Handle>,
     transport: TransportConfig,
+    sleep: Sleep,
+}
+
+/// What a host that is busy with other things sleeps through.
+#[derive(Default)]
+struct Sleep {
+    /// It sleeps.
+    deep: bool,
+    /// How late it will wake up.
+    late: Duration,
+    /// What arrived meanwhile, and when the first of it did.
+    inbox: Vec<Flight>,
+    called_at: Option<Time>,
 }
 
 /// A connection and what it has said.
@@ -93,6 +107,8 @@ pub struct World {
     standstill: u32,
     /// Timers fire at multiples of this only.
     grain: Duration,
+    /// How often hosts wake up late, and how late.
+    late: (f64, RangeInclusive<Duration>),
 }
 
 /// So many steps without time passing mean that somebody asks to be woken at once, again and again.
@@ -119,6 +135,7 @@ impl World {
             to_nobody: BTreeMap::new(),
             standstill: 0,
             grain: Duration::ZERO,
+            late: (0.0, Duration::ZERO..=Duration::ZERO),
         };
         world.add_node(transport, Some(listen));
         world
@@ -139,6 +156,7 @@ impl World {
             connections: BTreeMap::new(),
             accepted: Vec::new(),
             transport,
+            sleep: Sleep::default(),
         });
         self.routes.insert(address, (index, 0));
         index
@@ -185,6 +203,12 @@ impl World {
     /// Lets timers fire at multiples of `grain` only, as a host's do. Default: to the nanosecond.
     pub fn set_timer_grain(&mut self, grain: Duration) {
         self.grain = grain;
+    }
+
+    /// Has hosts wake up late, as on a busy machine: what arrives, and timers, wait for it. So many of the times (0 to 1), and each time for
+    /// another while of these. To be set before anything happens. Default: never.
+    pub fn set_lateness(&mut self, share: f64, late: RangeInclusive<Duration>) {
+        self.late = (share, late);
     }
 
     /// The clock.
@@ -432,6 +456,7 @@ impl World {
         assert!(self.standstill < STANDSTILL, "a timer at {was:?} is due for ever: the driver would spin");
         if next.is_some() {
             self.deliver();
+            self.wake_up();
             self.fire_timers();
         } else {
             self.flush();
@@ -446,10 +471,36 @@ impl World {
 
     fn next_event(&self) -> Option<Time> {
         let arrival = self.arrivals.peek().map(|Reverse((at, _))| *at);
-        let timers = self.nodes.iter().flat_map(|node| node.connections.values());
-        let timer = timers.filter_map(|peer| peer.connection.poll_timeout()).min();
-        let timer = timer.map(|at| self.wake_at(at));
-        [arrival, timer].into_iter().flatten().min()
+        let nodes = self.nodes.iter().filter_map(|node| self.wakes_at(node));
+        arrival.into_iter().chain(nodes).min()
+    }
+
+    /// When a node has something to do, and is awake for it.
+    fn wakes_at(&self, node: &Node) -> Option<Time> {
+        let timers = node.connections.values().filter_map(|peer| peer.connection.poll_timeout());
+        let timer = timers.min().map(|at| self.wake_at(at));
+        timer.into_iter().chain(node.sleep.called_at).min().map(|at| at + node.sleep.late)
+    }
+
+    /// Whose time has come wakes up and finds what arrived; the others, if hosts are late, sleep on.
+    fn wake_up(&mut self) {
+        let (share, late) = self.late.clone();
+        if share == 0.0 {
+            return;
+        }
+        for index in 0..self.nodes.len() {
+            let wakes_at = self.wakes_at(&self.nodes[index]);
+            let sleep = &mut self.nodes[index].sleep;
+            sleep.deep = wakes_at.is_some_and(|at| at > self.now);
+            if wakes_at.is_some() && !sleep.deep {
+                let is_late = self.rng.random_bool(share);
+                sleep.late = if is_late { self.rng.random_range(late.clone()) } else { Duration::ZERO };
+                sleep.called_at = None;
+                for flight in std::mem::take(&mut sleep.inbox) {
+                    self.receive(flight);
+                }
+            }
+        }
     }
 
     fn wake_at(&self, at: Time) -> Time {
@@ -461,7 +512,7 @@ impl World {
     }
 
     fn fire_timers(&mut self) {
-        for node in &mut self.nodes {
+        for node in self.nodes.iter_mut().filter(|node| !node.sleep.deep) {
             for peer in node.connections.values_mut() {
                 if peer.connection.poll_timeout().is_some_and(|at| at <= self.now) {
                     peer.connection.handle_timeout(self.now);
@@ -476,7 +527,14 @@ impl World {
         {
             self.arrivals.pop();
             let Some(flight) = self.flights.remove(&id) else { continue };
-            self.receive(flight);
+            match self.routes.get(&flight.to) {
+                Some((index, _)) if self.late.0 > 0.0 => {
+                    let sleep = &mut self.nodes[*index].sleep;
+                    sleep.called_at.get_or_insert(at);
+                    sleep.inbox.push(flight);
+                }
+                _ => self.receive(flight),
+            }
         }
     }
 
@@ -539,6 +597,9 @@ impl World {
     pub fn flush(&mut self) {
         let mut buffer = Vec::new();
         for index in 0..self.nodes.len() {
+            if self.nodes[index].sleep.deep {
+                continue;
+            }
             for handle in self.handles(index) {
                 loop {
                     self.transmit(index, handle, &mut buffer);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::math;
+use super::{INITIAL_PACKETS, math};
 use crate::Time;
 
 /// Timers of a millisecond's grain (tokio) wake up to two late: the bucket must not overflow until then, or
@@ -10,6 +10,10 @@ use crate::Time;
 const WAKE_UP: Duration = Duration::from_micros(2000);
 /// A host too busy to wake up in time is believed no later than this: the burst that makes up for it stays a fraction of most queues.
 const LATEST: Duration = Duration::from_millis(20);
+
+/// So late a wake-up is made up for on a path however short, as far as an initial window goes: there a few milliseconds are many round
+/// trips, and a queue of a few milliseconds is empty long before the sender wakes up.
+const LEAST: Duration = Duration::from_millis(5);
 
 /// A bucket of bytes that fills at the pacing rate, to the depth of one burst.
 #[derive(Clone, Copy, Debug)]
@@ -42,10 +46,12 @@ impl Pacer {
     }
 
     /// A packet that was to leave some time ago had to wait `late` for its sender to be woken. What the rate would have sent meanwhile is
-    /// made up for, as far as `most`: else a busy host's scheduler would be the rate.
+    /// made up for, as far as `most` or a few milliseconds: else a busy host's scheduler would be the rate.
     pub fn on_woken(&mut self, late: Duration, most: Duration) {
+        let initial = math::span(self.packet_size.saturating_mul(INITIAL_PACKETS), self.rate);
+        let most = most.max(LEAST.min(initial)).min(LATEST);
         // A quarter more: what is left of a packet would get lost each time.
-        self.late = (late + late / 4).max(self.late - self.late / 8).min(most.min(LATEST));
+        self.late = (late + late / 4).max(self.late - self.late / 8).min(most);
     }
 
     /// The size of full packets changed.
@@ -66,13 +72,13 @@ mod tests {
     use super::*;
 
     /// Share of the rate that is sent in ten seconds if the sender wakes only this often.
-    fn share(wakes: Duration, told: bool) -> f64 {
+    fn share(wakes: Duration, told: bool, most: Duration) -> f64 {
         let (rate, size) = (500_000, 1500);
         let (mut pacer, mut now, mut sent, mut due) = (Pacer::new(size), Time::ZERO, 0, None);
         pacer.on_sent(now, size, rate);
         while now < Time::ZERO + Duration::from_secs(10) {
             if let Some(due) = due.take().filter(|_| told) {
-                pacer.on_woken(now.since(due), Duration::from_secs(1));
+                pacer.on_woken(now.since(due), most);
             }
             while pacer.ready_at(now, size) <= now {
                 pacer.on_sent(now, size, rate);
@@ -86,9 +92,27 @@ mod tests {
 
     #[test]
     fn a_busy_host_still_sends_at_the_rate() {
-        assert!(share(Duration::from_millis(1), true) > 0.98);
-        assert!(share(Duration::from_millis(10), true) > 0.98, "{}", share(Duration::from_millis(10), true));
-        assert!(share(Duration::from_millis(10), false) < 0.8, "otherwise nothing is shown");
+        let (ms, most) = (Duration::from_millis, Duration::from_secs(1));
+        assert!(share(ms(1), true, most) > 0.98);
+        assert!(share(ms(10), true, most) > 0.98, "{}", share(ms(10), true, most));
+        assert!(share(ms(10), false, most) < 0.8, "otherwise nothing is shown");
+    }
+
+    #[test]
+    fn a_few_milliseconds_are_made_up_for_on_any_path() {
+        let (ms, most) = (Duration::from_millis, Duration::from_micros(500));
+        assert!(share(ms(5), true, most) > 0.98, "{}", share(ms(5), true, most));
+        assert!(share(ms(20), true, most) < 0.6, "no more than a few");
+    }
+
+    #[test]
+    fn no_late_wake_up_lets_out_more_than_an_initial_window() {
+        for rate in [1_000_000, 10_000_000, 20_000_000] {
+            let mut pacer = Pacer::new(1500);
+            pacer.on_sent(Time::ZERO, 1500, rate);
+            pacer.on_woken(Duration::from_secs(9), Duration::from_micros(500));
+            assert!(pacer.burst(rate) <= (INITIAL_PACKETS + 1) * 1500, "{rate}: {}", pacer.burst(rate));
+        }
     }
 
     #[test]
