@@ -6,6 +6,9 @@ use crate::Time;
 
 /// A base round trip not seen again is forgotten after one to two of these: routes change.
 const BASE_BUCKET: Duration = Duration::from_secs(5);
+/// The queue is the least of no shorter a time: a busy host answers every few milliseconds only, and of one answer nothing can tell how
+/// much of it was a queue and how much the host.
+const LEAST_BUCKET: Duration = Duration::from_millis(10);
 
 /// A minimum over the last one to two buckets of time.
 #[derive(Clone, Copy, Debug, Default)]
@@ -61,7 +64,7 @@ impl Jitter {
 #[derive(Debug, Default)]
 pub(super) struct Delay {
     base: Minimum,
-    /// The least of the last quarter to half round trip: jitter only ever adds.
+    /// The least of the last quarter to half round trip, or of ten to twenty milliseconds: jitter only ever adds.
     standing: Minimum,
     jitter: Jitter,
     latest: Duration,
@@ -79,7 +82,7 @@ impl Delay {
         }
         self.latest = rtt;
         self.base.on_sample(now, rtt, BASE_BUCKET);
-        let bucket = (self.base() / 4).max(Duration::from_millis(1));
+        let bucket = (self.base() / 4).max(LEAST_BUCKET);
         self.standing.on_sample(now, rtt, bucket);
         self.jitter.on_sample(now, rtt, bucket);
     }
