@@ -101,6 +101,27 @@ fn a_session_goes_on_from_another_host_and_nothing_is_lost_or_doubled() {
 }
 
 #[test]
+fn who_has_left_says_nothing_more() {
+    for seed in 0..10 {
+        let mut pair = Pair::connected(seed, TransportConfig::default(), "rate=10mbit, delay=40ms");
+        send(&mut pair, End::Server, 0..400);
+        pair.run(Duration::from_millis(100));
+        let now = pair.now();
+        let (client, sent) = (pair.world.address(pair.client), std::rc::Rc::new(std::cell::Cell::new(0)));
+        // What this end acknowledges until it hears of the answer trails its SUSPEND, and is answered, too.
+        pair.connection(End::Client).suspend(now, SuspendMode::Snapshot, None).expect("it can be suspended");
+        assert!(pair.run_until(SECOND, |pair| pair.closed(End::Client).is_some()), "seed {seed}");
+        let counted = std::rc::Rc::clone(&sent);
+        pair.world.set_tap(Box::new(move |_, from, _, _| {
+            counted.set(counted.get() + u32::from(from == client));
+            whimbrel_sim::world::TapVerdict::Pass
+        }));
+        pair.run(5 * SECOND);
+        assert_eq!(sent.get(), 0, "seed {seed}");
+    }
+}
+
+#[test]
 fn flushing_leaves_nothing_to_carry() {
     let mut pair = Pair::connected(1, TransportConfig::default(), LINK);
     send(&mut pair, End::Client, 0..300);
