@@ -221,6 +221,27 @@ fn who_comes_too_late_is_told_and_so_was_the_peer() {
 }
 
 #[test]
+fn who_gives_resuming_up_can_try_again() {
+    let mut pair = Pair::connected(11, TransportConfig::default(), LINK);
+    send(&mut pair, End::Client, 0..50);
+    let state = suspend(&mut pair, End::Client, SuspendMode::Snapshot);
+    let client = pair.client;
+    for wait in [0, 25, 45] {
+        let handle = pair.world.resume(client, &state, None).expect("it can be resumed");
+        pair.run(Duration::from_millis(wait));
+        let now = pair.now();
+        pair.world.peer(client, handle).connection.close(now, 0, "");
+        pair.run(5 * SECOND);
+        assert_eq!(pair.closed(End::Server), None, "after {wait} ms");
+        assert!(!events(&mut pair, client, handle).contains(&Event::Connected), "after {wait} ms");
+    }
+    pair.world.resume(client, &state, None).expect("it can be resumed");
+    pair.run(5 * SECOND);
+    let got: Vec<u64> = pair.recv(End::Server).iter().map(|message| number(&message.payload)).collect();
+    assert_eq!(got, (0..50).collect::<Vec<_>>());
+}
+
+#[test]
 fn a_peer_out_of_reach_finds_out_by_the_return() {
     let mut pair = Pair::connected(6, TransportConfig::default(), LINK);
     send(&mut pair, End::Client, 0..50);

@@ -165,6 +165,8 @@ impl Endpoint {
     /// # }
     /// ```
     ///
+    /// Who stops waiting before the peer has agreed can resume the state again.
+    ///
     /// # Errors
     /// [`ResumeError`]. Of one state there is one resumption.
     pub async fn resume(

@@ -509,13 +509,14 @@ impl Connection {
     }
 
     /// Closes politely: what is queued is delivered first, then FIN. Nothing more can be sent. Before the handshake is done, what is
-    /// queued waits for it; without anything queued it is given up at once.
+    /// queued waits for it; without anything queued it is given up at once. A suspended session that the peer has not given back is not
+    /// closed: it can be resumed again.
     pub fn close(&mut self, now: Time, code: u64, text: &str) {
         if self.is_standing_by() {
             self.finish(now, CloseReason::Local, None);
             return;
         }
-        if !self.is_established() && self.session.is_drained() {
+        if !self.is_established() && (self.resuming || self.session.is_drained()) {
             self.abort(now, code, text);
             return;
         }
