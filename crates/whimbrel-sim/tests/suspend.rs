@@ -286,6 +286,24 @@ fn both_ends_suspended_at_once_meet_again() {
 }
 
 #[test]
+fn a_peer_that_asks_without_end_is_answered_once() {
+    let mut pair = Pair::connected(12, TransportConfig::default(), "rate=10mbit, delay=20ms");
+    let now = pair.now();
+    let connection = pair.connection(End::Client);
+    connection.suspend(now, SuspendMode::Snapshot, None).expect("it can be suspended");
+    // SUSPEND without an heir, as if it had crossed ours, as often as a packet has room for it.
+    connection.handle_blocks(now, [35, 0].repeat(500).into());
+    let (client, longest) = (pair.world.address(pair.client), std::rc::Rc::new(std::cell::Cell::new(0)));
+    let seen = std::rc::Rc::clone(&longest);
+    pair.world.set_tap(Box::new(move |_, from, _, bytes| {
+        seen.set(seen.get().max(if from == client { bytes.len() } else { 0 }));
+        whimbrel_sim::world::TapVerdict::Pass
+    }));
+    pair.run(SECOND);
+    assert!((30..100).contains(&longest.get()), "a packet of {} bytes", longest.get());
+}
+
+#[test]
 fn another_key_resumes_only_what_was_left_to_it() {
     for left in [false, true] {
         let mut pair = Pair::connected(7, TransportConfig::default(), LINK);
