@@ -439,9 +439,8 @@ impl Connection {
         self.check_reachable(now);
         self.ask_for_consent();
         let views: Vec<View> = self.paths.all().map(|at| self.view(at)).collect();
-        let wished = self.choice.path().and_then(|id| self.paths.by_id(id));
-        let wished = wished.filter(|at| self.is_at_hand(*at));
-        let best = wished.map_or_else(|| scheduler::primary(&views, self.paths.main().index()), At::index);
+        let best =
+            self.wished().map_or_else(|| scheduler::primary(&views, self.paths.main().index()), At::index);
         if self.paths.set_main(best) {
             self.events.push_back(Event::PrimaryChanged(self.paths[self.paths.main()].id));
         }
