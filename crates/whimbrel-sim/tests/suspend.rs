@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use whimbrel_proto::session::Outgoing;
 use whimbrel_proto::session::SnapshotError;
+use whimbrel_proto::session::StreamKind;
 use whimbrel_proto::{
     CloseReason, Connection, Event, Handle, ListenConfig, ResumeError, Service, StreamId, SuspendMode,
     Suspended, TransportConfig,
@@ -341,6 +342,40 @@ fn one_peer_may_not_have_any_number_suspended() {
         "{:?}",
         pair.closed(End::Client)
     );
+}
+
+#[test]
+fn what_waits_is_counted_wherever_it_is() {
+    const KINDS: [&str; 4] = ["nothing", "in flight", "in parts", "in a byte stream"];
+    for kind in KINDS {
+        let mut little = TransportConfig::default();
+        little.max_standby_bytes = 5_000;
+        let mut pair = Pair::connected(13, little, "rate=10mbit, delay=20ms");
+        let now = pair.now();
+        match kind {
+            "in flight" => {
+                for _ in 0..6 {
+                    pair.send(End::Server, RS, vec![1; 1000]);
+                }
+            }
+            "in parts" => {
+                pair.send(End::Client, RS, vec![1; 60_000]);
+            }
+            "in a byte stream" => {
+                let session = pair.connection(End::Client).session();
+                let id = session.open_stream(StreamKind::Bytes).expect("it may be opened");
+                session.write(now, id, vec![1; 6_000].into()).expect("there is room");
+            }
+            _ => {}
+        }
+        pair.run(Duration::from_millis(10));
+        assert_eq!(pair.session(End::Server).stats().queue_bytes, 0, "{kind}");
+        let now = pair.now();
+        pair.connection(End::Client).suspend(now, SuspendMode::Snapshot, None).expect("it can be suspended");
+        pair.run(2 * SECOND);
+        let refused = (kind != "nothing").then_some(CloseReason::StandbyRefused);
+        assert_eq!(pair.closed(End::Server), refused, "{kind}");
+    }
 }
 
 #[test]

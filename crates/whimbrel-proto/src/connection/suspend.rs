@@ -130,8 +130,7 @@ impl Connection {
         match &mut self.ending {
             Ending::Open => {
                 self.attachment.heir = heir.map(Box::new);
-                let stats = self.session.stats();
-                let bytes = stats.queue_bytes + self.session.unread_bytes();
+                let bytes = self.session.kept_bytes();
                 self.endpoint_events.push_back(EndpointEvent::StandbyWanted { peer, bytes });
             }
             // Both at once: nobody stands by, and whoever comes back first waits for the other.
