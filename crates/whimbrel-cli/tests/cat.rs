@@ -140,6 +140,10 @@ fn a_session_goes_on_in_another_process() {
     let (file, secret) = (home.file("session"), home.file("passphrase"));
     std::fs::write(&secret, "between two processes\n").unwrap();
     let how = ["--passphrase-file", secret.to_str().unwrap()];
+    // An older one that others may read, and one in the way of what is written.
+    std::fs::write(&file, "older").unwrap();
+    let in_the_way = home.file("session.part");
+    std::fs::create_dir(&in_the_way).unwrap();
     let mut listener = listen(&home, &[]);
     let url = listener.listening.clone();
     let mut far = listener.stdin();
@@ -151,12 +155,24 @@ fn a_session_goes_on_in_another_process() {
     let mut near = first.stdin.take().unwrap();
     near.write_all(b"from the first\n").unwrap();
     far.write_all(b"to the first\n").unwrap();
-    let mut line = String::new();
+    let (mut line, mut said) = (String::new(), BufReader::new(first.stderr.take().unwrap()));
     BufReader::new(first.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line, "to the first\n");
-    let signalled = std::process::Command::new("kill").args(["-USR1", &first.id().to_string()]).status();
-    assert!(signalled.unwrap().success());
-    assert!(first.wait_with_output().unwrap().status.success());
+    let process = first.id().to_string();
+    let signal = || std::process::Command::new("kill").args(["-USR1", &process]).status().unwrap();
+    assert!(signal().success());
+    while !line.contains("not suspended") {
+        line.clear();
+        assert!(
+            said.read_line(&mut line).unwrap() > 0,
+            "what cannot be written leaves the session where it is"
+        );
+    }
+    std::fs::remove_dir(&in_the_way).unwrap();
+    assert!(signal().success());
+    assert!(first.wait().unwrap().success());
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&file).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600, "for nobody else to read");
 
     far.write_all(b"to nobody yet\n").unwrap();
     drop(far);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use whimbrel_proto::session::Outgoing;
 use whimbrel_proto::session::SnapshotError;
+use whimbrel_proto::session::StreamKind;
 use whimbrel_proto::{
     CloseReason, Connection, Event, Handle, ListenConfig, ResumeError, Service, StreamId, SuspendMode,
     Suspended, TransportConfig,
@@ -97,6 +98,27 @@ fn a_session_goes_on_from_another_host_and_nothing_is_lost_or_doubled() {
         let stats = pair.world.peer(host, handle).connection.session().stats();
         assert_eq!(stats.outstanding, 0, "seed {seed}");
         assert_eq!(pair.session(End::Server).stats().outstanding, 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn who_has_left_says_nothing_more() {
+    for seed in 0..10 {
+        let mut pair = Pair::connected(seed, TransportConfig::default(), "rate=10mbit, delay=40ms");
+        send(&mut pair, End::Server, 0..400);
+        pair.run(Duration::from_millis(100));
+        let now = pair.now();
+        let (client, sent) = (pair.world.address(pair.client), std::rc::Rc::new(std::cell::Cell::new(0)));
+        // What this end acknowledges until it hears of the answer trails its SUSPEND, and is answered, too.
+        pair.connection(End::Client).suspend(now, SuspendMode::Snapshot, None).expect("it can be suspended");
+        assert!(pair.run_until(SECOND, |pair| pair.closed(End::Client).is_some()), "seed {seed}");
+        let counted = std::rc::Rc::clone(&sent);
+        pair.world.set_tap(Box::new(move |_, from, _, _| {
+            counted.set(counted.get() + u32::from(from == client));
+            whimbrel_sim::world::TapVerdict::Pass
+        }));
+        pair.run(5 * SECOND);
+        assert_eq!(sent.get(), 0, "seed {seed}");
     }
 }
 
@@ -200,6 +222,27 @@ fn who_comes_too_late_is_told_and_so_was_the_peer() {
 }
 
 #[test]
+fn who_gives_resuming_up_can_try_again() {
+    let mut pair = Pair::connected(11, TransportConfig::default(), LINK);
+    send(&mut pair, End::Client, 0..50);
+    let state = suspend(&mut pair, End::Client, SuspendMode::Snapshot);
+    let client = pair.client;
+    for wait in [0, 25, 45] {
+        let handle = pair.world.resume(client, &state, None).expect("it can be resumed");
+        pair.run(Duration::from_millis(wait));
+        let now = pair.now();
+        pair.world.peer(client, handle).connection.close(now, 0, "");
+        pair.run(5 * SECOND);
+        assert_eq!(pair.closed(End::Server), None, "after {wait} ms");
+        assert!(!events(&mut pair, client, handle).contains(&Event::Connected), "after {wait} ms");
+    }
+    pair.world.resume(client, &state, None).expect("it can be resumed");
+    pair.run(5 * SECOND);
+    let got: Vec<u64> = pair.recv(End::Server).iter().map(|message| number(&message.payload)).collect();
+    assert_eq!(got, (0..50).collect::<Vec<_>>());
+}
+
+#[test]
 fn a_peer_out_of_reach_finds_out_by_the_return() {
     let mut pair = Pair::connected(6, TransportConfig::default(), LINK);
     send(&mut pair, End::Client, 0..50);
@@ -244,6 +287,24 @@ fn both_ends_suspended_at_once_meet_again() {
 }
 
 #[test]
+fn a_peer_that_asks_without_end_is_answered_once() {
+    let mut pair = Pair::connected(12, TransportConfig::default(), "rate=10mbit, delay=20ms");
+    let now = pair.now();
+    let connection = pair.connection(End::Client);
+    connection.suspend(now, SuspendMode::Snapshot, None).expect("it can be suspended");
+    // SUSPEND without an heir, as if it had crossed ours, as often as a packet has room for it.
+    connection.handle_blocks(now, [35, 0].repeat(500).into());
+    let (client, longest) = (pair.world.address(pair.client), std::rc::Rc::new(std::cell::Cell::new(0)));
+    let seen = std::rc::Rc::clone(&longest);
+    pair.world.set_tap(Box::new(move |_, from, _, bytes| {
+        seen.set(seen.get().max(if from == client { bytes.len() } else { 0 }));
+        whimbrel_sim::world::TapVerdict::Pass
+    }));
+    pair.run(SECOND);
+    assert!((30..100).contains(&longest.get()), "a packet of {} bytes", longest.get());
+}
+
+#[test]
 fn another_key_resumes_only_what_was_left_to_it() {
     for left in [false, true] {
         let mut pair = Pair::connected(7, TransportConfig::default(), LINK);
@@ -281,6 +342,40 @@ fn one_peer_may_not_have_any_number_suspended() {
         "{:?}",
         pair.closed(End::Client)
     );
+}
+
+#[test]
+fn what_waits_is_counted_wherever_it_is() {
+    const KINDS: [&str; 4] = ["nothing", "in flight", "in parts", "in a byte stream"];
+    for kind in KINDS {
+        let mut little = TransportConfig::default();
+        little.max_standby_bytes = 5_000;
+        let mut pair = Pair::connected(13, little, "rate=10mbit, delay=20ms");
+        let now = pair.now();
+        match kind {
+            "in flight" => {
+                for _ in 0..6 {
+                    pair.send(End::Server, RS, vec![1; 1000]);
+                }
+            }
+            "in parts" => {
+                pair.send(End::Client, RS, vec![1; 60_000]);
+            }
+            "in a byte stream" => {
+                let session = pair.connection(End::Client).session();
+                let id = session.open_stream(StreamKind::Bytes).expect("it may be opened");
+                session.write(now, id, vec![1; 6_000].into()).expect("there is room");
+            }
+            _ => {}
+        }
+        pair.run(Duration::from_millis(10));
+        assert_eq!(pair.session(End::Server).stats().queue_bytes, 0, "{kind}");
+        let now = pair.now();
+        pair.connection(End::Client).suspend(now, SuspendMode::Snapshot, None).expect("it can be suspended");
+        pair.run(2 * SECOND);
+        let refused = (kind != "nothing").then_some(CloseReason::StandbyRefused);
+        assert_eq!(pair.closed(End::Server), refused, "{kind}");
+    }
 }
 
 #[test]

@@ -42,7 +42,7 @@ pub(crate) struct Shared {
     pub(crate) endpoint: Arc<EndpointShared>,
     state: Mutex<State>,
     /// Untracked messages handed in while somebody else was driving.
-    submissions: Mutex<Vec<Outgoing>>,
+    submissions: Mutex<Submissions>,
     /// Something waits there, or is held: spares everybody else a lock.
     submitted: AtomicBool,
     /// Handles that applications hold.
@@ -86,6 +86,13 @@ pub(crate) struct State {
     spare: Vec<Outgoing>,
     /// Handed in, and not queued yet for want of room.
     held: VecDeque<Outgoing>,
+}
+
+#[derive(Default)]
+struct Submissions {
+    messages: Vec<Outgoing>,
+    /// The session is about to leave: what is handed in now would not go with it.
+    refused: bool,
 }
 
 thread_local! {
@@ -196,7 +203,7 @@ impl Shared {
                 spare: Vec::new(),
                 held: VecDeque::new(),
             }),
-            submissions: Mutex::new(Vec::new()),
+            submissions: Mutex::default(),
             submitted: AtomicBool::new(false),
             mockets: AtomicUsize::new(0),
             readable: Notify::new(),
@@ -256,17 +263,22 @@ impl Shared {
         }
     }
 
-    /// Leaves messages for whoever is driving now. Gives them back if too many wait.
+    /// Leaves messages for whoever is driving now. Gives them back if too many wait, or none is taken.
     pub(crate) fn submit(&self, message: Outgoing) -> Result<(), Outgoing> {
         let mut submissions = lock(&self.submissions);
-        if submissions.len() >= MAX_SUBMISSIONS {
+        if submissions.refused || submissions.messages.len() >= MAX_SUBMISSIONS {
             return Err(message);
         }
-        submissions.push(message);
+        submissions.messages.push(message);
         self.submitted.store(true, Ordering::Release);
         drop(submissions);
         self.driver.notify_one();
         Ok(())
+    }
+
+    /// Whether messages are taken beside the lock; those handed in before are not affected.
+    pub(crate) fn refuse_submissions(&self, refused: bool) {
+        lock(&self.submissions).refused = refused;
     }
 
     fn take_submissions(&self, state: &mut State) {
@@ -274,7 +286,7 @@ impl Shared {
             return;
         }
         let mut submissions = lock(&self.submissions);
-        std::mem::swap(&mut *submissions, &mut state.spare);
+        std::mem::swap(&mut submissions.messages, &mut state.spare);
         self.submitted.store(false, Ordering::Release);
         drop(submissions);
         let (mut handed_in, now) = (std::mem::take(&mut state.spare), self.clock.now());

@@ -139,13 +139,17 @@ impl Shared {
         mode: SuspendMode,
         heir: Option<PublicKey>,
     ) -> Option<Result<(), whimbrel_proto::SuspendError>> {
+        // What is sent from now on waits for the lock, and goes with the session or is refused.
+        self.refuse_submissions(true);
         let mut state = self.lock();
         if state.is_holding() {
+            self.refuse_submissions(state.suspending);
             state.connection.session().has_room(u64::MAX / 2, 0);
             return None;
         }
         let begun = state.connection.suspend(self.clock.now(), mode, heir);
         state.suspending |= begun.is_ok();
+        self.refuse_submissions(state.suspending);
         self.wake(state);
         Some(begun)
     }
@@ -164,6 +168,8 @@ impl Endpoint {
     /// # Ok(())
     /// # }
     /// ```
+    ///
+    /// Who stops waiting before the peer has agreed can resume the state again.
     ///
     /// # Errors
     /// [`ResumeError`]. Of one state there is one resumption.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use whimbrel::{
-    CloseReason, Config, Endpoint, Event, Identity, Mocket, ResumeError, SealError, SuspendMode,
+    CloseReason, Config, Endpoint, Event, Identity, Mocket, ResumeError, SealError, SendError, SuspendMode,
     SuspendedMocket, new_identity,
 };
 
@@ -74,6 +74,48 @@ async fn a_session_goes_on_from_another_endpoint() {
     drop(stream);
     near.close(0, "").await;
     assert!(matches!(far.closed().await, CloseReason::Peer(_)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_was_sent_while_a_session_left_went_with_it_or_was_refused() {
+    for mode in [SuspendMode::Flush, SuspendMode::Snapshot] {
+        for round in 0..20 {
+            let (server, url) = listener().await;
+            let identity = new_identity();
+            let first = host(&identity).await;
+            let near = first.connect(&url).await.unwrap();
+            let far = server.accept().await.unwrap();
+            let received = tokio::spawn(async move {
+                let mut received = 0u32;
+                while far.recv().await.unwrap().payload != "last" {
+                    received += 1;
+                }
+                received
+            });
+            let senders: Vec<std::thread::JoinHandle<u32>> = (0..4u8)
+                .map(|sender| {
+                    let near = near.clone();
+                    std::thread::spawn(move || {
+                        let mut sent = 0;
+                        loop {
+                            match near.try_send(vec![sender; 20]) {
+                                Ok(()) => sent += 1,
+                                Err(SendError::Closed(_)) => return sent,
+                                Err(_) => std::thread::yield_now(),
+                            }
+                        }
+                    })
+                })
+                .collect();
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            let state = near.suspend(mode).await.unwrap();
+            let sent: u32 = senders.into_iter().map(|sender| sender.join().unwrap()).sum();
+            let second = host(&identity).await;
+            let back = second.resume(&state, None).await.unwrap();
+            back.send("last").await.unwrap();
+            assert_eq!(received.await.unwrap(), sent, "{mode:?}, round {round}");
+        }
+    }
 }
 
 #[tokio::test]

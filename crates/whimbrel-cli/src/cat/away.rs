@@ -125,9 +125,15 @@ pub(super) async fn leave_or(
     exchange: impl Future<Output = anyhow::Result<()>>,
 ) -> anyhow::Result<()> {
     tokio::pin!(exchange);
-    let file = tokio::select! {
-        result = &mut exchange => return result,
-        file = leaving.asked() => file,
+    let draft = loop {
+        let file = tokio::select! {
+            result = &mut exchange => return result,
+            file = leaving.asked() => file,
+        };
+        match Draft::begin(&file) {
+            Ok(draft) => break draft,
+            Err(error) => note(format_args!("not suspended, cannot write {}: {error}", file.display())),
+        }
     };
     // The exchange rests meanwhile: what it was about to receive goes with the session.
     let state = mocket.suspend(SuspendMode::Snapshot).await?;
@@ -135,7 +141,8 @@ pub(super) async fn leave_or(
         Some(passphrase) => state.seal(passphrase)?,
         None => state.to_bytes(),
     };
-    write_private(&file, &bytes).with_context(|| format!("cannot write {}", file.display()))?;
+    let file = draft.file.clone();
+    draft.finish(&bytes).with_context(|| format!("cannot write {}", file.display()))?;
     match state.standby() {
         Some(standby) => note(format_args!(
             "suspended to {}; the peer stands by for {} min",
@@ -166,13 +173,38 @@ fn passphrase(how: &CatOptions) -> anyhow::Result<Option<String>> {
     Ok(Some(text.to_owned()))
 }
 
-/// For nobody else to read.
-fn write_private(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut out = options.open(file)?;
-    out.write_all(bytes)?;
-    out.sync_all()
+/// A file to be, for nobody else to read: begun beside its place before the session leaves, and put there whole.
+struct Draft {
+    file: PathBuf,
+    draft: PathBuf,
+    out: std::fs::File,
+}
+
+impl Draft {
+    fn begin(file: &Path) -> std::io::Result<Self> {
+        let mut draft = file.as_os_str().to_owned();
+        draft.push(".part");
+        let draft = PathBuf::from(draft);
+        // One that was left behind may be open to others.
+        std::fs::remove_file(&draft).ok();
+        let mut options = std::fs::OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let out = options.open(&draft)?;
+        Ok(Self { file: file.to_owned(), draft, out })
+    }
+
+    fn finish(mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.out.write_all(bytes)?;
+        self.out.sync_all()?;
+        std::fs::rename(&self.draft, &self.file)
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // It is not there if it was finished.
+        std::fs::remove_file(&self.draft).ok();
+    }
 }

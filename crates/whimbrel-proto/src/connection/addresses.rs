@@ -37,7 +37,7 @@ struct Known {
     theirs: Vec<(u64, SocketAddr)>,
     /// Those that have answered a challenge in this session.
     answered: Vec<SocketAddr>,
-    /// Removed before they were added: the blocks may come in any order.
+    /// Removed, those that were never added too: the blocks may come in any order, and again.
     removed: Vec<u64>,
 }
 
@@ -132,14 +132,14 @@ impl Addresses {
     /// The peer has one less.
     pub(super) fn remove_theirs(&mut self, sequence: u64) -> Option<Change> {
         let Known { theirs, removed, .. } = self.known();
-        if let Some(position) = theirs.iter().position(|(known, _)| *known == sequence) {
-            return Some(Change::Removed(theirs.remove(position).1));
+        if !removed.contains(&sequence) {
+            if removed.len() == MOST {
+                removed.remove(0);
+            }
+            removed.push(sequence);
         }
-        if removed.len() == MOST {
-            removed.remove(0);
-        }
-        removed.push(sequence);
-        None
+        let position = theirs.iter().position(|(known, _)| *known == sequence)?;
+        Some(Change::Removed(theirs.remove(position).1))
     }
 
     fn known(&mut self) -> &mut Known {
@@ -238,6 +238,8 @@ mod tests {
         assert_eq!(addresses.add_theirs(1, one), Some(Change::Added(one)));
         assert_eq!(addresses.add_theirs(1, one), None, "repeated");
         assert_eq!(addresses.remove_theirs(1), Some(Change::Removed(one)));
+        assert_eq!(addresses.add_theirs(1, one), None, "repeated after it was gone");
+        assert_eq!(addresses.remove_theirs(1), None);
         for sequence in 2..1000 {
             addresses.add_theirs(sequence, one);
             addresses.remove_theirs(sequence + 10_000);

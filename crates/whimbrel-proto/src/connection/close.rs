@@ -68,8 +68,9 @@ pub(super) enum Ending {
     PeerFin { reason: Reason, give_up: Time },
     /// FIN-ACK is out; FIN-DONE or its acknowledgement ends it.
     FinAckSent { reason: Reason, give_up: Time },
-    /// This end is being suspended; SUSPEND goes out once the queue is drained (while it is still here) and is then waited for.
-    Suspending { give_up: Time, block: Option<Vec<u8>> },
+    /// This end is being suspended; SUSPEND goes out once the queue is drained (while it is still here) and is then waited for. The peer's,
+    /// if it crosses ours, is `answered` once.
+    Suspending { give_up: Time, block: Option<Vec<u8>>, answered: bool },
     /// The peer is suspended: nothing is sent, the session waits.
     Standby { until: Time },
     /// The peer is out of reach for so long that the connection is given up: the session waits, and the client dials.

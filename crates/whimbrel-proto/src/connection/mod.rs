@@ -17,6 +17,7 @@ mod mtu;
 mod multipath;
 mod notices;
 mod opening;
+mod openings;
 mod pairing;
 mod path;
 mod paths;
@@ -60,6 +61,7 @@ use keys::KeyRing;
 pub use multipath::OpenPathError;
 use multipath::Retired;
 pub(crate) use opening::Opening;
+use openings::Openings;
 use path::{Ends, Path};
 use paths::{At, Main, Paths};
 use primary::Choice;
@@ -321,8 +323,7 @@ pub struct Connection {
     deadlines: Option<Box<DeadlineStats>>,
     coupling: Coupling,
     choice: Choice,
-    /// Paths opened by themselves in the running minute.
-    opened_in_minute: (u64, u32),
+    openings: Openings,
     attempts: Attempts,
     peer_max_packet: u64,
     /// When messages last went either way: paths that carry none are probed less and less often after it.
@@ -391,7 +392,7 @@ impl Connection {
             deadlines: None,
             coupling: Coupling::default(),
             choice: Choice::default(),
-            opened_in_minute: (0, 0),
+            openings: Openings::default(),
             attempts: Attempts::default(),
             peer_max_packet: u64::MAX,
             last_data: Time::ZERO,
@@ -509,13 +510,14 @@ impl Connection {
     }
 
     /// Closes politely: what is queued is delivered first, then FIN. Nothing more can be sent. Before the handshake is done, what is
-    /// queued waits for it; without anything queued it is given up at once.
+    /// queued waits for it; without anything queued it is given up at once. A suspended session that the peer has not given back is not
+    /// closed: it can be resumed again.
     pub fn close(&mut self, now: Time, code: u64, text: &str) {
         if self.is_standing_by() {
             self.finish(now, CloseReason::Local, None);
             return;
         }
-        if !self.is_established() && self.session.is_drained() {
+        if !self.is_established() && (self.resuming || self.session.is_drained()) {
             self.abort(now, code, text);
             return;
         }

@@ -16,9 +16,6 @@ use crate::recovery::Fate;
 use crate::wire::{Reader, Writer, block};
 use crate::{Cause, ConnectionId, PathId, PeerMisbehaved, Side, Time};
 
-/// Paths opened in a minute to addresses that the peer announced.
-const OPENED_A_MINUTE: u32 = 8;
-
 /// Notices not acknowledged and ids not free yet, from which on no ids for further paths are given: a peer that opens and closes paths
 /// without end waits for what it left behind.
 const MOST_LOOSE_ENDS: usize = 32;
@@ -351,23 +348,17 @@ impl Connection {
         let mut taken: Vec<_> = self.paths.iter().map(|path| (path.local, path.remote)).collect();
         taken.extend(self.attempts.waiting());
         for (local, remote) in pairing::missing(&locals, &remotes, &taken) {
-            if !self.addresses.has_answered(remote) && !self.take_opening(now) {
+            let known = self.addresses.has_answered(remote);
+            if !known && !self.openings.may_open(now) {
                 continue;
             }
             if self.open_path(now, Some(local), remote).is_err() {
                 break;
             }
+            if !known {
+                self.openings.on_opened();
+            }
         }
-    }
-
-    /// Counts a path to an address that may be anybody's.
-    fn take_opening(&mut self, now: Time) -> bool {
-        let minute = now.since(Time::ZERO).as_secs() / 60;
-        if self.opened_in_minute.0 != minute {
-            self.opened_in_minute = (minute, 0);
-        }
-        self.opened_in_minute.1 += 1;
-        self.opened_in_minute.1 <= OPENED_A_MINUTE
     }
 
     /// A challenge of this path's own address came to nothing.
@@ -381,7 +372,7 @@ impl Connection {
     /// Gives up paths whose far address did not answer, to try again later; one that may be all there is is asked again instead. A server
     /// goes on waiting for the client to say something there.
     pub(super) fn close_unanswered(&mut self, now: Time) {
-        if self.attempts.handle_timeout(now) {
+        if self.attempts.handle_timeout(now) | self.openings.handle_timeout(now) {
             self.open_missing(now);
         }
         if self.side == Side::Server {
@@ -396,9 +387,13 @@ impl Connection {
             if self.paths.all().any(|other| self.is_at_hand(other)) {
                 self.close_at(now, at);
             } else if !self.attempts.is_waiting(local, remote) {
-                if self.addresses.has_answered(remote) || self.take_opening(now) {
+                let known = self.addresses.has_answered(remote);
+                if known || self.openings.may_open(now) {
                     let challenge = self.challenges.draw();
                     self.paths[at].ask(now, challenge);
+                    if !known {
+                        self.openings.on_opened();
+                    }
                 } else {
                     self.attempts.on_failed(now, local, remote);
                 }
@@ -439,9 +434,8 @@ impl Connection {
         self.check_reachable(now);
         self.ask_for_consent();
         let views: Vec<View> = self.paths.all().map(|at| self.view(at)).collect();
-        let wished = self.choice.path().and_then(|id| self.paths.by_id(id));
-        let wished = wished.filter(|at| self.is_at_hand(*at));
-        let best = wished.map_or_else(|| scheduler::primary(&views, self.paths.main().index()), At::index);
+        let best =
+            self.wished().map_or_else(|| scheduler::primary(&views, self.paths.main().index()), At::index);
         if self.paths.set_main(best) {
             self.events.push_back(Event::PrimaryChanged(self.paths[self.paths.main()].id));
         }

@@ -44,20 +44,24 @@ pub enum SetPrimaryError {
 pub(super) struct Choice {
     /// Asked for last, by this end or the peer. One that does not work waits until it does.
     path: Option<PathId>,
-    /// The highest sequence number of the peer's wishes: what comes late changes nothing.
+    /// It was the peer, which does not know what this end would spare.
+    by_peer: bool,
+    /// Above all sequence numbers of the peer's wishes so far: what comes late changes nothing.
     heard: u64,
     span_began: Time,
 }
 
 impl Choice {
-    pub(super) fn path(&self) -> Option<PathId> {
-        self.path
+    fn wish(&mut self, path: PathId, by_peer: bool) {
+        self.path = Some(path);
+        self.by_peer = by_peer;
     }
 }
 
 impl Connection {
     /// Has data go on this path first, in both directions: the peer is asked to do the same. A path that does not work is not used for a
-    /// wish, and used once it does. Of this end's wishes and the peer's the latest counts.
+    /// wish, and used once it does. Of this end's wishes and the peer's the latest counts, the peer's only among paths that are no dearer and
+    /// no more in reserve than others that work.
     ///
     /// # Errors
     /// There is no such path, or the connection is ending.
@@ -66,7 +70,7 @@ impl Connection {
             return Err(SetPrimaryError::Closing);
         }
         self.paths.by_id(id).ok_or(SetPrimaryError::NoPath)?;
-        self.choice.path = Some(id);
+        self.choice.wish(id, false);
         self.control.set_primary(id);
         self.review(now);
         Ok(())
@@ -75,12 +79,19 @@ impl Connection {
     /// The peer would have its data on this path.
     pub(super) fn on_set_primary(&mut self, now: Time, reader: &mut Reader) -> Result<(), PeerMisbehaved> {
         let (sequence, path) = (reader.varint()?, read_path(reader)?);
-        if sequence > self.choice.heard {
-            self.choice.heard = sequence;
-            self.choice.path = Some(path);
+        if sequence >= self.choice.heard {
+            self.choice.heard = sequence + 1;
+            self.choice.wish(path, true);
             self.review(now);
         }
         Ok(())
+    }
+
+    /// What was asked for last, if it works and may be had.
+    pub(super) fn wished(&self) -> Option<At> {
+        let at = self.paths.by_id(self.choice.path?).filter(|at| self.is_at_hand(*at))?;
+        let least = || self.paths.all().filter(|other| self.is_at_hand(*other)).map(|at| self.rank(at)).min();
+        (!self.choice.by_peer || Some(self.rank(at)) == least()).then_some(at)
     }
 
     /// Something arrived: the rule of the web agent looks at what came by which path.

@@ -62,7 +62,7 @@ impl Connection {
         let (Some(keep), Some(peer)) = (self.config.reattach, self.peer_key) else { return };
         self.ending = Ending::Detached { until: now + keep };
         self.events.push_back(Event::Detached);
-        let bytes = self.session.stats().queue_bytes + self.session.unread_bytes();
+        let bytes = self.session.kept_bytes();
         self.endpoint_events.push_back(EndpointEvent::StandbyWanted { peer, bytes });
         // Who could reach the other at first can do so again; the other way a NAT may be between.
         if self.session.side() == Side::Client {

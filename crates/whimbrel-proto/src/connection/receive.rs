@@ -38,7 +38,7 @@ impl Connection {
         let detached = matches!(self.ending, super::Ending::Detached { .. });
         if self.ending.is_detached() && !detached {
             // A peer that goes on has missed the farewell.
-            if self.farewell.is_some() && self.farewells_left > 0 {
+            if self.farewell.is_some() && self.farewells_left > 0 && self.is_news(now, datagram) {
                 self.farewells_left -= 1;
                 self.farewell_due = true;
             }
@@ -109,6 +109,27 @@ impl Connection {
             }
             Err(misbehaved) => self.on_misbehaved(now, misbehaved),
         }
+    }
+
+    /// Whether a datagram after the end shows a peer that goes on: one that opens and did not come before. Farewells are repeated as they
+    /// were, so two ends that both have one do not answer each other's. Who never proved to hold keys is answered anyway.
+    fn is_news(&mut self, now: Time, datagram: Datagram) -> bool {
+        if !self.confirmed {
+            return true;
+        }
+        let target = match destination(&datagram.bytes) {
+            Some((flags, id)) if flags & CLEAR_BIT == 0 => self.target(id),
+            _ => None,
+        };
+        let Some(Target::Path(at)) = target else { return false };
+        let Some(plain) = self.open(now, Target::Path(at), datagram.bytes) else { return false };
+        let path = &mut self.paths[at];
+        let is_news = !path.received.is_duplicate(plain.number);
+        if is_news {
+            let pace = path.ack_pace(now, self.config.max_ack_delay);
+            path.received.on_packet(now, plain.number, false, datagram.ecn, pace);
+        }
+        is_news
     }
 
     /// What authentic packets say beside their blocks: the peer is there, and where.

@@ -80,7 +80,7 @@ impl Connection {
         }
         let block = Some(suspend(heir.as_ref()));
         self.own_heir = heir.map(Box::new);
-        self.ending = Ending::Suspending { give_up: now + self.config.close_timeout, block };
+        self.ending = Ending::Suspending { give_up: now + self.config.close_timeout, block, answered: false };
         if mode == SuspendMode::Snapshot {
             self.send_suspend();
         } else {
@@ -91,11 +91,11 @@ impl Connection {
 
     /// Goes on with suspending where the connection before was interrupted in it.
     pub(super) fn suspend_again(&mut self, before: &mut Self) {
-        let Ending::Suspending { give_up, block } = &mut before.ending else { return };
+        let Ending::Suspending { give_up, block, .. } = &mut before.ending else { return };
         let was_sent = block.is_none();
         self.own_heir = before.own_heir.take();
         let block = Some(suspend(self.own_heir.as_deref()));
-        self.ending = Ending::Suspending { give_up: *give_up, block };
+        self.ending = Ending::Suspending { give_up: *give_up, block, answered: false };
         if was_sent {
             self.send_suspend();
         }
@@ -127,17 +127,18 @@ impl Connection {
             _ => return Err(Malformed("SUSPEND: neither a key nor none").into()),
         };
         let Some(peer) = self.peer_key else { return Ok(()) };
-        match self.ending {
+        match &mut self.ending {
             Ending::Open => {
                 self.attachment.heir = heir.map(Box::new);
-                let stats = self.session.stats();
-                let bytes = stats.queue_bytes + self.session.unread_bytes();
+                let bytes = self.session.kept_bytes();
                 self.endpoint_events.push_back(EndpointEvent::StandbyWanted { peer, bytes });
             }
             // Both at once: nobody stands by, and whoever comes back first waits for the other.
-            Ending::Suspending { .. } => {
+            Ending::Suspending { answered, .. } => {
                 self.attachment.heir = heir.map(Box::new);
-                self.control.notice(suspend_ack(Duration::ZERO));
+                if !std::mem::replace(answered, true) {
+                    self.control.notice(suspend_ack(Duration::ZERO));
+                }
             }
             _ => {}
         }

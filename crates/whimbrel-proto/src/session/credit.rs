@@ -83,6 +83,11 @@ impl RecvCredit {
         self.charged
     }
 
+    /// Of what came, what was not read.
+    pub(super) fn unread(&self) -> u64 {
+        self.charged.saturating_sub(self.consumed)
+    }
+
     /// Nothing of what came waits to be read.
     pub(super) fn is_read(&self) -> bool {
         self.consumed == self.charged

@@ -41,6 +41,11 @@ impl Latest {
         self.most = most.map(|most| most.max(1));
     }
 
+    /// What they take.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// All of them, and their bytes.
     pub(super) fn len(&self) -> (u64, u64) {
         let messages = self.queue.len() as u64;

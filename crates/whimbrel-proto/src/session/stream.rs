@@ -7,6 +7,7 @@ use super::bytes_in::BytesIn;
 use super::bytes_out::BytesOut;
 use super::credit::{RecvCredit, SendCredit};
 use super::end::EndOut;
+use super::item::Item;
 use super::latest::Latest;
 use super::message::{DomainKey, Message, StreamKind};
 use super::options::StreamOptions;
@@ -69,6 +70,14 @@ impl Stream {
             end_out: EndOut::Open,
             ended_in: false,
         }
+    }
+
+    /// Bytes kept beside what the session counts as a whole: sent and not acknowledged, and the latest unread.
+    pub(super) fn kept_bytes(&self) -> u64 {
+        let items = self.send.iter().flatten().flat_map(|domain| domain.items());
+        let flying: u64 = items.filter(|item| item.is_live()).map(Item::charge).sum();
+        let written = self.bytes_out.as_ref().map_or(0, |half| half.buffered());
+        flying + written + self.latest.as_ref().map_or(0, |latest| latest.bytes())
     }
 
     /// What can be sent on it: nothing once this direction of a message stream is to end.

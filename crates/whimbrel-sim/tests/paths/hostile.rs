@@ -1,7 +1,7 @@
 //! Who may not have a say in where data goes, and peers that ask for more than their share.
 
 use std::cell::RefCell;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -132,6 +132,33 @@ fn an_address_gets_no_data_before_it_answered() {
     assert!(answered.0 > 0 && answered.1 <= 3 * asked.1, "{answered:?} for {asked:?}: three times what came");
     assert_eq!(active(&mut pair, End::Client), 2, "it never worked");
     assert_eq!(active(&mut pair, End::Server), 2);
+}
+
+#[test]
+fn announcements_ahead_of_ids_use_up_no_openings() {
+    let mut pair = Pair::new(5, config(), ALIKE);
+    let client = pair.client;
+    pair.world.add_network(client, link(ALIKE), link(ALIKE));
+    // What the server says before it has heard that the handshake is done comes ahead of its ids.
+    assert!(pair.run_until(SECOND, |pair| pair.place(End::Server).is_some()));
+    pair.send(End::Server, Service::ReliableSequenced, vec![1; 100]);
+    assert!(
+        pair.run_until(SECOND, |pair| pair.place(End::Client).is_some()
+            && !pair.recv(End::Client).is_empty())
+    );
+    let handle = pair.handle(End::Client);
+    pair.world.announce(client, handle);
+    let (now, IpAddr::V4(second)) = (pair.now(), pair.world.addresses(SERVER)[1].ip()) else {
+        panic!("the simulated hosts have IPv4 addresses")
+    };
+    let address = [&[4][..], &second.octets(), &4433u16.to_be_bytes()].concat();
+    for _ in 0..10 {
+        // Sent again by a peer that has not heard of the first, say.
+        pair.connection(End::Client).handle_blocks(now, block(32, &[&varint(0), &address]));
+    }
+    assert_eq!(pair.stats(End::Client).paths.len(), 1, "there are no ids yet");
+    pair.run(5 * SECOND);
+    assert_eq!(active(&mut pair, End::Client), 2);
 }
 
 /// The id of the path over a network.

@@ -109,6 +109,25 @@ fn either_end_may_ask_and_the_latest_counts() {
 }
 
 #[test]
+fn a_peer_may_not_ask_for_what_this_end_would_spare() {
+    let mut pair = two(7, config(), ALIKE, ALIKE);
+    let [free, dear] = [0, 1].map(|network| over(&mut pair, network));
+    let (client, handle, now) = (pair.client, pair.handle(End::Client), pair.now());
+    pair.world.announce_at_cost(client, handle, &[0, 5]);
+    pair.connection(End::Server).set_primary(now, dear).expect("it is there");
+    bulk(&mut pair, SECOND);
+    assert_eq!(primary(&mut pair, End::Client), free, "the server cannot know that it costs");
+    assert_eq!(primary(&mut pair, End::Server), dear, "where it costs nothing");
+    pair.world.announce_at_cost(client, handle, &[0, 0]);
+    bulk(&mut pair, SECOND);
+    assert_eq!(primary(&mut pair, End::Client), dear, "a wish that holds once it costs no more");
+    pair.world.announce_at_cost(client, handle, &[0, 5]);
+    pair.connection(End::Client).set_primary(now, dear).expect("it is there");
+    bulk(&mut pair, SECOND);
+    assert_eq!(primary(&mut pair, End::Client), dear, "what this end asks for itself counts");
+}
+
+#[test]
 fn a_wish_waits_while_its_path_fails_and_holds_again_after() {
     let mut pair = two(5, config(), ALIKE, ALIKE);
     let (client, wanted, other) = (pair.client, over(&mut pair, 1), over(&mut pair, 0));
@@ -137,6 +156,8 @@ fn a_wish_that_comes_late_or_names_no_path_changes_nothing() {
         pair.run(SECOND);
         primary(pair, End::Server)
     };
+    let other = if primary(&mut pair, End::Server) == first { second } else { first };
+    assert_eq!(feed(&mut pair, 0, other), other, "numbers begin at 0");
     assert_eq!(feed(&mut pair, 9, second), second);
     for stale in [8, 9] {
         assert_eq!(feed(&mut pair, stale, first), second, "{stale}");

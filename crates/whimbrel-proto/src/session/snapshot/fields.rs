@@ -524,11 +524,11 @@ impl Session {
         self.config
     }
 
-    /// Bytes of messages received and not read.
-    pub(crate) fn unread_bytes(&self) -> u64 {
-        let own =
-            self.streams.slots().filter_map(|slot| self.streams.at(slot)).flat_map(|stream| &stream.inbox);
-        self.inbox.iter().chain(own).map(|message| message.payload.len() as u64).sum()
+    /// Bytes kept while it waits: queued, sent and not acknowledged, and received, in parts or out of turn too, and not read.
+    pub(crate) fn kept_bytes(&self) -> u64 {
+        let streams = self.streams.slots().filter_map(|slot| self.streams.at(slot));
+        let of_streams: u64 = streams.map(Stream::kept_bytes).sum();
+        self.outbox.bytes() + self.recv_credit.unread() + of_streams
     }
 
     /// Byte streams that are open, by their ids.

@@ -1,0 +1,69 @@
+//! How many paths are opened to addresses that the peer announced and that may be anybody's.
+
+use std::time::Duration;
+
+use crate::Time;
+
+const MINUTE: Duration = Duration::from_secs(60);
+/// Paths in a minute to addresses that never answered.
+const MOST: u32 = 8;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Openings {
+    /// Since the clock began.
+    minute: u64,
+    opened: u32,
+    /// More are wanted when the minute turns.
+    wanted: bool,
+}
+
+impl Openings {
+    /// Whether one more may be opened now; if not, it is wanted later.
+    pub(super) fn may_open(&mut self, now: Time) -> bool {
+        let minute = now.since(Time::ZERO).as_secs() / MINUTE.as_secs();
+        if self.minute != minute {
+            *self = Self { minute, ..Self::default() };
+        }
+        let may = self.opened < MOST;
+        self.wanted |= !may;
+        may
+    }
+
+    pub(super) fn on_opened(&mut self) {
+        self.opened += 1;
+    }
+
+    /// When what is wanted may be opened.
+    pub(super) fn timeout(&self) -> Option<Time> {
+        self.wanted.then(|| Time::ZERO + Duration::from_secs((self.minute + 1) * MINUTE.as_secs()))
+    }
+
+    /// True if what was wanted may be opened now.
+    pub(super) fn handle_timeout(&mut self, now: Time) -> bool {
+        let due = self.timeout().is_some_and(|due| due <= now);
+        self.wanted &= !due;
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_too_much_has_its_turn_in_the_next_minute() {
+        let (mut openings, now) = (Openings::default(), Time::ZERO + Duration::from_secs(90));
+        for _ in 0..MOST {
+            assert!(openings.may_open(now) && openings.may_open(now), "asking counts for nothing");
+            openings.on_opened();
+        }
+        assert_eq!(openings.timeout(), None);
+        assert!(!openings.may_open(now));
+        let turn = Time::ZERO + 2 * MINUTE;
+        assert_eq!(openings.timeout(), Some(turn));
+        assert!(!openings.handle_timeout(now) && openings.handle_timeout(turn));
+        assert_eq!(openings.timeout(), None, "once");
+        assert!(openings.may_open(turn));
+    }
+}
