@@ -49,6 +49,8 @@ pub(super) struct Path {
     pub(super) validation: Validation,
     /// It is to be closed as soon as another works.
     pub(super) unwanted: bool,
+    /// That is by choice, and it works: what is under way on it may arrive.
+    pub(super) lingers: bool,
     /// It is closed; CLOSE_PATH, by its number. Until the peer has it, it may send here.
     pub(super) told: Option<u32>,
     /// Challenges of the peer's, to be answered here.
@@ -183,6 +185,7 @@ impl Path {
             rebinding: None,
             validation: Validation::Proven,
             unwanted: false,
+            lingers: false,
             told: None,
             answers: Answers::default(),
             echoes: Echoes::default(),

@@ -248,6 +248,7 @@ impl Connection {
     fn mtu_probe_due(&self, now: Time, at: At) -> bool {
         self.confirmed
             && self.paths[at].standing.is_usable()
+            && !self.paths[at].lingers
             && self.paths[at].mtu.next_probe(now).is_some()
             && self.ending.is_open()
     }

@@ -48,8 +48,9 @@ fn make_before_break_is_hardly_a_gap() {
         }
         let (_, gap) = bulk(&mut pair, SECOND);
         println!("round {round}: {gap:?} of {rtt:?}");
-        // What had arrived by the path that was left goes again if its SACKs went with it.
-        assert!(gap <= rtt + 15 * MS, "round {round}: silent for {gap:?}, a round trip is {rtt:?}");
+        // Left by choice, it is not felt. What had arrived by an address that is gone is sent again, since its SACKs went with it.
+        let bound = if round < 10 { rtt / 2 } else { rtt + 15 * MS };
+        assert!(gap <= bound, "round {round}: silent for {gap:?}, a round trip is {rtt:?}");
         pair.world.set_up(client, round % 2);
         pair.world.announce(client, handle);
         let both = pair.run_until(5 * SECOND, |pair| active(pair, End::Client) == 2);
