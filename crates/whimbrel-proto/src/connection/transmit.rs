@@ -15,8 +15,8 @@ use crate::{Cause, PeerMisbehaved, Side, Time};
 const MIN_BLOCKS: usize = 4;
 /// A packet with a challenge at the longest.
 pub(super) const CHALLENGE_LEN: usize = CLEAR_LEN + 4 + 9 + TAG_LEN;
-/// The first packet of a path is made so long: three times that is room for the answer, a challenge, and SACKs of other paths.
-pub(super) const OPENING_LEN: usize = 100;
+/// The first packet of a path is made so long: three times that is room for the answer, a challenge, and a SACK of another path.
+pub(super) const OPENING_LEN: usize = 64;
 /// A shorter packet is not worth its head, where so little may be sent.
 const LEAST_PACKET: usize = 64;
 /// Room in which a SACK of one range fits, whatever its numbers.
