@@ -229,6 +229,10 @@ impl Connection {
 
     /// Carries nothing more on a path, and tells the peer. What the peer sends there until it knows is taken.
     fn close_at(&mut self, now: Time, at: At) {
+        if self.has_lost_address(at) && !self.paths[at].recovery.is_silent() {
+            // What is under way may arrive; it is the SACKs that cannot.
+            self.session.doubt_losses();
+        }
         self.surrender(now, at);
         let path = &mut self.paths[at];
         path.standing.on_closed();
