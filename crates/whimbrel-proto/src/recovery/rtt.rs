@@ -12,6 +12,8 @@ const MIN_WINDOW: Duration = Duration::from_secs(10);
 /// Hosts and timers are late by milliseconds.
 const LEAST_SLACK: Duration = Duration::from_millis(5);
 const MOST_SLACK: Duration = Duration::from_millis(100);
+/// A peer that reports later than this, or a round trip, was kept from it.
+const HELD_UP: Duration = Duration::from_millis(250);
 const MOST_PATIENCE: u32 = 5;
 const SHORT: Duration = Duration::from_millis(20);
 /// Early deadlines within this long count as one.
@@ -65,6 +67,9 @@ impl Rtt {
         self.latest =
             if self.samples > 0 && net < self.min { elapsed.max(Duration::from_nanos(1)) } else { net };
         let latest = self.latest.max(Duration::from_nanos(1));
+        // A report that an outage held up for long says nothing of how soon the peer answers.
+        let held_up = elapsed.saturating_sub(latest) > latest.max(HELD_UP);
+        let elapsed = if held_up { latest } else { elapsed };
         if self.samples == 0 {
             self.smoothed = latest;
             self.variation = latest / 2;
@@ -196,5 +201,12 @@ mod tests {
         rtt.sample(Time::ZERO, 40 * MS, Duration::ZERO);
         rtt.sample(Time::ZERO, 40 * MS, 39 * MS);
         assert_eq!(rtt.min(), 40 * MS);
+    }
+
+    #[test]
+    fn a_report_held_up_by_an_outage_makes_no_later_deadlines() {
+        let mut rtt = Rtt::default();
+        rtt.sample(Time::ZERO, 3010 * MS, 3000 * MS);
+        assert!(rtt.deadline() < 100 * MS, "{:?}", rtt.deadline());
     }
 }
