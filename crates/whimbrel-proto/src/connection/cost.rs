@@ -47,9 +47,11 @@ impl Connection {
         }
     }
 
-    /// A path works, and may be used.
+    /// A path works, and may be used: no more, if it is left by choice, once another works.
     pub(super) fn is_at_hand(&self, at: At) -> bool {
-        self.paths[at].standing.is_usable() && self.is_affordable(at)
+        let works = |at: At| self.paths[at].standing.is_usable() && self.is_affordable(at);
+        let stays = |at: At| works(at) && !self.paths[at].unwanted;
+        works(at) && !(self.paths[at].lingers && self.paths.all().any(stays))
     }
 
     /// Asks for what has not been asked yet.

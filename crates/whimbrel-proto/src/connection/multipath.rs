@@ -120,14 +120,16 @@ impl Connection {
         Ok(id)
     }
 
-    /// Gives a path up. What is out on it goes another way. The last one that works stays until another does, which can tell the other end;
-    /// and it is the client's to say: if each end closed another one at the same time none would be left.
+    /// Gives a path up: it takes nothing more, and is closed once what is out on it has arrived, or goes another way. The last one that works
+    /// stays until another does, which can tell the other end; and it is the client's to say: if each end closed another one at the same time
+    /// none would be left.
     pub fn close_path(&mut self, now: Time, id: PathId) {
         if self.side == Side::Client
             && let Some(at) = self.paths.by_id(id)
         {
             let path = &mut self.paths[at];
             path.unwanted = true;
+            path.lingers = true;
             self.attempts.refuse(path.local, path.remote);
             self.close_unwanted(now);
             self.review(now);
@@ -196,7 +198,7 @@ impl Connection {
     fn close_unwanted(&mut self, now: Time) {
         let may_close = |connection: &Self, at: At| {
             let works = |other: At| connection.is_at_hand(other) && !connection.is_unwanted(other);
-            connection.is_unwanted(at) && connection.paths.all().any(works)
+            connection.is_unwanted(at) && !connection.is_draining(at) && connection.paths.all().any(works)
         };
         while self.side == Side::Client
             && let Some(at) = self.paths.all().find(|at| may_close(self, *at))
@@ -207,12 +209,27 @@ impl Connection {
 
     fn is_unwanted(&self, at: At) -> bool {
         let path = &self.paths[at];
+        path.standing.state() != PathState::Closed && (path.unwanted || self.has_lost_address(at))
+    }
+
+    fn has_lost_address(&self, at: At) -> bool {
         let lost = |local: IpAddr| self.addresses.ours().next().is_some() && !self.addresses.has(local);
-        path.standing.state() != PathState::Closed && (path.unwanted || path.local.is_some_and(lost))
+        self.paths[at].local.is_some_and(lost)
+    }
+
+    /// What is under way on a path that is left by choice is about to be acknowledged, and need not be sent again.
+    fn is_draining(&self, at: At) -> bool {
+        let path = &self.paths[at];
+        let under_way = path.standing.is_usable() && path.recovery.in_flight() > 0;
+        path.lingers && under_way && !self.has_lost_address(at)
     }
 
     /// Carries nothing more on a path, and tells the peer. What the peer sends there until it knows is taken.
     fn close_at(&mut self, now: Time, at: At) {
+        if self.has_lost_address(at) && !self.paths[at].recovery.is_silent() {
+            // What is under way may arrive; it is the SACKs that cannot.
+            self.session.doubt_losses();
+        }
         self.surrender(now, at);
         let path = &mut self.paths[at];
         path.standing.on_closed();
@@ -429,6 +446,8 @@ impl Connection {
         }
         if one_returned {
             self.surrender_unusable(now);
+        }
+        if one_returned || self.paths.iter().any(|path| path.lingers) {
             self.close_unwanted(now);
         }
         self.check_reachable(now);
@@ -502,7 +521,7 @@ impl Connection {
             // All are silent: whichever probe arrives first may as well bring something.
             return true;
         }
-        if !path.standing.is_usable() {
+        if !self.is_at_hand(at) {
             return false;
         }
         let mut views = [View::NONE; super::MOST_PATHS];

@@ -10,7 +10,7 @@ use super::keys::KeyUse;
 use super::mtu::{self, Mtu};
 use super::scheduler::View;
 use super::standing::Standing;
-use super::transmit::{CHALLENGE_LEN, SACK_LEN};
+use super::transmit::{CHALLENGE_LEN, OPENING_LEN, SACK_LEN};
 use super::validation::Validation;
 use super::{Item, Transmit};
 use crate::config::TransportConfig;
@@ -49,6 +49,8 @@ pub(super) struct Path {
     pub(super) validation: Validation,
     /// It is to be closed as soon as another works.
     pub(super) unwanted: bool,
+    /// That is by choice, and it works: what is under way on it may arrive.
+    pub(super) lingers: bool,
     /// It is closed; CLOSE_PATH, by its number. Until the peer has it, it may send here.
     pub(super) told: Option<u32>,
     /// Challenges of the peer's, to be answered here.
@@ -143,6 +145,11 @@ impl Answers {
         !self.0.is_empty()
     }
 
+    /// Bytes they take.
+    pub(super) fn room(&self) -> usize {
+        9 * self.0.len()
+    }
+
     /// Writes those that fit.
     pub(super) fn fill(&mut self, out: &mut Writer<'_>) {
         while !self.0.is_empty() && out.remaining() >= 9 {
@@ -183,6 +190,7 @@ impl Path {
             rebinding: None,
             validation: Validation::Proven,
             unwanted: false,
+            lingers: false,
             told: None,
             answers: Answers::default(),
             echoes: Echoes::default(),
@@ -270,7 +278,7 @@ impl Path {
         if self.validation == Validation::Proven {
             self.validation = Validation::UNPROVEN;
         }
-        self.validation.on_received(CHALLENGE_LEN);
+        self.validation.on_received(OPENING_LEN);
         self.challenge(now, challenge);
     }
 

@@ -8,13 +8,15 @@ use crate::wire::packet::{
     CLEAR_LEN, EARLY_BIT, KEY_PHASE_BIT, PROTECTED_BITS, SAMPLE_LEN, TAG_LEN, number_len,
 };
 use crate::wire::{Writer, block};
-use crate::{Cause, PeerMisbehaved, Time};
+use crate::{Cause, PeerMisbehaved, Side, Time};
 
 /// Shortest block part: with the shortest packet number and the tag it leaves a whole sample, and the packet is long enough to be
 /// answered by a stateless reset, which is shorter.
 const MIN_BLOCKS: usize = 4;
 /// A packet with a challenge at the longest.
 pub(super) const CHALLENGE_LEN: usize = CLEAR_LEN + 4 + 9 + TAG_LEN;
+/// The first packet of a path is made so long: three times that is room for the answer, a challenge, and a SACK of another path.
+pub(super) const OPENING_LEN: usize = 64;
 /// A shorter packet is not worth its head, where so little may be sent.
 const LEAST_PACKET: usize = 64;
 /// Room in which a SACK of one range fits, whatever its numbers.
@@ -146,6 +148,11 @@ impl Connection {
         let head = self.begin(at, out);
         out.push(block::PROBE);
         out.extend_from_slice(&rebinding.challenge.to_be_bytes());
+        if self.side == Side::Client && self.paths[at].standing.state() == PathState::Opening {
+            out.push(block::PADDING);
+            let end = head.start + OPENING_LEN.min(self.paths[at].validation.room()) - TAG_LEN;
+            out.resize(end.max(out.len()), 0);
+        }
         let size = self.seal(at, out, &head);
         self.scratch_items.clear();
         self.record(now, at, size, false);
@@ -248,6 +255,7 @@ impl Connection {
     fn mtu_probe_due(&self, now: Time, at: At) -> bool {
         self.confirmed
             && self.paths[at].standing.is_usable()
+            && !self.paths[at].lingers
             && self.paths[at].mtu.next_probe(now).is_some()
             && self.ending.is_open()
     }
@@ -265,13 +273,16 @@ impl Connection {
     fn write_blocks(&mut self, now: Time, at: At, out: &mut Vec<u8>, head: &Head, slot: Slot) -> bool {
         let Slot { occasion, limit, data } = slot;
         let body = head.start + CLEAR_LEN + head.number_len;
-        let mut writer = Writer::new(out, head.start + limit - TAG_LEN);
+        let end = head.start + limit - TAG_LEN;
+        // An answer is waited for, and however much there is to say of other paths.
+        let mut writer = Writer::new(out, end - self.paths[at].answers.room().min(end - body));
         let probe = occasion == Occasion::Probe;
         if self.keys.is_some() && self.has_sacks(at, probe) && self.write_verdicts(&mut writer) {
             self.write_sacks(now, at, probe, &mut writer);
         }
         let verdicts = self.scratch_items.iter().any(|item| matches!(item, Item::Session(_)));
         let sack_end = writer.len();
+        let mut writer = Writer::new(out, end);
         if occasion == Occasion::Sack {
             // One SACK in a round trip asks to be acknowledged itself, or its ranges would grow for ever.
             let prunes = self.paths[at].standing.is_proven()

@@ -25,7 +25,7 @@ fn next_arrival(pair: &mut Pair, limit: Duration) -> Duration {
 }
 
 #[test]
-fn make_before_break_is_hardly_a_gap() {
+fn make_before_break_is_no_gap_over_a_round_trip() {
     let mut pair = two(1, config(), ALIKE, ALIKE);
     let (client, handle) = (pair.client, pair.handle(End::Client));
     for round in 0..20 {
@@ -48,8 +48,7 @@ fn make_before_break_is_hardly_a_gap() {
         }
         let (_, gap) = bulk(&mut pair, SECOND);
         println!("round {round}: {gap:?} of {rtt:?}");
-        // What had arrived by the path that was left goes again if its SACKs went with it.
-        assert!(gap <= rtt + 15 * MS, "round {round}: silent for {gap:?}, a round trip is {rtt:?}");
+        assert!(gap <= rtt, "round {round}: silent for {gap:?}, a round trip is {rtt:?}");
         pair.world.set_up(client, round % 2);
         pair.world.announce(client, handle);
         let both = pair.run_until(5 * SECOND, |pair| active(pair, End::Client) == 2);
@@ -80,7 +79,8 @@ fn path_of(event: &Event) -> Option<PathId> {
     }
 }
 
-/// The only network goes, and another comes after a while: a challenge passes from then on, and the way of the first message.
+/// The only network goes, and another comes after a while. That its path works is known a round trip later, since nothing else may go
+/// there before its challenge was answered; the first message takes half a round trip more: 60 ms, not the 40 that were wished for.
 #[test]
 fn break_before_make_takes_a_challenge_and_half_a_round_trip() {
     for (seed, away) in [(1, 50), (2, 300), (3, 1000), (4, 5000)] {
@@ -97,7 +97,7 @@ fn break_before_make_takes_a_challenge_and_half_a_round_trip() {
         pair.world.announce(client, handle);
         let gap = next_arrival(&mut pair, 5 * SECOND);
         println!("{away} ms away: {gap:?}");
-        assert!(gap <= 70 * MS, "{away} ms without any, first delivery after {gap:?}, a round trip is 40 ms");
+        assert!(gap <= 65 * MS, "{away} ms without any, first delivery after {gap:?}, a round trip is 40 ms");
         bulk(&mut pair, SECOND);
         assert_eq!(active(&mut pair, End::Client), 1, "{:?}", pair.events(End::Client));
     }

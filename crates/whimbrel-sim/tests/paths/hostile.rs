@@ -402,6 +402,8 @@ fn regression_the_last_path_that_works_is_not_closed() {
 fn a_closed_path_is_heard_until_the_other_end_knows() {
     let mut pair = two(11, config(), ALIKE, ALIKE);
     let client = pair.client;
+    // Nothing is under way that closing would wait for.
+    pair.run(SECOND);
     let dark = link("rate=10mbit,delay=10ms,loss=100%");
     pair.world.link_over(0, client, SERVER).reconfigure(dark.clone());
     pair.world.link_over(0, SERVER, client).reconfigure(dark);
