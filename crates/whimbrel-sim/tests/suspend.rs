@@ -567,7 +567,7 @@ fn a_flood_of_resumptions_is_answered_no_more_than_any_other() {
     let listen = ListenConfig { pings_per_address: 5, ..ListenConfig::default() };
     let link: LinkConfig = "rate=100mbit, delay=1ms".parse().expect("it is well written");
     let mut world = World::new(25, TransportConfig::default(), listen);
-    let client = world.add_client(TransportConfig::default(), link.clone(), link.clone());
+    let client = world.add_client(TransportConfig::default(), link.clone(), link);
     let handle = world.connect(client);
     world.run(SECOND);
     let now = world.now();
