@@ -7,6 +7,7 @@ use super::ids::{Theirs, read_new_cid, read_path, write_new_cid};
 use super::path::{Ends, Path};
 use super::scheduler::{self, Scheduler, View};
 use super::standing::Standing;
+use super::transmit::{CHALLENGE_LEN, OPENING_LEN};
 use super::{
     At, Connection, CostPolicy, EndpointEvent, Event, Notes, PathState, PathStats, Validation, pairing,
 };
@@ -116,7 +117,8 @@ impl Connection {
         let id = self.spare_ids.ready().filter(|_| self.confirmed).ok_or(OpenPathError::NotReady)?;
         let at = self.add_path(now, id, remote, local).ok_or(OpenPathError::NotReady)?;
         let challenge = self.challenges.draw();
-        self.paths[at].ask(now, challenge);
+        let length = self.opening_len();
+        self.paths[at].ask(now, challenge, length);
         Ok(id)
     }
 
@@ -217,6 +219,12 @@ impl Connection {
         self.paths[at].local.is_some_and(lost)
     }
 
+    /// Who has no path that works may have lost SACKs of others: the answer should have room for them.
+    pub(super) fn opening_len(&self) -> usize {
+        let works = |at: At| self.is_at_hand(at) && !self.has_lost_address(at);
+        if self.paths.all().any(works) { CHALLENGE_LEN } else { OPENING_LEN }
+    }
+
     /// What is under way on a path that is left by choice is about to be acknowledged, and need not be sent again.
     fn is_draining(&self, at: At) -> bool {
         let path = &self.paths[at];
@@ -226,10 +234,6 @@ impl Connection {
 
     /// Carries nothing more on a path, and tells the peer. What the peer sends there until it knows is taken.
     fn close_at(&mut self, now: Time, at: At) {
-        if self.has_lost_address(at) && !self.paths[at].recovery.is_silent() {
-            // What is under way may arrive; it is the SACKs that cannot.
-            self.session.doubt_losses();
-        }
         self.surrender(now, at);
         let path = &mut self.paths[at];
         path.standing.on_closed();
@@ -407,7 +411,8 @@ impl Connection {
                 let known = self.addresses.has_answered(remote);
                 if known || self.openings.may_open(now) {
                     let challenge = self.challenges.draw();
-                    self.paths[at].ask(now, challenge);
+                    let length = self.opening_len();
+                    self.paths[at].ask(now, challenge, length);
                     if !known {
                         self.openings.on_opened();
                     }

@@ -10,7 +10,7 @@ use super::keys::KeyUse;
 use super::mtu::{self, Mtu};
 use super::scheduler::View;
 use super::standing::Standing;
-use super::transmit::{CHALLENGE_LEN, OPENING_LEN, SACK_LEN};
+use super::transmit::{CHALLENGE_LEN, SACK_LEN};
 use super::validation::Validation;
 use super::{Item, Transmit};
 use crate::config::TransportConfig;
@@ -273,12 +273,12 @@ impl Path {
         (self.recovery.rtt.deadline() * 3).max(Duration::from_millis(100))
     }
 
-    /// Asks the far end of a new path whether it is there: what an address of our own choice gets before it answered.
-    pub(super) fn ask(&mut self, now: Time, challenge: u64) {
+    /// Asks the far end of a new path whether it is there, in packets of `length`: what an address of our own choice gets before it answered.
+    pub(super) fn ask(&mut self, now: Time, challenge: u64, length: usize) {
         if self.validation == Validation::Proven {
             self.validation = Validation::UNPROVEN;
         }
-        self.validation.on_received(OPENING_LEN);
+        self.validation.on_received(length);
         self.challenge(now, challenge);
     }
 

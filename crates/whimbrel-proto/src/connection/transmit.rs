@@ -15,7 +15,7 @@ use crate::{Cause, PeerMisbehaved, Side, Time};
 const MIN_BLOCKS: usize = 4;
 /// A packet with a challenge at the longest.
 pub(super) const CHALLENGE_LEN: usize = CLEAR_LEN + 4 + 9 + TAG_LEN;
-/// The first packet of a path is made so long: three times that is room for the answer, a challenge, and a SACK of another path.
+/// The first packet of a path is made so long if no other works: three times that is room for the answer, a challenge, and a SACK of another path.
 pub(super) const OPENING_LEN: usize = 64;
 /// A shorter packet is not worth its head, where so little may be sent.
 const LEAST_PACKET: usize = 64;
@@ -148,9 +148,10 @@ impl Connection {
         let head = self.begin(at, out);
         out.push(block::PROBE);
         out.extend_from_slice(&rebinding.challenge.to_be_bytes());
-        if self.side == Side::Client && self.paths[at].standing.state() == PathState::Opening {
+        let opens = self.side == Side::Client && self.paths[at].standing.state() == PathState::Opening;
+        if opens && self.opening_len() > CHALLENGE_LEN {
             out.push(block::PADDING);
-            let end = head.start + OPENING_LEN.min(self.paths[at].validation.room()) - TAG_LEN;
+            let end = head.start + self.opening_len().min(self.paths[at].validation.room()) - TAG_LEN;
             out.resize(end.max(out.len()), 0);
         }
         let size = self.seal(at, out, &head);

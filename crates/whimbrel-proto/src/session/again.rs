@@ -6,13 +6,6 @@ use super::copies::Copied;
 use super::item::{Item, PRESSED, State};
 use super::message::{Carried, DomainKey};
 
-/// Whose the next packet is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
-    Lost,
-    New,
-}
-
 /// Something lost that waits to be sent again.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Lost {
@@ -35,8 +28,6 @@ pub(super) struct Repeatable {
 #[derive(Debug, Default)]
 pub(super) struct Again {
     pub(super) lost: VecDeque<Lost>,
-    /// It may well have arrived: what is new takes turns with it.
-    turns: Option<Turn>,
     pub(super) repeatable: VecDeque<Repeatable>,
     pub(super) packet: u64,
     /// Messages were begun that are urgent or have a lifetime.
@@ -50,21 +41,6 @@ pub(super) struct Again {
 }
 
 impl Again {
-    pub(super) fn take_turns(&mut self) {
-        self.turns = self.turns.or(Some(Turn::New));
-    }
-
-    /// The next packet begins with what is new.
-    pub(super) fn yields(&mut self) -> bool {
-        self.turns = match self.turns {
-            Some(_) if self.lost.is_empty() => None,
-            Some(Turn::Lost) => Some(Turn::New),
-            Some(Turn::New) => Some(Turn::Lost),
-            None => None,
-        };
-        self.turns == Some(Turn::New)
-    }
-
     /// Queues messages to be sent again, before those of its domain that are newer: after a blackout the probes must bring what
     /// the receiver waits for, which is the oldest.
     pub(super) fn lose(&mut self, key: DomainKey, number: u64, messages: u64) {

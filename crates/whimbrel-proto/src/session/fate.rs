@@ -130,11 +130,6 @@ impl Session {
         }
     }
 
-    /// What waits to be sent again may have arrived, only nothing told: what is new does not wait for all of it.
-    pub fn doubt_losses(&mut self) {
-        self.again.take_turns();
-    }
-
     /// What was lost waits to be sent again.
     pub fn has_lost(&self) -> bool {
         !self.again.lost.is_empty()

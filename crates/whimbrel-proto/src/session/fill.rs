@@ -39,7 +39,7 @@ impl Session {
     /// Appends blocks to a packet until its room ends or nothing is left, notes in `carried` what rides in it, and
     /// says whether anything was written. Nothing may be written into the packet afterwards.
     ///
-    /// Order: control, what was lost (in every other packet only, while that may have arrived), new messages by priority and age, then, each at most `repeats` times beyond its
+    /// Order: control, what was lost, new messages by priority and age, then, each at most `repeats` times beyond its
     /// first transmission, small messages still unacknowledged, oldest first.
     pub fn fill(&mut self, now: Time, out: &mut Writer<'_>, carried: &mut Vec<Carried>, repeats: u8) -> bool {
         let (start, room) = (out.len(), out.remaining());
@@ -48,19 +48,15 @@ impl Session {
             self.fill_control(out, carried);
         }
         let mut flow = Flow::Go;
-        let yields = self.again.yields();
-        if !self.again.lost.is_empty() && !yields {
+        if !self.again.lost.is_empty() {
             flow = self.fill_lost(now, out, carried, room);
         }
         if flow == Flow::Go && self.again.pressed > 0 {
             self.fill_pressed(out, carried);
         }
         if flow == Flow::Go {
-            let last = repeats == 0 && self.again.pressed == 0 && !yields;
+            let last = repeats == 0 && self.again.pressed == 0;
             flow = self.fill_new(now, out, carried, room, last);
-        }
-        if flow == Flow::Go && yields {
-            flow = self.fill_lost(now, out, carried, room);
         }
         if flow == Flow::Go && repeats > 0 {
             self.fill_repeats(out, carried, repeats);
