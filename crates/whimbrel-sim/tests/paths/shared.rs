@@ -144,17 +144,24 @@ fn beside_cubic_two_paths_take_what_one_does() {
 #[test]
 fn paths_with_bottlenecks_of_their_own_are_seen_to_be_apart() {
     let slower = "rate=5mbit,delay=30ms,queue=100ms";
-    let run = |coupled| {
-        let mut pair = two(1, of(Congestion::Bbr, coupled), LINK, slower);
+    let run = |seed, coupled| {
+        let mut pair = two(seed, of(Congestion::Bbr, coupled), LINK, slower);
         let rival = rival(&mut pair, Congestion::Bbr, 0);
         contest(&mut pair, &rival, 10 * SECOND);
         let (ours, _) = contest(&mut pair, &rival, 20 * SECOND);
         (ours, pair.stats(End::Client).paths.iter().filter(|path| path.coupled).count())
     };
-    let ((ours, together), (free, _)) = (run(true), run(false));
-    println!("{ours} of {free}");
-    assert_eq!(together, 0, "one is beside a rival, the other is not");
-    assert!(ours as f64 >= 0.95 * free as f64, "{ours} of {free} bytes beside a rival on one of them");
+    // How two flows share a link depends on who came when: several starts tell more than one. Before the two are seen to be apart, the
+    // rival gets ahead, and is caught up with slowly.
+    let mut shares = [0, 0];
+    for seed in 1..=5 {
+        let ((ours, together), (free, _)) = (run(seed, true), run(seed, false));
+        println!("seed {seed}: {ours} of {free}");
+        assert_eq!(together, 0, "seed {seed}: one is beside a rival, the other is not");
+        shares = [shares[0] + ours, shares[1] + free];
+    }
+    let [ours, free] = shares;
+    assert!(ours as f64 >= 0.9 * free as f64, "{ours} of {free} bytes beside a rival on one of them");
 }
 
 #[test]
