@@ -51,10 +51,10 @@ impl ControlQueue {
     }
 
     /// The peer is to send on this path first.
-    pub(super) fn set_primary(&mut self, path: PathId) {
+    pub(super) fn set_primary(&mut self, path: PathId, sequence: u64) {
         self.primary = Some(path);
         self.primary_due = true;
-        self.primaries += 1;
+        self.primaries = sequence;
     }
 
     /// A whole block that must arrive.

@@ -6,7 +6,7 @@ use super::ids::read_path;
 use super::path::Path;
 use super::{At, Connection};
 use crate::wire::Reader;
-use crate::{PathId, PeerMisbehaved, Time};
+use crate::{Cause, PathId, PeerMisbehaved, Side, Time};
 
 /// How the primary path is chosen while nobody asks for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -46,8 +46,8 @@ pub(super) struct Choice {
     path: Option<PathId>,
     /// It was the peer, which does not know what this end would spare.
     by_peer: bool,
-    /// Above all sequence numbers of the peer's wishes so far: what comes late changes nothing.
-    heard: u64,
+    /// Above all sequence numbers of both ends' wishes so far: what comes late changes nothing.
+    next: u64,
     span_began: Time,
 }
 
@@ -71,7 +71,8 @@ impl Connection {
         }
         self.paths.by_id(id).ok_or(SetPrimaryError::NoPath)?;
         self.choice.wish(id, false);
-        self.control.set_primary(id);
+        self.control.set_primary(id, self.choice.next);
+        self.choice.next += 1;
         self.review(now);
         Ok(())
     }
@@ -79,8 +80,13 @@ impl Connection {
     /// The peer would have its data on this path.
     pub(super) fn on_set_primary(&mut self, now: Time, reader: &mut Reader) -> Result<(), PeerMisbehaved> {
         let (sequence, path) = (reader.varint()?, read_path(reader)?);
-        if sequence >= self.choice.heard {
-            self.choice.heard = sequence + 1;
+        if sequence > u64::from(u32::MAX) {
+            return Err(PeerMisbehaved::new(Cause::InvalidField, "SET_PRIMARY: no such sequence number"));
+        }
+        // Where two wishes cross, both ends follow the client's.
+        let crosses = sequence + 1 == self.choice.next && !self.choice.by_peer && self.side == Side::Server;
+        if sequence >= self.choice.next || crosses {
+            self.choice.next = sequence + 1;
             self.choice.wish(path, true);
             self.review(now);
         }

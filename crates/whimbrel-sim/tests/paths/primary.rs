@@ -109,6 +109,22 @@ fn either_end_may_ask_and_the_latest_counts() {
 }
 
 #[test]
+fn wishes_that_cross_leave_both_ends_on_the_clients() {
+    let mut pair = two(6, config(), ALIKE, ALIKE);
+    let paths = [over(&mut pair, 0), over(&mut pair, 1)];
+    for round in 0..4 {
+        let now = pair.now();
+        let [wanted, other] = [paths[round % 2], paths[(round + 1) % 2]];
+        pair.connection(End::Client).set_primary(now, wanted).expect("it is there");
+        pair.connection(End::Server).set_primary(now, other).expect("it is there");
+        bulk(&mut pair, SECOND);
+        for end in End::BOTH {
+            assert_eq!(primary(&mut pair, end), wanted, "round {round}, {end:?}");
+        }
+    }
+}
+
+#[test]
 fn a_peer_may_not_ask_for_what_this_end_would_spare() {
     let mut pair = two(7, config(), ALIKE, ALIKE);
     let [free, dear] = [0, 1].map(|network| over(&mut pair, network));
