@@ -202,7 +202,11 @@ fn note(condition: &str, column: &Column, groups: &[&Group<'_>]) -> Option<Strin
     let (peer, theirs) = others
         .filter_map(|group| Some((group.peer, group.spread(column.metric)?)))
         .min_by(|(_, one), (_, other)| (sign * one.median).total_cmp(&(sign * other.median)))?;
-    let by = format!("{} {:.2} x", column.title, ours.median / theirs.median);
+    let by = if theirs.median > 0.0 {
+        format!("{} {:.2} x", column.title, ours.median / theirs.median)
+    } else {
+        column.title.to_owned()
+    };
     let sentence = match compare(&ours, &theirs, better) {
         Verdict::Better => format!("whimbrel is better than the best of the others, {peer} ({by})"),
         Verdict::Worse => format!("whimbrel is worse than the best of the others, {peer} ({by})"),
