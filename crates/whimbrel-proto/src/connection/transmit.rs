@@ -205,7 +205,7 @@ impl Connection {
         let established = self.keys.is_some();
         let owed = self.is_sack_due(now, at) || self.paths[at].answers.is_due();
         let owed = (established && owed).then_some(Slot { occasion: Occasion::Sack, limit, data: false });
-        if !self.paths[at].standing.is_proven() {
+        if !self.paths[at].standing.is_proven() && !planted(Mutant::DataBeforeChallenge) {
             return owed;
         }
         let wire = limit as u64 + self.paths[at].headers();
