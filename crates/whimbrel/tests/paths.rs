@@ -177,9 +177,8 @@ async fn the_primary_is_set_for_both_ends() {
     until(&far, |paths| paths.iter().filter(|path| path.state == PathState::Active).count() == 2).await;
     let ids: Vec<PathId> = near.paths().iter().map(|path| path.id).collect();
     for (who, id) in [(&near, ids[1]), (&far, ids[0]), (&near, ids[1])] {
-        let agreed = || {
-            [&near, &far].iter().all(|end| end.paths().iter().any(|path| path.primary && path.id == id))
-        };
+        let agreed =
+            || [&near, &far].iter().all(|end| end.paths().iter().any(|path| path.primary && path.id == id));
         let end = Instant::now() + PATIENCE;
         while !agreed() {
             assert!(Instant::now() < end, "{:?}, {:?}", near.paths(), far.paths());
