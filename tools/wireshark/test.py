@@ -268,10 +268,13 @@ def read_vectors():
 
     def pairs(text):
         return {a: bytes.fromhex(b) for a, b in re.findall(r"^(\S+) = ([0-9a-f]*)$", text, re.M)}
-    handshake = {}
-    for section in sections[1:4]:
-        handshake.update(pairs(section))
-    return handshake, pairs(sections[4]), pairs(sections[5])
+    handshake, packets = {}, []
+    for section in sections[1:]:
+        if section.startswith("Packet,"):
+            packets.append(pairs(section))
+        else:
+            handshake.update(pairs(section))
+    return handshake, *packets
 
 
 CLIENT, SERVER = bytes.fromhex("0123456789abcdef"), bytes.fromhex("820983a33c8f2b3b")

@@ -102,7 +102,7 @@ impl Mocket {
         !inbox.is_empty() || self.read_from_session(inbox, FETCH) > 0
     }
 
-    /// Tells the sender that the application has taken this message, if it asked ([`SenderBuilder::confirm`]).
+    /// Tells the sender that the application has taken this message, if it asked ([`SenderBuilder::confirm`](crate::SenderBuilder::confirm)).
     pub fn confirm(&self, message: &Message) {
         let mut state = self.shared.lock();
         state.connection.session().confirm(message);
