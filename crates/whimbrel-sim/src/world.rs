@@ -313,22 +313,34 @@ impl World {
 
     /// As [`World::connect`], with what is known of the server's key.
     pub fn connect_with(&mut self, client: usize, server_key: ServerKey) -> Handle {
-        self.begin(client, server_key, None)
+        self.begin(client, server_key, None, None)
+    }
+
+    /// As [`World::connect`], with a pre-shared key.
+    pub fn connect_with_psk(&mut self, client: usize, psk: [u8; 32]) -> Handle {
+        let key = self.nodes[SERVER].endpoint.public_key();
+        self.begin(client, ServerKey::Known(key), Some(psk), None)
     }
 
     /// As [`World::connect`], by a ticket from an earlier connection.
     pub fn connect_by(&mut self, client: usize, ticket: Ticket) -> Handle {
         let key = self.nodes[SERVER].endpoint.public_key();
-        self.begin(client, ServerKey::Known(key), Some(ticket))
+        self.begin(client, ServerKey::Known(key), None, Some(ticket))
     }
 
-    fn begin(&mut self, client: usize, server_key: ServerKey, ticket: Option<Ticket>) -> Handle {
+    fn begin(
+        &mut self,
+        client: usize,
+        server_key: ServerKey,
+        psk: Option<[u8; 32]>,
+        ticket: Option<Ticket>,
+    ) -> Handle {
         let server = self.address(SERVER);
         let node = &mut self.nodes[client];
         let config = ConnectConfig {
             server_key,
             protocol: Default::default(),
-            psk: None,
+            psk,
             ticket,
             transport: node.transport.clone(),
         };

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use whimbrel_proto::session::{Outcome, Outgoing, SendError, SessionEvent};
 use whimbrel_proto::{
-    CloseReason, Event, PathState, Service, StreamId, SuspendMode, Tag, Time, TransportConfig,
+    CloseReason, Event, ListenConfig, PathState, Service, StreamId, SuspendMode, Tag, Time, TransportConfig,
 };
 use whimbrel_sim::link::LinkConfig;
 use whimbrel_sim::pair::{End, Pair};
-use whimbrel_sim::world::{SERVER, TapVerdict};
+use whimbrel_sim::world::{SERVER, TapVerdict, World};
 
 const LINK: &str = "rate=10mbit, delay=20ms";
 const DARK: &str = "rate=10mbit, delay=20ms, loss=100%";
@@ -405,4 +405,25 @@ fn whichever_network_is_back_first_is_used_and_then_all_of_them() {
         let both = pair.run_until(10 * SECOND, |pair| paths(pair, End::Client) == 2);
         assert!(both, "network {back} back first: {:?}", pair.stats(End::Client).paths);
     }
+}
+
+/// Each session is dialled with the secret it began with, whatever its endpoint began others with.
+#[test]
+fn a_session_is_dialled_with_its_own_pre_shared_key() {
+    let mut listen = ListenConfig::default();
+    listen.acceptor.psk = Some([7; 32]);
+    let mut world = World::new(31, config(), listen);
+    let client = world.add_client(config(), link(LINK), link(LINK));
+    let handle = world.connect_with_psk(client, [7; 32]);
+    world.run(SECOND);
+    assert!(world.peer(client, handle).connection.is_established());
+    let refused = world.connect_with_psk(client, [8; 32]);
+    for like in [DARK, LINK] {
+        world.link(client, SERVER).reconfigure(link(like));
+        world.link(SERVER, client).reconfigure(link(like));
+        world.run(30 * SECOND);
+    }
+    assert!(world.try_peer(client, refused).is_none_or(|peer| !peer.connection.is_established()));
+    let events = &world.peer(client, handle).events;
+    assert!(events.iter().any(|(_, event)| matches!(event, Event::Reattached { .. })), "{events:?}");
 }

@@ -175,7 +175,9 @@ impl Endpoint {
             random_bytes(),
             aes_in_hardware(),
         );
-        proto.set_psk(config.psk);
+        if config.psk.is_some() {
+            proto.set_psk(config.psk);
+        }
         let (accept, accepting) = mpsc::channel(config.backlog.max(1));
         let shared = Arc::new(EndpointShared {
             socket: Arc::new(socket),

@@ -457,9 +457,10 @@ impl Connection {
         }
         self.check_reachable(now);
         self.ask_for_consent();
-        let views: Vec<View> = self.paths.all().map(|at| self.view(at)).collect();
+        let mut views = [View::NONE; super::MOST_PATHS];
+        let views = self.views(&mut views);
         let best =
-            self.wished().map_or_else(|| scheduler::primary(&views, self.paths.main().index()), At::index);
+            self.wished().map_or_else(|| scheduler::primary(views, self.paths.main().index()), At::index);
         if self.paths.set_main(best) {
             self.events.push_back(Event::PrimaryChanged(self.paths[self.paths.main()].id));
         }
@@ -530,12 +531,17 @@ impl Connection {
             return false;
         }
         let mut views = [View::NONE; super::MOST_PATHS];
-        for (view, at) in views.iter_mut().zip(self.paths.all()) {
-            *view = self.view(at);
-        }
-        let views = &views[..self.paths.len()];
+        let views = self.views(&mut views);
         let backlog = self.session.backlog();
         self.config.scheduler.may_carry(views, at.index(), self.paths.main().index(), backlog)
+    }
+
+    /// What a scheduler sees of all paths, in `room`.
+    fn views<'a>(&self, room: &'a mut [View; super::MOST_PATHS]) -> &'a [View] {
+        for (view, at) in room.iter_mut().zip(self.paths.all()) {
+            *view = self.view(at);
+        }
+        &room[..self.paths.len()]
     }
 
     /// What a scheduler sees of a path.

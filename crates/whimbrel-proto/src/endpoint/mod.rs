@@ -170,6 +170,8 @@ struct Ids {
     more: Vec<ConnectionId>,
     /// The id of the session, by which it is resumed.
     resumable: Option<[u8; 16]>,
+    /// What this end began it with, and dials with again.
+    psk: Option<Box<[u8; 32]>>,
 }
 
 /// What few of a server's connections have.
@@ -235,8 +237,8 @@ impl Endpoint {
         self.identity.public()
     }
 
-    /// A secret that both ends must have beside their keys where a session is resumed. Default: the listener's, and what
-    /// [`Endpoint::connect`] was called with last.
+    /// A secret that both ends must have beside their keys where a suspended session is resumed. Default: the listener's. A connection that
+    /// is dialled again has the one it began with.
     pub fn set_psk(&mut self, psk: Option<[u8; 32]>) {
         self.psk = psk;
     }
@@ -254,7 +256,6 @@ impl Endpoint {
     /// Begins a connection; its first packet comes out of `poll_transmit`.
     pub fn connect(&mut self, now: Time, remote: SocketAddr, config: ConnectConfig) -> (Handle, Connection) {
         let ConnectConfig { server_key, protocol, psk, ticket, transport } = config;
-        self.psk = psk.or(self.psk);
         let local_id = self.ids.issue();
         let mut session_id = [0; 16];
         self.rng.fill_bytes(&mut session_id);
@@ -264,23 +265,41 @@ impl Endpoint {
         let (ticket, memory) = ticket.map_or((None, None), |ticket| (Some(ticket.bytes), ticket.memory));
         let client = ClientConfig { psk, ticket, ..ClientConfig::new(server_key, self.aes_in_hardware) };
         let handshake = ClientHandshake::new(&mut self.rng, &self.identity, client, local_id);
-        let setup = Setup {
-            side: Side::Client,
+        let setup = self.setup(Side::Client, remote, local_id, Arc::new(transport));
+        let patience = setup.config.handshake_timeout;
+        let mut connection = Connection::new(now, setup);
+        connection.open_with(now, Opening::new(now, handshake, params, true, patience, memory));
+        connection.name_session(session_id);
+        let handle = self.register(local_id, false);
+        self.keep_psk(handle, psk);
+        self.name_session(handle, session_id);
+        (handle, connection)
+    }
+
+    /// Of a connection of which the peer's id is not known yet.
+    fn setup(
+        &mut self,
+        side: Side,
+        remote: SocketAddr,
+        local_id: ConnectionId,
+        config: Arc<TransportConfig>,
+    ) -> Setup {
+        Setup {
+            side,
+            config,
             remote,
             local: None,
             local_id,
             remote_id: ConnectionId(0),
             issues_tickets: false,
             rng: self.child_rng(),
-            config: Arc::new(transport),
-        };
-        let patience = setup.config.handshake_timeout;
-        let mut connection = Connection::new(now, setup);
-        connection.open_with(now, Opening::new(now, handshake, params, true, patience, memory));
-        connection.name_session(session_id);
-        let handle = self.register(local_id, false);
-        self.name_session(handle, session_id);
-        (handle, connection)
+        }
+    }
+
+    fn keep_psk(&mut self, handle: Handle, psk: Option<[u8; 32]>) {
+        if let Some(ids) = self.connections.get_mut(&handle) {
+            ids.psk = psk.map(Box::new);
+        }
     }
 
     fn child_rng(&mut self) -> ChaCha20Rng {
@@ -296,7 +315,7 @@ impl Endpoint {
         self.routes.insert(id, handle);
         self.connections.insert(
             handle,
-            Ids { id, accepted, begun_by: None, rare: None, more: Vec::new(), resumable: None },
+            Ids { id, accepted, begun_by: None, rare: None, more: Vec::new(), resumable: None, psk: None },
         );
         handle
     }
@@ -492,14 +511,10 @@ impl Endpoint {
             return self.begin_again(handle, local_id, datagram);
         }
         let setup = Setup {
-            side: Side::Server,
-            config: Arc::clone(&self.transport),
-            remote: datagram.from,
             local: datagram.to,
-            local_id,
             remote_id: accepted.client_id,
             issues_tickets,
-            rng: self.child_rng(),
+            ..self.setup(Side::Server, datagram.from, local_id, Arc::clone(&self.transport))
         };
         let mut connection = Connection::new(now, setup);
         if connection.accept_with(now, accepted).is_err() {

@@ -51,21 +51,14 @@ impl Endpoint {
             ..ClientConfig::new(ServerKey::Known(suspended.peer_key), self.aes_in_hardware)
         };
         let handshake = ClientHandshake::new(&mut self.rng, &self.identity, client, local_id);
-        let setup = Setup {
-            side: Side::Client,
-            remote: remote.unwrap_or(suspended.remote),
-            local: None,
-            local_id,
-            remote_id: ConnectionId(0),
-            issues_tickets: false,
-            rng: self.child_rng(),
-            config: Arc::new(transport),
-        };
+        let remote = remote.unwrap_or(suspended.remote);
+        let setup = self.setup(Side::Client, remote, local_id, Arc::new(transport));
         let patience = setup.config.handshake_timeout;
         let mut connection = Connection::new(now, setup);
         connection.begin_resume(session, attachment);
         connection.open_with(now, Opening::new(now, handshake, params, false, patience, None));
         let handle = self.register(local_id, false);
+        self.keep_psk(handle, self.psk);
         self.name_session(handle, suspended.claim.session);
         Ok((handle, connection))
     }
@@ -73,10 +66,12 @@ impl Endpoint {
     /// What a connection that was given up dials its peer with.
     pub(super) fn dial(&mut self, now: Time, handle: Handle, peer: PublicKey) -> Option<Dial> {
         let local_id = self.ids.issue();
-        self.connections.get_mut(&handle)?.more.push(local_id);
+        let ids = self.connections.get_mut(&handle)?;
+        ids.more.push(local_id);
+        let psk = ids.psk.as_deref().copied();
         self.routes.insert(local_id, handle);
         let server_key = ServerKey::Known(peer);
-        let client = ClientConfig { psk: self.psk, ..ClientConfig::new(server_key, self.aes_in_hardware) };
+        let client = ClientConfig { psk, ..ClientConfig::new(server_key, self.aes_in_hardware) };
         let handshake = ClientHandshake::new(&mut self.rng, &self.identity, client, local_id);
         Some(Dial { now, handshake, local_id, rng: self.child_rng() })
     }
@@ -105,16 +100,7 @@ impl Endpoint {
     ) -> Result<(Handle, Connection), ResumeError> {
         let (session, transport, attachment) = self.take_up(now, wall, suspended)?;
         let local_id = self.ids.issue();
-        let setup = Setup {
-            side: Side::Server,
-            remote: suspended.remote,
-            local: None,
-            local_id,
-            remote_id: ConnectionId(0),
-            issues_tickets: false,
-            rng: self.child_rng(),
-            config: Arc::new(transport),
-        };
+        let setup = self.setup(Side::Server, suspended.remote, local_id, Arc::new(transport));
         let mut connection = Connection::new(now, setup);
         connection.begin_standby(now, session, attachment, suspended.peer_key);
         let handle = self.register(local_id, false);
@@ -202,14 +188,9 @@ impl Endpoint {
         aliases.push(local_id);
         self.routes.insert(local_id, handle);
         let setup = Setup {
-            side: Side::Server,
-            config: Arc::clone(&self.transport),
-            remote: datagram.from,
             local: datagram.to,
-            local_id,
             remote_id: accepted.client_id,
-            issues_tickets: false,
-            rng: self.child_rng(),
+            ..self.setup(Side::Server, datagram.from, local_id, Arc::clone(&self.transport))
         };
         Routed::Resuming(handle, Box::new(Resuming { accepted, setup }))
     }
