@@ -6,9 +6,9 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::{HostAddress, host_addresses};
 
-/// News that come together are told together.
-const TOGETHER: Duration = Duration::from_millis(10);
-/// Least time between two tellings: a router learns thousands of routes in a second.
+/// Least time between the first two tellings: an address and its route are news that come together.
+const FIRST_APART: Duration = Duration::from_millis(10);
+/// Least time between two tellings, once there have been many: a router learns thousands of routes in a second.
 const APART: Duration = Duration::from_millis(100);
 /// Where the system does not tell of itself, it is asked this often.
 const POLL: Duration = Duration::from_secs(3);
@@ -18,7 +18,27 @@ const POLL: Duration = Duration::from_secs(3);
 /// What it tells is only that something changed: look at [`host_addresses`].
 pub struct AddressWatch {
     source: Source,
+    pace: Pace,
+}
+
+/// The first news is told at once, since somebody may be waiting for nothing else; what follows closely less and less often.
+#[derive(Default)]
+struct Pace {
     last: Option<Instant>,
+    apart: Duration,
+}
+
+impl Pace {
+    /// When news of `now` may be told.
+    fn due(&self, now: Instant) -> Instant {
+        self.last.map_or(now, |last| now.max(last + self.apart))
+    }
+
+    fn on_told(&mut self, now: Instant) {
+        let follows = self.last.is_some_and(|last| now.duration_since(last) <= 2 * self.apart);
+        self.apart = if follows { (2 * self.apart).min(APART) } else { FIRST_APART };
+        self.last = Some(now);
+    }
 }
 
 enum Source {
@@ -36,24 +56,23 @@ impl AddressWatch {
     pub fn new() -> Self {
         #[cfg(target_os = "linux")]
         if let Ok(listener) = netlink::Listener::new() {
-            return Self { source: Source::Netlink(listener), last: None };
+            return Self { source: Source::Netlink(listener), pace: Pace::default() };
         }
         Self::polling()
     }
 
     /// As [`AddressWatch::new`], by looking from time to time.
     pub(crate) fn polling() -> Self {
-        Self { source: Source::Poll(host_addresses().unwrap_or_default()), last: None }
+        Self { source: Source::Poll(host_addresses().unwrap_or_default()), pace: Pace::default() }
     }
 
-    /// Waits for the next change, at least 100 ms after the last. Cancel-safe.
+    /// Waits for the next change: the first is told at once, the next 10 ms later at the earliest, and so on up to 100 ms. Cancel-safe.
     pub async fn changed(&mut self) {
         match &mut self.source {
             #[cfg(target_os = "linux")]
             Source::Netlink(listener) => {
                 listener.readable().await;
-                let soon = Instant::now() + TOGETHER;
-                sleep_until(self.last.map_or(soon, |last| soon.max(last + APART))).await;
+                sleep_until(self.pace.due(Instant::now())).await;
                 listener.drain();
             }
             Source::Poll(known) => loop {
@@ -65,7 +84,7 @@ impl AddressWatch {
                 }
             },
         }
-        self.last = Some(Instant::now());
+        self.pace.on_told(Instant::now());
     }
 }
 
@@ -132,5 +151,29 @@ mod netlink {
         };
         // SAFETY: the address and its length are set above.
         Ok(unsafe { SockAddr::try_init(init) }?.1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_news_is_told_at_once_and_a_flood_ten_times_a_second() {
+        let (mut pace, start) = (Pace::default(), Instant::now());
+        let mut told = Vec::new();
+        let mut now = start;
+        while now < start + Duration::from_secs(1) {
+            if pace.due(now) == now {
+                told.push(now.duration_since(start).as_millis());
+                pace.on_told(now);
+            }
+            now += Duration::from_millis(1);
+        }
+        assert_eq!(told[..7], [0, 10, 30, 70, 150, 250, 350]);
+        now += Duration::from_millis(300);
+        assert_eq!(pace.due(now), now, "news after a pause");
+        pace.on_told(now);
+        assert_eq!(pace.due(now), now + FIRST_APART);
     }
 }

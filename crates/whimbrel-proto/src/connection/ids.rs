@@ -15,6 +15,15 @@ pub(super) struct Theirs {
     pub(super) token: ResetToken,
 }
 
+/// How the peer is to address us on a path that may come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ours {
+    path: PathId,
+    /// The notice that tells the peer.
+    pub(super) told: u32,
+    pub(super) id: ConnectionId,
+}
+
 /// A path this far above the lowest that is still to be opened has no id: more would lie between only if the peer gave some without end.
 const FARTHEST: u32 = 64;
 
@@ -22,7 +31,7 @@ const FARTHEST: u32 = 64;
 /// order: the first packets of two may overtake each other.
 #[derive(Debug)]
 pub(super) struct SpareIds {
-    ours: Vec<(PathId, ConnectionId)>,
+    ours: Vec<Ours>,
     theirs: Vec<(PathId, Theirs)>,
     /// The next path to issue an id for.
     next: u32,
@@ -56,13 +65,12 @@ impl SpareIds {
         self.over.shrink_to_fit();
     }
 
-    /// The endpoint issued one: it is for this path.
-    pub(super) fn issue(&mut self, id: ConnectionId) -> PathId {
+    /// The endpoint issued one, for the next path: `tell` has the peer told, and returns the notice.
+    pub(super) fn issue(&mut self, id: ConnectionId, tell: impl FnOnce(PathId) -> u32) {
         let path = PathId(self.next);
         self.next += 2;
         self.asked = self.asked.saturating_sub(1);
-        self.ours.push((path, id));
-        path
+        self.ours.push(Ours { path, told: tell(path), id });
     }
 
     /// The peer gave one.
@@ -91,31 +99,31 @@ impl SpareIds {
 
     /// The path that packets addressed to `id` would open.
     pub(super) fn expected(&self, id: ConnectionId) -> Option<PathId> {
-        self.ours.iter().find(|(_, ours)| *ours == id).map(|(path, _)| *path)
+        self.ours.iter().find(|ours| ours.id == id).map(|ours| ours.path)
     }
 
     /// The first path that both ends have ids for.
     pub(super) fn ready(&self) -> Option<PathId> {
         let both = |path: &PathId| self.theirs.iter().any(|(other, _)| other == path);
-        self.ours.iter().map(|(path, _)| *path).filter(both).min()
+        self.ours.iter().map(|ours| ours.path).filter(both).min()
     }
 
     /// Takes the ids of a path that is opened, ours and theirs.
-    pub(super) fn open(&mut self, path: PathId) -> Option<(ConnectionId, Theirs)> {
+    pub(super) fn open(&mut self, path: PathId) -> Option<(Ours, Theirs)> {
         let theirs = self.theirs.iter().find(|(id, _)| *id == path)?.1;
         self.give_up(path).map(|ours| (ours, theirs))
     }
 
     /// Takes our id of a path that will not be opened any more, since it is or was.
-    pub(super) fn give_up(&mut self, path: PathId) -> Option<ConnectionId> {
-        let at = self.ours.iter().position(|(id, _)| *id == path)?;
+    pub(super) fn give_up(&mut self, path: PathId) -> Option<Ours> {
+        let at = self.ours.iter().position(|ours| ours.path == path)?;
         self.theirs.retain(|(id, _)| *id != path);
         self.over.push(path.0);
         while let Some(at) = self.over.iter().position(|over| *over == self.first) {
             self.over.swap_remove(at);
             self.first += 2;
         }
-        Some(self.ours.remove(at).1)
+        Some(self.ours.remove(at))
     }
 }
 
@@ -154,6 +162,16 @@ mod tests {
         ConnectionId(number)
     }
 
+    fn ours(path: u32, number: u64) -> Ours {
+        Ours { path: PathId(path), told: path, id: id(number) }
+    }
+
+    /// For which path it is.
+    fn issue(spare: &mut SpareIds, number: u64) -> PathId {
+        spare.issue(id(number), |path| path.0);
+        spare.expected(id(number)).unwrap()
+    }
+
     fn theirs(number: u64) -> Theirs {
         Theirs { id: id(number), token: ResetToken::new([number as u8; 16]) }
     }
@@ -163,37 +181,37 @@ mod tests {
         let mut spare = SpareIds::default();
         assert_eq!(spare.ask(), AHEAD);
         assert_eq!(spare.ask(), 0, "asked already");
-        assert_eq!(spare.issue(id(10)), PathId(2));
-        assert_eq!(spare.issue(id(11)), PathId(4));
+        assert_eq!(issue(&mut spare, 10), PathId(2));
+        assert_eq!(issue(&mut spare, 11), PathId(4));
         assert_eq!(spare.ready(), None);
         assert_eq!(spare.take(PathId(2), theirs(20)), Ok(true));
         assert_eq!(spare.ready(), Some(PathId(2)));
         assert_eq!(spare.expected(id(10)), Some(PathId(2)));
-        assert_eq!(spare.open(PathId(2)), Some((id(10), theirs(20))));
+        assert_eq!(spare.open(PathId(2)), Some((ours(2, 10), theirs(20))));
         assert_eq!(spare.open(PathId(2)), None, "once");
         assert_eq!(spare.ask(), 1, "another one ahead");
-        assert_eq!(spare.issue(id(12)), PathId(6));
+        assert_eq!(issue(&mut spare, 12), PathId(6));
     }
 
     #[test]
     fn paths_are_opened_in_any_order_and_once() {
         let mut spare = SpareIds::default();
         spare.ask();
-        spare.issue(id(10));
-        spare.issue(id(11));
+        issue(&mut spare, 10);
+        issue(&mut spare, 11);
         assert_eq!(spare.take(PathId(4), theirs(21)), Ok(true));
         assert_eq!(spare.take(PathId(2), theirs(20)), Ok(true));
         assert_eq!(spare.ready(), Some(PathId(2)));
-        assert_eq!(spare.open(PathId(4)), Some((id(11), theirs(21))));
+        assert_eq!(spare.open(PathId(4)), Some((ours(4, 11), theirs(21))));
         assert_eq!(spare.take(PathId(4), theirs(22)), Ok(false), "never reused");
         assert!(spare.is_over(PathId(4)) && !spare.is_over(PathId(2)));
         assert_eq!(spare.expected(id(10)), Some(PathId(2)), "the one before may still come");
-        assert_eq!(spare.give_up(PathId(2)), Some(id(10)));
+        assert_eq!(spare.give_up(PathId(2)), Some(ours(2, 10)));
         assert_eq!((spare.expected(id(10)), spare.ready()), (None, None));
         assert_eq!(spare.take(PathId(2), theirs(20)), Ok(false));
         assert_eq!((spare.first, spare.over.len()), (6, 0), "nothing is kept of paths that were");
         assert_eq!(spare.ask(), AHEAD);
-        assert_eq!(spare.issue(id(12)), PathId(6));
+        assert_eq!(issue(&mut spare, 12), PathId(6));
     }
 
     #[test]
@@ -208,7 +226,7 @@ mod tests {
         assert!(spare.theirs.len() <= FARTHEST as usize);
         // One that is never opened holds the others up only so far.
         for path in (4..1000u32).step_by(2) {
-            spare.ours.push((PathId(path), id(path.into())));
+            spare.ours.push(ours(path, path.into()));
             spare.open(PathId(path));
         }
         assert!(spare.over.len() <= FARTHEST as usize);

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::addresses::{Change, LocalAddress, read_add};
-use super::ids::{Theirs, read_new_cid, read_path, write_new_cid};
+use super::ids::{Ours, Theirs, read_new_cid, read_path, write_new_cid};
 use super::path::{Ends, Path};
 use super::scheduler::{self, Scheduler, View};
 use super::standing::Standing;
@@ -172,13 +172,14 @@ impl Connection {
     }
 
     fn add_path(&mut self, now: Time, id: PathId, remote: SocketAddr, local: Option<IpAddr>) -> Option<At> {
-        let (local_id, Theirs { id: remote_id, token }) = self.spare_ids.open(id)?;
+        let (Ours { id: local_id, told, .. }, Theirs { id: remote_id, token }) = self.spare_ids.open(id)?;
         let settings = self.addresses.settings(local);
         let standing = Standing::opening(settings.is_some_and(|settings| settings.standby));
         let ends = Ends { id, remote, local, local_id, remote_id };
         let mut path = Path::new(now, ends, &self.config, standing);
         path.cost = settings.map_or(0, |settings| settings.cost);
         path.token = Some(token);
+        path.announced = (self.side == Side::Client && self.control.holds_notice(told)).then_some(told);
         path.mtu.limit(self.peer_max_packet);
         self.ask_for_ids();
         Some(self.paths.push(path))
@@ -244,6 +245,16 @@ impl Connection {
         self.events.push_back(Event::PathClosed(Box::new(path.stats())));
     }
 
+    /// The peer has heard of something: a path that was opened before it knew our id for it could not be answered, and asks again.
+    pub(super) fn ask_again(&mut self, now: Time) {
+        for path in self.paths.iter_mut() {
+            if path.announced.is_some_and(|told| !self.control.holds_notice(told)) {
+                path.announced = None;
+                path.hurry(now);
+            }
+        }
+    }
+
     /// Forgets paths that the peer knows to be closed.
     pub(super) fn forget_closed(&mut self, now: Time) {
         let known = |connection: &Self, at: At| {
@@ -290,8 +301,8 @@ impl Connection {
 
     /// The endpoint issued an id.
     pub(super) fn handle_id(&mut self, id: ConnectionId, token: &ResetToken) {
-        let path = self.spare_ids.issue(id);
-        self.control.notice(write_new_cid(path, id, token));
+        let control = &mut self.control;
+        self.spare_ids.issue(id, |path| control.notice(write_new_cid(path, id, token)));
     }
 
     pub(super) fn on_new_cid(&mut self, now: Time, reader: &mut Reader) -> Result<(), PeerMisbehaved> {
@@ -316,7 +327,7 @@ impl Connection {
             self.review(now);
         } else if let Some(unused) = self.spare_ids.give_up(id) {
             // Nothing of it has come, and may yet.
-            self.retired.0.push((unused, now + self.paths.drain_time()));
+            self.retired.0.push((unused.id, now + self.paths.drain_time()));
             self.ask_for_ids();
         }
         Ok(())
@@ -426,7 +437,7 @@ impl Connection {
     /// The operating system says that a link came up: what is silent is probed at once, and what was in vain is tried again.
     pub fn handle_link_up(&mut self, now: Time) {
         for path in self.paths.iter_mut() {
-            path.recovery.on_link_up(now);
+            path.on_link_up(now);
         }
         self.attempts.clear();
         self.open_missing(now);

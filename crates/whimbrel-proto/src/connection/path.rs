@@ -53,6 +53,8 @@ pub(super) struct Path {
     pub(super) lingers: bool,
     /// It is closed; CLOSE_PATH, by its number. Until the peer has it, it may send here.
     pub(super) told: Option<u32>,
+    /// NEW_CID with our id, by its number, until the peer has it: before that it cannot answer here.
+    pub(super) announced: Option<u32>,
     /// Challenges of the peer's, to be answered here.
     pub(super) answers: Answers,
     /// What goes here too.
@@ -117,6 +119,13 @@ impl Rebinding {
     /// The round trip that an answer at `now` shows, if it can only be to one challenge.
     pub(super) fn round_trip(&self, now: Time) -> Option<Duration> {
         (self.tries == 1).then(|| now.since(self.asked))
+    }
+
+    /// The last one may have had no way: the next goes at once, if there is one.
+    fn hurry(&mut self, now: Time) {
+        if self.tries < PROBES {
+            self.next_probe = now;
+        }
     }
 
     /// When to probe again, or to give up.
@@ -192,6 +201,7 @@ impl Path {
             unwanted: false,
             lingers: false,
             told: None,
+            announced: None,
             answers: Answers::default(),
             echoes: Echoes::default(),
             keep_alive_due: false,
@@ -285,6 +295,21 @@ impl Path {
     /// Challenges the path's own address.
     pub(super) fn challenge(&mut self, now: Time, challenge: u64) {
         self.rebinding = Some(Box::new(Rebinding::new(now, self.remote, self.local, challenge)));
+    }
+
+    /// A link came up, and maybe the way that the last challenge did not have.
+    pub(super) fn on_link_up(&mut self, now: Time) {
+        self.recovery.on_link_up(now);
+        self.hurry(now);
+    }
+
+    /// The last challenge of the path's own address may have been in vain: the next goes at once.
+    pub(super) fn hurry(&mut self, now: Time) {
+        if let Some(rebinding) =
+            self.rebinding.as_deref_mut().filter(|rebinding| rebinding.remote == self.remote)
+        {
+            rebinding.hurry(now);
+        }
     }
 
     /// The challenge that may go out now: three times what came in from there, three tries.

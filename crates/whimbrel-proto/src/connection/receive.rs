@@ -382,6 +382,7 @@ impl Connection {
         self.take_notes(now, at, notes);
         self.couple(now, at);
         self.forget_closed(now);
+        self.ask_again(now);
         self.review(now);
         self.check_quality(now);
         self.ask_for_ids();
