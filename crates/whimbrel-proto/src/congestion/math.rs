@@ -5,6 +5,8 @@ use std::time::Duration;
 /// 100 % in permille, the unit of gains.
 pub(super) const ONE: u64 = 1000;
 
+const NANOS: u64 = 1_000_000_000;
+
 /// Nanoseconds, saturating.
 pub(super) fn nanos(duration: Duration) -> u64 {
     crate::time::nanos(duration)
@@ -12,22 +14,22 @@ pub(super) fn nanos(duration: Duration) -> u64 {
 
 /// Bytes a second, of `bytes` in `elapsed`. A zero `elapsed` counts as a nanosecond.
 pub(super) fn rate(bytes: u64, elapsed: Duration) -> u64 {
-    narrow(u128::from(bytes) * 1_000_000_000 / u128::from(nanos(elapsed).max(1)))
+    part(bytes, NANOS, nanos(elapsed).max(1))
 }
 
 /// Bytes that `rate` carries in `span`.
 pub(super) fn volume(rate: u64, span: Duration) -> u64 {
-    narrow(u128::from(rate) * u128::from(nanos(span)) / 1_000_000_000)
+    part(rate, nanos(span), NANOS)
 }
 
 /// How long `rate` takes for `bytes`; a rate of zero counts as 1.
 pub(super) fn span(bytes: u64, rate: u64) -> Duration {
-    Duration::from_nanos(narrow(u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1))))
+    Duration::from_nanos(part(bytes, NANOS, rate.max(1)))
 }
 
 /// `value × permille / 1000`.
 pub(super) fn scale(value: u64, permille: u64) -> u64 {
-    narrow(u128::from(value) * u128::from(permille) / u128::from(ONE))
+    part(value, permille, ONE)
 }
 
 /// `value × permille / 1000` of a time.
@@ -35,6 +37,12 @@ pub(super) fn stretch(value: Duration, permille: u64) -> Duration {
     Duration::from_nanos(scale(nanos(value), permille))
 }
 
-fn narrow(value: u128) -> u64 {
-    u64::try_from(value).unwrap_or(u64::MAX)
+/// `value × times / of`, saturating.
+#[inline]
+fn part(value: u64, times: u64, of: u64) -> u64 {
+    match value.checked_mul(times) {
+        // A division of 128 bits takes ten times as long, and there are some for each packet.
+        Some(product) => product / of,
+        None => u64::try_from(u128::from(value) * u128::from(times) / u128::from(of)).unwrap_or(u64::MAX),
+    }
 }

@@ -146,7 +146,13 @@ impl SendDomain {
         self.items.get_mut(index)
     }
 
+    #[inline]
     fn parts_index(&self, number: u64) -> Option<usize> {
+        // Nearly always it is the one that is being sent, or the one that is being acknowledged.
+        let last = self.parts.len().checked_sub(1)?;
+        if let Some(end) = [last, 0].into_iter().find(|at| self.parts[*at].0 == number) {
+            return Some(end);
+        }
         self.parts.binary_search_by_key(&number, |(number, _)| *number).ok()
     }
 
