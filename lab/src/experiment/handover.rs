@@ -7,6 +7,7 @@ use tokio::time::sleep;
 use super::measure::{both_ways, millis};
 use super::several;
 use super::{About, Case, Column, Cost, Experiment, Options, Trial};
+use crate::clock;
 use crate::flow::Running;
 use crate::job::{Job, Want};
 use crate::report::plot::Plot;
@@ -50,8 +51,10 @@ fn seconds(condition: &str, options: &Options) -> f64 {
     (2 * QUIET + PERIOD * handovers(condition, options)).as_secs_f64()
 }
 
-/// Takes the caller from one link to the other, or from one address to another, again and again.
-async fn walk(testbed: &Testbed, condition: &str, times: u32) -> anyhow::Result<()> {
+/// Takes the caller from one link to the other, or from one address to another, again and again. When there was no link at all: from before
+/// the command that took one to after those that brought the other.
+async fn walk(testbed: &Testbed, condition: &str, times: u32) -> anyhow::Result<Vec<(u64, u64)>> {
+    let mut breaks = Vec::new();
     sleep(QUIET).await;
     for number in 0..times as usize {
         let (old, new) = (number % 2, (number + 1) % 2);
@@ -62,9 +65,11 @@ async fn walk(testbed: &Testbed, condition: &str, times: u32) -> anyhow::Result<
                 testbed.link_down(Side::Caller, old)?;
             }
             BREAK => {
+                let from = clock::now();
                 testbed.link_down(Side::Caller, old)?;
                 sleep(BETWEEN).await;
                 testbed.link_up(Side::Caller, new)?;
+                breaks.push((from, clock::now()));
             }
             FADE => {
                 testbed.link_up(Side::Caller, new)?;
@@ -86,7 +91,16 @@ async fn walk(testbed: &Testbed, condition: &str, times: u32) -> anyhow::Result<
         }
         sleep(PERIOD - BETWEEN).await;
     }
-    Ok(())
+    Ok(breaks)
+}
+
+/// The longest time without an arrival, what was a break taken off.
+fn beyond(arrivals: &[u64], breaks: &[(u64, u64)]) -> f64 {
+    let silent = arrivals.windows(2).map(|pair| {
+        let within = breaks.iter().map(|(from, to)| millis(*from.max(&pair[0]), *to.min(&pair[1])).max(0.0));
+        millis(pair[0], pair[1]) - within.sum::<f64>()
+    });
+    silent.fold(0.0, f64::max)
 }
 
 impl Experiment for Handover {
@@ -103,7 +117,8 @@ impl Experiment for Handover {
                        round trip, of which one is up. Each second the other comes up, and 0.3 s later the first goes down (make \
                        before break), or the first goes down and 0.3 s later the other comes up, or as in make before break, while the old link \
                        loses half its packets; 20 times the one interface gets another address instead. A gap is the longest time without an \
-                       arrival; of break before make 300 ms of it are the break. Lost is what had not come 10 s after the last was sent.",
+                       arrival; of break before make 300 ms of it are the break, and what the commands took that make it: without its break is \
+                       what the silence was beyond both. Lost is what had not come 10 s after the last was sent.",
             why: "An interface that goes takes its route, and tells the host so: a sender that listens knows at once, another waits for \
                   its acknowledgements to be overdue. What was under way on the old link is lost, and goes again on the new one. A \
                   transport that is bound to the address it began with ends there.",
@@ -127,13 +142,13 @@ impl Experiment for Handover {
             let flow = Running::start(&testbed, &case.peer, &job).await?;
             let walk = walk(&testbed, &case.condition, handovers(&case.condition, options));
             let (flow, walked) = tokio::join!(flow.finish(seconds + 10.0), walk);
-            walked?;
-            let (flow, mut metrics) = (flow?, Metrics::default());
+            let (flow, breaks, mut metrics) = (flow?, walked?, Metrics::default());
             let mut arrivals: Vec<u64> = flow.figures.messages.iter().map(|(.., at)| *at).collect();
             arrivals.sort_unstable();
             anyhow::ensure!(arrivals.len() > 1, "nothing arrived");
             let gaps = arrivals.windows(2).map(|pair| millis(pair[0], pair[1]));
             metrics.set("gap_ms", gaps.fold(0.0, f64::max));
+            metrics.set("beyond_ms", beyond(&arrivals, &breaks));
             metrics.set("lost", flow.figures.lost(count) as f64);
             metrics.set("twice", flow.figures.duplicates() as f64);
             let latencies = flow.latencies();
@@ -147,6 +162,7 @@ impl Experiment for Handover {
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::lower("gap_ms", "longest gap, ms", 0),
+            Column::lower("beyond_ms", "without its break, ms", 0),
             Column::lower("lost", "lost", 0),
             Column::lower("twice", "twice", 0),
             Column::lower("p50_ms", "latency p50, ms", 1),
@@ -180,5 +196,19 @@ impl Experiment for Handover {
 
     fn seconds(&self, case: &Case, options: &Options) -> f64 {
         seconds(&case.condition, options) + 4.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_break_is_no_silence_of_the_transports() {
+        const MS: u64 = 1_000_000;
+        let arrivals = [0, 10 * MS, 400 * MS, 430 * MS];
+        assert!((beyond(&arrivals, &[]) - 390.0).abs() < 1e-9);
+        assert!((beyond(&arrivals, &[(20 * MS, 330 * MS)]) - 80.0).abs() < 1e-9);
+        assert!((beyond(&arrivals, &[(5 * MS, 395 * MS)]) - 30.0).abs() < 1e-9, "what lies outside of the gap counts for nothing");
     }
 }
