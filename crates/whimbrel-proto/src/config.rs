@@ -47,7 +47,8 @@ pub struct TransportConfig {
     /// where only dear paths work.
     pub cost_policy: CostPolicy,
     /// What may be spent on copies of messages whose lifetime would end before they could be sent again, percent of all bytes sent. Default 3.
-    /// More: more of them in time where packets are lost, and more bytes. Messages of the session's `urgent_priority` are exempt.
+    /// More: more of them in time where packets are lost, and more bytes. Messages of the session's `urgent_priority` are exempt, those
+    /// longer than a packet have no copies.
     pub deadline_budget: u16,
     /// How often a path that carries nothing is probed while others carry something. Default 1 s. Shorter: a path that fails unused is
     /// noticed sooner; longer: a radio sleeps longer. When nothing is sent anywhere it stretches to `keep_alive`.

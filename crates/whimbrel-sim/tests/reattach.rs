@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use whimbrel_proto::session::{Outcome, Outgoing, SendError, SessionEvent};
 use whimbrel_proto::{
-    CloseReason, Event, ListenConfig, PathState, Service, StreamId, SuspendMode, Tag, Time, TransportConfig,
+    CloseReason, Event, ListenConfig, PathId, PathState, Service, StreamId, SuspendMode, Tag, Time,
+    TransportConfig,
 };
 use whimbrel_sim::link::LinkConfig;
 use whimbrel_sim::pair::{End, Pair};
@@ -405,6 +406,109 @@ fn whichever_network_is_back_first_is_used_and_then_all_of_them() {
         let both = pair.run_until(10 * SECOND, |pair| paths(pair, End::Client) == 2);
         assert!(both, "network {back} back first: {:?}", pair.stats(End::Client).paths);
     }
+}
+
+/// What was counted before an outage is not forgotten with the connection.
+#[test]
+fn figures_go_on_over_the_next_connection() {
+    let mut pair = Pair::connected(16, config(), LINK);
+    let counts = |pair: &mut Pair, end| {
+        let total = pair.stats(end).total;
+        [
+            total.sent_packets,
+            total.sent_bytes,
+            total.sent_wire_bytes,
+            total.received_packets,
+            total.received_bytes,
+            total.acked_packets,
+        ]
+    };
+    let mut before = End::BOTH.map(|_| [0; 6]);
+    for round in 0..3 {
+        for (at, end) in End::BOTH.into_iter().enumerate() {
+            send(&mut pair, end, 0..1000);
+            pair.run(3 * SECOND);
+            let now = counts(&mut pair, end);
+            let grown = now.iter().zip(before[at]).all(|(now, before)| *now > before + 20);
+            assert!(grown, "round {round}, {end:?}: {now:?} after {:?}", before[at]);
+            before[at] = now;
+        }
+        darken(&mut pair);
+        pair.relink(LINK);
+        pair.run(3 * SECOND);
+    }
+    for end in End::BOTH {
+        let events = pair.events(end);
+        let closed: Vec<_> = events
+            .iter()
+            .filter_map(|event| if let Event::PathClosed(path) = event { Some(path) } else { None })
+            .collect();
+        assert_eq!(closed.len(), 3, "one for each connection: {events:?}");
+        assert!(closed.iter().all(|path| path.acked_packets > 20 && path.rtt >= RTT), "{closed:?}");
+        let acked: u64 = closed.iter().map(|path| path.acked_packets).sum();
+        let rest: u64 = pair.stats(end).paths.iter().map(|path| path.acked_packets).sum();
+        assert_eq!(pair.stats(end).total.acked_packets, acked + rest);
+    }
+}
+
+/// What had been sent is what the deadline rule's budget is a part of, whatever connection carried it.
+#[test]
+fn the_deadline_budget_goes_on_over_the_next_connection() {
+    let mut config = config();
+    config.deadline_budget = 3;
+    let mut pair = Pair::connected(17, config, LINK);
+    let mortal = |pair: &mut Pair, count| {
+        for _ in 0..count {
+            let lifetime = Some(Duration::from_millis(60));
+            let message = Outgoing { lifetime, ..Outgoing::new(StreamId(0), RS, vec![1; 100].into()) };
+            pair.try_send(End::Client, message).expect("there is room");
+            pair.run(Duration::from_millis(10));
+        }
+        pair.stats(End::Client).deadlines
+    };
+    for _ in 0..100 {
+        pair.send(End::Client, RS, vec![1; 20_000]);
+    }
+    pair.run(5 * SECOND);
+    let spent = mortal(&mut pair, 200);
+    assert_eq!((spent.messages, spent.refused), (200, 0), "of 60 kB 40 are spent");
+    darken(&mut pair);
+    pair.relink(LINK);
+    pair.run(3 * SECOND);
+    assert!(reattached(&mut pair, End::Client).is_some());
+    let spent = mortal(&mut pair, 50);
+    assert_eq!((spent.messages, spent.refused), (250, 0), "there are 20 left");
+}
+
+/// A path that was given up before the connection was is not given up again with it.
+#[test]
+fn a_path_is_closed_once_also_where_the_peer_never_heard_of_it() {
+    let mut pair = Pair::connected(18, config(), LINK);
+    let client = pair.client;
+    let other = pair.world.add_network(client, link(LINK), link(LINK));
+    let handles = End::BOTH.map(|end| pair.handle(end));
+    pair.world.announce(SERVER, handles[1]);
+    pair.world.announce(client, handles[0]);
+    let paths = |pair: &mut Pair| {
+        pair.stats(End::Client).paths.iter().filter(|path| path.state == PathState::Active).count()
+    };
+    assert!(pair.run_until(5 * SECOND, |pair| paths(pair) == 2));
+    pair.world.link_over(other, client, SERVER).reconfigure(link(DARK));
+    pair.world.link_over(other, SERVER, client).reconfigure(link(DARK));
+    pair.world.take_down(client, 0);
+    pair.world.announce(client, handles[0]);
+    send(&mut pair, End::Client, 0..10);
+    assert!(pair.run_until(60 * SECOND, |pair| detached(pair, End::Client)));
+    pair.world.set_up(client, 0);
+    pair.world.announce(client, handles[0]);
+    assert!(pair.run_until(10 * SECOND, |pair| reattached(pair, End::Client).is_some()));
+    let events = pair.events(End::Client);
+    let id = |event: &Event| if let Event::PathClosed(path) = event { Some(path.id) } else { None };
+    let mut closed: Vec<_> = events.iter().filter_map(id).collect();
+    let count = closed.len();
+    closed.sort_unstable();
+    closed.dedup();
+    assert!(closed.len() == count && closed.contains(&PathId(0)), "{events:?}");
 }
 
 /// Each session is dialled with the secret it began with, whatever its endpoint began others with.

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use super::{At, Connection, CostPolicy, Item, Scheduling};
 use crate::Time;
-use crate::session::{Carried, Copied, Session};
+use crate::session::{Carried, Copied, Copies, Session};
 use crate::wire::Writer;
 
 /// Copies that wait for a path; the oldest give way where a path is slower than what it is to repeat.
@@ -62,6 +62,8 @@ pub struct DeadlineStats {
     pub messages: u64,
     /// Bytes that their copies may take.
     pub bytes: u64,
+    /// Of these, those of urgent messages, which the budget does not count.
+    pub exempt: u64,
     /// Messages whose first packet was lost and that a copy had brought by then.
     pub saved: u64,
     /// Messages that would have been, but for the budget.
@@ -128,12 +130,12 @@ impl Connection {
         let recovery = &self.paths[at].recovery;
         let needed = recovery.rtt.deadline() + recovery.rtt.smoothed() / 2;
         let alone = !self.paths.all().any(|other| other != at && self.echoes_on(other));
-        let repeats = if alone { REPEATS_ALONE } else { 1 };
+        let copies = if alone { Copies::Following(REPEATS_ALONE) } else { Copies::Elsewhere };
         let budget = ALLOWANCE + self.totals().sent_bytes * u64::from(self.config.deadline_budget) / 100;
-        let mut spent = self.deadlines.as_ref().map_or(0, |deadlines| deadlines.bytes);
+        let mut spent = self.deadlines.as_ref().map_or(0, |deadlines| deadlines.bytes - deadlines.exempt);
         let mut refused = 0;
         for carried in &self.scratch_carried {
-            let (messages, bytes) = self.session.press(now, carried, needed, repeats, |cost| {
+            let pressed = self.session.press(now, carried, needed, copies, |cost| {
                 let afforded = spent + cost <= budget;
                 if afforded {
                     spent += cost;
@@ -142,10 +144,11 @@ impl Connection {
                 }
                 afforded
             });
-            if messages > 0 {
+            if pressed.messages > 0 {
                 let deadlines = self.deadlines.get_or_insert_default();
-                deadlines.messages += messages;
-                deadlines.bytes += bytes;
+                deadlines.messages += pressed.messages;
+                deadlines.bytes += pressed.bytes;
+                deadlines.exempt += pressed.exempt;
             }
         }
         if refused > 0 {

@@ -317,7 +317,7 @@ pub struct Connection {
     addresses: Addresses,
     spare_ids: SpareIds,
     retired: Retired,
-    /// What was counted on paths that are no more.
+    /// What was counted on paths that are no more, those of earlier connections of the session among them.
     past: Option<Box<Totals>>,
     /// Of the deadline rule, once it had something to do.
     deadlines: Option<Box<DeadlineStats>>,

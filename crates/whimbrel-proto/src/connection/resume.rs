@@ -1,7 +1,7 @@
 //! Resuming: a session that goes on over another connection. The handle stays; keys and paths are new.
 
 use super::{
-    CloseReason, Connection, Datagram, Ending, EndpointEvent, Event, LocalAddress, Main, Setup,
+    CloseReason, Connection, Datagram, Ending, EndpointEvent, Event, LocalAddress, Main, PathState, Setup,
     multipath::Target,
 };
 use crate::crypto::Claim;
@@ -127,6 +127,8 @@ impl Connection {
 
     /// The session goes over to `fresh`, and what carried it before is fenced off.
     pub(super) fn attach(&mut self, now: Time, mut fresh: Self) {
+        let open = self.paths.iter().filter(|path| path.standing.state() != PathState::Closed);
+        let closed: Vec<Event> = open.map(|path| Event::PathClosed(Box::new(path.stats()))).collect();
         self.abandon_all(now);
         fresh.attachment.offered.clear();
         fresh.attachment.heir = None;
@@ -142,6 +144,7 @@ impl Connection {
         if from != to {
             fresh.addresses.on_answered(from);
         }
+        fresh.past = Some(Box::new(self.totals()));
         fresh.deadlines = self.deadlines.take();
         fresh.dropped = self.dropped;
         fresh.events.retain(|event| *event != Event::Connected);
@@ -149,7 +152,6 @@ impl Connection {
             Ending::Detached { .. } => Event::Reattached { from, to },
             _ => Event::PeerResumed { from, to },
         });
-        let closed = self.paths.iter().map(|path| Event::PathClosed(Box::new(path.stats())));
         self.events.extend(closed);
         while let Some(event) = self.events.pop_back() {
             fresh.events.push_front(event);

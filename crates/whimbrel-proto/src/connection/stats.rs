@@ -75,7 +75,7 @@ pub struct PathStats {
     pub coupled: bool,
 }
 
-/// Counts over all paths that a connection has or had.
+/// Counts over all paths that a connection has or had, and those before it that carried its session here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Totals {
@@ -121,7 +121,7 @@ impl Totals {
 pub struct ConnectionStats {
     /// Each path.
     pub paths: Vec<PathStats>,
-    /// All of them together, and those that are closed.
+    /// All of them together, those that are closed, and those of connections that this one took the place of.
     pub total: Totals,
     /// Packets that were dropped on arrival.
     pub dropped: Dropped,

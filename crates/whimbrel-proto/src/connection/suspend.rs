@@ -238,7 +238,7 @@ impl Connection {
             let packet_size = usize::from(super::mtu::BASE) + self.paths[at].headers() as usize;
             let fresh = Recovery::new(now, self.config.congestion, packet_size);
             let old = std::mem::replace(&mut self.paths[at].recovery, fresh);
-            self.paths[at].recovery.begin_at(old.next_number());
+            self.paths[at].recovery.go_on_from(&old);
             let (session, control) = (&mut self.session, &mut self.control);
             let mut notes = Notes::default();
             old.abandon(|item: &Item| Self::settle(now, Fate::Lost, item, session, control, &mut notes));

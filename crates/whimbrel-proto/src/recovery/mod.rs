@@ -131,7 +131,7 @@ impl<I: Copy> Recovery<I> {
     }
 
     pub(crate) fn counters(&self) -> Counters {
-        Counters { left_out: self.sent.left_out(), ..self.counters }
+        Counters { left_out: self.counters.left_out + self.sent.left_out(), ..self.counters }
     }
 
     pub(crate) fn controller(&self) -> &dyn Controller {
@@ -181,6 +181,12 @@ impl<I: Copy> Recovery<I> {
     /// The first packet to be sent has this number: lower ones were used before. Nothing has been sent yet.
     pub(crate) fn begin_at(&mut self, number: u64) {
         self.sent.begin_at(number);
+    }
+
+    /// The path's numbers and counts go on from `before`. Nothing has been sent yet.
+    pub(crate) fn go_on_from(&mut self, before: &Self) {
+        self.begin_at(before.next_number());
+        self.counters = before.counters();
     }
 
     /// Three probes or more went unanswered (MMSP 3.3.4).

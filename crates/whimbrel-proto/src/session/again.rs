@@ -14,7 +14,7 @@ pub(super) enum Lost {
     Bytes { key: DomainKey },
 }
 
-/// Small whole messages sent once, that may be sent again on the chance.
+/// Whole messages sent once, small ones or with a lifetime, that may be sent again on the chance.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Repeatable {
     pub(super) key: DomainKey,
@@ -102,7 +102,7 @@ impl Want {
                 wanted && item.state == State::Flying && item.copies > 0
             }
             Self::Repeat { limit, pressed, small } => {
-                let fits = item.is_bundle() || item.length <= small;
+                let fits = item.is_bundle() || item.length <= small || item.has(PRESSED);
                 let limit = if item.has(PRESSED) { limit.max(pressed) } else { limit };
                 item.state == State::Flying && item.copies > 0 && item.repeats < limit && fits
             }

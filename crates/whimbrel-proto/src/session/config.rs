@@ -47,7 +47,7 @@ pub struct SessionConfig {
     pub ageing: Duration,
     /// Streams this side opens are cross-sequenced; false.
     pub cross_sequencing: bool,
-    /// Longest message that is repeated, and copied out of receive buffers, bytes; 256. Raised, more copying; lowered,
+    /// Longest message that is repeated on the chance, and copied out of receive buffers, bytes; 256. Raised, more copying; lowered,
     /// more memory held by small messages.
     pub small_message: usize,
     /// Messages of this priority and above that fit into one packet go on a second path too, where one works; 200. Lowered, more bytes;

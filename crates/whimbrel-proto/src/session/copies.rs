@@ -23,47 +23,72 @@ pub(crate) enum Copied {
     Pressing,
 }
 
+/// Where copies of what could not be sent again in time go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Copies {
+    /// One, on another path.
+    Elsewhere,
+    /// So many, in packets that follow.
+    Following(u8),
+}
+
+/// Messages that will go more than once, and what their copies may take.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pressed {
+    pub(crate) messages: u64,
+    pub(crate) bytes: u64,
+    /// Of the bytes, those of urgent messages, which nobody was asked to afford.
+    pub(crate) exempt: u64,
+}
+
 impl Session {
     /// Since the last call messages were begun that are urgent or have a lifetime.
     pub(crate) fn take_special(&mut self) -> bool {
         std::mem::take(&mut self.again.special)
     }
 
-    /// Marks messages of `carried` that could not be sent again in time if they were lost, since that takes `recovery`, for `repeats` more
-    /// copies in packets that follow. Urgent ones always; others while `afford` takes the bytes that a copy costs. Returns messages and
-    /// bytes marked.
+    /// Marks messages of `carried` that could not be sent again in time if they were lost, since that takes `recovery`, for more
+    /// copies. Urgent ones always; others while `afford` takes the bytes that a copy costs. Those in parts are not
+    /// marked: one that fills packets would take a budget for itself.
     pub(crate) fn press(
         &mut self,
         now: Time,
         carried: &Carried,
         recovery: Duration,
-        repeats: u8,
+        copies: Copies,
         mut afford: impl FnMut(u64) -> bool,
-    ) -> (u64, u64) {
-        let Carried::Run { key, first, count } = *carried else { return (0, 0) };
-        let (urgent, mut messages, mut bytes) = (self.config.urgent_priority, 0, 0);
-        let Some(domain) = self.streams.send_domain(key) else { return (0, 0) };
+    ) -> Pressed {
+        let mut pressed = Pressed::default();
+        let Carried::Run { key, first, count } = *carried else { return pressed };
+        let Some(domain) = self.streams.send_domain(key) else { return pressed };
+        let (count_each, following) = match copies {
+            Copies::Elsewhere => (1, 0),
+            Copies::Following(count) => (count, count),
+        };
         let mut number = first;
         while number < first + u64::from(count)
             && let Some(item) = domain.get_mut(number)
         {
             number = item.end();
             let late = item.expires != Time::MAX && item.expires.since(now) < recovery;
-            let cost = u64::from(item.length) * u64::from(repeats);
-            if late && !item.has(PRESSED) && (item.priority >= urgent || afford(cost)) {
+            let cost = u64::from(item.length) * u64::from(count_each);
+            let urgent = item.priority >= self.config.urgent_priority;
+            if late && !item.has(PRESSED) && (urgent || afford(cost)) {
                 item.flags |= PRESSED;
-                messages += 1;
-                bytes += cost;
+                pressed.messages += 1;
+                pressed.bytes += cost;
+                pressed.exempt += if urgent { cost } else { 0 };
             }
         }
-        if messages > 0 {
-            self.again.pressed = repeats;
+        if pressed.messages > 0 {
+            // Of what goes elsewhere a copy behind the first would be one too many.
+            self.again.pressed = following;
             if self.again.pressed_runs.len() == MOST_PRESSED {
                 self.again.pressed_runs.pop_front();
             }
             self.again.pressed_runs.push_back(*carried);
         }
-        (messages, bytes)
+        pressed
     }
 
     /// Something of `carried` should go on another path too.

@@ -208,17 +208,18 @@ impl Session {
             self.send_credit.charge(item.charge());
             stream.send_credit.charge(item.charge());
             self.ledger.on_begun(&item, key, number);
-            self.again.special |= item.expires != Time::MAX || item.priority >= self.config.urgent_priority;
+            let mortal = item.expires != Time::MAX;
+            self.again.special |= mortal || item.priority >= self.config.urgent_priority;
             domain.begin(item);
             carried.push(Carried::Run { key, first: number, count: 1 });
-            self.note_repeatable(key, number, 1, length);
+            self.note_repeatable(key, number, 1, length, mortal);
             return if to_end { Flow::Full } else { Flow::Go };
         }
 
         DataHead { flags: head.flags | data::END | data::MANY, message_length: None, ..head }
             .write(out, Length::Reserved);
         let mark = out.len();
-        let first = front.kind();
+        let (first, mut mortal) = (front.kind(), false);
         let most = domain.room().min(u32::from(u16::MAX));
         let mut count = 0;
         while let Some(item) = self.outbox.lane(lane_slot).front() {
@@ -236,7 +237,8 @@ impl Session {
             session.charge(item.charge());
             stream.charge(item.charge());
             self.ledger.on_begun(&item, key, domain.next());
-            self.again.special |= item.expires != Time::MAX || item.priority >= self.config.urgent_priority;
+            mortal |= item.expires != Time::MAX;
+            self.again.special |= mortal || item.priority >= self.config.urgent_priority;
             domain.begin(item);
             count += share.count;
         }
@@ -244,12 +246,13 @@ impl Session {
         let payload = out.len() - mark;
         out.patch_varint2(mark - 2, payload);
         carried.push(Carried::Run { key, first: number, count });
-        self.note_repeatable(key, number, count, length);
+        self.note_repeatable(key, number, count, length, mortal);
         Flow::Go
     }
 
-    fn note_repeatable(&mut self, key: DomainKey, first: u64, count: u16, length: usize) {
-        if length <= self.config.small_message {
+    /// One with a lifetime may prove too late to be sent again in time: that one goes once more however long it is.
+    fn note_repeatable(&mut self, key: DomainKey, first: u64, count: u16, length: usize, mortal: bool) {
+        if length <= self.config.small_message || mortal {
             if self.again.repeatable.len() >= MAX_REPEATABLE {
                 self.again.repeatable.pop_front();
             }

@@ -65,7 +65,7 @@ use crate::{Side, StreamId, Time};
 use again::Again;
 use assembly::Spares;
 use control::Control;
-pub(crate) use copies::Copied;
+pub(crate) use copies::{Copied, Copies};
 use credit::{RecvCredit, SendCredit};
 use lane::Outbox;
 use ledger::Ledger;

@@ -126,6 +126,109 @@ fn the_deadline_rule_brings_them_in_time() {
     assert!(limited.messages > 0 && limited.refused > 20_000, "{limited:?}");
 }
 
+fn mortal(length: usize) -> Outgoing {
+    Outgoing { lifetime: Some(60 * MS), ..plain(length) }
+}
+
+fn with_budget(budget: u16) -> TransportConfig {
+    let mut transport = config();
+    transport.deadline_budget = budget;
+    transport.repeats = whimbrel_proto::Repeats::Fixed(0);
+    transport
+}
+
+/// What the deadline rule may have spent by now at a budget of 3 %.
+fn allowed(pair: &mut Pair) -> u64 {
+    4096 + pair.stats(End::Client).total.sent_bytes * 3 / 100
+}
+
+#[test]
+fn the_deadline_rule_spends_its_budget_and_no_more() {
+    let spend = |budget: u16| {
+        let mut pair = Pair::connected(7, with_budget(budget), "rate=10mbit,delay=20ms");
+        trickle(&mut pair, 10_000, 10 * MS, &mortal(100));
+        let stats = pair.stats(End::Client);
+        (stats.total.sent_bytes, stats.deadlines, allowed(&mut pair))
+    };
+    let (without, none, _) = spend(0);
+    assert!(none.bytes <= 4096, "what there is before anything was sent: {none:?}");
+    let (with, spent, allowed) = spend(3);
+    println!("{without} bytes without, {with} with: {spent:?}");
+    assert_eq!(spent.exempt, 0);
+    assert!(spent.bytes <= allowed, "{spent:?}, {allowed} allowed");
+    assert!(spent.bytes + 1000 > allowed, "{spent:?}, {allowed} allowed");
+    // Each copy of 100 bytes has a head of a few.
+    assert!(with <= without + without * 4 / 100, "{with} bytes, {without} without");
+}
+
+/// Urgent messages are pressed whatever it costs, and others have the whole of the budget beside them.
+#[test]
+fn urgent_messages_do_not_spend_the_budget() {
+    const COUNT: usize = 5000;
+    let mut pair = Pair::connected(8, with_budget(3), "rate=10mbit,delay=20ms");
+    for number in 0..COUNT {
+        let priority = if number % 2 == 0 { 200 } else { 100 };
+        pair.try_send(End::Client, Outgoing { priority, ..mortal(100) }).expect("there is room");
+        pair.run(10 * MS);
+        pair.recv(End::Server);
+    }
+    let (stats, allowed) = (pair.stats(End::Client).deadlines, allowed(&mut pair));
+    println!("{stats:?}, {allowed} allowed");
+    assert_eq!(stats.exempt, COUNT as u64 / 2 * 200, "two copies of each urgent one");
+    let counted = stats.bytes - stats.exempt;
+    assert!(counted <= allowed && counted + 1000 > allowed, "{counted} of {allowed} for the others");
+    let others = stats.messages + stats.refused - COUNT as u64 / 2;
+    assert_eq!(others, COUNT as u64 / 2, "{stats:?}");
+}
+
+/// With a second path that works, the copy goes there, once; alone a path has two, in packets that follow.
+#[test]
+fn where_there_is_a_second_path_the_deadline_rule_uses_it() {
+    const COUNT: usize = 10_000;
+    let lossy = "rate=10mbit,delay=20ms,loss=5%";
+    let run = |budget: u16| {
+        let mut pair = two(9, with_budget(budget), lossy, lossy);
+        pair.run(SECOND);
+        let before = pair.stats(End::Client).paths;
+        let latencies = trickle(&mut pair, COUNT, 10 * MS, &mortal(100));
+        let in_time = latencies.iter().filter(|latency| **latency <= 60 * MS).count();
+        let after = pair.stats(End::Client);
+        let sent = |at: usize| after.paths[at].sent_packets - before[at].sent_packets;
+        (in_time as f64 / COUNT as f64, sent(0).min(sent(1)), after.deadlines)
+    };
+    let (bare, unused, _) = run(0);
+    let (full, copies, stats) = run(1000);
+    println!(
+        "in time {bare:.4} bare, {full:.4} with {copies} packets on the second path ({unused} bare): {stats:?}"
+    );
+    assert!(bare < 0.97, "{bare}");
+    // A twentieth of a twentieth is lost twice.
+    assert!(full >= 0.996, "{full}");
+    assert!(stats.messages > COUNT as u64 * 99 / 100, "{stats:?}");
+    // While three probes in a row are lost there is no second path.
+    assert!(stats.bytes <= stats.messages * 102, "one copy each: {stats:?}");
+    assert!(copies as usize > COUNT * 9 / 10 && (unused as usize) < COUNT / 5, "{copies}, {unused} bare");
+}
+
+/// One that fills a packet is repeated as well; one in parts never is, and costs the budget nothing.
+#[test]
+fn the_deadline_rule_covers_what_fits_into_a_packet() {
+    let lossy = "rate=10mbit,delay=20ms,loss=5%";
+    let run = |length: usize| {
+        let mut pair = Pair::connected(10, with_budget(1000), lossy);
+        pair.run(SECOND);
+        let latencies = trickle(&mut pair, 5000, 10 * MS, &mortal(length));
+        let in_time = latencies.iter().filter(|latency| **latency <= 60 * MS).count();
+        (in_time as f64 / 5000.0, pair.stats(End::Client).deadlines)
+    };
+    let (whole, pressed) = run(1000);
+    let (parts, none) = run(3000);
+    println!("in time {whole:.4} in a packet, {parts:.4} in parts: {pressed:?} {none:?}");
+    assert!(whole >= 0.996, "{whole}");
+    assert!(pressed.messages > 4900 && pressed.saved > 100, "{pressed:?}");
+    assert_eq!((none.messages, none.bytes, none.refused), (0, 0, 0), "{none:?}");
+}
+
 /// Reliable messages with a second, longer path beside: how late the 99th percentile is, and what that takes.
 #[test]
 fn a_longer_path_beside_takes_out_the_tail() {
