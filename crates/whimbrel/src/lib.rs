@@ -36,6 +36,7 @@ mod paths;
 mod roam;
 mod shared;
 mod stream;
+mod submissions;
 mod suspend;
 mod suspended;
 mod url;
