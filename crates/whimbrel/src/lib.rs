@@ -39,6 +39,8 @@ mod stream;
 mod submissions;
 mod suspend;
 mod suspended;
+#[cfg(test)]
+mod testing;
 mod url;
 
 /// The examples of the README and the guide compile.

@@ -536,6 +536,22 @@ fn wake(waker: Option<Waker>) {
 mod tests {
     use super::*;
 
+    #[tokio::test]
+    async fn what_send_many_queued_before_an_error_does_not_wait_for_other_news() {
+        let (_server, _client, near, far) = crate::testing::pair().await;
+        let is_driver_coming = || near.shared.lock().scheduled;
+        while is_driver_coming() {
+            tokio::task::yield_now().await;
+        }
+        let too_large = bytes::Bytes::from(vec![0; (16 << 20) + 1]);
+        let sent = near.sender().build().send_many(["before".into(), too_large, "after".into()]).await;
+        assert_eq!(sent, Err(crate::SendError::TooLarge { limit: 16 << 20 }));
+        assert!(is_driver_coming(), "nobody sends what was queued");
+        assert_eq!(far.recv().await.unwrap().payload, "before");
+        near.begin_close(0, "");
+        assert!(far.recv().await.is_err());
+    }
+
     #[test]
     fn what_is_far_away_comes_together_and_hardly_late() {
         let second = |seconds: f64| Time::ZERO + Duration::from_secs_f64(seconds);

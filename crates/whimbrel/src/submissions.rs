@@ -62,24 +62,11 @@ mod tests {
     use whimbrel_proto::{Service, StreamId, Tag};
 
     use super::*;
-    use crate::{Config, Endpoint, Mocket, new_identity};
-
-    const QUEUE: usize = 8;
+    use crate::Mocket;
+    use crate::testing::{QUEUE, pair};
 
     fn message(payload: impl Into<Bytes>) -> Outgoing {
         Outgoing::new(StreamId(0), Service::ReliableSequenced, payload.into())
-    }
-
-    /// Two ends; the first has a short queue.
-    async fn pair() -> (Endpoint, Endpoint, Mocket, Mocket) {
-        let server = Endpoint::bind(Config::listen_as(new_identity()), "127.0.0.1:0").await.unwrap();
-        let mut config = Config::default();
-        config.transport.session.send_queue_messages = QUEUE;
-        let client = Endpoint::bind(config, "127.0.0.1:0").await.unwrap();
-        let url = format!("whimbrel://{}@{}", server.public_key(), server.local_addr().unwrap());
-        let near = client.connect(&url).await.unwrap();
-        let far = server.accept().await.unwrap();
-        (server, client, near, far)
     }
 
     async fn read(far: &Mocket) -> Vec<u8> {

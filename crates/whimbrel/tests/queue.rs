@@ -122,15 +122,3 @@ async fn a_dropped_recv_has_taken_nothing() {
     }
     assert!(dropped > 0, "no call had to wait");
 }
-
-#[tokio::test]
-async fn what_send_many_queued_before_an_error_goes_out() {
-    let (_server, _client, near, far) = pair().await;
-    let sender = near.sender().build();
-    for number in 0..10 {
-        let too_large = Bytes::from(vec![0; (16 << 20) + 1]);
-        let sent = sender.send_many([payload(number), too_large]).await;
-        assert_eq!(sent, Err(SendError::TooLarge { limit: 16 << 20 }));
-        read(&far, number, 1).await;
-    }
-}
