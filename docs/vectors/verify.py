@@ -1,11 +1,41 @@
 #!/usr/bin/env python3
-"""Checks handshake.txt with nothing of ours: Noise IK written out, HKDF by hmac, X25519 and AEADs by `cryptography`."""
+"""Checks blocks.txt and handshake.txt with nothing of ours: fields encoded as written beside the blocks and in protocol.md; Noise IK
+written out, HKDF by hmac, X25519 and AEADs by `cryptography`."""
 import hashlib, hmac, pathlib, re
+
+here=pathlib.Path(__file__).parent
+
+def varint(value):
+    for bits,size in((0,1),(1,2),(2,4),(3,8)):
+        if value<1<<8*size-2: return (value|bits<<8*size-2).to_bytes(size,'big')
+
+def encoded(how,value):
+    if how=='v': return varint(int(value))
+    if how=='2v': return (int(value)|1<<14).to_bytes(2,'big')
+    if how in('1','2','8'): return int(value).to_bytes(int(how),'big')
+    raw=bytes.fromhex(value); assert how is None or len(raw)==int(how)
+    return raw
+
+def check_blocks():
+    layouts=' '.join((here.parent/'protocol.md').read_text().split())
+    # What a block has of these depends on its flags, or repeats: protocol.md says so in words.
+    vary='data sack skip skip_ack taken rst add_address suspend padding fin_ack fin_done keep_alive'.split()
+    blocks=re.findall(r'^(\S+) = ([0-9a-f]+)\n    (.+)$',(here/'blocks.txt').read_text(),re.M); assert blocks
+    for name,wire,fields in blocks:
+        parts=[re.fullmatch(r'(.+?)(?: \((\d*v?)\))? = (\S+)',field).groups() for field in fields.split(' · ')]
+        assert b''.join(encoded(how,value) for _,how,value in parts).hex()==wire,name
+        layout=' · '.join(f'{what} ({how})' if how else what for what,how,_ in parts[1:])
+        if name.split('.')[0] not in vary:
+            layout=layout.replace('lifetime (v)','lifetime (v, s)').replace('standby (v)','standby (v, ms)')
+            assert f'`{layout}`' in layouts,f'{name}: protocol.md has no `{layout}`'
+    print('blocks.txt: right,',len(blocks),'blocks')
+
+check_blocks()
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey as SK, X25519PublicKey as PK
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-secs=pathlib.Path(__file__).with_name('handshake.txt').read_text().split('\n# ')
+secs=(here/'handshake.txt').read_text().split('\n# ')
 def kv(t): return {a:bytes.fromhex(b) for a,b in re.findall(r'^(\S+) = ([0-9a-f]*)$',t,re.M)}
 H={}
 for s in secs[1:5]: H.update(kv(s))

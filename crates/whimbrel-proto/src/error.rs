@@ -56,34 +56,36 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// In the order of their numbers, from 0.
+    const ALL: [Self; 23] = [
+        Self::Application,
+        Self::WrongStream,
+        Self::UnresolvedAddress,
+        Self::UnrecognizedBlock,
+        Self::InvalidField,
+        Self::MissingField,
+        Self::UnrecognizedField,
+        Self::NoData,
+        Self::NoInfo,
+        Self::StaleInfo,
+        Self::Unrecognized,
+        Self::Credit,
+        Self::StreamLimit,
+        Self::MessageTooLarge,
+        Self::Inconsistent,
+        Self::AckOfUnsent,
+        Self::LimitExceeded,
+        Self::AeadLimit,
+        Self::Version,
+        Self::Protocol,
+        Self::Refused,
+        Self::Shutdown,
+        Self::Internal,
+    ];
+
     /// From the wire; an unknown number is [`Cause::Unrecognized`].
     pub fn from_code(code: u64) -> Self {
-        const ALL: [Cause; 23] = [
-            Cause::Application,
-            Cause::WrongStream,
-            Cause::UnresolvedAddress,
-            Cause::UnrecognizedBlock,
-            Cause::InvalidField,
-            Cause::MissingField,
-            Cause::UnrecognizedField,
-            Cause::NoData,
-            Cause::NoInfo,
-            Cause::StaleInfo,
-            Cause::Unrecognized,
-            Cause::Credit,
-            Cause::StreamLimit,
-            Cause::MessageTooLarge,
-            Cause::Inconsistent,
-            Cause::AckOfUnsent,
-            Cause::LimitExceeded,
-            Cause::AeadLimit,
-            Cause::Version,
-            Cause::Protocol,
-            Cause::Refused,
-            Cause::Shutdown,
-            Cause::Internal,
-        ];
-        usize::try_from(code).ok().and_then(|code| ALL.get(code).copied()).unwrap_or(Self::Unrecognized)
+        usize::try_from(code).ok().and_then(|code| Self::ALL.get(code).copied()).unwrap_or(Self::Unrecognized)
     }
 }
 
@@ -107,5 +109,29 @@ impl PeerMisbehaved {
 impl From<Malformed> for PeerMisbehaved {
     fn from(malformed: Malformed) -> Self {
         Self { cause: Cause::InvalidField, what: malformed.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROTOCOL: &str = include_str!("../../../docs/protocol.md");
+
+    #[test]
+    fn the_specification_has_every_cause() {
+        let table =
+            PROTOCOL.split_once("| cause | name | meaning | origin |\n").expect("a table of causes").1;
+        let rows = table.lines().skip(1).take_while(|line| line.starts_with('|'));
+        let rows: Vec<Vec<&str>> =
+            rows.map(|line| line.trim_matches('|').split('|').map(str::trim).collect()).collect();
+        assert_eq!(rows.len(), Cause::ALL.len());
+        for (number, (row, cause)) in rows.iter().zip(Cause::ALL).enumerate() {
+            assert_eq!(row[..2], [number.to_string(), format!("{cause:?}")]);
+            assert!(row.len() == 4 && row[2..].iter().all(|cell| !cell.is_empty()), "{cause:?}: say more");
+            assert_eq!((Cause::from_code(number as u64), cause as u64), (cause, number as u64));
+            assert_eq!(row[3].starts_with("MMSP Table 3.3"), (1..=10).contains(&number), "{cause:?}");
+        }
+        assert_eq!(Cause::from_code(Cause::ALL.len() as u64), Cause::Unrecognized);
     }
 }

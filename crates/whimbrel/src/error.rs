@@ -14,7 +14,9 @@ pub enum BindError {
     #[error("{0:?} is no address to bind: write it as 0.0.0.0:4433 or [::]:4433")]
     Address(String),
     /// The system refuses.
-    #[error("cannot bind {0}: {1}")]
+    #[error(
+        "cannot bind {0}: {1}; choose an address of this host and a port that is free, or port 0 for any"
+    )]
     System(SocketAddr, io::Error),
     /// The key log cannot be opened.
     #[error(
@@ -76,10 +78,14 @@ pub struct UrlError {
 #[non_exhaustive]
 pub enum SendError {
     /// The queue is full: wait with `send`, or drop something.
-    #[error("the send queue is full: await send, cancel something, or raise send_queue_bytes")]
+    #[error(
+        "the send queue is full: await send, cancel something, or raise send_queue_bytes or send_queue_messages"
+    )]
     QueueFull,
     /// The time for entering the queue passed while it was full.
-    #[error("the send queue stayed full for the whole enqueue limit")]
+    #[error(
+        "the send queue stayed full for the whole enqueue limit: send less, cancel something, or raise the limit"
+    )]
     EnqueueTimedOut,
     /// Longer than the peer takes.
     #[error("the message is longer than the {limit} bytes the peer takes: split it or use a byte stream")]
@@ -93,6 +99,9 @@ pub enum SendError {
     /// The mocket, or this stream, takes no more messages.
     #[error("this stream takes no messages: it was not opened for them, or has ended")]
     NoStream,
+    /// Tags are numbers below 2^62.
+    #[error("the tag is too large: use one below 2^62")]
+    TagTooLarge,
     /// More tags than the session keeps.
     #[error("too many tags are in use: reuse them, or raise max_tags")]
     TooManyTags,
@@ -152,6 +161,6 @@ pub enum StreamOpenError {
     #[error("the mocket is closed: {0}")]
     Closed(CloseReason),
     /// The session is closing.
-    #[error("the mocket is closing")]
+    #[error("the mocket is closing and opens no more streams: connect anew")]
     Closing,
 }

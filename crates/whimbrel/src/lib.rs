@@ -36,8 +36,11 @@ mod paths;
 mod roam;
 mod shared;
 mod stream;
+mod submissions;
 mod suspend;
 mod suspended;
+#[cfg(test)]
+mod testing;
 mod url;
 
 /// The examples of the README and the guide compile.

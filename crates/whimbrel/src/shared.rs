@@ -12,18 +12,17 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, broadcast, oneshot};
 use whimbrel_net::UdpSocket;
-use whimbrel_proto::session::{Outcome, Outgoing, SendError, SessionEvent, StreamKind};
+use whimbrel_proto::session::{Outcome, Outgoing, SessionEvent, StreamKind};
 use whimbrel_proto::{CloseReason, Connection, Event, Handle, MessageId, StreamId, Time, Transmit};
 
 use crate::clock::Clock;
 use crate::endpoint::EndpointShared;
 use crate::local_socket::LocalSocket;
 use crate::locals::Locals;
+use crate::submissions::Submissions;
 
 /// Events a slow subscriber may fall behind by before it is told it lagged.
 const EVENT_BACKLOG: usize = 256;
-/// Submissions that wait beside a busy connection before their sender waits for the lock instead.
-const MAX_SUBMISSIONS: usize = 4096;
 
 /// Timers that are further away are not met to the millisecond.
 const HURRY: Duration = Duration::from_secs(8);
@@ -41,10 +40,7 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) endpoint: Arc<EndpointShared>,
     state: Mutex<State>,
-    /// Untracked messages handed in while somebody else was driving.
-    submissions: Mutex<Submissions>,
-    /// Something waits there, or is held: spares everybody else a lock.
-    submitted: AtomicBool,
+    submissions: Submissions,
     /// Handles that applications hold.
     pub(crate) mockets: AtomicUsize,
     pub(crate) readable: Notify,
@@ -83,16 +79,8 @@ pub(crate) struct State {
     burst: u32,
     /// When the driver task will wake by itself.
     armed: Time,
+    /// Memory for submissions.
     spare: Vec<Outgoing>,
-    /// Handed in, and not queued yet for want of room.
-    held: VecDeque<Outgoing>,
-}
-
-#[derive(Default)]
-struct Submissions {
-    messages: Vec<Outgoing>,
-    /// The session is about to leave: what is handed in now would not go with it.
-    refused: bool,
 }
 
 thread_local! {
@@ -137,30 +125,6 @@ impl State {
     fn via(&self, transmit: Option<&Transmit>) -> Via {
         self.locals.as_ref()?.socket_for(transmit?.source)
     }
-
-    /// Messages wait for room already.
-    pub(crate) fn is_holding(&self) -> bool {
-        !self.held.is_empty()
-    }
-
-    /// Messages wait for room already that this one must not overtake.
-    pub(crate) fn holds_back(&self, message: &Outgoing) -> bool {
-        self.is_holding() && !self.overtakes(message)
-    }
-
-    /// Gives back what there is no room for.
-    fn queue(&mut self, now: Time, message: Outgoing) -> Option<Outgoing> {
-        // Any other error was checked for when it was handed in, but for a session that has closed since: its users were told.
-        match self.connection.session().send(now, message) {
-            Err(SendError::QueueFull(message)) => Some(*message),
-            _ => None,
-        }
-    }
-
-    /// It is urgent, and there is no order that it has to keep.
-    fn overtakes(&self, message: &Outgoing) -> bool {
-        !message.service.is_sequenced() && self.connection.session_ref().is_urgent(message.priority)
-    }
 }
 
 /// What driving ended with.
@@ -201,10 +165,8 @@ impl Shared {
                 burst: 0,
                 armed: Time::ZERO,
                 spare: Vec::new(),
-                held: VecDeque::new(),
             }),
-            submissions: Mutex::default(),
-            submitted: AtomicBool::new(false),
+            submissions: Submissions::default(),
             mockets: AtomicUsize::new(0),
             readable: Notify::new(),
             writable: Notify::new(),
@@ -240,7 +202,7 @@ impl Shared {
     #[inline]
     pub(crate) fn send_copy(&self, template: &Outgoing, payload: &[u8]) -> bool {
         let Some(mut state) = self.try_lock() else { return false };
-        if state.is_holding() || state.burst >= BURST {
+        if state.burst >= BURST {
             return false;
         }
         let now = state.coarse_now;
@@ -263,53 +225,28 @@ impl Shared {
         }
     }
 
-    /// Leaves messages for whoever is driving now. Gives them back if too many wait, or none is taken.
+    /// Leaves a message for whoever is driving now. Gives it back if the lock has to be waited for.
     pub(crate) fn submit(&self, message: Outgoing) -> Result<(), Outgoing> {
-        let mut submissions = lock(&self.submissions);
-        if submissions.refused || submissions.messages.len() >= MAX_SUBMISSIONS {
-            return Err(message);
-        }
-        submissions.messages.push(message);
-        self.submitted.store(true, Ordering::Release);
-        drop(submissions);
+        self.submissions.leave(message)?;
         self.driver.notify_one();
         Ok(())
     }
 
-    /// Whether messages are taken beside the lock; those handed in before are not affected.
-    pub(crate) fn refuse_submissions(&self, refused: bool) {
-        lock(&self.submissions).refused = refused;
-    }
-
     fn take_submissions(&self, state: &mut State) {
-        if !self.submitted.load(Ordering::Acquire) {
-            return;
-        }
-        let mut submissions = lock(&self.submissions);
-        std::mem::swap(&mut submissions.messages, &mut state.spare);
-        self.submitted.store(false, Ordering::Release);
-        drop(submissions);
-        let (mut handed_in, now) = (std::mem::take(&mut state.spare), self.clock.now());
-        for message in handed_in.drain(..) {
-            let refused = if state.overtakes(&message) { state.queue(now, message) } else { Some(message) };
-            state.held.extend(refused);
-        }
-        state.spare = handed_in;
-        self.send_held(state);
-        if state.is_holding() {
-            self.submitted.store(true, Ordering::Release);
+        if self.submissions.is_waiting() {
+            self.open_submissions(state);
         }
     }
 
-    /// Queues what was handed in, as far as there is room.
-    fn send_held(&self, state: &mut State) {
-        let now = self.clock.now();
-        while let Some(message) = state.held.pop_front() {
-            if let Some(message) = state.queue(now, message) {
-                state.held.push_front(message);
-                break;
-            }
-        }
+    /// Queues what was handed in beside the lock; as much more may be as there is room for now.
+    pub(crate) fn open_submissions(&self, state: &mut State) {
+        let State { connection, spare, suspending, .. } = state;
+        self.submissions.queue(self.clock.now(), connection.session(), spare, *suspending);
+    }
+
+    /// Queues what was handed in beside the lock; nothing more may be until somebody opens it again.
+    pub(crate) fn shut_submissions(&self, state: &mut State) {
+        self.submissions.queue(self.clock.now(), state.connection.session(), &mut state.spare, true);
     }
 
     /// Sends what there is to send.
@@ -598,6 +535,22 @@ fn wake(waker: Option<Waker>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn what_send_many_queued_before_an_error_does_not_wait_for_other_news() {
+        let (_server, _client, near, far) = crate::testing::pair().await;
+        let is_driver_coming = || near.shared.lock().scheduled;
+        while is_driver_coming() {
+            tokio::task::yield_now().await;
+        }
+        let too_large = bytes::Bytes::from(vec![0; (16 << 20) + 1]);
+        let sent = near.sender().build().send_many(["before".into(), too_large, "after".into()]).await;
+        assert_eq!(sent, Err(crate::SendError::TooLarge { limit: 16 << 20 }));
+        assert!(is_driver_coming(), "nobody sends what was queued");
+        assert_eq!(far.recv().await.unwrap().payload, "before");
+        near.begin_close(0, "");
+        assert!(far.recv().await.is_err());
+    }
 
     #[test]
     fn what_is_far_away_comes_together_and_hardly_late() {

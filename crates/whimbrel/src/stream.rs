@@ -14,7 +14,8 @@ use crate::mocket::Mocket;
 use crate::shared::Shared;
 
 /// A byte stream of a mocket, both directions; each ends by itself (half-close). Dropping it finishes the writing direction and stops the
-/// reading one.
+/// reading one. `read`, `write` and `shutdown` are cancel-safe; `read_exact`, `read_to_end` and `write_all` are not, as with any socket of
+/// tokio: dropped, they have moved a part.
 pub struct Stream {
     shared: Arc<Shared>,
     /// Keeps the session open.

@@ -56,6 +56,8 @@ impl Mocket {
     /// # }
     /// ```
     ///
+    /// Not cancel-safe: dropped, it goes on suspending, and nobody gets the state.
+    ///
     /// A peer that is out of reach is waited for until `close_timeout`, then left to find out by itself.
     ///
     /// # Errors
@@ -83,7 +85,7 @@ impl Mocket {
     ) -> Result<SuspendedMocket, SuspendError> {
         let proven = |state: &mut State| state.connection.is_peer_proven().then_some(Ok(()));
         self.until_changed(proven, |reason| Err(SuspendError::Closed(reason))).await?;
-        self.shared.begin_suspend(mode, heir).await?;
+        self.shared.begin_suspend(mode, heir)?;
         match self.closed().await {
             CloseReason::Suspended => {}
             reason => return Err(SuspendError::Closed(reason)),
@@ -116,42 +118,19 @@ impl Mocket {
 }
 
 impl Shared {
-    /// From now on nothing is read from the session; what was handed in has to be in it first.
-    async fn begin_suspend(
+    /// From now on nothing is read from the session; what was handed in is in it first, and what is sent from now on waits for the lock,
+    /// and goes with the session or is refused.
+    fn begin_suspend(
         &self,
         mode: SuspendMode,
         heir: Option<PublicKey>,
     ) -> Result<(), whimbrel_proto::SuspendError> {
-        loop {
-            let writable = self.writable.notified();
-            tokio::pin!(writable);
-            writable.as_mut().enable();
-            if let Some(begun) = self.try_begin_suspend(mode, heir) {
-                return begun;
-            }
-            writable.await;
-        }
-    }
-
-    /// None: messages wait for room in the session.
-    fn try_begin_suspend(
-        &self,
-        mode: SuspendMode,
-        heir: Option<PublicKey>,
-    ) -> Option<Result<(), whimbrel_proto::SuspendError>> {
-        // What is sent from now on waits for the lock, and goes with the session or is refused.
-        self.refuse_submissions(true);
         let mut state = self.lock();
-        if state.is_holding() {
-            self.refuse_submissions(state.suspending);
-            state.connection.session().has_room(u64::MAX / 2, 0);
-            return None;
-        }
+        self.shut_submissions(&mut state);
         let begun = state.connection.suspend(self.clock.now(), mode, heir);
         state.suspending |= begun.is_ok();
-        self.refuse_submissions(state.suspending);
         self.wake(state);
-        Some(begun)
+        begun
     }
 }
 

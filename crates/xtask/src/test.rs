@@ -47,6 +47,11 @@ impl Test {
         if root().join(benches[2]).exists() {
             tally.check("format of the benches", cargo(&benches))?;
         }
+        // Built whole they would take longer than all tests.
+        for (name, manifest) in [("benches", "benches/Cargo.toml"), ("fuzz targets", "fuzz/Cargo.toml")] {
+            let check = ["check", "--manifest-path", manifest, "--all-targets", "--quiet"];
+            tally.check(name, cargo(&check))?;
+        }
         let clippy = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
         tally.check("lints", cargo(&clippy))?;
         tally.tests("tests", &["--workspace"])?;
@@ -62,6 +67,14 @@ impl Test {
             "fuzz_smoke",
         ];
         tally.tests("planted faults", &planted)?;
+        match tools::cryptography() {
+            Ok(()) => {
+                let mut vectors = Command::new("python3");
+                vectors.arg("docs/vectors/verify.py").current_dir(root());
+                tally.check("test vectors", vectors)?;
+            }
+            Err(reason) => tally.skip("test vectors, checked by a second implementation", reason),
+        }
         match tools::tshark() {
             Ok(()) => {
                 let mut dissector = Command::new("python3");
@@ -77,13 +90,24 @@ impl Test {
         let mut doc = cargo(&["doc", "--workspace", "--no-deps", "--quiet"]);
         doc.env("RUSTDOCFLAGS", "-D warnings");
         tally.check("documentation", doc)?;
-        match tools::cargo_deny(self.install) {
+        self.dependencies(tally)
+    }
+
+    /// What others have written that this stands on.
+    fn dependencies(&self, tally: &mut Tally) -> anyhow::Result<()> {
+        if let Err(reason) = tools::cargo_deny(self.install) {
+            tally.skip("licences, bans, sources, advisories", reason);
+            return Ok(());
+        }
+        let deny = ["deny", "--log-level", "error", "check", "licenses", "bans", "sources"];
+        tally.check("licences, bans, sources", cargo(&deny))?;
+        match tools::advisories() {
             Ok(()) => {
-                let deny = ["deny", "--log-level", "error", "check", "licenses", "bans", "sources"];
-                tally.check("licences, bans, sources", cargo(&deny))
+                let deny = ["deny", "--log-level", "error", "check", "--disable-fetch", "advisories"];
+                tally.check("advisories", cargo(&deny))
             }
             Err(reason) => {
-                tally.skip("licences, bans, sources", reason);
+                tally.skip("advisories", reason);
                 Ok(())
             }
         }

@@ -10,14 +10,25 @@ use crate::process::{cargo, program, works};
 /// # Errors
 /// Why the tests that need it will be skipped.
 pub(crate) fn tshark() -> Result<(), String> {
-    let there = || works(program("tshark", &["--version"]));
+    package("tshark", || works(program("tshark", &["--version"])))
+}
+
+/// As [`tshark`], Python's X25519 and AEADs, for the test vectors.
+///
+/// # Errors
+/// Why they will not be checked.
+pub(crate) fn cryptography() -> Result<(), String> {
+    package("python3-cryptography", || works(program("python3", &["-c", "import cryptography"])))
+}
+
+fn package(name: &str, there: impl Fn() -> bool) -> Result<(), String> {
     if there() {
         return Ok(());
     }
     if !works(program("apt-get", &["--version"])) || !is_root() {
-        return Err("tshark is not installed (as root on Debian this command would install it)".into());
+        return Err(format!("{name} is not installed (as root on Debian this command would install it)"));
     }
-    let outcome = install("tshark");
+    let outcome = install(name);
     if there() { Ok(()) } else { Err(outcome) }
 }
 
@@ -97,6 +108,15 @@ pub(crate) fn cargo_deny(install: bool) -> Result<(), String> {
         return Ok(());
     }
     Err("cargo-deny could not be built".into())
+}
+
+/// Makes sure of the newest security advisories.
+///
+/// # Errors
+/// Why dependencies will not be checked against them.
+pub(crate) fn advisories() -> Result<(), String> {
+    let fetched = works(cargo(&["deny", "fetch", "db"]));
+    fetched.then_some(()).ok_or_else(|| "the database of RustSec cannot be reached".into())
 }
 
 /// Makes sure of cargo-fuzz: builds it, which takes a minute.

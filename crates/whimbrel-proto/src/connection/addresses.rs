@@ -147,7 +147,7 @@ impl Addresses {
     }
 }
 
-fn write_add(sequence: u64, address: SocketAddr) -> Vec<u8> {
+pub(super) fn write_add(sequence: u64, address: SocketAddr) -> Vec<u8> {
     let mut out = Vec::with_capacity(28);
     let mut writer = Writer::new(&mut out, usize::MAX);
     writer.u8(block::ADD_ADDRESS);
@@ -166,7 +166,7 @@ fn write_add(sequence: u64, address: SocketAddr) -> Vec<u8> {
     out
 }
 
-fn write_delete(sequence: u64) -> Vec<u8> {
+pub(super) fn write_delete(sequence: u64) -> Vec<u8> {
     let mut out = Vec::with_capacity(9);
     let mut writer = Writer::new(&mut out, usize::MAX);
     writer.u8(block::DELETE_ADDRESS);

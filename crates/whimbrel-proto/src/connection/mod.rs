@@ -36,6 +36,8 @@ mod tickets;
 mod timeout;
 mod transmit;
 mod validation;
+#[cfg(test)]
+mod vectors;
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};

@@ -579,7 +579,7 @@ impl Connection {
     }
 }
 
-fn write_close_path(id: PathId) -> Vec<u8> {
+pub(super) fn write_close_path(id: PathId) -> Vec<u8> {
     let mut out = Vec::with_capacity(6);
     let mut writer = Writer::new(&mut out, usize::MAX);
     writer.u8(block::CLOSE_PATH);

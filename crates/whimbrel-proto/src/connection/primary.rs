@@ -79,10 +79,7 @@ impl Connection {
 
     /// The peer would have its data on this path.
     pub(super) fn on_set_primary(&mut self, now: Time, reader: &mut Reader) -> Result<(), PeerMisbehaved> {
-        let (sequence, path) = (reader.varint()?, read_path(reader)?);
-        if sequence > u64::from(u32::MAX) {
-            return Err(PeerMisbehaved::new(Cause::InvalidField, "SET_PRIMARY: no such sequence number"));
-        }
+        let (sequence, path) = read_set_primary(reader)?;
         // Where two wishes cross, both ends follow the client's.
         let crosses = sequence + 1 == self.choice.next && !self.choice.by_peer && self.side == Side::Server;
         if sequence >= self.choice.next || crosses {
@@ -129,6 +126,15 @@ impl Connection {
         let view = self.view(at);
         (view.standby, view.cost)
     }
+}
+
+/// What SET_PRIMARY says: the wish's number and the path.
+pub(super) fn read_set_primary(reader: &mut Reader) -> Result<(u64, PathId), PeerMisbehaved> {
+    let (sequence, path) = (reader.varint()?, read_path(reader)?);
+    if sequence > u64::from(u32::MAX) {
+        return Err(PeerMisbehaved::new(Cause::InvalidField, "SET_PRIMARY: no such sequence number"));
+    }
+    Ok((sequence, path))
 }
 
 impl Path {

@@ -118,14 +118,7 @@ impl Connection {
     }
 
     pub(super) fn on_suspend(&mut self, reader: &mut Reader) -> Result<(), PeerMisbehaved> {
-        let heir = match reader.u8()? {
-            0 => None,
-            32 => {
-                let key = PublicKey::new(reader.array()?);
-                Some(key.map_err(|_| Malformed("SUSPEND: a key that is none"))?)
-            }
-            _ => return Err(Malformed("SUSPEND: neither a key nor none").into()),
-        };
+        let heir = read_suspend(reader)?;
         let Some(peer) = self.peer_key else { return Ok(()) };
         match &mut self.ending {
             Ending::Open => {
@@ -246,7 +239,7 @@ impl Connection {
     }
 }
 
-fn suspend(heir: Option<&PublicKey>) -> Vec<u8> {
+pub(super) fn suspend(heir: Option<&PublicKey>) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut out = Writer::new(&mut bytes, 64);
     out.u8(block::SUSPEND);
@@ -255,7 +248,19 @@ fn suspend(heir: Option<&PublicKey>) -> Vec<u8> {
     bytes
 }
 
-fn suspend_ack(standby: Duration) -> Vec<u8> {
+/// What SUSPEND says: the heir.
+pub(super) fn read_suspend(reader: &mut Reader) -> Result<Option<PublicKey>, PeerMisbehaved> {
+    match reader.u8()? {
+        0 => Ok(None),
+        32 => {
+            let key = PublicKey::new(reader.array()?);
+            Ok(Some(key.map_err(|_| Malformed("SUSPEND: a key that is none"))?))
+        }
+        _ => Err(Malformed("SUSPEND: neither a key nor none").into()),
+    }
+}
+
+pub(super) fn suspend_ack(standby: Duration) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut out = Writer::new(&mut bytes, 16);
     out.u8(block::SUSPEND_ACK);

@@ -133,10 +133,7 @@ impl Connection {
 
     /// TICKET came.
     pub(super) fn on_ticket(&mut self, now: Time, reader: &mut Reader) -> Result<(), PeerMisbehaved> {
-        let life = Duration::from_secs(reader.varint()?).min(LONGEST_LIFE);
-        let length = reader.varint()?;
-        // Out of the packet's buffer, which is many times as large.
-        let bytes = Bytes::copy_from_slice(&reader.bytes(length)?);
+        let (life, bytes) = read_ticket(reader)?;
         let Some(server_key) = self.peer_key.filter(|_| self.side == Side::Client) else { return Ok(()) };
         let ticket =
             Ticket { server_key, bytes, until: now + life, memory: self.paths[Main].recovery.remember() };
@@ -153,6 +150,14 @@ impl Connection {
             self.events.push_back(Event::Ticket(ticket));
         }
     }
+}
+
+/// What TICKET says: for how long, and the ticket.
+pub(super) fn read_ticket(reader: &mut Reader) -> Result<(Duration, Bytes), PeerMisbehaved> {
+    let life = Duration::from_secs(reader.varint()?).min(LONGEST_LIFE);
+    let length = reader.varint()?;
+    // Out of the packet's buffer, which is many times as large.
+    Ok((life, Bytes::copy_from_slice(&reader.bytes(length)?)))
 }
 
 #[cfg(test)]

@@ -29,6 +29,11 @@ impl Session {
             self.wants_writable = true;
             return Err(SendError::QueueFull(Box::new(message)));
         }
+        self.queue(now, slot, message)
+    }
+
+    #[inline]
+    pub(super) fn queue(&mut self, now: Time, slot: u32, message: Outgoing) -> Result<MessageId, SendError> {
         if self.is_gathered(&message, message.payload.len()) {
             self.gather(now, slot, &message, &message.payload);
             return Ok(MessageId(self.next_message - 1));

@@ -6,6 +6,7 @@
 //! pair of halves of their own (`bytes_out`, `bytes_in`). Numbers index ring buffers; nothing is looked up by
 //! hash. What a packet carried is told by [`Carried`], and everything is plain data.
 
+mod admission;
 mod again;
 mod answers;
 mod api;
@@ -48,6 +49,7 @@ mod waiting;
 
 use std::collections::VecDeque;
 
+pub use admission::{Admission, MAX_BESIDE, MAX_BESIDE_BYTES};
 pub use config::{
     DEFAULT_CREDIT, DEFAULT_STREAMS, MAX_NOTICES, MAX_RANGES, MAX_REPEATABLE, MAX_SPAN, MESSAGE_CHARGE,
     PeerLimits, SessionConfig, URGENT_BEYOND, URGENT_LEN,

@@ -36,7 +36,7 @@ impl Delivery {
         self.id
     }
 
-    /// Waits for the outcome; Unknown if the session ends first.
+    /// Waits for the outcome; Unknown if the session ends first. Dropped, nobody hears of it any more, and the message goes on.
     pub async fn outcome(self) -> Outcome {
         self.outcome.await.unwrap_or(Outcome::Unknown)
     }
@@ -57,9 +57,6 @@ impl Mocket {
 
     fn try_tracked(&self, outgoing: Outgoing) -> Result<Delivery, Refused> {
         let mut state = self.shared.lock();
-        if state.holds_back(&outgoing) {
-            return Err((SendError::QueueFull, Some(Box::new(outgoing))));
-        }
         let now = self.shared.clock.now();
         let id = match state.connection.session().send(now, outgoing) {
             Ok(id) => id,

@@ -25,7 +25,8 @@ pub use tags::TagHandle;
 /// A mobile socket: one end of a session. Clones are handles on the same session; when the last is dropped the session is closed
 /// politely (what was sent is still delivered).
 ///
-/// All futures are cancel-safe: a dropped `send` has queued nothing, a dropped `recv` has taken nothing.
+/// Futures are cancel-safe: a dropped `send`, `send_tracked` or `open_stream` has done nothing, a dropped `recv` or `accept_stream` has taken
+/// nothing, and a dropped `close` goes on closing. The one exception is [`Sender::send_many`], which has queued a first part.
 pub struct Mocket {
     pub(crate) shared: Arc<Shared>,
     /// Fetched and not yet given out; shared by the clones.
@@ -72,7 +73,7 @@ impl Mocket {
         self.shared.lock().connection.remote()
     }
 
-    /// Waits for the handshake.
+    /// Waits for the handshake. Cancel-safe.
     ///
     /// # Errors
     /// Why there is no connection.
@@ -85,7 +86,7 @@ impl Mocket {
         self.until_changed(|state| state.connection.is_peer_proven().then_some(Ok(())), Err).await
     }
 
-    /// Waits until the mocket is closed, by whomever.
+    /// Waits until the mocket is closed, by whomever. Cancel-safe.
     pub async fn closed(&self) -> CloseReason {
         self.until_changed(|_| None, |reason| reason).await
     }
@@ -177,7 +178,8 @@ impl Mocket {
         self.shared.lock().connection.max_unfragmented()
     }
 
-    /// Closes politely and waits: everything sent before is delivered first, both ways.
+    /// Closes politely and waits: everything sent before is delivered first, both ways. Closing has begun with the first poll and goes on
+    /// if the future is dropped.
     pub async fn close(&self, code: u64, text: &str) -> CloseReason {
         self.begin_close(code, text);
         self.closed().await
@@ -186,6 +188,7 @@ impl Mocket {
     /// As [`Mocket::close`], without waiting.
     pub fn begin_close(&self, code: u64, text: &str) {
         let mut state = self.shared.lock();
+        self.shared.shut_submissions(&mut state);
         state.connection.close(self.shared.clock.now(), code, text);
         self.shared.wake(state);
     }

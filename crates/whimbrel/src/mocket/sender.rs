@@ -125,7 +125,8 @@ impl Sender {
         self.mocket.try_send_as(&self.template, payload.into())
     }
 
-    /// Queues many messages at the cost of little more than one; waits for room. Cancelled, it has queued a first part of them.
+    /// Queues many messages at the cost of little more than one; waits for room, for each of them no longer than the enqueue limit.
+    /// Not cancel-safe: dropped, it has queued a first part of them.
     ///
     /// # Errors
     /// As [`Sender::send`]; what came before the error is queued.
@@ -135,38 +136,35 @@ impl Sender {
         while payloads.peek().is_some() {
             if let Some(refused) = self.queue_some(&mut payloads)? {
                 // Waits for room for the first that found none, then goes on.
-                self.mocket.send_when_room(refused).await?;
+                self.mocket.send_in_time(refused, self.enqueue_limit).await?;
             }
         }
         Ok(())
     }
 
+    /// Gives back the first that found no room.
     fn queue_some(&self, payloads: &mut impl Iterator<Item = Bytes>) -> Result<Option<Outgoing>, SendError> {
         let mut state = self.mocket.shared.lock();
-        if state.is_holding() {
-            return Ok(payloads.next().map(|payload| with(&self.template, payload)));
-        }
         let now = self.mocket.shared.clock.now();
-        for payload in payloads {
-            if state.connection.session().send_copy(now, &self.template, &payload) {
-                continue;
+        let ended = payloads.find_map(|payload| {
+            let session = state.connection.session();
+            if session.send_copy(now, &self.template, &payload) {
+                return None;
             }
-            let outgoing = with(&self.template, payload);
-            if let Err(error) = state.connection.session().send(now, outgoing) {
-                return match translate(error, &state) {
-                    (SendError::QueueFull, back) => {
-                        self.mocket.shared.wake(state);
-                        Ok(back.map(|back| *back))
-                    }
-                    (error, _) => Err(error),
-                };
-            }
-        }
+            session.send(now, with(&self.template, payload)).err()
+        });
+        let refused = ended.map(|error| translate(error, &state));
+        // What came before goes out, whatever stopped the rest.
         self.mocket.shared.wake(state);
-        Ok(None)
+        match refused {
+            Some((SendError::QueueFull, back)) => Ok(back.map(|back| *back)),
+            Some((error, _)) => Err(error),
+            None => Ok(None),
+        }
     }
 
-    /// Queues a message whose outcome can be awaited.
+    /// Queues a message whose outcome can be awaited. Cancel-safe: dropped, it has queued nothing; a dropped [`Delivery`] only stops
+    /// asking.
     ///
     /// # Errors
     /// As [`Sender::send`].

@@ -22,6 +22,7 @@ pub(super) fn with(template: &Outgoing, payload: Bytes) -> Outgoing {
 
 impl Mocket {
     /// Sends a message, reliable and in order, as a datagram socket would (Mockets 4.1). Waits for room.
+    /// Cancel-safe: dropped, it has queued nothing.
     ///
     /// # Errors
     /// Too large, or closed.
@@ -90,7 +91,11 @@ impl Mocket {
         self.try_outgoing(with(template, payload), Turns::Ignored).map_err(|(error, _)| error)
     }
 
-    async fn send_in_time(&self, outgoing: Outgoing, limit: Option<Duration>) -> Result<(), SendError> {
+    pub(super) async fn send_in_time(
+        &self,
+        outgoing: Outgoing,
+        limit: Option<Duration>,
+    ) -> Result<(), SendError> {
         let sending = self.send_when_room(outgoing);
         match limit {
             None => sending.await,
@@ -100,7 +105,7 @@ impl Mocket {
         }
     }
 
-    pub(super) async fn send_when_room(&self, outgoing: Outgoing) -> Result<(), SendError> {
+    async fn send_when_room(&self, outgoing: Outgoing) -> Result<(), SendError> {
         let mut outgoing = outgoing;
         loop {
             // A sender that finds room for ever would starve the driver on a runtime of one thread.
@@ -132,10 +137,8 @@ impl Mocket {
         if let Some(reason) = &state.closed {
             return Room::Closed(reason.clone());
         }
-        // What was held and has just been queued may have filled the queue without having been refused: ask, so that we are told.
         let length = outgoing.payload.len() as u64;
-        let has_room = state.connection.session().has_room(length, outgoing.priority);
-        if has_room && !state.holds_back(outgoing) { Room::Yes } else { Room::No }
+        if state.connection.session().has_room(length, outgoing.priority) { Room::Yes } else { Room::No }
     }
 
     fn try_outgoing(&self, outgoing: Outgoing, turns: Turns) -> Result<(), Refused> {
@@ -144,7 +147,11 @@ impl Mocket {
             // Somebody drives: leave the message beside rather than wait for the lock.
             None => match self.shared.submit(outgoing) {
                 Ok(()) => Ok(()),
-                Err(outgoing) => self.queue(self.shared.lock(), outgoing, turns),
+                Err(outgoing) => {
+                    let mut state = self.shared.lock();
+                    self.shared.open_submissions(&mut state);
+                    self.queue(state, outgoing, turns)
+                }
             },
         }
     }
@@ -155,7 +162,7 @@ impl Mocket {
         outgoing: Outgoing,
         turns: Turns,
     ) -> Result<(), Refused> {
-        if state.holds_back(&outgoing) || (turns == Turns::Taken && state.is_burst_over()) {
+        if turns == Turns::Taken && state.is_burst_over() {
             return Err((SendError::QueueFull, Some(Box::new(outgoing))));
         }
         let now = state.send_time(&self.shared.clock, &outgoing);
@@ -190,6 +197,7 @@ pub(super) fn translate(error: whimbrel_proto::session::SendError, state: &State
     match error {
         Inner::QueueFull(back) => (SendError::QueueFull, Some(back)),
         Inner::TooLarge { limit } => (SendError::TooLarge { limit }, None),
+        Inner::TagTooLarge => (SendError::TagTooLarge, None),
         Inner::TooManyTags => (SendError::TooManyTags, None),
         Inner::Closed => (SendError::Closed(state.closed.clone().unwrap_or(CloseReason::Local)), None),
         _ => (SendError::NoStream, None),

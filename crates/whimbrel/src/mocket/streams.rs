@@ -12,7 +12,8 @@ use crate::shared::State;
 use crate::stream::Stream;
 
 impl Mocket {
-    /// Opens a byte stream, with the interface of a TCP socket. Waits while the peer allows no more streams.
+    /// Opens a byte stream, with the interface of a TCP socket. Waits while the peer allows no more streams. Cancel-safe: dropped,
+    /// it has opened nothing.
     ///
     /// ```no_run
     /// # async fn example(mocket: whimbrel::Mocket) -> Result<(), Box<dyn std::error::Error>> {
@@ -35,6 +36,7 @@ impl Mocket {
     }
 
     /// Opens a stream of messages. Waits while the peer allows no more streams; the peer hears of it with its first message.
+    /// Cancel-safe: dropped, it has opened nothing.
     ///
     /// # Errors
     /// The mocket is closed or closing.

@@ -1,0 +1,124 @@
+//! A full queue: an error or a wait, as asked; and what a dropped future leaves behind.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use whimbrel::{Config, Endpoint, Mocket, SendError, new_identity};
+
+const LIMIT: Duration = Duration::from_millis(20);
+const LONG: usize = 100_000;
+
+/// The second end takes 256 KiB that it has not read, and the first queues three messages.
+async fn pair() -> (Endpoint, Endpoint, Mocket, Mocket) {
+    let mut listening = Config::listen_as(new_identity());
+    listening.transport.session.session_window = 1;
+    let server = Endpoint::bind(listening, "127.0.0.1:0").await.unwrap();
+    let mut config = Config::default();
+    config.transport.session.send_queue_messages = 3;
+    let client = Endpoint::bind(config, "127.0.0.1:0").await.unwrap();
+    let url = format!("whimbrel://{}@{}", server.public_key(), server.local_addr().unwrap());
+    let near = client.connect(&url).await.unwrap();
+    let far = server.accept().await.unwrap();
+    (server, client, near, far)
+}
+
+fn payload(number: usize) -> Bytes {
+    let mut payload = vec![0; LONG];
+    payload[0] = number as u8;
+    payload.into()
+}
+
+/// Sends until nothing moves any more; how many messages were taken.
+async fn fill(near: &Mocket) -> usize {
+    let patient = near.sender().enqueue_limit(Duration::from_secs(1)).build();
+    let mut taken = 0;
+    while patient.send(payload(taken)).await.is_ok() {
+        taken += 1;
+    }
+    // Room is told once half the queue is free: there may be some left.
+    while near.try_send(payload(taken)).is_ok() {
+        taken += 1;
+    }
+    assert!(taken >= 5, "the window and the queue take more than {taken}");
+    taken
+}
+
+/// Reads so many messages, which must be those that `fill` began with.
+async fn read(far: &Mocket, from: usize, count: usize) {
+    for number in from..from + count {
+        assert_eq!(far.recv().await.unwrap().payload[0], number as u8);
+    }
+}
+
+/// Polls once; whether it was ready.
+async fn poll_once<T>(future: impl Future<Output = T>) -> Option<T> {
+    let mut future = pin!(future);
+    poll_fn(|cx| match future.as_mut().poll(cx) {
+        Poll::Ready(result) => Poll::Ready(Some(result)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_full_queue_is_an_error_at_once_or_after_the_enqueue_limit_or_a_wait() {
+    let (_server, _client, near, far) = pair().await;
+    let count = fill(&near).await;
+    assert_eq!(near.try_send(payload(0)), Err(SendError::QueueFull));
+    let limited = near.sender().enqueue_limit(LIMIT).build();
+    assert_eq!(limited.try_send(payload(0)), Err(SendError::QueueFull));
+    assert_eq!(limited.send(payload(0)).await, Err(SendError::EnqueueTimedOut));
+    assert_eq!(limited.send_many([payload(0)]).await, Err(SendError::EnqueueTimedOut));
+    assert_eq!(limited.send_tracked(payload(0)).await.err(), Some(SendError::EnqueueTimedOut));
+    let mut waiting = pin!(near.send(payload(count)));
+    assert!(poll_once(waiting.as_mut()).await.is_none(), "there is no room to wait for");
+    let (sent, ()) = tokio::join!(waiting, read(&far, 0, count + 1));
+    assert_eq!(sent, Ok(()));
+    assert!(far.try_recv().is_none(), "what was refused must not come");
+}
+
+#[tokio::test]
+async fn a_dropped_send_has_queued_nothing_and_a_dropped_send_many_a_first_part() {
+    let (_server, _client, near, far) = pair().await;
+    let count = fill(&near).await;
+    assert!(poll_once(near.send(payload(99))).await.is_none());
+    assert!(poll_once(near.sender().build().send_tracked(payload(99))).await.is_none());
+    assert!(poll_once(near.sender().build().send_many([payload(99)])).await.is_none());
+    read(&far, 0, count).await;
+    // Three find room, the rest waits.
+    let many: Vec<Bytes> = (count..count + 20).map(payload).collect();
+    assert!(poll_once(near.sender().build().send_many(many)).await.is_none());
+    near.begin_close(0, "");
+    let mut next = count;
+    while let Ok(message) = far.recv().await {
+        assert_eq!(message.payload[0], next as u8, "a first part, in order");
+        next += 1;
+    }
+    assert!((count + 3..count + 20).contains(&next), "{} of 20", next - count);
+}
+
+#[tokio::test]
+async fn a_dropped_recv_has_taken_nothing() {
+    let (_server, _client, near, far) = pair().await;
+    assert!(poll_once(near.recv()).await.is_none(), "nothing was sent yet");
+    let mut dropped = 0;
+    for number in 0..100 {
+        far.send(vec![number]).await.unwrap();
+        let message = loop {
+            if let Some(message) = poll_once(near.recv()).await {
+                break message.unwrap();
+            }
+            dropped += 1;
+            tokio::task::yield_now().await;
+        };
+        assert_eq!(message.payload, [number][..]);
+        let mut many = Vec::new();
+        assert!(poll_once(near.recv_many(&mut many, 10)).await.is_none() && many.is_empty());
+    }
+    assert!(dropped > 0, "no call had to wait");
+}
