@@ -36,6 +36,7 @@ impl ResumeOptions {
         let interrupted = interrupted()?;
         let leaving = Leaving::prepare(&self.how)?;
         leaving.check_key(self.key.as_deref())?;
+        let (transport, paths) = (self.how.transport.config(), self.how.transport.paths.paths()?);
         let file = self.resume_from.context("name the file: --resume-from FILE")?;
         let bytes = std::fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
         let state = match passphrase(&self.how)? {
@@ -43,8 +44,7 @@ impl ResumeOptions {
             None => SuspendedMocket::from_bytes(&bytes)?,
         };
         let (identity, _) = own_or_temporary(self.key.as_deref())?;
-        let transport = self.how.transport.config();
-        let config = Config { identity, transport, psk: self.psk.read()?, ..Config::default() };
+        let config = Config { identity, transport, paths, psk: self.psk.read()?, ..Config::default() };
         let to = self.peer.unwrap_or(state.peer_addr());
         let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
         let endpoint = Endpoint::bind(config, any).await?;
