@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use whimbrel::{Config, Endpoint, Mocket, SuspendMode, SuspendedMocket};
 
-use super::command::{CatOptions, exchange, finish};
+use super::command::{CatOptions, carry_on, finish};
 use crate::key::{PskOptions, own_or_temporary};
 use crate::output::note;
 use crate::process::interrupted;
@@ -52,7 +52,7 @@ impl ResumeOptions {
             let mocket = endpoint.resume(&state, self.peer).await?;
             std::fs::remove_file(&file).with_context(|| format!("cannot delete {}", file.display()))?;
             note(format_args!("resumed with {}", mocket.peer_addr()));
-            leave_or(&mocket, leaving, exchange(&mocket, &self.how)).await
+            carry_on(&mocket, leaving, &self.how).await
         };
         finish(&endpoint, going_on, interrupted).await
     }
