@@ -9,6 +9,9 @@ use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 
 use common::{Home, Running, whimbrel};
 
+/// More lines than it takes to say anything: some a second.
+const MANY: usize = 100;
+
 /// A `cat` that is listened to line by line; killed with the test.
 struct Heard {
     child: Child,
@@ -41,7 +44,8 @@ impl Heard {
     fn says(&mut self, wanted: &str) {
         let mut said = String::new();
         while !said.lines().last().is_some_and(|line| line.contains(wanted)) {
-            assert_ne!(self.stderr.read_line(&mut said).unwrap(), 0, "`{wanted}` wanted: {said}");
+            let more = self.stderr.read_line(&mut said).unwrap() > 0;
+            assert!(more && said.lines().count() < MANY, "`{wanted}` wanted: {said}");
         }
     }
 
