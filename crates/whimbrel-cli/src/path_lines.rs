@@ -16,13 +16,20 @@ pub(crate) struct PathLines {
 impl PathLines {
     /// The paths as they are now, `seconds` after they were shown last.
     pub(crate) fn next(&mut self, paths: &[PathStats], seconds: f64) -> Vec<String> {
-        let now: BTreeMap<PathId, u64> =
+        let now: Vec<(PathId, u64)> =
             paths.iter().map(|path| (path.id, path.sent_bytes + path.received_bytes)).collect();
-        let since = |path: &PathStats| now[&path.id] - self.carried.get(&path.id).copied().unwrap_or(0);
-        let all: u64 = paths.iter().map(since).sum();
-        let lines = paths.iter().map(|path| line(path, since(path), all, seconds)).collect();
-        self.carried = now;
-        lines
+        let since = self.since(&now);
+        let all: u64 = since.iter().sum();
+        paths.iter().zip(since).map(|(path, bytes)| line(path, bytes, all, seconds)).collect()
+    }
+
+    /// Of each path what it has carried since.
+    fn since(&mut self, now: &[(PathId, u64)]) -> Vec<u64> {
+        // A session that went on over another connection counts its paths anew, and from nothing.
+        let before = |id: &PathId, carried: u64| self.carried.get(id).copied().filter(|old| *old <= carried);
+        let since = now.iter().map(|(id, carried)| carried - before(id, *carried).unwrap_or(0)).collect();
+        self.carried = now.iter().copied().collect();
+        since
     }
 }
 
@@ -44,4 +51,19 @@ fn line(path: &PathStats, bytes: u64, all: u64, seconds: f64) -> String {
         delay(path.rtt.as_secs_f64() * 1e6),
         path.loss * 100.0
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_carried_since_also_after_another_connection() {
+        let mut lines = PathLines::default();
+        let (first, second) = (PathId(0), PathId(2));
+        assert_eq!(lines.since(&[(first, 500)]), [500]);
+        assert_eq!(lines.since(&[(first, 800), (second, 100)]), [300, 100]);
+        assert_eq!(lines.since(&[(second, 150)]), [50]);
+        assert_eq!(lines.since(&[(first, 40), (second, 30)]), [40, 30]);
+    }
 }
