@@ -54,6 +54,14 @@ impl Heard {
         assert!(Command::new("kill").args(["-USR1", &process]).status().unwrap().success());
     }
 
+    /// Lifts the limit on the length of its files.
+    #[cfg(target_os = "linux")]
+    fn make_room(&self) {
+        let process = self.child.id().to_string();
+        let lift = Command::new("prlimit").args(["--pid", &process, "--fsize=unlimited:"]).status();
+        assert!(lift.unwrap().success());
+    }
+
     fn ends_well(mut self) {
         drop(self.stdin.take());
         assert!(self.child.wait().unwrap().success());
@@ -118,6 +126,36 @@ fn a_session_goes_on_in_another_process() {
     assert_eq!(String::from_utf8_lossy(&second.1), "to nobody yet\n");
     assert_eq!(String::from_utf8_lossy(&listener.1), "from the first\nfrom the second\n");
     assert!(!file.exists(), "a session is resumed once");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_session_that_cannot_be_written_waits_until_it_can() {
+    let home = home("suspend-full");
+    let file = home.file("session");
+    let session = file.to_str().unwrap();
+    let mut listener = listen(&home);
+    let mut far = listener.stdin();
+    far.write_all(b"to the first\n").unwrap();
+    // No file may be longer than nothing, as on a full disk, until the limit is lifted.
+    let script = r#"trap "" XFSZ; ulimit -S -f 0; exec "$0" "$@""#;
+    let mut command = Command::new("sh");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_whimbrel"), "cat", "connect", &listener.listening]);
+    command.args(["--suspend-to", session]).env("XDG_CONFIG_HOME", &home.0);
+    let mut first = Heard::start(&mut command);
+    assert_eq!(first.receive(), "to the first\n");
+    first.leave();
+    first.says("the session waits in memory: make room");
+    first.make_room();
+    first.ends_well();
+
+    far.write_all(b"to nobody yet\n").unwrap();
+    drop(far);
+    let mut second = Running::started(whimbrel(&home).args(["cat", "--resume-from", session]));
+    drop(second.stdin());
+    let (second, listener) = (second.end(), listener.end());
+    assert_eq!((second.0, listener.0), (Some(0), Some(0)), "{} {}", second.2, listener.2);
+    assert_eq!(String::from_utf8_lossy(&second.1), "to nobody yet\n");
 }
 
 #[test]
