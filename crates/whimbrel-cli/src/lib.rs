@@ -6,9 +6,11 @@ pub mod key;
 #[cfg(unix)]
 pub mod link;
 pub mod output;
+mod path_lines;
 mod paths;
 #[cfg(unix)]
 pub mod perf;
 pub mod process;
 mod service;
+mod shown;
 mod units;

@@ -77,4 +77,6 @@ fn mistakes_are_told() {
     assert_fails(&try_run(&["--bind", "127.0.0.1:0", "--path", "127.0.0.1"]), "leave one out");
     let listen = ["cat", "listen", "--listen", "127.0.0.1:0", "--path", "203.0.113.77"];
     assert_fails(&whimbrel(&home).args(listen).output().unwrap(), "not an address of this host");
+    let resume = ["cat", "--resume-from", "nowhere", "--path", "203.0.113.77"];
+    assert_fails(&whimbrel(&home).args(resume).output().unwrap(), "not an address of this host");
 }

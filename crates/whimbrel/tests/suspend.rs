@@ -180,3 +180,36 @@ async fn a_sealed_state_opens_for_its_passphrase_only() {
     let next = tokio::time::timeout(Duration::from_secs(30), far.recv()).await.unwrap();
     assert_eq!(next.unwrap().payload, "secret words");
 }
+
+#[tokio::test]
+async fn a_session_with_a_pre_shared_key_goes_on_under_that_one_only() {
+    let psk = Some([7; 32]);
+    let listen = Config { psk, ..Config::listen_as(new_identity()) };
+    let server = Endpoint::bind(listen, "127.0.0.1:0").await.unwrap();
+    let url = format!("whimbrel://{}@{}", server.public_key(), server.local_addr().unwrap());
+    let identity = new_identity();
+    let host = |own: Option<[u8; 32]>| {
+        let mut config = Config { identity: identity.clone(), psk: own, ..Config::default() };
+        if own != psk {
+            // It gets no answer.
+            config.transport.handshake_timeout = Duration::from_millis(400);
+        }
+        async { Endpoint::bind(config, "127.0.0.1:0").await.unwrap() }
+    };
+    let near = host(psk).await.connect(&url).await.unwrap();
+    let far = server.accept().await.unwrap();
+    let mut events = far.subscribe();
+    near.send("from the first").await.unwrap();
+    let state = near.suspend(SuspendMode::Snapshot).await.unwrap();
+    while events.recv().await.unwrap() != Event::PeerSuspended {}
+    far.send("while it was away").await.unwrap();
+    for wrong in [None, Some([8; 32])] {
+        let refused = host(wrong).await.resume(&state, None).await.err();
+        assert_eq!(refused, Some(ResumeError::Closed(CloseReason::HandshakeTimedOut)), "{wrong:?}");
+    }
+    assert!(events.try_recv().is_err(), "nobody has come back");
+    let near = host(psk).await.resume(&state, None).await.unwrap();
+    while !matches!(events.recv().await.unwrap(), Event::PeerResumed { .. }) {}
+    assert_eq!(near.recv().await.unwrap().payload, "while it was away");
+    assert_eq!(far.recv().await.unwrap().payload, "from the first");
+}

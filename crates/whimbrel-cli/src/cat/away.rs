@@ -3,15 +3,19 @@
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
 use whimbrel::{Config, Endpoint, Mocket, SuspendMode, SuspendedMocket};
 
-use super::command::{CatOptions, exchange, finish};
+use super::command::{CatOptions, carry_on, finish};
 use crate::key::{PskOptions, own_or_temporary};
 use crate::output::note;
 use crate::process::interrupted;
+
+/// When a file that could not be written is tried again.
+const AGAIN: Duration = Duration::from_millis(500);
 
 /// How a session is gone on with.
 #[derive(Args, Clone, Debug)]
@@ -36,6 +40,7 @@ impl ResumeOptions {
         let interrupted = interrupted()?;
         let leaving = Leaving::prepare(&self.how)?;
         leaving.check_key(self.key.as_deref())?;
+        let (transport, paths) = (self.how.transport.config(), self.how.transport.paths.paths()?);
         let file = self.resume_from.context("name the file: --resume-from FILE")?;
         let bytes = std::fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
         let state = match passphrase(&self.how)? {
@@ -43,8 +48,7 @@ impl ResumeOptions {
             None => SuspendedMocket::from_bytes(&bytes)?,
         };
         let (identity, _) = own_or_temporary(self.key.as_deref())?;
-        let transport = self.how.transport.config();
-        let config = Config { identity, transport, psk: self.psk.read()?, ..Config::default() };
+        let config = Config { identity, transport, paths, psk: self.psk.read()?, ..Config::default() };
         let to = self.peer.unwrap_or(state.peer_addr());
         let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
         let endpoint = Endpoint::bind(config, any).await?;
@@ -52,7 +56,7 @@ impl ResumeOptions {
             let mocket = endpoint.resume(&state, self.peer).await?;
             std::fs::remove_file(&file).with_context(|| format!("cannot delete {}", file.display()))?;
             note(format_args!("resumed with {}", mocket.peer_addr()));
-            leave_or(&mocket, leaving, exchange(&mocket, &self.how)).await
+            carry_on(&mocket, leaving, &self.how).await
         };
         finish(&endpoint, going_on, interrupted).await
     }
@@ -125,13 +129,14 @@ pub(super) async fn leave_or(
     exchange: impl Future<Output = anyhow::Result<()>>,
 ) -> anyhow::Result<()> {
     tokio::pin!(exchange);
-    let draft = loop {
+    let file = loop {
         let file = tokio::select! {
             result = &mut exchange => return result,
             file = leaving.asked() => file,
         };
+        // Told now, since a session that has left cannot be called back.
         match Draft::begin(&file) {
-            Ok(draft) => break draft,
+            Ok(_) => break file,
             Err(error) => note(format_args!("not suspended, cannot write {}: {error}", file.display())),
         }
     };
@@ -141,8 +146,7 @@ pub(super) async fn leave_or(
         Some(passphrase) => state.seal(passphrase)?,
         None => state.to_bytes(),
     };
-    let file = draft.file.clone();
-    draft.finish(&bytes).with_context(|| format!("cannot write {}", file.display()))?;
+    write_in_the_end(&file, &bytes).await;
     match state.standby() {
         Some(standby) => note(format_args!(
             "suspended to {}; the peer stands by for {} min",
@@ -154,7 +158,23 @@ pub(super) async fn leave_or(
     Ok(())
 }
 
-/// Told now, since a session that has left and cannot be written is lost.
+/// A full disk must not cost the session, which is nowhere else: it is kept here until there is room.
+async fn write_in_the_end(file: &Path, bytes: &[u8]) {
+    let mut told = String::new();
+    while let Err(error) = Draft::begin(file).and_then(|draft| draft.finish(bytes)) {
+        let error = error.to_string();
+        if told != error {
+            note(format_args!(
+                "cannot write {}: {error}; the session waits in memory: make room, and it is written within a second. Ctrl-C gives it up",
+                file.display()
+            ));
+            told = error;
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+/// Told at once: who starts in a wrong place should not learn it when leaving.
 fn check_folder(file: &Path) -> anyhow::Result<()> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !folder.is_dir() || file.is_dir() {
@@ -173,7 +193,7 @@ fn passphrase(how: &CatOptions) -> anyhow::Result<Option<String>> {
     Ok(Some(text.to_owned()))
 }
 
-/// A file to be, for nobody else to read: begun beside its place before the session leaves, and put there whole.
+/// A file to be, for nobody else to read: begun beside its place, and put there whole.
 struct Draft {
     file: PathBuf,
     draft: PathBuf,

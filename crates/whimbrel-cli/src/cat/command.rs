@@ -9,6 +9,7 @@ use whimbrel::{Endpoint, Mocket, Sender, Service, Tag};
 
 use super::away::{Leaving, ResumeOptions, leave_or};
 use super::input::Cut;
+use super::news::tell;
 use super::{messages, stream};
 use crate::dial::{DialOptions, ListenOptions, TransportOptions};
 use crate::output::note;
@@ -95,6 +96,9 @@ pub(super) struct CatOptions {
     /// A file whose content is the passphrase that suspended sessions are sealed under [default: they are not sealed].
     #[arg(long, value_name = "FILE")]
     pub(super) passphrase_file: Option<PathBuf>,
+    /// Show each path every second on standard error, and what becomes of paths; on a terminal the latter is always told.
+    #[arg(long)]
+    show_paths: bool,
     #[command(flatten)]
     pub(super) transport: TransportOptions,
     #[command(flatten)]
@@ -161,7 +165,7 @@ impl Side {
                 note(format_args!("listening {url}"));
                 let accepting = async {
                     let Some(mocket) = endpoint.accept().await else { bail!("the socket has failed") };
-                    leave_or(&mocket, leaving, exchange(&mocket, &how)).await
+                    carry_on(&mocket, leaving, &how).await
                 };
                 finish(&endpoint, accepting, interrupted).await
             }
@@ -172,7 +176,7 @@ impl Side {
                 let connecting = async {
                     let mocket = dial.connect().await?;
                     mocket.established().await?;
-                    leave_or(&mocket, leaving, exchange(&mocket, &how)).await
+                    carry_on(&mocket, leaving, &how).await
                 };
                 finish(&endpoint, connecting, interrupted).await
             }
@@ -180,7 +184,15 @@ impl Side {
     }
 }
 
-pub(super) async fn exchange(mocket: &Mocket, how: &CatOptions) -> anyhow::Result<()> {
+/// Until both inputs have ended, or the session leaves; what becomes of it meanwhile is told.
+pub(super) async fn carry_on(mocket: &Mocket, leaving: Leaving, how: &CatOptions) -> anyhow::Result<()> {
+    tokio::select! {
+        result = leave_or(mocket, leaving, exchange(mocket, how)) => result,
+        never = tell(mocket, how.show_paths) => match never {},
+    }
+}
+
+async fn exchange(mocket: &Mocket, how: &CatOptions) -> anyhow::Result<()> {
     if how.bytes { stream::exchange(mocket).await } else { messages::exchange(mocket, how).await }
 }
 

@@ -7,6 +7,7 @@ mod away;
 mod command;
 mod input;
 mod messages;
+mod news;
 mod stream;
 
 pub use command::CatCommand;

@@ -1,24 +1,24 @@
 //! What people see.
 
-use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use whimbrel::{Mocket, PathId, PathStats};
+use whimbrel::Mocket;
 
 use super::figures::{Document, Interval, Latency, LatencyKind};
 use super::sink::Audience;
 use crate::output::note;
+use crate::path_lines::PathLines;
+use crate::shown::{bits, count, delay, plural, size};
 
 /// Prints intervals, unless a program is to read the output.
 pub(super) struct Screen {
     quiet: bool,
-    /// Bytes that each path had carried, both ways, when it was shown last.
-    carried: Mutex<BTreeMap<PathId, u64>>,
+    paths: Mutex<PathLines>,
 }
 
 impl Screen {
     pub(super) fn new(quiet: bool) -> Self {
-        Self { quiet, carried: Mutex::default() }
+        Self { quiet, paths: Mutex::default() }
     }
 
     pub(super) fn show(&self, interval: Interval, mocket: &Mocket) {
@@ -40,38 +40,12 @@ impl Screen {
         );
         // Whether anybody reads it is found out when the result is printed.
         drop(crate::output::print_line(format_args!("{line}")));
-        self.show_paths(&stats.paths, seconds);
-    }
-
-    /// A line a path, where there are several.
-    fn show_paths(&self, paths: &[PathStats], seconds: f64) {
-        let mut carried = self.carried.lock().unwrap_or_else(PoisonError::into_inner);
-        let now: BTreeMap<PathId, u64> =
-            paths.iter().map(|path| (path.id, path.sent_bytes + path.received_bytes)).collect();
-        let since = |path: &PathStats| now[&path.id] - carried.get(&path.id).copied().unwrap_or(0);
-        let all: u64 = paths.iter().map(since).sum();
-        for path in paths.iter().filter(|_| paths.len() > 1) {
-            let line = path_line(path, since(path), all, seconds);
+        let mut paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = paths.next(&stats.paths, seconds);
+        for line in lines.iter().filter(|_| lines.len() > 1) {
             drop(crate::output::print_line(format_args!("{line}")));
         }
-        *carried = now;
     }
-}
-
-/// One path: where, how it stands, and what it carried of all in this interval.
-fn path_line(path: &PathStats, bytes: u64, all: u64, seconds: f64) -> String {
-    let local = path.local.map_or_else(|| "?".to_owned(), |local| local.to_string());
-    let state = format!("{:?}{}", path.state, if path.primary { ", primary" } else { "" }).to_lowercase();
-    format!(
-        "{:>12} {local} - {}  {state}  {}  {:.0} % of traffic  cwnd {}  rtt {}  loss {:.1} %",
-        format!("path {}", path.id.0),
-        path.remote,
-        bits(bytes as f64 * 8.0 / seconds),
-        bytes as f64 * 100.0 / all.max(1) as f64,
-        size(path.congestion.window),
-        delay(path.rtt.as_secs_f64() * 1e6),
-        path.loss * 100.0
-    )
 }
 
 impl Audience for Screen {
@@ -153,40 +127,4 @@ fn whole(latency: Latency) -> String {
         delay(latency.p999),
         delay(latency.max)
     )
-}
-
-fn scaled(value: f64, units: [&str; 4]) -> String {
-    match value {
-        ..1e3 => format!("{value:.0} {}", units[0]),
-        ..1e6 => format!("{:.2} {}", value / 1e3, units[1]),
-        ..1e9 => format!("{:.2} {}", value / 1e6, units[2]),
-        _ => format!("{:.2} {}", value / 1e9, units[3]),
-    }
-}
-
-fn bits(per_second: f64) -> String {
-    scaled(per_second, ["bit/s", "kbit/s", "Mbit/s", "Gbit/s"])
-}
-
-fn size(bytes: u64) -> String {
-    scaled(bytes as f64, ["B", "kB", "MB", "GB"])
-}
-
-fn count(value: f64) -> String {
-    match value {
-        ..100.0 => format!("{value:.1} msg"),
-        _ => scaled(value, ["msg", "k msg", "M msg", "G msg"]),
-    }
-}
-
-fn plural(number: u64, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
-}
-
-fn delay(micros: f64) -> String {
-    match micros {
-        ..1e3 => format!("{micros:.0} µs"),
-        ..1e6 => format!("{:.2} ms", micros / 1e3),
-        _ => format!("{:.2} s", micros / 1e6),
-    }
 }

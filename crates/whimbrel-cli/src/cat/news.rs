@@ -1,0 +1,72 @@
+//! What becomes of the session and its paths, for people on standard error.
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::io::{self, IsTerminal};
+use std::time::Duration;
+
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::{MissedTickBehavior, interval};
+use whimbrel::{Event, Mocket, PathId};
+
+use crate::output::note;
+use crate::path_lines::{PathLines, ends};
+use crate::shown::size;
+
+/// How often figures are shown.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Tells until it is dropped: on a terminal, or where `figures` are wanted, and those each second.
+pub(super) async fn tell(mocket: &Mocket, figures: bool) -> Infallible {
+    if !figures && !io::stderr().is_terminal() {
+        return pending().await;
+    }
+    let mut events = mocket.subscribe();
+    let mut lines = PathLines::default();
+    let mut ticks = interval(EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            event = events.recv() => match event {
+                Ok(event) => news(&event, mocket).into_iter().for_each(note),
+                Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return pending().await,
+            },
+            _ = ticks.tick(), if figures => {
+                lines.next(&mocket.paths(), EVERY.as_secs_f64()).into_iter().for_each(note);
+            }
+        }
+    }
+}
+
+fn news(event: &Event, mocket: &Mocket) -> Option<String> {
+    let named = |id: PathId| {
+        let paths = mocket.paths();
+        let known = paths.iter().find(|path| path.id == id);
+        known.map_or_else(|| format!("path {}", id.0), |path| format!("path {} {}", id.0, ends(path)))
+    };
+    Some(match event {
+        Event::PathUp(id) => format!("{}: up", named(*id)),
+        Event::PathSuspect(id) => format!("{}: overdue, what is out on it goes another way", named(*id)),
+        Event::PathDown(id) => format!("{}: down", named(*id)),
+        Event::PathClosed(path) => format!(
+            "path {} {}: closed; sent {}, received {}",
+            path.id.0,
+            ends(path),
+            size(path.sent_bytes),
+            size(path.received_bytes)
+        ),
+        Event::PrimaryChanged(id) => format!("{}: data goes here first", named(*id)),
+        Event::PeerAddressChanged { path, to, .. } => format!("path {}: the peer is at {to} now", path.0),
+        Event::LocalAddressAdded(local) => format!("this host has {} now", local.ip()),
+        Event::LocalAddressRemoved(local) => format!("this host has {} no more", local.ip()),
+        Event::PeerAddressAdded(address) => format!("the peer has {address} now"),
+        Event::PeerAddressRemoved(address) => format!("the peer has {address} no more"),
+        Event::AllPathsDown => "no path works: what is sent waits".to_owned(),
+        Event::Detached => "the connection is given up, the session is kept: what is sent waits".to_owned(),
+        Event::Reattached { to, .. } => format!("the session goes on with {to}"),
+        Event::PeerSuspended => "the peer has suspended the session: what is sent waits".to_owned(),
+        Event::PeerResumed { to, .. } => format!("the peer goes on with the session, from {to}"),
+        _ => return None,
+    })
+}

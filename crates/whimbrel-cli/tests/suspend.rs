@@ -1,0 +1,189 @@
+//! Sessions of `whimbrel cat` that leave one process and go on in another.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+
+use common::{Home, Running, whimbrel};
+
+/// More lines than it takes to say anything: some a second.
+const MANY: usize = 100;
+
+/// A `cat` that is listened to line by line; killed with the test.
+struct Heard {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+    stderr: BufReader<ChildStderr>,
+}
+
+impl Heard {
+    fn start(command: &mut Command) -> Self {
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let stdin = child.stdin.take();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        Self { child, stdin, stdout, stderr }
+    }
+
+    fn send(&mut self, line: &str) {
+        writeln!(self.stdin.as_mut().unwrap(), "{line}").unwrap();
+    }
+
+    fn receive(&mut self) -> String {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).unwrap();
+        line
+    }
+
+    /// Waits until it says so on standard error.
+    fn says(&mut self, wanted: &str) {
+        let mut said = String::new();
+        while !said.lines().last().is_some_and(|line| line.contains(wanted)) {
+            let more = self.stderr.read_line(&mut said).unwrap() > 0;
+            assert!(more && said.lines().count() < MANY, "`{wanted}` wanted: {said}");
+        }
+    }
+
+    fn leave(&self) {
+        let process = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-USR1", &process]).status().unwrap().success());
+    }
+
+    /// Lifts the limit on the length of its files.
+    #[cfg(target_os = "linux")]
+    fn make_room(&self) {
+        let process = self.child.id().to_string();
+        let lift = Command::new("prlimit").args(["--pid", &process, "--fsize=unlimited:"]).status();
+        assert!(lift.unwrap().success());
+    }
+
+    fn ends_well(mut self) {
+        drop(self.stdin.take());
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Heard {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// With a key that outlives its processes.
+fn home(name: &str) -> Home {
+    let home = Home::new(name);
+    let made = whimbrel(&home).args(["key", "new"]).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    home
+}
+
+fn listen(home: &Home) -> Running {
+    Running::noting(whimbrel(home).args(["cat", "listen", "--listen", "127.0.0.1:0"]))
+}
+
+#[test]
+fn a_session_goes_on_in_another_process() {
+    let home = home("suspend-process");
+    let (file, secret) = (home.file("session"), home.file("passphrase"));
+    std::fs::write(&secret, "between two processes\n").unwrap();
+    let how = ["--passphrase-file", secret.to_str().unwrap()];
+    // An older one that others may read, and one in the way of what is written.
+    std::fs::write(&file, "older").unwrap();
+    let in_the_way = home.file("session.part");
+    std::fs::create_dir(&in_the_way).unwrap();
+    let mut listener = listen(&home);
+    let mut far = listener.stdin();
+
+    let mut command = whimbrel(&home);
+    command.args(["cat", "connect", &listener.listening, "--suspend-to", file.to_str().unwrap()]).args(how);
+    let mut first = Heard::start(&mut command);
+    first.send("from the first");
+    far.write_all(b"to the first\n").unwrap();
+    assert_eq!(first.receive(), "to the first\n");
+    first.leave();
+    // What cannot be written leaves the session where it is.
+    first.says("not suspended");
+    std::fs::remove_dir(&in_the_way).unwrap();
+    first.leave();
+    first.ends_well();
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&file).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600, "for nobody else to read");
+
+    far.write_all(b"to nobody yet\n").unwrap();
+    drop(far);
+    let mut command = whimbrel(&home);
+    let mut second =
+        Running::started(command.args(["cat", "--resume-from", file.to_str().unwrap()]).args(how));
+    second.stdin().write_all(b"from the second\n").unwrap();
+    let (second, listener) = (second.end(), listener.end());
+    assert_eq!((second.0, listener.0), (Some(0), Some(0)), "{} {}", second.2, listener.2);
+    assert_eq!(String::from_utf8_lossy(&second.1), "to nobody yet\n");
+    assert_eq!(String::from_utf8_lossy(&listener.1), "from the first\nfrom the second\n");
+    assert!(!file.exists(), "a session is resumed once");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_session_that_cannot_be_written_waits_until_it_can() {
+    let home = home("suspend-full");
+    let file = home.file("session");
+    let session = file.to_str().unwrap();
+    let mut listener = listen(&home);
+    let mut far = listener.stdin();
+    far.write_all(b"to the first\n").unwrap();
+    // No file may be longer than nothing, as on a full disk, until the limit is lifted.
+    let script = r#"trap "" XFSZ; ulimit -S -f 0; exec "$0" "$@""#;
+    let mut command = Command::new("sh");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_whimbrel"), "cat", "connect", &listener.listening]);
+    command.args(["--suspend-to", session]).env("XDG_CONFIG_HOME", &home.0);
+    let mut first = Heard::start(&mut command);
+    assert_eq!(first.receive(), "to the first\n");
+    first.leave();
+    first.says("the session waits in memory: make room");
+    first.make_room();
+    first.ends_well();
+
+    far.write_all(b"to nobody yet\n").unwrap();
+    drop(far);
+    let mut second = Running::started(whimbrel(&home).args(["cat", "--resume-from", session]));
+    drop(second.stdin());
+    let (second, listener) = (second.end(), listener.end());
+    assert_eq!((second.0, listener.0), (Some(0), Some(0)), "{} {}", second.2, listener.2);
+    assert_eq!(String::from_utf8_lossy(&second.1), "to nobody yet\n");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_session_goes_on_by_the_paths_named() {
+    let home = home("suspend-paths");
+    let file = home.file("session");
+    let session = file.to_str().unwrap();
+    let mut listen = whimbrel(&home);
+    listen.args(["cat", "listen", "--listen", "127.0.0.1:0", "--show-paths"]);
+    let mut listener = Running::noting(&mut listen);
+    let start =
+        |arguments: &[&str]| Heard::start(whimbrel(&home).arg("cat").args(arguments).arg("--show-paths"));
+    let to = listener.listening.rsplit('@').next().unwrap().to_owned();
+    let leaving = ["--path", "127.0.0.2", "--suspend-to", session];
+    let mut first = start(&[&["connect", &listener.listening], &leaving[..]].concat());
+    first.says(&format!("path 0 127.0.0.2 - {to}  active, primary"));
+    first.leave();
+    first.ends_well();
+    let mut second = start(&["--resume-from", session, "--path", "127.0.0.3", "--path", "127.0.0.4"]);
+    for shown in ["path 0 127.0.0.3", "path 2 127.0.0.4"] {
+        second.says(&format!("{shown} - {to}  active"));
+    }
+    drop(listener.stdin());
+    second.ends_well();
+    let (code, _, said) = listener.end();
+    assert_eq!(code, Some(0), "{said}");
+    for told in ["the peer has suspended the session", "the peer goes on with the session, from 127.0.0.3"] {
+        assert!(said.contains(told), "{told}: {said}");
+    }
+}
