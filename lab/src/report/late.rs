@@ -16,8 +16,8 @@ pub(crate) fn sentences(experiment: &dyn Experiment, record: &Record) -> String 
         let late = known.iter().filter(|late| **late).count();
         let worst = found.iter().filter_map(|metrics| metrics.values.get(LATE_P99).copied());
         words.push(format!(
-            "{late} of {} trials ran on links that were late{}: of which more than one packet in a hundred left over 1 ms and 1 % of \
-             the delay after its time. In the worst trial one in a hundred was {:.1} ms late or more.",
+            "{late} of {} trials ran on links that were late{}: more than one packet in a hundred left over 1 ms and 1 % of the delay \
+             after its time. In the worst trial one in a hundred was {:.1} ms late or more.",
             known.len(),
             if late > 0 { format!(" ({LATE})") } else { String::new() },
             worst.fold(f64::NAN, f64::max)

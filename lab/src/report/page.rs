@@ -151,10 +151,15 @@ fn gaps(page: &mut String, experiment: &dyn Experiment, record: &Record) -> anyh
     for case in experiment.cases(&options).into_iter().filter(|case| !measured(case)) {
         absent.entry(case.peer).or_default().push(case.condition);
     }
+    // Who lacks the same for the same reason stands in one sentence.
+    let mut alike: BTreeMap<(Vec<String>, &str), Vec<String>> = BTreeMap::new();
     for (peer, conditions) in absent {
         let note = record.header.peers.iter().find(|note| note.name == peer);
-        let reason = note.and_then(|note| note.missing.as_deref()).unwrap_or("it was left out of this run");
-        writeln!(page, "*Gap:* no trial of {peer} with {}: {reason}\n", conditions.join("; "))?;
+        let reason = note.and_then(|note| note.missing.as_deref()).unwrap_or("left out of this run");
+        alike.entry((conditions, reason)).or_default().push(peer);
+    }
+    for ((conditions, reason), peers) in alike {
+        writeln!(page, "*Gap:* no trial of {} with {}: {reason}\n", peers.join(", "), conditions.join("; "))?;
     }
     Ok(())
 }
