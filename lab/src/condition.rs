@@ -1,8 +1,20 @@
 //! Named conditions: links with the source of each figure.
 
 use anyhow::Context;
+use whimbrel_sim::link::LinkConfig;
 
 use crate::testbed::LinkPlan;
+
+/// A link by the name of a condition, or by the words of `whimbrel link`, then the same both ways.
+pub(crate) fn link(words: &str) -> anyhow::Result<LinkPlan> {
+    if let Some(condition) = ALL.iter().find(|condition| condition.name == words.trim()) {
+        return condition.plan();
+    }
+    let config: LinkConfig = words
+        .parse()
+        .with_context(|| format!("`{words}` is neither a link nor the name of one: `lab list` names them"))?;
+    Ok(LinkPlan { up: config.clone(), down: config })
+}
 
 /// A link that has a name.
 pub(crate) struct Condition {
@@ -134,6 +146,11 @@ mod tests {
             condition.plan().unwrap();
             assert!(condition.source.len() > 20, "{}", condition.name);
         }
+        let train = link("train").unwrap();
+        assert_ne!(train.up, train.down);
+        let words = link("rate=4mbit, delay=25ms").unwrap();
+        assert_eq!(words.up, words.down);
+        assert!(link("trian").unwrap_err().to_string().contains("lab list"));
         assert_eq!(ALL.iter().map(|condition| condition.name).collect::<BTreeSet<_>>().len(), ALL.len());
     }
 }

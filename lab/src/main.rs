@@ -14,6 +14,7 @@ mod peer;
 mod report;
 mod run;
 mod sample;
+mod shelf;
 mod stats;
 mod testbed;
 
@@ -40,7 +41,7 @@ enum Command {
     Report(report::Report),
     /// One flow over one link
     Try(flow::Try),
-    /// Ends what a killed run may have left
+    /// Ends what a killed run may have left, and takes away the samples of runs that did not come to their end
     Clean,
     /// The side of a trial that is connected to; started by this program itself
     #[command(hide = true)]
@@ -62,7 +63,7 @@ fn main() -> ExitCode {
         Command::Run(run) => run.run(),
         Command::Report(report) => report.run(),
         Command::Try(trial) => trial.run(),
-        Command::Clean => testbed::clean(),
+        Command::Clean => clean(),
         Command::Serve(serve) => serve.run(),
         Command::Call(call) => call.run(),
         Command::Leave(leave) => leave.run(),
@@ -77,6 +78,18 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn clean() -> anyhow::Result<()> {
+    let (ended, cleared) = (testbed::end_leftovers()?, shelf::clear()?);
+    if ended > 0 {
+        println!("{ended} processes ended");
+    }
+    cleared.iter().for_each(|path| println!("{} is gone", path.display()));
+    if ended == 0 && cleared.is_empty() {
+        println!("nothing was left");
+    }
+    Ok(())
 }
 
 fn is_closed_pipe(error: &anyhow::Error) -> bool {

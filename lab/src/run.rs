@@ -1,30 +1,30 @@
 //! `lab run`: trials interleaved peer by peer, samples kept.
 
+mod session;
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
-use std::io::IsTerminal;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
-use indicatif::{ProgressBar, ProgressStyle};
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::JoinSet;
+use anyhow::bail;
 
+use self::session::Session;
 use crate::experiment::{self, Case, Cost, Experiment, Options};
 use crate::machine::Header;
 use crate::report;
-use crate::sample::{Record, Recorder, Sample};
+use crate::sample::Record;
+use crate::shelf::Shelf;
+use crate::stats::ENOUGH;
 use crate::{peer, testbed};
 
 /// Trials of each case of a quick run.
 const QUICK_TRIALS: u64 = 3;
 /// Trials of each case of any other.
-const TRIALS: u64 = 5;
+const TRIALS: u64 = ENOUGH as u64;
 
 /// Runs experiments and keeps their samples
-#[derive(clap::Args)]
+#[derive(clap::Args, Default)]
 pub(crate) struct Run {
     /// Names of experiments, `all`, or `quick` (all of them, shortened, in under 5 minutes)
     #[arg(required = true)]
@@ -41,15 +41,18 @@ pub(crate) struct Run {
     /// Only these peers [default: all]
     #[arg(long, value_delimiter = ',')]
     peers: Vec<String>,
-    /// Trials at a time over links of 4 Mbit/s, 8 % of a core each; of others as many as take as much
-    #[arg(long, default_value_t = 16)]
+    /// Trials at a time over links of 4 Mbit/s, 8 % of a core each; of others as many as take as much [default: 6 a core]
+    #[arg(long, default_value_t = parallel())]
     parallel: usize,
+    /// Keeps a run of some peers, of fewer than 5 trials or of another time in place of the whole record, and not apart; rows that it lacks
+    /// are gaps then
+    #[arg(long)]
+    replace: bool,
 }
 
-/// Where samples are kept.
-pub(crate) fn results(quick: bool) -> PathBuf {
-    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/results"));
-    if quick { folder.join("quick") } else { folder }
+/// Up to a dozen on two cores change no figure.
+fn parallel() -> usize {
+    6 * std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// One trial to be made.
@@ -66,11 +69,25 @@ impl Run {
         anyhow::ensure!(self.parallel > 0, "--parallel needs at least 1");
         anyhow::ensure!(self.trials != Some(0), "--trials needs at least 1");
         anyhow::ensure!(self.time.is_none_or(|time| time > 0.0), "--time needs seconds, more than 0");
-        tokio::runtime::Runtime::new()?.block_on(self.everything())
+        let runtime = tokio::runtime::Runtime::new()?;
+        let done = runtime.block_on(self.everything());
+        // After Ctrl-C nothing is waited for that blocks: it ends with this process.
+        runtime.shutdown_background();
+        done
     }
 
     fn quick(&self) -> bool {
         self.experiments.iter().any(|name| name == "quick")
+    }
+
+    /// A run that is not whole must not take the place of one that is.
+    fn shelf(&self) -> Shelf {
+        let part = !self.peers.is_empty() || self.trials() < TRIALS || self.time.is_some();
+        match self.quick() {
+            true => Shelf::Quick,
+            false if part && !self.replace => Shelf::Part,
+            false => Shelf::Whole,
+        }
     }
 
     fn options(&self) -> Options {
@@ -88,6 +105,14 @@ impl Run {
             .filter(|one| tasks.iter().any(|task| task.experiment.name() == one.name()))
             .collect();
         anyhow::ensure!(!tasks.is_empty(), "nothing of this can be run here");
+        self.say_what_time_leaves(&experiments);
+        let shelf = self.shelf();
+        if shelf == Shelf::Part {
+            eprintln!(
+                "not a whole run: kept apart, in {} (`--replace` puts it in the record's place)",
+                shelf.folder().display()
+            );
+        }
         let header = Header {
             seed: self.seed,
             trials: self.trials(),
@@ -95,7 +120,7 @@ impl Run {
             quick: self.quick(),
             ..Header::here()
         };
-        let mut session = Session::new(&experiments, &tasks, &header, self.parallel)?;
+        let mut session = Session::new(&experiments, &tasks, &header, shelf)?;
         let options = Arc::new(self.options());
         let finished = session.go(tasks, &options, self.parallel).await?;
         session.conclude(finished)?;
@@ -103,13 +128,21 @@ impl Run {
             bail!("interrupted");
         }
         for experiment in experiments {
-            let record = Record::read(&results(header.quick), experiment.name())?;
-            if let Some(record) = record {
+            let record = Record::read(&shelf.folder(), experiment.name())?;
+            if let Some(record) = record.filter(|record| record.header == header) {
                 println!("\n{}\n", experiment.about().title);
                 report::table::tables(experiment, &record).iter().for_each(|table| println!("{table}"));
+                println!("{}", report::late::sentences(experiment, &record));
             }
         }
         Ok(())
+    }
+
+    fn say_what_time_leaves(&self, experiments: &[&'static dyn Experiment]) {
+        let untimed = experiments.iter().filter_map(|one| Some((one.name(), one.untimed()?)));
+        for (name, what) in untimed.filter(|_| self.time.is_some()) {
+            eprintln!("--time changes nothing of {name}: {what}");
+        }
     }
 
     fn trials(&self) -> u64 {
@@ -209,137 +242,4 @@ impl Run {
         }
         Ok(())
     }
-}
-
-/// A run under way.
-struct Session {
-    recorders: BTreeMap<&'static str, (Recorder, usize)>,
-    bar: ProgressBar,
-    failed: usize,
-    begun: Instant,
-}
-
-impl Session {
-    fn new(
-        experiments: &[&'static dyn Experiment],
-        tasks: &[Task],
-        header: &Header,
-        parallel: usize,
-    ) -> anyhow::Result<Self> {
-        let mut recorders = BTreeMap::new();
-        for one in experiments {
-            let left = tasks.iter().filter(|task| task.experiment.name() == one.name()).count();
-            recorders.insert(one.name(), (Recorder::new(&results(header.quick), one.name(), header)?, left));
-        }
-        let all = room_for(parallel);
-        let room = |task: &Task| task.seconds * f64::from(task.case.cost.room(all)) / f64::from(all);
-        let minutes = tasks.iter().map(room).sum::<f64>() / 60.0;
-        eprintln!(
-            "{} trials of {} experiments, {parallel} at a time: about {} minutes",
-            tasks.len(),
-            experiments.len(),
-            minutes.ceil()
-        );
-        let bar = ProgressBar::new(tasks.len() as u64);
-        bar.set_style(ProgressStyle::with_template(
-            "{elapsed_precise} {bar:40} {pos}/{len}, {eta} left  {wide_msg}",
-        )?);
-        bar.enable_steady_tick(Duration::from_millis(500));
-        Ok(Self { recorders, bar, failed: 0, begun: Instant::now() })
-    }
-
-    /// Makes all trials; whether it came to the end.
-    async fn go(
-        &mut self,
-        tasks: Vec<Task>,
-        options: &Arc<Options>,
-        parallel: usize,
-    ) -> anyhow::Result<bool> {
-        let all = room_for(parallel);
-        let room = Arc::new(Semaphore::new(all as usize));
-        let (mut interrupt, mut terminate) =
-            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-        let (mut queue, mut under_way) = (tasks.into_iter().peekable(), JoinSet::new());
-        while queue.peek().is_some() || !under_way.is_empty() {
-            let needed = queue.peek().map(|task| task.case.cost.room(all));
-            tokio::select! {
-                biased;
-                _ = interrupt.recv() => return Ok(stop(under_way).await),
-                _ = terminate.recv() => return Ok(stop(under_way).await),
-                Some(done) = under_way.join_next() => self.keep(done.context("a trial has panicked")?)?,
-                permit = room.clone().acquire_many_owned(needed.unwrap_or(0)), if needed.is_some() => {
-                    if let Some(task) = queue.next() {
-                        self.bar.set_message(format!("{} {}", task.experiment.name(), task.case.peer));
-                        under_way.spawn(trial(task, options.clone(), permit?));
-                    }
-                }
-            }
-        }
-        Ok(true)
-    }
-
-    fn keep(&mut self, sample: Sample) -> anyhow::Result<()> {
-        if let Err(reason) = &sample.result {
-            self.failed += 1;
-            let Sample { experiment, condition, peer, trial, .. } = &sample;
-            let line = format!("failed: {experiment}, {condition}, {peer}, trial {trial}: {reason}");
-            self.bar.suspend(|| eprintln!("{line}"));
-        }
-        self.bar.inc(1);
-        let name = sample.experiment.clone();
-        let (recorder, left) = self.recorders.get_mut(name.as_str()).context("an experiment has no file")?;
-        recorder.add(sample)?;
-        *left -= 1;
-        if *left > 0 {
-            return Ok(());
-        }
-        if !std::io::stderr().is_terminal() {
-            eprintln!("{name} done after {} s", self.begun.elapsed().as_secs());
-        }
-        self.recorders.remove(name.as_str()).map_or(Ok(()), |(recorder, _)| recorder.finish())
-    }
-
-    fn conclude(&mut self, finished: bool) -> anyhow::Result<()> {
-        self.bar.finish_and_clear();
-        for (name, (recorder, _)) in &self.recorders {
-            eprintln!("{name} was not finished: its samples so far are in {}", recorder.part().display());
-        }
-        let seconds = self.begun.elapsed().as_secs();
-        let word = if finished { "done" } else { "stopped" };
-        eprintln!("{word} after {} min {} s; {} trials failed", seconds / 60, seconds % 60, self.failed);
-        Ok(())
-    }
-}
-
-/// Dropping a trial ends its hosts and processes.
-async fn stop(mut under_way: JoinSet<Sample>) -> bool {
-    under_way.shutdown().await;
-    false
-}
-
-/// Room for so many light trials.
-fn room_for(parallel: usize) -> u32 {
-    u32::try_from(parallel).unwrap_or(u32::MAX).saturating_mul(Cost::LIGHT.room(u32::MAX))
-}
-
-impl Cost {
-    /// The room it takes of what there is.
-    fn room(self, all: u32) -> u32 {
-        self.share().map_or(all, |percent| percent.ceil() as u32).min(all)
-    }
-}
-
-async fn trial(task: Task, options: Arc<Options>, _room: OwnedSemaphorePermit) -> Sample {
-    let limit = Duration::from_secs_f64(task.seconds * 2.0 + 60.0);
-    let Task { experiment, case, trial, seed, .. } = task;
-    // A task of its own: a panic is a failed trial, and dropping the set ends it.
-    let (mut alone, its) = (JoinSet::new(), case.clone());
-    alone.spawn(async move { experiment.trial(&its, &options, seed).await });
-    let result = match tokio::time::timeout(limit, alone.join_next()).await {
-        Ok(Some(Ok(found))) => found.map_err(|error| format!("{error:#}")),
-        Ok(_) => Err("it has panicked".to_owned()),
-        Err(_) => Err(format!("not done within {} s", limit.as_secs())),
-    };
-    let Case { condition, peer, .. } = case;
-    Sample { experiment: experiment.name().to_owned(), condition, peer, trial, seed, result }
 }

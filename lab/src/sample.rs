@@ -9,6 +9,12 @@ use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
 use crate::machine::Header;
+use crate::testbed::lateness::{Lateness, TOLERATED};
+
+/// How late the 99th of a hundred packets left its link, ms.
+pub(crate) const LATE_P99: &str = "late_p99_ms";
+/// Percent of the packets that left theirs later than they may.
+const LATE_BEYOND: &str = "late_beyond";
 
 /// What a trial found.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -24,8 +30,25 @@ impl Metrics {
     /// Notes a figure, to six digits; what is no number is left out.
     pub(crate) fn set(&mut self, name: &str, value: f64) {
         if value.is_finite() {
-            self.values.insert(name.to_owned(), round(value, 6));
+            // Nothing is +0, whatever sign its sum began with.
+            self.values.insert(name.to_owned(), round(value, 6) + 0.0);
         }
+    }
+
+    /// With how late the links of the trial were.
+    pub(crate) fn noting(mut self, late: &Lateness) -> Self {
+        if let Some(beyond) = late.beyond() {
+            self.set(LATE_P99, late.quantile(0.99).as_secs_f64() * 1e3);
+            self.set(LATE_BEYOND, beyond);
+        }
+        self
+    }
+
+    /// Whether its links were later than they may be; none if nobody looked. Where it was not counted yet, 1 ms was all that is
+    /// known to be allowed.
+    pub(crate) fn was_late(&self) -> Option<bool> {
+        let counted = self.values.get(LATE_BEYOND).map(|beyond| *beyond > TOLERATED);
+        counted.or_else(|| self.values.get(LATE_P99).map(|late| *late > 1.0))
     }
 
     /// Notes a curve, to four digits.
@@ -106,6 +129,7 @@ pub(crate) struct Recorder {
     file: File,
     part: PathBuf,
     path: PathBuf,
+    found: bool,
 }
 
 impl Recorder {
@@ -119,19 +143,24 @@ impl Recorder {
         // Held until the run is over.
         file.try_lock().with_context(|| format!("another run is writing {}", part.display()))?;
         file.set_len(0)?;
-        let mut recorder = Self { file, part, path };
+        let mut recorder = Self { file, part, path, found: false };
         recorder.line(&Line::Header(Box::new(header.clone())))?;
         Ok(recorder)
     }
 
     /// Appends a sample.
     pub(crate) fn add(&mut self, sample: Sample) -> anyhow::Result<()> {
+        self.found |= sample.result.is_ok();
         self.line(&Line::Sample(sample))
     }
 
-    /// The run is over: this is now what is kept.
-    pub(crate) fn finish(self) -> anyhow::Result<()> {
-        Ok(fs::rename(&self.part, &self.path)?)
+    /// The run is over: this is now what is kept, if any trial has found something or nothing was kept before; whether it is.
+    pub(crate) fn finish(self) -> anyhow::Result<bool> {
+        let keeps = self.found || !self.path.exists();
+        if keeps {
+            fs::rename(&self.part, &self.path)?;
+        }
+        Ok(keeps)
     }
 
     /// Where samples are until then.
@@ -169,18 +198,22 @@ mod tests {
         let mut first = Recorder::new(&folder, "x", &header).unwrap();
         first.add(sample(1.0)).unwrap();
         assert_eq!(Record::read(&folder, "x").unwrap(), None, "not finished");
-        first.finish().unwrap();
+        assert!(first.finish().unwrap());
         let mut second = Recorder::new(&folder, "x", &header).unwrap();
         second.add(Sample { result: Err("no link".into()), ..sample(0.0) }).unwrap();
         second.add(sample(2.0)).unwrap();
         assert_eq!(Record::read(&folder, "x").unwrap().unwrap().samples, [sample(1.0)]);
-        second.finish().unwrap();
+        assert!(second.finish().unwrap());
         let record = Record::read(&folder, "x").unwrap().unwrap();
         assert_eq!(record.header, header);
         assert_eq!(record.samples[0].result, Err("no link".into()));
         let metrics = record.samples[1].result.clone().unwrap();
         assert_eq!((metrics.values.len(), metrics.values["goodput"]), (1, 2.0));
         assert_eq!(metrics.curves["rate"], [(0.0, 0.3333)]);
+        let mut failed = Recorder::new(&folder, "x", &Header::default()).unwrap();
+        failed.add(Sample { result: Err("no link".into()), ..sample(0.0) }).unwrap();
+        assert!(!failed.finish().unwrap(), "a run that found nothing replaces none that did");
+        assert_eq!(Record::read(&folder, "x").unwrap().unwrap(), record);
         fs::remove_dir_all(&folder).unwrap();
     }
 }

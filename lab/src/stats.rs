@@ -37,13 +37,13 @@ pub(crate) enum Verdict {
     TooFew,
 }
 
-/// Trials of each of two peers that can show a difference: if there is none, four on each side lie apart by chance once in 35
-/// comparisons, five once in 126.
-pub(crate) const ENOUGH: usize = 4;
+/// Trials of each of two peers that can show a difference: if there is none, five on each side lie apart by chance once in 126
+/// comparisons, four once in 35.
+pub(crate) const ENOUGH: usize = 5;
 
 /// The rule, in words for the report.
 pub(crate) const RULE: &str = "Two peers differ where every trial of one was better than every trial of the other, with at \
-    least four trials each. (Of two that are alike, five trials each lie so apart once in 126 comparisons.) Otherwise it says \
+    least five trials each. (Of two that are alike, five trials each lie so apart once in 126 comparisons.) Otherwise it says \
     \"no difference: the spread covers it\".";
 
 /// Compares two peers by [`RULE`].
@@ -108,15 +108,18 @@ mod tests {
 
     #[test]
     fn peers_differ_only_where_their_trials_lie_apart() {
-        let (low, high, across) =
-            (spread(&[1.0, 2.0, 3.0, 4.0]), spread(&[5.0, 6.0, 7.0, 8.0]), spread(&[3.5, 9.0, 9.0, 9.0]));
+        let (low, high, across) = (
+            spread(&[1.0, 2.0, 2.5, 3.0, 4.0]),
+            spread(&[5.0, 6.0, 6.5, 7.0, 8.0]),
+            spread(&[3.5, 9.0, 9.0, 9.0, 9.0]),
+        );
         assert_eq!(compare(&high, &low, Better::Higher), Verdict::Better);
         assert_eq!(compare(&low, &high, Better::Higher), Verdict::Worse);
         assert_eq!(compare(&low, &high, Better::Lower), Verdict::Better);
         assert_eq!(compare(&high, &low, Better::Lower), Verdict::Worse);
         assert_eq!(compare(&low, &across, Better::Lower), Verdict::Same);
         assert_eq!(compare(&low, &low, Better::Lower), Verdict::Same);
-        assert_eq!(compare(&spread(&[1.0, 1.1, 1.2]), &high, Better::Lower), Verdict::TooFew);
+        assert_eq!(compare(&spread(&[1.0, 1.1, 1.2, 1.3]), &high, Better::Lower), Verdict::TooFew);
     }
 
     #[test]

@@ -109,9 +109,13 @@ impl Experiment for Blackout {
             } else {
                 updates(&mut metrics, &flow, back)?;
             }
-            measure::note_link(&mut metrics, &testbed);
+            measure::note_queue(&mut metrics, &testbed);
             Ok(metrics)
         })
+    }
+
+    fn untimed(&self) -> Option<&'static str> {
+        Some("a trial lasts as long as its outage, and for a while after it")
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -15,7 +15,7 @@ use crate::stats::jain;
 pub(crate) struct Fairness;
 
 /// Seconds of a trial, and of a quick run\'s.
-const SPAN: f64 = 40.0;
+const SPAN: f64 = 60.0;
 const QUICK_SPAN: f64 = 15.0;
 const LINK: &str = "rate=10mbit, delay=20ms, queue=40ms";
 const RATE: f64 = 10e6;
@@ -54,7 +54,7 @@ impl Experiment for Fairness {
             source: "the goals of the transport's own issue: at least 30 % each beside one TCP CUBIC; Jain's index of at least 0.95 \
                      among four of ours. Jain, Chiu, Hawe 1984 for the index",
             measured: "Bulk flows that begin together on a link of 10 Mbit/s and 40 ms with a queue of one bandwidth-delay product \
-                       (40 ms), for 40 s. Goodput is payload read in that time; a share is of all payload read. `in all` is beside \
+                       (40 ms), for 60 s. Goodput is payload read in that time; a share is of all payload read. `in all` is beside \
                        what the link can carry. No loss but at the queue.",
             why: "CUBIC fills the queue until it overflows; BBR keeps to what it takes for the bandwidth, and holds up to one more \
                   bandwidth-delay product of queue. Beside CUBIC in a queue of one such product BBR is known to take more than \
@@ -85,7 +85,7 @@ impl Experiment for Fairness {
             for (number, (peer, flow)) in sharers.iter().zip(&flows).enumerate() {
                 metrics.draw(&format!("{}: {peer}", number + 1), flow.rates(seconds, 1.0));
             }
-            measure::note_link(&mut metrics, &testbed);
+            measure::note_queue(&mut metrics, &testbed);
             Ok(metrics)
         })
     }

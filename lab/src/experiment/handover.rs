@@ -159,6 +159,10 @@ impl Experiment for Handover {
         })
     }
 
+    fn untimed(&self) -> Option<&'static str> {
+        Some("a trial is so many handovers")
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::lower("gap_ms", "longest gap, ms", 0),

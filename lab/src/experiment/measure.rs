@@ -33,8 +33,14 @@ pub(crate) fn named(name: &str) -> anyhow::Result<&'static Condition> {
 
 /// A named condition for the report, with its source.
 pub(crate) fn words(name: &str) -> Vec<(String, String)> {
-    let condition = condition::ALL.iter().filter(|condition| condition.name == name);
-    condition.map(|condition| (format!("{name} ({})", condition.source), condition.up.to_owned())).collect()
+    let Some(condition) = condition::ALL.iter().find(|condition| condition.name == name) else {
+        return Vec::new();
+    };
+    let mut words = vec![(format!("{name} ({})", condition.source), condition.up.to_owned())];
+    if condition.down != condition.up {
+        words.push((format!("{name}, back"), condition.down.to_owned()));
+    }
+    words
 }
 
 /// Seconds that a cold transfer needs at least: a round trip of set-up, half of one to the receiver, and the bytes at the share
@@ -44,14 +50,13 @@ pub(crate) fn ideal(bytes: f64, rate: f64, rtt: f64, loss: f64) -> f64 {
 }
 
 /// Notes what the first link did from caller to server: how long packets waited in the queue, and how many it did not take.
-pub(crate) fn note_link(metrics: &mut Metrics, testbed: &Testbed) {
+pub(crate) fn note_queue(metrics: &mut Metrics, testbed: &Testbed) {
     let report = testbed.report(0);
     metrics.set("queue_p95_ms", report.up.queue_delay.quantile(0.95).as_secs_f64() * 1e3);
     metrics.set("queue_drops", 100.0 * report.up.queue_drops as f64 / (report.up.offered as f64).max(1.0));
-    metrics.set("late_p99_ms", report.late.1.as_secs_f64() * 1e3);
 }
 
-/// The columns of what [`note_link`] notes of the queue.
+/// The columns of what [`note_queue`] notes.
 pub(crate) fn queue_columns() -> [Column; 2] {
     [
         Column::lower("queue_p95_ms", "queueing delay p95, ms", 0),

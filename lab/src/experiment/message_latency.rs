@@ -73,7 +73,7 @@ impl Experiment for MessageLatency {
             metrics.set("lost", 100.0 * (1.0 - latencies.len() as f64 / sent).max(0.0));
             metrics.set("bytes_ratio", testbed.report(0).up.offered_bytes as f64 / (sent * SIZE as f64));
             metrics.draw("latency", measure::distribution(&latencies));
-            measure::note_link(&mut metrics, &testbed);
+            measure::note_queue(&mut metrics, &testbed);
             Ok(metrics)
         })
     }

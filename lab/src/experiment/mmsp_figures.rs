@@ -1,7 +1,9 @@
 //! MMSP's Figures 4.1 and 4.2: a primary link that damages what it carries.
 
 use super::measure::{self, PAYLOAD_SHARE};
-use super::{About, Case, Column, Cost, Experiment, Options, Trial};
+use super::mmsp_table42::{self, THEN, TODAY, cost};
+use super::{About, Case, Column, Experiment, Options, Trial};
+use crate::condition;
 use crate::flow::Flow;
 use crate::job::Job;
 use crate::report::plot::Plot;
@@ -14,9 +16,11 @@ pub(crate) struct MmspFigures;
 const SPAN: f64 = 2.0;
 const QUICK_SPAN: f64 = 1.5;
 /// Figures, their primary and their secondary link, and the Mbit/s of both.
-const FIGURES: [(&str, [(&str, f64); 2]); 2] = [
-    ("Figure 4.1, wired primary", [("mmsp-wired", 182.0), ("mmsp-802.11g", 19.0)]),
-    ("Figure 4.2, wireless primary", [("mmsp-802.11g", 19.0), ("mmsp-wired", 182.0)]),
+const FIGURES: [(&str, [(&str, f64); 2]); 4] = [
+    ("Figure 4.1, wired primary", THEN),
+    ("Figure 4.2, wireless primary", [THEN[1], THEN[0]]),
+    ("Figure 4.1 with links of today, wired primary", TODAY),
+    ("Figure 4.2 with links of today, wireless primary", [TODAY[1], TODAY[0]]),
 ];
 /// Percent of the packets on the primary link that arrive damaged, which is not at all.
 const DAMAGED: [u32; 4] = [0, 10, 40, 80];
@@ -36,7 +40,7 @@ fn carried([primary, secondary]: [(&str, f64); 2], peer: &str) -> f64 {
 fn plans(links: [(&str, f64); 2], damaged: u32) -> anyhow::Result<Vec<LinkPlan>> {
     let mut plans = Vec::new();
     for (name, _) in links {
-        plans.push(measure::named(name)?.plan()?);
+        plans.push(condition::link(name)?);
     }
     plans[0].up.set("loss", &format!("{damaged}%"))?;
     Ok(plans)
@@ -65,12 +69,13 @@ impl Experiment for MmspFigures {
 
     fn cases(&self, options: &Options) -> Vec<Case> {
         let mut cases = Vec::new();
-        for (figure, links) in FIGURES {
+        let figures = FIGURES.into_iter().take(if options.quick { 2 } else { FIGURES.len() });
+        for (figure, links) in figures {
             for damaged in DAMAGED.into_iter().filter(|damaged| !options.quick || *damaged == 10) {
                 let peers =
                     PEERS.iter().filter(|peer| !options.quick || ["whimbrel", "tcp-bbr"].contains(peer));
                 let name = format!("{figure}: {damaged} %");
-                let case = |peer: &&str| Case::new(&name, *peer, Cost::Carries(carried(links, peer)));
+                let case = |peer: &&str| Case::new(&name, *peer, cost(carried(links, peer)));
                 cases.extend(peers.map(case));
             }
         }
@@ -86,21 +91,24 @@ impl Experiment for MmspFigures {
             let flow = Flow::run(&testbed, &case.peer, &Job::Bulk, seconds).await?;
             let mut metrics = Metrics::default();
             metrics.set("goodput", flow.goodput(seconds) / 1e6);
+            measure::note_queue(&mut metrics, &testbed);
             Ok(metrics)
         })
     }
 
     fn columns(&self) -> Vec<Column> {
-        vec![Column::higher("goodput", "goodput, Mbit/s", 2)]
+        let own = [Column::higher("goodput", "goodput, Mbit/s", 2)];
+        own.into_iter().chain(measure::queue_columns()).collect()
     }
 
-    fn limit(&self, condition: &str, _: &str) -> Option<f64> {
+    fn limit(&self, condition: &str, metric: &str) -> Option<f64> {
         let ([(_, primary), (_, secondary)], damaged) = place(condition)?;
-        Some((primary * (1.0 - f64::from(damaged) / 100.0) + secondary) * PAYLOAD_SHARE)
+        let left = primary * (1.0 - f64::from(damaged) / 100.0) + secondary;
+        (metric == "goodput").then_some(left * PAYLOAD_SHARE)
     }
 
     fn links(&self) -> Vec<(String, String)> {
-        ["mmsp-wired", "mmsp-802.11g"].into_iter().flat_map(measure::words).collect()
+        mmsp_table42::described()
     }
 
     fn plots(&self) -> Vec<Plot> {
@@ -126,8 +134,8 @@ mod tests {
         for case in MmspFigures.cases(&Options { quick: false, seconds: None }) {
             let (links, damaged) = place(&case.condition).unwrap();
             let plans = plans(links, damaged).unwrap();
-            assert_eq!(plans[0].up == measure::named(links[0].0).unwrap().plan().unwrap().up, damaged == 0);
-            assert_eq!(plans[1].up, measure::named(links[1].0).unwrap().plan().unwrap().up);
+            assert_eq!(plans[0].up == condition::link(links[0].0).unwrap().up, damaged == 0);
+            assert_eq!(plans[1].up, condition::link(links[1].0).unwrap().up);
         }
     }
 }

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::measure::{self, millis};
+use super::measure::millis;
+use super::mmsp_table42::{self, THEN, TODAY};
 use super::{About, Case, Column, Cost, Experiment, Options, Quoted, Trial};
 use crate::clock;
+use crate::condition;
 use crate::flow::Running;
 use crate::job::{Job, Want};
 use crate::sample::Metrics;
@@ -38,13 +40,14 @@ fn span() -> f64 {
     (STATE * STEPS.len() as u32 + NONE).as_secs_f64()
 }
 
+/// All rows in one, over the paper's links and over those of today.
+const PAPERS: &str = "all six states in a row";
+const TODAYS: &str = "all six states in a row, links of today";
+
 /// One primary, wired, and two wireless links.
-pub(super) fn links(wireless: usize) -> anyhow::Result<Vec<LinkPlan>> {
-    let mut plans = vec![measure::named("mmsp-wired")?.plan()?];
-    for _ in 0..wireless {
-        plans.push(measure::named("mmsp-802.11g")?.plan()?);
-    }
-    Ok(plans)
+fn links(condition: &str) -> anyhow::Result<Vec<LinkPlan>> {
+    let [(wired, _), (wireless, _)] = if condition == TODAYS { TODAY } else { THEN };
+    [wired, wireless, wireless].into_iter().map(condition::link).collect()
 }
 
 /// Goes through the rows; the moment at which each state began.
@@ -76,7 +79,7 @@ impl Experiment for MmspTable41 {
         About {
             title: "MMSP, Table 4.1: a connection while its links go and come",
             source: "MMSP (2008), section 4.1, Table 4.1",
-            measured: "One wired link and two wireless ones; 100 messages of 500 bytes a second, all wanted, go through all six states of \
+            measured: "One wired link and two wireless ones, with the rates that the paper's TCP found and with today's, 500 and 100 Mbit/s; 100 messages of 500 bytes a second, all wanted, go through all six states of \
                        the paper in its order, 3 s each. Interfaces of the caller are taken down and brought up. Connected is the share of \
                        messages sent in that state that arrived in the end; the gap is the longest time without an arrival in that state. \
                        In the last, after 5 s without any link, all come back: the paper's connection had ended by then, its timer being \
@@ -88,12 +91,14 @@ impl Experiment for MmspTable41 {
 
     fn cases(&self, options: &Options) -> Vec<Case> {
         let peers = PEERS.iter().filter(|peer| !options.quick || ["whimbrel", "tcp-cubic"].contains(peer));
-        peers.map(|peer| Case::new("all six states in a row", *peer, Cost::Sparse)).collect()
+        let conditions = if options.quick { &[PAPERS][..] } else { &[PAPERS, TODAYS] };
+        let row = |condition: &&'static str, peer: &&'static str| Case::new(*condition, *peer, Cost::Sparse);
+        conditions.iter().flat_map(|condition| peers.clone().map(move |peer| row(condition, peer))).collect()
     }
 
     fn trial<'a>(&'a self, case: &'a Case, _: &'a Options, seed: u64) -> Trial<'a> {
         Box::pin(async move {
-            let testbed = Testbed::new(&links(2)?, seed)?;
+            let testbed = Testbed::new(&links(&case.condition)?, seed)?;
             let count = ((span() + SPARE) * RATE) as u64;
             let job = Job::Messages { size: SIZE, rate: RATE, count, want: Want::Each };
             let flow = Running::start(&testbed, &case.peer, &job).await?;
@@ -119,6 +124,10 @@ impl Experiment for MmspTable41 {
         })
     }
 
+    fn untimed(&self) -> Option<&'static str> {
+        Some("a trial is six states of 3 s")
+    }
+
     fn columns(&self) -> Vec<Column> {
         let rows = TITLES.iter().enumerate().flat_map(|(state, (connected, gap))| {
             [Column::higher(CONNECTED[state], connected, 0), Column::lower(GAP[state], gap, 0)]
@@ -131,13 +140,13 @@ impl Experiment for MmspTable41 {
     }
 
     fn links(&self) -> Vec<(String, String)> {
-        ["mmsp-wired", "mmsp-802.11g"].into_iter().flat_map(measure::words).collect()
+        mmsp_table42::described()
     }
 
     fn quoted(&self) -> Vec<Quoted> {
         let values = [100.0, 100.0, 100.0, 100.0, 100.0, 0.0];
         let row = |(state, value): (usize, f64)| Quoted {
-            condition: "all six states in a row",
+            condition: PAPERS,
             peer: "the paper's MMSP (2008)",
             metric: CONNECTED[state],
             value,

@@ -2,6 +2,7 @@
 
 use super::measure::PAYLOAD_SHARE;
 use super::{About, Case, Column, Cost, Experiment, Options, Quoted, Trial, measure};
+use crate::condition;
 use crate::flow::Flow;
 use crate::job::Job;
 use crate::report::plot::Plot;
@@ -29,34 +30,43 @@ const ROWS: [Row; 5] = [
     Row { name: "1 wired + 2 wireless", wired: 1, wireless: 2, tcp: None, mmsp: 172.0 },
     Row { name: "2 wireless links", wired: 0, wireless: 2, tcp: None, mmsp: 21.0 },
 ];
-/// Names of the links, and their Mbit/s: the paper's, and what such networks carry today.
-const TIMES: [(&str, [(&str, f64); 2]); 2] = [
-    ("2008", [("mmsp-wired", 182.0), ("mmsp-802.11g", 19.0)]),
-    (
-        "today",
-        [
-            ("rate=500mbit, delay=250us, queue=20ms", 500.0),
-            ("rate=100mbit, delay=2ms, jitter=1ms, queue=50ms", 100.0),
-        ],
-    ),
+/// A wired and a wireless link, and their Mbit/s: the paper's, and what such networks carry today.
+type Links = [(&'static str, f64); 2];
+pub(super) const THEN: Links = [("mmsp-wired", 182.0), ("mmsp-802.11g", 19.0)];
+pub(super) const TODAY: Links = [
+    ("rate=500mbit, delay=250us, queue=20ms", 500.0),
+    ("rate=100mbit, delay=2ms, jitter=1ms, queue=50ms", 100.0),
 ];
+const TIMES: [(&str, Links); 2] = [("2008", THEN), ("today", TODAY)];
 /// Beyond so many Mbit/s nothing runs beside.
 const FASTEST: f64 = 300.0;
+
+/// What links that carry so many Mbit/s in all take.
+pub(super) fn cost(mbits: f64) -> Cost {
+    if mbits > FASTEST { Cost::Heavy } else { Cost::Carries(mbits) }
+}
+
+/// Both times' links for the report.
+pub(super) fn described() -> Vec<(String, String)> {
+    let paper = ["mmsp-wired", "mmsp-802.11g"].into_iter().flat_map(measure::words);
+    let today = ["today, wired", "today, wireless"].into_iter().zip(TODAY);
+    paper.chain(today.map(|(name, (words, _))| (name.to_owned(), words.to_owned()))).collect()
+}
 const SINGLE: [&str; 2] = ["tcp-cubic", "tcp-bbr"];
 const SEVERAL: [&str; 3] = ["whimbrel", "mptcp-cubic", "mptcp-bbr"];
 
 impl Row {
     /// Mbit/s of its links in all.
-    fn rate(&self, links: &[(&str, f64); 2]) -> f64 {
+    fn rate(&self, links: &Links) -> f64 {
         links[0].1 * self.wired as f64 + links[1].1 * self.wireless as f64
     }
 
-    fn cost(&self, links: &[(&str, f64); 2]) -> Cost {
-        if self.rate(links) > FASTEST { Cost::Heavy } else { Cost::Carries(self.rate(links)) }
+    fn cost(&self, links: &Links) -> Cost {
+        cost(self.rate(links))
     }
 }
 
-fn place(condition: &str) -> Option<(&'static [(&'static str, f64); 2], &'static Row)> {
+fn place(condition: &str) -> Option<(&'static Links, &'static Row)> {
     let (time, row) = Case::place(condition);
     let (_, links) = TIMES.iter().find(|(name, _)| *name == time)?;
     Some((links, ROWS.iter().find(|known| known.name == row)?))
@@ -105,18 +115,13 @@ impl Experiment for MmspTable42 {
             let (kinds, row) = place(&case.condition).ok_or_else(|| anyhow::anyhow!("no such condition"))?;
             let mut plans = Vec::new();
             for ((words, _), count) in kinds.iter().zip([row.wired, row.wireless]) {
-                let plan = if words.contains('=') {
-                    measure::both_ways(words)?
-                } else {
-                    measure::named(words)?.plan()?
-                };
-                plans.extend(std::iter::repeat_n(plan, count));
+                plans.extend(std::iter::repeat_n(condition::link(words)?, count));
             }
             let (testbed, seconds) = (Testbed::new(&plans, seed)?, options.span(SPAN, QUICK_SPAN));
             let flow = Flow::run(&testbed, &case.peer, &Job::Bulk, seconds).await?;
             let mut metrics = Metrics::default();
             metrics.set("goodput", flow.goodput(seconds) / 1e6);
-            measure::note_link(&mut metrics, &testbed);
+            measure::note_queue(&mut metrics, &testbed);
             Ok(metrics)
         })
     }
@@ -134,9 +139,7 @@ impl Experiment for MmspTable42 {
     }
 
     fn links(&self) -> Vec<(String, String)> {
-        let paper = ["mmsp-wired", "mmsp-802.11g"].into_iter().flat_map(measure::words);
-        let today = ["today, wired", "today, wireless"].into_iter().zip(TIMES[1].1);
-        paper.chain(today.map(|(name, (words, _))| (name.to_owned(), words.to_owned()))).collect()
+        described()
     }
 
     fn quoted(&self) -> Vec<Quoted> {

@@ -48,9 +48,13 @@ impl Experiment for MocketsTable1 {
             let flow = Flow::run(&testbed, &case.peer, &Job::Transfer { bytes: BYTES }, 60.0).await?;
             let mut metrics = Metrics::default();
             metrics.set("transfer_ms", flow.duration() * 1e3);
-            measure::note_link(&mut metrics, &testbed);
+            measure::note_queue(&mut metrics, &testbed);
             Ok(metrics)
         })
+    }
+
+    fn untimed(&self) -> Option<&'static str> {
+        Some("a trial is a transfer")
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -77,7 +77,7 @@ impl Experiment for MocketsTable2 {
             let report = testbed.report(0);
             metrics.set("outage_drops", (report.up.outage_drops + report.down.outage_drops) as f64);
             metrics.draw("latency", measure::distribution(&latencies));
-            measure::note_link(&mut metrics, &testbed);
+            measure::note_queue(&mut metrics, &testbed);
             Ok(metrics)
         })
     }

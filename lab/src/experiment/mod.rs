@@ -1,6 +1,7 @@
 //! The seam: what an experiment has to say. One file an experiment; to add one, implement [`Experiment`] and name it in [`all`].
 
 mod blackout;
+mod conditions;
 mod fairness;
 mod handover;
 mod loopback;
@@ -14,6 +15,7 @@ mod mockets_table1;
 mod mockets_table2;
 mod paths_aggregate;
 mod paths_dark;
+mod paths_messages;
 mod scale;
 mod self_test;
 mod several;
@@ -52,6 +54,16 @@ pub(crate) trait Experiment: Sync {
 
     /// What physics leaves, for a condition and a column: stands beside the peers.
     fn limit(&self, condition: &str, metric: &str) -> Option<f64>;
+
+    /// Where ours falls short of a goal or a peer: what was traced, what was tried; as for [`About::why`].
+    fn falls_short(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// What of it `--time` does not change, and why.
+    fn untimed(&self) -> Option<&'static str> {
+        None
+    }
 
     /// Its links by name, in the words of `whimbrel link`.
     fn links(&self) -> Vec<(String, String)> {
@@ -183,22 +195,29 @@ pub(crate) struct Column {
     pub(crate) digits: usize,
     /// Which way is better, if either is.
     pub(crate) better: Option<Better>,
+    /// Whether it says `ok` or `OUT` instead of a figure: a trial that is out has failed.
+    pub(crate) verdict: bool,
 }
 
 impl Column {
     /// Of which less is better.
     pub(crate) fn lower(metric: &'static str, title: &'static str, digits: usize) -> Self {
-        Self { metric, title, digits, better: Some(Better::Lower) }
+        Self { better: Some(Better::Lower), ..Self::neutral(metric, title, digits) }
     }
 
     /// Of which more is better.
     pub(crate) fn higher(metric: &'static str, title: &'static str, digits: usize) -> Self {
-        Self { metric, title, digits, better: Some(Better::Higher) }
+        Self { better: Some(Better::Higher), ..Self::neutral(metric, title, digits) }
     }
 
     /// Of which neither is.
     pub(crate) fn neutral(metric: &'static str, title: &'static str, digits: usize) -> Self {
-        Self { metric, title, digits, better: None }
+        Self { metric, title, digits, better: None, verdict: false }
+    }
+
+    /// `ok` where no trial has failed, else `OUT`.
+    pub(crate) fn verdict(metric: &'static str, title: &'static str) -> Self {
+        Self { verdict: true, ..Self::neutral(metric, title, 0) }
     }
 }
 
@@ -221,8 +240,10 @@ pub(crate) fn all() -> &'static [&'static dyn Experiment] {
         &message_latency::MessageLatency,
         &blackout::Blackout,
         &fairness::Fairness,
+        &conditions::Conditions,
         &paths_aggregate::PathsAggregate,
         &paths_dark::PathsDark,
+        &paths_messages::PathsMessages,
         &handover::Handover,
         &suspend::Suspend,
         &mmsp_table41::MmspTable41,
@@ -239,10 +260,15 @@ const FEW: &[&str] = &["whimbrel", "tcp-cubic", "tcp-bbr", "quinn-bbr"];
 
 /// The names of the peers that can do all these jobs, without those whose names begin so, who have no point here; for a quick run the few that say most.
 pub(crate) fn peers(options: &Options, jobs: &[Job], without: &[&str]) -> Vec<&'static str> {
-    let able = peer::all().iter().filter(|peer| jobs.iter().all(|job| peer.can(job)));
+    let able = peer::all().iter().filter(|peer| !peer.is_special() && jobs.iter().all(|job| peer.can(job)));
     let names =
         able.map(|peer| peer.name()).filter(|name| !without.iter().any(|start| name.starts_with(start)));
     names.filter(|name| !options.quick || FEW.contains(name)).collect()
+}
+
+/// The few that say most, of those that can do all these jobs.
+pub(crate) fn few(jobs: &[Job]) -> Vec<&'static str> {
+    peers(&Options { quick: true, seconds: None }, jobs, &[])
 }
 
 /// As [`peers`], where it says most; elsewhere the few of them that say most.

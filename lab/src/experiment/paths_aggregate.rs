@@ -60,7 +60,7 @@ impl Experiment for PathsAggregate {
     fn cases(&self, options: &Options) -> Vec<Case> {
         let mut cases = Vec::new();
         for (pair, links) in PAIRS {
-            for loss in LOSSES {
+            for loss in LOSSES.into_iter().filter(|loss| !options.quick || *loss > 0) {
                 let name = format!("{pair}, {loss} %");
                 let cost = Cost::Carries(links.iter().map(|(rate, _)| rate).sum());
                 let case = |peer: &&str| Case::new(&name, *peer, cost);
@@ -84,7 +84,7 @@ impl Experiment for PathsAggregate {
             for link in 0..2 {
                 metrics.draw(&format!("link {}", link + 1), carried.rates(link, flow.started));
             }
-            measure::note_link(&mut metrics, &testbed);
+            measure::note_queue(&mut metrics, &testbed);
             Ok(metrics)
         })
     }

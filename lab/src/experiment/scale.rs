@@ -1,5 +1,7 @@
 //! Many connections.
 
+use anyhow::Context;
+
 use super::workspace;
 use super::{About, Case, Column, Cost, Experiment, Options, Trial};
 use crate::sample::Metrics;
@@ -20,32 +22,30 @@ fn before(text: &str, unit: &str) -> Option<f64> {
     word.parse().ok()
 }
 
-/// What the program's lines say.
-fn figures(condition: &str, text: &str) -> Metrics {
-    let (mut metrics, nothing) = (Metrics::default(), f64::NAN);
-    let mut set = |name, unit, factor: f64| metrics.set(name, before(text, unit).unwrap_or(nothing) * factor);
-    match condition {
-        IDLE => {
-            set("connections", " connections, made", 1.0);
-            set("bytes_each", " bytes each after that", 1.0);
-            set("core", " % of a core over", 1.0);
-        }
-        MEMORY => {
-            set("connections", " connections, made", 1.0);
-            set("bytes_each", " bytes of resident memory each", 1.0);
-            set("kernel_each", " bytes of the kernel's each", 1.0);
-        }
+/// What the program's lines say: all of it, so that a line in other words is no gap that nobody sees.
+fn figures(condition: &str, text: &str) -> anyhow::Result<Metrics> {
+    let wanted: &[(&str, &str)] = match condition {
+        IDLE => &[
+            ("connections", " connections, made"),
+            ("bytes_each", " bytes each after that"),
+            ("core", " % of a core over"),
+        ],
+        MEMORY => &[
+            ("connections", " connections, made"),
+            ("bytes_each", " bytes of resident memory each"),
+            ("kernel_each", " bytes of the kernel's each"),
+        ],
         HANDSHAKES => {
-            set("handshakes", " a second; the server took", 1.0);
-            set("handshake_us", " µs of its core for each", 1.0);
+            &[("handshakes", " a second; the server took"), ("handshake_us", " µs of its core for each")]
         }
-        _ => {
-            set("quiet", " Mbit/s, ", 1.0);
-            set("share", " %) beside", 1.0);
-            set("core", " % of a core", 1.0);
-        }
+        _ => &[("quiet", " Mbit/s, "), ("share", " %) beside"), ("core", " % of a core")],
+    };
+    let mut metrics = Metrics::default();
+    for (name, unit) in wanted {
+        let value = before(text, unit).filter(|value| value.is_finite());
+        metrics.set(name, value.with_context(|| format!("no number before `{unit}` in: {text}"))?);
     }
-    metrics
+    Ok(metrics)
 }
 
 impl Experiment for Scale {
@@ -91,10 +91,12 @@ impl Experiment for Scale {
             };
             let arguments: Vec<String> = arguments.split(' ').map(str::to_owned).collect();
             let text = workspace::run("scale", &arguments).await?;
-            let metrics = figures(&case.condition, &text);
-            anyhow::ensure!(!metrics.values.is_empty(), "no figures in: {text}");
-            Ok(metrics)
+            figures(&case.condition, &text)
         })
+    }
+
+    fn untimed(&self) -> Option<&'static str> {
+        Some("the loads have times of their own")
     }
 
     fn columns(&self) -> Vec<Column> {
@@ -145,16 +147,18 @@ mod tests {
     fn reads_what_the_benches_print() {
         let idle = "10000 connections, made in 3.4 s\n9500 bytes of resident memory each, 94 MiB in all\n\
                     1.70 % of a core over 50 s\n9812 bytes each after that\n";
-        let idle = figures(IDLE, idle).values;
+        let idle = figures(IDLE, idle).unwrap().values;
         assert_eq!((idle["connections"], idle["bytes_each"], idle["core"]), (10000.0, 9812.0, 1.7));
         let handshakes = "2996 a second; the server took 153 µs of its core for each (46 % busy, good for 6550 a second), the \
                           clients 180\n";
-        let handshakes = figures(HANDSHAKES, handshakes).values;
+        let handshakes = figures(HANDSHAKES, handshakes).unwrap().values;
         assert_eq!((handshakes["handshakes"], handshakes["handshake_us"]), (2996.0, 153.0));
         let flood = "95.6 Mbit/s, 95.1 Mbit/s (99 %) beside 20000 SYNs answered and 75000 dropped a second; memory 6740 KiB, \
                      6860 KiB; 27 % of a core\n";
-        let flood = figures(FLOOD, flood).values;
+        let flood = figures(FLOOD, flood).unwrap().values;
         assert_eq!((flood["quiet"], flood["share"], flood["core"]), (95.6, 99.0, 27.0));
-        assert!(figures(FLOOD, "nothing").values.is_empty());
+        let reworded = "95.6 Mbit/s, 95.1 Mbit/s (99 %) beside 20000 SYNs; 27 percent of a core\n";
+        let error = figures(FLOOD, reworded).unwrap_err().to_string();
+        assert!(error.contains(" % of a core"), "{error}");
     }
 }

@@ -6,7 +6,7 @@ use anyhow::Context;
 
 use super::measure::both_ways;
 use super::{About, Case, Column, Cost, Experiment, Options, Trial};
-use crate::sample::Metrics;
+use crate::sample::{LATE_P99, Metrics};
 use crate::testbed::probe::{Arrivals, Load, Probe};
 use crate::testbed::{LinkPlan, Testbed};
 
@@ -65,7 +65,7 @@ impl Experiment for SelfTest {
             source: "the project's own: no figure of the laboratory is better than its links",
             measured: "UDP packets from one host to the other, stamped by one clock on both sides; rates count IP bytes between the \
                        first and the last arrival, those of 100 Mbit/s and more by TCP after a second. Found should be set, give or take allowed: rates 1 %, delays 1 ms and 1 %, \
-                       losses four standard deviations of as many dice. Late is how long after its moment the 99th of a hundred \
+                       losses four standard deviations of as many dice. A trial whose figure lies further off has failed, and its row is OUT. Late is how long after its moment the 99th of a hundred \
                        packets left the link. No second emulator has been set beside these links: a gap.",
             why: "The link's thread runs before all others and its timers are exact, but each packet costs it two system calls, and \
                   the second takes the packet through the receiving host's network stack: that is what bounds the highest rate. A \
@@ -83,8 +83,8 @@ impl Experiment for SelfTest {
     fn trial<'a>(&'a self, case: &'a Case, options: &'a Options, seed: u64) -> Trial<'a> {
         Box::pin(async move {
             let (_, aim) = CASES.iter().find(|(name, _)| *name == case.condition).context("no such case")?;
-            let seconds = self.seconds(case, options);
-            tokio::task::spawn_blocking(move || aim.measure(seconds, seed)).await?
+            let (seconds, testbed) = (self.seconds(case, options), Testbed::new(&[aim.plan()?], seed)?);
+            tokio::task::spawn_blocking(move || aim.measure(&testbed, seconds)).await?
         })
     }
 
@@ -102,7 +102,8 @@ impl Experiment for SelfTest {
             Column::neutral("set", "set", 2),
             Column::neutral("found", "found", 3),
             Column::neutral("allowed", "allowed, ±", 3),
-            Column::neutral("late_p99_ms", "late p99, ms", 3),
+            Column::verdict("within", "within"),
+            Column::neutral(LATE_P99, "late p99, ms", 3),
         ]
     }
 
@@ -146,18 +147,24 @@ impl Aim {
         }
     }
 
-    fn measure(self, seconds: f64, seed: u64) -> anyhow::Result<Metrics> {
-        let testbed = Testbed::new(&[self.plan()?], seed)?;
+    fn measure(self, testbed: &Testbed, seconds: f64) -> anyhow::Result<Metrics> {
         let mut metrics = Metrics::default();
         let (set, found, allowed) = match self {
-            Self::Highest => (None, Probe::tcp(&testbed, seconds)? / 1e9, None),
-            Self::HighRate(rate) => (Some(rate), Probe::tcp(&testbed, seconds)? / 1e6, Some(rate / 100.0)),
-            _ => self.verdict(&Probe::new(&testbed)?.run(self.load(seconds))?)?,
+            Self::Highest => (None, Probe::tcp(testbed, seconds)? / 1e9, None),
+            Self::HighRate(rate) => (Some(rate), Probe::tcp(testbed, seconds)? / 1e6, Some(rate / 100.0)),
+            _ => self.verdict(&Probe::new(testbed)?.run(self.load(seconds))?)?,
         };
         metrics.set("found", found);
-        set.into_iter().for_each(|set| metrics.set("set", set));
-        allowed.into_iter().for_each(|allowed| metrics.set("allowed", allowed));
-        metrics.set("late_p99_ms", testbed.report(0).late.1.as_secs_f64() * 1e3);
+        if let (Some(set), Some(allowed)) = (set, allowed) {
+            let late = testbed.report(0).late.quantile(0.99).as_secs_f64() * 1e3;
+            anyhow::ensure!(
+                is_within(set, found, allowed),
+                "OUT: found {found:.3}, set {set}, allowed ± {allowed:.3}; late p99 {late:.3} ms"
+            );
+            metrics.set("set", set);
+            metrics.set("allowed", allowed);
+            metrics.set("within", 1.0);
+        }
         Ok(metrics)
     }
 
@@ -182,6 +189,11 @@ impl Aim {
         };
         Ok((Some(set), found, Some(allowed)))
     }
+}
+
+/// What is found is a floating-point sum: no more than that may it lie beyond.
+fn is_within(set: f64, found: f64, allowed: f64) -> bool {
+    (found - set).abs() <= allowed + 1e-9
 }
 
 /// Four standard deviations of a share of lost packets, percent: of as many dice, or of as many bursts.

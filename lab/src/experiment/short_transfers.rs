@@ -92,6 +92,10 @@ impl Experiment for ShortTransfers {
         })
     }
 
+    fn untimed(&self) -> Option<&'static str> {
+        Some("a trial is so many transfers")
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![Column::lower("median_ms", "median, ms", 0), Column::lower("p95_ms", "95th percentile, ms", 0)]
     }

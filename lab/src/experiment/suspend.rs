@@ -80,6 +80,10 @@ impl Experiment for Suspend {
         })
     }
 
+    fn untimed(&self) -> Option<&'static str> {
+        Some("a trial is 3 s before and 3 s after")
+    }
+
     fn columns(&self) -> Vec<Column> {
         vec![
             Column::lower("first_ms", "first delivery after resuming, ms", 0),

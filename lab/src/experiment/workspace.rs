@@ -4,11 +4,14 @@ use std::process::{Command, Stdio};
 
 use anyhow::Context;
 
+use crate::testbed::{MARK, mark};
+
 const BINARIES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../benches/target/release");
 const MANIFEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../benches/Cargo.toml");
 
 /// Builds them, where that was not done.
 pub(crate) fn build() -> anyhow::Result<()> {
+    can_be_alone()?;
     let mut cargo = Command::new("cargo");
     cargo.args(["build", "--release", "--quiet", "--bins", "--manifest-path", MANIFEST]);
     cargo.env_remove("CARGO_TARGET_DIR");
@@ -17,14 +20,33 @@ pub(crate) fn build() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// In a process namespace of its own, which dies with this program.
+const ALONE: [&str; 8] =
+    ["--pdeathsig", "KILL", "unshare", "--fork", "--pid", "--mount-proc", "--kill-child", "--"];
+
+/// Whether there can be one: else each trial would fail by itself.
+fn can_be_alone() -> anyhow::Result<()> {
+    let output = Command::new("setpriv").args(ALONE).arg("true").stdin(Stdio::null()).output();
+    let output = output.context("setpriv of util-linux cannot be run")?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let reason = errors.lines().last().unwrap_or("without a word");
+    anyhow::ensure!(output.status.success(), "no process namespace of its own: {reason} (run it with sudo)");
+    Ok(())
+}
+
 /// Lets a program have as many files as the system allows: a connection of TCP is one.
 const MANY_FILES: &str = "ulimit -n $(ulimit -H -n); exec \"$@\"";
 
-/// Runs one and takes what it prints. It lives in a process namespace of its own, which dies with this program.
+/// Runs one and takes what it prints.
 pub(crate) async fn run(binary: &str, arguments: &[String]) -> anyhow::Result<String> {
     let mut command = tokio::process::Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL", "unshare", "--fork", "--pid", "--mount-proc", "--kill-child"]);
-    command.args(["sh", "-c", MANY_FILES, "sh", &format!("{BINARIES}/{binary}")]);
+    command.env(MARK, mark()).args(ALONE).args([
+        "sh",
+        "-c",
+        MANY_FILES,
+        "sh",
+        &format!("{BINARIES}/{binary}"),
+    ]);
     command.args(arguments).stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
     let output = command.output().await.context("setpriv of util-linux cannot be run")?;
     let errors = String::from_utf8_lossy(&output.stderr);

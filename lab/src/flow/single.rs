@@ -1,11 +1,10 @@
 //! `lab try`: one flow over a link, to look at a peer.
 
-use whimbrel_sim::link::LinkConfig;
-
 use super::Flow;
+use crate::condition;
 use crate::job::{Job, Want};
 use crate::stats::percentile;
-use crate::testbed::{LinkPlan, Testbed};
+use crate::testbed::Testbed;
 
 /// One flow over a link
 #[derive(clap::Args)]
@@ -15,9 +14,9 @@ pub(crate) struct Try {
     /// What it is to do, as JSON: `{"load":"bulk"}`, `{"load":"transfer","bytes":1000000}`,
     /// `{"load":"messages","size":100,"rate":50,"count":500,"want":"each"}` (or `ordered`, `newest`, `{"within":200}`)
     job: String,
-    /// The link, in the words of `whimbrel link`; given again, one more
+    /// The link: the name of a condition (`lab list`), or the words of `whimbrel link`; given again, one more
     #[arg(long, default_value = "rate=4mbit,delay=25ms,loss=5%")]
-    link: Vec<LinkConfig>,
+    link: Vec<String>,
     /// Seconds, or at most so many
     #[arg(long, default_value_t = 10.0)]
     time: f64,
@@ -29,8 +28,8 @@ pub(crate) struct Try {
 impl Try {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let job = Job::from_json(&self.job)?;
-        let plan = |link: &LinkConfig| LinkPlan { up: link.clone(), down: link.clone() };
-        let plans: Vec<_> = self.link.iter().map(plan).collect();
+        let plans: anyhow::Result<Vec<_>> = self.link.iter().map(|link| condition::link(link)).collect();
+        let plans = plans?;
         let flow = tokio::runtime::Runtime::new()?.block_on(async {
             let testbed = Testbed::new(&plans, self.seed)?;
             Flow::run(&testbed, &self.peer, &job, self.time).await

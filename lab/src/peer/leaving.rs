@@ -9,7 +9,7 @@ use whimbrel::{Config, Endpoint, Identity, SuspendMode, SuspendedMocket, new_ide
 use super::hex;
 use super::side::{self, send, started};
 use super::source::Source;
-use super::whimbrel::{OURS, send_messages};
+use super::whimbrel::OURS;
 use crate::clock;
 use crate::job::{Job, Sent};
 
@@ -69,7 +69,7 @@ impl Leave {
         started()?;
         let mocket = endpoint.connect(&self.to).await?;
         let first = Source::new(size, rate, messages);
-        send_messages(&mocket, first, want, &mut Sent::default()).await?;
+        OURS.send_messages(&mocket, first, want, &mut Sent::default()).await?;
         let called = clock::now();
         let state = mocket.suspend(SuspendMode::Snapshot).await?.to_bytes();
         let suspended = clock::now();
@@ -97,7 +97,7 @@ impl Arrive {
             started()?;
             let mocket = endpoint.resume(&state, None).await?;
             let rest = Source::new(size, rate, count).starting_at(messages);
-            send_messages(&mocket, rest, want, sent).await?;
+            OURS.send_messages(&mocket, rest, want, sent).await?;
             mocket.close(0, "done").await;
             Ok(())
         })

@@ -25,6 +25,7 @@ use std::time::Duration;
 use ::whimbrel::Congestion;
 use anyhow::Context;
 
+use self::whimbrel::{Copies, Whimbrel};
 use crate::job::{Figures, Job, Sent};
 
 pub(crate) use leaving::{Arrive, Leave, Left};
@@ -46,6 +47,11 @@ pub(crate) trait Peer: Sync {
     /// Whether it has a way to do this.
     fn can(&self, job: &Job) -> bool;
 
+    /// Whether it takes part only where an experiment names it.
+    fn is_special(&self) -> bool {
+        false
+    }
+
     /// Listens at `at`, calls [`side::ready`] with all that the other side needs to know (one word), takes one caller.
     fn serve<'a>(&'a self, job: &'a Job, at: &'a [IpAddr]) -> Side<'a, Figures>;
 
@@ -57,8 +63,12 @@ pub(crate) trait Peer: Sync {
 pub(crate) fn all() -> &'static [&'static dyn Peer] {
     &[
         &whimbrel::OURS,
-        &whimbrel::Whimbrel { name: "whimbrel-rs", congestion: Congestion::Bbr, sequenced: true },
-        &whimbrel::Whimbrel { name: "whimbrel-cubic", congestion: Congestion::Cubic, sequenced: false },
+        &Whimbrel { name: "whimbrel-rs", sequenced: true, ..whimbrel::OURS },
+        &Whimbrel { name: "whimbrel-cubic", congestion: Congestion::Cubic, ..whimbrel::OURS },
+        &Whimbrel { name: "whimbrel-once", copies: Some(Copies::Once), ..whimbrel::OURS },
+        &Whimbrel { name: "whimbrel-deadline", copies: Some(Copies::Deadline), ..whimbrel::OURS },
+        &Whimbrel { name: "whimbrel-urgent", copies: Some(Copies::Urgent), ..whimbrel::OURS },
+        &Whimbrel { name: "whimbrel-redundant", copies: Some(Copies::Redundant), ..whimbrel::OURS },
         &tcp::Tcp { name: "tcp-cubic", congestion: "cubic", multipath: false },
         &tcp::Tcp { name: "tcp-bbr", congestion: "bbr", multipath: false },
         &tls::Tls { name: "tls-cubic", congestion: "cubic" },

@@ -6,7 +6,8 @@ use std::time::Duration;
 use anyhow::Context;
 use bytes::Bytes;
 use whimbrel::{
-    CloseReason, Closed, Config, Congestion, Endpoint, Mocket, Sender, Tag, TransportConfig, new_identity,
+    CloseReason, Closed, Config, Congestion, Endpoint, Mocket, Repeats, Scheduling, Sender, Tag,
+    TransportConfig, new_identity,
 };
 
 use super::record::Record;
@@ -30,11 +31,55 @@ pub(super) struct Whimbrel {
     pub(super) congestion: Congestion,
     /// Bulk data as one sequence of messages instead of messages in any order.
     pub(super) sequenced: bool,
+    /// What it does for messages to be in time, if not what most programs would.
+    pub(super) copies: Option<Copies>,
+}
+
+/// A setting that decides how often a message goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Copies {
+    /// Once, until it is lost.
+    Once,
+    /// As often as it takes to be in time, whatever the bytes.
+    Deadline,
+    /// At an urgent priority: on two paths.
+    Urgent,
+    /// On every path.
+    Redundant,
+}
+
+/// What takes a second path by itself: the session's `urgent_priority`.
+const URGENT: u8 = 200;
+/// Two copies of everything: percent of bytes.
+const ANY_BUDGET: u16 = 200;
+
+impl Copies {
+    fn set(self, transport: &mut TransportConfig) {
+        match self {
+            Self::Once => {
+                transport.repeats = Repeats::Fixed(0);
+                transport.deadline_budget = 0;
+            }
+            Self::Deadline => transport.deadline_budget = ANY_BUDGET,
+            // The second path instead of repeats on one.
+            Self::Urgent => transport.repeats = Repeats::Fixed(0),
+            Self::Redundant => transport.scheduler = Scheduling::Redundant,
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::Once => "repeats and deadline_budget 0",
+            Self::Deadline => "deadline_budget 200 %",
+            Self::Urgent => "repeats 0, messages at priority 200, which two paths carry",
+            Self::Redundant => "scheduler Redundant",
+        }
+    }
 }
 
 /// As most programs would have it.
 pub(super) const OURS: Whimbrel =
-    Whimbrel { name: "whimbrel", congestion: Congestion::Bbr, sequenced: false };
+    Whimbrel { name: "whimbrel", congestion: Congestion::Bbr, sequenced: false, copies: None };
 
 impl Peer for Whimbrel {
     fn name(&self) -> &'static str {
@@ -43,13 +88,14 @@ impl Peer for Whimbrel {
 
     fn settings(&self) -> String {
         format!(
-            "whimbrel {} with {:?}: windows of 32 MiB, patience of 5 minutes with silence and of 2 with the handshake, else \
+            "whimbrel {} with {:?}{}: windows of 32 MiB, patience of 5 minutes with silence and of 2 with the handshake, else \
              defaults; bulk in messages of 8 KiB, reliable and {}; a transfer is such messages in order, the \
              first with the handshake's third packet; messages in order are `rs`, each at once `ru`, the newest only `rs` by replace, \
              within a time `ru` with that lifetime; where there are several links both sides are bound to no \
              address, and find theirs",
             env!("CARGO_PKG_VERSION"),
             self.congestion,
+            self.copies.map_or(String::new(), |copies| format!(", {}", copies.words())),
             if self.sequenced { "sequenced" } else { "unsequenced" },
         )
     }
@@ -59,7 +105,15 @@ impl Peer for Whimbrel {
     }
 
     fn can(&self, job: &Job) -> bool {
-        !self.sequenced || *job == Job::Bulk
+        match (self.sequenced, self.copies) {
+            (true, _) => *job == Job::Bulk,
+            (_, Some(_)) => matches!(job, Job::Messages { .. }),
+            _ => true,
+        }
+    }
+
+    fn is_special(&self) -> bool {
+        self.copies.is_some()
     }
 
     fn serve<'a>(&'a self, job: &'a Job, at: &'a [IpAddr]) -> Side<'a, Figures> {
@@ -90,7 +144,7 @@ impl Peer for Whimbrel {
                 Job::Transfer { bytes } => send_bytes(&mocket.sender().build(), bytes, sent).await?,
                 Job::Messages { size, rate, count, want } => {
                     mocket.established().await?;
-                    send_messages(&mocket, Source::new(size, rate, count), want, sent).await?;
+                    self.send_messages(&mocket, Source::new(size, rate, count), want, sent).await?;
                 }
             }
             // A close before the handshake is done gives up what was sent.
@@ -112,7 +166,41 @@ impl Whimbrel {
         transport.session.session_window = WINDOW;
         transport.session.stream_window = WINDOW;
         transport.session.stream_send_buffer = WINDOW;
+        self.copies.into_iter().for_each(|copies| copies.set(&mut transport));
         transport
+    }
+
+    /// Sends messages as they come due.
+    pub(super) async fn send_messages(
+        &self,
+        mocket: &Mocket,
+        mut source: Source,
+        want: Want,
+        sent: &mut Sent,
+    ) -> anyhow::Result<()> {
+        let sender = self.sender(mocket, want);
+        while let Some(message) = source.next().await {
+            sent.bytes += message.len() as u64;
+            sent.messages += 1;
+            match want {
+                Want::Newest => sender.replace(message)?,
+                _ => sender.send(message).await?,
+            }
+        }
+        Ok(())
+    }
+
+    fn sender(&self, mocket: &Mocket, want: Want) -> Sender {
+        let mut sender = mocket.sender();
+        if self.copies == Some(Copies::Urgent) {
+            sender = sender.priority(URGENT);
+        }
+        match want {
+            Want::Ordered => sender.build(),
+            Want::Each => sender.unsequenced().build(),
+            Want::Newest => sender.tag(NEWEST).build(),
+            Want::Within(ms) => sender.unsequenced().lifetime(Duration::from_millis(ms)).build(),
+        }
     }
 
     fn bulk(&self, mocket: &Mocket) -> Sender {
@@ -147,33 +235,4 @@ async fn messages(mocket: &Mocket, record: &mut Record) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Sends messages as they come due.
-pub(super) async fn send_messages(
-    mocket: &Mocket,
-    mut source: Source,
-    want: Want,
-    sent: &mut Sent,
-) -> anyhow::Result<()> {
-    let sender = sender(mocket, want);
-    while let Some(message) = source.next().await {
-        sent.bytes += message.len() as u64;
-        sent.messages += 1;
-        match want {
-            Want::Newest => sender.replace(message)?,
-            _ => sender.send(message).await?,
-        }
-    }
-    Ok(())
-}
-
-fn sender(mocket: &Mocket, want: Want) -> Sender {
-    let sender = mocket.sender();
-    match want {
-        Want::Ordered => sender.build(),
-        Want::Each => sender.unsequenced().build(),
-        Want::Newest => sender.tag(NEWEST).build(),
-        Want::Within(ms) => sender.unsequenced().lifetime(Duration::from_millis(ms)).build(),
-    }
 }

@@ -1,6 +1,7 @@
 //! `lab report`: pages and pictures of the samples that are kept.
 
 mod chart;
+pub(crate) mod late;
 mod page;
 pub(crate) mod plot;
 pub(crate) mod table;
@@ -9,8 +10,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::experiment;
-use crate::run::results;
 use crate::sample::Record;
+use crate::shelf::Shelf;
 
 /// Makes the pages of the samples that are kept
 #[derive(clap::Args)]
@@ -18,13 +19,21 @@ pub(crate) struct Report {
     /// Of the last quick run, into `lab/results/quick`, instead of the whole runs into `docs`
     #[arg(long)]
     quick: bool,
+    /// Of the last runs that were not whole, into `lab/results/part`
+    #[arg(long, conflicts_with = "quick")]
+    part: bool,
 }
 
 impl Report {
     pub(crate) fn run(self) -> anyhow::Result<()> {
-        let samples = results(self.quick);
+        let shelf = match self {
+            Self { quick: true, .. } => Shelf::Quick,
+            Self { part: true, .. } => Shelf::Part,
+            _ => Shelf::Whole,
+        };
+        let samples = shelf.folder();
         let docs = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs"));
-        let folder = if self.quick { samples.clone() } else { docs };
+        let folder = if shelf == Shelf::Whole { docs } else { samples.clone() };
         let mut records = Vec::new();
         for experiment in experiment::all() {
             records.push((*experiment, Record::read(&samples, experiment.name())?));

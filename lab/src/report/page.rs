@@ -1,9 +1,11 @@
 //! `docs/results.md`.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::table::{groups, tables};
-use crate::experiment::Experiment;
+use super::late;
+use super::table::{LATE, groups, tables};
+use crate::experiment::{Case, Experiment, Options};
 use crate::machine::{Header, PeerNote};
 use crate::sample::Record;
 use crate::stats::RULE;
@@ -21,11 +23,13 @@ pub(super) fn page(
 ) -> anyhow::Result<String> {
     let mut page = String::new();
     front(&mut page, kept)?;
+    let accuracy = accuracy(kept);
     for (experiment, record) in kept.iter().filter(|(experiment, _)| experiment.name() == SELF) {
-        section(&mut page, *experiment, record.as_ref(), picture)?;
+        section(&mut page, *experiment, record.as_ref(), "", picture)?;
     }
     for (experiment, record) in kept.iter().filter(|(experiment, _)| experiment.name() != SELF) {
-        section(&mut page, *experiment, record.as_ref(), picture)?;
+        let accuracy = if experiment.needs_testbed() { &accuracy } else { "" };
+        section(&mut page, *experiment, record.as_ref(), accuracy, picture)?;
     }
     peers(&mut page, kept)?;
     Ok(page)
@@ -39,7 +43,9 @@ fn front(page: &mut String, kept: &[Kept]) -> anyhow::Result<()> {
         "Every experiment runs over links between network namespaces of one Linux machine, every peer over the same links with \
          the same dice; [lab/README.md](../lab/README.md) says how. Figures are those of the receiver. A cell is the median of \
          the trials, its spread (least to most), and, where physics sets a limit, the median over that limit. **Strong** is \
-         what no peer beats and at least one is beaten by. {RULE}\n"
+         what no peer beats and at least one is beaten by. {RULE} {LATE} marks figures of which some trials ran on links that were \
+         late: more than one packet in a hundred left over 1 ms and 1 % of the delay after its time. {}\n",
+        accuracy(kept)
     )?;
     writeln!(page, "| experiment | | measured |\n|---|---|---|")?;
     for (experiment, record) in kept {
@@ -52,10 +58,31 @@ fn front(page: &mut String, kept: &[Kept]) -> anyhow::Result<()> {
     Ok(writeln!(page)?)
 }
 
+/// How exact the links are.
+fn accuracy(kept: &[Kept]) -> String {
+    let record = kept.iter().find(|(experiment, _)| experiment.name() == SELF);
+    let Some((experiment, Some(record))) = record else {
+        return format!(
+            "The accuracy of the links is unmeasured: `cargo xtask lab run {SELF}` has not been run."
+        );
+    };
+    let groups = groups(*experiment, record);
+    let out: Vec<_> =
+        groups.iter().filter(|group| group.failures().is_some()).map(|group| group.condition).collect();
+    let settings = format!(
+        "{} of {} settings of the links were kept to ([{SELF}](#{SELF}), {})",
+        groups.len() - out.len(),
+        groups.len(),
+        record.header.date
+    );
+    if out.is_empty() { format!("{settings}.") } else { format!("{settings}; OUT: {}.", out.join("; ")) }
+}
+
 fn section(
     page: &mut String,
     experiment: &dyn Experiment,
     record: Option<&Record>,
+    accuracy: &str,
     picture: &mut dyn FnMut(&str, String) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let about = experiment.about();
@@ -69,9 +96,13 @@ fn section(
     }
     pictures(page, experiment, record, picture)?;
     writeln!(page, "*Why:* {}\n", about.why)?;
+    if let Some(short) = experiment.falls_short() {
+        writeln!(page, "*Falls short:* {short}\n")?;
+    }
     links(page, experiment)?;
-    gaps(page, experiment, &record.header)?;
-    run(page, record)
+    gaps(page, experiment, record)?;
+    run(page, experiment, record)?;
+    if accuracy.is_empty() { Ok(()) } else { Ok(writeln!(page, "{accuracy}\n")?) }
 }
 
 fn pictures(
@@ -110,37 +141,42 @@ fn links(page: &mut String, experiment: &dyn Experiment) -> anyhow::Result<()> {
     Ok(writeln!(page)?)
 }
 
-/// Peers that would have taken part but were not there.
-fn gaps(page: &mut String, experiment: &dyn Experiment, header: &Header) -> anyhow::Result<()> {
-    if !experiment.needs_testbed() {
-        return Ok(());
+/// Rows that the experiment has and the record has not.
+fn gaps(page: &mut String, experiment: &dyn Experiment, record: &Record) -> anyhow::Result<()> {
+    let options = Options { quick: record.header.quick, seconds: None };
+    let measured = |case: &Case| {
+        record.samples.iter().any(|sample| sample.condition == case.condition && sample.peer == case.peer)
+    };
+    let mut absent: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for case in experiment.cases(&options).into_iter().filter(|case| !measured(case)) {
+        absent.entry(case.peer).or_default().push(case.condition);
     }
-    for PeerNote { name, missing, .. } in &header.peers {
-        if let Some(missing) = missing {
-            writeln!(page, "*Gap:* {name} was not there: {missing}\n")?;
-        }
+    // Who lacks the same for the same reason stands in one sentence.
+    let mut alike: BTreeMap<(Vec<String>, &str), Vec<String>> = BTreeMap::new();
+    for (peer, conditions) in absent {
+        let note = record.header.peers.iter().find(|note| note.name == peer);
+        let reason = note.and_then(|note| note.missing.as_deref()).unwrap_or("left out of this run");
+        alike.entry((conditions, reason)).or_default().push(peer);
+    }
+    for ((conditions, reason), peers) in alike {
+        writeln!(page, "*Gap:* no trial of {} with {}: {reason}\n", peers.join(", "), conditions.join("; "))?;
     }
     Ok(())
 }
 
-fn run(page: &mut String, record: &Record) -> anyhow::Result<()> {
+fn run(page: &mut String, experiment: &dyn Experiment, record: &Record) -> anyhow::Result<()> {
     let Header { cpu, cores, kernel, date, commit, command, seed, trials, parallel, quick, .. } =
         &record.header;
     let short = if *quick { ", a shortened run" } else { "" };
     let seeds = seed + trials - 1;
-    let late =
-        record.samples.iter().filter_map(|sample| sample.result.as_ref().ok()?.values.get("late_p99_ms"));
-    let late = late.copied().fold(f64::NAN, f64::max);
     writeln!(
         page,
         "`{command}`: {date}, revision {commit}, seeds {seed} to {seeds}, {parallel} trials of 4 Mbit/s at a time{short}. {cpu}, \
          {cores} cores, Linux {kernel}."
     )?;
-    if late.is_finite() {
-        writeln!(
-            page,
-            "In the worst trial one packet in a hundred left its link {late:.1} ms or more after its time."
-        )?;
+    let late = late::sentences(experiment, record);
+    if !late.is_empty() {
+        writeln!(page, "{late}")?;
     }
     Ok(writeln!(page)?)
 }

@@ -5,7 +5,10 @@ use std::fmt;
 
 use crate::experiment::{Better, Case, Column, Experiment};
 use crate::sample::{Record, Sample};
-use crate::stats::{Spread, Verdict, compare};
+use crate::stats::{ENOUGH, Spread, Verdict, compare};
+
+/// Marks figures that have trials on late links.
+pub(super) const LATE: &str = "†";
 
 /// One table. [`Display`](fmt::Display) is Markdown, aligned for the eye.
 pub(crate) struct Table {
@@ -29,7 +32,8 @@ impl Group<'_> {
     /// A figure's spread over the trials that have it.
     pub(crate) fn spread(&self, metric: &str) -> Option<Spread> {
         let found = self.samples.iter().filter_map(|sample| sample.result.as_ref().ok());
-        Spread::of(found.filter_map(|metrics| metrics.values.get(metric).copied()))
+        // Samples of before may hold -0.
+        Spread::of(found.filter_map(|metrics| Some(metrics.values.get(metric)? + 0.0)))
     }
 
     /// The curves of one name, trial by trial.
@@ -49,7 +53,18 @@ impl Group<'_> {
         names
     }
 
-    fn failures(&self) -> Option<String> {
+    /// How many of its trials ran on links that were late.
+    fn late(&self) -> usize {
+        let found = self.samples.iter().filter_map(|sample| sample.result.as_ref().ok());
+        found.filter(|metrics| metrics.was_late() == Some(true)).count()
+    }
+
+    fn late_words(&self) -> Option<String> {
+        (self.late() > 0).then(|| format!("{} of {}", self.late(), self.samples.len()))
+    }
+
+    /// Why how many trials failed.
+    pub(crate) fn failures(&self) -> Option<String> {
         let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
         for reason in self.samples.iter().filter_map(|sample| sample.result.as_ref().err()) {
             *reasons.entry(reason).or_default() += 1;
@@ -106,15 +121,22 @@ pub(crate) fn tables(experiment: &dyn Experiment, record: &Record) -> Vec<Table>
 
 impl Table {
     fn new(experiment: &dyn Experiment, heading: &str, groups: &[&Group<'_>]) -> Self {
-        let filled = |column: &Column| groups.iter().any(|group| group.spread(column.metric).is_some());
-        let columns: Vec<Column> = experiment.columns().into_iter().filter(filled).collect();
         let failures = groups.iter().any(|group| group.failures().is_some());
+        let filled = |column: &Column| {
+            let found = |group: &&Group<'_>| group.spread(column.metric).is_some();
+            groups.iter().any(found) || column.verdict && failures
+        };
+        let columns: Vec<Column> = experiment.columns().into_iter().filter(filled).collect();
+        let blemishes: Vec<_> = BLEMISHES
+            .into_iter()
+            .filter(|(_, word)| groups.iter().any(|group| word(group).is_some()))
+            .collect();
         let mut head = vec!["condition".to_owned(), "peer".to_owned()];
         head.extend(columns.iter().map(|column| column.title.to_owned()));
-        head.extend(failures.then(|| "failed".to_owned()));
+        head.extend(blemishes.iter().map(|(title, _)| (*title).to_owned()));
         let mut table = Self { heading: heading.to_owned(), rows: vec![head], notes: Vec::new() };
         for together in groups.chunk_by(|one, other| one.condition == other.condition) {
-            table.condition(experiment, &columns, together, failures);
+            table.condition(experiment, &columns, together, &blemishes);
         }
         table
     }
@@ -125,13 +147,13 @@ impl Table {
         experiment: &dyn Experiment,
         columns: &[Column],
         groups: &[&Group<'_>],
-        failures: bool,
+        blemishes: &[Blemish],
     ) {
         let condition = groups[0].condition;
         let (_, shown) = Case::place(condition);
         let limits: Vec<_> =
             columns.iter().map(|column| experiment.limit(condition, column.metric)).collect();
-        let blank = |cells: &mut Vec<String>| cells.extend(failures.then(String::new));
+        let blank = |cells: &mut Vec<String>| cells.extend(blemishes.iter().map(|_| String::new()));
         if limits.iter().any(Option::is_some) {
             let mut cells = vec![shown.to_owned(), "*limit*".to_owned()];
             let limit = |(column, limit): (&Column, &Option<f64>)| {
@@ -146,7 +168,7 @@ impl Table {
             for (column, limit) in columns.iter().zip(&limits) {
                 cells.push(cell(column, *limit, group, groups));
             }
-            cells.extend(failures.then(|| group.failures().unwrap_or_default()));
+            cells.extend(blemishes.iter().map(|(_, word)| word(group).unwrap_or_default()));
             self.rows.push(cells);
         }
         for (peer, figures) in quoted(experiment, condition) {
@@ -163,8 +185,18 @@ impl Table {
     }
 }
 
-/// Median, spread and share of the limit; strong where none is better.
+/// What may be the matter with a row: the heading of its column, and what it says of a row.
+type Blemish = (&'static str, fn(&Group<'_>) -> Option<String>);
+
+const BLEMISHES: [Blemish; 2] =
+    [("on late links", |group| group.late_words()), ("failed", |group| group.failures())];
+
+/// Median, spread and share of the limit; strong where none is better. A figure of few trials says so; one that has trials on late
+/// links bears a mark.
 fn cell(column: &Column, limit: Option<f64>, group: &Group<'_>, all: &[&Group<'_>]) -> String {
+    if column.verdict {
+        return verdict(column, group);
+    }
     let Some(Spread { median, low, high, trials }) = group.spread(column.metric) else {
         return "-".to_owned();
     };
@@ -173,13 +205,27 @@ fn cell(column: &Column, limit: Option<f64>, group: &Group<'_>, all: &[&Group<'_
     if wins(column, group, all) {
         text = format!("**{text}**");
     }
-    if trials > 1 {
-        text += &format!(" ({low:.digits$} to {high:.digits$})");
+    if group.late() > 0 {
+        text += LATE;
     }
+    text += &match trials {
+        1 => " (1 trial)".to_owned(),
+        2..ENOUGH => format!(" ({low:.digits$} to {high:.digits$}, {trials} trials)"),
+        _ => format!(" ({low:.digits$} to {high:.digits$})"),
+    };
     if let Some(limit) = limit.filter(|limit| *limit > 0.0) {
         text += &format!(", {:.2} x", median / limit);
     }
     text
+}
+
+/// Whether all trials kept to what they may differ by; nothing where nothing was set.
+fn verdict(column: &Column, group: &Group<'_>) -> String {
+    match (group.failures(), group.spread(column.metric)) {
+        (Some(_), _) => "**OUT**".to_owned(),
+        (None, Some(_)) => "ok".to_owned(),
+        (None, None) => "-".to_owned(),
+    }
 }
 
 /// Whether it is better than one of the others at least, and none is better than it.
@@ -195,13 +241,15 @@ fn wins(column: &Column, group: &Group<'_>, all: &[&Group<'_>]) -> bool {
 /// Ours beside the best of the others.
 fn note(condition: &str, column: &Column, groups: &[&Group<'_>]) -> Option<String> {
     let better = column.better?;
-    let ours = groups.iter().find(|group| group.peer == "whimbrel")?.spread(column.metric)?;
+    let us = groups.iter().find(|group| group.peer == "whimbrel")?;
+    let ours = us.spread(column.metric)?;
     let sign = if better == Better::Higher { -1.0 } else { 1.0 };
     // What loses or orders nothing is a floor, not a peer.
     let others = groups.iter().filter(|group| !group.peer.starts_with("whimbrel") && group.peer != "udp");
-    let (peer, theirs) = others
-        .filter_map(|group| Some((group.peer, group.spread(column.metric)?)))
+    let (them, theirs) = others
+        .filter_map(|group| Some((group, group.spread(column.metric)?)))
         .min_by(|(_, one), (_, other)| (sign * one.median).total_cmp(&(sign * other.median)))?;
+    let peer = them.peer;
     let by = if theirs.median > 0.0 {
         format!("{} {:.2} x", column.title, ours.median / theirs.median)
     } else {
@@ -215,7 +263,14 @@ fn note(condition: &str, column: &Column, groups: &[&Group<'_>]) -> Option<Strin
         }
         Verdict::TooFew => format!("too few trials to tell whimbrel from {peer} ({by})"),
     };
-    Some(format!("{condition}: {sentence}."))
+    let late = match us.late() + them.late() {
+        0 => String::new(),
+        late => {
+            let trials = us.samples.len() + them.samples.len();
+            format!(" To be doubted: {late} of these {trials} trials ran on late links.")
+        }
+    };
+    Some(format!("{condition}: {sentence}.{late}"))
 }
 
 fn quoted(

@@ -4,11 +4,11 @@ use std::fs;
 
 use super::sys;
 
-/// The variable that every process of a testbed has.
-pub(super) const MARK: &str = "WHIMBREL_LAB_RUN";
+/// The variable that every process of a trial has.
+pub(crate) const MARK: &str = "WHIMBREL_LAB_RUN";
 
 /// What it is set to: this process and when it started, since numbers of processes come again.
-pub(super) fn mark() -> String {
+pub(crate) fn mark() -> String {
     let process = std::process::id();
     format!("{process}:{}", started(process).unwrap_or_default())
 }

@@ -6,22 +6,26 @@
 
 mod host;
 mod ip;
+pub(crate) mod lateness;
 mod leftover;
 pub(crate) mod probe;
 mod sys;
 mod wire;
 
 use std::fs::File;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::Stdio;
-use std::time::Duration;
+use std::sync::PoisonError;
 
 use anyhow::Context;
 use whimbrel_sim::link::{LinkConfig, LinkStats};
 
 use host::Host;
+use lateness::{Lateness, Ledger};
 use wire::Wire;
 
+pub(crate) use leftover::{MARK, mark};
 pub(crate) use sys::monotonic;
 
 /// Two hosts, and one or more links between them.
@@ -30,6 +34,7 @@ pub(crate) struct Testbed {
     wires: Vec<Wire>,
     caller: Host,
     server: Host,
+    ledger: Option<Ledger>,
 }
 
 /// One of the two hosts.
@@ -57,8 +62,8 @@ pub(crate) struct LinkReport {
     pub(crate) up: LinkStats,
     /// From server to caller.
     pub(crate) down: LinkStats,
-    /// How late packets left, beyond what the model said: median and 99th percentile.
-    pub(crate) late: (Duration, Duration),
+    /// How late packets left, beyond what the model said.
+    pub(crate) late: Lateness,
 }
 
 impl Testbed {
@@ -69,6 +74,7 @@ impl Testbed {
             wires: Vec::with_capacity(links.len()),
             caller: Host::new("caller")?,
             server: Host::new("server")?,
+            ledger: lateness::ledger(),
         };
         for (index, plan) in links.iter().enumerate() {
             let ends = [testbed.plug(Side::Caller, index)?, testbed.plug(Side::Server, index)?];
@@ -167,6 +173,16 @@ fn routes(link: usize) -> String {
     )
 }
 
+impl Drop for Testbed {
+    fn drop(&mut self) {
+        let Some(ledger) = &self.ledger else { return };
+        let mut all = ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        for report in self.wires.iter().filter_map(Wire::last_report) {
+            all.merge(&report.late);
+        }
+    }
+}
+
 impl Side {
     fn last(self) -> u8 {
         match self {
@@ -191,13 +207,9 @@ pub(crate) fn missing() -> Option<String> {
     })
 }
 
-/// Ends what a killed run may have left.
-pub(crate) fn clean() -> anyhow::Result<()> {
-    match leftover::end()? {
-        0 => println!("nothing was left"),
-        ended => println!("{ended} processes ended"),
-    }
-    Ok(())
+/// Ends processes that a killed run may have left; how many there were.
+pub(crate) fn end_leftovers() -> io::Result<usize> {
+    leftover::end()
 }
 
 #[cfg(test)]

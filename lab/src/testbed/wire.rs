@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use whimbrel_cli::link::{Waiter, punctual};
 use whimbrel_proto::Time;
-use whimbrel_sim::link::{Calendar, Histogram, Link, LinkConfig};
+use whimbrel_sim::link::{Calendar, Link, LinkConfig};
 
+use super::lateness::{self, Lateness};
 use super::{LinkPlan, LinkReport, ip};
 
 /// Largest packet of a device.
@@ -52,9 +53,14 @@ impl Wire {
     }
 
     pub(super) fn report(&self) -> LinkReport {
+        self.last_report().expect("the link's thread runs as long as the link")
+    }
+
+    /// As [`Wire::report`]; none of a link that has failed.
+    pub(super) fn last_report(&self) -> Option<LinkReport> {
         let (answer, answered) = mpsc::channel();
         self.order(Order::Report(answer));
-        answered.recv().expect("the link's thread runs as long as the link")
+        answered.recv().ok()
     }
 
     fn order(&self, order: Order) {
@@ -83,7 +89,7 @@ struct Engine {
     spare: Vec<Vec<u8>>,
     /// The clock's zero: the first packet.
     start: Option<Instant>,
-    late: Histogram,
+    late: Lateness,
     orders: Receiver<Order>,
     wake: UnixStream,
     waiter: Waiter,
@@ -109,7 +115,7 @@ impl Engine {
             calendar: Calendar::default(),
             spare: Vec::new(),
             start: None,
-            late: Histogram::default(),
+            late: Lateness::default(),
             orders,
             wake,
             waiter,
@@ -202,7 +208,8 @@ impl Engine {
     fn send_due(&mut self) {
         let now = self.now();
         while let Some((due, packet)) = self.calendar.pop_due(now) {
-            self.late.record(now.since(due));
+            let from = &self.links[1 - packet.to];
+            self.late.record(now.since(due), lateness::allowed(from.config()));
             // An interface that is down takes nothing: the packet is lost, as it would be.
             drop((&self.ends[packet.to]).write(&packet.bytes));
             self.spare.push(packet.bytes);
@@ -213,7 +220,7 @@ impl Engine {
         LinkReport {
             up: self.links[0].stats().clone(),
             down: self.links[1].stats().clone(),
-            late: (self.late.quantile(0.5), self.late.quantile(0.99)),
+            late: self.late.clone(),
         }
     }
 }
