@@ -5,6 +5,7 @@
 
 mod addresses;
 mod attempts;
+mod changeover;
 mod close;
 mod control;
 mod copies;
@@ -50,6 +51,7 @@ use rand_chacha::ChaCha20Rng;
 use addresses::Addresses;
 pub use addresses::LocalAddress;
 use attempts::Attempts;
+use changeover::Changeover;
 pub use close::CloseReason;
 use close::Ending;
 pub(crate) use control::Control;
@@ -325,6 +327,7 @@ pub struct Connection {
     deadlines: Option<Box<DeadlineStats>>,
     coupling: Coupling,
     choice: Choice,
+    changeover: Changeover,
     openings: Openings,
     attempts: Attempts,
     peer_max_packet: u64,
@@ -394,6 +397,7 @@ impl Connection {
             deadlines: None,
             coupling: Coupling::default(),
             choice: Choice::default(),
+            changeover: Changeover::default(),
             openings: Openings::default(),
             attempts: Attempts::default(),
             peer_max_packet: u64::MAX,

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::addresses::{Change, LocalAddress, read_add};
 use super::ids::{Ours, Theirs, read_new_cid, read_path, write_new_cid};
 use super::path::{Ends, Path};
-use super::scheduler::{self, Scheduler, View};
+use super::scheduler::{self, Scheduler, View, Waiting};
 use super::standing::Standing;
 use super::transmit::{CHALLENGE_LEN, OPENING_LEN};
 use super::{
@@ -272,6 +272,9 @@ impl Connection {
     }
 
     fn forget(&mut self, now: Time, at: At) -> Box<PathStats> {
+        if at == self.paths.main() {
+            self.changeover.on_failed(now, &self.paths[at]);
+        }
         let mut path = self.paths.remove(at);
         if path.standing.state() != PathState::Opening {
             // It can be asked again when nothing else works.
@@ -468,10 +471,10 @@ impl Connection {
         }
         self.check_reachable(now);
         self.ask_for_consent();
+        let incumbent = self.incumbent(now);
         let mut views = [View::NONE; super::MOST_PATHS];
         let views = self.views(&mut views);
-        let best =
-            self.wished().map_or_else(|| scheduler::primary(views, self.paths.main().index()), At::index);
+        let best = self.wished().map_or_else(|| scheduler::primary(views, incumbent.index()), At::index);
         if self.paths.set_main(best) {
             self.events.push_back(Event::PrimaryChanged(self.paths[self.paths.main()].id));
         }
@@ -543,8 +546,19 @@ impl Connection {
         }
         let mut views = [View::NONE; super::MOST_PATHS];
         let views = self.views(&mut views);
-        let backlog = self.session.backlog();
-        self.config.scheduler.may_carry(views, at.index(), self.paths.main().index(), backlog)
+        let waiting = Waiting { bytes: self.session.backlog(), lost: self.session.has_lost() };
+        self.config.scheduler.may_carry(views, at.index(), self.paths.main().index(), waiting)
+    }
+
+    /// The path that what was lost goes on before others, and that carries nothing else.
+    pub(super) fn mender(&self) -> Option<At> {
+        if self.paths.len() == 1 || !self.session.has_lost() {
+            return None;
+        }
+        let mut views = [View::NONE; super::MOST_PATHS];
+        let views = self.views(&mut views);
+        let next = self.config.scheduler.mends(views, self.paths.main().index())?;
+        self.paths.all().nth(next)
     }
 
     /// What a scheduler sees of all paths, in `room`.

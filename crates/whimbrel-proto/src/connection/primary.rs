@@ -71,6 +71,7 @@ impl Connection {
         }
         self.paths.by_id(id).ok_or(SetPrimaryError::NoPath)?;
         self.choice.wish(id, false);
+        self.changeover.forget();
         self.control.set_primary(id, self.choice.next);
         self.choice.next += 1;
         self.review(now);
@@ -85,6 +86,7 @@ impl Connection {
         if sequence >= self.choice.next || crosses {
             self.choice.next = sequence + 1;
             self.choice.wish(path, true);
+            self.changeover.forget();
             self.review(now);
         }
         Ok(())

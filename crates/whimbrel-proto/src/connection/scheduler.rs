@@ -8,7 +8,9 @@ use std::time::Duration;
 /// How paths are used together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Scheduling {
-    /// The best path carries everything, others wait for it to fail (MMSP's Automatic Changeover).
+    /// The best path carries everything, others wait for it to fail; then data goes on the next best, and back once the path has worked for
+    /// a while (MMSP's Automatic Changeover). What is lost goes again on the next best (its Retransmission Correction), if that costs no
+    /// more and is not held in reserve.
     Primary,
     /// All carry, the one where data would arrive first before the others; a slow path only what would not arrive earlier by waiting for a
     /// faster one.
@@ -54,18 +56,40 @@ impl View {
     }
 }
 
+/// What waits to be sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waiting {
+    pub(super) bytes: u64,
+    /// Something was lost, and goes again.
+    pub(super) lost: bool,
+}
+
 /// One way to share data out.
 pub(super) trait Scheduler {
-    /// Whether path `me` may carry data now. `primary` is where it goes by itself; `backlog`: bytes that wait.
-    fn may_carry(&self, paths: &[View], me: usize, primary: usize, backlog: u64) -> bool;
+    /// Whether path `me` may carry data now. `primary` is where it goes by itself.
+    fn may_carry(&self, paths: &[View], me: usize, primary: usize, waiting: Waiting) -> bool;
+
+    /// The path that what was lost goes on first, and nothing else does.
+    fn mends(&self, paths: &[View], primary: usize) -> Option<usize>;
 }
 
 impl Scheduler for Scheduling {
-    fn may_carry(&self, paths: &[View], me: usize, primary: usize, backlog: u64) -> bool {
+    fn may_carry(&self, paths: &[View], me: usize, primary: usize, waiting: Waiting) -> bool {
         match self {
-            Self::Primary | Self::Redundant => me == primary,
-            Self::Aggregate => earliest_completion_first(paths, me, primary, backlog),
+            Self::Primary => me == primary || waiting.lost && self.mends(paths, primary) == Some(me),
+            Self::Redundant => me == primary,
+            Self::Aggregate => earliest_completion_first(paths, me, primary, waiting.bytes),
         }
+    }
+
+    fn mends(&self, paths: &[View], primary: usize) -> Option<usize> {
+        if *self != Self::Primary {
+            return None;
+        }
+        let wanted = |view: &View| (!view.usable, view.standby, view.cost);
+        let others = (0..paths.len()).filter(|path| *path != primary && paths[*path].usable);
+        let next = others.min_by_key(|path| paths[*path].rank())?;
+        (wanted(&paths[next]) <= wanted(&paths[primary])).then_some(next)
     }
 }
 
@@ -103,15 +127,35 @@ mod tests {
         View { usable: true, standby: false, cost: 0, rtt, loss: 0.0, rate: mbit * 125_000 }
     }
 
+    fn waiting(bytes: u64) -> Waiting {
+        Waiting { bytes, lost: false }
+    }
+
+    #[test]
+    fn what_the_primary_lost_goes_on_the_next_best() {
+        let mut paths = [path(20, 20), path(60, 20), path(40, 20), View { cost: 1, ..path(30, 20) }];
+        let lost = Waiting { bytes: 0, lost: true };
+        let carriers = |paths: &[View], waiting| -> Vec<usize> {
+            (0..4).filter(|me| Scheduling::Primary.may_carry(paths, *me, 0, waiting)).collect()
+        };
+        assert_eq!(carriers(&paths, waiting(u64::MAX)), [0]);
+        assert_eq!(carriers(&paths, lost), [0, 2]);
+        paths[2].standby = true;
+        assert_eq!(carriers(&paths, lost), [0, 1]);
+        paths[1].usable = false;
+        assert_eq!(carriers(&paths, lost), [0], "what is dear or in reserve does not mend what works");
+        assert_eq!(Scheduling::Aggregate.mends(&paths, 0), None);
+    }
+
     #[test]
     fn a_slow_path_carries_only_what_would_wait_longer_for_the_fast_one() {
         let paths = [path(20, 20), path(200, 4)];
-        let aggregate = |backlog| Scheduling::Aggregate.may_carry(&paths, 1, 0, backlog);
+        let aggregate = |bytes| Scheduling::Aggregate.may_carry(&paths, 1, 0, waiting(bytes));
         assert!(!aggregate(0));
         assert!(!aggregate(200_000), "80 ms of the fast path's rate: sooner there by its round trip");
         assert!(aggregate(300_000));
-        assert!(Scheduling::Aggregate.may_carry(&paths, 0, 0, 0), "the best always may");
-        assert!(!Scheduling::Primary.may_carry(&paths, 1, 0, u64::MAX));
+        assert!(Scheduling::Aggregate.may_carry(&paths, 0, 0, waiting(0)), "the best always may");
+        assert!(!Scheduling::Primary.may_carry(&paths, 1, 0, waiting(u64::MAX)));
     }
 
     #[test]
@@ -119,8 +163,8 @@ mod tests {
         let mut paths =
             [path(20, 20), View { cost: 1, ..path(10, 20) }, View { standby: true, ..path(10, 20) }];
         assert_eq!(primary(&paths, 0), 0);
-        assert!(!Scheduling::Aggregate.may_carry(&paths, 1, 0, u64::MAX));
-        assert!(!Scheduling::Aggregate.may_carry(&paths, 2, 0, u64::MAX));
+        assert!(!Scheduling::Aggregate.may_carry(&paths, 1, 0, waiting(u64::MAX)));
+        assert!(!Scheduling::Aggregate.may_carry(&paths, 2, 0, waiting(u64::MAX)));
         paths[0].usable = false;
         assert_eq!(primary(&paths, 0), 1);
         paths[1].usable = false;

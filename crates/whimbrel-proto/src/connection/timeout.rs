@@ -30,6 +30,7 @@ impl Connection {
             self.other_probes_at(),
             self.attempts.timeout(),
             self.openings.timeout(),
+            self.changeover.timeout(),
             self.retired.timeout(),
             self.session.poll_timeout(),
             self.early_until,
@@ -88,6 +89,7 @@ impl Connection {
         for at in self.paths.all() {
             self.handle_path_timeout(now, at);
         }
+        self.ask_left(now);
         self.review(now);
         self.close_unanswered(now);
         self.free_retired(now);

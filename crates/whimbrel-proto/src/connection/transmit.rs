@@ -70,7 +70,8 @@ impl Connection {
             return None;
         }
         self.progress_ending(now);
-        self.paths.in_order().find_map(|at| self.transmit_on(now, at, out, segments))
+        let mut turns = self.mender().into_iter().chain(self.paths.in_order());
+        turns.find_map(|at| self.transmit_on(now, at, out, segments))
     }
 
     /// What is to be sent on one path.
@@ -304,9 +305,14 @@ impl Connection {
         if occasion != Occasion::Sack && data {
             let repeats = self.repeats(at, occasion);
             self.resending = self.session.has_lost();
+            let mends = self.mender() == Some(at);
             self.scratch_carried.clear();
             if !full {
-                self.session.fill(now, &mut writer, &mut self.scratch_carried, repeats);
+                if mends {
+                    self.session.fill_again(now, &mut writer, &mut self.scratch_carried);
+                } else {
+                    self.session.fill(now, &mut writer, &mut self.scratch_carried, repeats);
+                }
                 self.scratch_items.extend(self.scratch_carried.iter().map(|carried| Item::Session(*carried)));
                 self.echo(now, at);
             }

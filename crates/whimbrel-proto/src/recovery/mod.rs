@@ -73,6 +73,8 @@ pub(crate) struct Recovery<I> {
     ce: u64,
     counters: Counters,
     loss: LossShare,
+    /// As it was when the path fell silent.
+    loss_heard: LossShare,
     packet_size: u64,
     /// That may yet go into doubles of the ends of flights.
     spare_bytes: u64,
@@ -108,6 +110,7 @@ impl<I: Copy> Recovery<I> {
             ce: 0,
             counters: Counters::default(),
             loss: LossShare::default(),
+            loss_heard: LossShare::default(),
             packet_size: packet_size as u64,
             spare_bytes: 0,
         }
@@ -192,6 +195,11 @@ impl<I: Copy> Recovery<I> {
     /// Three probes or more went unanswered (MMSP 3.3.4).
     pub(crate) fn is_unreachable(&self) -> bool {
         self.silence.unanswered() >= 3
+    }
+
+    /// When something was last acknowledged.
+    pub(crate) fn last_heard(&self) -> Time {
+        self.last_heard
     }
 
     /// May a packet of `size` wire bytes be sent?
@@ -345,6 +353,8 @@ impl<I: Copy> Recovery<I> {
             app_limited: false,
         };
         if was_blackout {
+            // An outage is no rate of loss: a path that is used no more would keep it for ever.
+            self.loss = self.loss_heard;
             self.controller.on_restart(now);
         }
         self.controller.on_ack(&sample);
@@ -371,10 +381,14 @@ impl<I: Copy> Recovery<I> {
     /// Declares lost what is overdue, and grants probes on a silent path.
     pub(crate) fn handle_timeout(&mut self, now: Time, mut tell: impl FnMut(Fate, &I)) {
         let overdue = self.sent.first_overdue(now, &self.rtt);
+        let loss = self.loss;
         let lost = self.detect(now, &mut tell);
         if let Some(sent_at) = overdue
             && self.last_heard < sent_at
         {
+            if !self.silence.is_silent() {
+                self.loss_heard = loss;
+            }
             self.silence.on_overdue(now, self.rtt.deadline());
         }
         if lost > 0 {
@@ -417,7 +431,7 @@ impl<I: Copy> Recovery<I> {
 }
 
 /// Loss over about the last few hundred packets: two counts that are halved together.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct LossShare {
     acked: u64,
     lost: u64,

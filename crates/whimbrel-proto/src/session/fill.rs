@@ -67,6 +67,13 @@ impl Session {
         out.len() > start
     }
 
+    /// As [`Session::fill`], but only what was lost.
+    pub(crate) fn fill_again(&mut self, now: Time, out: &mut Writer<'_>, carried: &mut Vec<Carried>) {
+        let room = out.remaining();
+        self.again.packet += 1;
+        self.fill_lost(now, out, carried, room);
+    }
+
     fn fill_new(
         &mut self,
         now: Time,

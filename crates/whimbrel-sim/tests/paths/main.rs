@@ -1,5 +1,6 @@
 //! Several paths, on a virtual clock: opened by themselves, used together, lost and found again.
 
+mod changeover;
 mod copies;
 mod cost;
 mod figures;

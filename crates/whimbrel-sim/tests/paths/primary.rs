@@ -12,14 +12,14 @@ use super::{SECOND, bulk, config, link, two};
 const ALIKE: &str = "rate=10mbit,delay=10ms,queue=100ms";
 
 /// The path over a network, as both ends call it.
-fn over(pair: &mut Pair, network: usize) -> PathId {
+pub(super) fn over(pair: &mut Pair, network: usize) -> PathId {
     let local = pair.world.addresses(pair.client)[network].ip();
     let stats = pair.stats(End::Client);
     let active = |path: &&PathStats| path.local == Some(local) && path.state == PathState::Active;
     stats.paths.iter().find(active).expect("it works").id
 }
 
-fn primary(pair: &mut Pair, end: End) -> PathId {
+pub(super) fn primary(pair: &mut Pair, end: End) -> PathId {
     pair.stats(end).paths.iter().find(|path| path.primary).expect("there is always one").id
 }
 
