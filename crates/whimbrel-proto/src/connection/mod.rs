@@ -18,6 +18,7 @@ mod multipath;
 mod notices;
 mod opening;
 mod openings;
+mod others;
 mod pairing;
 mod path;
 mod paths;
