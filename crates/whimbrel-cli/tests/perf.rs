@@ -4,6 +4,8 @@
 
 mod common;
 
+use std::collections::BTreeSet;
+
 use common::{Home, Running, assert_fails, whimbrel};
 use serde_json::Value;
 
@@ -44,6 +46,39 @@ fn run(home: &Home, url: &str, arguments: &[&str]) -> Value {
     assert_eq!(document["complete"], true);
     assert_eq!((&document["duplicated"], &document["out_of_order"]), (&0.into(), &0.into()), "{document}");
     document
+}
+
+/// The fields that the first table below a heading of the page names.
+fn described(heading: &str) -> BTreeSet<String> {
+    const PAGE: &str = include_str!("../../../docs/perf.md");
+    let below = PAGE.split_once(&format!("# {heading}\n")).expect("a heading").1;
+    let section = below.lines().take_while(|line| !line.starts_with('#'));
+    let rows = section.filter_map(|line| line.strip_prefix("| `"));
+    rows.map(|row| row.split_once('`').expect("a name").0.to_owned()).collect()
+}
+
+fn fields(object: &Value) -> BTreeSet<String> {
+    object.as_object().expect("an object").keys().cloned().collect()
+}
+
+#[test]
+fn the_page_describes_the_document_and_paths_have_figures_of_their_own() {
+    let home = Home::new("perf-page");
+    let server = serve(&home, &[]);
+    let document = run(&home, &server.listening, &["--mode", "mixed", "--time", "0.5"]);
+    assert_eq!(described("The document"), fields(&document));
+    for side in ["paths", "sink_paths"] {
+        assert_eq!(described("A path"), fields(&document[side][0]));
+    }
+    for inner in fields(&document["urgent"]).union(&fields(&document["latency_us"])) {
+        let page = include_str!("../../../docs/perf.md");
+        assert!(page.contains(&format!("`{inner}`")), "docs/perf.md says nothing of {inner}");
+    }
+    let [sent, came] = [&document["paths"][0]["bytes_sent"], &document["sink_paths"][0]["bytes_received"]];
+    let bytes = document["bytes"].as_u64().unwrap();
+    assert!(sent.as_u64() >= Some(bytes) && came.as_u64() >= Some(bytes), "{document}");
+    let rate = document["sink_paths"][0]["received_bps"].as_f64().unwrap();
+    assert!(rate >= document["goodput_bps"].as_f64().unwrap(), "{document}");
 }
 
 fn assert_latency(document: &Value, kind: &str) {
@@ -137,6 +172,30 @@ fn a_link_that_loses_costs_time_and_nothing_else() {
     assert!(timed["bytes"].as_u64() > Some(0));
     let rated = ["--mode", "latency", "--rate", "100", "--time", "1", "--service", "ru"];
     assert_eq!(run(&home, &url, &rated)["lost"], 0);
+}
+
+#[test]
+fn figures_hold_after_an_outage() {
+    let home = Home::new("perf-outage");
+    let server = serve(&home, &[]);
+    let (key, address) = server.listening.split_once('@').unwrap();
+    let bad = ["link", "--to", address, "--rate", "8mbit", "--delay", "5ms", "--outage", "at 1s for 1s"];
+    for arguments in [&["--time", "4"][..], &["--bytes", "2M"]] {
+        // The outage counts from the link's start.
+        let link = Running::listening(whimbrel(&home).args(bad));
+        let url = format!("{key}@{}", link.listening);
+        let document = run(&home, &url, arguments);
+        assert_eq!((&document["complete"], &document["lost"]), (&true.into(), &0.into()), "{document}");
+        let number = |name: &str| document[name].as_f64().unwrap();
+        assert!(number("longest_gap_ms") >= 800.0, "what the queue held came in the outage: {document}");
+        assert!((number("goodput_bps") - number("bytes") * 8.0 / number("seconds")).abs() < 1.0);
+        if arguments[0] == "--bytes" {
+            assert_eq!(document["bytes"], 2_000_000);
+        } else {
+            assert_eq!(document["seconds"], 4.0, "the outage counts");
+            assert!(number("bytes") < 8e6 / 8.0 * 3.0, "3 s at the link's rate at most: {document}");
+        }
+    }
 }
 
 #[test]

@@ -342,6 +342,7 @@ impl World {
             protocol: Default::default(),
             psk,
             ticket,
+            others: Vec::new(),
             transport: node.transport.clone(),
         };
         let (handle, connection) = node.endpoint.connect(self.now, server, config);

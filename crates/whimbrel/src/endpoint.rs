@@ -214,7 +214,8 @@ impl Endpoint {
         lock(&self.shared.proto).stats()
     }
 
-    /// Connects to `whimbrel://KEY@host:port` and waits for the handshake.
+    /// Connects to `whimbrel://KEY@host:port` and waits for the handshake. Of a host with several addresses one more is tried every 250 ms
+    /// until one answers (RFC 8305).
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -243,8 +244,8 @@ impl Endpoint {
     pub async fn begin_connect(&self, url: &str) -> Result<Mocket, ConnectError> {
         let url: Url = url.parse()?;
         let key = url.key.ok_or(ConnectError::KeyMissing)?;
-        let remote = url.resolve(self.local_addr().is_ok_and(|local| local.is_ipv6())).await?;
-        self.open(remote, ServerKey::Known(key))
+        let remotes = url.resolve(self.local_addr().is_ok_and(|local| local.is_ipv6())).await?;
+        self.open(&remotes, ServerKey::Known(key))
     }
 
     /// Connects trusting whatever key the server shows (trust on first use), or insisting on the one `remembered`. Compare or keep
@@ -258,13 +259,13 @@ impl Endpoint {
         remembered: Option<PublicKey>,
     ) -> Result<Mocket, ConnectError> {
         let url: Url = url.parse()?;
-        let remote = url.resolve(self.local_addr().is_ok_and(|local| local.is_ipv6())).await?;
+        let remotes = url.resolve(self.local_addr().is_ok_and(|local| local.is_ipv6())).await?;
         let key = match (url.key, remembered) {
             (Some(key), _) => ServerKey::Known(key),
             (None, Some(key)) => ServerKey::Remembered(key),
             (None, None) => ServerKey::Ask,
         };
-        let mocket = self.open(remote, key)?;
+        let mocket = self.open(&remotes, key)?;
         mocket.established().await?;
         Ok(mocket)
     }
@@ -285,9 +286,12 @@ impl Endpoint {
         lock(&self.shared.tickets).import(now, time_of_day(), exported).map_err(|_| TicketsError)
     }
 
-    fn open(&self, remote: SocketAddr, server_key: ServerKey) -> Result<Mocket, ConnectError> {
+    /// To one of these addresses; there is at least one.
+    fn open(&self, remotes: &[SocketAddr], server_key: ServerKey) -> Result<Mocket, ConnectError> {
         let shared = &self.shared;
-        let locals = shared.locals_of_client(&shared.config.paths, remote)?;
+        let (remote, locals) = shared.locals_of_any(remotes)?;
+        let leads = |other: &SocketAddr| shared.config.paths.leads_to(*other);
+        let others = remotes.iter().copied().filter(|other| *other != remote).filter(leads).collect();
         let now = shared.clock.now();
         let ticket = match server_key {
             ServerKey::Known(key) | ServerKey::Remembered(key) => lock(&shared.tickets).take(now, &key),
@@ -298,6 +302,7 @@ impl Endpoint {
             protocol: shared.config.protocol.clone(),
             psk: shared.config.psk,
             ticket,
+            others,
             transport: shared.config.transport.clone(),
         };
         let (handle, connection) = lock(&shared.proto).connect(now, remote, config);
@@ -538,4 +543,38 @@ fn aes_in_hardware() -> bool {
     return std::arch::is_aarch64_feature_detected!("aes");
     #[allow(unreachable_code, reason = "where neither is known")]
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn of_several_addresses_one_that_answers_is_taken() {
+        let server = Endpoint::bind(Config::listen_as(new_identity()), "127.0.0.1:0").await.unwrap();
+        let live = server.local_addr().unwrap();
+        let dead = ["[::1]:0", "127.0.0.1:0"].map(std::net::UdpSocket::bind);
+        // A host without IPv6 has one dead address less.
+        let dead: Vec<SocketAddr> =
+            dead.into_iter().flatten().map(|socket| socket.local_addr().unwrap()).collect();
+        let ipv6 = dead.len() == 2;
+        let client =
+            Endpoint::bind(Config::default(), if ipv6 { "[::]:0" } else { "0.0.0.0:0" }).await.unwrap();
+        for remotes in [vec![live], [&dead[..], &[live]].concat(), [&[live], &dead[..]].concat()] {
+            let near = client.open(&remotes, ServerKey::Known(server.public_key())).unwrap();
+            near.send("early").await.unwrap();
+            near.established().await.unwrap();
+            assert_eq!(
+                (near.peer_addr().ip().to_canonical(), near.peer_addr().port()),
+                (live.ip(), live.port())
+            );
+            let far = server.accept().await.unwrap();
+            assert_eq!(far.recv().await.unwrap().payload, "early");
+            far.send("late").await.unwrap();
+            assert_eq!(near.recv().await.unwrap().payload, "late");
+            assert_eq!(lock(&server.shared.connections).len(), 1, "the server sees one connection");
+            near.close(0, "").await;
+            server.wait_idle().await;
+        }
+    }
 }

@@ -22,6 +22,16 @@ pub enum Paths {
     Single,
 }
 
+impl Paths {
+    /// Some address to be used is of the family of `remote`.
+    pub(crate) fn leads_to(&self, remote: SocketAddr) -> bool {
+        match self {
+            Self::Auto | Self::Single => true,
+            Self::Only(list) => list.iter().any(|path| path.address.is_ipv4() == remote.is_ipv4()),
+        }
+    }
+}
+
 /// An address of this host, and how paths from it are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LocalPath {

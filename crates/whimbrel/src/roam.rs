@@ -59,6 +59,21 @@ impl EndpointShared {
         self.socket.local_addr().is_ok_and(|bound| !bound.ip().is_unspecified())
     }
 
+    /// The first of these addresses that can be reached, and the local side of a connection to there.
+    pub(crate) fn locals_of_any(
+        self: &Arc<Self>,
+        remotes: &[SocketAddr],
+    ) -> Result<(SocketAddr, Option<Box<Locals>>), ConnectError> {
+        let mut first_error = None;
+        for remote in remotes {
+            match self.locals_of_client(&self.config.paths, *remote) {
+                Ok(locals) => return Ok((*remote, locals)),
+                Err(error) => drop(first_error.get_or_insert(error)),
+            }
+        }
+        Err(first_error.unwrap_or(ConnectError::NoPath(SocketAddr::from(([0, 0, 0, 0], 0)))))
+    }
+
     /// The local side of a connection to `remote` that begins now. None: the endpoint's socket does.
     pub(crate) fn locals_of_client(
         self: &Arc<Self>,

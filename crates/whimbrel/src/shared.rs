@@ -123,7 +123,10 @@ impl State {
     }
 
     fn via(&self, transmit: Option<&Transmit>) -> Via {
-        self.locals.as_ref()?.socket_for(transmit?.source)
+        let transmit = transmit?;
+        let via = self.locals.as_ref()?.socket_for(transmit.source)?;
+        // Another address of a server than the first may be of the other family.
+        (via.address().is_ipv4() == transmit.destination.is_ipv4()).then_some(via)
     }
 }
 

@@ -77,21 +77,36 @@ impl fmt::Display for Url {
 }
 
 impl Url {
-    /// An address that a socket of the family can reach; IPv6 sockets reach both.
-    pub(crate) async fn resolve(&self, ipv6: bool) -> Result<SocketAddr, ConnectError> {
+    /// The addresses that a socket of the family can reach, in the order to try them in; IPv6 sockets reach both.
+    pub(crate) async fn resolve(&self, ipv6: bool) -> Result<Vec<SocketAddr>, ConnectError> {
         let failed = |error| ConnectError::Resolve { host: self.host.clone(), error };
         let found: Vec<_> =
             tokio::net::lookup_host((self.host.as_str(), self.port)).await.map_err(failed)?.collect();
-        let usable = found.iter().find(|address| ipv6 || address.is_ipv4()).copied();
-        usable.ok_or_else(|| {
+        let usable = in_turn(found.iter().copied().filter(|address| ipv6 || address.is_ipv4()));
+        if usable.is_empty() {
             let family = if found.is_empty() {
                 "it has no address"
             } else {
                 "it has IPv6 addresses only, and this socket is IPv4"
             };
-            failed(std::io::Error::other(family))
-        })
+            return Err(failed(std::io::Error::other(family)));
+        }
+        Ok(usable)
     }
+}
+
+/// As they came, but one family after the other (RFC 8305 4): where one does not work, the next address is of the other.
+fn in_turn(addresses: impl Iterator<Item = SocketAddr>) -> Vec<SocketAddr> {
+    let mut all: Vec<SocketAddr> = Vec::new();
+    for address in addresses {
+        if !all.contains(&address) {
+            all.push(address);
+        }
+    }
+    let first_family = all.first().is_some_and(SocketAddr::is_ipv6);
+    let (first, second): (Vec<_>, Vec<_>) = all.iter().partition(|address| address.is_ipv6() == first_family);
+    let turn = |at: usize| first.get(at).into_iter().chain(second.get(at));
+    (0..all.len()).flat_map(turn).copied().collect()
 }
 
 #[cfg(test)]
@@ -110,6 +125,16 @@ mod tests {
             assert_eq!(url.parse::<Url>().unwrap().to_string(), url);
         }
         assert_eq!("whimbrel://host".parse::<Url>().unwrap().port, DEFAULT_PORT);
+    }
+
+    #[test]
+    fn families_take_turns() {
+        let addresses =
+            |list: &[&str]| list.iter().map(|text| text.parse().unwrap()).collect::<Vec<SocketAddr>>();
+        let found = ["[::1]:1", "[::2]:1", "[::1]:1", "[::3]:1", "1.0.0.1:1", "1.0.0.2:1"];
+        let wanted = ["[::1]:1", "1.0.0.1:1", "[::2]:1", "1.0.0.2:1", "[::3]:1"];
+        assert_eq!(in_turn(addresses(&found).into_iter()), addresses(&wanted));
+        assert!(in_turn(std::iter::empty()).is_empty());
     }
 
     #[test]

@@ -65,6 +65,25 @@ async fn a_large_message_is_put_together() {
 }
 
 #[tokio::test]
+async fn a_transfer_over_ipv6() {
+    let Ok(server) = Endpoint::bind(Config::listen_as(new_identity()), "[::1]:0").await else {
+        eprintln!("skipped: this host has no IPv6 loopback");
+        return;
+    };
+    let client = Endpoint::bind(Config::default(), "[::]:0").await.unwrap();
+    let url = format!("whimbrel://{}@{}", server.public_key(), server.local_addr().unwrap());
+    assert!(url.contains("@[::1]:"), "{url}");
+    let near = client.connect(&url).await.unwrap();
+    let far = server.accept().await.unwrap();
+    assert!(near.peer_addr().is_ipv6() && far.peer_addr().is_ipv6());
+    let payload = Bytes::from(vec![6; 1 << 20]);
+    for (from, to) in [(&near, &far), (&far, &near)] {
+        from.send(payload.clone()).await.unwrap();
+        assert_eq!(to.recv().await.unwrap().payload, payload);
+    }
+}
+
+#[tokio::test]
 async fn byte_streams_half_close_like_sockets() {
     let (_server, _client, near, far) = pair().await;
     let mut out = near.open_stream().await.unwrap();

@@ -112,7 +112,8 @@ impl Syns {
                 protocol: Bytes::new(),
                 psk: None,
                 ticket: None,
-                transport: transport.clone(),
+                others: Vec::new(),
+            transport: transport.clone(),
             };
             let (_, mut connection) = endpoint.connect(Time::ZERO, address, config);
             let mut syn = Vec::new();

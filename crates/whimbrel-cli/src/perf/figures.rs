@@ -127,7 +127,7 @@ impl From<Totals> for Total {
     }
 }
 
-/// One path, as one end sees it.
+/// One path, as one end sees it, since it was opened. Messages are not a path's: one may go over several, and copies of it too.
 #[derive(Serialize, Deserialize, Clone, Debug, Default)]
 pub(super) struct PathFigures {
     pub(super) id: u32,
@@ -141,6 +141,12 @@ pub(super) struct PathFigures {
     pub(super) share: f64,
     /// With IP and UDP headers.
     pub(super) wire_bytes_sent: u64,
+    /// UDP payload.
+    pub(super) bytes_sent: u64,
+    pub(super) bytes_received: u64,
+    /// The same over the measurement's seconds.
+    pub(super) sent_bps: f64,
+    pub(super) received_bps: f64,
     pub(super) packets_sent: u64,
     pub(super) packets_lost: u64,
     /// Of those, packets that arrived after all.
@@ -149,6 +155,8 @@ pub(super) struct PathFigures {
     pub(super) packets_duplicated: u64,
     pub(super) rtt_us: f64,
     pub(super) rtt_min_us: f64,
+    /// Mean deviation.
+    pub(super) rtt_variation_us: f64,
     /// Share of the packets sent that was lost.
     pub(super) loss: f64,
     pub(super) mtu: u16,
@@ -171,6 +179,10 @@ impl From<&PathStats> for PathFigures {
             share: 0.0,
             remote: path.remote.to_string(),
             wire_bytes_sent: path.sent_bytes + headers * path.sent_packets,
+            bytes_sent: path.sent_bytes,
+            bytes_received: path.received_bytes,
+            sent_bps: 0.0,
+            received_bps: 0.0,
             packets_sent: path.sent_packets,
             packets_lost: path.lost_packets,
             packets_lost_spuriously: path.spurious_packets,
@@ -178,6 +190,7 @@ impl From<&PathStats> for PathFigures {
             packets_duplicated: path.duplicates,
             rtt_us: micros(path.rtt),
             rtt_min_us: micros(path.rtt_min),
+            rtt_variation_us: micros(path.rtt_variation),
             loss: lost as f64 / path.sent_packets.max(1) as f64,
             mtu: path.mtu,
             bandwidth_bps: path.congestion.bandwidth * 8,
@@ -275,6 +288,14 @@ impl Document {
             (None, None) => LatencyKind::Unknown,
         };
         let Total { wire_bytes_sent, packets_sent, packets_lost } = sent.total;
+        let paths = |paths: &[PathFigures]| {
+            let mut paths = paths.to_vec();
+            for path in &mut paths {
+                path.sent_bps = per_second(path.bytes_sent * 8);
+                path.received_bps = per_second(path.bytes_received * 8);
+            }
+            paths
+        };
         // The path most is sent on stands for all.
         let main = sent.paths.iter().max_by_key(|path| path.packets_sent);
         Self {
@@ -307,8 +328,8 @@ impl Document {
             cpu_s: sent.cpu_s + received.cpu_s,
             cpu_source_s: sent.cpu_s,
             cpu_sink_s: received.cpu_s,
-            paths: sent.paths.clone(),
-            sink_paths: received.paths.clone(),
+            paths: paths(&sent.paths),
+            sink_paths: paths(&received.paths),
             urgent: received.urgent.as_ref().map(|urgent| Urgent {
                 messages: urgent.messages,
                 sent: sent.urgent_messages,

@@ -42,7 +42,8 @@ const LAST_WORDS: Duration = Duration::from_secs(30);
 ///
 /// Figures are those of whoever receives; seconds count from the connect call. Loads with an end of their own (--bytes, --rate) count to
 /// the last delivery, others are cut off when the time is over. Latency is one way where both ends share a clock (one machine), else, in
-/// latency mode, half the round trip of messages that are sent back.
+/// latency mode, half the round trip of messages that are sent back, and none in other modes. docs/perf.md describes the document that --json
+/// prints.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct RunCommand {
@@ -75,7 +76,7 @@ pub(super) struct RunCommand {
     /// How much, instead.
     #[arg(long, value_name = "N", value_parser = units::bytes)]
     bytes: Option<u64>,
-    /// The other end sends.
+    /// The other end sends. Latency mode without --rate is a round trip and has no direction: there it needs --rate.
     #[arg(long)]
     reverse: bool,
     #[command(flatten)]

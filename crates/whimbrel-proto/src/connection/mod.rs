@@ -19,6 +19,7 @@ mod multipath;
 mod notices;
 mod opening;
 mod openings;
+mod others;
 mod pairing;
 mod path;
 mod paths;

@@ -1,11 +1,13 @@
 //! The client's half of the handshake: SYN until it is answered, PING until it is answered. With a ticket, PING first; if SYN-ACK
-//! answers it, another PING with the cookie.
+//! answers it, another PING with the cookie. Of several addresses of the server the first that answers is taken.
 
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{CloseReason, Connection, Datagram, Event, Item, Main, Notes, Validation};
+use super::others::Others;
+use super::{CloseReason, Connection, Datagram, Event, Item, Main, Notes, Transmit, Validation};
 use crate::connection::keys::KeyRing;
 use crate::crypto::PathMemory;
 use crate::handshake::{Accepted, ClientHandshake, Established, HandshakeError, Params, Resumed};
@@ -47,6 +49,7 @@ pub(crate) struct Opening {
     /// `asking` goes out beside the next PING.
     asking_due: bool,
     stage: Stage,
+    others: Option<Box<Others>>,
     began: Time,
     /// Packets sent in this stage.
     tries: u8,
@@ -86,6 +89,7 @@ impl Opening {
             params,
             trust_shown_key,
             stage: Stage::Asking,
+            others: None,
             began: now,
             tries: 0,
             memory,
@@ -95,6 +99,12 @@ impl Opening {
             rtt: None,
             give_up: now + patience,
         }
+    }
+
+    /// The server may be at one of these just as well.
+    pub(crate) fn or_at(mut self, others: Vec<SocketAddr>) -> Self {
+        self.others = Others::new(self.began, others);
+        self
     }
 
     /// SYN or PING, if it is time to send it (again).
@@ -176,7 +186,9 @@ impl Opening {
     }
 
     pub(super) fn timeout(&self) -> Time {
-        if self.asking_due { Time::ZERO } else { self.next.min(self.give_up) }
+        let others =
+            self.others.as_ref().filter(|_| self.is_asking()).map_or(Time::MAX, |others| others.timeout());
+        if self.asking_due { Time::ZERO } else { self.next.min(self.give_up).min(others) }
     }
 
     pub(super) fn is_given_up(&self, now: Time) -> bool {
@@ -214,6 +226,36 @@ impl Connection {
         }
     }
 
+    /// A packet of the handshake that is due.
+    pub(super) fn transmit_opening(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
+        let opening = self.opening.as_deref_mut()?;
+        let asks = opening.is_asking();
+        let other = opening.others.as_mut().filter(|_| asks).and_then(|others| others.poll(now));
+        let packet = if other.is_some() { opening.asking() } else { opening.poll_packet(now)? };
+        out.extend_from_slice(packet);
+        let (size, path) = (packet.len(), &mut self.paths[Main]);
+        if let Some(others) = opening.others.as_mut().filter(|_| asks && other.is_none()) {
+            others.on_repeated();
+        }
+        path.traffic.sent_packets += 1;
+        path.traffic.sent_bytes += size as u64;
+        let transmit = path.transmit(size, None);
+        Some(match other {
+            Some(destination) => Transmit { source: None, destination, ..transmit },
+            None => transmit,
+        })
+    }
+
+    /// The first answer may come from another address of the server, which then counts.
+    fn on_answered(&mut self, (from, to): (SocketAddr, Option<IpAddr>)) {
+        let Some(opening) = self.opening.as_deref_mut().filter(|opening| opening.is_asking()) else { return };
+        let Some(others) = &mut opening.others else { return };
+        if let Some(asked_at) = others.on_answered(from, self.paths[Main].remote) {
+            opening.first_sent = Some(asked_at);
+            self.paths[Main].move_to(from, to);
+        }
+    }
+
     /// A packet of the handshake, in the clear.
     pub(super) fn handle_clear(&mut self, now: Time, datagram: Datagram) {
         let kind = datagram.bytes.first().map_or(0, |flags| flags & !CLEAR_BIT);
@@ -221,10 +263,11 @@ impl Connection {
             self.dropped.handshake += 1;
             return;
         };
+        let ends = (datagram.from, datagram.to);
         let handled = match (kind, opening.stage) {
-            (block::SYN_ACK, Stage::Asking) => self.handle_syn_ack(now, &datagram.bytes),
+            (block::SYN_ACK, Stage::Asking) => self.handle_syn_ack(now, ends, &datagram.bytes),
             // Also after SYN went out again, and of an earlier PING: the answer may only have been late.
-            (block::PONG, _) => self.handle_pong(now, &datagram.bytes),
+            (block::PONG, _) => self.handle_pong(now, ends, &datagram.bytes),
             _ => Err(HandshakeError::NotOurs),
         };
         if let Err(error) = handled {
@@ -243,7 +286,12 @@ impl Connection {
         }
     }
 
-    fn handle_syn_ack(&mut self, now: Time, packet: &[u8]) -> Result<(), HandshakeError> {
+    fn handle_syn_ack(
+        &mut self,
+        now: Time,
+        ends: (SocketAddr, Option<IpAddr>),
+        packet: &[u8],
+    ) -> Result<(), HandshakeError> {
         let Some(opening) = &mut self.opening else { return Err(HandshakeError::NotOurs) };
         let answer = opening.handshake.handle_syn_ack(packet)?;
         if let Some(shown) = answer.shown_key {
@@ -252,7 +300,8 @@ impl Connection {
             }
             opening.handshake.trust(shown);
         }
-        let first_sent = opening.first_sent.unwrap_or(now);
+        self.on_answered(ends);
+        let first_sent = self.opening.as_ref().and_then(|opening| opening.first_sent).unwrap_or(now);
         self.paths[Main].recovery.on_first_rtt(now, now.since(first_sent));
         self.paths[Main].remote_id = answer.server_id;
         self.send_ping(now);
@@ -310,10 +359,17 @@ impl Connection {
         path.recovery.on_sent(now, size as u64 + path.headers(), true, &self.scratch_items);
     }
 
-    fn handle_pong(&mut self, now: Time, packet: &[u8]) -> Result<(), HandshakeError> {
+    fn handle_pong(
+        &mut self,
+        now: Time,
+        ends: (SocketAddr, Option<IpAddr>),
+        packet: &[u8],
+    ) -> Result<(), HandshakeError> {
         let Some(opening) = &mut self.opening else { return Err(HandshakeError::NotOurs) };
         let Established { keys, params, blocks, server_id, server_key, answers_latest, .. } =
             opening.handshake.handle_pong(packet)?;
+        self.on_answered(ends);
+        let Some(opening) = &mut self.opening else { return Err(HandshakeError::NotOurs) };
         if !answers_latest {
             // Back to the connection that was given up. The server has seen numbers of its first flight, and what it held is not known
             // any more: all goes again, and what arrived before is told by its message's number.

@@ -116,14 +116,8 @@ impl Connection {
             self.paths[Main].validation.on_sent(farewell.len());
             return Some(self.paths[Main].transmit(farewell.len(), None));
         }
-        if let Some(opening) = &mut self.opening
-            && let Some(packet) = opening.poll_packet(now)
-        {
-            out.extend_from_slice(packet);
-            let size = packet.len();
-            self.paths[Main].traffic.sent_packets += 1;
-            self.paths[Main].traffic.sent_bytes += size as u64;
-            return Some(self.paths[Main].transmit(size, None));
+        if let Some(transmit) = self.transmit_opening(now, out) {
+            return Some(transmit);
         }
         if self.pong_due {
             self.pong_due = false;

@@ -86,6 +86,8 @@ pub struct ConnectConfig {
     pub psk: Option<[u8; 32]>,
     /// From an earlier connection to this server: what is sent at once travels with the first packet.
     pub ticket: Option<Ticket>,
+    /// Further addresses of the server: while none has answered, one more is asked every 250 ms, and the first that answers is taken.
+    pub others: Vec<SocketAddr>,
     /// Settings of the connection.
     pub transport: TransportConfig,
 }
@@ -255,7 +257,7 @@ impl Endpoint {
 
     /// Begins a connection; its first packet comes out of `poll_transmit`.
     pub fn connect(&mut self, now: Time, remote: SocketAddr, config: ConnectConfig) -> (Handle, Connection) {
-        let ConnectConfig { server_key, protocol, psk, ticket, transport } = config;
+        let ConnectConfig { server_key, protocol, psk, ticket, others, transport } = config;
         let local_id = self.ids.issue();
         let mut session_id = [0; 16];
         self.rng.fill_bytes(&mut session_id);
@@ -268,7 +270,8 @@ impl Endpoint {
         let setup = self.setup(Side::Client, remote, local_id, Arc::new(transport));
         let patience = setup.config.handshake_timeout;
         let mut connection = Connection::new(now, setup);
-        connection.open_with(now, Opening::new(now, handshake, params, true, patience, memory));
+        let opening = Opening::new(now, handshake, params, true, patience, memory).or_at(others);
+        connection.open_with(now, opening);
         connection.name_session(session_id);
         let handle = self.register(local_id, false);
         self.keep_psk(handle, psk);
