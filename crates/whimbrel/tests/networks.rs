@@ -62,6 +62,17 @@ impl Cables {
         self.there(&format!("link set far{number} up"));
     }
 
+    /// Lays cable `number` for IPv6 only, with fd0NUMBER::1 at this end and fd0NUMBER::2 at the other.
+    fn lay_for_ipv6(&self, number: u8) {
+        self.here(&format!("link add near{number} type veth peer name far{number}"));
+        self.here(&format!("link set far{number} netns {}", self.far));
+        // Nobody else is there who could have the same address: it need not be found out.
+        self.here(&format!("address add fd0{number}::1/64 dev near{number} nodad"));
+        self.there(&format!("address add fd0{number}::2/64 dev far{number} nodad"));
+        self.here(&format!("link set near{number} up"));
+        self.there(&format!("link set far{number} up"));
+    }
+
     fn pull(&self, number: u8) {
         self.here(&format!("link set near{number} down"));
     }
@@ -200,6 +211,68 @@ fn a_network_that_comes_is_used_and_one_that_goes_is_not_missed() {
             ["LocalAddressAdded(10.2.0.1", "PeerAddressAdded(10.2.0.2:4433)", "PathUp(", "PathClosed("]
         {
             assert!(told.iter().any(|event| format!("{event:?}").starts_with(wanted)), "{wanted}: {told:?}");
+        }
+        mocket.send(load.sent.to_be_bytes().to_vec()).await.unwrap();
+    });
+    if let Some(came) = came {
+        println!("{came:?}");
+        assert!(came.messages > 200 && came.longest_gap < Duration::from_millis(500), "{came:?}");
+    }
+}
+
+#[test]
+fn ipv6_is_used_beside_ipv4_and_without_it() {
+    let came = between_hosts(|cables, mocket| async move {
+        let mut load = Load { mocket: mocket.clone(), sent: 0 };
+        load.send_for(Duration::from_millis(200)).await;
+        let mut events = mocket.subscribe();
+        cables.lay_for_ipv6(2);
+        load.until_path("fd02::1", "[fd02::2]:4433").await;
+        load.until_path("10.1.0.1", "10.1.0.2:4433").await;
+        cables.pull(1);
+        load.until("only fd02::1", |paths| paths.iter().all(|path| is_from(path, "fd02::1"))).await;
+        load.send_for(Duration::from_millis(500)).await;
+        cables.plug(1);
+        load.until_path("10.1.0.1", "10.1.0.2:4433").await;
+        let told: Vec<Event> = std::iter::from_fn(|| events.try_recv().ok()).collect();
+        for wanted in [
+            "LocalAddressAdded([fd02::1]",
+            "PeerAddressAdded([fd02::2]:4433)",
+            "LocalAddressRemoved(10.1.0.1",
+        ] {
+            assert!(told.iter().any(|event| format!("{event:?}").starts_with(wanted)), "{wanted}: {told:?}");
+        }
+        mocket.send(load.sent.to_be_bytes().to_vec()).await.unwrap();
+    });
+    if let Some(came) = came {
+        println!("{came:?}");
+        assert!(came.messages > 200 && came.longest_gap < Duration::from_millis(500), "{came:?}");
+    }
+}
+
+#[test]
+fn a_listener_of_two_addresses_is_reached_at_both_from_one() {
+    let came = between_hosts(|cables, mocket| async move {
+        let mut load = Load { mocket: mocket.clone(), sent: 0 };
+        load.send_for(Duration::from_millis(200)).await;
+        let mut events = mocket.subscribe();
+        cables.here("route add 10.8.0.0/24 dev near1");
+        // Stays when the address goes that the cable was laid with.
+        cables.there("route add 10.1.0.1 dev far1");
+        cables.there("address add 10.8.0.2/24 dev far1");
+        load.until_path("10.1.0.1", "10.8.0.2:4433").await;
+        load.until_path("10.1.0.1", "10.1.0.2:4433").await;
+        cables.there("address delete 10.1.0.2/24 dev far1");
+        let second =
+            |paths: &[PathStats]| paths.iter().all(|path| path.remote.to_string() == "10.8.0.2:4433");
+        load.until("only 10.8.0.2", second).await;
+        load.send_for(Duration::from_millis(500)).await;
+        let told: Vec<Event> = std::iter::from_fn(|| events.try_recv().ok()).collect();
+        for wanted in [
+            Event::PeerAddressAdded("10.8.0.2:4433".parse().unwrap()),
+            Event::PeerAddressRemoved("10.1.0.2:4433".parse().unwrap()),
+        ] {
+            assert!(told.contains(&wanted), "{wanted:?}: {told:?}");
         }
         mocket.send(load.sent.to_be_bytes().to_vec()).await.unwrap();
     });
