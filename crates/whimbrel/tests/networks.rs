@@ -4,13 +4,14 @@
 #![cfg(target_os = "linux")]
 
 use std::io::Write;
+use std::net::IpAddr;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
-use whimbrel::{Config, Endpoint, Event, Mocket, PathState, PathStats, new_identity};
+use whimbrel::{Config, Endpoint, Event, Mocket, PathState, PathStats, Paths, new_identity};
 
 /// What the listening host tells.
 enum Told {
@@ -90,6 +91,14 @@ fn runtime() -> tokio::runtime::Runtime {
 
 /// Runs `test` on one host, with a listener on the other that takes one session; what came there.
 fn between_hosts<F: Future<Output = ()>>(test: impl FnOnce(Cables, Mocket) -> F + Send) -> Option<Came> {
+    with_paths(Paths::Auto, test)
+}
+
+/// The same, where the connecting host uses certain networks.
+fn with_paths<F: Future<Output = ()>>(
+    paths: Paths,
+    test: impl FnOnce(Cables, Mocket) -> F + Send,
+) -> Option<Came> {
     let (tell, told) = channel();
     let (cabled, wait) = channel();
     // Without a word of a test that failed the listener would wait for the session to go on.
@@ -106,7 +115,8 @@ fn between_hosts<F: Future<Output = ()>>(test: impl FnOnce(Cables, Mocket) -> F 
             cabled.send(()).unwrap();
             let Ok(Told::Listening(url)) = told.recv() else { panic!("nobody listens") };
             runtime().block_on(async {
-                let endpoint = Endpoint::bind(Config::default(), "[::]:0").await.unwrap();
+                let config = Config { paths, ..Config::default() };
+                let endpoint = Endpoint::bind(config, "[::]:0").await.unwrap();
                 let mocket = endpoint.connect(&url).await.unwrap();
                 test(cables, mocket.clone()).await;
                 timeout(Duration::from_secs(20), mocket.close(0, "done")).await.unwrap();
@@ -235,6 +245,27 @@ fn a_network_that_comes_is_used_and_one_that_goes_is_not_missed() {
         println!("{came:?}");
         assert!(came.messages > 200 && came.longest_gap < Duration::from_millis(500), "{came:?}");
     }
+}
+
+#[test]
+fn a_network_that_was_named_is_used_whenever_it_is_there() {
+    let named = ["10.1.0.1", "10.2.0.1"].map(|ip| ip.parse::<IpAddr>().unwrap().into());
+    let came = with_paths(Paths::Only(named.to_vec()), |cables, mocket| async move {
+        let mut load = Load { mocket: mocket.clone(), sent: 0 };
+        load.send_for(Duration::from_millis(200)).await;
+        assert_eq!(mocket.paths().len(), 1);
+        // This one is not named.
+        cables.lay(3);
+        cables.lay(2);
+        load.until_path("10.2.0.1", "10.2.0.2:4433").await;
+        cables.pull(2);
+        load.until("only 10.1.0.1", |paths| paths.iter().all(|path| is_from(path, "10.1.0.1"))).await;
+        cables.plug(2);
+        load.until_path("10.2.0.1", "10.2.0.2:4433").await;
+        assert!(!mocket.paths().iter().any(|path| is_from(path, "10.3.0.1")));
+        mocket.send(load.sent.to_be_bytes().to_vec()).await.unwrap();
+    });
+    assert!(came.is_none_or(|came| came.messages > 100));
 }
 
 #[test]
