@@ -6,11 +6,13 @@ use anyhow::bail;
 use clap::Args;
 use whimbrel::{CostPolicy, LocalPath, Paths, PrimaryRule, Scheduling, TransportConfig};
 
+use crate::output::note;
+
 /// Options of paths, for both ends.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct PathOptions {
     /// Use this address of the host, for example `192.0.2.7`, `10.0.0.7,cost=2`, `10.0.0.7,standby` or `192.0.2.7,prefer`; may be
-    /// repeated. A dearer path carries nothing while a cheaper one works, a standby one nothing while another works; the connection
+    /// repeated; one that is not there now is used when it is. A dearer path carries nothing while a cheaper one works, a standby one nothing while another works; the connection
     /// begins on a preferred one. A listener announces these and no others [default: all usable ones, as they come and go].
     #[arg(long = "path", value_name = "LOCAL[,cost=N][,prefer|standby]", value_parser = local_path)]
     path: Vec<LocalPath>,
@@ -45,7 +47,7 @@ impl PathOptions {
     /// Which networks.
     ///
     /// # Errors
-    /// An address that this host does not have.
+    /// This host has none of the addresses now. Those it does not have beside others are told.
     pub(crate) fn paths(&self) -> anyhow::Result<Paths> {
         if self.single_path {
             return Ok(Paths::Single);
@@ -53,14 +55,21 @@ impl PathOptions {
         if self.path.is_empty() {
             return Ok(Paths::Auto);
         }
-        for path in &self.path {
-            if let Err(error) = UdpSocket::bind((path.address, 0)) {
-                let local = path.address;
-                bail!("--path {local}: not an address of this host now ({error}); `ip address` lists them");
-            }
+        let absent: Vec<String> = self.path.iter().filter_map(why_absent).collect();
+        // To begin with, one has to be there.
+        if absent.len() == self.path.len() {
+            bail!("{}; `ip address` lists them", absent.join("; "));
+        }
+        for why in absent {
+            note(format_args!("{why}: used when it is"));
         }
         Ok(Paths::Only(self.path.clone()))
     }
+}
+
+fn why_absent(path: &LocalPath) -> Option<String> {
+    let error = UdpSocket::bind((path.address, 0)).err()?;
+    Some(format!("--path {}: not an address of this host now ({error})", path.address))
 }
 
 /// `LOCAL[,cost=N][,prefer|standby]`.
@@ -122,6 +131,11 @@ fn cost_policy(text: &str) -> Result<CostPolicy, String> {
         ("ignore", _) => Ok(CostPolicy::Ignore),
         ("cheap-first", _) => Ok(CostPolicy::CheapFirst),
         (_, Some(most)) => most.parse().map(CostPolicy::NeverAbove).map_err(|_| wrong()),
+        ("ask", _) => Err(
+            "ask is for programs, which answer when a path is there: write cheap-first, or never-above=0 \
+                           for none that costs anything"
+                .to_owned(),
+        ),
         _ => Err(wrong()),
     }
 }
@@ -160,6 +174,28 @@ mod tests {
         }
         assert_eq!(scheduler("redundant"), Ok(Scheduling::Redundant));
         assert!(scheduler("fastest").unwrap_err().contains("aggregate"));
+    }
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        paths: PathOptions,
+    }
+
+    #[test]
+    fn options_reach_the_settings() {
+        let config = |line: &[&str]| {
+            let line: Line = clap::Parser::parse_from([&["whimbrel"], line].concat());
+            let mut config = TransportConfig::default();
+            line.paths.configure(&mut config);
+            (config.scheduler, config.cost_policy, config.primary_rule, config.coupled)
+        };
+        let plain = TransportConfig::default();
+        assert_eq!(config(&[]), (plain.scheduler, plain.cost_policy, plain.primary_rule, plain.coupled));
+        let (rule, cost) = (["--primary-rule", "most-received"], ["--cost-policy", "never-above=2"]);
+        let all = [&["--scheduler", "primary", "--uncoupled"], &rule[..], &cost].concat();
+        let wanted = (Scheduling::Primary, CostPolicy::NeverAbove(2), PrimaryRule::MostReceived, false);
+        assert_eq!(config(&all), wanted);
     }
 
     #[test]

@@ -40,25 +40,64 @@ fn named_paths_are_used_and_shown() {
     assert_eq!((&document["lost"], &document["duplicated"]), (&0.into(), &0.into()));
 }
 
+/// The paths of a transfer, with what each carried of all that was sent.
+fn shares(server: &Running, home: &Home, load: &[&str], arguments: &[&str]) -> Vec<(String, f64)> {
+    let run = ["perf", "run", &server.listening, "--json"];
+    let output = whimbrel(home).args(run).args(load).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let paths = document["paths"].as_array().unwrap().iter();
+    paths
+        .map(|path| (path["local"].as_str().unwrap_or("?").to_owned(), path["share"].as_f64().unwrap()))
+        .collect()
+}
+
 #[test]
 fn a_preferred_path_begins_and_a_single_one_stays_alone() {
     let home = Home::new("paths-single");
     let server = serve(&home);
-    let paths = |arguments: &[&str]| {
-        let run = ["perf", "run", &server.listening, "--bytes", "2000000", "--json"];
-        let output = whimbrel(&home).args(run).args(arguments).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
-        document["paths"].as_array().unwrap().clone()
-    };
+    let paths = |arguments: &[&str]| shares(&server, &home, &["--bytes", "2000000"], arguments);
     let begun = paths(&["--path", "127.0.0.1", "--path", "127.0.0.2,prefer", "--scheduler", "primary"]);
-    assert_eq!(begun[0]["local"], "127.0.0.2");
-    let policies = ["--cost-policy", "never-above=2", "--primary-rule", "most-received", "--uncoupled"];
-    let dear = [&["--path", "127.0.0.1", "--path", "127.0.0.2,cost=3"][..], &policies].concat();
-    let carried = paths(&dear);
-    assert_eq!(carried[0]["local"], "127.0.0.1", "{carried:?}");
+    assert_eq!(begun[0].0, "127.0.0.2");
     assert_eq!(paths(&["--single-path"]).len(), 1);
     assert_eq!(paths(&[]).len(), 1, "within one host");
+}
+
+#[test]
+fn what_a_second_path_carries_is_what_its_cost_says() {
+    let home = Home::new("paths-shares");
+    let server = serve(&home);
+    // Redundant: a path that may carry anything carries everything, whichever is quicker.
+    let load = ["--scheduler", "redundant", "--rate", "500", "--size", "1000", "--time", "1.5"];
+    let of_second = |second: &str, policy: &str| {
+        let arguments = ["--path", "127.0.0.1,prefer", "--path", second, "--cost-policy", policy];
+        let shares = shares(&server, &home, &load, &arguments);
+        shares.iter().find(|(local, _)| local == "127.0.0.2").unwrap().1
+    };
+    let carries = of_second("127.0.0.2,cost=3", "ignore");
+    assert!(carries > 0.25, "{carries}");
+    let waits = [
+        ("127.0.0.2,cost=3", "cheap-first"),
+        ("127.0.0.2,cost=3", "never-above=2"),
+        ("127.0.0.2,standby", "ignore"),
+    ];
+    for (second, policy) in waits {
+        let carries = of_second(second, policy);
+        assert!(carries < 0.1, "{second}, {policy}: {carries}");
+    }
+}
+
+#[test]
+fn an_address_that_is_not_there_yet_is_no_mistake_beside_one_that_is() {
+    let home = Home::new("paths-absent");
+    let server = serve(&home);
+    let run = ["perf", "run", &server.listening, "--bytes", "100000", "--json"];
+    let paths = ["--path", "203.0.113.77", "--path", "127.0.0.2"];
+    let output = whimbrel(&home).args(run).args(paths).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && errors.contains("--path 203.0.113.77: not an address"), "{errors}");
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["paths"][0]["local"], "127.0.0.2");
 }
 
 #[test]

@@ -194,6 +194,27 @@ macro_rules! check {
     };
 }
 
+/// The page's table of events names each once.
+#[test]
+fn events() {
+    let source = include_str!("../../whimbrel-proto/src/connection/mod.rs");
+    let body = source.split_once("pub enum Event {\n").unwrap().1.split_once("\n}").unwrap().0;
+    let name = |line: &str| {
+        let variant = line.strip_prefix("    ")?;
+        let end = variant.find(|c: char| !c.is_alphanumeric())?;
+        variant.starts_with(char::is_uppercase).then(|| variant[..end].to_owned())
+    };
+    let mut variants: Vec<String> = body.lines().filter_map(name).collect();
+    let rows = GUIDE.split_once("| event | meaning |").unwrap().1.split_once("\n\n").unwrap().0;
+    let firsts = rows.lines().filter_map(|line| line.strip_prefix("| `")?.split_once(" | "));
+    let mut named: Vec<String> = firsts
+        .flat_map(|(events, _)| events.split("`, `").map(|name| name.trim_matches('`').to_owned()))
+        .collect();
+    variants.sort();
+    named.sort();
+    assert_eq!(named, variants, "docs/guide.md: the table of events");
+}
+
 #[test]
 fn config() {
     let it = Config::default();

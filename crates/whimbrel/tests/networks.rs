@@ -3,12 +3,15 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![cfg(target_os = "linux")]
 
+use std::io::Write;
+use std::net::IpAddr;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
+use tokio::sync::oneshot;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
-use whimbrel::{Config, Endpoint, Event, Mocket, PathState, PathStats, new_identity};
+use whimbrel::{Config, Endpoint, Event, Mocket, PathState, PathStats, Paths, new_identity};
 
 /// What the listening host tells.
 enum Told {
@@ -62,6 +65,17 @@ impl Cables {
         self.there(&format!("link set far{number} up"));
     }
 
+    /// Lays cable `number` for IPv6 only, with fd0NUMBER::1 at this end and fd0NUMBER::2 at the other.
+    fn lay_for_ipv6(&self, number: u8) {
+        self.here(&format!("link add near{number} type veth peer name far{number}"));
+        self.here(&format!("link set far{number} netns {}", self.far));
+        // Nobody else is there who could have the same address: it need not be found out.
+        self.here(&format!("address add fd0{number}::1/64 dev near{number} nodad"));
+        self.there(&format!("address add fd0{number}::2/64 dev far{number} nodad"));
+        self.here(&format!("link set near{number} up"));
+        self.there(&format!("link set far{number} up"));
+    }
+
     fn pull(&self, number: u8) {
         self.here(&format!("link set near{number} down"));
     }
@@ -77,13 +91,22 @@ fn runtime() -> tokio::runtime::Runtime {
 
 /// Runs `test` on one host, with a listener on the other that takes one session; what came there.
 fn between_hosts<F: Future<Output = ()>>(test: impl FnOnce(Cables, Mocket) -> F + Send) -> Option<Came> {
+    with_paths(Paths::Auto, test)
+}
+
+/// The same, where the connecting host uses certain networks.
+fn with_paths<F: Future<Output = ()>>(
+    paths: Paths,
+    test: impl FnOnce(Cables, Mocket) -> F + Send,
+) -> Option<Came> {
     let (tell, told) = channel();
     let (cabled, wait) = channel();
+    // Without a word of a test that failed the listener would wait for the session to go on.
+    let (connecting, failed) = oneshot::channel::<()>();
     std::thread::scope(|scope| {
-        let listener = scope.spawn(move || listen(&tell, &wait));
+        let listener = scope.spawn(move || listen(&tell, &wait, failed));
         let client = scope.spawn(move || {
             let Ok(Told::Namespace(Some(far))) = told.recv() else {
-                println!("skipped: only root gets networks of its own");
                 return;
             };
             leave_for_a_new_namespace().unwrap();
@@ -92,19 +115,32 @@ fn between_hosts<F: Future<Output = ()>>(test: impl FnOnce(Cables, Mocket) -> F 
             cabled.send(()).unwrap();
             let Ok(Told::Listening(url)) = told.recv() else { panic!("nobody listens") };
             runtime().block_on(async {
-                let endpoint = Endpoint::bind(Config::default(), "[::]:0").await.unwrap();
+                let config = Config { paths, ..Config::default() };
+                let endpoint = Endpoint::bind(config, "[::]:0").await.unwrap();
                 let mocket = endpoint.connect(&url).await.unwrap();
                 test(cables, mocket.clone()).await;
                 timeout(Duration::from_secs(20), mocket.close(0, "done")).await.unwrap();
                 timeout(Duration::from_secs(20), endpoint.wait_idle()).await.unwrap();
             });
+            connecting.send(()).ok();
         });
         client.join().unwrap();
-        listener.join().unwrap()
+        let came = listener.join().unwrap();
+        if came.is_none() {
+            skipped("only root gets networks of its own");
+        }
+        came
     })
 }
 
-fn listen(tell: &Sender<Told>, cabled: &Receiver<()>) -> Option<Came> {
+/// Past the runner, which hides what tests print: a test that was skipped must not read as one that passed.
+fn skipped(why: &str) {
+    let test = std::thread::current();
+    let line = format!("skipped: {}: {why}\n", test.name().unwrap_or_default());
+    std::io::stdout().write_all(line.as_bytes()).unwrap();
+}
+
+fn listen(tell: &Sender<Told>, cabled: &Receiver<()>, failed: oneshot::Receiver<()>) -> Option<Came> {
     let namespace = leave_for_a_new_namespace();
     let skipped = namespace.is_none();
     tell.send(Told::Namespace(namespace)).unwrap();
@@ -116,7 +152,10 @@ fn listen(tell: &Sender<Told>, cabled: &Receiver<()>) -> Option<Came> {
         let endpoint = Endpoint::bind(Config::listen_as(new_identity()), "[::]:4433").await.unwrap();
         tell.send(Told::Listening(format!("whimbrel://{}@10.1.0.2:4433", endpoint.public_key()))).unwrap();
         let mocket = endpoint.accept().await.unwrap();
-        let came = take(&mocket).await;
+        let came = tokio::select! {
+            came = take(&mocket) => came,
+            Err(_) = failed => panic!("the other end has failed"),
+        };
         timeout(Duration::from_secs(20), endpoint.wait_idle()).await.ok();
         Some(came)
     })
@@ -200,6 +239,89 @@ fn a_network_that_comes_is_used_and_one_that_goes_is_not_missed() {
             ["LocalAddressAdded(10.2.0.1", "PeerAddressAdded(10.2.0.2:4433)", "PathUp(", "PathClosed("]
         {
             assert!(told.iter().any(|event| format!("{event:?}").starts_with(wanted)), "{wanted}: {told:?}");
+        }
+        mocket.send(load.sent.to_be_bytes().to_vec()).await.unwrap();
+    });
+    if let Some(came) = came {
+        println!("{came:?}");
+        assert!(came.messages > 200 && came.longest_gap < Duration::from_millis(500), "{came:?}");
+    }
+}
+
+#[test]
+fn a_network_that_was_named_is_used_whenever_it_is_there() {
+    let named = ["10.1.0.1", "10.2.0.1"].map(|ip| ip.parse::<IpAddr>().unwrap().into());
+    let came = with_paths(Paths::Only(named.to_vec()), |cables, mocket| async move {
+        let mut load = Load { mocket: mocket.clone(), sent: 0 };
+        load.send_for(Duration::from_millis(200)).await;
+        assert_eq!(mocket.paths().len(), 1);
+        // This one is not named.
+        cables.lay(3);
+        cables.lay(2);
+        load.until_path("10.2.0.1", "10.2.0.2:4433").await;
+        cables.pull(2);
+        load.until("only 10.1.0.1", |paths| paths.iter().all(|path| is_from(path, "10.1.0.1"))).await;
+        cables.plug(2);
+        load.until_path("10.2.0.1", "10.2.0.2:4433").await;
+        assert!(!mocket.paths().iter().any(|path| is_from(path, "10.3.0.1")));
+        mocket.send(load.sent.to_be_bytes().to_vec()).await.unwrap();
+    });
+    assert!(came.is_none_or(|came| came.messages > 100));
+}
+
+#[test]
+fn ipv6_is_used_beside_ipv4_and_without_it() {
+    let came = between_hosts(|cables, mocket| async move {
+        let mut load = Load { mocket: mocket.clone(), sent: 0 };
+        load.send_for(Duration::from_millis(200)).await;
+        let mut events = mocket.subscribe();
+        cables.lay_for_ipv6(2);
+        load.until_path("fd02::1", "[fd02::2]:4433").await;
+        load.until_path("10.1.0.1", "10.1.0.2:4433").await;
+        cables.pull(1);
+        load.until("only fd02::1", |paths| paths.iter().all(|path| is_from(path, "fd02::1"))).await;
+        load.send_for(Duration::from_millis(500)).await;
+        cables.plug(1);
+        load.until_path("10.1.0.1", "10.1.0.2:4433").await;
+        let told: Vec<Event> = std::iter::from_fn(|| events.try_recv().ok()).collect();
+        for wanted in [
+            "LocalAddressAdded([fd02::1]",
+            "PeerAddressAdded([fd02::2]:4433)",
+            "LocalAddressRemoved(10.1.0.1",
+        ] {
+            assert!(told.iter().any(|event| format!("{event:?}").starts_with(wanted)), "{wanted}: {told:?}");
+        }
+        mocket.send(load.sent.to_be_bytes().to_vec()).await.unwrap();
+    });
+    if let Some(came) = came {
+        println!("{came:?}");
+        assert!(came.messages > 200 && came.longest_gap < Duration::from_millis(500), "{came:?}");
+    }
+}
+
+#[test]
+fn a_listener_of_two_addresses_is_reached_at_both_from_one() {
+    let came = between_hosts(|cables, mocket| async move {
+        let mut load = Load { mocket: mocket.clone(), sent: 0 };
+        load.send_for(Duration::from_millis(200)).await;
+        let mut events = mocket.subscribe();
+        cables.here("route add 10.8.0.0/24 dev near1");
+        // Stays when the address goes that the cable was laid with.
+        cables.there("route add 10.1.0.1 dev far1");
+        cables.there("address add 10.8.0.2/24 dev far1");
+        load.until_path("10.1.0.1", "10.8.0.2:4433").await;
+        load.until_path("10.1.0.1", "10.1.0.2:4433").await;
+        cables.there("address delete 10.1.0.2/24 dev far1");
+        let second =
+            |paths: &[PathStats]| paths.iter().all(|path| path.remote.to_string() == "10.8.0.2:4433");
+        load.until("only 10.8.0.2", second).await;
+        load.send_for(Duration::from_millis(500)).await;
+        let told: Vec<Event> = std::iter::from_fn(|| events.try_recv().ok()).collect();
+        for wanted in [
+            Event::PeerAddressAdded("10.8.0.2:4433".parse().unwrap()),
+            Event::PeerAddressRemoved("10.1.0.2:4433".parse().unwrap()),
+        ] {
+            assert!(told.contains(&wanted), "{wanted:?}: {told:?}");
         }
         mocket.send(load.sent.to_be_bytes().to_vec()).await.unwrap();
     });

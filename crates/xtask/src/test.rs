@@ -28,7 +28,7 @@ pub(crate) struct Test {
 struct Tally {
     counts: Counts,
     failed: Vec<&'static str>,
-    skipped: Vec<(&'static str, String)>,
+    skipped: Vec<(String, String)>,
 }
 
 impl Test {
@@ -157,7 +157,7 @@ impl Tally {
         let mut tests =
             command.args(arguments).stdout(Stdio::piped()).spawn().context("cannot run cargo test")?;
         if let Some(output) = tests.stdout.take() {
-            self.counts += count(output)?;
+            self.count(output)?;
         }
         self.done(name, tests.wait()?.success(), start);
         Ok(())
@@ -171,8 +171,27 @@ impl Tally {
         }
     }
 
-    fn skip(&mut self, name: &'static str, reason: String) {
-        self.skipped.push((name, reason));
+    fn skip(&mut self, name: &str, reason: String) {
+        self.skipped.push((name.to_owned(), reason));
+    }
+
+    /// Adds up the suites, and shows what the runner says, tests that passed aside.
+    fn count(&mut self, output: impl Read) -> anyhow::Result<()> {
+        let mut taken_for_passed = 0;
+        for line in BufReader::new(output).lines() {
+            let line = line?;
+            if let Some(suite) = Counts::from_line(&line) {
+                self.counts += suite;
+            }
+            if let Some((test, reason)) = skipped(&line) {
+                taken_for_passed += 1;
+                self.skip(test, reason.to_owned());
+            } else if !line.is_empty() && !line.ends_with("... ok") && !line.starts_with("running ") {
+                println!("   {line}");
+            }
+        }
+        self.counts.passed = self.counts.passed.saturating_sub(taken_for_passed);
+        Ok(())
     }
 
     fn conclude(mut self) -> ExitCode {
@@ -197,19 +216,10 @@ fn announce(name: &str) {
     println!("── {name}");
 }
 
-/// Adds up the suites, and shows what the runner says, tests that passed aside.
-fn count(output: impl Read) -> anyhow::Result<Counts> {
-    let mut counts = Counts::default();
-    for line in BufReader::new(output).lines() {
-        let line = line?;
-        if let Some(suite) = Counts::from_line(&line) {
-            counts += suite;
-        }
-        if !line.is_empty() && !line.ends_with("... ok") && !line.starts_with("running ") {
-            println!("   {line}");
-        }
-    }
-    Ok(counts)
+/// What a test says that could not do its work here, `skipped: TEST: WHY`; of a single thread the runner has begun the line.
+fn skipped(line: &str) -> Option<(&str, &str)> {
+    let said = line.rsplit(" ... ").next()?;
+    said.strip_prefix("skipped: ")?.split_once(": ")
 }
 
 #[cfg(test)]
@@ -220,6 +230,20 @@ mod tests {
     fn suites_are_added_up() {
         let output = "running 1 test\ntest a ... ok\n\ntest result: ok. 1 passed; 0 failed; 0 ignored; 0 measured\n\
                       test result: ok. 2 passed; 0 failed; 3 ignored; 0 measured\n";
-        assert_eq!(count(output.as_bytes()).unwrap(), Counts { passed: 3, failed: 0, skipped: 3 });
+        let mut tally = Tally::default();
+        tally.count(output.as_bytes()).unwrap();
+        assert_eq!(tally.counts, Counts { passed: 3, failed: 0, skipped: 3 });
+    }
+
+    #[test]
+    fn a_test_that_says_it_was_skipped_has_not_passed() {
+        let output = "running 3 tests\nskipped: apart::a: it takes root\ntest apart::a ... ok\n\
+                      test b ... skipped: b: it takes root\nok\ntest c ... ok\n\n\
+                      test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured\n";
+        let mut tally = Tally::default();
+        tally.count(output.as_bytes()).unwrap();
+        let why = || "it takes root".to_owned();
+        assert_eq!(tally.skipped, [("apart::a".to_owned(), why()), ("b".to_owned(), why())]);
+        assert_eq!(tally.counts.passed, 1);
     }
 }
