@@ -41,7 +41,8 @@ impl Experiment for MessageLatency {
             measured: "100 messages a second of 100 bytes for 25 s, each wanted as soon as it is there, in any order where the peer \
                        has that; loss in both directions. Latency is from the send call to the arrival at the reader, one way, on \
                        one clock. Percentiles are over the messages that arrived; `lost` says how many did not. Bytes are IP bytes \
-                       from caller to server over payload bytes. The limit is the one-way delay.",
+                       from caller to server over payload bytes. The limit is the one-way delay. All peers are tried at 5 % of loss, elsewhere \
+                       the few that say most.",
             why: "Over 20 ms of way a message can be late for three reasons: it was lost and is sent again, which takes at least a \
                   round trip; it waits behind another that was lost, in peers with one order; or it was sent while the connection \
                   was still being set up. Sending small messages twice trades bytes for the first. The floor is UDP: it never waits, \
