@@ -159,9 +159,19 @@ fn gaps(page: &mut String, experiment: &dyn Experiment, record: &Record) -> anyh
         alike.entry((conditions, reason)).or_default().push(peer);
     }
     for ((conditions, reason), peers) in alike {
-        writeln!(page, "*Gap:* no trial of {} with {}: {reason}\n", peers.join(", "), conditions.join("; "))?;
+        writeln!(page, "*Gap:* no trial of {} with {}: {reason}\n", peers.join(", "), brief(&conditions))?;
     }
     Ok(())
+}
+
+/// Conditions, the name of their table once.
+fn brief(conditions: &[String]) -> String {
+    let places: Vec<_> = conditions.iter().map(|condition| Case::place(condition)).collect();
+    let tables = places.chunk_by(|one, other| one.0 == other.0).map(|rows| {
+        let names = rows.iter().map(|(_, row)| *row).collect::<Vec<_>>().join("; ");
+        if rows[0].0.is_empty() { names } else { format!("{}: {names}", rows[0].0) }
+    });
+    tables.collect::<Vec<_>>().join("; ")
 }
 
 fn run(page: &mut String, experiment: &dyn Experiment, record: &Record) -> anyhow::Result<()> {

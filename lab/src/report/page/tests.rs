@@ -66,6 +66,12 @@ fn rows_that_are_absent_are_named_with_their_reason() {
 }
 
 #[test]
+fn what_is_absent_from_a_table_names_it_once() {
+    let conditions = ["One: 1 %", "One: 2 %", "Two: 1 %", "bare"].map(str::to_owned);
+    assert_eq!(brief(&conditions), "One: 1 %; 2 %; Two: 1 %; bare");
+}
+
+#[test]
 fn a_difference_is_told_only_where_the_spread_does_not_cover_it() {
     let ours = transfers("whimbrel", &[1.0, 2.0, 3.0, 4.0, 5.0], 0.0);
     let with = |times: &[f64]| page_with(TABLE, [ours.clone(), transfers("tcp-bbr", times, 0.0)].concat());
