@@ -4,6 +4,9 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// Names another folder for all samples, and for the pages of those that are not whole.
+const ELSEWHERE: &str = "LAB_RESULTS";
+
 /// Whole runs are the record; others stand apart from it, and are not kept with the project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shelf {
@@ -21,7 +24,8 @@ impl Shelf {
 
     /// Its folder.
     pub(crate) fn folder(self) -> PathBuf {
-        let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/results"));
+        let own = || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/results"));
+        let folder = std::env::var_os(ELSEWHERE).map_or_else(own, PathBuf::from);
         match self {
             Self::Whole => folder,
             Self::Quick => folder.join("quick"),

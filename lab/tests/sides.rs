@@ -142,6 +142,17 @@ fn messages_arrive_as_they_are_wanted() {
 }
 
 #[test]
+fn ours_with_another_setting_carry_messages() {
+    let job = r#"{"load":"messages","size":100,"rate":500,"count":50,"want":"each"}"#;
+    for copies in ["once", "deadline", "urgent", "redundant"] {
+        let peer = format!("whimbrel-{copies}");
+        let mut numbers = numbers(&run(&peer, job).unwrap());
+        numbers.sort_unstable();
+        assert_eq!(numbers, (0..50).collect::<Vec<_>>(), "{peer}");
+    }
+}
+
+#[test]
 fn what_has_a_lifetime_ends_although_some_may_be_lost() {
     let job = r#"{"load":"messages","size":100,"rate":500,"count":50,"want":{"within":500}}"#;
     everyone(&[job], |peer, _, figures| assert!(!numbers(figures).is_empty(), "{peer}"));

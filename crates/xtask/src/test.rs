@@ -119,6 +119,9 @@ impl Test {
             "format of the laboratory",
             cargo(&["fmt", "--manifest-path", lab::MANIFEST, "--check"]),
         )?;
+        let clippy =
+            ["clippy", "--manifest-path", lab::MANIFEST, "--all-targets", "--quiet", "--", "-D", "warnings"];
+        tally.check("lints of the laboratory", cargo(&clippy))?;
         tally.tests("laboratory", &["--manifest-path", lab::MANIFEST])?;
         let laboratory = lab::tested();
         let before = lab::traces(&laboratory)?;

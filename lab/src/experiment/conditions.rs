@@ -75,7 +75,7 @@ impl Experiment for Conditions {
             source: "the project's own: the named conditions, each with the source of its figures below",
             measured: "From the mobile side to the other, over links that differ by direction. Bulk: payload that the receiver has read \
                        within 20 s of the connect call, set-up included; the limit is what the link's own model carries in that time \
-                       if it is never idle, after headers. Messages: each wanted as soon as it is there, in any order where the peer \
+                       if it is never idle, after TCP's headers. Messages: each wanted as soon as it is there, in any order where the peer \
                        has that, for 20 s; latency is from the send call to the arrival; lost is what had not come 15 s after the \
                        last was sent; the limit is the one-way delay.",
             why: "What a sender takes for congestion decides bulk: loss, a rate that falls, or delay that swings. Where queues are deep \

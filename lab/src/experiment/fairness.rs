@@ -55,7 +55,7 @@ impl Experiment for Fairness {
                      among four of ours. Jain, Chiu, Hawe 1984 for the index",
             measured: "Bulk flows that begin together on a link of 10 Mbit/s and 40 ms with a queue of one bandwidth-delay product \
                        (40 ms), for 60 s. Goodput is payload read in that time; a share is of all payload read. `in all` is beside \
-                       what the link can carry. No loss but at the queue.",
+                       what the link can carry of TCP. No loss but at the queue.",
             why: "CUBIC fills the queue until it overflows; BBR keeps to what it takes for the bandwidth, and holds up to one more \
                   bandwidth-delay product of queue. Beside CUBIC in a queue of one such product BBR is known to take more than \
                   half. Ours keeps a queue of its own that grows where others keep it long.",
@@ -88,6 +88,17 @@ impl Experiment for Fairness {
             measure::note_queue(&mut metrics, &testbed);
             Ok(metrics)
         })
+    }
+
+    fn falls_short(&self) -> Option<&'static str> {
+        Some(
+            "Beside CUBIC the goal of 30 % for it is met by the median of some runs and missed by some trials. The cause: drops of one or two in \
+             a hundred are no congestion to ours, and CUBIC cuts its window at each. What let ours take 70 % was that in company it wanted up \
+             to a whole base round trip of queue, all that such a queue holds; now that ends at 85 % of one and at 90 % of the longest queue of \
+             late, and the rate is held to 3 % above arrivals. The kernel's CUBIC still gets some ten points less than the simulated one, \
+             paced or not; why is not known. Tried in the simulation and not taken, as our least share fell below 30 %: 50 to 80 % of a \
+             base round trip, 80 % of the longest queue, loss heeded from 0.5 % on (docs/performance.md, Beside CUBIC).",
+        )
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -53,7 +53,8 @@ impl Experiment for Loopback {
             source: "the goals of the transport's own issue",
             measured: "The loads of `cargo xtask bench peers`, one trial at a time with nothing beside: two processes, each pinned to \
                        a core, 1 s after a warm-up of 0.3 s; figures of the receiver. UDP payloads are 1,452 bytes; quinn and noq \
-                       with their default settings; TCP with TCP_NODELAY; bare UDP with GSO and GRO. UDP and TCP encrypt nothing. \
+                       with their default settings; TCP with TCP_NODELAY; bare UDP with GSO and GRO: the floor, what the same sockets do with nothing \
+                       above them, to be read as the limit of who sends as large pieces. UDP and TCP encrypt nothing. \
                        Processor time is that of both sides over all that was carried, warm-up included.",
             why: "There is no link here, so a figure says what the processors leave, and next to nothing about networks. Whoever \
                   passes large pieces to the kernel pays it seldom: bulk is decided by the segments of a call, small messages by what \

@@ -11,8 +11,9 @@ use crate::sample::Metrics;
 use crate::stats::{percentile, sorted};
 use crate::testbed::{LinkPlan, Testbed};
 
-/// Payload in a full packet of 1,500 bytes, as a share: what all are measured against.
-pub(crate) const PAYLOAD_SHARE: f64 = 1437.0 / 1500.0;
+/// Payload in a full packet of 1,500 bytes, as a share: that of TCP with time stamps, the most that any of the peers carries (ours
+/// 1,437), so that none beats physics.
+pub(crate) const PAYLOAD_SHARE: f64 = 1448.0 / 1500.0;
 
 /// A link with the same settings in both directions.
 pub(crate) fn both_ways(words: &str) -> anyhow::Result<LinkPlan> {
@@ -45,8 +46,8 @@ pub(crate) fn words(name: &str) -> Vec<(String, String)> {
 
 /// Seconds that a cold transfer needs at least: a round trip of set-up, half of one to the receiver, and the bytes at the share
 /// of the rate that loss and headers leave.
-pub(crate) fn ideal(bytes: f64, rate: f64, rtt: f64, loss: f64) -> f64 {
-    1.5 * rtt + bytes * 8.0 / (rate * (1.0 - loss) * PAYLOAD_SHARE)
+pub(crate) fn ideal(bytes: f64, rate: f64, rtt: f64, loss: f64, payload_share: f64) -> f64 {
+    1.5 * rtt + bytes * 8.0 / (rate * (1.0 - loss) * payload_share)
 }
 
 /// Notes what the first link did from caller to server: how long packets waited in the queue, and how many it did not take.
@@ -168,6 +169,6 @@ mod tests {
 
     #[test]
     fn an_ideal_transfer_pays_set_up_way_and_serialisation() {
-        assert!((ideal(2e6, 4e6, 0.05, 0.0) - (0.075 + 4.1754)).abs() < 1e-4);
+        assert!((ideal(2e6, 4e6, 0.05, 0.0, 1437.0 / 1500.0) - (0.075 + 4.1754)).abs() < 1e-4);
     }
 }

@@ -48,7 +48,7 @@ impl Experiment for PathsAggregate {
             measured: "Bulk over two links of their own interfaces at both hosts; payload that the receiver has read within 15 s of \
                        the connect call, set-up included. Rates are of each link, times of its round trip; each queue holds 100 ms; \
                        loss is drawn for each packet, on both links, in both directions. The limit is what both links leave after \
-                       loss and headers. TCP has the first link alone: what the better link gives. Queueing delay and drops are \
+                       loss and TCP's headers, 1,448 of 1,500; a packet of ours carries 1,437. TCP has the first link alone: what the better link gives. Queueing delay and drops are \
                        of the first link.",
             why: "Who has its data in one order must hold what the faster link brought until the slower one has caught up; who does not \
                   can read each message as it comes. Data put on the slow link too early comes later than the fast one would have \

@@ -61,7 +61,7 @@ impl Experiment for Scale {
             measured: "The loads of the benches workspace's `scale`, one at a time with nothing beside: the server is one process, \
                        one thread, pinned to a core; all others share another. Memory is resident memory, at the end; processor time \
                        is the server's, from /proc. Idle: 10,000 connections for 25 s, in which each keeps itself alive once. \
-                       Memory: 4,000 connections that do nothing, of quinn and noq with their defaults, of bare TCP without \
+                       Memory: 4,000 connections that do nothing, of quinn and noq with their defaults, of bare TCP, the floor, without \
                        encryption; that of the process over that with one connection, and that of the kernel's objects (slabs), of which \
                        each end is taken to have half. Handshakes: 10,000 (3,000 in a quick run), 64 under way. The flood runs for 3 s \
                        beside bulk over 100 Mbit/s, 20 ms; the share is of the goodput without it.",

@@ -208,3 +208,35 @@ fn four_deviations(loss: &str, percent: f64, arrivals: &Arrivals) -> f64 {
     };
     400.0 * variance.sqrt()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_allowed_ends_there() {
+        assert!(is_within(4.0, 4.04, 0.04) && is_within(4.0, 3.96, 0.04) && is_within(10.0, 10.0, 0.0));
+        assert!(!is_within(4.0, 4.041, 0.04) && !is_within(10.0, 11.0, 0.0));
+    }
+
+    /// A link does what it was told. How busy the machine is shows in one try, so that of several the best counts.
+    #[test]
+    fn a_link_keeps_to_its_rate_its_delay_and_its_loss() {
+        if let Some(missing) = crate::testbed::missing() {
+            eprintln!("not tested: {missing}");
+            return;
+        }
+        for aim in [Aim::Rate(4.0), Aim::Delay(25.0), Aim::Loss("5%", 5.0)] {
+            let measured = |seed| {
+                let testbed = Testbed::new(&[aim.plan().unwrap()], seed).unwrap();
+                aim.measure(&testbed, 1.0)
+            };
+            let mut tries = (1..=5).map(measured);
+            let mut told = Vec::new();
+            assert!(
+                tries.any(|found| found.map_err(|error| told.push(error.to_string())).is_ok()),
+                "{told:?}"
+            );
+        }
+    }
+}

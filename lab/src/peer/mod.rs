@@ -14,6 +14,7 @@ mod source;
 mod tcp;
 mod tls;
 mod udp;
+mod version;
 mod whimbrel;
 
 use std::future::Future;

@@ -11,7 +11,7 @@ use tokio::task::{JoinError, JoinSet};
 use super::record::Record;
 use super::side::{ready, receive, send, started};
 use super::source::Source;
-use super::{IDLE, Peer, Side, WINDOW, anywhere, byte_stream, certificate};
+use super::{IDLE, Peer, Side, WINDOW, anywhere, byte_stream, certificate, version};
 use crate::job::{Figures, Job, Sent, Want};
 
 /// Streams that may be open at a time: no message waits for another's end.
@@ -37,11 +37,12 @@ macro_rules! quic {
 
             fn settings(&self) -> String {
                 format!(
-                    "{} (aws-lc-rs; {}) with {}: windows of 32 MiB, {STREAMS} streams, patience of 5 minutes with silence, else \
+                    "{} {} (aws-lc-rs; {}) with {}: windows of 32 MiB, {STREAMS} streams, patience of 5 minutes with silence, else \
                      defaults, path MTU discovery among them; bulk, transfers and messages in order are one stream; other messages \
                      one stream each, which is reset when its time is over, or, where only the newest counts, when something newer \
                      is sent and no acknowledgement has come in 1.5 round trips{}",
                     $what,
+                    version::of_crate($what),
                     certificate::SETTINGS,
                     self.congestion.0,
                     $links
@@ -233,7 +234,7 @@ macro_rules! quic {
 quic!(
     quinn,
     Quinn,
-    "quinn 0.11",
+    "quinn",
     "",
     |connection| connection.rtt(),
     |_, _| {},
@@ -243,7 +244,7 @@ quic!(
 quic!(
     noq,
     Noq,
-    "noq 1.4",
+    "noq",
     "; where there are several links, a path from each to the server's first address, open to data",
     |connection| connection.rtt(::noq::PathId::ZERO).unwrap_or_default(),
     |transport, links| {

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, ensure};
 
-use super::{Peer, Side};
+use super::{Peer, Side, version};
 use crate::job::{Figures, Job, Sent, Want};
 
 const SOURCE: &str = include_str!("../../peers/sctp.c");
@@ -27,11 +27,13 @@ impl Peer for Sctp {
     }
 
     fn settings(&self) -> String {
-        "SCTP by usrsctp 0.9.5 over UDP (RFC 6951), with its own congestion control (RFC 9260): SCTP_NODELAY, buffers of 32 MiB, \
+        format!(
+            "SCTP by usrsctp {} over UDP (RFC 6951), with its own congestion control (RFC 9260): SCTP_NODELAY, buffers of 32 MiB, \
          RTO from 200 ms instead of 1 s and 1 s at first instead of 3, 100 retransmissions before it gives up; bulk in messages of \
          8 KiB, unordered; messages in order ordered, each at once unordered, within a time unordered with that lifetime \
-         (PR-SCTP), the newest only ordered with a lifetime until the next is due, the last for ever"
-            .to_owned()
+         (PR-SCTP), the newest only ordered with a lifetime until the next is due, the last for ever",
+            version::of_library("usrsctp")
+        )
     }
 
     fn missing(&self) -> Option<String> {

@@ -9,7 +9,7 @@ use socket2::Protocol;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::side::{ready, receive, send};
-use super::{Peer, Side, byte_stream, certificate, tcp};
+use super::{Peer, Side, byte_stream, certificate, tcp, version};
 use crate::job::{Figures, Job, Sent};
 
 /// TLS over TCP with one of the kernel's congestion controllers.
@@ -25,7 +25,8 @@ impl Peer for Tls {
 
     fn settings(&self) -> String {
         format!(
-            "TLS 1.3 by rustls 0.23 (aws-lc-rs; {}) over TCP of Linux {} with {}: {}",
+            "TLS 1.3 by rustls {} (aws-lc-rs; {}) over TCP of Linux {} with {}: {}",
+            version::of_crate("rustls"),
             certificate::SETTINGS,
             tcp::kernel(),
             self.congestion,

@@ -13,7 +13,7 @@ use whimbrel::{
 use super::record::Record;
 use super::side::{ready, receive, send, started};
 use super::source::Source;
-use super::{IDLE, Peer, Side, WINDOW, anywhere};
+use super::{IDLE, Peer, Side, WINDOW, anywhere, version};
 use crate::job::{Figures, Job, Sent, Want};
 
 /// Bytes of a message of bulk data.
@@ -93,7 +93,7 @@ impl Peer for Whimbrel {
              first with the handshake's third packet; messages in order are `rs`, each at once `ru`, the newest only `rs` by replace, \
              within a time `ru` with that lifetime; where there are several links both sides are bound to no \
              address, and find theirs",
-            env!("CARGO_PKG_VERSION"),
+            version::of_crate("whimbrel"),
             self.congestion,
             self.copies.map_or(String::new(), |copies| format!(", {}", copies.words())),
             if self.sequenced { "sequenced" } else { "unsequenced" },

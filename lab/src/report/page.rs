@@ -159,9 +159,19 @@ fn gaps(page: &mut String, experiment: &dyn Experiment, record: &Record) -> anyh
         alike.entry((conditions, reason)).or_default().push(peer);
     }
     for ((conditions, reason), peers) in alike {
-        writeln!(page, "*Gap:* no trial of {} with {}: {reason}\n", peers.join(", "), conditions.join("; "))?;
+        writeln!(page, "*Gap:* no trial of {} with {}: {reason}\n", peers.join(", "), brief(&conditions))?;
     }
     Ok(())
+}
+
+/// Conditions, the name of their table once.
+fn brief(conditions: &[String]) -> String {
+    let places: Vec<_> = conditions.iter().map(|condition| Case::place(condition)).collect();
+    let tables = places.chunk_by(|one, other| one.0 == other.0).map(|rows| {
+        let names = rows.iter().map(|(_, row)| *row).collect::<Vec<_>>().join("; ");
+        if rows[0].0.is_empty() { names } else { format!("{}: {names}", rows[0].0) }
+    });
+    tables.collect::<Vec<_>>().join("; ")
 }
 
 fn run(page: &mut String, experiment: &dyn Experiment, record: &Record) -> anyhow::Result<()> {
@@ -181,19 +191,27 @@ fn run(page: &mut String, experiment: &dyn Experiment, record: &Record) -> anyho
     Ok(writeln!(page)?)
 }
 
-/// What every peer was and how it was set, once each.
+/// What every peer was and how it was set, once each, and where, if it was not set so everywhere.
 fn peers(page: &mut String, kept: &[Kept]) -> anyhow::Result<()> {
     writeln!(page, "## Peers\n")?;
-    let mut written: Vec<(&str, &str)> = Vec::new();
-    for record in kept.iter().filter_map(|(_, record)| record.as_ref()) {
-        for PeerNote { name, settings, .. } in &record.header.peers {
-            if !written.contains(&(name, settings)) {
-                written.push((name, settings));
+    let mut written: Vec<(&str, &str, Vec<&str>)> = Vec::new();
+    for (experiment, record) in kept.iter().filter_map(|(one, record)| Some((one, record.as_ref()?))) {
+        let took_part = |name: &str| record.samples.iter().any(|sample| sample.peer == name);
+        for PeerNote { name, settings, .. } in record.header.peers.iter().filter(|note| took_part(&note.name))
+        {
+            match written.iter_mut().find(|(known, set, _)| known == name && set == settings) {
+                Some((.., where_so)) => where_so.push(experiment.name()),
+                None => written.push((name, settings, vec![experiment.name()])),
             }
         }
     }
-    for (name, settings) in written {
-        writeln!(page, "- **{name}**: {settings}")?;
+    for (name, settings, where_so) in &written {
+        let everywhere = written.iter().filter(|(other, ..)| other == name).count() == 1;
+        let place = if everywhere { String::new() } else { format!(" in {}", where_so.join(", ")) };
+        writeln!(page, "- **{name}**{place}: {settings}")?;
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

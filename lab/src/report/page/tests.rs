@@ -1,0 +1,125 @@
+//! Pages of records that nobody measured.
+
+use super::*;
+use crate::experiment::all;
+use crate::sample::{Metrics, Sample};
+
+fn experiment(name: &str) -> &'static dyn Experiment {
+    *all().iter().find(|one| one.name() == name).unwrap()
+}
+
+fn sample(name: &str, condition: &str, peer: &str, trial: u64, values: &[(&str, f64)]) -> Sample {
+    let mut metrics = Metrics::default();
+    values.iter().for_each(|(metric, value)| metrics.set(metric, *value));
+    let (experiment, condition, peer) = (name.to_owned(), condition.to_owned(), peer.to_owned());
+    Sample { experiment, condition, peer, trial, seed: trial, result: Ok(metrics) }
+}
+
+fn note(name: &str, missing: Option<&str>) -> PeerNote {
+    PeerNote { name: name.into(), settings: "as it comes".into(), missing: missing.map(Into::into) }
+}
+
+fn record(samples: Vec<Sample>) -> Record {
+    let peers = vec![note("whimbrel", None), note("tcp-bbr", None), note("sctp", Some("not installed"))];
+    Record {
+        header: Header { trials: 5, seed: 1, date: "today".into(), peers, ..Header::default() },
+        samples,
+    }
+}
+
+fn page_of(kept: &[Kept]) -> String {
+    page(kept, &mut |_, _| Ok(())).unwrap()
+}
+
+/// A page of one experiment; its links are unmeasured.
+fn page_with(name: &str, samples: Vec<Sample>) -> String {
+    page_of(&[(experiment(name), Some(record(samples))), (experiment(SELF), None)])
+}
+
+const TABLE: &str = "mockets-table1";
+const ROW: &str = "2 MB over 802.11b";
+
+fn transfers(peer: &str, times: &[f64], late: f64) -> Vec<Sample> {
+    let one = |(index, time): (usize, &f64)| {
+        let values = [("transfer_ms", *time), ("late_p99_ms", 0.2), ("late_beyond", late)];
+        sample(TABLE, ROW, peer, index as u64 + 1, &values)
+    };
+    times.iter().enumerate().map(one).collect()
+}
+
+#[test]
+fn a_failed_trial_is_told_with_its_reason() {
+    let mut samples = transfers("whimbrel", &[1.0, 2.0, 3.0, 4.0, 5.0], 0.0);
+    samples[1].result = Err("the link broke".into());
+    let page = page_with(TABLE, samples);
+    assert!(page.contains("1 of 5: the link broke"), "{page}");
+    assert!(page.contains("(1 to 5, 4 trials)"), "{page}");
+}
+
+#[test]
+fn rows_that_are_absent_are_named_with_their_reason() {
+    let page = page_with(TABLE, transfers("whimbrel", &[1.0; 5], 0.0));
+    assert!(page.contains(&format!("no trial of sctp with {ROW}: not installed")), "{page}");
+    assert!(page.contains("tcp-bbr") && page.contains("left out of this run"), "{page}");
+    assert!(!page.contains("no trial of whimbrel"), "{page}");
+    assert!(!page.contains("mptcp"), "who has no part here is not missed: {page}");
+}
+
+#[test]
+fn what_is_absent_from_a_table_names_it_once() {
+    let conditions = ["One: 1 %", "One: 2 %", "Two: 1 %", "bare"].map(str::to_owned);
+    assert_eq!(brief(&conditions), "One: 1 %; 2 %; Two: 1 %; bare");
+}
+
+#[test]
+fn a_difference_is_told_only_where_the_spread_does_not_cover_it() {
+    let ours = transfers("whimbrel", &[1.0, 2.0, 3.0, 4.0, 5.0], 0.0);
+    let with = |times: &[f64]| page_with(TABLE, [ours.clone(), transfers("tcp-bbr", times, 0.0)].concat());
+    assert!(
+        with(&[6.0, 7.0, 8.0, 9.0, 10.0]).contains("whimbrel is better than the best of the others, tcp-bbr")
+    );
+    assert!(with(&[5.0, 7.0, 8.0, 9.0, 10.0]).contains("the spread covers it"));
+    assert!(with(&[6.0, 7.0, 8.0, 9.0]).contains("too few trials"));
+}
+
+#[test]
+fn a_single_trial_says_so() {
+    assert!(page_with(TABLE, transfers("whimbrel", &[1.0], 0.0)).contains("1 (1 trial)"));
+}
+
+#[test]
+fn late_links_mark_figures_and_verdicts() {
+    let late = [transfers("whimbrel", &[1.0; 5], 1.1), transfers("tcp-bbr", &[2.0; 5], 1.0)].concat();
+    let page = page_with(TABLE, late);
+    assert!(page.contains("**1**†") && !page.contains("2†"), "{page}");
+    assert!(page.contains("To be doubted: 5 of these 10 trials ran on late links."), "{page}");
+    assert!(page.contains("5 of 10 trials ran on links that were late"), "{page}");
+}
+
+#[test]
+fn samples_of_before_are_judged_by_what_they_have() {
+    let mut samples = transfers("whimbrel", &[1.0; 5], 0.0);
+    for (sample, late) in samples.iter_mut().zip([Some(30.0), Some(0.5), None, None, None]) {
+        let values = &mut sample.result.as_mut().unwrap().values;
+        values.retain(|name, _| name == "transfer_ms");
+        values.extend(late.map(|late| ("late_p99_ms".to_owned(), late)));
+    }
+    let page = page_with(TABLE, samples);
+    assert!(page.contains("1 of 2 trials ran on links that were late"), "{page}");
+    assert!(page.contains("How late the links of 3 trials were has not been recorded."), "{page}");
+}
+
+#[test]
+fn the_accuracy_of_the_links_is_quoted_or_said_to_be_unmeasured() {
+    let some = || record(transfers("whimbrel", &[1.0; 5], 0.0));
+    let page = page_of(&[(experiment(TABLE), Some(some())), (experiment(SELF), None)]);
+    assert_eq!(page.matches("The accuracy of the links is unmeasured").count(), 2, "{page}");
+    let found = |condition: &str| sample(SELF, condition, "link", 1, &[("within", 1.0), ("found", 4.0)]);
+    let mut links = record(vec![found("rate, Mbit/s: 4"), found("delay one way, ms: 25")]);
+    links.samples[1].result = Err("OUT: found 40.000, set 25, allowed ± 1.250".into());
+    let page = page_of(&[(experiment(TABLE), Some(some())), (experiment(SELF), Some(links))]);
+    let quoted =
+        "1 of 2 settings of the links were kept to ([self](#self), today); OUT: delay one way, ms: 25.";
+    assert_eq!(page.matches(quoted).count(), 2, "in front and in the section: {page}");
+    assert!(page.contains("**OUT**") && page.contains("| ok "), "{page}");
+}
