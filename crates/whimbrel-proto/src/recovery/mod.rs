@@ -313,11 +313,15 @@ impl<I: Copy> Recovery<I> {
         let stale = way == Way::Other
             && told.newest.zip(self.silence.since()).is_some_and(|(newest, since)| newest.sent_at < since);
         let newest = told.newest.filter(|newest| newest.is_largest && !stale);
-        // Another way back may be shorter: that is no round trip of this path.
-        let own = |elapsed: &Duration| way == Way::Own || *elapsed >= self.rtt.min();
-        let sample_rtt = newest.map(|newest| now.since(newest.sent_at)).filter(own);
-        if let Some(elapsed) = sample_rtt {
-            self.rtt.sample(now, elapsed, Duration::from_micros(sack.delay_us));
+        // Another way back may be shorter: that is no round trip of this path, least of all its first.
+        let own =
+            |elapsed: &Duration| way == Way::Own || !self.rtt.is_unknown() && *elapsed >= self.rtt.min();
+        let elapsed = newest.map(|newest| now.since(newest.sent_at));
+        let sample_rtt = elapsed.filter(own);
+        match (sample_rtt, elapsed) {
+            (Some(elapsed), _) => self.rtt.sample(now, elapsed, Duration::from_micros(sack.delay_us)),
+            (None, Some(elapsed)) if elapsed > self.rtt.smoothed() => self.rtt.assume(elapsed),
+            _ => {}
         }
         self.last_heard = now;
         self.counters.acked_packets += told.packets;

@@ -8,7 +8,7 @@ use whimbrel_proto::{Event, Service};
 use whimbrel_sim::pair::{End, Pair};
 use whimbrel_sim::world::SERVER;
 
-use super::{MS, SECOND, active, bulk, config, link, share, two};
+use super::{MS, SECOND, active, announce, bulk, config, link, share, two};
 
 const SEEDS: u64 = 6;
 
@@ -215,4 +215,20 @@ fn a_hundred_handovers_lose_and_double_nothing() {
     assert!(missing <= outstanding, "{missing} of {sent} missing, {outstanding} on the way");
     assert!(sent > 50_000, "{sent}");
     assert!(worst <= 120 * MS, "silent for {worst:?}");
+}
+
+/// What a SACK that came another, shorter way takes is no round trip of the long path, whose controller would see a queue that is none and
+/// slow down to nothing: from the first packets on, before any SACK came its own way.
+#[test]
+fn a_long_path_beside_a_short_one_keeps_its_rate() {
+    let worst = lowest(|seed| {
+        let (fast, slow) =
+            ("rate=20mbit,delay=10ms,queue=100ms,loss=5%", "rate=4mbit,delay=100ms,queue=100ms,loss=5%");
+        let mut pair = Pair::connected(seed, config(), fast);
+        pair.world.add_network(pair.client, link(slow), link(slow));
+        announce(&mut pair);
+        let (bytes, _) = bulk(&mut pair, 15 * SECOND);
+        share(bytes, 15 * SECOND, 24.0 * 0.95)
+    });
+    assert!(worst >= 0.94, "{worst:.3} of what is left of both, in order, from the first packet on");
 }
