@@ -243,7 +243,7 @@ mod seeds {
         let lines = FILE.lines().filter(|line| !line.starts_with([' ', '#']));
         let bytes = |hex: &str| {
             let digits = (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16));
-            digits.collect::<Result<Vec<u8>, _>>().unwrap()
+            digits.collect::<Result<Vec<u8>, _>>().expect("hexadecimal")
         };
         lines
             .filter_map(|line| line.split_once(" = "))
