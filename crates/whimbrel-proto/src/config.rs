@@ -56,9 +56,10 @@ pub struct TransportConfig {
     /// How long a session waits whose peer suspended it. Default 1 h. Longer: memory for peers that never come back.
     pub standby_time: Duration,
     /// Sessions that one peer key may have waiting here, suspended or out of reach; beyond it they end. Default 64. What this side dials for
-    /// does not count.
+    /// does not count. Raised, one peer can have more kept here; lowered, sessions of a peer that was out of reach are lost.
     pub max_standby: usize,
-    /// Bytes they may hold together when they begin to wait. Default 64 MiB.
+    /// Bytes they may hold together when they begin to wait. Default 64 MiB. Raised, one peer can take more memory; lowered, sessions with
+    /// much unread or unsent end instead of waiting.
     pub max_standby_bytes: u64,
     /// How long connecting may take. Default 10 s.
     pub handshake_timeout: Duration,

@@ -5,7 +5,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -28,6 +28,8 @@ pub struct Node {
     listen: Option<ListenConfig>,
     /// One for each network it is on, by the network's number; none where it is not.
     addresses: Vec<Option<SocketAddr>>,
+    /// What the node itself takes for its address on the first network, where a NAT has given it another.
+    behind_nat: Option<IpAddr>,
     connections: BTreeMap<Handle, Peer>,
     /// Accepted and not yet asked for.
     accepted: Vec<Handle>,
@@ -153,6 +155,7 @@ impl World {
             identity,
             listen,
             addresses: vec![Some(address)],
+            behind_nat: None,
             connections: BTreeMap::new(),
             accepted: Vec::new(),
             transport,
@@ -295,12 +298,26 @@ impl World {
         self.nodes[node].addresses[0].expect("the first network stays")
     }
 
-    /// The client's NAT gives it another port (or address): what the server sends to the old one is lost.
+    /// The client's NAT gives it another port: what the server sends to the old one is lost.
     pub fn rebind(&mut self, node: usize) {
+        let mut new = self.address(node);
+        new.set_port(new.port().wrapping_add(1).max(1024));
+        self.rebind_to(node, new);
+    }
+
+    /// As [`World::rebind`], another address, of another network, and port.
+    pub fn rebind_address(&mut self, node: usize) {
         let old = self.address(node);
-        self.routes.remove(&old);
-        let mut new = old;
-        new.set_port(old.port().wrapping_add(1).max(1024));
+        let ip = match old.ip() {
+            IpAddr::V4(ip) => Ipv4Addr::from(u32::from(ip).wrapping_add(1 << 16)).into(),
+            IpAddr::V6(ip) => Ipv6Addr::from(u128::from(ip).wrapping_add(1 << 64)).into(),
+        };
+        self.nodes[node].behind_nat.get_or_insert(old.ip());
+        self.rebind_to(node, SocketAddr::new(ip, old.port().wrapping_add(1).max(1024)));
+    }
+
+    fn rebind_to(&mut self, node: usize, new: SocketAddr) {
+        self.routes.remove(&self.address(node));
         self.nodes[node].addresses[0] = Some(new);
         self.routes.insert(new, (node, 0));
     }
@@ -558,22 +575,23 @@ impl World {
     }
 
     fn receive(&mut self, flight: Flight) {
-        let Some((index, _)) = self.routes.get(&flight.to).copied() else {
+        let Some((index, network)) = self.routes.get(&flight.to).copied() else {
             self.stray += 1;
             return;
         };
         let now = self.now;
         let node = &mut self.nodes[index];
+        let inside = node.behind_nat.filter(|_| network == 0).unwrap_or(flight.to.ip());
         let datagram = Datagram {
             from: flight.from,
-            to: Some(flight.to.ip()),
+            to: Some(inside),
             ecn: flight.ecn,
             bytes: BytesMut::from(&flight.bytes[..]),
         };
         let mut reply = Vec::new();
         match node.endpoint.handle_datagram(now, datagram, &mut reply) {
             Routed::Nothing => {}
-            Routed::Reply => self.send(index, Some(flight.to.ip()), flight.from, None, reply),
+            Routed::Reply => self.send(index, Some(inside), flight.from, None, reply),
             Routed::Connection(handle, datagram) => {
                 if let Some(peer) = node.connections.get_mut(&handle) {
                     peer.connection.handle_datagram(now, datagram);
@@ -675,7 +693,8 @@ impl World {
             self.stray += 1;
             return;
         };
-        if source.is_some_and(|source| source != from_address.ip()) {
+        let inside = self.nodes[from].behind_nat.filter(|_| network == 0).unwrap_or(from_address.ip());
+        if source.is_some_and(|source| source != inside) {
             // No network has both addresses.
             self.stray += 1;
             return;

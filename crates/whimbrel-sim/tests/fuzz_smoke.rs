@@ -51,18 +51,26 @@ fn times() -> u32 {
     std::env::var("WHIMBREL_FUZZ").ok().map_or(1, |text| text.parse().expect("WHIMBREL_FUZZ is a number"))
 }
 
-/// The first input that is complained about, and what of.
-fn smoke(target: &Target) -> Option<(Vec<u8>, String)> {
+/// An input, and what is complained of.
+type Found = (Vec<u8>, String);
+
+fn run(target: &Target, input: &[u8]) -> Option<Found> {
+    complaint(|| (target.run)(input)).err().map(|why| (input.to_vec(), why))
+}
+
+/// The first input that is complained about.
+fn smoke(target: &Target) -> Option<Found> {
     let corpus = corpus(target);
     assert!(!corpus.is_empty(), "an empty corpus of {}", target.name);
+    corpus.iter().find_map(|input| run(target, input)).or_else(|| by_change(target, &corpus))
+}
+
+/// The first of many changed ones.
+fn by_change(target: &Target, corpus: &[Vec<u8>]) -> Option<Found> {
     let mut dice = ChaCha8Rng::seed_from_u64(7);
-    let run = |input: &[u8]| complaint(|| (target.run)(input)).err().map(|why| (input.to_vec(), why));
-    if let Some(found) = corpus.iter().find_map(|input| run(input)) {
-        return Some(found);
-    }
     (0..target.smoke * times()).find_map(|_| {
         let [one, other] = [0, 1].map(|_| &corpus[dice.random_range(0..corpus.len())]);
-        run(&change(&mut dice, one, other))
+        run(target, &change(&mut dice, one, other))
     })
 }
 
@@ -90,7 +98,11 @@ fn planted_faults_are_found() {
     for (name, mutant) in [("sack", Mutant::SackBelowZero), ("operations", Mutant::FragmentOffByOne)] {
         let target = TARGETS.iter().find(|target| target.name == name).unwrap();
         plant(Some(mutant));
-        let found = smoke(target);
+        // As if no input in the corpus had been kept for showing it.
+        let mut corpus = corpus(target);
+        corpus.retain(|input| run(target, input).is_none());
+        assert!(!corpus.is_empty(), "{mutant:?}: nothing is left to be changed");
+        let found = by_change(target, &corpus);
         plant(None);
         assert!(found.is_some(), "{mutant:?} was not found");
     }
@@ -217,16 +229,38 @@ mod seeds {
         }
     }
 
+    /// One packet for the target `blocks`.
+    fn packet(block: &[u8]) -> Vec<u8> {
+        let mut packet = vec![block.len().div_ceil(4) as u8];
+        packet.extend_from_slice(block);
+        packet.resize(1 + block.len().div_ceil(4) * 4, block::PADDING);
+        packet
+    }
+
+    /// Every block there is, as the specification's vectors have it.
+    fn vectors() -> Vec<(String, Vec<u8>)> {
+        const FILE: &str = include_str!("../../../docs/vectors/blocks.txt");
+        let lines = FILE.lines().filter(|line| !line.starts_with([' ', '#']));
+        let bytes = |hex: &str| {
+            let digits = (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16));
+            digits.collect::<Result<Vec<u8>, _>>().expect("hexadecimal")
+        };
+        lines
+            .filter_map(|line| line.split_once(" = "))
+            .map(|(name, hex)| (name.to_owned(), bytes(hex)))
+            .collect()
+    }
+
     pub(super) fn all() -> Vec<Seed> {
         let mut seeds: Vec<Seed> = Vec::new();
         for (target, name, block) in block_seeds() {
             let body = choice(target, name).into_iter().chain(block[1..].iter().copied()).collect();
             seeds.push((target, name.into(), body));
-            let mut packet = vec![block.len().div_ceil(4) as u8];
-            packet.extend_from_slice(&block);
-            packet.resize(1 + block.len().div_ceil(4) * 4, block::PADDING);
-            seeds.push(("blocks", format!("{target}_{name}"), packet));
+            seeds.push(("blocks", format!("{target}_{name}"), packet(&block)));
         }
+        seeds.extend(
+            vectors().into_iter().map(|(name, block)| ("blocks", format!("vector_{name}"), packet(&block))),
+        );
         seeds.push((
             "params",
             "client".into(),

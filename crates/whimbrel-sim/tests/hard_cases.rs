@@ -237,14 +237,23 @@ fn replayed_and_duplicated_sealed_packets_deliver_nothing_twice() {
 // --- Movement ---
 
 #[test]
-fn a_transfer_survives_a_nat_that_rebinds_every_five_seconds() {
+fn a_transfer_survives_a_nat_that_rebinds_the_port_every_five_seconds() {
+    survives_rebinding(World::rebind);
+}
+
+#[test]
+fn a_transfer_survives_a_nat_that_rebinds_address_and_port_every_five_seconds() {
+    survives_rebinding(World::rebind_address);
+}
+
+fn survives_rebinding(rebind: fn(&mut World, usize)) {
     let mut pair = Pair::connected(6, config(), "delay=25ms,rate=2mbit,queue=100ms");
     let client = pair.client;
     let mut next = pair.now() + 5 * SECOND;
     let (mut sent, mut got) = (0u32, 0u32);
     let done = pair.run_until(30 * SECOND, |pair| {
         if pair.now() >= next {
-            pair.world.rebind(client);
+            rebind(&mut pair.world, client);
             next = pair.now() + 5 * SECOND;
         }
         while sent < 4000 && sent < got + 300 {
@@ -261,7 +270,7 @@ fn a_transfer_survives_a_nat_that_rebinds_every_five_seconds() {
     let moves = |events: Vec<Event>| {
         events.iter().filter(|event| matches!(event, Event::PeerAddressChanged { .. })).count()
     };
-    assert!(moves(pair.events(End::Server)) >= 3);
+    assert!(moves(pair.events(End::Server)) >= 3, "{:?}", pair.events(End::Server));
     assert_eq!(moves(pair.events(End::Client)), 0);
 }
 
@@ -582,6 +591,26 @@ fn a_peer_that_is_killed_is_unreachable_soon_and_given_up_in_the_end() {
     pair.run(60 * SECOND);
     let client = pair.client;
     assert_eq!(pair.world.endpoint(client).connections(), 0, "its ids are free");
+}
+
+#[test]
+fn a_peer_is_unreachable_when_three_probes_went_unanswered_and_not_before() {
+    for seed in 40..50 {
+        let mut pair = Pair::connected(seed, config(), "delay=20ms");
+        pair.run(5 * SECOND);
+        pair.world.kill(SERVER);
+        let sent = |pair: &mut Pair| {
+            let now = pair.now();
+            pair.connection(End::Client).stats(now).total.sent_packets
+        };
+        let before = sent(&mut pair);
+        pair.send(End::Client, Service::ReliableSequenced, numbered(1, 100));
+        let unreachable = |pair: &mut Pair| pair.events(End::Client).contains(&Event::PeerUnreachable);
+        assert!(pair.run_until(2 * SECOND, unreachable));
+        // The message, its repetition since it is small, and the probes.
+        let packets = sent(&mut pair) - before;
+        assert!((4..=5).contains(&packets), "seed {seed}: {packets} packets");
+    }
 }
 
 #[test]

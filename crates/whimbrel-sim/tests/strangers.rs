@@ -35,6 +35,33 @@ fn regression_forged_pings_keep_nobody_out() {
     assert_eq!(pair.world.endpoint(SERVER).stats().refused, 22_000);
 }
 
+#[test]
+fn a_flood_of_syns_costs_no_more_than_the_limit_and_lets_others_in_afterwards() {
+    let listen = ListenConfig { syns_per_second: 100, ..ListenConfig::default() };
+    let mut world = World::new(1, TransportConfig::default(), listen);
+    let mut syn = vec![0; 160];
+    syn[0] = 0x80 | 2;
+    syn[9..13].copy_from_slice(&0x5748_0001u32.to_be_bytes());
+    syn[13..21].copy_from_slice(&[9; 8]);
+    let server = world.address(SERVER);
+    // A thousand in a second, each from another network.
+    for number in 0..1_000u32 {
+        let from: SocketAddr = (std::net::Ipv4Addr::from(0x0b00_0000 + (number << 8)), 5000).into();
+        world.inject(from, server, &syn);
+        world.run(Duration::from_millis(1));
+    }
+    let stats = world.endpoint(SERVER).stats();
+    assert!((895..=900).contains(&stats.syns_dropped), "{stats:?}");
+    assert_eq!(world.endpoint(SERVER).connections(), 0);
+    let link = || LINK.parse().expect("it is well written");
+    let client = world.add_client(TransportConfig::default(), link(), link());
+    let handle = world.connect(client);
+    world.run(Duration::from_millis(100));
+    let peer = world.try_peer(client, handle).expect("it is there");
+    assert!(peer.events.iter().any(|(_, event)| *event == Event::Connected), "{:?}", peer.events);
+    assert_eq!(world.endpoint(SERVER).stats().syns_dropped, stats.syns_dropped);
+}
+
 /// One more than `max_connections` was let in.
 #[test]
 fn regression_the_limit_of_connections_is_the_limit() {

@@ -7,15 +7,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use whimbrel::{
     Config, Congestion, CostPolicy, ListenConfig, Paths, PrimaryRule, Repeats, Scheduling, SessionConfig,
-    TransportConfig,
+    StreamOptions, TransportConfig,
 };
 
 const GUIDE: &str = include_str!("../../../docs/guide.md");
 /// Where the types are.
-const SOURCES: [&str; 5] = [
+const SOURCES: [&str; 6] = [
     include_str!("../src/endpoint.rs"),
     include_str!("../../whimbrel-proto/src/config.rs"),
     include_str!("../../whimbrel-proto/src/session/config.rs"),
+    include_str!("../../whimbrel-proto/src/session/options.rs"),
     include_str!("../../whimbrel-proto/src/endpoint/mod.rs"),
     include_str!("../../whimbrel-proto/src/handshake/server.rs"),
 ];
@@ -171,6 +172,9 @@ fn none<T>(value: Option<T>) -> Words {
 
 const ELSEWHERE: Words = Words("see below");
 
+/// What a row says of a quantity that somebody changes.
+const DIRECTIONS: [&str; 6] = ["Higher: ", "Lower: ", "Longer: ", "Shorter: ", "More: ", "Fewer: "];
+
 /// The page's table must have the fields of the type, in their order, and these defaults.
 fn check(name: &str, defaults: &[(&str, &dyn Shown)]) {
     let rows = table(name);
@@ -184,6 +188,11 @@ fn check(name: &str, defaults: &[(&str, &dyn Shown)]) {
         assert!(
             !row.unit.is_empty() && row.text.ends_with('.'),
             "docs/guide.md: say more of {name}::{field}"
+        );
+        let is_quantity = row.default.starts_with(|first: char| first.is_ascii_digit());
+        assert!(
+            !is_quantity || DIRECTIONS.iter().any(|word| row.text.contains(word)),
+            "docs/guide.md: say what gets worse if {name}::{field} is changed"
         );
     }
 }
@@ -280,6 +289,30 @@ fn session_config() {
         max_unconfirmed: it.max_unconfirmed,
         max_tags: it.max_tags,
     });
+}
+
+#[test]
+fn stream_options() {
+    let table = GUIDE.split_once("| option | default | effect |\n").unwrap().1;
+    let rows = table.lines().skip(1).take_while(|line| line.starts_with('|'));
+    let rows: Vec<Vec<String>> = rows
+        .map(|line| line.trim_matches('|').split(" | ").map(|cell| cell.trim().replace('`', "")).collect())
+        .collect();
+    let it = StreamOptions::default();
+    let by_session = |is_none: bool| if is_none { "as SessionConfig says" } else { "something" };
+    let defaults = [
+        by_session(it.cross_sequencing.is_none()).to_owned(),
+        by_session(it.gap_wait.is_none()).to_owned(),
+        format!("{:?}", it.credit),
+        it.priority.to_string(),
+        it.route.0.to_string(),
+    ];
+    let named: Vec<&str> = rows.iter().map(|row| row[0].as_str()).collect();
+    assert_eq!(named, fields("StreamOptions"), "docs/guide.md: the rows are not the fields");
+    for (row, default) in rows.iter().zip(defaults) {
+        assert_eq!(row[1], default, "docs/guide.md: the default of StreamOptions::{}", row[0]);
+        assert!(row.len() == 3 && row[2].len() > 20, "docs/guide.md: say more of StreamOptions::{}", row[0]);
+    }
 }
 
 #[test]

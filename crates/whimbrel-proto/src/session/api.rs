@@ -436,6 +436,7 @@ impl Session {
             if let Some(stream) = self.streams.at_mut(slot) {
                 stream.arena = super::arena::Arena::default();
                 stream.inbox.shrink_to_fit();
+                stream.send.iter_mut().flatten().for_each(|domain| domain.trim());
             }
         }
         self.inbox.shrink_to_fit();

@@ -13,6 +13,9 @@ use super::ledger::Ledger;
 use super::message::{DomainKey, Outcome};
 use super::ranges::RangeSet;
 
+/// Lists of fragments kept to be used again: as many as there are large messages in flight on most paths.
+const SPARE: usize = 16;
+
 /// The front item has the oldest unresolved message.
 #[derive(Debug)]
 pub(super) struct SendDomain {
@@ -179,7 +182,7 @@ impl SendDomain {
     fn join(&mut self, number: u64) {
         if let Some(index) = self.parts_index(number)
             && let Some((_, mut list)) = self.parts.remove(index)
-            && self.spare.len() < 4
+            && self.spare.len() < SPARE
         {
             list.clear();
             self.spare.push(list);
@@ -344,6 +347,11 @@ impl SendDomain {
             let front = self.items[index].split_off(share);
             self.items.insert(index, front);
         }
+    }
+
+    /// Gives back memory kept for speed.
+    pub(super) fn trim(&mut self) {
+        self.spare = Vec::new();
     }
 
     /// Everything sent has its outcome, and nobody waits to hear more of it.

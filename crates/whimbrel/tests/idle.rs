@@ -1,0 +1,43 @@
+//! Whoever has nothing to do does nothing. Alone in its file, since what is measured is the process.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use whimbrel::{Config, Endpoint, new_identity};
+
+/// Processor time of this process so far, in hundredths of a second.
+fn ticks() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    // The name before may have spaces in it.
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    [11, 12].iter().map(|at| fields[*at].parse::<u64>().unwrap()).sum()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_pair_does_not_spin() {
+    const WATCHED: Duration = Duration::from_secs(2);
+    let server = Endpoint::bind(Config::listen_as(new_identity()), "127.0.0.1:0").await.unwrap();
+    let client = Endpoint::bind(Config::default(), "127.0.0.1:0").await.unwrap();
+    let url = format!("whimbrel://{}@{}", server.public_key(), server.local_addr().unwrap());
+    let near = client.connect(&url).await.unwrap();
+    let far = server.accept().await.unwrap();
+    // Readers wait, streams are open, a credit is used up: what could make somebody look again and again.
+    let _stream = near.open_stream().await.unwrap();
+    let sending = tokio::spawn({
+        let near = near.clone();
+        async move { while near.send(vec![0; 1 << 20]).await.is_ok() {} }
+    });
+    let reading = tokio::spawn({
+        let near = near.clone();
+        async move { near.recv().await.is_ok() }
+    });
+    // Until the path's size is found and the peer has no more room.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let before = ticks();
+    tokio::time::sleep(WATCHED).await;
+    let spent = ticks() - before;
+    assert!(!sending.is_finished() && !reading.is_finished());
+    assert!(spent <= 30, "{spent} hundredths of a second of work in {WATCHED:?}");
+    drop(far);
+}
