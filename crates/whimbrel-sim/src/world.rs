@@ -272,7 +272,19 @@ impl World {
 
     /// Tells a connection the addresses its host has now.
     pub fn announce(&mut self, node: usize, handle: Handle) {
-        let addresses: Vec<LocalAddress> = self.addresses(node).into_iter().map(Into::into).collect();
+        self.announce_as(node, handle, |_, address| address.into());
+    }
+
+    /// As [`World::announce`], with what `like` says of the address on each network.
+    pub fn announce_as(
+        &mut self,
+        node: usize,
+        handle: Handle,
+        like: impl Fn(usize, SocketAddr) -> LocalAddress,
+    ) {
+        let networks = self.nodes[node].addresses.iter().enumerate();
+        let addresses: Vec<LocalAddress> =
+            networks.filter_map(|(network, address)| Some(like(network, (*address)?))).collect();
         let now = self.now;
         self.peer(node, handle).connection.set_local_addresses(now, &addresses);
         self.flush();
@@ -298,7 +310,7 @@ impl World {
         self.nodes[node].addresses[0].expect("the first network stays")
     }
 
-    /// The client's NAT gives it another port: what the server sends to the old one is lost.
+    /// A node's NAT gives it another port: what is sent to the old one is lost.
     pub fn rebind(&mut self, node: usize) {
         let mut new = self.address(node);
         new.set_port(new.port().wrapping_add(1).max(1024));

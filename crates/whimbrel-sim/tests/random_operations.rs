@@ -59,11 +59,56 @@ fn random_operations_keep_every_promise() {
             });
         }
     });
-    println!("{:?}", total.lock().unwrap());
+    let total = total.into_inner().unwrap();
+    println!("{total:?}");
     let failures = failures.into_inner().unwrap();
     for (seed, complaint) in &failures {
         println!("seed {seed}: {}", complaint.chars().take(600).collect::<String>());
         println!("  again: WHIMBREL_SEED={seed} cargo test -p whimbrel-sim --test random_operations");
     }
     assert!(failures.is_empty(), "{} seeds failed, the first is {}", failures.len(), failures[0].0);
+    if seeds >= SEEDS {
+        went_everywhere(&total);
+    }
+}
+
+/// Runs that do not go where faults may be prove nothing.
+fn went_everywhere(total: &Coverage) {
+    let counts = [
+        ("messages read", total.delivered),
+        ("byte streams", total.streams),
+        ("packets lost", total.lost),
+        ("key updates", total.key_updates),
+        ("paths", total.paths),
+        ("changes of the primary", total.changeovers),
+        ("rebindings of the client", total.moves),
+        ("rebindings of the server", total.server_moves),
+        ("sessions that went on from bytes", total.resumed),
+    ];
+    for (what, count) in counts {
+        assert!(count > 100, "{count} {what}");
+    }
+    let outcomes = total.outcomes.iter().map(|(outcome, count)| (format!("{outcome:?}"), *count));
+    let drawn = total.drawn.iter().map(|(drawn, count)| (drawn.clone(), *count));
+    let all: std::collections::BTreeMap<String, u64> = outcomes.chain(drawn).collect();
+    for wanted in [
+        "Delivered",
+        "Taken",
+        "Expired",
+        "Cancelled",
+        "Replaced",
+        "Lost",
+        "Unknown",
+        "Aggregate",
+        "Primary",
+        "Redundant",
+        "LossAndRtt",
+        "MostReceived",
+        "Ignore",
+        "CheapFirst",
+        "NeverAbove(2)",
+    ] {
+        let count = all.get(wanted).copied().unwrap_or_default();
+        assert!(count > 20, "{wanted}: {count} of {all:?}");
+    }
 }

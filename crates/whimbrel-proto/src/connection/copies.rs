@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use super::{At, Connection, CostPolicy, Item, Scheduling};
 use crate::Time;
-use crate::session::{Carried, Copied, Copies, Session};
+use crate::session::{Carried, Copied, Copies, Flow, Session};
 use crate::wire::Writer;
 
 /// Copies that wait for a path; the oldest give way where a path is slower than what it is to repeat.
@@ -33,21 +33,23 @@ impl Echoes {
         echoes.push_back(carried);
     }
 
-    /// Writes what is still of use and fits.
+    /// Writes what is still of use and fits into a packet with `most` bytes of room; false if this one is full.
     fn fill(
         &mut self,
         session: &mut Session,
         copied: Copied,
+        most: usize,
         out: &mut Writer<'_>,
         carried: &mut Vec<Carried>,
     ) -> bool {
         let Some(echoes) = &mut self.0 else { return true };
-        while let Some(echo) = echoes.front() {
-            if !session.fill_copy(echo, copied, out, carried) {
-                return false;
+        while let Some(echo) = echoes.front_mut() {
+            let (left, flow) = session.fill_copy(echo, copied, most, out, carried);
+            match left {
+                Some(left) => *echo = left,
+                None => drop(echoes.pop_front()),
             }
-            echoes.pop_front();
-            if out.remaining() == 0 {
+            if flow == Flow::Full {
                 return false;
             }
         }
@@ -116,11 +118,12 @@ impl Connection {
         self.is_at_hand(at) && !path.standing.is_standby() && !dear
     }
 
-    /// Writes what waits to be repeated on `at`; false if the packet is full.
-    pub(super) fn write_echoes(&mut self, at: At, out: &mut Writer<'_>) -> bool {
+    /// Writes what waits to be repeated on `at`, whose packets have `most` bytes of room; false if this one is full.
+    pub(super) fn write_echoes(&mut self, at: At, most: usize, out: &mut Writer<'_>) -> bool {
         let copied = self.copied();
         self.scratch_carried.clear();
-        let room = self.paths[at].echoes.fill(&mut self.session, copied, out, &mut self.scratch_carried);
+        let room =
+            self.paths[at].echoes.fill(&mut self.session, copied, most, out, &mut self.scratch_carried);
         self.scratch_items.extend(self.scratch_carried.iter().map(|carried| Item::Session(*carried)));
         room
     }

@@ -138,6 +138,17 @@ mod tests {
         assert_eq!(standing.state(), Standby);
         assert!(standing.on_overdue());
         assert!(!standing.is_usable());
+        assert!(standing.on_heard());
+        assert_eq!(standing.state(), Standby, "from suspicion");
+        assert!(standing.on_unanswered());
+        assert!(standing.on_heard());
+        assert_eq!(standing.state(), Standby, "from being down");
+    }
+
+    #[test]
+    fn a_path_comes_back_as_what_is_wanted_by_then() {
+        let mut standing = Standing::opening(true);
+        assert!(standing.on_validated());
         assert!(standing.on_unanswered());
         assert!(!standing.on_preference(false), "a path that is down stays down whatever is wanted of it");
         assert!(standing.on_heard());

@@ -143,7 +143,9 @@ impl Connection {
         let head = self.begin(at, out);
         out.push(block::PROBE);
         out.extend_from_slice(&rebinding.challenge.to_be_bytes());
-        let opens = self.side == Side::Client && self.paths[at].standing.state() == PathState::Opening;
+        let path = &self.paths[at];
+        let own = rebinding.remote == path.remote;
+        let opens = own && self.side == Side::Client && path.standing.state() == PathState::Opening;
         if opens && self.opening_len() > CHALLENGE_LEN {
             out.push(block::PADDING);
             let end = head.start + self.opening_len().min(self.paths[at].validation.room()) - TAG_LEN;
@@ -295,7 +297,9 @@ impl Connection {
         if self.keys.is_some() && data {
             self.control.fill(&mut writer, |control| items.push(Item::Control(control)));
         }
-        let full = occasion == Occasion::Data && self.keys.is_some() && !self.write_echoes(at, &mut writer);
+        let full = occasion == Occasion::Data
+            && self.keys.is_some()
+            && !self.write_echoes(at, end - body, &mut writer);
         if occasion != Occasion::Sack && data {
             let repeats = self.repeats(at, occasion);
             self.resending = self.session.has_lost();

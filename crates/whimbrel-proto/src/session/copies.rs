@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use super::Session;
 use super::again::Want;
-use super::data_out::{Flow, head_of, write_bytes, write_part};
+use super::data_out::{Flow, bytes_head, head_of, write_bytes, write_part};
 use super::item::PRESSED;
 use super::message::Carried;
 use super::resend::Resend;
 use crate::Time;
 use crate::wire::Writer;
+use crate::wire::data::DataHead;
 
 /// Runs remembered to see whether their copies were of use.
 const MOST_PRESSED: usize = 64;
@@ -118,52 +119,73 @@ impl Session {
         }
     }
 
-    /// Writes a copy of what `of` says and is not acknowledged; false if it did not fit.
+    /// Writes a copy of what `of` says and is not acknowledged; what is left of it, and whether the packet is full. What would not fit into a
+    /// packet with `most` bytes of room is not copied. Of parts there is no part: what is acknowledged of it would count for the whole.
     pub(crate) fn fill_copy(
         &mut self,
         of: &Carried,
         copied: Copied,
+        most: usize,
         out: &mut Writer<'_>,
         carried: &mut Vec<Carried>,
-    ) -> bool {
+    ) -> (Option<Carried>, Flow) {
+        let gone = (None, Flow::Go);
+        let unfit = (Some(*of), Flow::Full);
         match *of {
             Carried::Run { key, first, count } => {
-                let Some(stream) = self.streams.by_key(key).map(|stream| stream.id.0) else { return true };
+                let Some(stream) = self.streams.by_key(key).map(|stream| stream.id.0) else { return gone };
                 let want = Want::Copy { copied, urgent: self.config.urgent_priority };
-                let Some(domain) = self.streams.send_domain(key) else { return true };
+                let Some(domain) = self.streams.send_domain(key) else { return gone };
                 let mut again = Resend { domain, ledger: &self.ledger, stream, key, want };
                 let end = first + u64::from(count);
-                let (next, flow) = again.write(first..end, out, carried);
-                flow == Flow::Go || next >= end
+                let (mut next, flow) = again.write(first..end, out, carried);
+                if let Some(item) = domain.get(next).filter(|_| next < end) {
+                    let head = head_of(domain, &self.ledger, stream, next, item, 0);
+                    let head = DataHead { message_length: None, ..head };
+                    next += u64::from(head.len() + item.first_share().length as usize > most);
+                }
+                let left = end.saturating_sub(next) as u16;
+                ((left > 0).then_some(Carried::Run { key, first: next, count: left }), flow)
             }
             Carried::Fragment { key, number, offset, len } if copied == Copied::All => {
-                let Some(stream) = self.streams.by_key(key).map(|stream| stream.id.0) else { return true };
-                let Some(domain) = self.streams.send_domain(key) else { return true };
-                let Some(item) = domain.get(number).filter(|item| item.is_live()) else { return true };
+                let Some(stream) = self.streams.by_key(key).map(|stream| stream.id.0) else { return gone };
+                let Some(domain) = self.streams.send_domain(key) else { return gone };
+                let Some(item) = domain.get(number).filter(|item| item.is_live()) else { return gone };
                 let head = head_of(domain, &self.ledger, stream, number, item, offset);
-                let Some(rest) = item.payload.get(offset as usize..) else { return true };
-                if head.len() + usize::from(len) > out.remaining() {
-                    return false;
+                let Some(rest) = item.payload.get(offset as usize..) else { return gone };
+                let length = head.len() + usize::from(len);
+                if length > most {
+                    return gone;
                 }
-                let (taken, _) = write_part(head, rest, usize::from(len), item.length, out);
+                if length > out.remaining() {
+                    return unfit;
+                }
+                let (taken, flow) = write_part(head, rest, usize::from(len), item.length, out);
+                if taken == 0 {
+                    return unfit;
+                }
                 carried.push(Carried::Fragment { key, number, offset, len: taken });
-                taken == len
+                (None, flow)
             }
             Carried::Bytes { key, offset, len, .. } if copied == Copied::All => {
-                let Some(stream) = self.streams.by_key(key) else { return true };
+                let Some(stream) = self.streams.by_key(key) else { return gone };
                 let Some(half) = stream.bytes_out.as_ref().filter(|half| !half.is_reset()) else {
-                    return true;
+                    return gone;
                 };
-                if offset < half.parts.acked() || len == 0 {
-                    return true;
+                let length = bytes_head(stream.id.0, offset).len() + usize::from(len) + 1;
+                if offset < half.parts.acked() || len == 0 || length > most {
+                    return gone;
                 }
-                let Some((taken, _)) = write_bytes(half, stream.id.0, offset, u64::from(len), out) else {
-                    return false;
+                if length > out.remaining() {
+                    return unfit;
+                }
+                let Some((taken, flow)) = write_bytes(half, stream.id.0, offset, u64::from(len), out) else {
+                    return unfit;
                 };
                 carried.push(Carried::Bytes { key, offset, len: taken, fin: false });
-                taken == len
+                (None, flow)
             }
-            _ => true,
+            _ => gone,
         }
     }
 }

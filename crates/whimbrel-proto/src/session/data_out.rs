@@ -14,7 +14,7 @@ pub(super) const LONGEST_RUN: usize = 0x3fff;
 
 /// What writing came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flow {
+pub(crate) enum Flow {
     /// Go on with the next.
     Go,
     /// Nothing more goes into this packet.
@@ -80,6 +80,13 @@ pub(super) fn write_part(
     (take as u16, if to_end { Flow::Full } else { Flow::Go })
 }
 
+/// The head of a block with a byte stream's bytes from `offset` on; END is for the writer to settle.
+pub(super) fn bytes_head(stream: u64, offset: u64) -> DataHead {
+    let flags = data::RELIABLE | if offset == 0 { data::BEGIN } else { 0 };
+    let extras = Extras { bytes: true, ..Extras::NONE };
+    DataHead { flags, stream, number: 0, offset, extras, message_length: None }
+}
+
 /// Writes up to `want` bytes of a byte stream from `offset` on, and its end where it comes.
 pub(super) fn write_bytes(
     half: &BytesOut,
@@ -88,10 +95,7 @@ pub(super) fn write_bytes(
     want: u64,
     out: &mut Writer<'_>,
 ) -> Option<(u16, Flow)> {
-    let begins = offset == 0;
-    let flags = data::RELIABLE | if begins { data::BEGIN } else { 0 };
-    let extras = Extras { bytes: true, ..Extras::NONE };
-    let head = DataHead { flags, stream, number: 0, offset, extras, message_length: None };
+    let head = bytes_head(stream, offset);
     let (left, head_len) = (out.remaining(), head.len());
     let shortest = (want as usize).min(SHORTEST_PART);
     if left < head_len + shortest + 1 {
@@ -100,7 +104,7 @@ pub(super) fn write_bytes(
     let take = want.min((left - head_len) as u64).min(u64::from(u16::MAX)) as usize;
     let to_end = take > 0 && head_len + take + varint_len(take as u64) >= left;
     let end = if half.ends_at(offset + take as u64) { data::END } else { 0 };
-    DataHead { flags: flags | end, ..head }
+    DataHead { flags: head.flags | end, ..head }
         .write(out, if to_end { Length::ToEnd } else { Length::Bytes(take) });
     half.copy(offset, take, out);
     Some((take as u16, if to_end { Flow::Full } else { Flow::Go }))

@@ -69,6 +69,7 @@ use assembly::Spares;
 use control::Control;
 pub(crate) use copies::{Copied, Copies};
 use credit::{RecvCredit, SendCredit};
+pub(crate) use data_out::Flow;
 use lane::Outbox;
 use ledger::Ledger;
 use stream::{Stream, Streams};

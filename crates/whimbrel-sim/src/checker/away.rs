@@ -49,7 +49,7 @@ impl Run {
                 }
                 let Some(state) = self.suspend(end, mode) else { return };
                 self.stay_away(&[end], time);
-                self.light_up();
+                self.restore_links();
                 // A peer that did not hear of it will dial if it began the session.
                 if end == End::Server && !self.was_told(end.other()) {
                     self.stand_by(end, &state, crash);
@@ -69,7 +69,7 @@ impl Run {
                     self.taken(ends[0])
                 });
                 self.stay_away(&ends, time);
-                self.light_up();
+                self.restore_links();
                 // Whoever is dialled is there first.
                 self.stand_by(ends[1], &second, crash);
                 self.take_up(ends[0], &first, crash);
@@ -81,16 +81,17 @@ impl Run {
                 let limit = 3 * self.config.idle_timeout;
                 self.until_within(limit, both);
                 self.stay_away(&[], time);
-                self.light_up();
+                self.restore_links();
                 self.until(|run| End::BOTH.iter().all(|end| !run.is_away(*end)));
             }
         }
     }
 
     /// Both know that they are connected.
-    fn proven(&mut self) {
-        self.light_up();
-        self.until(|run| End::BOTH.iter().all(|end| run.pair.connection(*end).is_peer_proven()));
+    pub(super) fn proven(&mut self) {
+        self.restore_links();
+        let proven = |run: &mut Self, end| run.pair.connection(end).is_peer_proven() && !run.is_away(end);
+        self.until(|run| End::BOTH.iter().all(|end| proven(run, *end)));
     }
 
     /// It waits for the other to come back.
@@ -110,13 +111,6 @@ impl Run {
         self.pair.relink("loss=100%");
         if self.second {
             self.relink_second("loss=100%", "loss=100%");
-        }
-    }
-
-    fn light_up(&mut self) {
-        self.pair.relink(super::run::GOOD);
-        if self.second {
-            self.relink_second(super::run::GOOD, super::run::GOOD);
         }
     }
 

@@ -121,7 +121,10 @@ pub enum Operation {
     Down {
         time: Duration,
     },
-    Rebind,
+    /// An end's NAT gives it another address.
+    Rebind {
+        end: End,
+    },
     /// A second network, which is there from the first of these on.
     Network(NetworkChange),
     /// The session outlives a connection.
@@ -199,7 +202,7 @@ impl Operation {
             75..76 => Self::Flood { from },
             76..80 => Self::Relink { link: link(dice) },
             80..82 => Self::Down { time: Duration::from_millis(dice.between(20, 4000).into()) },
-            82..83 => Self::Rebind,
+            82..83 => Self::Rebind { end: from },
             83..84 => Self::Pass { time: Duration::from_millis(dice.between(200, 1500).into()) },
             84..85 => Self::Network(NetworkChange::draw(dice)),
             85..88 => {
@@ -220,6 +223,9 @@ impl Operation {
         }
     }
 }
+
+/// Where cost has a limit, this is it.
+pub(super) const DEAR: u32 = 2;
 
 /// What happens to the second network, or to paths.
 #[derive(Clone, Debug)]
@@ -245,12 +251,24 @@ pub enum NetworkChange {
         end: End,
         nth: u32,
     },
+    /// What an end would have paths from one of its addresses used for.
+    Value {
+        end: End,
+        network: usize,
+        cost: u32,
+        standby: bool,
+    },
+    /// An end asks for a path to be the primary.
+    Primary {
+        end: End,
+        nth: u32,
+    },
 }
 
 impl NetworkChange {
     fn draw(dice: &mut dyn Dice) -> Self {
         let end = end(dice);
-        match dice.below(10) {
+        match dice.below(14) {
             0..3 => Self::Relink { link: link(dice) },
             3..5 => {
                 let up = dice.chance(70);
@@ -258,6 +276,11 @@ impl NetworkChange {
             }
             5..6 => Self::Leave { end },
             6..8 => Self::Return { end },
+            8..11 => {
+                let network = dice.below(2) as usize;
+                Self::Value { end, network, cost: dice.below(DEAR + 2), standby: dice.chance(40) }
+            }
+            11..12 => Self::Primary { end, nth: dice.below(4) },
             _ => Self::Close { end, nth: dice.below(4) },
         }
     }

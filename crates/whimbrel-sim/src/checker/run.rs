@@ -1,15 +1,19 @@
 //! A run: settings, operations, an end, and the questions to the model.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use whimbrel_proto::session::{
     CreditPolicy, OpenError, Outcome, Outgoing, Read, SendError, SessionEvent, StreamError, StreamKind,
     StreamOptions, TagSettings, URGENT_BEYOND, URGENT_LEN,
 };
-use whimbrel_proto::{CloseReason, Event, PathState, StreamId, Tag, Time, TransportConfig};
+use whimbrel_proto::{
+    CloseReason, CostPolicy, Event, LocalAddress, PathId, PathState, PathStats, PrimaryRule, Scheduling,
+    StreamId, Tag, Time, TransportConfig,
+};
 
-use super::operation::Draft;
+use super::operation::{DEAR, Draft};
 use super::{Dice, Finale, Model, NetworkChange, Operation};
 use crate::link::LinkConfig;
 use crate::pair::{End, Pair};
@@ -43,8 +47,14 @@ pub struct Coverage {
     pub key_updates: u64,
     /// Address changes.
     pub moves: u64,
+    /// Address changes of the server's.
+    pub server_moves: u64,
     /// Paths opened beside the first.
     pub paths: u64,
+    /// Times that data went on another path first.
+    pub changeovers: u64,
+    /// Runs that sent on several paths, by what was drawn for them.
+    pub drawn: BTreeMap<String, u64>,
     /// Times that a session went on from bytes.
     pub resumed: u64,
     /// Operations.
@@ -64,7 +74,12 @@ impl Coverage {
         self.lost += other.lost;
         self.key_updates += other.key_updates;
         self.moves += other.moves;
+        self.server_moves += other.server_moves;
         self.paths += other.paths;
+        self.changeovers += other.changeovers;
+        for (drawn, count) in &other.drawn {
+            *self.drawn.entry(drawn.clone()).or_default() += count;
+        }
         self.resumed += other.resumed;
         self.operations += other.operations;
     }
@@ -90,6 +105,8 @@ pub(super) struct Run {
     link: String,
     /// There is a second network.
     pub(super) second: bool,
+    /// What paths from the address of each end on each network cost, and whether they are in reserve.
+    values: BTreeMap<End, [(u32, bool); 2]>,
     /// An end is suspended.
     pub(super) away: bool,
     over: bool,
@@ -127,6 +144,17 @@ fn settings(dice: &mut dyn Dice) -> TransportConfig {
         0 | 1 => whimbrel_proto::congestion::Congestion::Bbr,
         _ => whimbrel_proto::congestion::Congestion::Cubic,
     };
+    config.scheduler = match dice.below(4) {
+        0 | 1 => Scheduling::Aggregate,
+        2 => Scheduling::Primary,
+        _ => Scheduling::Redundant,
+    };
+    config.primary_rule = if dice.chance(70) { PrimaryRule::LossAndRtt } else { PrimaryRule::MostReceived };
+    config.cost_policy = match dice.below(4) {
+        0 => CostPolicy::Ignore,
+        1 => CostPolicy::NeverAbove(DEAR),
+        _ => CostPolicy::CheapFirst,
+    };
     config
 }
 
@@ -146,6 +174,7 @@ pub fn run(dice: &mut dyn Dice, seed: u64) -> Coverage {
         config,
         link,
         second: false,
+        values: End::BOTH.map(|end| (end, [(0, false); 2])).into(),
         away: false,
         over: false,
         coverage: Coverage::default(),
@@ -264,16 +293,51 @@ impl Run {
                 self.pass(time);
                 self.pair.relink(&self.link);
             }
-            Operation::Rebind => {
+            Operation::Rebind { end: End::Client } => {
                 let client = self.pair.client;
                 self.pair.world.rebind(client);
             }
+            Operation::Rebind { end: End::Server } => self.rebind_server(),
             Operation::Network(change) => {
                 self.add_network();
                 self.change_network(change);
             }
             Operation::Away(away) => self.leave(away),
             Operation::Pass { time } => self.pass(time),
+        }
+    }
+
+    /// The server has another address on the first network, and the client hears of it: if both moved at a time neither would find the
+    /// other.
+    fn rebind_server(&mut self) {
+        self.proven();
+        let [client, server] = [self.pair.client, SERVER].map(|node| self.pair.world.address(node));
+        self.send(End::Client, &Draft::plain(100));
+        self.pass(Duration::from_secs(2));
+        if let Some(path) = self.works(End::Client, server)
+            && self.works(End::Server, client).is_some()
+        {
+            self.pair.world.rebind(SERVER);
+            self.send(End::Server, &Draft::plain(100));
+            self.follow(path, server);
+        }
+        let link = self.link.clone();
+        self.pair.relink(&link);
+    }
+
+    /// A path of `at` to this address that works.
+    fn works(&mut self, at: End, remote: SocketAddr) -> Option<PathId> {
+        let works = |path: &&PathStats| matches!(path.state, PathState::Active | PathState::Standby);
+        let paths = self.pair.stats(at).paths;
+        paths.iter().filter(works).find(|path| path.remote == remote).map(|path| path.id)
+    }
+
+    /// Until the client sends there no more on this path: by then it has heard of the server, if only by a keep-alive.
+    fn follow(&mut self, id: PathId, old: SocketAddr) {
+        let until = self.pair.now() + self.config.keep_alive.unwrap_or_default() * 2;
+        while self.pair.stats(End::Client).paths.iter().any(|path| path.id == id && path.remote == old) {
+            assert!(self.pair.now() < until, "the client has not followed: {:?}", self.state());
+            self.pass(Duration::from_millis(50));
         }
     }
 
@@ -292,7 +356,11 @@ impl Run {
             if let Some((node, handle)) = self.pair.place(end)
                 && self.pair.try_connection(end).is_some()
             {
-                self.pair.world.announce(node, handle);
+                let values = self.values[&end];
+                self.pair.world.announce_as(node, handle, |network, address| {
+                    let (cost, standby) = values[network];
+                    LocalAddress { address, cost, standby }
+                });
             }
         }
     }
@@ -306,7 +374,6 @@ impl Run {
     }
 
     fn change_network(&mut self, change: NetworkChange) {
-        let node = |run: &Self, end| if end == End::Client { run.pair.client } else { SERVER };
         match change {
             NetworkChange::Relink { link } => self.relink_second(&link, &link),
             NetworkChange::Dark { up, down } => {
@@ -314,12 +381,12 @@ impl Run {
                 self.relink_second(way(up), way(down));
             }
             NetworkChange::Leave { end } => {
-                let node = node(self, end);
+                let node = self.node_of(end);
                 self.pair.world.take_down(node, 1);
                 self.announce();
             }
             NetworkChange::Return { end } => {
-                let node = node(self, end);
+                let node = self.node_of(end);
                 self.pair.world.set_up(node, 1);
                 self.announce();
             }
@@ -328,7 +395,20 @@ impl Run {
                 let id = paths[nth as usize % paths.len()].id;
                 self.pair.connection(end).close_path(now, id);
             }
+            NetworkChange::Value { end, network, cost, standby } => {
+                self.values.get_mut(&end).expect("both ends have them")[network] = (cost, standby);
+                self.announce();
+            }
+            NetworkChange::Primary { end, nth } => {
+                let (now, paths) = (self.pair.now(), self.pair.stats(end).paths);
+                let id = paths[nth as usize % paths.len()].id;
+                self.pair.connection(end).set_primary(now, id).expect("it is there");
+            }
         }
+    }
+
+    fn node_of(&self, end: End) -> usize {
+        if end == End::Client { self.pair.client } else { SERVER }
     }
 
     /// Time passes, and readers read now and then.
@@ -640,11 +720,17 @@ impl Run {
         self.config.idle_timeout + self.config.reattach.unwrap_or_default() + Duration::from_secs(5)
     }
 
-    /// Every link is good, and everybody has every address.
-    fn restore_networks(&mut self) {
+    pub(super) fn restore_links(&mut self) {
         self.pair.relink(GOOD);
         if self.second {
             self.relink_second(GOOD, GOOD);
+        }
+    }
+
+    /// Every link is good, and everybody has every address.
+    fn restore_networks(&mut self) {
+        self.restore_links();
+        if self.second {
             for node in [self.pair.client, SERVER] {
                 self.pair.world.set_up(node, 1);
             }
@@ -652,8 +738,9 @@ impl Run {
         }
     }
 
-    /// The links are good, everybody reads, nothing is capped.
+    /// The links are good, everybody reads, nothing is capped or costs too much.
     fn ease(&mut self) {
+        self.values.values_mut().flatten().for_each(|(cost, _)| *cost = (*cost).min(DEAR));
         self.restore_networks();
         let now = self.pair.now();
         for (from, stream, tag) in self.model.tags() {
@@ -782,8 +869,22 @@ impl Run {
         }
         let ups = self.pair.events(End::Server);
         self.coverage.paths = ups.iter().filter(|event| matches!(event, Event::PathUp(_))).count() as u64;
-        let moves = self.pair.events(End::Server);
-        self.coverage.moves =
-            moves.iter().filter(|event| matches!(event, Event::PeerAddressChanged { .. })).count() as u64;
+        let count =
+            |events: &[Event], is: fn(&Event) -> bool| events.iter().filter(|event| is(event)).count() as u64;
+        let moved = |event: &Event| matches!(event, Event::PeerAddressChanged { .. });
+        let changed = |event: &Event| matches!(event, Event::PrimaryChanged(_));
+        let [client, server] = End::BOTH.map(|end| self.pair.events(end));
+        self.coverage.moves = count(&server, moved);
+        self.coverage.server_moves = count(&client, moved);
+        self.coverage.changeovers = count(&client, changed) + count(&server, changed);
+        if self.coverage.paths > 0 {
+            let config = &self.config;
+            let drawn = [
+                format!("{:?}", config.scheduler),
+                format!("{:?}", config.primary_rule),
+                format!("{:?}", config.cost_policy),
+            ];
+            self.coverage.drawn = drawn.map(|drawn| (drawn, 1)).into();
+        }
     }
 }

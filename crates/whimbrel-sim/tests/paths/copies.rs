@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use whimbrel_proto::session::Outgoing;
+use whimbrel_proto::session::{Outgoing, Read, StreamKind};
 use whimbrel_proto::{Scheduling, Service, StreamId, Time, TransportConfig};
 use whimbrel_sim::pair::{End, Pair};
 
@@ -71,6 +71,42 @@ fn redundant_hides_a_tenth_lost_on_both_paths() {
         );
         assert!(p98 <= lossless.mul_f64(1.2), "seed {seed}: {p98:?}, lossless {lossless:?}");
         assert!(p999 <= 20 * MS + 60 * MS, "seed {seed}: {p999:?}");
+    }
+}
+
+/// What fills the packets of one path fits into none of the other: it goes on the first alone, and holds nothing up on the second.
+#[test]
+fn regression_copies_too_long_for_a_path_do_not_stop_it() {
+    let mut transport = config();
+    transport.scheduler = Scheduling::Redundant;
+    for seed in 0..4 {
+        let long = "rate=10mbit,delay=10ms,queue=100ms,loss=20%";
+        let mut pair = two(seed, transport.clone(), long, "rate=10mbit,delay=10ms,queue=100ms,mtu=1300");
+        let paths = [0, 1].map(|network| super::primary::over(&mut pair, network));
+        let carry_on = |pair: &mut Pair, path| {
+            let now = pair.now();
+            pair.connection(End::Client).set_primary(now, path).expect("it is there");
+        };
+        carry_on(&mut pair, paths[0]);
+        pair.run(3 * SECOND);
+        let stream = pair.session(End::Client).open_stream(StreamKind::Bytes).expect("there is room");
+        let (now, bytes) = (pair.now(), vec![3; 300_000].into());
+        assert_eq!(pair.session(End::Client).write(now, stream, bytes), Ok(300_000));
+        for length in [60_000, 1400, 1250, 1300, 20, 30_000].repeat(20) {
+            pair.send(End::Client, Service::ReliableUnsequenced, vec![7; length]);
+        }
+        pair.run(200 * MS);
+        // What it is to copy was lost on the other one, and waits for its turn to go again.
+        carry_on(&mut pair, paths[1]);
+        let (mut messages, mut bytes) = (0, 0);
+        let all = pair.run_until(20 * SECOND, |pair| {
+            messages += pair.recv(End::Server).len();
+            while let Ok(Read::Data(data)) = pair.session(End::Server).read(stream, 100_000) {
+                bytes += data.len();
+            }
+            messages == 120 && bytes == 300_000
+        });
+        assert!(all, "seed {seed}: {messages} messages, {bytes} bytes");
     }
 }
 

@@ -3,9 +3,11 @@
 mod changeover;
 mod copies;
 mod cost;
+mod events;
 mod figures;
 mod handover;
 mod hostile;
+mod numbered;
 mod one_way;
 mod primary;
 mod probes;
@@ -90,6 +92,51 @@ fn a_slow_path_does_not_hold_a_fast_one_back() {
     let (bytes, _) = bulk(&mut pair, 20 * SECOND);
     let share = share(bytes, 20 * SECOND, 20.0);
     assert!(share > 0.97, "{share:.3} of the better one");
+}
+
+/// Messages in bursts that the better path needs a while for: when each of them arrived.
+fn bursts(pair: &mut Pair, burst: usize, length: usize) -> Vec<Duration> {
+    const BURSTS: usize = 50;
+    let mut sent = Vec::new();
+    let mut late = vec![None; BURSTS * burst];
+    for _ in 0..BURSTS {
+        for _ in 0..burst {
+            let mut payload = (sent.len() as u64).to_be_bytes().to_vec();
+            payload.resize(length, 0);
+            sent.push(pair.now());
+            pair.send(End::Client, Service::ReliableUnsequenced, payload);
+        }
+        let next = pair.now() + 200 * MS;
+        pair.run_until(200 * MS, |pair| {
+            for message in pair.recv(End::Server) {
+                let number = u64::from_be_bytes(message.payload[..8].try_into().expect("a number")) as usize;
+                assert!(late[number].replace(pair.now().since(sent[number])).is_none(), "{number} twice");
+            }
+            pair.now() >= next
+        });
+    }
+    late.into_iter().map(|late| late.expect("each arrives before the next burst ends")).collect()
+}
+
+#[test]
+fn a_slow_path_makes_no_message_later_than_the_fast_one_alone() {
+    let fast = "rate=20mbit,delay=10ms,queue=100ms";
+    for (burst, length) in [(1, 200), (20, 1000), (100, 1000), (20, 10_000)] {
+        let mut pair = Pair::connected(3, config(), fast);
+        pair.run(SECOND);
+        let alone = bursts(&mut pair, burst, length);
+        let mut pair = two(3, config(), fast, "rate=4mbit,delay=100ms,queue=100ms");
+        pair.run(SECOND);
+        let both = bursts(&mut pair, burst, length);
+        let later = |(both, alone): (&Duration, &Duration)| both.saturating_sub(*alone);
+        let worst = both.iter().zip(&alone).map(later).max().unwrap_or_default();
+        let [mean_both, mean_alone] =
+            [&both, &alone].map(|all| all.iter().sum::<Duration>() / all.len() as u32);
+        println!(
+            "{burst} of {length}: {worst:?} later at most, {mean_both:?} on average, {mean_alone:?} alone"
+        );
+        assert!(worst <= 5 * MS, "{burst} of {length} bytes: {worst:?} later than alone");
+    }
 }
 
 #[test]

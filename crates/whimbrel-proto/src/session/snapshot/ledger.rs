@@ -162,3 +162,60 @@ fn load_stats(input: &mut In) -> Loaded<SessionStats> {
         ..SessionStats::default()
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn every_counter_is_kept() {
+        let mut count = 0;
+        let mut next = || {
+            count += 1;
+            count
+        };
+        let mut counters = || Counters {
+            queued: next(),
+            sent: next(),
+            sent_bytes: next(),
+            delivered: next(),
+            delivered_bytes: next(),
+            taken: next(),
+            expired: next(),
+            cancelled: next(),
+            replaced: next(),
+            lost: next(),
+            unknown: next(),
+        };
+        let (total, of_tag) = (counters(), counters());
+        let stats = SessionStats {
+            total,
+            retransmitted: next(),
+            repeated: next(),
+            received: next(),
+            received_bytes: next(),
+            duplicates: next(),
+            late: next(),
+            discarded: next(),
+            discarded_bytes: next(),
+            stream_bytes_sent: next(),
+            stream_bytes_read: next(),
+            // These follow from what is there.
+            queue_messages: 0,
+            queue_bytes: 0,
+            outstanding: 0,
+            unread: 0,
+        };
+        let mut ledger = Ledger { stats, ..Ledger::default() };
+        ledger.tags.push(TagState { stream: 3, tag: 5, counters: of_tag, used: true, ..TagState::default() });
+        let mut bytes = Vec::new();
+        ledger.save(&mut Out::new(&mut bytes, Time::ZERO));
+        let mut input = In::new(Bytes::from(bytes), Time::ZERO, Duration::ZERO);
+        let read = Ledger::load(&mut input).unwrap();
+        assert!(input.is_over());
+        assert_eq!(read.stats, stats);
+        assert_eq!(read.tags[0].counters, of_tag);
+    }
+}

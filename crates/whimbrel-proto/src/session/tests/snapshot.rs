@@ -43,6 +43,34 @@ fn what_is_written_again_is_the_same() {
 }
 
 #[test]
+fn figures_go_on_where_they_were() {
+    for seed in 0..20 {
+        let mut pipe = Pipe::lossy(seed);
+        for round in 0..40 {
+            for side in 0..2 {
+                let service = Service::ALL[round as usize % 4];
+                let lifetime = (round % 7 == 0).then_some(Duration::from_millis(20));
+                let tag = (round % 3 == 0).then_some(Tag(round % 5));
+                pipe.send(side, Outgoing { tag, lifetime, ..numbered(service, round, 30) });
+            }
+            pipe.run_for(Duration::from_millis(7));
+            if round % 5 == 0 {
+                pipe.recv_all(1);
+            }
+        }
+        let now = pipe.now;
+        for session in &mut pipe.ends {
+            let (stats, tags) = (session.stats(), session.tag_stats());
+            assert!(stats.total.sent > 20 && stats.received > 10 && tags.len() > 3, "{stats:?}");
+            let bytes = session.snapshot(now).into();
+            let restored = Session::restore(now, Duration::ZERO, bytes).unwrap();
+            assert_eq!(restored.stats(), stats, "seed {seed}");
+            assert_eq!(restored.tag_stats(), tags, "seed {seed}");
+        }
+    }
+}
+
+#[test]
 fn foreign_old_and_short_ones_are_told_apart() {
     let bytes = busy(1);
     let read = |bytes: &[u8]| {
