@@ -4,8 +4,9 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::path::Path;
+use super::paths::Paths;
 use super::{At, Connection, PathState};
-use crate::Time;
+use crate::{PathId, Time};
 
 /// A path that failed has to have worked for so long before data goes back to it.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -25,6 +26,7 @@ pub(super) struct Changeover {
 /// The primary that failed. By its addresses: a network that comes back may have another path, and a NAT in between another port.
 #[derive(Debug)]
 struct Left {
+    id: PathId,
     local: Option<IpAddr>,
     remote: IpAddr,
     /// It has worked since.
@@ -34,9 +36,15 @@ struct Left {
 }
 
 impl Left {
-    fn is(&self, path: &Path) -> bool {
-        let open = path.standing.state() != PathState::Closed;
-        open && (self.local, self.remote) == (path.local, path.remote.ip())
+    /// The path itself, while there is one; else another over the same networks, but not the one that took its place: behind one NAT
+    /// several look alike.
+    fn find(&self, paths: &Paths) -> Option<At> {
+        let open = |at: &At| paths[*at].standing.state() != PathState::Closed;
+        let alike = |at: &At| {
+            let path = &paths[*at];
+            *at != paths.main() && (self.local, self.remote) == (path.local, path.remote.ip())
+        };
+        paths.by_id(self.id).filter(open).or_else(|| paths.all().filter(open).find(alike))
     }
 }
 
@@ -49,7 +57,7 @@ impl Changeover {
         let again = self.returned.take().is_some_and(|returned| now.since(returned) < STEADY);
         self.patience = if again { (self.patience * 2).min(LONGEST_PATIENCE) } else { PATIENCE };
         let (local, remote) = (path.local, path.remote.ip());
-        self.left = Some(Left { local, remote, works: None, asked: false });
+        self.left = Some(Left { id: path.id, local, remote, works: None, asked: false });
     }
 
     /// Somebody said which path is to be the primary.
@@ -72,8 +80,7 @@ impl Connection {
             self.changeover.on_failed(now, &self.paths[main]);
         }
         let Some(left) = &self.changeover.left else { return main };
-        let found = self.paths.all().find(|at| left.is(&self.paths[*at]));
-        let works = found.filter(|at| self.is_at_hand(*at));
+        let works = left.find(&self.paths).filter(|at| self.is_at_hand(*at));
         let patience = self.changeover.patience;
         let Some(left) = &mut self.changeover.left else { return main };
         let Some(at) = works else {
@@ -96,8 +103,8 @@ impl Connection {
         }
         if let Some(left) = &mut self.changeover.left {
             left.asked = true;
-            if let Some(path) = self.paths.iter_mut().find(|path| left.is(path)) {
-                path.keep_alive_due = true;
+            if let Some(at) = left.find(&self.paths) {
+                self.paths[at].keep_alive_due = true;
             }
         }
     }

@@ -272,6 +272,7 @@ impl Connection {
     }
 
     fn forget(&mut self, now: Time, at: At) -> Box<PathStats> {
+        // Whether it was given up by choice or its network is gone cannot be told from here.
         if at == self.paths.main() {
             self.changeover.on_failed(now, &self.paths[at]);
         }
@@ -550,7 +551,7 @@ impl Connection {
         self.config.scheduler.may_carry(views, at.index(), self.paths.main().index(), waiting)
     }
 
-    /// The path that what was lost goes on before others, and that carries nothing else.
+    /// The path that what was lost goes on before others, and that carries no new data.
     pub(super) fn mender(&self) -> Option<At> {
         if self.paths.len() == 1 || !self.session.has_lost() {
             return None;

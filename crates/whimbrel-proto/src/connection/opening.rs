@@ -251,7 +251,8 @@ impl Connection {
         let Some(opening) = self.opening.as_deref_mut().filter(|opening| opening.is_asking()) else { return };
         let Some(others) = &mut opening.others else { return };
         if let Some(asked_at) = others.on_answered(from, self.paths[Main].remote) {
-            opening.first_sent = Some(asked_at);
+            // After many in vain all are asked at once, from when the first one is counted anew.
+            opening.first_sent = opening.first_sent.max(Some(asked_at));
             self.paths[Main].move_to(from, to);
         }
     }

@@ -89,12 +89,13 @@ pub(super) struct Traffic {
 pub(super) struct Rebinding {
     pub(super) remote: SocketAddr,
     pub(super) local: Option<IpAddr>,
-    pub(super) challenge: u64,
+    /// Of the first try; each further one has the next number, so that its answer shows a round trip, too.
+    challenge: u64,
     /// Of `remote`, unless it is the path's own, which has one.
     allowance: Validation,
     next_probe: Time,
     tries: u8,
-    asked: Time,
+    asked: [Time; PROBES as usize],
 }
 
 /// Challenges sent to an address that does not answer.
@@ -103,22 +104,31 @@ const PROBES: u8 = 3;
 impl Rebinding {
     pub(super) fn new(now: Time, remote: SocketAddr, local: Option<IpAddr>, challenge: u64) -> Self {
         let allowance = Validation::UNPROVEN;
-        Self { remote, local, challenge, allowance, next_probe: now, tries: 0, asked: now }
+        Self { remote, local, challenge, allowance, next_probe: now, tries: 0, asked: [now; PROBES as usize] }
     }
 
     pub(super) fn on_received(&mut self, bytes: usize) {
         self.allowance.on_received(bytes);
     }
 
+    /// What goes out with the next try.
+    pub(super) fn next_challenge(&self) -> u64 {
+        self.challenge.wrapping_add(self.tries.into())
+    }
+
     fn on_probe(&mut self, now: Time, wait: Duration) {
+        if let Some(asked) = self.asked.get_mut(usize::from(self.tries)) {
+            *asked = now;
+        }
         self.tries += 1;
-        self.asked = now;
         self.next_probe = now + wait;
     }
 
-    /// The round trip that an answer at `now` shows, if it can only be to one challenge.
-    pub(super) fn round_trip(&self, now: Time) -> Option<Duration> {
-        (self.tries == 1).then(|| now.since(self.asked))
+    /// The round trip that an answer at `now` shows. None: it is to none of the challenges sent.
+    pub(super) fn round_trip(&self, now: Time, answer: u64) -> Option<Duration> {
+        let tried = self.asked.iter().take(self.tries.into());
+        let mut answers = tried.zip(0..).map(|(asked, at)| (*asked, self.challenge.wrapping_add(at)));
+        answers.find(|(_, challenge)| *challenge == answer).map(|(asked, _)| now.since(asked))
     }
 
     /// The last one may have had no way: the next goes at once, if there is one.
@@ -305,6 +315,10 @@ impl Path {
 
     /// The last challenge of the path's own address may have been in vain: the next goes at once.
     pub(super) fn hurry(&mut self, now: Time) {
+        if self.validation.room() < CHALLENGE_LEN {
+            // The one on its way is all there is.
+            return;
+        }
         if let Some(rebinding) =
             self.rebinding.as_deref_mut().filter(|rebinding| rebinding.remote == self.remote)
         {

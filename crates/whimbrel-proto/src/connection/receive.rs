@@ -399,13 +399,10 @@ impl Connection {
     fn on_probe_ack(&mut self, now: Time, path: PathId, challenge: u64) {
         let Some(at) = self.paths.by_id(path) else { return };
         let rebinding = self.paths[at].rebinding.as_deref().copied();
-        let Some(rebinding) = rebinding.filter(|rebinding| rebinding.challenge == challenge) else {
-            return;
-        };
+        let Some(rebinding) = rebinding else { return };
+        let Some(rtt) = rebinding.round_trip(now, challenge) else { return };
         let path = &mut self.paths[at];
-        if let Some(rtt) = rebinding.round_trip(now) {
-            path.recovery.on_first_rtt(now, rtt);
-        }
+        path.recovery.on_first_rtt(now, rtt);
         let from = path.remote;
         path.adopt(rebinding);
         self.addresses.on_answered(rebinding.remote);

@@ -69,7 +69,7 @@ pub(super) trait Scheduler {
     /// Whether path `me` may carry data now. `primary` is where it goes by itself.
     fn may_carry(&self, paths: &[View], me: usize, primary: usize, waiting: Waiting) -> bool;
 
-    /// The path that what was lost goes on first, and nothing else does.
+    /// The path that what was lost goes on first, and no new data does.
     fn mends(&self, paths: &[View], primary: usize) -> Option<usize>;
 }
 

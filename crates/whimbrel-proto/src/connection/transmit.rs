@@ -142,7 +142,7 @@ impl Connection {
         let rebinding = self.paths[at].challenge_due(now)?;
         let head = self.begin(at, out);
         out.push(block::PROBE);
-        out.extend_from_slice(&rebinding.challenge.to_be_bytes());
+        out.extend_from_slice(&rebinding.next_challenge().to_be_bytes());
         let path = &self.paths[at];
         let own = rebinding.remote == path.remote;
         let opens = own && self.side == Side::Client && path.standing.state() == PathState::Opening;

@@ -82,8 +82,8 @@ impl Session {
             }
         }
         if pressed.messages > 0 {
-            // Of what goes elsewhere a copy behind the first would be one too many.
-            self.again.pressed = following;
+            // Others may wait for copies behind the first still; what goes elsewhere now needs none there.
+            self.again.pressed = self.again.pressed.max(following);
             if self.again.pressed_runs.len() == MOST_PRESSED {
                 self.again.pressed_runs.pop_front();
             }

@@ -158,8 +158,12 @@ impl Session {
 
     pub(super) fn fill_repeats(&mut self, out: &mut Writer<'_>, carried: &mut Vec<Carried>, repeats: u8) {
         let want = self.repeat(repeats);
-        while let Some(entry) = self.again.repeatable.front().filter(|entry| !self.repeats_any(entry, want)) {
-            let _ = entry;
+        // What this very packet carries may be marked for copies yet.
+        let packet = self.again.packet;
+        while let Some(entry) = self.again.repeatable.front()
+            && entry.packet != packet
+            && !self.repeats_any(entry, want)
+        {
             self.again.repeatable.pop_front();
         }
         self.repeat_all(want, out, carried);

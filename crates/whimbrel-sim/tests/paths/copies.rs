@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use whimbrel_proto::session::{Outgoing, Read, StreamKind};
-use whimbrel_proto::{Scheduling, Service, StreamId, Time, TransportConfig};
+use whimbrel_proto::{Repeats, Scheduling, Service, StreamId, Time, TransportConfig};
 use whimbrel_sim::pair::{End, Pair};
 
 use super::{MS, SECOND, config, two};
@@ -113,7 +113,7 @@ fn regression_copies_too_long_for_a_path_do_not_stop_it() {
 #[test]
 fn urgent_messages_take_a_second_path_by_themselves() {
     let mut transport: TransportConfig = config();
-    transport.repeats = whimbrel_proto::Repeats::Fixed(0);
+    transport.repeats = Repeats::Fixed(0);
     let lossy = "rate=10mbit,delay=20ms,loss=10%";
     let run = |priority: u8| {
         let mut pair = two(3, transport.clone(), lossy, lossy);
@@ -145,7 +145,7 @@ fn the_deadline_rule_brings_them_in_time() {
         let stats = pair.stats(End::Client).deadlines;
         (in_time as f64 / 30_000.0, sent_bytes(&mut pair) - before, stats)
     };
-    let none = whimbrel_proto::Repeats::Fixed(0);
+    let none = Repeats::Fixed(0);
     let (_, alone, _) = run(0, none, "loss=0%");
     let (bare, _, without) = run(0, none, "loss=5%");
     let (full, bytes, stats) = run(1000, none, "loss=5%");
@@ -169,7 +169,7 @@ fn mortal(length: usize) -> Outgoing {
 fn with_budget(budget: u16) -> TransportConfig {
     let mut transport = config();
     transport.deadline_budget = budget;
-    transport.repeats = whimbrel_proto::Repeats::Fixed(0);
+    transport.repeats = Repeats::Fixed(0);
     transport
 }
 
@@ -250,19 +250,24 @@ fn where_there_is_a_second_path_the_deadline_rule_uses_it() {
 #[test]
 fn the_deadline_rule_covers_what_fits_into_a_packet() {
     let lossy = "rate=10mbit,delay=20ms,loss=5%";
-    let run = |length: usize| {
-        let mut pair = Pair::connected(10, with_budget(1000), lossy);
+    let run = |length: usize, repeats: Repeats| {
+        let mut transport = with_budget(1000);
+        transport.repeats = repeats;
+        let mut pair = Pair::connected(10, transport, lossy);
         pair.run(SECOND);
         let latencies = trickle(&mut pair, 5000, 10 * MS, &mortal(length));
         let in_time = latencies.iter().filter(|latency| **latency <= 60 * MS).count();
         (in_time as f64 / 5000.0, pair.stats(End::Client).deadlines)
     };
-    let (whole, pressed) = run(1000);
-    let (parts, none) = run(3000);
-    println!("in time {whole:.4} in a packet, {parts:.4} in parts: {pressed:?} {none:?}");
-    assert!(whole >= 0.996, "{whole}");
-    assert!(pressed.messages > 4900 && pressed.saved > 100, "{pressed:?}");
-    assert_eq!((none.messages, none.bytes, none.refused), (0, 0, 0), "{none:?}");
+    // Beside the repeats of small messages, too, of which these are none.
+    for repeats in [Repeats::Fixed(0), Repeats::Adaptive] {
+        let (whole, pressed) = run(1000, repeats);
+        let (parts, none) = run(3000, repeats);
+        println!("{repeats:?}: in time {whole:.4} in a packet, {parts:.4} in parts: {pressed:?} {none:?}");
+        assert!(whole >= 0.996, "{repeats:?}: {whole}");
+        assert!(pressed.messages > 4900 && pressed.saved > 100, "{repeats:?}: {pressed:?}");
+        assert_eq!((none.messages, none.bytes, none.refused), (0, 0, 0), "{repeats:?}: {none:?}");
+    }
 }
 
 /// Reliable messages with a second, longer path beside: how late the 99th percentile is, and what that takes.
@@ -270,7 +275,7 @@ fn the_deadline_rule_covers_what_fits_into_a_packet() {
 fn a_longer_path_beside_takes_out_the_tail() {
     const COUNT: usize = 10_000;
     let mut transport: TransportConfig = config();
-    transport.repeats = whimbrel_proto::Repeats::Fixed(0);
+    transport.repeats = Repeats::Fixed(0);
     let run = |seed: u64, priority: u8, loss: &str| {
         let (near, far) =
             (format!("rate=10mbit,delay=20ms,{loss}"), format!("rate=10mbit,delay=30ms,{loss}"));
