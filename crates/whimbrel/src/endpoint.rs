@@ -289,9 +289,8 @@ impl Endpoint {
     /// To one of these addresses; there is at least one.
     fn open(&self, remotes: &[SocketAddr], server_key: ServerKey) -> Result<Mocket, ConnectError> {
         let shared = &self.shared;
-        let (remote, locals) = shared.locals_of_any(remotes)?;
-        let leads = |other: &SocketAddr| shared.config.paths.leads_to(*other);
-        let others = remotes.iter().copied().filter(|other| *other != remote).filter(leads).collect();
+        let (mut others, locals) = shared.locals_of_any(remotes)?;
+        let remote = others.remove(0);
         let now = shared.clock.now();
         let ticket = match server_key {
             ServerKey::Known(key) | ServerKey::Remembered(key) => lock(&shared.tickets).take(now, &key),
@@ -547,6 +546,8 @@ fn aes_in_hardware() -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
 
     #[tokio::test]
@@ -576,5 +577,45 @@ mod tests {
             near.close(0, "").await;
             server.wait_idle().await;
         }
+    }
+
+    async fn client_by(paths: &[&str]) -> Endpoint {
+        let paths = paths.iter().map(|ip| ip.parse::<IpAddr>().unwrap().into()).collect();
+        let config = Config { paths: Paths::Only(paths), ..Config::default() };
+        Endpoint::bind(config, "0.0.0.0:0").await.unwrap()
+    }
+
+    fn mute() -> (std::net::UdpSocket, SocketAddr) {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        (socket, address)
+    }
+
+    #[tokio::test]
+    async fn each_address_is_asked_from_one_that_may_be_used_and_leads_there() {
+        let Ok(server) = Endpoint::bind(Config::listen_as(new_identity()), "[::1]:0").await else {
+            crate::skip::skipped("this host has no IPv6 loopback");
+            return;
+        };
+        let client = client_by(&["127.0.0.2", "::1"]).await;
+        let (_mute, dead) = mute();
+        let live = server.local_addr().unwrap();
+        let near = client.open(&[dead, live], ServerKey::Known(server.public_key())).unwrap();
+        near.established().await.unwrap();
+        let far = server.accept().await.unwrap();
+        assert!(far.peer_addr().ip().is_loopback() && near.peer_addr() == live);
+    }
+
+    #[tokio::test]
+    async fn an_address_that_none_leads_to_is_not_asked() {
+        let client = client_by(&["127.0.0.2", "2001:db8::77"]).await;
+        let (_mute, dead) = mute();
+        let ipv6: SocketAddr = "[::1]:9".parse().unwrap();
+        let (reached, locals) = client.shared.locals_of_any(&[ipv6, dead]).unwrap();
+        assert_eq!(reached, [dead], "2001:db8::77 is not there");
+        let locals = locals.unwrap();
+        assert_eq!(locals.socket_for(None, dead).unwrap().address().ip().to_string(), "127.0.0.2");
+        assert!(locals.socket_for(None, ipv6).is_none(), "the socket of another network does not lead there");
+        assert!(matches!(client.shared.locals_of_any(&[ipv6]), Err(ConnectError::NoPath(_))));
     }
 }

@@ -35,6 +35,9 @@ mod mocket;
 mod paths;
 mod roam;
 mod shared;
+#[cfg(test)]
+#[path = "../tests/skip/mod.rs"]
+mod skip;
 mod stream;
 mod submissions;
 mod suspend;

@@ -22,16 +22,6 @@ pub enum Paths {
     Single,
 }
 
-impl Paths {
-    /// Some address to be used is of the family of `remote`.
-    pub(crate) fn leads_to(&self, remote: SocketAddr) -> bool {
-        match self {
-            Self::Auto | Self::Single => true,
-            Self::Only(list) => list.iter().any(|path| path.address.is_ipv4() == remote.is_ipv4()),
-        }
-    }
-}
-
 /// An address of this host, and how paths from it are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LocalPath {
@@ -159,34 +149,52 @@ pub(crate) struct Locals {
     pub(crate) paths: Paths,
     /// Addresses of paths that the application opened.
     pub(crate) by_hand: Vec<LocalPath>,
-    /// For packets that name no source, such as the handshake's. None: the endpoint's own socket.
-    pub(crate) home: Option<Arc<LocalSocket>>,
+    /// For packets that name no source, such as the handshake's: by which socket each of the peer's addresses is asked.
+    homes: Vec<(SocketAddr, Arc<LocalSocket>)>,
     sockets: Vec<Arc<LocalSocket>>,
 }
 
 impl Locals {
-    pub(crate) fn new(paths: Paths, home: Option<Arc<LocalSocket>>) -> Self {
-        Self { paths, by_hand: Vec::new(), sockets: home.iter().cloned().collect(), home }
+    pub(crate) fn new(paths: Paths) -> Self {
+        Self { paths, by_hand: Vec::new(), homes: Vec::new(), sockets: Vec::new() }
     }
 
-    /// The socket for packets from `source`. None: the endpoint's own.
-    pub(crate) fn socket_for(&self, source: Option<IpAddr>) -> Option<Arc<LocalSocket>> {
+    /// Packets to `remote` that name no source leave by this socket.
+    pub(crate) fn begin_from(&mut self, socket: Arc<LocalSocket>, remote: SocketAddr) {
+        self.add(Arc::clone(&socket));
+        self.homes.retain(|(other, _)| *other != remote);
+        self.homes.push((remote, socket));
+    }
+
+    /// Another of the peer's addresses is asked, too.
+    pub(crate) fn begin_also(&mut self, other: Self) {
+        for (remote, socket) in other.homes {
+            self.begin_from(socket, remote);
+        }
+    }
+
+    /// The socket for packets from `source` to `remote`. None: the endpoint's own.
+    pub(crate) fn socket_for(&self, source: Option<IpAddr>, remote: SocketAddr) -> Option<Arc<LocalSocket>> {
         match source {
-            None => self.home.clone(),
+            None => self.homes.iter().find(|(home, _)| *home == remote).map(|(_, socket)| Arc::clone(socket)),
             Some(ip) => self.sockets.iter().find(|socket| socket.address().ip() == ip).cloned(),
         }
     }
 
     /// Takes a socket into use, in place of one of the same address.
     pub(crate) fn add(&mut self, socket: Arc<LocalSocket>) {
-        self.sockets.retain(|old| old.address().ip() != socket.address().ip());
+        let ip = socket.address().ip();
+        for (_, old) in self.homes.iter_mut().filter(|(_, old)| old.address().ip() == ip) {
+            *old = Arc::clone(&socket);
+        }
+        self.sockets.retain(|old| old.address().ip() != ip);
         self.sockets.push(socket);
     }
 
     /// Lets go of sockets that are not wanted.
     pub(crate) fn keep(&mut self, wanted: impl Fn(IpAddr) -> bool) {
         self.sockets.retain(|socket| wanted(socket.address().ip()));
-        self.home.take_if(|home| !wanted(home.address().ip()));
+        self.homes.retain(|(_, home)| wanted(home.address().ip()));
     }
 }
 

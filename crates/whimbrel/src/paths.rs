@@ -39,7 +39,7 @@ impl Mocket {
         let mut state = self.shared.lock();
         match &mut state.locals {
             Some(locals) => locals.paths = paths,
-            none => *none = Some(Box::new(Locals::new(paths, None))),
+            none => *none = Some(Box::new(Locals::new(paths))),
         }
         drop(state);
         self.shared.roam_soon();
@@ -60,7 +60,7 @@ impl Mocket {
         if state.connection.side() == Side::Client
             && let Some((path, socket)) = socket
         {
-            let locals = state.locals.get_or_insert_with(|| Box::new(Locals::new(Paths::Single, None)));
+            let locals = state.locals.get_or_insert_with(|| Box::new(Locals::new(Paths::Single)));
             locals.add(socket);
             locals.by_hand.push(path);
         }

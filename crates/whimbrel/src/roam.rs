@@ -59,19 +59,28 @@ impl EndpointShared {
         self.socket.local_addr().is_ok_and(|bound| !bound.ip().is_unspecified())
     }
 
-    /// The first of these addresses that can be reached, and the local side of a connection to there.
+    /// Those of these addresses that can be reached, and the local side of a connection to one of them.
     pub(crate) fn locals_of_any(
         self: &Arc<Self>,
         remotes: &[SocketAddr],
-    ) -> Result<(SocketAddr, Option<Box<Locals>>), ConnectError> {
-        let mut first_error = None;
+    ) -> Result<(Vec<SocketAddr>, Option<Box<Locals>>), ConnectError> {
+        let (mut reached, mut all, mut first_error) = (Vec::new(), None, None);
         for remote in remotes {
-            match self.locals_of_client(&self.config.paths, *remote) {
-                Ok(locals) => return Ok((*remote, locals)),
-                Err(error) => drop(first_error.get_or_insert(error)),
+            match (self.locals_of_client(&self.config.paths, *remote), &mut all) {
+                (Ok(locals), _) if reached.is_empty() => all = locals,
+                (Ok(Some(locals)), Some(all)) => all.begin_also(*locals),
+                (Ok(_), _) => {}
+                (Err(error), _) => {
+                    first_error.get_or_insert(error);
+                    continue;
+                }
             }
+            reached.push(*remote);
         }
-        Err(first_error.unwrap_or(ConnectError::NoPath(SocketAddr::from(([0, 0, 0, 0], 0)))))
+        match first_error {
+            Some(error) if reached.is_empty() => Err(error),
+            _ => Ok((reached, all)),
+        }
     }
 
     /// The local side of a connection to `remote` that begins now. None: the endpoint's socket does.
@@ -93,7 +102,11 @@ impl EndpointShared {
         if home.is_none() && !follows {
             return Err(ConnectError::NoPath(remote));
         }
-        Ok(Some(Box::new(Locals::new(paths.clone(), home))))
+        let mut locals = Box::new(Locals::new(paths.clone()));
+        if let Some(home) = home {
+            locals.begin_from(home, remote);
+        }
+        Ok(Some(locals))
     }
 
     /// The socket to begin with. None: none of the addresses leads there, and the endpoint's own has to find a way.
@@ -115,7 +128,7 @@ impl EndpointShared {
             Paths::Auto => !remote.ip().is_loopback(),
             Paths::Only(_) => true,
         };
-        announces.then(|| Box::new(Locals::new(paths.clone(), None)))
+        announces.then(|| Box::new(Locals::new(paths.clone())))
     }
 }
 
@@ -134,7 +147,8 @@ async fn follow(endpoint: std::sync::Weak<EndpointShared>, mut watch: AddressWat
 /// What a connection is to use.
 struct Plan {
     sockets: Vec<Arc<LocalSocket>>,
-    home: Option<Arc<LocalSocket>>,
+    /// To begin from, and where to.
+    home: Option<(Arc<LocalSocket>, SocketAddr)>,
     announced: Vec<LocalAddress>,
 }
 
@@ -186,7 +200,7 @@ impl Shared {
             let Ok(socket) = self.endpoint.local_socket(local) else { continue };
             plan.announced.push(locals::announced(&local.path, socket.address().port()));
             if plan.home.is_none() && local.path.address.is_ipv4() == peer.remote.is_ipv4() {
-                plan.home = Some(Arc::clone(&socket));
+                plan.home = Some((Arc::clone(&socket), peer.remote));
             }
             plan.sockets.push(socket);
         }
@@ -210,7 +224,9 @@ impl Shared {
         }
         if !connected {
             // The handshake goes on from wherever there is a way now.
-            locals.home = plan.home;
+            if let Some((socket, remote)) = plan.home {
+                locals.begin_from(socket, remote);
+            }
             return;
         }
         state.connection.set_local_addresses(now, &plan.announced);

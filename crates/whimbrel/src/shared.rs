@@ -13,12 +13,12 @@ use std::time::Duration;
 use tokio::sync::{Notify, broadcast, oneshot};
 use whimbrel_net::UdpSocket;
 use whimbrel_proto::session::{Outcome, Outgoing, SessionEvent, StreamKind};
-use whimbrel_proto::{CloseReason, Connection, Event, Handle, MessageId, StreamId, Time, Transmit};
+use whimbrel_proto::{CloseReason, Connection, Event, Handle, MessageId, Side, StreamId, Time, Transmit};
 
 use crate::clock::Clock;
 use crate::endpoint::EndpointShared;
 use crate::local_socket::LocalSocket;
-use crate::locals::Locals;
+use crate::locals::{Locals, Paths};
 use crate::submissions::Submissions;
 
 /// Events a slow subscriber may fall behind by before it is told it lagged.
@@ -124,9 +124,15 @@ impl State {
 
     fn via(&self, transmit: Option<&Transmit>) -> Via {
         let transmit = transmit?;
-        let via = self.locals.as_ref()?.socket_for(transmit.source)?;
-        // Another address of a server than the first may be of the other family.
-        (via.address().is_ipv4() == transmit.destination.is_ipv4()).then_some(via)
+        self.locals.as_ref()?.socket_for(transmit.source, transmit.destination)
+    }
+
+    /// Of the addresses that alone may be used none leads there now.
+    fn is_barred(&self, transmit: &Transmit, via: &Via) -> bool {
+        let only = |locals: &Locals| matches!(locals.paths, Paths::Only(_));
+        // Later a packet names its source, or goes a way that the application opened.
+        let begins = !self.connected && self.connection.side() == Side::Client && transmit.source.is_none();
+        begins && via.is_none() && self.locals.as_deref().is_some_and(only)
     }
 }
 
@@ -310,8 +316,9 @@ impl Shared {
                 }
                 continue;
             };
+            let barred = state.is_barred(&transmit, &tx.via);
             drop(state);
-            let sent = self.send(&transmit, &tx.bytes, &tx.via);
+            let sent = barred || self.send(&transmit, &tx.bytes, &tx.via);
             state = self.lock();
             if !sent {
                 let full = tx.via.clone();

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod skip;
+
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use whimbrel::{CloseReason, Config, Endpoint, Mocket, Outcome, new_identity};
@@ -67,7 +69,7 @@ async fn a_large_message_is_put_together() {
 #[tokio::test]
 async fn a_transfer_over_ipv6() {
     let Ok(server) = Endpoint::bind(Config::listen_as(new_identity()), "[::1]:0").await else {
-        eprintln!("skipped: this host has no IPv6 loopback");
+        skip::skipped("this host has no IPv6 loopback");
         return;
     };
     let client = Endpoint::bind(Config::default(), "[::]:0").await.unwrap();

@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use whimbrel::{Config, Endpoint, Mocket, SendError, new_identity};
+use whimbrel::{Config, Endpoint, Mocket, Outcome, SendError, new_identity};
 
 const LIMIT: Duration = Duration::from_millis(20);
 const LONG: usize = 100_000;
@@ -100,6 +100,34 @@ async fn a_dropped_send_has_queued_nothing_and_a_dropped_send_many_a_first_part(
         next += 1;
     }
     assert!((count + 3..count + 20).contains(&next), "{} of 20", next - count);
+}
+
+#[tokio::test]
+async fn who_has_too_much_unconfirmed_waits_for_the_first_confirmation() {
+    let server = Endpoint::bind(Config::listen_as(new_identity()), "127.0.0.1:0").await.unwrap();
+    let mut config = Config::default();
+    config.transport.session.max_unconfirmed = 1;
+    let client = Endpoint::bind(config, "127.0.0.1:0").await.unwrap();
+    let url = format!("whimbrel://{}@{}", server.public_key(), server.local_addr().unwrap());
+    let near = client.connect(&url).await.unwrap();
+    let far = server.accept().await.unwrap();
+    let confirmed = near.sender().confirm().build();
+    let first = confirmed.send_tracked("first").await.unwrap();
+    let message = far.recv().await.unwrap();
+    // Delivered, too, when a later one is: until then it may count as on its way.
+    assert_eq!(
+        near.sender().build().send_tracked("plain").await.unwrap().outcome().await,
+        Outcome::Delivered
+    );
+    assert_eq!(far.recv().await.unwrap().payload, "plain");
+    let mut waiting = pin!(confirmed.send_tracked("second"));
+    // It would spin for ever here, did it find room where there is none.
+    assert!(poll_once(waiting.as_mut()).await.is_none());
+    far.confirm(&message);
+    let second = waiting.await.unwrap();
+    assert_eq!(first.outcome().await, Outcome::Taken);
+    far.confirm(&far.recv().await.unwrap());
+    assert_eq!(second.outcome().await, Outcome::Taken);
 }
 
 #[tokio::test]

@@ -136,6 +136,20 @@ pub(crate) fn cargo_fuzz() -> Result<(), String> {
     Err("cargo-fuzz is not installed and could not be built".into())
 }
 
+/// What libFuzzer is compiled with.
+///
+/// # Errors
+/// Why the fuzz targets will not be checked.
+pub(crate) fn cpp_compiler() -> Result<(), String> {
+    let named = env::var("CXX").ok();
+    let there = named
+        .as_deref()
+        .into_iter()
+        .chain(["c++", "clang++"])
+        .any(|name| works(program(name, &["--version"])));
+    there.then_some(()).ok_or_else(|| "libFuzzer needs a C++ compiler (on Debian, g++)".into())
+}
+
 fn in_ci() -> bool {
     env::var("CI").is_ok_and(|ci| !ci.is_empty() && ci != "0" && ci != "false")
 }

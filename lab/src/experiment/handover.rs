@@ -213,6 +213,9 @@ mod tests {
         let arrivals = [0, 10 * MS, 400 * MS, 430 * MS];
         assert!((beyond(&arrivals, &[]) - 390.0).abs() < 1e-9);
         assert!((beyond(&arrivals, &[(20 * MS, 330 * MS)]) - 80.0).abs() < 1e-9);
-        assert!((beyond(&arrivals, &[(5 * MS, 395 * MS)]) - 30.0).abs() < 1e-9, "what lies outside of the gap counts for nothing");
+        assert!(
+            (beyond(&arrivals, &[(5 * MS, 395 * MS)]) - 30.0).abs() < 1e-9,
+            "what lies outside of the gap counts for nothing"
+        );
     }
 }

@@ -5,15 +5,24 @@ use std::process::Command;
 /// What this program was built with.
 const LOCK: &str = include_str!("../../Cargo.lock");
 
-/// That of a crate this program was built with; the last in order, where there are several.
+/// That of a crate this program was built with; the newest, where there are several.
 pub(super) fn of_crate(name: &str) -> &'static str {
+    newest(name, LOCK).unwrap_or("of no known version")
+}
+
+fn newest<'a>(name: &str, lock: &'a str) -> Option<&'a str> {
     let entry = |package: &&&str| package.lines().next() == Some(&format!("name = \"{name}\""));
-    let packages: Vec<&str> = LOCK.split("[[package]]\n").collect();
+    let packages: Vec<&str> = lock.split("[[package]]\n").collect();
     let found = packages
         .iter()
         .filter(entry)
         .filter_map(|package| package.lines().nth(1)?.strip_prefix("version = \"")?.strip_suffix('"'));
-    found.max().unwrap_or("of no known version")
+    found.max_by_key(|version| numbers(version))
+}
+
+/// As text 0.9 would be newer than 0.11.
+fn numbers(version: &str) -> Vec<u64> {
+    version.split(['.', '-', '+']).map_while(|part| part.parse().ok()).collect()
 }
 
 /// That of a C library, as its package says.
@@ -36,5 +45,12 @@ mod tests {
             );
         }
         assert_eq!(of_crate("no such crate"), "of no known version");
+    }
+
+    #[test]
+    fn of_several_versions_the_newest_counts() {
+        let lock = ["0.9.4", "0.11.0", "0.10.12"]
+            .map(|version| format!("[[package]]\nname = \"rand\"\nversion = \"{version}\"\n\n"));
+        assert_eq!(newest("rand", &lock.concat()), Some("0.11.0"));
     }
 }

@@ -18,7 +18,7 @@ fn plan(text: &str) -> LinkPlan {
 
 fn testbed(links: &[&str]) -> Option<Testbed> {
     if let Some(missing) = missing() {
-        eprintln!("not tested: {missing}");
+        crate::skip::skipped(&missing.to_string());
         return None;
     }
     let links: Vec<_> = links.iter().map(|text| plan(text)).collect();

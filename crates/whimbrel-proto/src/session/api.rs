@@ -23,10 +23,7 @@ impl Session {
     /// [`SendError`]; `QueueFull` hands the message back.
     pub fn send(&mut self, now: Time, message: Outgoing) -> Result<MessageId, SendError> {
         let slot = self.accepts(&message)?;
-        if self.queue_is_full(message.payload.len() as u64, self.priority_on(slot, message.priority))
-            || (message.confirm && self.ledger.unconfirmed() >= self.config.max_unconfirmed)
-        {
-            self.wants_writable = true;
+        if !self.takes_now(slot, &message) {
             return Err(SendError::QueueFull(Box::new(message)));
         }
         self.queue(now, slot, message)
@@ -109,12 +106,23 @@ impl Session {
         self.outbox.bytes()
     }
 
-    /// Whether a message of this length and priority would be taken now; if not, [`SessionEvent::Writable`] comes once it is worth
-    /// trying again.
-    pub fn has_room(&mut self, length: u64, priority: u8) -> bool {
-        let full = self.queue_is_full(length, priority);
+    /// False: there is no room for this message now, and [`SessionEvent::Writable`] comes once it is worth trying again.
+    pub fn has_room(&mut self, message: &Outgoing) -> bool {
+        // Why a message on a stream that is gone will not be taken, [`Session::send`] says.
+        self.streams.find(message.stream).is_none_or(|slot| self.takes_now(slot, message))
+    }
+
+    fn takes_now(&mut self, slot: u32, message: &Outgoing) -> bool {
+        let priority = self.priority_on(slot, message.priority);
+        let full = self.queue_is_full(message.payload.len() as u64, priority);
+        let unconfirmed = message.confirm && self.has_most_unconfirmed();
         self.wants_writable |= full;
-        !full
+        self.wants_taken |= unconfirmed;
+        !full && !unconfirmed
+    }
+
+    fn has_most_unconfirmed(&self) -> bool {
+        self.ledger.unconfirmed() >= self.config.max_unconfirmed
     }
 
     #[inline]
@@ -145,6 +153,14 @@ impl Session {
             && self.outbox.bytes() <= self.config.send_queue_bytes / 2
         {
             self.wants_writable = false;
+            self.ledger.events.push_back(SessionEvent::Writable);
+        }
+    }
+
+    /// Tells of confirmations after a refusal for want of them. At the first: the peer's application may be in no hurry with the next.
+    pub(super) fn announce_taken(&mut self) {
+        if self.wants_taken && !self.has_most_unconfirmed() {
+            self.wants_taken = false;
             self.ledger.events.push_back(SessionEvent::Writable);
         }
     }

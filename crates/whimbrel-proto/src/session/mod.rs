@@ -103,6 +103,8 @@ pub struct Session {
     peer_ended: u64,
     streams_granted: u64,
     wants_writable: bool,
+    /// A message was refused because too many await their confirmation.
+    wants_taken: bool,
     wants_streams: bool,
     readable_told: bool,
     closing: bool,
@@ -137,6 +139,7 @@ impl Session {
             peer_ended: 0,
             streams_granted,
             wants_writable: false,
+            wants_taken: false,
             wants_streams: false,
             readable_told: false,
             closing: false,

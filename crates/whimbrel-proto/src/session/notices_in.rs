@@ -120,7 +120,9 @@ impl Session {
                 }
                 ledger.on_taken(key, from, to);
             }
-        })
+        })?;
+        self.announce_taken();
+        Ok(())
     }
 
     /// Answers are looked up among what waits for one, not number by number: those cost the peer nothing.

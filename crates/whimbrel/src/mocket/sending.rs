@@ -137,8 +137,7 @@ impl Mocket {
         if let Some(reason) = &state.closed {
             return Room::Closed(reason.clone());
         }
-        let length = outgoing.payload.len() as u64;
-        if state.connection.session().has_room(length, outgoing.priority) { Room::Yes } else { Room::No }
+        if state.connection.session().has_room(outgoing) { Room::Yes } else { Room::No }
     }
 
     fn try_outgoing(&self, outgoing: Outgoing, turns: Turns) -> Result<(), Refused> {

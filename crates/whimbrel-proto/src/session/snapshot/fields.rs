@@ -239,6 +239,7 @@ impl Session {
             peer_ended,
             streams_granted,
             wants_writable: false,
+            wants_taken: false,
             wants_streams: false,
             readable_told: false,
             closing: false,

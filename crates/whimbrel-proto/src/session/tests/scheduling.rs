@@ -111,7 +111,7 @@ fn a_full_queue_takes_a_few_urgent_messages_and_sends_them_first() {
         matches!(pipe.ends[0].send(Time::ZERO, urgent(0, 1100)), Err(SendError::QueueFull(_))),
         "not small"
     );
-    assert!(pipe.ends[0].has_room(64, 200) && !pipe.ends[0].has_room(64, 199));
+    assert!(pipe.ends[0].has_room(&urgent(0, 64)) && !pipe.ends[0].has_room(&bulk(0)));
     let taken =
         (1000..).take_while(|number| pipe.ends[0].send(Time::ZERO, urgent(*number, 1000)).is_ok()).count();
     assert_eq!(taken, 4);

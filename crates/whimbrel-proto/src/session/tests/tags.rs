@@ -216,6 +216,27 @@ fn taken_when_the_application_says_so() {
 }
 
 #[test]
+fn who_has_too_much_unconfirmed_hears_of_the_first_confirmation() {
+    let mut pipe = Pipe::new(1, SessionConfig { max_unconfirmed: 2, ..SessionConfig::default() });
+    let confirmed =
+        |n| Outgoing { confirm: true, tracked: true, ..numbered(Service::ReliableSequenced, n, 60) };
+    pipe.send(0, confirmed(0));
+    pipe.send(0, confirmed(1));
+    pipe.settle();
+    assert!(matches!(pipe.ends[0].send(pipe.now, confirmed(2)), Err(SendError::QueueFull(_))));
+    assert!(!pipe.ends[0].has_room(&confirmed(2)));
+    assert!(pipe.ends[0].has_room(&numbered(Service::ReliableSequenced, 2, 60)), "no confirmation asked");
+    assert_eq!(pipe.ends[0].poll_event(), None);
+    let got = pipe.recv_all(1);
+    pipe.ends[1].confirm(&got[0]);
+    pipe.settle();
+    let events: Vec<_> = std::iter::from_fn(|| pipe.ends[0].poll_event()).collect();
+    assert!(events.contains(&SessionEvent::Writable), "{events:?}");
+    assert!(pipe.ends[0].has_room(&confirmed(2)));
+    pipe.send(0, confirmed(2));
+}
+
+#[test]
 fn the_end_leaves_no_outcome_open() {
     let mut pipe = Pipe { blackout: true, ..Pipe::plain() };
     for number in 0..200 {

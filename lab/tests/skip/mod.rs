@@ -1,0 +1,10 @@
+//! A test that cannot do its work here must not read as one that passed.
+
+use std::io::Write;
+
+/// Says so past the runner, which hides what tests print.
+pub(crate) fn skipped(why: &str) {
+    let test = std::thread::current();
+    let line = format!("skipped: {}: {why}\n", test.name().unwrap_or_default());
+    std::io::stdout().write_all(line.as_bytes()).unwrap();
+}
