@@ -179,9 +179,9 @@ fn figures_hold_after_an_outage() {
     let home = Home::new("perf-outage");
     let server = serve(&home, &[]);
     let (key, address) = server.listening.split_once('@').unwrap();
-    let bad = ["link", "--to", address, "--rate", "8mbit", "--delay", "5ms", "--outage", "at 1s for 1s"];
+    let bad = ["link", "--to", address, "--rate", "8mbit", "--delay", "5ms", "--outage", "1s on 2s off"];
     for arguments in [&["--time", "4"][..], &["--bytes", "2M"]] {
-        // The outage counts from the link's start.
+        // Whenever it begins, a whole outage falls into it.
         let link = Running::listening(whimbrel(&home).args(bad));
         let url = format!("{key}@{}", link.listening);
         let document = run(&home, &url, arguments);

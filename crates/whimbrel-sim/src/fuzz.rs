@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use aws_lc_rs::digest::{SHA256, digest};
 use bytes::Bytes;
 use whimbrel_proto::handshake::Params;
 use whimbrel_proto::session::{Outgoing, Session, StreamKind};
@@ -12,7 +13,7 @@ use whimbrel_proto::wire::sack::Sack;
 use whimbrel_proto::wire::skip::{NumberRange, RangesHead};
 use whimbrel_proto::wire::stream_end::StreamEnd;
 use whimbrel_proto::wire::{Reader, Writer, block, close, sack};
-use whimbrel_proto::{Service, Side, StreamId, Time, TransportConfig};
+use whimbrel_proto::{Service, Side, StreamId, Suspended, TicketStore, Time, TransportConfig};
 
 use crate::checker;
 use crate::pair::{End, Pair};
@@ -39,6 +40,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "close", run: close_block, smoke: 20_000 },
     Target { name: "params", run: params, smoke: 20_000 },
     Target { name: "snapshot", run: snapshot, smoke: 3_000 },
+    Target { name: "suspended", run: suspended, smoke: 3_000 },
+    Target { name: "tickets", run: tickets, smoke: 20_000 },
     Target { name: "clear", run: clear_packets, smoke: 1_000 },
     Target { name: "sealed", run: sealed_packets, smoke: 1_000 },
     Target { name: "blocks", run: blocks_of_a_hostile_peer, smoke: 3_000 },
@@ -181,6 +184,28 @@ pub fn snapshot(input: &[u8]) {
     }
     session.snapshot(now);
     session.end();
+}
+
+/// A suspended session with whom it is with, less the checksum, which nobody would guess: what we write of it reads the same.
+pub fn suspended(input: &[u8]) {
+    let written = [input, digest(&SHA256, input).as_ref()].concat();
+    let Ok(read) = Suspended::from_bytes(&written) else { return };
+    read.byte_streams().expect("it was read as a trial");
+    let again = read.to_bytes();
+    let same = Suspended::from_bytes(&again).expect("what we write we read");
+    assert_eq!(same.to_bytes(), again);
+}
+
+/// Exported tickets: what counts of them is exported again, and reads the same.
+pub fn tickets(input: &[u8]) {
+    let (now, wall) = (Time::ZERO, Duration::from_secs(1_700_000_000));
+    let mut read = TicketStore::default();
+    // Those before an error count.
+    let _: Result<usize, _> = read.import(now, wall, input);
+    let written = read.export(now, wall);
+    let mut same = TicketStore::default();
+    assert_eq!(same.import(now, wall, &written).expect("what we write we read"), read.len());
+    assert_eq!(same.export(now, wall), written);
 }
 
 /// Packets of the handshake to either side of one that is going on: an even first byte is for the server. The genuine one still gets

@@ -270,6 +270,10 @@ mod seeds {
         seeds.extend(
             snapshots().into_iter().enumerate().map(|(at, bytes)| ("snapshot", format!("{at}"), bytes)),
         );
+        seeds.extend(
+            suspended().into_iter().enumerate().map(|(at, bytes)| ("suspended", format!("{at}"), bytes)),
+        );
+        seeds.push(("tickets", "two".into(), tickets()));
         for (index, packet) in handshake().into_iter().enumerate() {
             let to = if index % 2 == 0 { 0 } else { 1 };
             let mut input = vec![to | (index as u8 * 2) << 4];
@@ -305,6 +309,35 @@ mod seeds {
         pair.run(std::time::Duration::from_millis(60));
         let now = pair.now();
         End::BOTH.map(|end| pair.session(end).snapshot(now)).into()
+    }
+
+    /// What two ends that part leave, less its checksum.
+    fn suspended() -> Vec<Vec<u8>> {
+        use whimbrel_proto::SuspendMode;
+
+        let mut pair = Pair::connected(1, TransportConfig::default(), "delay=10ms");
+        let client = pair.place(End::Client).expect("it is there");
+        let now = pair.now();
+        pair.connection(End::Client).suspend(now, SuspendMode::Snapshot, None).expect("it can be suspended");
+        pair.run(std::time::Duration::from_secs(1));
+        let left = pair.world.take_suspended(client.0, client.1).expect("the state is there").to_bytes();
+        vec![left[..left.len() - 32].to_vec()]
+    }
+
+    /// An export of two tickets, one with what was measured.
+    fn tickets() -> Vec<u8> {
+        use whimbrel_proto::crypto::{PathMemory, PublicKey};
+        use whimbrel_proto::{Ticket, TicketStore, Time};
+
+        let (now, wall) = (Time::ZERO, std::time::Duration::from_secs(1_700_000_000));
+        let mut store = TicketStore::default();
+        let rtt = std::time::Duration::from_millis(50);
+        for (key, memory) in [(9, None), (10, Some(PathMemory { rate: 500_000, rtt }))] {
+            let server_key = PublicKey::new([key; 32]).expect("a key");
+            let until = now + std::time::Duration::from_secs(86_400);
+            store.insert(Ticket { server_key, bytes: vec![key; 80].into(), until, memory });
+        }
+        store.export(now, wall)
     }
 
     /// SYN, SYN-ACK, PING, PONG of one handshake.

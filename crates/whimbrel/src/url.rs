@@ -127,6 +127,27 @@ mod tests {
         assert_eq!("whimbrel://host".parse::<Url>().unwrap().port, DEFAULT_PORT);
     }
 
+    /// Every single change, and every cut, of these.
+    #[test]
+    fn what_can_be_read_is_written_so_that_it_reads_the_same() {
+        let mut read = 0;
+        for url in [format!("whimbrel://{KEY}@[2001:db8::1]:9"), "whimbrel://example.org:4433/".to_owned()] {
+            let changed = |at: usize| {
+                let (before, behind) = url.split_at(at);
+                let put = "[]:@/+ 0aé".chars().map(move |put| format!("{before}{put}{behind}"));
+                let replaced = "[]:@/+ 0aé".chars().map(move |put| format!("{before}{put}{}", &behind[1..]));
+                put.chain(replaced).chain([before.to_owned(), format!("{before}{}", &behind[1..])])
+            };
+            for text in (0..url.len()).flat_map(changed) {
+                if let Ok(url) = text.parse::<Url>() {
+                    assert_eq!(url.to_string().parse(), Ok(url), "{text}");
+                    read += 1;
+                }
+            }
+        }
+        assert!(read > 100, "{read}");
+    }
+
     #[test]
     fn families_take_turns() {
         let addresses =

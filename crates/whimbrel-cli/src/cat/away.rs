@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::Args;
@@ -142,20 +142,27 @@ pub(super) async fn leave_or(
     };
     // The exchange rests meanwhile: what it was about to receive goes with the session.
     let state = mocket.suspend(SuspendMode::Snapshot).await?;
+    let suspended = Instant::now();
     let bytes = match &leaving.passphrase {
         Some(passphrase) => state.seal(passphrase)?,
         None => state.to_bytes(),
     };
     write_in_the_end(&file, &bytes).await;
-    match state.standby() {
-        Some(standby) => note(format_args!(
-            "suspended to {}; the peer stands by for {} min",
-            file.display(),
-            standby.as_secs() / 60
-        )),
-        None => note(format_args!("suspended to {}; the peer was out of reach", file.display())),
-    }
+    note(format_args!(
+        "suspended to {}; {}",
+        file.display(),
+        peer_stands(state.standby(), suspended.elapsed())
+    ));
     Ok(())
+}
+
+/// How long the peer waits yet, `since` it was told.
+fn peer_stands(standby: Option<Duration>, since: Duration) -> String {
+    match standby.map(|standby| standby.saturating_sub(since)) {
+        Some(Duration::ZERO) => "the peer stands by no more".to_owned(),
+        Some(left) => format!("the peer stands by for {} min", left.as_secs().div_ceil(60)),
+        None => "the peer was out of reach".to_owned(),
+    }
 }
 
 /// A full disk must not cost the session, which is nowhere else: it is kept here until there is room.
@@ -226,5 +233,20 @@ impl Drop for Draft {
     fn drop(&mut self) {
         // It is not there if it was finished.
         std::fs::remove_file(&self.draft).ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_peer_has_waited_it_waits_no_more() {
+        let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+        let told = Some(minutes(60));
+        assert_eq!(peer_stands(told, Duration::from_millis(5)), "the peer stands by for 60 min");
+        assert_eq!(peer_stands(told, minutes(50)), "the peer stands by for 10 min");
+        assert_eq!(peer_stands(told, minutes(90)), "the peer stands by no more");
+        assert_eq!(peer_stands(None, minutes(1)), "the peer was out of reach");
     }
 }

@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use tokio::sync::broadcast::error::RecvError;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use whimbrel::{Event, Mocket, PathId};
 
 use crate::output::note;
@@ -23,8 +23,9 @@ pub(super) async fn tell(mocket: &Mocket, figures: bool) -> Infallible {
     }
     let mut events = mocket.subscribe();
     let mut lines = PathLines::default();
-    let mut ticks = interval(EVERY);
+    let mut ticks = interval_at(Instant::now() + EVERY, EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut shown = Instant::now();
     loop {
         tokio::select! {
             event = events.recv() => match event {
@@ -33,7 +34,9 @@ pub(super) async fn tell(mocket: &Mocket, figures: bool) -> Infallible {
                 Err(RecvError::Closed) => return pending().await,
             },
             _ = ticks.tick(), if figures => {
-                lines.next(&mocket.paths(), EVERY.as_secs_f64()).into_iter().for_each(note);
+                // A busy machine shows them late: rates are of the time there was.
+                let since = std::mem::replace(&mut shown, Instant::now());
+                lines.next(&mocket.paths(), (shown - since).as_secs_f64()).into_iter().for_each(note);
             }
         }
     }
