@@ -201,7 +201,7 @@ pub fn tickets(input: &[u8]) {
     let (now, wall) = (Time::ZERO, Duration::from_secs(1_700_000_000));
     let mut read = TicketStore::default();
     // Those before an error count.
-    let _: Result<usize, _> = read.import(now, wall, input);
+    read.import(now, wall, input).ok();
     let written = read.export(now, wall);
     let mut same = TicketStore::default();
     assert_eq!(same.import(now, wall, &written).expect("what we write we read"), read.len());

@@ -80,22 +80,23 @@ mod tests {
     #[tokio::test]
     async fn while_somebody_drives_nothing_is_taken_that_could_be_refused_later() {
         let (_server, _client, near, far) = pair().await;
-        let mut state = near.shared.lock();
-        near.shared.open_submissions(&mut state);
-        for (what, refused) in [
-            ("longer than the peer takes", message(vec![0; (16 << 20) + 1])),
-            ("a stream that is not open", Outgoing { stream: StreamId(77), ..message("x") }),
-            ("no tag there can be", Outgoing { tag: Some(Tag(u64::MAX)), ..message("x") }),
-            ("maybe one tag too many", Outgoing { tag: Some(Tag(1)), ..message("x") }),
-            ("maybe one confirmation too many", Outgoing { confirm: true, ..message("x") }),
-        ] {
-            assert!(near.shared.submit(refused).is_err(), "{what}");
+        {
+            let mut state = near.shared.lock();
+            near.shared.open_submissions(&mut state);
+            for (what, refused) in [
+                ("longer than the peer takes", message(vec![0; (16 << 20) + 1])),
+                ("a stream that is not open", Outgoing { stream: StreamId(77), ..message("x") }),
+                ("no tag there can be", Outgoing { tag: Some(Tag(u64::MAX)), ..message("x") }),
+                ("maybe one tag too many", Outgoing { tag: Some(Tag(1)), ..message("x") }),
+                ("maybe one confirmation too many", Outgoing { confirm: true, ..message("x") }),
+            ] {
+                assert!(near.shared.submit(refused).is_err(), "{what}");
+            }
+            for number in 0..QUEUE as u8 {
+                near.shared.submit(message(vec![number])).unwrap();
+            }
+            assert!(near.shared.submit(message("one more than the queue holds")).is_err());
         }
-        for number in 0..QUEUE as u8 {
-            near.shared.submit(message(vec![number])).unwrap();
-        }
-        assert!(near.shared.submit(message("one more than the queue holds")).is_err());
-        drop(state);
         drop(near);
         assert_eq!(read(&far).await, Vec::from_iter(0..QUEUE as u8));
     }
@@ -103,20 +104,22 @@ mod tests {
     #[tokio::test]
     async fn what_was_left_beside_a_queue_that_filled_up_meanwhile_outlives_a_polite_close() {
         let (_server, _client, near, far) = pair().await;
-        let mut state = near.shared.lock();
-        near.shared.open_submissions(&mut state);
-        let now = near.shared.clock.now();
-        for number in 0..QUEUE as u8 {
-            state.connection.session().send(now, message(vec![number])).unwrap();
-            near.shared.submit(message(vec![QUEUE as u8 + number])).unwrap();
+        {
+            let mut state = near.shared.lock();
+            near.shared.open_submissions(&mut state);
+            let now = near.shared.clock.now();
+            for number in 0..QUEUE as u8 {
+                state.connection.session().send(now, message(vec![number])).unwrap();
+                near.shared.submit(message(vec![QUEUE as u8 + number])).unwrap();
+            }
+            near.shared.open_submissions(&mut state);
+            assert!(near.shared.submit(message("the queue is more than full")).is_err());
         }
-        near.shared.open_submissions(&mut state);
-        assert!(near.shared.submit(message("the queue is more than full")).is_err());
-        drop(state);
         near.begin_close(0, "");
-        let state = near.shared.lock();
-        assert!(near.shared.submit(message("after the close")).is_err());
-        drop(state);
+        {
+            let _state = near.shared.lock();
+            assert!(near.shared.submit(message("after the close")).is_err());
+        }
         assert_eq!(read(&far).await, Vec::from_iter(0..2 * QUEUE as u8));
     }
 
