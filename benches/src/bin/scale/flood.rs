@@ -113,7 +113,7 @@ impl Syns {
                 psk: None,
                 ticket: None,
                 others: Vec::new(),
-            transport: transport.clone(),
+                transport: transport.clone(),
             };
             let (_, mut connection) = endpoint.connect(Time::ZERO, address, config);
             let mut syn = Vec::new();
