@@ -40,7 +40,8 @@ const MANY_FILES: &str = "ulimit -n $(ulimit -H -n); exec \"$@\"";
 /// Runs one and takes what it prints.
 pub(crate) async fn run(binary: &str, arguments: &[String]) -> anyhow::Result<String> {
     let mut command = tokio::process::Command::new("setpriv");
-    command.env(MARK, mark()).args(ALONE).args([
+    // The last line of what a failed one says is to be the reason.
+    command.env("RUST_BACKTRACE", "0").env(MARK, mark()).args(ALONE).args([
         "sh",
         "-c",
         MANY_FILES,

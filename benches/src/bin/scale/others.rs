@@ -96,7 +96,8 @@ pub(crate) mod tcp {
     pub(crate) async fn serve() -> anyhow::Result<()> {
         let listener = TcpListener::bind(LOCAL).await?;
         hold(listener.local_addr()?.to_string(), async move |held| {
-            held.borrow_mut().push(listener.accept().await?.0);
+            let (connection, _) = listener.accept().await?;
+            held.borrow_mut().push(connection);
             Ok(())
         })
         .await
