@@ -440,13 +440,26 @@ impl Connection {
 
     /// The operating system says that a link came up: what is silent is probed at once, and what was in vain is tried again.
     pub fn handle_link_up(&mut self, now: Time) {
-        for path in self.paths.iter_mut() {
-            path.on_link_up(now);
+        for at in self.paths.all() {
+            self.paths[at].on_link_up(now);
+            self.ask_anew(now, at);
         }
         self.attempts.clear();
         self.open_missing(now);
         self.close_unanswered(now);
         self.dial_now(now);
+    }
+
+    /// A link comes up in steps, and each is news: all challenges may be spent before there is a way. An address that has answered before may
+    /// be asked more often.
+    fn ask_anew(&mut self, now: Time, at: At) {
+        let path = &self.paths[at];
+        let opens = self.side == Side::Client && path.standing.state() == PathState::Opening;
+        if opens && path.is_spent() && self.addresses.has_answered(path.remote) {
+            let challenge = self.challenges.draw();
+            let length = self.opening_len();
+            self.paths[at].ask(now, challenge, length);
+        }
     }
 
     /// Judges every path by what its recovery knows, moves what is out on a suspect one, and chooses the primary.

@@ -326,6 +326,12 @@ impl Path {
         }
     }
 
+    /// All challenges of its own address are out.
+    pub(super) fn is_spent(&self) -> bool {
+        let own = self.rebinding.as_deref().filter(|rebinding| rebinding.remote == self.remote);
+        own.is_some_and(|rebinding| rebinding.tries == PROBES || self.validation.room() < CHALLENGE_LEN)
+    }
+
     /// The challenge that may go out now: three times what came in from there, three tries.
     pub(super) fn challenge_due(&self, now: Time) -> Option<Rebinding> {
         let rebinding = self.rebinding.as_deref().copied()?;

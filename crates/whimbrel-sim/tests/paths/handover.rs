@@ -132,8 +132,13 @@ fn a_network_whose_route_comes_late_is_used_as_soon_as_it_is_told() {
     bulk(&mut pair, SECOND);
     pair.world.take_down(client, 0);
     pair.world.set_up(client, new);
-    pair.world.announce(client, handle);
-    bulk(&mut pair, 30 * MS);
+    // Each step of a link that comes up is news.
+    for _ in 0..8 {
+        pair.world.announce(client, handle);
+        let now = pair.now();
+        pair.connection(End::Client).handle_link_up(now);
+        bulk(&mut pair, 10 * MS);
+    }
     pair.world.link_over(new, client, SERVER).reconfigure(link(ALIKE));
     pair.world.link_over(new, SERVER, client).reconfigure(link(ALIKE));
     let now = pair.now();
