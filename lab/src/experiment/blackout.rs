@@ -117,8 +117,8 @@ impl Experiment for Blackout {
 
     fn falls_short(&self) -> Option<&'static str> {
         Some(
-            "Of updates of which the newest is wanted, QUIC's first one came sooner after the link's return than ours (115 ms beside 218 after \
-             5 s): it sends each update when it is due, ten a second, where ours asks every 170 ms with a probe that carries the newest. The \
+            "Of updates of which the newest is wanted, QUIC's first one came sooner after the link's return than ours: \
+             it sends each update when it is due, ten a second, where ours asks every 170 ms with a probe that carries the newest. The \
              goal, a round trip and 250 ms, is kept. Probes as often as there are updates have not been tried.",
         )
     }
