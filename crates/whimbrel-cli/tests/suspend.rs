@@ -62,6 +62,12 @@ impl Heard {
         assert!(lift.unwrap().success());
     }
 
+    /// Waits until it has left. Its input stays open: an end of input that overtakes the signal goes with the session, and the peer would
+    /// rightly take nothing more for said.
+    fn has_left(mut self) {
+        assert!(self.child.wait().unwrap().success());
+    }
+
     fn ends_well(mut self) {
         drop(self.stdin.take());
         assert!(self.child.wait().unwrap().success());
@@ -111,7 +117,7 @@ fn a_session_goes_on_in_another_process() {
     first.says("not suspended");
     std::fs::remove_dir(&in_the_way).unwrap();
     first.leave();
-    first.ends_well();
+    first.has_left();
     let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&file).unwrap().permissions());
     assert_eq!(mode & 0o777, 0o600, "for nobody else to read");
 
@@ -147,7 +153,7 @@ fn a_session_that_cannot_be_written_waits_until_it_can() {
     first.leave();
     first.says("the session waits in memory: make room");
     first.make_room();
-    first.ends_well();
+    first.has_left();
 
     far.write_all(b"to nobody yet\n").unwrap();
     drop(far);
@@ -174,7 +180,7 @@ fn a_session_goes_on_by_the_paths_named() {
     let mut first = start(&[&["connect", &listener.listening], &leaving[..]].concat());
     first.says(&format!("path 0 127.0.0.2 - {to}  active, primary"));
     first.leave();
-    first.ends_well();
+    first.has_left();
     let mut second = start(&["--resume-from", session, "--path", "127.0.0.3", "--path", "127.0.0.4"]);
     for shown in ["path 0 127.0.0.3", "path 2 127.0.0.4"] {
         second.says(&format!("{shown} - {to}  active"));
