@@ -47,7 +47,9 @@ impl Session {
                 }
             }
             Carried::End { key } => self.on_end_acked(key),
-            Carried::Verdict { key, number } => self.on_verdict_acked(key, number),
+            Carried::Verdict { key, first, count } => {
+                self.on_verdict_acked(key, &(first..first + u64::from(count)));
+            }
             Carried::Skip { .. }
             | Carried::Taken { .. }
             | Carried::MaxData
@@ -116,7 +118,9 @@ impl Session {
             Carried::SkipAck { key, first, count, .. } => {
                 self.control.answers.ask(key, first, first + u64::from(count));
             }
-            Carried::Verdict { key, number } => self.on_verdict_lost(key, number),
+            Carried::Verdict { key, first, count } => {
+                self.on_verdict_lost(key, &(first..first + u64::from(count)));
+            }
             Carried::Taken { key, first, count } => {
                 control::push(&mut self.control.taken, key, first, u64::from(count), 0);
             }

@@ -3,6 +3,8 @@
 //! So a verdict, an answer to a SKIP that was not asked for, rides before the acknowledgement in every packet that has one, until it
 //! has arrived: then no acknowledgement can be there before it.
 
+use std::ops::Range;
+
 use super::Session;
 use super::control;
 use super::item::{PARTED, RELIABLE};
@@ -13,8 +15,12 @@ use crate::wire::skip::{LATE, NumberRange, RangesHead};
 use crate::wire::{Writer, block, data};
 use crate::{PeerMisbehaved, Time};
 
-/// Verdicts that ride with every acknowledgement. With more at a time the oldest is forgotten: its message counts as delivered.
+/// Verdicts that ride with every acknowledgement, all in one packet. With more at a time the oldest is forgotten: its messages count as
+/// delivered.
 const MAX_VERDICTS: usize = 32;
+
+/// Messages that one verdict is on: the sender looks at each.
+pub(super) const MAX_TOGETHER: u64 = 256;
 
 /// What the peer says of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,16 +29,24 @@ pub(super) enum Answer {
     Skipped,
     /// It had come.
     Delivered,
-    /// It came after it had been passed over. Nobody need have asked.
-    Late,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Verdict {
     key: DomainKey,
-    number: u64,
-    /// It came in one piece: nothing more will be heard of it. Of one in parts the sender sends a SKIP yet.
+    numbers: Range<u64>,
+    /// They came in one piece each: nothing more will be heard of them. Of one in parts the sender sends a SKIP yet.
     whole: bool,
+}
+
+impl Verdict {
+    /// Takes in the number after the last. Messages that travel together are late together.
+    fn extend(&mut self, key: DomainKey, number: u64, whole: bool) -> bool {
+        let room = self.numbers.end - self.numbers.start < MAX_TOGETHER;
+        let next = (self.key, self.numbers.end, self.whole) == (key, number, true) && whole && room;
+        self.numbers.end += u64::from(next);
+        next
+    }
 }
 
 /// Verdicts on their way.
@@ -46,14 +60,39 @@ impl Verdicts {
     /// Numbers of a domain, and whether all of the message came.
     pub(super) fn of(&self, key: DomainKey) -> Vec<(u64, bool)> {
         let of = self.list.iter().filter(|verdict| verdict.key == key);
-        of.map(|verdict| (verdict.number, verdict.whole)).collect()
+        of.flat_map(|verdict| verdict.numbers.clone().map(|number| (number, verdict.whole))).collect()
     }
 
     /// One that was on its way when the session was written down.
     pub(super) fn restore(&mut self, key: DomainKey, number: u64, whole: bool) -> bool {
-        self.list.push(Verdict { key, number, whole });
+        self.add(key, number, whole).is_none()
+    }
+
+    /// One more; the oldest if there is no room for both.
+    fn add(&mut self, key: DomainKey, number: u64, whole: bool) -> Option<Verdict> {
         self.due = true;
-        self.list.len() <= MAX_VERDICTS
+        if self.list.iter_mut().any(|verdict| verdict.extend(key, number, whole)) {
+            return None;
+        }
+        let forgotten = (self.list.len() >= MAX_VERDICTS).then(|| self.list.remove(0));
+        self.list.push(Verdict { key, numbers: number..number + 1, whole });
+        forgotten
+    }
+
+    /// Takes out what is over of these numbers.
+    fn take(&mut self, key: DomainKey, numbers: &Range<u64>) -> Vec<Verdict> {
+        let mut taken = Vec::new();
+        for verdict in self.list.iter_mut().filter(|verdict| verdict.key == key) {
+            let of = &mut verdict.numbers;
+            // It was written whole, and can only have grown at its end since.
+            if of.start >= numbers.start && of.start < numbers.end {
+                let end = of.end.min(numbers.end);
+                taken.push(Verdict { key, numbers: of.start..end, whole: verdict.whole });
+                of.start = end;
+            }
+        }
+        self.list.retain(|verdict| !verdict.numbers.is_empty());
+        taken
     }
 
     #[inline]
@@ -66,17 +105,14 @@ impl Session {
     /// A message, or the first part of one, came too late.
     pub(super) fn on_late(&mut self, key: DomainKey, number: u64, whole: bool) -> Result<(), PeerMisbehaved> {
         self.ledger.stats.late += 1;
-        if self.control.verdicts.list.len() >= MAX_VERDICTS {
-            let oldest = self.control.verdicts.list.remove(0);
-            self.on_verdict_over(oldest);
+        let unsaid = planted(Mutant::LateCountsAsDelivered);
+        let forgotten = if unsaid { None } else { self.control.verdicts.add(key, number, whole) };
+        if let Some(oldest) = forgotten {
+            self.on_verdict_over(&oldest);
             if let Some(state) = self.recv_state(oldest.key.slot, oldest.key.domain).filter(|_| !oldest.whole)
             {
-                state.forget(oldest.number);
+                state.forget(oldest.numbers.start);
             }
-        }
-        if !planted(Mutant::LateCountsAsDelivered) {
-            self.control.verdicts.list.push(Verdict { key, number, whole });
-            self.control.verdicts.due = true;
         }
         let Some(state) = self.recv_state(key.slot, key.domain) else { return Ok(()) };
         if whole {
@@ -86,25 +122,26 @@ impl Session {
         if state.is_bounded() { Ok(()) } else { Err(TOO_MUCH) }
     }
 
-    fn on_verdict_over(&mut self, Verdict { key, number, whole }: Verdict) {
-        let domain = self.streams.by_key_mut(key);
+    fn on_verdict_over(&mut self, Verdict { key, numbers, whole }: &Verdict) {
+        let domain = self.streams.by_key_mut(*key);
         let domain = domain.and_then(|stream| stream.recv.get_mut(usize::from(key.domain))?.as_deref_mut());
-        if let Some(domain) = domain.filter(|_| whole) {
-            domain.skipped.remove(number, number + 1);
+        if let Some(domain) = domain.filter(|_| *whole) {
+            domain.skipped.remove(numbers.start, numbers.end);
         }
     }
 
-    pub(super) fn on_verdict_acked(&mut self, key: DomainKey, number: u64) {
-        let list = &mut self.control.verdicts.list;
-        if let Some(at) = list.iter().position(|verdict| (verdict.key, verdict.number) == (key, number)) {
-            let verdict = list.remove(at);
-            self.on_verdict_over(verdict);
+    pub(super) fn on_verdict_acked(&mut self, key: DomainKey, numbers: &Range<u64>) {
+        for verdict in self.control.verdicts.take(key, numbers) {
+            self.on_verdict_over(&verdict);
         }
     }
 
-    pub(super) fn on_verdict_lost(&mut self, key: DomainKey, number: u64) {
+    pub(super) fn on_verdict_lost(&mut self, key: DomainKey, numbers: &Range<u64>) {
         let verdicts = &mut self.control.verdicts;
-        verdicts.due |= verdicts.list.iter().any(|verdict| (verdict.key, verdict.number) == (key, number));
+        verdicts.due |= verdicts
+            .list
+            .iter()
+            .any(|verdict| verdict.key == key && numbers.contains(&verdict.numbers.start));
     }
 
     /// Verdicts are to be written before the next acknowledgement.
@@ -116,35 +153,35 @@ impl Session {
     /// Writes them. False: not all fit, so that no acknowledgement may follow.
     pub fn fill_verdicts(&mut self, out: &mut Writer<'_>, carried: &mut Vec<Carried>) -> bool {
         self.control.verdicts.due = false;
-        for Verdict { key, number, .. } in self.control.verdicts.list.iter().copied() {
-            let range = NumberRange { first: number, count: 1, value: LATE };
-            let Some(stream) = self.streams.by_key(key) else { continue };
+        for Verdict { key, numbers, .. } in &self.control.verdicts.list {
+            let (first, count) = (numbers.start, numbers.end - numbers.start);
+            let range = NumberRange { first, count, value: LATE };
+            let Some(stream) = self.streams.by_key(*key) else { continue };
             if out.remaining() < RangesHead::MAX_LEN + range.len(0, true) {
                 self.control.verdicts.due = true;
                 return false;
             }
-            let mark = RangesHead::open(out, block::SKIP_ACK, stream.id.0, control::bits(stream, key));
+            let mark = RangesHead::open(out, block::SKIP_ACK, stream.id.0, control::bits(stream, *key));
             range.write(out, 0, true);
             RangesHead::close(out, mark, 1);
-            carried.push(Carried::Verdict { key, number });
+            carried.push(Carried::Verdict { key: *key, first, count: count as u16 });
         }
         true
     }
 
-    /// The peer's verdict on a message: it came too late.
-    pub(super) fn on_verdict(&mut self, now: Time, key: DomainKey, number: u64) {
+    /// The peer's verdict on messages: they came too late.
+    pub(super) fn on_verdict(&mut self, now: Time, key: DomainKey, numbers: &Range<u64>) {
         let Some(domain) = self.streams.send_domain_ref(key) else { return };
-        let Some(item) = domain.get(number) else { return };
-        if domain.bits & data::UNSEQUENCED != 0 || item.has(RELIABLE) {
+        if domain.bits & data::UNSEQUENCED != 0 {
             return;
         }
-        if item.has(PARTED) {
+        let parted = domain.items_of(numbers.clone()).filter(|item| item.has(PARTED) && !item.has(RELIABLE));
+        for number in parted.map(|item| item.first).collect::<Vec<_>>() {
             // Some parts may not have been sent: SKIP says what they are charged.
             self.give_up(key, number, Outcome::Lost);
-            return;
         }
         self.with_domain(now, key, |domain, ledger| {
-            domain.on_answer(key, number, Answer::Late, ledger);
+            domain.on_late(key, numbers, ledger);
             domain.pop_done();
         });
     }

@@ -235,8 +235,8 @@ pub enum Carried {
     Skip { key: DomainKey, first: u64, count: u32 },
     /// A SKIP-ACK entry.
     SkipAck { key: DomainKey, first: u64, count: u32, delivered: bool },
-    /// What was said of a message that came too late.
-    Verdict { key: DomainKey, number: u64 },
+    /// What was said of messages that came too late.
+    Verdict { key: DomainKey, first: u64, count: u16 },
     /// A TAKEN entry.
     Taken { key: DomainKey, first: u64, count: u32 },
     /// The session's credit.

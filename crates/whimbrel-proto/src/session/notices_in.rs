@@ -2,7 +2,7 @@
 
 use super::Session;
 use super::config::{MAX_NOTICES, MAX_SPAN, MESSAGE_CHARGE};
-use super::late::Answer;
+use super::late::{Answer, MAX_TOGETHER};
 use super::ledger::Ledger;
 use super::message::{DomainKey, Outcome, SessionEvent, StreamKind};
 use super::receiving::RecvDomain;
@@ -146,10 +146,10 @@ impl Session {
                 return Err(UNSENT);
             }
             if valued && range.value == LATE {
-                if range.count > 1 {
-                    return Err(PeerMisbehaved::new(Cause::InvalidField, "a verdict on many messages"));
+                if range.count > MAX_TOGETHER {
+                    return Err(PeerMisbehaved::new(Cause::InvalidField, "a verdict on too many messages"));
                 }
-                self.on_verdict(now, key, range.first);
+                self.on_verdict(now, key, &(range.first..range.end()));
                 continue;
             }
             self.with_domain(now, key, |domain, ledger| {

@@ -4,6 +4,7 @@
 mod snapshot;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
 use super::config::{MAX_SPAN, MESSAGE_CHARGE};
 use super::fragments::FragmentList;
@@ -102,7 +103,7 @@ impl SendDomain {
     }
 
     /// The items that have any of these numbers.
-    pub(super) fn items_of(&self, numbers: std::ops::Range<u64>) -> impl Iterator<Item = &Item> {
+    pub(super) fn items_of(&self, numbers: Range<u64>) -> impl Iterator<Item = &Item> {
         let from = self.index(numbers.start.max(self.base())).unwrap_or(self.items.len());
         self.items.range(from..).take_while(move |item| item.first < numbers.end)
     }
@@ -241,22 +242,38 @@ impl SendDomain {
     }
 
     /// Of these numbers, those given up whose fate the peer has not told.
-    pub(super) fn asked(&self, numbers: std::ops::Range<u64>) -> Vec<u64> {
+    pub(super) fn asked(&self, numbers: Range<u64>) -> Vec<u64> {
         let single = self.skipping.within(numbers.start, numbers.end).flat_map(|(from, to)| from..to);
         single.chain(self.given_up.range(numbers).map(|(number, _)| *number)).collect()
     }
 
-    /// The peer said what became of a message that was given up, or that a live one came too late.
-    pub(super) fn on_answer(&mut self, key: DomainKey, number: u64, answer: Answer, ledger: &mut Ledger) {
-        if answer == Answer::Late && self.get(number).is_some_and(Item::is_live) {
-            self.single_out(number);
+    /// The peer said that messages came too late: live ones are lost, those given up are what they were given up for. Of one in
+    /// parts the answer to its SKIP says so.
+    pub(super) fn on_late(&mut self, key: DomainKey, numbers: &Range<u64>, ledger: &mut Ledger) {
+        let mut from = numbers.start.max(self.base());
+        while from < numbers.end
+            && let Some(item) = self.get(from)
+        {
+            let end = item.end().min(numbers.end);
+            if item.is_live() && !item.has(RELIABLE) && !item.has(PARTED) {
+                self.single_out(from..end);
+                self.settle(key, from, Outcome::Lost, ledger);
+            } else if !item.is_live() && !item.has(RELIABLE) && !item.has(PARTED) {
+                for number in from..end {
+                    self.on_answer(key, number, Answer::Skipped, ledger);
+                }
+            }
+            from = end;
         }
+    }
+
+    /// The peer said what became of a message that was given up.
+    pub(super) fn on_answer(&mut self, key: DomainKey, number: u64, answer: Answer, ledger: &mut Ledger) {
         let Some(index) = self.index(number) else { return };
         let item = &mut self.items[index];
         let outcome = match (item.state, answer) {
             (State::Skipping(_), Answer::Delivered) => Outcome::Delivered,
             (State::Skipping(why), _) => why,
-            (State::Flying | State::Lost, Answer::Late) => Outcome::Lost,
             _ => return,
         };
         if !item.is_bundle() {
@@ -326,19 +343,18 @@ impl SendDomain {
         self.given_up.get(&number).map(|length| u64::from(*length) + MESSAGE_CHARGE)
     }
 
-    /// Makes a live message an item of its own.
-    fn single_out(&mut self, number: u64) {
-        let Some(index) = self.index(number) else { return };
+    /// Makes messages of one item an item of their own.
+    fn single_out(&mut self, numbers: Range<u64>) {
+        let Some(mut index) = self.index(numbers.start) else { return };
         let item = &self.items[index];
-        let before = (number - item.first) as u32;
-        if before == 0 {
-            self.cut(index, item.first_share());
-            return;
+        let before = (numbers.start - item.first) as u32;
+        if before > 0 {
+            let share = item.share(usize::MAX, before, |_| true);
+            self.cut(index, share);
+            index += 1;
         }
-        let share = item.share(usize::MAX, before, |_| true);
+        let share = self.items[index].share(usize::MAX, (numbers.end - numbers.start) as u32, |_| true);
         self.cut(index, share);
-        let rest = self.items[index + 1].first_share();
-        self.cut(index + 1, rest);
     }
 
     /// Makes the share of the item at `index` an item of its own.
@@ -360,7 +376,7 @@ impl SendDomain {
     }
 
     /// Numbers not resolved, oldest first.
-    pub(super) fn numbers(&self) -> std::ops::Range<u64> {
+    pub(super) fn numbers(&self) -> Range<u64> {
         self.base()..self.next
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use whimbrel_proto::congestion::Congestion;
 use whimbrel_proto::session::{
     CreditPolicy, OpenError, Outcome, Outgoing, Read, SendError, SessionEvent, StreamError, StreamKind,
     StreamOptions, TagSettings, URGENT_BEYOND, URGENT_LEN,
@@ -140,9 +141,11 @@ fn settings(dice: &mut dyn Dice) -> TransportConfig {
         0 => whimbrel_proto::Repeats::Adaptive,
         other => whimbrel_proto::Repeats::Fixed(other as u8 - 1),
     };
-    config.congestion = match dice.below(3) {
-        0 | 1 => whimbrel_proto::congestion::Congestion::Bbr,
-        _ => whimbrel_proto::congestion::Congestion::Cubic,
+    config.congestion = match dice.below(5) {
+        0..3 => Congestion::Bbr,
+        3 => Congestion::Cubic,
+        // More than some links carry, and enough for what is queued to be through in time.
+        _ => Congestion::Fixed { bytes_per_s: dice.between(300_000, 1_000_000).into() },
     };
     config.scheduler = match dice.below(4) {
         0 | 1 => Scheduling::Aggregate,

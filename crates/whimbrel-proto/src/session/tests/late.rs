@@ -216,7 +216,7 @@ fn messages_that_travelled_together_and_were_given_up_are_lost_however_late_they
     let skip = hand.packet(0);
     hand.arrive(1, &held);
     let verdicts = hand.verdicts();
-    assert_eq!(verdicts.1.len(), 5);
+    assert_eq!(verdicts.1.len(), 1, "one verdict on what came together");
     hand.arrive(0, &verdicts);
     assert_eq!(hand.ends[0].stats().total.lost, 5);
     hand.acked(1, &verdicts);
@@ -228,15 +228,92 @@ fn messages_that_travelled_together_and_were_given_up_are_lost_however_late_they
 }
 
 #[test]
-fn a_verdict_is_on_one_message() {
+fn a_verdict_is_on_some_of_what_travelled_together_and_on_no_reliable_ones() {
     let mut hand = Hand::new();
+    let unreliable =
+        |number| Outgoing { tracked: true, ..numbered(Service::UnreliableSequenced, number, 2000) };
     for number in 0..5 {
         hand.ends[0].send(hand.now, numbered(Service::UnreliableSequenced, number, 20)).unwrap();
     }
-    hand.packet(0);
-    let mut reader = Reader::new(vec![0, 0x00, 0x40, 1, 0, 2, 2].into());
-    let refused = hand.ends[0].handle_block(hand.now, block::SKIP_ACK, &mut reader, false);
-    assert_eq!(refused.unwrap_err().cause, crate::Cause::InvalidField);
+    hand.ends[0].send(hand.now, unreliable(5)).unwrap();
+    while hand.ends[0].wants_to_send() {
+        hand.packet(0);
+    }
+    hand.arrive(0, &(vec![block::SKIP_ACK, 0, 0x00, 0x40, 1, 1, 3, 2], Vec::new()));
+    assert_eq!(hand.ends[0].stats().total.lost, 3);
+    // The one in parts waits for the answer to its SKIP.
+    hand.arrive(0, &(vec![block::SKIP_ACK, 0, 0x00, 0x40, 1, 0, 6, 2], Vec::new()));
+    assert_eq!((hand.ends[0].stats().total.lost, hand.outcomes()), (5, vec![]));
+    let skip = hand.packet(0);
+    hand.arrive(1, &skip);
+    let answer = hand.packet(1);
+    hand.arrive(0, &answer);
+    assert_eq!(hand.outcomes(), [Outcome::Lost]);
+}
+
+#[test]
+fn a_verdict_on_more_than_travel_together_is_refused() {
+    let mut hand = Hand::new();
+    for number in 0..300 {
+        hand.ends[0].send(hand.now, numbered(Service::UnreliableSequenced, number, 8)).unwrap();
+    }
+    while hand.ends[0].wants_to_send() {
+        hand.packet(0);
+    }
+    let mut verdict = |count: u16| {
+        let [high, low] = (0x4000 | count).to_be_bytes();
+        let mut reader = Reader::new(vec![0, 0x00, 0x40, 1, 0, high, low, 2].into());
+        hand.ends[0].handle_block(hand.now, block::SKIP_ACK, &mut reader, false)
+    };
+    assert_eq!(verdict(257).unwrap_err().cause, crate::Cause::InvalidField);
+    verdict(256).unwrap();
+    assert_eq!(hand.ends[0].stats().total.lost, 256);
+}
+
+#[test]
+fn many_late_together_are_each_told_though_more_come_while_the_verdict_is_out() {
+    let mut hand = Hand::new();
+    // Two packets of more messages each than there may be verdicts.
+    let mut held = Vec::new();
+    for batch in 0..2 {
+        for number in 0..40 {
+            hand.ends[0]
+                .send(hand.now, numbered(Service::UnreliableSequenced, batch * 40 + number, 20))
+                .unwrap();
+        }
+        while hand.ends[0].wants_to_send() {
+            held.push(hand.packet(0));
+        }
+    }
+    hand.ends[0].send(hand.now, numbered(Service::UnreliableSequenced, 99, 20)).unwrap();
+    let last = hand.packet(0);
+    hand.arrive(1, &last);
+    hand.pass(WAIT);
+    assert!(hand.ends[1].recv(hand.now).is_some());
+    let half = held.len() / 2;
+    for packet in &held[..half] {
+        hand.arrive(1, packet);
+    }
+    let first = hand.verdicts();
+    for packet in &held[half..] {
+        hand.arrive(1, packet);
+    }
+    let second = hand.verdicts();
+    assert_eq!((first.1.len(), second.1.len()), (1, 1));
+    // Of the first only what it said is settled.
+    hand.arrive(0, &first);
+    hand.acked(1, &first);
+    let rest = hand.verdicts();
+    assert!(rest.0 != second.0);
+    hand.lost(1, &second);
+    hand.arrive(0, &rest);
+    hand.acked(1, &rest);
+    assert_eq!(hand.ends[0].stats().total.lost, 80);
+    for packet in held.iter().chain([&last]) {
+        hand.acked(0, packet);
+    }
+    hand.exchange();
+    assert_eq!((hand.ends[0].stats().total.lost, hand.ends[0].stats().total.delivered), (80, 1));
 }
 
 #[test]
