@@ -395,7 +395,7 @@ pub(crate) async fn receive(
 ) {
     let mut batch = RecvPool::new(BUFFERS);
     let mut dirty: Vec<Arc<Shared>> = Vec::new();
-    let mut reply = Vec::new();
+    let (mut reply, mut routed) = (Vec::new(), Vec::new());
     loop {
         tokio::select! {
             filled = batch.fill_from(&socket) => {
@@ -411,7 +411,7 @@ pub(crate) async fn receive(
                 continue;
             }
         }
-        take_batch(&shared, &socket, &mut batch, &mut dirty, &mut reply, accept.as_ref());
+        take_batch(&shared, &socket, &mut batch, &mut dirty, &mut reply, &mut routed, accept.as_ref());
         for connection in dirty.drain(..) {
             connection.drive();
         }
@@ -425,9 +425,12 @@ fn take_batch(
     batch: &mut RecvPool,
     dirty: &mut Vec<Arc<Shared>>,
     reply: &mut Vec<u8>,
+    routed: &mut Vec<(SocketAddr, Routed)>,
     accept: Option<&mpsc::Sender<Mocket>>,
 ) {
     let now = shared.clock.now();
+    // Not held while a connection is, which tells the endpoint its news under its own lock; nor beyond what took long.
+    let mut proto = None;
     batch.drain(|datagram| {
         let datagram = Datagram {
             from: datagram.from,
@@ -437,11 +440,10 @@ fn take_batch(
         };
         let (from, to) = (datagram.from, datagram.to);
         reply.clear();
-        // Not held while a connection is: connections tell the endpoint their news under their own lock.
-        let routed = lock(&shared.proto).handle_datagram(now, datagram, reply);
-        match routed {
+        match proto.get_or_insert_with(|| lock(&shared.proto)).handle_datagram(now, datagram, reply) {
             Routed::Nothing => {}
             Routed::Reply => {
+                proto = None;
                 let transmit = whimbrel_net::Transmit {
                     destination: from,
                     ecn: None,
@@ -452,9 +454,26 @@ fn take_batch(
                 // A stranger whose answer does not get through asks again.
                 socket.try_send(&transmit).ok();
             }
-            Routed::Connection(handle, datagram) => {
-                with(shared, dirty, handle, |connection| connection.handle_datagram(now, datagram));
+            Routed::Connection(handle, datagram) => routed.push((from, Routed::Connection(handle, datagram))),
+            other => {
+                proto = None;
+                routed.push((from, other));
             }
+        }
+    });
+    drop(proto);
+    let mut routed = routed.drain(..).peekable();
+    while let Some((from, next)) = routed.next() {
+        match next {
+            Routed::Nothing | Routed::Reply => {}
+            Routed::Connection(handle, datagram) => with(shared, dirty, handle, |connection| {
+                connection.handle_datagram(now, datagram);
+                // Datagrams come in runs of one connection.
+                let same = |next: &(_, Routed)| matches!(next.1, Routed::Connection(of, _) if of == handle);
+                while let Some((_, Routed::Connection(_, datagram))) = routed.next_if(same) {
+                    connection.handle_datagram(now, datagram);
+                }
+            }),
             Routed::RepeatedPing(handle, ping) => {
                 with(shared, dirty, handle, |connection| connection.handle_repeated_ping(&ping));
             }
@@ -486,7 +505,7 @@ fn take_batch(
                 }
             }
         }
-    });
+    }
 }
 
 /// Hands an accepted connection to the application, if that keeps up.
