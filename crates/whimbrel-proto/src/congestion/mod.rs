@@ -68,7 +68,7 @@ impl Congestion {
 pub trait Controller: Send + Debug {
     /// A round trip was measured by other means than a SACK: the handshake, a path probe.
     fn on_rtt(&mut self, now: Time, rtt: Duration);
-    /// A packet of `size` wire bytes leaves.
+    /// A packet of `size` wire bytes leaves. By itself it changes neither window nor pacing rate.
     fn on_sent(&mut self, now: Time, size: u64, in_flight_before: u64, app_limited: bool);
     /// A SACK acknowledged something new.
     fn on_ack(&mut self, sample: &AckSample);

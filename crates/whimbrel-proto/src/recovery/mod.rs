@@ -5,6 +5,7 @@ mod received;
 mod rtt;
 mod sent;
 mod silence;
+mod steered;
 
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ pub(crate) use received::{AckPace, Received};
 pub(crate) use rtt::Rtt;
 pub(crate) use sent::{SentPackets, Spare};
 use silence::Silence;
+use steered::Steered;
 
 use crate::congestion::{AckSample, Company, Congestion, Controller, Pacer, RateSampler, Remembered};
 use crate::crypto::PathMemory;
@@ -65,7 +67,7 @@ pub(crate) struct Counters {
 pub(crate) struct Recovery<I> {
     pub(crate) rtt: Rtt,
     sent: SentPackets<I>,
-    controller: Box<dyn Controller>,
+    steered: Steered,
     sampler: RateSampler,
     pacer: Pacer,
     silence: Silence,
@@ -102,7 +104,7 @@ impl<I: Copy> Recovery<I> {
         Self {
             rtt: Rtt::default(),
             sent: SentPackets::default(),
-            controller: congestion.build(packet_size as u64, now),
+            steered: Steered::new(congestion.build(packet_size as u64, now)),
             sampler: RateSampler::new(),
             pacer: Pacer::new(packet_size as u64),
             silence: Silence::default(),
@@ -138,18 +140,18 @@ impl<I: Copy> Recovery<I> {
     }
 
     pub(crate) fn controller(&self) -> &dyn Controller {
-        &*self.controller
+        self.steered.controller()
     }
 
     /// What shares the path's bottleneck changed.
     pub(crate) fn on_company(&mut self, now: Time, company: Option<Company>) {
-        self.controller.on_company(now, company);
+        self.steered.change(|controller| controller.on_company(now, company));
     }
 
     /// Full packets are `bytes` on the wire from now on.
     pub(crate) fn set_packet_size(&mut self, bytes: u64) {
         self.packet_size = bytes;
-        self.controller.set_packet_size(bytes);
+        self.steered.change(|controller| controller.set_packet_size(bytes));
         self.pacer.set_packet_size(bytes);
     }
 
@@ -162,7 +164,7 @@ impl<I: Copy> Recovery<I> {
     pub(crate) fn on_first_rtt(&mut self, now: Time, rtt: Duration) {
         if self.rtt.is_unknown() {
             self.rtt.sample(now, rtt, Duration::ZERO);
-            self.controller.on_rtt(now, rtt);
+            self.steered.change(|controller| controller.on_rtt(now, rtt));
         }
     }
 
@@ -171,13 +173,13 @@ impl<I: Copy> Recovery<I> {
         let rtt = memory.rtt.clamp(SHORTEST_MEMORY, LONGEST_MEMORY);
         if memory.rate > 0 && !memory.rtt.is_zero() {
             self.rtt.assume(rtt);
-            self.controller.recall(Remembered { rate: memory.rate, rtt });
+            self.steered.change(|controller| controller.recall(Remembered { rate: memory.rate, rtt }));
         }
     }
 
     /// What a ticket should remember of the path, if it has been measured.
     pub(crate) fn remember(&self) -> Option<PathMemory> {
-        let Remembered { rate, rtt } = self.controller.remember()?;
+        let Remembered { rate, rtt } = self.steered.controller().remember()?;
         (rate > 0 && !rtt.is_zero()).then_some(PathMemory { rate, rtt })
     }
 
@@ -211,7 +213,7 @@ impl<I: Copy> Recovery<I> {
                 _ => Permit::Probe(PROBE_BYTES),
             };
         }
-        if self.sent.in_flight() + size > self.controller.window() {
+        if self.sent.in_flight() + size > self.steered.window() {
             return Permit::Blocked;
         }
         match self.pacer.ready_at(now, size) {
@@ -233,10 +235,10 @@ impl<I: Copy> Recovery<I> {
         }
         let before = self.sent.in_flight();
         let snapshot = self.sampler.on_sent(now, before, size);
-        self.controller.on_sent(now, size, before, false);
-        self.pacer.on_sent(now, size, self.controller.pacing_rate());
+        self.steered.on_sent(now, size, before);
+        self.pacer.on_sent(now, size, self.steered.pacing_rate());
         self.silence.on_sent();
-        self.spare_bytes = (self.spare_bytes + size / DOUBLED_PART).min(self.controller.window());
+        self.spare_bytes = (self.spare_bytes + size / DOUBLED_PART).min(self.steered.window());
         self.sent.push(now, size, snapshot, items);
     }
 
@@ -334,11 +336,12 @@ impl<I: Copy> Recovery<I> {
             if told.early_deadline {
                 self.rtt.on_early_deadline(now);
             }
-            self.controller.on_spurious_loss(now, told.spurious_bytes);
+            self.steered.change(|controller| controller.on_spurious_loss(now, told.spurious_bytes));
         }
         let lost = self.detect(now, &mut tell);
         if lost > 0 {
-            self.controller.on_loss(now, lost, self.sent.in_flight(), false);
+            let in_flight = self.sent.in_flight();
+            self.steered.change(|controller| controller.on_loss(now, lost, in_flight, false));
         }
         let newly_ce = sack.ecn.map_or(0, |ecn| ecn.ce.saturating_sub(self.ce));
         self.ce += newly_ce;
@@ -359,9 +362,9 @@ impl<I: Copy> Recovery<I> {
         if was_blackout {
             // An outage is no rate of loss: a path that is used no more would keep it for ever.
             self.loss = self.loss_heard;
-            self.controller.on_restart(now);
+            self.steered.change(|controller| controller.on_restart(now));
         }
-        self.controller.on_ack(&sample);
+        self.steered.change(|controller| controller.on_ack(&sample));
         Ok(told.packets)
     }
 
@@ -397,7 +400,8 @@ impl<I: Copy> Recovery<I> {
         }
         if lost > 0 {
             let blackout = self.silence.is_blackout();
-            self.controller.on_loss(now, lost, self.sent.in_flight(), blackout);
+            let in_flight = self.sent.in_flight();
+            self.steered.change(|controller| controller.on_loss(now, lost, in_flight, blackout));
         }
         let serialisations = self.serialisation() * 8;
         let cap = LONGEST_PROBE_WAIT.max(self.rtt.smoothed()).max(serialisations);
@@ -429,7 +433,7 @@ impl<I: Copy> Recovery<I> {
     }
 
     fn serialisation(&self) -> Duration {
-        let rate = self.controller.pacing_rate().max(1);
+        let rate = self.steered.pacing_rate().max(1);
         Duration::from_nanos((PROBE_BYTES as u64 + 48) * 1_000_000_000 / rate)
     }
 }
