@@ -8,6 +8,7 @@ use whimbrel_proto::{CloseReason, Connection, Handle, StreamId, SuspendMode};
 
 use crate::endpoint::{Endpoint, time_of_day};
 use crate::locals::Locals;
+use crate::message_stream::MessageStream;
 use crate::mocket::Mocket;
 use crate::shared::{Shared, State, lock};
 use crate::stream::Stream;
@@ -111,8 +112,24 @@ impl Mocket {
     pub fn stream(&self, id: StreamId) -> Option<Stream> {
         let known = self.byte_streams().contains(&id);
         known.then(|| {
-            self.shared.lock().opened.retain(|(opened, _)| *opened != id);
+            self.shared.lock().was_accepted(id);
             Stream::new(Arc::clone(&self.shared), self.clone(), id)
+        })
+    }
+
+    /// Message streams that this end has not ended, beside the default one: of a session that was resumed, those to go on with by
+    /// [`Mocket::message_stream`].
+    pub fn message_streams(&self) -> Vec<StreamId> {
+        self.shared.lock().connection.session_ref().message_streams()
+    }
+
+    /// A handle on an open message stream of a session that was resumed, with what was unread and what it was set to. What comes on a
+    /// stream that had a handle waits for the next one. Of one stream there should be one handle.
+    pub fn message_stream(&self, id: StreamId) -> Option<MessageStream> {
+        let known = self.message_streams().contains(&id);
+        known.then(|| {
+            self.shared.lock().was_accepted(id);
+            MessageStream::new(Arc::clone(&self.shared), self.clone(), id)
         })
     }
 }
@@ -135,8 +152,8 @@ impl Shared {
 }
 
 impl Endpoint {
-    /// Goes on with a suspended session, at the peer's last address or another, and waits until the peer has agreed. Byte streams that
-    /// were open are found by [`Mocket::byte_streams`].
+    /// Goes on with a suspended session, at the peer's last address or another, and waits until the peer has agreed. Streams that
+    /// were open are found by [`Mocket::byte_streams`] and [`Mocket::message_streams`].
     ///
     /// ```no_run
     /// # async fn example(endpoint: whimbrel::Endpoint) -> Result<(), Box<dyn std::error::Error>> {
