@@ -181,7 +181,7 @@ impl Sender {
     /// Replaces what is queued or under way with this sender's tag (tag 0 if it has none).
     ///
     /// # Errors
-    /// As [`Sender::try_send`].
+    /// As [`Mocket::replace`].
     pub fn replace(&self, payload: impl Into<Bytes>) -> Result<(), SendError> {
         let tag = self.template.tag.unwrap_or(Tag(0));
         self.mocket.replace_with(tag, with(&self.template, payload.into()))

@@ -37,7 +37,8 @@ impl Mocket {
     /// ```
     ///
     /// # Errors
-    /// As [`Mocket::try_send`].
+    /// As [`Mocket::try_send`], and nothing was given up then. What is no longer than what still waits with this tag finds room even in a
+    /// full queue.
     pub fn replace(&self, tag: Tag, payload: impl Into<Bytes>) -> Result<(), SendError> {
         self.replace_with(tag, with(&PLAIN, payload.into()))
     }
