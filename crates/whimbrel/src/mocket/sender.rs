@@ -183,7 +183,18 @@ impl Sender {
     /// # Errors
     /// As [`Mocket::replace`].
     pub fn replace(&self, payload: impl Into<Bytes>) -> Result<(), SendError> {
-        let tag = self.template.tag.unwrap_or(Tag(0));
-        self.mocket.replace_with(tag, with(&self.template, payload.into()))
+        self.mocket.replace_with(self.tag(), with(&self.template, payload.into()))
+    }
+
+    /// As [`Sender::replace`], and its outcome can be awaited.
+    ///
+    /// # Errors
+    /// As [`Mocket::replace`].
+    pub fn replace_tracked(&self, payload: impl Into<Bytes>) -> Result<Delivery, SendError> {
+        self.mocket.replace_tracked_with(self.tag(), with(&self.template, payload.into()))
+    }
+
+    fn tag(&self) -> Tag {
+        self.template.tag.unwrap_or(Tag(0))
     }
 }
