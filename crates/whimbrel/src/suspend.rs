@@ -57,7 +57,8 @@ impl Mocket {
     /// # }
     /// ```
     ///
-    /// Not cancel-safe: dropped, it goes on suspending, and nobody gets the state.
+    /// Dropped before the end it goes on suspending, as that call said; the next call waits for it and gets the state. Of several at a time
+    /// one gets it, the others [`SuspendError::Closed`].
     ///
     /// A peer that is out of reach is waited for until `close_timeout`, then left to find out by itself.
     ///
@@ -93,7 +94,7 @@ impl Mocket {
         }
         let own_key = lock(&self.shared.endpoint.proto).public_key();
         let suspended = self.shared.lock().connection.take_suspended(own_key, time_of_day());
-        // Somebody else suspended it at the same time and has it.
+        // Another call has it.
         let mut suspended = suspended.ok_or(SuspendError::Closed(CloseReason::Suspended))?;
         let fetched = std::mem::take(&mut *lock(&self.inbox));
         if !fetched.is_empty() && suspended.put_back(fetched.into_iter()).is_err() {
@@ -143,6 +144,10 @@ impl Shared {
         heir: Option<PublicKey>,
     ) -> Result<(), whimbrel_proto::SuspendError> {
         let mut state = self.lock();
+        if state.suspending {
+            // By a call that nobody waits for any more, perhaps: this one gets what comes of it.
+            return Ok(());
+        }
         self.shut_submissions(&mut state);
         let begun = state.connection.suspend(self.clock.now(), mode, heir);
         state.suspending |= begun.is_ok();

@@ -2,12 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use whimbrel::{
     CloseReason, Config, CreditPolicy, Endpoint, Event, Identity, MessageStream, Mocket, Outcome,
-    ResumeError, SealError, SendError, StreamOptions, SuspendMode, SuspendedMocket, new_identity,
+    ResumeError, SealError, SendError, StreamOptions, SuspendError, SuspendMode, SuspendedMocket,
+    new_identity,
 };
 
 async fn listener() -> (Endpoint, String) {
@@ -182,6 +184,35 @@ async fn flushing_waits_for_what_was_sent() {
     receive(&far, 500).await;
     // Nobody has to come back.
     assert_eq!(far.close(0, "").await, CloseReason::Local);
+}
+
+/// Polled once.
+async fn begin(suspending: impl Future<Output = Result<SuspendedMocket, SuspendError>>) {
+    let mut suspending = std::pin::pin!(suspending);
+    let begun = std::future::poll_fn(|cx| Poll::Ready(suspending.as_mut().poll(cx).is_pending()));
+    assert!(begun.await, "the peer has not answered yet");
+}
+
+#[tokio::test]
+async fn what_a_dropped_suspend_began_the_next_one_ends() {
+    let (server, url) = listener().await;
+    let client = host(&new_identity()).await;
+    for waits in [false, true] {
+        let near = client.connect(&url).await.unwrap();
+        let far = server.accept().await.unwrap();
+        near.send("not lost").await.unwrap();
+        begin(near.suspend(SuspendMode::Snapshot)).await;
+        if waits {
+            assert_eq!(near.closed().await, CloseReason::Suspended);
+        }
+        let state = near.suspend(SuspendMode::Flush).await.unwrap();
+        let again = near.suspend(SuspendMode::Snapshot).await;
+        assert_eq!(again.err(), Some(SuspendError::Closed(CloseReason::Suspended)), "there is one state");
+        let near = client.resume(&state, None).await.unwrap();
+        assert_eq!(far.recv().await.unwrap().payload, "not lost");
+        far.send("neither").await.unwrap();
+        assert_eq!(near.recv().await.unwrap().payload, "neither");
+    }
 }
 
 #[tokio::test]
