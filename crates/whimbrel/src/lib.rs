@@ -72,7 +72,7 @@ pub use whimbrel_proto::session::{
     StreamOptions, TagStats,
 };
 pub use whimbrel_proto::{
-    CloseReason, ConnectionStats, CostPolicy, DeadlineStats, EndpointStats, Event, ListenConfig,
+    Admit, CloseReason, ConnectionStats, CostPolicy, DeadlineStats, EndpointStats, Event, ListenConfig,
     LocalAddress, MAX_THRESHOLDS, MessageId, OpenPathError, PathId, PathState, PathStats, PrimaryRule,
     Quality, QualityChange, Repeats, Scheduling, Service, SetPrimaryError, StreamId, SuspendMode, Tag,
     Threshold, Ticket, TicketStore, TooManyThresholds, Totals, TransportConfig,

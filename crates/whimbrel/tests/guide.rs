@@ -321,6 +321,7 @@ fn listen_config() {
     check!("ListenConfig", {
         acceptor: ELSEWHERE,
         allow: none(it.allow),
+        admit: none(it.admit),
         protocols: it.protocols,
         early_from_tickets: it.early_from_tickets,
         max_connections: it.max_connections,
