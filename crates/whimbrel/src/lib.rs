@@ -68,8 +68,8 @@ pub use url::{DEFAULT_PORT, Url};
 pub use whimbrel_proto::congestion::Congestion;
 pub use whimbrel_proto::crypto::{Identity, PublicKey};
 pub use whimbrel_proto::session::{
-    Counters, CreditPolicy, Message, Outcome, RouteClass, SessionConfig, SessionStats, SnapshotError,
-    StreamOptions, TagStats,
+    Counters, CreditPolicy, Message, Outcome, SessionConfig, SessionStats, SnapshotError, StreamOptions,
+    TagStats,
 };
 pub use whimbrel_proto::{
     Admit, CloseReason, ConnectionStats, CostPolicy, DeadlineStats, EndpointStats, Event, ListenConfig,

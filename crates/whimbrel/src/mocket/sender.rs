@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use whimbrel_proto::session::{Outgoing, RouteClass};
+use whimbrel_proto::session::Outgoing;
 use whimbrel_proto::{Service, StreamId, Tag};
 
 use super::sending::{PLAIN, translate, with};
@@ -61,12 +61,6 @@ impl SenderBuilder {
     /// Given up this long after the send call. Default: never.
     pub fn lifetime(mut self, lifetime: Duration) -> Self {
         self.template.lifetime = Some(lifetime);
-        self
-    }
-
-    /// How the connection is to carry them, where it has a choice. Default: as the stream's options say.
-    pub fn route(mut self, route: RouteClass) -> Self {
-        self.template.route = Some(route);
         self
     }
 
