@@ -10,29 +10,36 @@ use std::cell::Cell;
 use bytes::Bytes;
 use whimbrel::{Config, Endpoint, Message, Mocket, new_identity};
 
-/// Counts what a thread allocates.
+/// Counts what a thread allocates, and what of it is not free again.
 struct Counting;
 
 thread_local! {
     static CALLS: Cell<u64> = const { Cell::new(0) };
+    static BYTES: Cell<i64> = const { Cell::new(0) };
+}
+
+fn count(calls: u64, bytes: i64) {
+    CALLS.set(CALLS.get() + calls);
+    BYTES.set(BYTES.get() + bytes);
 }
 
 #[allow(unsafe_code, reason = "an allocator is unsafe by its nature; this one hands everything on")]
 // SAFETY: everything is the system allocator's.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        CALLS.set(CALLS.get() + 1);
+        count(1, layout.size() as i64);
         // SAFETY: the caller's promise.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        count(0, -(layout.size() as i64));
         // SAFETY: the caller's promise.
         unsafe { System.dealloc(at, layout) }
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        CALLS.set(CALLS.get() + 1);
+        count(1, size as i64 - layout.size() as i64);
         // SAFETY: the caller's promise.
         unsafe { System.realloc(at, layout, size) }
     }
@@ -104,4 +111,25 @@ async fn a_message_allocates_next_to_nothing() {
         );
         assert!(a_message <= most, "{name}: {a_message} allocations a message");
     }
+}
+
+#[tokio::test]
+async fn what_is_unread_takes_little_more_memory_than_its_own() {
+    const MESSAGES: u64 = 1_000;
+    const LEN: u64 = 1_000;
+    /// Receive buffers of an endpoint, of 64 KiB each.
+    const BUFFERS: u64 = 32;
+    let (_server, _client, near, far) = pair().await;
+    let payload = Bytes::from(vec![7; LEN as usize]);
+    let before = BYTES.get();
+    for number in 1..=MESSAGES {
+        near.send(payload.clone()).await.unwrap();
+        // So that each comes alone.
+        while far.stats().session.unread < number {
+            tokio::task::yield_now().await;
+        }
+    }
+    let held = (BYTES.get() - before) as u64;
+    println!("{MESSAGES} messages of {LEN} bytes unread: {held} bytes");
+    assert!(held <= BUFFERS * 65_536 + 2 * MESSAGES * LEN, "{held} bytes");
 }
