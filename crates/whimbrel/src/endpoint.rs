@@ -93,10 +93,10 @@ impl Config {
     /// ```
     /// use std::collections::BTreeSet;
     /// use std::sync::{Arc, Mutex};
-    /// use whimbrel::{Config, new_identity};
+    /// use whimbrel::{Config, PublicKey, new_identity};
     ///
     /// // Keys that are banned while the endpoint runs.
-    /// let banned = Arc::new(Mutex::new(BTreeSet::new()));
+    /// let banned = Arc::new(Mutex::new(BTreeSet::<PublicKey>::new()));
     /// let list = Arc::clone(&banned);
     /// let config = Config::listen_as(new_identity())
     ///     .admit(move |key, from| from.ip().is_ipv4() && list.lock().is_ok_and(|list| !list.contains(key)));
