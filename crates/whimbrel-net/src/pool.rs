@@ -14,6 +14,8 @@ use crate::UdpSocket;
 const BUFFER: usize = 65_535;
 /// Buffers kept beside those of one call, for what applications hold on to for a while.
 const SPARE: usize = 24;
+/// Bytes in a buffer that are copied rather than given out with it, where none is free.
+const FEW: usize = BUFFER / 4;
 
 /// Buffers for receiving: those of one call, and some whose datagrams are still in use.
 pub struct RecvPool {
@@ -117,10 +119,7 @@ impl RecvPool {
     pub fn drain(&mut self, mut each: impl FnMut(OwnedDatagram)) {
         for index in 0..self.filled {
             let meta = self.meta[index];
-            let fresh = self.fresh();
-            let mut buffer = std::mem::replace(&mut self.ready[index], fresh);
-            let mut whole = buffer.take(meta.len.min(BUFFER));
-            self.used.push_back(buffer);
+            let mut whole = self.take(index, meta.len.min(BUFFER));
             loop {
                 let bytes = whole.split_to(meta.stride.clamp(1, BUFFER).min(whole.len()));
                 each(OwnedDatagram { from: meta.addr, to: meta.dst_ip, ecn: meta.ecn, bytes });
@@ -132,18 +131,34 @@ impl RecvPool {
         self.filled = 0;
     }
 
-    /// A buffer that nobody uses: one given out long ago, else a new one.
-    fn fresh(&mut self) -> Buffer {
-        for _ in 0..self.used.len().min(4) {
-            let Some(mut oldest) = self.used.pop_front() else { break };
-            if oldest.reclaim() {
-                return oldest;
-            }
-            if self.used.len() < SPARE {
-                self.used.push_back(oldest);
-            }
+    /// What was received into a buffer.
+    fn take(&mut self, index: usize, length: usize) -> BytesMut {
+        let fresh = match self.reclaim() {
+            Some(buffer) => buffer,
+            // All are held by what came before: what came alone must not hold one, too, for as long as it waits to be read.
+            None if length <= FEW => return BytesMut::from(&self.ready[index].bytes[..length]),
+            None => Buffer::new(),
+        };
+        if self.used.len() > SPARE {
+            // Whoever holds a part of it frees it.
+            self.used.pop_front();
         }
-        Buffer::new()
+        let mut buffer = std::mem::replace(&mut self.ready[index], fresh);
+        let whole = buffer.take(length);
+        self.used.push_back(buffer);
+        whole
+    }
+
+    /// A buffer that nobody uses: one given out long ago, or, up to a number, a new one.
+    fn reclaim(&mut self) -> Option<Buffer> {
+        for _ in 0..self.used.len().min(4) {
+            let mut oldest = self.used.pop_front()?;
+            if oldest.reclaim() {
+                return Some(oldest);
+            }
+            self.used.push_back(oldest);
+        }
+        (self.used.len() < SPARE).then(Buffer::new)
     }
 }
 

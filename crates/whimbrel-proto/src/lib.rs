@@ -33,7 +33,9 @@ pub use connection::{
     PathStats, PrimaryRule, Quality, QualityChange, Resuming, SUSPENDED_VERSION, Scheduling, SetPrimaryError,
     SuspendError, SuspendMode, Suspended, Threshold, TooManyThresholds, Totals, Transmit,
 };
-pub use endpoint::{ConnectConfig, Endpoint, EndpointStats, Handle, ListenConfig, ResumeError, Routed};
+pub use endpoint::{
+    Admit, ConnectConfig, Endpoint, EndpointStats, Handle, ListenConfig, ResumeError, Routed,
+};
 pub use error::{Cause, PeerMisbehaved};
 pub use id::{ConnectionId, MessageId, PathId, Service, Side, StreamId, Tag};
 pub use recovery::Ecn;

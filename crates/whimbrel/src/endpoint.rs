@@ -83,6 +83,28 @@ impl Config {
         self.listen.get_or_insert_default().allow = Some(keys.into_iter().collect::<BTreeSet<_>>());
         self
     }
+
+    /// Accepts connections, and takes up sessions that come back, of whom `admit` answers true to only: asked with the key that the client
+    /// has proven and the address it came from, before anything is kept for it. A key that is not among those allowed is not asked about.
+    /// Whoever is refused gets no answer, as if nobody listened.
+    ///
+    /// It is called on the path of every handshake, while the endpoint is held: it must be quick, and must not call the endpoint.
+    ///
+    /// ```
+    /// use std::collections::BTreeSet;
+    /// use std::sync::{Arc, Mutex};
+    /// use whimbrel::{Config, PublicKey, new_identity};
+    ///
+    /// // Keys that are banned while the endpoint runs.
+    /// let banned = Arc::new(Mutex::new(BTreeSet::<PublicKey>::new()));
+    /// let list = Arc::clone(&banned);
+    /// let config = Config::listen_as(new_identity())
+    ///     .admit(move |key, from| from.ip().is_ipv4() && list.lock().is_ok_and(|list| !list.contains(key)));
+    /// ```
+    pub fn admit(mut self, admit: impl Fn(&PublicKey, SocketAddr) -> bool + Send + Sync + 'static) -> Self {
+        self.listen.get_or_insert_default().admit = Some(Arc::new(admit));
+        self
+    }
 }
 
 /// A new key pair from the system's randomness.

@@ -68,11 +68,11 @@ pub use url::{DEFAULT_PORT, Url};
 pub use whimbrel_proto::congestion::Congestion;
 pub use whimbrel_proto::crypto::{Identity, PublicKey};
 pub use whimbrel_proto::session::{
-    Counters, CreditPolicy, Message, Outcome, RouteClass, SessionConfig, SessionStats, SnapshotError,
-    StreamOptions, TagStats,
+    Counters, CreditPolicy, Message, Outcome, SessionConfig, SessionStats, SnapshotError, StreamOptions,
+    TagStats,
 };
 pub use whimbrel_proto::{
-    CloseReason, ConnectionStats, CostPolicy, DeadlineStats, EndpointStats, Event, ListenConfig,
+    Admit, CloseReason, ConnectionStats, CostPolicy, DeadlineStats, EndpointStats, Event, ListenConfig,
     LocalAddress, MAX_THRESHOLDS, MessageId, OpenPathError, PathId, PathState, PathStats, PrimaryRule,
     Quality, QualityChange, Repeats, Scheduling, Service, SetPrimaryError, StreamId, SuspendMode, Tag,
     Threshold, Ticket, TicketStore, TooManyThresholds, Totals, TransportConfig,

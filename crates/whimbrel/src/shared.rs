@@ -112,6 +112,11 @@ impl State {
         self.opened.retain(|(id, _)| session.stream_kind(*id).is_some());
     }
 
+    /// Somebody has a handle on a stream of the peer's: it is offered to nobody else.
+    pub(crate) fn was_accepted(&mut self, id: StreamId) {
+        self.opened.retain(|(opened, _)| *opened != id);
+    }
+
     /// Counts a message about to be queued; true if the sender has had its turn.
     pub(crate) fn is_burst_over(&mut self) -> bool {
         self.burst += 1;

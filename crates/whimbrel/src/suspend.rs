@@ -8,6 +8,7 @@ use whimbrel_proto::{CloseReason, Connection, Handle, StreamId, SuspendMode};
 
 use crate::endpoint::{Endpoint, time_of_day};
 use crate::locals::Locals;
+use crate::message_stream::MessageStream;
 use crate::mocket::Mocket;
 use crate::shared::{Shared, State, lock};
 use crate::stream::Stream;
@@ -56,7 +57,8 @@ impl Mocket {
     /// # }
     /// ```
     ///
-    /// Not cancel-safe: dropped, it goes on suspending, and nobody gets the state.
+    /// Dropped before the end it goes on suspending, as that call said; the next call waits for it and gets the state. Of several at a time
+    /// one gets it, the others [`SuspendError::Closed`].
     ///
     /// A peer that is out of reach is waited for until `close_timeout`, then left to find out by itself.
     ///
@@ -92,7 +94,7 @@ impl Mocket {
         }
         let own_key = lock(&self.shared.endpoint.proto).public_key();
         let suspended = self.shared.lock().connection.take_suspended(own_key, time_of_day());
-        // Somebody else suspended it at the same time and has it.
+        // Another call has it.
         let mut suspended = suspended.ok_or(SuspendError::Closed(CloseReason::Suspended))?;
         let fetched = std::mem::take(&mut *lock(&self.inbox));
         if !fetched.is_empty() && suspended.put_back(fetched.into_iter()).is_err() {
@@ -111,8 +113,24 @@ impl Mocket {
     pub fn stream(&self, id: StreamId) -> Option<Stream> {
         let known = self.byte_streams().contains(&id);
         known.then(|| {
-            self.shared.lock().opened.retain(|(opened, _)| *opened != id);
+            self.shared.lock().was_accepted(id);
             Stream::new(Arc::clone(&self.shared), self.clone(), id)
+        })
+    }
+
+    /// Message streams that this end has not ended, beside the default one: of a session that was resumed, those to go on with by
+    /// [`Mocket::message_stream`].
+    pub fn message_streams(&self) -> Vec<StreamId> {
+        self.shared.lock().connection.session_ref().message_streams()
+    }
+
+    /// A handle on an open message stream of a session that was resumed, with what was unread and what it was set to. What comes on a
+    /// stream that had a handle waits for the next one. Of one stream there should be one handle.
+    pub fn message_stream(&self, id: StreamId) -> Option<MessageStream> {
+        let known = self.message_streams().contains(&id);
+        known.then(|| {
+            self.shared.lock().was_accepted(id);
+            MessageStream::new(Arc::clone(&self.shared), self.clone(), id)
         })
     }
 }
@@ -126,6 +144,10 @@ impl Shared {
         heir: Option<PublicKey>,
     ) -> Result<(), whimbrel_proto::SuspendError> {
         let mut state = self.lock();
+        if state.suspending {
+            // By a call that nobody waits for any more, perhaps: this one gets what comes of it.
+            return Ok(());
+        }
         self.shut_submissions(&mut state);
         let begun = state.connection.suspend(self.clock.now(), mode, heir);
         state.suspending |= begun.is_ok();
@@ -135,8 +157,8 @@ impl Shared {
 }
 
 impl Endpoint {
-    /// Goes on with a suspended session, at the peer's last address or another, and waits until the peer has agreed. Byte streams that
-    /// were open are found by [`Mocket::byte_streams`].
+    /// Goes on with a suspended session, at the peer's last address or another, and waits until the peer has agreed. Streams that
+    /// were open are found by [`Mocket::byte_streams`] and [`Mocket::message_streams`].
     ///
     /// ```no_run
     /// # async fn example(endpoint: whimbrel::Endpoint) -> Result<(), Box<dyn std::error::Error>> {

@@ -6,7 +6,7 @@ mod skip;
 
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use whimbrel::{CloseReason, Config, Endpoint, Mocket, Outcome, new_identity};
+use whimbrel::{CloseReason, Config, Endpoint, Mocket, Outcome, Tag, new_identity};
 
 async fn pair() -> (Endpoint, Endpoint, Mocket, Mocket) {
     let server = Endpoint::bind(Config::listen_as(new_identity()), "127.0.0.1:0").await.unwrap();
@@ -34,6 +34,28 @@ async fn messages_both_ways_and_a_polite_close() {
         matches!(far.closed().await, CloseReason::Peer(reason) if reason.code == 3 && reason.text == "bye")
     );
     assert!(far.recv().await.is_err());
+}
+
+#[tokio::test]
+async fn who_replaces_hears_what_became_of_each() {
+    let (_server, _client, near, far) = pair().await;
+    let tag = Tag(7);
+    near.tag(tag).bandwidth(10).unwrap();
+    let newest = near.sender().unsequenced().tag(tag).build();
+    // It overdraws the cap by more than a minute.
+    let first = newest.replace_tracked(vec![1; 1000]).unwrap();
+    assert_eq!(first.outcome().await, Outcome::Delivered);
+    let second = newest.replace_tracked("second").unwrap();
+    let third = near.replace_tracked(tag, "third").unwrap();
+    let fourth = newest.replace_tracked("fourth").unwrap();
+    assert!(second.id() < third.id() && third.id() < fourth.id());
+    assert_eq!((second.outcome().await, third.outcome().await), (Outcome::Replaced, Outcome::Replaced));
+    near.tag(tag).priority(100).unwrap();
+    assert_eq!(fourth.outcome().await, Outcome::Delivered);
+    assert_eq!(far.recv().await.unwrap().payload, [1; 1000][..]);
+    assert_eq!(far.recv().await.unwrap().payload, "fourth");
+    near.close(0, "").await;
+    assert!(newest.replace_tracked("too late").is_err());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use whimbrel::{Config, Endpoint, Mocket, Outcome, SendError, new_identity};
+use whimbrel::{Config, Endpoint, Mocket, Outcome, SendError, Tag, new_identity};
 
 const LIMIT: Duration = Duration::from_millis(20);
 const LONG: usize = 100_000;
@@ -79,6 +79,30 @@ async fn a_full_queue_is_an_error_at_once_or_after_the_enqueue_limit_or_a_wait()
     assert!(poll_once(waiting.as_mut()).await.is_none(), "there is no room to wait for");
     let (sent, ()) = tokio::join!(waiting, read(&far, 0, count + 1));
     assert_eq!(sent, Ok(()));
+    assert!(far.try_recv().is_none(), "what was refused must not come");
+}
+
+#[tokio::test]
+async fn a_full_queue_takes_a_replacement_of_what_waits_and_no_other() {
+    let (_server, _client, near, far) = pair().await;
+    near.tag(Tag(1)).bandwidth(10).unwrap();
+    let capped = near.sender().unsequenced().tag(Tag(1)).build();
+    capped.send(vec![1; 1000]).await.unwrap();
+    capped.send("waits for more than a minute").await.unwrap();
+    let count = fill(&near).await;
+    assert_eq!(near.replace(Tag(2), "of this nothing waits"), Err(SendError::QueueFull));
+    assert_eq!(capped.replace(vec![0; 33 << 20]), Err(SendError::TooLarge { limit: 16 << 20 }));
+    capped.replace("takes its place").unwrap();
+    near.tag(Tag(1)).priority(100).unwrap();
+    let (mut tagged, mut others) = (Vec::new(), 0);
+    while tagged.len() < 2 || others < count {
+        let message = far.recv().await.unwrap();
+        match message.tag {
+            Some(_) => tagged.push(message.payload),
+            None => others += 1,
+        }
+    }
+    assert_eq!(tagged, [&[1; 1000][..], b"takes its place"]);
     assert!(far.try_recv().is_none(), "what was refused must not come");
 }
 

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use whimbrel::{
-    Config, CreditPolicy, Endpoint, Mocket, Outcome, RouteClass, SendError, StreamId, StreamOptions,
-    StreamOptionsError, StreamRecvError, Tag, new_identity,
+    Config, CreditPolicy, Endpoint, Mocket, Outcome, SendError, StreamId, StreamOptions, StreamOptionsError,
+    StreamRecvError, Tag, new_identity,
 };
 
 async fn pair() -> (Endpoint, Endpoint, Mocket, Mocket) {
@@ -31,7 +31,7 @@ async fn a_stream_that_nobody_accepts_is_named_in_its_messages() {
 #[tokio::test]
 async fn streams_are_accepted_and_answered_and_a_stalled_one_holds_back_no_other() {
     let (_server, _client, near, far) = pair().await;
-    let options = StreamOptions { priority: 30, route: RouteClass(2), ..StreamOptions::default() };
+    let options = StreamOptions { priority: 30, ..StreamOptions::default() };
     let bulk = near.open_messages(options).await.unwrap();
     let mut talk = near.open_messages(StreamOptions::default()).await.unwrap();
     // More than a stream's window, and nobody reads it.

@@ -2,12 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use whimbrel::{
-    CloseReason, Config, Endpoint, Event, Identity, Mocket, ResumeError, SealError, SendError, SuspendMode,
-    SuspendedMocket, new_identity,
+    CloseReason, Config, CreditPolicy, Endpoint, Event, Identity, MessageStream, Mocket, Outcome,
+    ResumeError, SealError, SendError, StreamOptions, SuspendError, SuspendMode, SuspendedMocket,
+    new_identity,
 };
 
 async fn listener() -> (Endpoint, String) {
@@ -76,6 +78,57 @@ async fn a_session_goes_on_from_another_endpoint() {
     assert!(matches!(far.closed().await, CloseReason::Peer(_)));
 }
 
+async fn deliver(stream: &MessageStream, text: &'static str) {
+    let delivery = stream.sender().build().send_tracked(text).await.unwrap();
+    assert_eq!(delivery.outcome().await, Outcome::Delivered);
+}
+
+#[tokio::test]
+async fn message_streams_go_on_with_what_was_unread() {
+    let (server, url) = listener().await;
+    let identity = new_identity();
+    let near = host(&identity).await.connect(&url).await.unwrap();
+    let far = server.accept().await.unwrap();
+    let options = StreamOptions { priority: 30, ..StreamOptions::default() };
+    let own = near.open_messages(options).await.unwrap();
+    own.send("first").await.unwrap();
+    let mut far_own = far.accept_messages().await.unwrap();
+    let far_theirs = far.open_messages(StreamOptions::default()).await.unwrap();
+    deliver(&far_theirs, "first").await;
+    let theirs = near.accept_messages().await.unwrap();
+    let latest = StreamOptions { credit: CreditPolicy::Latest { unread: 1 }, ..theirs.options() };
+    theirs.set_options(latest).unwrap();
+    let dropped = near.open_messages(StreamOptions::default()).await.unwrap();
+    dropped.send("not gone yet").await.unwrap();
+    let dropped = dropped.id();
+    let ids = [theirs.id(), own.id()];
+    assert_eq!(near.message_streams(), [&ids[..], &[dropped]].concat());
+    deliver(&far_own, "unread, own").await;
+    deliver(&far_theirs, "unread, theirs").await;
+    let state = near.suspend(SuspendMode::Snapshot).await.unwrap();
+
+    let state = SuspendedMocket::from_bytes(&state.to_bytes()).unwrap();
+    let near = host(&identity).await.resume(&state, None).await.unwrap();
+    drop(near.message_stream(dropped).unwrap());
+    assert_eq!(near.message_streams(), ids, "one was ended, and stream 0 needs no handle");
+    assert!(near.message_stream(dropped).is_none() && near.stream(ids[0]).is_none());
+    let [mut theirs, mut own] = ids.map(|id| near.message_stream(id).unwrap());
+    assert_eq!((own.options(), theirs.options()), (options, latest));
+    assert_eq!(own.recv().await.unwrap().payload, "unread, own");
+    for text in ["first", "unread, theirs"] {
+        assert_eq!(theirs.recv().await.unwrap().payload, text);
+    }
+    for (near, far) in [(&mut own, &mut far_own), (&mut theirs, &mut { far_theirs })] {
+        near.send("there").await.unwrap();
+        while far.recv().await.unwrap().payload != "there" {}
+        far.send("and back").await.unwrap();
+        assert_eq!(near.recv().await.unwrap().payload, "and back");
+    }
+    // The mocket offers none that has a handle.
+    far.open_messages(options).await.unwrap().send("a new one").await.unwrap();
+    assert_eq!(near.accept_messages().await.unwrap().recv().await.unwrap().payload, "a new one");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn what_was_sent_while_a_session_left_went_with_it_or_was_refused() {
     for mode in [SuspendMode::Flush, SuspendMode::Snapshot] {
@@ -131,6 +184,35 @@ async fn flushing_waits_for_what_was_sent() {
     receive(&far, 500).await;
     // Nobody has to come back.
     assert_eq!(far.close(0, "").await, CloseReason::Local);
+}
+
+/// Polled once.
+async fn begin(suspending: impl Future<Output = Result<SuspendedMocket, SuspendError>>) {
+    let mut suspending = std::pin::pin!(suspending);
+    let begun = std::future::poll_fn(|cx| Poll::Ready(suspending.as_mut().poll(cx).is_pending()));
+    assert!(begun.await, "the peer has not answered yet");
+}
+
+#[tokio::test]
+async fn what_a_dropped_suspend_began_the_next_one_ends() {
+    let (server, url) = listener().await;
+    let client = host(&new_identity()).await;
+    for waits in [false, true] {
+        let near = client.connect(&url).await.unwrap();
+        let far = server.accept().await.unwrap();
+        near.send("not lost").await.unwrap();
+        begin(near.suspend(SuspendMode::Snapshot)).await;
+        if waits {
+            assert_eq!(near.closed().await, CloseReason::Suspended);
+        }
+        let state = near.suspend(SuspendMode::Flush).await.unwrap();
+        let again = near.suspend(SuspendMode::Snapshot).await;
+        assert_eq!(again.err(), Some(SuspendError::Closed(CloseReason::Suspended)), "there is one state");
+        let near = client.resume(&state, None).await.unwrap();
+        assert_eq!(far.recv().await.unwrap().payload, "not lost");
+        far.send("neither").await.unwrap();
+        assert_eq!(near.recv().await.unwrap().payload, "neither");
+    }
 }
 
 #[tokio::test]

@@ -38,6 +38,9 @@ pub struct ListenConfig {
     pub acceptor: AcceptorConfig,
     /// Keys that may connect. None: any key, the listener is open.
     pub allow: Option<BTreeSet<PublicKey>>,
+    /// Asked of whoever `allow` lets in, with what it came from, before anything is kept for it; false: it gets no answer, either. Called
+    /// while the endpoint is held: it must be quick, and must not call the endpoint. None: nobody is asked.
+    pub admit: Option<Admit>,
     /// Application protocols served. Empty: any.
     pub protocols: Vec<Bytes>,
     /// Give clients tickets, and deliver what comes with the first packet of one that returns: half a round trip after it connects, where
@@ -55,9 +58,14 @@ pub struct ListenConfig {
     pub syns_per_second: u32,
 }
 
+/// Whether a client with this key, at this address, is let in.
+pub type Admit = Arc<dyn Fn(&PublicKey, SocketAddr) -> bool + Send + Sync>;
+
 impl ListenConfig {
-    fn lets_in(&self, key: &PublicKey) -> bool {
+    fn lets_in(&self, key: &PublicKey, from: SocketAddr) -> bool {
+        let from = SocketAddr::new(from.ip().to_canonical(), from.port());
         self.allow.as_ref().is_none_or(|allow| allow.contains(key))
+            && self.admit.as_ref().is_none_or(|admit| admit(key, from))
     }
 }
 
@@ -66,6 +74,7 @@ impl Default for ListenConfig {
         Self {
             acceptor: AcceptorConfig::default(),
             allow: None,
+            admit: None,
             protocols: Vec::new(),
             early_from_tickets: false,
             max_connections: 100_000,
@@ -480,7 +489,7 @@ impl Endpoint {
         let ping = acceptor.handle_ping(now, from, bytes, &mut self.rng, &mut afford, out);
         match ping {
             Ok(Ping::New(accepted)) => match accepted.params.resume {
-                Some(proof) if listen.lets_in(&accepted.client_key) => {
+                Some(proof) if listen.lets_in(&accepted.client_key, from) => {
                     self.accept_resume(*accepted, proof.session, &datagram, out)
                 }
                 Some(_) => self.refuse(),
@@ -498,10 +507,10 @@ impl Endpoint {
     fn accept(&mut self, now: Time, accepted: Accepted, datagram: Datagram) -> Routed {
         let Some((_, listen)) = &self.acceptor else { return self.refuse() };
         let issues_tickets = listen.early_from_tickets;
-        let known = listen.lets_in(&accepted.client_key);
         let served = listen.protocols.is_empty() || listen.protocols.contains(&accepted.params.protocol);
         let full = self.accepted >= listen.max_connections;
-        if !known || !served || full || self.resumes_only {
+        // Who can be taken is asked about last.
+        if !served || full || self.resumes_only || !listen.lets_in(&accepted.client_key, datagram.from) {
             return self.refuse();
         }
         let local_id = accepted.server_id;

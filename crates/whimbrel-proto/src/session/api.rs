@@ -53,7 +53,7 @@ impl Session {
             return false;
         }
         let Some(slot) = self.streams.find(template.stream) else { return false };
-        if self.queue_is_full(payload.len() as u64, self.priority_on(slot, template.priority))
+        if self.queue_is_full(payload.len() as u64, self.priority_on(slot, template.priority), (0, 0))
             || self.streams.at(slot).and_then(|stream| stream.takes()) != Some(StreamKind::Messages)
         {
             return false;
@@ -113,8 +113,15 @@ impl Session {
     }
 
     fn takes_now(&mut self, slot: u32, message: &Outgoing) -> bool {
-        let priority = self.priority_on(slot, message.priority);
-        let full = self.queue_is_full(message.payload.len() as u64, priority);
+        self.takes_instead(slot, message, (0, 0))
+    }
+
+    /// There is room for the message where so many messages and bytes leave the queue for it; or no less than there was, which is never
+    /// refused.
+    fn takes_instead(&mut self, slot: u32, message: &Outgoing, leaving: (usize, u64)) -> bool {
+        let (length, priority) = (message.payload.len() as u64, self.priority_on(slot, message.priority));
+        let fits = leaving.0 > 0 && length <= leaving.1;
+        let full = !fits && self.queue_is_full(length, priority, leaving);
         let unconfirmed = message.confirm && self.has_most_unconfirmed();
         self.wants_writable |= full;
         self.wants_taken |= unconfirmed;
@@ -125,20 +132,21 @@ impl Session {
         self.ledger.unconfirmed() >= self.config.max_unconfirmed
     }
 
+    /// Without the messages and bytes that are `leaving`.
     #[inline]
-    fn queue_is_full(&self, length: u64, priority: u8) -> bool {
-        self.is_beyond(length, 0, 0)
+    fn queue_is_full(&self, length: u64, priority: u8, leaving: (usize, u64)) -> bool {
+        self.is_beyond(length, leaving, (0, 0))
             && !(self.is_urgent(priority)
                 && length <= URGENT_LEN
-                && !self.is_beyond(length, URGENT_BEYOND, URGENT_BEYOND as u64 * URGENT_LEN))
+                && !self.is_beyond(length, leaving, (URGENT_BEYOND, URGENT_BEYOND as u64 * URGENT_LEN)))
     }
 
     #[inline]
-    fn is_beyond(&self, length: u64, messages: usize, bytes: u64) -> bool {
-        let queued = self.outbox.messages();
-        queued > 0
-            && (queued >= self.config.send_queue_messages.saturating_add(messages)
-                || self.outbox.bytes() + length > self.config.send_queue_bytes.saturating_add(bytes))
+    fn is_beyond(&self, length: u64, leaving: (usize, u64), extra: (usize, u64)) -> bool {
+        let (messages, bytes) = (self.outbox.messages() - leaving.0, self.outbox.bytes() - leaving.1);
+        messages > 0
+            && (messages >= self.config.send_queue_messages.saturating_add(extra.0)
+                || bytes + length > self.config.send_queue_bytes.saturating_add(extra.1))
     }
 
     /// Messages of this priority go before bulk, and are sent twice where that helps.
@@ -318,7 +326,8 @@ impl Session {
         cancelled
     }
 
-    /// Replaces every unresolved message of a tag by one: in the oldest waiting one's place, else queued anew.
+    /// Replaces every unresolved message of a tag by one: in the oldest waiting one's place, else queued anew. That needs room in the queue,
+    /// as [`Session::send`] does, once what waits of the tag has left it; a message no longer than that always fits.
     ///
     /// # Errors
     /// [`SendError`] as for [`Session::send`]; nothing was given up then.
@@ -331,17 +340,21 @@ impl Session {
     ) -> Result<MessageId, SendError> {
         let message = Outgoing { stream, tag: Some(tag), ..message };
         let slot = self.accepts(&message)?;
+        let leaving = self.waiting_of(stream, tag);
+        if !self.takes_instead(slot, &message, leaving) {
+            return Err(SendError::QueueFull(Box::new(message)));
+        }
         let service = message.service;
         let item = self.item(now, slot, message)?;
         let (id, tag) = (item.id, item.tag);
         let domain = self.send_domain_of(slot, service);
         let wanted = self.lane_for(slot, domain, service, item.priority, item.tag);
         let places = self.ledger.take_places(tag);
-        let is_target = |place: &Place| {
-            matches!(place, Place::Pending { lane, seq } if *lane == wanted
-                && self.outbox.get(*lane).and_then(|lane| lane.find(*seq)).is_some_and(|old| old.tag == tag))
+        let is_target = |place: &&Place| {
+            matches!(place, Place::Pending { lane, .. } if *lane == wanted)
+                && self.waiting_at(**place, tag).is_some()
         };
-        let target = places.iter().copied().find(is_target);
+        let target = places.iter().find(is_target).copied();
         for place in places.into_iter().filter(|place| Some(*place) != target) {
             self.drop_at(place, tag, Outcome::Replaced);
         }
@@ -358,12 +371,24 @@ impl Session {
         Ok(id)
     }
 
+    /// Messages and bytes of a tag that wait to be sent for the first time.
+    fn waiting_of(&self, stream: StreamId, tag: Tag) -> (usize, u64) {
+        let Some(tag) = self.ledger.find_tag(stream.0, tag.0) else { return (0, 0) };
+        let waiting = self.ledger.places(tag).filter_map(|place| self.waiting_at(place, tag));
+        waiting.fold((0, 0), |(messages, bytes), item| (messages + 1, bytes + u64::from(item.length)))
+    }
+
+    /// What waits at `place`, if it is (still) of the tag.
+    fn waiting_at(&self, place: Place, tag: u32) -> Option<&Item> {
+        let Place::Pending { lane, seq } = place else { return None };
+        self.outbox.get(lane)?.find(seq).filter(|item| item.tag == tag)
+    }
+
     /// Gives up what is at `place`, if it is (still) of the tag.
     fn drop_at(&mut self, place: Place, tag: u32, why: Outcome) -> bool {
         match place {
             Place::Pending { lane, seq } => {
-                let found = self.outbox.get(lane).and_then(|lane| lane.find(seq));
-                found.is_some_and(|item| item.tag == tag) && self.drop_pending(lane, seq, why)
+                self.waiting_at(place, tag).is_some() && self.drop_pending(lane, seq, why)
             }
             Place::Sent { key, number } => {
                 let found = self.streams.send_domain_ref(key).and_then(|domain| domain.get(number));

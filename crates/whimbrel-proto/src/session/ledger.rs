@@ -241,7 +241,12 @@ impl Ledger {
         }
     }
 
-    /// Everywhere messages of the tag may be, oldest first; the list starts anew.
+    /// Everywhere messages of the tag may be, oldest first.
+    pub(super) fn places(&self, slot: u32) -> impl Iterator<Item = Place> {
+        self.tags.get(slot as usize).into_iter().flat_map(|tag| tag.places.iter().copied())
+    }
+
+    /// As [`Ledger::places`]; the list starts anew.
     pub(super) fn take_places(&mut self, slot: u32) -> VecDeque<Place> {
         self.tags.get_mut(slot as usize).map(|tag| std::mem::take(&mut tag.places)).unwrap_or_default()
     }

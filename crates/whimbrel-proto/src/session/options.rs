@@ -24,7 +24,8 @@ pub enum CreditPolicy {
     },
 }
 
-/// Names how the connection is to carry a message: which scheduler, which paths, at what cost. The session only carries it.
+/// Names how the connection is to carry a message: which scheduler, which paths, at what cost. The session only carries it. No scheduler
+/// asks yet, so the library does not offer it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RouteClass(pub u8);
 
@@ -41,6 +42,7 @@ pub struct StreamOptions {
     /// Of messages that have the default one, and whose tag has none; 100.
     pub priority: u8,
     /// Of messages that have none of their own; 0.
+    #[doc(hidden)]
     pub route: RouteClass,
 }
 

@@ -65,7 +65,7 @@ impl Mocket {
         Ok(self.track(state, id))
     }
 
-    fn track(&self, mut state: MutexGuard<'_, State>, id: MessageId) -> Delivery {
+    pub(super) fn track(&self, mut state: MutexGuard<'_, State>, id: MessageId) -> Delivery {
         let (tell, outcome) = oneshot::channel();
         state.outcomes.insert(id, tell);
         self.shared.wake(state);

@@ -26,7 +26,8 @@ pub use tags::TagHandle;
 /// politely (what was sent is still delivered).
 ///
 /// Futures are cancel-safe: a dropped `send`, `send_tracked` or `open_stream` has done nothing, a dropped `recv` or `accept_stream` has taken
-/// nothing, and a dropped `close` goes on closing. The one exception is [`Sender::send_many`], which has queued a first part.
+/// nothing, a dropped `close` goes on closing, and a dropped `suspend` goes on suspending for the next call. The one exception is
+/// [`Sender::send_many`], which has queued a first part.
 pub struct Mocket {
     pub(crate) shared: Arc<Shared>,
     /// Fetched and not yet given out; shared by the clones.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use whimbrel_proto::session::{Outgoing, RouteClass};
+use whimbrel_proto::session::Outgoing;
 use whimbrel_proto::{Service, StreamId, Tag};
 
 use super::sending::{PLAIN, translate, with};
@@ -61,12 +61,6 @@ impl SenderBuilder {
     /// Given up this long after the send call. Default: never.
     pub fn lifetime(mut self, lifetime: Duration) -> Self {
         self.template.lifetime = Some(lifetime);
-        self
-    }
-
-    /// How the connection is to carry them, where it has a choice. Default: as the stream's options say.
-    pub fn route(mut self, route: RouteClass) -> Self {
-        self.template.route = Some(route);
         self
     }
 
@@ -181,9 +175,20 @@ impl Sender {
     /// Replaces what is queued or under way with this sender's tag (tag 0 if it has none).
     ///
     /// # Errors
-    /// As [`Sender::try_send`].
+    /// As [`Mocket::replace`].
     pub fn replace(&self, payload: impl Into<Bytes>) -> Result<(), SendError> {
-        let tag = self.template.tag.unwrap_or(Tag(0));
-        self.mocket.replace_with(tag, with(&self.template, payload.into()))
+        self.mocket.replace_with(self.tag(), with(&self.template, payload.into()))
+    }
+
+    /// As [`Sender::replace`], and its outcome can be awaited.
+    ///
+    /// # Errors
+    /// As [`Mocket::replace`].
+    pub fn replace_tracked(&self, payload: impl Into<Bytes>) -> Result<Delivery, SendError> {
+        self.mocket.replace_tracked_with(self.tag(), with(&self.template, payload.into()))
+    }
+
+    fn tag(&self) -> Tag {
+        self.template.tag.unwrap_or(Tag(0))
     }
 }

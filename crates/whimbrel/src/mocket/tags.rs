@@ -1,14 +1,16 @@
 //! What is done to a group of messages.
 
+use std::sync::MutexGuard;
 use std::time::Duration;
 
 use bytes::Bytes;
 use whimbrel_proto::session::{Outgoing, TagSettings};
-use whimbrel_proto::{StreamId, Tag};
+use whimbrel_proto::{MessageId, StreamId, Tag};
 
-use super::Mocket;
 use super::sending::{PLAIN, translate, with};
+use super::{Delivery, Mocket};
 use crate::error::SendError;
+use crate::shared::State;
 
 impl Mocket {
     /// Cancels what is queued or under way with this tag; returns how many messages.
@@ -37,20 +39,43 @@ impl Mocket {
     /// ```
     ///
     /// # Errors
-    /// As [`Mocket::try_send`].
+    /// As [`Mocket::try_send`], and nothing was given up then. What is no longer than what still waits with this tag finds room even in a
+    /// full queue.
     pub fn replace(&self, tag: Tag, payload: impl Into<Bytes>) -> Result<(), SendError> {
         self.replace_with(tag, with(&PLAIN, payload.into()))
     }
 
+    /// As [`Mocket::replace`], and its outcome can be awaited: [`Outcome::Replaced`](crate::Outcome::Replaced) once the next one has taken
+    /// its place.
+    ///
+    /// # Errors
+    /// As [`Mocket::replace`].
+    pub fn replace_tracked(&self, tag: Tag, payload: impl Into<Bytes>) -> Result<Delivery, SendError> {
+        self.replace_tracked_with(tag, with(&PLAIN, payload.into()))
+    }
+
     pub(super) fn replace_with(&self, tag: Tag, outgoing: Outgoing) -> Result<(), SendError> {
+        let (state, _) = self.replace_by(tag, outgoing)?;
+        self.shared.drive_or_wake(state);
+        Ok(())
+    }
+
+    pub(super) fn replace_tracked_with(&self, tag: Tag, outgoing: Outgoing) -> Result<Delivery, SendError> {
+        let (state, id) = self.replace_by(tag, Outgoing { tracked: true, ..outgoing })?;
+        Ok(self.track(state, id))
+    }
+
+    /// Whoever asks for the outcome does so before anybody drives.
+    fn replace_by(
+        &self,
+        tag: Tag,
+        outgoing: Outgoing,
+    ) -> Result<(MutexGuard<'_, State>, MessageId), SendError> {
         let mut state = self.shared.lock();
         let now = self.shared.clock.now();
         let stream = outgoing.stream;
         match state.connection.session().replace(now, stream, tag, outgoing) {
-            Ok(_) => {
-                self.shared.drive_or_wake(state);
-                Ok(())
-            }
+            Ok(id) => Ok((state, id)),
             Err(error) => Err(translate(error, &state).0),
         }
     }

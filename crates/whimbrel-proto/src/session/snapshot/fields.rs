@@ -534,9 +534,17 @@ impl Session {
 
     /// Byte streams that are open, by their ids.
     pub fn byte_streams(&self) -> Vec<StreamId> {
+        self.streams_where(|stream| stream.kind == Some(StreamKind::Bytes))
+    }
+
+    /// Streams of messages beside stream 0 that this end has not ended, by their ids.
+    pub fn message_streams(&self) -> Vec<StreamId> {
+        self.streams_where(|stream| stream.takes() == Some(StreamKind::Messages) && stream.id != StreamId(0))
+    }
+
+    fn streams_where(&self, wanted: impl Fn(&Stream) -> bool) -> Vec<StreamId> {
         let open = self.streams.slots().filter_map(|slot| self.streams.at(slot));
-        let bytes = open.filter(|stream| stream.kind == Some(StreamKind::Bytes));
-        let mut ids: Vec<_> = bytes.map(|stream| stream.id).collect();
+        let mut ids: Vec<_> = open.filter(|stream| wanted(stream)).map(|stream| stream.id).collect();
         ids.sort_unstable();
         ids
     }

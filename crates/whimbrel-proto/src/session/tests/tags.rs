@@ -110,6 +110,42 @@ fn replacing_through_a_blackout_leaves_the_newest_first() {
 }
 
 #[test]
+fn a_replacement_of_nothing_that_waits_needs_room() {
+    let config =
+        SessionConfig { send_queue_messages: 3, send_queue_bytes: 1_000, ..SessionConfig::default() };
+    let mut pipe = Pipe { blackout: true, ..Pipe::new(1, config) };
+    let replace = |pipe: &mut Pipe, tag, number, len| {
+        let message = Outgoing { tracked: true, ..numbered(Service::ReliableSequenced, number, len) };
+        pipe.ends[0].replace(pipe.now, S0, Tag(tag), message)
+    };
+    let sent = replace(&mut pipe, 1, 0, 100).unwrap();
+    pipe.run_for(Duration::from_millis(1));
+    assert_eq!(pipe.ends[0].stats().queue_messages, 0, "it is on its way");
+    for number in 1..4 {
+        pipe.send(0, tagged(Service::ReliableSequenced, number, 1 + number));
+    }
+    let refused = replace(&mut pipe, 1, 9, 8);
+    assert!(matches!(refused, Err(SendError::QueueFull(back)) if back.payload == body(9, 8)));
+    assert!(matches!(replace(&mut pipe, 7, 9, 8), Err(SendError::QueueFull(_))), "there is none of it");
+    assert_eq!((pipe.ends[0].stats().queue_messages, pipe.outcomes(0).len()), (3, 0), "nothing was given up");
+    // Messages of 100 bytes wait: one of them gives way to what fits beside the others.
+    replace(&mut pipe, 2, 10, 100).unwrap();
+    assert!(matches!(replace(&mut pipe, 2, 11, 801), Err(SendError::QueueFull(_))));
+    replace(&mut pipe, 2, 11, 800).unwrap();
+    replace(&mut pipe, 2, 12, 800).unwrap();
+    assert_eq!(pipe.ends[0].stats().queue_bytes, 1_000);
+    // Alone it may be as long as it likes.
+    let now = pipe.now;
+    assert_eq!(pipe.ends[0].cancel(now, S0, Tag(3)) + pipe.ends[0].cancel(now, S0, Tag(4)), 2);
+    replace(&mut pipe, 2, 13, 5_000).unwrap();
+    replace(&mut pipe, 2, 14, 5_000).unwrap();
+    pipe.blackout = false;
+    pipe.settle();
+    assert_eq!(pipe.recv_all(1).iter().map(number_of).collect::<Vec<_>>(), [0, 14]);
+    assert!(pipe.outcomes(0).contains(&(sent, Outcome::Delivered)));
+}
+
+#[test]
 fn figures_of_tags_are_bounded_and_the_sums_are_whole() {
     let mut pipe = Pipe::new(1, SessionConfig { max_tags: 8, ..SessionConfig::default() });
     for number in 0..100 {
@@ -225,6 +261,8 @@ fn who_has_too_much_unconfirmed_hears_of_the_first_confirmation() {
     pipe.settle();
     assert!(matches!(pipe.ends[0].send(pipe.now, confirmed(2)), Err(SendError::QueueFull(_))));
     assert!(!pipe.ends[0].has_room(&confirmed(2)));
+    let refused = pipe.ends[0].replace(pipe.now, S0, Tag(1), confirmed(2));
+    assert!(matches!(refused, Err(SendError::QueueFull(_))));
     assert!(pipe.ends[0].has_room(&numbered(Service::ReliableSequenced, 2, 60)), "no confirmation asked");
     assert_eq!(pipe.ends[0].poll_event(), None);
     let got = pipe.recv_all(1);

@@ -1,0 +1,135 @@
+//! What the library allocates for a message, sockets and runtime included: next to nothing once it is warm.
+//!
+//! Two endpoints on loopback share a runtime of one thread, and what that allocates is counted.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use bytes::Bytes;
+use whimbrel::{Config, Endpoint, Message, Mocket, new_identity};
+
+/// Counts what a thread allocates, and what of it is not free again.
+struct Counting;
+
+thread_local! {
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+    static BYTES: Cell<i64> = const { Cell::new(0) };
+}
+
+fn count(calls: u64, bytes: i64) {
+    CALLS.set(CALLS.get() + calls);
+    BYTES.set(BYTES.get() + bytes);
+}
+
+#[allow(unsafe_code, reason = "an allocator is unsafe by its nature; this one hands everything on")]
+// SAFETY: everything is the system allocator's.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(1, layout.size() as i64);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        count(0, -(layout.size() as i64));
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(at, layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(1, size as i64 - layout.size() as i64);
+        // SAFETY: the caller's promise.
+        unsafe { System.realloc(at, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+async fn pair() -> (Endpoint, Endpoint, Mocket, Mocket) {
+    let server = Endpoint::bind(Config::listen_as(new_identity()), "127.0.0.1:0").await.unwrap();
+    let client = Endpoint::bind(Config::default(), "127.0.0.1:0").await.unwrap();
+    let url = format!("whimbrel://{}@{}", server.public_key(), server.local_addr().unwrap());
+    let near = client.connect(&url).await.unwrap();
+    let far = server.accept().await.unwrap();
+    (server, client, near, far)
+}
+
+/// Sends so many messages from one end to the other, as fast as they go.
+async fn stream(near: &Mocket, far: &Mocket, payload: &Bytes, count: usize, taken: &mut Vec<Message>) {
+    let sending = async {
+        for _ in 0..count {
+            near.send(payload.clone()).await.unwrap();
+        }
+    };
+    let receiving = async {
+        let mut got = 0;
+        while got < count {
+            got += far.recv_many(taken, FETCH).await.unwrap();
+            taken.clear();
+        }
+    };
+    tokio::join!(sending, receiving);
+}
+
+const FETCH: usize = 256;
+
+/// What is sent, of how many bytes, in rounds of how many, the next round once the last one has come, how many rounds, and how many
+/// allocations a message takes at the most: one more would be too many.
+///
+/// A sender waits after 256 messages, or where the queue is full, and its wait takes two. Of messages in parts as much is kept for the next
+/// as 16 at a time need: each further one on its way takes one for its list of parts, and more if it is long.
+const CASES: [(&str, usize, usize, usize, f64); 4] = [
+    ("one by one", 50, 1, 10_000, 0.1),
+    ("small", 50, 10_000, 10, 0.1),
+    ("bulk, 16 on their way", 16 << 10, 16, 200, 0.1),
+    ("bulk, as many as fit", 4 << 10, 5_000, 2, 1.5),
+];
+
+#[tokio::test]
+async fn a_message_allocates_next_to_nothing() {
+    let (_server, _client, near, far) = pair().await;
+    let mut taken = Vec::with_capacity(FETCH);
+    for (name, size, round, rounds, most) in CASES {
+        let payload = Bytes::from(vec![7; size]);
+        let (mut before, mut packets) = (0, 0);
+        // The first half is to get warm.
+        for number in 0..2 * rounds {
+            if number == rounds {
+                (before, packets) = (CALLS.get(), near.stats().connection.total.sent_packets);
+            }
+            stream(&near, &far, &payload, round, &mut taken).await;
+        }
+        let calls = CALLS.get() - before;
+        let packets = near.stats().connection.total.sent_packets - packets;
+        let a_message = calls as f64 / (round * rounds) as f64;
+        println!(
+            "{name}: {calls} allocations, {a_message:.4} a message, {} messages, {packets} packets",
+            round * rounds
+        );
+        assert!(a_message <= most, "{name}: {a_message} allocations a message");
+    }
+}
+
+#[tokio::test]
+async fn what_is_unread_takes_little_more_memory_than_its_own() {
+    const MESSAGES: u64 = 1_000;
+    const LEN: u64 = 1_000;
+    /// Receive buffers of an endpoint, of 64 KiB each.
+    const BUFFERS: u64 = 32;
+    let (_server, _client, near, far) = pair().await;
+    let payload = Bytes::from(vec![7; LEN as usize]);
+    let before = BYTES.get();
+    for number in 1..=MESSAGES {
+        near.send(payload.clone()).await.unwrap();
+        // So that each comes alone.
+        while far.stats().session.unread < number {
+            tokio::task::yield_now().await;
+        }
+    }
+    let held = (BYTES.get() - before) as u64;
+    println!("{MESSAGES} messages of {LEN} bytes unread: {held} bytes");
+    assert!(held <= BUFFERS * 65_536 + 2 * MESSAGES * LEN, "{held} bytes");
+}
