@@ -386,23 +386,19 @@ fn whichever_network_is_back_first_is_used_and_then_all_of_them() {
             pair.stats(end).paths.iter().filter(active).count()
         };
         assert!(pair.run_until(5 * SECOND, |pair| paths(pair, End::Client) == 2));
-        let set = |pair: &mut Pair, network, text: &str| {
-            pair.world.link_over(network, client, SERVER).reconfigure(link(text));
-            pair.world.link_over(network, SERVER, client).reconfigure(link(text));
-        };
         for network in [0, other] {
-            set(&mut pair, network, DARK);
+            pair.relink_over(network, DARK);
         }
         assert!(pair.run_until(60 * SECOND, |pair| End::BOTH.iter().all(|end| detached(pair, *end))));
         pair.run(20 * SECOND);
-        set(&mut pair, [0, other][back], LINK);
+        pair.relink_over([0, other][back], LINK);
         send(&mut pair, End::Client, 0..10);
         send(&mut pair, End::Server, 0..10);
         pair.run(SECOND);
         for end in End::BOTH {
             assert_eq!(received(&mut pair, end).len(), 10, "{end:?}, network {back} back");
         }
-        set(&mut pair, [other, 0][back], LINK);
+        pair.relink_over([other, 0][back], LINK);
         let both = pair.run_until(10 * SECOND, |pair| paths(pair, End::Client) == 2);
         assert!(both, "network {back} back first: {:?}", pair.stats(End::Client).paths);
     }
@@ -493,8 +489,7 @@ fn a_path_is_closed_once_also_where_the_peer_never_heard_of_it() {
         pair.stats(End::Client).paths.iter().filter(|path| path.state == PathState::Active).count()
     };
     assert!(pair.run_until(5 * SECOND, |pair| paths(pair) == 2));
-    pair.world.link_over(other, client, SERVER).reconfigure(link(DARK));
-    pair.world.link_over(other, SERVER, client).reconfigure(link(DARK));
+    pair.relink_over(other, DARK);
     pair.world.take_down(client, 0);
     pair.world.announce(client, handles[0]);
     send(&mut pair, End::Client, 0..10);

@@ -8,7 +8,6 @@ use super::Dice;
 use super::operation::Draft;
 use super::run::Run;
 use crate::pair::End;
-use crate::world::SERVER;
 
 /// One absence, from the first end's leaving to the session's going on.
 #[derive(Clone, Debug)]
@@ -171,7 +170,7 @@ impl Run {
     }
 
     fn node(&mut self, end: End, crash: bool) -> usize {
-        let node = if end == End::Client { self.pair.client } else { SERVER };
+        let node = self.pair.node(end);
         if crash {
             self.pair.world.restart(node);
         }

@@ -10,7 +10,6 @@ use super::Finale;
 use super::operation::{DEAR, Draft};
 use super::run::Run;
 use crate::pair::End;
-use crate::world::SERVER;
 
 /// As long as it may take until everything is at rest, whatever was before: it bounds every stall.
 const REST: Duration = Duration::from_secs(15);
@@ -204,7 +203,7 @@ impl Run {
             let ends = events.iter().filter(|event| matches!(event, Event::Closed(_))).count();
             assert_eq!(ends, 1, "{end:?}: {events:?}");
             assert!(matches!(events.last(), Some(Event::Closed(_))), "Closed is last: {events:?}");
-            let node = if end == End::Client { self.pair.client } else { SERVER };
+            let node = self.pair.node(end);
             let connections = self.pair.world.endpoint(node).connections();
             assert_eq!(connections, 0, "{end:?} still holds ids");
         }

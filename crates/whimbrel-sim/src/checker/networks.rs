@@ -34,12 +34,12 @@ impl Run {
                 self.relink_second(way(up), way(down));
             }
             NetworkChange::Leave { end } => {
-                let node = self.node_of(end);
+                let node = self.pair.node(end);
                 self.pair.world.take_down(node, 1);
                 self.announce();
             }
             NetworkChange::Return { end } => {
-                let node = self.node_of(end);
+                let node = self.pair.node(end);
                 self.pair.world.set_up(node, 1);
                 self.announce();
             }
@@ -132,9 +132,5 @@ impl Run {
             }
             self.announce();
         }
-    }
-
-    fn node_of(&self, end: End) -> usize {
-        if end == End::Client { self.pair.client } else { SERVER }
     }
 }
