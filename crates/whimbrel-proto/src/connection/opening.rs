@@ -1,7 +1,7 @@
 //! The client's half of the handshake: SYN until it is answered, PING until it is answered. With a ticket, PING first; if SYN-ACK
 //! answers it, another PING with the cookie. Of several addresses of the server the first that answers is taken.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -247,13 +247,13 @@ impl Connection {
     }
 
     /// The first answer may come from another address of the server, which then counts.
-    fn on_answered(&mut self, (from, to): (SocketAddr, Option<IpAddr>)) {
+    fn on_answered(&mut self, datagram: &Datagram) {
         let Some(opening) = self.opening.as_deref_mut().filter(|opening| opening.is_asking()) else { return };
         let Some(others) = &mut opening.others else { return };
-        if let Some(asked_at) = others.on_answered(from, self.paths[Main].remote) {
+        if let Some(asked_at) = others.on_answered(datagram.from, self.paths[Main].remote) {
             // After many in vain all are asked at once, from when the first one is counted anew.
             opening.first_sent = opening.first_sent.max(Some(asked_at));
-            self.paths[Main].move_to(from, to);
+            self.paths[Main].move_to(datagram.from, datagram.to);
         }
     }
 
@@ -264,11 +264,10 @@ impl Connection {
             self.dropped.handshake += 1;
             return;
         };
-        let ends = (datagram.from, datagram.to);
         let handled = match (kind, opening.stage) {
-            (block::SYN_ACK, Stage::Asking) => self.handle_syn_ack(now, ends, &datagram.bytes),
+            (block::SYN_ACK, Stage::Asking) => self.handle_syn_ack(now, &datagram),
             // Also after SYN went out again, and of an earlier PING: the answer may only have been late.
-            (block::PONG, _) => self.handle_pong(now, ends, &datagram.bytes),
+            (block::PONG, _) => self.handle_pong(now, &datagram),
             _ => Err(HandshakeError::NotOurs),
         };
         if let Err(error) = handled {
@@ -287,21 +286,16 @@ impl Connection {
         }
     }
 
-    fn handle_syn_ack(
-        &mut self,
-        now: Time,
-        ends: (SocketAddr, Option<IpAddr>),
-        packet: &[u8],
-    ) -> Result<(), HandshakeError> {
+    fn handle_syn_ack(&mut self, now: Time, datagram: &Datagram) -> Result<(), HandshakeError> {
         let Some(opening) = &mut self.opening else { return Err(HandshakeError::NotOurs) };
-        let answer = opening.handshake.handle_syn_ack(packet)?;
+        let answer = opening.handshake.handle_syn_ack(&datagram.bytes)?;
         if let Some(shown) = answer.shown_key {
             if !opening.trust_shown_key {
                 return Err(HandshakeError::KeyNotTrusted);
             }
             opening.handshake.trust(shown);
         }
-        self.on_answered(ends);
+        self.on_answered(datagram);
         let first_sent = self.opening.as_ref().and_then(|opening| opening.first_sent).unwrap_or(now);
         self.paths[Main].recovery.on_first_rtt(now, now.since(first_sent));
         self.paths[Main].remote_id = answer.server_id;
@@ -360,16 +354,11 @@ impl Connection {
         path.recovery.on_sent(now, size as u64 + path.headers(), true, &self.scratch_items);
     }
 
-    fn handle_pong(
-        &mut self,
-        now: Time,
-        ends: (SocketAddr, Option<IpAddr>),
-        packet: &[u8],
-    ) -> Result<(), HandshakeError> {
+    fn handle_pong(&mut self, now: Time, datagram: &Datagram) -> Result<(), HandshakeError> {
         let Some(opening) = &mut self.opening else { return Err(HandshakeError::NotOurs) };
         let Established { keys, params, blocks, server_id, server_key, answers_latest, .. } =
-            opening.handshake.handle_pong(packet)?;
-        self.on_answered(ends);
+            opening.handshake.handle_pong(&datagram.bytes)?;
+        self.on_answered(datagram);
         let Some(opening) = &mut self.opening else { return Err(HandshakeError::NotOurs) };
         if !answers_latest {
             // Back to the connection that was given up. The server has seen numbers of its first flight, and what it held is not known
