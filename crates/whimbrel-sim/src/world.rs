@@ -371,7 +371,7 @@ impl World {
             protocol: Default::default(),
             psk,
             ticket,
-            others: Vec::new(),
+            alternatives: Vec::new(),
             transport: node.transport.clone(),
         };
         let (handle, connection) = node.endpoint.connect(self.now, server, config);

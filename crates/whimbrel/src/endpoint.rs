@@ -289,8 +289,8 @@ impl Endpoint {
     /// To one of these addresses; there is at least one.
     fn open(&self, remotes: &[SocketAddr], server_key: ServerKey) -> Result<Mocket, ConnectError> {
         let shared = &self.shared;
-        let (mut others, locals) = shared.locals_of_any(remotes)?;
-        let remote = others.remove(0);
+        let (mut alternatives, locals) = shared.locals_of_any(remotes)?;
+        let remote = alternatives.remove(0);
         let now = shared.clock.now();
         let ticket = match server_key {
             ServerKey::Known(key) | ServerKey::Remembered(key) => lock(&shared.tickets).take(now, &key),
@@ -301,7 +301,7 @@ impl Endpoint {
             protocol: shared.config.protocol.clone(),
             psk: shared.config.psk,
             ticket,
-            others,
+            alternatives,
             transport: shared.config.transport.clone(),
         };
         let (handle, connection) = lock(&shared.proto).connect(now, remote, config);

@@ -4,6 +4,7 @@
 //! `opening` is the client's half of the handshake, `close` the end; each path has its own recovery.
 
 mod addresses;
+mod alternatives;
 mod attempts;
 mod changeover;
 mod close;
@@ -18,10 +19,9 @@ mod mtu;
 mod multipath;
 mod notices;
 mod opening;
-mod openings;
-mod others;
 mod pairing;
 mod path;
+mod path_quota;
 mod paths;
 mod primary;
 mod quality;
@@ -66,8 +66,8 @@ use keys::KeyRing;
 pub use multipath::OpenPathError;
 use multipath::Retired;
 pub(crate) use opening::Opening;
-use openings::Openings;
 use path::{Ends, Path};
+use path_quota::PathQuota;
 use paths::{At, Main, Paths};
 use primary::Choice;
 pub use primary::{PrimaryRule, SetPrimaryError};
@@ -329,7 +329,7 @@ pub struct Connection {
     coupling: Coupling,
     choice: Choice,
     changeover: Changeover,
-    openings: Openings,
+    path_quota: PathQuota,
     attempts: Attempts,
     peer_max_packet: u64,
     /// When messages last went either way: paths that carry none are probed less and less often after it.
@@ -399,7 +399,7 @@ impl Connection {
             coupling: Coupling::default(),
             choice: Choice::default(),
             changeover: Changeover::default(),
-            openings: Openings::default(),
+            path_quota: PathQuota::default(),
             attempts: Attempts::default(),
             peer_max_packet: u64::MAX,
             last_data: Time::ZERO,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::others::Others;
+use super::alternatives::Alternatives;
 use super::{CloseReason, Connection, Datagram, Event, Item, Main, Notes, Transmit, Validation};
 use crate::connection::keys::KeyRing;
 use crate::crypto::PathMemory;
@@ -49,7 +49,7 @@ pub(crate) struct Opening {
     /// `asking` goes out beside the next PING.
     asking_due: bool,
     stage: Stage,
-    others: Option<Box<Others>>,
+    alternatives: Option<Box<Alternatives>>,
     began: Time,
     /// Packets sent in this stage.
     tries: u8,
@@ -89,7 +89,7 @@ impl Opening {
             params,
             trust_shown_key,
             stage: Stage::Asking,
-            others: None,
+            alternatives: None,
             began: now,
             tries: 0,
             memory,
@@ -102,8 +102,8 @@ impl Opening {
     }
 
     /// The server may be at one of these just as well.
-    pub(crate) fn or_at(mut self, others: Vec<SocketAddr>) -> Self {
-        self.others = Others::new(self.began, others);
+    pub(crate) fn or_at(mut self, alternatives: Vec<SocketAddr>) -> Self {
+        self.alternatives = Alternatives::new(self.began, alternatives);
         self
     }
 
@@ -186,9 +186,9 @@ impl Opening {
     }
 
     pub(super) fn timeout(&self) -> Time {
-        let others =
-            self.others.as_ref().filter(|_| self.is_asking()).map_or(Time::MAX, |others| others.timeout());
-        if self.asking_due { Time::ZERO } else { self.next.min(self.give_up).min(others) }
+        let asked = self.alternatives.as_deref().filter(|_| self.is_asking());
+        let alternatives = asked.map_or(Time::MAX, Alternatives::timeout);
+        if self.asking_due { Time::ZERO } else { self.next.min(self.give_up).min(alternatives) }
     }
 
     pub(super) fn is_given_up(&self, now: Time) -> bool {
@@ -230,12 +230,13 @@ impl Connection {
     pub(super) fn transmit_opening(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
         let opening = self.opening.as_deref_mut()?;
         let asks = opening.is_asking();
-        let other = opening.others.as_mut().filter(|_| asks).and_then(|others| others.poll(now));
+        let other =
+            opening.alternatives.as_mut().filter(|_| asks).and_then(|alternatives| alternatives.poll(now));
         let packet = if other.is_some() { opening.asking() } else { opening.poll_packet(now)? };
         out.extend_from_slice(packet);
         let (size, path) = (packet.len(), &mut self.paths[Main]);
-        if let Some(others) = opening.others.as_mut().filter(|_| asks && other.is_none()) {
-            others.on_repeated();
+        if let Some(alternatives) = opening.alternatives.as_mut().filter(|_| asks && other.is_none()) {
+            alternatives.on_repeated();
         }
         path.traffic.sent_packets += 1;
         path.traffic.sent_bytes += size as u64;
@@ -249,8 +250,8 @@ impl Connection {
     /// The first answer may come from another address of the server, which then counts.
     fn on_answered(&mut self, datagram: &Datagram) {
         let Some(opening) = self.opening.as_deref_mut().filter(|opening| opening.is_asking()) else { return };
-        let Some(others) = &mut opening.others else { return };
-        if let Some(asked_at) = others.on_answered(datagram.from, self.paths[Main].remote) {
+        let Some(alternatives) = &mut opening.alternatives else { return };
+        if let Some(asked_at) = alternatives.on_answered(datagram.from, self.paths[Main].remote) {
             // After many in vain all are asked at once, from when the first one is counted anew.
             opening.first_sent = opening.first_sent.max(Some(asked_at));
             self.paths[Main].move_to(datagram.from, datagram.to);

@@ -87,7 +87,7 @@ pub struct ConnectConfig {
     /// From an earlier connection to this server: what is sent at once travels with the first packet.
     pub ticket: Option<Ticket>,
     /// Further addresses of the server: while none has answered, one more is asked every 250 ms, and the first that answers is taken.
-    pub others: Vec<SocketAddr>,
+    pub alternatives: Vec<SocketAddr>,
     /// Settings of the connection.
     pub transport: TransportConfig,
 }
@@ -257,7 +257,7 @@ impl Endpoint {
 
     /// Begins a connection; its first packet comes out of `poll_transmit`.
     pub fn connect(&mut self, now: Time, remote: SocketAddr, config: ConnectConfig) -> (Handle, Connection) {
-        let ConnectConfig { server_key, protocol, psk, ticket, others, transport } = config;
+        let ConnectConfig { server_key, protocol, psk, ticket, alternatives, transport } = config;
         let local_id = self.ids.issue();
         let mut session_id = [0; 16];
         self.rng.fill_bytes(&mut session_id);
@@ -270,7 +270,7 @@ impl Endpoint {
         let setup = self.setup(Side::Client, remote, local_id, Arc::new(transport));
         let patience = setup.config.handshake_timeout;
         let mut connection = Connection::new(now, setup);
-        let opening = Opening::new(now, handshake, params, true, patience, memory).or_at(others);
+        let opening = Opening::new(now, handshake, params, true, patience, memory).or_at(alternatives);
         connection.open_with(now, opening);
         connection.name_session(session_id);
         let handle = self.register(local_id, false);
