@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
-use whimbrel_proto::crypto::Identity;
+use whimbrel_proto::crypto::{Identity, Secret};
 use whimbrel_proto::handshake::ServerKey;
 use whimbrel_proto::{
     ConnectConfig, Connection, Datagram, Ecn, Endpoint, Event, Handle, ListenConfig, LocalAddress,
@@ -348,7 +348,7 @@ impl World {
     /// As [`World::connect`], with a pre-shared key.
     pub fn connect_with_psk(&mut self, client: usize, psk: [u8; 32]) -> Handle {
         let key = self.nodes[SERVER].endpoint.public_key();
-        self.begin(client, ServerKey::Known(key), Some(psk), None)
+        self.begin(client, ServerKey::Known(key), Some(psk.into()), None)
     }
 
     /// As [`World::connect`], by a ticket from an earlier connection.
@@ -361,7 +361,7 @@ impl World {
         &mut self,
         client: usize,
         server_key: ServerKey,
-        psk: Option<[u8; 32]>,
+        psk: Option<Secret>,
         ticket: Option<Ticket>,
     ) -> Handle {
         let server = self.address(SERVER);

@@ -510,7 +510,7 @@ fn a_path_is_closed_once_also_where_the_peer_never_heard_of_it() {
 #[test]
 fn a_session_is_dialled_with_its_own_pre_shared_key() {
     let mut listen = ListenConfig::default();
-    listen.acceptor.psk = Some([7; 32]);
+    listen.acceptor.psk = Some([7; 32].into());
     let mut world = World::new(31, config(), listen);
     let client = world.add_client(config(), link(LINK), link(LINK));
     let handle = world.connect_with_psk(client, [7; 32]);

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use rand::TryRng;
 use tokio::sync::{Notify, mpsc};
 use whimbrel_net::{EcnCodepoint, RecvPool, UdpSocket};
-use whimbrel_proto::crypto::{Identity, PublicKey};
+use whimbrel_proto::crypto::{Identity, PublicKey, Secret};
 use whimbrel_proto::handshake::ServerKey;
 use whimbrel_proto::{
     ConnectConfig, Datagram, Ecn, EndpointAnswer, EndpointEvent, EndpointStats, Handle, ListenConfig, Routed,
@@ -39,7 +39,7 @@ pub struct Config {
     pub protocol: Bytes,
     /// A secret both ends must have beside their keys (Noise `psk2`), to connect and, where the listener names no other, to be connected
     /// to: who has not the same gets no answer. Turns early data off. Default: none.
-    pub psk: Option<[u8; 32]>,
+    pub psk: Option<Secret>,
     /// Connections accepted by the endpoint and not yet by the application; beyond it they are aborted. Default 1,024.
     pub backlog: usize,
     /// Which of the host's networks are used. Default: `Auto`, all of them as they come and go.
@@ -162,7 +162,7 @@ impl Endpoint {
         };
         config.transport.key_log = key_log.is_some();
         if let Some(listen) = &mut config.listen {
-            listen.acceptor.psk = listen.acceptor.psk.or(config.psk);
+            listen.acceptor.psk = listen.acceptor.psk.take().or_else(|| config.psk.clone());
         }
         if config.paths == Paths::Single {
             config.transport.max_paths = 1;
@@ -176,7 +176,7 @@ impl Endpoint {
             aes_in_hardware(),
         );
         if config.psk.is_some() {
-            proto.set_psk(config.psk);
+            proto.set_psk(config.psk.clone());
         }
         let (accept, accepting) = mpsc::channel(config.backlog.max(1));
         let shared = Arc::new(EndpointShared {
@@ -299,7 +299,7 @@ impl Endpoint {
         let config = ConnectConfig {
             server_key,
             protocol: shared.config.protocol.clone(),
-            psk: shared.config.psk,
+            psk: shared.config.psk.clone(),
             ticket,
             alternatives,
             transport: shared.config.transport.clone(),

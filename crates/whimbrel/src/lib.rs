@@ -66,7 +66,7 @@ pub use suspend::{ResumeError, SuspendError};
 pub use suspended::{SealError, SuspendedMocket};
 pub use url::{DEFAULT_PORT, Url};
 pub use whimbrel_proto::congestion::Congestion;
-pub use whimbrel_proto::crypto::{Identity, PublicKey};
+pub use whimbrel_proto::crypto::{Identity, PublicKey, Secret};
 pub use whimbrel_proto::session::{
     Counters, CreditPolicy, Message, Outcome, RouteClass, SessionConfig, SessionStats, SnapshotError,
     StreamOptions, TagStats,

@@ -184,12 +184,12 @@ async fn a_sealed_state_opens_for_its_passphrase_only() {
 #[tokio::test]
 async fn a_session_with_a_pre_shared_key_goes_on_under_that_one_only() {
     let psk = Some([7; 32]);
-    let listen = Config { psk, ..Config::listen_as(new_identity()) };
+    let listen = Config { psk: psk.map(Into::into), ..Config::listen_as(new_identity()) };
     let server = Endpoint::bind(listen, "127.0.0.1:0").await.unwrap();
     let url = format!("whimbrel://{}@{}", server.public_key(), server.local_addr().unwrap());
     let identity = new_identity();
     let host = |own: Option<[u8; 32]>| {
-        let mut config = Config { identity: identity.clone(), psk: own, ..Config::default() };
+        let mut config = Config { identity: identity.clone(), psk: own.map(Into::into), ..Config::default() };
         if own != psk {
             // It gets no answer.
             config.transport.handshake_timeout = Duration::from_millis(400);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use bytes::Bytes;
+use zeroize::Zeroizing;
 
 use crate::crypto::{Claim, PublicKey, Secret};
 use crate::session::{Session, SnapshotError};
@@ -91,7 +92,9 @@ impl Suspended {
         if digest(&SHA256, body).as_ref() != check {
             return Err(SnapshotError::Corrupt("its checksum does not fit: it is cut short or was changed"));
         }
-        let suspended = Self::read(Bytes::copy_from_slice(&body[5..]))?;
+        // The secret stands before the messages, which stay for as long as this is kept.
+        let body = Zeroizing::new(body[5..].to_vec());
+        let suspended = Self::read(Bytes::from_owner(body))?;
         suspended.restore(Time::ZERO, suspended.at)?;
         Ok(suspended)
     }

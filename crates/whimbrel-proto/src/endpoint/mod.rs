@@ -19,7 +19,7 @@ use crate::config::TransportConfig;
 use crate::connection::{
     Connection, Datagram, EndpointAnswer, EndpointEvent, IssuedTicket, Opening, Resuming, Setup,
 };
-use crate::crypto::{CidGenerator, Identity, PublicKey, ResetToken};
+use crate::crypto::{CidGenerator, Identity, PublicKey, ResetToken, Secret};
 use crate::handshake::{
     Accepted, Acceptor, AcceptorConfig, ClientConfig, ClientHandshake, Effort, Ping, ServerKey,
 };
@@ -83,7 +83,7 @@ pub struct ConnectConfig {
     /// The application protocol asked for.
     pub protocol: Bytes,
     /// A pre-shared key; turns early data off.
-    pub psk: Option<[u8; 32]>,
+    pub psk: Option<Secret>,
     /// From an earlier connection to this server: what is sent at once travels with the first packet.
     pub ticket: Option<Ticket>,
     /// Further addresses of the server: while none has answered, one more is asked every 250 ms, and the first that answers is taken.
@@ -146,7 +146,7 @@ pub struct Endpoint {
     connections: BTreeMap<Handle, Ids>,
     standby: Standby,
     /// Needed beside the keys wherever a session goes on.
-    psk: Option<[u8; 32]>,
+    psk: Option<Secret>,
     /// Only peers of sessions that wait here are let in.
     resumes_only: bool,
     /// Of `connections`, those that others began.
@@ -173,7 +173,7 @@ struct Ids {
     /// The id of the session, by which it is resumed.
     resumable: Option<[u8; 16]>,
     /// What this end began it with, and dials with again.
-    psk: Option<Box<[u8; 32]>>,
+    psk: Option<Box<Secret>>,
 }
 
 /// What few of a server's connections have.
@@ -199,7 +199,7 @@ impl Endpoint {
         aes_in_hardware: bool,
     ) -> Self {
         let mut rng = ChaCha20Rng::from_seed(seed);
-        let psk = listen.as_ref().and_then(|listen| listen.acceptor.psk);
+        let psk = listen.as_ref().and_then(|listen| listen.acceptor.psk.clone());
         // Two generators of one identity must differ: the acceptor's core has the high bit set.
         let ids = CidGenerator::new(&identity, core, &mut rng);
         let acceptor = listen.map(|listen| {
@@ -207,7 +207,7 @@ impl Endpoint {
             // A register without room declines every ticket.
             let tickets_remembered =
                 if listen.early_from_tickets { listen.acceptor.tickets_remembered } else { 0 };
-            let config = AcceptorConfig { aes_in_hardware, tickets_remembered, ..listen.acceptor };
+            let config = AcceptorConfig { aes_in_hardware, tickets_remembered, ..listen.acceptor.clone() };
             (Acceptor::new(&identity, &config, own, &mut rng), listen)
         });
         Self {
@@ -241,7 +241,7 @@ impl Endpoint {
 
     /// A secret that both ends must have beside their keys where a suspended session is resumed. Default: the listener's. A connection that
     /// is dialled again has the one it began with.
-    pub fn set_psk(&mut self, psk: Option<[u8; 32]>) {
+    pub fn set_psk(&mut self, psk: Option<Secret>) {
         self.psk = psk;
     }
 
@@ -265,7 +265,8 @@ impl Endpoint {
         params.protocol = protocol;
         params.session = Some(session_id);
         let (ticket, memory) = ticket.map_or((None, None), |ticket| (Some(ticket.bytes), ticket.memory));
-        let client = ClientConfig { psk, ticket, ..ClientConfig::new(server_key, self.aes_in_hardware) };
+        let client =
+            ClientConfig { psk: psk.clone(), ticket, ..ClientConfig::new(server_key, self.aes_in_hardware) };
         let handshake = ClientHandshake::new(&mut self.rng, &self.identity, client, local_id);
         let setup = self.setup(Side::Client, remote, local_id, Arc::new(transport));
         let patience = setup.config.handshake_timeout;
@@ -299,7 +300,7 @@ impl Endpoint {
         }
     }
 
-    fn keep_psk(&mut self, handle: Handle, psk: Option<[u8; 32]>) {
+    fn keep_psk(&mut self, handle: Handle, psk: Option<Secret>) {
         if let Some(ids) = self.connections.get_mut(&handle) {
             ids.psk = psk.map(Box::new);
         }

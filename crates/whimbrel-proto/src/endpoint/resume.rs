@@ -47,7 +47,7 @@ impl Endpoint {
         let params = Connection::own_params(&transport);
         let client = ClientConfig {
             resume: Some(suspended.claim.clone()),
-            psk: self.psk,
+            psk: self.psk.clone(),
             ..ClientConfig::new(ServerKey::Known(suspended.peer_key), self.aes_in_hardware)
         };
         let handshake = ClientHandshake::new(&mut self.rng, &self.identity, client, local_id);
@@ -58,7 +58,7 @@ impl Endpoint {
         connection.begin_resume(session, attachment);
         connection.open_with(now, Opening::new(now, handshake, params, false, patience, None));
         let handle = self.register(local_id, false);
-        self.keep_psk(handle, self.psk);
+        self.keep_psk(handle, self.psk.clone());
         self.name_session(handle, suspended.claim.session);
         Ok((handle, connection))
     }
@@ -68,7 +68,7 @@ impl Endpoint {
         let local_id = self.ids.issue();
         let ids = self.connections.get_mut(&handle)?;
         ids.more.push(local_id);
-        let psk = ids.psk.as_deref().copied();
+        let psk = ids.psk.as_deref().cloned();
         self.routes.insert(local_id, handle);
         let server_key = ServerKey::Known(peer);
         let client = ClientConfig { psk, ..ClientConfig::new(server_key, self.aes_in_hardware) };
@@ -147,7 +147,7 @@ impl Endpoint {
         let config = AcceptorConfig {
             aes_in_hardware: self.aes_in_hardware,
             tickets_remembered: 0,
-            psk: self.psk,
+            psk: self.psk.clone(),
             ..AcceptorConfig::default()
         };
         let acceptor = Acceptor::new(&self.identity, &config, own, &mut self.rng);
