@@ -14,7 +14,7 @@ use whimbrel_proto::crypto::{Identity, PublicKey, Secret};
 use whimbrel_proto::handshake::ServerKey;
 use whimbrel_proto::{
     ConnectConfig, Datagram, Ecn, EndpointAnswer, EndpointEvent, EndpointStats, Handle, ListenConfig, Routed,
-    Ticket, TicketStore, TransportConfig,
+    Ticket, TicketStore, TransportConfig, Url,
 };
 
 use crate::clock::Clock;
@@ -22,9 +22,9 @@ use crate::error::{BindError, ConnectError, TicketsError};
 use crate::key_log::{self, KeyLog};
 use crate::locals::Paths;
 use crate::mocket::Mocket;
+use crate::resolve::resolve;
 use crate::roam::Networks;
 use crate::shared::{Shared, lock};
-use crate::url::Url;
 
 /// How an endpoint is set up.
 #[derive(Clone)]
@@ -244,7 +244,7 @@ impl Endpoint {
     pub async fn begin_connect(&self, url: &str) -> Result<Mocket, ConnectError> {
         let url: Url = url.parse()?;
         let key = url.key.ok_or(ConnectError::KeyMissing)?;
-        let remotes = url.resolve(self.local_addr().is_ok_and(|local| local.is_ipv6())).await?;
+        let remotes = resolve(&url, self.local_addr().is_ok_and(|local| local.is_ipv6())).await?;
         self.open(&remotes, ServerKey::Known(key))
     }
 
@@ -259,7 +259,7 @@ impl Endpoint {
         remembered: Option<PublicKey>,
     ) -> Result<Mocket, ConnectError> {
         let url: Url = url.parse()?;
-        let remotes = url.resolve(self.local_addr().is_ok_and(|local| local.is_ipv6())).await?;
+        let remotes = resolve(&url, self.local_addr().is_ok_and(|local| local.is_ipv6())).await?;
         let key = match (url.key, remembered) {
             (Some(key), _) => ServerKey::Known(key),
             (None, Some(key)) => ServerKey::Remembered(key),
