@@ -439,9 +439,9 @@ impl World {
     }
 
     /// Takes a suspended session up on a node and waits there for its peer.
-    pub fn stand_by(&mut self, node: usize, suspended: &Suspended) -> Result<Handle, ResumeError> {
+    pub fn wait_for_peer(&mut self, node: usize, suspended: &Suspended) -> Result<Handle, ResumeError> {
         let (now, wall) = (self.now, self.wall());
-        let (handle, connection) = self.nodes[node].endpoint.stand_by(now, wall, suspended)?;
+        let (handle, connection) = self.nodes[node].endpoint.wait_for_peer(now, wall, suspended)?;
         self.nodes[node].connections.insert(handle, Peer { connection, events: Vec::new() });
         Ok(handle)
     }

@@ -43,7 +43,7 @@ fn received(pair: &mut Pair, end: End) -> Vec<u64> {
 }
 
 fn detached(pair: &mut Pair, end: End) -> bool {
-    pair.connection(end).is_standing_by()
+    pair.connection(end).is_waiting()
 }
 
 fn reattached(pair: &mut Pair, end: End) -> Option<Time> {
@@ -261,7 +261,7 @@ fn a_peer_that_has_no_session_any_more_says_so() {
 #[test]
 fn one_peer_may_not_have_any_number_waiting() {
     let mut few = config();
-    few.max_standby = 0;
+    few.max_waiting = 0;
     let mut pair = Pair::connected(9, few, LINK);
     pair.relink(DARK);
     assert!(pair.run_until(20 * SECOND, |pair| pair.closed(End::Server).is_some()));

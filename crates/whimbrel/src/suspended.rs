@@ -104,10 +104,10 @@ impl SuspendedMocket {
         self.0.remote
     }
 
-    /// For how long from suspension on the peer stands by. None: it was out of reach and did not say; it finds out when the session comes
+    /// For how long from suspension on the peer waits. None: it was out of reach and did not say; it finds out when the session comes
     /// back, if it has not given it up by then.
-    pub fn standby(&self) -> Option<std::time::Duration> {
-        self.0.standby
+    pub fn peer_waits(&self) -> Option<std::time::Duration> {
+        self.0.peer_waits
     }
 
     fn seal_as(&self, how: u8, salt: [u8; SALT_LEN], key: &[u8; 32]) -> Vec<u8> {

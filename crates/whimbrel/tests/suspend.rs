@@ -45,7 +45,7 @@ async fn a_session_goes_on_from_another_endpoint() {
     // Some are fetched and not taken.
     assert_eq!(near.recv().await.unwrap().payload, 0u32.to_be_bytes()[..]);
     let state = near.suspend(SuspendMode::Snapshot).await.unwrap();
-    assert!(state.standby().is_some());
+    assert!(state.peer_waits().is_some());
     assert_eq!(near.closed().await, CloseReason::Suspended);
     assert!(near.recv().await.is_err() && near.try_send("late").is_err());
     while events.recv().await.unwrap() != Event::PeerSuspended {}
@@ -144,7 +144,7 @@ async fn an_accepted_session_moves_too_and_both_may_be_away() {
     far.send("to the near end").await.unwrap();
     let (near, far) = tokio::join!(near.suspend(SuspendMode::Snapshot), far.suspend(SuspendMode::Snapshot));
     let (near, far) = (near.unwrap(), far.unwrap());
-    let far = server.stand_by(&far).await.unwrap();
+    let far = server.wait_for_peer(&far).await.unwrap();
     let elsewhere = host(&identity).await;
     let near = elsewhere.resume(&near, None).await.unwrap();
     assert_eq!(far.recv().await.unwrap().payload, "to the far end");

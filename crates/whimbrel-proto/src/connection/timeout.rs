@@ -161,8 +161,8 @@ impl Connection {
                 self.finish_suspend(now, None);
                 true
             }
-            Some(at) if at <= now && matches!(self.ending, Ending::Standby { .. }) => {
-                self.finish(now, CloseReason::StandbyExpired, None);
+            Some(at) if at <= now && matches!(self.ending, Ending::Waiting { .. }) => {
+                self.finish(now, CloseReason::WaitExpired, None);
                 self.farewell = None;
                 true
             }

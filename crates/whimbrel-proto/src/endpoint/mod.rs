@@ -1,7 +1,7 @@
 //! The endpoint: finds the connection a datagram is for, and answers strangers without remembering them.
 
 mod resume;
-mod standby;
+mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -13,7 +13,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 
 pub use resume::ResumeError;
-use standby::Standby;
+use waiting::Waiting;
 
 use crate::config::TransportConfig;
 use crate::connection::{
@@ -144,7 +144,7 @@ pub struct Endpoint {
     routes: BTreeMap<ConnectionId, Handle>,
     tokens: BTreeMap<[u8; 16], Handle>,
     connections: BTreeMap<Handle, Ids>,
-    standby: Standby,
+    waiting: Waiting,
     /// Needed beside the keys wherever a session goes on.
     psk: Option<Secret>,
     /// Only peers of sessions that wait here are let in.
@@ -219,7 +219,7 @@ impl Endpoint {
             routes: BTreeMap::new(),
             tokens: BTreeMap::new(),
             connections: BTreeMap::new(),
-            standby: Standby::default(),
+            waiting: Waiting::default(),
             psk,
             resumes_only: false,
             accepted: 0,
@@ -369,19 +369,19 @@ impl Endpoint {
                     self.tokens.remove(token.as_bytes());
                 }
             }
-            EndpointEvent::StandbyWanted { peer, bytes } => {
+            EndpointEvent::WaitWanted { peer, bytes } => {
                 let granted = self.admit(handle, peer, bytes);
                 if granted {
                     self.open_door();
                 }
-                return Some(EndpointAnswer::Standby(now, granted));
+                return Some(EndpointAnswer::Wait(now, granted));
             }
-            EndpointEvent::StandbyOver => {
-                self.standby.on_reattached(handle);
+            EndpointEvent::WaitOver => {
+                self.waiting.on_reattached(handle);
             }
             EndpointEvent::Left => {
                 let session = self.connections.get_mut(&handle)?.resumable.take()?;
-                self.standby.leave(handle, session);
+                self.waiting.leave(handle, session);
             }
             EndpointEvent::DialWanted { peer } => {
                 return Some(EndpointAnswer::Dial(Box::new(self.dial(now, handle, peer)?)));
@@ -405,7 +405,7 @@ impl Endpoint {
                 self.tokens.remove(&token);
             }
             if let Some(session) = ids.resumable {
-                self.standby.forget(handle, session);
+                self.waiting.forget(handle, session);
             }
         }
     }
@@ -470,7 +470,7 @@ impl Endpoint {
     fn handle_ping(&mut self, now: Time, datagram: Datagram, out: &mut Vec<u8>) -> Routed {
         let Some((acceptor, listen)) = &mut self.acceptor else { return self.refuse() };
         // Who is awaited takes no further place.
-        let full = self.accepted >= listen.max_connections && self.standby.is_empty();
+        let full = self.accepted >= listen.max_connections && self.waiting.is_empty();
         let (from, bytes) = (datagram.from, &datagram.bytes);
         let mut afford = |effort| match effort {
             Effort::SynAck => self.syn_budget.take(now, listen.syns_per_second),
@@ -535,7 +535,7 @@ impl Endpoint {
 
     /// The connection that a PING of this client's began the session over.
     fn begun(&self, session: &[u8; 16], client: PublicKey) -> Option<Handle> {
-        let handle = self.standby.find(session)?;
+        let handle = self.waiting.find(session)?;
         (self.connections.get(&handle)?.begun_by == Some(client)).then_some(handle)
     }
 
