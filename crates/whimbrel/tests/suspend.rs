@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -92,24 +94,28 @@ async fn what_was_sent_while_a_session_left_went_with_it_or_was_refused() {
                 }
                 received
             });
-            let senders: Vec<std::thread::JoinHandle<u32>> = (0..4u8)
+            let sent = Arc::new(AtomicU32::new(0));
+            let senders: Vec<std::thread::JoinHandle<()>> = (0..4u8)
                 .map(|sender| {
-                    let near = near.clone();
+                    let (near, sent) = (near.clone(), Arc::clone(&sent));
                     std::thread::spawn(move || {
-                        let mut sent = 0;
                         loop {
                             match near.try_send(vec![sender; 20]) {
-                                Ok(()) => sent += 1,
-                                Err(SendError::Closed(_)) => return sent,
+                                Ok(()) => drop(sent.fetch_add(1, Ordering::Relaxed)),
+                                Err(SendError::Closed(_)) => return,
                                 Err(_) => std::thread::yield_now(),
                             }
                         }
                     })
                 })
                 .collect();
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            // It leaves in the midst of it.
+            while sent.load(Ordering::Relaxed) < 1000 {
+                tokio::task::yield_now().await;
+            }
             let state = near.suspend(mode).await.unwrap();
-            let sent: u32 = senders.into_iter().map(|sender| sender.join().unwrap()).sum();
+            senders.into_iter().for_each(|sender| sender.join().unwrap());
+            let sent = sent.load(Ordering::Relaxed);
             let second = host(&identity).await;
             let back = second.resume(&state, None).await.unwrap();
             back.send("last").await.unwrap();
