@@ -372,20 +372,27 @@ fn an_outage_right_after_the_answer_is_survived_too() {
     assert!(reattached(&mut pair, End::Server).is_some());
 }
 
+/// Paths of the client's that work.
+fn working(pair: &mut Pair) -> usize {
+    pair.stats(End::Client).paths.iter().filter(|path| path.state == PathState::Active).count()
+}
+
+/// Two networks between the ends, both in use, and the second one's number.
+fn two(seed: u64) -> (Pair, usize) {
+    let mut pair = Pair::connected(seed, config(), LINK);
+    let client = pair.client;
+    let other = pair.world.add_network(client, link(LINK), link(LINK));
+    let handles = End::BOTH.map(|end| pair.handle(end));
+    pair.world.announce(SERVER, handles[1]);
+    pair.world.announce(client, handles[0]);
+    assert!(pair.run_until(5 * SECOND, |pair| working(pair) == 2));
+    (pair, other)
+}
+
 #[test]
 fn whichever_network_is_back_first_is_used_and_then_all_of_them() {
     for back in 0..2 {
-        let mut pair = Pair::connected(15, config(), LINK);
-        let client = pair.client;
-        let other = pair.world.add_network(client, link(LINK), link(LINK));
-        let handles = End::BOTH.map(|end| pair.handle(end));
-        pair.world.announce(SERVER, handles[1]);
-        pair.world.announce(client, handles[0]);
-        let paths = |pair: &mut Pair, end| {
-            let active = |path: &&whimbrel_proto::PathStats| path.state == PathState::Active;
-            pair.stats(end).paths.iter().filter(active).count()
-        };
-        assert!(pair.run_until(5 * SECOND, |pair| paths(pair, End::Client) == 2));
+        let (mut pair, other) = two(15);
         for network in [0, other] {
             pair.relink_over(network, DARK);
         }
@@ -399,7 +406,7 @@ fn whichever_network_is_back_first_is_used_and_then_all_of_them() {
             assert_eq!(received(&mut pair, end).len(), 10, "{end:?}, network {back} back");
         }
         pair.relink_over([other, 0][back], LINK);
-        let both = pair.run_until(10 * SECOND, |pair| paths(pair, End::Client) == 2);
+        let both = pair.run_until(10 * SECOND, |pair| working(pair) == 2);
         assert!(both, "network {back} back first: {:?}", pair.stats(End::Client).paths);
     }
 }
@@ -479,23 +486,15 @@ fn the_deadline_budget_goes_on_over_the_next_connection() {
 /// A path that was given up before the connection was is not given up again with it.
 #[test]
 fn a_path_is_closed_once_also_where_the_peer_never_heard_of_it() {
-    let mut pair = Pair::connected(18, config(), LINK);
-    let client = pair.client;
-    let other = pair.world.add_network(client, link(LINK), link(LINK));
-    let handles = End::BOTH.map(|end| pair.handle(end));
-    pair.world.announce(SERVER, handles[1]);
-    pair.world.announce(client, handles[0]);
-    let paths = |pair: &mut Pair| {
-        pair.stats(End::Client).paths.iter().filter(|path| path.state == PathState::Active).count()
-    };
-    assert!(pair.run_until(5 * SECOND, |pair| paths(pair) == 2));
+    let (mut pair, other) = two(18);
+    let (client, handle) = (pair.client, pair.handle(End::Client));
     pair.relink_over(other, DARK);
     pair.world.take_down(client, 0);
-    pair.world.announce(client, handles[0]);
+    pair.world.announce(client, handle);
     send(&mut pair, End::Client, 0..10);
     assert!(pair.run_until(60 * SECOND, |pair| detached(pair, End::Client)));
     pair.world.set_up(client, 0);
-    pair.world.announce(client, handles[0]);
+    pair.world.announce(client, handle);
     assert!(pair.run_until(10 * SECOND, |pair| reattached(pair, End::Client).is_some()));
     let events = pair.events(End::Client);
     let id = |event: &Event| if let Event::PathClosed(path) = event { Some(path.id) } else { None };
