@@ -26,7 +26,7 @@ def check_blocks():
         assert b''.join(encoded(how,value) for _,how,value in parts).hex()==wire,name
         layout=' · '.join(f'{what} ({how})' if how else what for what,how,_ in parts[1:])
         if name.split('.')[0] not in vary:
-            layout=layout.replace('lifetime (v)','lifetime (v, s)').replace('standby (v)','standby (v, ms)')
+            layout=layout.replace('lifetime (v)','lifetime (v, s)').replace('wait (v)','wait (v, ms)')
             assert f'`{layout}`' in layouts,f'{name}: protocol.md has no `{layout}`'
     print('blocks.txt: right,',len(blocks),'blocks')
 

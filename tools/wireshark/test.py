@@ -326,7 +326,7 @@ SPECIMENS = [
     (b"\x22" + v(1) + v(2), "SET_PRIMARY sequence=1 path=2", dict(address__sequence=1, new_cid__path=2)),
     (b"\x23\x00", "SUSPEND", dict(suspend__heir_length=0)),
     (b"\x23\x20" + b"\x07" * 32, "SUSPEND heir=" + "07" * 32, dict(suspend__heir=b"\x07" * 32)),
-    (b"\x24" + v(5000), "SUSPEND_ACK 5000 ms", dict(suspend__standby=5000)),
+    (b"\x24" + v(5000), "SUSPEND_ACK 5000 ms", dict(suspend__wait=5000)),
     (b"\x17" + v(3600) + v(12) + b"ticketticket", "TICKET 3600 s", dict(ticket_lifetime=3600, ticket=b"ticketticket")),
     (b"\x18" + v(0) + b"\x00" + v(1) + v(3) + v(2), "TAKEN stream=0 us 3..4", dict(ranges__gap=3, ranges__length=2)),
     (b"\x19", "KEEP_ALIVE", dict(block=25)),

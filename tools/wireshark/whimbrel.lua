@@ -560,7 +560,7 @@ do
     field("uint64", "ticket_lifetime", "Lifetime (s)", dec)
     field("uint8", "suspend.heir_length", "Heir length", dec)
     field("bytes", "suspend.heir", "Heir")
-    field("uint64", "suspend.standby", "Standby (ms)", dec)
+    field("uint64", "suspend.wait", "Wait (ms)", dec)
     field("none", "more", "Not shown")
 end
 
@@ -917,7 +917,7 @@ read_block[35] = function(r)
     if length == 0 then return "" end
     return "heir=" .. hex((r:bytes("suspend.heir", length)))
 end
-read_block[36] = function(r) return format("%s ms", number((r:varint("suspend.standby")))) end
+read_block[36] = function(r) return format("%s ms", number((r:varint("suspend.wait")))) end
 read_block[23] = function(r)
     local lifetime = r:varint("ticket_lifetime")
     local ticket = r:bytes("ticket", r:varint("ticket_length"))

@@ -54,13 +54,13 @@ pub struct TransportConfig {
     /// noticed sooner; longer: a radio sleeps longer. When nothing is sent anywhere it stretches to `keep_alive`.
     pub probe_interval: Duration,
     /// How long a session waits whose peer suspended it. Default 1 h. Longer: memory for peers that never come back.
-    pub standby_time: Duration,
+    pub wait_time: Duration,
     /// Sessions that one peer key may have waiting here, suspended or out of reach; beyond it they end. Default 64. What this side dials for
     /// does not count. Raised, one peer can have more kept here; lowered, sessions of a peer that was out of reach are lost.
-    pub max_standby: usize,
+    pub max_waiting: usize,
     /// Bytes they may hold together when they begin to wait. Default 64 MiB. Raised, one peer can take more memory; lowered, sessions with
     /// much unread or unsent end instead of waiting.
-    pub max_standby_bytes: u64,
+    pub max_waiting_bytes: u64,
     /// How long connecting may take. Default 10 s.
     pub handshake_timeout: Duration,
     /// How long a polite close may take before the session is abandoned, not counting the time for which the peer cannot be reached:
@@ -102,9 +102,9 @@ impl Default for TransportConfig {
             cost_policy: CostPolicy::default(),
             deadline_budget: 3,
             probe_interval: Duration::from_secs(1),
-            standby_time: Duration::from_secs(3600),
-            max_standby: 64,
-            max_standby_bytes: 64 << 20,
+            wait_time: Duration::from_secs(3600),
+            max_waiting: 64,
+            max_waiting_bytes: 64 << 20,
             handshake_timeout: Duration::from_secs(10),
             close_timeout: Duration::from_secs(10),
             key_update_packets: 1 << 22,

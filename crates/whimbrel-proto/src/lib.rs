@@ -24,6 +24,7 @@ mod recovery;
 pub mod session;
 mod tickets;
 mod time;
+mod url;
 pub mod wire;
 
 pub use config::{Repeats, TransportConfig};
@@ -41,3 +42,4 @@ pub use id::{ConnectionId, MessageId, PathId, Service, Side, StreamId, Tag};
 pub use recovery::Ecn;
 pub use tickets::{Ticket, TicketStore};
 pub use time::Time;
+pub use url::{DEFAULT_PORT, Url, UrlError};

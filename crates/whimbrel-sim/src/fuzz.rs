@@ -13,7 +13,7 @@ use whimbrel_proto::wire::sack::Sack;
 use whimbrel_proto::wire::skip::{NumberRange, RangesHead};
 use whimbrel_proto::wire::stream_end::StreamEnd;
 use whimbrel_proto::wire::{Reader, Writer, block, close, sack};
-use whimbrel_proto::{Service, Side, StreamId, Suspended, TicketStore, Time, TransportConfig};
+use whimbrel_proto::{Service, Side, StreamId, Suspended, TicketStore, Time, TransportConfig, Url};
 
 use crate::checker;
 use crate::pair::{End, Pair};
@@ -42,6 +42,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "snapshot", run: snapshot, smoke: 3_000 },
     Target { name: "suspended", run: suspended, smoke: 3_000 },
     Target { name: "tickets", run: tickets, smoke: 20_000 },
+    Target { name: "url", run: url, smoke: 20_000 },
     Target { name: "clear", run: clear_packets, smoke: 1_000 },
     Target { name: "sealed", run: sealed_packets, smoke: 1_000 },
     Target { name: "blocks", run: blocks_of_a_hostile_peer, smoke: 3_000 },
@@ -206,6 +207,12 @@ pub fn tickets(input: &[u8]) {
     let mut same = TicketStore::default();
     assert_eq!(same.import(now, wall, &written).expect("what we write we read"), read.len());
     assert_eq!(same.export(now, wall), written);
+}
+
+/// A peer's URL: what is read is written so that it reads the same.
+pub fn url(input: &[u8]) {
+    let Ok(Ok(read)) = std::str::from_utf8(input).map(str::parse::<Url>) else { return };
+    assert_eq!(read.to_string().parse(), Ok(read));
 }
 
 /// Packets of the handshake to either side of one that is going on: an even first byte is for the server. The genuine one still gets

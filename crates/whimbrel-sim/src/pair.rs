@@ -83,6 +83,14 @@ impl Pair {
         self.world.now()
     }
 
+    /// The node that an end lives on.
+    pub fn node(&self, end: End) -> usize {
+        match end {
+            End::Client => self.client,
+            End::Server => SERVER,
+        }
+    }
+
     /// An end's node and the connection's handle there. None: the server has not heard of it.
     pub fn place(&mut self, end: End) -> Option<(usize, Handle)> {
         match end {
@@ -183,10 +191,15 @@ impl Pair {
 
     /// Changes both ways of the link.
     pub fn relink(&mut self, link: &str) {
+        self.relink_over(0, link);
+    }
+
+    /// As [`Pair::relink`], over one of several networks.
+    pub fn relink_over(&mut self, network: usize, link: &str) {
         let link: LinkConfig = link.parse().expect("a test's link is well written");
         let client = self.client;
-        self.world.link(client, SERVER).reconfigure(link.clone());
-        self.world.link(SERVER, client).reconfigure(link);
+        self.world.link_over(network, client, SERVER).reconfigure(link.clone());
+        self.world.link_over(network, SERVER, client).reconfigure(link);
     }
 
     /// Lets time pass until `done` holds or `limit` is over; says whether it held.

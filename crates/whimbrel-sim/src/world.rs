@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
-use whimbrel_proto::crypto::Identity;
+use whimbrel_proto::crypto::{Identity, Secret};
 use whimbrel_proto::handshake::ServerKey;
 use whimbrel_proto::{
     ConnectConfig, Connection, Datagram, Ecn, Endpoint, Event, Handle, ListenConfig, LocalAddress,
@@ -348,7 +348,7 @@ impl World {
     /// As [`World::connect`], with a pre-shared key.
     pub fn connect_with_psk(&mut self, client: usize, psk: [u8; 32]) -> Handle {
         let key = self.nodes[SERVER].endpoint.public_key();
-        self.begin(client, ServerKey::Known(key), Some(psk), None)
+        self.begin(client, ServerKey::Known(key), Some(psk.into()), None)
     }
 
     /// As [`World::connect`], by a ticket from an earlier connection.
@@ -361,7 +361,7 @@ impl World {
         &mut self,
         client: usize,
         server_key: ServerKey,
-        psk: Option<[u8; 32]>,
+        psk: Option<Secret>,
         ticket: Option<Ticket>,
     ) -> Handle {
         let server = self.address(SERVER);
@@ -371,7 +371,7 @@ impl World {
             protocol: Default::default(),
             psk,
             ticket,
-            others: Vec::new(),
+            alternatives: Vec::new(),
             transport: node.transport.clone(),
         };
         let (handle, connection) = node.endpoint.connect(self.now, server, config);
@@ -439,9 +439,9 @@ impl World {
     }
 
     /// Takes a suspended session up on a node and waits there for its peer.
-    pub fn stand_by(&mut self, node: usize, suspended: &Suspended) -> Result<Handle, ResumeError> {
+    pub fn wait_for_peer(&mut self, node: usize, suspended: &Suspended) -> Result<Handle, ResumeError> {
         let (now, wall) = (self.now, self.wall());
-        let (handle, connection) = self.nodes[node].endpoint.stand_by(now, wall, suspended)?;
+        let (handle, connection) = self.nodes[node].endpoint.wait_for_peer(now, wall, suspended)?;
         self.nodes[node].connections.insert(handle, Peer { connection, events: Vec::new() });
         Ok(handle)
     }

@@ -133,7 +133,7 @@ impl Rig {
             protocol: Bytes::new(),
             psk: None,
             ticket: None,
-            others: Vec::new(),
+            alternatives: Vec::new(),
             transport: transport.clone(),
         };
         let mut now = Time::ZERO;

@@ -274,6 +274,7 @@ mod seeds {
             suspended().into_iter().enumerate().map(|(at, bytes)| ("suspended", format!("{at}"), bytes)),
         );
         seeds.push(("tickets", "two".into(), tickets()));
+        seeds.extend(urls().map(|(name, url)| ("url", name.to_owned(), url.into())));
         for (index, packet) in handshake().into_iter().enumerate() {
             let to = if index % 2 == 0 { 0 } else { 1 };
             let mut input = vec![to | (index as u8 * 2) << 4];
@@ -338,6 +339,20 @@ mod seeds {
             store.insert(Ticket { server_key, bytes: vec![key; 80].into(), until, memory });
         }
         store.export(now, wall)
+    }
+
+    /// With a key and without, at a name and at an address.
+    fn urls() -> [(&'static str, String); 3] {
+        use whimbrel_proto::Url;
+        use whimbrel_proto::crypto::PublicKey;
+
+        let key = PublicKey::new([9; 32]).expect("a key");
+        let url = |key, host: &str| Url { key, host: host.to_owned(), port: 4433 }.to_string();
+        [
+            ("name", url(Some(key), "example.org")),
+            ("ipv6", url(Some(key), "2001:db8::1")),
+            ("without_key", url(None, "192.0.2.1")),
+        ]
     }
 
     /// SYN, SYN-ACK, PING, PONG of one handshake.

@@ -43,7 +43,7 @@ fn received(pair: &mut Pair, end: End) -> Vec<u64> {
 }
 
 fn detached(pair: &mut Pair, end: End) -> bool {
-    pair.connection(end).is_standing_by()
+    pair.connection(end).is_waiting()
 }
 
 fn reattached(pair: &mut Pair, end: End) -> Option<Time> {
@@ -261,7 +261,7 @@ fn a_peer_that_has_no_session_any_more_says_so() {
 #[test]
 fn one_peer_may_not_have_any_number_waiting() {
     let mut few = config();
-    few.max_standby = 0;
+    few.max_waiting = 0;
     let mut pair = Pair::connected(9, few, LINK);
     pair.relink(DARK);
     assert!(pair.run_until(20 * SECOND, |pair| pair.closed(End::Server).is_some()));
@@ -372,38 +372,41 @@ fn an_outage_right_after_the_answer_is_survived_too() {
     assert!(reattached(&mut pair, End::Server).is_some());
 }
 
+/// Paths of the client's that work.
+fn working(pair: &mut Pair) -> usize {
+    pair.stats(End::Client).paths.iter().filter(|path| path.state == PathState::Active).count()
+}
+
+/// Two networks between the ends, both in use, and the second one's number.
+fn two(seed: u64) -> (Pair, usize) {
+    let mut pair = Pair::connected(seed, config(), LINK);
+    let client = pair.client;
+    let other = pair.world.add_network(client, link(LINK), link(LINK));
+    let handles = End::BOTH.map(|end| pair.handle(end));
+    pair.world.announce(SERVER, handles[1]);
+    pair.world.announce(client, handles[0]);
+    assert!(pair.run_until(5 * SECOND, |pair| working(pair) == 2));
+    (pair, other)
+}
+
 #[test]
 fn whichever_network_is_back_first_is_used_and_then_all_of_them() {
     for back in 0..2 {
-        let mut pair = Pair::connected(15, config(), LINK);
-        let client = pair.client;
-        let other = pair.world.add_network(client, link(LINK), link(LINK));
-        let handles = End::BOTH.map(|end| pair.handle(end));
-        pair.world.announce(SERVER, handles[1]);
-        pair.world.announce(client, handles[0]);
-        let paths = |pair: &mut Pair, end| {
-            let active = |path: &&whimbrel_proto::PathStats| path.state == PathState::Active;
-            pair.stats(end).paths.iter().filter(active).count()
-        };
-        assert!(pair.run_until(5 * SECOND, |pair| paths(pair, End::Client) == 2));
-        let set = |pair: &mut Pair, network, text: &str| {
-            pair.world.link_over(network, client, SERVER).reconfigure(link(text));
-            pair.world.link_over(network, SERVER, client).reconfigure(link(text));
-        };
+        let (mut pair, other) = two(15);
         for network in [0, other] {
-            set(&mut pair, network, DARK);
+            pair.relink_over(network, DARK);
         }
         assert!(pair.run_until(60 * SECOND, |pair| End::BOTH.iter().all(|end| detached(pair, *end))));
         pair.run(20 * SECOND);
-        set(&mut pair, [0, other][back], LINK);
+        pair.relink_over([0, other][back], LINK);
         send(&mut pair, End::Client, 0..10);
         send(&mut pair, End::Server, 0..10);
         pair.run(SECOND);
         for end in End::BOTH {
             assert_eq!(received(&mut pair, end).len(), 10, "{end:?}, network {back} back");
         }
-        set(&mut pair, [other, 0][back], LINK);
-        let both = pair.run_until(10 * SECOND, |pair| paths(pair, End::Client) == 2);
+        pair.relink_over([other, 0][back], LINK);
+        let both = pair.run_until(10 * SECOND, |pair| working(pair) == 2);
         assert!(both, "network {back} back first: {:?}", pair.stats(End::Client).paths);
     }
 }
@@ -483,24 +486,15 @@ fn the_deadline_budget_goes_on_over_the_next_connection() {
 /// A path that was given up before the connection was is not given up again with it.
 #[test]
 fn a_path_is_closed_once_also_where_the_peer_never_heard_of_it() {
-    let mut pair = Pair::connected(18, config(), LINK);
-    let client = pair.client;
-    let other = pair.world.add_network(client, link(LINK), link(LINK));
-    let handles = End::BOTH.map(|end| pair.handle(end));
-    pair.world.announce(SERVER, handles[1]);
-    pair.world.announce(client, handles[0]);
-    let paths = |pair: &mut Pair| {
-        pair.stats(End::Client).paths.iter().filter(|path| path.state == PathState::Active).count()
-    };
-    assert!(pair.run_until(5 * SECOND, |pair| paths(pair) == 2));
-    pair.world.link_over(other, client, SERVER).reconfigure(link(DARK));
-    pair.world.link_over(other, SERVER, client).reconfigure(link(DARK));
+    let (mut pair, other) = two(18);
+    let (client, handle) = (pair.client, pair.handle(End::Client));
+    pair.relink_over(other, DARK);
     pair.world.take_down(client, 0);
-    pair.world.announce(client, handles[0]);
+    pair.world.announce(client, handle);
     send(&mut pair, End::Client, 0..10);
     assert!(pair.run_until(60 * SECOND, |pair| detached(pair, End::Client)));
     pair.world.set_up(client, 0);
-    pair.world.announce(client, handles[0]);
+    pair.world.announce(client, handle);
     assert!(pair.run_until(10 * SECOND, |pair| reattached(pair, End::Client).is_some()));
     let events = pair.events(End::Client);
     let id = |event: &Event| if let Event::PathClosed(path) = event { Some(path.id) } else { None };
@@ -515,7 +509,7 @@ fn a_path_is_closed_once_also_where_the_peer_never_heard_of_it() {
 #[test]
 fn a_session_is_dialled_with_its_own_pre_shared_key() {
     let mut listen = ListenConfig::default();
-    listen.acceptor.psk = Some([7; 32]);
+    listen.acceptor.psk = Some([7; 32].into());
     let mut world = World::new(31, config(), listen);
     let client = world.add_client(config(), link(LINK), link(LINK));
     let handle = world.connect_with_psk(client, [7; 32]);

@@ -69,7 +69,7 @@ fn a_session_goes_on_from_another_host_and_nothing_is_lost_or_doubled() {
         let mut at_server: Vec<u64> = pair.recv(End::Server).iter().map(|m| number(&m.payload)).collect();
         let mut at_client: Vec<u64> = pair.recv(End::Client).iter().map(|m| number(&m.payload)).collect();
         let state = suspend(&mut pair, End::Client, SuspendMode::Snapshot);
-        assert!(state.standby.is_some(), "seed {seed}: the peer answered");
+        assert!(state.peer_waits.is_some(), "seed {seed}: the peer answered");
         assert!(pair.events(End::Server).contains(&Event::PeerSuspended), "seed {seed}");
         // The peer's sends queue.
         send(&mut pair, End::Server, 400..500);
@@ -192,14 +192,14 @@ fn two_that_come_at_once_are_told_apart() {
 #[test]
 fn who_comes_too_late_is_told_and_so_was_the_peer() {
     let mut short = TransportConfig::default();
-    short.standby_time = 20 * SECOND;
+    short.wait_time = 20 * SECOND;
     let mut pair = Pair::connected(5, short, LINK);
     send(&mut pair, End::Server, 0..5);
     let state = suspend(&mut pair, End::Client, SuspendMode::Snapshot);
     pair.run(19 * SECOND);
     assert_eq!(pair.closed(End::Server), None);
     pair.run(2 * SECOND);
-    assert_eq!(pair.closed(End::Server), Some(CloseReason::StandbyExpired));
+    assert_eq!(pair.closed(End::Server), Some(CloseReason::WaitExpired));
     for wait in [0, 60] {
         pair.run(wait * SECOND);
         let client = pair.client;
@@ -248,7 +248,7 @@ fn a_peer_out_of_reach_finds_out_by_the_return() {
     send(&mut pair, End::Client, 0..50);
     pair.relink("rate=10mbit, delay=20ms, loss=100%");
     let state = suspend(&mut pair, End::Client, SuspendMode::Snapshot);
-    assert_eq!(state.standby, None, "nobody answered");
+    assert_eq!(state.peer_waits, None, "nobody answered");
     let client = pair.client;
     let host = pair.world.add_host_of(client, link(), link());
     pair.world.resume(host, &state, None).expect("it can be resumed");
@@ -274,7 +274,7 @@ fn both_ends_suspended_at_once_meet_again() {
             let (node, handle) = pair.place(end).expect("it is there");
             pair.world.take_suspended(node, handle).expect("the state is there")
         });
-        let far = pair.world.stand_by(SERVER, &states[1]).expect("it can be taken up");
+        let far = pair.world.wait_for_peer(SERVER, &states[1]).expect("it can be taken up");
         let client = pair.client;
         let near = pair.world.resume(client, &states[0], None).expect("it can be resumed");
         pair.run(10 * SECOND);
@@ -331,12 +331,12 @@ fn another_key_resumes_only_what_was_left_to_it() {
 #[test]
 fn one_peer_may_not_have_any_number_suspended() {
     let mut few = TransportConfig::default();
-    few.max_standby = 0;
+    few.max_waiting = 0;
     let mut pair = Pair::connected(8, few, LINK);
     let now = pair.now();
     pair.connection(End::Client).suspend(now, SuspendMode::Snapshot, None).expect("it can be suspended");
     pair.run(2 * SECOND);
-    assert_eq!(pair.closed(End::Server), Some(CloseReason::StandbyRefused));
+    assert_eq!(pair.closed(End::Server), Some(CloseReason::WaitRefused));
     assert!(
         matches!(pair.closed(End::Client), Some(CloseReason::Aborted(..))),
         "{:?}",
@@ -349,7 +349,7 @@ fn what_waits_is_counted_wherever_it_is() {
     const KINDS: [&str; 4] = ["nothing", "in flight", "in parts", "in a byte stream"];
     for kind in KINDS {
         let mut little = TransportConfig::default();
-        little.max_standby_bytes = 5_000;
+        little.max_waiting_bytes = 5_000;
         let mut pair = Pair::connected(13, little, "rate=10mbit, delay=20ms");
         let now = pair.now();
         match kind {
@@ -373,7 +373,7 @@ fn what_waits_is_counted_wherever_it_is() {
         let now = pair.now();
         pair.connection(End::Client).suspend(now, SuspendMode::Snapshot, None).expect("it can be suspended");
         pair.run(2 * SECOND);
-        let refused = (kind != "nothing").then_some(CloseReason::StandbyRefused);
+        let refused = (kind != "nothing").then_some(CloseReason::WaitRefused);
         assert_eq!(pair.closed(End::Server), refused, "{kind}");
     }
 }
@@ -419,7 +419,7 @@ fn what_was_acknowledged_and_not_heard_of_is_neither_lost_nor_doubled() {
         let server = if both {
             let state = suspend(&mut pair, End::Server, SuspendMode::Snapshot);
             pair.world.restart_server();
-            pair.world.stand_by(node, &state).expect("it can be taken up")
+            pair.world.wait_for_peer(node, &state).expect("it can be taken up")
         } else {
             pair.place(End::Server).expect("it is there").1
         };
@@ -460,7 +460,7 @@ fn leaving_again_before_the_peer_heard_of_coming_back_locks_nobody_out() {
         connection.suspend(now, SuspendMode::Snapshot, None).expect("it can be suspended");
         pair.run(11 * SECOND);
         state = pair.world.take_suspended(host, handle).expect("the state is there");
-        assert_eq!(state.standby, None, "round {round}: nobody answered");
+        assert_eq!(state.peer_waits, None, "round {round}: nobody answered");
     }
     pair.world.set_tap(Box::new(|_, _, _, _| whimbrel_sim::world::TapVerdict::Pass));
     let host = pair.world.add_host_of(client, link(), link());

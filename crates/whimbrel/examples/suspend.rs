@@ -20,6 +20,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
     mocket.send("sent by one process").await?;
     let state = mocket.suspend(SuspendMode::Snapshot).await?;
     std::fs::write(&file, [&secret[..], &state.seal_with_key(&secret)].concat())?;
-    println!("suspended; the peer stands by for {:?}", state.standby());
+    println!("suspended; the peer waits for {:?}", state.peer_waits());
     Ok(())
 }

@@ -10,11 +10,11 @@ use bytes::Bytes;
 use rand::TryRng;
 use tokio::sync::{Notify, mpsc};
 use whimbrel_net::{EcnCodepoint, RecvPool, UdpSocket};
-use whimbrel_proto::crypto::{Identity, PublicKey};
+use whimbrel_proto::crypto::{Identity, PublicKey, Secret};
 use whimbrel_proto::handshake::ServerKey;
 use whimbrel_proto::{
     ConnectConfig, Datagram, Ecn, EndpointAnswer, EndpointEvent, EndpointStats, Handle, ListenConfig, Routed,
-    Ticket, TicketStore, TransportConfig,
+    Ticket, TicketStore, TransportConfig, Url,
 };
 
 use crate::clock::Clock;
@@ -22,9 +22,9 @@ use crate::error::{BindError, ConnectError, TicketsError};
 use crate::key_log::{self, KeyLog};
 use crate::locals::Paths;
 use crate::mocket::Mocket;
+use crate::resolve::resolve;
 use crate::roam::Networks;
 use crate::shared::{Shared, lock};
-use crate::url::Url;
 
 /// How an endpoint is set up.
 #[derive(Clone)]
@@ -39,7 +39,7 @@ pub struct Config {
     pub protocol: Bytes,
     /// A secret both ends must have beside their keys (Noise `psk2`), to connect and, where the listener names no other, to be connected
     /// to: who has not the same gets no answer. Turns early data off. Default: none.
-    pub psk: Option<[u8; 32]>,
+    pub psk: Option<Secret>,
     /// Connections accepted by the endpoint and not yet by the application; beyond it they are aborted. Default 1,024.
     pub backlog: usize,
     /// Which of the host's networks are used. Default: `Auto`, all of them as they come and go.
@@ -184,7 +184,7 @@ impl Endpoint {
         };
         config.transport.key_log = key_log.is_some();
         if let Some(listen) = &mut config.listen {
-            listen.acceptor.psk = listen.acceptor.psk.or(config.psk);
+            listen.acceptor.psk = listen.acceptor.psk.take().or_else(|| config.psk.clone());
         }
         if config.paths == Paths::Single {
             config.transport.max_paths = 1;
@@ -198,7 +198,7 @@ impl Endpoint {
             aes_in_hardware(),
         );
         if config.psk.is_some() {
-            proto.set_psk(config.psk);
+            proto.set_psk(config.psk.clone());
         }
         let (accept, accepting) = mpsc::channel(config.backlog.max(1));
         let shared = Arc::new(EndpointShared {
@@ -266,7 +266,7 @@ impl Endpoint {
     pub async fn begin_connect(&self, url: &str) -> Result<Mocket, ConnectError> {
         let url: Url = url.parse()?;
         let key = url.key.ok_or(ConnectError::KeyMissing)?;
-        let remotes = url.resolve(self.local_addr().is_ok_and(|local| local.is_ipv6())).await?;
+        let remotes = resolve(&url, self.local_addr().is_ok_and(|local| local.is_ipv6())).await?;
         self.open(&remotes, ServerKey::Known(key))
     }
 
@@ -281,7 +281,7 @@ impl Endpoint {
         remembered: Option<PublicKey>,
     ) -> Result<Mocket, ConnectError> {
         let url: Url = url.parse()?;
-        let remotes = url.resolve(self.local_addr().is_ok_and(|local| local.is_ipv6())).await?;
+        let remotes = resolve(&url, self.local_addr().is_ok_and(|local| local.is_ipv6())).await?;
         let key = match (url.key, remembered) {
             (Some(key), _) => ServerKey::Known(key),
             (None, Some(key)) => ServerKey::Remembered(key),
@@ -311,8 +311,8 @@ impl Endpoint {
     /// To one of these addresses; there is at least one.
     fn open(&self, remotes: &[SocketAddr], server_key: ServerKey) -> Result<Mocket, ConnectError> {
         let shared = &self.shared;
-        let (mut others, locals) = shared.locals_of_any(remotes)?;
-        let remote = others.remove(0);
+        let (mut alternatives, locals) = shared.locals_of_any(remotes)?;
+        let remote = alternatives.remove(0);
         let now = shared.clock.now();
         let ticket = match server_key {
             ServerKey::Known(key) | ServerKey::Remembered(key) => lock(&shared.tickets).take(now, &key),
@@ -321,9 +321,9 @@ impl Endpoint {
         let config = ConnectConfig {
             server_key,
             protocol: shared.config.protocol.clone(),
-            psk: shared.config.psk,
+            psk: shared.config.psk.clone(),
             ticket,
-            others,
+            alternatives,
             transport: shared.config.transport.clone(),
         };
         let (handle, connection) = lock(&shared.proto).connect(now, remote, config);

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use whimbrel_proto::{CloseReason, OpenPathError};
+use whimbrel_proto::{CloseReason, OpenPathError, UrlError};
 
 /// Binding an endpoint.
 #[derive(Debug, thiserror::Error)]
@@ -61,16 +61,6 @@ pub enum ConnectError {
     /// The handshake ended without a connection.
     #[error(transparent)]
     Closed(#[from] CloseReason),
-}
-
-/// A URL that is not one of ours.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{url:?} is not whimbrel://KEY@host:port: {what}")]
-pub struct UrlError {
-    /// What was given.
-    pub url: String,
-    /// What is wrong with it.
-    pub what: &'static str,
 }
 
 /// Sending a message.

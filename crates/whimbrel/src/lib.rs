@@ -33,6 +33,7 @@ mod locals;
 mod message_stream;
 mod mocket;
 mod paths;
+mod resolve;
 mod roam;
 mod shared;
 #[cfg(test)]
@@ -44,7 +45,6 @@ mod suspend;
 mod suspended;
 #[cfg(test)]
 mod testing;
-mod url;
 
 /// The examples of the README and the guide compile.
 #[cfg(doctest)]
@@ -56,7 +56,7 @@ struct Pages;
 pub use endpoint::{Config, Endpoint, new_identity};
 pub use error::{
     BindError, Closed, ConnectError, PathError, SendError, StreamOpenError, StreamOptionsError,
-    StreamRecvError, TicketsError, UrlError,
+    StreamRecvError, TicketsError,
 };
 pub use locals::{LocalPath, Paths};
 pub use message_stream::MessageStream;
@@ -64,16 +64,16 @@ pub use mocket::{Delivery, Mocket, Sender, SenderBuilder, Stats, TagHandle};
 pub use stream::Stream;
 pub use suspend::{ResumeError, SuspendError};
 pub use suspended::{SealError, SuspendedMocket};
-pub use url::{DEFAULT_PORT, Url};
 pub use whimbrel_proto::congestion::Congestion;
-pub use whimbrel_proto::crypto::{Identity, PublicKey};
+pub use whimbrel_proto::crypto::{Identity, PublicKey, Secret};
 pub use whimbrel_proto::session::{
     Counters, CreditPolicy, Message, Outcome, SessionConfig, SessionStats, SnapshotError, StreamOptions,
     TagStats,
 };
 pub use whimbrel_proto::{
-    Admit, CloseReason, ConnectionStats, CostPolicy, DeadlineStats, EndpointStats, Event, ListenConfig,
-    LocalAddress, MAX_THRESHOLDS, MessageId, OpenPathError, PathId, PathState, PathStats, PrimaryRule,
-    Quality, QualityChange, Repeats, Scheduling, Service, SetPrimaryError, StreamId, SuspendMode, Tag,
-    Threshold, Ticket, TicketStore, TooManyThresholds, Totals, TransportConfig,
+    Admit, CloseReason, ConnectionStats, CostPolicy, DEFAULT_PORT, DeadlineStats, EndpointStats, Event,
+    ListenConfig, LocalAddress, MAX_THRESHOLDS, MessageId, OpenPathError, PathId, PathState, PathStats,
+    PrimaryRule, Quality, QualityChange, Repeats, Scheduling, Service, SetPrimaryError, StreamId,
+    SuspendMode, Tag, Threshold, Ticket, TicketStore, TooManyThresholds, Totals, TransportConfig, Url,
+    UrlError,
 };

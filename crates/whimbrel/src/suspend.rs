@@ -199,9 +199,9 @@ impl Endpoint {
     /// # Errors
     /// [`ResumeError::Refused`].
     #[allow(clippy::unused_async, reason = "must be called within the runtime that will drive it")]
-    pub async fn stand_by(&self, suspended: &SuspendedMocket) -> Result<Mocket, ResumeError> {
+    pub async fn wait_for_peer(&self, suspended: &SuspendedMocket) -> Result<Mocket, ResumeError> {
         let now = self.shared.clock.now();
-        let taken = lock(&self.shared.proto).stand_by(now, time_of_day(), &suspended.0)?;
+        let taken = lock(&self.shared.proto).wait_for_peer(now, time_of_day(), &suspended.0)?;
         Ok(self.adopt(taken, self.shared.locals_of_server(suspended.0.remote)))
     }
 

@@ -5,6 +5,7 @@ use aws_lc_rs::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use whimbrel_proto::Suspended;
 use whimbrel_proto::crypto::PublicKey;
 use whimbrel_proto::session::SnapshotError;
+use zeroize::Zeroizing;
 
 use crate::endpoint::random_bytes;
 
@@ -80,7 +81,8 @@ impl SuspendedMocket {
     /// [`SealError`].
     pub fn open(sealed: &[u8], passphrase: &str) -> Result<Self, SealError> {
         let salt = salt_of(sealed, BY_PASSPHRASE)?;
-        Self::open_as(sealed, &derive(passphrase, &salt)?)
+        let key = derive(passphrase, &salt)?;
+        Self::open_as(sealed, &key)
     }
 
     /// What [`SuspendedMocket::seal_with_key`] wrote.
@@ -102,10 +104,10 @@ impl SuspendedMocket {
         self.0.remote
     }
 
-    /// For how long from suspension on the peer stands by. None: it was out of reach and did not say; it finds out when the session comes
+    /// For how long from suspension on the peer waits. None: it was out of reach and did not say; it finds out when the session comes
     /// back, if it has not given it up by then.
-    pub fn standby(&self) -> Option<std::time::Duration> {
-        self.0.standby
+    pub fn peer_waits(&self) -> Option<std::time::Duration> {
+        self.0.peer_waits
     }
 
     fn seal_as(&self, how: u8, salt: [u8; SALT_LEN], key: &[u8; 32]) -> Vec<u8> {
@@ -114,13 +116,13 @@ impl SuspendedMocket {
         sealed.extend_from_slice(&salt);
         let nonce: [u8; 12] = head_of_random();
         sealed.extend_from_slice(&nonce);
-        let mut body = self.to_bytes();
+        let mut body = Zeroizing::new(self.to_bytes());
         #[allow(clippy::expect_used, reason = "fails for 256 GiB and more")]
         let tag = cipher(key)
             .seal_in_place_separate_tag(
                 Nonce::assume_unique_for_key(nonce),
                 Aad::from(&sealed[..HEAD_LEN]),
-                &mut body,
+                body.as_mut_slice(),
             )
             .expect("a session fits");
         sealed.extend_from_slice(&body);
@@ -131,7 +133,7 @@ impl SuspendedMocket {
     fn open_as(sealed: &[u8], key: &[u8; 32]) -> Result<Self, SealError> {
         let (head, body) = sealed.split_at_checked(HEAD_LEN).ok_or(SealError::NotSealed)?;
         let nonce: [u8; 12] = head.last_chunk().copied().ok_or(SealError::NotSealed)?;
-        let mut body = body.to_vec();
+        let mut body = Zeroizing::new(body.to_vec());
         let plain = cipher(key)
             .open_in_place(Nonce::assume_unique_for_key(nonce), Aad::from(head), &mut body)
             .map_err(|_| SealError::DoesNotOpen)?;
@@ -150,11 +152,11 @@ fn salt_of(sealed: &[u8], how: u8) -> Result<[u8; SALT_LEN], SealError> {
     rest.and_then(|rest| rest.first_chunk()).copied().ok_or(SealError::NotSealed)
 }
 
-fn derive(passphrase: &str, salt: &[u8; SALT_LEN]) -> Result<[u8; 32], SealError> {
+fn derive(passphrase: &str, salt: &[u8; SALT_LEN]) -> Result<Zeroizing<[u8; 32]>, SealError> {
     let params = Params::new(MEMORY_KIB, PASSES, LANES, Some(32)).map_err(|_| SealError::Derivation)?;
-    let mut key = [0; 32];
+    let mut key = Zeroizing::new([0; 32]);
     Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
-        .hash_password_into(passphrase.as_bytes(), salt, &mut key)
+        .hash_password_into(passphrase.as_bytes(), salt, key.as_mut_slice())
         .map_err(|_| SealError::Derivation)?;
     Ok(key)
 }

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{broadcast, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use whimbrel::{Config, Endpoint, Event, Mocket, PathState, PathStats, Paths, new_identity};
 
@@ -53,21 +53,21 @@ impl Cables {
 
     /// Lays cable `number`, with 10.NUMBER.0.1 at this end and 10.NUMBER.0.2 at the other.
     fn lay(&self, number: u8) {
-        self.here(&format!("link add near{number} type veth peer name far{number}"));
-        self.here(&format!("link set far{number} netns {}", self.far));
-        self.here(&format!("address add 10.{number}.0.1/24 dev near{number}"));
-        self.there(&format!("address add 10.{number}.0.2/24 dev far{number}"));
-        self.here(&format!("link set near{number} up"));
-        self.there(&format!("link set far{number} up"));
+        self.lay_with(number, [1, 2].map(|end| format!("10.{number}.0.{end}/24")));
     }
 
     /// Lays cable `number` for IPv6 only, with fd0NUMBER::1 at this end and fd0NUMBER::2 at the other.
     fn lay_for_ipv6(&self, number: u8) {
+        // Nobody else is there who could have the same address: it need not be found out.
+        self.lay_with(number, [1, 2].map(|end| format!("fd0{number}::{end}/64 nodad")));
+    }
+
+    /// Lays cable `number`, with these addresses at this end and at the other.
+    fn lay_with(&self, number: u8, [near, far]: [String; 2]) {
         self.here(&format!("link add near{number} type veth peer name far{number}"));
         self.here(&format!("link set far{number} netns {}", self.far));
-        // Nobody else is there who could have the same address: it need not be found out.
-        self.here(&format!("address add fd0{number}::1/64 dev near{number} nodad"));
-        self.there(&format!("address add fd0{number}::2/64 dev far{number} nodad"));
+        self.here(&format!("address add dev near{number} {near}"));
+        self.there(&format!("address add dev far{number} {far}"));
         self.here(&format!("link set near{number} up"));
         self.there(&format!("link set far{number} up"));
     }
@@ -87,12 +87,12 @@ fn runtime() -> tokio::runtime::Runtime {
 
 /// Runs `test` on one host, with a listener on the other that takes one session. What the test says it sent must come there: all of it, in
 /// order, once.
-fn between_hosts<F: Future<Output = u64>>(test: impl FnOnce(Cables, Mocket) -> F + Send) {
+fn between_hosts<F: Future<Output = u64>>(test: impl FnOnce(Cables, Load) -> F + Send) {
     with_paths(Paths::Auto, test);
 }
 
 /// The same, where the connecting host uses certain networks.
-fn with_paths<F: Future<Output = u64>>(paths: Paths, test: impl FnOnce(Cables, Mocket) -> F + Send) {
+fn with_paths<F: Future<Output = u64>>(paths: Paths, test: impl FnOnce(Cables, Load) -> F + Send) {
     let (tell, told) = channel();
     let (cabled, wait) = channel();
     // Without a word of a test that failed the listener would wait for the session to go on.
@@ -112,7 +112,7 @@ fn with_paths<F: Future<Output = u64>>(paths: Paths, test: impl FnOnce(Cables, M
                 let config = Config { paths, ..Config::default() };
                 let endpoint = Endpoint::bind(config, "[::]:0").await.unwrap();
                 let mocket = endpoint.connect(&url).await.unwrap();
-                let sent = test(cables, mocket.clone()).await;
+                let sent = test(cables, Load { mocket: mocket.clone(), sent: 0 }).await;
                 timeout(Duration::from_secs(20), mocket.close(0, "done")).await.unwrap();
                 timeout(Duration::from_secs(20), endpoint.wait_idle()).await.unwrap();
                 sent
@@ -198,6 +198,11 @@ impl Load {
         self.until(&format!("{local} to {remote}"), |paths| paths.iter().any(wanted)).await;
     }
 
+    /// Goes on sending until all paths are from this address.
+    async fn until_only(&mut self, local: &str) {
+        self.until(&format!("only {local}"), |paths| paths.iter().all(|path| is_from(path, local))).await;
+    }
+
     /// Goes on sending until the paths are as they should be.
     async fn until(&mut self, wanted: &str, are: impl Fn(&[PathStats]) -> bool) {
         let end = Instant::now() + Duration::from_secs(10);
@@ -212,26 +217,35 @@ impl Load {
     }
 }
 
+/// The events since the last call.
+fn told(events: &mut broadcast::Receiver<Event>) -> Vec<Event> {
+    std::iter::from_fn(|| events.try_recv().ok()).collect()
+}
+
+/// Each of these begins one of the events.
+fn assert_told(events: &mut broadcast::Receiver<Event>, wanted: &[&str]) {
+    let told = told(events);
+    for wanted in wanted {
+        assert!(told.iter().any(|event| format!("{event:?}").starts_with(wanted)), "{wanted}: {told:?}");
+    }
+}
+
 #[test]
 fn a_network_that_comes_is_used_and_one_that_goes_is_not_missed() {
-    between_hosts(|cables, mocket| async move {
-        let mut load = Load { mocket: mocket.clone(), sent: 0 };
+    between_hosts(|cables, mut load| async move {
         load.send_for(Duration::from_millis(200)).await;
-        assert_eq!(mocket.paths().len(), 1);
-        let mut events = mocket.subscribe();
+        assert_eq!(load.mocket.paths().len(), 1);
+        let mut events = load.mocket.subscribe();
         cables.lay(2);
         load.until_path("10.2.0.1", "10.2.0.2:4433").await;
         cables.pull(1);
         load.send_for(Duration::from_secs(1)).await;
-        load.until("only 10.2.0.1", |paths| paths.iter().all(|path| is_from(path, "10.2.0.1"))).await;
+        load.until_only("10.2.0.1").await;
         cables.plug(1);
         load.until_path("10.1.0.1", "10.1.0.2:4433").await;
-        let told: Vec<Event> = std::iter::from_fn(|| events.try_recv().ok()).collect();
-        for wanted in
-            ["LocalAddressAdded(10.2.0.1", "PeerAddressAdded(10.2.0.2:4433)", "PathUp(", "PathClosed("]
-        {
-            assert!(told.iter().any(|event| format!("{event:?}").starts_with(wanted)), "{wanted}: {told:?}");
-        }
+        let wanted =
+            ["LocalAddressAdded(10.2.0.1", "PeerAddressAdded(10.2.0.2:4433)", "PathUp(", "PathClosed("];
+        assert_told(&mut events, &wanted);
         load.finish().await
     });
 }
@@ -239,55 +253,50 @@ fn a_network_that_comes_is_used_and_one_that_goes_is_not_missed() {
 #[test]
 fn a_network_that_was_named_is_used_whenever_it_is_there() {
     let named = ["10.1.0.1", "10.2.0.1"].map(|ip| ip.parse::<IpAddr>().unwrap().into());
-    with_paths(Paths::Only(named.to_vec()), |cables, mocket| async move {
-        let mut load = Load { mocket: mocket.clone(), sent: 0 };
+    with_paths(Paths::Only(named.to_vec()), |cables, mut load| async move {
         load.send_for(Duration::from_millis(200)).await;
-        assert_eq!(mocket.paths().len(), 1);
+        assert_eq!(load.mocket.paths().len(), 1);
         // This one is not named.
         cables.lay(3);
         cables.lay(2);
         load.until_path("10.2.0.1", "10.2.0.2:4433").await;
         cables.pull(2);
-        load.until("only 10.1.0.1", |paths| paths.iter().all(|path| is_from(path, "10.1.0.1"))).await;
+        load.until_only("10.1.0.1").await;
         cables.plug(2);
         load.until_path("10.2.0.1", "10.2.0.2:4433").await;
-        assert!(!mocket.paths().iter().any(|path| is_from(path, "10.3.0.1")));
+        assert!(!load.mocket.paths().iter().any(|path| is_from(path, "10.3.0.1")));
         load.finish().await
     });
 }
 
 #[test]
 fn ipv6_is_used_beside_ipv4_and_without_it() {
-    between_hosts(|cables, mocket| async move {
-        let mut load = Load { mocket: mocket.clone(), sent: 0 };
+    between_hosts(|cables, mut load| async move {
         load.send_for(Duration::from_millis(200)).await;
-        let mut events = mocket.subscribe();
+        let mut events = load.mocket.subscribe();
         cables.lay_for_ipv6(2);
         load.until_path("fd02::1", "[fd02::2]:4433").await;
         load.until_path("10.1.0.1", "10.1.0.2:4433").await;
         cables.pull(1);
-        load.until("only fd02::1", |paths| paths.iter().all(|path| is_from(path, "fd02::1"))).await;
+        load.until_only("fd02::1").await;
         load.send_for(Duration::from_millis(500)).await;
         cables.plug(1);
         load.until_path("10.1.0.1", "10.1.0.2:4433").await;
-        let told: Vec<Event> = std::iter::from_fn(|| events.try_recv().ok()).collect();
-        for wanted in [
+        let wanted = [
             "LocalAddressAdded([fd02::1]",
             "PeerAddressAdded([fd02::2]:4433)",
             "LocalAddressRemoved(10.1.0.1",
-        ] {
-            assert!(told.iter().any(|event| format!("{event:?}").starts_with(wanted)), "{wanted}: {told:?}");
-        }
+        ];
+        assert_told(&mut events, &wanted);
         load.finish().await
     });
 }
 
 #[test]
 fn a_listener_of_two_addresses_is_reached_at_both_from_one() {
-    between_hosts(|cables, mocket| async move {
-        let mut load = Load { mocket: mocket.clone(), sent: 0 };
+    between_hosts(|cables, mut load| async move {
         load.send_for(Duration::from_millis(200)).await;
-        let mut events = mocket.subscribe();
+        let mut events = load.mocket.subscribe();
         cables.here("route add 10.8.0.0/24 dev near1");
         // Stays when the address goes that the cable was laid with.
         cables.there("route add 10.1.0.1 dev far1");
@@ -299,21 +308,14 @@ fn a_listener_of_two_addresses_is_reached_at_both_from_one() {
             |paths: &[PathStats]| paths.iter().all(|path| path.remote.to_string() == "10.8.0.2:4433");
         load.until("only 10.8.0.2", second).await;
         load.send_for(Duration::from_millis(500)).await;
-        let told: Vec<Event> = std::iter::from_fn(|| events.try_recv().ok()).collect();
-        for wanted in [
-            Event::PeerAddressAdded("10.8.0.2:4433".parse().unwrap()),
-            Event::PeerAddressRemoved("10.1.0.2:4433".parse().unwrap()),
-        ] {
-            assert!(told.contains(&wanted), "{wanted:?}: {told:?}");
-        }
+        assert_told(&mut events, &["PeerAddressAdded(10.8.0.2:4433)", "PeerAddressRemoved(10.1.0.2:4433)"]);
         load.finish().await
     });
 }
 
 #[test]
 fn a_session_walks_from_network_to_network() {
-    between_hosts(|cables, mocket| async move {
-        let mut load = Load { mocket: mocket.clone(), sent: 0 };
+    between_hosts(|cables, mut load| async move {
         cables.lay(2);
         for round in 0..4 {
             let (good, bad) = ((round + 1) % 2 + 1, round % 2 + 1);
@@ -331,15 +333,14 @@ fn a_session_walks_from_network_to_network() {
 
 #[test]
 fn a_network_that_leads_nowhere_is_tried_and_left_alone() {
-    between_hosts(|cables, mocket| async move {
-        let mut load = Load { mocket: mocket.clone(), sent: 0 };
-        let mut events = mocket.subscribe();
+    between_hosts(|cables, mut load| async move {
+        let mut events = load.mocket.subscribe();
         cables.here("link add nowhere type veth peer name end");
         cables.here("address add 10.9.0.1/24 dev nowhere");
         cables.here("link set end up");
         cables.here("link set nowhere up");
         load.send_for(Duration::from_secs(4)).await;
-        let told: Vec<Event> = std::iter::from_fn(|| events.try_recv().ok()).collect();
+        let told = told(&mut events);
         let tried = told.iter().filter(|event| matches!(event, Event::PathClosed(_))).count();
         assert!(tried <= 4, "tried {tried} times: {told:?}");
         load.finish().await
@@ -348,8 +349,7 @@ fn a_network_that_leads_nowhere_is_tried_and_left_alone() {
 
 #[test]
 fn between_two_networks_there_may_be_none() {
-    between_hosts(|cables, mocket| async move {
-        let mut load = Load { mocket: mocket.clone(), sent: 0 };
+    between_hosts(|cables, mut load| async move {
         load.send_for(Duration::from_millis(200)).await;
         cables.pull(1);
         load.send_for(Duration::from_secs(1)).await;

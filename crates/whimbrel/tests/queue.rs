@@ -17,10 +17,15 @@ const LONG: usize = 100_000;
 async fn pair() -> (Endpoint, Endpoint, Mocket, Mocket) {
     let mut listening = Config::listen_as(new_identity());
     listening.transport.session.session_window = 1;
+    let mut connecting = Config::default();
+    connecting.transport.session.send_queue_messages = 3;
+    join(connecting, listening).await
+}
+
+/// Who accepts, who connects, and their two ends: the connecting one first.
+async fn join(connecting: Config, listening: Config) -> (Endpoint, Endpoint, Mocket, Mocket) {
     let server = Endpoint::bind(listening, "127.0.0.1:0").await.unwrap();
-    let mut config = Config::default();
-    config.transport.session.send_queue_messages = 3;
-    let client = Endpoint::bind(config, "127.0.0.1:0").await.unwrap();
+    let client = Endpoint::bind(connecting, "127.0.0.1:0").await.unwrap();
     let url = format!("whimbrel://{}@{}", server.public_key(), server.local_addr().unwrap());
     let near = client.connect(&url).await.unwrap();
     let far = server.accept().await.unwrap();
@@ -128,13 +133,9 @@ async fn a_dropped_send_has_queued_nothing_and_a_dropped_send_many_a_first_part(
 
 #[tokio::test]
 async fn who_has_too_much_unconfirmed_waits_for_the_first_confirmation() {
-    let server = Endpoint::bind(Config::listen_as(new_identity()), "127.0.0.1:0").await.unwrap();
-    let mut config = Config::default();
-    config.transport.session.max_unconfirmed = 1;
-    let client = Endpoint::bind(config, "127.0.0.1:0").await.unwrap();
-    let url = format!("whimbrel://{}@{}", server.public_key(), server.local_addr().unwrap());
-    let near = client.connect(&url).await.unwrap();
-    let far = server.accept().await.unwrap();
+    let mut connecting = Config::default();
+    connecting.transport.session.max_unconfirmed = 1;
+    let (_server, _client, near, far) = join(connecting, Config::listen_as(new_identity())).await;
     let confirmed = near.sender().confirm().build();
     let first = confirmed.send_tracked("first").await.unwrap();
     let message = far.recv().await.unwrap();

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -47,7 +49,7 @@ async fn a_session_goes_on_from_another_endpoint() {
     // Some are fetched and not taken.
     assert_eq!(near.recv().await.unwrap().payload, 0u32.to_be_bytes()[..]);
     let state = near.suspend(SuspendMode::Snapshot).await.unwrap();
-    assert!(state.standby().is_some());
+    assert!(state.peer_waits().is_some());
     assert_eq!(near.closed().await, CloseReason::Suspended);
     assert!(near.recv().await.is_err() && near.try_send("late").is_err());
     while events.recv().await.unwrap() != Event::PeerSuspended {}
@@ -145,24 +147,28 @@ async fn what_was_sent_while_a_session_left_went_with_it_or_was_refused() {
                 }
                 received
             });
-            let senders: Vec<std::thread::JoinHandle<u32>> = (0..4u8)
+            let sent = Arc::new(AtomicU32::new(0));
+            let senders: Vec<std::thread::JoinHandle<()>> = (0..4u8)
                 .map(|sender| {
-                    let near = near.clone();
+                    let (near, sent) = (near.clone(), Arc::clone(&sent));
                     std::thread::spawn(move || {
-                        let mut sent = 0;
                         loop {
                             match near.try_send(vec![sender; 20]) {
-                                Ok(()) => sent += 1,
-                                Err(SendError::Closed(_)) => return sent,
+                                Ok(()) => drop(sent.fetch_add(1, Ordering::Relaxed)),
+                                Err(SendError::Closed(_)) => return,
                                 Err(_) => std::thread::yield_now(),
                             }
                         }
                     })
                 })
                 .collect();
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            // It leaves in the midst of it.
+            while sent.load(Ordering::Relaxed) < 1000 {
+                tokio::task::yield_now().await;
+            }
             let state = near.suspend(mode).await.unwrap();
-            let sent: u32 = senders.into_iter().map(|sender| sender.join().unwrap()).sum();
+            senders.into_iter().for_each(|sender| sender.join().unwrap());
+            let sent = sent.load(Ordering::Relaxed);
             let second = host(&identity).await;
             let back = second.resume(&state, None).await.unwrap();
             back.send("last").await.unwrap();
@@ -226,7 +232,7 @@ async fn an_accepted_session_moves_too_and_both_may_be_away() {
     far.send("to the near end").await.unwrap();
     let (near, far) = tokio::join!(near.suspend(SuspendMode::Snapshot), far.suspend(SuspendMode::Snapshot));
     let (near, far) = (near.unwrap(), far.unwrap());
-    let far = server.stand_by(&far).await.unwrap();
+    let far = server.wait_for_peer(&far).await.unwrap();
     let elsewhere = host(&identity).await;
     let near = elsewhere.resume(&near, None).await.unwrap();
     assert_eq!(far.recv().await.unwrap().payload, "to the far end");
@@ -266,12 +272,12 @@ async fn a_sealed_state_opens_for_its_passphrase_only() {
 #[tokio::test]
 async fn a_session_with_a_pre_shared_key_goes_on_under_that_one_only() {
     let psk = Some([7; 32]);
-    let listen = Config { psk, ..Config::listen_as(new_identity()) };
+    let listen = Config { psk: psk.map(Into::into), ..Config::listen_as(new_identity()) };
     let server = Endpoint::bind(listen, "127.0.0.1:0").await.unwrap();
     let url = format!("whimbrel://{}@{}", server.public_key(), server.local_addr().unwrap());
     let identity = new_identity();
     let host = |own: Option<[u8; 32]>| {
-        let mut config = Config { identity: identity.clone(), psk: own, ..Config::default() };
+        let mut config = Config { identity: identity.clone(), psk: own.map(Into::into), ..Config::default() };
         if own != psk {
             // It gets no answer.
             config.transport.handshake_timeout = Duration::from_millis(400);

@@ -17,7 +17,7 @@ use crate::testbed::Testbed;
 
 pub(crate) struct Conditions;
 
-/// Seconds of a trial, and of a quick run\'s.
+/// Seconds of a trial, and of a quick run's.
 const SPAN: f64 = 20.0;
 const QUICK_SPAN: f64 = 6.0;
 /// Those that no other experiment is about.

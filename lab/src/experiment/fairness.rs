@@ -14,7 +14,7 @@ use crate::stats::jain;
 
 pub(crate) struct Fairness;
 
-/// Seconds of a trial, and of a quick run\'s.
+/// Seconds of a trial, and of a quick run's.
 const SPAN: f64 = 60.0;
 const QUICK_SPAN: f64 = 15.0;
 const LINK: &str = "rate=10mbit, delay=20ms, queue=40ms";

@@ -9,7 +9,7 @@ use crate::sample::Metrics;
 
 pub(crate) struct Loopback;
 
-/// Seconds of a trial, and of a quick run\'s.
+/// Seconds of a trial, and of a quick run's.
 const SPAN: f64 = 1.0;
 const QUICK_SPAN: f64 = 0.5;
 /// Conditions, workloads of the benches, and who has them.

@@ -11,7 +11,7 @@ use crate::sample::Metrics;
 
 pub(crate) struct LossMatrix;
 
-/// Seconds of a trial, and of a quick run\'s.
+/// Seconds of a trial, and of a quick run's.
 const SPAN: f64 = 20.0;
 const QUICK_SPAN: f64 = 6.0;
 /// What a link is called, bit/s and round trip in seconds.

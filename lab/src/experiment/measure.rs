@@ -4,7 +4,7 @@ use anyhow::Context;
 use whimbrel_sim::link::LinkConfig;
 
 use super::Column;
-use crate::condition::{self, Condition};
+use crate::condition;
 use crate::flow::Flow;
 use crate::job::BIN;
 use crate::sample::Metrics;
@@ -24,12 +24,6 @@ pub(crate) fn both_ways(words: &str) -> anyhow::Result<LinkPlan> {
 /// Two hosts with one such link.
 pub(crate) fn testbed(words: &str, seed: u64) -> anyhow::Result<Testbed> {
     Testbed::new(&[both_ways(words)?], seed)
-}
-
-/// The condition of this name.
-pub(crate) fn named(name: &str) -> anyhow::Result<&'static Condition> {
-    let found = condition::ALL.iter().find(|condition| condition.name == name);
-    found.with_context(|| format!("there is no condition `{name}`"))
 }
 
 /// A named condition for the report, with its source.

@@ -10,7 +10,7 @@ use crate::stats::percentile;
 
 pub(crate) struct MessageLatency;
 
-/// Seconds of a trial, and of a quick run\'s.
+/// Seconds of a trial, and of a quick run's.
 const SPAN: f64 = 25.0;
 const QUICK_SPAN: f64 = 8.0;
 const LOSSES: [u32; 4] = [0, 1, 5, 20];

@@ -12,7 +12,7 @@ use crate::testbed::{LinkPlan, Testbed};
 
 pub(crate) struct MmspFigures;
 
-/// Seconds of a trial, and of a quick run\'s.
+/// Seconds of a trial, and of a quick run's.
 const SPAN: f64 = 2.0;
 const QUICK_SPAN: f64 = 1.5;
 /// Figures, their primary and their secondary link, and the Mbit/s of both.

@@ -11,7 +11,7 @@ use crate::testbed::Testbed;
 
 pub(crate) struct MmspTable42;
 
-/// Seconds of a trial, and of a quick run\'s.
+/// Seconds of a trial, and of a quick run's.
 const SPAN: f64 = 2.0;
 const QUICK_SPAN: f64 = 1.5;
 /// A row: wired and wireless links, and what the paper found for TCP and MMSP, Mbit/s.

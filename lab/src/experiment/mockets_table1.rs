@@ -2,6 +2,7 @@
 
 use super::measure::{self, PAYLOAD_SHARE, ideal};
 use super::{About, Case, Column, Cost, Experiment, Options, Quoted, Trial, peers};
+use crate::condition;
 use crate::flow::Flow;
 use crate::job::Job;
 use crate::report::plot::Plot;
@@ -44,7 +45,7 @@ impl Experiment for MocketsTable1 {
 
     fn trial<'a>(&'a self, case: &'a Case, _: &'a Options, seed: u64) -> Trial<'a> {
         Box::pin(async move {
-            let testbed = Testbed::new(&[measure::named(LINK)?.plan()?], seed)?;
+            let testbed = Testbed::new(&[condition::link(LINK)?], seed)?;
             let flow = Flow::run(&testbed, &case.peer, &Job::Transfer { bytes: BYTES }, 60.0).await?;
             let mut metrics = Metrics::default();
             metrics.set("transfer_ms", flow.duration() * 1e3);

@@ -2,6 +2,7 @@
 
 use super::measure;
 use super::{About, Case, Column, Cost, Experiment, Options, Quoted, Trial, peers};
+use crate::condition;
 use crate::flow::Flow;
 use crate::job::{Job, Want};
 use crate::report::plot::Plot;
@@ -11,7 +12,7 @@ use crate::testbed::Testbed;
 
 pub(crate) struct MocketsTable2;
 
-/// Seconds of a trial, and of a quick run\'s.
+/// Seconds of a trial, and of a quick run's.
 const SPAN: f64 = 60.0;
 const QUICK_SPAN: f64 = 25.0;
 /// Conditions and their updates a second.
@@ -61,7 +62,7 @@ impl Experiment for MocketsTable2 {
         Box::pin(async move {
             let rate = rate(&case.condition).ok_or_else(|| anyhow::anyhow!("no such condition"))?;
             let seconds = options.span(SPAN, QUICK_SPAN);
-            let testbed = Testbed::new(&[measure::named(LINK)?.plan()?], seed)?;
+            let testbed = Testbed::new(&[condition::link(LINK)?], seed)?;
             let flow = Flow::run(&testbed, &case.peer, &job(rate, seconds), seconds + 30.0).await?;
             let (latencies, mut metrics) = (flow.latencies(), Metrics::default());
             anyhow::ensure!(!latencies.is_empty(), "no update arrived");

@@ -11,7 +11,7 @@ use crate::testbed::Testbed;
 
 pub(crate) struct PathsAggregate;
 
-/// Seconds of a trial, and of a quick run\'s.
+/// Seconds of a trial, and of a quick run's.
 const SPAN: f64 = 15.0;
 const QUICK_SPAN: f64 = 6.0;
 /// Mbit/s and round trip in ms of a link.

@@ -12,7 +12,7 @@ use crate::testbed::Testbed;
 
 pub(crate) struct PathsMessages;
 
-/// Seconds of a trial, and of a quick run\'s: 30,000 messages in five.
+/// Seconds of a trial, and of a quick run's: 30,000 messages in five.
 const SPAN: f64 = 60.0;
 const QUICK_SPAN: f64 = 8.0;
 /// Messages a second.

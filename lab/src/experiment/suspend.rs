@@ -43,7 +43,7 @@ impl Experiment for Suspend {
                        longest time without one from the suspend call on: it holds suspending, the start of a process, and resuming. \
                        Lost, twice and disorder are over all messages. The limit of a first delivery is a round trip of set-up and half \
                        of one to the receiver. No other peer has anything to compare.",
-            why: "Suspending takes a round trip, in which the peer says that it stands by. Resuming is a handshake of two round trips, \
+            why: "Suspending takes a round trip, in which the peer says how long it waits. Resuming is a handshake of two round trips, \
                   for with the proof that the session is this caller's nothing is sent early: half a round trip later the first \
                   message can be there. What was not acknowledged is in the bytes and is sent again; what of it had arrived is told by its \
                   number. Under loss each of these packets may have to be sent again.",

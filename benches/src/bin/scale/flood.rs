@@ -112,7 +112,7 @@ impl Syns {
                 protocol: Bytes::new(),
                 psk: None,
                 ticket: None,
-                others: Vec::new(),
+                alternatives: Vec::new(),
                 transport: transport.clone(),
             };
             let (_, mut connection) = endpoint.connect(Time::ZERO, address, config);

@@ -151,16 +151,16 @@ pub(super) async fn leave_or(
     note(format_args!(
         "suspended to {}; {}",
         file.display(),
-        peer_stands(state.standby(), suspended.elapsed())
+        peer_waits(state.peer_waits(), suspended.elapsed())
     ));
     Ok(())
 }
 
 /// How long the peer waits yet, `since` it was told.
-fn peer_stands(standby: Option<Duration>, since: Duration) -> String {
-    match standby.map(|standby| standby.saturating_sub(since)) {
-        Some(Duration::ZERO) => "the peer stands by no more".to_owned(),
-        Some(left) => format!("the peer stands by for {} min", left.as_secs().div_ceil(60)),
+fn peer_waits(told: Option<Duration>, since: Duration) -> String {
+    match told.map(|told| told.saturating_sub(since)) {
+        Some(Duration::ZERO) => "the peer waits no more".to_owned(),
+        Some(left) => format!("the peer waits for {} min", left.as_secs().div_ceil(60)),
         None => "the peer was out of reach".to_owned(),
     }
 }
@@ -244,9 +244,9 @@ mod tests {
     fn what_the_peer_has_waited_it_waits_no_more() {
         let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
         let told = Some(minutes(60));
-        assert_eq!(peer_stands(told, Duration::from_millis(5)), "the peer stands by for 60 min");
-        assert_eq!(peer_stands(told, minutes(50)), "the peer stands by for 10 min");
-        assert_eq!(peer_stands(told, minutes(90)), "the peer stands by no more");
-        assert_eq!(peer_stands(None, minutes(1)), "the peer was out of reach");
+        assert_eq!(peer_waits(told, Duration::from_millis(5)), "the peer waits for 60 min");
+        assert_eq!(peer_waits(told, minutes(50)), "the peer waits for 10 min");
+        assert_eq!(peer_waits(told, minutes(90)), "the peer waits no more");
+        assert_eq!(peer_waits(None, minutes(1)), "the peer was out of reach");
     }
 }

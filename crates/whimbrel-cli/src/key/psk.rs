@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::Args;
+use whimbrel::Secret;
 
 use super::file::{digits, is_exposed, parse_digits, write_new};
 
@@ -24,21 +25,22 @@ impl PskOptions {
     ///
     /// # Errors
     /// There is something else, or others can read it.
-    pub(crate) fn read(&self) -> anyhow::Result<Option<[u8; 32]>> {
+    pub(crate) fn read(&self) -> anyhow::Result<Option<Secret>> {
         match (&self.psk, std::env::var_os(VARIABLE)) {
             (Some(file), _) => load(file).map(Some),
             (None, Some(text)) if !text.is_empty() => {
                 let key = text.to_str().and_then(|text| parse_digits(text.trim()));
-                Ok(Some(key.with_context(|| {
+                let key = key.with_context(|| {
                     format!("{VARIABLE} holds no pre-shared key: write 64 hexadecimal digits, or unset it")
-                })?))
+                })?;
+                Ok(Some(key.into()))
             }
             _ => Ok(None),
         }
     }
 }
 
-fn load(file: &Path) -> anyhow::Result<[u8; 32]> {
+fn load(file: &Path) -> anyhow::Result<Secret> {
     let path = file.display();
     let make = || format!("`whimbrel key psk --out {path}` makes one");
     let text = std::fs::read(file)
@@ -50,7 +52,7 @@ fn load(file: &Path) -> anyhow::Result<[u8; 32]> {
     if is_exposed(file) {
         bail!("others can read the pre-shared key in {path}: run `chmod 600 {path}`");
     }
-    Ok(key)
+    Ok(key.into())
 }
 
 /// Writes a new one into a file that does not exist yet, readable by its owner only.

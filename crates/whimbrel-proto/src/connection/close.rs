@@ -35,12 +35,12 @@ pub enum CloseReason {
     /// This side suspended the session: [`crate::Connection::take_suspended`] has it.
     #[error("suspended")]
     Suspended,
-    /// The peer suspended the session and did not come back within the standby time.
+    /// The peer suspended the session and did not come back within the waiting time.
     #[error("the peer suspended the session and did not resume it in time")]
-    StandbyExpired,
+    WaitExpired,
     /// The peer wanted to suspend the session, and too many of its sessions are suspended already.
     #[error("the peer suspended the session, and may not have so many suspended")]
-    StandbyRefused,
+    WaitRefused,
     /// The suspended state was resumed before: of one state there is one resumption.
     #[error("this suspended session was resumed before")]
     AlreadyResumed,
@@ -72,7 +72,7 @@ pub(super) enum Ending {
     /// if it crosses ours, is `answered` once.
     Suspending { give_up: Time, block: Option<Vec<u8>>, answered: bool },
     /// The peer is suspended: nothing is sent, the session waits.
-    Standby { until: Time },
+    Waiting { until: Time },
     /// The peer is out of reach for so long that the connection is given up: the session waits, and the client dials.
     Detached { until: Time },
     /// Over: packets that still come are answered for a while (`until`), then the ids are free.
@@ -95,7 +95,7 @@ impl Ending {
 
     /// The session is attached to nothing now, and wanted.
     pub(super) fn is_waiting(&self) -> bool {
-        matches!(self, Self::Standby { .. } | Self::Detached { .. })
+        matches!(self, Self::Waiting { .. } | Self::Detached { .. })
     }
 
     /// The same end over another connection, which has heard nothing of it.
@@ -159,7 +159,7 @@ impl Ending {
             Self::Open
             | Self::Over { .. }
             | Self::Suspending { .. }
-            | Self::Standby { .. }
+            | Self::Waiting { .. }
             | Self::Detached { .. } => {}
             Self::Draining { give_up, .. }
             | Self::FinSent { give_up, .. }
@@ -177,7 +177,7 @@ impl Ending {
             | Self::PeerFin { give_up, .. }
             | Self::FinAckSent { give_up, .. }
             | Self::Suspending { give_up, .. } => Some(*give_up),
-            Self::Standby { until } | Self::Detached { until } | Self::Over { until } => Some(*until),
+            Self::Waiting { until } | Self::Detached { until } | Self::Over { until } => Some(*until),
         }
     }
 }

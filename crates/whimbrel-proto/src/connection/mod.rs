@@ -4,6 +4,7 @@
 //! `opening` is the client's half of the handshake, `close` the end; each path has its own recovery.
 
 mod addresses;
+mod alternatives;
 mod attempts;
 mod changeover;
 mod close;
@@ -18,10 +19,9 @@ mod mtu;
 mod multipath;
 mod notices;
 mod opening;
-mod openings;
-mod others;
 mod pairing;
 mod path;
+mod path_quota;
 mod paths;
 mod primary;
 mod quality;
@@ -66,8 +66,8 @@ use keys::KeyRing;
 pub use multipath::OpenPathError;
 use multipath::Retired;
 pub(crate) use opening::Opening;
-use openings::Openings;
 use path::{Ends, Path};
+use path_quota::PathQuota;
 use paths::{At, Main, Paths};
 use primary::Choice;
 pub use primary::{PrimaryRule, SetPrimaryError};
@@ -236,14 +236,14 @@ pub enum EndpointEvent {
     /// A token told before means nothing any more.
     PeerTokenUnused(ResetToken),
     /// The session is to wait for its peer: hand the endpoint's answer to [`Connection::handle_answer`].
-    StandbyWanted {
+    WaitWanted {
         /// Who.
         peer: PublicKey,
         /// What the session holds.
         bytes: u64,
     },
     /// The session waits no longer, and goes on as it was.
-    StandbyOver,
+    WaitOver,
     /// The session left by being suspended: who asks for it is not told that there is none.
     Left,
     /// The peer of a session that waits is to be dialled: hand the endpoint's answer to [`Connection::handle_answer`].
@@ -267,8 +267,8 @@ pub enum EndpointAnswer {
     Ticket(IssuedTicket),
     /// To [`EndpointEvent::IdWanted`].
     Id(ConnectionId, ResetToken),
-    /// To [`EndpointEvent::StandbyWanted`]: whether the session may wait, from when.
-    Standby(Time, bool),
+    /// To [`EndpointEvent::WaitWanted`]: whether the session may wait, from when.
+    Wait(Time, bool),
     /// To [`EndpointEvent::DialWanted`].
     Dial(Box<Dial>),
 }
@@ -329,7 +329,7 @@ pub struct Connection {
     coupling: Coupling,
     choice: Choice,
     changeover: Changeover,
-    openings: Openings,
+    path_quota: PathQuota,
     attempts: Attempts,
     peer_max_packet: u64,
     /// When messages last went either way: paths that carry none are probed less and less often after it.
@@ -399,7 +399,7 @@ impl Connection {
             coupling: Coupling::default(),
             choice: Choice::default(),
             changeover: Changeover::default(),
-            openings: Openings::default(),
+            path_quota: PathQuota::default(),
             attempts: Attempts::default(),
             peer_max_packet: u64::MAX,
             last_data: Time::ZERO,
@@ -435,7 +435,7 @@ impl Connection {
         match answer {
             EndpointAnswer::Ticket(ticket) => self.handle_ticket(ticket),
             EndpointAnswer::Id(id, token) => self.handle_id(id, &token),
-            EndpointAnswer::Standby(now, granted) => self.stand_by(now, granted),
+            EndpointAnswer::Wait(now, granted) => self.wait_for_peer(now, granted),
             EndpointAnswer::Dial(dial) => self.begin_dial(*dial),
         }
     }
@@ -456,7 +456,7 @@ impl Connection {
     }
 
     /// The session waits without a connection: the peer suspended it, or is out of reach.
-    pub fn is_standing_by(&self) -> bool {
+    pub fn is_waiting(&self) -> bool {
         self.ending.is_waiting()
     }
 
@@ -520,7 +520,7 @@ impl Connection {
     /// queued waits for it; without anything queued it is given up at once. A suspended session that the peer has not given back is not
     /// closed: it can be resumed again.
     pub fn close(&mut self, now: Time, code: u64, text: &str) {
-        if self.is_standing_by() {
+        if self.is_waiting() {
             self.finish(now, CloseReason::Local, None);
             return;
         }

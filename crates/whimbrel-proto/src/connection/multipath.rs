@@ -385,14 +385,14 @@ impl Connection {
         taken.extend(self.attempts.waiting());
         for (local, remote) in pairing::missing(&locals, &remotes, &taken) {
             let known = self.addresses.has_answered(remote);
-            if !known && !self.openings.may_open(now) {
+            if !known && !self.path_quota.may_open(now) {
                 continue;
             }
             if self.open_path(now, Some(local), remote).is_err() {
                 break;
             }
             if !known {
-                self.openings.on_opened();
+                self.path_quota.on_opened();
             }
         }
     }
@@ -408,7 +408,7 @@ impl Connection {
     /// Gives up paths whose far address did not answer, to try again later; one that may be all there is is asked again instead. A server
     /// goes on waiting for the client to say something there.
     pub(super) fn close_unanswered(&mut self, now: Time) {
-        if self.attempts.handle_timeout(now) | self.openings.handle_timeout(now) {
+        if self.attempts.handle_timeout(now) | self.path_quota.handle_timeout(now) {
             self.open_missing(now);
         }
         if self.side == Side::Server {
@@ -424,12 +424,12 @@ impl Connection {
                 self.close_at(now, at);
             } else if !self.attempts.is_waiting(local, remote) {
                 let known = self.addresses.has_answered(remote);
-                if known || self.openings.may_open(now) {
+                if known || self.path_quota.may_open(now) {
                     let challenge = self.challenges.draw();
                     let length = self.opening_len();
                     self.paths[at].ask(now, challenge, length);
                     if !known {
-                        self.openings.on_opened();
+                        self.path_quota.on_opened();
                     }
                 } else {
                     self.attempts.on_failed(now, local, remote);

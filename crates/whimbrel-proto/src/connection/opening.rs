@@ -1,12 +1,12 @@
 //! The client's half of the handshake: SYN until it is answered, PING until it is answered. With a ticket, PING first; if SYN-ACK
 //! answers it, another PING with the cookie. Of several addresses of the server the first that answers is taken.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::others::Others;
+use super::alternatives::Alternatives;
 use super::{CloseReason, Connection, Datagram, Event, Item, Main, Notes, Transmit, Validation};
 use crate::connection::keys::KeyRing;
 use crate::crypto::PathMemory;
@@ -49,7 +49,7 @@ pub(crate) struct Opening {
     /// `asking` goes out beside the next PING.
     asking_due: bool,
     stage: Stage,
-    others: Option<Box<Others>>,
+    alternatives: Option<Box<Alternatives>>,
     began: Time,
     /// Packets sent in this stage.
     tries: u8,
@@ -89,7 +89,7 @@ impl Opening {
             params,
             trust_shown_key,
             stage: Stage::Asking,
-            others: None,
+            alternatives: None,
             began: now,
             tries: 0,
             memory,
@@ -102,8 +102,8 @@ impl Opening {
     }
 
     /// The server may be at one of these just as well.
-    pub(crate) fn or_at(mut self, others: Vec<SocketAddr>) -> Self {
-        self.others = Others::new(self.began, others);
+    pub(crate) fn or_at(mut self, alternatives: Vec<SocketAddr>) -> Self {
+        self.alternatives = Alternatives::new(self.began, alternatives);
         self
     }
 
@@ -186,9 +186,9 @@ impl Opening {
     }
 
     pub(super) fn timeout(&self) -> Time {
-        let others =
-            self.others.as_ref().filter(|_| self.is_asking()).map_or(Time::MAX, |others| others.timeout());
-        if self.asking_due { Time::ZERO } else { self.next.min(self.give_up).min(others) }
+        let asked = self.alternatives.as_deref().filter(|_| self.is_asking());
+        let alternatives = asked.map_or(Time::MAX, Alternatives::timeout);
+        if self.asking_due { Time::ZERO } else { self.next.min(self.give_up).min(alternatives) }
     }
 
     pub(super) fn is_given_up(&self, now: Time) -> bool {
@@ -230,12 +230,13 @@ impl Connection {
     pub(super) fn transmit_opening(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
         let opening = self.opening.as_deref_mut()?;
         let asks = opening.is_asking();
-        let other = opening.others.as_mut().filter(|_| asks).and_then(|others| others.poll(now));
+        let other =
+            opening.alternatives.as_mut().filter(|_| asks).and_then(|alternatives| alternatives.poll(now));
         let packet = if other.is_some() { opening.asking() } else { opening.poll_packet(now)? };
         out.extend_from_slice(packet);
         let (size, path) = (packet.len(), &mut self.paths[Main]);
-        if let Some(others) = opening.others.as_mut().filter(|_| asks && other.is_none()) {
-            others.on_repeated();
+        if let Some(alternatives) = opening.alternatives.as_mut().filter(|_| asks && other.is_none()) {
+            alternatives.on_repeated();
         }
         path.traffic.sent_packets += 1;
         path.traffic.sent_bytes += size as u64;
@@ -247,13 +248,13 @@ impl Connection {
     }
 
     /// The first answer may come from another address of the server, which then counts.
-    fn on_answered(&mut self, (from, to): (SocketAddr, Option<IpAddr>)) {
+    fn on_answered(&mut self, datagram: &Datagram) {
         let Some(opening) = self.opening.as_deref_mut().filter(|opening| opening.is_asking()) else { return };
-        let Some(others) = &mut opening.others else { return };
-        if let Some(asked_at) = others.on_answered(from, self.paths[Main].remote) {
+        let Some(alternatives) = &mut opening.alternatives else { return };
+        if let Some(asked_at) = alternatives.on_answered(datagram.from, self.paths[Main].remote) {
             // After many in vain all are asked at once, from when the first one is counted anew.
             opening.first_sent = opening.first_sent.max(Some(asked_at));
-            self.paths[Main].move_to(from, to);
+            self.paths[Main].move_to(datagram.from, datagram.to);
         }
     }
 
@@ -264,11 +265,10 @@ impl Connection {
             self.dropped.handshake += 1;
             return;
         };
-        let ends = (datagram.from, datagram.to);
         let handled = match (kind, opening.stage) {
-            (block::SYN_ACK, Stage::Asking) => self.handle_syn_ack(now, ends, &datagram.bytes),
+            (block::SYN_ACK, Stage::Asking) => self.handle_syn_ack(now, &datagram),
             // Also after SYN went out again, and of an earlier PING: the answer may only have been late.
-            (block::PONG, _) => self.handle_pong(now, ends, &datagram.bytes),
+            (block::PONG, _) => self.handle_pong(now, &datagram),
             _ => Err(HandshakeError::NotOurs),
         };
         if let Err(error) = handled {
@@ -287,21 +287,16 @@ impl Connection {
         }
     }
 
-    fn handle_syn_ack(
-        &mut self,
-        now: Time,
-        ends: (SocketAddr, Option<IpAddr>),
-        packet: &[u8],
-    ) -> Result<(), HandshakeError> {
+    fn handle_syn_ack(&mut self, now: Time, datagram: &Datagram) -> Result<(), HandshakeError> {
         let Some(opening) = &mut self.opening else { return Err(HandshakeError::NotOurs) };
-        let answer = opening.handshake.handle_syn_ack(packet)?;
+        let answer = opening.handshake.handle_syn_ack(&datagram.bytes)?;
         if let Some(shown) = answer.shown_key {
             if !opening.trust_shown_key {
                 return Err(HandshakeError::KeyNotTrusted);
             }
             opening.handshake.trust(shown);
         }
-        self.on_answered(ends);
+        self.on_answered(datagram);
         let first_sent = self.opening.as_ref().and_then(|opening| opening.first_sent).unwrap_or(now);
         self.paths[Main].recovery.on_first_rtt(now, now.since(first_sent));
         self.paths[Main].remote_id = answer.server_id;
@@ -360,16 +355,11 @@ impl Connection {
         path.recovery.on_sent(now, size as u64 + path.headers(), true, &self.scratch_items);
     }
 
-    fn handle_pong(
-        &mut self,
-        now: Time,
-        ends: (SocketAddr, Option<IpAddr>),
-        packet: &[u8],
-    ) -> Result<(), HandshakeError> {
+    fn handle_pong(&mut self, now: Time, datagram: &Datagram) -> Result<(), HandshakeError> {
         let Some(opening) = &mut self.opening else { return Err(HandshakeError::NotOurs) };
         let Established { keys, params, blocks, server_id, server_key, answers_latest, .. } =
-            opening.handshake.handle_pong(packet)?;
-        self.on_answered(ends);
+            opening.handshake.handle_pong(&datagram.bytes)?;
+        self.on_answered(datagram);
         let Some(opening) = &mut self.opening else { return Err(HandshakeError::NotOurs) };
         if !answers_latest {
             // Back to the connection that was given up. The server has seen numbers of its first flight, and what it held is not known

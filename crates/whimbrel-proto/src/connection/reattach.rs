@@ -63,7 +63,7 @@ impl Connection {
         self.ending = Ending::Detached { until: now + keep };
         self.events.push_back(Event::Detached);
         let bytes = self.session.kept_bytes();
-        self.endpoint_events.push_back(EndpointEvent::StandbyWanted { peer, bytes });
+        self.endpoint_events.push_back(EndpointEvent::WaitWanted { peer, bytes });
         // Who could reach the other at first can do so again; the other way a NAT may be between.
         if self.session.side() == Side::Client {
             self.endpoint_events.push_back(EndpointEvent::DialWanted { peer });
@@ -190,7 +190,7 @@ impl Connection {
         if let Some(dial) = self.dial.take() {
             self.endpoint_events.push_back(EndpointEvent::IdUnused(dial.fresh.local_id()));
         }
-        self.endpoint_events.push_back(EndpointEvent::StandbyOver);
+        self.endpoint_events.push_back(EndpointEvent::WaitOver);
         self.events.push_back(Event::Reattached { from: self.remote(), to: self.remote() });
     }
 }

@@ -214,7 +214,7 @@ impl Connection {
     }
 
     /// Waits for the peer of a restored session to resume it.
-    pub(crate) fn begin_standby(
+    pub(crate) fn begin_waiting(
         &mut self,
         now: Time,
         session: Session,
@@ -224,7 +224,7 @@ impl Connection {
         self.session = session;
         self.attachment = attachment;
         self.peer_key = Some(peer_key);
-        self.ending = Ending::Standby { until: now + self.config.standby_time };
+        self.ending = Ending::Waiting { until: now + self.config.wait_time };
     }
 
     /// The id of the pending connection that a PING was for; its answer goes again.

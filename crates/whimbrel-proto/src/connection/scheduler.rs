@@ -45,9 +45,14 @@ impl View {
         self.rtt / 2 + Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / self.rate.max(1))
     }
 
+    /// What is wanted more comes first: what works, is no standby path, and costs less.
+    fn wanted(&self) -> (bool, bool, u32) {
+        (!self.usable, self.standby, self.cost)
+    }
+
     /// Better comes first.
-    fn rank(&self) -> (bool, bool, u32, Duration) {
-        (!self.usable, self.standby, self.cost, self.score())
+    fn rank(&self) -> ((bool, bool, u32), Duration) {
+        (self.wanted(), self.score())
     }
 
     /// The round trip, and what losses add to it: what is lost takes three times as long.
@@ -86,10 +91,9 @@ impl Scheduler for Scheduling {
         if *self != Self::Primary {
             return None;
         }
-        let wanted = |view: &View| (!view.usable, view.standby, view.cost);
         let others = (0..paths.len()).filter(|path| *path != primary && paths[*path].usable);
         let next = others.min_by_key(|path| paths[*path].rank())?;
-        (wanted(&paths[next]) <= wanted(&paths[primary])).then_some(next)
+        (paths[next].wanted() <= paths[primary].wanted()).then_some(next)
     }
 }
 
@@ -99,7 +103,7 @@ fn earliest_completion_first(paths: &[View], me: usize, primary: usize, backlog:
     if me == primary {
         return true;
     }
-    if !mine.usable || (mine.standby, mine.cost) > (best.standby, best.cost) && best.usable {
+    if !mine.usable || best.usable && mine.wanted() > best.wanted() {
         return false;
     }
     mine.arrival(PACKET) <= best.arrival(backlog.saturating_add(PACKET))
@@ -114,8 +118,11 @@ const MARGIN_EIGHTHS: u32 = 6;
 pub(super) fn primary(paths: &[View], now: usize) -> usize {
     let best = (0..paths.len()).min_by_key(|path| paths[*path].rank()).unwrap_or(now);
     let (current, other) = (&paths[now], &paths[best]);
-    let alike = (current.usable, current.standby, current.cost) == (other.usable, other.standby, other.cost);
-    if alike && other.score() * 8 > current.score() * MARGIN_EIGHTHS { now } else { best }
+    if current.wanted() == other.wanted() && other.score() * 8 > current.score() * MARGIN_EIGHTHS {
+        now
+    } else {
+        best
+    }
 }
 
 #[cfg(test)]

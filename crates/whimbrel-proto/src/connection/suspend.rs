@@ -1,4 +1,4 @@
-//! Suspending: a session leaves its connection, at this end into bytes, at the other into standby (Mockets 5.1).
+//! Suspending: a session leaves its connection, at this end into bytes, at the other to wait (Mockets 5.1).
 
 use std::time::Duration;
 
@@ -124,9 +124,9 @@ impl Connection {
             Ending::Open => {
                 self.attachment.heir = heir.map(Box::new);
                 let bytes = self.session.kept_bytes();
-                self.endpoint_events.push_back(EndpointEvent::StandbyWanted { peer, bytes });
+                self.endpoint_events.push_back(EndpointEvent::WaitWanted { peer, bytes });
             }
-            // Both at once: nobody stands by, and whoever comes back first waits for the other.
+            // Both at once: nobody waits yet, and whoever comes back first waits for the other.
             Ending::Suspending { answered, .. } => {
                 self.attachment.heir = heir.map(Box::new);
                 if !std::mem::replace(answered, true) {
@@ -139,7 +139,7 @@ impl Connection {
     }
 
     /// The endpoint's answer.
-    pub(super) fn stand_by(&mut self, now: Time, granted: bool) {
+    pub(super) fn wait_for_peer(&mut self, now: Time, granted: bool) {
         if matches!(self.ending, Ending::Detached { .. }) && !granted {
             self.finish(now, CloseReason::TimedOut, None);
         }
@@ -149,18 +149,18 @@ impl Connection {
         if !granted {
             let reason =
                 crate::wire::close::Reason::new(0, "as many sessions of yours are suspended as may be");
-            self.finish(now, CloseReason::StandbyRefused, Some((Cause::LimitExceeded, reason)));
+            self.finish(now, CloseReason::WaitRefused, Some((Cause::LimitExceeded, reason)));
             return;
         }
         self.prepare_suspend_ack(now, true);
         self.abandon_all(now);
-        self.ending = Ending::Standby { until: now + self.config.standby_time };
+        self.ending = Ending::Waiting { until: now + self.config.wait_time };
         self.events.push_back(Event::PeerSuspended);
     }
 
     /// The last packet of this connection, repeated while the peer asks. With what has arrived, unless nothing more may be acknowledged.
     fn prepare_suspend_ack(&mut self, now: Time, with_sack: bool) {
-        let standby = self.config.standby_time;
+        let wait = self.config.wait_time;
         let mut sack = Vec::new();
         if with_sack {
             let path = &mut self.paths[Main];
@@ -173,22 +173,22 @@ impl Connection {
         }
         self.prepare_last(now, |writer| {
             writer.bytes(&sack);
-            writer.bytes(&suspend_ack(standby));
+            writer.bytes(&suspend_ack(wait));
             writer.bytes(&[block::PADDING, 0, 0]);
         });
         self.farewells_left = REPEATS;
     }
 
     pub(super) fn on_suspend_ack(&mut self, now: Time, reader: &mut Reader) -> Result<(), PeerMisbehaved> {
-        let standby = Duration::from_millis(reader.varint()?);
+        let wait = Duration::from_millis(reader.varint()?);
         if matches!(self.ending, Ending::Suspending { block: None, .. }) {
-            self.finish_suspend(now, Some(standby));
+            self.finish_suspend(now, Some(wait));
         }
         Ok(())
     }
 
     /// The session becomes bytes; after this nothing is acknowledged.
-    pub(super) fn finish_suspend(&mut self, now: Time, standby: Option<Duration>) {
+    pub(super) fn finish_suspend(&mut self, now: Time, wait: Option<Duration>) {
         let (Some(claim), Some(peer_key)) = (self.claim(), self.peer_key) else { return };
         self.endpoint_events.push_back(EndpointEvent::Left);
         self.abandon_all(now);
@@ -200,7 +200,7 @@ impl Connection {
             peer_key,
             remote: self.remote(),
             at: Duration::ZERO,
-            standby,
+            peer_waits: wait,
             heir: self.own_heir.take().map(|heir| *heir),
             snapshot: snapshot.into(),
         }));
@@ -260,10 +260,10 @@ pub(super) fn read_suspend(reader: &mut Reader) -> Result<Option<PublicKey>, Pee
     }
 }
 
-pub(super) fn suspend_ack(standby: Duration) -> Vec<u8> {
+pub(super) fn suspend_ack(wait: Duration) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut out = Writer::new(&mut bytes, 16);
     out.u8(block::SUSPEND_ACK);
-    out.varint((standby.as_millis() as u64).min(crate::wire::VARINT_MAX));
+    out.varint((wait.as_millis() as u64).min(crate::wire::VARINT_MAX));
     bytes
 }

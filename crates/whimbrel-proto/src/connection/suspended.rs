@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use bytes::Bytes;
+use zeroize::Zeroizing;
 
 use crate::crypto::{Claim, PublicKey, Secret};
 use crate::session::{Session, SnapshotError};
@@ -29,8 +30,8 @@ pub struct Suspended {
     pub remote: SocketAddr,
     /// When it was suspended, since the epoch, by the wall clock.
     pub at: Duration,
-    /// For how long the peer stands by. None: it did not say, being out of reach.
-    pub standby: Option<Duration>,
+    /// For how long the peer waits. None: it did not say, being out of reach.
+    pub peer_waits: Option<Duration>,
     /// The key that SUSPEND named to go on with it.
     pub heir: Option<PublicKey>,
     pub(crate) snapshot: Bytes,
@@ -38,8 +39,12 @@ pub struct Suspended {
 
 impl std::fmt::Debug for Suspended {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { peer_key, remote, standby, snapshot, .. } = self;
-        write!(f, "Suspended {{ {peer_key} at {remote}, standby {standby:?}, {} bytes }}", snapshot.len())
+        let Self { peer_key, remote, peer_waits, snapshot, .. } = self;
+        write!(
+            f,
+            "Suspended {{ {peer_key} at {remote}, the peer waits {peer_waits:?}, {} bytes }}",
+            snapshot.len()
+        )
     }
 }
 
@@ -67,7 +72,7 @@ impl Suspended {
         }
         out.bytes(&self.remote.port().to_be_bytes());
         out.u64(self.at.as_millis() as u64);
-        out.u64(self.standby.map_or(u64::MAX, |standby| standby.as_millis() as u64));
+        out.u64(self.peer_waits.map_or(u64::MAX, |peer_waits| peer_waits.as_millis() as u64));
         out.bytes(&self.snapshot);
         let check = digest(&SHA256, &bytes);
         bytes.extend_from_slice(check.as_ref());
@@ -91,7 +96,9 @@ impl Suspended {
         if digest(&SHA256, body).as_ref() != check {
             return Err(SnapshotError::Corrupt("its checksum does not fit: it is cut short or was changed"));
         }
-        let suspended = Self::read(Bytes::copy_from_slice(&body[5..]))?;
+        // The secret stands before the messages, which stay for as long as this is kept.
+        let body = Zeroizing::new(body[5..].to_vec());
+        let suspended = Self::read(Bytes::from_owner(body))?;
         suspended.restore(Time::ZERO, suspended.at)?;
         Ok(suspended)
     }
@@ -111,12 +118,12 @@ impl Suspended {
         };
         let remote = SocketAddr::new(ip, u16::from_be_bytes(reader.array()?));
         let at = Duration::from_millis(reader.u64()?);
-        let standby = Some(reader.u64()?).filter(|ms| *ms != u64::MAX).map(Duration::from_millis);
+        let peer_waits = Some(reader.u64()?).filter(|ms| *ms != u64::MAX).map(Duration::from_millis);
         if epoch > u64::MAX / 2 {
             return Err(SnapshotError::Corrupt("an epoch that no session reaches"));
         }
         let claim = Claim::new(session, epoch, secret);
-        Ok(Self { claim, own_key, peer_key, remote, at, standby, heir, snapshot: reader.rest() })
+        Ok(Self { claim, own_key, peer_key, remote, at, peer_waits, heir, snapshot: reader.rest() })
     }
 
     /// The session as it is at `now`, which is `wall` since the epoch by the wall clock.

@@ -29,7 +29,7 @@ impl Connection {
             self.paths.iter().filter_map(|path| path.timeout(self.keys.is_some())).min(),
             self.other_probes_at(),
             self.attempts.timeout(),
-            self.openings.timeout(),
+            self.path_quota.timeout(),
             self.changeover.timeout(),
             self.retired.timeout(),
             self.session.poll_timeout(),
@@ -161,8 +161,8 @@ impl Connection {
                 self.finish_suspend(now, None);
                 true
             }
-            Some(at) if at <= now && matches!(self.ending, Ending::Standby { .. }) => {
-                self.finish(now, CloseReason::StandbyExpired, None);
+            Some(at) if at <= now && matches!(self.ending, Ending::Waiting { .. }) => {
+                self.finish(now, CloseReason::WaitExpired, None);
                 self.farewell = None;
                 true
             }

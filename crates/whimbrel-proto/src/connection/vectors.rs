@@ -333,14 +333,9 @@ fn sessions(vectors: &mut Vectors) {
     vectors.block("suspend.heir", &suspend(Some(&heir)), &fields, |reader| {
         assert_eq!(read_suspend(reader).unwrap(), Some(heir));
     });
-    vectors.block(
-        "suspend_ack",
-        &suspend_ack(Duration::from_secs(3600)),
-        "standby (v) = 3600000",
-        |reader| {
-            assert_eq!(reader.varint().unwrap(), 3_600_000);
-        },
-    );
+    vectors.block("suspend_ack", &suspend_ack(Duration::from_secs(3600)), "wait (v) = 3600000", |reader| {
+        assert_eq!(reader.varint().unwrap(), 3_600_000);
+    });
     vectors.block("keep_alive", &[block::KEEP_ALIVE], "", |_| {});
     vectors.block("padding", &[block::PADDING, 0, 0, 0], "zeros = 000000", |reader| {
         assert!(reader.rest().iter().all(|byte| *byte == 0));

@@ -1,9 +1,12 @@
 //! Key derivation: HKDF-Expand with SHA-256 (RFC 5869 section 2.3), labels `whimbrel ` ‖ name.
 
+use std::fmt;
+
 use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Prk};
 use rand::CryptoRng;
+use zeroize::Zeroize;
 
-/// 32 secret bytes that other keys are derived from. Never printed.
+/// 32 secret bytes: a pre-shared key, or what other keys are derived from. Never printed, and wiped when they are let go.
 #[derive(Clone)]
 #[cfg_attr(test, derive(PartialEq, Eq))]
 pub struct Secret([u8; 32]);
@@ -22,12 +25,12 @@ impl Secret {
     }
 
     /// The secret of the next generation of packet keys (docs/protocol.md section 2, label `ku`).
-    pub fn next(&self) -> Self {
+    pub(crate) fn next(&self) -> Self {
         self.derive("ku")
     }
 
     /// Another secret of this one, told apart by `label`.
-    pub fn derive(&self, label: &str) -> Self {
+    pub(crate) fn derive(&self, label: &str) -> Self {
         let mut bytes = [0; 32];
         self.expand(label, &[], &mut bytes);
         Self(bytes)
@@ -48,10 +51,38 @@ impl Secret {
     }
 }
 
+impl From<[u8; 32]> for Secret {
+    fn from(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+impl Drop for Secret {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
 struct Length(usize);
 
 impl KeyType for Length {
     fn len(&self) -> usize {
         self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_does_not_go_without_a_word() {
+        assert!(std::mem::needs_drop::<Secret>(), "nobody wipes it");
     }
 }

@@ -1,7 +1,9 @@
 //! Everything secret: identities, packet keys, cookies, reset tokens, connection ids, tickets.
 //!
 //! No randomness of its own: whoever needs some is handed a generator, so that a seed reproduces a run to the
-//! byte. Nothing here prints a secret; the one way out is [`Keys::log`], for a packet dissector.
+//! byte. Nothing here prints a secret; the one way out is [`Keys::log`], for a packet dissector. What is long-lived
+//! is wiped when it is let go: [`Secret`] does so itself, AWS-LC with private keys. The key of a cipher stays where its memory was; it
+//! is derived from a secret, for one generation, and nothing leads back from it.
 
 mod aead;
 mod cid;

@@ -1,7 +1,7 @@
 //! The endpoint: finds the connection a datagram is for, and answers strangers without remembering them.
 
 mod resume;
-mod standby;
+mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -13,13 +13,13 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 
 pub use resume::ResumeError;
-use standby::Standby;
+use waiting::Waiting;
 
 use crate::config::TransportConfig;
 use crate::connection::{
     Connection, Datagram, EndpointAnswer, EndpointEvent, IssuedTicket, Opening, Resuming, Setup,
 };
-use crate::crypto::{CidGenerator, Identity, PublicKey, ResetToken};
+use crate::crypto::{CidGenerator, Identity, PublicKey, ResetToken, Secret};
 use crate::handshake::{
     Accepted, Acceptor, AcceptorConfig, ClientConfig, ClientHandshake, Effort, Ping, ServerKey,
 };
@@ -92,11 +92,11 @@ pub struct ConnectConfig {
     /// The application protocol asked for.
     pub protocol: Bytes,
     /// A pre-shared key; turns early data off.
-    pub psk: Option<[u8; 32]>,
+    pub psk: Option<Secret>,
     /// From an earlier connection to this server: what is sent at once travels with the first packet.
     pub ticket: Option<Ticket>,
     /// Further addresses of the server: while none has answered, one more is asked every 250 ms, and the first that answers is taken.
-    pub others: Vec<SocketAddr>,
+    pub alternatives: Vec<SocketAddr>,
     /// Settings of the connection.
     pub transport: TransportConfig,
 }
@@ -153,9 +153,9 @@ pub struct Endpoint {
     routes: BTreeMap<ConnectionId, Handle>,
     tokens: BTreeMap<[u8; 16], Handle>,
     connections: BTreeMap<Handle, Ids>,
-    standby: Standby,
+    waiting: Waiting,
     /// Needed beside the keys wherever a session goes on.
-    psk: Option<[u8; 32]>,
+    psk: Option<Secret>,
     /// Only peers of sessions that wait here are let in.
     resumes_only: bool,
     /// Of `connections`, those that others began.
@@ -182,7 +182,7 @@ struct Ids {
     /// The id of the session, by which it is resumed.
     resumable: Option<[u8; 16]>,
     /// What this end began it with, and dials with again.
-    psk: Option<Box<[u8; 32]>>,
+    psk: Option<Box<Secret>>,
 }
 
 /// What few of a server's connections have.
@@ -208,7 +208,7 @@ impl Endpoint {
         aes_in_hardware: bool,
     ) -> Self {
         let mut rng = ChaCha20Rng::from_seed(seed);
-        let psk = listen.as_ref().and_then(|listen| listen.acceptor.psk);
+        let psk = listen.as_ref().and_then(|listen| listen.acceptor.psk.clone());
         // Two generators of one identity must differ: the acceptor's core has the high bit set.
         let ids = CidGenerator::new(&identity, core, &mut rng);
         let acceptor = listen.map(|listen| {
@@ -216,7 +216,7 @@ impl Endpoint {
             // A register without room declines every ticket.
             let tickets_remembered =
                 if listen.early_from_tickets { listen.acceptor.tickets_remembered } else { 0 };
-            let config = AcceptorConfig { aes_in_hardware, tickets_remembered, ..listen.acceptor };
+            let config = AcceptorConfig { aes_in_hardware, tickets_remembered, ..listen.acceptor.clone() };
             (Acceptor::new(&identity, &config, own, &mut rng), listen)
         });
         Self {
@@ -228,7 +228,7 @@ impl Endpoint {
             routes: BTreeMap::new(),
             tokens: BTreeMap::new(),
             connections: BTreeMap::new(),
-            standby: Standby::default(),
+            waiting: Waiting::default(),
             psk,
             resumes_only: false,
             accepted: 0,
@@ -250,7 +250,7 @@ impl Endpoint {
 
     /// A secret that both ends must have beside their keys where a suspended session is resumed. Default: the listener's. A connection that
     /// is dialled again has the one it began with.
-    pub fn set_psk(&mut self, psk: Option<[u8; 32]>) {
+    pub fn set_psk(&mut self, psk: Option<Secret>) {
         self.psk = psk;
     }
 
@@ -266,7 +266,7 @@ impl Endpoint {
 
     /// Begins a connection; its first packet comes out of `poll_transmit`.
     pub fn connect(&mut self, now: Time, remote: SocketAddr, config: ConnectConfig) -> (Handle, Connection) {
-        let ConnectConfig { server_key, protocol, psk, ticket, others, transport } = config;
+        let ConnectConfig { server_key, protocol, psk, ticket, alternatives, transport } = config;
         let local_id = self.ids.issue();
         let mut session_id = [0; 16];
         self.rng.fill_bytes(&mut session_id);
@@ -274,12 +274,13 @@ impl Endpoint {
         params.protocol = protocol;
         params.session = Some(session_id);
         let (ticket, memory) = ticket.map_or((None, None), |ticket| (Some(ticket.bytes), ticket.memory));
-        let client = ClientConfig { psk, ticket, ..ClientConfig::new(server_key, self.aes_in_hardware) };
+        let client =
+            ClientConfig { psk: psk.clone(), ticket, ..ClientConfig::new(server_key, self.aes_in_hardware) };
         let handshake = ClientHandshake::new(&mut self.rng, &self.identity, client, local_id);
         let setup = self.setup(Side::Client, remote, local_id, Arc::new(transport));
         let patience = setup.config.handshake_timeout;
         let mut connection = Connection::new(now, setup);
-        let opening = Opening::new(now, handshake, params, true, patience, memory).or_at(others);
+        let opening = Opening::new(now, handshake, params, true, patience, memory).or_at(alternatives);
         connection.open_with(now, opening);
         connection.name_session(session_id);
         let handle = self.register(local_id, false);
@@ -308,7 +309,7 @@ impl Endpoint {
         }
     }
 
-    fn keep_psk(&mut self, handle: Handle, psk: Option<[u8; 32]>) {
+    fn keep_psk(&mut self, handle: Handle, psk: Option<Secret>) {
         if let Some(ids) = self.connections.get_mut(&handle) {
             ids.psk = psk.map(Box::new);
         }
@@ -377,19 +378,19 @@ impl Endpoint {
                     self.tokens.remove(token.as_bytes());
                 }
             }
-            EndpointEvent::StandbyWanted { peer, bytes } => {
+            EndpointEvent::WaitWanted { peer, bytes } => {
                 let granted = self.admit(handle, peer, bytes);
                 if granted {
                     self.open_door();
                 }
-                return Some(EndpointAnswer::Standby(now, granted));
+                return Some(EndpointAnswer::Wait(now, granted));
             }
-            EndpointEvent::StandbyOver => {
-                self.standby.on_reattached(handle);
+            EndpointEvent::WaitOver => {
+                self.waiting.on_reattached(handle);
             }
             EndpointEvent::Left => {
                 let session = self.connections.get_mut(&handle)?.resumable.take()?;
-                self.standby.leave(handle, session);
+                self.waiting.leave(handle, session);
             }
             EndpointEvent::DialWanted { peer } => {
                 return Some(EndpointAnswer::Dial(Box::new(self.dial(now, handle, peer)?)));
@@ -413,7 +414,7 @@ impl Endpoint {
                 self.tokens.remove(&token);
             }
             if let Some(session) = ids.resumable {
-                self.standby.forget(handle, session);
+                self.waiting.forget(handle, session);
             }
         }
     }
@@ -478,7 +479,7 @@ impl Endpoint {
     fn handle_ping(&mut self, now: Time, datagram: Datagram, out: &mut Vec<u8>) -> Routed {
         let Some((acceptor, listen)) = &mut self.acceptor else { return self.refuse() };
         // Who is awaited takes no further place.
-        let full = self.accepted >= listen.max_connections && self.standby.is_empty();
+        let full = self.accepted >= listen.max_connections && self.waiting.is_empty();
         let (from, bytes) = (datagram.from, &datagram.bytes);
         let mut afford = |effort| match effort {
             Effort::SynAck => self.syn_budget.take(now, listen.syns_per_second),
@@ -543,7 +544,7 @@ impl Endpoint {
 
     /// The connection that a PING of this client's began the session over.
     fn begun(&self, session: &[u8; 16], client: PublicKey) -> Option<Handle> {
-        let handle = self.standby.find(session)?;
+        let handle = self.waiting.find(session)?;
         (self.connections.get(&handle)?.begun_by == Some(client)).then_some(handle)
     }
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::standby::Gone;
+use super::waiting::Gone;
 use super::{ALIASES, Endpoint, Handle, ListenConfig, Routed};
 use crate::config::TransportConfig;
 use crate::connection::{Attachment, Connection, Datagram, Dial, Opening, Resuming, Setup, Suspended};
@@ -47,7 +47,7 @@ impl Endpoint {
         let params = Connection::own_params(&transport);
         let client = ClientConfig {
             resume: Some(suspended.claim.clone()),
-            psk: self.psk,
+            psk: self.psk.clone(),
             ..ClientConfig::new(ServerKey::Known(suspended.peer_key), self.aes_in_hardware)
         };
         let handshake = ClientHandshake::new(&mut self.rng, &self.identity, client, local_id);
@@ -58,7 +58,7 @@ impl Endpoint {
         connection.begin_resume(session, attachment);
         connection.open_with(now, Opening::new(now, handshake, params, false, patience, None));
         let handle = self.register(local_id, false);
-        self.keep_psk(handle, self.psk);
+        self.keep_psk(handle, self.psk.clone());
         self.name_session(handle, suspended.claim.session);
         Ok((handle, connection))
     }
@@ -68,7 +68,7 @@ impl Endpoint {
         let local_id = self.ids.issue();
         let ids = self.connections.get_mut(&handle)?;
         ids.more.push(local_id);
-        let psk = ids.psk.as_deref().copied();
+        let psk = ids.psk.as_deref().cloned();
         self.routes.insert(local_id, handle);
         let server_key = ServerKey::Known(peer);
         let client = ClientConfig { psk, ..ClientConfig::new(server_key, self.aes_in_hardware) };
@@ -80,19 +80,19 @@ impl Endpoint {
     pub(super) fn admit(&mut self, handle: Handle, peer: PublicKey, bytes: u64) -> bool {
         let Some(ids) = self.connections.get(&handle) else { return false };
         if !ids.accepted {
-            self.standby.wait(handle);
+            self.waiting.wait(handle);
             return true;
         }
         let places = self.acceptor.as_ref().map_or(usize::MAX, |(_, listen)| listen.max_connections / 2);
-        let limits = (self.transport.max_standby, self.transport.max_standby_bytes);
-        self.standby.admitted() < places && self.standby.admit(handle, peer, bytes, limits)
+        let limits = (self.transport.max_waiting, self.transport.max_waiting_bytes);
+        self.waiting.admitted() < places && self.waiting.admit(handle, peer, bytes, limits)
     }
 
     /// Takes a suspended session up and waits for the peer, which was suspended too, to resume it here.
     ///
     /// # Errors
     /// [`ResumeError`].
-    pub fn stand_by(
+    pub fn wait_for_peer(
         &mut self,
         now: Time,
         wall: Duration,
@@ -102,11 +102,11 @@ impl Endpoint {
         let local_id = self.ids.issue();
         let setup = self.setup(Side::Server, suspended.remote, local_id, Arc::new(transport));
         let mut connection = Connection::new(now, setup);
-        connection.begin_standby(now, session, attachment, suspended.peer_key);
+        connection.begin_waiting(now, session, attachment, suspended.peer_key);
         let handle = self.register(local_id, false);
         self.name_session(handle, suspended.claim.session);
-        self.standby.take_over(suspended.claim.session, handle);
-        self.standby.wait(handle);
+        self.waiting.take_over(suspended.claim.session, handle);
+        self.waiting.wait(handle);
         self.open_door();
         Ok((handle, connection))
     }
@@ -132,7 +132,7 @@ impl Endpoint {
     }
 
     pub(super) fn name_session(&mut self, handle: Handle, session: [u8; 16]) {
-        self.standby.insert(session, handle);
+        self.waiting.insert(session, handle);
         if let Some(ids) = self.connections.get_mut(&handle) {
             ids.resumable = Some(session);
         }
@@ -147,7 +147,7 @@ impl Endpoint {
         let config = AcceptorConfig {
             aes_in_hardware: self.aes_in_hardware,
             tickets_remembered: 0,
-            psk: self.psk,
+            psk: self.psk.clone(),
             ..AcceptorConfig::default()
         };
         let acceptor = Acceptor::new(&self.identity, &config, own, &mut self.rng);
@@ -163,8 +163,8 @@ impl Endpoint {
         datagram: &Datagram,
         out: &mut Vec<u8>,
     ) -> Routed {
-        let Some(handle) = self.standby.find(&session) else {
-            let resumed = Some(match self.standby.what_became_of(&session) {
+        let Some(handle) = self.waiting.find(&session) else {
+            let resumed = Some(match self.waiting.what_became_of(&session) {
                 Some(Gone::Left) => return self.refuse(),
                 Some(Gone::Expired) => Resumed::Expired,
                 None => Resumed::Unknown,
@@ -197,10 +197,10 @@ impl Endpoint {
 
     /// The session goes on over another connection: the ids of before are nobody's.
     pub(super) fn on_reattached(&mut self, handle: Handle, id: ConnectionId) {
-        self.standby.on_reattached(handle);
+        self.waiting.on_reattached(handle);
         let Some(ids) = self.connections.get_mut(&handle) else { return };
         if let Some(session) = ids.resumable {
-            self.standby.take_over(session, handle);
+            self.waiting.take_over(session, handle);
         }
         let old = std::mem::replace(&mut ids.id, id);
         let rare = ids.rare.take().map(|rare| *rare).unwrap_or_default();

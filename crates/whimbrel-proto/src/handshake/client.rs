@@ -37,7 +37,7 @@ pub struct ClientConfig {
     /// Whom to talk to.
     pub server_key: ServerKey,
     /// A pre-shared key (Noise `psk2`); turns early data off.
-    pub psk: Option<[u8; 32]>,
+    pub psk: Option<Secret>,
     /// Ciphers, in order of preference.
     pub aeads: Offer,
     /// From an earlier connection to the same server; of no use without its key, and passed over if it cannot be one.

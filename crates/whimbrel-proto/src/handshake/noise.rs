@@ -12,7 +12,7 @@ use snow::resolvers::{CryptoResolver, DefaultResolver};
 use snow::types::{Cipher, Dh, Hash, Random};
 use snow::{Builder, Error, HandshakeState};
 
-use crate::crypto::{Identity, PublicKey, StaticKey, public_of};
+use crate::crypto::{Identity, PublicKey, Secret, StaticKey, public_of};
 
 /// Bytes of message 1 beside its payload: ephemeral key, sealed static key, tag.
 pub(super) const MESSAGE_1_OVERHEAD: usize = 32 + 32 + 16 + 16;
@@ -23,11 +23,11 @@ pub(super) const MESSAGE_2_OVERHEAD: usize = 32 + 16;
 #[derive(Clone)]
 pub(super) struct Pattern {
     params: NoiseParams,
-    psk: Option<[u8; 32]>,
+    psk: Option<Secret>,
 }
 
 impl Pattern {
-    pub(super) fn new(psk: Option<[u8; 32]>) -> Self {
+    pub(super) fn new(psk: Option<Secret>) -> Self {
         let name = match psk {
             None => "Noise_IK_25519_ChaChaPoly_BLAKE2s",
             Some(_) => "Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s",
@@ -71,7 +71,7 @@ impl Pattern {
             .local_private_key(identity.secret())?
             .prologue(prologue)?;
         match &self.psk {
-            Some(psk) => builder.psk(2, psk),
+            Some(psk) => builder.psk(2, psk.bytes()),
             None => Ok(builder),
         }
     }
@@ -251,7 +251,7 @@ mod tests {
     fn agrees_with_snow_and_the_raw_split_matches() {
         let (client, server) = (Identity::from_secret([1; 32]), Identity::from_secret([2; 32]));
         for psk in [None, Some([7; 32])] {
-            let pattern = Pattern::new(psk);
+            let pattern = Pattern::new(psk.map(Secret::new));
             let mut ours = pattern.initiator(&client, &server.public(), &[3; 32], [4; 32]).unwrap();
             let builder = Builder::with_resolver(pattern.params.clone(), Box::new(Snows))
                 .local_private_key(server.secret())

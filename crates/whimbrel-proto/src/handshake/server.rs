@@ -15,7 +15,7 @@ use super::noise::{MESSAGE_2_OVERHEAD, Pattern};
 use super::params::{Params, Secrets};
 use crate::crypto::{
     Aead, COOKIE_LIFE, CidGenerator, Claim, Cookie, CookieError, CookieJar, EarlyOpen, Identity, Keys, Offer,
-    PathMemory, PublicKey, Register, ResetKey, ResetToken, Seen, TicketError, TicketJar,
+    PathMemory, PublicKey, Register, ResetKey, ResetToken, Secret, Seen, TicketError, TicketJar,
 };
 use crate::wire::{Malformed, Reader, Writer};
 use crate::{ConnectionId, Side, Time};
@@ -29,7 +29,7 @@ pub struct AcceptorConfig {
     /// Tell strangers that ask the static key, so that they can trust it on first use. Default: no.
     pub show_key: bool,
     /// A pre-shared key (Noise `psk2`) that every client must have; turns early data off. Default: none.
-    pub psk: Option<[u8; 32]>,
+    pub psk: Option<Secret>,
     /// The processor has AES instructions. Default: no.
     pub aes_in_hardware: bool,
     /// Used cookies remembered, 100 bytes each; with more handshakes than this in [`COOKIE_LIFE`] PINGs are refused.
@@ -209,7 +209,7 @@ impl Acceptor {
     ) -> Self {
         Self {
             identity: identity.clone(),
-            pattern: Pattern::new(config.psk),
+            pattern: Pattern::new(config.psk.clone()),
             show_key: config.show_key,
             aes_in_hardware: config.aes_in_hardware,
             cookies: CookieJar::new(rng),

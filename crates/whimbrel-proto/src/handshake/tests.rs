@@ -418,9 +418,9 @@ fn ephemeral_keys_without_secrecy_are_refused() {
 
 #[test]
 fn a_pre_shared_key_is_needed_at_both_ends_and_turns_early_data_off() {
-    let config = AcceptorConfig { psk: Some([1; 32]), ..AcceptorConfig::default() };
+    let config = AcceptorConfig { psk: Some([1; 32].into()), ..AcceptorConfig::default() };
     let mut world = World::new(1, &config);
-    let (mut client, flight) = world.up_to_ping(ClientConfig { psk: Some([1; 32]), ..world.config() });
+    let (mut client, flight) = world.up_to_ping(ClientConfig { psk: Some([1; 32].into()), ..world.config() });
     assert!(flight.early.is_none());
     let accepted = world.accept(&flight.packet);
     assert!(accepted.blocks.is_empty() && accepted.early.is_none());
@@ -433,7 +433,7 @@ fn a_pre_shared_key_is_needed_at_both_ends_and_turns_early_data_off() {
     assert_eq!(refused(world.ping(&without.packet)), Refusal::Forged);
 
     // psk2 is mixed in with message 2: it is the client that notices first, the server with the first sealed packet.
-    let (mut client, wrong) = world.up_to_ping(ClientConfig { psk: Some([2; 32]), ..world.config() });
+    let (mut client, wrong) = world.up_to_ping(ClientConfig { psk: Some([2; 32].into()), ..world.config() });
     let done = finish(world.accept(&wrong.packet));
     assert_eq!(failed(client.handle_pong(&done.pong)), HandshakeError::Forged);
 }

@@ -8,7 +8,6 @@ use super::Dice;
 use super::operation::Draft;
 use super::run::Run;
 use crate::pair::End;
-use crate::world::SERVER;
 
 /// One absence, from the first end's leaving to the session's going on.
 #[derive(Clone, Debug)]
@@ -52,7 +51,7 @@ impl Run {
                 self.restore_links();
                 // A peer that did not hear of it will dial if it began the session.
                 if end == End::Server && !self.was_told(end.other()) {
-                    self.stand_by(end, &state, crash);
+                    self.wait_for_peer(end, &state, crash);
                 } else {
                     self.take_up(end, &state, crash);
                 }
@@ -71,7 +70,7 @@ impl Run {
                 self.stay_away(&ends, time);
                 self.restore_links();
                 // Whoever is dialled is there first.
-                self.stand_by(ends[1], &second, crash);
+                self.wait_for_peer(ends[1], &second, crash);
                 self.take_up(ends[0], &first, crash);
                 self.until(|run| ends.iter().all(|end| !run.is_away(*end)));
             }
@@ -104,7 +103,7 @@ impl Run {
 
     fn is_away(&mut self, end: End) -> bool {
         let Some(connection) = self.pair.try_connection(end) else { return true };
-        connection.is_standing_by() || !connection.is_established()
+        connection.is_waiting() || !connection.is_established()
     }
 
     fn go_dark(&mut self) {
@@ -157,9 +156,9 @@ impl Run {
         self.went_on(end, handle);
     }
 
-    fn stand_by(&mut self, end: End, state: &Suspended, crash: bool) {
+    fn wait_for_peer(&mut self, end: End, state: &Suspended, crash: bool) {
         let node = self.node(end, crash);
-        let handle = self.pair.world.stand_by(node, state).expect("it can be taken up");
+        let handle = self.pair.world.wait_for_peer(node, state).expect("it can be taken up");
         self.went_on(end, handle);
     }
 
@@ -171,7 +170,7 @@ impl Run {
     }
 
     fn node(&mut self, end: End, crash: bool) -> usize {
-        let node = if end == End::Client { self.pair.client } else { SERVER };
+        let node = self.pair.node(end);
         if crash {
             self.pair.world.restart(node);
         }

@@ -15,19 +15,25 @@
 //!
 //! [`run_move`] does the same, in small, with sessions that are suspended and resumed.
 
+mod arrivals;
 mod away;
+mod coverage;
 mod dice;
+mod ending;
 mod model;
 mod moving;
+mod networks;
 mod operation;
 mod run;
+mod settings;
 
 pub use away::Away;
+pub use coverage::Coverage;
 pub use dice::{Dice, FromBytes, Seeded};
 pub use model::Model;
 pub use moving::run_move;
 pub use operation::{Finale, NetworkChange, Operation};
-pub use run::{Coverage, OPERATIONS, run};
+pub use run::{OPERATIONS, run};
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

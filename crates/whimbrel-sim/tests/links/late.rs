@@ -8,7 +8,7 @@ use whimbrel_proto::{Handle, ListenConfig, Service, StreamId};
 use whimbrel_sim::link::LinkConfig;
 use whimbrel_sim::world::{SERVER, World};
 
-use super::{Figures, GRAIN, secs, seeds, transport};
+use super::{Figures, GRAIN, arrived, secs, seeds, transport};
 
 /// Of bulk between hosts that are late by as much.
 struct Busy {
@@ -35,15 +35,7 @@ fn run(seed: u64, mbit: f64, link: &str, loss: f64, late: Late) -> Busy {
     let (mut server, mut got) = (None, 0);
     world.run_until(secs(SECONDS), |world| {
         fill(world, client, handle);
-        while let Some(accepted) = world.accept() {
-            server = Some(accepted);
-        }
-        let now = world.now();
-        if let Some(peer) = server.and_then(|server| world.try_peer(SERVER, server)) {
-            while let Some(message) = peer.connection.session().recv(now) {
-                got += message.payload.len();
-            }
-        }
+        got += arrived(world, &mut server).iter().map(|message| message.payload.len()).sum::<usize>();
         false
     });
     let up = world.link(client, SERVER).stats();

@@ -10,8 +10,9 @@ mod transfers;
 
 use std::time::Duration;
 
-use whimbrel_proto::TransportConfig;
-use whimbrel_proto::session::SessionConfig;
+use whimbrel_proto::session::{Message, SessionConfig};
+use whimbrel_proto::{Handle, TransportConfig};
+use whimbrel_sim::world::{SERVER, World};
 
 /// Of timers, as tokio has it.
 const GRAIN: Duration = Duration::from_millis(1);
@@ -25,6 +26,16 @@ fn transport() -> TransportConfig {
     let mut config = TransportConfig::default();
     config.session = SessionConfig { send_queue_bytes: 4 << 20, ..SessionConfig::default() };
     config
+}
+
+/// What has come to the server, by the connection that it accepted last.
+fn arrived(world: &mut World, server: &mut Option<Handle>) -> Vec<Message> {
+    while let Some(accepted) = world.accept() {
+        *server = Some(accepted);
+    }
+    let now = world.now();
+    let Some(peer) = server.and_then(|server| world.try_peer(SERVER, server)) else { return Vec::new() };
+    std::iter::from_fn(|| peer.connection.session().recv(now)).collect()
 }
 
 /// Figures of many seeds.

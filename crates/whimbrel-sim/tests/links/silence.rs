@@ -5,9 +5,9 @@ use std::time::Duration;
 use whimbrel_proto::session::Outgoing;
 use whimbrel_proto::{Handle, ListenConfig, Service, StreamId, Tag, Time};
 use whimbrel_sim::link::LinkConfig;
-use whimbrel_sim::world::{SERVER, World};
+use whimbrel_sim::world::World;
 
-use super::{GRAIN, secs, transport};
+use super::{GRAIN, arrived, secs, transport};
 
 const LINK: &str = "rate=4mbit,delay=25ms,queue=100ms";
 const RTT: Duration = Duration::from_millis(50);
@@ -57,14 +57,9 @@ impl Outage {
             let step = if self.load == Load::Bulk { secs(0.05) } else { secs(0.1) };
             let Self { world, server, received, .. } = self;
             world.run_until(step, |world| {
-                while let Some(accepted) = world.accept() {
-                    *server = Some(accepted);
-                }
-                let now = world.now();
-                if let Some(peer) = server.and_then(|server| world.try_peer(SERVER, server)) {
-                    while let Some(message) = peer.connection.session().recv(now) {
-                        received.push((now, u64::from_be_bytes(message.payload[..8].try_into().unwrap())));
-                    }
+                for message in arrived(world, server) {
+                    let number = u64::from_be_bytes(message.payload[..8].try_into().unwrap());
+                    received.push((world.now(), number));
                 }
                 false
             });

@@ -3,9 +3,9 @@
 use whimbrel_proto::session::Outgoing;
 use whimbrel_proto::{ListenConfig, Repeats, Service, StreamId, Time};
 use whimbrel_sim::link::LinkConfig;
-use whimbrel_sim::world::{SERVER, World};
+use whimbrel_sim::world::World;
 
-use super::{Figures, secs, seeds, transport};
+use super::{Figures, arrived, secs, seeds, transport};
 
 struct Sparse {
     /// One way.
@@ -30,16 +30,10 @@ fn run(seed: u64, loss: f64, rate: f64, repeats: Repeats, seconds: f64) -> Spars
     let due = |i: u64| Time::ZERO + secs(i as f64 / rate);
     let mut received = 0;
     let mut collect = |world: &mut World, latencies: &mut Vec<f64>| {
-        while let Some(accepted) = world.accept() {
-            server = Some(accepted);
-        }
-        let now = world.now();
-        if let Some(peer) = server.and_then(|server| world.try_peer(SERVER, server)) {
-            while let Some(message) = peer.connection.session().recv(now) {
-                let i = u64::from_be_bytes(message.payload[..8].try_into().unwrap());
-                latencies[i as usize] = now.since(due(i)).as_secs_f64() * 1e3;
-                received += 1;
-            }
+        for message in arrived(world, &mut server) {
+            let i = u64::from_be_bytes(message.payload[..8].try_into().unwrap());
+            latencies[i as usize] = world.now().since(due(i)).as_secs_f64() * 1e3;
+            received += 1;
         }
         received >= count
     };

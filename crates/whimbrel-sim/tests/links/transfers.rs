@@ -3,9 +3,9 @@
 use whimbrel_proto::session::Outgoing;
 use whimbrel_proto::{Event, Handle, ListenConfig, Service, StreamId, Ticket};
 use whimbrel_sim::link::LinkConfig;
-use whimbrel_sim::world::{SERVER, World};
+use whimbrel_sim::world::World;
 
-use super::{Figures, secs, seeds, transport};
+use super::{Figures, arrived, secs, seeds, transport};
 
 struct Visit {
     world: World,
@@ -35,15 +35,7 @@ impl Visit {
         }
         let (mut server, mut got) = (None, 0);
         let done = world.run_until(secs(120.0), |world| {
-            while let Some(accepted) = world.accept() {
-                server = Some(accepted);
-            }
-            let now = world.now();
-            if let Some(peer) = server.and_then(|server| world.try_peer(SERVER, server)) {
-                while let Some(message) = peer.connection.session().recv(now) {
-                    got += message.payload.len();
-                }
-            }
+            got += arrived(world, &mut server).iter().map(|message| message.payload.len()).sum::<usize>();
             got >= bytes
         });
         assert!(done, "{got} of {bytes} bytes");

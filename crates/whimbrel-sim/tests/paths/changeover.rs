@@ -5,25 +5,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use whimbrel_proto::{Event, PathId, Repeats, Scheduling, Service, TransportConfig};
 use whimbrel_sim::pair::{End, Pair};
-use whimbrel_sim::world::SERVER;
 
 use super::primary::{over, primary};
-use super::{MS, SECOND, announce, bulk, config, link, two};
-
-const ALIKE: &str = "rate=10mbit,delay=10ms,queue=100ms";
-const DARK: &str = "rate=10mbit,delay=10ms,loss=100%";
+use super::{ALIKE, DARK, MS, SECOND, announce, bulk, config, two};
 
 fn one_at_a_time() -> TransportConfig {
     let mut transport = config();
     transport.scheduler = Scheduling::Primary;
     transport.repeats = Repeats::Fixed(0);
     transport
-}
-
-fn set(pair: &mut Pair, network: usize, like: &str) {
-    let client = pair.client;
-    pair.world.link_over(network, client, SERVER).reconfigure(link(like));
-    pair.world.link_over(network, SERVER, client).reconfigure(link(like));
 }
 
 /// Both ends keep sending a little, so that each hears of its paths.
@@ -81,10 +71,10 @@ fn data_is_back_on_a_primary_that_has_worked_for_a_while() {
         let mut pair = two(2, one_at_a_time(), ALIKE, ALIKE);
         let (network, usual, other) = usual(&mut pair, end);
         let before = changes(&mut pair, end).len();
-        set(&mut pair, network, DARK);
+        pair.relink_over(network, DARK);
         talk(&mut pair, 3 * SECOND);
         assert_eq!(primary(&mut pair, end), other, "{end:?}");
-        set(&mut pair, network, ALIKE);
+        pair.relink_over(network, ALIKE);
         talk(&mut pair, 1900 * MS);
         assert_eq!(primary(&mut pair, end), other, "{end:?} waits");
         talk(&mut pair, 2 * SECOND);
@@ -100,9 +90,9 @@ fn a_path_that_comes_and_goes_is_left_alone() {
         let (network, usual, other) = usual(&mut pair, end);
         let before = changes(&mut pair, end).len();
         let blink = |pair: &mut Pair, works: Duration| {
-            set(pair, network, DARK);
+            pair.relink_over(network, DARK);
             talk(pair, SECOND);
-            set(pair, network, ALIKE);
+            pair.relink_over(network, ALIKE);
             talk(pair, works);
         };
         for _ in 0..10 {

@@ -2,11 +2,8 @@
 
 use whimbrel_proto::{CostPolicy, Event, PathId};
 use whimbrel_sim::pair::{End, Pair};
-use whimbrel_sim::world::SERVER;
 
-use super::{SECOND, bulk, config, link, two};
-
-const ALIKE: &str = "rate=10mbit,delay=10ms,queue=100ms";
+use super::{ALIKE, DARK, SECOND, bulk, config, two};
 
 /// Two alike, the second at a cost of 5.
 fn dear(policy: CostPolicy) -> Pair {
@@ -24,10 +21,7 @@ fn second(pair: &mut Pair) -> u64 {
 }
 
 fn lose_the_free_one(pair: &mut Pair) {
-    let client = pair.client;
-    for (from, to) in [(client, SERVER), (SERVER, client)] {
-        pair.world.link_over(0, from, to).reconfigure(link("rate=10mbit,delay=10ms,loss=100%"));
-    }
+    pair.relink_over(0, DARK);
     bulk(pair, SECOND);
 }
 

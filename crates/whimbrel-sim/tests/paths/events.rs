@@ -2,13 +2,9 @@
 
 use whimbrel_proto::{Event, PathState};
 use whimbrel_sim::pair::{End, Pair};
-use whimbrel_sim::world::SERVER;
 
 use super::primary::over;
-use super::{SECOND, announce, bulk, config, link, two};
-
-const ALIKE: &str = "rate=10mbit,delay=10ms,queue=100ms";
-const DARK: &str = "rate=10mbit,delay=10ms,loss=100%";
+use super::{ALIKE, DARK, SECOND, announce, bulk, config, two};
 
 fn count(pair: &mut Pair, end: End, wanted: &Event) -> usize {
     pair.events(end).iter().filter(|event| *event == wanted).count()
@@ -19,17 +15,13 @@ fn a_path_is_suspect_then_down_after_three_unanswered_probes_then_up() {
     for network in 0..2 {
         let mut pair = two(1, config(), ALIKE, ALIKE);
         bulk(&mut pair, SECOND);
-        let (client, path) = (pair.client, over(&mut pair, network));
-        let set = |pair: &mut Pair, like| {
-            pair.world.link_over(network, client, SERVER).reconfigure(link(like));
-            pair.world.link_over(network, SERVER, client).reconfigure(link(like));
-        };
+        let path = over(&mut pair, network);
         let figures = |pair: &mut Pair| {
             let paths = pair.stats(End::Client).paths;
             *paths.iter().find(|figures| figures.id == path).expect("it is there")
         };
         let ups = count(&mut pair, End::Client, &Event::PathUp(path));
-        set(&mut pair, DARK);
+        pair.relink_over(network, DARK);
         let mut sent = [0; 2];
         for (at, event) in [Event::PathSuspect(path), Event::PathDown(path)].into_iter().enumerate() {
             let said = pair.run_until(SECOND, |pair| count(pair, End::Client, &event) == 1);
@@ -41,7 +33,7 @@ fn a_path_is_suspect_then_down_after_three_unanswered_probes_then_up() {
         assert_eq!(figures(&mut pair).state, PathState::Down);
         bulk(&mut pair, SECOND);
         assert_eq!(count(&mut pair, End::Client, &Event::PathDown(path)), 1, "once");
-        set(&mut pair, ALIKE);
+        pair.relink_over(network, ALIKE);
         let up = pair.run_until(SECOND, |pair| count(pair, End::Client, &Event::PathUp(path)) == ups + 1);
         assert!(up, "{:?}", pair.events(End::Client));
         assert_eq!(figures(&mut pair).state, PathState::Active);
@@ -52,7 +44,7 @@ fn a_path_is_suspect_then_down_after_three_unanswered_probes_then_up() {
 fn both_ends_hear_of_addresses_that_go_and_of_the_path_that_goes_with_them() {
     for (node_end, peer_end) in [(End::Client, End::Server), (End::Server, End::Client)] {
         let mut pair = two(2, config(), ALIKE, ALIKE);
-        let node = if node_end == End::Client { pair.client } else { SERVER };
+        let node = pair.node(node_end);
         let path = over(&mut pair, 1);
         let address = pair.world.addresses(node)[1];
         let added = Event::LocalAddressAdded(address);

@@ -7,7 +7,7 @@ use whimbrel_sim::pair::{End, Pair};
 use whimbrel_sim::world::SERVER;
 
 use super::numbered::Numbered;
-use super::{MS, SECOND, active, announce, bulk, config, link, share, two};
+use super::{ALIKE, DARK, MS, SECOND, active, announce, bulk, config, link, share, two};
 
 const SEEDS: u64 = 6;
 
@@ -71,7 +71,7 @@ fn darken(pair: &mut Pair, networks: &[usize], dark: bool) -> Vec<whimbrel_sim::
             let one = pair.world.link_over(*network, from, to);
             let config = one.config().clone();
             if dark {
-                one.reconfigure(link("rate=10mbit,delay=10ms,loss=100%"));
+                one.reconfigure(link(DARK));
             }
             before.push(config);
         }
@@ -149,7 +149,7 @@ fn an_outage_longer_than_the_service_time_ends_it_and_says_so() {
     transport.idle_timeout = 5 * SECOND;
     transport.reattach = None;
     let mut pair = Pair::connected(1, transport, "rate=10mbit,delay=10ms");
-    pair.relink("rate=10mbit,delay=10ms,loss=100%");
+    pair.relink(DARK);
     pair.send(End::Client, Service::ReliableSequenced, vec![1; 10]);
     assert!(pair.run_until(6 * SECOND, |pair| pair.both_closed()));
     for end in End::BOTH {
@@ -157,7 +157,7 @@ fn an_outage_longer_than_the_service_time_ends_it_and_says_so() {
         let [.., Event::OutOfService, Event::Closed(_)] = events[..] else { panic!("{events:?}") };
     }
     let mut pair = Pair::connected(1, config(), "rate=10mbit,delay=10ms");
-    pair.relink("rate=10mbit,delay=10ms,loss=100%");
+    pair.relink(DARK);
     pair.run(290 * SECOND);
     assert_eq!(pair.closed(End::Client), None, "a tunnel or a lift is no end");
 }
@@ -188,12 +188,11 @@ fn a_hundred_handovers_lose_and_double_nothing() {
 /// Suspicion sends what is out another way at once: what arrives after all, or was there all along, is not delivered again.
 #[test]
 fn what_comes_back_from_the_dark_is_delivered_once() {
-    const DARK: &str = "rate=10mbit,delay=10ms,loss=100%";
     for network in 0..2 {
         // Both ways, then only the one of messages, then only the one of SACKs.
         for (up, down) in [(true, true), (true, false), (false, true)] {
             for seed in 0..SEEDS {
-                let likes = ["rate=10mbit,delay=10ms,queue=100ms", "rate=5mbit,delay=30ms,queue=100ms"];
+                let likes = [ALIKE, "rate=5mbit,delay=30ms,queue=100ms"];
                 let mut pair = two(seed, config(), likes[0], likes[1]);
                 let (client, mut messages) = (pair.client, Numbered::default());
                 messages.carry(&mut pair, SECOND + 37 * MS * seed as u32);

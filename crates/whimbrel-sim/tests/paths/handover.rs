@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use whimbrel_proto::{Event, PathId, PathState, Time};
 use whimbrel_sim::pair::{End, Pair};
-use whimbrel_sim::world::SERVER;
 
 use super::{MS, SECOND, active, announce, bulk, config, link, two};
 
@@ -139,8 +138,7 @@ fn a_network_whose_route_comes_late_is_used_as_soon_as_it_is_told() {
         pair.connection(End::Client).handle_link_up(now);
         bulk(&mut pair, 10 * MS);
     }
-    pair.world.link_over(new, client, SERVER).reconfigure(link(ALIKE));
-    pair.world.link_over(new, SERVER, client).reconfigure(link(ALIKE));
+    pair.relink_over(new, ALIKE);
     let now = pair.now();
     pair.world.announce(client, handle);
     pair.connection(End::Client).handle_link_up(now);

@@ -9,9 +9,7 @@ use whimbrel_proto::{Event, PathId, PathState, Service};
 use whimbrel_sim::pair::{End, Pair};
 use whimbrel_sim::world::{SERVER, TapVerdict};
 
-use super::{MS, SECOND, active, announce, bulk, config, link, share, two};
-
-const ALIKE: &str = "rate=10mbit,delay=10ms,queue=100ms";
+use super::{ALIKE, DARK, MS, SECOND, active, announce, bulk, config, link, share, two};
 
 fn nobody() -> SocketAddr {
     "192.0.2.66:6666".parse().expect("an address")
@@ -109,7 +107,7 @@ fn forged_packets_move_nothing() {
 fn an_address_gets_no_data_before_it_answered() {
     let mut pair = two(4, config(), ALIKE, ALIKE);
     let client = pair.client;
-    let deaf = link("rate=10mbit,delay=10ms,loss=100%");
+    let deaf = link(DARK);
     pair.world.add_network(client, link(ALIKE), deaf);
     let third: Vec<SocketAddr> = [client, SERVER].iter().map(|node| pair.world.addresses(*node)[2]).collect();
     let seen = Rc::new(RefCell::new([(0, 0); 2]));
@@ -302,17 +300,13 @@ fn keys_change_under_load_on_several_paths() {
         let lossy = "rate=10mbit,delay=10ms,queue=100ms,loss=3%,reorder=5%,reorder_by=8ms";
         let slow = "rate=5mbit,delay=80ms,queue=100ms,loss=3%";
         let mut pair = two(seed, transport, lossy, slow);
-        let client = pair.client;
         let (_, gap) = bulk(&mut pair, 2 * SECOND);
         assert!(gap < 500 * MS, "seed {seed}: {gap:?}");
-        let dark = link("rate=10mbit,delay=10ms,loss=100%");
-        pair.world.link_over(1, client, SERVER).reconfigure(dark.clone());
-        pair.world.link_over(1, SERVER, client).reconfigure(dark);
+        pair.relink_over(1, DARK);
         bulk(&mut pair, 3 * SECOND);
         let updates = pair.stats(End::Client).key_updates;
         assert!(updates >= 10, "seed {seed}: {updates}, a path that is down holds nothing up");
-        pair.world.link_over(1, client, SERVER).reconfigure(link(slow));
-        pair.world.link_over(1, SERVER, client).reconfigure(link(slow));
+        pair.relink_over(1, slow);
         bulk(&mut pair, 3 * SECOND);
         assert_eq!(active(&mut pair, End::Client), 2, "seed {seed}: {:?}", pair.events(End::Client));
         assert!(pair.stats(End::Client).key_updates > updates);
@@ -363,8 +357,7 @@ fn regression_paths_in_vain_use_up_no_ids() {
     // Three packets each time: after 1, 2, 4 .. 60 s.
     let asked = asked.borrow().len();
     assert!((12..=8 * 3).contains(&asked), "{asked} packets");
-    pair.world.link_over(1, client, SERVER).reconfigure(link(ALIKE));
-    pair.world.link_over(1, SERVER, client).reconfigure(link(ALIKE));
+    pair.relink_over(1, ALIKE);
     let (now, handle) = (pair.now(), pair.handle(End::Client));
     pair.world.peer(client, handle).connection.handle_link_up(now);
     let both = pair.run_until(2 * SECOND, |pair| End::BOTH.iter().all(|end| active(pair, *end) == 2));
@@ -385,8 +378,7 @@ fn regression_the_last_path_that_works_is_not_closed() {
     let (bytes, gap) = bulk(&mut pair, 5 * SECOND);
     assert!(gap < 150 * MS, "silent for {gap:?}");
     assert!(share(bytes, 5 * SECOND, 10.0) > 0.8, "{bytes} bytes");
-    pair.world.link_over(1, client, SERVER).reconfigure(link(ALIKE));
-    pair.world.link_over(1, SERVER, client).reconfigure(link(ALIKE));
+    pair.relink_over(1, ALIKE);
     let now = pair.now();
     pair.connection(End::Client).handle_link_up(now);
     let moved = pair.run_until(2 * SECOND, |pair| {
@@ -401,12 +393,9 @@ fn regression_the_last_path_that_works_is_not_closed() {
 #[test]
 fn a_closed_path_is_heard_until_the_other_end_knows() {
     let mut pair = two(11, config(), ALIKE, ALIKE);
-    let client = pair.client;
     // Nothing is under way that closing would wait for.
     pair.run(SECOND);
-    let dark = link("rate=10mbit,delay=10ms,loss=100%");
-    pair.world.link_over(0, client, SERVER).reconfigure(dark.clone());
-    pair.world.link_over(0, SERVER, client).reconfigure(dark);
+    pair.relink_over(0, DARK);
     let (now, id) = (pair.now(), active_path(&mut pair, End::Client, 1));
     pair.connection(End::Client).close_path(now, id);
     assert!(pair.stats(End::Client).paths.iter().all(|path| path.id != id));
@@ -419,8 +408,7 @@ fn a_closed_path_is_heard_until_the_other_end_knows() {
         got == 50 && pair.session(End::Server).is_drained()
     });
     assert!(all, "{got} of 50");
-    pair.world.link_over(0, client, SERVER).reconfigure(link(ALIKE));
-    pair.world.link_over(0, SERVER, client).reconfigure(link(ALIKE));
+    pair.relink_over(0, ALIKE);
     let told = pair.run_until(SECOND, |pair| pair.stats(End::Server).paths.len() == 1);
     assert!(told, "{:?}", pair.events(End::Server));
 }

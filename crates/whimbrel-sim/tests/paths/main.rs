@@ -23,6 +23,9 @@ use whimbrel_sim::world::SERVER;
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
+/// A link of most tests, and what it is when nothing gets through.
+const ALIKE: &str = "rate=10mbit,delay=10ms,queue=100ms";
+const DARK: &str = "rate=10mbit,delay=10ms,loss=100%";
 
 fn config() -> TransportConfig {
     TransportConfig::default()
@@ -143,15 +146,11 @@ fn a_slow_path_makes_no_message_later_than_the_fast_one_alone() {
 fn primary_uses_one_and_moves_to_the_other_when_it_fails() {
     let mut transport = config();
     transport.scheduler = Scheduling::Primary;
-    let alike = "rate=10mbit,delay=10ms,queue=100ms";
-    let mut pair = two(3, transport, alike, alike);
+    let mut pair = two(3, transport, ALIKE, ALIKE);
     let (bytes, _) = bulk(&mut pair, 3 * SECOND);
     let alone = share(bytes, 3 * SECOND, 10.0);
     assert!((0.85..1.01).contains(&alone), "{alone:.3} of one");
-    let dark = link("rate=10mbit,delay=10ms,loss=100%");
-    let client = pair.client;
-    pair.world.link_over(0, client, SERVER).reconfigure(dark.clone());
-    pair.world.link_over(0, SERVER, client).reconfigure(dark);
+    pair.relink_over(0, DARK);
     let (bytes, gap) = bulk(&mut pair, 3 * SECOND);
     assert!(gap < 150 * MS, "silent for {gap:?}");
     let other = share(bytes, 3 * SECOND, 10.0);
@@ -162,20 +161,12 @@ fn primary_uses_one_and_moves_to_the_other_when_it_fails() {
 
 #[test]
 fn a_path_that_goes_dark_is_not_felt_and_is_used_again_when_it_returns() {
-    let mut pair =
-        two(4, config(), "rate=10mbit,delay=10ms,queue=100ms", "rate=5mbit,delay=30ms,queue=100ms");
-    let client = pair.client;
+    let mut pair = two(4, config(), ALIKE, "rate=5mbit,delay=30ms,queue=100ms");
     bulk(&mut pair, 3 * SECOND);
-    let good = pair.world.link_over(0, client, SERVER).config().clone();
-    let dark = link("rate=10mbit,delay=10ms,loss=100%");
-    for (from, to) in [(client, SERVER), (SERVER, client)] {
-        pair.world.link_over(0, from, to).reconfigure(dark.clone());
-    }
+    pair.relink_over(0, DARK);
     let (_, gap) = bulk(&mut pair, 5 * SECOND);
     assert!(gap <= 150 * MS, "silent for {gap:?}");
-    for (from, to) in [(client, SERVER), (SERVER, client)] {
-        pair.world.link_over(0, from, to).reconfigure(good.clone());
-    }
+    pair.relink_over(0, ALIKE);
     let up = pair.run_until(SECOND, |pair| active(pair, End::Client) == 2);
     assert!(up, "{:?}", pair.events(End::Client));
     bulk(&mut pair, SECOND);

@@ -4,9 +4,7 @@ use whimbrel_proto::PathState;
 use whimbrel_sim::pair::End;
 use whimbrel_sim::world::SERVER;
 
-use super::{MS, SECOND, active, bulk, config, link, share, two};
-
-const ALIKE: &str = "rate=10mbit,delay=10ms,queue=100ms";
+use super::{ALIKE, DARK, MS, SECOND, active, bulk, config, link, share, two};
 
 #[test]
 fn a_path_that_carries_one_way_only_goes_on_carrying_that_way() {
@@ -15,7 +13,7 @@ fn a_path_that_carries_one_way_only_goes_on_carrying_that_way() {
         let client = pair.client;
         bulk(&mut pair, SECOND);
         // What the server sends over the second network is lost: its SACKs first of all.
-        pair.world.link_over(1, SERVER, client).reconfigure(link("rate=10mbit,delay=10ms,loss=100%"));
+        pair.world.link_over(1, SERVER, client).reconfigure(link(DARK));
         let (_, gap) = bulk(&mut pair, 3 * SECOND);
         assert!(gap <= 150 * MS, "seed {seed}: silent for {gap:?}");
         let suspect = |pair: &mut whimbrel_sim::pair::Pair| {
@@ -36,7 +34,7 @@ fn two_paths_dead_in_opposite_directions_make_one_that_works() {
         let mut pair = two(seed, config(), ALIKE, ALIKE);
         let client = pair.client;
         bulk(&mut pair, SECOND);
-        let dead = link("rate=10mbit,delay=10ms,loss=100%");
+        let dead = link(DARK);
         pair.world.link_over(0, SERVER, client).reconfigure(dead.clone());
         pair.world.link_over(1, client, SERVER).reconfigure(dead);
         let (_, gap) = bulk(&mut pair, 4 * SECOND);

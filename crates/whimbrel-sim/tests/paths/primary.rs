@@ -5,11 +5,8 @@ use whimbrel_proto::{
     Event, PathId, PathState, PathStats, PrimaryRule, Service, SetPrimaryError, TransportConfig,
 };
 use whimbrel_sim::pair::{End, Pair};
-use whimbrel_sim::world::SERVER;
 
-use super::{SECOND, bulk, config, link, two};
-
-const ALIKE: &str = "rate=10mbit,delay=10ms,queue=100ms";
+use super::{ALIKE, DARK, SECOND, bulk, config, two};
 
 /// The path over a network, as both ends call it.
 pub(super) fn over(pair: &mut Pair, network: usize) -> PathId {
@@ -69,12 +66,11 @@ fn the_path_on_which_most_arrives_becomes_the_primary_where_that_is_the_rule() {
 fn a_receiver_that_walks_away_is_followed() {
     for rule in [PrimaryRule::MostReceived, PrimaryRule::LossAndRtt] {
         let mut pair = two(2, with_rule(rule), ALIKE, "rate=10mbit,delay=12ms,queue=100ms");
-        let (client, old, new) = (pair.client, over(&mut pair, 0), over(&mut pair, 1));
+        let [old, new] = [0, 1].map(|network| over(&mut pair, network));
         download(&mut pair, SECOND);
         for loss in [10, 30, 50, 70] {
-            let fading = link(&format!("rate=10mbit,delay=10ms,queue=100ms,loss={loss}%"));
-            pair.world.link_over(0, client, SERVER).reconfigure(fading.clone());
-            pair.world.link_over(0, SERVER, client).reconfigure(fading);
+            let fading = format!("rate=10mbit,delay=10ms,queue=100ms,loss={loss}%");
+            pair.relink_over(0, &fading);
             download(&mut pair, SECOND);
         }
         for end in End::BOTH {
@@ -146,14 +142,12 @@ fn a_peer_may_not_ask_for_what_this_end_would_spare() {
 #[test]
 fn a_wish_waits_while_its_path_fails_and_holds_again_after() {
     let mut pair = two(5, config(), ALIKE, ALIKE);
-    let (client, wanted, other) = (pair.client, over(&mut pair, 1), over(&mut pair, 0));
+    let [other, wanted] = [0, 1].map(|network| over(&mut pair, network));
     let now = pair.now();
     pair.connection(End::Client).set_primary(now, wanted).expect("it is there");
     bulk(&mut pair, SECOND);
     for dark in [true, false] {
-        let like = link(if dark { "rate=10mbit,delay=10ms,loss=100%" } else { ALIKE });
-        pair.world.link_over(1, client, SERVER).reconfigure(like.clone());
-        pair.world.link_over(1, SERVER, client).reconfigure(like);
+        pair.relink_over(1, if dark { DARK } else { ALIKE });
         bulk(&mut pair, 2 * SECOND);
         for end in End::BOTH {
             assert_eq!(primary(&mut pair, end), if dark { other } else { wanted }, "{end:?} dark: {dark}");

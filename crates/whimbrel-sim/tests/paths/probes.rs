@@ -4,11 +4,8 @@ use std::time::Duration;
 
 use whimbrel_proto::{Event, PathState, Scheduling, TransportConfig};
 use whimbrel_sim::pair::{End, Pair};
-use whimbrel_sim::world::SERVER;
 
-use super::{MS, SECOND, bulk, config, link, two};
-
-const ALIKE: &str = "rate=10mbit,delay=10ms,queue=100ms";
+use super::{ALIKE, DARK, MS, SECOND, bulk, config, two};
 
 fn with_interval(probe_interval: Duration) -> TransportConfig {
     let mut transport = config();
@@ -27,11 +24,8 @@ fn probes(pair: &mut Pair) -> u64 {
 fn an_unused_path_that_fails_is_noticed_as_soon_as_was_asked_for() {
     for (interval, most) in [(200 * MS, 600 * MS), (SECOND, 1400 * MS), (5 * SECOND, 5400 * MS)] {
         let mut pair = two(1, with_interval(interval), ALIKE, ALIKE);
-        let client = pair.client;
         bulk(&mut pair, 2 * SECOND);
-        let dark = link("rate=10mbit,delay=10ms,loss=100%");
-        pair.world.link_over(1, client, SERVER).reconfigure(dark.clone());
-        pair.world.link_over(1, SERVER, client).reconfigure(dark);
+        pair.relink_over(1, DARK);
         let (failed, mut noticed) = (pair.now(), None);
         while noticed.is_none() && pair.now().since(failed) < 20 * SECOND {
             bulk(&mut pair, 20 * MS);

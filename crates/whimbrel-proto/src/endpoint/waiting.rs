@@ -12,7 +12,7 @@ type SessionId = [u8; 16];
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Standby {
+pub(super) struct Waiting {
     /// Who came first keeps an id: another session of that id cannot be resumed.
     by_id: BTreeMap<SessionId, Handle>,
     /// With what counts against whom: nothing, where the session is this side's own doing.
@@ -33,7 +33,7 @@ pub(super) enum Gone {
     Left,
 }
 
-impl Standby {
+impl Waiting {
     pub(super) fn insert(&mut self, id: SessionId, handle: Handle) {
         self.by_id.entry(id).or_insert(handle);
     }
@@ -141,27 +141,27 @@ mod tests {
     #[test]
     fn what_waits_is_counted_for_each_peer() {
         let peers = [1, 2].map(|byte| Identity::from_secret([byte; 32]).public());
-        let mut standby = Standby::default();
-        let admit = |standby: &mut Standby, handle, peer, bytes| {
-            standby.admit(Handle(handle), peers[peer], bytes, (2, 100))
+        let mut waiting = Waiting::default();
+        let admit = |waiting: &mut Waiting, handle, peer, bytes| {
+            waiting.admit(Handle(handle), peers[peer], bytes, (2, 100))
         };
-        assert!(admit(&mut standby, 0, 0, 60));
-        assert!(!admit(&mut standby, 1, 0, 60), "too many bytes");
-        assert!(admit(&mut standby, 1, 0, 40));
-        assert!(!admit(&mut standby, 2, 0, 0), "too many sessions");
-        assert!(admit(&mut standby, 2, 1, 100), "another's");
-        assert_eq!(standby.admitted(), 3);
-        standby.wait(Handle(3));
-        assert_eq!(standby.admitted(), 3, "one's own does not count");
-        standby.on_reattached(Handle(0));
-        assert!(admit(&mut standby, 0, 0, 60), "its place is free again");
-        standby.insert([7; 16], Handle(1));
-        standby.forget(Handle(1), [7; 16]);
-        assert_eq!(standby.what_became_of(&[7; 16]), Some(Gone::Expired));
-        assert_eq!(standby.find(&[7; 16]), None);
+        assert!(admit(&mut waiting, 0, 0, 60));
+        assert!(!admit(&mut waiting, 1, 0, 60), "too many bytes");
+        assert!(admit(&mut waiting, 1, 0, 40));
+        assert!(!admit(&mut waiting, 2, 0, 0), "too many sessions");
+        assert!(admit(&mut waiting, 2, 1, 100), "another's");
+        assert_eq!(waiting.admitted(), 3);
+        waiting.wait(Handle(3));
+        assert_eq!(waiting.admitted(), 3, "one's own does not count");
+        waiting.on_reattached(Handle(0));
+        assert!(admit(&mut waiting, 0, 0, 60), "its place is free again");
+        waiting.insert([7; 16], Handle(1));
+        waiting.forget(Handle(1), [7; 16]);
+        assert_eq!(waiting.what_became_of(&[7; 16]), Some(Gone::Expired));
+        assert_eq!(waiting.find(&[7; 16]), None);
         for handle in [0, 2, 3] {
-            assert!(standby.on_reattached(Handle(handle)));
+            assert!(waiting.on_reattached(Handle(handle)));
         }
-        assert!(standby.is_empty() && standby.tallies.is_empty() && standby.admitted() == 0);
+        assert!(waiting.is_empty() && waiting.tallies.is_empty() && waiting.admitted() == 0);
     }
 }

@@ -12,7 +12,7 @@ const MOST: usize = 15;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Others {
+pub(super) struct Alternatives {
     addresses: Vec<SocketAddr>,
     /// When each of the first of them was asked first.
     asked: Vec<Time>,
@@ -22,7 +22,7 @@ pub(super) struct Others {
     next: Time,
 }
 
-impl Others {
+impl Alternatives {
     /// None if there are none.
     pub(super) fn new(now: Time, mut addresses: Vec<SocketAddr>) -> Option<Box<Self>> {
         addresses.truncate(MOST);
@@ -72,19 +72,22 @@ mod tests {
     fn one_after_another_is_asked_and_all_of_them_again() {
         let ms = |ms| Time::ZERO + Duration::from_millis(ms);
         let address = |port| SocketAddr::from(([192, 0, 2, 1], port));
-        assert!(Others::new(ms(0), Vec::new()).is_none());
-        let mut others = Others::new(ms(0), vec![address(1), address(2)]).unwrap();
-        others.on_repeated();
-        assert_eq!((others.poll(ms(249)), others.timeout()), (None, ms(250)));
-        assert_eq!((others.poll(ms(250)), others.poll(ms(250))), (Some(address(1)), None));
-        others.on_repeated();
-        assert_eq!(others.timeout(), Time::ZERO);
-        assert_eq!((others.poll(ms(300)), others.poll(ms(300))), (Some(address(1)), None));
-        assert_eq!((others.poll(ms(500)), others.timeout()), (Some(address(2)), Time::MAX));
-        others.on_repeated();
-        assert_eq!((others.poll(ms(600)), others.poll(ms(600))), (Some(address(2)), Some(address(1))));
-        assert_eq!(others.on_answered(address(3), address(9)), None);
-        assert_eq!(others.on_answered(address(2), address(9)), Some(ms(500)));
-        assert_eq!(others.on_answered(address(2), address(9)), None, "it is the first now");
+        assert!(Alternatives::new(ms(0), Vec::new()).is_none());
+        let mut alternatives = Alternatives::new(ms(0), vec![address(1), address(2)]).unwrap();
+        alternatives.on_repeated();
+        assert_eq!((alternatives.poll(ms(249)), alternatives.timeout()), (None, ms(250)));
+        assert_eq!((alternatives.poll(ms(250)), alternatives.poll(ms(250))), (Some(address(1)), None));
+        alternatives.on_repeated();
+        assert_eq!(alternatives.timeout(), Time::ZERO);
+        assert_eq!((alternatives.poll(ms(300)), alternatives.poll(ms(300))), (Some(address(1)), None));
+        assert_eq!((alternatives.poll(ms(500)), alternatives.timeout()), (Some(address(2)), Time::MAX));
+        alternatives.on_repeated();
+        assert_eq!(
+            (alternatives.poll(ms(600)), alternatives.poll(ms(600))),
+            (Some(address(2)), Some(address(1)))
+        );
+        assert_eq!(alternatives.on_answered(address(3), address(9)), None);
+        assert_eq!(alternatives.on_answered(address(2), address(9)), Some(ms(500)));
+        assert_eq!(alternatives.on_answered(address(2), address(9)), None, "it is the first now");
     }
 }

@@ -1,12 +1,9 @@
 //! `whimbrel://KEY@host:port`: whom to connect to, and the key that proves it.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::str::FromStr;
 
-use whimbrel_proto::crypto::PublicKey;
-
-use crate::error::{ConnectError, UrlError};
+use crate::crypto::PublicKey;
 
 /// The port where the URL names none.
 pub const DEFAULT_PORT: u16 = 4433;
@@ -20,6 +17,16 @@ pub struct Url {
     pub host: String,
     /// UDP port.
     pub port: u16,
+}
+
+/// A URL that is not one of ours.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{url:?} is not whimbrel://KEY@host:port: {what}")]
+pub struct UrlError {
+    /// What was given.
+    pub url: String,
+    /// What is wrong with it.
+    pub what: &'static str,
 }
 
 impl FromStr for Url {
@@ -76,39 +83,6 @@ impl fmt::Display for Url {
     }
 }
 
-impl Url {
-    /// The addresses that a socket of the family can reach, in the order to try them in; IPv6 sockets reach both.
-    pub(crate) async fn resolve(&self, ipv6: bool) -> Result<Vec<SocketAddr>, ConnectError> {
-        let failed = |error| ConnectError::Resolve { host: self.host.clone(), error };
-        let found: Vec<_> =
-            tokio::net::lookup_host((self.host.as_str(), self.port)).await.map_err(failed)?.collect();
-        let usable = in_turn(found.iter().copied().filter(|address| ipv6 || address.is_ipv4()));
-        if usable.is_empty() {
-            let family = if found.is_empty() {
-                "it has no address"
-            } else {
-                "it has IPv6 addresses only, and this socket is IPv4"
-            };
-            return Err(failed(std::io::Error::other(family)));
-        }
-        Ok(usable)
-    }
-}
-
-/// As they came, but one family after the other (RFC 8305 4): where one does not work, the next address is of the other.
-fn in_turn(addresses: impl Iterator<Item = SocketAddr>) -> Vec<SocketAddr> {
-    let mut all: Vec<SocketAddr> = Vec::new();
-    for address in addresses {
-        if !all.contains(&address) {
-            all.push(address);
-        }
-    }
-    let first_family = all.first().is_some_and(SocketAddr::is_ipv6);
-    let (first, second): (Vec<_>, Vec<_>) = all.iter().partition(|address| address.is_ipv6() == first_family);
-    let turn = |at: usize| first.get(at).into_iter().chain(second.get(at));
-    (0..all.len()).flat_map(turn).copied().collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,16 +120,6 @@ mod tests {
             }
         }
         assert!(read > 100, "{read}");
-    }
-
-    #[test]
-    fn families_take_turns() {
-        let addresses =
-            |list: &[&str]| list.iter().map(|text| text.parse().unwrap()).collect::<Vec<SocketAddr>>();
-        let found = ["[::1]:1", "[::2]:1", "[::1]:1", "[::3]:1", "1.0.0.1:1", "1.0.0.2:1"];
-        let wanted = ["[::1]:1", "1.0.0.1:1", "[::2]:1", "1.0.0.2:1", "[::3]:1"];
-        assert_eq!(in_turn(addresses(&found).into_iter()), addresses(&wanted));
-        assert!(in_turn(std::iter::empty()).is_empty());
     }
 
     #[test]

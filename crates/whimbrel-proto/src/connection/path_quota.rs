@@ -10,7 +10,7 @@ const MOST: u32 = 8;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Openings {
+pub(super) struct PathQuota {
     /// Since the clock began.
     minute: u64,
     opened: u32,
@@ -18,7 +18,7 @@ pub(super) struct Openings {
     wanted: bool,
 }
 
-impl Openings {
+impl PathQuota {
     /// Whether one more may be opened now; if not, it is wanted later.
     pub(super) fn may_open(&mut self, now: Time) -> bool {
         let minute = now.since(Time::ZERO).as_secs() / MINUTE.as_secs();
@@ -53,17 +53,17 @@ mod tests {
 
     #[test]
     fn what_was_too_much_has_its_turn_in_the_next_minute() {
-        let (mut openings, now) = (Openings::default(), Time::ZERO + Duration::from_secs(90));
+        let (mut quota, now) = (PathQuota::default(), Time::ZERO + Duration::from_secs(90));
         for _ in 0..MOST {
-            assert!(openings.may_open(now) && openings.may_open(now), "asking counts for nothing");
-            openings.on_opened();
+            assert!(quota.may_open(now) && quota.may_open(now), "asking counts for nothing");
+            quota.on_opened();
         }
-        assert_eq!(openings.timeout(), None);
-        assert!(!openings.may_open(now));
+        assert_eq!(quota.timeout(), None);
+        assert!(!quota.may_open(now));
         let turn = Time::ZERO + 2 * MINUTE;
-        assert_eq!(openings.timeout(), Some(turn));
-        assert!(!openings.handle_timeout(now) && openings.handle_timeout(turn));
-        assert_eq!(openings.timeout(), None, "once");
-        assert!(openings.may_open(turn));
+        assert_eq!(quota.timeout(), Some(turn));
+        assert!(!quota.handle_timeout(now) && quota.handle_timeout(turn));
+        assert_eq!(quota.timeout(), None, "once");
+        assert!(quota.may_open(turn));
     }
 }

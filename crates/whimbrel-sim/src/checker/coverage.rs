@@ -1,0 +1,105 @@
+//! What a run came by.
+
+use std::collections::BTreeMap;
+
+use whimbrel_proto::Event;
+use whimbrel_proto::session::Outcome;
+
+use super::run::Run;
+use crate::pair::End;
+
+/// What a run came by, so that one can see whether runs go where faults may be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Coverage {
+    /// Messages sent.
+    pub sent: u64,
+    /// Messages read.
+    pub delivered: u64,
+    /// Outcomes by kind.
+    pub outcomes: BTreeMap<Outcome, u64>,
+    /// Byte streams opened.
+    pub streams: u64,
+    /// Packets sent, both ends.
+    pub packets: u64,
+    /// Of these, lost.
+    pub lost: u64,
+    /// Key updates.
+    pub key_updates: u64,
+    /// Address changes.
+    pub moves: u64,
+    /// Address changes of the server's.
+    pub server_moves: u64,
+    /// Paths opened beside the first.
+    pub paths: u64,
+    /// Times that data went on another path first.
+    pub changeovers: u64,
+    /// Runs that sent on several paths, by what was drawn for them.
+    pub drawn: BTreeMap<String, u64>,
+    /// Times that a session went on from bytes.
+    pub resumed: u64,
+    /// Operations.
+    pub operations: u64,
+}
+
+impl Coverage {
+    /// Adds another run's.
+    pub fn add(&mut self, other: &Self) {
+        self.sent += other.sent;
+        self.delivered += other.delivered;
+        for (outcome, count) in &other.outcomes {
+            *self.outcomes.entry(*outcome).or_default() += count;
+        }
+        self.streams += other.streams;
+        self.packets += other.packets;
+        self.lost += other.lost;
+        self.key_updates += other.key_updates;
+        self.moves += other.moves;
+        self.server_moves += other.server_moves;
+        self.paths += other.paths;
+        self.changeovers += other.changeovers;
+        for (drawn, count) in &other.drawn {
+            *self.drawn.entry(drawn.clone()).or_default() += count;
+        }
+        self.resumed += other.resumed;
+        self.operations += other.operations;
+    }
+}
+
+impl Run {
+    /// Notes what there was.
+    pub(super) fn count(&mut self) {
+        let (sent, delivered) = self.model.counts();
+        self.coverage.sent = sent;
+        self.coverage.delivered = delivered;
+        self.coverage.outcomes = self.model.outcomes().clone();
+        (self.coverage.packets, self.coverage.lost, self.coverage.key_updates) = (0, 0, 0);
+        for end in End::BOTH {
+            if self.pair.try_connection(end).is_none() {
+                continue;
+            }
+            let stats = self.pair.stats(end);
+            self.coverage.packets += stats.paths[0].sent_packets;
+            self.coverage.lost += stats.paths[0].lost_packets;
+            self.coverage.key_updates += stats.key_updates;
+        }
+        let ups = self.pair.events(End::Server);
+        self.coverage.paths = ups.iter().filter(|event| matches!(event, Event::PathUp(_))).count() as u64;
+        let count =
+            |events: &[Event], is: fn(&Event) -> bool| events.iter().filter(|event| is(event)).count() as u64;
+        let moved = |event: &Event| matches!(event, Event::PeerAddressChanged { .. });
+        let changed = |event: &Event| matches!(event, Event::PrimaryChanged(_));
+        let [client, server] = End::BOTH.map(|end| self.pair.events(end));
+        self.coverage.moves = count(&server, moved);
+        self.coverage.server_moves = count(&client, moved);
+        self.coverage.changeovers = count(&client, changed) + count(&server, changed);
+        if self.coverage.paths > 0 {
+            let config = &self.config;
+            let drawn = [
+                format!("{:?}", config.scheduler),
+                format!("{:?}", config.primary_rule),
+                format!("{:?}", config.cost_policy),
+            ];
+            self.coverage.drawn = drawn.map(|drawn| (drawn, 1)).into();
+        }
+    }
+}

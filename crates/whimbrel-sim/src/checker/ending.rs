@@ -1,0 +1,211 @@
+//! How a run ends.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use whimbrel_proto::session::TagSettings;
+use whimbrel_proto::{CloseReason, Event, Tag, Time};
+
+use super::Finale;
+use super::operation::{DEAR, Draft};
+use super::run::Run;
+use crate::pair::End;
+
+/// As long as it may take until everything is at rest, whatever was before: it bounds every stall.
+const REST: Duration = Duration::from_secs(15);
+
+impl Run {
+    pub(super) fn finale(&mut self, finale: Finale) {
+        let mut heard: BTreeSet<End> = End::BOTH.into();
+        match finale {
+            Finale::Rest => {
+                self.rest();
+                self.count();
+                let discarded = self.discarded();
+                self.model.check(true, &heard, &discarded);
+                self.over = true;
+                self.pair.close(End::Client, 5, "rest");
+                self.end(Duration::from_secs(2), |run| {
+                    let reasons = End::BOTH.map(|end| run.pair.closed(end));
+                    let [Some(CloseReason::Local), Some(CloseReason::Peer(reason))] = reasons else {
+                        panic!("a polite close ends otherwise: {reasons:?}")
+                    };
+                    assert_eq!((reason.code, reason.text.as_str()), (5, "rest"));
+                });
+                return;
+            }
+            Finale::Close(_) | Finale::Cross => {
+                self.ease();
+                self.over = true;
+                for end in End::BOTH {
+                    if finale == Finale::Cross || finale == Finale::Close(end) {
+                        self.pair.close(end, 6, "close");
+                    }
+                }
+                let begin = self.pair.now();
+                self.end(self.config.close_timeout + Duration::from_secs(5), |_| {});
+                // A polite close delivers what was queued, unless patience ran out.
+                let ends = End::BOTH.map(|end| self.pair.timed_events(end).last().map(|(at, _)| *at));
+                let in_time = begin + self.config.close_timeout;
+                let discarded = self.discarded();
+                self.model.check(ends.iter().all(|at| at.is_some_and(|at| at < in_time)), &heard, &discarded);
+                return;
+            }
+            Finale::Abort(end) => {
+                self.over = true;
+                let now = self.pair.now();
+                self.pair.connection(end).abort(now, 8, "abort");
+                // If its last packet is lost and the peer has nothing to say, only silence tells.
+                self.end(self.patience(), |_| {});
+            }
+            Finale::Kill(end) => {
+                // What is read now is all that will be.
+                self.over = true;
+                heard.remove(&end);
+                let (node, _) = self.pair.place(end).expect("it is there");
+                self.count();
+                self.pair.world.kill(node);
+                self.end(self.patience(), |run| {
+                    let why = run.pair.closed(end.other());
+                    assert_eq!(why, Some(CloseReason::TimedOut));
+                });
+            }
+            Finale::Restart => {
+                self.over = true;
+                heard.remove(&End::Server);
+                self.pair.world.restart_server();
+                self.restore_networks();
+                // Of a connection that the server made, the client has no token by which to hear of it.
+                let soon = self.config.keep_alive.unwrap_or_default() + Duration::from_secs(5);
+                let limit = if self.coverage.resumed > 0 { self.patience() } else { soon };
+                self.end(limit, |run| {
+                    let why = run.pair.closed(End::Client);
+                    assert_eq!(why, Some(CloseReason::PeerRestarted));
+                });
+            }
+        }
+        let discarded = self.discarded();
+        // What the vanished end was owed or had asked is nobody's concern.
+        if heard.len() == End::BOTH.len() {
+            self.model.check(false, &heard, &discarded);
+        }
+    }
+
+    /// As long as a session may last of which nobody hears any more.
+    fn patience(&self) -> Duration {
+        self.config.idle_timeout + self.config.reattach.unwrap_or_default() + Duration::from_secs(5)
+    }
+
+    /// The links are good, everybody reads, nothing is capped or costs too much.
+    fn ease(&mut self) {
+        self.values.values_mut().flatten().for_each(|(cost, _)| *cost = (*cost).min(DEAR));
+        self.restore_networks();
+        let now = self.pair.now();
+        for (from, stream, tag) in self.model.tags() {
+            let settings = TagSettings::default();
+            self.pair.session(from).tag_settings(now, stream, Tag(tag), settings).expect("it exists");
+            self.model.on_settings(from, stream, tag, settings);
+        }
+        for end in End::BOTH {
+            self.desk(end).most = 100_000;
+        }
+        // Where a NAT rebound, only what the client says shows the server where it is now.
+        self.send(End::Client, &Draft::plain(100));
+    }
+
+    /// Everything there is comes to its end.
+    fn rest(&mut self) {
+        self.ease();
+        let now = self.pair.now();
+        let until = now + REST;
+        while !self.is_at_rest() {
+            assert!(self.pair.now() < until, "stalled: {:?} {:?}", self.state(), self.model.unquiet());
+            self.pair.run(Duration::from_millis(20));
+            self.pump();
+        }
+        let [client, server] = End::BOTH.map(|end| self.pair.session(end).credit_used());
+        assert_eq!((client.0, server.0), (server.1, client.1), "both ends agree on credit");
+    }
+
+    /// In few words, for a complaint.
+    pub(super) fn state(&mut self) -> Vec<String> {
+        let words = End::BOTH.map(|end| {
+            let (session, now) = (self.pair.session(end).stats(), self.pair.now());
+            let stats = self.pair.connection(end).stats(now);
+            let path = stats.paths[0];
+            format!(
+                "{end:?}: dropped {:?}, keys {}, {} sent in {} packets, {} lost, {} queued, {} outstanding, {} unread, in flight {}, silent {:?}, {:?}",
+                stats.dropped,
+                stats.key_updates,
+                session.total.sent_bytes,
+                path.sent_packets,
+                path.lost_packets,
+                session.queue_messages,
+                session.outstanding,
+                session.unread,
+                path.in_flight,
+                stats.silent_for,
+                path.congestion
+            )
+        });
+        words.into()
+    }
+
+    fn is_at_rest(&mut self) -> bool {
+        self.model.open() == 0
+            && self.model.streams_are_quiet()
+            && End::BOTH.into_iter().all(|end| {
+                let connection = self.pair.connection(end);
+                let idle = connection.is_idle();
+                let session = connection.session();
+                idle && !session.wants_to_send() && session.is_drained() && session.stats().unread == 0
+            })
+    }
+
+    fn discarded(&mut self) -> BTreeMap<End, u64> {
+        let ends = End::BOTH.into_iter();
+        ends.filter_map(|end| Some((end, self.pair.try_connection(end)?.session_ref().stats().discarded)))
+            .collect()
+    }
+
+    /// Both ends (those that are left) end within `limit`, tell so once and last, and free everything.
+    fn end(&mut self, limit: Duration, check: impl FnOnce(&mut Self)) {
+        for end in End::BOTH {
+            self.desk(end).most = 100_000;
+        }
+        let begin = self.pair.now();
+        let mut left = Vec::new();
+        for end in End::BOTH {
+            if self.pair.try_connection(end).is_some() {
+                left.push(end);
+            }
+        }
+        while !left.iter().all(|end| self.pair.closed(*end).is_some()) {
+            if self.pair.now() >= begin + limit {
+                let events = End::BOTH
+                    .map(|end| self.pair.timed_events(end).into_iter().rev().take(4).collect::<Vec<_>>());
+                let state = if left.len() == End::BOTH.len() { self.state() } else { Vec::new() };
+                panic!("no end after {limit:?}: {state:?} {events:?}");
+            }
+            self.pair.run(Duration::from_millis(100));
+            self.pump();
+        }
+        self.pump();
+        self.count();
+        check(self);
+        let drained = |time: Time| time + Duration::from_secs(20);
+        let until = drained(self.pair.now());
+        while self.pair.now() < until {
+            self.pair.run(Duration::from_secs(1));
+        }
+        for end in left {
+            let events = self.pair.events(end);
+            let ends = events.iter().filter(|event| matches!(event, Event::Closed(_))).count();
+            assert_eq!(ends, 1, "{end:?}: {events:?}");
+            assert!(matches!(events.last(), Some(Event::Closed(_))), "Closed is last: {events:?}");
+            let node = self.pair.node(end);
+            let connections = self.pair.world.endpoint(node).connections();
+            assert_eq!(connections, 0, "{end:?} still holds ids");
+        }
+    }
+}
