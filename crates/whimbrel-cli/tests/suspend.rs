@@ -4,10 +4,11 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, PipeReader, Read, Write};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::Sender;
 
-use common::{Home, Running, whimbrel};
+use common::{Home, Running, assert_fails, whimbrel};
 use whimbrel::{Config, Endpoint, new_identity};
 
 /// More lines than it takes to say anything: some a second.
@@ -260,6 +261,78 @@ fn what_was_read_ahead_goes_with_the_session() {
     writing.join().unwrap();
     second.ends_well();
     listener.ends_well();
+}
+
+/// Pseudo-random bytes.
+fn noise(seed: u32) -> Vec<u8> {
+    let mut state = seed;
+    let next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    };
+    std::iter::repeat_with(next).take(6 << 20).collect()
+}
+
+/// A pipe that gives the first half of the bytes, and the second once asked for.
+fn in_halves(bytes: &[u8]) -> (PipeReader, Sender<()>) {
+    let (from, mut into) = std::io::pipe().unwrap();
+    let (ask, asked) = std::sync::mpsc::channel();
+    let bytes = bytes.to_owned();
+    std::thread::spawn(move || {
+        let (first, second) = bytes.split_at(bytes.len() / 2);
+        into.write_all(first).unwrap();
+        asked.recv().unwrap();
+        into.write_all(second).unwrap();
+    });
+    (from, ask)
+}
+
+/// A file each way; one end leaves in the middle of both and goes on in another process.
+fn bytes_go_on(name: &str, listener_leaves: bool) {
+    let home = home(name);
+    let (up, down) = (noise(1), noise(2));
+    let ((near, rest_up), (far, rest_down)) = (in_halves(&up), in_halves(&down));
+    let file = home.file("session");
+    let session = file.to_str().unwrap();
+    // Slow enough that something is always under way.
+    let how = ["--bytes", "--suspend-to", session, "--congestion", "fixed:40mbit"];
+    let start = |side: &[&str], input: &PipeReader| {
+        Heard::start_on(&mut cat(&home, &[side, &how[..]].concat()), input.try_clone().unwrap())
+    };
+    let mut listener = start(&["listen", "--listen", "127.0.0.1:0"], &far);
+    let url = listener.listens();
+    let client = start(&["connect", &url], &near);
+    let (mut leaver, mut stayer, input, said, heard) = match listener_leaves {
+        true => (listener, client, far, down, up),
+        false => (client, listener, near, up, down),
+    };
+    let staying = std::thread::spawn(move || (stayer.writes(u64::MAX), stayer));
+    let mut came = leaver.writes(1 << 20);
+    leaver.leave();
+    came.extend(leaver.writes(u64::MAX));
+    leaver.has_left();
+    for rest in [rest_up, rest_down] {
+        rest.send(()).unwrap();
+    }
+    // What it carries is said again.
+    let wrong = cat(&home, &["--resume-from", session]).output().unwrap();
+    assert_fails(&wrong, "add --bytes");
+    let mut back = Heard::start_on(&mut cat(&home, &["--resume-from", session, "--bytes"]), input);
+    came.extend(back.writes(u64::MAX));
+    let (arrived, stayer) = staying.join().unwrap();
+    assert!(came == heard && arrived == said, "whole and in order");
+    back.ends_well();
+    stayer.ends_well();
+}
+
+#[test]
+fn bytes_go_on_from_another_process_of_who_connected() {
+    bytes_go_on("suspend-bytes", false);
+}
+
+#[test]
+fn bytes_go_on_from_another_process_of_who_was_connected_to() {
+    bytes_go_on("suspend-bytes-listener", true);
 }
 
 #[tokio::test(flavor = "multi_thread")]

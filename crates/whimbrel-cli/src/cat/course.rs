@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 pub(super) struct Course {
     /// It carries bytes, not messages.
     bytes: bool,
+    /// The byte stream that our input goes out on, once it is open.
+    pub(super) out: Option<u64>,
     /// The peer was told of the end of our input.
     pub(super) said_all: bool,
     /// The peer's input has ended, and all of it was written.
@@ -53,7 +55,7 @@ mod tests {
 
     #[test]
     fn what_is_saved_is_loaded_for_the_same_kind_only() {
-        let course = Course { said_all: true, ..Course::begin(true) };
+        let course = Course { out: Some(7), said_all: true, ..Course::begin(true) };
         let saved = course.save(b"a\nb");
         assert_eq!(Course::load(&saved, true).unwrap(), (course, &b"a\nb"[..]));
         for (saved, bytes, hint) in [

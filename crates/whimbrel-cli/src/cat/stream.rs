@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use anyhow::{Context, bail};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use whimbrel::{CloseReason, Mocket, Stream};
+use whimbrel::{CloseReason, Mocket, Stream, StreamId};
 
 use super::course::Course;
 use super::input::Input;
@@ -13,16 +13,19 @@ use crate::output::output_error;
 /// As much as a stream hands out at once: what it keeps for the next read would not go with a session that leaves.
 const READ: usize = 1 << 16;
 
-/// Opens the stream at the other end, which learns of it from its first byte.
-const HELLO: u8 = b'w';
-
 pub(super) async fn exchange(mocket: &Mocket, input: &mut Input, course: &mut Course) -> anyhow::Result<()> {
+    let Course { out, said_all, heard_all, .. } = course;
     // Both ends open one and take the other's: neither needs to know who listens.
-    let mut going = mocket.open_stream().await?;
-    going.write_all(&[HELLO]).await?;
-    let Course { said_all, heard_all, .. } = course;
-    let sending = send_all(&mut going, input, said_all);
-    let receiving = receive_all(mocket, heard_all);
+    let mut going = match *out {
+        Some(id) => mocket.stream(StreamId(id)),
+        None => {
+            let opened = mocket.open_stream().await?;
+            *out = Some(opened.id().0);
+            Some(opened)
+        }
+    };
+    let sending = send_all(going.as_mut(), input, said_all);
+    let receiving = receive_all(mocket, *out, heard_all);
     tokio::try_join!(sending, receiving)?;
     // Dropped before, it would stop the peer's direction of it.
     drop(going);
@@ -32,10 +35,20 @@ pub(super) async fn exchange(mocket: &Mocket, input: &mut Input, course: &mut Co
     }
 }
 
-async fn send_all(out: &mut Stream, input: &mut Input, said_all: &mut bool) -> anyhow::Result<()> {
+/// The stream that the peer opened, now or while another process held the session.
+async fn coming(mocket: &Mocket, out: Option<u64>) -> anyhow::Result<Stream> {
+    let known = mocket.byte_streams().into_iter().find(|id| Some(id.0) != out);
+    match known.and_then(|id| mocket.stream(id)) {
+        Some(stream) => Ok(stream),
+        None => Ok(mocket.accept_stream().await?),
+    }
+}
+
+async fn send_all(out: Option<&mut Stream>, input: &mut Input, said_all: &mut bool) -> anyhow::Result<()> {
     if *said_all {
         return Ok(());
     }
+    let out = out.context("the peer has ended the byte stream")?;
     while let Some(bytes) = input.next().await.context("cannot read standard input")? {
         let count = out.write(bytes).await?;
         input.take_part(count);
@@ -45,16 +58,11 @@ async fn send_all(out: &mut Stream, input: &mut Input, said_all: &mut bool) -> a
     Ok(())
 }
 
-async fn receive_all(mocket: &Mocket, heard_all: &mut bool) -> anyhow::Result<()> {
+async fn receive_all(mocket: &Mocket, out: Option<u64>, heard_all: &mut bool) -> anyhow::Result<()> {
     if *heard_all {
         return Ok(());
     }
-    let mut back = mocket.accept_stream().await?;
-    if back.read_u8().await.context("the peer's byte stream does not begin: is it run with --bytes?")?
-        != HELLO
-    {
-        bail!("the peer's byte stream is not one of whimbrel cat");
-    }
+    let mut back = coming(mocket, out).await?;
     let mut buffer = vec![0; READ];
     loop {
         // A stream that always has more must not keep us from sending, or from hearing signals.
