@@ -21,6 +21,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 LUA = HERE / "whimbrel.lua"
 VECTORS = HERE.parent.parent / "docs" / "vectors" / "handshake.txt"
+BLOCKS = HERE.parent.parent / "docs" / "vectors" / "blocks.txt"
 PORT = 4433
 
 
@@ -277,6 +278,10 @@ def read_vectors():
     return handshake, *packets
 
 
+def block_vector(name):
+    return bytes.fromhex(re.search(rf"^{re.escape(name)} = ([0-9a-f]+)$", BLOCKS.read_text(), re.M)[1])
+
+
 CLIENT, SERVER = bytes.fromhex("0123456789abcdef"), bytes.fromhex("820983a33c8f2b3b")
 UP, DOWN = (50000, PORT), (PORT, 50000)
 ELSE = (50000, 50001)
@@ -312,6 +317,8 @@ SPECIMENS = [
      "SKIP stream=6 rs 10..11 17", dict(domain="0x08", ranges__count=2, ranges__gap=[10, 5], ranges__charge=[100, 0])),
     (b"\x0f" + v(6) + b"\x0c" + v(2, 2) + v(0) + v(2) + v(1) + v(1) + v(3) + v(0),
      "SKIP-ACK stream=6 ru 0..1 delivered 3..5 skipped", dict(ranges__delivered=[1, 0], ranges__length=[2, 3])),
+    (block_vector("skip_ack.late"), "SKIP-ACK stream=4 us 300..555 late",
+     dict(domain="0x00", ranges__delivered=2, ranges__length=256)),
     (b"\x10" + v(1 << 40), "MAX_DATA 1099511627776", dict(limit=1 << 40)),
     (b"\x11" + v(3) + v(65), "MAX_STREAM_DATA stream=3 65", dict(stream=3, limit=65)),
     (b"\x12" + v(128), "MAX_STREAMS 128", dict(limit=128)),
@@ -357,7 +364,8 @@ REFUSED = [
     (b"\x0e\0\x08" + v((1 << 62) - 1), "ends before its fields do"),
     (b"\x18\0\x08\x01\0\0", "range empty or beyond the largest number"),
     (b"\x18\0\x08\x01" + v((1 << 62) - 1) + v((1 << 62) - 1), "range empty or beyond the largest number"),
-    (b"\x0f\0\x08\x01\0\x01\x02", "neither delivered nor skipped"),
+    (b"\x0f\0\x08\x01\0\x01\x03", "neither delivered nor skipped nor late"),
+    (b"\x0f\0\x00\x01\0" + v(257) + b"\x02", "more than 256 that came late"),
     (b"\xff" + v((1 << 62) - 1), "ends before its fields do"),
 ]
 

@@ -439,6 +439,8 @@ local function service(bits)
     return (SERVICES[bits] or "??"):sub(1, 2)
 end
 
+local DELIVERED = { [0] = "skipped", "delivered", "late" }
+
 local F = {} -- name after "whimbrel.": ProtoField
 local kinds = {} -- the same name: how it is added to the tree
 do
@@ -546,7 +548,7 @@ do
     field("uint64", "ranges.gap", "Number gap", dec)
     field("uint64", "ranges.length", "Count", dec)
     field("uint64", "ranges.charge", "Charge (bytes)", dec)
-    field("uint64", "ranges.delivered", "Delivered", dec, { [0] = "skipped", "delivered" })
+    field("uint64", "ranges.delivered", "Delivered", dec, DELIVERED)
 
     field("uint64", "limit", "Limit", dec)
     field("uint64", "final_size", "Final size", dec)
@@ -856,8 +858,9 @@ local function read_ranges(value_name)
             if length == 0 or finish > 4611686018427387904 then malformed("range empty or beyond the largest number") end
             local text = span(first, finish - 1, "..")
             if value_name == "ranges.delivered" then
-                if value > 1 then malformed("neither delivered nor skipped") end
-                text = text .. (value == 1 and " delivered" or " skipped")
+                if not DELIVERED[value] then malformed("neither delivered nor skipped nor late") end
+                if value == 2 and length > 256 then malformed("more than 256 that came late") end
+                text = text .. " " .. DELIVERED[value]
             end
             if index < 4 then said[#said + 1] = text elseif index == 4 then said[#said + 1] = "…" end
             return text

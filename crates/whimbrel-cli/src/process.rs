@@ -53,28 +53,50 @@ impl std::fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
+/// Ctrl-C and SIGTERM, one after another.
+pub struct Interrupts {
+    #[cfg(unix)]
+    signals: [tokio::signal::unix::Signal; 2],
+}
+
+impl Interrupts {
+    /// Listens for them from now on.
+    ///
+    /// # Errors
+    /// The system does not tell of signals.
+    pub fn listen() -> std::io::Result<Self> {
+        Ok(Self {
+            #[cfg(unix)]
+            signals: {
+                use tokio::signal::unix::{SignalKind, signal};
+                [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?]
+            },
+        })
+    }
+
+    /// Waits for the next.
+    pub async fn next(&mut self) {
+        #[cfg(unix)]
+        {
+            let [interrupt, terminate] = &mut self.signals;
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+        }
+        // Where signals cannot be heard, the system ends the process.
+        #[cfg(not(unix))]
+        drop(tokio::signal::ctrl_c().await);
+    }
+}
+
 /// Listens for Ctrl-C and SIGTERM from now on; the future waits for one.
 ///
 /// # Errors
 /// The system does not tell of signals.
 pub fn interrupted() -> std::io::Result<impl Future<Output = ()>> {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        let (mut interrupt, mut terminate) =
-            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-        Ok(async move {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-        })
-    }
-    #[cfg(not(unix))]
-    Ok(async {
-        // Where signals cannot be heard, the system ends the process.
-        drop(tokio::signal::ctrl_c().await);
-    })
+    let mut interrupts = Interrupts::listen()?;
+    Ok(async move { interrupts.next().await })
 }
 
 /// How long peers are given to hear of an abort.

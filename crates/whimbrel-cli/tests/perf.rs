@@ -5,6 +5,10 @@
 mod common;
 
 use std::collections::BTreeSet;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 
 use common::{Home, Running, assert_fails, whimbrel};
 use serde_json::Value;
@@ -262,6 +266,117 @@ fn ctrl_c_ends_a_measurement_and_the_server_goes_on() {
     // The first interval line in place of `listening`: it is under way.
     let running = Running::listening(&mut command);
     running.signal("-INT");
-    assert_eq!(running.end().0, Some(130));
+    let (code, output, errors) = running.end();
+    assert_eq!(code, Some(130));
+    assert!(errors.contains("ended early: interrupted"), "{errors}");
+    assert!(String::from_utf8_lossy(&output).contains("longest gap"), "the figures so far");
     run(&home, &server.listening, &["--bytes", "1000"]);
+}
+
+/// Datagrams each way after which a measurement has figures.
+const UNDER_WAY: u32 = 100;
+
+/// Stands between a measurement and its server: where to connect to, news of that it is under way, and a way to cut the wire.
+fn wire(server: &str) -> (String, Receiver<()>, Arc<AtomicBool>) {
+    let (key, server) = server.split_once('@').unwrap();
+    let server: SocketAddr = server.parse().unwrap();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let url = format!("{key}@{}", socket.local_addr().unwrap());
+    let (tell, told) = channel();
+    let cut = Arc::new(AtomicBool::new(false));
+    let is_cut = Arc::clone(&cut);
+    std::thread::spawn(move || {
+        let (mut client, mut up, mut down) = (server, 0, 0);
+        let mut datagram = [0; 65_536];
+        while let Ok((length, from)) = socket.recv_from(&mut datagram) {
+            if from == server {
+                down += 1;
+            } else {
+                client = from;
+                up += 1;
+            }
+            if up.min(down) == UNDER_WAY {
+                tell.send(()).ok();
+            }
+            if is_cut.load(Ordering::Relaxed) {
+                continue;
+            }
+            drop(socket.send_to(&datagram[..length], if from == server { client } else { server }));
+        }
+    });
+    (url, told, cut)
+}
+
+/// A measurement that would take ten minutes.
+fn long(home: &Home, url: &str, arguments: &[&str]) -> Running {
+    Running::started(whimbrel(home).args(["perf", "run", url, "--json", "--time", "600"]).args(arguments))
+}
+
+fn assert_cut(output: &[u8], why: &str) -> Value {
+    let document: Value = serde_json::from_slice(output).unwrap();
+    assert_eq!(document["complete"], false);
+    assert!(document["ended"].as_str().unwrap().contains(why), "{document}");
+    document
+}
+
+#[test]
+fn who_stops_a_measurement_gets_the_figures_so_far() {
+    let home = Home::new("perf-stopped");
+    let server = serve(&home, &[]);
+    for load in [
+        &["--mode", "bulk"][..],
+        &["--mode", "bulk", "--reverse"],
+        &["--mode", "messages", "--rate", "2000"],
+        &["--mode", "messages", "--rate", "2000", "--reverse"],
+        &["--mode", "mixed"],
+        &["--mode", "latency"],
+    ] {
+        let (url, under_way, _) = wire(&server.listening);
+        let running = long(&home, &url, load);
+        under_way.recv().unwrap();
+        running.signal("-INT");
+        let (code, output, errors) = running.end();
+        assert_eq!(code, Some(130), "{load:?}: {errors}");
+        let document = assert_cut(&output, "interrupted");
+        let number = |name: &str| document[name].as_f64().unwrap();
+        assert!(number("messages") > 0.0 && number("wire_bytes_sent") > 0.0, "{load:?}: {document}");
+        assert!(number("seconds") < 600.0, "{load:?}: {document}");
+        assert!(
+            (number("goodput_bps") - number("bytes") * 8.0 / number("seconds")).abs() < 1.0,
+            "{document}"
+        );
+    }
+}
+
+#[test]
+fn a_second_ctrl_c_waits_for_nothing() {
+    let home = Home::new("perf-stopped-twice");
+    let server = serve(&home, &[]);
+    for load in [&["--mode", "bulk"][..], &["--mode", "bulk", "--reverse"], &["--mode", "latency"]] {
+        let (url, under_way, cut) = wire(&server.listening);
+        let mut running = long(&home, &url, load);
+        under_way.recv().unwrap();
+        // The other end's figures cannot come.
+        cut.store(true, Ordering::Relaxed);
+        while !running.has_ended() {
+            running.signal("-INT");
+        }
+        let (code, output, errors) = running.end();
+        assert_eq!((code, output.len()), (Some(130), 0), "{load:?}: {errors}");
+    }
+}
+
+#[test]
+fn a_measurement_whose_peer_goes_has_a_document() {
+    let home = Home::new("perf-gone");
+    for load in [&["--mode", "bulk"][..], &["--mode", "bulk", "--reverse"], &["--mode", "latency"]] {
+        let server = serve(&home, &[]);
+        let (url, under_way, _) = wire(&server.listening);
+        let running = long(&home, &url, load);
+        under_way.recv().unwrap();
+        server.signal("-TERM");
+        let (code, output, errors) = running.end();
+        assert!(code == Some(1) && errors.contains("ended early"), "{load:?}: {errors}");
+        assert_cut(&output, "the server was stopped");
+    }
 }

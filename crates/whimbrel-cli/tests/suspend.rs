@@ -4,10 +4,12 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, PipeReader, Read, Write};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::Sender;
 
-use common::{Home, Running, whimbrel};
+use common::{Home, Running, assert_fails, whimbrel};
+use whimbrel::{Config, Endpoint, new_identity};
 
 /// More lines than it takes to say anything: some a second.
 const MANY: usize = 100;
@@ -22,8 +24,12 @@ struct Heard {
 
 impl Heard {
     fn start(command: &mut Command) -> Self {
+        Self::start_on(command, Stdio::piped())
+    }
+
+    fn start_on(command: &mut Command, stdin: impl Into<Stdio>) -> Self {
         let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            command.stdin(stdin.into()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let stdin = child.stdin.take();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let stderr = BufReader::new(child.stderr.take().unwrap());
@@ -38,6 +44,23 @@ impl Heard {
         let mut line = String::new();
         self.stdout.read_line(&mut line).unwrap();
         line
+    }
+
+    /// The rest of what it writes, or so much of it.
+    fn writes(&mut self, most: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        (&mut self.stdout).take(most).read_to_end(&mut bytes).unwrap();
+        bytes
+    }
+
+    /// What it listens on, as others connect to it.
+    fn listens(&mut self) -> String {
+        let mut line = String::new();
+        self.stderr.read_line(&mut line).unwrap();
+        line.strip_prefix("listening ")
+            .unwrap_or_else(|| panic!("it does not listen: {line}"))
+            .trim()
+            .to_owned()
     }
 
     /// Waits until it says so on standard error.
@@ -192,4 +215,146 @@ fn a_session_goes_on_by_the_paths_named() {
     for told in ["the peer has suspended the session", "the peer goes on with the session, from 127.0.0.3"] {
         assert!(said.contains(told), "{told}: {said}");
     }
+}
+
+fn cat(home: &Home, arguments: &[&str]) -> Command {
+    let mut command = whimbrel(home);
+    command.arg("cat").args(arguments);
+    command
+}
+
+/// More than everything between two processes holds while nobody reads: windows, queue, pipes.
+const LINES: u32 = 300_000;
+
+#[test]
+fn what_was_read_ahead_goes_with_the_session() {
+    let home = home("suspend-lines");
+    let file = home.file("session");
+    let session = file.to_str().unwrap();
+    let mut listener = Heard::start(&mut cat(&home, &["listen", "--listen", "127.0.0.1:0"]));
+    let url = listener.listens();
+    drop(listener.stdin.take());
+
+    // Two processes, one after the other, read the one pipe.
+    let (from, mut into) = std::io::pipe().unwrap();
+    let line = |number: u32| format!("{number} of {LINES} lines\n");
+    let (half, begun) = std::sync::mpsc::channel();
+    let writing = std::thread::spawn(move || {
+        for number in 0..LINES {
+            into.write_all(line(number).as_bytes()).unwrap();
+            if number == 100_000 {
+                half.send(()).unwrap();
+            }
+        }
+    });
+    let leaving = ["connect", &url, "--suspend-to", session];
+    let first = Heard::start_on(&mut cat(&home, &leaving), from.try_clone().unwrap());
+    begun.recv().unwrap();
+    first.leave();
+    first.has_left();
+    assert!(!writing.is_finished(), "the rest is for the next");
+    let second = Heard::start_on(&mut cat(&home, &["--resume-from", session]), from);
+    for number in 0..LINES {
+        assert_eq!(listener.receive(), line(number));
+    }
+    assert!(listener.writes(1).is_empty());
+    writing.join().unwrap();
+    second.ends_well();
+    listener.ends_well();
+}
+
+/// Pseudo-random bytes.
+fn noise(seed: u32) -> Vec<u8> {
+    let mut state = seed;
+    let next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    };
+    std::iter::repeat_with(next).take(6 << 20).collect()
+}
+
+/// A pipe that gives the first half of the bytes, and the second once asked for.
+fn in_halves(bytes: &[u8]) -> (PipeReader, Sender<()>) {
+    let (from, mut into) = std::io::pipe().unwrap();
+    let (ask, asked) = std::sync::mpsc::channel();
+    let bytes = bytes.to_owned();
+    std::thread::spawn(move || {
+        let (first, second) = bytes.split_at(bytes.len() / 2);
+        into.write_all(first).unwrap();
+        asked.recv().unwrap();
+        into.write_all(second).unwrap();
+    });
+    (from, ask)
+}
+
+/// A file each way; one end leaves in the middle of both and goes on in another process.
+fn bytes_go_on(name: &str, listener_leaves: bool) {
+    let home = home(name);
+    let (up, down) = (noise(1), noise(2));
+    let ((near, rest_up), (far, rest_down)) = (in_halves(&up), in_halves(&down));
+    let file = home.file("session");
+    let session = file.to_str().unwrap();
+    // Slow enough that something is always under way.
+    let how = ["--bytes", "--suspend-to", session, "--congestion", "fixed:40mbit"];
+    let start = |side: &[&str], input: &PipeReader| {
+        Heard::start_on(&mut cat(&home, &[side, &how[..]].concat()), input.try_clone().unwrap())
+    };
+    let mut listener = start(&["listen", "--listen", "127.0.0.1:0"], &far);
+    let url = listener.listens();
+    let client = start(&["connect", &url], &near);
+    let (mut leaver, mut stayer, input, said, heard) = match listener_leaves {
+        true => (listener, client, far, down, up),
+        false => (client, listener, near, up, down),
+    };
+    let staying = std::thread::spawn(move || (stayer.writes(u64::MAX), stayer));
+    let mut came = leaver.writes(1 << 20);
+    leaver.leave();
+    came.extend(leaver.writes(u64::MAX));
+    leaver.has_left();
+    for rest in [rest_up, rest_down] {
+        rest.send(()).unwrap();
+    }
+    // What it carries is said again.
+    let wrong = cat(&home, &["--resume-from", session]).output().unwrap();
+    assert_fails(&wrong, "add --bytes");
+    let mut back = Heard::start_on(&mut cat(&home, &["--resume-from", session, "--bytes"]), input);
+    came.extend(back.writes(u64::MAX));
+    let (arrived, stayer) = staying.join().unwrap();
+    assert!(came == heard && arrived == said, "whole and in order");
+    back.ends_well();
+    stayer.ends_well();
+}
+
+#[test]
+fn bytes_go_on_from_another_process_of_who_connected() {
+    bytes_go_on("suspend-bytes", false);
+}
+
+#[test]
+fn bytes_go_on_from_another_process_of_who_was_connected_to() {
+    bytes_go_on("suspend-bytes-listener", true);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_the_last_word_nothing_more_is_read() {
+    let home = home("suspend-last-word");
+    let file = home.file("session");
+    let session = file.to_str().unwrap();
+    let endpoint = Endpoint::bind(Config::listen_as(new_identity()), "127.0.0.1:0").await.unwrap();
+    let url = format!("whimbrel://{}@{}", endpoint.public_key(), endpoint.local_addr().unwrap());
+    let mut first = Heard::start(&mut cat(&home, &["connect", &url, "--suspend-to", session]));
+    first.send("last");
+    drop(first.stdin.take());
+    let far = endpoint.accept().await.unwrap();
+    assert_eq!(far.recv().await.unwrap().payload, "last");
+    let end = far.recv().await.unwrap();
+    assert!(end.ppid.is_some() && end.payload.is_empty());
+    first.leave();
+    first.has_left();
+    let mut second = Heard::start(&mut cat(&home, &["--resume-from", session]));
+    second.send("too late");
+    far.sender().ppid(end.ppid.unwrap()).build().send("").await.unwrap();
+    // Its input stays open, and it ends.
+    assert!(second.child.wait().unwrap().success());
+    assert!(far.recv().await.is_err(), "nothing came after the end");
 }

@@ -2,6 +2,7 @@
 
 use argon2::{Algorithm, Argon2, Params, Version};
 use aws_lc_rs::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use bytes::Bytes;
 use whimbrel_proto::Suspended;
 use whimbrel_proto::crypto::PublicKey;
 use whimbrel_proto::session::SnapshotError;
@@ -108,6 +109,17 @@ impl SuspendedMocket {
     /// back, if it has not given it up by then.
     pub fn peer_waits(&self) -> Option<std::time::Duration> {
         self.0.peer_waits
+    }
+
+    /// What [`SuspendedMocket::set_app_data`] left; empty if nothing.
+    pub fn app_data(&self) -> &[u8] {
+        &self.0.app_data
+    }
+
+    /// Keeps what the application itself has to remember with the session, for whoever resumes it: part of the bytes, and sealed with them.
+    /// The peer does not see it.
+    pub fn set_app_data(&mut self, data: impl Into<Bytes>) {
+        self.0.app_data = data.into();
     }
 
     fn seal_as(&self, how: u8, salt: [u8; SALT_LEN], key: &[u8; 32]) -> Vec<u8> {

@@ -250,7 +250,9 @@ async fn a_sealed_state_opens_for_its_passphrase_only() {
     let near = client.connect(&url).await.unwrap();
     let far = server.accept().await.unwrap();
     near.send("secret words").await.unwrap();
-    let state = near.suspend(SuspendMode::Snapshot).await.unwrap();
+    let mut state = near.suspend(SuspendMode::Snapshot).await.unwrap();
+    assert_eq!(state.app_data(), b"");
+    state.set_app_data("where I was");
     let sealed = state.seal("open sesame").unwrap();
     assert_eq!(SuspendedMocket::open(&sealed, "open barley").err(), Some(SealError::DoesNotOpen));
     let mut changed = sealed.clone();
@@ -261,6 +263,7 @@ async fn a_sealed_state_opens_for_its_passphrase_only() {
     assert_eq!(SuspendedMocket::open_with_key(&keyed, &[8; 32]).err(), Some(SealError::DoesNotOpen));
     assert!(SuspendedMocket::open_with_key(&keyed, &[7; 32]).is_ok());
     let state = SuspendedMocket::open(&sealed, "open sesame").unwrap();
+    assert_eq!(state.app_data(), b"where I was");
     let stranger = host(&new_identity()).await;
     let refused = stranger.resume(&state, None).await.err();
     assert_eq!(refused, Some(ResumeError::Refused(whimbrel_proto::ResumeError::Identity)));

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use whimbrel::{Config, Endpoint, Mocket, SuspendMode, SuspendedMocket};
+use whimbrel::{Config, Endpoint, Mocket, SuspendError, SuspendMode, SuspendedMocket};
 
 use super::command::{CatOptions, carry_on, finish};
+use super::course::Course;
 use crate::key::{PskOptions, own_or_temporary};
 use crate::output::note;
 use crate::process::interrupted;
@@ -47,6 +48,7 @@ impl ResumeOptions {
             Some(passphrase) => SuspendedMocket::open(&bytes, &passphrase)?,
             None => SuspendedMocket::from_bytes(&bytes)?,
         };
+        let (course, unsent) = Course::load(state.app_data(), self.how.bytes)?;
         let (identity, _) = own_or_temporary(self.key.as_deref())?;
         let config = Config { identity, transport, paths, psk: self.psk.read()?, ..Config::default() };
         let to = self.peer.unwrap_or(state.peer_addr());
@@ -56,7 +58,7 @@ impl ResumeOptions {
             let mocket = endpoint.resume(&state, self.peer).await?;
             std::fs::remove_file(&file).with_context(|| format!("cannot delete {}", file.display()))?;
             note(format_args!("resumed with {}", mocket.peer_addr()));
-            carry_on(&mocket, leaving, &self.how).await
+            carry_on(&mocket, leaving, &self.how, course, unsent).await
         };
         finish(&endpoint, going_on, interrupted).await
     }
@@ -122,38 +124,53 @@ impl Leaving {
     }
 }
 
-/// Carries on to the end, or leaves the session in the file when asked to.
+/// A session that has left, and the file it is for.
+pub(super) struct Left {
+    pub(super) state: SuspendedMocket,
+    file: PathBuf,
+    since: Instant,
+}
+
+/// Carries on to the end, or has the session leave when asked to.
 pub(super) async fn leave_or(
     mocket: &Mocket,
-    mut leaving: Leaving,
+    leaving: &mut Leaving,
     exchange: impl Future<Output = anyhow::Result<()>>,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Option<Left>> {
+    // It rests while the session leaves, and is dropped after: what it was about to receive goes with the session.
     tokio::pin!(exchange);
-    let file = loop {
+    loop {
         let file = tokio::select! {
-            result = &mut exchange => return result,
+            result = &mut exchange => return result.map(|()| None),
             file = leaving.asked() => file,
         };
         // Told now, since a session that has left cannot be called back.
-        match Draft::begin(&file) {
-            Ok(_) => break file,
-            Err(error) => note(format_args!("not suspended, cannot write {}: {error}", file.display())),
+        if let Err(error) = Draft::begin(&file) {
+            note(format_args!("not suspended, cannot write {}: {error}", file.display()));
+            continue;
         }
-    };
-    // The exchange rests meanwhile: what it was about to receive goes with the session.
-    let state = mocket.suspend(SuspendMode::Snapshot).await?;
-    let suspended = Instant::now();
-    let bytes = match &leaving.passphrase {
-        Some(passphrase) => state.seal(passphrase)?,
-        None => state.to_bytes(),
-    };
-    write_in_the_end(&file, &bytes).await;
-    note(format_args!(
-        "suspended to {}; {}",
-        file.display(),
-        peer_waits(state.peer_waits(), suspended.elapsed())
-    ));
-    Ok(())
+        match mocket.suspend(SuspendMode::Snapshot).await {
+            Ok(state) => return Ok(Some(Left { state, file, since: Instant::now() })),
+            Err(SuspendError::Refused(why)) => note(format_args!("not suspended: {why}")),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+impl Left {
+    pub(super) async fn write(&self, leaving: &Leaving) -> anyhow::Result<()> {
+        let bytes = match &leaving.passphrase {
+            Some(passphrase) => self.state.seal(passphrase)?,
+            None => self.state.to_bytes(),
+        };
+        write_in_the_end(&self.file, &bytes).await;
+        note(format_args!(
+            "suspended to {}; {}",
+            self.file.display(),
+            peer_waits(self.state.peer_waits(), self.since.elapsed())
+        ));
+        Ok(())
+    }
 }
 
 /// How long the peer waits yet, `since` it was told.

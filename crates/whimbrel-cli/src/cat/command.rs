@@ -8,7 +8,8 @@ use clap::{Args, Subcommand};
 use whimbrel::{Endpoint, Mocket, Sender, Service, Tag};
 
 use super::away::{Leaving, ResumeOptions, leave_or};
-use super::input::Cut;
+use super::course::Course;
+use super::input::{Cut, Input};
 use super::news::tell;
 use super::{messages, stream};
 use crate::dial::{DialOptions, ListenOptions, TransportOptions};
@@ -74,7 +75,7 @@ enum Side {
 pub(super) struct CatOptions {
     /// A byte stream, as TCP's, in place of messages; both ends have to say so.
     #[arg(long, conflicts_with_all = ["message_size", "service", "tag", "lifetime", "priority"])]
-    bytes: bool,
+    pub(super) bytes: bool,
     /// Messages of this many bytes in place of lines; what is received is written as it is, without line ends.
     #[arg(long, value_name = "BYTES", value_parser = units::bytes)]
     message_size: Option<u64>,
@@ -90,7 +91,7 @@ pub(super) struct CatOptions {
     /// Messages older than this are given up; milliseconds, or with a unit.
     #[arg(long, value_name = "MS", value_parser = units::millis)]
     lifetime: Option<Duration>,
-    /// On Ctrl-Z or SIGUSR1 write the session to this file and end; `whimbrel cat --resume-from FILE` goes on with it. Both need the same --key.
+    /// On Ctrl-Z or SIGUSR1 write the session to this file and end; `whimbrel cat --resume-from FILE` goes on with it, first with what was read and not sent. Both need the same --key, and --bytes where one has it.
     #[arg(long, value_name = "FILE")]
     pub(super) suspend_to: Option<PathBuf>,
     /// A file whose content is the passphrase that suspended sessions are sealed under [default: they are not sealed].
@@ -109,6 +110,7 @@ impl CatOptions {
     /// Where one message ends.
     pub(super) fn cut(&self) -> Cut {
         match self.message_size {
+            _ if self.bytes => Cut::Anywhere,
             Some(size) => Cut::Pieces(usize::try_from(size).unwrap_or(usize::MAX)),
             None => Cut::Lines,
         }
@@ -165,7 +167,7 @@ impl Side {
                 note(format_args!("listening {url}"));
                 let accepting = async {
                     let Some(mocket) = endpoint.accept().await else { bail!("the socket has failed") };
-                    carry_on(&mocket, leaving, &how).await
+                    carry_on(&mocket, leaving, &how, Course::begin(how.bytes), &[]).await
                 };
                 finish(&endpoint, accepting, interrupted).await
             }
@@ -176,7 +178,7 @@ impl Side {
                 let connecting = async {
                     let mocket = dial.connect().await?;
                     mocket.established().await?;
-                    carry_on(&mocket, leaving, &how).await
+                    carry_on(&mocket, leaving, &how, Course::begin(how.bytes), &[]).await
                 };
                 finish(&endpoint, connecting, interrupted).await
             }
@@ -184,16 +186,39 @@ impl Side {
     }
 }
 
-/// Until both inputs have ended, or the session leaves; what becomes of it meanwhile is told.
-pub(super) async fn carry_on(mocket: &Mocket, leaving: Leaving, how: &CatOptions) -> anyhow::Result<()> {
-    tokio::select! {
-        result = leave_or(mocket, leaving, exchange(mocket, how)) => result,
+/// Until both inputs have ended, or the session leaves; what becomes of it meanwhile is told. `unsent` is input of an earlier process.
+pub(super) async fn carry_on(
+    mocket: &Mocket,
+    mut leaving: Leaving,
+    how: &CatOptions,
+    mut course: Course,
+    unsent: &[u8],
+) -> anyhow::Result<()> {
+    // After the last word nothing can be said.
+    let mut input =
+        if course.said_all { Input::of(how.cut(), unsent) } else { Input::start(how.cut(), unsent)? };
+    let left = tokio::select! {
+        left = leave_or(mocket, &mut leaving, exchange(mocket, how, &mut input, &mut course)) => left?,
         never = tell(mocket, how.show_paths) => match never {},
+    };
+    if let Some(mut left) = left {
+        left.state.set_app_data(course.save(&input.stop()));
+        left.write(&leaving).await?;
     }
+    Ok(())
 }
 
-async fn exchange(mocket: &Mocket, how: &CatOptions) -> anyhow::Result<()> {
-    if how.bytes { stream::exchange(mocket).await } else { messages::exchange(mocket, how).await }
+async fn exchange(
+    mocket: &Mocket,
+    how: &CatOptions,
+    input: &mut Input,
+    course: &mut Course,
+) -> anyhow::Result<()> {
+    if how.bytes {
+        stream::exchange(mocket, input, course).await
+    } else {
+        messages::exchange(mocket, how, input, course).await
+    }
 }
 
 /// Runs to the end, or until Ctrl-C. An end that is not in order is told to the peer.

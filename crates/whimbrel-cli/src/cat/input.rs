@@ -1,9 +1,10 @@
-//! Standard input, a message at a time, on a thread of its own: reading it cannot be cancelled.
+//! What this end says: standard input, a message at a time.
 
-use std::io::{self, BufRead, Read};
+use std::io;
 
-use bytes::Bytes;
-use tokio::sync::mpsc;
+use bytes::{Buf, BytesMut};
+
+use super::reader::Reader;
 
 /// Where one message ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,76 +17,132 @@ pub(super) enum Cut {
     Anywhere,
 }
 
-/// Messages read ahead.
-const AHEAD: usize = 256;
 /// A line longer than what a peer takes in one message would fill memory for nothing.
-const LINE_MAX: u64 = 16 << 20;
-/// What one read takes at most.
-const READ: usize = 1 << 16;
+const LINE_MAX: usize = 16 << 20;
 
-/// Reads standard input to its end; an error is the last.
-pub(super) fn read_messages(cut: Cut) -> mpsc::Receiver<io::Result<Bytes>> {
-    let (send, receive) = mpsc::channel(AHEAD);
-    std::thread::spawn(move || {
-        let mut input = io::stdin().lock();
-        loop {
-            let next = read_one(&mut input, cut).transpose();
-            let Some(next) = next else { return };
-            let failed = next.is_err();
-            if send.blocking_send(next).is_err() || failed {
-                return;
-            }
-        }
-    });
-    receive
+/// Standard input behind what an earlier process had read of its own. What was not taken yet is still in here, so that it can be left to
+/// another process.
+pub(super) struct Input {
+    cut: Cut,
+    /// None: it has ended.
+    reader: Option<Reader>,
+    held: BytesMut,
+    /// So much of it holds no line end.
+    searched: usize,
+    /// What the message given out last takes, with its line end.
+    given: usize,
 }
 
-fn read_one(input: &mut impl BufRead, cut: Cut) -> io::Result<Option<Bytes>> {
-    let mut message = Vec::new();
-    match cut {
-        Cut::Lines => {
-            let read = input.take(LINE_MAX + 1).read_until(b'\n', &mut message)?;
-            if read == 0 {
-                return Ok(None);
+impl Input {
+    /// # Errors
+    /// The system gives no handle on standard input.
+    pub(super) fn start(cut: Cut, before: &[u8]) -> io::Result<Self> {
+        Ok(Self { reader: Some(Reader::start()?), ..Self::of(cut, before) })
+    }
+
+    /// Of these bytes and nothing else.
+    pub(super) fn of(cut: Cut, bytes: &[u8]) -> Self {
+        Self { cut, reader: None, held: bytes.into(), searched: 0, given: 0 }
+    }
+
+    /// The next message; it stays here until it is taken. None at the end. Cancel-safe.
+    ///
+    /// # Errors
+    /// Reading fails, or a line is too long.
+    pub(super) async fn next(&mut self) -> io::Result<Option<&[u8]>> {
+        loop {
+            if let Some((length, given)) = self.first()? {
+                self.given = given;
+                return Ok(Some(&self.held[..length]));
             }
-            if message.last() == Some(&b'\n') {
-                message.pop();
-            } else if read as u64 > LINE_MAX {
-                return Err(io::Error::other("a line is longer than 16Mi: use --bytes or --message-size"));
+            let Some(reader) = &mut self.reader else {
+                self.given = self.held.len();
+                return Ok((self.given > 0).then_some(&self.held[..]));
+            };
+            match reader.next().await {
+                Some(chunk) => self.held.extend_from_slice(&chunk?),
+                None => self.reader = None,
             }
-        }
-        Cut::Pieces(size) => {
-            if input.take(size as u64).read_to_end(&mut message)? == 0 {
-                return Ok(None);
-            }
-        }
-        Cut::Anywhere => {
-            let ready = input.fill_buf()?;
-            let ready = &ready[..ready.len().min(READ)];
-            if ready.is_empty() {
-                return Ok(None);
-            }
-            message.extend_from_slice(ready);
-            let count = message.len();
-            input.consume(count);
         }
     }
-    Ok(Some(message.into()))
+
+    /// What [`Self::next`] gave is on its way.
+    pub(super) fn take(&mut self) {
+        self.take_part(self.given);
+    }
+
+    /// So many bytes of it are.
+    pub(super) fn take_part(&mut self, count: usize) {
+        self.held.advance(count);
+        self.searched = 0;
+    }
+
+    /// What was read and not taken. Standard input is left alone from now on.
+    pub(super) fn stop(self) -> Vec<u8> {
+        let mut rest = self.held.to_vec();
+        match self.reader {
+            Some(reader) => rest.extend(reader.stop()),
+            // The last line needs no end, but is none with what another process reads.
+            None if self.cut == Cut::Lines && !matches!(rest.last(), None | Some(b'\n')) => rest.push(b'\n'),
+            None => {}
+        }
+        rest
+    }
+
+    /// The length of the first whole message, and the same with its line end.
+    fn first(&mut self) -> io::Result<Option<(usize, usize)>> {
+        let held = self.held.len();
+        match self.cut {
+            Cut::Lines => {
+                let found = self.held[self.searched..].iter().position(|byte| *byte == b'\n');
+                let end = found.map(|at| self.searched + at);
+                self.searched = end.unwrap_or(held);
+                if self.searched > LINE_MAX {
+                    return Err(io::Error::other(
+                        "a line is longer than 16Mi: use --bytes or --message-size",
+                    ));
+                }
+                Ok(end.map(|end| (end, end + 1)))
+            }
+            Cut::Pieces(size) => Ok((held >= size).then_some((size, size))),
+            Cut::Anywhere => Ok((held > 0).then_some((held, held))),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn all(mut input: &[u8], cut: Cut) -> Vec<Bytes> {
-        std::iter::from_fn(|| read_one(&mut input, cut).unwrap()).collect()
+    async fn all(bytes: &[u8], cut: Cut) -> Vec<Vec<u8>> {
+        let mut input = Input::of(cut, bytes);
+        let mut all = Vec::new();
+        while let Some(message) = input.next().await.unwrap() {
+            all.push(message.to_vec());
+            input.take();
+        }
+        all
     }
 
-    #[test]
-    fn lines_and_pieces() {
-        assert_eq!(all(b"a\n\nbc", Cut::Lines), ["a", "", "bc"]);
-        assert_eq!(all(b"abcdefg", Cut::Pieces(3)), ["abc", "def", "g"]);
-        assert_eq!(all(b"abc", Cut::Anywhere), ["abc"]);
-        assert_eq!(all(b"", Cut::Lines), Vec::<Bytes>::new());
+    #[tokio::test]
+    async fn lines_and_pieces() {
+        assert_eq!(all(b"a\n\nbc", Cut::Lines).await, [&b"a"[..], b"", b"bc"]);
+        assert_eq!(all(b"abcdefg", Cut::Pieces(3)).await, [&b"abc"[..], b"def", b"g"]);
+        assert_eq!(all(b"abc", Cut::Anywhere).await, [b"abc"]);
+        assert!(all(b"", Cut::Lines).await.is_empty());
+        assert!(Input::of(Cut::Lines, &vec![b'-'; LINE_MAX + 1]).next().await.is_err());
+    }
+
+    #[tokio::test]
+    async fn what_was_not_taken_is_left() {
+        let mut input = Input::of(Cut::Lines, b"one\ntwo\nthree");
+        input.next().await.unwrap();
+        input.take();
+        assert_eq!(input.next().await.unwrap(), Some(&b"two"[..]));
+        assert_eq!(input.stop(), b"two\nthree\n");
+        let mut input = Input::of(Cut::Anywhere, b"bytes");
+        input.next().await.unwrap();
+        input.take_part(2);
+        assert_eq!(input.stop(), b"tes");
     }
 }

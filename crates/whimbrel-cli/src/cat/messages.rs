@@ -3,10 +3,12 @@
 use std::io::{self, Write};
 
 use anyhow::{Context, bail};
+use bytes::Bytes;
 use whimbrel::{CloseReason, Event, Message, Mocket};
 
 use super::command::CatOptions;
-use super::input::{Cut, read_messages};
+use super::course::Course;
+use super::input::{Cut, Input};
 use crate::output::output_error;
 
 /// Messages taken from the mocket at once.
@@ -14,7 +16,12 @@ const TAKE: usize = 256;
 /// Protocol identifier of the empty message that says that an end's input has ended.
 const END: u32 = 1;
 
-pub(super) async fn exchange(mocket: &Mocket, how: &CatOptions) -> anyhow::Result<()> {
+pub(super) async fn exchange(
+    mocket: &Mocket,
+    how: &CatOptions,
+    input: &mut Input,
+    course: &mut Course,
+) -> anyhow::Result<()> {
     let mut events = mocket.subscribe();
     let peer_closing = async move {
         loop {
@@ -25,8 +32,9 @@ pub(super) async fn exchange(mocket: &Mocket, how: &CatOptions) -> anyhow::Resul
             }
         }
     };
-    let sending = send_all(mocket, how);
-    let receiving = receive_all(mocket, how.cut());
+    let Course { said_all, heard_all, .. } = course;
+    let sending = send_all(mocket, how, input, said_all);
+    let receiving = receive_all(mocket, how.cut(), heard_all);
     // Who has heard the peer's end has nothing to receive any more; who was left need not go on sending.
     let sending = async {
         tokio::select! {
@@ -41,14 +49,24 @@ pub(super) async fn exchange(mocket: &Mocket, how: &CatOptions) -> anyhow::Resul
     }
 }
 
-async fn send_all(mocket: &Mocket, how: &CatOptions) -> anyhow::Result<()> {
+async fn send_all(
+    mocket: &Mocket,
+    how: &CatOptions,
+    input: &mut Input,
+    said_all: &mut bool,
+) -> anyhow::Result<()> {
+    if *said_all {
+        return Ok(());
+    }
     let sender = how.sender(mocket);
-    let mut input = read_messages(how.cut());
-    while let Some(message) = input.recv().await {
-        sender.send(message.context("cannot read standard input")?).await?;
+    while let Some(message) = input.next().await.context("cannot read standard input")? {
+        sender.send(Bytes::copy_from_slice(message)).await?;
+        input.take();
     }
     wait_until_resolved(mocket).await;
-    Ok(mocket.sender().ppid(END).build().send("").await?)
+    mocket.sender().ppid(END).build().send("").await?;
+    *said_all = true;
+    Ok(())
 }
 
 /// The end has to come after all else, whatever the services.
@@ -66,7 +84,10 @@ async fn wait_until_resolved(mocket: &Mocket) {
     }
 }
 
-async fn receive_all(mocket: &Mocket, cut: Cut) -> anyhow::Result<()> {
+async fn receive_all(mocket: &Mocket, cut: Cut, heard_all: &mut bool) -> anyhow::Result<()> {
+    if *heard_all {
+        return Ok(());
+    }
     let mut batch = Vec::with_capacity(TAKE);
     loop {
         match mocket.recv_many(&mut batch, TAKE).await {
@@ -74,10 +95,10 @@ async fn receive_all(mocket: &Mocket, cut: Cut) -> anyhow::Result<()> {
             Err(closed) if matches!(closed.0, CloseReason::Peer(_) | CloseReason::Local) => return Ok(()),
             Err(closed) => return Err(closed.into()),
         }
-        let over = batch.iter().any(|message| message.ppid == Some(END));
         write_all(&batch, cut).map_err(output_error)?;
+        *heard_all = batch.iter().any(|message| message.ppid == Some(END));
         batch.clear();
-        if over {
+        if *heard_all {
             return Ok(());
         }
     }

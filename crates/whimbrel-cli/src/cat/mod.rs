@@ -5,9 +5,11 @@
 
 mod away;
 mod command;
+mod course;
 mod input;
 mod messages;
 mod news;
+mod reader;
 mod stream;
 
 pub use command::CatCommand;

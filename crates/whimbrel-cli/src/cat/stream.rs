@@ -3,56 +3,73 @@
 use std::io::{self, Write};
 
 use anyhow::{Context, bail};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
-use whimbrel::{CloseReason, Mocket, Stream};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use whimbrel::{CloseReason, Mocket, Stream, StreamId};
 
-use super::input::{Cut, read_messages};
+use super::course::Course;
+use super::input::Input;
 use crate::output::output_error;
 
-/// What one read takes at most.
+/// As much as a stream hands out at once: what it keeps for the next read would not go with a session that leaves.
 const READ: usize = 1 << 16;
-/// Opens the stream at the other end, which learns of it from its first byte.
-const HELLO: u8 = b'w';
 
-pub(super) async fn exchange(mocket: &Mocket) -> anyhow::Result<()> {
+pub(super) async fn exchange(mocket: &Mocket, input: &mut Input, course: &mut Course) -> anyhow::Result<()> {
+    let Course { out, said_all, heard_all, .. } = course;
     // Both ends open one and take the other's: neither needs to know who listens.
-    let mut out = mocket.open_stream().await?;
-    out.write_all(&[HELLO]).await?;
-    let sending = send_all(out);
-    let receiving = async {
-        let mut back = mocket.accept_stream().await?;
-        if back.read_u8().await.context("the peer's byte stream does not begin: is it run with --bytes?")?
-            != HELLO
-        {
-            bail!("the peer's byte stream is not one of whimbrel cat");
+    let mut going = match *out {
+        Some(id) => mocket.stream(StreamId(id)),
+        None => {
+            let opened = mocket.open_stream().await?;
+            *out = Some(opened.id().0);
+            Some(opened)
         }
-        let (back, _unused) = tokio::io::split(back);
-        receive_all(back).await
     };
-    let (out, ()) = tokio::try_join!(sending, receiving)?;
-    drop(out);
+    let sending = send_all(going.as_mut(), input, said_all);
+    let receiving = receive_all(mocket, *out, heard_all);
+    tokio::try_join!(sending, receiving)?;
+    // Dropped before, it would stop the peer's direction of it.
+    drop(going);
     match mocket.close(0, "").await {
         CloseReason::Local | CloseReason::Peer(_) => Ok(()),
         reason => bail!("not everything may have arrived: {reason}"),
     }
 }
 
-/// Gives the stream back: dropped, it would stop the peer's direction of it.
-async fn send_all(out: Stream) -> anyhow::Result<(ReadHalf<Stream>, WriteHalf<Stream>)> {
-    let (unused, mut out) = tokio::io::split(out);
-    let mut input = read_messages(Cut::Anywhere);
-    while let Some(bytes) = input.recv().await {
-        out.write_all(&bytes.context("cannot read standard input")?).await?;
+/// The stream that the peer opened, now or while another process held the session.
+async fn coming(mocket: &Mocket, out: Option<u64>) -> anyhow::Result<Stream> {
+    let known = mocket.byte_streams().into_iter().find(|id| Some(id.0) != out);
+    match known.and_then(|id| mocket.stream(id)) {
+        Some(stream) => Ok(stream),
+        None => Ok(mocket.accept_stream().await?),
     }
-    out.shutdown().await?;
-    Ok((unused, out))
 }
 
-async fn receive_all(mut back: ReadHalf<Stream>) -> anyhow::Result<()> {
+async fn send_all(out: Option<&mut Stream>, input: &mut Input, said_all: &mut bool) -> anyhow::Result<()> {
+    if *said_all {
+        return Ok(());
+    }
+    let out = out.context("the peer has ended the byte stream")?;
+    while let Some(bytes) = input.next().await.context("cannot read standard input")? {
+        let count = out.write(bytes).await?;
+        input.take_part(count);
+    }
+    out.shutdown().await?;
+    *said_all = true;
+    Ok(())
+}
+
+async fn receive_all(mocket: &Mocket, out: Option<u64>, heard_all: &mut bool) -> anyhow::Result<()> {
+    if *heard_all {
+        return Ok(());
+    }
+    let mut back = coming(mocket, out).await?;
     let mut buffer = vec![0; READ];
     loop {
+        // A stream that always has more must not keep us from sending, or from hearing signals.
+        tokio::task::coop::consume_budget().await;
         let count = back.read(&mut buffer).await?;
         if count == 0 {
+            *heard_all = true;
             return Ok(());
         }
         let mut out = io::stdout().lock();

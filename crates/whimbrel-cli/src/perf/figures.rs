@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use whimbrel::{Mocket, PathStats, Totals};
 use whimbrel_sim::link::Histogram;
 
+use super::ending::Cut;
 use super::plan::{Mode, Plan};
 
 /// A distribution of delays, µs.
@@ -231,7 +232,7 @@ pub(super) struct Document {
     /// False: the connection ended first, or somebody interrupted; the figures are as far as it came.
     pub(super) complete: bool,
     /// Why it did not come to its end.
-    pub(super) ended: Option<String>,
+    pub(super) ended: Option<Cut>,
     pub(super) seconds: f64,
     pub(super) bytes: u64,
     pub(super) goodput_bps: f64,
@@ -277,7 +278,7 @@ pub(super) struct Urgent {
 
 impl Document {
     /// From what both ends have counted.
-    pub(super) fn new(plan: &Plan, received: &Received, sent: &Sent, ended: Option<String>) -> Self {
+    pub(super) fn new(plan: &Plan, received: &Received, sent: &Sent, ended: Option<Cut>) -> Self {
         let load = &received.load;
         let per_second =
             |count: u64| if received.seconds > 0.0 { count as f64 / received.seconds } else { 0.0 };

@@ -7,6 +7,7 @@
 mod clock;
 mod command;
 mod control;
+mod ending;
 mod figures;
 mod meter;
 mod plan;

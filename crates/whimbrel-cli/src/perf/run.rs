@@ -5,20 +5,22 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::Args;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use whimbrel::Mocket;
 
 use super::clock::{clock_id, cpu_time, monotonic_ns};
 use super::control::{Control, ControlSender, Start, VERSION};
+use super::ending::Cut;
 use super::figures::{Counted, Document, Interval, Received, Sent, paths};
 use super::plan::{Mode, Plan};
 use super::screen::{Screen, print};
 use super::serve::await_control;
 use super::sink::{Sink, Taken};
-use super::source::{Given, Source, within};
+use super::source::{Given, LAST_FIGURES, Source, within};
 use super::ticket::TicketFile;
 use crate::dial::{Dial, DialOptions, TransportOptions};
-use crate::process::{Interrupted, RuntimeOptions, abort_all, interrupted};
+use crate::process::{Interrupted, Interrupts, RuntimeOptions, abort_all};
 use crate::service::ServiceName;
 use crate::units;
 
@@ -37,13 +39,15 @@ Examples:
 
 /// Longest wait for the source's figures once everything has arrived.
 const LAST_WORDS: Duration = Duration::from_secs(30);
+/// Why a measurement is not complete that has all but those.
+const SILENT: &str = "the other end does not say what it has sent";
 
 /// Measures the path to a `whimbrel perf serve`.
 ///
 /// Figures are those of whoever receives; seconds count from the connect call. Loads with an end of their own (--bytes, --rate) count to
-/// the last delivery, others are cut off when the time is over. Latency is one way where both ends share a clock (one machine), else, in
-/// latency mode, half the round trip of messages that are sent back, and none in other modes. docs/perf.md describes the document that --json
-/// prints.
+/// the last delivery, others are cut off when the time is over. Ctrl-C ends it with the figures so far, a second one at once. Latency is
+/// one way where both ends share a clock (one machine), else, in latency mode, half the round trip of messages that are sent back, and none
+/// in other modes. docs/perf.md describes the document that --json prints.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct RunCommand {
@@ -132,7 +136,7 @@ impl RunCommand {
     }
 
     async fn measure(self, plan: Plan) -> anyhow::Result<()> {
-        let interrupted = interrupted()?;
+        let mut interrupts = Interrupts::listen()?;
         let mut transport = self.transport.config();
         transport.session.send_queue_bytes = self.queue;
         let mut dial = self.dial.prepare(transport, self.transport.paths.paths()?).await?;
@@ -143,13 +147,24 @@ impl RunCommand {
         if let Some(ticket) = &ticket {
             ticket.load(&endpoint)?;
         }
-        let running = measurement.run(&mut dial);
-        tokio::pin!(running);
-        let document = tokio::select! {
-            document = &mut running => document,
-            () = interrupted => Err(Interrupted.into()),
+        let stop = Notify::new();
+        let measuring = async {
+            let document = measurement.run(&mut dial, &stop).await;
+            abort_all(&endpoint, "the measurement is over").await;
+            document
         };
-        abort_all(&endpoint, "the measurement is over").await;
+        let stopped_twice = async {
+            interrupts.next().await;
+            stop.notify_one();
+            interrupts.next().await;
+        };
+        let document = tokio::select! {
+            document = measuring => document,
+            () = stopped_twice => {
+                endpoint.abort_all(0, "interrupted");
+                return Err(Interrupted.into());
+            }
+        };
         if let Some(ticket) = &ticket {
             ticket.save(&endpoint)?;
         }
@@ -157,6 +172,7 @@ impl RunCommand {
         print(&document, self.json)?;
         match document.ended {
             None => Ok(()),
+            Some(Cut::Interrupted) => Err(Interrupted.into()),
             Some(why) => bail!("the measurement ended early: {why}"),
         }
     }
@@ -169,9 +185,13 @@ struct Measurement {
 }
 
 impl Measurement {
-    async fn run(mut self, dial: &mut Dial) -> anyhow::Result<Document> {
+    /// To its end, or until it is to stop; then with the figures so far.
+    async fn run(mut self, dial: &mut Dial, stop: &Notify) -> anyhow::Result<Document> {
         let (start, start_ns) = (Instant::now(), monotonic_ns());
-        let mocket = dial.connect().await?;
+        let mocket = tokio::select! {
+            connected = dial.connect() => connected?,
+            () = stop.notified() => return Err(Interrupted.into()),
+        };
         let opening = Start {
             version: VERSION,
             plan: self.plan.clone(),
@@ -180,40 +200,56 @@ impl Measurement {
             elapsed_ns: monotonic_ns() - start_ns,
         };
         ControlSender::new(&mocket).send(&Control::Start(opening)).await?;
-        if self.plan.reverse { self.take(&mocket, start_ns).await } else { self.give(&mocket, start).await }
+        match self.plan.reverse {
+            true => self.take(&mocket, start_ns, stop).await,
+            false => self.give(&mocket, start, stop).await,
+        }
     }
 
     /// We send.
-    async fn give(&self, mocket: &Mocket, start: Instant) -> anyhow::Result<Document> {
+    async fn give(&self, mocket: &Mocket, start: Instant, stop: &Notify) -> anyhow::Result<Document> {
         let source = Source::new(mocket, &self.plan, start);
         let screen = &self.screen;
-        let given = source.run(|interval, mocket| screen.show(interval, mocket)).await;
+        let given = source.run(|interval, mocket| screen.show(interval, mocket), stop).await;
         let Given { sent, received, progress, cut } = given;
-        let received = match (received, progress) {
+        let received = match (received, &cut) {
             (Some(received), _) => received,
-            (None, Some(progress)) => so_far(progress),
-            // Nothing was ever heard: there is nothing to tell but why.
-            (None, None) => bail!(cut.unwrap_or_default()),
+            // There was no connection: there is nothing to tell but why.
+            (None, Some(Cut::Lost(why))) if mocket.peer_key().is_none() => bail!("{why}"),
+            (None, _) => so_far(progress),
         };
         Ok(Document::new(&self.plan, &received, &sent, cut))
     }
 
     /// The other end sends.
-    async fn take(&mut self, mocket: &Mocket, start_ns: u64) -> anyhow::Result<Document> {
+    async fn take(&mut self, mocket: &Mocket, start_ns: u64, stop: &Notify) -> anyhow::Result<Document> {
         let cpu_start = cpu_time();
         let hello = |control| match control {
             Control::Hello { clock } => Some(clock),
             _ => None,
         };
-        let (clock, early) = await_control(mocket, hello).await?;
+        let (clock, early) = tokio::select! {
+            hello = await_control(mocket, hello) => hello?,
+            () = stop.notified() => return Err(Interrupted.into()),
+        };
         let one_clock = clock.is_some() && clock == self.clock;
         let sink = Sink::new(mocket, &self.plan, start_ns, one_clock);
-        let Taken { mut received, sent, cut } = sink.run(early, &mut self.screen).await;
+        let Taken { mut received, sent, mut cut } = sink.run(early, &mut self.screen, stop).await;
         received.cpu_s = (cpu_time() - cpu_start).as_secs_f64();
         let sent = match (sent, &cut) {
             (Some(sent), _) => sent,
-            (None, Some(_)) => Sent::default(),
-            (None, None) => last_words(mocket).await,
+            (None, Some(Cut::Lost(_))) => Sent::default(),
+            (None, Some(Cut::Interrupted)) => {
+                within(LAST_FIGURES, last_words(mocket)).await.flatten().unwrap_or_default()
+            }
+            (None, None) => {
+                let words = tokio::select! {
+                    words = within(LAST_WORDS, last_words(mocket)) => words.flatten().ok_or(Cut::Lost(SILENT.to_owned())),
+                    () = stop.notified() => Err(Cut::Interrupted),
+                };
+                cut = words.as_ref().err().cloned();
+                words.unwrap_or_default()
+            }
         };
         received.paths = paths(mocket);
         Ok(Document::new(&self.plan, &received, &sent, cut))
@@ -221,21 +257,19 @@ impl Measurement {
 }
 
 /// Stops the source and asks for its figures.
-async fn last_words(mocket: &Mocket) -> Sent {
+async fn last_words(mocket: &Mocket) -> Option<Sent> {
     drop(ControlSender::new(mocket).send(&Control::Stop).await);
-    let words = async {
-        while let Ok(message) = mocket.recv().await {
-            if let Some(Ok(Control::Done(sent))) = super::control::parse(&message) {
-                return sent;
-            }
+    while let Ok(message) = mocket.recv().await {
+        if let Some(Ok(Control::Done(sent))) = super::control::parse(&message) {
+            return Some(sent);
         }
-        Sent::default()
-    };
-    within(LAST_WORDS, words).await.unwrap_or_default()
+    }
+    None
 }
 
 /// What is known of a measurement whose end was not heard.
-fn so_far(progress: Interval) -> Received {
+fn so_far(progress: Option<Interval>) -> Received {
+    let progress = progress.unwrap_or_default();
     let load = Counted {
         bytes: progress.total_bytes,
         messages: progress.total_messages,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use whimbrel::{Message, Mocket};
 
@@ -85,15 +86,17 @@ async fn measure(mocket: Mocket) -> anyhow::Result<()> {
     let control = ControlSender::new(&mocket);
     control.send(&Control::Hello { clock }).await?;
     let plan = &start.plan;
+    // Who asked for it says when it is enough.
+    let never = Notify::new();
     if plan.reverse {
         let began = Instant::now().checked_sub(Duration::from_nanos(start.elapsed_ns));
         let source = Source::new(&mocket, plan, began.unwrap_or_else(Instant::now));
         // It ends when the client has all it wants and closes.
-        source.run(|_, _| {}).await;
+        source.run(|_, _| {}, &never).await;
         return Ok(());
     }
     let start_ns = if one_clock { start.connect_ns } else { estimate_start(&mocket, &start) };
-    let taken = Sink::new(&mocket, plan, start_ns, one_clock).run(early, &mut Far).await;
+    let taken = Sink::new(&mocket, plan, start_ns, one_clock).run(early, &mut Far, &never).await;
     if taken.cut.is_none() {
         control.send(&Control::Report(taken.received)).await?;
         mocket.closed().await;

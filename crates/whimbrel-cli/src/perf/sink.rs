@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 use whimbrel::{Message, Mocket, Sender, Service};
 
 use super::clock::{cpu_time, monotonic_ns};
 use super::control::{Control, ControlSender, ECHO, URGENT, parse};
+use super::ending::{Cut, given_up};
 use super::figures::{Interval, Received, Sent, paths};
 use super::meter::{Meter, Timing};
 use super::plan::{Mode, Plan};
@@ -24,7 +26,7 @@ pub(super) struct Taken {
     /// The source's figures, if it gave them.
     pub(super) sent: Option<Sent>,
     /// Why it ended early.
-    pub(super) cut: Option<String>,
+    pub(super) cut: Option<Cut>,
 }
 
 /// Who hears how it goes.
@@ -84,14 +86,19 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Takes messages to the end. `early` came before it was clear what they are, and when.
-    pub(super) async fn run(mut self, early: Vec<(u64, Message)>, audience: &mut impl Audience) -> Taken {
+    /// Takes messages to the end, or until it is to stop. `early` came before it was clear what they are, and when.
+    pub(super) async fn run(
+        mut self,
+        early: Vec<(u64, Message)>,
+        audience: &mut impl Audience,
+        stop: &Notify,
+    ) -> Taken {
         for (at_ns, message) in early {
             self.take(at_ns, &[message]).await;
         }
-        let cut = self.take_all(audience).await;
+        let cut = self.take_all(audience, stop).await;
         let end_ns = self.end_ns();
-        if self.plan.is_cut() {
+        if self.plan.is_cut() || self.stopped {
             self.load.close_gap(end_ns);
         }
         let received = Received {
@@ -104,22 +111,25 @@ impl<'a> Sink<'a> {
         Taken { received, sent: self.sent, cut }
     }
 
-    /// The measurement ends with its time, or with the last delivery.
+    /// The measurement ends with its time, or with the last delivery, or when it is stopped.
     fn end_ns(&self) -> u64 {
         match self.plan.time() {
+            _ if self.stopped => monotonic_ns(),
             Some(time) if self.plan.is_cut() => self.start_ns + time.as_nanos() as u64,
             _ => self.load.last_ns().unwrap_or_else(monotonic_ns),
         }
     }
 
     /// Some: why the end came early.
-    async fn take_all(&mut self, audience: &mut impl Audience) -> Option<String> {
+    async fn take_all(&mut self, audience: &mut impl Audience, stop: &Notify) -> Option<Cut> {
         let start = self.instant(self.start_ns);
         let mut tick = start + INTERVAL;
         let mut end = match self.plan.time() {
             Some(time) if self.plan.is_cut() => Some(start + time),
             _ => None,
         };
+        let given_up = given_up(self.mocket, self.plan.time().map(|time| start + time));
+        tokio::pin!(given_up);
         let far_off = start + Duration::from_secs(30 * 86_400);
         let mut batch = Vec::with_capacity(TAKE);
         loop {
@@ -143,8 +153,13 @@ impl<'a> Sink<'a> {
                         self.take(monotonic_ns(), &batch).await;
                         batch.clear();
                     }
-                    Err(closed) => return Some(closed.0.to_string()),
+                    Err(closed) => return Some(closed.0.into()),
                 },
+                () = stop.notified() => {
+                    self.stopped = true;
+                    return Some(Cut::Interrupted);
+                }
+                cut = &mut given_up => return Some(cut),
             }
         }
     }

@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use whimbrel::{Message, Mocket, SendError, Sender, Service, Tag};
 use whimbrel_sim::link::Histogram;
 
 use super::clock::{cpu_time, monotonic_ns};
 use super::control::{Control, ControlSender, ECHO, URGENT, parse};
+use super::ending::{Cut, given_up};
 use super::figures::{Interval, Latency, Received, Sent, paths};
 use super::plan::{Mode, Plan};
 use super::stamp::{Payloads, Stamp};
@@ -26,6 +28,8 @@ const ALWAYS_TAKEN: usize = 262_144;
 const POLL: Duration = Duration::from_millis(1);
 /// An unreliable message that has not come back by then is lost.
 const ECHO_PATIENCE: Duration = Duration::from_secs(1);
+/// How long somebody who stops a measurement waits for the other end's figures.
+pub(super) const LAST_FIGURES: Duration = Duration::from_secs(3);
 /// Messages taken from the mocket at once.
 const TAKE: usize = 256;
 
@@ -36,7 +40,7 @@ pub(super) struct Given {
     pub(super) received: Option<Received>,
     pub(super) progress: Option<Interval>,
     /// Why it ended early.
-    pub(super) cut: Option<String>,
+    pub(super) cut: Option<Cut>,
 }
 
 /// What the generator has handed over so far.
@@ -66,30 +70,46 @@ impl<'a> Source<'a> {
         Self { mocket, plan, start, cpu_start: cpu_time(), round_trips, progress: None, urgent }
     }
 
-    /// Sends everything, until the sink has reported or the mocket is closed. `show` sees what the sink says meanwhile.
-    pub(super) async fn run(mut self, show: impl FnMut(Interval, &Mocket)) -> Given {
-        if self.plan.is_ping_pong() { self.ping_pong(show).await } else { self.load(show).await }
+    /// Sends everything, until the sink has reported or the mocket is closed, or until it is to stop. `show` sees what the sink says
+    /// meanwhile.
+    pub(super) async fn run(mut self, show: impl FnMut(Interval, &Mocket), stop: &Notify) -> Given {
+        if self.plan.is_ping_pong() { self.ping_pong(show, stop).await } else { self.load(show, stop).await }
     }
 
-    async fn load(&mut self, mut show: impl FnMut(Interval, &Mocket)) -> Given {
+    async fn load(&mut self, mut show: impl FnMut(Interval, &Mocket), stop: &Notify) -> Given {
         let urgent = Arc::clone(&self.urgent);
         let mut generator =
             Box::pin(tokio::spawn(generate(self.mocket.clone(), self.plan.clone(), self.start, urgent)));
         let abort = generator.abort_handle();
         let _stops = AbortOnDrop(abort.clone());
         let mut generated = None;
+        // Once somebody has stopped it: how long the sink's figures are waited for.
+        let mut patience = None;
+        let given_up = given_up(self.mocket, self.end());
+        tokio::pin!(given_up);
         let mut batch = Vec::with_capacity(TAKE);
         loop {
             let mocket = self.mocket;
             tokio::select! {
                 taken = mocket.recv_many(&mut batch, TAKE) => if let Err(closed) = taken {
-                    let cut = Some(closed.0.to_string());
-                    return self.given(generated.unwrap_or_default(), None, cut);
+                    let cut = patience.map_or_else(|| closed.0.into(), |_| Cut::Interrupted);
+                    return self.given(generated.unwrap_or_default(), None, Some(cut));
                 },
+                () = stop.notified(), if patience.is_none() => {
+                    patience = Some(Instant::now() + LAST_FIGURES);
+                    abort.abort();
+                    drop(ControlSender::new(mocket).send(&Control::Stop).await);
+                }
+                () = sleep_until(patience.unwrap_or(self.start)), if patience.is_some() => {
+                    return self.given(generated.unwrap_or_default(), None, Some(Cut::Interrupted));
+                }
+                cut = &mut given_up => return self.given(generated.unwrap_or_default(), None, Some(cut)),
                 ended = &mut generator, if generated.is_none() => {
                     let count = match ended {
                         Ok(Ok(count)) => count,
-                        Ok(Err(error)) => return self.given(Generated::default(), None, Some(error.to_string())),
+                        Ok(Err(error)) => {
+                            return self.given(Generated::default(), None, Some(Cut::Lost(error.to_string())));
+                        }
                         // Aborted, because the sink has enough: what follows comes from there.
                         Err(_) => {
                             generated = Some(Generated::default());
@@ -105,7 +125,8 @@ impl<'a> Source<'a> {
                 match self.hear(&message) {
                     Some(Control::Progress(interval)) => show(interval, self.mocket),
                     Some(Control::Report(received)) => {
-                        return self.given(generated.unwrap_or_default(), Some(received), None);
+                        let cut = patience.map(|_| Cut::Interrupted);
+                        return self.given(generated.unwrap_or_default(), Some(received), cut);
                     }
                     Some(Control::Stop) => {
                         abort.abort();
@@ -137,9 +158,11 @@ impl<'a> Source<'a> {
     }
 
     /// One message at a time; the next when the last has come back.
-    async fn ping_pong(&mut self, mut show: impl FnMut(Interval, &Mocket)) -> Given {
+    async fn ping_pong(&mut self, mut show: impl FnMut(Interval, &Mocket), stop: &Notify) -> Given {
         let sender = sender(self.mocket, self.plan);
-        let end = self.plan.time().map(|time| self.start + time);
+        let end = self.end();
+        let given_up = given_up(self.mocket, end);
+        tokio::pin!(given_up);
         let mut payloads = Payloads::new();
         let mut bytes = 0;
         let mut interval = Interval::default();
@@ -148,16 +171,26 @@ impl<'a> Source<'a> {
             let over = end.is_some_and(|end| Instant::now() >= end)
                 || self.plan.bytes.is_some_and(|limit| bytes >= limit);
             if over {
-                return self.finish_ping_pong(payloads.made()).await;
+                return self.finish_ping_pong(payloads.made(), None, stop, given_up).await;
             }
             let number = payloads.made();
             let sent_ns = monotonic_ns();
             bytes += self.plan.size as u64;
             if let Err(error) = sender.send(payloads.next(self.plan.size, sent_ns)).await {
-                return self.given(generated(payloads.made()), None, Some(error.to_string()));
+                return self.given(generated(payloads.made()), None, Some(Cut::Lost(error.to_string())));
             }
-            match self.await_echo(number, end).await {
-                Echo::Closed(why) => return self.given(generated(payloads.made()), None, Some(why)),
+            let echo = tokio::select! {
+                echo = self.await_echo(number, end) => echo,
+                () = stop.notified() => Echo::Never(Cut::Interrupted),
+                cut = &mut given_up => Echo::Never(cut),
+            };
+            match echo {
+                Echo::Never(cut @ Cut::Lost(_)) => {
+                    return self.given(generated(payloads.made()), None, Some(cut));
+                }
+                Echo::Never(cut) => {
+                    return self.finish_ping_pong(payloads.made(), Some(cut), stop, given_up).await;
+                }
                 Echo::Lost => continue,
                 Echo::Back => {}
             }
@@ -166,10 +199,11 @@ impl<'a> Source<'a> {
             shown.record(round_trip);
             interval.messages += 1;
             interval.bytes += self.plan.size as u64;
+            interval.total_messages += 1;
+            interval.total_bytes += self.plan.size as u64;
             interval.to_s = self.start.elapsed().as_secs_f64();
+            self.progress = Some(interval);
             if interval.to_s >= interval.from_s + 1.0 {
-                interval.total_messages += interval.messages;
-                interval.total_bytes += interval.bytes;
                 interval.latency_us = Latency::of(&std::mem::take(&mut shown)).map(Latency::halved);
                 show(interval, self.mocket);
                 interval = Interval { from_s: interval.to_s, messages: 0, bytes: 0, ..interval };
@@ -188,7 +222,7 @@ impl<'a> Source<'a> {
             let message = tokio::select! {
                 received = self.mocket.recv() => match received {
                     Ok(message) => message,
-                    Err(closed) => return Echo::Closed(closed.0.to_string()),
+                    Err(closed) => return Echo::Never(closed.0.into()),
                 },
                 () = sleep_until(until) => return Echo::Lost,
             };
@@ -207,22 +241,42 @@ impl<'a> Source<'a> {
         self.mocket.stats().connection.paths.iter().map(|path| path.rtt).max().unwrap_or_default()
     }
 
-    async fn finish_ping_pong(&mut self, made: u64) -> Given {
+    async fn finish_ping_pong(
+        &self,
+        made: u64,
+        cut: Option<Cut>,
+        stop: &Notify,
+        given_up: impl Future<Output = Cut>,
+    ) -> Given {
         let sent = self.sent(generated(made), true);
         drop(ControlSender::new(self.mocket).send(&Control::Done(sent)).await);
+        let why = tokio::select! {
+            report = self.report() => match report {
+                Ok(received) => return self.given(generated(made), Some(received), cut),
+                Err(why) => why,
+            },
+            () = sleep(LAST_FIGURES), if cut.is_some() => Cut::Interrupted,
+            () = stop.notified() => Cut::Interrupted,
+            why = given_up => why,
+        };
+        self.given(generated(made), None, Some(cut.unwrap_or(why)))
+    }
+
+    async fn report(&self) -> Result<Received, Cut> {
         loop {
-            match self.mocket.recv().await {
-                Ok(message) => {
-                    if let Some(Ok(Control::Report(received))) = parse(&message) {
-                        return self.given(generated(made), Some(received), None);
-                    }
-                }
-                Err(closed) => return self.given(generated(made), None, Some(closed.0.to_string())),
+            let message = self.mocket.recv().await.map_err(|closed| Cut::from(closed.0))?;
+            if let Some(Ok(Control::Report(received))) = parse(&message) {
+                return Ok(received);
             }
         }
     }
 
-    fn given(&self, generated: Generated, received: Option<Received>, cut: Option<String>) -> Given {
+    /// When the time is over.
+    fn end(&self) -> Option<Instant> {
+        self.plan.time().map(|time| self.start + time)
+    }
+
+    fn given(&self, generated: Generated, received: Option<Received>, cut: Option<Cut>) -> Given {
         let finished = generated.messages > 0;
         Given { sent: self.sent(generated, finished), received, progress: self.progress, cut }
     }
@@ -254,7 +308,8 @@ fn generated(messages: u64) -> Generated {
 enum Echo {
     Back,
     Lost,
-    Closed(String),
+    /// It ends here.
+    Never(Cut),
 }
 
 /// A generator does not outlive its source.

@@ -98,6 +98,10 @@ impl Running {
         assert!(killed.success());
     }
 
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
     /// Waits for its end: exit code, standard output, standard error.
     pub(crate) fn end(mut self) -> (Option<i32>, Vec<u8>, String) {
         let start = Instant::now();

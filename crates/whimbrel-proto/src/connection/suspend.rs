@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use super::suspended::Suspended;
 use super::{CloseReason, Connection, Ending, EndpointEvent, Event, Item, Main, Notes};
 use crate::crypto::{Claim, PublicKey};
@@ -202,6 +204,7 @@ impl Connection {
             at: Duration::ZERO,
             peer_waits: wait,
             heir: self.own_heir.take().map(|heir| *heir),
+            app_data: Bytes::new(),
             snapshot: snapshot.into(),
         }));
         self.prepare_suspend_ack(now, false);

@@ -13,7 +13,7 @@ use crate::wire::{Reader, Writer};
 use crate::{StreamId, Time};
 
 /// The version that is written, and the only one read.
-pub const SUSPENDED_VERSION: u8 = 1;
+pub const SUSPENDED_VERSION: u8 = 2;
 const MAGIC: [u8; 4] = *b"WMOC";
 const CHECK_LEN: usize = 32;
 
@@ -34,6 +34,8 @@ pub struct Suspended {
     pub peer_waits: Option<Duration>,
     /// The key that SUSPEND named to go on with it.
     pub heir: Option<PublicKey>,
+    /// What the application keeps with the session.
+    pub app_data: Bytes,
     pub(crate) snapshot: Bytes,
 }
 
@@ -73,6 +75,8 @@ impl Suspended {
         out.bytes(&self.remote.port().to_be_bytes());
         out.u64(self.at.as_millis() as u64);
         out.u64(self.peer_waits.map_or(u64::MAX, |peer_waits| peer_waits.as_millis() as u64));
+        out.varint(self.app_data.len() as u64);
+        out.bytes(&self.app_data);
         out.bytes(&self.snapshot);
         let check = digest(&SHA256, &bytes);
         bytes.extend_from_slice(check.as_ref());
@@ -119,11 +123,14 @@ impl Suspended {
         let remote = SocketAddr::new(ip, u16::from_be_bytes(reader.array()?));
         let at = Duration::from_millis(reader.u64()?);
         let peer_waits = Some(reader.u64()?).filter(|ms| *ms != u64::MAX).map(Duration::from_millis);
+        let app_data_len = reader.varint()?;
+        let app_data = reader.bytes(app_data_len)?;
         if epoch > u64::MAX / 2 {
             return Err(SnapshotError::Corrupt("an epoch that no session reaches"));
         }
         let claim = Claim::new(session, epoch, secret);
-        Ok(Self { claim, own_key, peer_key, remote, at, peer_waits, heir, snapshot: reader.rest() })
+        let snapshot = reader.rest();
+        Ok(Self { claim, own_key, peer_key, remote, at, peer_waits, heir, app_data, snapshot })
     }
 
     /// The session as it is at `now`, which is `wall` since the epoch by the wall clock.

@@ -19,7 +19,7 @@ use crate::wire::close::{Reason, read_error, read_fin, read_rst, write_rst};
 use crate::wire::credit::Grant;
 use crate::wire::data::{self, DataHead, Extras, Length};
 use crate::wire::sack::{self, EcnCounts, Sack};
-use crate::wire::skip::{NumberRange, RangesHead};
+use crate::wire::skip::{LATE, NumberRange, RangesHead};
 use crate::wire::stream_end::StreamEnd;
 use crate::wire::{Reader, Writer, block};
 use crate::{Cause, ConnectionId, PathId};
@@ -199,6 +199,7 @@ fn ranges(vectors: &mut Vectors) {
         "stream (v) = 4 · domain (1) = 8 · range count (2v) = 2 · number gap (v) = 3 · count (v) = 2 · delivered (v) = 1 · number gap (v) = 895 · count (v) = 1 · delivered (v) = 0",
         vectors,
     );
+    late(vectors);
     list(
         "taken",
         block::TAKEN,
@@ -206,6 +207,22 @@ fn ranges(vectors: &mut Vectors) {
         "stream (v) = 4 · domain (1) = 8 · range count (2v) = 2 · number gap (v) = 3 · count (v) = 2 · number gap (v) = 895 · count (v) = 1",
         vectors,
     );
+}
+
+/// Nobody asked for it: of messages that travelled together and came after they had been passed over.
+fn late(vectors: &mut Vectors) {
+    let wanted = NumberRange { first: 300, count: 256, value: LATE };
+    let block = written(|out| {
+        let mark = RangesHead::open(out, block::SKIP_ACK, 4, 0);
+        wanted.write(out, 0, true);
+        RangesHead::close(out, mark, 1);
+    });
+    let fields = "stream (v) = 4 · domain (1) = 0 · range count (2v) = 1 · number gap (v) = 300 · count (v) = 256 · delivered (v) = 2";
+    vectors.block("skip_ack.late", &block, fields, |reader| {
+        let head = RangesHead::read(reader).unwrap();
+        assert_eq!(head, RangesHead { stream: 4, domain: 0, count: 1 });
+        assert_eq!(NumberRange::read(reader, 0, true).unwrap(), wanted);
+    });
 }
 
 fn endings(vectors: &mut Vectors) {

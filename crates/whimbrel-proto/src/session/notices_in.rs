@@ -145,6 +145,9 @@ impl Session {
             if self.streams.send_domain_ref(key).is_none_or(|domain| range.end() > domain.next()) {
                 return Err(UNSENT);
             }
+            if range.value > LATE {
+                return Err(PeerMisbehaved::new(Cause::InvalidField, "an answer of no known value"));
+            }
             if valued && range.value == LATE {
                 if range.count > MAX_TOGETHER {
                     return Err(PeerMisbehaved::new(Cause::InvalidField, "a verdict on too many messages"));

@@ -252,6 +252,16 @@ fn a_verdict_is_on_some_of_what_travelled_together_and_on_no_reliable_ones() {
 }
 
 #[test]
+fn an_answer_of_no_known_value_is_refused() {
+    let mut hand = Hand::new();
+    hand.ends[0].send(hand.now, numbered(Service::UnreliableSequenced, 0, 20)).unwrap();
+    hand.packet(0);
+    let mut reader = Reader::new(vec![0, 0x00, 0x40, 1, 0, 1, 3].into());
+    let refused = hand.ends[0].handle_block(hand.now, block::SKIP_ACK, &mut reader, false);
+    assert_eq!(refused.unwrap_err().cause, crate::Cause::InvalidField);
+}
+
+#[test]
 fn a_verdict_on_more_than_travel_together_is_refused() {
     let mut hand = Hand::new();
     for number in 0..300 {

@@ -1,0 +1,71 @@
+//! How far an exchange has come: what goes with a session to the process that goes on with it.
+
+use anyhow::{Context, bail};
+use serde::{Deserialize, Serialize};
+
+/// See the module.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub(super) struct Course {
+    /// It carries bytes, not messages.
+    bytes: bool,
+    /// The byte stream that our input goes out on, once it is open.
+    pub(super) out: Option<u64>,
+    /// The peer was told of the end of our input.
+    pub(super) said_all: bool,
+    /// The peer's input has ended, and all of it was written.
+    pub(super) heard_all: bool,
+}
+
+impl Course {
+    /// Of an exchange that begins.
+    pub(super) fn begin(bytes: bool) -> Self {
+        Self { bytes, ..Self::default() }
+    }
+
+    /// With the input that was read and not sent.
+    pub(super) fn save(&self, unsent: &[u8]) -> Vec<u8> {
+        // Serialising plain data into memory does not fail.
+        let mut saved = serde_json::to_vec(self).unwrap_or_default();
+        saved.push(b'\n');
+        saved.extend_from_slice(unsent);
+        saved
+    }
+
+    /// What [`Self::save`] made, for an exchange of bytes or of messages.
+    ///
+    /// # Errors
+    /// Something else made it, or it was an exchange of the other kind.
+    pub(super) fn load(saved: &[u8], bytes: bool) -> anyhow::Result<(Self, &[u8])> {
+        let at = saved.iter().position(|byte| *byte == b'\n');
+        let parts = at.map(|at| (&saved[..at], &saved[at + 1..]));
+        let (course, unsent) = parts.context("this session was not left by whimbrel cat")?;
+        let course: Self = serde_json::from_slice(course)
+            .context("this session was left by another version of whimbrel cat")?;
+        match (course.bytes, bytes) {
+            (true, false) => bail!("this session carries bytes: add --bytes"),
+            (false, true) => bail!("this session carries messages: leave out --bytes"),
+            _ => Ok((course, unsent)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_saved_is_loaded_for_the_same_kind_only() {
+        let course = Course { out: Some(7), said_all: true, ..Course::begin(true) };
+        let saved = course.save(b"a\nb");
+        assert_eq!(Course::load(&saved, true).unwrap(), (course, &b"a\nb"[..]));
+        for (saved, bytes, hint) in [
+            (&saved[..], false, "add --bytes"),
+            (&Course::begin(false).save(b""), true, "leave out --bytes"),
+            (b"", false, "not left by"),
+            (b"else\n", false, "another version"),
+        ] {
+            let error = Course::load(saved, bytes).unwrap_err().to_string();
+            assert!(error.contains(hint), "{error}");
+        }
+    }
+}
