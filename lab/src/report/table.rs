@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use super::agreement::Agreement;
 use crate::experiment::{Better, Case, Column, Experiment};
 use crate::sample::{Record, Sample};
 use crate::stats::{ENOUGH, Spread, Verdict, compare};
@@ -182,6 +183,8 @@ impl Table {
         }
         let primary = columns.iter().find(|column| column.better.is_some());
         self.notes.extend(primary.and_then(|column| note(shown, column, groups)));
+        let agreements = columns.iter().filter_map(|column| Agreement::of(column, groups));
+        self.notes.extend(agreements.map(|agreement| format!("{shown}: {agreement}.")));
     }
 }
 
