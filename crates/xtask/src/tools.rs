@@ -59,7 +59,8 @@ pub(crate) fn rattan() {
     println!("building {package} for the cross-check; this takes some minutes");
     // Its own settings keep all there is for a debugger: 170 MB.
     let bare = "profile.release.debug=false";
-    let built = cargo(&["install", "--locked", "--quiet", "--config", bare, "--root", folder, package]).status();
+    let built =
+        cargo(&["install", "--locked", "--quiet", "--config", bare, "--root", folder, package]).status();
     if !built.is_ok_and(|status| status.success()) {
         eprintln!("{package} could not be built: the cross-check is left out");
     }

@@ -44,16 +44,19 @@ type Work = Box<dyn FnOnce() + Send>;
 impl Host {
     /// A host with a loopback device and nothing else.
     pub(super) fn new(name: &str) -> anyhow::Result<Self> {
-        Self::that(name, || sys::leave_network().context("no network namespace of its own"))
+        Self::entering(name, || sys::leave_network().context("no network namespace of its own"))
     }
 
     /// A host in a network namespace that there is already, with what is in that.
-    pub(super) fn within_namespace(name: &str, namespace: File) -> anyhow::Result<Self> {
-        Self::that(name, move || sys::join_network(&namespace).context("cannot join a network namespace"))
+    pub(super) fn of_namespace(name: &str, namespace: File) -> anyhow::Result<Self> {
+        Self::entering(name, move || sys::join_network(&namespace).context("cannot join a network namespace"))
     }
 
     /// A host whose thread finds its namespace so.
-    fn that(name: &str, enter: impl FnOnce() -> anyhow::Result<()> + Send + 'static) -> anyhow::Result<Self> {
+    fn entering(
+        name: &str,
+        enter: impl FnOnce() -> anyhow::Result<()> + Send + 'static,
+    ) -> anyhow::Result<Self> {
         let (work, todo) = mpsc::channel::<Work>();
         let thread = thread::Builder::new()
             .name(format!("lab-{name}"))

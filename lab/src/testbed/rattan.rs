@@ -76,7 +76,7 @@ impl Rattan {
         // The first process of the new namespaces is not this one, but sees the same files.
         let (namespace, id) =
             find(&format!("/proc/{}/root/run/netns", self.process), &format!("ns-{name}-"))?;
-        let host = Host::within_namespace(name, File::open(namespace)?)?;
+        let host = Host::of_namespace(name, File::open(namespace)?)?;
         let (device, mine, other) =
             (format!("v{letter}1-{letter}-{id}"), side.address(0), side.other().address(0));
         // It passes on nothing that asks for a neighbour, and has told each end of one: the other.
