@@ -157,7 +157,7 @@ fn words(plan: &LinkPlan, seed: u64) -> anyhow::Result<String> {
 /// What a direction does, in the order of the laboratory's model.
 fn cells(name: &str, config: &LinkConfig, seed: u64) -> anyhow::Result<Vec<(&'static str, String)>> {
     let LinkConfig { rate, delay, queue, loss, .. } = config.clone();
-    let known = LinkConfig { rate: rate.clone(), delay, queue, loss: loss.clone(), ..LinkConfig::default() };
+    let known = LinkConfig { rate: rate.clone(), delay, queue, loss, ..LinkConfig::default() };
     ensure!(*config == known, "no link of rattan's is like this: {config}");
     let mut cells = Vec::new();
     match rate {
