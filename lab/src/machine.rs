@@ -6,6 +6,12 @@ use std::process::Command;
 use serde::{Deserialize, Serialize};
 
 use crate::peer;
+use crate::testbed::rattan;
+
+/// The laboratory's own links, where they stand beside others.
+pub(crate) const OURS: &str = "link";
+/// The other emulator's.
+pub(crate) const RATTAN: &str = "rattan";
 
 /// The first line of a file of samples.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -30,7 +36,7 @@ pub(crate) struct Header {
     pub(crate) parallel: usize,
     /// Whether it was a shortened run.
     pub(crate) quick: bool,
-    /// All peers.
+    /// All peers, and emulators of links.
     pub(crate) peers: Vec<PeerNote>,
 }
 
@@ -56,7 +62,11 @@ impl Header {
             date: output("date", &["-u", "+%Y-%m-%d %H:%M UTC"]),
             commit: output("git", &["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--dirty"]),
             command: command(),
-            peers: peer::all().iter().map(|peer| PeerNote::of(*peer)).collect(),
+            peers: peer::all()
+                .iter()
+                .map(|peer| PeerNote::of(*peer))
+                .chain(PeerNote::of_emulators())
+                .collect(),
             ..Self::default()
         }
     }
@@ -66,6 +76,15 @@ impl PeerNote {
     /// Of a peer as it is now.
     pub(crate) fn of(peer: &dyn peer::Peer) -> Self {
         Self { name: peer.name().to_owned(), settings: peer.settings(), missing: peer.missing() }
+    }
+
+    /// Of what links are made by, in the order of tables.
+    pub(crate) fn of_emulators() -> [Self; 2] {
+        let ours = "the laboratory's own: a TUN device in each host, between them a thread with the link model of whimbrel-sim";
+        [
+            Self { name: OURS.to_owned(), settings: ours.to_owned(), missing: None },
+            Self { name: RATTAN.to_owned(), settings: rattan::settings(), missing: rattan::missing() },
+        ]
     }
 }
 

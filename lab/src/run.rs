@@ -11,7 +11,7 @@ use anyhow::bail;
 
 use self::session::Session;
 use crate::experiment::{self, Case, Cost, Experiment, Options};
-use crate::machine::Header;
+use crate::machine::{Header, PeerNote};
 use crate::report;
 use crate::sample::Record;
 use crate::shelf::Shelf;
@@ -204,8 +204,7 @@ impl Run {
             .flat_map(|one| one.cases(&options).into_iter().map(move |case| (*one, case)))
             .collect();
         self.check_names(&cases)?;
-        let missing: BTreeMap<_, _> =
-            peer::all().iter().filter_map(|peer| Some((peer.name(), peer.missing()?))).collect();
+        let missing = missing(&cases);
         let wanted = |peer: &String| self.peers.is_empty() || self.peers.contains(peer);
         let here = |peer: &str| !missing.contains_key(peer);
         let mut tasks = Vec::new();
@@ -227,7 +226,7 @@ impl Run {
             }
         }
         tasks.sort_by_key(|task| task.case.cost == Cost::Heavy);
-        let gaps = missing.iter().filter(|(name, _)| wanted(&(**name).to_owned()));
+        let gaps = missing.iter().filter(|(name, _)| wanted(name));
         Ok((tasks, gaps.map(|(name, reason)| format!("{name} is not here: {reason}")).collect()))
     }
 
@@ -242,4 +241,13 @@ impl Run {
         }
         Ok(())
     }
+}
+
+/// Who takes part in any of these and is not here, and why.
+fn missing(cases: &[(&dyn Experiment, Case)]) -> BTreeMap<String, String> {
+    let peers = peer::all().iter().filter_map(|peer| Some((peer.name().to_owned(), peer.missing()?)));
+    let emulators = PeerNote::of_emulators().into_iter().filter_map(|note| Some((note.name, note.missing?)));
+    let mut all: BTreeMap<_, _> = peers.chain(emulators).collect();
+    all.retain(|name, _| cases.iter().any(|(_, case)| case.peer == *name));
+    all
 }

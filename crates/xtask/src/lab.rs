@@ -28,12 +28,21 @@ impl Lab {
             eprintln!("{package} is missing: {reason}");
         }
         tools::sctp();
+        if self.wants_rattan() {
+            tools::rattan();
+        }
         let build = ["build", "--release", "--quiet", "--manifest-path", MANIFEST];
         let built = cargo(&build).status().context("cannot run cargo")?.success();
         anyhow::ensure!(built, "the laboratory could not be built");
         let error =
             Command::new(root().join("lab/target/release/lab")).current_dir(root()).args(&self.args).exec();
         Err(error).context("the laboratory cannot be run")
+    }
+
+    /// Whether it is asked for by name, or everything is: it takes minutes to build.
+    fn wants_rattan(&self) -> bool {
+        let named = |name: &str| self.args.iter().any(|argument| argument == name);
+        named("run") && (named("cross-check") || named("all"))
     }
 }
 

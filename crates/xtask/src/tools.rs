@@ -3,7 +3,7 @@
 use std::env;
 use std::path::Path;
 
-use crate::process::{cargo, program, works};
+use crate::process::{cargo, program, root, works};
 
 /// Makes sure of tshark, which tests the packet dissector: installs Debian's package when run as root.
 ///
@@ -43,6 +43,26 @@ pub(crate) fn sctp() {
         if !Path::new(header).exists() {
             eprintln!("{outcome}");
         }
+    }
+}
+
+/// The other emulator of links, for the laboratory's cross-check, and where the laboratory looks for it.
+const RATTAN: (&str, &str) = ("rattan@0.1.1", "lab/target/rattan");
+
+/// Makes sure of rattan: builds it, which takes minutes. Without it the cross-check is a gap in the laboratory's report.
+pub(crate) fn rattan() {
+    let (package, folder) = RATTAN;
+    let binary = root().join(folder).join("bin/rattan");
+    if binary.exists() {
+        return;
+    }
+    println!("building {package} for the cross-check; this takes some minutes");
+    // Its own settings keep all there is for a debugger: 170 MB.
+    let bare = "profile.release.debug=false";
+    let built =
+        cargo(&["install", "--locked", "--quiet", "--config", bare, "--root", folder, package]).status();
+    if !built.is_ok_and(|status| status.success()) {
+        eprintln!("{package} could not be built: the cross-check is left out");
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod blackout;
 mod conditions;
+mod cross_check;
 mod fairness;
 mod handover;
 mod loopback;
@@ -28,6 +29,7 @@ use std::io::Write;
 use std::pin::Pin;
 
 use crate::job::Job;
+use crate::machine::PeerNote;
 use crate::report::plot::Plot;
 use crate::sample::Metrics;
 use crate::{condition, peer, testbed};
@@ -197,6 +199,8 @@ pub(crate) struct Column {
     pub(crate) better: Option<Better>,
     /// Whether it says `ok` or `OUT` instead of a figure: a trial that is out has failed.
     pub(crate) verdict: bool,
+    /// Which of the [`Metrics`] says how far the peers of a condition may be apart, if they should have the same.
+    pub(crate) alike: Option<&'static str>,
 }
 
 impl Column {
@@ -212,7 +216,17 @@ impl Column {
 
     /// Of which neither is.
     pub(crate) fn neutral(metric: &'static str, title: &'static str, digits: usize) -> Self {
-        Self { metric, title, digits, better: None, verdict: false }
+        Self { metric, title, digits, better: None, verdict: false, alike: None }
+    }
+
+    /// Of which two peers should have the same, give or take what the other figure says.
+    pub(crate) fn alike(
+        metric: &'static str,
+        title: &'static str,
+        digits: usize,
+        allowed: &'static str,
+    ) -> Self {
+        Self { alike: Some(allowed), ..Self::neutral(metric, title, digits) }
     }
 
     /// `ok` where no trial has failed, else `OUT`.
@@ -252,6 +266,7 @@ pub(crate) fn all() -> &'static [&'static dyn Experiment] {
         &loopback::Loopback,
         &scale::Scale,
         &self_test::SelfTest,
+        &cross_check::CrossCheck,
     ]
 }
 
@@ -295,6 +310,13 @@ pub(crate) fn list(out: &mut impl Write) -> anyhow::Result<()> {
     for peer in peer::all() {
         writeln!(out, "  {:16} {}", peer.name(), peer.settings())?;
         if let Some(missing) = peer.missing() {
+            writeln!(out, "  {:16} NOT HERE: {missing}", "")?;
+        }
+    }
+    writeln!(out, "\nEmulators of links, of `cross-check`:")?;
+    for PeerNote { name, settings, missing } in PeerNote::of_emulators() {
+        writeln!(out, "  {name:16} {settings}")?;
+        if let Some(missing) = missing {
             writeln!(out, "  {:16} NOT HERE: {missing}", "")?;
         }
     }

@@ -1,5 +1,6 @@
 //! `lab report`: pages and pictures of the samples that are kept.
 
+mod agreement;
 mod chart;
 pub(crate) mod late;
 mod page;

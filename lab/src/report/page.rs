@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::late;
 use super::table::{LATE, groups, tables};
+use super::{agreement, late};
 use crate::experiment::{Case, Experiment, Options};
 use crate::machine::{Header, PeerNote};
 use crate::sample::Record;
@@ -12,6 +12,8 @@ use crate::stats::RULE;
 
 /// The experiment about the links themselves: quoted before all others.
 const SELF: &str = "self";
+/// The one that sets another emulator beside them.
+const CROSS_CHECK: &str = "cross-check";
 
 /// An experiment, and what is kept of it.
 type Kept = (&'static dyn Experiment, Option<Record>);
@@ -24,10 +26,11 @@ pub(super) fn page(
     let mut page = String::new();
     front(&mut page, kept)?;
     let accuracy = accuracy(kept);
-    for (experiment, record) in kept.iter().filter(|(experiment, _)| experiment.name() == SELF) {
+    let about_links = |experiment: &dyn Experiment| [SELF, CROSS_CHECK].contains(&experiment.name());
+    for (experiment, record) in kept.iter().filter(|(experiment, _)| about_links(*experiment)) {
         section(&mut page, *experiment, record.as_ref(), "", picture)?;
     }
-    for (experiment, record) in kept.iter().filter(|(experiment, _)| experiment.name() != SELF) {
+    for (experiment, record) in kept.iter().filter(|(experiment, _)| !about_links(*experiment)) {
         let accuracy = if experiment.needs_testbed() { &accuracy } else { "" };
         section(&mut page, *experiment, record.as_ref(), accuracy, picture)?;
     }
@@ -44,8 +47,9 @@ fn front(page: &mut String, kept: &[Kept]) -> anyhow::Result<()> {
          the same dice; [lab/README.md](../lab/README.md) says how. Figures are those of the receiver. A cell is the median of \
          the trials, its spread (least to most), and, where physics sets a limit, the median over that limit. **Strong** is \
          what no peer beats and at least one is beaten by. {RULE} {LATE} marks figures of which some trials ran on links that were \
-         late: more than one packet in a hundred left over 1 ms and 1 % of the delay after its time. {}\n",
-        accuracy(kept)
+         late: more than one packet in a hundred left over 1 ms and 1 % of the delay after its time. {} {}\n",
+        accuracy(kept),
+        cross_check(kept)
     )?;
     writeln!(page, "| experiment | | measured |\n|---|---|---|")?;
     for (experiment, record) in kept {
@@ -76,6 +80,28 @@ fn accuracy(kept: &[Kept]) -> String {
         record.header.date
     );
     if out.is_empty() { format!("{settings}.") } else { format!("{settings}; OUT: {}.", out.join("; ")) }
+}
+
+/// Whether another emulator's links do the same.
+fn cross_check(kept: &[Kept]) -> String {
+    let record = kept.iter().find(|(experiment, _)| experiment.name() == CROSS_CHECK);
+    let Some((experiment, Some(record))) = record else {
+        return format!("No other emulator has been set beside them: `cargo xtask lab run {CROSS_CHECK}`.");
+    };
+    let all = agreement::all(*experiment, record);
+    if all.is_empty() {
+        return format!(
+            "No other emulator was there to be set beside them ([{CROSS_CHECK}](#{CROSS_CHECK}))."
+        );
+    }
+    let apart: Vec<_> = all.iter().filter(|(_, one)| !one.holds()).map(|(condition, _)| *condition).collect();
+    let agree = format!(
+        "In {} of {} settings another emulator's agree with them ([{CROSS_CHECK}](#{CROSS_CHECK}), {})",
+        all.len() - apart.len(),
+        all.len(),
+        record.header.date
+    );
+    if apart.is_empty() { format!("{agree}.") } else { format!("{agree}; not in: {}.", apart.join("; ")) }
 }
 
 fn section(

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use super::agreement::Agreement;
 use crate::experiment::{Better, Case, Column, Experiment};
 use crate::sample::{Record, Sample};
 use crate::stats::{ENOUGH, Spread, Verdict, compare};
@@ -182,6 +183,8 @@ impl Table {
         }
         let primary = columns.iter().find(|column| column.better.is_some());
         self.notes.extend(primary.and_then(|column| note(shown, column, groups)));
+        let agreements = columns.iter().filter_map(|column| Agreement::of(column, groups));
+        self.notes.extend(agreements.map(|agreement| format!("{shown}: {agreement}.{}", doubt(groups))));
     }
 }
 
@@ -263,14 +266,17 @@ fn note(condition: &str, column: &Column, groups: &[&Group<'_>]) -> Option<Strin
         }
         Verdict::TooFew => format!("too few trials to tell whimbrel from {peer} ({by})"),
     };
-    let late = match us.late() + them.late() {
-        0 => String::new(),
-        late => {
-            let trials = us.samples.len() + them.samples.len();
-            format!(" To be doubted: {late} of these {trials} trials ran on late links.")
-        }
-    };
-    Some(format!("{condition}: {sentence}.{late}"))
+    Some(format!("{condition}: {sentence}.{}", doubt(&[us, them])))
+}
+
+/// What a verdict about these is worth.
+fn doubt(groups: &[&Group<'_>]) -> String {
+    let late: usize = groups.iter().map(|group| group.late()).sum();
+    let trials: usize = groups.iter().map(|group| group.samples.len()).sum();
+    if late == 0 {
+        return String::new();
+    }
+    format!(" To be doubted: {late} of these {trials} trials ran on late links.")
 }
 
 fn quoted(

@@ -57,6 +57,20 @@ fn a_quick_run_takes_less_than_five_minutes() {
 }
 
 #[test]
+fn only_who_has_a_part_is_missed() {
+    let missed = |name: &str| {
+        let run = run(&[name]);
+        run.tasks(&run.chosen().unwrap()).unwrap().1
+    };
+    assert!(missed("loopback").is_empty());
+    let rattan = missed("cross-check");
+    assert_eq!(rattan.len(), usize::from(crate::testbed::rattan::missing().is_some()), "{rattan:?}");
+    assert!(
+        rattan.iter().all(|gap| gap.contains("rattan is not here: rattan is not installed: `cargo install"))
+    );
+}
+
+#[test]
 fn an_experiment_and_a_peer_have_to_be_known() {
     let unknown = run(&["fairnes"]).chosen().map(|_| ()).unwrap_err().to_string();
     assert!(unknown.contains("`fairnes`") && unknown.contains("fairness"), "{unknown}");

@@ -1,6 +1,6 @@
 //! A host: a thread in a network namespace of its own.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, Sender};
@@ -32,7 +32,7 @@ const SETTINGS: &[(&str, &str)] = &[
 /// As [`SETTINGS`], where the kernel has them.
 const OPTIONAL: &[(&str, &str)] = &[("mptcp/enabled", "1")];
 
-/// A thread that lives in a network namespace without a name. The namespace is gone when the thread, the processes it has
+/// A thread that lives in a network namespace, mostly of its own and without a name. The namespace is gone when the thread, the processes it has
 /// started and the devices made there are; the processes are killed when the thread ends.
 pub(super) struct Host {
     work: Option<Sender<Work>>,
@@ -44,12 +44,25 @@ type Work = Box<dyn FnOnce() + Send>;
 impl Host {
     /// A host with a loopback device and nothing else.
     pub(super) fn new(name: &str) -> anyhow::Result<Self> {
+        Self::entering(name, || sys::leave_network().context("no network namespace of its own"))
+    }
+
+    /// A host in a network namespace that there is already, with what is in that.
+    pub(super) fn of_namespace(name: &str, namespace: File) -> anyhow::Result<Self> {
+        Self::entering(name, move || sys::join_network(&namespace).context("cannot join a network namespace"))
+    }
+
+    /// A host whose thread finds its namespace so.
+    fn entering(
+        name: &str,
+        enter: impl FnOnce() -> anyhow::Result<()> + Send + 'static,
+    ) -> anyhow::Result<Self> {
         let (work, todo) = mpsc::channel::<Work>();
         let thread = thread::Builder::new()
             .name(format!("lab-{name}"))
             .spawn(move || todo.into_iter().for_each(|work| work()))?;
         let host = Self { work: Some(work), thread: Some(thread) };
-        host.within(settle)??;
+        host.within(move || enter().and_then(|()| settle()))??;
         Ok(host)
     }
 
@@ -107,7 +120,6 @@ fn prepare(command: &mut Command) {
 }
 
 fn settle() -> anyhow::Result<()> {
-    sys::leave_network().context("no network namespace of its own")?;
     for (name, value) in SETTINGS {
         fs::write(format!("/proc/sys/net/{name}"), value)
             .with_context(|| format!("cannot set {name} to {value}"))?;

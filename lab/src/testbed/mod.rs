@@ -9,6 +9,7 @@ mod ip;
 pub(crate) mod lateness;
 mod leftover;
 pub(crate) mod probe;
+pub(crate) mod rattan;
 mod sys;
 mod wire;
 
@@ -23,6 +24,7 @@ use whimbrel_sim::link::{LinkConfig, LinkStats};
 
 use host::Host;
 use lateness::{Lateness, Ledger};
+use rattan::Rattan;
 use wire::Wire;
 
 pub(crate) use leftover::{MARK, mark};
@@ -34,6 +36,8 @@ pub(crate) struct Testbed {
     wires: Vec<Wire>,
     caller: Host,
     server: Host,
+    /// What joins the hosts in place of wires.
+    rattan: Option<Rattan>,
     ledger: Option<Ledger>,
 }
 
@@ -74,6 +78,7 @@ impl Testbed {
             wires: Vec::with_capacity(links.len()),
             caller: Host::new("caller")?,
             server: Host::new("server")?,
+            rattan: None,
             ledger: lateness::ledger(),
         };
         for (index, plan) in links.iter().enumerate() {
@@ -86,9 +91,18 @@ impl Testbed {
         Ok(testbed)
     }
 
+    /// As [`Testbed::new`] with one link, that link by another emulator: it is the same to whoever is in the hosts, but cannot be changed
+    /// under way and reports nothing. Call it within a tokio runtime.
+    pub(crate) async fn by_rattan(plan: &LinkPlan, seed: u64) -> anyhow::Result<Self> {
+        let rattan = Rattan::start(plan, seed).await?;
+        let (caller, server) = (rattan.host(Side::Caller)?, rattan.host(Side::Server)?);
+        Ok(Self { wires: Vec::new(), caller, server, rattan: Some(rattan), ledger: None })
+    }
+
     /// The addresses of a host, link by link.
     pub(crate) fn addresses(&self, side: Side) -> Vec<IpAddr> {
-        (0..self.wires.len()).map(|link| side.address(link)).collect()
+        let links = self.wires.len() + usize::from(self.rattan.is_some());
+        (0..links).map(|link| side.address(link)).collect()
     }
 
     /// Starts a process in a host, with a pipe to its standard input. It is killed when the testbed goes, and when this
@@ -184,6 +198,13 @@ impl Drop for Testbed {
 }
 
 impl Side {
+    fn other(self) -> Self {
+        match self {
+            Self::Caller => Self::Server,
+            Self::Server => Self::Caller,
+        }
+    }
+
     fn last(self) -> u8 {
         match self {
             Self::Caller => 1,

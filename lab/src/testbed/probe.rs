@@ -9,11 +9,14 @@ use anyhow::Context;
 
 use super::sys::{self, monotonic};
 use super::{Side, Testbed};
+use crate::stats::{percentile, sorted};
 
 /// Where the probes arrive.
 const AT: (&str, u16) = ("10.77.0.2", 5000);
 /// IPv4 and UDP headers.
 const HEADERS: usize = 28;
+/// Bytes of a packet that is answered.
+const ECHO: usize = 172;
 /// What TCP takes to fill a link.
 const WARM_UP: Duration = Duration::from_secs(1);
 /// IP bytes of a full packet, and those of TCP's payload in it, with time stamps.
@@ -76,6 +79,22 @@ impl Probe {
         Ok(Arrivals { sent, seconds, size: load.size, delays, first, last })
     }
 
+    /// Seconds from a packet to its answer by way of the other side, half of them within this, one after the other.
+    pub(crate) fn round_trip(self, seconds: f64) -> anyhow::Result<f64> {
+        let Self { sender, receiver } = self;
+        sender.set_read_timeout(Some(SILENCE))?;
+        let answering = thread::spawn(move || answer(&receiver));
+        let (mut packet, mut trips, begun) = ([0; ECHO], Vec::new(), Instant::now());
+        while begun.elapsed().as_secs_f64() < seconds {
+            let start = Instant::now();
+            sender.send(&packet)?;
+            sender.recv(&mut packet).context("no answer came")?;
+            trips.push(start.elapsed().as_secs_f64());
+        }
+        drop(answering.join());
+        percentile(&sorted(trips), 0.5).context("no time for a round trip")
+    }
+
     /// IP bits a second that TCP brings through the first link, in some seconds after the first.
     pub(crate) fn tcp(testbed: &Testbed, seconds: f64) -> anyhow::Result<f64> {
         let listener = testbed.host(Side::Server).within(|| TcpListener::bind(AT))??;
@@ -131,6 +150,15 @@ fn send(socket: &UdpSocket, load: Load) -> anyhow::Result<(u64, f64)> {
         socket.send(&packet)?;
     }
     Ok((count, start.elapsed().as_secs_f64()))
+}
+
+/// Sends each packet back, until none comes.
+fn answer(socket: &UdpSocket) -> std::io::Result<()> {
+    let mut packet = [0; ECHO];
+    loop {
+        let (length, from) = socket.recv_from(&mut packet)?;
+        socket.send_to(&packet[..length], from)?;
+    }
 }
 
 /// Delays, and the moments of the first and the last arrival.

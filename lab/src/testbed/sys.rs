@@ -20,6 +20,12 @@ pub(super) fn leave_network() -> io::Result<()> {
     done(unsafe { libc::unshare(libc::CLONE_NEWNET) })
 }
 
+/// Puts the calling thread, and it alone, into that network namespace.
+pub(super) fn join_network(namespace: &File) -> io::Result<()> {
+    // SAFETY: changes a property of the calling thread.
+    done(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) })
+}
+
 /// Makes a TUN device in the calling thread's namespace. It is gone when the file is closed. Reads and writes are one IP
 /// packet each and do not block.
 pub(super) fn tun(name: &str) -> io::Result<File> {

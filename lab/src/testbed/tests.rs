@@ -73,6 +73,34 @@ fn a_round_trip_takes_what_was_set() {
     assert!(report.late.quantile(0.5) < Duration::from_millis(1), "{:?}", report.late);
 }
 
+fn has_rattan() -> bool {
+    rattan::missing().inspect(|missing| crate::skip::skipped(missing)).is_none()
+}
+
+#[tokio::test]
+async fn a_link_by_rattan_is_like_one_of_ours_to_who_is_in_the_hosts() {
+    if testbed(&[""]).is_none() || !has_rattan() {
+        return;
+    }
+    let testbed = Testbed::by_rattan(&plan("rate=10mbit, delay=25ms"), 1).await.unwrap();
+    assert_eq!(testbed.addresses(Side::Server), [Side::Server.address(0)]);
+    let socket = echo(&testbed, "10.77.0.2");
+    let shortest = (0..10).map(|_| round_trip(&socket).unwrap()).min().unwrap();
+    assert!((Duration::from_millis(50)..Duration::from_millis(70)).contains(&shortest), "{shortest:?}");
+    assert_eq!(socket.local_addr().unwrap().ip(), Side::Caller.address(0));
+    assert!(
+        !Path::new("/run/netns").exists() || !names("/run/netns").any(|name| name.starts_with("ns-left"))
+    );
+    let lost = Testbed::by_rattan(&plan("loss=100%"), 1).await.unwrap();
+    let socket = echo(&lost, "10.77.0.2");
+    socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    assert_eq!(round_trip(&socket), None);
+}
+
+fn names(folder: &str) -> impl Iterator<Item = String> {
+    fs::read_dir(folder).unwrap().flatten().map(|entry| entry.file_name().to_string_lossy().into_owned())
+}
+
 #[tokio::test]
 async fn a_process_lives_in_its_host_and_ends_with_it() {
     let Some(testbed) = testbed(&["", ""]) else { return };
@@ -160,14 +188,34 @@ async fn hold_a_testbed() {
     std::future::pending::<()>().await;
 }
 
+/// As [`hold_a_testbed`].
+#[tokio::test]
+#[ignore = "started by another test"]
+async fn hold_a_testbed_by_rattan() {
+    let testbed = Testbed::by_rattan(&plan("delay=5ms"), 1).await.unwrap();
+    let child = testbed.spawn(Side::Server, "sleep", &["60".to_owned()], Stdio::null()).unwrap();
+    println!("holding {}", child.id().unwrap());
+    std::future::pending::<()>().await;
+}
+
 #[test]
 fn nothing_is_left_of_a_runner_that_is_killed_or_interrupted() {
-    if testbed(&[""]).is_none() {
-        return;
+    if testbed(&[""]).is_some() {
+        nothing_is_left_of("hold_a_testbed");
     }
+}
+
+#[test]
+fn nothing_is_left_of_rattan_either() {
+    if testbed(&[""]).is_some() && has_rattan() {
+        nothing_is_left_of("hold_a_testbed_by_rattan");
+    }
+}
+
+fn nothing_is_left_of(holder: &str) {
     for signal in [libc::SIGKILL, libc::SIGINT] {
         let mut runner = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "testbed::tests::hold_a_testbed", "--ignored", "--nocapture"])
+            .args(["--exact", &format!("testbed::tests::{holder}"), "--ignored", "--nocapture"])
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -177,14 +225,28 @@ fn nothing_is_left_of_a_runner_that_is_killed_or_interrupted() {
             lines.filter_map(|line| line.split_once("holding ")?.1.parse::<u32>().ok()).next().unwrap();
         let namespace = fs::read_link(format!("/proc/{held}/ns/net")).unwrap();
         assert!(lives_in(&namespace));
+        let mark = format!("{MARK}={}:", runner.id());
+        assert!(bears(&mark));
         sys::signal(runner.id().cast_signed(), signal).unwrap();
         runner.wait().unwrap();
         let end = Instant::now() + Duration::from_secs(5);
-        while lives_in(&namespace) {
+        while lives_in(&namespace) || bears(&mark) {
             assert!(Instant::now() < end, "signal {signal} has left a process or a namespace");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
+}
+
+/// Whether any process has this in its environment.
+fn bears(mark: &str) -> bool {
+    let environments = fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter_map(|entry| fs::read(entry.path().join("environ")).ok());
+    let bears = |environment: &Vec<u8>| {
+        environment.split(|byte| *byte == 0).any(|pair| pair.starts_with(mark.as_bytes()))
+    };
+    environments.into_iter().any(|environment| bears(&environment))
 }
 
 /// Whether a thread of any process is in that namespace.

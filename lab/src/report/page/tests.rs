@@ -109,6 +109,40 @@ fn samples_of_before_are_judged_by_what_they_have() {
     assert!(page.contains("How late the links of 3 trials were has not been recorded."), "{page}");
 }
 
+fn cross_checked(found: &[(&str, f64)]) -> Vec<Sample> {
+    let one = |(peer, found): &(&str, f64)| {
+        let values = [("set", 100.0), ("found", *found), ("allowed", 3.0)];
+        sample(CROSS_CHECK, "TCP, IP bytes, Mbit/s: 100", peer, 1, &values)
+    };
+    found.iter().map(one).collect()
+}
+
+#[test]
+fn two_emulators_agree_within_what_is_allowed_and_no_further() {
+    let with = |samples| page_with(CROSS_CHECK, samples);
+    let alike = with(cross_checked(&[("link", 100.0), ("rattan", 97.0)]));
+    let sentence = "- 100: link and rattan agree: found 3.000 apart (3.0 %), allowed 3.000 (3.0 %).";
+    assert!(alike.contains(sentence), "{alike}");
+    assert!(alike.contains("In 1 of 1 settings another emulator's agree with them"), "{alike}");
+    let apart = with(cross_checked(&[("link", 100.0), ("rattan", 103.1)]));
+    assert!(apart.contains("link and rattan do **not** agree: found 3.100 apart"), "{apart}");
+    let front = "In 0 of 1 settings another emulator's agree with them ([cross-check](#cross-check), today); not in: TCP, IP bytes, \
+                 Mbit/s: 100.";
+    assert!(apart.contains(front), "{apart}");
+}
+
+#[test]
+fn without_the_other_emulator_there_is_a_gap_and_no_verdict() {
+    let mut alone = record(cross_checked(&[("link", 100.0)]));
+    alone.header.peers.extend([note("link", None), note("rattan", Some("rattan is not installed"))]);
+    let page = page_of(&[(experiment(SELF), None), (experiment(CROSS_CHECK), Some(alone))]);
+    assert!(page.contains("no trial of rattan with TCP, IP bytes, Mbit/s: 10; 100;"), "{page}");
+    assert!(page.contains("rattan is not installed") && !page.contains("agree"), "{page}");
+    assert!(page.contains("No other emulator was there"), "{page}");
+    let page = page_of(&[(experiment(SELF), None), (experiment(CROSS_CHECK), None)]);
+    assert!(page.contains("No other emulator has been set beside them"), "{page}");
+}
+
 #[test]
 fn the_accuracy_of_the_links_is_quoted_or_said_to_be_unmeasured() {
     let some = || record(transfers("whimbrel", &[1.0; 5], 0.0));

@@ -1,0 +1,196 @@
+//! The laboratory's links beside those of another emulator, with the same settings.
+
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+
+use super::measure::both_ways;
+use super::{About, Case, Column, Cost, Experiment, Options, Trial};
+use crate::machine::{OURS, RATTAN};
+use crate::sample::{LATE_P99, Metrics};
+use crate::testbed::Testbed;
+use crate::testbed::probe::{Load, Probe};
+
+pub(crate) struct CrossCheck;
+
+/// A link, and what is looked for on it.
+struct Setting {
+    name: &'static str,
+    /// In the words of `whimbrel link`.
+    link: &'static str,
+    aim: Aim,
+}
+
+/// What is looked for, and what was set of it.
+#[derive(Clone, Copy, PartialEq)]
+enum Aim {
+    /// Mbit/s of IP bytes, by TCP.
+    Tcp(f64),
+    /// The same over a way that takes time, where TCP's recovery from losses takes its share.
+    FarTcp(f64),
+    /// Mbit/s of IP bytes, by UDP of which a tenth more is offered.
+    Udp(f64),
+    /// Of a packet alone and its answer, ms.
+    RoundTrip(f64),
+    /// Percent, of packets at a steady pace.
+    Loss(f64),
+    /// Of a packet by a full queue, ms, at 10 Mbit/s of which twice as much is offered.
+    Wait(f64),
+}
+
+#[rustfmt::skip]
+const SETTINGS: &[Setting] = &[
+    Setting { name: "TCP, IP bytes, Mbit/s: 10", link: "rate=10mbit, queue=50ms", aim: Aim::Tcp(10.0) },
+    Setting { name: "TCP, IP bytes, Mbit/s: 100", link: "rate=100mbit, queue=50ms", aim: Aim::Tcp(100.0) },
+    Setting { name: "TCP, IP bytes, Mbit/s: 1000", link: "rate=1000mbit, queue=50ms", aim: Aim::Tcp(1000.0) },
+    Setting { name: "TCP, IP bytes, Mbit/s: 100, 20 ms of round trip", link: "rate=100mbit, delay=10ms, queue=20ms", aim: Aim::FarTcp(100.0) },
+    Setting { name: "UDP, IP bytes, Mbit/s: 10", link: "rate=10mbit, queue=50ms", aim: Aim::Udp(10.0) },
+    Setting { name: "UDP, IP bytes, Mbit/s: 100", link: "rate=100mbit, queue=50ms", aim: Aim::Udp(100.0) },
+    Setting { name: "round trip, ms: 10", link: "delay=5ms", aim: Aim::RoundTrip(10.0) },
+    Setting { name: "round trip, ms: 100", link: "delay=50ms", aim: Aim::RoundTrip(100.0) },
+    Setting { name: "loss, %: 5 %", link: "loss=5%", aim: Aim::Loss(5.0) },
+    Setting { name: "way through a full queue, ms: 48 ms, 10 Mbit/s", link: "rate=10mbit, queue=48ms", aim: Aim::Wait(49.2) },
+];
+/// The setting of a quick run.
+const QUICK: &str = "TCP, IP bytes, Mbit/s: 100";
+const FULL: usize = 1500;
+const SMALL: usize = 200;
+/// Time of a full packet at 10 Mbit/s, ms.
+const ONE_PACKET: f64 = FULL as f64 * 8.0 / 10e6 * 1e3;
+
+impl Experiment for CrossCheck {
+    fn name(&self) -> &'static str {
+        "cross-check"
+    }
+
+    fn about(&self) -> About {
+        About {
+            title: "The laboratory's links beside another emulator's, set alike",
+            source: "the project's own: a model that is wrong would be wrong in every experiment alike",
+            measured: "The same probes as in `self`, over one of our links and over one of rattan's with the same rate, queue, delay and \
+                       loss both ways, one trial after the other with nothing beside. `Link` is ours: a TUN device in each host; rattan's \
+                       is a veth pair at each host and AF_PACKET. What is compared is medians. How far they may lie apart was set before any was \
+                       seen: rates 3 %, and 5 % where TCP's recovery over 20 ms is a part of it; round trips 0.5 ms and 1 %, for the ways \
+                       through the hosts; losses four standard deviations of the difference between two trials' dice; the way through a full \
+                       queue as a round trip, and one packet, since rattan's limit is whole packets. How late rattan's packets were nobody notes.",
+            why: "Both count IP bytes, both drop at the tail, and both throw a die a packet: what differs is the way through the machine. A \
+                  round trip over rattan's takes 0.1 to 0.2 ms more; and where the machine has other work neither link carries a gigabit, \
+                  rattan's less of it than ours.",
+        }
+    }
+
+    fn cases(&self, options: &Options) -> Vec<Case> {
+        let chosen = SETTINGS.iter().filter(|setting| !options.quick || setting.name == QUICK);
+        chosen
+            .flat_map(|setting| [OURS, RATTAN].map(|peer| Case::new(setting.name, peer, Cost::Heavy)))
+            .collect()
+    }
+
+    fn trial<'a>(&'a self, case: &'a Case, options: &'a Options, seed: u64) -> Trial<'a> {
+        Box::pin(async move {
+            let setting = SETTINGS.iter().find(|setting| setting.name == case.condition);
+            let Setting { link, aim, .. } = setting.context("no such case")?;
+            let (plan, seconds) = (both_ways(link)?, self.seconds(case, options));
+            let testbed = match case.peer.as_str() {
+                OURS => Testbed::new(&[plan], seed)?,
+                RATTAN => Testbed::by_rattan(&plan, seed).await?,
+                other => bail!("no emulator {other}"),
+            };
+            tokio::task::spawn_blocking(move || aim.measure(&testbed, seconds)).await?
+        })
+    }
+
+    fn seconds(&self, case: &Case, options: &Options) -> f64 {
+        // Dice take their number.
+        options.span(if case.condition.starts_with("loss") { 10.0 } else { 5.0 }, 2.0)
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        vec![
+            Column::neutral("set", "set", 2),
+            Column::alike("found", "found", 3, "allowed"),
+            Column::neutral(LATE_P99, "late p99, ms", 3),
+        ]
+    }
+
+    fn limit(&self, _: &str, _: &str) -> Option<f64> {
+        None
+    }
+
+    fn links(&self) -> Vec<(String, String)> {
+        SETTINGS.iter().map(|setting| (setting.name.to_owned(), setting.link.to_owned())).collect()
+    }
+}
+
+impl Aim {
+    fn measure(self, testbed: &Testbed, seconds: f64) -> anyhow::Result<Metrics> {
+        let load = |size: usize, gap: f64| Load { size, gap: Duration::from_secs_f64(gap), seconds };
+        let full = |rate: f64| load(FULL, FULL as f64 * 8.0 / rate);
+        let sent = |load| Probe::new(testbed)?.run(load);
+        let few = "too few packets arrived";
+        let (set, found, allowed) = match self {
+            Self::Tcp(rate) => (rate, Probe::tcp(testbed, seconds)? / 1e6, rate * 0.03),
+            Self::FarTcp(rate) => (rate, Probe::tcp(testbed, seconds)? / 1e6, rate * 0.05),
+            Self::Udp(rate) => (rate, sent(full(rate * 1.1e6))?.rate().context(few)? / 1e6, rate * 0.03),
+            Self::RoundTrip(trip) => {
+                (trip, Probe::new(testbed)?.round_trip(seconds)? * 1e3, 0.5 + trip * 0.01)
+            }
+            Self::Loss(share) => {
+                let arrivals = sent(load(SMALL, 100e-6))?;
+                (share, arrivals.loss() * 100.0, 100.0 * four_deviations(share / 100.0, arrivals.sent))
+            }
+            Self::Wait(wait) => {
+                let delay = sent(full(20e6))?.delay(0.5).context(few)?;
+                (wait, delay * 1e3, 0.5 + wait * 0.01 + ONE_PACKET)
+            }
+        };
+        let mut metrics = Metrics::default();
+        for (name, value) in [("set", set), ("found", found), ("allowed", allowed)] {
+            metrics.set(name, value);
+        }
+        Ok(metrics)
+    }
+}
+
+/// Of the difference between two shares of so many dice each.
+fn four_deviations(share: f64, dice: u64) -> f64 {
+    4.0 * (2.0 * share * (1.0 - share) / dice as f64).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testbed::{missing, rattan};
+
+    /// How busy the machine is shows in one try, so that of several the best counts.
+    #[tokio::test]
+    async fn our_link_and_rattans_do_the_same() {
+        if let Some(missing) = missing().or_else(rattan::missing) {
+            crate::skip::skipped(&missing);
+            return;
+        }
+        for aim in [Aim::Udp(10.0), Aim::RoundTrip(10.0), Aim::Loss(5.0)] {
+            let Setting { name, link, .. } = SETTINGS.iter().find(|one| one.aim == aim).unwrap();
+            let plan = both_ways(link).unwrap();
+            let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+            for seed in 1..=5 {
+                let link = Testbed::new(std::slice::from_ref(&plan), seed).unwrap();
+                let found = aim.measure(&link, 1.0).unwrap().values;
+                ours.push(found["found"]);
+                let link = Testbed::by_rattan(&plan, seed).await.unwrap();
+                theirs.push(aim.measure(&link, 1.0).unwrap().values["found"]);
+                let alike = |one: &f64| theirs.iter().any(|other| (one - other).abs() <= found["allowed"]);
+                if ours.iter().any(alike) {
+                    break;
+                }
+                assert!(seed < 5, "{name}: ours {ours:?}, rattan's {theirs:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn dice_are_allowed_four_deviations_of_their_difference() {
+        // Of 20,000 dice that lose one in two, one deviation is 0.0035 each and 0.005 of their difference.
+        assert!((four_deviations(0.5, 20_000) - 0.02).abs() < 1e-12);
+    }
+}
