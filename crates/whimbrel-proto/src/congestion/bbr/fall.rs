@@ -17,7 +17,7 @@ const FALLEN: u64 = 600;
 const RECOVERED: u64 = 800;
 /// What was on its way when the link became slow makes a queue of at least so many base round trips. The queues of those who share
 /// a link are shorter: a share that others took is not asked back.
-const LEAST_QUEUE: u32 = 2;
+const LEAST_QUEUE: u32 = 4;
 /// The queue has drained at this share of the longest, permille.
 const DRAINED: u64 = 250;
 /// How long a try lasts, permille of a round trip.
