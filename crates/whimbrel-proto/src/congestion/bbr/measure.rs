@@ -72,7 +72,9 @@ impl Bbr {
         }
         let long = self.delay.queue() > math::stretch(self.wanted(), 1500).max(self.delay.base() / 4);
         if long && self.arrivals.lag() >= 2 {
+            let before = self.bandwidth.estimate();
             self.follow_arrivals();
+            self.fall.on_limited(now, before, self.bandwidth.estimate());
         }
         if long && self.phase == (Phase::Settle { until: None }) {
             // Nothing sent now is dropped, and the bottleneck does not idle: this is its rate.

@@ -14,6 +14,7 @@ mod arrivals;
 mod bandwidth;
 mod check;
 mod delay;
+mod fall;
 mod local;
 mod losses;
 mod measure;
@@ -25,6 +26,7 @@ use arrivals::Arrivals;
 use bandwidth::Bandwidth;
 use check::{Check, Verdict};
 use delay::Delay;
+use fall::{Fall, View};
 use local::Local;
 use losses::{Losses, Period};
 use target::Target;
@@ -98,6 +100,7 @@ pub struct Bbr {
     bandwidth: Bandwidth,
     delay: Delay,
     arrivals: Arrivals,
+    fall: Fall,
     losses: Losses,
     target: Target,
     company: Option<Box<Company>>,
@@ -136,6 +139,7 @@ impl Bbr {
             bandwidth: Bandwidth::default(),
             delay: Delay::default(),
             arrivals: Arrivals::default(),
+            fall: Fall::default(),
             losses: Losses::default(),
             target: Target::default(),
             company: None,
@@ -322,6 +326,16 @@ impl Bbr {
         target::Queue { delay: self.delay.queue(), bandwidth, base, packet_size: self.packet_size }
     }
 
+    fn view(&self, srtt: Duration) -> View {
+        View {
+            estimate: self.bandwidth.estimate(),
+            queue: self.delay.queue(),
+            wanted: self.wanted(),
+            base: self.base(),
+            srtt,
+        }
+    }
+
     /// The rate and the base round trip of the flow that those who share the bottleneck are together.
     fn joint(&self) -> (u64, Duration) {
         let (own, base) = (self.bandwidth.estimate(), self.delay.base());
@@ -368,6 +382,7 @@ impl Controller for Bbr {
             self.met_congestion(sample.now);
         }
         self.change_phase(sample.now, sample.in_flight);
+        self.fall.on_ack(sample.now, self.view(sample.srtt));
         self.steer(sample.now);
     }
 
@@ -437,7 +452,8 @@ impl Controller for Bbr {
         let initial = self.packet_size.saturating_mul(INITIAL_PACKETS);
         let rtt = if self.delay.is_known() { self.delay.base() } else { ASSUMED_RTT };
         let train = math::rate(initial, math::stretch(rtt, TRAIN_SPAN).max(Duration::from_micros(10)));
-        let model = math::scale(self.bandwidth.estimate(), self.gain);
+        let former = if self.phase == Phase::Cruise { self.fall.tried() } else { 0 };
+        let model = math::scale(self.bandwidth.estimate(), self.gain).max(former);
         // A sender with little to send measured how little it sent, not what the path carries.
         let rate = if self.phase == Phase::Startup && !self.tried { train.max(model) } else { model };
         let rate = if Local::is(self.delay.base()) {

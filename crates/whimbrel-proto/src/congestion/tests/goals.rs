@@ -157,3 +157,19 @@ fn shallow_queue_is_not_flooded_for_ever() {
         assert!(world.goodput(secs(20)) > 0.95 && world.drop_share() < 0.1, "{:.3}", world.drop_share());
     }
 }
+
+/// A rate that falls again and again is back soon after it has returned: Mbit/s of payload, and drops at the queue, means of ten
+/// seeds. Each fall finds a flight of the former rate on its way, for which the queue has no room.
+#[test]
+fn fallen_rate_is_found_again() {
+    for (name, link, least) in [("crowded-hall", Link::crowded_hall(), 1.5), ("train", Link::train(), 5.5)] {
+        let worlds = (1..=10).map(|seed| World::run(&link, &[Flow::bulk(BBR)], secs(20), seed));
+        let figures: Vec<_> = worlds
+            .map(|world| (world.delivered(secs(0), secs(20))[0] * 1437.0 * 8.0 / 20e6, world.drop_share()))
+            .collect();
+        let goodput = figures.iter().map(|(goodput, _)| goodput).sum::<f64>() / 10.0;
+        let dropped = figures.iter().map(|(_, dropped)| dropped).sum::<f64>() / 10.0;
+        assert!(goodput > least, "{name}: {goodput:.2} Mbit/s, below {least}");
+        assert!(dropped < 0.02, "{name}: {dropped:.4} dropped at the queue");
+    }
+}

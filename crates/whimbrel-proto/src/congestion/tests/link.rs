@@ -1,4 +1,4 @@
-//! A bottleneck: drop-tail queue, rate in steps, then delay, then random loss and outages.
+//! A bottleneck: drop-tail queue, rate in steps, then delay, then random loss, bursts of it, and outages.
 
 use std::time::Duration;
 
@@ -9,15 +9,22 @@ use crate::Time;
 pub(super) struct Link {
     /// From when, and how many wire bits a second.
     pub(super) rates: Vec<(Duration, u64)>,
+    /// After this long the rates come again.
+    pub(super) period: Duration,
     /// Bytes of queue.
     pub(super) queue: u64,
+    /// No packet waits longer, whatever the rate.
+    pub(super) longest_wait: Duration,
     pub(super) rtt: Duration,
     /// Each way, permille.
     pub(super) loss: u64,
+    pub(super) bursts: Option<Bursts>,
     /// Nothing arrives, either way.
     pub(super) outages: Vec<(Duration, Duration)>,
     /// Delay added, evenly between zero and this, each way; order is kept.
     pub(super) jitter: Duration,
+    /// By how much a packet may be earlier than half of `rtt`, each way, before that.
+    pub(super) early: Duration,
     /// Packets to an acknowledgement.
     pub(super) ack_every: u32,
 }
@@ -27,23 +34,102 @@ impl Link {
     pub(super) fn new(bits: u64, rtt_ms: u64, queue_ms: u64, loss: u64) -> Self {
         Self {
             rates: vec![(Duration::ZERO, bits)],
+            period: Duration::MAX,
             queue: bits / 8 * queue_ms / 1000,
+            longest_wait: Duration::MAX,
             rtt: Duration::from_millis(rtt_ms),
             loss,
+            bursts: None,
             outages: Vec::new(),
             jitter: Duration::ZERO,
+            early: Duration::ZERO,
             ack_every: 2,
         }
     }
 
     pub(super) fn bytes_per_s(&self, now: Time) -> u64 {
-        let at = now.since(Time::ZERO);
+        let at = self.in_period(now);
         self.rates.iter().rev().find(|(from, _)| *from <= at).map_or(1, |(_, bits)| bits / 8)
     }
 
     pub(super) fn is_out(&self, now: Time) -> bool {
-        let at = now.since(Time::ZERO);
+        let at = self.in_period(now);
         self.outages.iter().any(|(from, to)| *from <= at && at < *to)
+    }
+
+    /// `crowded-hall` of the laboratory.
+    pub(super) fn crowded_hall() -> Self {
+        let ms = Duration::from_millis;
+        Self {
+            rates: vec![(ms(0), 4_000_000), (ms(700), 500_000)],
+            period: ms(1000),
+            longest_wait: ms(200),
+            bursts: Some(Bursts { good: ms(900), bad: ms(100), loss: 600 }),
+            jitter: ms(30),
+            early: ms(15),
+            ..Self::new(4_000_000, 30, 200, 10)
+        }
+    }
+
+    /// `train` of the laboratory, from the train.
+    pub(super) fn train() -> Self {
+        let ms = Duration::from_millis;
+        Self {
+            rates: vec![(ms(0), 8_000_000), (ms(8000), 800_000)],
+            period: ms(12_000),
+            longest_wait: ms(300),
+            outages: vec![(ms(11_500), ms(12_000))],
+            jitter: ms(20),
+            early: ms(10),
+            ..Self::new(8_000_000, 80, 300, 5)
+        }
+    }
+
+    /// Over a long time, permille.
+    pub(super) fn mean_loss(&self) -> f64 {
+        let bad = self.bursts.map_or(0.0, |b| b.bad.as_secs_f64() / (b.good + b.bad).as_secs_f64());
+        let bursts = self.bursts.map_or(0.0, |bursts| bursts.loss as f64);
+        self.loss as f64 * (1.0 - bad) + bursts * bad
+    }
+
+    fn in_period(&self, now: Time) -> Duration {
+        let at = now.since(Time::ZERO);
+        let nanos = at.as_nanos() % self.period.as_nanos();
+        Duration::from_nanos(nanos as u64)
+    }
+}
+
+/// Loss in bursts by time (Gilbert, Elliott): the lengths are means, exponentially distributed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bursts {
+    pub(super) good: Duration,
+    pub(super) bad: Duration,
+    /// Lost in a bad time, permille.
+    pub(super) loss: u64,
+}
+
+/// Whether bad times are now, for one way.
+#[derive(Debug)]
+pub(super) struct Weather {
+    dice: Dice,
+    bad: bool,
+    until: Time,
+}
+
+impl Weather {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { dice: Dice(seed), bad: true, until: Time::ZERO }
+    }
+
+    /// Whether a packet that leaves the bottleneck at `now` is lost; `otherwise`: in a good time, permille.
+    pub(super) fn takes(&mut self, bursts: Bursts, otherwise: u64, now: Time) -> bool {
+        while self.until <= now {
+            self.bad = !self.bad;
+            let uniform = (self.dice.next() >> 11) as f64 / (1u64 << 53) as f64;
+            let mean = if self.bad { bursts.bad } else { bursts.good };
+            self.until += mean.mul_f64(-(1.0 - uniform).ln());
+        }
+        self.dice.permille(if self.bad { bursts.loss } else { otherwise })
     }
 }
 
@@ -85,7 +171,7 @@ impl Bottleneck {
         while let Some((_, left)) = self.waiting.pop_front_if(|(at, _)| *at <= now) {
             self.backlog -= left;
         }
-        if self.backlog + size > link.queue + size {
+        if self.backlog + size > link.queue + size || self.free_at.since(now) > link.longest_wait {
             self.dropped += 1;
             return None;
         }

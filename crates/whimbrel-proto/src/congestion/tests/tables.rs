@@ -206,6 +206,24 @@ fn variety() {
 }
 
 #[test]
+#[ignore = "prints the tables"]
+fn conditions() {
+    for (name, link) in [("crowded-hall", Link::crowded_hall()), ("train", Link::train())] {
+        let worlds: Vec<_> =
+            (1..=10).map(|s| World::run(&link, &[Flow::bulk(Congestion::Bbr)], secs(20), s)).collect();
+        let of = |f: &dyn Fn(&World) -> f64| worlds.iter().map(f).collect::<Vec<_>>();
+        let goodput = of(&|w| w.delivered(secs(0), secs(20))[0] * 1437.0 * 8.0 / 20e6);
+        println!(
+            "{name:12} goodput {:.2} Mbit/s of {:.2}, p95 {:.2} RTT, drops {:.4}; {goodput:.2?}",
+            median(goodput.clone()),
+            median(of(&|w| w.capacity(secs(20)))) * 1437.0 / 1500.0 * 8.0 / 20e6,
+            median(of(&|w| w.queue_p95())),
+            median(of(&|w| w.drop_share())),
+        );
+    }
+}
+
+#[test]
 #[ignore = "prints a log"]
 fn log() {
     let var = |name: &str, or: u64| std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(or);
@@ -219,6 +237,11 @@ fn log() {
     if let Some(bits) = std::env::var("STEP").ok().and_then(|v| v.parse::<u64>().ok()) {
         link.rates.push((secs(2), bits));
         link.rates.push((secs(5), var("BITS", 4_000_000)));
+    }
+    match std::env::var("CONDITION").as_deref() {
+        Ok("crowded-hall") => link = Link::crowded_hall(),
+        Ok("train") => link = Link::train(),
+        _ => {}
     }
     let span = Duration::from_millis(var("MS", 2000));
     let own = Flow { start: Duration::from_micros(var("OWN_AT", 0)), ..Flow::bulk(Congestion::Bbr) };

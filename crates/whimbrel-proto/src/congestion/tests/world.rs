@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use super::link::{Bottleneck, Dice, Link};
+use super::link::{Bottleneck, Dice, Link, Weather};
 use super::sender::{Ack, Packet, Receiver, SIZE, Sender};
 use crate::Time;
 use crate::congestion::{Congestion, Remembered};
@@ -28,6 +28,8 @@ impl Flow {
 pub(super) struct World {
     pub(super) link: Link,
     dice: Dice,
+    /// There and back, where loss comes in bursts.
+    weather: [Weather; 2],
     pub(super) bottleneck: Bottleneck,
     events: BinaryHeap<Reverse<(Time, u64, usize)>>,
     kinds: Vec<Option<Event>>,
@@ -59,6 +61,7 @@ impl World {
         let mut world = Self {
             link: link.clone(),
             dice: Dice(seed),
+            weather: [Weather::new(seed), Weather::new(!seed)],
             bottleneck: Bottleneck::default(),
             events: BinaryHeap::new(),
             kinds: Vec::new(),
@@ -156,7 +159,7 @@ impl World {
 
     fn acknowledge(&mut self, flow: usize, now: Time) {
         if let Some(ack) = self.flows[flow].1.poll_ack(now) {
-            if !self.link.is_out(now) && !self.dice.permille(self.link.loss) {
+            if !self.link.is_out(now) && !self.is_lost(1, now) {
                 let at = self.arrival(flow, 1, now);
                 self.push(at, Event::Ack(flow, ack));
             }
@@ -182,16 +185,24 @@ impl World {
 
     fn transmit(&mut self, flow: usize, now: Time, packet: Packet) {
         let Some(through) = self.bottleneck.take(&self.link, now, SIZE) else { return };
-        if !self.link.is_out(through) && !self.dice.permille(self.link.loss) {
+        if !self.link.is_out(through) && !self.is_lost(0, through) {
             let at = self.arrival(flow, 0, through);
             self.push(at, Event::Data(flow, packet));
+        }
+    }
+
+    fn is_lost(&mut self, way: usize, now: Time) -> bool {
+        match self.link.bursts {
+            Some(bursts) => self.weather[way].takes(bursts, self.link.loss, now),
+            None => self.dice.permille(self.link.loss),
         }
     }
 
     fn arrival(&mut self, flow: usize, way: usize, sent: Time) -> Time {
         let jitter = self.link.jitter.as_nanos() as u64;
         let late = if jitter > 0 { self.dice.next() % jitter } else { 0 };
-        let at = (sent + self.link.rtt / 2 + Duration::from_nanos(late)).max(self.arrived[flow][way]);
+        let least = sent + (self.link.rtt / 2 - self.link.early);
+        let at = (least + Duration::from_nanos(late)).max(self.arrived[flow][way]);
         self.arrived[flow][way] = at;
         at
     }
@@ -199,10 +210,17 @@ impl World {
     /// Payload arrived by `span` of what the link could carry behind its loss, from the connect call on.
     pub(super) fn goodput(&self, span: Duration) -> f64 {
         let arrived: usize = self.flows.iter().map(|(_, receiver)| receiver.arrivals.len()).sum();
+        arrived as f64 * SIZE as f64 / self.capacity(span)
+    }
+
+    /// Wire bytes that the link could carry behind its loss.
+    pub(super) fn capacity(&self, span: Duration) -> f64 {
         let capacity: f64 = (0..1000)
-            .map(|i| self.link.bytes_per_s(Time::ZERO + span * i / 1000) as f64 * span.as_secs_f64() / 1000.0)
+            .map(|i| Time::ZERO + span * i / 1000)
+            .filter(|at| !self.link.is_out(*at))
+            .map(|at| self.link.bytes_per_s(at) as f64 * span.as_secs_f64() / 1000.0)
             .sum();
-        arrived as f64 * SIZE as f64 / (capacity * (1.0 - self.link.loss as f64 / 1000.0))
+        capacity * (1.0 - self.link.mean_loss() / 1000.0)
     }
 
     /// 95th percentile of queueing delay, as a share of the base round trip.
