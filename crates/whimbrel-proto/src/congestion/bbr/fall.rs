@@ -51,7 +51,7 @@ struct Try {
 /// A fall of the rate, and the tries to undo it.
 #[derive(Debug, Default)]
 pub(super) struct Fall {
-    /// Bytes a second before; 0: nothing fell.
+    /// Bytes a second before.
     before: u64,
     /// When it was last seen to fall.
     at: Time,
@@ -64,10 +64,14 @@ pub(super) struct Fall {
 
 impl Fall {
     /// Arrivals took the estimate from `before` to `after`.
-    pub(super) fn on_limited(&mut self, now: Time, before: u64, after: u64) {
-        if after >= math::scale(self.before.max(before), FALLEN) {
-            return;
+    pub(super) fn notice(fall: &mut Option<Box<Self>>, now: Time, before: u64, after: u64) {
+        let highest = fall.as_ref().map_or(before, |fall| fall.before.max(before));
+        if after < math::scale(highest, FALLEN) {
+            fall.get_or_insert_default().on_fall(now, before);
         }
+    }
+
+    fn on_fall(&mut self, now: Time, before: u64) {
         self.at = now;
         if before >= self.before {
             self.before = before;
@@ -75,14 +79,12 @@ impl Fall {
         }
     }
 
+    /// It is too long ago.
+    pub(super) fn is_over(&self, now: Time) -> bool {
+        now.since(self.at) > MEMORY
+    }
+
     pub(super) fn on_ack(&mut self, now: Time, view: View) {
-        if self.before == 0 {
-            return;
-        }
-        if now.since(self.at) > MEMORY {
-            *self = Self::default();
-            return;
-        }
         self.longest = self.longest.max(view.queue);
         if let Some(over) = self.under_way.take_if(|under_way| now >= under_way.until) {
             self.end_try(now, over, view);

@@ -1,5 +1,6 @@
 //! What the model learns: from each acknowledgement, each round trip, each period.
 
+use super::fall::Fall;
 use super::losses::Period;
 use super::target::Target;
 use super::{Bbr, ONE, Phase, STARTUP_GROWTH, UNKNOWN_LOSS, math};
@@ -74,7 +75,7 @@ impl Bbr {
         if long && self.arrivals.lag() >= 2 {
             let before = self.bandwidth.estimate();
             self.follow_arrivals();
-            self.fall.on_limited(now, before, self.bandwidth.estimate());
+            Fall::notice(&mut self.fall, now, before, self.bandwidth.estimate());
         }
         if long && self.phase == (Phase::Settle { until: None }) {
             // Nothing sent now is dropped, and the bottleneck does not idle: this is its rate.

@@ -100,7 +100,7 @@ pub struct Bbr {
     bandwidth: Bandwidth,
     delay: Delay,
     arrivals: Arrivals,
-    fall: Fall,
+    fall: Option<Box<Fall>>,
     losses: Losses,
     target: Target,
     company: Option<Box<Company>>,
@@ -139,7 +139,7 @@ impl Bbr {
             bandwidth: Bandwidth::default(),
             delay: Delay::default(),
             arrivals: Arrivals::default(),
-            fall: Fall::default(),
+            fall: None,
             losses: Losses::default(),
             target: Target::default(),
             company: None,
@@ -382,7 +382,11 @@ impl Controller for Bbr {
             self.met_congestion(sample.now);
         }
         self.change_phase(sample.now, sample.in_flight);
-        self.fall.on_ack(sample.now, self.view(sample.srtt));
+        self.fall.take_if(|fall| fall.is_over(sample.now));
+        if self.fall.is_some() {
+            let view = self.view(sample.srtt);
+            self.fall.iter_mut().for_each(|fall| fall.on_ack(sample.now, view));
+        }
         self.steer(sample.now);
     }
 
@@ -452,7 +456,8 @@ impl Controller for Bbr {
         let initial = self.packet_size.saturating_mul(INITIAL_PACKETS);
         let rtt = if self.delay.is_known() { self.delay.base() } else { ASSUMED_RTT };
         let train = math::rate(initial, math::stretch(rtt, TRAIN_SPAN).max(Duration::from_micros(10)));
-        let former = if self.phase == Phase::Cruise { self.fall.tried() } else { 0 };
+        let former =
+            self.fall.as_ref().filter(|_| self.phase == Phase::Cruise).map_or(0, |fall| fall.tried());
         let model = math::scale(self.bandwidth.estimate(), self.gain).max(former);
         // A sender with little to send measured how little it sent, not what the path carries.
         let rate = if self.phase == Phase::Startup && !self.tried { train.max(model) } else { model };
