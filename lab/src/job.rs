@@ -100,6 +100,14 @@ impl Figures {
         count.saturating_sub(self.distinct())
     }
 
+    /// The first and the last of `count` that never came.
+    pub(crate) fn gap(&self, count: u64) -> Option<(u64, u64)> {
+        let came: BTreeSet<_> = self.messages.iter().map(|(number, ..)| *number).collect();
+        let mut missing = (0..count).filter(|number| !came.contains(number));
+        let first = missing.next()?;
+        Some((first, missing.next_back().unwrap_or(first)))
+    }
+
     /// Messages that came again.
     pub(crate) fn duplicates(&self) -> u64 {
         self.messages.len() as u64 - self.distinct()

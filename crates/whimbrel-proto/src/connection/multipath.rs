@@ -66,7 +66,8 @@ impl Connection {
     /// that is left alone is kept, since its address may only be gone for a moment.
     pub fn set_local_addresses(&mut self, now: Time, addresses: &[LocalAddress]) {
         let detached = self.ending.is_waiting();
-        if !self.ending.is_open() && !detached {
+        // Who closes has to deliver yet what is queued, wherever the host goes meanwhile.
+        if self.ending.is_over() {
             return;
         }
         let (control, events) = (&mut self.control, &mut self.events);
@@ -108,7 +109,7 @@ impl Connection {
         if self.side == Side::Server {
             return Err(OpenPathError::NotClient);
         }
-        if !self.ending.is_open() {
+        if self.ending.is_detached() {
             return Err(OpenPathError::Closing);
         }
         if self.paths.len() >= self.most_paths() {
@@ -367,7 +368,7 @@ impl Connection {
 
     /// Opens what pairs of addresses are worth a path.
     fn open_missing(&mut self, now: Time) {
-        if self.side == Side::Server || !self.confirmed || !self.ending.is_open() {
+        if self.side == Side::Server || !self.confirmed || self.ending.is_detached() {
             return;
         }
         let locals: Vec<IpAddr> = self.addresses.ours().map(|ours| ours.address.ip()).collect();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use whimbrel_proto::{Event, PathId, PathState, Time};
+use whimbrel_proto::{CloseReason, Event, PathId, PathState, Service, Time};
 use whimbrel_sim::pair::{End, Pair};
 
 use super::{MS, SECOND, active, announce, bulk, config, link, two};
@@ -185,5 +185,36 @@ fn a_sound_network_beside_one_that_damages_much_is_soon_in_use() {
         }
         let slow = took.iter().filter(|took| **took > 100 * MS).count();
         assert!(slow <= slow_starts, "{damaged} %: {took:?}");
+    }
+}
+
+/// Who closes while there is no network delivers what is queued over the next one, whichever end closes.
+#[test]
+fn a_close_goes_on_over_the_next_network() {
+    for closer in [End::Client, End::Server] {
+        let mut pair = Pair::connected(1, config(), ALIKE);
+        let (client, handle) = (pair.client, pair.handle(End::Client));
+        let new = pair.world.add_network(client, link(ALIKE), link(ALIKE));
+        pair.world.take_down(client, new);
+        announce(&mut pair);
+        pair.run(SECOND);
+        pair.world.take_down(client, 0);
+        pair.world.announce(client, handle);
+        for _ in 0..50 {
+            pair.send(closer, Service::ReliableUnsequenced, vec![7; 1000]);
+        }
+        pair.run(100 * MS);
+        pair.close(closer, 3, "done");
+        pair.run(200 * MS);
+        pair.world.set_up(client, new);
+        pair.world.announce(client, handle);
+        let other = if closer == End::Client { End::Server } else { End::Client };
+        let mut arrived = 0;
+        pair.run_until(SECOND, |pair| {
+            arrived += pair.recv(other).len();
+            pair.closed(other).is_some()
+        });
+        assert_eq!(arrived, 50, "{closer:?} closed with so many on their way");
+        assert!(matches!(pair.closed(other), Some(CloseReason::Peer { .. })), "{:?}", pair.closed(other));
     }
 }
