@@ -101,7 +101,7 @@ impl Figures {
     }
 
     /// The first and the last of `count` that never came.
-    pub(crate) fn gap(&self, count: u64) -> Option<(u64, u64)> {
+    pub(crate) fn missing(&self, count: u64) -> Option<(u64, u64)> {
         let came: BTreeSet<_> = self.messages.iter().map(|(number, ..)| *number).collect();
         let mut missing = (0..count).filter(|number| !came.contains(number));
         let first = missing.next()?;

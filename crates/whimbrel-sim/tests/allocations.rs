@@ -2,7 +2,8 @@
 //!
 //! Two connections are driven by hand in memory; only what happens inside calls of the core is counted.
 
-use std::alloc::{GlobalAlloc, Layout, System};
+mod counting;
+
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -18,57 +19,19 @@ use whimbrel_proto::{
     TransportConfig,
 };
 
-/// Counts what the threads allocate that have switched it on.
-struct Counting;
-
 thread_local! {
-    static COUNTING: Cell<bool> = const { Cell::new(false) };
-    static CALLS: Cell<u64> = const { Cell::new(0) };
-    static BYTES: Cell<i64> = const { Cell::new(0) };
     /// What the server holds.
     static SERVER_BYTES: Cell<i64> = const { Cell::new(0) };
 }
 
-fn count(calls: u64, bytes: i64) {
-    if COUNTING.get() {
-        CALLS.set(CALLS.get() + calls);
-        BYTES.set(BYTES.get() + bytes);
-    }
-}
-
-#[allow(unsafe_code, reason = "an allocator is unsafe by its nature; this one hands everything on")]
-// SAFETY: everything is the system allocator's.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(1, layout.size() as i64);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        count(0, -(layout.size() as i64));
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(at, layout) }
-    }
-
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count(1, size as i64 - layout.size() as i64);
-        // SAFETY: the caller's promise.
-        unsafe { System.realloc(at, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
 /// Runs a call of the core of an end, counting.
 fn core<T>(end: usize, call: impl FnOnce() -> T) -> T {
-    BYTES.set(0);
-    COUNTING.set(true);
+    let before = counting::bytes();
+    counting::switch(true);
     let result = call();
-    COUNTING.set(false);
+    counting::switch(false);
     if end == SERVER {
-        SERVER_BYTES.set(SERVER_BYTES.get() + BYTES.get());
+        SERVER_BYTES.set(SERVER_BYTES.get() + counting::bytes() - before);
     }
     result
 }
@@ -249,10 +212,10 @@ fn steady(congestion: Congestion, service: Service, size: usize, warm: u64, pack
     let mut rig = Rig::new(&transport);
     let payload = Bytes::from(vec![7; size]);
     rig.send(service, &payload, warm);
-    CALLS.set(0);
+    let calls = counting::calls();
     let before = rig.received;
     rig.send(service, &payload, packets);
-    (CALLS.get(), rig.received - before)
+    (counting::calls() - calls, rig.received - before)
 }
 
 #[test]

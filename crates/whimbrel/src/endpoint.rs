@@ -14,7 +14,7 @@ use whimbrel_proto::crypto::{Identity, PublicKey, Secret};
 use whimbrel_proto::handshake::ServerKey;
 use whimbrel_proto::{
     ConnectConfig, Datagram, Ecn, EndpointAnswer, EndpointEvent, EndpointStats, Handle, ListenConfig, Routed,
-    Ticket, TicketStore, TransportConfig, Url,
+    Ticket, TicketStore, Time, TransportConfig, Url,
 };
 
 use crate::clock::Clock;
@@ -433,7 +433,9 @@ pub(crate) async fn receive(
                 continue;
             }
         }
-        take_batch(&shared, &socket, &mut batch, &mut dirty, &mut reply, &mut routed, accept.as_ref());
+        let now = shared.clock.now();
+        route_batch(&shared, now, &socket, &mut batch, &mut reply, &mut routed);
+        hand_over(&shared, now, &mut routed, &mut dirty, accept.as_ref());
         for connection in dirty.drain(..) {
             connection.drive();
         }
@@ -441,17 +443,16 @@ pub(crate) async fn receive(
     }
 }
 
-fn take_batch(
-    shared: &Arc<EndpointShared>,
+/// Sorts what has arrived; strangers are answered at once.
+fn route_batch(
+    shared: &EndpointShared,
+    now: Time,
     socket: &UdpSocket,
     batch: &mut RecvPool,
-    dirty: &mut Vec<Arc<Shared>>,
     reply: &mut Vec<u8>,
     routed: &mut Vec<(SocketAddr, Routed)>,
-    accept: Option<&mpsc::Sender<Mocket>>,
 ) {
-    let now = shared.clock.now();
-    // Not held while a connection is, which tells the endpoint its news under its own lock; nor beyond what took long.
+    // Not held while a connection is, which tells the endpoint its news under its own lock.
     let mut proto = None;
     batch.drain(|datagram| {
         let datagram = Datagram {
@@ -462,10 +463,14 @@ fn take_batch(
         };
         let (from, to) = (datagram.from, datagram.to);
         reply.clear();
-        match proto.get_or_insert_with(|| lock(&shared.proto)).handle_datagram(now, datagram, reply) {
+        let found = proto.get_or_insert_with(|| lock(&shared.proto)).handle_datagram(now, datagram, reply);
+        if !matches!(found, Routed::Connection(..)) {
+            // What is for no connection may have taken a handshake's time, be it forged.
+            proto = None;
+        }
+        match found {
             Routed::Nothing => {}
             Routed::Reply => {
-                proto = None;
                 let transmit = whimbrel_net::Transmit {
                     destination: from,
                     ecn: None,
@@ -476,14 +481,19 @@ fn take_batch(
                 // A stranger whose answer does not get through asks again.
                 socket.try_send(&transmit).ok();
             }
-            Routed::Connection(handle, datagram) => routed.push((from, Routed::Connection(handle, datagram))),
-            other => {
-                proto = None;
-                routed.push((from, other));
-            }
+            found => routed.push((from, found)),
         }
     });
-    drop(proto);
+}
+
+/// Gives each connection what is for it.
+fn hand_over(
+    shared: &Arc<EndpointShared>,
+    now: Time,
+    routed: &mut Vec<(SocketAddr, Routed)>,
+    dirty: &mut Vec<Arc<Shared>>,
+    accept: Option<&mpsc::Sender<Mocket>>,
+) {
     let mut routed = routed.drain(..).peekable();
     while let Some((from, next)) = routed.next() {
         match next {

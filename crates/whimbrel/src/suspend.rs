@@ -125,7 +125,8 @@ impl Mocket {
     }
 
     /// A handle on an open message stream of a session that was resumed, with what was unread and what it was set to. What comes on a
-    /// stream that had a handle waits for the next one. Of one stream there should be one handle.
+    /// stream that had a handle waits for the next one. Of one stream there should be one handle. None: there is no such stream, or this
+    /// end has ended it.
     pub fn message_stream(&self, id: StreamId) -> Option<MessageStream> {
         let known = self.message_streams().contains(&id);
         known.then(|| {

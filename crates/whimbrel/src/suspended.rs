@@ -117,7 +117,7 @@ impl SuspendedMocket {
     }
 
     /// Keeps what the application itself has to remember with the session, for whoever resumes it: part of the bytes, and sealed with them.
-    /// The peer does not see it.
+    /// The peer does not see it. Default: nothing; it may be as long as what keeps the state has room for.
     pub fn set_app_data(&mut self, data: impl Into<Bytes>) {
         self.0.app_data = data.into();
     }

@@ -4,57 +4,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[path = "../../whimbrel-sim/tests/counting/mod.rs"]
+mod counting;
+mod join;
 
 use bytes::Bytes;
+use join::join;
 use whimbrel::{Config, Endpoint, Message, Mocket, new_identity};
 
-/// Counts what a thread allocates, and what of it is not free again.
-struct Counting;
-
-thread_local! {
-    static CALLS: Cell<u64> = const { Cell::new(0) };
-    static BYTES: Cell<i64> = const { Cell::new(0) };
-}
-
-fn count(calls: u64, bytes: i64) {
-    CALLS.set(CALLS.get() + calls);
-    BYTES.set(BYTES.get() + bytes);
-}
-
-#[allow(unsafe_code, reason = "an allocator is unsafe by its nature; this one hands everything on")]
-// SAFETY: everything is the system allocator's.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(1, layout.size() as i64);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        count(0, -(layout.size() as i64));
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(at, layout) }
-    }
-
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count(1, size as i64 - layout.size() as i64);
-        // SAFETY: the caller's promise.
-        unsafe { System.realloc(at, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
 async fn pair() -> (Endpoint, Endpoint, Mocket, Mocket) {
-    let server = Endpoint::bind(Config::listen_as(new_identity()), "127.0.0.1:0").await.unwrap();
-    let client = Endpoint::bind(Config::default(), "127.0.0.1:0").await.unwrap();
-    let url = format!("whimbrel://{}@{}", server.public_key(), server.local_addr().unwrap());
-    let near = client.connect(&url).await.unwrap();
-    let far = server.accept().await.unwrap();
-    (server, client, near, far)
+    join(Config::default(), Config::listen_as(new_identity())).await
 }
 
 /// Sends so many messages from one end to the other, as fast as they go.
@@ -90,6 +49,7 @@ const CASES: [(&str, usize, usize, usize, f64); 4] = [
 
 #[tokio::test]
 async fn a_message_allocates_next_to_nothing() {
+    counting::switch(true);
     let (_server, _client, near, far) = pair().await;
     let mut taken = Vec::with_capacity(FETCH);
     for (name, size, round, rounds, most) in CASES {
@@ -98,11 +58,11 @@ async fn a_message_allocates_next_to_nothing() {
         // The first half is to get warm.
         for number in 0..2 * rounds {
             if number == rounds {
-                (before, packets) = (CALLS.get(), near.stats().connection.total.sent_packets);
+                (before, packets) = (counting::calls(), near.stats().connection.total.sent_packets);
             }
             stream(&near, &far, &payload, round, &mut taken).await;
         }
-        let calls = CALLS.get() - before;
+        let calls = counting::calls() - before;
         let packets = near.stats().connection.total.sent_packets - packets;
         let a_message = calls as f64 / (round * rounds) as f64;
         println!(
@@ -119,9 +79,10 @@ async fn what_is_unread_takes_little_more_memory_than_its_own() {
     const LEN: u64 = 1_000;
     /// Receive buffers of an endpoint, of 64 KiB each.
     const BUFFERS: u64 = 32;
+    counting::switch(true);
     let (_server, _client, near, far) = pair().await;
     let payload = Bytes::from(vec![7; LEN as usize]);
-    let before = BYTES.get();
+    let before = counting::bytes();
     for number in 1..=MESSAGES {
         near.send(payload.clone()).await.unwrap();
         // So that each comes alone.
@@ -129,7 +90,7 @@ async fn what_is_unread_takes_little_more_memory_than_its_own() {
             tokio::task::yield_now().await;
         }
     }
-    let held = (BYTES.get() - before) as u64;
+    let held = (counting::bytes() - before) as u64;
     println!("{MESSAGES} messages of {LEN} bytes unread: {held} bytes");
     assert!(held <= BUFFERS * 65_536 + 2 * MESSAGES * LEN, "{held} bytes");
 }

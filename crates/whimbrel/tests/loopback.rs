@@ -4,19 +4,15 @@
 
 mod skip;
 
+mod join;
+
 use bytes::Bytes;
+use join::join;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use whimbrel::{CloseReason, Config, Endpoint, Mocket, Outcome, Tag, new_identity};
 
 async fn pair() -> (Endpoint, Endpoint, Mocket, Mocket) {
-    let server = Endpoint::bind(Config::listen_as(new_identity()), "127.0.0.1:0").await.unwrap();
-    let client = Endpoint::bind(Config::default(), "127.0.0.1:0").await.unwrap();
-    let url = format!("whimbrel://{}@{}", server.public_key(), server.local_addr().unwrap());
-    let near = client.connect(&url).await.unwrap();
-    let far = server.accept().await.unwrap();
-    assert_eq!(far.peer_key(), Some(client.public_key()));
-    assert_eq!(near.peer_key(), Some(server.public_key()));
-    (server, client, near, far)
+    join(Config::default(), Config::listen_as(new_identity())).await
 }
 
 #[tokio::test]

@@ -2,12 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod join;
+
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
+use join::join;
 use whimbrel::{Config, Endpoint, Mocket, Outcome, SendError, Tag, new_identity};
 
 const LIMIT: Duration = Duration::from_millis(20);
@@ -20,16 +23,6 @@ async fn pair() -> (Endpoint, Endpoint, Mocket, Mocket) {
     let mut connecting = Config::default();
     connecting.transport.session.send_queue_messages = 3;
     join(connecting, listening).await
-}
-
-/// Who accepts, who connects, and their two ends: the connecting one first.
-async fn join(connecting: Config, listening: Config) -> (Endpoint, Endpoint, Mocket, Mocket) {
-    let server = Endpoint::bind(listening, "127.0.0.1:0").await.unwrap();
-    let client = Endpoint::bind(connecting, "127.0.0.1:0").await.unwrap();
-    let url = format!("whimbrel://{}@{}", server.public_key(), server.local_addr().unwrap());
-    let near = client.connect(&url).await.unwrap();
-    let far = server.accept().await.unwrap();
-    (server, client, near, far)
 }
 
 fn payload(number: usize) -> Bytes {

@@ -2,20 +2,18 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod join;
+
 use std::time::Duration;
 
+use join::join;
 use whimbrel::{
     Config, CreditPolicy, Endpoint, Mocket, Outcome, SendError, StreamId, StreamOptions, StreamOptionsError,
     StreamRecvError, Tag, new_identity,
 };
 
 async fn pair() -> (Endpoint, Endpoint, Mocket, Mocket) {
-    let server = Endpoint::bind(Config::listen_as(new_identity()), "127.0.0.1:0").await.unwrap();
-    let client = Endpoint::bind(Config::default(), "127.0.0.1:0").await.unwrap();
-    let url = format!("whimbrel://{}@{}", server.public_key(), server.local_addr().unwrap());
-    let near = client.connect(&url).await.unwrap();
-    let far = server.accept().await.unwrap();
-    (server, client, near, far)
+    join(Config::default(), Config::listen_as(new_identity())).await
 }
 
 #[tokio::test]

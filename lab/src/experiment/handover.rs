@@ -150,12 +150,11 @@ impl Experiment for Handover {
             metrics.set("gap_ms", gaps.fold(0.0, f64::max));
             metrics.set("beyond_ms", beyond(&arrivals, &breaks));
             metrics.set("lost", flow.figures.lost(count) as f64);
-            if let Some((first, last)) = flow.figures.gap(count) {
+            if let Some((first, last)) = flow.figures.missing(count) {
                 // For whoever looks into the samples: which, and whether they were sent at all.
                 metrics.set("lost_first", first as f64);
                 metrics.set("lost_last", last as f64);
                 metrics.set("sent", flow.sent.messages as f64);
-                metrics.set("walked_s", millis(flow.started, clock::now()) / 1000.0);
             }
             metrics.set("twice", flow.figures.duplicates() as f64);
             let latencies = flow.latencies();

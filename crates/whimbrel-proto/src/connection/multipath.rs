@@ -34,9 +34,9 @@ pub enum OpenPathError {
     /// As many as the settings allow.
     #[error("there are as many paths as `max_paths` allows")]
     TooMany,
-    /// The connection is ending.
-    #[error("the connection is closing")]
-    Closing,
+    /// The connection is over, or its peer is out of reach or suspended.
+    #[error("the connection is over or its peer away: open paths once it is reattached or resumed")]
+    Away,
 }
 
 /// Ids that are no longer in use but may still be on the way, and until when.
@@ -110,7 +110,7 @@ impl Connection {
             return Err(OpenPathError::NotClient);
         }
         if self.ending.is_detached() {
-            return Err(OpenPathError::Closing);
+            return Err(OpenPathError::Away);
         }
         if self.paths.len() >= self.most_paths() {
             return Err(OpenPathError::TooMany);

@@ -255,13 +255,13 @@ impl SendDomain {
             && let Some(item) = self.get(from)
         {
             let end = item.end().min(numbers.end);
-            if item.is_live() && !item.has(RELIABLE) && !item.has(PARTED) {
-                self.single_out(from..end);
-                self.settle(key, from, Outcome::Lost, ledger);
-            } else if !item.is_live() && !item.has(RELIABLE) && !item.has(PARTED) {
-                for number in from..end {
-                    self.on_answer(key, number, Answer::Skipped, ledger);
+            match item.is_live() {
+                _ if item.has(RELIABLE) || item.has(PARTED) => {}
+                true => {
+                    self.single_out(from..end);
+                    self.settle(key, from, Outcome::Lost, ledger);
                 }
+                false => (from..end).for_each(|number| self.on_answer(key, number, Answer::Skipped, ledger)),
             }
             from = end;
         }

@@ -383,9 +383,9 @@ impl Controller for Bbr {
         }
         self.change_phase(sample.now, sample.in_flight);
         self.fall.take_if(|fall| fall.is_over(sample.now));
-        if self.fall.is_some() {
-            let view = self.view(sample.srtt);
-            self.fall.iter_mut().for_each(|fall| fall.on_ack(sample.now, view));
+        let view = self.fall.is_some().then(|| self.view(sample.srtt));
+        if let (Some(fall), Some(view)) = (&mut self.fall, view) {
+            fall.on_ack(sample.now, view);
         }
         self.steer(sample.now);
     }

@@ -1,0 +1,59 @@
+//! An allocator that counts, for tests that bound what is allocated.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+thread_local! {
+    static COUNTING: Cell<bool> = const { Cell::new(false) };
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+    static BYTES: Cell<i64> = const { Cell::new(0) };
+}
+
+/// Whether what this thread allocates counts from now on. At first it does not.
+pub(crate) fn switch(on: bool) {
+    COUNTING.set(on);
+}
+
+/// Allocations that counted.
+pub(crate) fn calls() -> u64 {
+    CALLS.get()
+}
+
+/// Bytes allocated while it counted, less those freed meanwhile.
+pub(crate) fn bytes() -> i64 {
+    BYTES.get()
+}
+
+fn count(calls: u64, bytes: i64) {
+    if COUNTING.get() {
+        CALLS.set(CALLS.get() + calls);
+        BYTES.set(BYTES.get() + bytes);
+    }
+}
+
+struct Counting;
+
+#[allow(unsafe_code, reason = "an allocator is unsafe by its nature; this one hands everything on")]
+// SAFETY: everything is the system allocator's.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(1, layout.size() as i64);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        count(0, -(layout.size() as i64));
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(at, layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(1, size as i64 - layout.size() as i64);
+        // SAFETY: the caller's promise.
+        unsafe { System.realloc(at, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
