@@ -20,7 +20,7 @@ pub(super) struct Repeatable {
     pub(super) key: DomainKey,
     pub(super) first: u64,
     pub(super) count: u16,
-    /// The fill that sent it first.
+    /// The fill that sent it last.
     pub(super) packet: u64,
 }
 

@@ -191,12 +191,14 @@ impl Session {
             if entry.packet == self.again.packet || !self.repeats_any(&entry, want) {
                 continue;
             }
-            // What follows without a gap goes in the same block.
+            // What follows without a gap goes in the same block. Once a packet: a second copy in it would be lost with the first.
+            self.again.repeatable[index].packet = self.again.packet;
             let mut end = entry.first + u64::from(entry.count);
-            while let Some(next) = self.again.repeatable.get(entries.start)
+            while let Some(next) = self.again.repeatable.get_mut(entries.start)
                 && (next.key, next.first) == (entry.key, end)
                 && next.packet != self.again.packet
             {
+                next.packet = self.again.packet;
                 end += u64::from(next.count);
                 entries.next();
             }

@@ -150,11 +150,15 @@ fn the_deadline_rule_brings_them_in_time() {
     let (bare, _, without) = run(0, none, "loss=5%");
     let (full, bytes, stats) = run(1000, none, "loss=5%");
     let (some, _, limited) = run(3, none, "loss=5%");
+    // The repeats of small messages do not take the place of copies.
+    let (beside, most, _) = run(1000, Repeats::Adaptive, "loss=5%");
     println!(
         "in time {bare:.4} bare, {some:.4} at 3 %, {full:.5} at {:.2} x bytes",
         bytes as f64 / alone as f64
     );
+    println!("{beside:.5} at {:.2} x bytes with repeats", most as f64 / alone as f64);
     println!("{without:?} {limited:?} {stats:?}");
+    assert!(beside >= 0.999 && most as f64 <= 2.5 * alone as f64, "{beside}, {most} of {alone}");
     assert!(bare < 0.97, "{bare}");
     assert!(full >= 0.999, "{full}");
     assert!(bytes as f64 <= 2.5 * alone as f64, "{bytes} of {alone}");
