@@ -17,12 +17,12 @@ const SHORTEST_SPAN: Duration = Duration::from_millis(50);
 /// Acknowledgements at least that make an average.
 const LEAST_COUNT: u32 = 4;
 /// The shortest average of one to two of these is granted. Long enough for flows that share a link, each of which grants what it
-/// sees, to have seen the same queue at its shortest: with 5 s two shared like 3 to 1.
+/// sees, to have seen the same queue at its shortest: with 2.5 s they shared less evenly.
 const BUCKET: Duration = Duration::from_secs(10);
 /// No more is granted than so many times the jumps, permille.
 const JUMPS: u64 = 3000;
-/// What timers do is no jitter.
-const TIMER: Duration = Duration::from_millis(1);
+/// What timers and the bursts of others do is no jitter.
+const BURSTS: Duration = Duration::from_millis(3);
 /// A round trip of so many usual ones, and this long, is a queue's. Nothing is granted until it is so long ago: a rate that falls drops
 /// what is in flight, which a grant makes more.
 const DEEP: u32 = 3;
@@ -44,7 +44,7 @@ impl Delivery {
     fn jump(&self, before: &Self, rate: u64) -> Duration {
         let apart = self.sent_at.since(before.sent_at);
         let own = math::span(self.position.saturating_sub(before.position), rate).saturating_sub(apart);
-        let queue = own.saturating_add(apart / 2).saturating_add(TIMER);
+        let queue = own.saturating_add(apart / 2).saturating_add(BURSTS);
         self.rtt.saturating_sub(before.rtt).saturating_sub(queue)
     }
 }
@@ -63,7 +63,9 @@ struct Span {
 pub(super) struct Usual {
     last: Option<Delivery>,
     span: Span,
-    /// The longest jump of a span, smoothed over eight.
+    /// The longest jump of the span before.
+    jump_before: Duration,
+    /// The shorter one of two spans, smoothed over eight: jitter makes jumps in each, somebody's burst in one.
     jumps: Duration,
     average: Minimum,
     deep_at: Time,
@@ -103,7 +105,8 @@ impl Usual {
 
     fn end_span(&mut self, now: Time) {
         let span = std::mem::replace(&mut self.span, Span { began: now, ..Span::default() });
-        self.jumps = self.jumps.saturating_mul(7).saturating_add(span.jump) / 8;
+        let jump = span.jump.min(std::mem::replace(&mut self.jump_before, span.jump));
+        self.jumps = self.jumps.saturating_mul(7).saturating_add(jump) / 8;
         if span.count >= LEAST_COUNT {
             self.average.on_sample(now, span.sum / span.count, BUCKET);
         }
