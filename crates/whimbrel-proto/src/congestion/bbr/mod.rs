@@ -333,7 +333,7 @@ impl Bbr {
             estimate: self.bandwidth.estimate(),
             queue: self.delay.queue(),
             wanted: self.wanted(),
-            // Of what is granted as jitter a fall's queue is none.
+            // Beside the usual one the queue of a fall on a jittery path would pass for a short one.
             base: self.delay.least().max(SHORTEST_RTT),
             srtt,
         }
