@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::usual::{Delivery, Usual};
 use crate::Time;
 
 /// A base round trip not seen again is forgotten after one to two of these: routes change.
@@ -12,14 +13,14 @@ const LEAST_BUCKET: Duration = Duration::from_millis(10);
 
 /// A minimum over the last one to two buckets of time.
 #[derive(Clone, Copy, Debug, Default)]
-struct Minimum {
+pub(super) struct Minimum {
     current: Option<Duration>,
     previous: Option<Duration>,
     began: Time,
 }
 
 impl Minimum {
-    fn on_sample(&mut self, now: Time, value: Duration, bucket: Duration) {
+    pub(super) fn on_sample(&mut self, now: Time, value: Duration, bucket: Duration) {
         if now.since(self.began) >= bucket {
             self.previous = self.current.take();
             self.began = now;
@@ -27,7 +28,7 @@ impl Minimum {
         self.current = Some(self.current.map_or(value, |least| least.min(value)));
     }
 
-    fn least(&self) -> Option<Duration> {
+    pub(super) fn least(&self) -> Option<Duration> {
         match (self.current, self.previous) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
@@ -63,12 +64,14 @@ impl Jitter {
 /// Round trips, and what they say of the queue.
 #[derive(Debug, Default)]
 pub(super) struct Delay {
-    base: Minimum,
+    least: Minimum,
+    /// What jitter adds to it.
+    usual: Usual,
     /// The least of the last quarter to half round trip, or of ten to twenty milliseconds: jitter only ever adds.
     standing: Minimum,
     jitter: Jitter,
     latest: Duration,
-    /// When the base was last seen, or nearly.
+    /// When the least round trip was last seen, or nearly.
     base_seen: Time,
     /// The base until one is measured: an earlier connection's.
     assumed: Duration,
@@ -76,19 +79,25 @@ pub(super) struct Delay {
 
 impl Delay {
     pub(super) fn on_rtt(&mut self, now: Time, rtt: Duration) {
-        let near = self.base().saturating_add((self.base() / 32).max(Duration::from_micros(500)));
-        if self.base.least().is_none() || rtt <= near {
+        let near = self.least().saturating_add((self.least() / 32).max(Duration::from_micros(500)));
+        if self.least.least().is_none() || rtt <= near {
             self.base_seen = now;
         }
         self.latest = rtt;
-        self.base.on_sample(now, rtt, BASE_BUCKET);
+        self.least.on_sample(now, rtt, BASE_BUCKET);
         let bucket = (self.base() / 4).max(LEAST_BUCKET);
         self.standing.on_sample(now, rtt, bucket);
         self.jitter.on_sample(now, rtt, bucket);
     }
 
+    /// After [`Self::on_rtt`] of the same acknowledgement; `rate`: bytes a second the bottleneck passes.
+    pub(super) fn on_delivery(&mut self, now: Time, delivery: Delivery, rate: u64) {
+        let standing = self.standing.least().unwrap_or(delivery.rtt);
+        self.usual.on_delivery(now, delivery, standing, self.least(), rate);
+    }
+
     pub(super) fn is_known(&self) -> bool {
-        self.base.least().is_some()
+        self.least.least().is_some()
     }
 
     /// Takes an earlier connection's base for this one's until it is measured.
@@ -96,14 +105,24 @@ impl Delay {
         self.assumed = base;
     }
 
-    /// The base round trip; zero: unknown.
+    /// The base round trip, which is the usual one without a queue; zero: unknown.
     pub(super) fn base(&self) -> Duration {
-        self.base.least().unwrap_or(self.assumed)
+        self.least().saturating_add(self.usual.above())
+    }
+
+    /// The least round trip; zero: unknown.
+    pub(super) fn least(&self) -> Duration {
+        self.least.least().unwrap_or(self.assumed)
     }
 
     /// Queueing delay, without jitter.
     pub(super) fn queue(&self) -> Duration {
         self.standing.least().unwrap_or_default().saturating_sub(self.base())
+    }
+
+    /// The longest that the queue can be: what stands above the least round trip.
+    pub(super) fn above_least(&self) -> Duration {
+        self.standing.least().unwrap_or_default().saturating_sub(self.least())
     }
 
     /// How much of [`Self::queue`] may be no queue at all.

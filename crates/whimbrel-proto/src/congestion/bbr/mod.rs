@@ -19,6 +19,7 @@ mod local;
 mod losses;
 mod measure;
 mod target;
+mod usual;
 
 use std::time::Duration;
 
@@ -30,6 +31,7 @@ use fall::{Fall, View};
 use local::Local;
 use losses::{Losses, Period};
 use target::Target;
+use usual::Delivery;
 
 use super::math::{self, ONE};
 use super::{
@@ -248,7 +250,7 @@ impl Bbr {
 
     /// Down to an empty queue, and 1/16 round trip more to find out whether it is empty.
     fn drain(&mut self, now: Time) {
-        let excess = self.delay.queue().saturating_add(self.delay.base() / 16);
+        let excess = self.delay.above_least().saturating_add(self.delay.base() / 16);
         let span = math::stretch(excess, ONE * ONE / (ONE - DRAIN_GAIN));
         self.phase = Phase::Drain { until: now + span };
     }
@@ -331,7 +333,8 @@ impl Bbr {
             estimate: self.bandwidth.estimate(),
             queue: self.delay.queue(),
             wanted: self.wanted(),
-            base: self.base(),
+            // Beside the usual one the queue of a fall on a jittery path would pass for a short one.
+            base: self.delay.least().max(SHORTEST_RTT),
             srtt,
         }
     }
@@ -355,8 +358,10 @@ impl Controller for Bbr {
     fn on_ack(&mut self, sample: &AckSample) {
         if let Some(rtt) = sample.rtt {
             self.delay.on_rtt(sample.now, rtt);
+            let delivery = Delivery { rtt, sent_at: sample.largest_sent_at, position: sample.rate.newest };
+            self.delay.on_delivery(sample.now, delivery, self.bandwidth.estimate());
         }
-        if Local::is(self.delay.base()) {
+        if Local::is(self.delay.least()) {
             self.local.on_ack(sample.now, sample.acked, sample.prior_in_flight, sample.rtt, self.packet_size);
         }
         if self.silenced.take_if(|sent| sample.rate.newest > *sent).is_some() {
@@ -438,7 +443,7 @@ impl Controller for Bbr {
 
     fn window(&self) -> u64 {
         let initial = self.packet_size.saturating_mul(INITIAL_PACKETS);
-        if Local::is(self.delay.base()) {
+        if Local::is(self.delay.least()) {
             return self.local.window(self.packet_size);
         }
         let bandwidth = self.bandwidth.estimate();
@@ -461,7 +466,7 @@ impl Controller for Bbr {
         let model = math::scale(self.bandwidth.estimate(), self.gain).max(former);
         // A sender with little to send measured how little it sent, not what the path carries.
         let rate = if self.phase == Phase::Startup && !self.tried { train.max(model) } else { model };
-        let rate = if Local::is(self.delay.base()) {
+        let rate = if Local::is(self.delay.least()) {
             rate.max(self.local.pacing_rate(self.packet_size))
         } else {
             rate
@@ -477,7 +482,7 @@ impl Controller for Bbr {
 
     fn remember(&self) -> Option<Remembered> {
         let rate = self.bandwidth.estimate();
-        (rate > 0 && self.phase != Phase::Startup).then(|| Remembered { rate, rtt: self.delay.base() })
+        (rate > 0 && self.phase != Phase::Startup).then(|| Remembered { rate, rtt: self.delay.least() })
     }
 
     fn recall(&mut self, remembered: Remembered) {
@@ -492,7 +497,7 @@ impl Controller for Bbr {
     fn state(&self) -> ControllerStats {
         ControllerStats {
             bandwidth: self.bandwidth.estimate(),
-            min_rtt: self.delay.base(),
+            min_rtt: self.delay.least(),
             queue: self.delay.queue(),
             phase: match self.phase {
                 Phase::Startup => "startup",

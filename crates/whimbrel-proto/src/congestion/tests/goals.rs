@@ -173,3 +173,19 @@ fn fallen_rate_is_found_again() {
         assert!(dropped < 0.02, "{name}: {dropped:.4} dropped at the queue");
     }
 }
+
+/// Jitter larger than the least round trip, and as large: means of six seeds. What it adds must not pass for a queue.
+#[test]
+fn jitter_is_no_queue() {
+    let mut wide = Link::new(4_000_000, 50, 100, 10);
+    wide.jitter = Duration::from_millis(20);
+    for (link, least) in [(Link::jittery_hall(), 0.8), (wide, 0.95)] {
+        let worlds: Vec<_> =
+            (1..=6).map(|seed| World::run(&link, &[Flow::bulk(BBR)], secs(20), seed)).collect();
+        let goodput = worlds.iter().map(|world| world.goodput(secs(20))).sum::<f64>() / 6.0;
+        assert!(goodput > least, "{goodput:.3}, below {least}, {link:?}");
+        for world in &worlds {
+            assert!(world.queue_p95() < 2.0 && world.drop_share() < 0.001, "{:.2}", world.queue_p95());
+        }
+    }
+}

@@ -71,6 +71,12 @@ impl Link {
         }
     }
 
+    /// `crowded-hall` with its jitter alone.
+    pub(super) fn jittery_hall() -> Self {
+        let hall = Self::crowded_hall();
+        Self { jitter: hall.jitter, early: hall.early, ..Self::new(4_000_000, 30, 200, 0) }
+    }
+
     /// `train` of the laboratory, from the train.
     pub(super) fn train() -> Self {
         let ms = Duration::from_millis;

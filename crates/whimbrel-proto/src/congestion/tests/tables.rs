@@ -208,13 +208,20 @@ fn variety() {
 #[test]
 #[ignore = "prints the tables"]
 fn conditions() {
-    for (name, link) in [("crowded-hall", Link::crowded_hall()), ("train", Link::train())] {
+    let mut wide = Link::new(20_000_000, 100, 100, 10);
+    wide.jitter = Duration::from_millis(50);
+    for (name, link) in [
+        ("crowded-hall", Link::crowded_hall()),
+        ("its jitter alone", Link::jittery_hall()),
+        ("train", Link::train()),
+        ("20/100 jitter 50", wide),
+    ] {
         let worlds: Vec<_> =
             (1..=10).map(|s| World::run(&link, &[Flow::bulk(Congestion::Bbr)], secs(20), s)).collect();
         let of = |f: &dyn Fn(&World) -> f64| worlds.iter().map(f).collect::<Vec<_>>();
         let goodput = of(&|w| w.delivered(secs(0), secs(20))[0] * 1437.0 * 8.0 / 20e6);
         println!(
-            "{name:12} goodput {:.2} Mbit/s of {:.2}, p95 {:.2} RTT, drops {:.4}; {goodput:.2?}",
+            "{name:16} goodput {:.2} Mbit/s of {:.2}, p95 {:.2} RTT, drops {:.4}; {goodput:.2?}",
             median(goodput.clone()),
             median(of(&|w| w.capacity(secs(20)))) * 1437.0 / 1500.0 * 8.0 / 20e6,
             median(of(&|w| w.queue_p95())),
