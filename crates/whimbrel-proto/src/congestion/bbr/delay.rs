@@ -11,6 +11,9 @@ const BASE_BUCKET: Duration = Duration::from_secs(5);
 /// much of it was a queue and how much the host.
 const LEAST_BUCKET: Duration = Duration::from_millis(10);
 
+/// Bytes sent from which on it matters what is usual: those who have little to send are many, and should be small.
+const MANY: u64 = 32 << 10;
+
 /// A minimum over the last one to two buckets of time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Minimum {
@@ -66,7 +69,7 @@ impl Jitter {
 pub(super) struct Delay {
     least: Minimum,
     /// What jitter adds to it.
-    usual: Usual,
+    usual: Option<Box<Usual>>,
     /// The least of the last quarter to half round trip, or of ten to twenty milliseconds: jitter only ever adds.
     standing: Minimum,
     jitter: Jitter,
@@ -92,8 +95,10 @@ impl Delay {
 
     /// After [`Self::on_rtt`] of the same acknowledgement; `rate`: bytes a second the bottleneck passes.
     pub(super) fn on_delivery(&mut self, now: Time, delivery: Delivery, rate: u64) {
-        let standing = self.standing.least().unwrap_or(delivery.rtt);
-        self.usual.on_delivery(now, delivery, standing, self.least(), rate);
+        let (standing, least) = (self.standing.least().unwrap_or(delivery.rtt), self.least());
+        if delivery.position >= MANY || self.usual.is_some() {
+            self.usual.get_or_insert_default().on_delivery(now, delivery, standing, least, rate);
+        }
     }
 
     pub(super) fn is_known(&self) -> bool {
@@ -107,7 +112,7 @@ impl Delay {
 
     /// The base round trip, which is the usual one without a queue; zero: unknown.
     pub(super) fn base(&self) -> Duration {
-        self.least().saturating_add(self.usual.above())
+        self.least().saturating_add(self.usual.as_ref().map_or(Duration::ZERO, |usual| usual.above()))
     }
 
     /// The least round trip; zero: unknown.
