@@ -74,8 +74,8 @@ impl Experiment for CrossCheck {
                        through the hosts; losses four standard deviations of the difference between two trials' dice; the way through a full \
                        queue as a round trip, and one packet, since rattan's limit is whole packets. How late rattan's packets were nobody notes.",
             why: "Both count IP bytes, both drop at the tail, and both throw a die a packet: what differs is the way through the machine. A \
-                  round trip over rattan's takes 0.1 to 0.2 ms more; and where the machine has other work neither link carries a gigabit, \
-                  rattan's less of it than ours.",
+                  round trip over rattan's takes 0.1 to 0.2 ms more; and two cores, which also have TCP's two ends \
+                  to run, do not carry a gigabit over rattan's: 0.85 of it where ours carries 0.98, and both less where the machine has other work.",
         }
     }
 

@@ -115,7 +115,7 @@ impl Experiment for PathsMessages {
         let mut cases = Vec::new();
         for (condition, peers) in TABLES.iter().flat_map(Table::rows) {
             let ours = |peer: &&&str| !options.quick || peer.starts_with("whimbrel");
-            cases.extend(peers.iter().filter(ours).map(|peer| Case::new(&condition, *peer, Cost::Sparse)));
+            cases.extend(peers.iter().filter(ours).map(|peer| Case::new(&condition, *peer, Cost::LIGHT)));
         }
         cases
     }
