@@ -255,13 +255,12 @@ impl SendDomain {
             && let Some(item) = self.get(from)
         {
             let end = item.end().min(numbers.end);
-            match item.is_live() {
-                _ if item.has(RELIABLE) || item.has(PARTED) => {}
-                true => {
-                    self.single_out(from..end);
-                    self.settle(key, from, Outcome::Lost, ledger);
-                }
-                false => (from..end).for_each(|number| self.on_answer(key, number, Answer::Skipped, ledger)),
+            let unsure = !item.has(RELIABLE) && !item.has(PARTED);
+            if unsure && item.is_live() {
+                self.single_out(from..end);
+                self.settle(key, from, Outcome::Lost, ledger);
+            } else if unsure {
+                (from..end).for_each(|number| self.on_answer(key, number, Answer::Skipped, ledger));
             }
             from = end;
         }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::minimum::Minimum;
 use super::usual::{Delivery, Usual};
 use crate::Time;
 
@@ -13,31 +14,6 @@ const LEAST_BUCKET: Duration = Duration::from_millis(10);
 
 /// Bytes sent from which on it matters what is usual: those who have little to send are many, and should be small.
 const MANY: u64 = 32 << 10;
-
-/// A minimum over the last one to two buckets of time.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Minimum {
-    current: Option<Duration>,
-    previous: Option<Duration>,
-    began: Time,
-}
-
-impl Minimum {
-    pub(super) fn on_sample(&mut self, now: Time, value: Duration, bucket: Duration) {
-        if now.since(self.began) >= bucket {
-            self.previous = self.current.take();
-            self.began = now;
-        }
-        self.current = Some(self.current.map_or(value, |least| least.min(value)));
-    }
-
-    pub(super) fn least(&self) -> Option<Duration> {
-        match (self.current, self.previous) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
-    }
-}
 
 /// By how much round trips jitter within a short time: the smaller of the largest rise and the largest fall,
 /// since a queue that grows only rises, and one that drains only falls.

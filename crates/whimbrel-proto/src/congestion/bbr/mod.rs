@@ -9,6 +9,8 @@
 //! The queue wanted, in packets, grows with the square root of the bandwidth-delay product. Flows that share a
 //! queue see the same delay, so the one with the smaller share is the one that wants more: shares even out.
 //! Where others keep the queue long (CUBIC fills whatever there is), the wanted queue grows until we hold our own.
+//!
+//! What round trips usually jitter by is no queue (`usual`). A rate that fell at once may return at once, and is tried again (`fall`).
 
 mod arrivals;
 mod bandwidth;
@@ -18,6 +20,7 @@ mod fall;
 mod local;
 mod losses;
 mod measure;
+mod minimum;
 mod target;
 mod usual;
 

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::delay::Minimum;
+use super::minimum::Minimum;
 use crate::Time;
 use crate::congestion::math;
 
