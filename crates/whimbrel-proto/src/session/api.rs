@@ -476,11 +476,11 @@ impl Session {
         for slot in self.streams.slots() {
             if let Some(stream) = self.streams.at_mut(slot) {
                 stream.arena = super::arena::Arena::default();
-                stream.inbox.shrink_to_fit();
+                stream.inbox.shrink();
                 stream.send.iter_mut().flatten().for_each(|domain| domain.trim());
             }
         }
-        self.inbox.shrink_to_fit();
+        self.inbox.shrink();
         self.outbox.shrink();
     }
 

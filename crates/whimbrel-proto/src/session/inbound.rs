@@ -6,10 +6,11 @@ use super::Session;
 use super::config::MESSAGE_CHARGE;
 use super::message::{DomainKey, Message, SessionEvent, StreamKind};
 use super::receiving::{Partial, RecvDomain, Standing};
+use super::run::Run;
 use super::stream::Stream;
 use crate::mutants::{Mutant, planted};
 use crate::wire::data::{DataHead, Extras};
-use crate::wire::{Malformed, Reader, block};
+use crate::wire::{Reader, block};
 use crate::{Cause, PeerMisbehaved, Service, StreamId, Tag, Time};
 
 /// Messages unread beyond which no more are left in their receive buffers, which may be many times as large.
@@ -133,27 +134,15 @@ impl Session {
         reader.skip(length as u64)?;
         let Stream { recv, inbox, claimed, .. } = stream;
         let Some(state) = recv[usize::from(domain)].as_deref_mut() else { return Ok(()) };
-        let (mut at, mut number) = (0, head.number);
-        if state.is_next(number) {
+        // Nothing of a malformed block is delivered.
+        let (mut run, bytes) = Run::new(message(head, head.number, body, early, domain))?;
+        if state.is_next(head.number) {
             // In order and nothing odd: no bookkeeping a message.
+            let count = run.len() as u64;
             let queue = if *claimed { inbox } else { &mut self.inbox };
-            let (was_empty, before, mut bytes) = (queue.is_empty(), queue.len(), 0);
-            while at < body.len() {
-                let (from, to) = match next_in_run(&body, at) {
-                    Ok(range) => range,
-                    Err(error) => {
-                        // Nothing of a malformed block is delivered.
-                        queue.truncate(before);
-                        return Err(error.into());
-                    }
-                };
-                queue.push_back(message(head, number, body.slice(from..to), early, domain));
-                bytes += (to - from) as u64;
-                number += 1;
-                at = to;
-            }
-            state.finished.raise(number);
-            let count = number - head.number;
+            let was_empty = queue.is_empty();
+            queue.push_run(run);
+            state.finished.raise(head.number + count);
             self.charge(slot, bytes + count * MESSAGE_CHARGE)?;
             if let Some(tag) = head.extras.tag {
                 self.received_tags.note(head.stream, tag, count, bytes, self.config.max_tags);
@@ -162,16 +151,13 @@ impl Session {
             return Ok(());
         }
         let follows = head.extras.latest_reliable.filter(|_| head.service().is_reliable());
-        let mut head = *head;
-        while at < body.len() {
-            let (from, to) = next_in_run(&body, at)?;
-            head.number = number;
-            self.on_message(now, slot, domain, &head, body.slice(from..to), early)?;
-            number = number.checked_add(1).ok_or(INCONSISTENT)?;
-            if follows.is_some() {
-                head.extras.latest_reliable = Some(number);
+        let (first, mut head) = (head.number, *head);
+        for one in run.take(usize::MAX) {
+            head.number = one.id;
+            if follows.is_some() && one.id > first {
+                head.extras.latest_reliable = Some(one.id);
             }
-            at = to;
+            self.on_message(now, slot, domain, &head, one.payload, early)?;
         }
         Ok(())
     }
@@ -267,7 +253,7 @@ impl Session {
             if let Some(tag) = message.tag {
                 tags.note(message.stream.0, tag.0, 1, length, limit);
             }
-            queue.push_back(message);
+            queue.push(message);
         });
         if count > 0 {
             self.note_received(slot, count, bytes, was_empty);
@@ -297,11 +283,10 @@ impl Session {
     fn sift(&mut self, slot: u32, count: u64) {
         let Some(stream) = self.streams.at_mut(slot) else { return };
         let Some(latest) = stream.latest.as_mut().filter(|latest| latest.takes_more()) else { return };
-        let first = stream.inbox.len().saturating_sub(count as usize);
-        let mut charges = 0;
-        for message in stream.inbox.split_off(first) {
+        let (mut newest, mut charges) = (stream.inbox.split_newest(count as usize), 0);
+        while let Some(message) = newest.pop() {
             if message.service.is_reliable() {
-                stream.inbox.push_back(message);
+                stream.inbox.push(message);
             } else {
                 charges += latest.push(message, stream.inbox.len());
             }
@@ -480,23 +465,6 @@ impl Partial {
         }
         Ok(())
     }
-}
-
-/// Where the next message of a run lies.
-#[inline]
-fn next_in_run(body: &[u8], at: usize) -> Result<(usize, usize), Malformed> {
-    const SHORT: Malformed = Malformed("DATA: a run's message beyond its block");
-    let first = *body.get(at).ok_or(SHORT)?;
-    let width = 1usize << (first >> 6);
-    let field = body.get(at..at + width).ok_or(SHORT)?;
-    let mut length = u64::from(first & 0x3f);
-    for byte in &field[1..] {
-        length = length << 8 | u64::from(*byte);
-    }
-    let from = at + width;
-    let length = usize::try_from(length).map_err(|_| SHORT)?;
-    let to = from.checked_add(length).filter(|to| *to <= body.len()).ok_or(SHORT)?;
-    Ok((from, to))
 }
 
 #[inline]

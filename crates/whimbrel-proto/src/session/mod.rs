@@ -25,6 +25,7 @@ mod fill;
 mod fragments;
 mod gather;
 mod inbound;
+mod inbox;
 mod item;
 mod lane;
 mod late;
@@ -37,6 +38,7 @@ mod ranges;
 mod reading;
 mod receiving;
 mod resend;
+mod run;
 mod sending;
 mod snapshot;
 mod stats;
@@ -46,8 +48,6 @@ mod tag_stats;
 #[cfg(test)]
 mod tests;
 mod waiting;
-
-use std::collections::VecDeque;
 
 pub use admission::{Admission, MAX_BESIDE, MAX_BESIDE_BYTES};
 pub use config::{
@@ -70,6 +70,7 @@ use control::Control;
 pub(crate) use copies::{Copied, Copies};
 use credit::{RecvCredit, SendCredit};
 pub(crate) use data_out::Flow;
+use inbox::Inbox;
 use lane::Outbox;
 use ledger::Ledger;
 use stream::{Stream, Streams};
@@ -89,7 +90,7 @@ pub struct Session {
     again: Again,
     send_credit: SendCredit,
     recv_credit: RecvCredit,
-    inbox: VecDeque<Message>,
+    inbox: Inbox,
     received_tags: ReceivedTags,
     /// Domains in which a whole message waits behind a gap.
     gaps: Vec<DomainKey>,
@@ -129,7 +130,7 @@ impl Session {
             again: Again::default(),
             send_credit: SendCredit::new(DEFAULT_CREDIT),
             recv_credit: RecvCredit::new(config.session_window.max(DEFAULT_CREDIT)),
-            inbox: VecDeque::new(),
+            inbox: Inbox::default(),
             received_tags: ReceivedTags::default(),
             gaps: Vec::new(),
             ending: Vec::new(),

@@ -13,7 +13,7 @@ impl Session {
     /// The next message of the shared inbox.
     pub fn recv(&mut self, now: Time) -> Option<Message> {
         let _ = now;
-        let message = self.inbox.pop_front()?;
+        let message = self.inbox.pop()?;
         self.on_read(message.stream, message.payload.len() as u64 + MESSAGE_CHARGE, 1);
         Some(message)
     }
@@ -21,17 +21,16 @@ impl Session {
     /// Up to `max` messages of the shared inbox are appended to `out`; returns how many.
     pub fn recv_many(&mut self, now: Time, out: &mut impl Extend<Message>, max: usize) -> usize {
         let _ = now;
-        let count = max.min(self.inbox.len());
         let mut inbox = std::mem::take(&mut self.inbox);
         let (mut stream, mut messages, mut charge) = (StreamId(0), 0, 0);
-        out.extend(inbox.drain(..count).inspect(|message| {
+        let count = inbox.read(out, max, |message| {
             if message.stream != stream {
                 self.on_read(stream, charge, messages);
                 (stream, messages, charge) = (message.stream, 0, 0);
             }
             messages += 1;
             charge += message.payload.len() as u64 + MESSAGE_CHARGE;
-        }));
+        });
         self.on_read(stream, charge, messages);
         self.inbox = inbox;
         count
@@ -43,10 +42,7 @@ impl Session {
         let Some(stream) = self.streams.at_mut(slot) else { return false };
         if !stream.claimed {
             stream.claimed = true;
-            let (own, others) =
-                std::mem::take(&mut self.inbox).into_iter().partition(|message| message.stream == id);
-            stream.inbox = own;
-            self.inbox = others;
+            stream.inbox = self.inbox.split_stream(id);
         }
         true
     }
@@ -80,7 +76,7 @@ impl Session {
             self.ledger.stats.unread = self.ledger.stats.unread.saturating_sub(1);
             return Some(message);
         }
-        let message = stream.inbox.pop_front()?;
+        let message = stream.inbox.pop()?;
         if let Some(latest) = &mut stream.latest {
             latest.on_other_read();
         }

@@ -1,15 +1,16 @@
 //! One stream, and the table of them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use super::arena::Arena;
 use super::bytes_in::BytesIn;
 use super::bytes_out::BytesOut;
 use super::credit::{RecvCredit, SendCredit};
 use super::end::EndOut;
+use super::inbox::Inbox;
 use super::item::Item;
 use super::latest::Latest;
-use super::message::{DomainKey, Message, StreamKind};
+use super::message::{DomainKey, StreamKind};
 use super::options::StreamOptions;
 use super::receiving::RecvDomain;
 use super::sending::SendDomain;
@@ -33,7 +34,7 @@ pub(super) struct Stream {
     pub(super) arena: Arena,
     /// Has a queue of its own.
     pub(super) claimed: bool,
-    pub(super) inbox: VecDeque<Message>,
+    pub(super) inbox: Inbox,
     /// Unreliable messages unread, where only the latest are wanted; they are not in `inbox` then.
     pub(super) latest: Option<Box<Latest>>,
     pub(super) options: StreamOptions,
@@ -61,7 +62,7 @@ impl Stream {
             bytes_in: None,
             arena: Arena::default(),
             claimed: false,
-            inbox: VecDeque::new(),
+            inbox: Inbox::default(),
             latest: None,
             options: StreamOptions::default(),
             cross_in: None,

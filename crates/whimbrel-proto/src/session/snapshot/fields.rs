@@ -11,6 +11,7 @@ use crate::session::config::{MESSAGE_CHARGE, PeerLimits, SessionConfig};
 use crate::session::control::{self, Notice};
 use crate::session::credit::{RecvCredit, SendCredit};
 use crate::session::end::EndOut;
+use crate::session::inbox::Inbox;
 use crate::session::item::{NO_TAG, RELIABLE, State};
 use crate::session::lane::{Outbox, snapshot::SavedLane};
 use crate::session::latest::Latest;
@@ -134,7 +135,7 @@ impl Session {
         let streams: Vec<u32> =
             self.streams.slots().filter(|slot| self.streams.at(*slot).is_some()).collect();
         out.list(streams.into_iter(), |out, slot| self.save_stream(slot, out));
-        out.list(self.inbox.iter(), |out, message| message.save(out));
+        out.list(self.inbox.messages().iter(), |out, message| message.save(out));
         let outcomes: Vec<(MessageId, Outcome)> = self
             .ledger
             .events
@@ -197,7 +198,7 @@ impl Session {
         }
         out.option(stream.bytes_out.as_deref(), |out, half| half.save(out));
         out.option(stream.bytes_in.as_deref(), |out, half| half.save(out));
-        out.list(stream.inbox.iter(), |out, message| message.save(out));
+        out.list(stream.inbox.messages().iter(), |out, message| message.save(out));
         save_options(&stream.options, out);
         let unread: Vec<_> = stream.latest.iter().flat_map(|latest| latest.unread()).collect();
         out.list(unread.into_iter(), |out, (others, message)| {
@@ -230,7 +231,7 @@ impl Session {
             again: Again::default(),
             send_credit: SendCredit::load(input)?,
             recv_credit: RecvCredit::load(input)?,
-            inbox: std::collections::VecDeque::new(),
+            inbox: Inbox::default(),
             gaps: Vec::new(),
             ending: Vec::new(),
             next_message,
@@ -253,7 +254,7 @@ impl Session {
         })?;
         input.list(|input| session.load_stream(input))?;
         input.list(|input| {
-            session.inbox.push_back(Message::load(input)?);
+            session.inbox.push(Message::load(input)?);
             Ok(())
         })?;
         input.list(|input| {
@@ -305,9 +306,9 @@ impl Session {
         if bytes_out.is_some() != is_bytes || bytes_in.is_some() != is_bytes {
             return Err(BROKEN);
         }
-        let mut inbox = std::collections::VecDeque::new();
+        let mut inbox = Inbox::default();
         input.list(|input| {
-            inbox.push_back(Message::load(input)?);
+            inbox.push(Message::load(input)?);
             Ok(())
         })?;
         if let Some(stream) = self.streams.at_mut(slot) {

@@ -1,0 +1,96 @@
+//! A run: small messages that came in one block and differ in nothing but number and payload.
+
+use bytes::Buf;
+
+use super::message::Message;
+use crate::wire::Malformed;
+
+/// The messages of a run that are left, each still behind its length: one share of one buffer until somebody wants them apart.
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    /// The next of them, with the payload of all.
+    next: Message,
+    left: usize,
+}
+
+impl Run {
+    /// A run whose `first` message has the payload of all; also the bytes that its messages have together.
+    #[inline]
+    pub(super) fn new(first: Message) -> Result<(Self, u64), Malformed> {
+        let (body, mut at, mut left, mut bytes) = (&first.payload[..], 0, 0, 0);
+        while at < body.len() {
+            let (from, to) = next_at(body, at)?;
+            bytes += (to - from) as u64;
+            left += 1;
+            at = to;
+        }
+        Ok((Self { next: first, left }, bytes))
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.left
+    }
+
+    #[inline]
+    pub(super) fn next(&self) -> &Message {
+        &self.next
+    }
+
+    /// Up to `most` of its messages leave it, the first first.
+    #[inline]
+    pub(super) fn take(&mut self, most: usize) -> impl Iterator<Item = Message> {
+        Taken { left: most.min(self.left), run: self }
+    }
+
+    /// The first of them; there is one.
+    #[inline]
+    pub(super) fn split_first(&mut self) -> Message {
+        let rest = &mut self.next.payload;
+        // That it can be read was seen when it came.
+        let (from, to) = next_at(rest, 0).unwrap_or((0, rest.len()));
+        let mut payload = if to < rest.len() { rest.split_to(to) } else { std::mem::take(rest) };
+        payload.advance(from);
+        let first = Message { payload, ..self.next };
+        self.next.id += 1;
+        self.left -= 1;
+        first
+    }
+}
+
+struct Taken<'a> {
+    run: &'a mut Run,
+    left: usize,
+}
+
+impl Iterator for Taken<'_> {
+    type Item = Message;
+
+    #[inline]
+    fn next(&mut self) -> Option<Message> {
+        self.left = self.left.checked_sub(1)?;
+        Some(self.run.split_first())
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+/// Where the payload of the message at `at` lies.
+#[inline]
+fn next_at(body: &[u8], at: usize) -> Result<(usize, usize), Malformed> {
+    const SHORT: Malformed = Malformed("DATA: a run's message beyond its block");
+    let first = *body.get(at).ok_or(SHORT)?;
+    let width = 1usize << (first >> 6);
+    let field = body.get(at..at + width).ok_or(SHORT)?;
+    let mut length = u64::from(first & 0x3f);
+    for byte in &field[1..] {
+        length = length << 8 | u64::from(*byte);
+    }
+    let from = at + width;
+    let length = usize::try_from(length).map_err(|_| SHORT)?;
+    let to = from.checked_add(length).filter(|to| *to <= body.len()).ok_or(SHORT)?;
+    Ok((from, to))
+}
