@@ -502,12 +502,12 @@ impl Connection {
 
     /// What the application should hear.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        take_first(&mut self.events)
     }
 
     /// What the endpoint should hear.
     pub fn poll_endpoint_event(&mut self) -> Option<EndpointEvent> {
-        self.endpoint_events.pop_front()
+        take_first(&mut self.endpoint_events)
     }
 
     /// Bytes of one message that travel in one packet at the present size.
@@ -546,8 +546,6 @@ impl Connection {
             path.received.trim();
         }
         self.scratch_items = Vec::new();
-        self.events.shrink_to_fit();
-        self.endpoint_events.shrink_to_fit();
         self.spare_ids.trim();
         self.scratch_carried = Vec::new();
         self.scratch_sack = None;
@@ -679,6 +677,15 @@ impl Connection {
             self.finish(now, CloseReason::Peer(reason), None);
         }
     }
+}
+
+/// Takes the first. News are rare: who has heard all of them keeps no room for more.
+fn take_first<T>(news: &mut VecDeque<T>) -> Option<T> {
+    let first = news.pop_front();
+    if news.is_empty() {
+        *news = VecDeque::new();
+    }
+    first
 }
 
 /// Collected while packets' items are told their fates; acted on when the path is free again.
