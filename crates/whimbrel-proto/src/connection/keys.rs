@@ -1,7 +1,5 @@
 //! Generations of packet keys, and when they change (RFC 9001 section 6).
 
-use std::time::Duration;
-
 use crate::crypto::{Keys, OpenKey};
 use crate::mutants::{Mutant, planted};
 use crate::{PathId, Time};
@@ -63,19 +61,11 @@ impl KeyUse {
 
 /// How a packet was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Opened {
-    /// With keys in use.
-    Plain(usize),
-    /// With the next generation: the peer has begun it, and so have we.
-    Rotated(usize),
-}
-
-impl Opened {
-    pub(super) fn len(self) -> usize {
-        match self {
-            Self::Plain(len) | Self::Rotated(len) => len,
-        }
-    }
+pub(super) struct Opened {
+    /// Bytes that were sealed.
+    pub(super) len: usize,
+    /// It shows that the peer has the newest generation: [`KeyRing::keep_previous`] is to be told how long the one before is needed still.
+    pub(super) supersedes: bool,
 }
 
 impl KeyRing {
@@ -101,46 +91,49 @@ impl KeyRing {
     }
 
     /// Opens in place the sealed part behind `head`.
-    #[allow(clippy::too_many_arguments, reason = "what names a packet, its bytes, and the time")]
+    #[allow(clippy::too_many_arguments, reason = "what names a packet, and its bytes")]
     pub(super) fn open(
         &mut self,
-        now: Time,
         used: &mut KeyUse,
         path: PathId,
         number: u64,
         phase: bool,
         head: &[u8],
         sealed: &mut [u8],
-        keep_old: Duration,
     ) -> Option<Opened> {
         used.follow(self.updates);
         let opened = if phase == self.phase {
-            self.current.open.open(path, number, head, sealed).map(Opened::Plain)
+            let len = self.current.open.open(path, number, head, sealed);
+            if len.is_some() {
+                used.first_received = used.first_received.min(number);
+            }
+            // Only now the peer is known to have the new keys; before, all it sends is under the old.
+            let supersedes = self.previous.as_ref().is_some_and(|previous| previous.until == Time::MAX);
+            len.map(|len| Opened { len, supersedes })
         } else if let Some(previous) = self.previous.as_ref().filter(|_| number < used.first_received) {
-            previous.open.open(path, number, head, sealed).map(Opened::Plain)
+            let len = previous.open.open(path, number, head, sealed);
+            len.map(|len| Opened { len, supersedes: false })
         } else if planted(Mutant::KeyPhaseNotFollowed) {
             None
         } else {
-            self.current.next_open().open(path, number, head, sealed).map(Opened::Rotated)
-        };
-        match opened {
-            None => self.forgeries += 1,
-            Some(Opened::Rotated(_)) => {
-                self.rotate(now + keep_old);
+            // The peer has begun the next generation, and so do we.
+            let len = self.current.next_open().open(path, number, head, sealed);
+            if len.is_some() {
+                self.rotate(Time::MAX);
                 used.follow(self.updates);
                 used.first_received = number;
             }
-            Some(Opened::Plain(_)) if phase == self.phase => {
-                if let Some(previous) = self.previous.as_mut().filter(|previous| previous.until == Time::MAX)
-                {
-                    // Only now the peer is known to have the new keys; before, all it sends is under the old.
-                    previous.until = now + keep_old;
-                }
-                used.first_received = used.first_received.min(number);
-            }
-            Some(Opened::Plain(_)) => {}
-        }
+            len.map(|len| Opened { len, supersedes: true })
+        };
+        self.forgeries += u64::from(opened.is_none());
         opened
+    }
+
+    /// The generation before is needed until then.
+    pub(super) fn keep_previous(&mut self, until: Time) {
+        if let Some(previous) = &mut self.previous {
+            previous.until = until;
+        }
     }
 
     /// `limit` packets were sealed under this generation.

@@ -204,17 +204,18 @@ impl Connection {
         let opened = if early {
             self.early_open.as_ref()?.open.open(path, number, head, sealed)
         } else {
-            let keep_old = self.paths.drain_time();
             let mut fresh = KeyUse::default();
             let used = match target {
                 Target::Path(at) => &mut self.paths[at].keys,
                 Target::New(_) => &mut fresh,
             };
             let phase = flags & KEY_PHASE_BIT != 0;
-            self.keys
-                .as_mut()?
-                .open(now, used, path, number, phase, head, sealed, keep_old)
-                .map(|opened| opened.len())
+            let keys = self.keys.as_mut()?;
+            let opened = keys.open(used, path, number, phase, head, sealed);
+            if opened.is_some_and(|opened| opened.supersedes) {
+                keys.keep_previous(now + self.paths.drain_time());
+            }
+            opened.map(|opened| opened.len)
         };
         let Some(length) = opened else {
             self.dropped.forged += 1;

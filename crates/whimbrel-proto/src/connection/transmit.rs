@@ -294,7 +294,7 @@ impl Connection {
         }
         self.write_path_blocks(at, &mut writer);
         let items = &mut self.scratch_items;
-        if self.keys.is_some() && data {
+        if self.keys.is_some() && data && !self.control.is_empty() {
             self.control.fill(&mut writer, |control| items.push(Item::Control(control)));
         }
         let full = occasion == Occasion::Data

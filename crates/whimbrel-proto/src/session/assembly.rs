@@ -44,20 +44,35 @@ const SPARE_SIZES: std::ops::RangeInclusive<usize> = 1024..=RESERVE;
 
 impl Spares {
     /// A buffer of at least `size` bytes.
+    ///
+    /// Messages are mostly read in turn: the newest buffers are in use, and the first behind them is the likeliest to be in the processor's
+    /// cache still. It is looked for in steps that grow, so among the first half as many again as are in use.
     fn take(&mut self, size: usize) -> BytesMut {
-        const LOOK: usize = 4;
         if !SPARE_SIZES.contains(&size) {
             return BytesMut::with_capacity(size);
         }
-        for _ in 0..LOOK.min(self.tails.len()) {
-            let Some((mut tail, capacity)) = self.tails.pop_front() else { break };
-            if capacity >= size && capacity <= 2 * size.max(32 << 10) && tail.try_reclaim(capacity) {
-                self.bytes -= capacity;
-                return self.lend(tail);
+        let mut back = 1;
+        while back < self.tails.len() {
+            if let Some(free) = self.reclaim(self.tails.len() - back, size) {
+                return self.lend(free);
             }
-            self.tails.push_back((tail, capacity));
+            back += back.div_ceil(2);
         }
-        self.lend(BytesMut::with_capacity(size))
+        match self.reclaim(0, size) {
+            Some(oldest) => self.lend(oldest),
+            None => self.lend(BytesMut::with_capacity(size)),
+        }
+    }
+
+    /// Takes one out, if it fits and nobody has any of it.
+    fn reclaim(&mut self, at: usize, size: usize) -> Option<BytesMut> {
+        let (tail, capacity) = self.tails.get_mut(at)?;
+        if !(size..=2 * size.max(32 << 10)).contains(capacity) || !tail.try_reclaim(*capacity) {
+            return None;
+        }
+        let (free, capacity) = self.tails.remove(at)?;
+        self.bytes -= capacity;
+        Some(free)
     }
 
     fn lend(&mut self, mut buf: BytesMut) -> BytesMut {
@@ -166,4 +181,43 @@ impl Assembly {
 
 fn drop_front(buf: &mut BytesMut, count: usize) {
     bytes::Buf::advance(buf, count);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The buffers that messages of `size` bytes were put in, of which `held` at a time are not read yet.
+    fn buffers(size: usize, held: usize) -> (Vec<usize>, Spares) {
+        let (mut spares, mut unread, mut buffers) = (Spares::default(), VecDeque::new(), Vec::new());
+        for number in 0..500u32 {
+            let mut assembly = Assembly::default();
+            assembly.prepare(size as u64, &mut spares);
+            assembly.insert(0, &vec![number as u8; size], size as u64).unwrap();
+            let message = assembly.into_bytes(&mut spares);
+            buffers.push(message.as_ptr() as usize);
+            unread.push_back((number as u8, message));
+            if unread.len() > held {
+                unread.pop_front();
+            }
+            assert!(unread.iter().all(|(byte, message)| message.iter().all(|b| b == byte)), "nobody else's");
+        }
+        (buffers, spares)
+    }
+
+    #[test]
+    fn the_next_message_gets_the_buffer_that_was_free_last() {
+        for held in [0, 1, 3, 10, 40] {
+            let (buffers, _) = buffers(4096, held);
+            let lately: std::collections::BTreeSet<_> = buffers[400..].iter().collect();
+            assert!(lately.len() <= held + held.div_ceil(2) + 2, "{held}: {}", lately.len());
+        }
+    }
+
+    #[test]
+    fn no_more_than_so_much_is_kept() {
+        let (_, spares) = buffers(100_000, 200);
+        assert!(spares.bytes <= SPARE_BYTES, "{}", spares.bytes);
+        assert_eq!(spares.bytes, spares.tails.iter().map(|(_, capacity)| capacity).sum::<usize>());
+    }
 }
