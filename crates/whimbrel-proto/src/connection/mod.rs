@@ -106,8 +106,6 @@ pub(crate) enum Item {
     /// One of another path.
     SackOf(PathId, u64),
     MtuProbe(u16),
-    /// A packet of the discovered size: its loss may mean a black hole.
-    FullSize,
 }
 
 /// A datagram that came in.
@@ -632,8 +630,6 @@ impl Connection {
             (Item::SackOf(path, largest), Fate::Acked) => notes.other_sack_acked = Some((*path, *largest)),
             (Item::Sack(_) | Item::SackOf(..), Fate::Lost) => {}
             (Item::MtuProbe(size), fate) => notes.mtu_probe = Some((*size, fate)),
-            (Item::FullSize, Fate::Acked) => notes.full_acked += 1,
-            (Item::FullSize, Fate::Lost) => notes.full_lost = notes.full_lost.saturating_add(1),
         }
     }
 
@@ -655,12 +651,14 @@ impl Connection {
             }
             None => false,
         };
-        if notes.full_acked > 0 {
+        // Loss of packets as long as the path is known to take may mean a black hole.
+        let full = self.paths[at].recovery.take_full();
+        if full.acked > 0 {
             self.paths[at].mtu.on_full_acked();
-        } else if notes.small_acked {
+        } else if notes.acked > 0 {
             self.paths[at].mtu.on_small_acked();
         }
-        let shrunk = (0..notes.full_lost).any(|_| self.paths[at].mtu.on_full_lost());
+        let shrunk = (0..full.lost).any(|_| self.paths[at].mtu.on_full_lost());
         if grown || shrunk {
             let size = u64::from(self.paths[at].mtu.current()) + self.paths[at].headers();
             self.paths[at].recovery.set_packet_size(size);
@@ -695,8 +693,7 @@ struct Notes {
     /// Of several the last: ranges of the others are dropped with their next.
     other_sack_acked: Option<(PathId, u64)>,
     mtu_probe: Option<(u16, Fate)>,
-    full_acked: u64,
-    small_acked: bool,
-    full_lost: u8,
+    /// Packets newly acknowledged.
+    acked: u64,
     fin_ack_acked: bool,
 }

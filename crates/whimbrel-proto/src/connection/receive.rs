@@ -376,7 +376,7 @@ impl Connection {
         let packets = self.paths[at].recovery.on_sack(now, sack, way, |fate, item| {
             Self::settle(now, fate, item, session, control, &mut notes);
         })?;
-        notes.small_acked = packets > notes.full_acked;
+        notes.acked = packets;
         if let Some(keys) = &self.keys {
             self.paths[at].keys.on_acked(keys.updates(), sack.largest());
         }

@@ -2,7 +2,7 @@
 
 use super::{At, Connection, Control, Item, KeyRing, Main, PathState, Transmit};
 use crate::mutants::{Mutant, planted};
-use crate::recovery::{Permit, Spare};
+use crate::recovery::{CIPHER_BLOCK, Permit, Spare};
 use crate::wire::close::{Reason, write_rst};
 use crate::wire::packet::{
     CLEAR_LEN, EARLY_BIT, KEY_PHASE_BIT, PROTECTED_BITS, SAMPLE_LEN, TAG_LEN, number_len,
@@ -23,6 +23,8 @@ const LEAST_PACKET: usize = 64;
 pub(super) const SACK_LEN: usize = CLEAR_LEN + 4 + 2 + 4 * 8 + 1 + 8 + 24 + TAG_LEN;
 /// Loss above which small messages are repeated twice.
 const HEAVY_LOSS: f64 = 0.08;
+/// Bytes a second above which a processor decides how fast packets are, and not the link.
+const FASTER_THAN_SEALING: u64 = 1_000_000_000;
 /// Repetitions of a last packet to a peer that goes on.
 pub(super) const FAREWELLS: u8 = 8;
 
@@ -186,13 +188,6 @@ impl Connection {
             return None;
         }
         let size = self.seal(at, out, &head);
-        if mtu_probe.is_none()
-            && eliciting
-            && size == usize::from(self.paths[at].mtu.current())
-            && size > usize::from(super::mtu::BASE)
-        {
-            self.scratch_items.push(Item::FullSize);
-        }
         self.record(now, at, size, eliciting);
         Some(size)
     }
@@ -271,7 +266,11 @@ impl Connection {
     fn write_blocks(&mut self, now: Time, at: At, out: &mut Vec<u8>, head: &Head, slot: Slot) -> bool {
         let Slot { occasion, limit, data } = slot;
         let body = head.start + CLEAR_LEN + head.number_len;
-        let end = head.start + limit - TAG_LEN;
+        let mut end = head.start + limit - TAG_LEN;
+        if self.paths[at].recovery.pacing_rate() >= FASTER_THAN_SEALING {
+            // A cipher takes longer for a part of a block than for a whole one, on either side.
+            end -= (end - body) % CIPHER_BLOCK as usize;
+        }
         // An answer is waited for, and however much there is to say of other paths.
         let mut writer = Writer::new(out, end - self.paths[at].answers.room().min(end - body));
         let probe = occasion == Occasion::Probe;
@@ -364,7 +363,7 @@ impl Connection {
         }
         match self.config.repeats {
             crate::config::Repeats::Fixed(repeats) => repeats,
-            crate::config::Repeats::Adaptive if recovery.loss() > HEAVY_LOSS => 2,
+            crate::config::Repeats::Adaptive if recovery.loses_more_than(HEAVY_LOSS) => 2,
             crate::config::Repeats::Adaptive => 1,
         }
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 pub use received::Ecn;
 pub(crate) use received::{AckPace, Received};
 pub(crate) use rtt::Rtt;
-pub(crate) use sent::{SentPackets, Spare};
+pub(crate) use sent::{CIPHER_BLOCK, FullFates, SentPackets, Spare};
 use silence::Silence;
 use steered::Steered;
 
@@ -103,7 +103,7 @@ impl<I: Copy> Recovery<I> {
     pub(crate) fn new(now: Time, congestion: Congestion, packet_size: usize) -> Self {
         Self {
             rtt: Rtt::default(),
-            sent: SentPackets::default(),
+            sent: SentPackets::new(packet_size as u64),
             steered: Steered::new(congestion.build(packet_size as u64, now)),
             sampler: RateSampler::new(),
             pacer: Pacer::new(packet_size as u64),
@@ -151,8 +151,24 @@ impl<I: Copy> Recovery<I> {
     /// Full packets are `bytes` on the wire from now on.
     pub(crate) fn set_packet_size(&mut self, bytes: u64) {
         self.packet_size = bytes;
+        self.sent.set_full_size(bytes);
         self.steered.change(|controller| controller.set_packet_size(bytes));
         self.pacer.set_packet_size(bytes);
+    }
+
+    /// What became of full packets since the last call.
+    pub(crate) fn take_full(&mut self) -> FullFates {
+        self.sent.take_full()
+    }
+
+    /// Bytes a second at which packets leave.
+    pub(crate) fn pacing_rate(&self) -> u64 {
+        self.steered.pacing_rate()
+    }
+
+    /// More than this share of packets was lost lately, 0 to 1.
+    pub(crate) fn loses_more_than(&self, share: f64) -> bool {
+        self.loss.is_above(share)
     }
 
     /// Share of packets lost lately, 0 to 1.
@@ -458,6 +474,11 @@ impl LossShare {
 
     fn on_lost(&mut self, packets: u64) {
         self.lost += packets;
+    }
+
+    /// Without a division: asked for each packet.
+    fn is_above(&self, share: f64) -> bool {
+        self.lost as f64 > share * (self.acked + self.lost) as f64
     }
 
     fn share(&self) -> f64 {

@@ -18,6 +18,9 @@ const MOST_KEPT: usize = 1024;
 /// Packets without any loss found spurious after which the tolerance for reordering shrinks again.
 const TOLERANCE_DECAY: u64 = 4096;
 
+/// Bytes that a cipher takes at a time.
+pub(crate) const CIPHER_BLOCK: u64 = 16;
+
 /// Packets looked at for one that is worth a double.
 const MOST_LOOKED_AT: usize = 1024;
 
@@ -29,6 +32,13 @@ pub(super) struct Sent {
     items: u32,
     state: State,
     spare: Spare,
+}
+
+impl Sent {
+    /// As long as the path takes, or ended at a whole block of the cipher. Not longer: then it was to find out what else the path takes.
+    fn is_full(&self, full_size: u64) -> bool {
+        self.size <= full_size && self.size + CIPHER_BLOCK > full_size
+    }
 }
 
 /// Whether a packet is worth a second one when there is nothing else to send.
@@ -74,6 +84,13 @@ pub(super) struct Told {
     /// Of the spurious ones, some had been given up because later ones came first.
     pub(super) reordered: bool,
     pub(super) newest: Option<Newest>,
+}
+
+/// What became of packets as long as the path takes: whether it still does.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct FullFates {
+    pub(crate) acked: u64,
+    pub(crate) lost: u64,
 }
 
 /// Packet numbers that are never used, here and there: who acknowledges one claims to have what was never sent, to be sent more than the
@@ -126,10 +143,13 @@ pub(crate) struct SentPackets<I> {
     /// The next number, and what was asked for, when no packet was found that is worth a double.
     barren: (u64, bool),
     left_out: LeftOut,
+    full_size: u64,
+    full: FullFates,
 }
 
-impl<I> Default for SentPackets<I> {
-    fn default() -> Self {
+impl<I> SentPackets<I> {
+    /// Full packets are `full` bytes on the wire.
+    pub(crate) fn new(full: u64) -> Self {
         Self {
             packets: VecDeque::new(),
             items: VecDeque::new(),
@@ -142,6 +162,8 @@ impl<I> Default for SentPackets<I> {
             tolerance_until: 0,
             barren: (0, false),
             left_out: LeftOut::default(),
+            full_size: full,
+            full: FullFates::default(),
         }
     }
 }
@@ -181,6 +203,16 @@ impl<I: Copy> SentPackets<I> {
             let range = sack.ranges.iter().find(|range| *range.start() <= last);
             range.is_some_and(|range| *range.end() >= last)
         })
+    }
+
+    /// Full packets are of this size from now on.
+    pub(super) fn set_full_size(&mut self, bytes: u64) {
+        self.full_size = bytes;
+    }
+
+    /// What became of full ones since the last call.
+    pub(super) fn take_full(&mut self) -> FullFates {
+        std::mem::take(&mut self.full)
     }
 
     pub(super) fn begin_at(&mut self, number: u64) {
@@ -272,6 +304,7 @@ impl<I: Copy> SentPackets<I> {
             }
             let at = item.unwrap_or_else(|| self.items_before(index));
             self.packets[index].state = State::Settled;
+            self.full.acked += u64::from(packet.is_full(self.full_size));
             told.packets += 1;
             if packet.state == State::Outstanding {
                 self.in_flight -= packet.size;
@@ -330,6 +363,7 @@ impl<I: Copy> SentPackets<I> {
             let at = item.unwrap_or_else(|| self.items_before(index));
             let overdue = packet.sent_at + deadline <= now;
             self.packets[index].state = State::Lost { at: now, overdue };
+            self.full.lost += u64::from(packet.is_full(self.full_size));
             self.in_flight -= packet.size;
             packets += 1;
             bytes += packet.size;
@@ -437,6 +471,7 @@ impl<I: Copy> SentPackets<I> {
             let carried = items.by_ref().take(packet.items as usize);
             if packet.state == State::Outstanding {
                 packet.state = State::Lost { at: now, overdue: true };
+                self.full.lost += u64::from(packet.is_full(self.full_size));
                 carried.for_each(&mut on_item);
             } else {
                 carried.for_each(drop);
@@ -491,7 +526,7 @@ mod tests {
 
     #[test]
     fn who_acknowledges_a_number_left_out_has_made_it_up() {
-        let (mut sent, rtt, now) = (SentPackets::<()>::default(), Rtt::default(), Time::ZERO);
+        let (mut sent, rtt, now) = (SentPackets::<()>::new(1500), Rtt::default(), Time::ZERO);
         let mut left_out = Vec::new();
         for draw in 0..10_000u64 {
             sent.push(now, 100, Snapshot::default(), &[]);
@@ -515,7 +550,7 @@ mod tests {
     /// A number that was never used is no packet that came before another.
     #[test]
     fn a_number_left_out_makes_no_packet_lost() {
-        let (mut sent, rtt, now) = (SentPackets::<()>::default(), Rtt::default(), Time::ZERO);
+        let (mut sent, rtt, now) = (SentPackets::<()>::new(1500), Rtt::default(), Time::ZERO);
         sent.leave_out(now, &rtt, 0);
         while sent.left_out() == 0 {
             sent.push(now, 100, Snapshot::default(), &[]);
@@ -538,7 +573,7 @@ mod tests {
     /// A peer that acknowledges nothing and makes us send SACKs let these pile up behind a lost packet until the next probe.
     #[test]
     fn regression_a_lost_packet_is_forgotten_by_what_is_not_acknowledged_too() {
-        let (mut sent, rtt, mut now) = (SentPackets::<()>::default(), Rtt::default(), Time::ZERO);
+        let (mut sent, rtt, mut now) = (SentPackets::<()>::new(1500), Rtt::default(), Time::ZERO);
         sent.push(now, 100, Snapshot::default(), &[]);
         now += rtt.deadline();
         assert_eq!(sent.detect_lost(now, &rtt, |()| ()), (1, 100));
