@@ -267,8 +267,9 @@ impl Connection {
         let Slot { occasion, limit, data } = slot;
         let body = head.start + CLEAR_LEN + head.number_len;
         let mut end = head.start + limit - TAG_LEN;
-        if self.paths[at].recovery.pacing_rate() >= FASTER_THAN_SEALING {
-            // A cipher takes longer for a part of a block than for a whole one, on either side.
+        let path = &self.paths[at];
+        if path.recovery.pacing_rate() >= FASTER_THAN_SEALING && limit == usize::from(path.mtu.current()) {
+            // A cipher takes longer for a part of a block than for a whole one, on either side. Those behind have the first one's size.
             end -= (end - body) % CIPHER_BLOCK as usize;
         }
         // An answer is waited for, and however much there is to say of other paths.
