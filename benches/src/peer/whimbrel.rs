@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use bytes::{Bytes, BytesMut};
-use whimbrel::{Config, Endpoint, Mocket, new_identity};
+use whimbrel::{Batch, Config, Endpoint, Mocket, new_identity};
 
 use super::{LOCAL, Peer, Side, ready};
 use crate::job::{BATCH, BULK, Job, PING, SMALL, Workload};
@@ -66,13 +66,12 @@ async fn run(job: &Job, address: &str) -> anyhow::Result<Option<Figures>> {
 
 async fn receive(job: &Job, mocket: Mocket) -> anyhow::Result<Figures> {
     let mut meter = Meter::new(job);
-    let mut messages = Vec::with_capacity(MANY);
+    let mut messages = Batch::new();
     loop {
-        messages.clear();
-        mocket.recv_many(&mut messages, MANY).await?;
-        for message in &messages {
+        mocket.recv_batch(&mut messages, MANY).await?;
+        for message in messages.iter() {
             if job.workload == Workload::Datagrams {
-                meter.number(&message.payload);
+                meter.number(message.payload);
             }
         }
         if let Some(figures) = meter.add(messages.iter().map(|message| message.payload.len()).sum()) {

@@ -67,8 +67,8 @@ pub use suspended::{SealError, SuspendedMocket};
 pub use whimbrel_proto::congestion::Congestion;
 pub use whimbrel_proto::crypto::{Identity, PublicKey, Secret};
 pub use whimbrel_proto::session::{
-    Counters, CreditPolicy, Message, Outcome, SessionConfig, SessionStats, SnapshotError, StreamOptions,
-    TagStats,
+    Batch, Counters, CreditPolicy, Message, MessageRef, Outcome, SessionConfig, SessionStats, SnapshotError,
+    StreamOptions, TagStats,
 };
 pub use whimbrel_proto::{
     Admit, CloseReason, ConnectionStats, CostPolicy, DEFAULT_PORT, DeadlineStats, EndpointStats, Event,

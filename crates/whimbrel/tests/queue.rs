@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use join::join;
-use whimbrel::{Config, Endpoint, Mocket, Outcome, SendError, Tag, new_identity};
+use whimbrel::{Batch, Config, Endpoint, Mocket, Outcome, SendError, Tag, new_identity};
 
 const LIMIT: Duration = Duration::from_millis(20);
 const LONG: usize = 100_000;
@@ -167,4 +167,27 @@ async fn a_dropped_recv_has_taken_nothing() {
         assert!(poll_once(near.recv_many(&mut many, 10)).await.is_none() && many.is_empty());
     }
     assert!(dropped > 0, "no call had to wait");
+}
+
+#[tokio::test]
+async fn lent_messages_are_those_sent_and_a_dropped_call_has_taken_none() {
+    let (_server, _client, near, far) = pair().await;
+    let mut batch = Batch::new();
+    assert!(poll_once(near.recv_batch(&mut batch, 10)).await.is_none() && batch.is_empty());
+    far.sender()
+        .build()
+        .send_many((0..500u16).map(|n| Bytes::copy_from_slice(&n.to_be_bytes())))
+        .await
+        .unwrap();
+    // One by another call, which fetches more than it gives.
+    assert_eq!(near.recv().await.unwrap().payload, 0u16.to_be_bytes()[..]);
+    let mut numbers = Vec::new();
+    while numbers.len() < 499 {
+        let count = near.recv_batch(&mut batch, 60).await.unwrap();
+        assert!(count == batch.len() && (1..=60).contains(&count));
+        numbers.extend(batch.iter().map(|message| u16::from_be_bytes(message.payload.try_into().unwrap())));
+    }
+    assert_eq!(numbers, (1..500).collect::<Vec<u16>>());
+    far.close(0, "").await;
+    assert!(near.recv_batch(&mut batch, 60).await.is_err() && batch.is_empty());
 }

@@ -62,6 +62,41 @@ impl Session {
         true
     }
 
+    /// As [`Session::send_copy`], of one payload after the other until there are no more. Gives back the first it could not take.
+    #[inline]
+    pub fn send_copies<P: AsRef<[u8]>>(
+        &mut self,
+        now: Time,
+        template: &Outgoing,
+        payloads: &mut impl Iterator<Item = P>,
+    ) -> Option<P> {
+        let first = payloads.next()?;
+        if !self.send_copy(now, template, first.as_ref()) {
+            return Some(first);
+        }
+        // What was looked up for the first, and found to be so, holds for all.
+        let Some(slot) = self.streams.find(template.stream) else { return payloads.next() };
+        let (service, priority) = (template.service, self.priority_on(slot, template.priority));
+        let domain = self.send_domain_of(slot, service);
+        let lane = self.lane_for(slot, domain, service, priority, NO_TAG);
+        let flags = u8::from(service.is_reliable()) * RELIABLE;
+        let longest = self.config.small_message.min(LONGEST_GATHERED).min(self.peer.max_message as usize);
+        let mut taken = 0;
+        let refused = payloads.find(|payload| {
+            let payload = payload.as_ref();
+            let fits =
+                payload.len() <= longest && !self.queue_is_full(payload.len() as u64, priority, (0, 0));
+            if fits {
+                taken += 1;
+                self.outbox.gather(now, lane, flags, priority, payload);
+            }
+            !fits
+        });
+        self.next_message += taken;
+        self.ledger.stats.total.queued += taken;
+        refused
+    }
+
     /// Such a message travels with its like.
     #[inline]
     fn is_gathered(&self, message: &Outgoing, length: usize) -> bool {

@@ -135,10 +135,10 @@ impl Session {
         let Stream { recv, inbox, claimed, .. } = stream;
         let Some(state) = recv[usize::from(domain)].as_deref_mut() else { return Ok(()) };
         // Nothing of a malformed block is delivered.
-        let (mut run, bytes) = Run::new(message(head, head.number, body, early, domain))?;
+        let mut run = Run::new(message(head, head.number, body, early, domain))?;
         if state.is_next(head.number) {
             // In order and nothing odd: no bookkeeping a message.
-            let count = run.len() as u64;
+            let (count, bytes) = (run.len() as u64, run.bytes());
             let queue = if *claimed { inbox } else { &mut self.inbox };
             let was_empty = queue.is_empty();
             queue.push_run(run);

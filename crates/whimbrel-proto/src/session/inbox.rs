@@ -7,7 +7,7 @@ use super::run::Run;
 use crate::StreamId;
 
 #[derive(Clone, Debug)]
-enum Unread {
+pub(super) enum Unread {
     One(Message),
     /// Waits as it came, and is taken apart when it is read.
     Run(Run),
@@ -21,10 +21,18 @@ impl Unread {
         }
     }
 
-    fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         match self {
             Self::One(_) => 1,
             Self::Run(run) => run.len(),
+        }
+    }
+
+    /// Of the payloads.
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::One(message) => message.payload.len() as u64,
+            Self::Run(run) => run.bytes(),
         }
     }
 }
@@ -115,6 +123,31 @@ impl Inbox {
         most - left
     }
 
+    /// Up to `most` go to `take` as they wait, each time with their stream, their number and their bytes; returns how many.
+    #[inline]
+    pub(super) fn move_out(
+        &mut self,
+        most: usize,
+        mut take: impl FnMut(Unread, StreamId, u64, u64),
+    ) -> usize {
+        let mut left = most;
+        while left > 0
+            && let Some(mut first) = self.queue.pop_front()
+        {
+            if let Unread::Run(run) = &mut first
+                && run.len() > left
+            {
+                let part = Unread::Run(run.split(left));
+                self.queue.push_front(std::mem::replace(&mut first, part));
+            }
+            left -= first.len();
+            let (stream, count, bytes) = (first.stream(), first.len() as u64, first.bytes());
+            take(first, stream, count, bytes);
+        }
+        self.messages -= most - left;
+        most - left
+    }
+
     /// The newest `count`, which came by themselves: no run has but some of them.
     pub(super) fn split_newest(&mut self, count: usize) -> Self {
         let (mut at, mut messages) = (self.queue.len(), 0);
@@ -186,8 +219,8 @@ mod tests {
             }
             body.resize(body.len() + length, number as u8);
         }
-        let (run, bytes) = Run::new(message(stream, id, &body)).unwrap();
-        assert_eq!((run.len(), bytes), (lengths.len(), lengths.iter().sum::<usize>() as u64));
+        let run = Run::new(message(stream, id, &body)).unwrap();
+        assert_eq!((run.len(), run.bytes()), (lengths.len(), lengths.iter().sum::<usize>() as u64));
         run
     }
 

@@ -12,6 +12,7 @@ mod answers;
 mod api;
 mod arena;
 mod assembly;
+mod batch;
 mod bytes_in;
 mod bytes_out;
 mod config;
@@ -50,6 +51,7 @@ mod tests;
 mod waiting;
 
 pub use admission::{Admission, MAX_BESIDE, MAX_BESIDE_BYTES};
+pub use batch::{Batch, MessageRef};
 pub use config::{
     DEFAULT_CREDIT, DEFAULT_STREAMS, MAX_NOTICES, MAX_RANGES, MAX_REPEATABLE, MAX_SPAN, MESSAGE_CHARGE,
     PeerLimits, SessionConfig, URGENT_BEYOND, URGENT_LEN,

@@ -1,5 +1,6 @@
 //! What applications take: messages, and what they give back for them.
 
+use super::batch::Batch;
 use super::config::MESSAGE_CHARGE;
 use super::control::{self, Notice};
 use super::message::{Message, SessionEvent};
@@ -32,6 +33,18 @@ impl Session {
             charge += message.payload.len() as u64 + MESSAGE_CHARGE;
         });
         self.on_read(stream, charge, messages);
+        self.inbox = inbox;
+        count
+    }
+
+    /// Up to `max` messages of the shared inbox are added to `out`; returns how many.
+    pub fn recv_batch(&mut self, now: Time, out: &mut Batch, max: usize) -> usize {
+        let _ = now;
+        let mut inbox = std::mem::take(&mut self.inbox);
+        let count = inbox.move_out(max, |unread, stream, messages, bytes| {
+            out.add(unread);
+            self.on_read(stream, bytes + messages * MESSAGE_CHARGE, messages);
+        });
         self.inbox = inbox;
         count
     }

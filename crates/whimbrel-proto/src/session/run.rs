@@ -11,12 +11,13 @@ pub(super) struct Run {
     /// The next of them, with the payload of all.
     next: Message,
     left: usize,
+    bytes: u64,
 }
 
 impl Run {
-    /// A run whose `first` message has the payload of all; also the bytes that its messages have together.
+    /// A run whose `first` message has the payload of all.
     #[inline]
-    pub(super) fn new(first: Message) -> Result<(Self, u64), Malformed> {
+    pub(super) fn new(first: Message) -> Result<Self, Malformed> {
         let (body, mut at, mut left, mut bytes) = (&first.payload[..], 0, 0, 0);
         while at < body.len() {
             let (from, to) = next_at(body, at)?;
@@ -24,7 +25,7 @@ impl Run {
             left += 1;
             at = to;
         }
-        Ok((Self { next: first, left }, bytes))
+        Ok(Self { next: first, left, bytes })
     }
 
     #[inline]
@@ -32,9 +33,41 @@ impl Run {
         self.left
     }
 
+    /// What its messages have together.
+    #[inline]
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     #[inline]
     pub(super) fn next(&self) -> &Message {
         &self.next
+    }
+
+    /// Where the payload of the message at `at` lies in that of [`Run::next`].
+    #[inline]
+    pub(super) fn payload_at(&self, at: usize) -> (usize, usize) {
+        // That it can be read was seen when it came.
+        next_at(&self.next.payload, at).unwrap_or((at, self.next.payload.len()))
+    }
+
+    /// The first `count` of them, as a run of their own; there are more.
+    pub(super) fn split(&mut self, count: usize) -> Self {
+        let mut first = self.clone();
+        (first.left, first.bytes) = (0, 0);
+        let mut end = 0;
+        for _ in 0..count {
+            let (from, to) = self.payload_at(end);
+            first.bytes += (to - from) as u64;
+            first.left += 1;
+            end = to;
+        }
+        first.next.payload.truncate(end);
+        self.next.payload.advance(end);
+        self.next.id += count as u64;
+        self.left -= first.left;
+        self.bytes -= first.bytes;
+        first
     }
 
     /// Up to `most` of its messages leave it, the first first.
@@ -46,14 +79,14 @@ impl Run {
     /// The first of them; there is one.
     #[inline]
     pub(super) fn split_first(&mut self) -> Message {
+        let (from, to) = self.payload_at(0);
         let rest = &mut self.next.payload;
-        // That it can be read was seen when it came.
-        let (from, to) = next_at(rest, 0).unwrap_or((0, rest.len()));
         let mut payload = if to < rest.len() { rest.split_to(to) } else { std::mem::take(rest) };
         payload.advance(from);
         let first = Message { payload, ..self.next };
         self.next.id += 1;
         self.left -= 1;
+        self.bytes -= (to - from) as u64;
         first
     }
 }

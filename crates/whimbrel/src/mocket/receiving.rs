@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use whimbrel_proto::session::Message;
+use whimbrel_proto::Time;
+use whimbrel_proto::session::{Batch, Message, Session};
 
 use super::Mocket;
 use crate::error::Closed;
@@ -31,12 +32,41 @@ impl Mocket {
     /// # Errors
     /// As [`Mocket::recv`].
     pub async fn recv_many(&self, out: &mut Vec<Message>, most: usize) -> Result<usize, Closed> {
+        self.until_read(|mocket| mocket.take_many(out, most)).await
+    }
+
+    /// Puts at least one and at most `most` messages into `batch`, in place of what it had; returns how many. They are lent, not given: the
+    /// fastest way to read small messages. Cancel-safe.
+    ///
+    /// ```no_run
+    /// # async fn example(mocket: whimbrel::Mocket) -> Result<(), whimbrel::Closed> {
+    /// use whimbrel::Batch;
+    ///
+    /// let (mut batch, mut bytes) = (Batch::new(), 0);
+    /// loop {
+    ///     mocket.recv_batch(&mut batch, 1024).await?;
+    ///     for message in batch.iter() {
+    ///         bytes += message.payload.len();
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Mocket::recv`].
+    pub async fn recv_batch(&self, batch: &mut Batch, most: usize) -> Result<usize, Closed> {
+        batch.clear();
+        self.until_read(|mocket| mocket.take_batch(batch, most)).await
+    }
+
+    /// Tries again whenever there is something to read, until `take` has got something.
+    async fn until_read(&self, mut take: impl FnMut(&Self) -> usize) -> Result<usize, Closed> {
         tokio::task::coop::consume_budget().await;
         loop {
             let readable = self.shared.readable.notified();
             tokio::pin!(readable);
             readable.as_mut().enable();
-            let count = self.take_many(out, most);
+            let count = take(self);
             if count > 0 {
                 return Ok(count);
             }
@@ -47,6 +77,16 @@ impl Mocket {
         }
     }
 
+    fn take_batch(&self, batch: &mut Batch, most: usize) -> usize {
+        let mut inbox = lock(&self.inbox);
+        if inbox.is_empty() {
+            return self.read_from_session(|session, now| session.recv_batch(now, batch, most));
+        }
+        let count = inbox.len().min(most);
+        inbox.drain(..count).for_each(|message| batch.push(message));
+        count
+    }
+
     /// What was fetched before, else straight from the session.
     fn take_many(&self, out: &mut Vec<Message>, most: usize) -> usize {
         let mut inbox = lock(&self.inbox);
@@ -55,17 +95,17 @@ impl Mocket {
             out.extend(inbox.drain(..count));
             return count;
         }
-        self.read_from_session(out, most)
+        self.read_from_session(|session, now| session.recv_many(now, out, most))
     }
 
-    fn read_from_session(&self, out: &mut impl Extend<Message>, most: usize) -> usize {
+    fn read_from_session(&self, read: impl FnOnce(&mut Session, Time) -> usize) -> usize {
         let mut state = self.shared.lock();
         if state.suspending {
             // It goes with the session.
             return 0;
         }
         let now = self.shared.clock.now();
-        let count = state.connection.session().recv_many(now, out, most);
+        let count = read(state.connection.session(), now);
         if count > 0 && state.connection.session().has_control() {
             // Credit to give back.
             self.shared.wake(state);
@@ -84,22 +124,11 @@ impl Mocket {
 
     /// Waits until the inbox holds something.
     async fn fetch(&self) -> Result<(), Closed> {
-        loop {
-            let readable = self.shared.readable.notified();
-            tokio::pin!(readable);
-            readable.as_mut().enable();
-            if self.refill(&mut lock(&self.inbox)) {
-                return Ok(());
-            }
-            if let Some(reason) = &self.shared.lock().closed {
-                return Err(Closed(reason.clone()));
-            }
-            readable.await;
-        }
+        self.until_read(|mocket| usize::from(mocket.refill(&mut lock(&mocket.inbox)))).await.map(drop)
     }
 
     fn refill(&self, inbox: &mut VecDeque<Message>) -> bool {
-        !inbox.is_empty() || self.read_from_session(inbox, FETCH) > 0
+        !inbox.is_empty() || self.read_from_session(|session, now| session.recv_many(now, inbox, FETCH)) > 0
     }
 
     /// Tells the sender that the application has taken this message, if it asked ([`SenderBuilder::confirm`](crate::SenderBuilder::confirm)).

@@ -140,13 +140,13 @@ impl Sender {
     fn queue_some(&self, payloads: &mut impl Iterator<Item = Bytes>) -> Result<Option<Outgoing>, SendError> {
         let mut state = self.mocket.shared.lock();
         let now = self.mocket.shared.clock.now();
-        let ended = payloads.find_map(|payload| {
-            let session = state.connection.session();
-            if session.send_copy(now, &self.template, &payload) {
-                return None;
+        let session = state.connection.session();
+        let ended = loop {
+            let Some(other) = session.send_copies(now, &self.template, payloads) else { break None };
+            if let Err(error) = session.send(now, with(&self.template, other)) {
+                break Some(error);
             }
-            session.send(now, with(&self.template, payload)).err()
-        });
+        };
         let refused = ended.map(|error| translate(error, &state));
         // What came before goes out, whatever stopped the rest.
         self.mocket.shared.wake(state);

@@ -1,5 +1,6 @@
 //! Tests by topic, on a virtual clock.
 
+mod batches;
 mod bundles;
 mod credit;
 mod exhaustion;
