@@ -14,9 +14,6 @@ use crate::UdpSocket;
 const BUFFER: usize = 65_535;
 /// Buffers kept beside those of one call, for what applications hold on to for a while.
 const SPARE: usize = 24;
-/// Bytes in a buffer that are copied rather than given out with it, where none is free.
-const FEW: usize = BUFFER / 4;
-
 /// Buffers for receiving: those of one call, and some whose datagrams are still in use.
 pub struct RecvPool {
     ready: Vec<Buffer>,
@@ -119,34 +116,34 @@ impl RecvPool {
     pub fn drain(&mut self, mut each: impl FnMut(OwnedDatagram)) {
         for index in 0..self.filled {
             let meta = self.meta[index];
-            let mut whole = self.take(index, meta.len.min(BUFFER));
-            loop {
-                let bytes = whole.split_to(meta.stride.clamp(1, BUFFER).min(whole.len()));
-                each(OwnedDatagram { from: meta.addr, to: meta.dst_ip, ecn: meta.ecn, bytes });
-                if whole.is_empty() {
-                    break;
+            let (length, stride) = (meta.len.min(BUFFER), meta.stride.clamp(1, BUFFER));
+            let give = |bytes| OwnedDatagram { from: meta.addr, to: meta.dst_ip, ecn: meta.ecn, bytes };
+            match self.take(index, length) {
+                Some(mut whole) => loop {
+                    each(give(whole.split_to(stride.min(whole.len()))));
+                    if whole.is_empty() {
+                        break;
+                    }
+                },
+                // All are held by what came before: whoever holds what comes now holds that and no more.
+                None if length == 0 => each(give(BytesMut::new())),
+                None => {
+                    for datagram in self.ready[index].bytes[..length].chunks(stride) {
+                        each(give(BytesMut::from(datagram)));
+                    }
                 }
             }
         }
         self.filled = 0;
     }
 
-    /// What was received into a buffer.
-    fn take(&mut self, index: usize, length: usize) -> BytesMut {
-        let fresh = match self.reclaim() {
-            Some(buffer) => buffer,
-            // All are held by what came before: what came alone must not hold one, too, for as long as it waits to be read.
-            None if length <= FEW => return BytesMut::from(&self.ready[index].bytes[..length]),
-            None => Buffer::new(),
-        };
-        if self.used.len() > SPARE {
-            // Whoever holds a part of it frees it.
-            self.used.pop_front();
-        }
+    /// What was received into a buffer, with the buffer, if there is another for the next call.
+    fn take(&mut self, index: usize, length: usize) -> Option<BytesMut> {
+        let fresh = self.reclaim()?;
         let mut buffer = std::mem::replace(&mut self.ready[index], fresh);
         let whole = buffer.take(length);
         self.used.push_back(buffer);
-        whole
+        Some(whole)
     }
 
     /// A buffer that nobody uses: one given out long ago, or, up to a number, a new one.
@@ -177,6 +174,35 @@ mod tests {
         drop(second.freeze());
         assert!(buffer.reclaim());
         assert_eq!((buffer.bytes.len(), buffer.bytes.as_ptr() as usize), (BUFFER, start));
+    }
+
+    /// One that holds a datagram of each call holds buffers up to a number, then datagrams.
+    #[test]
+    fn what_is_held_is_bounded_by_what_was_received() {
+        let mut pool = RecvPool::new(1);
+        let mut held = Vec::new();
+        for call in 0..200u8 {
+            pool.ready[0].bytes[..12_000].fill(call);
+            (pool.meta[0].len, pool.meta[0].stride) = (12_000, 1_200);
+            pool.filled = 1;
+            let mut count = 0;
+            pool.drain(|datagram| {
+                count += 1;
+                if count == 5 {
+                    held.push(datagram.bytes);
+                }
+            });
+            assert_eq!(count, 10);
+        }
+        for (call, bytes) in held.iter().enumerate() {
+            assert_eq!((bytes.len(), bytes[0], bytes[1_199]), (1_200, call as u8, call as u8));
+        }
+        assert!(pool.used.len() <= SPARE);
+        let inside = |bytes: &BytesMut| {
+            let at = bytes.as_ptr() as usize;
+            pool.used.iter().any(|buffer| (buffer.start..buffer.start + BUFFER).contains(&at))
+        };
+        assert_eq!(held.iter().filter(|bytes| inside(bytes)).count(), SPARE);
     }
 
     #[test]

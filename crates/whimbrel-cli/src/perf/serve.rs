@@ -16,8 +16,9 @@ use crate::dial::{ListenOptions, TransportOptions};
 use crate::output::{note, print_line};
 use crate::process::{RuntimeOptions, abort_all, interrupted};
 
-/// Messages that may come before it is clear what they are.
+/// Messages, and their bytes, that may come before it is clear what they are: anybody may send them.
 const EARLY: usize = 1 << 16;
+const EARLY_BYTES: usize = 64 << 20;
 /// How long a client has to say what it wants.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Code of an abort for a plan that cannot be carried out.
@@ -119,7 +120,7 @@ pub(super) async fn await_control<T>(
     mocket: &Mocket,
     mut wanted: impl FnMut(Control) -> Option<T>,
 ) -> anyhow::Result<(T, Vec<(u64, Message)>)> {
-    let mut early = Vec::new();
+    let (mut early, mut bytes) = (Vec::new(), 0);
     loop {
         let message = mocket.recv().await?;
         match parse(&message) {
@@ -130,9 +131,12 @@ pub(super) async fn await_control<T>(
                     return Ok((found, early));
                 }
             }
-            None => early.push((monotonic_ns(), message)),
+            None => {
+                bytes += message.payload.len();
+                early.push((monotonic_ns(), message));
+            }
         }
-        if early.len() > EARLY {
+        if early.len() > EARLY || bytes > EARLY_BYTES {
             bail!("the peer sends, and does not say what");
         }
     }

@@ -24,6 +24,8 @@ const URGENT_PRIORITY: u8 = 200;
 const REPLACED: Tag = Tag(1);
 /// Messages up to this size may be sent before the peer has said what it takes.
 const ALWAYS_TAKEN: usize = 262_144;
+/// Bytes of messages that are due at once, unless one is longer.
+const MADE_AT_ONCE: usize = 4 << 20;
 /// How often it is looked whether everything has arrived.
 const POLL: Duration = Duration::from_millis(1);
 /// An unreliable message that has not come back by then is lost.
@@ -416,7 +418,9 @@ async fn pour(sender: &Sender, plan: &Plan, rate: f64, start: Instant) -> Result
         }
         let wanted = ((now - begin).as_secs_f64() * rate) as u64 + 1;
         let sent_ns = monotonic_ns();
-        let count = wanted.saturating_sub(payloads.made()).min(plan.batch.max(1024) as u64) as usize;
+        // However many are due, no more is made than a queue would take: the plan may be a stranger's.
+        let most = plan.batch.max(1024).min(MADE_AT_ONCE / plan.size.max(1)).max(1);
+        let count = wanted.saturating_sub(payloads.made()).min(most as u64) as usize;
         due.extend(sizes.by_ref().take(count).map(|size| payloads.next(size, sent_ns)));
         if count > 0 && due.is_empty() {
             return Ok(payloads.made());

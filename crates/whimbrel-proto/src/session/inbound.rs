@@ -132,18 +132,19 @@ impl Session {
         let Some(stream) = self.streams.at_mut(slot) else { return Ok(()) };
         let body = stream.arena.copy(&reader.peek()[..length]);
         reader.skip(length as u64)?;
-        let Stream { recv, inbox, claimed, .. } = stream;
-        let Some(state) = recv[usize::from(domain)].as_deref_mut() else { return Ok(()) };
+        let Some(state) = stream.recv[usize::from(domain)].as_deref() else { return Ok(()) };
         // Nothing of a malformed block is delivered.
         let mut run = Run::new(message(head, head.number, body, early, domain))?;
         if state.is_next(head.number) {
             // In order and nothing odd: no bookkeeping a message.
             let (count, bytes) = (run.len() as u64, run.bytes());
+            self.charge(slot, bytes + count * MESSAGE_CHARGE)?;
+            let Some(Stream { recv, inbox, claimed, .. }) = self.streams.at_mut(slot) else { return Ok(()) };
+            let Some(state) = recv[usize::from(domain)].as_deref_mut() else { return Ok(()) };
             let queue = if *claimed { inbox } else { &mut self.inbox };
             let was_empty = queue.is_empty();
             queue.push_run(run);
             state.finished.raise(head.number + count);
-            self.charge(slot, bytes + count * MESSAGE_CHARGE)?;
             if let Some(tag) = head.extras.tag {
                 self.received_tags.note(head.stream, tag, count, bytes, self.config.max_tags);
             }
