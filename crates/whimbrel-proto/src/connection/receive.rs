@@ -381,6 +381,10 @@ impl Connection {
             self.paths[at].keys.on_acked(keys.updates(), sack.largest());
         }
         self.take_notes(now, at, notes);
+        if self.early_until.is_some() && self.in_flight() == 0 {
+            // What the handshake needed goes before thousands of others begin theirs, which can use it.
+            self.trim();
+        }
         self.couple(now, at);
         self.forget_closed(now);
         self.ask_again(now);
