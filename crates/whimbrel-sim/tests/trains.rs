@@ -57,7 +57,7 @@ fn full_packets_end_with_a_whole_block_where_the_processor_decides_how_fast_they
     };
     let mtu = full(500_000_000)[0];
     for size in full(4_000_000_000) {
-        let whole = |number_len: usize| (size - CLEAR - number_len - TAG) % 16 == 0;
+        let whole = |number_len: usize| (size - CLEAR - number_len - TAG).is_multiple_of(16);
         assert!((mtu - 15..=mtu).contains(&size) && (whole(1) || whole(2)), "{size} of {mtu}");
     }
 }

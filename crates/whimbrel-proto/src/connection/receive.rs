@@ -381,7 +381,7 @@ impl Connection {
             self.paths[at].keys.on_acked(keys.updates(), sack.largest());
         }
         self.take_notes(now, at, notes);
-        if self.early_until.is_some() && self.in_flight() == 0 {
+        if self.early_until.is_some() && self.session.is_unused() && self.in_flight() == 0 {
             // What the handshake needed goes before thousands of others begin theirs, which can use it.
             self.trim();
         }

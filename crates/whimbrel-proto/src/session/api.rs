@@ -524,6 +524,11 @@ impl Session {
         self.closing = true;
     }
 
+    /// No message was queued or received yet.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.ledger.stats.total.queued == 0 && self.ledger.stats.received == 0
+    }
+
     /// Everything queued was delivered or given up.
     pub fn is_drained(&self) -> bool {
         let quiet = |slot: u32| {
