@@ -14,6 +14,7 @@ use crate::UdpSocket;
 const BUFFER: usize = 65_535;
 /// Buffers kept beside those of one call, for what applications hold on to for a while.
 const SPARE: usize = 24;
+
 /// Buffers for receiving: those of one call, and some whose datagrams are still in use.
 pub struct RecvPool {
     ready: Vec<Buffer>,

@@ -80,12 +80,12 @@ impl Session {
         let domain = self.send_domain_of(slot, service);
         let lane = self.lane_for(slot, domain, service, priority, NO_TAG);
         let flags = u8::from(service.is_reliable()) * RELIABLE;
-        let longest = self.config.small_message.min(LONGEST_GATHERED).min(self.peer.max_message as usize);
+        let longest = (self.config.small_message.min(LONGEST_GATHERED) as u64).min(self.peer.max_message);
         let mut taken = 0;
         let refused = payloads.find(|payload| {
             let payload = payload.as_ref();
-            let fits =
-                payload.len() <= longest && !self.queue_is_full(payload.len() as u64, priority, (0, 0));
+            let length = payload.len() as u64;
+            let fits = length <= longest && !self.queue_is_full(length, priority, (0, 0));
             if fits {
                 taken += 1;
                 self.outbox.gather(now, lane, flags, priority, payload);
@@ -524,9 +524,10 @@ impl Session {
         self.closing = true;
     }
 
-    /// No message was queued or received yet.
+    /// No message was queued or received yet, and there is no stream but the first.
     pub(crate) fn is_unused(&self) -> bool {
-        self.ledger.stats.total.queued == 0 && self.ledger.stats.received == 0
+        let stats = &self.ledger.stats;
+        stats.total.queued == 0 && stats.received == 0 && self.streams.slots().len() <= 1
     }
 
     /// Everything queued was delivered or given up.

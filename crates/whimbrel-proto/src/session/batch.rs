@@ -110,6 +110,11 @@ impl MessageRef<'_> {
         self.like.early
     }
 
+    /// The sender waits for a confirmation of [`MessageRef::to_message`].
+    pub fn wants_confirmation(&self) -> bool {
+        self.like.confirm
+    }
+
     /// A share of its bytes, to keep.
     pub fn to_bytes(&self) -> Bytes {
         self.like.payload.slice_ref(self.payload)
