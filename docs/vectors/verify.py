@@ -70,7 +70,7 @@ for n,base in(('early',H['early_secret']),('client',k1),('server',k2)):
     s=expand(base,n.encode(),32); assert s==H[n+'.secret']
     for l,L in(('key',16),('iv',12),('hp',16)): assert expand(s,l.encode(),L)==H[f'{n}.{l}']
     assert expand(s,b'ku',32)==H[n+'.next_secret']
-rk=expand(ss_,b'reset',32); assert hmac.new(rk,H['reset.id'],hashlib.sha256).digest()[:16]==H['reset.token']
+rk=expand(expand(ss_,b'reset',32),b'instance'+H['reset.salt'],32); assert hmac.new(rk,H['reset.id'],hashlib.sha256).digest()[:16]==H['reset.token']
 rs=expand(expand(k1,b'client',32),b'resume',32); assert (rs,first)==(H['resume.secret'],H['resume.hash'])
 what=bytes([0x11])*16+(1).to_bytes(8,'big')
 assert H['resume.parameter']==what+hmac.new(expand(rs,b'resume proof',32),first+what,hashlib.sha256).digest()

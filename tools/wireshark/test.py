@@ -319,9 +319,8 @@ SPECIMENS = [
      "SKIP-ACK stream=6 ru 0..1 delivered 3..5 skipped", dict(ranges__delivered=[1, 0], ranges__length=[2, 3])),
     (block_vector("skip_ack.late"), "SKIP-ACK stream=4 us 300..555 late",
      dict(domain="0x00", ranges__delivered=2, ranges__length=256)),
-    (b"\x10" + v(1 << 40), "MAX_DATA 1099511627776", dict(limit=1 << 40)),
     (b"\x11" + v(3) + v(65), "MAX_STREAM_DATA stream=3 65", dict(stream=3, limit=65)),
-    (b"\x12" + v(128), "MAX_STREAMS 128", dict(limit=128)),
+    (b"\x12" + v(1 << 40), "MAX_STREAMS 1099511627776", dict(limit=1 << 40)),
     (b"\x13" + v(3) + v(1) + v(1000), "RESET stream=3 code=1 size=1000", dict(code=1, final_size=1000)),
     (b"\x14" + v(3) + v(2), "STOP stream=3 code=2", dict(stream=3, code=2)),
     (b"\x15" + v(2) + b"ABCDEFGH" + b"t" * 16, "NEW_CID path=2 4142434445464748",
@@ -533,10 +532,10 @@ def test_keys(shark):
     expect_words(seen[5], "A packet without blocks")
     expect_words(seen[6], "Shorter than any sealed packet")
     # Cut by the capture: shown as far as it goes.
-    cut = [(keys.seal(SERVER, 0, b"\x10\x05\0\x0b\0\0" + b"x" * 600), *UP), (keys.seal(SERVER, 1, b"\x10\x05" * 300), *UP)]
+    cut = [(keys.seal(SERVER, 0, b"\x12\x05\0\x0b\0\0" + b"x" * 600), *UP), (keys.seal(SERVER, 1, b"\x12\x05" * 300), *UP)]
     seen = shark.fields(cut, Keys(AES, b"wrong" * 8).line(SERVER) + keys.line(SERVER), snap=42 + 101)
-    expect_words(seen[0], "#0 MAX_DATA 5, DATA stream=0 rs 0")
-    expect_words(seen[1], "#1 MAX_DATA 5, MAX_DATA 5")
+    expect_words(seen[0], "#0 MAX_STREAMS 5, DATA stream=0 rs 0")
+    expect_words(seen[1], "#1 MAX_STREAMS 5, MAX_STREAMS 5")
     # No such file is no error.
     assert shark.run(packets, None, ["-o", "whimbrel.keylog:/nonexistent/keys"])
     assert shark.run(packets, None, ["-o", f"whimbrel.keylog:{HERE}"])

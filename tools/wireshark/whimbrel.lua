@@ -421,8 +421,8 @@ end
 
 local BLOCKS = {
     [0] = "DATA", "SACK", "SYN", "SYN-ACK", "PING", "PONG", "FIN", "FIN-ACK", "FIN-DONE", "RST", "ERROR", "PROBE",
-    "PROBE-ACK", "PADDING", "SKIP", "SKIP-ACK", "MAX_DATA", "MAX_STREAM_DATA", "MAX_STREAMS", "RESET", "STOP", "NEW_CID",
-    "CLOSE_PATH", "TICKET", "TAKEN", "KEEP_ALIVE", "END", [32] = "ADD_ADDRESS", [33] = "DELETE_ADDRESS", [34] = "SET_PRIMARY",
+    "PROBE-ACK", "PADDING", "SKIP", "SKIP-ACK", [17] = "MAX_STREAM_DATA", [18] = "MAX_STREAMS", [19] = "RESET", [20] = "STOP",
+    [21] = "NEW_CID", [22] = "CLOSE_PATH", [23] = "TICKET", [24] = "TAKEN", [25] = "KEEP_ALIVE", [26] = "END", [32] = "ADD_ADDRESS", [33] = "DELETE_ADDRESS", [34] = "SET_PRIMARY",
     [35] = "SUSPEND", [36] = "SUSPEND_ACK",
 }
 local CAUSES = {
@@ -872,12 +872,11 @@ read_block[14] = read_ranges("ranges.charge")
 read_block[15] = read_ranges("ranges.delivered")
 read_block[24] = read_ranges(nil)
 
-read_block[16] = function(r) return number((r:varint("limit"))) end
 read_block[17] = function(r)
     local stream = r:varint("stream")
     return format("stream=%s %s", number(stream), number((r:varint("limit"))))
 end
-read_block[18] = read_block[16]
+read_block[18] = function(r) return number((r:varint("limit"))) end
 read_block[19] = function(r)
     local stream, code = r:varint("stream"), r:varint("code")
     return format("stream=%s code=%s size=%s", number(stream), number(code), number((r:varint("final_size"))))

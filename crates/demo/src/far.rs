@@ -17,7 +17,7 @@ pub(crate) async fn run() -> anyhow::Result<()> {
     let served = tokio::select! {
         served = serve(&endpoint) => served,
         () = orphaned() => Ok(()),
-        () = interrupted => Ok(()),
+        _ = interrupted => Ok(()),
     };
     abort_all(&endpoint, "the demo is over").await;
     served

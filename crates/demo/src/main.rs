@@ -55,11 +55,12 @@ fn main() -> ExitCode {
         Ok(false) => ExitCode::FAILURE,
         // Whoever closed our output had enough.
         Err(error) if error.is::<OutputClosed>() => ExitCode::SUCCESS,
-        // As shells have it: 128 and the number of the signal.
-        Err(error) if error.is::<Interrupted>() => ExitCode::from(130),
-        Err(error) => {
-            note(format_args!("error: {error:#}"));
-            ExitCode::FAILURE
-        }
+        Err(error) => match error.downcast_ref::<Interrupted>() {
+            Some(signal) => ExitCode::from(signal.exit_code()),
+            None => {
+                note(format_args!("error: {error:#}"));
+                ExitCode::FAILURE
+            }
+        },
     }
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use serde_json::{Map, Value, json};
 use whimbrel_cli::output::{note, print_line};
-use whimbrel_cli::process::{Interrupted, interrupted};
+use whimbrel_cli::process::interrupted;
 
 use crate::far_end::FarEnd;
 use crate::findings::{Findings, table};
@@ -41,7 +41,7 @@ impl Show {
         };
         let findings = tokio::select! {
             findings = stage.play() => findings,
-            () = interrupted => Err(Interrupted.into()),
+            signal = interrupted => Err(signal.into()),
         };
         screen.clear();
         let stopped = stage.far.stop().await;

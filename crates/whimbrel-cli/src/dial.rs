@@ -1,6 +1,7 @@
 //! Reaching a peer: whom we trust, as whom we come, and how the connection is set up.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
@@ -9,16 +10,19 @@ use whimbrel::{
     PublicKey, Repeats, TransportConfig, Url,
 };
 
-use crate::key::{KnownPeers, PskOptions, default_known_peers_file, own_or_temporary};
+use crate::key::{
+    KnownPeers, PskOptions, default_key_file, default_known_peers_file, own_or_temporary, reset_salt,
+};
 use crate::output::note;
 use crate::paths::PathOptions;
+use crate::process::Misused;
 use crate::units;
 
 /// Options of whoever connects.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DialOptions {
     /// Whom to connect to: whimbrel://KEY@HOST:PORT, as the listener printed it. Without KEY@, see --trust-on-first-use.
-    pub(crate) url: String,
+    pub(crate) url: Url,
     /// Our own key file, so that the peer knows us [default: ~/.config/whimbrel/key if it exists, else a key for this run].
     #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<PathBuf>,
@@ -31,17 +35,34 @@ pub(crate) struct DialOptions {
     #[arg(long, value_name = "FILE")]
     pub(crate) known_peers: Option<PathBuf>,
     /// Local address to send from [default: any].
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = units::address)]
     pub(crate) bind: Option<String>,
+    #[command(flatten)]
+    pub(crate) wait: WaitOption,
+}
+
+/// How long somebody waits for a peer.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct WaitOption {
+    /// How long to wait for a peer that does not answer, seconds or with a unit: longer for links with long outages.
+    #[arg(long, value_name = "TIME", default_value = "5", value_parser = units::wait)]
+    wait: Duration,
+}
+
+impl WaitOption {
+    pub(crate) fn time(self) -> Duration {
+        self.wait
+    }
 }
 
 /// Options of whoever listens.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ListenOptions {
     /// Where to listen; port 0 takes any free one [default: [::]:4433].
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = units::address)]
     pub(crate) listen: Option<String>,
-    /// Our key file; `whimbrel key new` makes one [default: ~/.config/whimbrel/key if it exists, else a key for this run].
+    /// Our key file; `whimbrel key new` makes one [default: ~/.config/whimbrel/key if it exists, else a key for this run]. Where the port is not
+    /// 0, KEY.salt-ADDRESS-PORT beside it lets peers notice at once that the program was started again.
     #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<PathBuf>,
     #[command(flatten)]
@@ -86,6 +107,7 @@ pub(crate) struct Dial {
     endpoint: Endpoint,
     url: Url,
     trust: Trust,
+    wait: Duration,
 }
 
 enum Trust {
@@ -104,9 +126,11 @@ impl DialOptions {
     /// The URL, the key files, the known peers, or the socket.
     pub(crate) async fn prepare(&self, transport: TransportConfig, paths: Paths) -> anyhow::Result<Dial> {
         if self.bind.is_some() && matches!(paths, Paths::Only(_)) {
-            bail!("--bind and --path both say where to send from: leave one out");
+            bail!(Misused("--bind and --path both say where to send from: leave one out".to_owned()));
         }
-        let url: Url = self.url.parse()?;
+        let url = self.url.clone();
+        let mut transport = transport;
+        transport.handshake_timeout = self.wait.time();
         let trust = self.trust(&url)?;
         let (identity, _) = own_or_temporary(self.key.as_deref())?;
         let config = Config { identity, transport, paths, psk: self.psk.read()?, ..Config::default() };
@@ -116,7 +140,7 @@ impl DialOptions {
             None if is_ipv4 => Endpoint::bind(config, "0.0.0.0:0").await?,
             None => bind_both_families(config, 0).await?,
         };
-        Ok(Dial { endpoint, url, trust })
+        Ok(Dial { endpoint, url, trust, wait: self.wait.time() })
     }
 
     fn trust(&self, url: &Url) -> anyhow::Result<Trust> {
@@ -147,6 +171,13 @@ impl Dial {
     /// # Errors
     /// No answer, or not from whom we want.
     pub(crate) async fn connect(&mut self) -> anyhow::Result<Mocket> {
+        // The handshake has a limit of its own; finding the address has none.
+        let (limit, host) = (self.wait * 2, self.url.host.clone());
+        let connected = tokio::time::timeout(limit, self.begin()).await;
+        connected.unwrap_or_else(|_| bail!("cannot find the address of {host} in time: check the name"))
+    }
+
+    async fn begin(&mut self) -> anyhow::Result<Mocket> {
         let url = self.url.to_string();
         match &mut self.trust {
             Trust::Key => Ok(self.endpoint.begin_connect(&url).await?),
@@ -193,7 +224,8 @@ impl ListenOptions {
         if temporary {
             note("using a key for this run only; `whimbrel key new` makes one that stays");
         }
-        let config = Config { paths, psk: self.psk.read()?, ..self.config(identity, transport) };
+        let reset_salt = if temporary { None } else { self.reset_salt()? };
+        let config = Config { paths, psk: self.psk.read()?, reset_salt, ..self.config(identity, transport) };
         let endpoint = match &self.listen {
             Some(address) => Endpoint::bind(config, address).await?,
             None => bind_both_families(config, whimbrel::DEFAULT_PORT).await?,
@@ -207,6 +239,13 @@ impl ListenOptions {
         }
         let url = format!("whimbrel://{}@{address}", endpoint.public_key());
         Ok((endpoint, url))
+    }
+
+    /// Stored beside the key.
+    fn reset_salt(&self) -> anyhow::Result<Option<[u8; 32]>> {
+        let key = self.key.clone().map_or_else(default_key_file, Ok)?;
+        let address = self.listen.clone().unwrap_or_else(|| format!("[::]:{}", whimbrel::DEFAULT_PORT));
+        Ok(reset_salt(&key, &address))
     }
 
     fn config(&self, identity: Identity, transport: TransportConfig) -> Config {
@@ -225,5 +264,32 @@ async fn bind_both_families(config: Config, port: u16) -> anyhow::Result<Endpoin
             Ok(Endpoint::bind(config, &format!("0.0.0.0:{port}")).await?)
         }
         bound => Ok(bound?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        dial: DialOptions,
+    }
+
+    #[test]
+    fn a_peer_that_does_not_answer_is_waited_for_as_long_as_was_said() {
+        let url = format!("whimbrel://{}@127.0.0.1:9", whimbrel::new_identity().public());
+        for (arguments, wait) in [(&[][..], 5_000), (&["--wait", "300ms"], 300), (&["--wait", "40"], 40_000)]
+        {
+            let line = [&["whimbrel", &url], arguments].concat();
+            let dial = Line::try_parse_from(line).unwrap().dial;
+            assert_eq!(dial.wait.time(), Duration::from_millis(wait));
+        }
+        for wrong in [&["--wait", "0"][..], &["--wait", "1e18"], &["--wait", "soon"]] {
+            assert!(Line::try_parse_from([&["whimbrel", &url], wrong].concat()).is_err());
+        }
     }
 }

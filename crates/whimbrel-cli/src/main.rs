@@ -12,7 +12,7 @@ use whimbrel_cli::link::LinkCommand;
 use whimbrel_cli::output::{OutputClosed, note, output_error};
 #[cfg(unix)]
 use whimbrel_cli::perf::PerfCommand;
-use whimbrel_cli::process::Interrupted;
+use whimbrel_cli::process::{Interrupted, Misused};
 
 /// Keeps programs talking while the network moves under them.
 #[derive(Parser)]
@@ -48,12 +48,14 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         // Whoever closed our output had enough.
         Err(error) if error.is::<OutputClosed>() => ExitCode::SUCCESS,
-        // As shells have it: 128 and the number of the signal.
-        Err(error) if error.is::<Interrupted>() => ExitCode::from(130),
-        Err(error) => {
-            note(format_args!("error: {error:#}"));
-            ExitCode::FAILURE
-        }
+        Err(error) => match error.downcast_ref::<Interrupted>() {
+            Some(signal) => ExitCode::from(signal.exit_code()),
+            None => {
+                note(format_args!("error: {error:#}"));
+                // As clap ends where it finds the mistake.
+                if error.is::<Misused>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+            }
+        },
     }
 }
 

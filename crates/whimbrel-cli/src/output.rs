@@ -3,6 +3,8 @@
 use std::fmt::{Arguments, Display};
 use std::io::{self, Write};
 
+use whimbrel::PeerText;
+
 /// The reader of standard output went away: there is nothing more to do, and nothing to complain about.
 #[derive(Debug)]
 pub struct OutputClosed;
@@ -32,7 +34,10 @@ pub fn print_line(line: Arguments<'_>) -> anyhow::Result<()> {
     writeln!(out, "{line}").and_then(|()| out.flush()).map_err(output_error)
 }
 
-/// A line for people on standard error; if nobody reads it, so be it.
+/// Lines for people on standard error; if nobody reads them, so be it. What could steer the terminal is escaped: some of it may be the
+/// peer's.
 pub fn note(line: impl Display) {
-    drop(writeln!(io::stderr(), "{line}"));
+    let text = line.to_string();
+    let mut lines = text.split('\n').map(PeerText::show);
+    drop(lines.try_for_each(|line| writeln!(io::stderr(), "{line}")));
 }

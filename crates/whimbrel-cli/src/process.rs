@@ -42,8 +42,21 @@ impl RuntimeOptions {
 }
 
 /// Somebody pressed Ctrl-C or sent SIGTERM.
-#[derive(Debug)]
-pub struct Interrupted;
+#[derive(Clone, Copy, Debug)]
+pub struct Interrupted {
+    signal: u8,
+}
+
+impl Interrupted {
+    const INTERRUPT: Self = Self { signal: 2 };
+    #[cfg(unix)]
+    const TERMINATE: Self = Self { signal: 15 };
+
+    /// As shells have it, 128 and the number of the signal: 130 for Ctrl-C, 143 for SIGTERM.
+    pub fn exit_code(self) -> u8 {
+        128 + self.signal
+    }
+}
 
 impl std::fmt::Display for Interrupted {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -52,6 +65,18 @@ impl std::fmt::Display for Interrupted {
 }
 
 impl std::error::Error for Interrupted {}
+
+/// The command line asks for what cannot be; says what to write. The program ends with 2 then, as where an option is not known.
+#[derive(Debug)]
+pub struct Misused(pub String);
+
+impl std::fmt::Display for Misused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Misused {}
 
 /// Ctrl-C and SIGTERM, one after another.
 pub struct Interrupts {
@@ -74,19 +99,22 @@ impl Interrupts {
         })
     }
 
-    /// Waits for the next.
-    pub async fn next(&mut self) {
+    /// Waits for the next, and says which it is.
+    pub async fn next(&mut self) -> Interrupted {
         #[cfg(unix)]
         {
             let [interrupt, terminate] = &mut self.signals;
             tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
+                _ = interrupt.recv() => Interrupted::INTERRUPT,
+                _ = terminate.recv() => Interrupted::TERMINATE,
             }
         }
         // Where signals cannot be heard, the system ends the process.
         #[cfg(not(unix))]
-        drop(tokio::signal::ctrl_c().await);
+        {
+            drop(tokio::signal::ctrl_c().await);
+            Interrupted::INTERRUPT
+        }
     }
 }
 
@@ -94,7 +122,7 @@ impl Interrupts {
 ///
 /// # Errors
 /// The system does not tell of signals.
-pub fn interrupted() -> std::io::Result<impl Future<Output = ()>> {
+pub fn interrupted() -> std::io::Result<impl Future<Output = Interrupted>> {
     let mut interrupts = Interrupts::listen()?;
     Ok(async move { interrupts.next().await })
 }

@@ -19,6 +19,30 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
     Ok(config.delay)
 }
 
+/// `0.0.0.0:4433`, `[::]:0`: an address of this host and a port.
+///
+/// # Errors
+/// What a good one looks like.
+pub(crate) fn address(text: &str) -> Result<String, String> {
+    let address: Result<std::net::SocketAddr, _> = text.parse();
+    address.map(|address| address.to_string()).map_err(|_| {
+        format!("`{text}` is no address and port of this host: write for example 0.0.0.0:4433 or [::]:0")
+    })
+}
+
+/// A time that somebody waits: as [`time`], above 0 and up to a week.
+///
+/// # Errors
+/// What a good one looks like.
+pub(crate) fn wait(text: &str) -> Result<Duration, String> {
+    const WEEK: Duration = Duration::from_secs(7 * 86_400);
+    let time = time(text)?;
+    if time.is_zero() || time > WEEK {
+        return Err(format!("`{text}` is not above 0 and up to a week: write seconds, for example 30"));
+    }
+    Ok(time)
+}
+
 /// `500`, `500ms`, `2s`: a bare number is milliseconds.
 ///
 /// # Errors
@@ -63,6 +87,9 @@ pub(crate) fn congestion(text: &str) -> Result<Congestion, String> {
             let mut config = LinkConfig::default();
             config.set("rate", rate).map_err(|error| error.to_string())?;
             let bits = config.rate.map_or(u64::MAX, |rate| rate.mean());
+            if bits < 8 {
+                return Err(format!("`{rate}` is less than a byte a second: write for example fixed:2mbit"));
+            }
             Ok(Congestion::Fixed { bytes_per_s: bits / 8 })
         }
         _ => Err(format!(
@@ -106,6 +133,8 @@ mod tests {
         assert!(bytes("many").unwrap_err().contains("64k"));
         assert!(congestion("reno").unwrap_err().contains("cubic"));
         assert!(congestion("fixed:fast").unwrap_err().contains("4mbit"));
+        assert!(congestion("fixed:7bit").unwrap_err().contains("fixed:2mbit"));
+        assert!(["0", "1e18", "-1", "inf"].iter().all(|text| wait(text).is_err()));
         assert!(repeats("-1").unwrap_err().contains("auto"));
     }
 }

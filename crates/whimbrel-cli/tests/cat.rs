@@ -4,10 +4,11 @@
 
 mod common;
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 
 use common::{Home, Running, assert_fails, whimbrel};
+use whimbrel::{Config, Endpoint, new_identity};
 
 fn listen(home: &Home, arguments: &[&str]) -> Running {
     Running::noting(whimbrel(home).args(["cat", "listen", "--listen", "127.0.0.1:0"]).args(arguments))
@@ -80,6 +81,92 @@ fn ctrl_c_tells_the_peer() {
     assert_eq!(client.end().0, Some(130));
     let (code, _, errors) = listener.end();
     assert!(code == Some(1) && errors.contains("aborted by the peer"), "{errors}");
+}
+
+#[test]
+fn sigterm_ends_it_as_shells_expect_and_tells_the_peer() {
+    let home = Home::new("cat-terminated");
+    let mut listener = listen(&home, &[]);
+    let url = listener.listening.clone();
+    listener.stdin().write_all(b"listening now\n").unwrap();
+    let mut command = whimbrel(&home);
+    let client = Running::listening(command.args(["cat", "connect", &url]).stdin(Stdio::piped()));
+    client.signal("-TERM");
+    assert_eq!(client.end().0, Some(143));
+    assert_eq!(listener.end().0, Some(1));
+}
+
+#[test]
+fn bytes_at_one_end_only_is_said_at_both() {
+    let home = Home::new("cat-kinds");
+    for (near, far) in [(&["--bytes"][..], &[][..]), (&[], &["--bytes"])] {
+        let mut listener = listen(&home, far);
+        let url = listener.listening.clone();
+        let mut client = Running::started(whimbrel(&home).args(["cat", "connect", &url]).args(near));
+        // Nobody says anything.
+        let _silent = (listener.stdin(), client.stdin());
+        for (code, _, errors) in [client.end(), listener.end()] {
+            assert!(code == Some(1) && errors.contains("--bytes at both ends or at neither"), "{errors}");
+        }
+    }
+}
+
+#[test]
+fn who_comes_second_is_turned_away_and_the_first_goes_on() {
+    let home = Home::new("cat-second");
+    let mut listener = listen(&home, &[]);
+    let url = listener.listening.clone();
+    let mut far = listener.stdin();
+    far.write_all(b"for the first\n").unwrap();
+    let mut command = whimbrel(&home);
+    command.args(["cat", "connect", &url]).stdin(Stdio::piped());
+    // Its first line in place of `listening`: it is the one.
+    let mut first = Running::listening(&mut command);
+    let mut second = Running::started(whimbrel(&home).args(["cat", "connect", &url]));
+    let _silent = second.stdin();
+    let (code, output, errors) = second.end();
+    assert!(code == Some(1) && output.is_empty() && errors.contains("has a peer already"), "{errors}");
+    first.stdin().write_all(b"from the first\n").unwrap();
+    drop(far);
+    let (first, listener) = (first.end(), listener.end());
+    assert_eq!((first.0, listener.0), (Some(0), Some(0)), "{} {}", first.2, listener.2);
+    assert_eq!(listener.1, b"from the first\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn words_of_the_peer_do_not_steer_the_terminal() {
+    let home = Home::new("cat-words");
+    let server = Endpoint::bind(Config::listen_as(new_identity()), "127.0.0.1:0").await.unwrap();
+    let url = format!("whimbrel://{}@{}", server.public_key(), server.local_addr().unwrap());
+    let client = Running::started(whimbrel(&home).args(["cat", "connect", &url]));
+    let mocket = server.accept().await.unwrap();
+    mocket.abort(1, "\x1b]0;owned\x07\u{9b}2J\u{202e}");
+    let (code, _, errors) = tokio::task::spawn_blocking(move || client.end()).await.unwrap();
+    assert!(code == Some(1) && errors.contains(r"\u{1b}]0;owned\u{7}\u{9b}2J\u{202e}"), "{errors}");
+    assert!(!errors.trim_end().contains(|c: char| c.is_control()), "{}", errors.escape_debug());
+}
+
+#[test]
+fn a_peer_out_of_reach_is_told_without_a_terminal_too() {
+    let home = Home::new("cat-killed");
+    let mut listener = listen(&home, &[]);
+    let url = listener.listening.clone();
+    let mut client = whimbrel(&home);
+    client.args(["cat", "connect", &url]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut client = client.spawn().unwrap();
+    listener.stdin().write_all(b"listening now\n").unwrap();
+    let mut line = String::new();
+    BufReader::new(client.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    listener.signal("-KILL");
+    assert_eq!(listener.end().0, None);
+    writeln!(client.stdin.as_mut().unwrap(), "is anybody there?").unwrap();
+    let mut said = String::new();
+    let mut errors = BufReader::new(client.stderr.take().unwrap());
+    while !said.contains("the peer is out of reach") {
+        assert!(errors.read_line(&mut said).unwrap() > 0, "{said}");
+    }
+    client.kill().unwrap();
+    client.wait().unwrap();
 }
 
 #[test]

@@ -26,6 +26,23 @@ fn a_new_key_is_private_is_shown_again_and_is_never_overwritten() {
 }
 
 #[test]
+fn folders_that_are_not_there_are_made_for_their_owner_only() {
+    let home = Home::new("key-folders");
+    let file = home.file("of/mine/key");
+    assert!(whimbrel(&home).args(["key", "new", "--out"]).arg(&file).status().unwrap().success());
+    for folder in ["of", "of/mine"] {
+        assert_eq!(
+            std::fs::metadata(home.file(folder)).unwrap().permissions().mode() & 0o777,
+            0o700,
+            "{folder}"
+        );
+    }
+    std::fs::write(home.file("a file"), "").unwrap();
+    let under = whimbrel(&home).args(["key", "new", "--out"]).arg(home.file("a file/key")).output().unwrap();
+    assert_fails(&under, "cannot be made");
+}
+
+#[test]
 fn what_is_no_key_file_is_said() {
     let home = Home::new("key-bad");
     let show = |file: &str| whimbrel(&home).args(["key", "show"]).arg(home.file(file)).output().unwrap();

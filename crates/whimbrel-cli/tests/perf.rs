@@ -12,6 +12,7 @@ use std::sync::mpsc::{Receiver, channel};
 
 use common::{Home, Running, assert_fails, whimbrel};
 use serde_json::Value;
+use whimbrel::{CloseReason, Config, Endpoint};
 
 fn serve(home: &Home, arguments: &[&str]) -> Running {
     Running::listening(whimbrel(home).args(["perf", "serve", "--listen", "127.0.0.1:0"]).args(arguments))
@@ -47,7 +48,7 @@ fn run(home: &Home, url: &str, arguments: &[&str]) -> Value {
     for number in ["wire_bytes_sent", "rtt_us", "loss"] {
         assert!(document["paths"][0][number].is_number(), "{number}: {document}");
     }
-    assert_eq!(document["complete"], true);
+    assert_eq!((&document["complete"], &document["error"]), (&true.into(), &Value::Null));
     assert_eq!((&document["duplicated"], &document["out_of_order"]), (&0.into(), &0.into()), "{document}");
     document
 }
@@ -209,6 +210,13 @@ fn people_get_lines_and_a_summary() {
     let output = whimbrel(&home).args(["perf", "run", &server.listening, "--time", "1.5"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && text.contains("bit/s") && text.contains("longest gap"), "{text}");
+    let short = ["perf", "run", &server.listening, "--mode", "messages", "--size", "8", "--bytes", "800"];
+    let output = whimbrel(&home).args(short).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("latency unknown: messages of less than 16 bytes"), "{text}");
+    let apart = ["perf", "run", &server.listening, "--bytes", "800", "--own-clock"];
+    let text = String::from_utf8(whimbrel(&home).args(apart).output().unwrap().stdout).unwrap();
+    assert!(text.contains("latency unknown: the two ends share no clock"), "{text}");
 }
 
 #[test]
@@ -233,6 +241,143 @@ fn what_cannot_be_is_said_in_a_sentence() {
     // A port that was free a moment ago.
     let nobody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     assert_fails(&try_run(&format!("whimbrel://{other}@{nobody}"), &[]), "no answer");
+}
+
+#[test]
+fn what_is_no_measurement_is_no_command_line() {
+    let home = Home::new("perf-usage");
+    let url = format!("whimbrel://{}@127.0.0.1:9", whimbrel::new_identity().public());
+    for wrong in [
+        &["perf", "run", &url, "--replace"][..],
+        &["perf", "run", &url, "--size", "0"],
+        &["perf", "run", &url, "--rate", "1e-300"],
+        &["perf", "run", &url, "--rate", "nan"],
+        &["perf", "run", &url, "--time", "1e300"],
+        &["perf", "run", &url, "--lifetime", "18446744073709551615"],
+        &["perf", "run", &url, "--congestion", "fixed:1bit"],
+        &["perf", "run", &url, "--wait", "1e18"],
+        &["perf", "run", &url, "--frobnicate"],
+        &["perf", "run", "127.0.0.1:1"],
+        &["cat", "connect", &url, "--message-size", "0"],
+        &["cat", "connect", &url, "--bind", "127.0.0.1:0", "--path", "127.0.0.1"],
+        &["cat", "connect", &url, "--bind", "localhost"],
+        &["cat", "listen", "--listen", "4433"],
+        &["perf", "serve", "--listen", "nonsense"],
+        &["cat"],
+    ] {
+        let output = whimbrel(&home).args(wrong).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}: {errors}");
+        assert!(output.stdout.is_empty() && !errors.contains("panicked"), "{wrong:?}: {errors}");
+    }
+}
+
+#[test]
+fn a_measurement_that_did_not_begin_has_a_document_too() {
+    let home = Home::new("perf-unanswered");
+    let nobody = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let key = whimbrel::new_identity().public();
+    let url = format!("whimbrel://{key}@{}", nobody.local_addr().unwrap());
+    let absent = home.file("absent");
+    let absent = absent.to_str().unwrap();
+    for (arguments, why) in [
+        (&["--wait", "100ms"][..], "no answer"),
+        (&["--wait", "100ms", "--reverse"], "no answer"),
+        (&["--wait", "100ms", "--mode", "latency"], "no answer"),
+        (&["--key", absent], "whimbrel key new --out"),
+    ] {
+        let output = whimbrel(&home).args(["perf", "run", &url, "--json"]).args(arguments).output().unwrap();
+        assert_fails(&output, why);
+        let document = assert_cut(&output.stdout, why);
+        assert!(document["error"].as_str().unwrap().contains(why), "{document}");
+        for unheard in ["messages", "seconds", "lost", "packets_sent", "paths", "sink_paths", "cpu_s"] {
+            assert!(document[unheard].is_null(), "{unheard}: {document}");
+        }
+        assert_eq!(described("The document"), fields(&document));
+        // People are told in the one sentence.
+        let output = whimbrel(&home).args(["perf", "run", &url]).args(arguments).output().unwrap();
+        assert_fails(&output, why);
+        assert!(output.stdout.is_empty() && output.stderr.iter().filter(|byte| **byte == b'\n').count() == 1);
+    }
+}
+
+#[test]
+fn what_is_no_sink_is_told_from_one() {
+    let home = Home::new("perf-no-sink");
+    for load in [&["--mode", "bulk"][..], &["--reverse"], &["--mode", "latency"]] {
+        let mut listener =
+            Running::noting(whimbrel(&home).args(["cat", "listen", "--listen", "127.0.0.1:0"]));
+        let _silent = listener.stdin();
+        let run = ["perf", "run", &listener.listening, "--wait", "500ms", "--time", "600"];
+        let output = whimbrel(&home).args(run).args(load).output().unwrap();
+        assert_fails(&output, "does not answer as `whimbrel perf serve` does");
+    }
+}
+
+/// What a stranger says to a server, and what the server says before it hangs up, or None if it does not.
+async fn said_to(server: &str, words: &[(u32, &str)]) -> (Vec<String>, Option<CloseReason>) {
+    let endpoint = Endpoint::bind(Config::default(), "127.0.0.1:0").await.unwrap();
+    let mocket = endpoint.connect(server).await.unwrap();
+    for (kind, words) in words {
+        mocket.sender().ppid(*kind).build().send(words.as_bytes().to_vec()).await.unwrap();
+    }
+    let mut heard = Vec::new();
+    loop {
+        match mocket.recv().await {
+            Ok(message) => heard.push(String::from_utf8_lossy(&message.payload).into_owned()),
+            Err(closed) => return (heard, Some(closed.0)),
+        }
+        if heard.iter().any(|words| words.contains("report")) {
+            return (heard, None);
+        }
+    }
+}
+
+/// Ppid of the words that the two ends exchange.
+const CONTROL: u32 = 1;
+
+fn start(of_plan: &str, clock: &str, times: &str) -> String {
+    format!(
+        r#"{{"start":{{"version":2,"plan":{{"mode":"messages","service":"rs","size":50,"batch":1,"lifetime_ms":null,
+            "replace":false,"bytes":null,{of_plan}}},"clock":{clock},{times}}}}}"#
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stranger_neither_breaks_a_server_nor_learns_the_machine() {
+    let home = Home::new("perf-stranger");
+    let server = serve(&home, &[]);
+    let url = &server.listening;
+    let times = r#""connect_ns":0,"elapsed_ns":0"#;
+    for (plan, why) in [
+        (r#""rate":1e-300,"time_s":1.0,"reverse":true"#, "--rate"),
+        (r#""rate":10.0,"time_s":1e300,"reverse":true"#, "--time"),
+        (r#""rate":10.0,"time_s":null,"reverse":true"#, "--time"),
+    ] {
+        let (_, closed) = said_to(url, &[(CONTROL, &start(plan, "null", times))]).await;
+        assert!(closed.as_ref().is_some_and(|reason| reason.to_string().contains(why)), "{closed:?}");
+    }
+    let (_, closed) = said_to(url, &[(CONTROL, r#"{"\u001b]0;owned\u0007":1}"#)]).await;
+    assert!(closed.is_some_and(|reason| reason.to_string().contains("speaks no perf")));
+
+    let most = u64::MAX;
+    let done = format!(
+        r#"{{"done":{{"messages":{most},"urgent_messages":{most},"expired":{most},"replaced":{most},"lost":{most},"retransmitted":0,
+            "repeated":0,"cpu_s":0.0,"paths":[],"total":{{"wire_bytes_sent":0,"packets_sent":0,"packets_lost":0}},"finished":true,
+            "round_trip_us":null}}}}"#
+    );
+    let plan = r#""rate":10.0,"time_s":1.0,"reverse":false"#;
+    let guessed = format!(r#"{{"nonce":{:?},"hash":{:?}}}"#, [0; 16], [0; 32]);
+    let times = format!(r#""connect_ns":{most},"elapsed_ns":{most}"#);
+    let (heard, _) = said_to(url, &[(CONTROL, &start(plan, &guessed, &times)), (CONTROL, &done)]).await;
+    assert!(heard[0].contains(r#""one_clock":false"#), "{heard:?}");
+    if let Ok(boot) = std::fs::read_to_string("/proc/sys/kernel/random/boot_id") {
+        assert!(heard.iter().all(|words| !words.contains(boot.trim())), "{heard:?}");
+    }
+    server.signal("-TERM");
+    let (code, _, errors) = server.end();
+    assert!(code == Some(0) && !errors.contains("panicked"), "{errors}");
+    assert!(errors.contains(r"\u{1b}]0;owned") && !errors.contains('\x1b'), "{}", errors.escape_debug());
 }
 
 #[test]
@@ -271,6 +416,39 @@ fn ctrl_c_ends_a_measurement_and_the_server_goes_on() {
     assert!(errors.contains("ended early: interrupted"), "{errors}");
     assert!(String::from_utf8_lossy(&output).contains("longest gap"), "the figures so far");
     run(&home, &server.listening, &["--bytes", "1000"]);
+}
+
+#[test]
+fn sigterm_ends_a_measurement_as_shells_expect() {
+    let home = Home::new("perf-terminated");
+    let server = serve(&home, &[]);
+    let (url, under_way, _) = wire(&server.listening);
+    let running = long(&home, &url, &["--mode", "bulk"]);
+    under_way.recv().unwrap();
+    running.signal("-TERM");
+    let (code, output, errors) = running.end();
+    assert_eq!(code, Some(143), "{errors}");
+    assert!(assert_cut(&output, "interrupted")["error"].is_null());
+}
+
+#[test]
+fn a_peer_that_never_comes_back_is_given_up_as_soon_as_was_said() {
+    let home = Home::new("perf-never");
+    for load in [&["--bytes", "100T"][..], &["--bytes", "100T", "--reverse"]] {
+        let server = serve(&home, &[]);
+        let (url, under_way, cut) = wire(&server.listening);
+        let mut command = whimbrel(&home);
+        command.args(["perf", "run", &url, "--json", "--wait", "200ms"]).args(load);
+        let running = Running::started(&mut command);
+        under_way.recv().unwrap();
+        cut.store(true, Ordering::Relaxed);
+        let (code, output, errors) = running.end();
+        assert_eq!(code, Some(1), "{errors}");
+        assert!(errors.contains("the peer is out of reach"), "{errors}");
+        let document = assert_cut(&output, "the peer is out of reach");
+        let unheard = if load.len() > 2 { "packets_sent" } else { "sink_paths" };
+        assert!(document[unheard].is_null() && document["lost"].is_null(), "{document}");
+    }
 }
 
 /// Datagrams each way after which a measurement has figures.

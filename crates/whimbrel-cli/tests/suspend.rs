@@ -242,7 +242,7 @@ fn what_was_read_ahead_goes_with_the_session() {
     let writing = std::thread::spawn(move || {
         for number in 0..LINES {
             into.write_all(line(number).as_bytes()).unwrap();
-            if number == 100_000 {
+            if number == 40_000 {
                 half.send(()).unwrap();
             }
         }

@@ -113,6 +113,11 @@ impl RecvPool {
         Ok(self.filled)
     }
 
+    /// Whether the last call filled every buffer, so that more may have arrived.
+    pub fn is_full(&self) -> bool {
+        self.filled == self.ready.len()
+    }
+
     /// Gives out the datagrams received last, in the order of their arrival.
     pub fn drain(&mut self, mut each: impl FnMut(OwnedDatagram)) {
         for index in 0..self.filled {

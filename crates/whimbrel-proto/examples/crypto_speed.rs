@@ -8,7 +8,9 @@ use std::time::Instant;
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
-use whimbrel_proto::crypto::{Aead, CidGenerator, CookieJar, HeaderKey, Identity, OpenKey, SealKey, Secret};
+use whimbrel_proto::crypto::{
+    Aead, CidGenerator, CookieJar, HeaderKey, Identity, OpenKey, ResetKey, SealKey, Secret,
+};
 use whimbrel_proto::handshake::{
     Acceptor, AcceptorConfig, ClientConfig, ClientHandshake, PING_LEN, Params, Ping, ServerKey,
 };
@@ -31,7 +33,8 @@ fn handshakes() {
     let (client, server) = (Identity::generate(&mut rng), Identity::generate(&mut rng));
     let ids = CidGenerator::new(&server, 0, &mut rng);
     let config = AcceptorConfig { aes_in_hardware: true, ..AcceptorConfig::default() };
-    let mut acceptor = Acceptor::new(&server, &config, ids, &mut rng);
+    let reset = ResetKey::new(&server, &[0; 32]);
+    let mut acceptor = Acceptor::new(&server, &config, ids, reset, &mut rng);
     let from = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
     let params = Params::default();
 

@@ -12,6 +12,13 @@ use crate::session::SessionConfig;
 pub struct TransportConfig {
     /// Messages, streams and credit.
     pub session: SessionConfig,
+    /// Credit that streams of all sessions of the endpoint may have together beyond their assured shares, bytes. Default 1 GiB. Raised, slow
+    /// readers can make the endpoint hold more; lowered, streams are slower when many are busy. The endpoint's own settings count, not those of
+    /// one connection.
+    pub credit_budget: u64,
+    /// Memory that all sessions of the endpoint may hold for their peers, bytes: unread, in parts, behind a gap. Default 1 GiB. The endpoint's
+    /// own settings count, not those of one connection.
+    pub memory_budget: u64,
     /// Congestion controller. Default: `Bbr`. `Cubic` loses most of a lossy link; `Fixed` floods a link slower than it says.
     pub congestion: Congestion,
     /// Largest UDP payload tried, bytes. Default 1,472 (an Ethernet packet over IPv4). Larger ones help only where the whole path
@@ -61,7 +68,8 @@ pub struct TransportConfig {
     /// Bytes they may hold together when they begin to wait. Default 64 MiB. Raised, one peer can take more memory; lowered, sessions with
     /// much unread or unsent end instead of waiting.
     pub max_waiting_bytes: u64,
-    /// How long connecting may take. Default 10 s.
+    /// How long connecting may take, and how long a server keeps a connection whose client is not proven yet. Default 10 s. Shorter: gives
+    /// up on slow links. Longer: a wrong address is noticed later.
     pub handshake_timeout: Duration,
     /// How long a polite close may take before the session is abandoned, not counting the time for which the peer cannot be reached:
     /// that ends by `idle_timeout`, and before the handshake is done by `handshake_timeout`. Default 10 s.
@@ -88,6 +96,8 @@ impl Default for TransportConfig {
     fn default() -> Self {
         Self {
             session: SessionConfig::default(),
+            credit_budget: 1 << 30,
+            memory_budget: 1 << 30,
             congestion: Congestion::Bbr,
             max_udp_payload: 1472,
             idle_timeout: Duration::from_secs(300),

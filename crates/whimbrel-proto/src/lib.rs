@@ -8,6 +8,7 @@
 //!
 //! Everything is driven by `handle_…(now, …)` and drained by `poll_…`. The same inputs give the same outputs.
 
+mod budget;
 mod config;
 pub mod congestion;
 pub mod connection;
@@ -20,6 +21,7 @@ mod id;
 pub mod mutants;
 #[cfg(not(feature = "mutants"))]
 mod mutants;
+mod peer_text;
 mod recovery;
 pub mod session;
 mod tickets;
@@ -27,6 +29,7 @@ mod time;
 mod url;
 pub mod wire;
 
+pub use budget::{Budget, Budgets};
 pub use config::{Repeats, TransportConfig};
 pub use connection::{
     CloseReason, Connection, ConnectionStats, CostPolicy, Datagram, DeadlineStats, Dial, EndpointAnswer,
@@ -35,10 +38,12 @@ pub use connection::{
     SuspendError, SuspendMode, Suspended, Threshold, TooManyThresholds, Totals, Transmit,
 };
 pub use endpoint::{
-    Admit, ConnectConfig, Endpoint, EndpointStats, Handle, ListenConfig, ResumeError, Routed,
+    Admit, AgreedPing, Agreeing, ConnectConfig, Endpoint, EndpointStats, Handle, ListenConfig, ResumeError,
+    Routed,
 };
 pub use error::{Cause, PeerMisbehaved};
 pub use id::{ConnectionId, MessageId, PathId, Service, Side, StreamId, Tag};
+pub use peer_text::PeerText;
 pub use recovery::Ecn;
 pub use tickets::{Ticket, TicketStore};
 pub use time::Time;

@@ -10,7 +10,8 @@ use crate::crypto::{PathMemory, PublicKey};
 use crate::wire::Malformed;
 
 /// Begins the next connection to a server without SYN, its first packet carrying data. Good once, for the key of the client that got it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Its bytes are as secret as that key, and never printed.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Ticket {
     /// Whose it is.
     pub server_key: PublicKey,
@@ -22,6 +23,13 @@ pub struct Ticket {
     pub memory: Option<PathMemory>,
 }
 
+impl std::fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { server_key, bytes, until, memory } = self;
+        write!(f, "Ticket {{ for {server_key}, {} bytes, until {until:?}, {memory:?} }}", bytes.len())
+    }
+}
+
 /// The newest ticket of each server, at most a bound of them. Each is given out once.
 #[derive(Debug)]
 pub struct TicketStore {
@@ -31,6 +39,8 @@ pub struct TicketStore {
 
 /// What an export begins with: a name and a version.
 const MAGIC: [u8; 5] = *b"whtk\x01";
+/// What stands before a ticket: key, end, rate, round trip, length.
+const HEAD_LEN: usize = 32 + 3 * 8 + 2;
 /// No ticket is longer.
 const LONGEST: usize = 512;
 /// None is believed to last longer.
@@ -76,9 +86,12 @@ impl TicketStore {
         self.tickets.remove(server_key).filter(|ticket| ticket.until > now)
     }
 
-    /// All of them as bytes, to be kept as secret as the client's key. `wall` is the time of day, since the epoch, at `now`.
+    /// All of them as bytes, to be kept as secret as the client's key, and wiped when they are written. `wall` is the time of day, since the epoch, at `now`.
     pub fn export(&self, now: Time, wall: Duration) -> Vec<u8> {
-        let mut out = MAGIC.to_vec();
+        // At once as long as it can become: what grows leaves copies behind.
+        let most: usize = self.tickets.values().map(|ticket| HEAD_LEN + ticket.bytes.len()).sum();
+        let mut out = Vec::with_capacity(MAGIC.len() + most);
+        out.extend_from_slice(&MAGIC);
         for ticket in self.tickets.values().filter(|ticket| ticket.until > now) {
             let until = wall + ticket.until.since(now);
             let memory = ticket.memory.unwrap_or_default();

@@ -137,19 +137,24 @@ impl Pair {
 
     /// Everything an end's connection has said.
     pub fn events(&mut self, end: End) -> Vec<Event> {
-        self.timed_events(end).into_iter().map(|(_, event)| event).collect()
+        self.heard(end).iter().map(|(_, event)| event.clone()).collect()
     }
 
     /// The same, with times.
     pub fn timed_events(&mut self, end: End) -> Vec<(Time, Event)> {
-        let Some((node, handle)) = self.place(end) else { return Vec::new() };
-        self.world.try_peer(node, handle).map(|peer| peer.events.clone()).unwrap_or_default()
+        self.heard(end).to_vec()
+    }
+
+    /// The same, to look at.
+    pub fn heard(&mut self, end: End) -> &[(Time, Event)] {
+        let Some((node, handle)) = self.place(end) else { return &[] };
+        self.world.events(node, handle)
     }
 
     /// Why an end's connection is over, if it is.
     pub fn closed(&mut self, end: End) -> Option<CloseReason> {
-        self.events(end).into_iter().find_map(|event| match event {
-            Event::Closed(why) => Some(why),
+        self.heard(end).iter().find_map(|(_, event)| match event {
+            Event::Closed(why) => Some(why.clone()),
             _ => None,
         })
     }

@@ -4,15 +4,15 @@
 //! decided by the seed; a run can be repeated to the byte.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
-use whimbrel_proto::crypto::{Identity, Secret};
+use whimbrel_proto::crypto::{Identity, PublicKey, Secret};
 use whimbrel_proto::handshake::ServerKey;
 use whimbrel_proto::{
     ConnectConfig, Connection, Datagram, Ecn, Endpoint, Event, Handle, ListenConfig, LocalAddress,
@@ -26,6 +26,8 @@ pub struct Node {
     endpoint: Endpoint,
     identity: Identity,
     listen: Option<ListenConfig>,
+    /// Of its reset tokens; the node stores it, so that its peers notice a restart at once.
+    salt: Option<[u8; 32]>,
     /// One for each network it is on, by the network's number; none where it is not.
     addresses: Vec<Option<SocketAddr>>,
     /// What the node itself takes for its address on the first network, where a NAT has given it another.
@@ -55,6 +57,44 @@ pub struct Peer {
     pub connection: Connection,
     /// Every event so far.
     pub events: Vec<(Time, Event)>,
+    due: Due,
+}
+
+/// Whether a connection has to be asked again, as a driver asks only one that something happened to.
+#[derive(Default)]
+enum Due {
+    /// Somebody had hold of it: it may have something to send, and another timer.
+    #[default]
+    Touched,
+    /// It has nothing to send before its timer, if it has one.
+    Quiet(Option<Time>),
+}
+
+impl Peer {
+    fn new(connection: Connection) -> Self {
+        Self { connection, events: Vec::new(), due: Due::Touched }
+    }
+
+    fn is_touched(&self) -> bool {
+        matches!(self.due, Due::Touched)
+    }
+
+    fn touch(&mut self) -> &mut Self {
+        self.due = Due::Touched;
+        self
+    }
+
+    /// It has sent and said everything.
+    fn settle(&mut self) {
+        self.due = Due::Quiet(self.connection.poll_timeout());
+    }
+
+    fn timer(&self) -> Option<Time> {
+        match self.due {
+            Due::Touched => self.connection.poll_timeout(),
+            Due::Quiet(timer) => timer,
+        }
+    }
 }
 
 /// A packet on its way.
@@ -149,11 +189,13 @@ impl World {
         let identity = Identity::generate(&mut self.rng);
         let mut seed = [0; 32];
         self.rng.fill_bytes(&mut seed);
-        let endpoint = Endpoint::new(identity.clone(), listen.clone(), transport.clone(), 0, seed, true);
+        let mut endpoint = Endpoint::new(identity.clone(), listen.clone(), transport.clone(), 0, seed, true);
+        endpoint.set_reset_salt(&seed);
         self.nodes.push(Node {
             endpoint,
             identity,
             listen,
+            salt: Some(seed),
             addresses: vec![Some(address)],
             behind_nat: None,
             connections: BTreeMap::new(),
@@ -312,9 +354,14 @@ impl World {
 
     /// A node's NAT gives it another port: what is sent to the old one is lost.
     pub fn rebind(&mut self, node: usize) {
-        let mut new = self.address(node);
+        self.rebind_over(0, node);
+    }
+
+    /// As [`World::rebind`], on one of several networks.
+    pub fn rebind_over(&mut self, network: usize, node: usize) {
+        let mut new = self.nodes[node].addresses[network].expect("the node is on that network");
         new.set_port(new.port().wrapping_add(1).max(1024));
-        self.rebind_to(node, new);
+        self.rebind_to(network, node, new);
     }
 
     /// As [`World::rebind`], another address, of another network, and port.
@@ -325,13 +372,14 @@ impl World {
             IpAddr::V6(ip) => Ipv6Addr::from(u128::from(ip).wrapping_add(1 << 64)).into(),
         };
         self.nodes[node].behind_nat.get_or_insert(old.ip());
-        self.rebind_to(node, SocketAddr::new(ip, old.port().wrapping_add(1).max(1024)));
+        self.rebind_to(0, node, SocketAddr::new(ip, old.port().wrapping_add(1).max(1024)));
     }
 
-    fn rebind_to(&mut self, node: usize, new: SocketAddr) {
-        self.routes.remove(&self.address(node));
-        self.nodes[node].addresses[0] = Some(new);
-        self.routes.insert(new, (node, 0));
+    fn rebind_to(&mut self, network: usize, node: usize, new: SocketAddr) {
+        if let Some(old) = self.nodes[node].addresses[network].replace(new) {
+            self.routes.remove(&old);
+        }
+        self.routes.insert(new, (node, network));
     }
 
     /// Begins a connection from a client to the server.
@@ -375,7 +423,7 @@ impl World {
             transport: node.transport.clone(),
         };
         let (handle, connection) = node.endpoint.connect(self.now, server, config);
-        node.connections.insert(handle, Peer { connection, events: Vec::new() });
+        node.connections.insert(handle, Peer::new(connection));
         handle
     }
 
@@ -397,8 +445,38 @@ impl World {
         let node = &mut self.nodes[node];
         let (identity, listen) = (node.identity.clone(), node.listen.clone());
         node.endpoint = Endpoint::new(identity, listen, node.transport.clone(), 0, seed, true);
+        if let Some(salt) = &node.salt {
+            node.endpoint.set_reset_salt(salt);
+        }
         node.connections.clear();
         node.accepted.clear();
+    }
+
+    /// A node does not store the salt of its reset tokens: started again, it makes others.
+    pub fn forget_salt(&mut self, node: usize) {
+        self.nodes[node].salt = None;
+    }
+
+    /// A node's listener takes these keys only from now on, or any but those denied; connections of others end.
+    pub fn set_allow(&mut self, node: usize, allow: Option<BTreeSet<PublicKey>>) {
+        let now = self.now;
+        let Node { endpoint, connections, .. } = &mut self.nodes[node];
+        endpoint.set_allow(now, allow);
+        for peer in connections.values_mut() {
+            peer.touch().connection.recheck(now, &mut |key, _| endpoint.lists(key));
+        }
+        self.flush();
+    }
+
+    /// A node lets a key in no more; what the key has ends.
+    pub fn revoke(&mut self, node: usize, key: &PublicKey) {
+        let now = self.now;
+        let Node { endpoint, connections, .. } = &mut self.nodes[node];
+        endpoint.revoke(now, key);
+        for peer in connections.values_mut() {
+            peer.touch().connection.revoke(now, key);
+        }
+        self.flush();
     }
 
     /// Another host of a client's owner: the same identity, an endpoint of its own.
@@ -409,8 +487,28 @@ impl World {
         self.rng.fill_bytes(&mut seed);
         let identity = self.nodes[client].identity.clone();
         self.nodes[index].endpoint = Endpoint::new(identity.clone(), None, transport, 0, seed, true);
+        self.nodes[index].salt = None;
         self.nodes[index].identity = identity;
         index
+    }
+
+    /// Another server with the server's identity, which clients know nothing of. It gets what [`World::misdeliver`] gives it.
+    pub fn add_sibling(&mut self) -> usize {
+        let (transport, listen) = (self.nodes[SERVER].transport.clone(), self.nodes[SERVER].listen.clone());
+        let index = self.add_node(transport, listen);
+        self.nodes[index].identity = self.nodes[SERVER].identity.clone();
+        self.restart(index);
+        index
+    }
+
+    /// A packet to one server of a fleet gets to another; if that answers, the answer comes from where the packet was for.
+    pub fn misdeliver(&mut self, node: usize, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
+        let datagram = Datagram { from, to: Some(to.ip()), ecn: None, bytes: bytes.into() };
+        let mut reply = Vec::new();
+        let now = self.now;
+        if matches!(self.nodes[node].endpoint.handle_datagram(now, datagram, &mut reply), Routed::Reply) {
+            self.inject(to, from, &reply);
+        }
     }
 
     /// The wall clock, which all hosts share.
@@ -434,7 +532,7 @@ impl World {
     ) -> Result<Handle, ResumeError> {
         let (now, wall) = (self.now, self.wall());
         let (handle, connection) = self.nodes[node].endpoint.resume(now, wall, suspended, remote)?;
-        self.nodes[node].connections.insert(handle, Peer { connection, events: Vec::new() });
+        self.nodes[node].connections.insert(handle, Peer::new(connection));
         Ok(handle)
     }
 
@@ -442,7 +540,7 @@ impl World {
     pub fn wait_for_peer(&mut self, node: usize, suspended: &Suspended) -> Result<Handle, ResumeError> {
         let (now, wall) = (self.now, self.wall());
         let (handle, connection) = self.nodes[node].endpoint.wait_for_peer(now, wall, suspended)?;
-        self.nodes[node].connections.insert(handle, Peer { connection, events: Vec::new() });
+        self.nodes[node].connections.insert(handle, Peer::new(connection));
         Ok(handle)
     }
 
@@ -462,12 +560,17 @@ impl World {
 
     /// A connection.
     pub fn peer(&mut self, node: usize, handle: Handle) -> &mut Peer {
-        self.nodes[node].connections.get_mut(&handle).expect("the connection is there")
+        self.try_peer(node, handle).expect("the connection is there")
     }
 
     /// A connection, if it has not gone.
     pub fn try_peer(&mut self, node: usize, handle: Handle) -> Option<&mut Peer> {
-        self.nodes[node].connections.get_mut(&handle)
+        self.nodes[node].connections.get_mut(&handle).map(Peer::touch)
+    }
+
+    /// Everything a connection has said, if it has not gone.
+    pub fn events(&self, node: usize, handle: Handle) -> &[(Time, Event)] {
+        self.nodes[node].connections.get(&handle).map_or(&[], |peer| &peer.events)
     }
 
     /// Handles of a node's connections.
@@ -519,7 +622,7 @@ impl World {
 
     /// When a node has something to do, and is awake for it.
     fn wakes_at(&self, node: &Node) -> Option<Time> {
-        let timers = node.connections.values().filter_map(|peer| peer.connection.poll_timeout());
+        let timers = node.connections.values().filter_map(Peer::timer);
         let timer = timers.min().map(|at| self.wake_at(at));
         timer.into_iter().chain(node.sleep.called_at).min().map(|at| at + node.sleep.late)
     }
@@ -556,8 +659,8 @@ impl World {
     fn fire_timers(&mut self) {
         for node in self.nodes.iter_mut().filter(|node| !node.sleep.deep) {
             for peer in node.connections.values_mut() {
-                if peer.connection.poll_timeout().is_some_and(|at| at <= self.now) {
-                    peer.connection.handle_timeout(self.now);
+                if peer.timer().is_some_and(|at| at <= self.now) {
+                    peer.touch().connection.handle_timeout(self.now);
                 }
             }
         }
@@ -598,39 +701,39 @@ impl World {
             from: flight.from,
             to: Some(inside),
             ecn: flight.ecn,
-            bytes: BytesMut::from(&flight.bytes[..]),
+            bytes: BytesMut::from(Bytes::from(flight.bytes)),
         };
         let mut reply = Vec::new();
         match node.endpoint.handle_datagram(now, datagram, &mut reply) {
-            Routed::Nothing => {}
+            Routed::Nothing | Routed::Agreeing(_) => {}
             Routed::Reply => self.send(index, Some(inside), flight.from, None, reply),
             Routed::Connection(handle, datagram) => {
                 if let Some(peer) = node.connections.get_mut(&handle) {
-                    peer.connection.handle_datagram(now, datagram);
+                    peer.touch().connection.handle_datagram(now, datagram);
                 }
             }
             Routed::RepeatedPing(handle, ping) => {
                 if let Some(peer) = node.connections.get_mut(&handle) {
-                    peer.connection.handle_repeated_ping(&ping);
+                    peer.touch().connection.handle_repeated_ping(&ping);
                 }
             }
             Routed::SecondPing(handle, ping) => {
                 if let Some(peer) = node.connections.get_mut(&handle) {
-                    peer.connection.handle_second_ping(&ping);
+                    peer.touch().connection.handle_second_ping(&ping);
                 }
             }
             Routed::Resuming(handle, resuming) => {
                 if let Some(peer) = node.connections.get_mut(&handle) {
-                    peer.connection.handle_resume(now, *resuming);
+                    peer.touch().connection.handle_resume(now, *resuming);
                 }
             }
             Routed::Reset(handle, token) => {
                 if let Some(peer) = node.connections.get_mut(&handle) {
-                    peer.connection.handle_reset(now, &token);
+                    peer.touch().connection.handle_reset(now, &token);
                 }
             }
             Routed::Accepted(handle, connection) => {
-                node.connections.insert(handle, Peer { connection: *connection, events: Vec::new() });
+                node.connections.insert(handle, Peer::new(*connection));
                 node.accepted.push(handle);
             }
         }
@@ -643,7 +746,7 @@ impl World {
             if self.nodes[index].sleep.deep {
                 continue;
             }
-            for handle in self.handles(index) {
+            for handle in self.touched(index) {
                 loop {
                     self.transmit(index, handle, &mut buffer);
                     if !self.collect(index, handle) {
@@ -652,6 +755,11 @@ impl World {
                 }
             }
         }
+    }
+
+    fn touched(&self, index: usize) -> Vec<Handle> {
+        let touched = self.nodes[index].connections.iter().filter(|(_, peer)| peer.is_touched());
+        touched.map(|(handle, _)| *handle).collect()
     }
 
     fn transmit(&mut self, index: usize, handle: Handle, buffer: &mut Vec<u8>) {
@@ -684,6 +792,9 @@ impl World {
                 peer.connection.handle_answer(answer);
                 answered = true;
             }
+        }
+        if !answered {
+            peer.settle();
         }
         answered
     }
@@ -723,10 +834,12 @@ impl World {
             self.stray += 1;
             return;
         };
-        for _ in 0..copies {
+        for copy in 1..=copies {
             let verdict = self.links[way.link].push(self.now, bytes.len(), ecn.is_some());
-            for delivery in verdict.deliveries() {
-                let mut bytes = bytes.clone();
+            let mut deliveries = verdict.deliveries().peekable();
+            while let Some(delivery) = deliveries.next() {
+                let is_last = copy == copies && deliveries.peek().is_none();
+                let mut bytes = if is_last { std::mem::take(&mut bytes) } else { bytes.clone() };
                 if let Some(flip) = delivery.flip {
                     flip.apply(&mut bytes);
                 }

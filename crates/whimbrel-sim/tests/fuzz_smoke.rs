@@ -199,7 +199,6 @@ mod seeds {
             ),
             ("skip", "two", ranges(block::SKIP, true)),
             ("taken", "two", ranges(block::TAKEN, false)),
-            ("credit", "data", bytes(|out| Grant::Data(1 << 30).write(out))),
             ("credit", "stream", bytes(|out| Grant::StreamData { stream: 2, limit: 1 << 20 }.write(out))),
             ("credit", "streams", bytes(|out| Grant::Streams(200).write(out))),
             (
@@ -222,9 +221,8 @@ mod seeds {
     /// Targets whose first byte chooses, in place of the block's type.
     fn choice(target: &str, name: &str) -> Option<u8> {
         match (target, name) {
-            ("credit", "data") | ("stream_end", "reset") | ("close", "fin") => Some(0),
-            ("credit", "stream") | ("stream_end", "stop") | ("close", "rst") => Some(1),
-            ("credit", "streams") => Some(2),
+            ("credit", "stream") | ("stream_end", "reset") | ("close", "fin") => Some(0),
+            ("credit", "streams") | ("stream_end", "stop") | ("close", "rst") => Some(1),
             _ => None,
         }
     }

@@ -2,10 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
-use whimbrel_proto::{CloseReason, Event, Service, TransportConfig};
+use whimbrel_proto::{CloseReason, Event, Service, SuspendMode, TransportConfig};
+use whimbrel_sim::link::LinkConfig;
 use whimbrel_sim::pair::{End, Pair};
+use whimbrel_sim::world::{SERVER, TapVerdict};
 
 const SECOND: Duration = Duration::from_secs(1);
 const LINK: &str = "rate=4mbit,delay=25ms,queue=200ms";
@@ -112,4 +116,109 @@ fn with_nothing_sent_nobody_waits_for_the_handshake() {
     pair.close(End::Client, 0, "");
     pair.run(Duration::from_millis(1));
     assert_eq!(pair.closed(End::Client), Some(CloseReason::Local));
+}
+
+/// A client that suspended unheard comes back; its SYN-ACK and PONG pass, its packets are `held` until the cell says otherwise. Its end
+/// goes on with the new handle.
+fn come_back(pair: &mut Pair, held: &Rc<Cell<bool>>, reset_passes: bool) {
+    let client = pair.client;
+    let now = pair.now();
+    pair.connection(End::Client).suspend(now, SuspendMode::Snapshot, None).expect("it can be suspended");
+    assert!(pair.run_until(15 * SECOND, |pair| pair.closed(End::Client).is_some()));
+    let handle = pair.handle(End::Client);
+    let state = pair.world.take_suspended(client, handle).expect("the state is there");
+    pair.world.restart(client);
+    let (own, server) = (pair.world.address(client), pair.world.address(SERVER));
+    let (holds, mut id) = (Rc::clone(held), None);
+    pair.world.set_tap(Box::new(move |_, from, _, bytes| {
+        if from == server && bytes[0] == 0x85 {
+            id = Some(bytes[9..17].to_vec());
+        }
+        let fresh = id.as_ref().is_some_and(|id| bytes[1..9] == id[..]);
+        let reset = from == own && bytes[0] & 0x80 == 0 && !fresh;
+        let lost = fresh && holds.get() || reset && !reset_passes;
+        if lost { TapVerdict::Drop } else { TapVerdict::Pass }
+    }));
+    pair.relink(LINK);
+    let handle = pair.world.resume(client, &state, Some(server)).expect("it can be resumed");
+    pair.adopt(End::Client, handle);
+    assert!(pair.run_until(5 * SECOND, |pair| pair.events(End::Client).contains(&Event::Connected)));
+}
+
+/// A second network, with a path over it.
+fn second_network(pair: &mut Pair) {
+    let link: LinkConfig = LINK.parse().expect("it is well written");
+    pair.world.add_network(pair.client, link.clone(), link);
+    for end in [End::Server, End::Client] {
+        let (node, handle) = pair.place(end).expect("it is there");
+        pair.world.announce(node, handle);
+    }
+    pair.run(3 * SECOND);
+    assert_eq!(pair.stats(End::Server).paths.len(), 2);
+}
+
+/// All that was sent arrives, and both end as by a polite close.
+fn closes_politely(pair: &mut Pair, text: &str) {
+    let mut got = 0;
+    let done = pair.run_until(8 * SECOND, |pair| {
+        got += pair.recv(End::Client).len();
+        pair.both_closed()
+    });
+    let ends = End::BOTH.map(|end| pair.closed(end));
+    assert!(done && got == 1, "{text}: {got} of 1 arrived, {ends:?}");
+    let polite = |why: &Option<CloseReason>| matches!(why, Some(CloseReason::Local | CloseReason::Peer(_)));
+    assert!(ends.iter().all(polite), "{text}: {ends:?}");
+}
+
+/// A server that closed while a peer was on its way back was told by that peer's endpoint that the old connection was lost, which is how
+/// coming back begins. It took that for the end, lost what was queued, and the peer found nobody.
+#[test]
+fn regression_a_close_that_meets_a_resuming_peer_is_a_close() {
+    for both in [false, true] {
+        let mut pair = Pair::connected(21, TransportConfig::default(), LINK);
+        // Of a client's first path its peer has no token.
+        second_network(&mut pair);
+        pair.relink("loss=100%");
+        pair.relink_over(1, "loss=100%");
+        let held = Rc::new(Cell::new(true));
+        come_back(&mut pair, &held, true);
+        pair.relink_over(1, LINK);
+        pair.send(End::Server, Service::ReliableSequenced, "to be delivered");
+        pair.close(End::Server, 1, "here");
+        if both {
+            pair.close(End::Client, 1, "here, too");
+        }
+        pair.run(Duration::from_millis(500));
+        assert_eq!(pair.closed(End::Server), None, "both: {both}");
+        held.set(false);
+        closes_politely(&mut pair, &format!("both: {both}"));
+    }
+}
+
+/// The same where the server knew that its peer was away: to close ended a session at once that its peer took for resumed.
+#[test]
+fn regression_a_close_in_waiting_meets_a_resuming_peer() {
+    let mut pair = Pair::connected(22, TransportConfig::default(), LINK);
+    pair.run(SECOND);
+    let held = Rc::new(Cell::new(true));
+    come_back(&mut pair, &held, true);
+    assert!(pair.events(End::Server).contains(&Event::PeerSuspended));
+    pair.send(End::Server, Service::ReliableSequenced, "to be delivered");
+    pair.close(End::Server, 1, "here");
+    pair.run(Duration::from_millis(500));
+    held.set(false);
+    closes_politely(&mut pair, "waiting");
+}
+
+/// Patience with a close does not count the time for which the peer is out of reach. Over the connection by which it came back it did.
+#[test]
+fn regression_a_close_through_an_outage_keeps_its_patience() {
+    let mut pair = Pair::connected(23, TransportConfig::default(), LINK);
+    pair.run(SECOND);
+    pair.relink("loss=100%");
+    pair.send(End::Server, Service::ReliableSequenced, "to be delivered");
+    pair.close(End::Server, 1, "here");
+    // Suspending takes as long as a close may.
+    come_back(&mut pair, &Rc::new(Cell::new(false)), false);
+    closes_politely(&mut pair, "patience");
 }

@@ -5,7 +5,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use whimbrel_sim::checker::{Coverage, move_seed, run_seed};
+use whimbrel_sim::checker::{Coverage, Special, move_seed, run_seed};
 
 /// Seeds of a plain `cargo test`; `cargo xtask test` asks for 10,000.
 const SEEDS: u64 = 2_000;
@@ -87,6 +87,10 @@ fn went_everywhere(total: &Coverage) {
     ];
     for (what, count) in counts {
         assert!(count > 100, "{count} {what}");
+    }
+    for special in Special::ON {
+        let count = total.specials.get(special).copied().unwrap_or_default();
+        assert!(count > 20, "{count} of {special:?}");
     }
     let outcomes = total.outcomes.iter().map(|(outcome, count)| (format!("{outcome:?}"), *count));
     let drawn = total.drawn.iter().map(|(drawn, count)| (drawn.clone(), *count));

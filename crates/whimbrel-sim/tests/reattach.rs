@@ -414,7 +414,10 @@ fn whichever_network_is_back_first_is_used_and_then_all_of_them() {
 /// What was counted before an outage is not forgotten with the connection.
 #[test]
 fn figures_go_on_over_the_next_connection() {
-    let mut pair = Pair::connected(16, config(), LINK);
+    let mut roomy = config();
+    // Nobody reads here.
+    roomy.session.stream_share = 8 << 20;
+    let mut pair = Pair::connected(16, roomy, LINK);
     let counts = |pair: &mut Pair, end| {
         let total = pair.stats(end).total;
         [
@@ -459,6 +462,8 @@ fn figures_go_on_over_the_next_connection() {
 fn the_deadline_budget_goes_on_over_the_next_connection() {
     let mut config = config();
     config.deadline_budget = 3;
+    // Nobody reads here.
+    config.session.stream_share = 8 << 20;
     let mut pair = Pair::connected(17, config, LINK);
     let mortal = |pair: &mut Pair, count| {
         for _ in 0..count {

@@ -17,6 +17,8 @@ fn trains(bytes_per_s: u64, messages: usize, size: usize) -> Vec<(usize, usize)>
     let congestion = Congestion::Fixed { bytes_per_s };
     let mut transport = TransportConfig::default();
     transport.congestion = congestion;
+    // Nobody reads here.
+    transport.session.stream_share = 8 << 20;
     let mut pair = Pair::connected(1, transport, "delay=10ms");
     pair.send(End::Client, Service::ReliableSequenced, Bytes::from(vec![1; 1 << 20]));
     // Until the path's MTU is known.

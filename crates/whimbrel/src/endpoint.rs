@@ -1,7 +1,8 @@
 //! A socket, the connections on it, and the loop that receives for them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
@@ -12,11 +13,14 @@ use tokio::sync::{Notify, mpsc};
 use whimbrel_net::{EcnCodepoint, RecvPool, UdpSocket};
 use whimbrel_proto::crypto::{Identity, PublicKey, Secret};
 use whimbrel_proto::handshake::ServerKey;
+use whimbrel_proto::wire::packet::{CLEAR_BIT, destination};
 use whimbrel_proto::{
-    ConnectConfig, Datagram, Ecn, EndpointAnswer, EndpointEvent, EndpointStats, Handle, ListenConfig, Routed,
-    Ticket, TicketStore, Time, TransportConfig, Url,
+    ConnectConfig, ConnectionId, Datagram, Ecn, EndpointAnswer, EndpointEvent, EndpointStats, Handle,
+    ListenConfig, Routed, Ticket, TicketStore, Time, TransportConfig, Url,
 };
+use zeroize::Zeroizing;
 
+use crate::agreements::Agreements;
 use crate::clock::Clock;
 use crate::error::{BindError, ConnectError, TicketsError};
 use crate::key_log::{self, KeyLog};
@@ -24,6 +28,7 @@ use crate::locals::Paths;
 use crate::mocket::Mocket;
 use crate::resolve::resolve;
 use crate::roam::Networks;
+use crate::serving::{Company, Lane, Serving};
 use crate::shared::{Shared, lock};
 
 /// How an endpoint is set up.
@@ -44,6 +49,11 @@ pub struct Config {
     pub backlog: usize,
     /// Which of the host's networks are used. Default: `Auto`, all of them as they come and go.
     pub paths: Paths,
+    /// What makes the reset tokens of this endpoint its own: keep 32 random bytes for it, and peers notice at once when the program is started
+    /// again at the same address. None (default): new ones each time, and peers notice a restart by silence, or when they dial the session
+    /// again. No two endpoints of one identity may have the same while both run: each would answer for the other's connections, and whoever
+    /// has seen one of their packets could end them so. Processes of a fleet have one each.
+    pub reset_salt: Option<[u8; 32]>,
     /// Append the keys of connections to this file, for a packet dissector: whoever has it reads them. Default: what the environment's
     /// WHIMBREL_KEYLOGFILE names, else none.
     pub key_log: Option<PathBuf>,
@@ -59,6 +69,7 @@ impl Default for Config {
             psk: None,
             backlog: 1024,
             paths: Paths::default(),
+            reset_salt: None,
             key_log: key_log::from_environment(),
         }
     }
@@ -117,7 +128,7 @@ impl Config {
 /// assert_eq!(Identity::from_secret(kept).public(), identity.public());
 /// ```
 pub fn new_identity() -> Identity {
-    Identity::from_secret(random_bytes())
+    Identity::from_secret(*Zeroizing::new(random_bytes()))
 }
 
 /// Since the epoch; a clock before it counts as there.
@@ -146,10 +157,12 @@ pub(crate) struct EndpointShared {
     pub(crate) networks: Networks,
     pub(crate) clock: Clock,
     pub(crate) key_log: Option<KeyLog>,
-    tickets: Mutex<TicketStore>,
+    pub(crate) tickets: Mutex<TicketStore>,
     pub(crate) proto: Mutex<whimbrel_proto::Endpoint>,
+    pub(crate) agreements: Agreements,
     pub(crate) connections: Mutex<BTreeMap<Handle, Arc<Shared>>>,
     pub(crate) config: Config,
+    pub(crate) company: Company,
     /// The last connection went, or the last handle.
     changed: Notify,
     closed: OnceLock<()>,
@@ -197,6 +210,9 @@ impl Endpoint {
             random_bytes(),
             aes_in_hardware(),
         );
+        if let Some(salt) = &config.reset_salt {
+            proto.set_reset_salt(salt);
+        }
         if config.psk.is_some() {
             proto.set_psk(config.psk.clone());
         }
@@ -208,8 +224,10 @@ impl Endpoint {
             key_log,
             tickets: Mutex::new(TicketStore::default()),
             proto: Mutex::new(proto),
+            agreements: Agreements::new(),
             connections: Mutex::new(BTreeMap::new()),
             config,
+            company: Company::default(),
             changed: Notify::new(),
             closed: OnceLock::new(),
         });
@@ -397,7 +415,7 @@ impl EndpointShared {
         lock(&self.connections).values().cloned().collect()
     }
 
-    fn find(&self, handle: Handle) -> Option<Arc<Shared>> {
+    pub(crate) fn find(&self, handle: Handle) -> Option<Arc<Shared>> {
         lock(&self.connections).get(&handle).cloned()
     }
 
@@ -408,6 +426,8 @@ impl EndpointShared {
 
 /// Coalesced buffers received in one call.
 const BUFFERS: usize = 8;
+/// Calls in a row, while all of them fill all buffers, before somebody with a backlog is served.
+const CALLS: usize = 1;
 
 /// The receive loop of a socket: until the endpoint and its connections are gone. Without `accept` nobody is let in by it.
 pub(crate) async fn receive(
@@ -416,44 +436,69 @@ pub(crate) async fn receive(
     accept: Option<mpsc::Sender<Mocket>>,
 ) {
     let mut batch = RecvPool::new(BUFFERS);
-    let mut dirty: Vec<Arc<Shared>> = Vec::new();
-    let (mut reply, mut routed) = (Vec::new(), Vec::new());
+    let mut serving = Serving::default();
+    let (mut reply, mut accepted) = (Vec::new(), Vec::new());
+    let mut is_more = false;
     loop {
-        tokio::select! {
-            filled = batch.fill_from(&socket) => {
-                if filled.is_err() {
-                    // Errors of single datagrams are not reported here: the socket itself is gone.
-                    break;
-                }
+        if is_more || !serving.is_idle() {
+            // Other tasks have their turn, and the system may say what has arrived.
+            tokio::task::yield_now().await;
+            if batch.try_fill(&socket).is_err_and(|error| error.kind() != ErrorKind::WouldBlock) {
+                break;
             }
-            () = shared.changed.notified() => {
-                if shared.is_over() {
-                    break;
+        } else {
+            tokio::select! {
+                filled = batch.fill_from(&socket) => {
+                    if filled.is_err() {
+                        // Errors of single datagrams are not reported here: the socket itself is gone.
+                        break;
+                    }
                 }
-                continue;
+                () = shared.changed.notified() => {
+                    if shared.is_over() {
+                        break;
+                    }
+                    continue;
+                }
             }
         }
         let now = shared.clock.now();
-        route_batch(&shared, now, &socket, &mut batch, &mut reply, &mut routed);
-        hand_over(&shared, now, &mut routed, &mut dirty, accept.as_ref());
-        for connection in dirty.drain(..) {
-            connection.drive();
+        let door = Door { socket: &socket, accept: accept.as_ref() };
+        for call in 1..=CALLS {
+            is_more = batch.is_full();
+            route_batch(&shared, now, door, &mut batch, &mut reply, &mut serving, &mut accepted);
+            hand_over(&shared, &mut accepted, accept.as_ref());
+            serving.serve_fresh(&shared);
+            if !is_more || call == CALLS || batch.try_fill(&socket).is_err() {
+                break;
+            }
         }
+        serving.serve_next(&shared);
         tokio::task::coop::consume_budget().await;
     }
 }
 
+/// By where strangers come in.
+#[derive(Clone, Copy)]
+struct Door<'a> {
+    socket: &'a Arc<UdpSocket>,
+    accept: Option<&'a mpsc::Sender<Mocket>>,
+}
+
 /// Sorts what has arrived; strangers are answered at once.
 fn route_batch(
-    shared: &EndpointShared,
+    shared: &Arc<EndpointShared>,
     now: Time,
-    socket: &UdpSocket,
+    door: Door<'_>,
     batch: &mut RecvPool,
     reply: &mut Vec<u8>,
-    routed: &mut Vec<(SocketAddr, Routed)>,
+    serving: &mut Serving,
+    accepted: &mut Vec<(SocketAddr, Routed)>,
 ) {
     // Not held while a connection is, which tells the endpoint its news under its own lock.
     let mut proto = None;
+    // Datagrams come in runs of one connection.
+    let mut last: Option<(ConnectionId, SocketAddr, Lane)> = None;
     batch.drain(|datagram| {
         let datagram = Datagram {
             from: datagram.from,
@@ -461,82 +506,93 @@ fn route_batch(
             ecn: datagram.ecn.map(from_net_ecn),
             bytes: datagram.bytes,
         };
-        let (from, to) = (datagram.from, datagram.to);
+        let (from, to, size) = (datagram.from, datagram.to, datagram.bytes.len());
+        let id = sealed_for(&datagram.bytes);
+        if let Some((last_id, last_from, lane)) = last
+            && Some(last_id) == id
+            && last_from == from
+        {
+            serving.push(lane, size, Routed::Connection(lane.handle(), datagram));
+            return;
+        }
         reply.clear();
-        let found = proto.get_or_insert_with(|| lock(&shared.proto)).handle_datagram(now, datagram, reply);
+        let found =
+            proto.get_or_insert_with(|| lock(&shared.proto)).handle_datagram_deferring(now, datagram, reply);
         if !matches!(found, Routed::Connection(..)) {
-            // What is for no connection may have taken a handshake's time, be it forged.
+            // What is for no connection may take a handshake's time, be it forged.
             proto = None;
         }
-        match found {
-            Routed::Nothing => {}
-            Routed::Reply => {
-                let transmit = whimbrel_net::Transmit {
-                    destination: from,
-                    ecn: None,
-                    contents: reply,
-                    segment_size: None,
-                    src_ip: to,
-                };
-                // A stranger whose answer does not get through asks again.
-                socket.try_send(&transmit).ok();
+        // At once, if at all: what comes right behind PING is for the connection that it begins.
+        let found = match found {
+            Routed::Agreeing(agreeing) => {
+                match Agreements::leave(shared, now, door.socket, door.accept, *agreeing) {
+                    Some(agreeing) => {
+                        let agreed = agreeing.run();
+                        lock(&shared.proto).handle_agreed(now, agreed, reply)
+                    }
+                    None => Routed::Nothing,
+                }
             }
-            found => routed.push((from, found)),
+            found => found,
+        };
+        if let Some(handle) = found.handle() {
+            let lane = serving.lane(handle, from);
+            last = id.map(|id| (id, from, lane)).filter(|_| matches!(found, Routed::Connection(..)));
+            serving.push(lane, size, found);
+            return;
+        }
+        match found {
+            Routed::Reply => reply_to(door.socket, from, to, reply),
+            found => accepted.push((from, found)),
         }
     });
 }
 
-/// Gives each connection what is for it.
-fn hand_over(
+/// The id of the connection that a sealed packet says it is for.
+fn sealed_for(packet: &[u8]) -> Option<ConnectionId> {
+    destination(packet).filter(|(flags, _)| flags & CLEAR_BIT == 0).map(|(_, id)| id)
+}
+
+/// Sends a stranger an answer, if there is one. If it does not get through, it is asked for again.
+pub(crate) fn reply_to(socket: &UdpSocket, to: SocketAddr, source: Option<IpAddr>, reply: &[u8]) {
+    if reply.is_empty() {
+        return;
+    }
+    let transmit = whimbrel_net::Transmit {
+        destination: to,
+        ecn: None,
+        contents: reply,
+        segment_size: None,
+        src_ip: source,
+    };
+    socket.try_send(&transmit).ok();
+}
+
+/// Offers the application what was accepted.
+pub(crate) fn hand_over(
     shared: &Arc<EndpointShared>,
-    now: Time,
-    routed: &mut Vec<(SocketAddr, Routed)>,
-    dirty: &mut Vec<Arc<Shared>>,
+    accepted: &mut Vec<(SocketAddr, Routed)>,
     accept: Option<&mpsc::Sender<Mocket>>,
 ) {
-    let mut routed = routed.drain(..).peekable();
-    while let Some((from, next)) = routed.next() {
-        match next {
-            Routed::Nothing | Routed::Reply => {}
-            Routed::Connection(handle, datagram) => with(shared, dirty, handle, |connection| {
-                connection.handle_datagram(now, datagram);
-                // Datagrams come in runs of one connection.
-                let same = |next: &(_, Routed)| matches!(next.1, Routed::Connection(of, _) if of == handle);
-                while let Some((_, Routed::Connection(_, datagram))) = routed.next_if(same) {
-                    connection.handle_datagram(now, datagram);
+    for (from, routed) in accepted.drain(..) {
+        let Routed::Accepted(handle, connection) = routed else { continue };
+        let locals = shared.locals_of_server(from);
+        let connection = Shared::new(handle, *connection, locals, Arc::clone(shared));
+        lock(&shared.connections).insert(handle, Arc::clone(&connection));
+        shared.recheck_lists(shared.clock.now(), &connection);
+        let mocket = Mocket::new(Arc::clone(&connection));
+        if shared.config.listen.as_ref().is_some_and(|listen| listen.acceptor.psk.is_some()) {
+            // Only a packet under the final keys shows that the client has it, too; nothing can come before.
+            let accept = accept.cloned();
+            tokio::spawn(async move {
+                if mocket.proven().await.is_ok() {
+                    offer(accept.as_ref(), mocket);
                 }
-            }),
-            Routed::RepeatedPing(handle, ping) => {
-                with(shared, dirty, handle, |connection| connection.handle_repeated_ping(&ping));
-            }
-            Routed::Resuming(handle, resuming) => {
-                with(shared, dirty, handle, |connection| connection.handle_resume(now, *resuming));
-            }
-            Routed::SecondPing(handle, ping) => {
-                with(shared, dirty, handle, |connection| connection.handle_second_ping(&ping));
-            }
-            Routed::Reset(handle, token) => {
-                with(shared, dirty, handle, |connection| connection.handle_reset(now, &token));
-            }
-            Routed::Accepted(handle, connection) => {
-                let locals = shared.locals_of_server(from);
-                let connection = Shared::new(handle, *connection, locals, Arc::clone(shared));
-                lock(&shared.connections).insert(handle, Arc::clone(&connection));
-                dirty.push(Arc::clone(&connection));
-                let mocket = Mocket::new(Arc::clone(&connection));
-                if shared.config.listen.as_ref().is_some_and(|listen| listen.acceptor.psk.is_some()) {
-                    // Only a packet under the final keys shows that the client has it, too; nothing can come before.
-                    let accept = accept.cloned();
-                    tokio::spawn(async move {
-                        if mocket.proven().await.is_ok() {
-                            offer(accept.as_ref(), mocket);
-                        }
-                    });
-                } else {
-                    offer(accept, mocket);
-                }
-            }
+            });
+        } else {
+            offer(accept, mocket);
         }
+        connection.drive();
     }
 }
 
@@ -549,25 +605,6 @@ fn offer(accept: Option<&mpsc::Sender<Mocket>>, mocket: Mocket) {
     if let Some(refused) = refused {
         refused.abort(0, "the listener does not keep up");
     }
-}
-
-/// Does something to a connection, and notes that it wants driving.
-fn with(
-    shared: &EndpointShared,
-    dirty: &mut Vec<Arc<Shared>>,
-    handle: Handle,
-    act: impl FnOnce(&mut whimbrel_proto::Connection),
-) {
-    // Datagrams come in runs of one connection.
-    let at = match dirty.iter().rposition(|connection| connection.handle == handle) {
-        Some(at) => at,
-        None => {
-            let Some(connection) = shared.find(handle) else { return };
-            dirty.push(connection);
-            dirty.len() - 1
-        }
-    };
-    act(&mut dirty[at].lock().connection);
 }
 
 pub(crate) fn to_net_ecn(ecn: Ecn) -> EcnCodepoint {
@@ -597,8 +634,6 @@ fn aes_in_hardware() -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::net::IpAddr;
-
     use super::*;
 
     #[tokio::test]

@@ -143,6 +143,36 @@ pub enum StreamOptionsError {
     SharedInbox,
 }
 
+/// Reading or writing a byte stream: what the [`io::Error`] holds. `error.get_ref()` and `downcast_ref` give it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StreamIoError {
+    /// Reading, [`io::ErrorKind::ConnectionReset`]: the peer gave up writing, with this code; 0 if it dropped the stream without `shutdown`.
+    #[error("the peer reset the stream with code {0}: what it wrote may not be whole")]
+    Reset(u64),
+    /// Writing, [`io::ErrorKind::BrokenPipe`]: the peer reads no more, and gave this code; 0 if it dropped the stream.
+    #[error("the peer stopped the stream with code {0}: it reads no more")]
+    Stopped(u64),
+    /// [`io::ErrorKind::BrokenPipe`]: this end has ended the direction itself.
+    #[error("this end has ended this direction of the stream")]
+    Ended,
+    /// [`io::ErrorKind::ConnectionAborted`]: the mocket is closed, and everything that came before was read. With
+    /// [`CloseReason::Suspended`] what was not read is in the suspended session.
+    #[error("the mocket is closed: {0}")]
+    Closed(CloseReason),
+}
+
+impl From<StreamIoError> for io::Error {
+    fn from(error: StreamIoError) -> Self {
+        let kind = match error {
+            StreamIoError::Reset(_) => io::ErrorKind::ConnectionReset,
+            StreamIoError::Stopped(_) | StreamIoError::Ended => io::ErrorKind::BrokenPipe,
+            StreamIoError::Closed(_) => io::ErrorKind::ConnectionAborted,
+        };
+        Self::new(kind, error)
+    }
+}
+
 /// Opening a stream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -24,6 +24,8 @@
 //!
 //! The futures run on tokio. Handles never decide protocol matters: those are in [`whimbrel_proto`], which knows no clock and no socket.
 
+mod agreements;
+mod backlog;
 mod clock;
 mod endpoint;
 mod error;
@@ -35,6 +37,7 @@ mod mocket;
 mod paths;
 mod resolve;
 mod roam;
+mod serving;
 mod shared;
 #[cfg(test)]
 #[path = "../tests/skip/mod.rs"]
@@ -45,6 +48,8 @@ mod suspend;
 mod suspended;
 #[cfg(test)]
 mod testing;
+mod trust;
+mod turns;
 
 /// The examples of the README and the guide compile.
 #[cfg(doctest)]
@@ -55,8 +60,8 @@ struct Pages;
 
 pub use endpoint::{Config, Endpoint, new_identity};
 pub use error::{
-    BindError, Closed, ConnectError, PathError, SendError, StreamOpenError, StreamOptionsError,
-    StreamRecvError, TicketsError,
+    BindError, Closed, ConnectError, PathError, SendError, StreamIoError, StreamOpenError,
+    StreamOptionsError, StreamRecvError, TicketsError,
 };
 pub use locals::{LocalPath, Paths};
 pub use message_stream::MessageStream;
@@ -68,12 +73,13 @@ pub use whimbrel_proto::congestion::Congestion;
 pub use whimbrel_proto::crypto::{Identity, PublicKey, Secret};
 pub use whimbrel_proto::session::{
     Batch, Counters, CreditPolicy, Message, MessageRef, Outcome, SessionConfig, SessionStats, SnapshotError,
-    StreamOptions, TagStats,
+    StreamCredit, StreamOptions, TagStats,
 };
+pub use whimbrel_proto::wire::close::Reason;
 pub use whimbrel_proto::{
     Admit, CloseReason, ConnectionStats, CostPolicy, DEFAULT_PORT, DeadlineStats, EndpointStats, Event,
     ListenConfig, LocalAddress, MAX_THRESHOLDS, MessageId, OpenPathError, PathId, PathState, PathStats,
-    PrimaryRule, Quality, QualityChange, Repeats, Scheduling, Service, SetPrimaryError, StreamId,
+    PeerText, PrimaryRule, Quality, QualityChange, Repeats, Scheduling, Service, SetPrimaryError, StreamId,
     SuspendMode, Tag, Threshold, Ticket, TicketStore, TooManyThresholds, Totals, TransportConfig, Url,
     UrlError,
 };

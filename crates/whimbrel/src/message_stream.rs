@@ -14,7 +14,7 @@ use crate::shared::Shared;
 /// A stream of messages, in both directions: a domain of order with credit of its own, so that neither what it loses nor a reader that
 /// stops holds back another. Its messages come out here and not of [`Mocket::recv`]. Dropped, it ends in this direction: what was sent is
 /// still delivered, then nothing can be sent on it any more, by a [`crate::Sender`] either, and the peer's reader hears of the end; what
-/// the peer goes on sending comes out of [`Mocket::recv`]. A stream that both have dropped, or that only its opener has and the peer
+/// the peer goes on sending comes out of [`Mocket::recv`]. Dropped while its session is being suspended, it goes with the session. A stream that both have dropped, or that only its opener has and the peer
 /// never accepted, is over once everything was read, and counts against the peer's `max_streams` no more.
 ///
 /// ```no_run
@@ -87,7 +87,8 @@ impl MessageStream {
             return Poll::Ready(Ok(message));
         }
         let mut state = self.shared.lock();
-        if state.connection.session_ref().is_at_end(self.id) {
+        // Of a session that has left nothing can be said but that.
+        if !state.is_leaving() && state.connection.session_ref().is_at_end(self.id) {
             return Poll::Ready(Err(StreamRecvError::Ended));
         }
         if let Some(reason) = &state.closed {
@@ -102,6 +103,10 @@ impl MessageStream {
     /// The next message if one is there.
     pub fn try_recv(&self) -> Option<Message> {
         let mut state = self.shared.lock();
+        if state.is_leaving() {
+            // It goes with the session.
+            return None;
+        }
         let now = self.shared.clock.now();
         let message = state.connection.session().recv_on(now, self.id);
         if message.is_some() && state.connection.session().has_control() {
@@ -129,6 +134,11 @@ impl MessageStream {
 impl Drop for MessageStream {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
+        // Nobody is left to be woken.
+        drop(state.readers.remove(&self.id));
+        if state.is_leaving() {
+            return;
+        }
         let session = state.connection.session();
         session.end_messages(self.id);
         session.release_stream(self.id);

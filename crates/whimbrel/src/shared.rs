@@ -4,7 +4,7 @@
 //! built under the lock and sent without it; whoever holds the transmit buffer sends, others leave word (`again`).
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,9 +14,10 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, broadcast, oneshot};
 use whimbrel_net::UdpSocket;
-use whimbrel_proto::session::{Outcome, Outgoing, SessionEvent, StreamKind};
+use whimbrel_proto::session::{Outcome, Outgoing, SessionEvent};
 use whimbrel_proto::{CloseReason, Connection, Event, Handle, MessageId, Side, StreamId, Time, Transmit};
 
+use crate::backlog::Backlog;
 use crate::clock::Clock;
 use crate::endpoint::EndpointShared;
 use crate::local_socket::LocalSocket;
@@ -31,6 +32,11 @@ const HURRY: Duration = Duration::from_secs(8);
 
 /// Messages a sender queues before it lets other tasks run.
 const BURST: u32 = 256;
+
+/// Buffers of packets that one connection sends in a row, at 64 KiB each, before others have their turn.
+const CALLS: u32 = 2;
+/// The same where no other connection has been heard of lately.
+const CALLS_ALONE: u32 = 16;
 
 /// Locks; a panic elsewhere while holding it has not left the state half-changed more than any error would.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -61,7 +67,7 @@ pub(crate) struct State {
     pub(crate) outcomes: BTreeMap<MessageId, oneshot::Sender<Outcome>>,
     pub(crate) readers: BTreeMap<StreamId, Waker>,
     pub(crate) writers: BTreeMap<StreamId, Waker>,
-    pub(crate) opened: VecDeque<(StreamId, StreamKind)>,
+    pub(crate) backlog: Backlog,
     pub(crate) connected: bool,
     /// What is unread goes with the session.
     pub(crate) suspending: bool,
@@ -108,15 +114,9 @@ impl State {
         if message.lifetime.is_none() && message.tag.is_none() { self.coarse_now } else { clock.now() }
     }
 
-    /// Of the streams that nobody has accepted, those that are over are not waited for.
-    pub(crate) fn forget_ended(&mut self) {
-        let session = self.connection.session_ref();
-        self.opened.retain(|(id, _)| session.stream_kind(*id).is_some());
-    }
-
-    /// Somebody has a handle on a stream of the peer's: it is offered to nobody else.
-    pub(crate) fn was_accepted(&mut self, id: StreamId) {
-        self.opened.retain(|(opened, _)| *opened != id);
+    /// The session is being suspended, or was: what it holds goes with it, and nothing is read from it or ended any more.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.suspending && self.closed.as_ref().is_none_or(|reason| *reason == CloseReason::Suspended)
     }
 
     /// Counts a message about to be queued; true if the sender has had its turn.
@@ -149,6 +149,8 @@ enum Drive {
     Idle,
     /// This socket is full.
     Blocked(Via),
+    /// More to send, but others have their turn first.
+    More,
 }
 
 impl Shared {
@@ -168,7 +170,7 @@ impl Shared {
                 outcomes: BTreeMap::new(),
                 readers: BTreeMap::new(),
                 writers: BTreeMap::new(),
-                opened: VecDeque::new(),
+                backlog: Backlog::default(),
                 connected,
                 suspending: false,
                 dropped: false,
@@ -265,9 +267,9 @@ impl Shared {
         self.submissions.queue(self.clock.now(), state.connection.session(), &mut state.spare, true);
     }
 
-    /// Sends what there is to send.
+    /// Sends what there is to send: some of it at once, the rest by the driver task.
     pub(crate) fn drive(&self) {
-        if let Drive::Blocked(_) = self.drive_until_idle() {
+        if !matches!(self.drive_some(), Drive::Idle) {
             self.driver.notify_one();
         }
     }
@@ -294,8 +296,10 @@ impl Shared {
         }
     }
 
-    fn drive_until_idle(&self) -> Drive {
+    /// Sends what there is to send, up to a number of calls.
+    fn drive_some(&self) -> Drive {
         let mut state = self.lock();
+        let mut calls = 0;
         loop {
             let Some(mut tx) = state.tx.take() else {
                 state.again = true;
@@ -334,6 +338,11 @@ impl Shared {
             }
             tx.pending = None;
             state.tx = Some(tx);
+            calls += 1;
+            if calls >= CALLS && (calls >= CALLS_ALONE || self.endpoint.company.is_there(now)) {
+                self.pump(&mut state);
+                return Drive::More;
+            }
         }
     }
 
@@ -376,8 +385,7 @@ impl Shared {
                 SessionEvent::Readable => self.readable.notify_waiters(),
                 SessionEvent::Writable => self.writable.notify_waiters(),
                 SessionEvent::StreamOpened(id, kind) => {
-                    state.forget_ended();
-                    state.opened.push_back((id, kind));
+                    state.backlog.push(id, kind, state.connection.session_ref());
                     self.changed.notify_waiters();
                 }
                 SessionEvent::StreamReadable(id) => wake(state.readers.remove(&id)),
@@ -391,6 +399,10 @@ impl Shared {
                     }
                 }
                 SessionEvent::StreamsAvailable => self.changed.notify_waiters(),
+                SessionEvent::ReaderStalled { stream, unread } => {
+                    self.on_event(state, Event::ReaderStalled { stream, unread });
+                }
+                SessionEvent::SendBlocked(stream) => self.on_event(state, Event::SendBlocked(stream)),
                 _ => {}
             }
         }
@@ -456,7 +468,14 @@ impl Shared {
             if self.roam_due.swap(false, Ordering::AcqRel) {
                 self.roam();
             }
-            let blocked = self.tick();
+            let blocked = match self.tick() {
+                Drive::Idle => None,
+                Drive::Blocked(via) => Some(via),
+                Drive::More => {
+                    tokio::task::yield_now().await;
+                    continue;
+                }
+            };
             let due = match self.arm() {
                 Some(due) => due,
                 None if self.lock().connection.is_closed() => break,
@@ -493,8 +512,8 @@ impl Shared {
         due.map(|due| unhurried(self.clock.now(), due).min(exact))
     }
 
-    /// One round of the driver task; which socket was full.
-    fn tick(&self) -> Option<Via> {
+    /// One round of the driver task.
+    fn tick(&self) -> Drive {
         let mut state = self.lock();
         state.scheduled = false;
         state.burst = 0;
@@ -503,10 +522,7 @@ impl Shared {
             state.connection.handle_timeout(now);
         }
         drop(state);
-        match self.drive_until_idle() {
-            Drive::Idle => None,
-            Drive::Blocked(via) => Some(via),
-        }
+        self.drive_some()
     }
 
     /// Nobody will read any more: what comes is taken and dropped, so that the peer's queue can drain.

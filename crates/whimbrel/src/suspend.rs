@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use whimbrel_proto::crypto::PublicKey;
+use whimbrel_proto::session::StreamKind;
 use whimbrel_proto::{CloseReason, Connection, Handle, StreamId, SuspendMode};
 
 use crate::endpoint::{Endpoint, time_of_day};
@@ -111,11 +112,13 @@ impl Mocket {
     /// A handle on an open byte stream of a session that was resumed; where an earlier process stopped reading or writing it goes on. Of
     /// one stream there should be one handle.
     pub fn stream(&self, id: StreamId) -> Option<Stream> {
-        let known = self.byte_streams().contains(&id);
-        known.then(|| {
-            self.shared.lock().was_accepted(id);
-            Stream::new(Arc::clone(&self.shared), self.clone(), id)
-        })
+        let mut state = self.shared.lock();
+        let known = state.connection.session_ref().stream_kind(id) == Some(StreamKind::Bytes);
+        if known {
+            state.backlog.was_accepted(id);
+        }
+        drop(state);
+        known.then(|| Stream::new(Arc::clone(&self.shared), self.clone(), id))
     }
 
     /// Message streams that this end has not ended, beside the default one: of a session that was resumed, those to go on with by
@@ -128,11 +131,13 @@ impl Mocket {
     /// stream that had a handle waits for the next one. Of one stream there should be one handle. None: there is no such stream, or this
     /// end has ended it.
     pub fn message_stream(&self, id: StreamId) -> Option<MessageStream> {
-        let known = self.message_streams().contains(&id);
-        known.then(|| {
-            self.shared.lock().was_accepted(id);
-            MessageStream::new(Arc::clone(&self.shared), self.clone(), id)
-        })
+        let mut state = self.shared.lock();
+        let known = state.connection.session_ref().is_message_stream(id);
+        if known {
+            state.backlog.was_accepted(id);
+        }
+        drop(state);
+        known.then(|| MessageStream::new(Arc::clone(&self.shared), self.clone(), id))
     }
 }
 

@@ -1,6 +1,6 @@
 //! A suspended mocket as bytes, plain or sealed.
 
-use argon2::{Algorithm, Argon2, Params, Version};
+use argon2::{Algorithm, Argon2, Block, Params, Version};
 use aws_lc_rs::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use bytes::Bytes;
 use whimbrel_proto::Suspended;
@@ -48,7 +48,7 @@ const PASSES: u32 = 3;
 const LANES: u32 = 4;
 
 impl SuspendedMocket {
-    /// Versioned, with a checksum, and not sealed.
+    /// Versioned, with a checksum, and not sealed: wipe it when it is written.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.0.to_bytes()
     }
@@ -167,8 +167,18 @@ fn salt_of(sealed: &[u8], how: u8) -> Result<[u8; SALT_LEN], SealError> {
 fn derive(passphrase: &str, salt: &[u8; SALT_LEN]) -> Result<Zeroizing<[u8; 32]>, SealError> {
     let params = Params::new(MEMORY_KIB, PASSES, LANES, Some(32)).map_err(|_| SealError::Derivation)?;
     let mut key = Zeroizing::new([0; 32]);
+    let mut blocks = Vec::new();
+    blocks.try_reserve_exact(params.block_count()).map_err(|_| SealError::Derivation)?;
+    blocks.resize(params.block_count(), Block::default());
+    // The key follows from what stands there.
+    let mut blocks = Zeroizing::new(blocks);
     Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
-        .hash_password_into(passphrase.as_bytes(), salt, key.as_mut_slice())
+        .hash_password_into_with_memory(
+            passphrase.as_bytes(),
+            salt,
+            key.as_mut_slice(),
+            blocks.as_mut_slice(),
+        )
         .map_err(|_| SealError::Derivation)?;
     Ok(key)
 }

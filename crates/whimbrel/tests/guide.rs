@@ -237,6 +237,7 @@ fn config() {
         psk: none(it.psk),
         backlog: it.backlog,
         paths: it.paths,
+        reset_salt: none(it.reset_salt),
         key_log: Words("by environment"),
     });
 }
@@ -246,6 +247,8 @@ fn transport_config() {
     let it = TransportConfig::default();
     check!("TransportConfig", {
         session: ELSEWHERE,
+        credit_budget: it.credit_budget,
+        memory_budget: it.memory_budget,
         congestion: it.congestion,
         max_udp_payload: it.max_udp_payload,
         idle_timeout: it.idle_timeout,
@@ -278,6 +281,7 @@ fn session_config() {
         max_message: it.max_message,
         session_window: it.session_window,
         stream_window: it.stream_window,
+        stream_share: it.stream_share,
         max_streams: it.max_streams,
         send_queue_messages: it.send_queue_messages,
         send_queue_bytes: it.send_queue_bytes,
@@ -321,11 +325,15 @@ fn listen_config() {
     check!("ListenConfig", {
         acceptor: ELSEWHERE,
         allow: none(it.allow),
+        deny: none(it.deny.first()),
         admit: none(it.admit),
         protocols: it.protocols,
         early_from_tickets: it.early_from_tickets,
         max_connections: it.max_connections,
+        max_per_key: it.max_per_key,
+        network_share: it.network_share,
         pings_per_address: it.pings_per_address,
+        handshakes_per_second: it.handshakes_per_second,
         syns_per_second: it.syns_per_second,
     });
 }

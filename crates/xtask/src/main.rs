@@ -6,6 +6,7 @@ mod fuzz;
 mod lab;
 mod link_bench;
 mod process;
+mod soak;
 mod test;
 mod tools;
 
@@ -28,6 +29,7 @@ enum Command {
     #[command(subcommand)]
     Bench(bench::Bench),
     Lab(lab::Lab),
+    Soak(soak::Soak),
 }
 
 fn main() -> ExitCode {
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
         Command::Fuzz(command) => command.run(),
         Command::Bench(command) => command.run(),
         Command::Lab(command) => command.run(),
+        Command::Soak(command) => command.run(),
     };
     result.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

@@ -17,12 +17,9 @@ const RANDOM_SEEDS: &str = "10000";
 /// Runs every check: format, lints, tests, documentation, licences.
 #[derive(clap::Args)]
 pub(crate) struct Test {
-    /// Build cargo-deny if it is missing (in CI this is done without asking).
+    /// Build cargo-deny if it is missing (in CI and as root this is done without asking).
     #[arg(long)]
     install: bool,
-    /// Check the fuzz targets, too, where libFuzzer was not compiled yet: that takes minutes.
-    #[arg(long)]
-    fuzz: bool,
     /// Only the tests whose names contain this; all other checks are left out.
     filter: Option<String>,
 }
@@ -53,9 +50,9 @@ impl Test {
         }
         // Built whole they would take longer than all tests.
         tally.check("benches", only_checked(benches[2]))?;
-        match self.no_fuzz() {
-            None => tally.check("fuzz targets", only_checked("fuzz/Cargo.toml"))?,
-            Some(reason) => tally.skip("fuzz targets", reason),
+        match tools::cpp_compiler() {
+            Ok(()) => tally.check("fuzz targets", fuzz_targets())?,
+            Err(reason) => tally.skip("fuzz targets", reason),
         }
         let clippy = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
         tally.check("lints", cargo(&clippy))?;
@@ -96,16 +93,6 @@ impl Test {
         doc.env("RUSTDOCFLAGS", "-D warnings");
         tally.check("documentation", doc)?;
         self.dependencies(tally)
-    }
-
-    /// Why the fuzz targets are left out: libFuzzer takes minutes to compile, and their bodies are among the tests.
-    fn no_fuzz(&self) -> Option<String> {
-        if !self.fuzz && !root().join("fuzz/target/debug").exists() {
-            return Some(
-                "libFuzzer was not compiled yet (`cargo xtask test --fuzz` does it, in minutes)".into(),
-            );
-        }
-        tools::cpp_compiler().err()
     }
 
     /// What others have written that this stands on.
@@ -234,6 +221,11 @@ impl Tally {
 /// Whether a workspace of its own compiles.
 fn only_checked(manifest: &str) -> Command {
     cargo(&["check", "--manifest-path", manifest, "--all-targets", "--quiet"])
+}
+
+/// All fuzz targets, linked with libFuzzer: without what a fuzzer's build adds, and with what the workspace has compiled already.
+fn fuzz_targets() -> Command {
+    cargo(&["build", "--manifest-path", "fuzz/Cargo.toml", "--bins", "--quiet", "--target-dir", "target"])
 }
 
 fn announce(name: &str) {

@@ -110,7 +110,7 @@ fn install(package: &str) -> String {
     )
 }
 
-/// Makes sure of cargo-deny: builds it, which takes minutes, if asked to or in CI.
+/// Makes sure of cargo-deny: builds it, which takes minutes, if asked to, in CI, or as root, whose machine this is.
 ///
 /// # Errors
 /// Why licences, bans and sources will not be checked.
@@ -119,7 +119,7 @@ pub(crate) fn cargo_deny(install: bool) -> Result<(), String> {
     if there() {
         return Ok(());
     }
-    if !install && !in_ci() {
+    if !install && !in_ci() && !is_root() {
         return Err("cargo-deny is not installed (`cargo xtask test --install` builds it, in minutes)".into());
     }
     println!("installing cargo-deny; this takes some minutes");
@@ -156,18 +156,32 @@ pub(crate) fn cargo_fuzz() -> Result<(), String> {
     Err("cargo-fuzz is not installed and could not be built".into())
 }
 
+/// Makes sure of a nightly compiler: installs it by rustup, which takes a minute.
+///
+/// # Errors
+/// Why there can be no sanitizer.
+pub(crate) fn nightly() -> Result<(), String> {
+    let there = || works(program("cargo", &["+nightly", "--version"]));
+    if there() {
+        return Ok(());
+    }
+    println!("installing a nightly compiler");
+    works(program("rustup", &["toolchain", "install", "nightly", "--profile", "minimal"]));
+    let install = "sanitizers take a nightly compiler: `rustup toolchain install nightly --profile minimal`";
+    there().then_some(()).ok_or_else(|| install.into())
+}
+
 /// What libFuzzer is compiled with.
 ///
 /// # Errors
 /// Why the fuzz targets will not be checked.
 pub(crate) fn cpp_compiler() -> Result<(), String> {
     let named = env::var("CXX").ok();
-    let there = named
-        .as_deref()
-        .into_iter()
-        .chain(["c++", "clang++"])
-        .any(|name| works(program(name, &["--version"])));
-    there.then_some(()).ok_or_else(|| "libFuzzer needs a C++ compiler (on Debian, g++)".into())
+    let there = || {
+        let known = named.as_deref().into_iter().chain(["c++", "clang++"]);
+        known.into_iter().any(|name| works(program(name, &["--version"])))
+    };
+    package("g++", there)
 }
 
 fn in_ci() -> bool {

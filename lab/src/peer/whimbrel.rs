@@ -163,7 +163,7 @@ impl Whimbrel {
         transport.idle_timeout = IDLE;
         transport.handshake_timeout = Duration::from_secs(120);
         transport.close_timeout = IDLE;
-        transport.session.session_window = WINDOW;
+        transport.session.session_window = 2 * WINDOW;
         transport.session.stream_window = WINDOW;
         transport.session.stream_send_buffer = WINDOW;
         self.copies.into_iter().for_each(|copies| copies.set(&mut transport));

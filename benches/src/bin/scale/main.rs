@@ -1,4 +1,5 @@
-//! Figures of scale on loopback: many idle connections, many handshakes, a flood of SYNs.
+//! Figures of scale on loopback: many idle connections, many handshakes, a flood of SYNs, a peer that
+//! floods.
 //!
 //! The server is a process of its own, pinned to the second core; all others share the first. What the server takes is
 //! read from `/proc`, so that its clients' share is not counted.
@@ -7,6 +8,8 @@
 mod certificate;
 mod clients;
 mod flood;
+mod flood_peer;
+mod flooder;
 mod handshakes;
 mod idle;
 mod others;
@@ -16,7 +19,7 @@ mod server;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(about = "Idle connections, handshakes a second, a SYN flood", max_term_width = 110)]
+#[command(about = "Idle connections, handshakes a second, floods", max_term_width = 110)]
 struct Cli {
     #[command(subcommand)]
     what: What,
@@ -30,6 +33,8 @@ enum What {
     Handshakes(handshakes::Handshakes),
     /// What a flood of SYNs costs a connection, and the server's memory
     Flood(flood::Flood),
+    /// Round trips of quiet peers beside one that sends as fast as it can
+    FloodPeer(flood_peer::FloodPeer),
     /// The server; started by this program itself.
     #[command(hide = true)]
     Serve(server::Serve),
@@ -39,6 +44,9 @@ enum What {
     /// Sends SYNs; started by this program itself.
     #[command(hide = true)]
     Syns(flood::Syns),
+    /// Sends as fast as it can; started by this program itself.
+    #[command(hide = true)]
+    Flooder(flooder::Flooder),
 }
 
 /// Where the server runs, and where the others do.
@@ -58,6 +66,8 @@ fn main() -> anyhow::Result<()> {
         What::Idle(idle) => runtime.block_on(idle.run()),
         What::Handshakes(handshakes) => runtime.block_on(handshakes.run()),
         What::Flood(flood) => runtime.block_on(flood.run()),
+        What::FloodPeer(flood) => runtime.block_on(flood.run()),
+        What::Flooder(flooder) => runtime.block_on(flooder.run()),
         What::Serve(serve) => runtime.block_on(serve.run()),
         What::Clients(clients) => runtime.block_on(clients.run()),
         What::Syns(syns) => syns.run(),

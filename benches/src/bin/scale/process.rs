@@ -1,5 +1,6 @@
 //! Child processes of this program, and what they take.
 
+use std::ffi::OsStr;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -34,7 +35,12 @@ pub(crate) struct Usage {
 
 impl Process {
     pub(crate) fn start(arguments: &[&str]) -> anyhow::Result<Self> {
-        let mut child = Command::new(std::env::current_exe()?)
+        Self::start_program(std::env::current_exe()?, arguments)
+    }
+
+    /// Another program, which runs this one in the end.
+    pub(crate) fn start_program(program: impl AsRef<OsStr>, arguments: &[&str]) -> anyhow::Result<Self> {
+        let mut child = Command::new(program)
             .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -52,7 +58,12 @@ impl Process {
 
     /// That of a peer.
     pub(crate) async fn server_of(peer: &str) -> anyhow::Result<(Self, String)> {
-        let mut server = Self::start(&["serve", "--peer", peer])?;
+        Self::server_with(&["serve", "--peer", peer]).await
+    }
+
+    /// The server, started so, and its URL.
+    pub(crate) async fn server_with(arguments: &[&str]) -> anyhow::Result<(Self, String)> {
+        let mut server = Self::start(arguments)?;
         let url = server.line().await?;
         Ok((server, url))
     }

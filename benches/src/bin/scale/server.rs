@@ -1,4 +1,4 @@
-//! The server: takes everybody, drops what they send, and says on request what it has counted.
+//! The server: takes everybody, drops what they send or sends it back, and says on request what it has counted.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -8,6 +8,9 @@ use whimbrel::{Config, Endpoint, ListenConfig, new_identity};
 
 use crate::others::{self, Peer};
 
+/// A message that begins with this is sent back.
+pub(crate) const ECHO: u8 = b'?';
+
 /// Handed over by the receiving end at a time.
 const MANY: usize = 256;
 
@@ -16,12 +19,15 @@ const MANY: usize = 256;
 pub(crate) struct Serve {
     #[arg(long, value_enum, default_value = "whimbrel")]
     peer: Peer,
+    /// Read from every connection, not only the first
+    #[arg(long)]
+    read_all: bool,
 }
 
 impl Serve {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         match self.peer {
-            Peer::Whimbrel => run().await,
+            Peer::Whimbrel => run(self.read_all).await,
             Peer::Quinn => others::quinn::serve().await,
             Peer::Noq => others::noq::serve().await,
             Peer::Tcp => others::tcp::serve().await,
@@ -29,8 +35,10 @@ impl Serve {
     }
 }
 
-async fn run() -> anyhow::Result<()> {
-    let listen = ListenConfig { pings_per_address: u32::MAX, ..ListenConfig::default() };
+async fn run(read_all: bool) -> anyhow::Result<()> {
+    // The clients are few processes, each with a few keys.
+    let listen =
+        ListenConfig { pings_per_address: u32::MAX, max_per_key: usize::MAX, ..ListenConfig::default() };
     let config = Config { listen: Some(listen), ..Config::listen_as(new_identity()) };
     let endpoint = Endpoint::bind(config, "127.0.0.1:0").await?;
     println!("whimbrel://{}@{}", endpoint.public_key(), endpoint.local_addr()?);
@@ -39,8 +47,8 @@ async fn run() -> anyhow::Result<()> {
     let local = tokio::task::LocalSet::new();
     local.spawn_local(async move {
         while let Some(mocket) = accepting.accept().await {
-            // Nobody reads from most of them: a task for each would be the measurement's own cost.
-            if held.borrow().is_empty() {
+            // Nobody reads from most of many: a task for each would be the measurement's own cost.
+            if read_all || held.borrow().is_empty() {
                 tokio::task::spawn_local(drain(mocket.clone(), Rc::clone(&received)));
             }
             held.borrow_mut().push(mocket);
@@ -60,7 +68,11 @@ async fn run() -> anyhow::Result<()> {
 async fn drain(mocket: whimbrel::Mocket, bytes: Rc<Cell<u64>>) {
     let mut messages = Vec::with_capacity(MANY);
     while mocket.recv_many(&mut messages, MANY).await.is_ok() {
-        let sum: usize = messages.drain(..).map(|message| message.payload.len()).sum();
-        bytes.set(bytes.get() + sum as u64);
+        for message in messages.drain(..) {
+            bytes.set(bytes.get() + message.payload.len() as u64);
+            if message.payload.first() == Some(&ECHO) && mocket.send(message.payload).await.is_err() {
+                return;
+            }
+        }
     }
 }

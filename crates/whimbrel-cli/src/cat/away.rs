@@ -1,6 +1,5 @@
 //! Leaving a session in a file, and going on with one.
 
-use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -8,11 +7,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use clap::Args;
 use whimbrel::{Config, Endpoint, Mocket, SuspendError, SuspendMode, SuspendedMocket};
+use zeroize::Zeroizing;
 
 use super::command::{CatOptions, carry_on, finish};
 use super::course::Course;
+use crate::dial::WaitOption;
 use crate::key::{PskOptions, own_or_temporary};
 use crate::output::note;
+use crate::private_file::{self, Draft, Exposure};
 use crate::process::interrupted;
 
 /// When a file that could not be written is tried again.
@@ -33,6 +35,8 @@ pub(super) struct ResumeOptions {
     #[command(flatten)]
     psk: PskOptions,
     #[command(flatten)]
+    wait: WaitOption,
+    #[command(flatten)]
     pub(super) how: CatOptions,
 }
 
@@ -41,13 +45,10 @@ impl ResumeOptions {
         let interrupted = interrupted()?;
         let leaving = Leaving::prepare(&self.how)?;
         leaving.check_key(self.key.as_deref())?;
-        let (transport, paths) = (self.how.transport.config(), self.how.transport.paths.paths()?);
+        let (mut transport, paths) = (self.how.transport.config(), self.how.transport.paths.paths()?);
+        transport.handshake_timeout = self.wait.time();
         let file = self.resume_from.context("name the file: --resume-from FILE")?;
-        let bytes = std::fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
-        let state = match passphrase(&self.how)? {
-            Some(passphrase) => SuspendedMocket::open(&bytes, &passphrase)?,
-            None => SuspendedMocket::from_bytes(&bytes)?,
-        };
+        let state = read_state(&file, passphrase(&self.how)?)?;
         let (course, unsent) = Course::load(state.app_data(), self.how.bytes)?;
         let (identity, _) = own_or_temporary(self.key.as_deref())?;
         let config = Config { identity, transport, paths, psk: self.psk.read()?, ..Config::default() };
@@ -67,7 +68,7 @@ impl ResumeOptions {
 /// Where to, and sealed how, when a signal says so.
 pub(super) struct Leaving {
     file: Option<PathBuf>,
-    passphrase: Option<String>,
+    passphrase: Option<Zeroizing<String>>,
     #[cfg(unix)]
     signals: [tokio::signal::unix::Signal; 2],
 }
@@ -159,10 +160,10 @@ pub(super) async fn leave_or(
 
 impl Left {
     pub(super) async fn write(&self, leaving: &Leaving) -> anyhow::Result<()> {
-        let bytes = match &leaving.passphrase {
+        let bytes = Zeroizing::new(match &leaving.passphrase {
             Some(passphrase) => self.state.seal(passphrase)?,
             None => self.state.to_bytes(),
-        };
+        });
         write_in_the_end(&self.file, &bytes).await;
         note(format_args!(
             "suspended to {}; {}",
@@ -207,50 +208,32 @@ fn check_folder(file: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn passphrase(how: &CatOptions) -> anyhow::Result<Option<String>> {
+/// A session in a file. One that is not sealed is worth as much as the key.
+fn read_state(file: &Path, passphrase: Option<Zeroizing<String>>) -> anyhow::Result<SuspendedMocket> {
+    let path = file.display();
+    let (bytes, exposure) = private_file::read(file).with_context(|| format!("cannot read {path}"))?;
+    match passphrase {
+        Some(passphrase) => Ok(SuspendedMocket::open(&bytes, &passphrase)?),
+        None if exposure != Exposure::Private => {
+            bail!("others can read the session in {path}, which is not sealed: run `chmod 600 {path}`")
+        }
+        None => Ok(SuspendedMocket::from_bytes(&bytes)?),
+    }
+}
+
+fn passphrase(how: &CatOptions) -> anyhow::Result<Option<Zeroizing<String>>> {
     let Some(file) = &how.passphrase_file else { return Ok(None) };
-    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let path = file.display();
+    let (bytes, exposure) = private_file::read(file).with_context(|| format!("cannot read {path}"))?;
+    let text = std::str::from_utf8(&bytes).with_context(|| format!("{path} is not text"))?;
     let text = text.trim_end_matches(['\r', '\n']);
+    if exposure != Exposure::Private {
+        note(format_args!("others can read the passphrase in {path}: run `chmod 600 {path}`"));
+    }
     if text.is_empty() {
-        bail!("{} is empty: a passphrase is wanted", file.display());
+        bail!("{path} is empty: a passphrase is wanted");
     }
-    Ok(Some(text.to_owned()))
-}
-
-/// A file to be, for nobody else to read: begun beside its place, and put there whole.
-struct Draft {
-    file: PathBuf,
-    draft: PathBuf,
-    out: std::fs::File,
-}
-
-impl Draft {
-    fn begin(file: &Path) -> std::io::Result<Self> {
-        let mut draft = file.as_os_str().to_owned();
-        draft.push(".part");
-        let draft = PathBuf::from(draft);
-        // One that was left behind may be open to others.
-        std::fs::remove_file(&draft).ok();
-        let mut options = std::fs::OpenOptions::new();
-        options.write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let out = options.open(&draft)?;
-        Ok(Self { file: file.to_owned(), draft, out })
-    }
-
-    fn finish(mut self, bytes: &[u8]) -> std::io::Result<()> {
-        self.out.write_all(bytes)?;
-        self.out.sync_all()?;
-        std::fs::rename(&self.draft, &self.file)
-    }
-}
-
-impl Drop for Draft {
-    fn drop(&mut self) {
-        // It is not there if it was finished.
-        std::fs::remove_file(&self.draft).ok();
-    }
+    Ok(Some(Zeroizing::new(text.to_owned())))
 }
 
 #[cfg(test)]

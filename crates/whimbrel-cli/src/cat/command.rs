@@ -14,7 +14,7 @@ use super::news::tell;
 use super::{messages, stream};
 use crate::dial::{DialOptions, ListenOptions, TransportOptions};
 use crate::output::note;
-use crate::process::{Interrupted, RuntimeOptions, abort_all, interrupted};
+use crate::process::{Interrupted, Misused, RuntimeOptions, abort_all, interrupted};
 use crate::service::ServiceName;
 use crate::units;
 
@@ -32,12 +32,16 @@ Examples:
     whimbrel cat connect whimbrel://KEY@host:4433 --key mine --suspend-to session
     whimbrel cat --resume-from session --key mine";
 
+/// Code of the abort for whoever comes second.
+const BUSY: u64 = 3;
 /// How long a peer that was slower to close is still answered.
 const LINGER: Duration = Duration::from_secs(5);
 
 /// Carries messages or bytes between standard input and output and a peer.
 ///
-/// One line is one message. Each end sends its input, and ends once both inputs have ended; with </dev/null an end only receives.
+/// One line is one message. Each end sends its input, and ends once both inputs have ended; with </dev/null an end only receives. On a
+/// terminal control characters of the peer are shown escaped; pipe the output to have them as they are. Ctrl-C ends it with exit code 130,
+/// SIGTERM with 143; the peer is told.
 #[derive(Args, Debug)]
 #[command(
     after_help = EXAMPLES,
@@ -127,12 +131,13 @@ impl CatOptions {
         sender.build()
     }
 
-    fn check(&self) -> anyhow::Result<()> {
-        match self.message_size {
-            Some(0) => bail!("--message-size 0 would never end: write how many bytes a message has"),
-            Some(size) if size > 16 << 20 => bail!("--message-size {size} is above the 16Mi a peer takes"),
-            _ => Ok(()),
-        }
+    fn check(&self) -> Result<(), Misused> {
+        let wrong = match self.message_size {
+            Some(0) => "--message-size 0 would never end: write how many bytes a message has".to_owned(),
+            Some(size) if size > 16 << 20 => format!("--message-size {size} is above the 16Mi a peer takes"),
+            _ => return Ok(()),
+        };
+        Err(Misused(wrong))
     }
 }
 
@@ -167,6 +172,7 @@ impl Side {
                 note(format_args!("listening {url}"));
                 let accepting = async {
                     let Some(mocket) = endpoint.accept().await else { bail!("the socket has failed") };
+                    tokio::spawn(turn_away(endpoint.clone()));
                     carry_on(&mocket, leaving, &how, Course::begin(how.bytes), &[]).await
                 };
                 finish(&endpoint, accepting, interrupted).await
@@ -183,6 +189,13 @@ impl Side {
                 finish(&endpoint, connecting, interrupted).await
             }
         }
+    }
+}
+
+/// Whoever comes second hears so at once.
+async fn turn_away(endpoint: Endpoint) {
+    while let Some(mocket) = endpoint.accept().await {
+        mocket.abort(BUSY, "this `whimbrel cat listen` has a peer already: start another for a second one");
     }
 }
 
@@ -225,13 +238,13 @@ async fn exchange(
 pub(super) async fn finish(
     endpoint: &Endpoint,
     exchange: impl Future<Output = anyhow::Result<()>>,
-    interrupted: impl Future<Output = ()>,
+    interrupted: impl Future<Output = Interrupted>,
 ) -> anyhow::Result<()> {
     tokio::pin!(exchange);
     // An exchange that is cut off is dropped after the abort: dropped before, its mocket would close politely.
     let result = tokio::select! {
         result = &mut exchange => result,
-        () = interrupted => Err(Interrupted.into()),
+        signal = interrupted => Err(signal.into()),
     };
     match &result {
         // The peer may still ask whether we have heard that it closed too.

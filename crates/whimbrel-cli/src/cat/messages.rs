@@ -9,6 +9,8 @@ use whimbrel::{CloseReason, Event, Message, Mocket};
 use super::command::CatOptions;
 use super::course::Course;
 use super::input::{Cut, Input};
+use super::kind;
+use super::out::Out;
 use crate::output::output_error;
 
 /// Messages taken from the mocket at once.
@@ -42,7 +44,10 @@ pub(super) async fn exchange(
             () = peer_closing => Ok(()),
         }
     };
-    tokio::try_join!(sending, receiving)?;
+    tokio::select! {
+        exchanged = async { tokio::try_join!(sending, receiving) } => drop(exchanged?),
+        never = kind::expect_messages(mocket) => match never? {},
+    }
     match mocket.close(0, "").await {
         CloseReason::Local | CloseReason::Peer(_) => Ok(()),
         reason => bail!("not everything may have arrived: {reason}"),
@@ -89,14 +94,18 @@ async fn receive_all(mocket: &Mocket, cut: Cut, heard_all: &mut bool) -> anyhow:
         return Ok(());
     }
     let mut batch = Vec::with_capacity(TAKE);
+    let mut out = Out::standard();
     loop {
         match mocket.recv_many(&mut batch, TAKE).await {
             Ok(_) => {}
             Err(closed) if matches!(closed.0, CloseReason::Peer(_) | CloseReason::Local) => return Ok(()),
             Err(closed) => return Err(closed.into()),
         }
-        write_all(&batch, cut).map_err(output_error)?;
-        *heard_all = batch.iter().any(|message| message.ppid == Some(END));
+        if batch.iter().any(kind::says_bytes) {
+            return kind::refuse(mocket);
+        }
+        write_all(&mut out, &batch, cut).map_err(output_error)?;
+        *heard_all = batch.iter().any(is_end);
         batch.clear();
         if *heard_all {
             return Ok(());
@@ -104,11 +113,16 @@ async fn receive_all(mocket: &Mocket, cut: Cut, heard_all: &mut bool) -> anyhow:
     }
 }
 
-fn write_all(batch: &[Message], cut: Cut) -> io::Result<()> {
+fn is_end(message: &Message) -> bool {
+    message.ppid == Some(END) && message.payload.is_empty()
+}
+
+fn write_all(shown: &mut Out, batch: &[Message], cut: Cut) -> io::Result<()> {
     let mut out = io::BufWriter::new(io::stdout().lock());
-    for message in batch.iter().filter(|message| message.ppid != Some(END)) {
-        out.write_all(&message.payload)?;
+    for message in batch.iter().filter(|message| !is_end(message)) {
+        shown.write(&mut out, &message.payload)?;
         if cut == Cut::Lines {
+            shown.end(&mut out)?;
             out.write_all(b"\n")?;
         }
     }

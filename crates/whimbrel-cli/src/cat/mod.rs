@@ -7,8 +7,10 @@ mod away;
 mod command;
 mod course;
 mod input;
+mod kind;
 mod messages;
 mod news;
+mod out;
 mod reader;
 mod stream;
 

@@ -16,11 +16,10 @@ use crate::shown::size;
 /// How often figures are shown.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Tells until it is dropped: on a terminal, or where `figures` are wanted, and those each second.
+/// Tells until it is dropped: that the peer is out of reach, and when it is back; the rest on a terminal, or where `figures` are wanted, and
+/// those each second.
 pub(super) async fn tell(mocket: &Mocket, figures: bool) -> Infallible {
-    if !figures && !io::stderr().is_terminal() {
-        return pending().await;
-    }
+    let all = figures || io::stderr().is_terminal();
     let mut events = mocket.subscribe();
     let mut lines = PathLines::default();
     let mut ticks = interval_at(Instant::now() + EVERY, EVERY);
@@ -29,7 +28,10 @@ pub(super) async fn tell(mocket: &Mocket, figures: bool) -> Infallible {
     loop {
         tokio::select! {
             event = events.recv() => match event {
-                Ok(event) => news(&event, mocket).into_iter().for_each(note),
+                Ok(event) => {
+                    let told = reach(&event).map(str::to_owned);
+                    told.or_else(|| news(&event, mocket).filter(|_| all)).into_iter().for_each(note);
+                }
                 Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return pending().await,
             },
@@ -39,6 +41,15 @@ pub(super) async fn tell(mocket: &Mocket, figures: bool) -> Infallible {
                 lines.next(&mocket.paths(), (shown - since).as_secs_f64()).into_iter().for_each(note);
             }
         }
+    }
+}
+
+/// What somebody has to know who waits for the peer.
+fn reach(event: &Event) -> Option<&'static str> {
+    match event {
+        Event::PeerUnreachable => Some("the peer is out of reach: what is sent waits; Ctrl-C gives it up"),
+        Event::PeerReachable => Some("the peer answers again"),
+        _ => None,
     }
 }
 
@@ -65,7 +76,6 @@ fn news(event: &Event, mocket: &Mocket) -> Option<String> {
         Event::LocalAddressRemoved(local) => format!("this host has {} no more", local.ip()),
         Event::PeerAddressAdded(address) => format!("the peer has {address} now"),
         Event::PeerAddressRemoved(address) => format!("the peer has {address} no more"),
-        Event::AllPathsDown => "no path works: what is sent waits".to_owned(),
         Event::Detached => "the connection is given up, the session is kept: what is sent waits".to_owned(),
         Event::Reattached { to, .. } => format!("the session goes on with {to}"),
         Event::PeerSuspended => "the peer has suspended the session: what is sent waits".to_owned(),

@@ -8,9 +8,11 @@ use whimbrel::{CloseReason, Mocket, Stream, StreamId};
 
 use super::course::Course;
 use super::input::Input;
+use super::kind;
+use super::out::Out;
 use crate::output::output_error;
 
-/// As much as a stream hands out at once: what it keeps for the next read would not go with a session that leaves.
+/// Bytes read at once.
 const READ: usize = 1 << 16;
 
 pub(super) async fn exchange(mocket: &Mocket, input: &mut Input, course: &mut Course) -> anyhow::Result<()> {
@@ -19,6 +21,7 @@ pub(super) async fn exchange(mocket: &Mocket, input: &mut Input, course: &mut Co
     let mut going = match *out {
         Some(id) => mocket.stream(StreamId(id)),
         None => {
+            kind::say_bytes(mocket).await?;
             let opened = mocket.open_stream().await?;
             *out = Some(opened.id().0);
             Some(opened)
@@ -26,7 +29,10 @@ pub(super) async fn exchange(mocket: &Mocket, input: &mut Input, course: &mut Co
     };
     let sending = send_all(going.as_mut(), input, said_all);
     let receiving = receive_all(mocket, *out, heard_all);
-    tokio::try_join!(sending, receiving)?;
+    tokio::select! {
+        exchanged = async { tokio::try_join!(sending, receiving) } => drop(exchanged?),
+        never = kind::expect_bytes(mocket) => match never? {},
+    }
     // Dropped before, it would stop the peer's direction of it.
     drop(going);
     match mocket.close(0, "").await {
@@ -63,7 +69,7 @@ async fn receive_all(mocket: &Mocket, out: Option<u64>, heard_all: &mut bool) ->
         return Ok(());
     }
     let mut back = coming(mocket, out).await?;
-    let mut buffer = vec![0; READ];
+    let (mut buffer, mut shown) = (vec![0; READ], Out::standard());
     loop {
         // A stream that always has more must not keep us from sending, or from hearing signals.
         tokio::task::coop::consume_budget().await;
@@ -73,6 +79,6 @@ async fn receive_all(mocket: &Mocket, out: Option<u64>, heard_all: &mut bool) ->
             return Ok(());
         }
         let mut out = io::stdout().lock();
-        out.write_all(&buffer[..count]).and_then(|()| out.flush()).map_err(output_error)?;
+        shown.write(&mut out, &buffer[..count]).and_then(|()| out.flush()).map_err(output_error)?;
     }
 }

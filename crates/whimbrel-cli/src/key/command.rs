@@ -36,7 +36,7 @@ pub struct KeyCommand {
 enum Verb {
     /// Makes a new key and prints its public half; never overwrites one.
     New {
-        /// Where the secret key goes [default: ~/.config/whimbrel/key].
+        /// Where the secret key goes; folders that are not there are made, for their owner only [default: ~/.config/whimbrel/key].
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },

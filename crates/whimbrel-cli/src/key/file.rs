@@ -5,8 +5,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use whimbrel::Identity;
+use zeroize::Zeroizing;
 
 use super::default_key_file;
+use crate::private_file::{self, Exposure, private};
 
 /// What the line begins with; 64 hexadecimal digits follow.
 const PREFIX: &str = "whimbrel-secret-key ";
@@ -65,15 +67,15 @@ impl std::error::Error for KeyFileError {}
 /// # Errors
 /// Missing, not a key, or readable by others.
 pub fn load(path: &Path) -> Result<Identity, KeyFileError> {
-    let text = fs::read(path).map_err(|error| match error.kind() {
+    let (text, exposure) = private_file::read(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => KeyFileError::Missing(path.to_owned()),
         _ => KeyFileError::System(path.to_owned(), error),
     })?;
     let secret = parse(&text).ok_or_else(|| KeyFileError::NotAKey(path.to_owned()))?;
-    if is_exposed(path) {
+    if exposure != Exposure::Private {
         return Err(KeyFileError::Exposed(path.to_owned()));
     }
-    Ok(Identity::from_secret(secret))
+    Ok(Identity::from_secret(*secret))
 }
 
 /// Writes a key into a file that does not exist yet, readable by its owner only; makes the folders it is in.
@@ -81,23 +83,35 @@ pub fn load(path: &Path) -> Result<Identity, KeyFileError> {
 /// # Errors
 /// The file exists, or cannot be written.
 pub fn save_new(path: &Path, identity: &Identity) -> Result<(), KeyFileError> {
-    write_new(path, &format!("{PREFIX}{}\n", digits(identity.secret())))
+    write_new(path, PREFIX, identity.secret())
 }
 
-pub(super) fn write_new(path: &Path, line: &str) -> Result<(), KeyFileError> {
+/// A line of `prefix` and the digits of a secret.
+pub(super) fn write_new(path: &Path, prefix: &str, secret: &[u8; 32]) -> Result<(), KeyFileError> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::AlreadyExists => KeyFileError::Exists(path.to_owned()),
         _ => KeyFileError::System(path.to_owned(), error),
     };
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        fs::create_dir_all(folder).map_err(failed)?;
+        make_folders(folder).map_err(|error| {
+            let why = format!("the folder {} cannot be made: {error}", folder.display());
+            KeyFileError::System(path.to_owned(), io::Error::other(why))
+        })?;
     }
     let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
+    let mut file = private(options.write(true).create_new(true)).open(path).map_err(failed)?;
+    let digits = digits(secret);
+    let written = [prefix, &digits, "\n"].iter().try_for_each(|part| file.write_all(part.as_bytes()));
+    written.and_then(|()| file.sync_all()).map_err(failed)
+}
+
+/// Those that are not there yet, for their owner only: they are made for secrets.
+fn make_folders(folder: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(path).map_err(failed)?;
-    file.write_all(line.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
 }
 
 /// The key in `file`; without a file named, the one at the default place if there is one, else one for this process only. The second
@@ -118,35 +132,29 @@ pub fn own_or_temporary(file: Option<&Path>) -> Result<(Identity, bool), KeyFile
     }
 }
 
-fn parse(text: &[u8]) -> Option<[u8; 32]> {
+fn parse(text: &[u8]) -> Option<Zeroizing<[u8; 32]>> {
     parse_digits(std::str::from_utf8(text).ok()?.strip_prefix(PREFIX)?.trim_end())
 }
 
-pub(super) fn digits(secret: &[u8; 32]) -> String {
-    secret.iter().map(|byte| format!("{byte:02x}")).collect()
+pub(super) fn digits(secret: &[u8; 32]) -> Zeroizing<String> {
+    // As long as it will be: what grows leaves copies behind.
+    let mut text = Zeroizing::new(String::with_capacity(64));
+    for half in secret.iter().flat_map(|byte| [byte >> 4, byte & 0xf]) {
+        text.extend(char::from_digit(half.into(), 16));
+    }
+    text
 }
 
-pub(super) fn parse_digits(text: &str) -> Option<[u8; 32]> {
+pub(super) fn parse_digits(text: &str) -> Option<Zeroizing<[u8; 32]>> {
     if text.len() != 64 {
         return None;
     }
-    let mut secret = [0; 32];
+    let mut secret = Zeroizing::new([0; 32]);
     for (byte, pair) in secret.iter_mut().zip(text.as_bytes().chunks(2)) {
         let digit = |at: usize| char::from(pair[at]).to_digit(16);
         *byte = (digit(0)? << 4 | digit(1)?) as u8;
     }
     Some(secret)
-}
-
-#[cfg(unix)]
-pub(super) fn is_exposed(path: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    fs::metadata(path).is_ok_and(|found| found.is_file() && found.mode() & 0o077 != 0)
-}
-
-#[cfg(not(unix))]
-pub(super) fn is_exposed(_: &Path) -> bool {
-    false
 }
 
 #[cfg(test)]
@@ -156,7 +164,8 @@ mod tests {
     #[test]
     fn anything_else_is_no_key() {
         let good = format!("{PREFIX}{}\n", "0f".repeat(32));
-        assert_eq!(parse(good.as_bytes()), Some([15; 32]));
+        assert_eq!(parse(good.as_bytes()).as_deref(), Some(&[15; 32]));
+        assert_eq!(*digits(&[0xa5; 32]), "a5".repeat(32));
         let short = &good[..good.len() - 2];
         for bad in ["", "whimbrel-secret-key ", short, &good.replace("0f", "0g"), &good.to_uppercase()] {
             assert_eq!(parse(bad.as_bytes()), None, "{bad}");

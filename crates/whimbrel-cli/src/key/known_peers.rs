@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 
 use whimbrel::{PublicKey, Url};
 
+use crate::output::note;
+use crate::private_file::{Exposure, private, shut};
+
 /// The file of known peers.
 #[derive(Debug)]
 pub struct KnownPeers {
@@ -21,6 +24,8 @@ pub enum KnownPeersError {
     System(PathBuf, io::Error),
     /// A line is not `host:port KEY`.
     Line(PathBuf, usize),
+    /// Others can write it: whom we trust would be theirs to say.
+    Exposed(PathBuf),
 }
 
 impl std::fmt::Display for KnownPeersError {
@@ -28,6 +33,13 @@ impl std::fmt::Display for KnownPeersError {
         match self {
             Self::System(path, error) => {
                 write!(f, "cannot use the known peers in {}: {error}", path.display())
+            }
+            Self::Exposed(path) => {
+                let path = path.display();
+                write!(
+                    f,
+                    "others can change which peers are known in {path}: look through it, then run `chmod 600 {path}`"
+                )
             }
             Self::Line(path, line) => {
                 write!(f, "line {line} of {} is not `host:port KEY`: mend or remove it", path.display())
@@ -42,8 +54,16 @@ impl KnownPeers {
     /// Reads the file; one that does not exist is empty.
     ///
     /// # Errors
-    /// It cannot be read, or a line makes no sense.
+    /// It cannot be read, others can write it, or a line makes no sense.
     pub fn load(path: &Path) -> Result<Self, KnownPeersError> {
+        match fs::metadata(path).map_or(Exposure::Private, |found| Exposure::of(&found)) {
+            Exposure::Private => {}
+            Exposure::Readable => {
+                let path = path.display();
+                note(format_args!("others can read which peers you know in {path}: run `chmod 600 {path}`"));
+            }
+            Exposure::Writable => return Err(KnownPeersError::Exposed(path.to_owned())),
+        }
         let text = match fs::read_to_string(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             read => read.map_err(|error| KnownPeersError::System(path.to_owned(), error))?,
@@ -72,7 +92,7 @@ impl KnownPeers {
         self.peers.get(&name(url)).copied()
     }
 
-    /// Remembers a peer's key, in the file too.
+    /// Remembers a peer's key, in the file too, which is for its owner alone from then on.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -82,8 +102,11 @@ impl KnownPeers {
             fs::create_dir_all(folder).map_err(failed)?;
         }
         // One write appends a whole line, whoever else appends at the same time.
-        let mut file = OpenOptions::new().append(true).create(true).open(&self.path).map_err(failed)?;
+        let mut options = OpenOptions::new();
+        let mut file = private(options.append(true).create(true)).open(&self.path).map_err(failed)?;
+        shut(&file).map_err(failed)?;
         file.write_all(format!("{} {key}\n", name(url)).as_bytes()).map_err(failed)?;
+        file.sync_all().map_err(failed)?;
         self.peers.insert(name(url), key);
         Ok(())
     }
@@ -116,6 +139,26 @@ mod tests {
         assert_eq!(again.key_of(&url("whimbrel://some.host:8")), None);
         fs::write(&path, "# mine\n\nsome.host:7 nonsense\n").unwrap();
         assert!(KnownPeers::load(&path).unwrap_err().to_string().starts_with("line 3 of"));
+        fs::remove_file(&path).unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_others_can_write_is_not_believed_and_what_is_written_is_private() {
+        use std::os::unix::fs::PermissionsExt;
+        let path = std::env::temp_dir().join(format!("whimbrel-known-peers-mode-{}", std::process::id()));
+        let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        let url: Url = "whimbrel://some.host:7".parse().unwrap();
+        let key = whimbrel::new_identity().public();
+        KnownPeers::load(&path).unwrap().remember(&url, key).unwrap();
+        assert_eq!(mode(), 0o600);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o664)).unwrap();
+        assert!(KnownPeers::load(&path).unwrap_err().to_string().contains("chmod 600"));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        let mut peers = KnownPeers::load(&path).unwrap();
+        assert_eq!(peers.key_of(&url), Some(key));
+        peers.remember(&url, key).unwrap();
+        assert_eq!(mode(), 0o600);
         fs::remove_file(&path).unwrap();
     }
 }

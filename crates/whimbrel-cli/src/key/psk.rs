@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::Args;
 use whimbrel::Secret;
+use zeroize::Zeroizing;
 
-use super::file::{digits, is_exposed, parse_digits, write_new};
+use super::file::{parse_digits, write_new};
+use crate::private_file::{self, Exposure};
 
 /// Where its digits may be, instead of in a file.
 const VARIABLE: &str = "WHIMBREL_PSK";
@@ -29,11 +31,12 @@ impl PskOptions {
         match (&self.psk, std::env::var_os(VARIABLE)) {
             (Some(file), _) => load(file).map(Some),
             (None, Some(text)) if !text.is_empty() => {
-                let key = text.to_str().and_then(|text| parse_digits(text.trim()));
+                let text = Zeroizing::new(text.into_encoded_bytes());
+                let key = std::str::from_utf8(&text).ok().and_then(|text| parse_digits(text.trim()));
                 let key = key.with_context(|| {
                     format!("{VARIABLE} holds no pre-shared key: write 64 hexadecimal digits, or unset it")
                 })?;
-                Ok(Some(key.into()))
+                Ok(Some(Secret::new(*key)))
             }
             _ => Ok(None),
         }
@@ -43,16 +46,16 @@ impl PskOptions {
 fn load(file: &Path) -> anyhow::Result<Secret> {
     let path = file.display();
     let make = || format!("`whimbrel key psk --out {path}` makes one");
-    let text = std::fs::read(file)
+    let (text, exposure) = private_file::read(file)
         .with_context(|| format!("cannot read the pre-shared key in {path}: {}", make()))?;
     let key = std::str::from_utf8(&text).ok().and_then(|text| parse_digits(text.trim()));
     let key = key.with_context(|| {
         format!("{path} holds no pre-shared key, which is 64 hexadecimal digits: {}", make())
     })?;
-    if is_exposed(file) {
+    if exposure != Exposure::Private {
         bail!("others can read the pre-shared key in {path}: run `chmod 600 {path}`");
     }
-    Ok(key.into())
+    Ok(Secret::new(*key))
 }
 
 /// Writes a new one into a file that does not exist yet, readable by its owner only.
@@ -61,6 +64,5 @@ fn load(file: &Path) -> anyhow::Result<Secret> {
 /// The file exists, or cannot be written.
 pub(super) fn make_new(file: &Path) -> anyhow::Result<()> {
     // An identity's secret is 32 bytes of the system's randomness, which is all that is wanted.
-    let line = format!("{}\n", digits(whimbrel::new_identity().secret()));
-    Ok(write_new(file, &line)?)
+    Ok(write_new(file, "", whimbrel::new_identity().secret())?)
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use whimbrel::{Message, Mocket, SendError, Sender, Service};
 
+use super::clock::ClockMark;
 use super::figures::{Interval, Received, Sent};
 use super::plan::Plan;
 
@@ -14,7 +15,7 @@ pub(super) const URGENT: u32 = 2;
 pub(super) const ECHO: u32 = 3;
 
 /// Version of these messages.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 /// One of them.
 #[derive(Serialize, Deserialize, Debug)]
@@ -24,8 +25,8 @@ pub(super) enum Control {
     Start(Start),
     /// The listener's answer.
     Hello {
-        /// Which clock stamps are of, if that can be known.
-        clock: Option<String>,
+        /// Both ends read one clock.
+        one_clock: bool,
     },
     /// How it goes, from the sink, once a second.
     Progress(Interval),
@@ -43,7 +44,7 @@ pub(super) struct Start {
     pub(super) version: u32,
     pub(super) plan: Plan,
     /// Which clock stamps are of, if that can be known.
-    pub(super) clock: Option<String>,
+    pub(super) clock: Option<ClockMark>,
     /// When connecting began, by that clock.
     pub(super) connect_ns: u64,
     /// How long ago that was when this was sent.

@@ -1,11 +1,16 @@
 //! How a measurement ends that does not come to its own end.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, sleep_until};
 use whimbrel::{CloseReason, Event, Mocket};
+
+use crate::output::note;
+
+const OUT_OF_REACH: &str = "the peer is out of reach";
 
 /// Why it did not.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,24 +42,40 @@ impl From<CloseReason> for Cut {
     }
 }
 
-/// How long after the end of its time a measurement waits for a peer out of reach. A session would for an hour.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the listener waits for a peer out of reach: that one has its own patience, and says so by closing. A session would wait for an
+/// hour.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Waits until nobody hopes any more for a peer that is out of reach: without an `end` somebody does.
-pub(super) async fn given_up(mocket: &Mocket, end: Option<Instant>) -> Cut {
+/// Waits until nobody hopes any more for a peer that is out of reach: for so long as `patience` says, and not before `end`.
+pub(super) async fn given_up(mocket: &Mocket, end: Option<Instant>, patience: Duration) -> Cut {
     let mut events = mocket.subscribe();
-    let Some(end) = end else { return std::future::pending().await };
-    let mut unreachable = false;
+    let mut unreachable = None;
     loop {
+        let until = unreachable.max(unreachable.and(end)).map(|since: Instant| since + patience);
         tokio::select! {
             event = events.recv() => match event {
-                Ok(Event::PeerUnreachable | Event::Detached) => unreachable = true,
-                Ok(Event::PeerReachable | Event::Reattached { .. } | Event::PeerResumed { .. }) => unreachable = false,
+                Ok(Event::PeerUnreachable | Event::Detached) => drop(unreachable.get_or_insert_with(Instant::now)),
+                Ok(Event::PeerReachable | Event::Reattached { .. } | Event::PeerResumed { .. }) => unreachable = None,
                 Ok(_) | Err(RecvError::Lagged(_)) => {}
                 // Whoever receives is told why.
                 Err(RecvError::Closed) => return std::future::pending().await,
             },
-            () = sleep_until(end + PATIENCE), if unreachable => return Cut::Lost("the peer is out of reach".to_owned()),
+            () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => {
+                return Cut::Lost(OUT_OF_REACH.to_owned());
+            }
+        }
+    }
+}
+
+/// Tells people when the peer is out of reach, and when it is back, until it is dropped.
+pub(super) async fn tell_reach(mocket: &Mocket) -> Infallible {
+    let mut events = mocket.subscribe();
+    loop {
+        match events.recv().await {
+            Ok(Event::PeerUnreachable) => note(OUT_OF_REACH),
+            Ok(Event::PeerReachable | Event::Reattached { .. }) => note("the peer answers again"),
+            Ok(_) | Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => return std::future::pending().await,
         }
     }
 }
@@ -75,15 +96,18 @@ mod tests {
         let client = Endpoint::bind(Config::default(), "127.0.0.1:0").await.unwrap();
         let mocket = client.connect(&url).await.unwrap();
         let mut events = mocket.subscribe();
-        let over = given_up(&mocket, Instant::now().checked_sub(PATIENCE));
-        let never = given_up(&mocket, None);
-        tokio::pin!(over, never);
+        let over = given_up(&mocket, Instant::now().checked_sub(PATIENCE), Duration::ZERO);
+        let soon = given_up(&mocket, None, Duration::ZERO);
+        let never = given_up(&mocket, None, Duration::from_secs(86_400));
+        tokio::pin!(over, soon, never);
         assert!(timeout(Duration::ZERO, &mut over).await.is_err(), "the peer is there");
+        assert!(timeout(Duration::ZERO, &mut soon).await.is_err(), "the peer is there");
         // It says no farewell.
         elsewhere.shutdown_background();
         mocket.send("is anybody there?").await.unwrap();
         let cut = timeout(Duration::from_secs(60), &mut over).await.unwrap();
-        assert_eq!(cut, Cut::Lost("the peer is out of reach".to_owned()));
+        assert_eq!(cut, Cut::Lost(OUT_OF_REACH.to_owned()));
+        assert_eq!(timeout(Duration::from_secs(60), &mut soon).await.unwrap(), cut);
         while events.recv().await.unwrap() != Event::PeerUnreachable {}
         assert!(timeout(Duration::ZERO, &mut never).await.is_err(), "it may come back");
     }

@@ -47,11 +47,13 @@ pub(super) struct Plan {
 /// Longest message, as the library's default limit has it.
 const MAX_SIZE: usize = 16 << 20;
 const MAX_BATCH: usize = 1 << 16;
+const MIN_RATE: f64 = 1e-3;
 const MAX_RATE: f64 = 1e9;
 const MAX_TIME_S: f64 = 7.0 * 86_400.0;
+const MAX_LIFETIME_MS: u64 = 7 * 86_400_000;
 
 impl Plan {
-    /// What is wrong with it, in a sentence that says what to do.
+    /// What is wrong with it, in a sentence that says what to do. Both ends ask: a plan that comes from the other end is a stranger's.
     pub(super) fn check(&self) -> Result<(), String> {
         if !(1..=MAX_SIZE).contains(&self.size) {
             return Err(format!("--size {} is not between 1 and {MAX_SIZE} bytes", self.size));
@@ -59,8 +61,11 @@ impl Plan {
         if !(1..=MAX_BATCH).contains(&self.batch) {
             return Err(format!("--batch {} is not between 1 and {MAX_BATCH} messages", self.batch));
         }
-        if self.rate.is_some_and(|rate| !(rate > 0.0 && rate <= MAX_RATE)) {
-            return Err(format!("--rate is not above 0 and up to {MAX_RATE} messages a second"));
+        if self.rate.is_some_and(|rate| !(MIN_RATE..=MAX_RATE).contains(&rate)) {
+            return Err(format!("--rate is not between {MIN_RATE} and {MAX_RATE} messages a second"));
+        }
+        if self.lifetime_ms.is_some_and(|lifetime| lifetime > MAX_LIFETIME_MS) {
+            return Err("--lifetime is above a week: leave it out, or write milliseconds".into());
         }
         match self.time_s {
             Some(time) if !(time > 0.0 && time <= MAX_TIME_S) => {
@@ -104,10 +109,61 @@ impl Plan {
     }
 
     pub(super) fn time(&self) -> Option<Duration> {
-        self.time_s.map(Duration::from_secs_f64)
+        // A plan that was checked has one that fits.
+        self.time_s.map(|time| Duration::try_from_secs_f64(time).unwrap_or_default())
     }
 
     pub(super) fn lifetime(&self) -> Option<Duration> {
         self.lifetime_ms.map(Duration::from_millis)
+    }
+}
+
+/// When the message of this number is due at a rate, from the beginning on.
+pub(super) fn due(number: u64, rate: f64) -> Duration {
+    let longest = Duration::from_secs_f64(MAX_TIME_S);
+    Duration::try_from_secs_f64(number as f64 / rate).map_or(longest, |due| due.min(longest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan() -> Plan {
+        let text = r#"{"mode":"messages","service":"rs","size":50,"batch":1,"rate":10.0,"lifetime_ms":null,"replace":false,
+            "time_s":1.0,"bytes":null,"reverse":false}"#;
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn what_cannot_be_carried_out_is_refused_whoever_asks() {
+        assert_eq!(plan().check(), Ok(()));
+        let wrong: [fn(&mut Plan); 13] = [
+            |plan| plan.size = 0,
+            |plan| plan.size = usize::MAX,
+            |plan| plan.batch = 0,
+            |plan| plan.batch = usize::MAX,
+            |plan| plan.rate = Some(0.0),
+            |plan| plan.rate = Some(1e-300),
+            |plan| plan.rate = Some(-1.0),
+            |plan| plan.rate = Some(f64::NAN),
+            |plan| plan.rate = Some(f64::INFINITY),
+            |plan| plan.lifetime_ms = Some(u64::MAX),
+            |plan| plan.time_s = Some(f64::NAN),
+            |plan| plan.time_s = Some(1e300),
+            |plan| plan.time_s = None,
+        ];
+        for (case, spoil) in wrong.iter().enumerate() {
+            let mut plan = plan();
+            spoil(&mut plan);
+            assert!(plan.check().is_err(), "case {case}: {plan:?}");
+        }
+    }
+
+    #[test]
+    fn no_rate_makes_a_time_that_is_none() {
+        for rate in [1e-300, 0.0, -1.0, f64::NAN, f64::INFINITY, 10.0] {
+            assert!(due(u64::MAX, rate) <= Duration::from_secs_f64(MAX_TIME_S));
+        }
+        assert_eq!(due(15, 10.0), Duration::from_millis(1500));
     }
 }

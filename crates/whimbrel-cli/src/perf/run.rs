@@ -1,26 +1,27 @@
 //! `whimbrel perf run`: one measurement, and its figures.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::anyhow;
 use clap::Args;
 use tokio::sync::Notify;
-use tokio::time::Instant;
-use whimbrel::Mocket;
+use tokio::time::{Instant, sleep_until};
+use whimbrel::{Mocket, PeerText};
 
-use super::clock::{clock_id, cpu_time, monotonic_ns};
+use super::clock::{ClockMark, clock_id, cpu_time, monotonic_ns};
 use super::control::{Control, ControlSender, Start, VERSION};
-use super::ending::Cut;
-use super::figures::{Counted, Document, Interval, Received, Sent, paths};
+use super::ending::{Cut, tell_reach};
+use super::figures::{Document, Heard, Sent, paths};
 use super::plan::{Mode, Plan};
 use super::screen::{Screen, print};
 use super::serve::await_control;
 use super::sink::{Sink, Taken};
-use super::source::{Given, LAST_FIGURES, Source, within};
+use super::source::{Given, LAST_FIGURES, NO_SINK, Source, within};
 use super::ticket::TicketFile;
 use crate::dial::{Dial, DialOptions, TransportOptions};
-use crate::process::{Interrupted, Interrupts, RuntimeOptions, abort_all};
+use crate::process::{Interrupted, Interrupts, Misused, RuntimeOptions, abort_all};
 use crate::service::ServiceName;
 use crate::units;
 
@@ -45,7 +46,7 @@ const SILENT: &str = "the other end does not say what it has sent";
 /// Measures the path to a `whimbrel perf serve`.
 ///
 /// Figures are those of whoever receives; seconds count from the connect call. Loads with an end of their own (--bytes, --rate) count to
-/// the last delivery, others are cut off when the time is over. Ctrl-C ends it with the figures so far, a second one at once. Latency is
+/// the last delivery, others are cut off when the time is over. Ctrl-C or SIGTERM ends it with the figures so far, a second one at once. Latency is
 /// one way where both ends share a clock (one machine), else, in latency mode, half the round trip of messages that are sent back, and none
 /// in other modes. docs/perf.md describes the document that --json prints.
 #[derive(Args, Clone, Debug)]
@@ -105,10 +106,19 @@ pub(super) struct RunCommand {
 impl RunCommand {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let plan = self.plan();
-        if let Err(wrong) = plan.check() {
-            bail!(wrong);
-        }
-        self.runtime.block_on(self.measure(plan))
+        plan.check().map_err(Misused)?;
+        let (runtime, json) = (self.runtime, self.json);
+        let Measured { mut document, result } = match runtime.block_on(self.measure(plan.clone())) {
+            Ok(measured) => measured,
+            // Whoever presses twice waits for nothing.
+            Err(error) if error.is::<Interrupted>() => return Err(error),
+            Err(error) => {
+                Measured { document: Document::failed(&plan, Cut::Lost(shown(&error))), result: Err(error) }
+            }
+        };
+        document.error = result.as_ref().err().filter(|error| !error.is::<Interrupted>()).map(shown);
+        print(&document, json)?;
+        result
     }
 
     fn plan(&self) -> Plan {
@@ -135,54 +145,69 @@ impl RunCommand {
         }
     }
 
-    async fn measure(self, plan: Plan) -> anyhow::Result<()> {
+    async fn measure(self, plan: Plan) -> anyhow::Result<Measured> {
         let mut interrupts = Interrupts::listen()?;
         let mut transport = self.transport.config();
         transport.session.send_queue_bytes = self.queue;
         let mut dial = self.dial.prepare(transport, self.transport.paths.paths()?).await?;
         let clock = clock_id().filter(|_| !self.own_clock);
-        let measurement = Measurement { plan, clock, screen: Screen::new(self.json) };
+        let measurement =
+            Measurement { plan, clock, screen: Screen::new(self.json), patience: self.dial.wait.time() };
         let endpoint = dial.endpoint().clone();
         let ticket = self.ticket.map(TicketFile::new);
         if let Some(ticket) = &ticket {
             ticket.load(&endpoint)?;
         }
-        let stop = Notify::new();
+        let (stop, first) = (Notify::new(), Cell::new(None));
         let measuring = async {
             let document = measurement.run(&mut dial, &stop).await;
             abort_all(&endpoint, "the measurement is over").await;
             document
         };
         let stopped_twice = async {
-            interrupts.next().await;
+            first.set(Some(interrupts.next().await));
             stop.notify_one();
-            interrupts.next().await;
+            interrupts.next().await
         };
         let document = tokio::select! {
-            document = measuring => document,
-            () = stopped_twice => {
+            document = measuring => document?,
+            signal = stopped_twice => {
                 endpoint.abort_all(0, "interrupted");
-                return Err(Interrupted.into());
+                return Err(signal.into());
             }
         };
-        if let Some(ticket) = &ticket {
-            ticket.save(&endpoint)?;
-        }
-        let document = document?;
-        print(&document, self.json)?;
-        match document.ended {
-            None => Ok(()),
-            Some(Cut::Interrupted) => Err(Interrupted.into()),
-            Some(why) => bail!("the measurement ended early: {why}"),
-        }
+        let saved = ticket.map_or(Ok(()), |ticket| ticket.save(&endpoint));
+        let ended = match (&document.ended, first.get()) {
+            (None, _) => Ok(()),
+            (Some(Cut::Interrupted), Some(signal)) => Err(signal.into()),
+            (Some(why), _) if document.has_figures() => Err(anyhow!("the measurement ended early: {why}")),
+            (Some(why), _) => Err(anyhow!("{why}")),
+        };
+        Ok(Measured { document, result: ended.and(saved) })
     }
+}
+
+/// A document, and what the process ends with.
+struct Measured {
+    document: Document,
+    result: anyhow::Result<()>,
+}
+
+/// As standard error will say it.
+fn shown(error: &anyhow::Error) -> String {
+    PeerText::show(&format!("{error:#}")).to_string()
 }
 
 struct Measurement {
     plan: Plan,
     clock: Option<String>,
     screen: Screen,
+    /// How long a peer out of reach is waited for.
+    patience: Duration,
 }
+
+/// Of the time that connecting may take: what the other end has to say something.
+const ANSWER: u32 = 3;
 
 impl Measurement {
     /// To its end, or until it is to stop; then with the figures so far.
@@ -190,69 +215,92 @@ impl Measurement {
         let (start, start_ns) = (Instant::now(), monotonic_ns());
         let mocket = tokio::select! {
             connected = dial.connect() => connected?,
-            () = stop.notified() => return Err(Interrupted.into()),
+            () = stop.notified() => return Ok(Document::failed(&self.plan, Cut::Interrupted)),
         };
         let opening = Start {
             version: VERSION,
             plan: self.plan.clone(),
-            clock: self.clock.clone(),
+            clock: self.clock.as_deref().and_then(ClockMark::new),
             connect_ns: start_ns,
-            elapsed_ns: monotonic_ns() - start_ns,
+            elapsed_ns: monotonic_ns().saturating_sub(start_ns),
         };
-        ControlSender::new(&mocket).send(&Control::Start(opening)).await?;
-        match self.plan.reverse {
-            true => self.take(&mocket, start_ns, stop).await,
-            false => self.give(&mocket, start, stop).await,
+        let measuring = async {
+            ControlSender::new(&mocket).send(&Control::Start(opening)).await?;
+            match self.plan.reverse {
+                true => self.take(&mocket, start, start_ns, stop).await,
+                false => self.give(&mocket, start, stop).await,
+            }
+        };
+        tokio::select! {
+            document = measuring => document,
+            never = tell_reach(&mocket) => match never {},
         }
     }
 
     /// We send.
     async fn give(&self, mocket: &Mocket, start: Instant, stop: &Notify) -> anyhow::Result<Document> {
-        let source = Source::new(mocket, &self.plan, start);
+        let source = Source::new(mocket, &self.plan, start, self.patience);
+        let source = source.expecting_hello(start + self.patience * ANSWER);
         let screen = &self.screen;
         let given = source.run(|interval, mocket| screen.show(interval, mocket), stop).await;
-        let Given { sent, received, progress, cut } = given;
-        let received = match (received, &cut) {
-            (Some(received), _) => received,
+        let Given { sent, received, progress, one_clock, cut } = given;
+        if mocket.peer_key().is_none() && received.is_none() {
             // There was no connection: there is nothing to tell but why.
-            (None, Some(Cut::Lost(why))) if mocket.peer_key().is_none() => bail!("{why}"),
-            (None, _) => so_far(progress),
-        };
-        Ok(Document::new(&self.plan, &received, &sent, cut))
+            return Ok(Document::failed(&self.plan, cut.unwrap_or(Cut::Interrupted)));
+        }
+        let heard =
+            Heard { received: received.as_ref(), progress: progress.as_ref(), sent: Some(&sent), one_clock };
+        Ok(Document::new(&self.plan, heard, cut))
     }
 
     /// The other end sends.
-    async fn take(&mut self, mocket: &Mocket, start_ns: u64, stop: &Notify) -> anyhow::Result<Document> {
+    async fn take(
+        &mut self,
+        mocket: &Mocket,
+        start: Instant,
+        start_ns: u64,
+        stop: &Notify,
+    ) -> anyhow::Result<Document> {
         let cpu_start = cpu_time();
         let hello = |control| match control {
-            Control::Hello { clock } => Some(clock),
+            Control::Hello { one_clock } => Some(one_clock),
             _ => None,
         };
-        let (clock, early) = tokio::select! {
-            hello = await_control(mocket, hello) => hello?,
-            () = stop.notified() => return Err(Interrupted.into()),
+        let (one_clock, early) = tokio::select! {
+            hello = await_control(mocket, hello) => match hello {
+                Ok(hello) => hello,
+                Err(why) => return Ok(Document::failed(&self.plan, Cut::Lost(shown(&why)))),
+            },
+            () = stop.notified() => return Ok(Document::failed(&self.plan, Cut::Interrupted)),
+            () = sleep_until(start + self.patience * ANSWER) => {
+                return Ok(Document::failed(&self.plan, Cut::Lost(NO_SINK.to_owned())));
+            }
         };
-        let one_clock = clock.is_some() && clock == self.clock;
-        let sink = Sink::new(mocket, &self.plan, start_ns, one_clock);
+        let one_clock = one_clock && self.clock.is_some();
+        let sink = Sink::new(mocket, &self.plan, start_ns, one_clock, self.patience);
         let Taken { mut received, sent, mut cut } = sink.run(early, &mut self.screen, stop).await;
         received.cpu_s = (cpu_time() - cpu_start).as_secs_f64();
         let sent = match (sent, &cut) {
-            (Some(sent), _) => sent,
-            (None, Some(Cut::Lost(_))) => Sent::default(),
-            (None, Some(Cut::Interrupted)) => {
-                within(LAST_FIGURES, last_words(mocket)).await.flatten().unwrap_or_default()
-            }
+            (Some(sent), _) => Some(sent),
+            (None, Some(Cut::Lost(_))) => None,
+            (None, Some(Cut::Interrupted)) => within(LAST_FIGURES, last_words(mocket)).await.flatten(),
             (None, None) => {
                 let words = tokio::select! {
                     words = within(LAST_WORDS, last_words(mocket)) => words.flatten().ok_or(Cut::Lost(SILENT.to_owned())),
                     () = stop.notified() => Err(Cut::Interrupted),
                 };
                 cut = words.as_ref().err().cloned();
-                words.unwrap_or_default()
+                words.ok()
             }
         };
         received.paths = paths(mocket);
-        Ok(Document::new(&self.plan, &received, &sent, cut))
+        let heard = Heard {
+            received: Some(&received),
+            sent: sent.as_ref(),
+            one_clock: Some(one_clock),
+            ..Heard::default()
+        };
+        Ok(Document::new(&self.plan, heard, cut))
     }
 }
 
@@ -265,17 +313,4 @@ async fn last_words(mocket: &Mocket) -> Option<Sent> {
         }
     }
     None
-}
-
-/// What is known of a measurement whose end was not heard.
-fn so_far(progress: Option<Interval>) -> Received {
-    let progress = progress.unwrap_or_default();
-    let load = Counted {
-        bytes: progress.total_bytes,
-        messages: progress.total_messages,
-        latency_us: progress.latency_us,
-        last_s: progress.to_s,
-        ..Counted::default()
-    };
-    Received { seconds: progress.to_s, load, ..Received::default() }
 }

@@ -56,62 +56,87 @@ impl Audience for Screen {
 
 /// The result, for people.
 pub(super) fn summary(document: &Document) -> String {
-    let mut lines = vec![
-        format!(
-            "{} in {:.2} s: {}, {} ({}/s)",
-            size(document.bytes),
-            document.seconds,
-            bits(document.goodput_bps),
-            plural(document.messages, "message"),
-            count(document.messages_per_s)
-        ),
-        match (document.latency_us, document.latency_kind) {
-            (Some(latency), LatencyKind::OneWay) => format!("latency, one way   {}", whole(latency)),
-            (Some(latency), _) => format!("latency, half of a round trip   {}", whole(latency)),
-            (None, _) => "latency unknown: the two ends share no clock".to_owned(),
-        },
-    ];
+    let mut lines = vec![delivered(document), latency(document)];
     if let Some(round_trip) = document.round_trip_us {
         lines.push(format!("round trip         {}", whole(round_trip)));
     }
     if let Some(urgent) = &document.urgent {
         let latency = urgent.latency_us.map_or_else(String::new, whole);
-        lines.push(format!("{} of {} urgent messages   {latency}", urgent.messages, urgent.sent));
+        let sent = known(urgent.sent, |sent| sent.to_string());
+        lines.push(format!("{} of {sent} urgent messages   {latency}", urgent.messages));
     }
     lines.push(format!(
-        "longest gap {:.1} ms; lost {}, duplicated {}, out of order {}, expired {}, replaced {}",
-        document.longest_gap_ms,
-        document.lost,
-        document.duplicated,
-        document.out_of_order,
-        document.expired,
-        document.replaced
+        "longest gap {}; lost {}, duplicated {}, out of order {}, expired {}, replaced {}",
+        known(document.longest_gap_ms, |gap| format!("{gap:.1} ms")),
+        number(document.lost),
+        number(document.duplicated),
+        number(document.out_of_order),
+        number(document.expired),
+        number(document.replaced)
     ));
     lines.push(format!(
-        "sent {} on the wire in {}, {:.2} % lost; retransmitted {}, repeated {}; rtt {}",
-        size(document.wire_bytes_sent),
-        plural(document.packets_sent, "packet"),
-        document.loss * 100.0,
-        document.retransmitted,
-        document.repeated,
-        delay(document.rtt_us)
+        "sent {} on the wire in {}, {} lost; retransmitted {}, repeated {}; rtt {}",
+        known(document.wire_bytes_sent, size),
+        known(document.packets_sent, |packets| plural(packets, "packet")),
+        known(document.loss, |loss| format!("{:.2} %", loss * 100.0)),
+        number(document.retransmitted),
+        number(document.repeated),
+        known(document.rtt_us, delay)
     ));
     lines.push(format!(
-        "processor time: source {:.2} s, sink {:.2} s",
-        document.cpu_source_s, document.cpu_sink_s
+        "processor time: source {}, sink {}",
+        known(document.cpu_source_s, seconds),
+        known(document.cpu_sink_s, seconds)
     ));
     lines.join("\n")
 }
 
+fn delivered(document: &Document) -> String {
+    let Some((bytes, took)) = document.bytes.zip(document.seconds) else {
+        return "what arrived is not known".to_owned();
+    };
+    format!(
+        "{} in {took:.2} s: {}, {} ({}/s)",
+        size(bytes),
+        known(document.goodput_bps, bits),
+        known(document.messages, |messages| plural(messages, "message")),
+        known(document.messages_per_s, count)
+    )
+}
+
+fn latency(document: &Document) -> String {
+    match (document.latency_us, document.latency_kind) {
+        (Some(latency), LatencyKind::OneWay) => format!("latency, one way   {}", whole(latency)),
+        (Some(latency), _) => format!("latency, half of a round trip   {}", whole(latency)),
+        (None, _) => format!("latency unknown: {}", document.no_latency),
+    }
+}
+
+/// What was never heard is said to be unknown.
+fn known<T>(value: Option<T>, show: impl FnOnce(T) -> String) -> String {
+    value.map_or_else(|| "unknown".to_owned(), show)
+}
+
+fn number(value: Option<u64>) -> String {
+    known(value, |value| value.to_string())
+}
+
+fn seconds(value: f64) -> String {
+    format!("{value:.2} s")
+}
+
 /// The result, wherever it is wanted.
 pub(super) fn print(document: &Document, json: bool) -> anyhow::Result<()> {
-    if let (Some(why), false) = (&document.ended, json) {
+    if json {
+        return crate::output::print_line(format_args!("{}", serde_json::to_string_pretty(document)?));
+    }
+    if !document.has_figures() {
+        return Ok(());
+    }
+    if let Some(why) = &document.ended {
         note(format_args!("ended early: {why}"));
     }
-    match json {
-        true => crate::output::print_line(format_args!("{}", serde_json::to_string_pretty(document)?)),
-        false => crate::output::print_line(format_args!("{}", summary(document))),
-    }
+    crate::output::print_line(format_args!("{}", summary(document)))
 }
 
 fn brief(latency: Latency) -> String {

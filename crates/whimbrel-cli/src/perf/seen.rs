@@ -1,28 +1,44 @@
 //! Which numbers have come: finds duplicates and what came out of order.
 
-/// How far behind the highest number a late one is still told from a duplicate; more than any transport holds open.
+/// How far behind the highest number a late one is still told from a duplicate, to 64; more than any transport holds open.
 const WINDOW: u64 = 1 << 20;
+/// Words of the window.
+const WORDS: u64 = WINDOW / 64;
+/// No source counts as far as this: what claims to is counted as a duplicate.
+const LAST: u64 = 1 << 62;
 
-/// Numbers seen. Rises mostly by one, which costs an addition.
+/// Numbers seen. Rises mostly by one, which costs an addition; wherever else a number is, it costs the same few steps.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     /// All numbers below have come, as far as that can be known.
     whole: u64,
     /// One above the highest.
     next: u64,
-    /// A bit a number of the window, by its remainder; allocated with the first gap.
-    bits: Vec<u64>,
+    /// The window, each word by its remainder; allocated with the first gap. What an older one left there is cleared when the place is
+    /// used again, so that a leap costs nothing.
+    words: Vec<Word>,
     /// Different numbers.
     pub(super) unique: u64,
     /// Numbers that came again.
     pub(super) duplicated: u64,
     /// Numbers that came after a higher one.
     pub(super) overtaken: u64,
+    /// Words looked at.
+    #[cfg(test)]
+    looks: u64,
+}
+
+/// Whether each of 64 numbers has come.
+#[derive(Clone, Copy, Debug, Default)]
+struct Word {
+    /// Of which numbers: those from 64 times this on.
+    index: u64,
+    bits: u64,
 }
 
 impl Seen {
     pub(super) fn insert(&mut self, number: u64) {
-        if number == self.next && self.whole == self.next {
+        if number == self.next && self.whole == self.next && number < LAST {
             self.whole += 1;
             self.next += 1;
             self.unique += 1;
@@ -32,43 +48,41 @@ impl Seen {
     }
 
     fn insert_beside_gap(&mut self, number: u64) {
-        if number < self.whole || self.next.saturating_sub(number) > WINDOW {
+        if number < self.whole || number >= LAST {
             self.duplicated += 1;
             return;
         }
-        if self.bits.is_empty() {
-            self.bits = vec![0; (WINDOW / 64) as usize];
+        if self.words.is_empty() {
+            self.words = vec![Word::default(); WORDS as usize];
         }
-        if number < self.next {
-            if self.is_set(number) {
-                self.duplicated += 1;
-                return;
-            }
-            self.overtaken += 1;
+        if !self.set(number) {
+            self.duplicated += 1;
+            return;
         }
+        self.overtaken += u64::from(number < self.next);
         self.unique += 1;
         self.advance_to(number + 1);
-        self.set(number, true);
-        while self.whole < self.next && self.is_set(self.whole) {
-            self.set(self.whole, false);
-            self.whole += 1;
-        }
+        self.close_gap();
     }
 
     /// Numbers up to `next` exclusive may come in the window; what falls out of it counts as lost.
     fn advance_to(&mut self, next: u64) {
-        if next <= self.next {
-            return;
-        }
-        if next - self.next >= WINDOW {
-            self.bits.fill(0);
-        } else {
-            for number in self.next..next {
-                self.set(number, false);
+        self.next = self.next.max(next);
+        // A word behind the window has made room for one that is in it.
+        let oldest = (self.next.saturating_sub(1) / 64 + 1).saturating_sub(WORDS) * 64;
+        self.whole = self.whole.max(oldest);
+    }
+
+    /// Passes what has come in a row: each word once.
+    fn close_gap(&mut self) {
+        while self.whole < self.next {
+            let behind = self.bits(self.whole / 64) >> (self.whole % 64);
+            let row = u64::from(behind.trailing_ones());
+            self.whole += row;
+            if row == 0 || !self.whole.is_multiple_of(64) {
+                return;
             }
         }
-        self.next = next;
-        self.whole = self.whole.max(next.saturating_sub(WINDOW));
     }
 
     /// One above the highest number.
@@ -76,15 +90,26 @@ impl Seen {
         self.next
     }
 
-    fn is_set(&self, number: u64) -> bool {
-        let at = number % WINDOW;
-        self.bits[(at / 64) as usize] >> (at % 64) & 1 == 1
+    fn word(&mut self, index: u64) -> &mut Word {
+        #[cfg(test)]
+        {
+            self.looks += 1;
+        }
+        &mut self.words[(index % WORDS) as usize]
     }
 
-    fn set(&mut self, number: u64, to: bool) {
-        let at = number % WINDOW;
-        let word = &mut self.bits[(at / 64) as usize];
-        *word = *word & !(1 << (at % 64)) | u64::from(to) << (at % 64);
+    fn bits(&mut self, index: u64) -> u64 {
+        let word = *self.word(index);
+        if word.index == index { word.bits } else { 0 }
+    }
+
+    /// Says whether that is news.
+    fn set(&mut self, number: u64) -> bool {
+        let index = number / 64;
+        let before = self.bits(index);
+        let bits = before | 1 << (number % 64);
+        *self.word(index) = Word { index, bits };
+        bits != before
     }
 }
 
@@ -108,6 +133,24 @@ mod tests {
             seen.insert(number);
         }
         assert_eq!((seen.unique, seen.duplicated, seen.overtaken), (3, 1, 1));
+    }
+
+    #[test]
+    fn a_number_costs_the_same_wherever_it_is() {
+        let hostile: [fn(u64) -> u64; 5] = [
+            |at| at * (WINDOW - 1),
+            |at| at * 64,
+            |at| at * 2,
+            |at| WINDOW * 4 - at,
+            |at| u64::MAX - at % 2 * 63,
+        ];
+        for number in hostile {
+            let mut seen = Seen::default();
+            let count = 100_000;
+            (1..=count).for_each(|at| seen.insert(number(at)));
+            assert!(seen.looks <= 4 * count, "{} looks", seen.looks);
+            assert_eq!(seen.unique + seen.duplicated, count);
+        }
     }
 
     #[test]

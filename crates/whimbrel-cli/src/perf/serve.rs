@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, Error, anyhow, bail};
 use clap::Args;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -10,21 +10,24 @@ use whimbrel::{Message, Mocket};
 
 use super::clock::{clock_id, monotonic_ns};
 use super::control::{Control, ControlSender, Start, VERSION, parse};
+use super::ending::PATIENCE;
 use super::sink::{Far, Sink};
 use super::source::Source;
 use crate::dial::{ListenOptions, TransportOptions};
 use crate::output::{note, print_line};
 use crate::process::{RuntimeOptions, abort_all, interrupted};
 
+/// A measurement began no longer ago than this.
+const LONGEST_OPENING: Duration = Duration::from_secs(600);
 /// Messages, and their bytes, that may come before it is clear what they are: anybody may send them.
 const EARLY: usize = 1 << 16;
 const EARLY_BYTES: usize = 64 << 20;
 /// How long a client has to say what it wants.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Code of an abort for a plan that cannot be carried out.
-const BAD_PLAN: u64 = 1;
+const SHYNESS: Duration = Duration::from_secs(15);
+/// Code of an abort of what cannot be measured.
+const FAILED: u64 = 1;
 
-/// Waits for measurements, as many at once as come, until Ctrl-C or SIGTERM.
+/// Waits for measurements, as many at once as come, until Ctrl-C or SIGTERM, which are its regular end (exit code 0).
 ///
 /// The first line of output is `listening whimbrel://KEY@HOST:PORT`: what to give to `whimbrel perf run`.
 #[derive(Args, Clone, Debug)]
@@ -65,7 +68,7 @@ impl ServeCommand {
                         }
                     });
                 }
-                () = &mut interrupted => {
+                _ = &mut interrupted => {
                     abort_all(&endpoint, "the server was stopped").await;
                     return Ok(());
                 }
@@ -74,30 +77,39 @@ impl ServeCommand {
     }
 }
 
-/// One measurement.
+/// One measurement. Whoever wanted it is told why there is none.
 async fn measure(mocket: Mocket) -> anyhow::Result<()> {
-    let opening = tokio::time::timeout(PATIENCE, await_start(&mocket)).await;
-    let (start, early) = opening.context("it did not say what it wants to measure")??;
-    if let Err(wrong) = check(&start) {
-        mocket.abort(BAD_PLAN, &wrong);
-        bail!(wrong);
+    let measured = carry_out(&mocket).await;
+    if let Err(error) = &measured {
+        mocket.abort(FAILED, &format!("{error:#}"));
     }
-    let clock = clock_id();
-    let one_clock = clock.is_some() && clock == start.clock;
-    let control = ControlSender::new(&mocket);
-    control.send(&Control::Hello { clock }).await?;
+    measured
+}
+
+async fn carry_out(mocket: &Mocket) -> anyhow::Result<()> {
+    let opening = tokio::time::timeout(SHYNESS, await_start(mocket)).await;
+    let (start, early) = opening.map_err(|_| anyhow!("it did not say what it wants to measure"))??;
+    check(&start).map_err(Error::msg)?;
+    let one_clock = match (clock_id(), &start.clock) {
+        (Some(clock), Some(mark)) => mark.is_of(&clock),
+        _ => false,
+    };
+    let control = ControlSender::new(mocket);
+    control.send(&Control::Hello { one_clock }).await?;
     let plan = &start.plan;
     // Who asked for it says when it is enough.
     let never = Notify::new();
     if plan.reverse {
-        let began = Instant::now().checked_sub(Duration::from_nanos(start.elapsed_ns));
-        let source = Source::new(&mocket, plan, began.unwrap_or_else(Instant::now));
+        let elapsed = Duration::from_nanos(start.elapsed_ns).min(LONGEST_OPENING);
+        let began = Instant::now().checked_sub(elapsed);
+        let source = Source::new(mocket, plan, began.unwrap_or_else(Instant::now), PATIENCE);
         // It ends when the client has all it wants and closes.
         source.run(|_, _| {}, &never).await;
         return Ok(());
     }
-    let start_ns = if one_clock { start.connect_ns } else { estimate_start(&mocket, &start) };
-    let taken = Sink::new(&mocket, plan, start_ns, one_clock).run(early, &mut Far, &never).await;
+    let start_ns = if one_clock { start.connect_ns } else { estimate_start(mocket, &start) };
+    let start_ns = plausible(start_ns, monotonic_ns());
+    let taken = Sink::new(mocket, plan, start_ns, one_clock, PATIENCE).run(early, &mut Far, &never).await;
     if taken.cut.is_none() {
         control.send(&Control::Report(taken.received)).await?;
         mocket.closed().await;
@@ -126,7 +138,7 @@ pub(super) async fn await_control<T>(
         match parse(&message) {
             Some(control) => {
                 let control =
-                    control.context("the peer speaks another version of perf: update the older end")?;
+                    control.context("it speaks no perf, or another version of it: update the older end")?;
                 if let Some(found) = wanted(control) {
                     return Ok((found, early));
                 }
@@ -137,7 +149,7 @@ pub(super) async fn await_control<T>(
             }
         }
         if early.len() > EARLY || bytes > EARLY_BYTES {
-            bail!("the peer sends, and does not say what");
+            bail!("it sends, and does not say what");
         }
     }
 }
@@ -149,9 +161,27 @@ fn check(start: &Start) -> Result<(), String> {
     start.plan.check()
 }
 
+/// What a client says of its beginning may be anything: not after now, nor longer ago than a handshake can take.
+fn plausible(start_ns: u64, now_ns: u64) -> u64 {
+    start_ns.clamp(now_ns.saturating_sub(LONGEST_OPENING.as_nanos() as u64), now_ns)
+}
+
 /// When the client began to connect, by our clock: it says how long ago that was when it spoke, and its words took half a round trip.
 fn estimate_start(mocket: &Mocket, start: &Start) -> u64 {
     let rtt = mocket.stats().connection.paths.first().map_or(Duration::ZERO, |path| path.rtt_min);
     let rtt = if rtt > Duration::from_secs(3600) { Duration::ZERO } else { rtt };
     monotonic_ns().saturating_sub(start.elapsed_ns).saturating_sub(rtt.as_nanos() as u64 / 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_beginning_that_cannot_be_is_moved_to_one_that_can() {
+        let hour = 3_600_000_000_000;
+        assert_eq!(plausible(u64::MAX, hour), hour);
+        assert_eq!(plausible(0, hour), hour - LONGEST_OPENING.as_nanos() as u64);
+        assert_eq!((plausible(hour - 5, hour), plausible(0, 7)), (hour - 5, 0));
+    }
 }

@@ -58,11 +58,19 @@ pub(super) struct Sink<'a> {
     reported: Interval,
     sent: Option<Sent>,
     stopped: bool,
+    /// How long a peer out of reach is waited for.
+    patience: Duration,
 }
 
 impl<'a> Sink<'a> {
     /// `one_clock`: stamps are of the clock that we read.
-    pub(super) fn new(mocket: &'a Mocket, plan: &'a Plan, start_ns: u64, one_clock: bool) -> Self {
+    pub(super) fn new(
+        mocket: &'a Mocket,
+        plan: &'a Plan,
+        start_ns: u64,
+        one_clock: bool,
+        patience: Duration,
+    ) -> Self {
         let service = Service::from(plan.service);
         let timing = match (one_clock, plan.times_each()) {
             (false, _) => Timing::None,
@@ -83,6 +91,7 @@ impl<'a> Sink<'a> {
             reported: Interval::default(),
             sent: None,
             stopped: false,
+            patience,
         }
     }
 
@@ -115,7 +124,7 @@ impl<'a> Sink<'a> {
     fn end_ns(&self) -> u64 {
         match self.plan.time() {
             _ if self.stopped => monotonic_ns(),
-            Some(time) if self.plan.is_cut() => self.start_ns + time.as_nanos() as u64,
+            Some(time) if self.plan.is_cut() => self.start_ns.saturating_add(time.as_nanos() as u64),
             _ => self.load.last_ns().unwrap_or_else(monotonic_ns),
         }
     }
@@ -128,7 +137,7 @@ impl<'a> Sink<'a> {
             Some(time) if self.plan.is_cut() => Some(start + time),
             _ => None,
         };
-        let given_up = given_up(self.mocket, self.plan.time().map(|time| start + time));
+        let given_up = given_up(self.mocket, self.plan.time().map(|time| start + time), self.patience);
         tokio::pin!(given_up);
         let far_off = start + Duration::from_secs(30 * 86_400);
         let mut batch = Vec::with_capacity(TAKE);
@@ -146,7 +155,8 @@ impl<'a> Sink<'a> {
                 () = sleep_until(tick) => {
                     let interval = self.interval();
                     audience.interval(interval, mocket).await;
-                    tick += INTERVAL;
+                    // After a long stop not one for each second of it.
+                    tick = (tick + INTERVAL).max(Instant::now());
                 }
                 taken = mocket.recv_many(&mut batch, TAKE) => match taken {
                     Ok(_) => {
@@ -191,8 +201,10 @@ impl<'a> Sink<'a> {
         let whole =
             self.plan.mode != Mode::Mixed && self.plan.bytes.is_some_and(|bytes| self.load.bytes() >= bytes);
         let sent = self.sent.as_ref().is_some_and(|sent| {
+            // What the other end counted may be anything.
+            let gone = sent.expired.saturating_add(sent.replaced).saturating_add(sent.lost);
             sent.finished
-                && self.load.unique() + sent.expired + sent.replaced + sent.lost >= sent.messages
+                && self.load.unique().saturating_add(gone) >= sent.messages
                 && (self.plan.is_complete() || self.load.unique() == sent.messages)
         });
         whole && !self.plan.is_ping_pong() || sent

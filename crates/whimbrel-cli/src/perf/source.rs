@@ -13,7 +13,7 @@ use super::clock::{cpu_time, monotonic_ns};
 use super::control::{Control, ControlSender, ECHO, URGENT, parse};
 use super::ending::{Cut, given_up};
 use super::figures::{Interval, Latency, Received, Sent, paths};
-use super::plan::{Mode, Plan};
+use super::plan::{Mode, Plan, due};
 use super::stamp::{Payloads, Stamp};
 
 /// Messages a second of the urgent ones in mixed mode, and what they are like.
@@ -34,6 +34,9 @@ const ECHO_PATIENCE: Duration = Duration::from_secs(1);
 pub(super) const LAST_FIGURES: Duration = Duration::from_secs(3);
 /// Messages taken from the mocket at once.
 const TAKE: usize = 256;
+/// Why there are no figures where something else listens.
+pub(super) const NO_SINK: &str =
+    "the other end does not answer as `whimbrel perf serve` does: check that it is one, and of this version";
 
 /// How it ended.
 pub(super) struct Given {
@@ -41,6 +44,8 @@ pub(super) struct Given {
     /// The sink's figures, or the last it said before the end came early.
     pub(super) received: Option<Received>,
     pub(super) progress: Option<Interval>,
+    /// Both ends read one clock; None: the sink has not said.
+    pub(super) one_clock: Option<bool>,
     /// Why it ended early.
     pub(super) cut: Option<Cut>,
 }
@@ -63,13 +68,42 @@ pub(super) struct Source<'a> {
     round_trips: Histogram,
     progress: Option<Interval>,
     urgent: Urgent,
+    one_clock: Option<bool>,
+    /// How long a peer out of reach is waited for.
+    patience: Duration,
+    /// Until when the sink has to say something.
+    hello_by: Option<Instant>,
 }
 
 impl<'a> Source<'a> {
     /// `start`: the connect call.
-    pub(super) fn new(mocket: &'a Mocket, plan: &'a Plan, start: Instant) -> Self {
-        let (round_trips, urgent) = (Histogram::default(), Urgent::default());
-        Self { mocket, plan, start, cpu_start: cpu_time(), round_trips, progress: None, urgent }
+    pub(super) fn new(mocket: &'a Mocket, plan: &'a Plan, start: Instant, patience: Duration) -> Self {
+        Self {
+            mocket,
+            plan,
+            start,
+            cpu_start: cpu_time(),
+            round_trips: Histogram::default(),
+            progress: None,
+            urgent: Urgent::default(),
+            one_clock: None,
+            patience,
+            hello_by: None,
+        }
+    }
+
+    /// The sink answers by then, or is none.
+    pub(super) fn expecting_hello(self, by: Instant) -> Self {
+        Self { hello_by: Some(by), ..self }
+    }
+
+    /// Waits until it is clear that nobody answers.
+    async fn no_hello(&self) -> Cut {
+        match self.hello_by.filter(|_| self.one_clock.is_none()) {
+            Some(by) => sleep_until(by).await,
+            None => std::future::pending().await,
+        }
+        Cut::Lost(NO_SINK.to_owned())
     }
 
     /// Sends everything, until the sink has reported or the mocket is closed, or until it is to stop. `show` sees what the sink says
@@ -87,7 +121,7 @@ impl<'a> Source<'a> {
         let mut generated = None;
         // Once somebody has stopped it: how long the sink's figures are waited for.
         let mut patience = None;
-        let given_up = given_up(self.mocket, self.end());
+        let given_up = given_up(self.mocket, self.end(), self.patience);
         tokio::pin!(given_up);
         let mut batch = Vec::with_capacity(TAKE);
         loop {
@@ -106,6 +140,7 @@ impl<'a> Source<'a> {
                     return self.given(generated.unwrap_or_default(), None, Some(Cut::Interrupted));
                 }
                 cut = &mut given_up => return self.given(generated.unwrap_or_default(), None, Some(cut)),
+                cut = self.no_hello() => return self.given(generated.unwrap_or_default(), None, Some(cut)),
                 ended = &mut generator, if generated.is_none() => {
                     let count = match ended {
                         Ok(Ok(count)) => count,
@@ -149,10 +184,18 @@ impl<'a> Source<'a> {
             return None;
         }
         let control = parse(message)?.ok()?;
-        if let Control::Progress(interval) = &control {
-            self.progress = Some(*interval);
+        match &control {
+            Control::Progress(interval) => self.progress = Some(*interval),
+            Control::Hello { one_clock } => self.one_clock = Some(*one_clock),
+            _ => {}
         }
         Some(control)
+    }
+
+    fn hear_hello(&mut self, message: &Message) {
+        if let Some(Ok(Control::Hello { one_clock })) = parse(message) {
+            self.one_clock = Some(one_clock);
+        }
     }
 
     fn record_round_trip(&mut self, stamp: Stamp) {
@@ -163,7 +206,7 @@ impl<'a> Source<'a> {
     async fn ping_pong(&mut self, mut show: impl FnMut(Interval, &Mocket), stop: &Notify) -> Given {
         let sender = sender(self.mocket, self.plan);
         let end = self.end();
-        let given_up = given_up(self.mocket, end);
+        let given_up = given_up(self.mocket, end, self.patience);
         tokio::pin!(given_up);
         let mut payloads = Payloads::new();
         let mut bytes = 0;
@@ -227,7 +270,9 @@ impl<'a> Source<'a> {
                     Err(closed) => return Echo::Never(closed.0.into()),
                 },
                 () = sleep_until(until) => return Echo::Lost,
+                cut = self.no_hello() => return Echo::Never(cut),
             };
+            self.hear_hello(&message);
             // Too short to carry a number: any is the one.
             let is_it = Stamp::read(&message.payload).is_none_or(|stamp| stamp.number == number);
             if message.ppid == Some(ECHO) && is_it {
@@ -280,7 +325,13 @@ impl<'a> Source<'a> {
 
     fn given(&self, generated: Generated, received: Option<Received>, cut: Option<Cut>) -> Given {
         let finished = generated.messages > 0;
-        Given { sent: self.sent(generated, finished), received, progress: self.progress, cut }
+        Given {
+            sent: self.sent(generated, finished),
+            received,
+            progress: self.progress,
+            one_clock: self.one_clock,
+            cut,
+        }
     }
 
     fn sent(&self, generated: Generated, finished: bool) -> Sent {
@@ -410,7 +461,7 @@ async fn pour(sender: &Sender, plan: &Plan, rate: f64, start: Instant) -> Result
     let mut sizes = Sizes::new(plan);
     let begin = Instant::now();
     let end = plan.time().map(|time| start + time);
-    let mut due = Vec::new();
+    let mut ready = Vec::new();
     loop {
         let now = Instant::now();
         if end.is_some_and(|end| now >= end) {
@@ -421,22 +472,22 @@ async fn pour(sender: &Sender, plan: &Plan, rate: f64, start: Instant) -> Result
         // However many are due, no more is made than a queue would take: the plan may be a stranger's.
         let most = plan.batch.max(1024).min(MADE_AT_ONCE / plan.size.max(1)).max(1);
         let count = wanted.saturating_sub(payloads.made()).min(most as u64) as usize;
-        due.extend(sizes.by_ref().take(count).map(|size| payloads.next(size, sent_ns)));
-        if count > 0 && due.is_empty() {
+        ready.extend(sizes.by_ref().take(count).map(|size| payloads.next(size, sent_ns)));
+        if count > 0 && ready.is_empty() {
             return Ok(payloads.made());
         }
         if plan.replace {
-            for payload in due.drain(..) {
+            for payload in ready.drain(..) {
                 sender.replace(payload)?;
             }
-        } else if due.len() == 1 {
-            for payload in due.drain(..) {
+        } else if ready.len() == 1 {
+            for payload in ready.drain(..) {
                 sender.send(payload).await?;
             }
         } else {
-            sender.send_many(due.drain(..)).await?;
+            sender.send_many(ready.drain(..)).await?;
         }
-        sleep_until(begin + Duration::from_secs_f64(payloads.made() as f64 / rate)).await;
+        sleep_until(begin + due(payloads.made(), rate)).await;
     }
 }
 
@@ -448,7 +499,7 @@ async fn hurry(mocket: &Mocket, rate: f64, count: &Urgent) -> Result<(), SendErr
     loop {
         sender.send(payloads.next(URGENT_SIZE, monotonic_ns())).await?;
         count.store(payloads.made(), Ordering::Relaxed);
-        sleep_until(begin + Duration::from_secs_f64(payloads.made() as f64 / rate)).await;
+        sleep_until(begin + due(payloads.made(), rate)).await;
     }
 }
 

@@ -32,6 +32,9 @@ pub enum CloseReason {
         "no answer from the peer: check the address, the port, its key, the pre-shared key if it wants one, and that it listens"
     )]
     HandshakeTimedOut,
+    /// The peer's key was taken off the list here, or revoked: it is not let in any more.
+    #[error("the peer's key is not let in any more")]
+    Revoked,
     /// This side suspended the session: [`crate::Connection::take_suspended`] has it.
     #[error("suspended")]
     Suspended,
@@ -165,6 +168,13 @@ impl Ending {
             | Self::FinSent { give_up, .. }
             | Self::PeerFin { give_up, .. }
             | Self::FinAckSent { give_up, .. } => *give_up += outage,
+        }
+    }
+
+    /// Who waits does so until then at least.
+    pub(super) fn wait_until(&mut self, at_least: Time) {
+        if let Self::Waiting { until } | Self::Detached { until } = self {
+            *until = (*until).max(at_least);
         }
     }
 

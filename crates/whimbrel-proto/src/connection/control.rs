@@ -19,7 +19,7 @@ pub(crate) enum Control {
     SetPrimary(u64),
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct ControlQueue {
     fin: Option<Box<Reason>>,
     fin_due: bool,

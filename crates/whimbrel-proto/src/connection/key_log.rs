@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use super::{Connection, Main};
 use crate::ConnectionId;
 
-/// What was logged, and what waits to be.
-#[derive(Debug, Default)]
+/// What was logged, and what waits to be. Never printed: the lines are keys.
+#[derive(Default)]
 pub(super) struct KeyLog {
     lines: VecDeque<String>,
     early: Option<ConnectionId>,

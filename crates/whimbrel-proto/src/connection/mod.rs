@@ -12,6 +12,7 @@ mod control;
 mod copies;
 mod cost;
 mod coupling;
+mod early;
 mod ids;
 mod key_log;
 mod keys;
@@ -24,10 +25,13 @@ mod path;
 mod path_quota;
 mod paths;
 mod primary;
+#[cfg(test)]
+mod printed;
 mod quality;
 mod reattach;
 mod receive;
 mod resume;
+mod revoked;
 mod sacks;
 mod scheduler;
 mod standing;
@@ -87,6 +91,7 @@ pub use tickets::IssuedTicket;
 use tickets::Ticketing;
 use validation::{Challenges, Validation};
 
+use crate::budget::Budgets;
 use crate::config::TransportConfig;
 use crate::crypto::{EarlyOpen, EarlySeal, PathMemory, PublicKey, ResetToken};
 use crate::mutants::{Mutant, planted};
@@ -94,7 +99,7 @@ use crate::recovery::{Ecn, Fate};
 use crate::session::{Carried, Session};
 use crate::wire::close::Reason;
 use crate::wire::sack::Sack;
-use crate::{Cause, ConnectionId, PathId, Side, Ticket, Time};
+use crate::{Cause, ConnectionId, PathId, Side, StreamId, Ticket, Time};
 
 /// What a packet carried, to be told its fate.
 #[derive(Clone, Copy, Debug)]
@@ -106,6 +111,8 @@ pub(crate) enum Item {
     /// One of another path.
     SackOf(PathId, u64),
     MtuProbe(u16),
+    /// The answer to a challenge.
+    Answer,
 }
 
 /// A datagram that came in.
@@ -200,6 +207,17 @@ pub enum Event {
     MaxUnfragmented(usize),
     /// A figure crossed a threshold that was set.
     Quality(QualityChange),
+    /// The peer has used up a stream's credit, and nobody has read it for a second: it can send no more there. Said once each time. As
+    /// [`crate::session::SessionEvent::ReaderStalled`], which the session says.
+    ReaderStalled {
+        /// Which.
+        stream: StreamId,
+        /// Bytes that wait to be read, and 32 for each message.
+        unread: u64,
+    },
+    /// What is queued on a stream has waited for a second because the peer's application does not read it. Said once each time. As
+    /// [`crate::session::SessionEvent::SendBlocked`], which the session says.
+    SendBlocked(StreamId),
     /// The peer began a polite close: what it sent before is still delivered.
     PeerClosing(Reason),
     /// The peer suspended its end: messages wait until it comes back.
@@ -218,6 +236,11 @@ pub enum Event {
 /// What the endpoint needs to know to find the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndpointEvent {
+    /// The client has proven itself by a packet from there.
+    Proven {
+        /// Where its path leads.
+        from: SocketAddr,
+    },
     /// Packets that end in this token mean the peer has lost the connection.
     PeerResetToken(ResetToken),
     /// The client should have a ticket: hand the endpoint's answer to [`Connection::handle_answer`]. A close waits for it.
@@ -254,6 +277,8 @@ pub enum EndpointEvent {
         /// Issued by the endpoint when it was asked.
         id: ConnectionId,
     },
+    /// It ended because its peer's key is not let in any more.
+    Revoked,
     /// The connection is over and its ids are free.
     Drained,
 }
@@ -279,6 +304,7 @@ pub const MOST_PATHS: usize = 8;
 pub(crate) struct Setup {
     pub(crate) side: Side,
     pub(crate) config: Arc<TransportConfig>,
+    pub(crate) budgets: Budgets,
     pub(crate) remote: SocketAddr,
     pub(crate) local: Option<IpAddr>,
     pub(crate) local_id: ConnectionId,
@@ -292,6 +318,7 @@ pub(crate) struct Setup {
 pub struct Connection {
     side: Side,
     config: Arc<TransportConfig>,
+    budgets: Budgets,
     session: Session,
     paths: Paths,
     opening: Option<Box<Opening>>,
@@ -303,8 +330,10 @@ pub struct Connection {
     /// The server's answer to PING, repeated when PING is.
     pong: Option<Bytes>,
     pong_due: bool,
+    /// PONGs sent.
+    pongs: u8,
     pong_at: Time,
-    /// From there to its next repetition.
+    /// From there to its next repetition to early packets.
     pong_wait: Duration,
     /// A packet under the final keys was opened: the peer is proven.
     confirmed: bool,
@@ -365,12 +394,14 @@ pub struct Connection {
 
 impl Connection {
     pub(crate) fn new(now: Time, setup: Setup) -> Self {
-        let Setup { side, config, remote, local, local_id, remote_id, issues_tickets, mut rng } = setup;
+        let Setup { side, config, budgets, remote, local, local_id, remote_id, issues_tickets, mut rng } =
+            setup;
         let ends = Ends { id: PathId::FIRST, remote, local, local_id, remote_id };
         let path = Path::new(now, ends, &config, Standing::proven());
         Self {
             side,
-            session: Session::new(side, config.session),
+            session: Session::new(side, config.session).drawing_on(&budgets),
+            budgets,
             paths: Paths::new(path),
             opening: None,
             keys: None,
@@ -379,6 +410,7 @@ impl Connection {
             early_until: None,
             pong: None,
             pong_due: false,
+            pongs: 0,
             pong_at: now,
             pong_wait: receive::PONG_WAIT,
             confirmed: false,
@@ -518,9 +550,13 @@ impl Connection {
     /// queued waits for it; without anything queued it is given up at once. A suspended session that the peer has not given back is not
     /// closed: it can be resumed again.
     pub fn close(&mut self, now: Time, code: u64, text: &str) {
-        if self.is_waiting() {
+        if self.is_waiting() && !self.is_awaited() {
             self.finish(now, CloseReason::Local, None);
             return;
+        }
+        if self.is_waiting() {
+            // Its peer is on its way back: what is queued for it is delivered first.
+            self.stop_waiting();
         }
         if !self.is_established() && (self.resuming || self.session.is_drained()) {
             self.abort(now, code, text);
@@ -562,6 +598,8 @@ impl Connection {
         if self.may_detach() {
             // It may have the session yet, and say so when it is dialled, or come back by itself.
             self.detach(now);
+        } else if self.is_awaited() {
+            // It has lost this connection because it goes on over another, which its next packet shows.
         } else if matches!(self.ending, Ending::Suspending { .. }) {
             // Nobody is left to answer.
             self.finish_suspend(now, None);
@@ -587,6 +625,7 @@ impl Connection {
         if self.pong.is_some() && !self.confirmed {
             self.paths[Main].move_to(ping.from, ping.to);
             self.pong_due = true;
+            self.pongs = 0;
         }
     }
 
@@ -630,6 +669,7 @@ impl Connection {
             (Item::SackOf(path, largest), Fate::Acked) => notes.other_sack_acked = Some((*path, *largest)),
             (Item::Sack(_) | Item::SackOf(..), Fate::Lost) => {}
             (Item::MtuProbe(size), fate) => notes.mtu_probe = Some((*size, fate)),
+            (Item::Answer, fate) => notes.answered |= fate == Fate::Acked,
         }
     }
 
@@ -642,6 +682,9 @@ impl Connection {
             && let Some(other) = self.paths.by_id(path)
         {
             self.paths[other].received.on_sack_acked(largest);
+        }
+        if notes.answered {
+            self.on_proven_there(at);
         }
         let grown = match notes.mtu_probe {
             Some((size, Fate::Acked)) => self.paths[at].mtu.on_probe_acked(now, size).is_some(),
@@ -693,6 +736,8 @@ struct Notes {
     /// Of several the last: ranges of the others are dropped with their next.
     other_sack_acked: Option<(PathId, u64)>,
     mtu_probe: Option<(u16, Fate)>,
+    /// The peer had the answer to its challenge.
+    answered: bool,
     /// Packets newly acknowledged.
     acked: u64,
     fin_ack_acked: bool,

@@ -1,6 +1,7 @@
 //! Several paths: opened, judged, given up. Everything here is about the set of them; what is about one is in `path`.
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use super::addresses::{Change, LocalAddress, read_add};
 use super::ids::{Ours, Theirs, read_new_cid, read_path, write_new_cid};
@@ -20,6 +21,10 @@ use crate::{Cause, ConnectionId, PathId, PeerMisbehaved, Side, Time};
 /// Notices not acknowledged and ids not free yet, from which on no ids for further paths are given: a peer that opens and closes paths
 /// without end waits for what it left behind.
 const MOST_LOOSE_ENDS: usize = 32;
+
+/// A server that no path works for challenges one again after a quarter of the silence there, within these.
+const SOONEST_AGAIN: Duration = Duration::from_millis(250);
+const LATEST_AGAIN: Duration = Duration::from_secs(10);
 
 /// Why a path cannot be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -239,11 +244,31 @@ impl Connection {
         self.surrender(now, at);
         let path = &mut self.paths[at];
         path.standing.on_closed();
-        path.told = Some(self.control.notice(write_close_path(path.id)));
         path.on_closed();
         // Once the peer knows, it forgets the id, and answers as if it had lost the connection.
         self.endpoint_events.extend(path.token.take().map(EndpointEvent::PeerTokenUnused));
         self.events.push_back(Event::PathClosed(Box::new(path.stats())));
+        self.tell_closed();
+    }
+
+    /// The peer has the answer to its challenge on a path.
+    pub(super) fn on_proven_there(&mut self, at: At) {
+        self.paths[at].proven_there = true;
+        self.tell_closed();
+    }
+
+    /// Tells the peer of closed paths, once it has another that it may send on: it forgets what it is told of, and on a path that it has
+    /// not proven it could neither send nor ask where this end is.
+    fn tell_closed(&mut self) {
+        let lasts = |path: &Path| path.proven_there && path.standing.state() != PathState::Closed;
+        if !self.paths.iter().any(lasts) {
+            return;
+        }
+        let control = &mut self.control;
+        let closed = |path: &&mut Path| path.standing.state() == PathState::Closed && path.told.is_none();
+        for path in self.paths.iter_mut().filter(closed) {
+            path.told = Some(control.notice(write_close_path(path.id)));
+        }
     }
 
     /// The peer has heard of something: a path that was opened before it knew our id for it could not be answered, and asks again.
@@ -406,14 +431,10 @@ impl Connection {
         }
     }
 
-    /// Gives up paths whose far address did not answer, to try again later; one that may be all there is is asked again instead. A server
-    /// goes on waiting for the client to say something there.
+    /// Gives up paths whose far address did not answer, to try again later; one that may be all there is is asked again instead.
     pub(super) fn close_unanswered(&mut self, now: Time) {
         if self.attempts.handle_timeout(now) | self.path_quota.handle_timeout(now) {
             self.open_missing(now);
-        }
-        if self.side == Side::Server {
-            return;
         }
         for at in self.paths.all() {
             let path = &self.paths[at];
@@ -421,6 +442,10 @@ impl Connection {
                 continue;
             }
             let (local, remote) = (path.local, path.remote);
+            if self.side == Side::Server {
+                self.ask_while_none_works(now, at);
+                continue;
+            }
             if self.paths.all().any(|other| self.is_at_hand(other)) {
                 self.close_at(now, at);
             } else if !self.attempts.is_waiting(local, remote) {
@@ -437,6 +462,20 @@ impl Connection {
                 }
             }
         }
+    }
+
+    /// A server mostly waits for the client to say something on a path. But if none works, the client may be sending to an address that a
+    /// NAT here has given up: only a packet from here shows the new one. The longer nothing came, the less often, and within what the
+    /// client's packets paid for.
+    fn ask_while_none_works(&mut self, now: Time, at: At) {
+        let path = &self.paths[at];
+        if path.validation.room() < CHALLENGE_LEN || self.paths.all().any(|other| self.is_at_hand(other)) {
+            return;
+        }
+        let silence = now.since(path.last_received);
+        let then = now + (silence / 4).clamp(SOONEST_AGAIN, LATEST_AGAIN);
+        let challenge = self.challenges.draw();
+        self.paths[at].challenge(then, challenge);
     }
 
     /// The operating system says that a link came up: what is silent is probed at once, and what was in vain is tried again.

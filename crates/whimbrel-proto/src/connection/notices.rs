@@ -12,11 +12,18 @@ pub(super) struct Notices {
     next: u32,
 }
 
-#[derive(Debug)]
+/// Never printed but for its kind: some hold reset tokens.
 struct Notice {
     number: u32,
     due: bool,
     bytes: Vec<u8>,
+}
+
+impl std::fmt::Debug for Notice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = self.bytes.first();
+        write!(f, "Notice {{ {}, due {}, block {kind:?} }}", self.number, self.due)
+    }
 }
 
 impl Notices {

@@ -7,9 +7,10 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::alternatives::Alternatives;
+use super::early::Early;
 use super::{CloseReason, Connection, Datagram, Event, Item, Main, Notes, Transmit, Validation};
 use crate::connection::keys::KeyRing;
-use crate::crypto::PathMemory;
+use crate::crypto::{PathMemory, PublicKey};
 use crate::handshake::{Accepted, ClientHandshake, Established, HandshakeError, Params, Resumed};
 use crate::recovery::{Fate, Recovery};
 use crate::session::PeerLimits;
@@ -58,6 +59,7 @@ pub(crate) struct Opening {
     /// Packet numbers used by flights that were given up.
     numbers_used: u64,
     first_sent: Option<Time>,
+    early: Early,
     next: Time,
     /// A round trip, as far as is known.
     rtt: Option<Duration>,
@@ -95,6 +97,7 @@ impl Opening {
             memory,
             numbers_used: 0,
             first_sent: None,
+            early: Early::default(),
             next: now,
             rtt: None,
             give_up: now + patience,
@@ -107,6 +110,11 @@ impl Opening {
         self
     }
 
+    /// Whom the client means to reach, as far as it knows.
+    pub(super) fn server_key(&self) -> Option<PublicKey> {
+        self.handshake.server_key()
+    }
+
     /// SYN or PING, if it is time to send it (again).
     pub(super) fn poll_packet(&mut self, now: Time) -> Option<&[u8]> {
         if std::mem::take(&mut self.asking_due) {
@@ -115,12 +123,7 @@ impl Opening {
         if now < self.next {
             return None;
         }
-        if self.stage == Stage::Pinging && self.tries >= PINGS {
-            self.stage = Stage::Asking;
-            self.rtt = None;
-            self.first_sent = None;
-            self.tries = 0;
-        }
+        self.change_stage(now);
         if self.stage == Stage::Asking && self.tries >= MANY {
             // Long after the first, the answer is to one of the last.
             self.first_sent = None;
@@ -135,6 +138,21 @@ impl Opening {
                 self.asking_due = self.asks_by_ticket() && self.tries > 1;
                 Some(&self.ping)
             }
+        }
+    }
+
+    /// After PINGs in vain another cookie is asked for, while another PING may be made.
+    fn change_stage(&mut self, now: Time) {
+        let committed = self.early.is_committed(now);
+        match self.stage {
+            Stage::Pinging if self.tries >= PINGS && !committed => {
+                self.stage = Stage::Asking;
+                self.rtt = None;
+                self.first_sent = None;
+                self.tries = 0;
+            }
+            Stage::Asking if committed && !self.ping.is_empty() => self.stage = Stage::Pinging,
+            _ => {}
         }
     }
 
@@ -188,11 +206,22 @@ impl Opening {
     pub(super) fn timeout(&self) -> Time {
         let asked = self.alternatives.as_deref().filter(|_| self.is_asking());
         let alternatives = asked.map_or(Time::MAX, Alternatives::timeout);
-        if self.asking_due { Time::ZERO } else { self.next.min(self.give_up).min(alternatives) }
+        if self.asking_due { Time::ZERO } else { self.next.min(self.given_up_at()).min(alternatives) }
     }
 
     pub(super) fn is_given_up(&self, now: Time) -> bool {
-        now >= self.give_up
+        now >= self.given_up_at()
+    }
+
+    /// A ticket is good for longer than any cookie, and so is the PING it went out with.
+    fn given_up_at(&self) -> Time {
+        let hopeless = self.early.hopeless_at().filter(|_| !self.asks_by_ticket());
+        hopeless.map_or(self.give_up, |hopeless| hopeless.min(self.give_up))
+    }
+
+    /// An early packet carries messages.
+    pub(super) fn on_said_early(&mut self) {
+        self.early.on_said();
     }
 
     fn begin_ping(&mut self, now: Time, by_ticket: bool, packet: Vec<u8>, rtt: Duration) {
@@ -289,6 +318,9 @@ impl Connection {
 
     fn handle_syn_ack(&mut self, now: Time, datagram: &Datagram) -> Result<(), HandshakeError> {
         let Some(opening) = &mut self.opening else { return Err(HandshakeError::NotOurs) };
+        if opening.early.is_committed(now) {
+            return Err(HandshakeError::NotOurs);
+        }
         let answer = opening.handshake.handle_syn_ack(&datagram.bytes)?;
         if let Some(shown) = answer.shown_key {
             if !opening.trust_shown_key {
@@ -333,6 +365,9 @@ impl Connection {
         }
         let Some(opening) = &mut self.opening else { return };
         let by_ticket = opening.handshake.has_ticket();
+        if opening.early.is_over(now) {
+            opening.handshake.end_early();
+        }
         let (session, carried) = (&mut self.session, &mut self.scratch_carried);
         carried.clear();
         let mut fill = |writer: &mut Writer<'_>| {
@@ -346,6 +381,7 @@ impl Connection {
             }
         };
         let size = flight.packet.len();
+        opening.early.on_ping(now, flight.early.is_some(), !self.scratch_carried.is_empty());
         opening.begin_ping(now, by_ticket, flight.packet, self.paths[Main].recovery.rtt.smoothed());
         self.paths[Main].remote_id = flight.server_id;
         self.early_seal = flight.early.map(Box::new);
@@ -401,7 +437,6 @@ impl Connection {
     /// Takes over what the peer announced.
     pub(super) fn take_params(&mut self, params: &Params) {
         self.session.set_peer_limits(PeerLimits {
-            max_data: params.max_data,
             max_stream_data: params.max_stream_data,
             max_streams: params.max_streams,
             max_message: params.max_message,
@@ -419,8 +454,7 @@ impl Connection {
     /// What this side announces.
     pub(crate) fn own_params(config: &crate::config::TransportConfig) -> Params {
         Params {
-            max_data: config.session.session_window,
-            max_stream_data: config.session.stream_window,
+            max_stream_data: config.session.share(),
             max_streams: config.session.max_streams,
             max_message: config.session.max_message,
             max_packet: config.max_udp_payload,

@@ -25,6 +25,12 @@ const MOST_UNREPORTED: u32 = 64;
 /// A path that sent no SACK for so long had little to report: waiting for another packet would mostly be for a timer to fire.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// What is old is waited for no longer, whatever round trip a peer shows: until then its ids are held.
+const LONGEST_DRAIN: Duration = Duration::from_secs(10);
+
+/// A packet after so long a silence is news of the path.
+const AFTER_SILENCE: Duration = Duration::from_millis(100);
+
 #[derive(Debug)]
 pub(super) struct Path {
     pub(super) id: PathId,
@@ -51,8 +57,10 @@ pub(super) struct Path {
     pub(super) unwanted: bool,
     /// That is by choice, and it works: what is under way on it may arrive.
     pub(super) lingers: bool,
-    /// It is closed; CLOSE_PATH, by its number. Until the peer has it, it may send here.
+    /// It is closed; CLOSE_PATH, by its number, once that was sent. Until the peer has it, it may send here.
     pub(super) told: Option<u32>,
+    /// The peer has proven our address here: it can go on here when others are closed.
+    pub(super) proven_there: bool,
     /// NEW_CID with our id, by its number, until the peer has it: before that it cannot answer here.
     pub(super) announced: Option<u32>,
     /// Challenges of the peer's, to be answered here.
@@ -96,6 +104,8 @@ pub(super) struct Rebinding {
     next_probe: Time,
     tries: u8,
     asked: [Time; PROBES as usize],
+    /// The round trip that an answer in the packet at hand shows.
+    answered: Option<Duration>,
 }
 
 /// Challenges sent to an address that does not answer.
@@ -104,7 +114,8 @@ const PROBES: u8 = 3;
 impl Rebinding {
     pub(super) fn new(now: Time, remote: SocketAddr, local: Option<IpAddr>, challenge: u64) -> Self {
         let allowance = Validation::UNPROVEN;
-        Self { remote, local, challenge, allowance, next_probe: now, tries: 0, asked: [now; PROBES as usize] }
+        let asked = [now; PROBES as usize];
+        Self { remote, local, challenge, allowance, next_probe: now, tries: 0, asked, answered: None }
     }
 
     pub(super) fn on_received(&mut self, bytes: usize) {
@@ -124,11 +135,17 @@ impl Rebinding {
         self.next_probe = now + wait;
     }
 
-    /// The round trip that an answer at `now` shows. None: it is to none of the challenges sent.
-    pub(super) fn round_trip(&self, now: Time, answer: u64) -> Option<Duration> {
+    /// An answer came, maybe to one of the challenges sent.
+    pub(super) fn on_answer(&mut self, now: Time, answer: u64) {
         let tried = self.asked.iter().take(self.tries.into());
         let mut answers = tried.zip(0..).map(|(asked, at)| (*asked, self.challenge.wrapping_add(at)));
-        answers.find(|(_, challenge)| *challenge == answer).map(|(asked, _)| now.since(asked))
+        let asked = answers.find(|(_, challenge)| *challenge == answer);
+        self.answered = asked.map(|(asked, _)| now.since(asked)).or(self.answered);
+    }
+
+    /// The round trip that the answer in a packet from `remote` shows. None: there was none, or it came from elsewhere.
+    pub(super) fn take_answer(&mut self, remote: SocketAddr) -> Option<Duration> {
+        self.answered.take().filter(|_| remote == self.remote)
     }
 
     /// The last one may have had no way: the next goes at once, if there is one.
@@ -169,12 +186,14 @@ impl Answers {
         9 * self.0.len()
     }
 
-    /// Writes those that fit.
-    pub(super) fn fill(&mut self, out: &mut Writer<'_>) {
+    /// Writes those that fit. True if there is one.
+    pub(super) fn fill(&mut self, out: &mut Writer<'_>) -> bool {
+        let before = self.0.len();
         while !self.0.is_empty() && out.remaining() >= 9 {
             out.u8(block::PROBE_ACK);
             out.u64(self.0.remove(0));
         }
+        self.0.len() < before
     }
 }
 
@@ -211,6 +230,7 @@ impl Path {
             unwanted: false,
             lingers: false,
             told: None,
+            proven_there: standing.is_proven(),
             announced: None,
             answers: Answers::default(),
             echoes: Echoes::default(),
@@ -222,6 +242,21 @@ impl Path {
             traffic: Traffic::default(),
             load: None,
             ecn_usable: config.ecn,
+        }
+    }
+
+    /// A packet opened that had not come before.
+    pub(super) fn on_received(&mut self, now: Time, from: SocketAddr, size: usize) {
+        if now.since(self.last_received) > AFTER_SILENCE && self.recovery.is_unreachable() {
+            // What comes this way again may go that way again.
+            self.recovery.on_link_up(now);
+            self.received.report_again();
+        }
+        self.last_received = now;
+        self.traffic.received_packets += 1;
+        self.traffic.received_bytes += size as u64;
+        if from == self.remote {
+            self.validation.on_received(size);
         }
     }
 
@@ -290,7 +325,7 @@ impl Path {
 
     /// Three probe timeouts: how long what is old may still arrive.
     pub(super) fn drain_time(&self) -> Duration {
-        (self.recovery.rtt.deadline() * 3).max(Duration::from_millis(100))
+        (self.recovery.rtt.deadline() * 3).clamp(Duration::from_millis(100), LONGEST_DRAIN)
     }
 
     /// Asks the far end of a new path whether it is there, in packets of `length`: what an address of our own choice gets before it answered.
@@ -305,6 +340,11 @@ impl Path {
     /// Challenges the path's own address.
     pub(super) fn challenge(&mut self, now: Time, challenge: u64) {
         self.rebinding = Some(Box::new(Rebinding::new(now, self.remote, self.local, challenge)));
+    }
+
+    /// Nobody asks now whether the peer is there.
+    pub(super) fn is_unasked(&self, now: Time) -> bool {
+        self.rebinding.as_deref().is_none_or(|rebinding| rebinding.tries == 0 && rebinding.next_probe > now)
     }
 
     /// A link came up, and maybe the way that the last challenge did not have.
@@ -394,7 +434,7 @@ mod tests {
             answers.push(challenge);
         }
         let mut buf = Vec::new();
-        answers.fill(&mut Writer::new(&mut buf, 1200));
+        assert!(answers.fill(&mut Writer::new(&mut buf, 1200)));
         assert_eq!(buf.len(), 9 * ANSWERS);
         assert!(!answers.is_due());
     }

@@ -79,6 +79,7 @@ impl Connection {
         let setup = Setup {
             side: Side::Client,
             config: std::sync::Arc::clone(&self.config),
+            budgets: self.budgets.clone(),
             remote: self.remote(),
             local: None,
             local_id,
@@ -186,12 +187,18 @@ impl Connection {
 
     /// A packet of the connection that was given up: it works again, and the other end may not even know.
     pub(super) fn revive(&mut self) {
+        self.stop_waiting();
+        self.events.push_back(Event::Reattached { from: self.remote(), to: self.remote() });
+    }
+
+    /// The session waits no longer, nor dials.
+    pub(super) fn stop_waiting(&mut self) {
+        self.session.end_wait();
         self.ending = Ending::Open;
         if let Some(dial) = self.dial.take() {
             self.endpoint_events.push_back(EndpointEvent::IdUnused(dial.fresh.local_id()));
         }
         self.endpoint_events.push_back(EndpointEvent::WaitOver);
-        self.events.push_back(Event::Reattached { from: self.remote(), to: self.remote() });
     }
 }
 

@@ -4,7 +4,7 @@ use bytes::{Buf, BytesMut};
 
 use super::multipath::Target;
 use super::sacks::Sacked;
-use super::{At, Connection, Datagram, Event, Main, Notes, PathState};
+use super::{At, Connection, Datagram, EndpointEvent, Event, Main, Notes, PathState};
 use crate::connection::keys::KeyUse;
 use crate::connection::path::Rebinding;
 use crate::mutants::{Mutant, planted};
@@ -19,8 +19,13 @@ use crate::{Cause, PathId, PeerMisbehaved, Time};
 /// PONG is repeated to early packets after so long, then after twice as long, and so on.
 pub(super) const PONG_WAIT: std::time::Duration = std::time::Duration::from_millis(10);
 
-/// A packet after so long a silence is news of the path.
-const AFTER_SILENCE: std::time::Duration = std::time::Duration::from_millis(100);
+/// Where a packet came from, and how long it was.
+#[derive(Clone, Copy)]
+struct Origin {
+    from: std::net::SocketAddr,
+    to: Option<std::net::IpAddr>,
+    size: usize,
+}
 
 /// A packet opened: its number and its blocks.
 pub(super) struct Plain {
@@ -70,22 +75,12 @@ impl Connection {
                 None => return,
             },
         };
-        if now.since(self.paths[at].last_received) > AFTER_SILENCE && self.paths[at].recovery.is_unreachable()
-        {
-            // What comes this way again may go that way again.
-            self.paths[at].recovery.on_link_up(now);
-            self.paths[at].received.report_again();
-        }
-        self.paths[at].last_received = now;
-        self.paths[at].traffic.received_packets += 1;
-        self.paths[at].traffic.received_bytes += size as u64;
-        if from == self.paths[at].remote {
-            self.paths[at].validation.on_received(size);
-        }
+        // Before anything else: whoever holds a copy can send it, from anywhere and as often as they like, so a copy only counts.
         if self.paths[at].received.is_duplicate(plain.number) {
             self.paths[at].received.on_duplicate();
             return;
         }
+        self.paths[at].on_received(now, from, size);
         let newest = plain.number >= self.paths[at].received.expected();
         self.last_received = now;
         if detached {
@@ -104,7 +99,7 @@ impl Connection {
                 let Some(at) = self.paths.by_id(path) else { return };
                 let pace = self.paths[at].ack_pace(now, self.config.max_ack_delay);
                 self.paths[at].received.on_packet(now, number, eliciting, ecn, pace);
-                self.on_arrival(now, at, newest, from, to, size);
+                self.on_arrival(now, at, newest, Origin { from, to, size });
                 self.compare_received(now);
             }
             Err(misbehaved) => self.on_misbehaved(now, misbehaved),
@@ -133,33 +128,46 @@ impl Connection {
     }
 
     /// What authentic packets say beside their blocks: the peer is there, and where.
-    fn on_arrival(
-        &mut self,
-        now: Time,
-        at: At,
-        newest: bool,
-        from: std::net::SocketAddr,
-        to: Option<std::net::IpAddr>,
-        size: usize,
-    ) {
+    fn on_arrival(&mut self, now: Time, at: At, newest: bool, origin: Origin) {
+        self.on_answer_from(now, at, origin.from);
         let path = &mut self.paths[at];
-        if from == path.remote {
-            path.local = to.or(path.local);
-            if path.standing.state() == PathState::Opening && path.rebinding.is_none() {
+        if origin.from == path.remote {
+            path.local = origin.to.or(path.local);
+            if path.standing.state() == PathState::Opening && path.is_unasked(now) {
                 // The other end may have had its own answer and use the path.
                 path.challenge(now, self.challenges.draw());
             }
             return;
         }
-        if !newest || path.standing.state() == PathState::Closed {
-            return;
+        let follows =
+            if path.standing.state() == PathState::Closed { self.stands_in_for(at) } else { Some(at) };
+        if newest && let Some(at) = follows {
+            self.challenge_origin(now, at, origin);
         }
-        match &mut self.paths[at].rebinding {
+    }
+
+    /// The path that follows the peer to where a packet on a closed one came from. It may be the only sign of where the peer is now: one
+    /// that has not heard of the closing yet probes there after its NAT rebound, and is looked for elsewhere in vain.
+    fn stands_in_for(&self, closed: At) -> Option<At> {
+        if self.paths.all().any(|at| self.is_at_hand(at)) {
+            return None;
+        }
+        let local = self.paths[closed].local;
+        let fits = |at: &At| self.paths[*at].standing.is_proven() && self.paths[*at].local == local;
+        self.paths.in_order().find(fits)
+    }
+
+    /// Asks whether the peer is where a packet came from.
+    fn challenge_origin(&mut self, now: Time, at: At, origin: Origin) {
+        let Origin { from, to, size } = origin;
+        let path = &mut self.paths[at];
+        match &mut path.rebinding {
+            _ if path.remote == from => {}
             Some(rebinding) if rebinding.remote == from => rebinding.on_received(size),
             _ => {
                 let mut rebinding = Rebinding::new(now, from, to, self.challenges.draw());
                 rebinding.on_received(size);
-                self.paths[at].rebinding = Some(Box::new(rebinding));
+                path.rebinding = Some(Box::new(rebinding));
             }
         }
     }
@@ -247,6 +255,7 @@ impl Connection {
         self.paths[Main].validation.prove();
         if self.side == crate::Side::Server {
             self.events.push_back(Event::Connected);
+            self.endpoint_events.push_back(EndpointEvent::Proven { from: self.paths[Main].remote });
             self.issue_first_ticket(now);
             self.ask_for_ids();
         }
@@ -292,7 +301,6 @@ impl Connection {
                 block::DATA
                 | block::SKIP
                 | block::SKIP_ACK
-                | block::MAX_DATA
                 | block::MAX_STREAM_DATA
                 | block::MAX_STREAMS
                 | block::RESET
@@ -403,10 +411,20 @@ impl Connection {
 
     fn on_probe_ack(&mut self, now: Time, path: PathId, challenge: u64) {
         let Some(at) = self.paths.by_id(path) else { return };
-        let rebinding = self.paths[at].rebinding.as_deref().copied();
-        let Some(rebinding) = rebinding else { return };
-        let Some(rtt) = rebinding.round_trip(now, challenge) else { return };
+        if let Some(rebinding) = self.paths[at].rebinding.as_deref_mut() {
+            rebinding.on_answer(now, challenge);
+        }
+    }
+
+    /// A packet that came from `remote` was taken apart. An answer counts if it came from where its challenge went: somebody else may
+    /// have passed the challenge on to the peer, which answers from where it always was.
+    fn on_answer_from(&mut self, now: Time, at: At, remote: std::net::SocketAddr) {
         let path = &mut self.paths[at];
+        let Some(rtt) = path.rebinding.as_deref_mut().and_then(|rebinding| rebinding.take_answer(remote))
+        else {
+            return;
+        };
+        let Some(rebinding) = path.rebinding.as_deref().copied() else { return };
         path.recovery.on_first_rtt(now, rtt);
         let from = path.remote;
         path.adopt(rebinding);

@@ -49,7 +49,17 @@ impl Connection {
             offered.push(next.clone());
             fresh.attachment.claim = Some(Box::new(next));
         }
+        if !fresh.refusal {
+            // The peer is there, and may take what it was granted for standing.
+            self.last_received = now;
+            self.ending.wait_until(now + self.idle_timeout);
+        }
         self.pending.push(fresh);
+    }
+
+    /// A peer was told that it may go on over another connection, and nothing of that has come yet.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.pending.iter().any(|pending| !pending.refusal)
     }
 
     /// Makes room among those that have proven nothing yet. Who is refused displaces nobody who is not.
@@ -135,8 +145,12 @@ impl Connection {
         let limits = fresh.session.peer_limits();
         std::mem::swap(&mut fresh.session, &mut self.session);
         fresh.session.set_peer_limits(limits);
+        fresh.session.end_wait();
         fresh.peer_key = fresh.peer_key.or(self.peer_key);
         let (from, to) = (self.remote(), fresh.remote());
+        if let Some(since) = self.unreachable_since {
+            self.ending.extend(now.since(since));
+        }
         fresh.ending = self.ending.begin_again();
         fresh.suspend_again(self);
         fresh.watch = self.watch.take();
@@ -203,7 +217,7 @@ impl Connection {
 
     /// Goes on with a session that was restored.
     pub(crate) fn begin_resume(&mut self, session: Session, attachment: super::suspend::Attachment) {
-        self.session = session;
+        self.session = session.drawing_on(&self.budgets);
         self.attach_to(attachment);
     }
 
@@ -221,7 +235,7 @@ impl Connection {
         attachment: super::suspend::Attachment,
         peer_key: crate::crypto::PublicKey,
     ) {
-        self.session = session;
+        self.session = session.drawing_on(&self.budgets);
         self.attachment = attachment;
         self.peer_key = Some(peer_key);
         self.ending = Ending::Waiting { until: now + self.config.wait_time };

@@ -41,9 +41,9 @@ pub struct PathStats {
     pub sent_packets: u64,
     /// Bytes sent.
     pub sent_bytes: u64,
-    /// Packets received that opened.
+    /// Packets received that opened, each once.
     pub received_packets: u64,
-    /// Bytes received that opened.
+    /// Bytes received that opened, each packet once.
     pub received_bytes: u64,
     /// Packets received more than once.
     pub duplicates: u64,
@@ -85,7 +85,7 @@ pub struct Totals {
     pub sent_bytes: u64,
     /// The same with IP and UDP headers.
     pub sent_wire_bytes: u64,
-    /// Packets received that opened.
+    /// Packets received that opened, each once.
     pub received_packets: u64,
     /// UDP payload received that opened, bytes.
     pub received_bytes: u64,
@@ -97,6 +97,13 @@ pub struct Totals {
     pub lost_packets: u64,
     /// Of those, packets that arrived after all.
     pub spurious_packets: u64,
+}
+
+impl Connection {
+    /// Packets that were dropped on arrival since they were no packets of the peer's, whatever the reason.
+    pub fn dropped_packets(&self) -> u64 {
+        self.dropped.short + self.dropped.no_keys + self.dropped.forged + self.dropped.handshake
+    }
 }
 
 impl Totals {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use zeroize::Zeroizing;
 
 use super::suspended::Suspended;
 use super::{CloseReason, Connection, Ending, EndpointEvent, Event, Item, Main, Notes};
@@ -10,7 +11,7 @@ use crate::crypto::{Claim, PublicKey};
 use crate::recovery::{Fate, Recovery};
 use crate::session::Session;
 use crate::wire::{Malformed, Reader, Writer, block};
-use crate::{Cause, PeerMisbehaved, Time};
+use crate::{Cause, PeerMisbehaved, Side, Time};
 
 /// SUSPEND-ACKs sent again to a peer that goes on asking.
 const REPEATS: u8 = 32;
@@ -142,6 +143,9 @@ impl Connection {
 
     /// The endpoint's answer.
     pub(super) fn wait_for_peer(&mut self, now: Time, granted: bool) {
+        // What this side dials for is its own affair.
+        let dials = self.session.side() == Side::Client && matches!(self.ending, Ending::Detached { .. });
+        let granted = granted && (dials || self.session.begin_wait());
         if matches!(self.ending, Ending::Detached { .. }) && !granted {
             self.finish(now, CloseReason::TimedOut, None);
         }
@@ -195,7 +199,7 @@ impl Connection {
         self.endpoint_events.push_back(EndpointEvent::Left);
         self.abandon_all(now);
         let snapshot = self.session.snapshot(now);
-        self.session = Session::new(self.side, self.config.session);
+        self.session = Session::new(self.side, self.config.session).drawing_on(&self.budgets);
         self.suspended = Some(Box::new(Suspended {
             claim,
             own_key: peer_key,
@@ -205,7 +209,7 @@ impl Connection {
             peer_waits: wait,
             heir: self.own_heir.take().map(|heir| *heir),
             app_data: Bytes::new(),
-            snapshot: snapshot.into(),
+            snapshot: Bytes::from_owner(Zeroizing::new(snapshot)),
         }));
         self.prepare_suspend_ack(now, false);
         self.finish(now, CloseReason::Suspended, None);

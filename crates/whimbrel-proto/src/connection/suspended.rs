@@ -16,6 +16,8 @@ use crate::{StreamId, Time};
 pub const SUSPENDED_VERSION: u8 = 2;
 const MAGIC: [u8; 4] = *b"WMOC";
 const CHECK_LEN: usize = 32;
+/// What stands before the application's data, at the longest.
+const LONGEST_HEAD: usize = 256;
 
 /// A session that is attached to no connection, and the right to attach it once. As secret as a private key: who has it and the identity
 /// goes on as its owner.
@@ -51,9 +53,12 @@ impl std::fmt::Debug for Suspended {
 }
 
 impl Suspended {
-    /// Versioned, with a checksum.
+    /// Versioned, with a checksum. Wipe it when it is written: it holds the session's secret.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = MAGIC.to_vec();
+        // At once as long as it will be: what grows leaves copies behind, and the secret stands at the beginning.
+        let mut bytes =
+            Vec::with_capacity(LONGEST_HEAD + self.app_data.len() + self.snapshot.len() + CHECK_LEN);
+        bytes.extend_from_slice(&MAGIC);
         bytes.push(SUSPENDED_VERSION);
         let mut out = Writer::new(&mut bytes, usize::MAX);
         out.bytes(&self.claim.session);
@@ -78,6 +83,7 @@ impl Suspended {
         out.varint(self.app_data.len() as u64);
         out.bytes(&self.app_data);
         out.bytes(&self.snapshot);
+        debug_assert!(bytes.len() + CHECK_LEN <= bytes.capacity(), "it has grown");
         let check = digest(&SHA256, &bytes);
         bytes.extend_from_slice(check.as_ref());
         bytes
@@ -148,7 +154,7 @@ impl Suspended {
     ) -> Result<(), SnapshotError> {
         let mut session = self.restore(Time::ZERO, self.at)?;
         session.unread(messages);
-        self.snapshot = session.snapshot(Time::ZERO).into();
+        self.snapshot = Bytes::from_owner(Zeroizing::new(session.snapshot(Time::ZERO)));
         Ok(())
     }
 

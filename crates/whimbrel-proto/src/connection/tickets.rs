@@ -14,10 +14,16 @@ use crate::{PeerMisbehaved, Side, Ticket, Time};
 const MEASURE: Duration = Duration::from_secs(1);
 
 /// A ticket from [`crate::Endpoint::handle_event`], for [`Connection::handle_answer`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct IssuedTicket {
     pub(crate) bytes: Vec<u8>,
     pub(crate) life: Duration,
+}
+
+impl std::fmt::Debug for IssuedTicket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "IssuedTicket {{ good for {:?} }}", self.life)
+    }
 }
 
 /// The server's side: how many tickets its client has had.

@@ -48,10 +48,11 @@ impl Connection {
         leaves || self.keys.is_some() && self.unreachable_since.is_none()
     }
 
-    /// Silence that ends the connection: of a client that never proved to hold keys less, it may have begun another.
+    /// Silence that ends the connection. A client that is not proven yet has the time of a handshake, however short the idle timeout is:
+    /// it may miss one PONG after another, and what it sent early is delivered by this connection or by none.
     fn patience(&self) -> Duration {
         let proven = self.confirmed || self.side == crate::Side::Client;
-        if proven { self.idle_timeout } else { self.idle_timeout.min(self.config.handshake_timeout) }
+        if proven { self.idle_timeout } else { self.config.handshake_timeout }
     }
 
     fn keep_alive_at(&self) -> Option<Time> {

@@ -1,5 +1,8 @@
 //! Packets going out: put together, sealed, masked, recorded.
 
+use std::time::Duration;
+
+use super::receive::PONG_WAIT;
 use super::{At, Connection, Control, Item, KeyRing, Main, PathState, Transmit};
 use crate::mutants::{Mutant, planted};
 use crate::recovery::{CIPHER_BLOCK, Permit, Spare};
@@ -25,6 +28,8 @@ pub(super) const SACK_LEN: usize = CLEAR_LEN + 4 + 2 + 4 * 8 + 1 + 8 + 24 + TAG_
 const HEAVY_LOSS: f64 = 0.08;
 /// Bytes a second above which a processor decides how fast packets are, and not the link.
 const FASTER_THAN_SEALING: u64 = 1_000_000_000;
+/// PONG is repeated to PINGs at least this often, if they come: a client that got none sends one every 250 ms or round trip.
+const LONGEST_PONG_WAIT: Duration = Duration::from_millis(160);
 /// Repetitions of a last packet to a peer that goes on.
 pub(super) const FAREWELLS: u8 = 8;
 
@@ -121,9 +126,9 @@ impl Connection {
         if let Some(transmit) = self.transmit_opening(now, out) {
             return Some(transmit);
         }
-        if self.pong_due {
-            self.pong_due = false;
+        if std::mem::take(&mut self.pong_due) && self.may_repeat_pong(now) {
             self.pong_at = now;
+            self.pongs = self.pongs.saturating_add(1);
             // Without room for it the next PING makes some.
             let pong = self.pong.as_ref().filter(|pong| pong.len() <= self.paths[Main].validation.room())?;
             out.extend_from_slice(pong);
@@ -138,6 +143,13 @@ impl Connection {
             return self.transmit_dial(now, out);
         }
         self.paths.all().find_map(|at| self.transmit_challenge(now, at, out))
+    }
+
+    /// A copy of PING costs whoever sends it nothing: PONG goes again at once the first time, since clients on long paths send PING twice,
+    /// and then after longer and longer pauses.
+    fn may_repeat_pong(&self, now: Time) -> bool {
+        let repeats = u32::from(self.pongs.saturating_sub(2)).min(16);
+        self.pongs < 2 || now.since(self.pong_at) >= (PONG_WAIT * (1 << repeats)).min(LONGEST_PONG_WAIT)
     }
 
     fn transmit_challenge(&mut self, now: Time, at: At, out: &mut Vec<u8>) -> Option<Transmit> {
@@ -333,7 +345,9 @@ impl Connection {
             return;
         }
         let path = &mut self.paths[at];
-        path.answers.fill(writer);
+        if path.answers.fill(writer) {
+            self.scratch_items.push(Item::Answer);
+        }
         if path.keep_alive_due && writer.remaining() > 0 {
             path.keep_alive_due = false;
             writer.u8(block::KEEP_ALIVE);
@@ -438,6 +452,9 @@ impl Connection {
         }
         if self.scratch_items.iter().any(|item| matches!(item, Item::Session(_))) {
             self.last_data = now;
+            if let Some(opening) = &mut self.opening {
+                opening.on_said_early();
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 use aws_lc_rs::aead::quic::{AES_128, HeaderProtectionKey};
 use rand::CryptoRng;
+use zeroize::Zeroizing;
 
 use super::Identity;
 use crate::ConnectionId;
@@ -24,9 +25,10 @@ pub struct CidGenerator {
 impl CidGenerator {
     /// For ids owned by `core`. Two generators of one identity and core must not run at the same time.
     pub fn new(identity: &Identity, core: u8, rng: &mut impl CryptoRng) -> Self {
-        let mut key = [0; 16];
-        identity.derive("connection ids").expand("key", &[], &mut key);
-        let key = HeaderProtectionKey::new(&AES_128, &key).expect("the key has the cipher's length");
+        let mut key = Zeroizing::new([0; 16]);
+        identity.derive("connection ids").expand("key", &[], key.as_mut_slice());
+        let key =
+            HeaderProtectionKey::new(&AES_128, key.as_slice()).expect("the key has the cipher's length");
         Self { key, core, counter: rng.next_u64() }
     }
 

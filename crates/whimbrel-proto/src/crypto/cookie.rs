@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use rand::CryptoRng;
+use zeroize::Zeroizing;
 
 use super::Secret;
 use crate::time::nanos;
@@ -111,9 +112,9 @@ impl CookieJar {
 }
 
 fn epoch_key(secret: &Secret, epoch: u64) -> LessSafeKey {
-    let mut key = [0; 16];
-    secret.expand("cookie", &epoch.to_be_bytes(), &mut key);
-    LessSafeKey::new(UnboundKey::new(&AES_128_GCM, &key).expect("the key has the cipher's length"))
+    let mut key = Zeroizing::new([0; 16]);
+    secret.expand("cookie", &epoch.to_be_bytes(), key.as_mut_slice());
+    LessSafeKey::new(UnboundKey::new(&AES_128_GCM, key.as_slice()).expect("the key has the cipher's length"))
 }
 
 fn epoch(time: Time) -> u64 {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use aws_lc_rs::agreement::{PrivateKey, UnparsedPublicKey, X25519, agree};
 use rand::CryptoRng;
+use zeroize::{Zeroize, Zeroizing};
 
 use super::Secret;
 
@@ -20,18 +21,20 @@ pub(crate) struct StaticKey {
 }
 
 impl Identity {
-    /// From 32 secret bytes, as kept in a key file.
-    pub fn from_secret(secret: [u8; 32]) -> Self {
+    /// From 32 secret bytes, as kept in a key file. Wipe yours: the identity wipes its own when it goes.
+    pub fn from_secret(mut secret: [u8; 32]) -> Self {
         let private = PrivateKey::from_private_key(&X25519, &secret).expect("any 32 bytes are an X25519 key");
         let public = PublicKey(public_of(&private));
-        Self(Arc::new(StaticKey { private, secret: Secret::new(secret), public }))
+        let kept = Secret::new(secret);
+        secret.zeroize();
+        Self(Arc::new(StaticKey { private, secret: kept, public }))
     }
 
     /// A new one.
     pub fn generate(rng: &mut impl CryptoRng) -> Self {
-        let mut secret = [0; 32];
-        rng.fill_bytes(&mut secret);
-        Self::from_secret(secret)
+        let mut secret = Zeroizing::new([0; 32]);
+        rng.fill_bytes(secret.as_mut_slice());
+        Self::from_secret(*secret)
     }
 
     /// The 32 secret bytes, for a key file.

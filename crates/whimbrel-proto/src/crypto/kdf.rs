@@ -19,9 +19,9 @@ impl Secret {
 
     /// Fresh.
     pub fn random(rng: &mut impl CryptoRng) -> Self {
-        let mut bytes = [0; 32];
-        rng.fill_bytes(&mut bytes);
-        Self(bytes)
+        let mut secret = Self([0; 32]);
+        rng.fill_bytes(&mut secret.0);
+        secret
     }
 
     /// The secret of the next generation of packet keys (docs/protocol.md section 2, label `ku`).
@@ -31,9 +31,15 @@ impl Secret {
 
     /// Another secret of this one, told apart by `label`.
     pub(crate) fn derive(&self, label: &str) -> Self {
-        let mut bytes = [0; 32];
-        self.expand(label, &[], &mut bytes);
-        Self(bytes)
+        self.derive_with(label, &[])
+    }
+
+    /// The same, told apart by `context` as well.
+    pub(crate) fn derive_with(&self, label: &str, context: &[u8]) -> Self {
+        // Filled where it is wiped.
+        let mut derived = Self([0; 32]);
+        self.expand(label, context, &mut derived.0);
+        derived
     }
 
     /// Fills `out` (at most 64 bytes) from this secret, `label` and `context`.

@@ -46,9 +46,8 @@ struct Next {
 
 impl Keys {
     /// From the raw split of Noise: `client` and `server` are the keys of what each of them sends.
-    pub(crate) fn new(side: Side, aead: Aead, client: [u8; 32], server: [u8; 32]) -> Self {
-        let client = Secret::new(client).derive("client");
-        let server = Secret::new(server).derive("server");
+    pub(crate) fn new(side: Side, aead: Aead, client: Secret, server: Secret) -> Self {
+        let (client, server) = (client.derive("client"), server.derive("server"));
         let (sealing, opening) = match side {
             Side::Client => (client, server),
             Side::Server => (server, client),
@@ -184,6 +183,10 @@ impl EarlyOpen {
 mod tests {
     use super::*;
 
+    fn keys(side: Side, aead: Aead) -> Keys {
+        Keys::new(side, aead, Secret::new([1; 32]), Secret::new([2; 32]))
+    }
+
     fn passes(seal: &SealKey, open: &OpenKey) -> bool {
         let mut body = b"hello".to_vec();
         let tag = seal.seal(PathId(0), 5, b"head", &mut body);
@@ -193,8 +196,8 @@ mod tests {
 
     #[test]
     fn both_ends_rotate_alike_and_the_old_key_opens_the_old() {
-        let mut client = Keys::new(Side::Client, Aead::Aes128Gcm, [1; 32], [2; 32]);
-        let mut server = Keys::new(Side::Server, Aead::Aes128Gcm, [1; 32], [2; 32]);
+        let mut client = keys(Side::Client, Aead::Aes128Gcm);
+        let mut server = keys(Side::Server, Aead::Aes128Gcm);
         assert!(passes(&client.seal, &server.open) && passes(&server.seal, &client.open));
         assert!(!passes(&client.seal, &client.open), "the directions differ");
         let old = server.rotate();
@@ -210,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_log_line_has_five_fields_and_the_header_key_of_generation_0() {
-        let mut keys = Keys::new(Side::Client, Aead::ChaCha20Poly1305, [1; 32], [2; 32]);
+        let mut keys = keys(Side::Client, Aead::ChaCha20Poly1305);
         let log = |keys: &Keys| keys.log(PathId(1), ConnectionId(0xa), ConnectionId(0xb));
         let before = log(&keys);
         keys.rotate();

@@ -2,10 +2,11 @@
 //!
 //! No randomness of its own: whoever needs some is handed a generator, so that a seed reproduces a run to the
 //! byte. Nothing here prints a secret; the one way out is [`Keys::log`], for a packet dissector. What is long-lived
-//! is wiped when it is let go: [`Secret`] does so itself, AWS-LC with private keys. The key of a cipher stays where its memory was; it
+//! is wiped when it is let go: [`Secret`] does so itself, AWS-LC with private keys, and so is what stood on the way to them. The key of a cipher stays where its memory was; it
 //! is derived from a secret, for one generation, and nothing leads back from it.
 
 mod aead;
+mod blind;
 mod cid;
 mod cookie;
 mod identity;
@@ -16,8 +17,10 @@ mod register;
 mod reset;
 mod resumption;
 mod ticket;
+mod tries;
 
 pub use aead::{Aead, Offer};
+pub(crate) use blind::{Blind, Blinded};
 pub use cid::CidGenerator;
 pub use cookie::{COOKIE_LIFE, Cookie, CookieError, CookieJar};
 pub use identity::{Identity, InvalidKey, PublicKey};
@@ -28,4 +31,6 @@ pub use packet_keys::{HeaderKey, OpenKey, SealKey, key_log_line};
 pub use register::{Register, Seen};
 pub use reset::{ResetKey, ResetToken};
 pub use resumption::{Claim, Proof};
+pub(crate) use ticket::Claim as TicketClaim;
 pub use ticket::{PathMemory, TicketError, TicketJar};
+pub(crate) use tries::{Tries, Try};

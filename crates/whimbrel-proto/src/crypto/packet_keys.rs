@@ -4,6 +4,7 @@
 
 use aws_lc_rs::aead::quic::HeaderProtectionKey;
 use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce, UnboundKey};
+use zeroize::Zeroizing;
 
 use super::{Aead, Secret};
 use crate::wire::packet::{SAMPLE_LEN, TAG_LEN};
@@ -34,7 +35,7 @@ impl Iv {
 }
 
 fn packet_key(aead: Aead, secret: &Secret) -> LessSafeKey {
-    let mut key = [0; 32];
+    let mut key = Zeroizing::new([0; 32]);
     let key = &mut key[..aead.key_len()];
     secret.expand("key", &[], key);
     LessSafeKey::new(UnboundKey::new(aead.algorithm(), key).expect("the key has the cipher's length"))
@@ -101,7 +102,7 @@ pub struct HeaderKey(HeaderProtectionKey);
 impl HeaderKey {
     /// Derived from `secret` by label `hp`.
     pub fn new(aead: Aead, secret: &Secret) -> Self {
-        let mut key = [0; 32];
+        let mut key = Zeroizing::new([0; 32]);
         let key = &mut key[..aead.key_len()];
         secret.expand("hp", &[], key);
         let key = HeaderProtectionKey::new(aead.header_algorithm(), key);

@@ -1,4 +1,7 @@
 //! Stateless reset (docs/protocol.md section 1.3): how a restarted peer tells that it knows a connection no more.
+//!
+//! The key of the tokens comes from the identity and from a salt of the instance. Several processes may share an identity; with the
+//! identity alone any of them would answer a packet for a sibling's id with that sibling's token, and end its connections for whoever asks.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::hmac::{HMAC_SHA256, Key, sign};
@@ -49,13 +52,15 @@ impl std::fmt::Debug for ResetToken {
     }
 }
 
-/// Makes the tokens of ids issued here. Derived from the static key, so that it survives a restart.
+/// Makes the tokens of ids issued here. It survives a restart if the salt does.
+#[derive(Clone)]
 pub struct ResetKey(Key);
 
 impl ResetKey {
-    /// The key of an identity.
-    pub fn new(identity: &Identity) -> Self {
-        Self(Key::new(HMAC_SHA256, identity.derive("reset").bytes()))
+    /// The key of one instance of an identity. No two instances that run at the same time may have the same salt.
+    pub fn new(identity: &Identity, salt: &[u8; 32]) -> Self {
+        let key = identity.derive("reset").derive_with("instance", salt);
+        Self(Key::new(HMAC_SHA256, key.bytes()))
     }
 
     /// The token of `id`: HMAC-SHA256 truncated to 16 bytes.
@@ -93,8 +98,12 @@ mod tests {
     use rand::SeedableRng;
 
     #[test]
-    fn a_restarted_process_makes_the_same_tokens_and_another_identity_does_not() {
-        let token = |secret, id| ResetKey::new(&Identity::from_secret([secret; 32])).token(ConnectionId(id));
+    fn an_instance_makes_the_same_tokens_after_a_restart_and_no_other_does() {
+        let of = |secret, salt, id| {
+            ResetKey::new(&Identity::from_secret([secret; 32]), &[salt; 32]).token(ConnectionId(id))
+        };
+        let token = |secret, id| of(secret, 7, id);
+        assert_ne!(of(1, 7, 5), of(1, 8, 5), "another process of the same identity");
         assert_eq!(token(1, 5), token(1, 5));
         assert_ne!(token(1, 5), token(1, 6));
         assert_ne!(token(1, 5), token(2, 5));
@@ -107,7 +116,7 @@ mod tests {
     #[test]
     fn a_reset_is_shorter_than_what_it_answers() {
         let mut rng = rand_chacha::ChaCha20Rng::seed_from_u64(2);
-        let key = ResetKey::new(&Identity::from_secret([1; 32]));
+        let key = ResetKey::new(&Identity::from_secret([1; 32]), &[7; 32]);
         for asked in 0..1500 {
             let mut out = Vec::new();
             let answered = key.write(ConnectionId(5), asked, &mut rng, &mut out);

@@ -15,8 +15,8 @@ pub struct Claim {
     secret: Secret,
 }
 
-/// A claim as it travels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A claim as it travels. Never printed but for its epoch.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Proof {
     /// The session's id.
     pub session: [u8; 16],
@@ -24,6 +24,12 @@ pub struct Proof {
     pub epoch: u64,
     /// HMAC-SHA256(secret, handshake hash before message 1 ‖ epoch).
     pub mac: [u8; 32],
+}
+
+impl std::fmt::Debug for Proof {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Proof {{ epoch {} }}", self.epoch)
+    }
 }
 
 impl Claim {
@@ -57,9 +63,8 @@ impl Claim {
     /// The claim of the next epoch. What the new connection agreed on goes in: who stole the old one does not have it.
     #[must_use]
     pub fn next(&self, fresh: &Secret) -> Self {
-        let mut bytes = [0; 32];
-        fresh.expand("ratchet", self.secret.bytes(), &mut bytes);
-        Self { session: self.session, epoch: self.epoch + 1, secret: Secret::new(bytes) }
+        let secret = fresh.derive_with("ratchet", self.secret.bytes());
+        Self { session: self.session, epoch: self.epoch + 1, secret }
     }
 
     pub(crate) const fn secret(&self) -> &Secret {

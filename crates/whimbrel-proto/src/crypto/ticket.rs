@@ -4,10 +4,12 @@
 //! is the one the next connection will have at the server: PING goes to it, which brings it to the core that issued
 //! the ticket; it is the nonce; and it is what the register remembers.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, UnboundKey};
 use rand::CryptoRng;
+use zeroize::Zeroizing;
 
 use super::cookie::nonce;
 use super::{PublicKey, Register, Seen};
@@ -37,6 +39,9 @@ pub enum TicketError {
     /// Issued to another key.
     #[error("the ticket is somebody else's")]
     NotYours,
+    /// Its owner was not let in for a time since it was issued.
+    #[error("the ticket was revoked")]
+    Revoked,
     /// It was good for one connection, which it had.
     #[error("the ticket was used before")]
     Used,
@@ -63,6 +68,8 @@ pub struct TicketJar {
     /// What was issued until then is void: one of these was once declined for want of room, and its bearer began without it, so that a
     /// copy of its PING must not count when there is room again. Issued later, a ticket was not there to be declined.
     void_until: Option<Time>,
+    /// The same of single owners, whose keys were revoked then; forgotten when the last of their tickets has expired.
+    void_of: BTreeMap<PublicKey, Time>,
 }
 
 impl TicketJar {
@@ -72,11 +79,12 @@ impl TicketJar {
     /// Tickets live for `life`; at most `bound` used ones are remembered, about 100 bytes each. While that many are, none is redeemed,
     /// nor later one that was issued before then.
     pub fn new(life: Duration, bound: usize, rng: &mut impl CryptoRng) -> Self {
-        let mut key = [0; 16];
-        rng.fill_bytes(&mut key);
-        let key =
-            LessSafeKey::new(UnboundKey::new(&AES_128_GCM, &key).expect("the key has the cipher's length"));
-        Self { key, used: Register::new(bound), life, void_until: None }
+        let mut key = Zeroizing::new([0; 16]);
+        rng.fill_bytes(key.as_mut_slice());
+        let key = LessSafeKey::new(
+            UnboundKey::new(&AES_128_GCM, key.as_slice()).expect("the key has the cipher's length"),
+        );
+        Self { key, used: Register::new(bound), life, void_until: None, void_of: BTreeMap::new() }
     }
 
     /// The id that PING with this ticket goes to.
@@ -92,6 +100,22 @@ impl TicketJar {
     /// What was used lately.
     pub const fn used(&self) -> &Register {
         &self.used
+    }
+
+    /// What `owner` was issued so far does not count any more.
+    pub(crate) fn void_of(&mut self, now: Time, owner: &PublicKey) {
+        let life = self.life;
+        self.void_of.retain(|_, void| *void + life >= now);
+        self.void_of.insert(*owner, now);
+    }
+
+    /// What anybody was issued so far does not count any more.
+    pub(crate) fn void(&mut self, now: Time) {
+        self.void_until = Some(now);
+    }
+
+    fn is_void_of(&self, owner: &PublicKey, until: Time) -> bool {
+        self.void_of.get(owner).is_some_and(|void| until <= *void + self.life)
     }
 
     /// A ticket for `owner`. `server_id` is fresh from this core's [`super::CidGenerator`] and used for nothing else.
@@ -135,16 +159,7 @@ impl TicketJar {
         if now > until {
             return Err(TicketError::Stale);
         }
-        let repeated = match self.used.look(now, server_id, ephemeral) {
-            Seen::Repeated => true,
-            Seen::Used => return Err(TicketError::Used),
-            Seen::Never if self.void_until.is_none_or(|void| until > void + self.life) => false,
-            Seen::Never => return Err(TicketError::Full),
-            Seen::Full => {
-                self.void_until = Some(now);
-                return Err(TicketError::Full);
-            }
-        };
+        let repeated = self.seen(now, server_id, ephemeral, until)? == Seen::Repeated;
         let memory = PathMemory {
             rate: u64::from_be_bytes(*rate),
             rtt: Duration::from_nanos(u64::from_be_bytes(*rtt)),
@@ -152,18 +167,47 @@ impl TicketJar {
         Ok(Claim { server_id, repeated, memory, until, owner: *owner })
     }
 
-    /// Uses a ticket up, once its bearer has proven to hold `bearer`.
+    /// Uses a ticket up, once its bearer has proven to hold `bearer`. Another PING with it may have done so since it was looked at:
+    /// [`Seen::Repeated`], if it was the same.
     pub(crate) fn redeem(
         &mut self,
+        now: Time,
         claim: &Claim,
         ephemeral: [u8; 32],
         bearer: &PublicKey,
-    ) -> Result<(), TicketError> {
+    ) -> Result<Seen, TicketError> {
         if claim.owner != *bearer.as_bytes() {
             return Err(TicketError::NotYours);
         }
-        self.used.mark(claim.server_id, ephemeral, claim.until);
-        Ok(())
+        // Asked now, too: the key may have been revoked while its proof was checked.
+        if self.is_void_of(bearer, claim.until) {
+            return Err(TicketError::Revoked);
+        }
+        match self.seen(now, claim.server_id, &ephemeral, claim.until)? {
+            Seen::Never => self.used.mark(claim.server_id, ephemeral, claim.until),
+            seen => return Ok(seen),
+        }
+        Ok(Seen::Never)
+    }
+
+    /// Never, or repeated.
+    fn seen(
+        &mut self,
+        now: Time,
+        id: ConnectionId,
+        ephemeral: &[u8; 32],
+        until: Time,
+    ) -> Result<Seen, TicketError> {
+        match self.used.look(now, id, ephemeral) {
+            Seen::Repeated => Ok(Seen::Repeated),
+            Seen::Used => Err(TicketError::Used),
+            Seen::Never if self.void_until.is_none_or(|void| until > void + self.life) => Ok(Seen::Never),
+            Seen::Never => Err(TicketError::Full),
+            Seen::Full => {
+                self.void_until = Some(now);
+                Err(TicketError::Full)
+            }
+        }
     }
 }
 
@@ -182,8 +226,10 @@ mod tests {
         let ticket = jar.issue(now, ConnectionId(3), &owner, memory);
         let claim = jar.look(now, &ticket, &[1; 32]).unwrap();
         assert_eq!((claim.server_id, claim.repeated, claim.memory), (ConnectionId(3), false, memory));
-        assert_eq!(jar.redeem(&claim, [1; 32], &other), Err(TicketError::NotYours));
-        assert_eq!(jar.redeem(&claim, [1; 32], &owner), Ok(()));
+        assert_eq!(jar.redeem(now, &claim, [1; 32], &other), Err(TicketError::NotYours));
+        assert_eq!(jar.redeem(now, &claim, [1; 32], &owner), Ok(Seen::Never));
+        assert_eq!(jar.redeem(now, &claim, [1; 32], &owner), Ok(Seen::Repeated));
+        assert_eq!(jar.redeem(now, &claim, [2; 32], &owner), Err(TicketError::Used));
         assert!(jar.look(now, &ticket, &[1; 32]).unwrap().repeated);
         assert_eq!(jar.look(now, &ticket, &[2; 32]), Err(TicketError::Used));
         let second = jar.issue(now, ConnectionId(4), &owner, memory);
@@ -194,6 +240,16 @@ mod tests {
             copy[at] ^= 1;
             assert_eq!(jar.look(now, &copy, &[3; 32]), Err(TicketError::Invalid));
         }
+        let third = jar.issue(now + Duration::from_secs(70), ConnectionId(5), &owner, memory);
+        let later = now + Duration::from_secs(80);
+        jar.void_of(later, &other);
+        let claim = jar.look(later, &third, &[4; 32]).unwrap();
+        jar.void_of(later, &owner);
+        assert_eq!(jar.redeem(later, &claim, [4; 32], &owner), Err(TicketError::Revoked));
+        let fourth = jar.issue(later + Duration::from_nanos(1), ConnectionId(6), &owner, memory);
+        let claim = jar.look(later + Duration::from_nanos(1), &fourth, &[4; 32]).unwrap();
+        let redeemed = jar.redeem(later, &claim, [4; 32], &owner);
+        assert_eq!(redeemed, Ok(Seen::Never), "it is the key's again");
         let mut restarted = TicketJar::new(Duration::from_secs(60), 1, &mut rng);
         assert_eq!(restarted.look(now, &second, &[3; 32]), Err(TicketError::Invalid));
     }

@@ -1,30 +1,44 @@
 //! The endpoint: finds the connection a datagram is for, and answers strangers without remembering them.
 
+mod accepting;
+mod begun;
+mod gate;
+mod networks;
+mod places;
+mod rates;
 mod resume;
+mod revoked;
+mod tokens;
 mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
+use zeroize::Zeroizing;
 
+pub use accepting::{AgreedPing, Agreeing};
+use begun::Begun;
+use gate::Gate;
+use networks::Network;
+use places::{Place, Places};
+use rates::Budget;
 pub use resume::ResumeError;
+use tokens::Tokens;
 use waiting::Waiting;
 
+use crate::budget::Budgets;
 use crate::config::TransportConfig;
 use crate::connection::{
     Connection, Datagram, EndpointAnswer, EndpointEvent, IssuedTicket, Opening, Resuming, Setup,
 };
-use crate::crypto::{CidGenerator, Identity, PublicKey, ResetToken, Secret};
-use crate::handshake::{
-    Accepted, Acceptor, AcceptorConfig, ClientConfig, ClientHandshake, Effort, Ping, ServerKey,
-};
+use crate::crypto::{CidGenerator, Identity, PublicKey, ResetKey, ResetToken, Secret};
+use crate::handshake::{Acceptor, AcceptorConfig, ClientConfig, ClientHandshake, ServerKey};
 use crate::wire::block;
-use crate::wire::packet::{CLEAR_BIT, destination};
+use crate::wire::packet::{CLEAR_BIT, EARLY_BIT, destination};
 use crate::{ConnectionId, Side, Ticket, Time};
 
 /// A connection of an endpoint.
@@ -38,6 +52,8 @@ pub struct ListenConfig {
     pub acceptor: AcceptorConfig,
     /// Keys that may connect. None: any key, the listener is open.
     pub allow: Option<BTreeSet<PublicKey>>,
+    /// Keys that may not connect, whatever `allow` and `admit` say. Default: none. [`Endpoint::revoke`] adds to them.
+    pub deny: BTreeSet<PublicKey>,
     /// Asked of whoever `allow` lets in, with what it came from, before anything is kept for it; false: it gets no answer, either. Called
     /// while the endpoint is held: it must be quick, and must not call the endpoint. None: nobody is asked.
     pub admit: Option<Admit>,
@@ -50,9 +66,20 @@ pub struct ListenConfig {
     /// Connections at once; beyond it PING is not answered. Default 100,000. Sessions whose peers are suspended or out of reach count, and
     /// may be half of them.
     pub max_connections: usize,
-    /// PINGs with a valid cookie taken a second and address (the address's /24 or /56). Default 1,000: each costs four
-    /// Diffie-Hellmans.
+    /// Connections at once of one client key; beyond it PING is not answered. Default 1,024. Higher: one client can take more of
+    /// `max_connections`. Lower: a gateway that connects for many under one key is refused.
+    pub max_per_key: usize,
+    /// Percent of `max_connections` that one network may take of a listener that is open (`allow` is None): an IPv4 /24, an IPv6 /48, and half
+    /// of it an IPv6 /56. Default 25. At least 16 connections; loopback has no limit. Higher: fewer networks can fill the listener; 100 turns the
+    /// limit off. Lower: a large NAT is refused sooner.
+    pub network_share: u8,
+    /// PINGs with a valid cookie taken a second and address (the address's /24 or /56). Default 1,000: each costs five
+    /// Diffie-Hellmans. A /20 or /48 has twice as many, a /16 or /40 four times.
     pub pings_per_address: u32,
+    /// PINGs whose key agreements are made a second, from everybody together. Default 10,000, of which strangers have three quarters at the
+    /// most: the rest is for tickets, and for networks from which somebody is connected. Higher: a flood takes more of the processor from
+    /// those who are connected. Lower: fewer handshakes a second.
+    pub handshakes_per_second: u32,
     /// SYNs answered a second, from everybody together. Default 20,000: a flood of more takes from strangers, who ask again, and not from
     /// those who are connected. Higher: more of the processor for strangers; lower: fewer handshakes a second.
     pub syns_per_second: u32,
@@ -64,8 +91,7 @@ pub type Admit = Arc<dyn Fn(&PublicKey, SocketAddr) -> bool + Send + Sync>;
 impl ListenConfig {
     fn lets_in(&self, key: &PublicKey, from: SocketAddr) -> bool {
         let from = SocketAddr::new(from.ip().to_canonical(), from.port());
-        self.allow.as_ref().is_none_or(|allow| allow.contains(key))
-            && self.admit.as_ref().is_none_or(|admit| admit(key, from))
+        self.lists(key) && self.admit.as_ref().is_none_or(|admit| admit(key, from))
     }
 }
 
@@ -74,11 +100,15 @@ impl Default for ListenConfig {
         Self {
             acceptor: AcceptorConfig::default(),
             allow: None,
+            deny: BTreeSet::new(),
             admit: None,
             protocols: Vec::new(),
             early_from_tickets: false,
             max_connections: 100_000,
+            max_per_key: 1_024,
+            network_share: 25,
             pings_per_address: 1_000,
+            handshakes_per_second: 10_000,
             syns_per_second: 20_000,
         }
     }
@@ -117,8 +147,25 @@ pub enum Routed {
     Reset(Handle, ResetToken),
     /// The peer of this connection wants its session to go on over another: for [`Connection::handle_resume`].
     Resuming(Handle, Box<Resuming>),
+    /// A PING whose key agreements are due; then [`Endpoint::handle_agreed`], or [`Endpoint::abandon`]. Only from
+    /// [`Endpoint::handle_datagram_deferring`].
+    Agreeing(Box<Agreeing>),
     /// Somebody new was let in.
     Accepted(Handle, Box<Connection>),
+}
+
+impl Routed {
+    /// The connection that it is for, if that is known already.
+    pub fn handle(&self) -> Option<Handle> {
+        match self {
+            Self::Nothing | Self::Reply | Self::Agreeing(_) | Self::Accepted(..) => None,
+            Self::Connection(handle, _)
+            | Self::RepeatedPing(handle, _)
+            | Self::SecondPing(handle, _)
+            | Self::Reset(handle, _)
+            | Self::Resuming(handle, _) => Some(*handle),
+        }
+    }
 }
 
 /// Datagrams that led to nothing, by reason.
@@ -132,14 +179,30 @@ pub struct EndpointStats {
     pub accepted: u64,
     /// PINGs refused: no valid cookie, replayed, forged, over a limit, not allowed.
     pub refused: u64,
+    /// PINGs whose key agreements were made.
+    pub agreements: u64,
+    /// PINGs with a good cookie or ticket for which none were made, since an address, a ticket or everybody together had had its share of
+    /// the second, or there were too many connections.
+    pub over_budget: u64,
+    /// Of those refused, PINGs with a good cookie or ticket that did not open.
+    pub forged: u64,
+    /// Of those refused, PINGs for a session whose early data may have been delivered by a connection that is over, or of more sessions than are
+    /// remembered.
+    pub begun_before: u64,
+    /// PINGs among those refused whose key had `max_per_key` connections.
+    pub key_full: u64,
+    /// PINGs among those refused whose network had its share of the connections.
+    pub network_full: u64,
+    /// Connections and waiting sessions that ended because their peer's key is not let in any more.
+    pub revoked: u64,
     /// Packets for nobody.
     pub unknown: u64,
     /// Stateless resets sent.
     pub resets: u64,
+    /// Datagrams dropped before they were opened, since more waited from their senders than from others.
+    pub crowded: u64,
 }
 
-/// PINGs taken a second with one ticket. It is good for one connection; more come from who has it and cannot use it.
-const TRIES_PER_TICKET: u32 = 4;
 /// Resets sent a second at the most.
 const RESETS_PER_SECOND: u32 = 100;
 
@@ -147,23 +210,24 @@ const RESETS_PER_SECOND: u32 = 100;
 pub struct Endpoint {
     identity: Identity,
     ids: CidGenerator,
-    reset_key: crate::crypto::ResetKey,
+    reset_key: ResetKey,
     acceptor: Option<(Acceptor, ListenConfig)>,
     transport: Arc<TransportConfig>,
+    budgets: Budgets,
     routes: BTreeMap<ConnectionId, Handle>,
-    tokens: BTreeMap<[u8; 16], Handle>,
+    tokens: Tokens,
     connections: BTreeMap<Handle, Ids>,
     waiting: Waiting,
+    begun: Begun,
     /// Needed beside the keys wherever a session goes on.
     psk: Option<Secret>,
     /// Only peers of sessions that wait here are let in.
     resumes_only: bool,
     /// Of `connections`, those that others began.
     accepted: usize,
+    places: Places,
     next_handle: usize,
-    syn_budget: Trickle,
-    ping_budget: Budget<IpAddr>,
-    ticket_budget: Budget<ConnectionId>,
+    gate: Gate,
     reset_budget: Budget<()>,
     stats: EndpointStats,
     aes_in_hardware: bool,
@@ -174,6 +238,8 @@ pub struct Endpoint {
 struct Ids {
     id: ConnectionId,
     accepted: bool,
+    /// Whose limits it counts against, if it was accepted.
+    place: Place,
     /// Whose PING began the session over this connection: another of the same client's begins it again.
     begun_by: Option<PublicKey>,
     rare: Option<Box<Rare>>,
@@ -181,6 +247,8 @@ struct Ids {
     more: Vec<ConnectionId>,
     /// The id of the session, by which it is resumed.
     resumable: Option<[u8; 16]>,
+    /// Where its client was when it proved itself.
+    network: Option<Network>,
     /// What this end began it with, and dials with again.
     psk: Option<Box<Secret>>,
 }
@@ -189,16 +257,17 @@ struct Ids {
 #[derive(Debug, Default)]
 struct Rare {
     /// By which its peer would say that it lost the connection.
-    tokens: Vec<[u8; 16]>,
+    tokens: Vec<ResetToken>,
     /// Ids of PINGs that began the same session again.
     aliases: Vec<ConnectionId>,
 }
 
-/// PINGs that may begin one session again. A client has no cause for more.
+/// PINGs that began one session again and are known when they are repeated.
 const ALIASES: usize = 8;
 
 impl Endpoint {
-    /// An endpoint for the core numbered `core`, reproducible from `seed`.
+    /// An endpoint for the core numbered `core`, reproducible from `seed`. Its reset tokens are its own, of no other instance of the
+    /// identity: see [`Endpoint::set_reset_salt`].
     pub fn new(
         identity: Identity,
         listen: Option<ListenConfig>,
@@ -208,6 +277,12 @@ impl Endpoint {
         aes_in_hardware: bool,
     ) -> Self {
         let mut rng = ChaCha20Rng::from_seed(seed);
+        // From a stream of its own: it moves no other draw.
+        let mut apart = ChaCha20Rng::from_seed(seed);
+        apart.set_stream(1);
+        let mut salt = [0; 32];
+        apart.fill_bytes(&mut salt);
+        let reset_key = ResetKey::new(&identity, &salt);
         let psk = listen.as_ref().and_then(|listen| listen.acceptor.psk.clone());
         // Two generators of one identity must differ: the acceptor's core has the high bit set.
         let ids = CidGenerator::new(&identity, core, &mut rng);
@@ -217,25 +292,26 @@ impl Endpoint {
             let tickets_remembered =
                 if listen.early_from_tickets { listen.acceptor.tickets_remembered } else { 0 };
             let config = AcceptorConfig { aes_in_hardware, tickets_remembered, ..listen.acceptor.clone() };
-            (Acceptor::new(&identity, &config, own, &mut rng), listen)
+            (Acceptor::new(&identity, &config, own, reset_key.clone(), &mut rng), listen)
         });
         Self {
-            reset_key: crate::crypto::ResetKey::new(&identity),
+            reset_key,
             identity,
             ids,
             acceptor,
+            budgets: Budgets::new(transport.credit_budget, transport.memory_budget),
             transport: Arc::new(transport),
             routes: BTreeMap::new(),
-            tokens: BTreeMap::new(),
+            tokens: Tokens::new(&mut apart),
             connections: BTreeMap::new(),
             waiting: Waiting::default(),
+            begun: Begun::new(&mut apart),
             psk,
             resumes_only: false,
             accepted: 0,
+            places: Places::default(),
             next_handle: 0,
-            syn_budget: Trickle::default(),
-            ping_budget: Budget::default(),
-            ticket_budget: Budget::default(),
+            gate: Gate::default(),
             reset_budget: Budget::default(),
             stats: EndpointStats::default(),
             aes_in_hardware,
@@ -254,14 +330,38 @@ impl Endpoint {
         self.psk = psk;
     }
 
+    /// Makes reset tokens from this salt, to be called before the first connection. A process that is started again with the salt it had
+    /// before is noticed by its peers at once. Default: a salt from the seed, so that they notice by silence, or when the session is
+    /// dialled again.
+    ///
+    /// No two endpoints of one identity may have the same salt while both run: each would give the other's tokens to whoever asks, and
+    /// end its connections so.
+    pub fn set_reset_salt(&mut self, salt: &[u8; 32]) {
+        debug_assert!(self.connections.is_empty(), "tokens that were told before would mean nothing");
+        self.reset_key = ResetKey::new(&self.identity, salt);
+        if let Some((acceptor, _)) = &mut self.acceptor {
+            acceptor.set_reset_key(self.reset_key.clone());
+        }
+    }
+
     /// Counts.
     pub fn stats(&self) -> EndpointStats {
         self.stats
     }
 
+    /// Whoever drives this has dropped so many datagrams of connections, since more of them waited than there was room for.
+    pub fn count_crowded(&mut self, datagrams: u64) {
+        self.stats.crowded += datagrams;
+    }
+
     /// Connections, those that are ending included.
     pub fn connections(&self) -> usize {
         self.connections.len()
+    }
+
+    /// What its sessions share. What they use of it is beyond what each is assured of.
+    pub fn budgets(&self) -> &Budgets {
+        &self.budgets
     }
 
     /// Begins a connection; its first packet comes out of `poll_transmit`.
@@ -300,6 +400,7 @@ impl Endpoint {
         Setup {
             side,
             config,
+            budgets: self.budgets.clone(),
             remote,
             local: None,
             local_id,
@@ -316,9 +417,9 @@ impl Endpoint {
     }
 
     fn child_rng(&mut self) -> ChaCha20Rng {
-        let mut seed = [0; 32];
-        self.rng.fill_bytes(&mut seed);
-        ChaCha20Rng::from_seed(seed)
+        let mut seed = Zeroizing::new([0; 32]);
+        self.rng.fill_bytes(seed.as_mut_slice());
+        ChaCha20Rng::from_seed(*seed)
     }
 
     fn register(&mut self, id: ConnectionId, accepted: bool) -> Handle {
@@ -328,7 +429,17 @@ impl Endpoint {
         self.routes.insert(id, handle);
         self.connections.insert(
             handle,
-            Ids { id, accepted, begun_by: None, rare: None, more: Vec::new(), resumable: None, psk: None },
+            Ids {
+                id,
+                accepted,
+                place: Place::default(),
+                begun_by: None,
+                rare: None,
+                more: Vec::new(),
+                resumable: None,
+                network: None,
+                psk: None,
+            },
         );
         handle
     }
@@ -344,15 +455,19 @@ impl Endpoint {
         match event {
             EndpointEvent::PeerResetToken(token) => {
                 if let Some(ids) = self.connections.get_mut(&handle) {
-                    ids.rare.get_or_insert_default().tokens.push(*token.as_bytes());
-                    self.tokens.insert(*token.as_bytes(), handle);
+                    ids.rare.get_or_insert_default().tokens.push(token);
+                    self.tokens.insert(&token, handle);
                 }
             }
             EndpointEvent::TicketWanted { client_key, memory } => {
-                let (acceptor, _) = self.acceptor.as_mut()?;
+                let (acceptor, listen) = self.acceptor.as_mut()?;
+                if !listen.lists(&client_key) {
+                    return None;
+                }
                 let (ticket, life) = acceptor.issue_ticket(now, &client_key, memory);
                 return Some(EndpointAnswer::Ticket(IssuedTicket { bytes: ticket.to_vec(), life }));
             }
+            EndpointEvent::Proven { from } => self.on_proven(handle, from),
             EndpointEvent::IdWanted => {
                 let ids = self.connections.get_mut(&handle)?;
                 let id = self.ids.issue();
@@ -374,8 +489,8 @@ impl Endpoint {
             }
             EndpointEvent::PeerTokenUnused(token) => {
                 if let Some(rare) = self.connections.get_mut(&handle).and_then(|ids| ids.rare.as_mut()) {
-                    rare.tokens.retain(|known| known != token.as_bytes());
-                    self.tokens.remove(token.as_bytes());
+                    rare.tokens.retain(|known| *known != token);
+                    self.tokens.remove(&token);
                 }
             }
             EndpointEvent::WaitWanted { peer, bytes } => {
@@ -396,22 +511,37 @@ impl Endpoint {
                 return Some(EndpointAnswer::Dial(Box::new(self.dial(now, handle, peer)?)));
             }
             EndpointEvent::Reattached { id } => self.on_reattached(handle, id),
+            EndpointEvent::Revoked => self.stats.revoked += 1,
             EndpointEvent::Drained => self.forget(handle),
         }
         None
+    }
+
+    /// Its client is no stranger, and who else is there is less of one.
+    fn on_proven(&mut self, handle: Handle, from: SocketAddr) {
+        let Some(ids) = self.connections.get_mut(&handle) else { return };
+        let network = Network::of(from.ip());
+        self.gate.add_known(network);
+        if let Some(before) = ids.network.replace(network) {
+            self.gate.remove_known(before);
+        }
     }
 
     /// The connection is gone.
     pub fn forget(&mut self, handle: Handle) {
         if let Some(ids) = self.connections.remove(&handle) {
             self.accepted -= usize::from(ids.accepted);
+            self.places.leave(ids.place);
+            if let Some(network) = ids.network {
+                self.gate.remove_known(network);
+            }
             self.routes.remove(&ids.id);
             let rare = ids.rare.map(|rare| *rare).unwrap_or_default();
             for alias in rare.aliases.into_iter().chain(ids.more) {
                 self.routes.remove(&alias);
             }
-            for token in rare.tokens {
-                self.tokens.remove(&token);
+            for token in &rare.tokens {
+                self.tokens.remove(token);
             }
             if let Some(session) = ids.resumable {
                 self.waiting.forget(handle, session);
@@ -421,6 +551,14 @@ impl Endpoint {
 
     /// Finds what a datagram is for. An answer to a stranger is appended to `out`, which is empty.
     pub fn handle_datagram(&mut self, now: Time, datagram: Datagram, out: &mut Vec<u8>) -> Routed {
+        match self.handle_datagram_deferring(now, datagram, out) {
+            Routed::Agreeing(agreeing) => self.handle_agreed(now, agreeing.run(), out),
+            routed => routed,
+        }
+    }
+
+    /// The same, but leaves the key agreements of a PING to the caller, who may have a thread for them.
+    pub fn handle_datagram_deferring(&mut self, now: Time, datagram: Datagram, out: &mut Vec<u8>) -> Routed {
         let Some((flags, id)) = destination(&datagram.bytes) else {
             self.stats.unknown += 1;
             return Routed::Nothing;
@@ -443,7 +581,7 @@ impl Endpoint {
         out: &mut Vec<u8>,
     ) -> Routed {
         match (kind, &mut self.acceptor) {
-            (block::SYN, Some((_, listen))) if !self.syn_budget.take(now, listen.syns_per_second) => {
+            (block::SYN, Some((_, listen))) if !self.gate.takes_syn(now, listen) => {
                 self.stats.syns_dropped += 1;
                 Routed::Nothing
             }
@@ -456,7 +594,7 @@ impl Endpoint {
                     Err(_) => self.refuse(),
                 }
             }
-            (block::PING, Some(_)) => self.handle_ping(now, datagram, out),
+            (block::PING, Some(_)) => self.check_ping(now, datagram, out),
             (block::SYN_ACK | block::PONG, _) => match self.routes.get(&id) {
                 Some(handle) => Routed::Connection(*handle, datagram),
                 None => {
@@ -476,98 +614,17 @@ impl Endpoint {
         Routed::Nothing
     }
 
-    fn handle_ping(&mut self, now: Time, datagram: Datagram, out: &mut Vec<u8>) -> Routed {
-        let Some((acceptor, listen)) = &mut self.acceptor else { return self.refuse() };
-        // Who is awaited takes no further place.
-        let full = self.accepted >= listen.max_connections && self.waiting.is_empty();
-        let (from, bytes) = (datagram.from, &datagram.bytes);
-        let mut afford = |effort| match effort {
-            Effort::SynAck => self.syn_budget.take(now, listen.syns_per_second),
-            _ if full => false,
-            Effort::Cookie => self.ping_budget.take(now, prefix(from.ip()), listen.pings_per_address),
-            Effort::Ticket(id) => self.ticket_budget.take(now, id, TRIES_PER_TICKET),
-        };
-        let ping = acceptor.handle_ping(now, from, bytes, &mut self.rng, &mut afford, out);
-        match ping {
-            Ok(Ping::New(accepted)) => match accepted.params.resume {
-                Some(proof) if listen.lets_in(&accepted.client_key, from) => {
-                    self.accept_resume(*accepted, proof.session, &datagram, out)
-                }
-                Some(_) => self.refuse(),
-                None => self.accept(now, *accepted, datagram),
-            },
-            Ok(Ping::Repeated { server_id }) => match self.routes.get(&server_id) {
-                Some(handle) => Routed::RepeatedPing(*handle, datagram),
-                None => Routed::Nothing,
-            },
-            Ok(Ping::Answered(_)) => Routed::Reply,
-            Err(_) => self.refuse(),
-        }
-    }
-
-    fn accept(&mut self, now: Time, accepted: Accepted, datagram: Datagram) -> Routed {
-        let Some((_, listen)) = &self.acceptor else { return self.refuse() };
-        let issues_tickets = listen.early_from_tickets;
-        let served = listen.protocols.is_empty() || listen.protocols.contains(&accepted.params.protocol);
-        let full = self.accepted >= listen.max_connections;
-        // Who can be taken is asked about last.
-        if !served || full || self.resumes_only || !listen.lets_in(&accepted.client_key, datagram.from) {
-            return self.refuse();
-        }
-        let local_id = accepted.server_id;
-        let (session, client) = (accepted.params.session, accepted.client_key);
-        if let Some(handle) = session.and_then(|session| self.begun(&session, client)) {
-            // What came with the first PING was delivered: a second connection would deliver it twice. And a ticket proves no address.
-            if accepted.unvalidated().is_some() {
-                return self.refuse();
-            }
-            return self.begin_again(handle, local_id, datagram);
-        }
-        let setup = Setup {
-            local: datagram.to,
-            remote_id: accepted.client_id,
-            issues_tickets,
-            ..self.setup(Side::Server, datagram.from, local_id, Arc::clone(&self.transport))
-        };
-        let mut connection = Connection::new(now, setup);
-        if connection.accept_with(now, accepted).is_err() {
-            return self.refuse();
-        }
-        self.stats.accepted += 1;
-        let handle = self.register(local_id, true);
-        if let (Some(session), Some(ids)) = (session, self.connections.get_mut(&handle)) {
-            ids.begun_by = Some(client);
-            self.name_session(handle, session);
-        }
-        Routed::Accepted(handle, Box::new(connection))
-    }
-
-    /// The connection that a PING of this client's began the session over.
-    fn begun(&self, session: &[u8; 16], client: PublicKey) -> Option<Handle> {
-        let handle = self.waiting.find(session)?;
-        (self.connections.get(&handle)?.begun_by == Some(client)).then_some(handle)
-    }
-
-    /// A PING with a good cookie, for a session that an earlier one began.
-    fn begin_again(&mut self, handle: Handle, alias: ConnectionId, datagram: Datagram) -> Routed {
-        match self.connections.get_mut(&handle) {
-            Some(ids) if ids.rare.as_ref().is_none_or(|rare| rare.aliases.len() < ALIASES) => {
-                // When it is repeated, it is known by this id.
-                ids.rare.get_or_insert_default().aliases.push(alias);
-                self.routes.insert(alias, handle);
-                Routed::SecondPing(handle, datagram)
-            }
-            _ => self.refuse(),
-        }
-    }
-
     /// A packet for nobody: a peer's reset, or of a connection lost in a restart, which its peer is told.
     fn handle_unknown(&mut self, now: Time, id: ConnectionId, packet: &[u8], out: &mut Vec<u8>) -> Routed {
         self.stats.unknown += 1;
-        if let Some(token) = packet.last_chunk()
-            && let Some(handle) = self.tokens.get(token)
+        if let Some(token) = packet.last_chunk().copied().map(ResetToken::new)
+            && let Some(handle) = self.tokens.find(&token)
         {
-            return Routed::Reset(*handle, ResetToken::new(*token));
+            return Routed::Reset(handle, token);
+        }
+        // Its sender has no PONG, and so no connection that it could be told of: its PING got lost, or is still being opened.
+        if packet.first().is_some_and(|flags| flags & EARLY_BIT != 0) {
+            return Routed::Nothing;
         }
         // Shorter than what it answers: two endpoints cannot reset each other for ever (RFC 9000 section 10.3.3).
         if !self.reset_budget.take(now, (), RESETS_PER_SECOND) {
@@ -578,65 +635,5 @@ impl Endpoint {
         }
         self.stats.resets += 1;
         Routed::Reply
-    }
-}
-
-/// Who counts as one address: one host can have many of these.
-fn prefix(ip: IpAddr) -> IpAddr {
-    match ip {
-        IpAddr::V4(ip) => IpAddr::V4((u32::from(ip) & 0xffff_ff00).into()),
-        IpAddr::V6(ip) => IpAddr::V6((u128::from(ip) >> 72 << 72).into()),
-    }
-}
-
-/// So many a second, evenly: what is refused in a flood is a share of what comes at any time, and not all of what comes late in a second.
-#[derive(Debug, Default)]
-struct Trickle {
-    /// What was taken is paid for by then.
-    until: Time,
-}
-
-impl Trickle {
-    /// Taken ahead of time at most.
-    const AHEAD: Duration = Duration::from_millis(50);
-
-    fn take(&mut self, now: Time, limit: u32) -> bool {
-        let until = self.until.max(now) + Duration::from_secs(1) / limit.max(1);
-        let granted = limit > 0 && until <= now + Self::AHEAD.max(Duration::from_secs(1) / limit.max(1));
-        if granted {
-            self.until = until;
-        }
-        granted
-    }
-}
-
-/// So many a second for each key; keys beyond a bound share what is left by being refused.
-#[derive(Debug)]
-struct Budget<K> {
-    second: u64,
-    spent: BTreeMap<K, u32>,
-}
-
-impl<K> Default for Budget<K> {
-    fn default() -> Self {
-        Self { second: 0, spent: BTreeMap::new() }
-    }
-}
-
-impl<K: Ord> Budget<K> {
-    const MAX_KEYS: usize = 16_384;
-
-    fn take(&mut self, now: Time, key: K, limit: u32) -> bool {
-        let second = now.since(Time::ZERO).as_secs();
-        if second != self.second {
-            self.second = second;
-            self.spent.clear();
-        }
-        if self.spent.len() >= Self::MAX_KEYS && !self.spent.contains_key(&key) {
-            return false;
-        }
-        let spent = self.spent.entry(key).or_default();
-        *spent += 1;
-        *spent <= limit
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::waiting::Gone;
-use super::{ALIASES, Endpoint, Handle, ListenConfig, Routed};
+use super::{Endpoint, Handle, ListenConfig, Routed};
 use crate::config::TransportConfig;
 use crate::connection::{Attachment, Connection, Datagram, Dial, Opening, Resuming, Setup, Suspended};
 use crate::crypto::{CidGenerator, PublicKey};
@@ -150,7 +150,7 @@ impl Endpoint {
             psk: self.psk.clone(),
             ..AcceptorConfig::default()
         };
-        let acceptor = Acceptor::new(&self.identity, &config, own, &mut self.rng);
+        let acceptor = Acceptor::new(&self.identity, &config, own, self.reset_key.clone(), &mut self.rng);
         self.acceptor = Some((acceptor, ListenConfig::default()));
         self.resumes_only = true;
     }
@@ -179,14 +179,9 @@ impl Endpoint {
             };
         };
         let local_id = accepted.server_id;
-        let Some(ids) = self.connections.get_mut(&handle) else { return self.refuse() };
-        let aliases = &mut ids.rare.get_or_insert_default().aliases;
-        if aliases.len() >= ALIASES {
-            let oldest = aliases.remove(0);
-            self.routes.remove(&oldest);
+        if !self.add_alias(handle, local_id) {
+            return self.refuse();
         }
-        aliases.push(local_id);
-        self.routes.insert(local_id, handle);
         let setup = Setup {
             local: datagram.to,
             remote_id: accepted.client_id,
@@ -204,12 +199,12 @@ impl Endpoint {
         }
         let old = std::mem::replace(&mut ids.id, id);
         let rare = ids.rare.take().map(|rare| *rare).unwrap_or_default();
-        let others = rare.aliases.into_iter().chain(std::mem::take(&mut ids.more));
+        let others = rare.aliases.iter().copied().chain(std::mem::take(&mut ids.more));
         for other in others.chain([old]).filter(|other| *other != id) {
             self.routes.remove(&other);
         }
-        for token in rare.tokens {
-            self.tokens.remove(&token);
+        for token in &rare.tokens {
+            self.tokens.remove(token);
         }
         ids.begun_by = None;
     }

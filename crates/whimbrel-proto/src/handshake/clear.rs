@@ -1,5 +1,7 @@
 //! The clear packets (docs/protocol.md section 1.2): parse and write.
 
+use std::time::Duration;
+
 use aws_lc_rs::digest::{Context, SHA256};
 
 use crate::ConnectionId;
@@ -14,6 +16,9 @@ pub const VERSION: u32 = 0x5748_0001;
 pub const SYN_LEN: usize = 160;
 /// Longest PING and PONG that every path carries, bytes.
 pub const PING_LEN: usize = 1_200;
+/// PINGs offer early data only so long after the client's first that did. A server remembers a session so much longer than a cookie is
+/// good.
+pub const EARLY_WINDOW: Duration = Duration::from_secs(10);
 /// Nobody yet.
 pub(super) const NOBODY: ConnectionId = ConnectionId(0);
 

@@ -6,19 +6,21 @@ use bytes::Bytes;
 use rand::{CryptoRng, Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
 use snow::HandshakeState;
+use zeroize::Zeroizing;
 
 use super::clear::{
     LONGEST_PASS, NOBODY, PING_LEN, Pass, PingPacket, PongPacket, Syn, SynAckPacket, VERSION, prologue,
     ticket_prologue,
 };
-use super::noise::{MESSAGE_1_OVERHEAD, Pattern};
+use super::noise::{MESSAGE_1_OVERHEAD, Pattern, split};
 use super::params::{Params, Secrets};
 use crate::crypto::{Aead, Claim, EarlySeal, Identity, Keys, Offer, PublicKey, Secret, TicketJar};
 use crate::wire::{Malformed, Reader, Writer};
 use crate::{ConnectionId, Side};
 
-/// PINGs under way at once, each with a cookie of its own. More than one only after a forged SYN-ACK or a lost one.
-const ATTEMPTS: usize = 4;
+/// PINGs under way at once, each with a cookie of its own. More than one only after a forged SYN-ACK, or where no PONG gets through: then
+/// the server answers the first that arrived, so the first half of them stays.
+const ATTEMPTS: usize = 16;
 
 /// What the client knows of the server's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,6 +140,7 @@ pub struct ClientHandshake {
     syn: Vec<u8>,
     ticket: TicketState,
     resume: Option<Claim>,
+    early_is_over: bool,
     invitation: Option<Invitation>,
     attempts: VecDeque<Attempt>,
 }
@@ -195,20 +198,21 @@ impl ClientHandshake {
             ServerKey::Remembered(key) => (Trust::Remembered(key), true),
             ServerKey::Ask => (Trust::Undecided, true),
         };
-        let mut seed = [0; 32];
-        rng.fill_bytes(&mut seed);
+        let mut seed = Zeroizing::new([0; 32]);
+        rng.fill_bytes(seed.as_mut_slice());
         Self {
             identity: identity.clone(),
             pattern: Pattern::new(psk),
             aeads,
             trust,
             client_id,
-            rng: ChaCha20Rng::from_seed(seed),
+            rng: ChaCha20Rng::from_seed(*seed),
             syn: Syn { version: VERSION, client_id, show_key }.write(),
             ticket: ticket
                 .filter(|ticket| trust.key().is_some() && is_ticket(ticket))
                 .map_or(TicketState::None, TicketState::Unused),
             resume,
+            early_is_over: false,
             invitation: None,
             attempts: VecDeque::new(),
         }
@@ -217,6 +221,11 @@ impl ClientHandshake {
     /// A session is to go on over the connection. Before any PING.
     pub(crate) fn resume(&mut self, claim: Claim) {
         self.resume = Some(claim);
+    }
+
+    /// Further PINGs carry no early data, and no keys for any.
+    pub(crate) fn end_early(&mut self) {
+        self.early_is_over = true;
     }
 
     /// The id that SYN-ACK and PONG come to.
@@ -299,12 +308,13 @@ impl ClientHandshake {
 
         let max_packet = max_packet.clamp(PING_LEN, usize::from(u16::MAX));
         let room = max_packet - packet.len() - MESSAGE_1_OVERHEAD;
-        let mut payload = Vec::with_capacity(room);
+        // It carries the early secret.
+        let mut payload = Zeroizing::new(Vec::with_capacity(room));
         let mut out = Writer::new(&mut payload, room);
 
-        let mut ephemeral = [0; 32];
-        self.rng.fill_bytes(&mut ephemeral);
-        let noise = self.pattern.initiator(&self.identity, &server_key, &prologue, ephemeral);
+        let mut ephemeral = Zeroizing::new([0; 32]);
+        self.rng.fill_bytes(ephemeral.as_mut_slice());
+        let noise = self.pattern.initiator(&self.identity, &server_key, &prologue, *ephemeral);
         let mut noise = noise.map_err(|_| HandshakeError::Forged)?;
         let resume = self.resume.as_ref().map(|claim| claim.prove(&hash(&noise)));
         Params { resume, ..params.clone() }.write(Side::Client, &secrets, &mut out);
@@ -321,8 +331,7 @@ impl ClientHandshake {
             self.ticket = TicketState::Used(packet.clone());
         }
         if self.attempts.len() == ATTEMPTS {
-            // That of the ticket stays: it is repeated for as long as there is no answer.
-            self.attempts.remove(usize::from(matches!(self.ticket, TicketState::Used(_))));
+            self.attempts.remove(ATTEMPTS / 2);
         }
         self.attempts.push_back(Attempt { server_id, server_key, noise });
         let early = secrets.early.map(|early| EarlySeal::new(self.aeads, &early));
@@ -346,8 +355,14 @@ impl ClientHandshake {
     /// Early data is only as safe as the server's key, and with `psk2` not even protected by the pre-shared one.
     const fn may_send_early(&self) -> bool {
         !self.pattern.has_psk()
+            && !self.early_is_over
             && self.resume.is_none()
             && matches!(self.trust, Trust::Known(_) | Trust::Remembered(_))
+    }
+
+    /// The key that is trusted; None: whatever the server shows is still to be decided about.
+    pub(crate) const fn server_key(&self) -> Option<PublicKey> {
+        self.trust.key()
     }
 
     /// Takes the PONG. A forged one fails and the genuine one behind it does not.
@@ -372,7 +387,7 @@ impl ClientHandshake {
             });
         let (answers_latest, attempt, length) = answered.ok_or(HandshakeError::Forged)?;
         payload.truncate(length);
-        let (client, server) = attempt.noise.dangerously_get_raw_split();
+        let (client, server) = split(&mut attempt.noise);
         let (server_id, server_key) = (attempt.server_id, attempt.server_key);
         let handshake_hash = hash(&attempt.noise);
         // Whatever the message says: it is the server's, and there is no second one.

@@ -5,6 +5,7 @@
 //! [`ClientHandshake::ping`] returned) and no memory of strangers (the cookie has it). Whatever fails leaves the
 //! state as it was, so a forged packet cannot spoil the genuine one behind it.
 
+mod agreement;
 mod clear;
 mod client;
 mod noise;
@@ -15,7 +16,8 @@ mod tests;
 #[cfg(test)]
 mod vectors;
 
-pub use clear::{PING_LEN, SYN_LEN, VERSION};
+pub use agreement::{Accepted, Agreed, Agreement, Finished};
+pub use clear::{EARLY_WINDOW, PING_LEN, SYN_LEN, VERSION};
 pub use client::{ClientConfig, ClientHandshake, Established, HandshakeError, PingFlight, ServerKey, SynAck};
 pub use params::{Params, Resumed};
-pub use server::{Accepted, Acceptor, AcceptorConfig, Effort, Finished, Ping, Refusal};
+pub use server::{Acceptor, AcceptorConfig, Checked, Effort, Ping, Refusal};

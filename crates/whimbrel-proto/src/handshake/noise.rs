@@ -11,6 +11,7 @@ use snow::params::{CipherChoice, DHChoice, HashChoice, NoiseParams};
 use snow::resolvers::{CryptoResolver, DefaultResolver};
 use snow::types::{Cipher, Dh, Hash, Random};
 use snow::{Builder, Error, HandshakeState};
+use zeroize::{Zeroize, Zeroizing};
 
 use crate::crypto::{Identity, PublicKey, Secret, StaticKey, public_of};
 
@@ -66,6 +67,7 @@ impl Pattern {
         prologue: &'a [u8; 32],
         ephemeral: [u8; 32],
     ) -> Result<Builder<'a>, Error> {
+        let ephemeral = Zeroizing::new(ephemeral);
         let resolver = Resolver { identity: Arc::clone(identity.key()), ephemeral };
         let builder = Builder::with_resolver(self.params.clone(), Box::new(resolver))
             .local_private_key(identity.secret())?
@@ -77,14 +79,23 @@ impl Pattern {
     }
 }
 
+/// The two secrets that a handshake ends with: of the client's packets, and of the server's. No copy stays behind.
+pub(super) fn split(noise: &mut HandshakeState) -> (Secret, Secret) {
+    let (mut client, mut server) = noise.dangerously_get_raw_split();
+    let secrets = (Secret::new(client), Secret::new(server));
+    client.zeroize();
+    server.zeroize();
+    secrets
+}
+
 struct Resolver {
     identity: Arc<StaticKey>,
-    ephemeral: [u8; 32],
+    ephemeral: Zeroizing<[u8; 32]>,
 }
 
 impl CryptoResolver for Resolver {
     fn resolve_rng(&self) -> Option<Box<dyn Random>> {
-        Some(Box::new(Once(Some(self.ephemeral))))
+        Some(Box::new(Once(Some(self.ephemeral.clone()))))
     }
 
     fn resolve_dh(&self, choice: &DHChoice) -> Option<Box<dyn Dh>> {
@@ -103,12 +114,12 @@ impl CryptoResolver for Resolver {
 }
 
 /// Gives its bytes once: a second ephemeral key from them would be the first again.
-struct Once(Option<[u8; 32]>);
+struct Once(Option<Zeroizing<[u8; 32]>>);
 
 impl Random for Once {
     fn try_fill_bytes(&mut self, out: &mut [u8]) -> Result<(), Error> {
         let bytes = self.0.take().filter(|bytes| bytes.len() == out.len()).ok_or(Error::Rng)?;
-        out.copy_from_slice(&bytes);
+        out.copy_from_slice(bytes.as_slice());
         Ok(())
     }
 }
@@ -144,9 +155,9 @@ impl Dh for X25519Dh {
     }
 
     fn generate(&mut self, rng: &mut dyn Random) -> Result<(), Error> {
-        let mut secret = [0; 32];
-        rng.try_fill_bytes(&mut secret)?;
-        let private = PrivateKey::from_private_key(&X25519, &secret).map_err(|_| Error::Dh)?;
+        let mut secret = Zeroizing::new([0; 32]);
+        rng.try_fill_bytes(secret.as_mut_slice())?;
+        let private = PrivateKey::from_private_key(&X25519, secret.as_slice()).map_err(|_| Error::Dh)?;
         let public = public_of(&private);
         self.key = Key::Ephemeral { private, public };
         Ok(())
@@ -230,7 +241,7 @@ mod tests {
 
     impl CryptoResolver for Snows {
         fn resolve_rng(&self) -> Option<Box<dyn Random>> {
-            Some(Box::new(Once(Some([5; 32]))))
+            Some(Box::new(Once(Some(Zeroizing::new([5; 32])))))
         }
 
         fn resolve_dh(&self, choice: &DHChoice) -> Option<Box<dyn Dh>> {

@@ -12,7 +12,6 @@ const END: u64 = 0;
 const AEADS: u64 = 1;
 const EARLY_SECRET: u64 = 2;
 const PROTOCOL: u64 = 3;
-const MAX_DATA: u64 = 4;
 const MAX_STREAM_DATA: u64 = 5;
 const MAX_STREAMS: u64 = 6;
 const MAX_MESSAGE: u64 = 7;
@@ -52,9 +51,7 @@ impl Resumed {
 pub struct Params {
     /// The application protocol, up to 255 bytes. From the client only. Default: empty.
     pub protocol: Bytes,
-    /// Session credit at the start, bytes. Default: 262,144.
-    pub max_data: u64,
-    /// Credit of each stream at the start, bytes. Default: 262,144.
+    /// Credit of each stream at the start, bytes; stream 0 has 262,144 at least. Default: 65,536.
     pub max_stream_data: u64,
     /// Streams the peer may open. Default: 128.
     pub max_streams: u64,
@@ -82,8 +79,7 @@ impl Default for Params {
     fn default() -> Self {
         Self {
             protocol: Bytes::new(),
-            max_data: 262_144,
-            max_stream_data: 262_144,
+            max_stream_data: 65_536,
             max_streams: 128,
             max_message: 262_144,
             max_packet: 1_472,
@@ -128,7 +124,6 @@ impl Params {
         if side == Side::Client && !self.protocol.is_empty() {
             write_bytes(out, PROTOCOL, &self.protocol[..self.protocol.len().min(Self::MAX_PROTOCOL)]);
         }
-        write_int(out, MAX_DATA, self.max_data, default.max_data);
         write_int(out, MAX_STREAM_DATA, self.max_stream_data, default.max_stream_data);
         write_int(out, MAX_STREAMS, self.max_streams, default.max_streams);
         write_int(out, MAX_MESSAGE, self.max_message, default.max_message);
@@ -188,7 +183,6 @@ impl Params {
                 (AEADS, _) => aeads = Offer::parse(&value),
                 (EARLY_SECRET, Side::Client) => early = Some(Secret::new(exact(&value)?)),
                 (PROTOCOL, Side::Client) if value.len() <= Self::MAX_PROTOCOL => params.protocol = value,
-                (MAX_DATA, _) => params.max_data = int(value, 0, VARINT_MAX)?,
                 (MAX_STREAM_DATA, _) => params.max_stream_data = int(value, 0, VARINT_MAX)?,
                 (MAX_STREAMS, _) => params.max_streams = int(value, 0, VARINT_MAX)?,
                 (MAX_MESSAGE, _) => params.max_message = int(value, 0, VARINT_MAX)?,
@@ -274,14 +268,14 @@ mod tests {
 
     prop_compose! {
         fn any_params()(
-            protocol in prop::collection::vec(any::<u8>(), 0..=255), credit in prop::array::uniform4(0..=VARINT_MAX),
+            protocol in prop::collection::vec(any::<u8>(), 0..=255), credit in prop::array::uniform3(0..=VARINT_MAX),
             max_packet in 1200..=65_527u16, delay in 0..=1u64 << 24, idle in 1..=VARINT_MAX, cross_sequencing: bool,
             token: Option<[u8; 16]>, session: Option<[u8; 16]>, resume: Option<([u8; 16], u64, [u8; 32])>,
             resumed in prop::option::of(0..4u8),
         ) -> Params {
             Params {
-                protocol: protocol.into(), max_data: credit[0], max_stream_data: credit[1], max_streams: credit[2],
-                max_message: credit[3], max_packet, max_ack_delay: Duration::from_micros(delay),
+                protocol: protocol.into(), max_stream_data: credit[0], max_streams: credit[1],
+                max_message: credit[2], max_packet, max_ack_delay: Duration::from_micros(delay),
                 idle: Duration::from_millis(idle), cross_sequencing,
                 first_reset_token: token.map(ResetToken::new), session,
                 resume: resume.map(|(session, epoch, mac)| Proof { session, epoch, mac }),
@@ -333,13 +327,13 @@ mod tests {
             b"\x00",                                     // no cipher
             b"\x01\x01\x09\x00",                         // none we know
             b"\x01\x01\x01\x01\x01\x01\x00",             // twice
-            b"\x01\x01\x01\x06\x01\x05\x04\x01\x05\x00", // out of order
+            b"\x01\x01\x01\x06\x01\x05\x05\x01\x05\x00", // out of order
             b"\x01\x01\x01\x02\x01\x05\x00",             // short secret
             b"\x01\x01\x01\x08\x02\x41\x00\x00",         // packets of 256 bytes
             b"\x01\x01\x01\x0a\x01\x00\x00",             // no idle time at all
-            b"\x01\x01\x01\x04\x02\x01\x01\x00",         // two integers
+            b"\x01\x01\x01\x05\x02\x01\x01\x00",         // two integers
             b"\x01\x01\x01\x0b\x01\x01\x00",             // a flag with a value
-            b"\x01\x01\x01\x04\x7f\xff\x01\x00",         // beyond the end
+            b"\x01\x01\x01\x05\x7f\xff\x01\x00",         // beyond the end
         ] {
             assert!(read(bad).is_err(), "{bad:?}");
         }

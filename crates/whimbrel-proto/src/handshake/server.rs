@@ -1,27 +1,20 @@
 //! The server's end: answers strangers without remembering them.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use rand::CryptoRng;
-use snow::HandshakeState;
 
-use super::clear::{
-    NOBODY, Pass, PingPacket, PongPacket, SYN_LEN, Syn, SynAckHead, VERSION, prologue, ticket_prologue,
-};
-use super::client::hash;
-use super::noise::{MESSAGE_2_OVERHEAD, Pattern};
-use super::params::{Params, Secrets};
+use super::agreement::{Accepted, Agreed, Agreement, PingAsked, Proof};
+use super::clear::{NOBODY, Pass, PingPacket, SYN_LEN, Syn, SynAckHead, VERSION, prologue, ticket_prologue};
+use super::noise::Pattern;
 use crate::crypto::{
-    Aead, COOKIE_LIFE, CidGenerator, Claim, Cookie, CookieError, CookieJar, EarlyOpen, Identity, Keys, Offer,
-    PathMemory, PublicKey, Register, ResetKey, ResetToken, Secret, Seen, TicketError, TicketJar,
+    COOKIE_LIFE, CidGenerator, Cookie, CookieError, CookieJar, Identity, PathMemory, PublicKey, Register,
+    ResetKey, Secret, Seen, TicketClaim, TicketError, TicketJar, Tries, Try,
 };
-use crate::wire::{Malformed, Reader, Writer};
-use crate::{ConnectionId, Side, Time};
-
-/// A PONG without room for blocks still fits in this.
-const LEAST_PONG: usize = 400;
+use crate::wire::Malformed;
+use crate::{ConnectionId, Time};
 
 /// How a server answers.
 #[derive(Clone)]
@@ -72,6 +65,12 @@ pub enum Refusal {
     /// The Noise message fails: for another key, another SYN, without the pre-shared key, or forged.
     #[error("the handshake message does not open")]
     Forged,
+    /// Too many PINGs with the cookie failed.
+    #[error("too many messages with this cookie failed")]
+    Void,
+    /// The same PING is being opened.
+    #[error("the same message is being opened")]
+    UnderWay,
     /// The answer could not be made.
     #[error("the answer could not be sealed")]
     Unsealable,
@@ -102,121 +101,67 @@ pub enum Ping {
     Answered(TicketError),
 }
 
-/// A client at the door, authenticated but for the freshness of its PING.
-pub struct Accepted {
-    /// Where PONG goes.
-    pub client_id: ConnectionId,
-    /// The server's id for the first path.
-    pub server_id: ConnectionId,
-    /// Who it is.
-    pub client_key: PublicKey,
-    /// Its parameters.
-    pub params: Params,
-    /// Blocks that came with PING: early data.
-    pub blocks: Bytes,
-    /// Keys for further early packets.
-    pub early: Option<EarlyOpen>,
-    /// The cipher chosen.
-    pub aead: Aead,
-    /// From its ticket. If there is one, its address is not validated: send at most three times what came in
-    /// (PONG keeps to it by itself).
-    pub memory: Option<PathMemory>,
-    token: ResetToken,
-    ping_len: usize,
-    /// Before message 1: what RESUME proves itself against.
-    first_hash: [u8; 32],
-    noise: HandshakeState,
-}
-
-/// A connection begun.
-pub struct Finished {
-    /// PONG, to be kept and repeated whenever PING is, until the client's first packet under the keys.
-    pub pong: Vec<u8>,
-    /// The keys from now on.
-    pub keys: Keys,
-    /// Noise's handshake hash: the same at both ends, of no other connection.
-    pub handshake_hash: [u8; 32],
-}
-
-impl Accepted {
-    /// Whether its RESUME proves that `claim` is known.
-    pub fn proves(&self, claim: &Claim) -> bool {
-        self.params.resume.is_some_and(|proof| claim.verify(&self.first_hash, &proof))
-    }
-
-    /// Bytes received from an address that nothing has proven; None: a cookie has.
-    pub fn unvalidated(&self) -> Option<usize> {
-        self.memory.is_some().then_some(self.ping_len)
-    }
-
-    /// Lets the client in. `write_blocks` fills the room that is left up to `max_packet` bytes, what the client takes,
-    /// and three times its PING if its address is not validated. AEADS and FIRST_RESET_TOKEN are added to `params`.
-    pub fn finish(
-        mut self,
-        params: &Params,
-        max_packet: usize,
-        write_blocks: &mut dyn FnMut(&mut Writer<'_>),
-    ) -> Result<Finished, Refusal> {
-        let max_packet = max_packet.min(self.params.max_packet.into());
-        let max_packet = if self.memory.is_some() { max_packet.min(3 * self.ping_len) } else { max_packet };
-        let room = max_packet.max(LEAST_PONG) - PongPacket::HEAD_LEN - MESSAGE_2_OVERHEAD;
-        let mut payload = Vec::with_capacity(room);
-        let mut out = Writer::new(&mut payload, room);
-        let params = Params { first_reset_token: Some(self.token), ..params.clone() };
-        params.write(Side::Server, &Secrets { aeads: Offer::only(self.aead), early: None }, &mut out);
-        write_blocks(&mut out);
-
-        let mut pong = Vec::with_capacity(PongPacket::HEAD_LEN + MESSAGE_2_OVERHEAD + payload.len());
-        PongPacket::write_head(self.client_id, self.server_id, &mut pong);
-        pong.resize(pong.capacity(), 0);
-        let message = &mut pong[PongPacket::HEAD_LEN..];
-        let length = self.noise.write_message(&payload, message).map_err(|_| Refusal::Unsealable)?;
-        pong.truncate(PongPacket::HEAD_LEN + length);
-        let (client, server) = self.noise.dangerously_get_raw_split();
-        let keys = Keys::new(Side::Server, self.aead, client, server);
-        Ok(Finished { pong, keys, handshake_hash: hash(&self.noise) })
-    }
+/// What a PING needs after all that is cheap was looked at.
+pub enum Checked {
+    /// Its key agreements, which any thread can make; then [`Acceptor::conclude`].
+    Agree(Box<Agreement>),
+    /// They are being made.
+    UnderWay,
+    /// As [`Ping::Repeated`].
+    Repeated {
+        /// The connection.
+        server_id: ConnectionId,
+    },
+    /// As [`Ping::Answered`].
+    Answered(TicketError),
 }
 
 /// What a SYN-ACK answers.
-struct Asked<'a> {
-    packet: &'a [u8],
-    client_id: ConnectionId,
-    show_key: bool,
-    by_ticket: bool,
+pub(super) struct Asked<'a> {
+    pub(super) packet: &'a [u8],
+    pub(super) client_id: ConnectionId,
+    pub(super) show_key: bool,
+    pub(super) by_ticket: bool,
+}
+
+fn asked_by_ticket<'a>(packet: &'a [u8], ping: &PingPacket<'_>) -> Asked<'a> {
+    Asked { packet, client_id: ping.client_id, show_key: false, by_ticket: true }
 }
 
 /// The door of one core: SYN in, SYN-ACK out; PING in, a client out.
 pub struct Acceptor {
     identity: Identity,
-    pattern: Pattern,
+    pattern: Arc<Pattern>,
     show_key: bool,
     aes_in_hardware: bool,
     cookies: CookieJar,
     used: Register,
+    tries: Tries,
     tickets: TicketJar,
     ids: CidGenerator,
     reset: ResetKey,
 }
 
 impl Acceptor {
-    /// For the core that `ids` is for.
+    /// For the core that `ids` is for; `reset` makes the tokens of the ids.
     pub fn new(
         identity: &Identity,
         config: &AcceptorConfig,
         ids: CidGenerator,
+        reset: ResetKey,
         rng: &mut impl CryptoRng,
     ) -> Self {
         Self {
             identity: identity.clone(),
-            pattern: Pattern::new(config.psk.clone()),
+            pattern: Arc::new(Pattern::new(config.psk.clone())),
             show_key: config.show_key,
             aes_in_hardware: config.aes_in_hardware,
             cookies: CookieJar::new(rng),
             used: Register::new(config.cookies_remembered),
+            tries: Tries::default(),
             tickets: TicketJar::new(config.ticket_life, config.tickets_remembered, rng),
             ids,
-            reset: ResetKey::new(identity),
+            reset,
         }
     }
 
@@ -225,9 +170,24 @@ impl Acceptor {
         &mut self.ids
     }
 
-    /// Makes the reset tokens of this identity's ids.
+    /// Makes the reset tokens of this core's ids.
     pub const fn reset_key(&self) -> &ResetKey {
         &self.reset
+    }
+
+    /// Tokens are made by another key from now on.
+    pub(crate) fn set_reset_key(&mut self, reset: ResetKey) {
+        self.reset = reset;
+    }
+
+    /// Tickets that this client was issued so far do not count any more.
+    pub(crate) fn void_tickets_of(&mut self, now: Time, client_key: &PublicKey) {
+        self.tickets.void_of(now, client_key);
+    }
+
+    /// Tickets that anybody was issued so far do not count any more.
+    pub(crate) fn void_tickets(&mut self, now: Time) {
+        self.tickets.void(now);
     }
 
     /// Cookies used lately.
@@ -286,10 +246,7 @@ impl Acceptor {
         debug_assert!(out.len() - start <= asked.packet.len(), "never longer than what came in");
     }
 
-    /// Takes a PING. Something is appended to `out` only if the answer is [`Ping::Answered`].
-    ///
-    /// A valid one costs two Diffie-Hellmans here and three in [`Accepted::finish`]; one without a valid cookie or
-    /// ticket costs an AEAD. `afford` is asked before what costs more is done: not what anybody can send from any address.
+    /// Takes a PING: [`Acceptor::check_ping`], [`Agreement::run`] and [`Acceptor::conclude`] in one.
     pub fn handle_ping(
         &mut self,
         now: Time,
@@ -299,114 +256,197 @@ impl Acceptor {
         afford: &mut dyn FnMut(Effort) -> bool,
         out: &mut Vec<u8>,
     ) -> Result<Ping, Refusal> {
+        match self.check_ping(now, from, packet, rng, afford, out)? {
+            Checked::Agree(agreement) => self.conclude(now, agreement.run(), afford, out),
+            Checked::UnderWay => Err(Refusal::UnderWay),
+            Checked::Repeated { server_id } => Ok(Ping::Repeated { server_id }),
+            Checked::Answered(error) => Ok(Ping::Answered(error)),
+        }
+    }
+
+    /// Looks at all of a PING that costs no key agreement. Something is appended to `out` only if the answer is [`Checked::Answered`].
+    ///
+    /// This costs an AEAD; what follows costs two Diffie-Hellmans, and [`Accepted::finish`] three. `afford` is asked before what
+    /// costs more is done: not what anybody can send from any address.
+    pub fn check_ping(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        packet: &[u8],
+        rng: &mut impl CryptoRng,
+        afford: &mut dyn FnMut(Effort) -> bool,
+        out: &mut Vec<u8>,
+    ) -> Result<Checked, Refusal> {
         let ping = PingPacket::parse(packet)?;
-        let ephemeral = ping.ephemeral()?;
         match ping.pass {
-            Pass::Cookie(cookie) => {
-                let cookie = self.cookies.open(now, from, ping.server_id, cookie)?;
-                if cookie.client_id != ping.client_id {
-                    return Err(CookieError::Invalid.into());
-                }
-                match self.used.look(now, ping.server_id, &ephemeral) {
-                    Seen::Repeated => return Ok(Ping::Repeated { server_id: ping.server_id }),
-                    Seen::Used => return Err(Refusal::Replayed),
-                    Seen::Full => return Err(Refusal::Full),
-                    Seen::Never if !afford(Effort::Cookie) => return Err(Refusal::Full),
-                    Seen::Never => {}
-                }
-                let accepted = self.open(&ping, &cookie.prologue, packet.len(), None, rng)?;
-                self.used.mark(ping.server_id, ephemeral, cookie.made + COOKIE_LIFE);
-                Ok(Ping::New(accepted))
-            }
+            Pass::Cookie(cookie) => self.check_cookie(now, from, &ping, cookie, rng, afford),
             // The answer may be a SYN-ACK, which is not to be longer.
             Pass::Ticket(_) if packet.len() < SYN_LEN => {
                 Err(Malformed("PING: too short for a ticket").into())
             }
             Pass::Ticket(ticket) => {
-                let claim = match self.tickets.look(now, ticket, &ephemeral) {
-                    Ok(claim) if claim.server_id != ping.server_id => {
-                        return Err(Malformed("PING: not the ticket's id").into());
-                    }
-                    Ok(claim) if claim.repeated => return Ok(Ping::Repeated { server_id: claim.server_id }),
+                let claim = match self.tickets.look(now, ticket, &ping.ephemeral()?) {
                     Ok(claim) => claim,
-                    Err(error) => return self.decline(now, from, packet, &ping, error, afford, out),
+                    Err(error) => {
+                        let asked = asked_by_ticket(packet, &ping);
+                        return self.decline(now, from, &asked, error, afford, out).map(Checked::Answered);
+                    }
                 };
-                if !afford(Effort::Ticket(claim.server_id)) {
-                    return Err(Refusal::Full);
+                self.check_ticket(now, from, &ping, claim, rng, afford)
+            }
+        }
+    }
+
+    fn check_cookie(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        ping: &PingPacket<'_>,
+        cookie: &[u8],
+        rng: &mut impl CryptoRng,
+        afford: &mut dyn FnMut(Effort) -> bool,
+    ) -> Result<Checked, Refusal> {
+        let (id, ephemeral) = (ping.server_id, ping.ephemeral()?);
+        let cookie = self.cookies.open(now, from, id, cookie)?;
+        if cookie.client_id != ping.client_id {
+            return Err(CookieError::Invalid.into());
+        }
+        match self.used.look(now, id, &ephemeral) {
+            Seen::Repeated => return Ok(Checked::Repeated { server_id: id }),
+            Seen::Used => return Err(Refusal::Replayed),
+            Seen::Full => return Err(Refusal::Full),
+            Seen::Never => {}
+        }
+        match self.tries.look(now, id, &ephemeral) {
+            Try::UnderWay => return Ok(Checked::UnderWay),
+            Try::Void => return Err(Refusal::Void),
+            Try::Fresh if !afford(Effort::Cookie) => return Err(Refusal::Full),
+            Try::Fresh => {}
+        }
+        let until = cookie.made + COOKIE_LIFE;
+        self.tries.begin(id, &ephemeral, until);
+        let pass = Proof::Cookie { until };
+        Ok(Checked::Agree(Box::new(self.agreement(from, ping, ephemeral, cookie.prologue, pass, rng))))
+    }
+
+    fn check_ticket(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        ping: &PingPacket<'_>,
+        claim: TicketClaim,
+        rng: &mut impl CryptoRng,
+        afford: &mut dyn FnMut(Effort) -> bool,
+    ) -> Result<Checked, Refusal> {
+        if claim.server_id != ping.server_id {
+            return Err(Malformed("PING: not the ticket's id").into());
+        }
+        if claim.repeated {
+            return Ok(Checked::Repeated { server_id: claim.server_id });
+        }
+        let ephemeral = ping.ephemeral()?;
+        match self.tries.look(now, claim.server_id, &ephemeral) {
+            Try::UnderWay => return Ok(Checked::UnderWay),
+            Try::Fresh if afford(Effort::Ticket(claim.server_id)) => {}
+            Try::Fresh | Try::Void => return Err(Refusal::Full),
+        }
+        self.tries.begin(claim.server_id, &ephemeral, now + COOKIE_LIFE);
+        let (prologue, pass) = (ticket_prologue(ping.head), Proof::Ticket(claim));
+        Ok(Checked::Agree(Box::new(self.agreement(from, ping, ephemeral, prologue, pass, rng))))
+    }
+
+    fn agreement(
+        &self,
+        from: SocketAddr,
+        ping: &PingPacket<'_>,
+        ephemeral: [u8; 32],
+        prologue: [u8; 32],
+        pass: Proof,
+        rng: &mut impl CryptoRng,
+    ) -> Agreement {
+        Agreement {
+            identity: self.identity.clone(),
+            pattern: Arc::clone(&self.pattern),
+            aes_in_hardware: self.aes_in_hardware,
+            token: self.reset.token(ping.server_id),
+            ours: Secret::random(rng),
+            asked: PingAsked {
+                from,
+                packet: [ping.head, ping.noise].concat(),
+                head: ping.head.len(),
+                server_id: ping.server_id,
+                client_id: ping.client_id,
+                ephemeral,
+                pass,
+            },
+            prologue,
+        }
+    }
+
+    /// The key agreements of a PING are not made after all: nobody has the time. It may come again.
+    pub fn abandon(&mut self, agreement: &Agreement) {
+        self.tries.release(agreement.asked.server_id, &agreement.asked.ephemeral);
+    }
+
+    /// What the key agreements of a PING lead to. Something is appended to `out` only if the answer is [`Ping::Answered`].
+    pub fn conclude(
+        &mut self,
+        now: Time,
+        agreed: Agreed,
+        afford: &mut dyn FnMut(Effort) -> bool,
+        out: &mut Vec<u8>,
+    ) -> Result<Ping, Refusal> {
+        let Agreed { asked, opened } = agreed;
+        let (id, ephemeral) = (asked.server_id, asked.ephemeral);
+        match (&asked.pass, opened) {
+            (Proof::Cookie { .. }, Err(refusal)) => {
+                self.tries.fail(id, &ephemeral);
+                Err(refusal)
+            }
+            (Proof::Ticket(_), Err(refusal)) => {
+                // How often one ticket may fail is limited by the second.
+                self.tries.settle(id);
+                Err(refusal)
+            }
+            (Proof::Cookie { until }, Ok(accepted)) => {
+                self.tries.settle(id);
+                // Another PING with this cookie, or too many with others, may have opened meanwhile.
+                match self.used.look(now, id, &ephemeral) {
+                    Seen::Never => self.used.mark(id, ephemeral, *until),
+                    Seen::Repeated => return Ok(Ping::Repeated { server_id: id }),
+                    Seen::Used => return Err(Refusal::Replayed),
+                    Seen::Full => return Err(Refusal::Full),
                 }
-                let prologue = ticket_prologue(ping.head);
-                let accepted = self.open(&ping, &prologue, packet.len(), Some(claim.memory), rng)?;
-                match self.tickets.redeem(&claim, ephemeral, &accepted.client_key) {
-                    Ok(()) => Ok(Ping::New(accepted)),
-                    Err(error) => self.decline(now, from, packet, &ping, error, afford, out),
+                Ok(Ping::New(accepted))
+            }
+            (Proof::Ticket(claim), Ok(accepted)) => {
+                self.tries.settle(id);
+                match self.tickets.redeem(now, claim, ephemeral, &accepted.client_key) {
+                    Ok(Seen::Never) => Ok(Ping::New(accepted)),
+                    Ok(_) => Ok(Ping::Repeated { server_id: id }),
+                    Err(error) => {
+                        let asked_by = asked.by_ticket();
+                        self.decline(now, asked.from, &asked_by, error, afford, out).map(Ping::Answered)
+                    }
                 }
             }
         }
     }
 
     /// A ticket that does not count: SYN-ACK, as if PING were a SYN.
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "a packet, where it came from, and what is to be said of it"
-    )]
     fn decline(
         &mut self,
         now: Time,
         from: SocketAddr,
-        packet: &[u8],
-        ping: &PingPacket<'_>,
+        asked: &Asked<'_>,
         error: TicketError,
         afford: &mut dyn FnMut(Effort) -> bool,
         out: &mut Vec<u8>,
-    ) -> Result<Ping, Refusal> {
+    ) -> Result<TicketError, Refusal> {
         if !afford(Effort::SynAck) {
             return Err(Refusal::Full);
         }
-        let asked = Asked { packet, client_id: ping.client_id, show_key: false, by_ticket: true };
-        self.invite(now, from, &asked, out);
-        Ok(Ping::Answered(error))
-    }
-
-    /// Opens message 1.
-    fn open(
-        &self,
-        ping: &PingPacket<'_>,
-        prologue: &[u8; 32],
-        ping_len: usize,
-        memory: Option<PathMemory>,
-        rng: &mut impl CryptoRng,
-    ) -> Result<Box<Accepted>, Refusal> {
-        let mut ephemeral = [0; 32];
-        rng.fill_bytes(&mut ephemeral);
-        let noise = self.pattern.responder(&self.identity, prologue, ephemeral);
-        let mut noise = noise.map_err(|_| Refusal::Forged)?;
-        let first_hash = hash(&noise);
-        let mut payload = vec![0; ping.noise.len()];
-        let length = noise.read_message(ping.noise, &mut payload).map_err(|_| Refusal::Forged)?;
-        payload.truncate(length);
-        let client_key = noise.get_remote_static().and_then(|key| key.try_into().ok());
-        let client_key =
-            PublicKey::proven(client_key.ok_or(Refusal::Forged)?).map_err(|_| Refusal::Forged)?;
-
-        let mut reader = Reader::new(payload.into());
-        let (params, secrets) = Params::read(Side::Client, &mut reader)?;
-        let blocks = reader.rest();
-        if self.pattern.has_psk() && (secrets.early.is_some() || !blocks.is_empty()) {
-            return Err(Malformed("PING: early data with a pre-shared key").into());
-        }
-        Ok(Box::new(Accepted {
-            client_id: ping.client_id,
-            server_id: ping.server_id,
-            client_key,
-            params,
-            blocks,
-            early: secrets.early.map(|early| EarlyOpen::new(secrets.aeads, &early)),
-            aead: secrets.aeads.choose(self.aes_in_hardware),
-            memory,
-            token: self.reset.token(ping.server_id),
-            ping_len,
-            first_hash,
-            noise,
-        }))
+        self.invite(now, from, asked, out);
+        Ok(error)
     }
 }

@@ -39,7 +39,9 @@ fn handshake(vectors: &mut Vectors) {
     let (client_key, server_key) = (Identity::from_secret([0xc1; 32]), Identity::from_secret([0x5e; 32]));
     let ids = CidGenerator::new(&server_key, 0, &mut rng);
     let config = AcceptorConfig { aes_in_hardware: true, ..AcceptorConfig::default() };
-    let mut acceptor = Acceptor::new(&server_key, &config, ids, &mut rng);
+    let salt = [0x5a; 32];
+    let reset = ResetKey::new(&server_key, &salt);
+    let mut acceptor = Acceptor::new(&server_key, &config, ids, reset.clone(), &mut rng);
     let from = "192.0.2.1:4433".parse().unwrap();
     let client_id = ConnectionId(0x0123_4567_89ab_cdef);
 
@@ -61,7 +63,7 @@ fn handshake(vectors: &mut Vectors) {
     let answer =
         acceptor.handle_ping(Time::ZERO, from, &ping.packet, &mut rng, &mut |_| true, &mut Vec::new());
     let Ok(Ping::New(accepted)) = answer else { panic!("a good PING") };
-    let params = Params { max_data: 1_000_000, ..Params::default() };
+    let params = Params { max_stream_data: 1_000_000, ..Params::default() };
     let finished = accepted.finish(&params, PING_LEN, &mut |out| out.bytes(b"server's blocks")).unwrap();
     let established = client.handle_pong(&finished.pong).unwrap();
 
@@ -115,10 +117,11 @@ fn handshake(vectors: &mut Vectors) {
         keys(vectors, name, Aead::Aes128Gcm, &secret);
     }
 
-    vectors.section("Stateless reset: token of the server's id under the server's static key");
+    vectors.section("Stateless reset: token of the server's id under the server's static key and the salt of its instance");
+    vectors.bytes("reset.salt", salt);
     vectors.bytes("reset.id", ping.server_id.to_bytes());
-    vectors.bytes("reset.token", ResetKey::new(&server_key).token(ping.server_id).as_bytes());
-    assert_eq!(established.params.first_reset_token, Some(ResetKey::new(&server_key).token(ping.server_id)));
+    vectors.bytes("reset.token", reset.token(ping.server_id).as_bytes());
+    assert_eq!(established.params.first_reset_token, Some(reset.token(ping.server_id)));
 
     vectors.section("Resumption: this handshake's session, as if another with the same hash before message 1 and the same keys resumed it");
     let secret = Secret::new(split_client).derive("client").derive("resume");

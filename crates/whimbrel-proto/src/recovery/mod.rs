@@ -336,9 +336,11 @@ impl<I: Copy> Recovery<I> {
             |elapsed: &Duration| way == Way::Own || !self.rtt.is_unknown() && *elapsed >= self.rtt.min();
         let elapsed = newest.map(|newest| now.since(newest.sent_at));
         let sample_rtt = elapsed.filter(own);
-        match (sample_rtt, elapsed) {
-            (Some(elapsed), _) => self.rtt.sample(now, elapsed, Duration::from_micros(sack.delay_us)),
-            (None, Some(elapsed)) if elapsed > self.rtt.smoothed() => self.rtt.assume(elapsed),
+        let delay = Duration::from_micros(sack.delay_us);
+        match (sample_rtt, elapsed.map(|elapsed| elapsed.saturating_sub(delay))) {
+            (Some(elapsed), _) => self.rtt.sample(now, elapsed, delay),
+            // Where the report waited for a way back the time it waited says nothing of the path.
+            (None, Some(net)) if net > self.rtt.smoothed() => self.rtt.assume(net),
             _ => {}
         }
         self.last_heard = now;

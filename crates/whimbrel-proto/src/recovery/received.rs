@@ -33,7 +33,7 @@ pub(crate) struct Received {
     ack: AckPolicy,
 }
 
-/// When a SACK is due. At once on gaps, duplicates, CE marks and the first packets; else after a number of packets or a
+/// When a SACK is due. At once on gaps, CE marks and the first packets; else after a number of packets or a
 /// delay that follow the path: an eighth of a round trip at most, and next to none after a pause as long as that.
 #[derive(Debug)]
 struct AckPolicy {
@@ -92,10 +92,10 @@ impl Received {
             .any(|range| range.contains(&number))
     }
 
-    /// Notes a duplicate: the peer missed a SACK, so one is due at once (Mockets 5.3).
+    /// Counts a duplicate, and does nothing else: the next SACK tells the count. A sender uses each number once, so a copy does not mean
+    /// that a SACK was lost; the network made it, or somebody who wants an answer.
     pub(crate) fn on_duplicate(&mut self) {
         self.duplicates += 1;
-        self.ack.now_due = !self.ranges.is_empty();
     }
 
     /// What was reported may not have arrived: a SACK is due again.

@@ -6,6 +6,7 @@ mod snapshot;
 use std::collections::BTreeMap;
 
 use super::control::bits;
+use super::held::{of_map, of_queue};
 use super::message::{Carried, DomainKey};
 use super::ranges::RangeSet;
 use super::stream::Streams;
@@ -17,6 +18,8 @@ use crate::wire::{Writer, block};
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     asked: BTreeMap<DomainKey, RangeSet>,
+    /// Ranges of all.
+    ranges: usize,
 }
 
 impl Answers {
@@ -27,24 +30,30 @@ impl Answers {
 
     /// Ranges asked about.
     pub(super) fn len(&self) -> usize {
-        self.asked.values().map(RangeSet::len).sum()
+        self.ranges
+    }
+
+    /// What they take, bytes: sets have room for twice what is in them at most.
+    #[inline]
+    pub(super) fn memory(&self) -> u64 {
+        of_map(self.asked.len(), size_of::<RangeSet>()) + of_queue(2 * self.ranges, size_of::<(u64, u64)>())
     }
 
     pub(super) fn ask(&mut self, key: DomainKey, first: u64, end: u64) {
-        self.asked.entry(key).or_default().insert(first, end);
+        let asked = self.asked.entry(key).or_default();
+        let before = asked.len();
+        asked.insert(first, end);
+        self.ranges = self.ranges - before + asked.len();
     }
 
     /// Writes SKIP-ACK blocks while there is room.
     pub(super) fn fill(&mut self, streams: &Streams, out: &mut Writer<'_>, carried: &mut Vec<Carried>) {
         while let Some(mut entry) = self.asked.first_entry() {
             let key = *entry.key();
-            let Some(stream) = streams.by_key(key) else {
-                entry.remove();
-                continue;
-            };
-            let Some(state) = stream.recv.get(usize::from(key.domain)).and_then(|state| state.as_deref())
-            else {
-                entry.remove();
+            let stream = streams.by_key(key);
+            let state = stream.and_then(|stream| stream.recv.get(usize::from(key.domain))?.as_deref());
+            let Some((stream, state)) = stream.zip(state) else {
+                self.ranges -= entry.remove().len();
                 continue;
             };
             let next = |asked: &RangeSet| {
@@ -58,7 +67,7 @@ impl Answers {
                 return;
             }
             let mark = RangesHead::open(out, block::SKIP_ACK, stream.id.0, bits(stream, key));
-            let (mut end, mut count) = (0, 0);
+            let (mut end, mut count, before) = (0, 0, asked.len());
             while let Some(range) =
                 next(asked).filter(|range| out.remaining() >= range.len(end, true) && count < 0x3fff)
             {
@@ -69,6 +78,7 @@ impl Answers {
                 carried.push(Carried::SkipAck { key, first, count: range.count as u32, delivered });
             }
             RangesHead::close(out, mark, count);
+            self.ranges = self.ranges - before + asked.len();
             if asked.is_empty() {
                 entry.remove();
             }

@@ -10,6 +10,7 @@ use super::item::{CONFIRM, Item, NO_TAG, PPID, RELIABLE, State, TRACKED};
 use super::ledger::Place;
 use super::message::{DomainKey, Outcome, Outgoing, SendError, SessionEvent, StreamKind, TagSettings};
 use super::sending::SendDomain;
+use super::stalls::Whose;
 use super::stats::SessionStats;
 use crate::mutants::{Mutant, planted};
 use crate::wire::VARINT_MAX;
@@ -53,7 +54,7 @@ impl Session {
             return false;
         }
         let Some(slot) = self.streams.find(template.stream) else { return false };
-        if self.queue_is_full(payload.len() as u64, self.priority_on(slot, template.priority), (0, 0))
+        if self.queue_is_full(slot, payload.len() as u64, self.priority_on(slot, template.priority), (0, 0))
             || self.streams.at(slot).and_then(|stream| stream.takes()) != Some(StreamKind::Messages)
         {
             return false;
@@ -85,7 +86,7 @@ impl Session {
         let refused = payloads.find(|payload| {
             let payload = payload.as_ref();
             let length = payload.len() as u64;
-            let fits = length <= longest && !self.queue_is_full(length, priority, (0, 0));
+            let fits = length <= longest && !self.queue_is_full(slot, length, priority, (0, 0));
             if fits {
                 taken += 1;
                 self.outbox.gather(now, lane, flags, priority, payload);
@@ -156,9 +157,12 @@ impl Session {
     fn takes_instead(&mut self, slot: u32, message: &Outgoing, leaving: (usize, u64)) -> bool {
         let (length, priority) = (message.payload.len() as u64, self.priority_on(slot, message.priority));
         let fits = leaving.0 > 0 && length <= leaving.1;
-        let full = !fits && self.queue_is_full(length, priority, leaving);
+        let full = !fits && self.queue_is_full(slot, length, priority, leaving);
         let unconfirmed = message.confirm && self.has_most_unconfirmed();
         self.wants_writable |= full;
+        if full && !self.turns.contains(&slot) {
+            self.turns.push(slot);
+        }
         self.wants_taken |= unconfirmed;
         !full && !unconfirmed
     }
@@ -167,10 +171,12 @@ impl Session {
         self.ledger.unconfirmed() >= self.config.max_unconfirmed
     }
 
-    /// Without the messages and bytes that are `leaving`.
+    /// Without the messages and bytes that are `leaving`. A stream of which nothing else waits has a turn all the same: what others do not
+    /// read may fill the queue for ever.
     #[inline]
-    fn queue_is_full(&self, length: u64, priority: u8, leaving: (usize, u64)) -> bool {
+    fn queue_is_full(&self, slot: u32, length: u64, priority: u8, leaving: (usize, u64)) -> bool {
         self.is_beyond(length, leaving, (0, 0))
+            && self.waiting_on(slot) > leaving.0
             && !(self.is_urgent(priority)
                 && length <= URGENT_LEN
                 && !self.is_beyond(length, leaving, (URGENT_BEYOND, URGENT_BEYOND as u64 * URGENT_LEN)))
@@ -189,13 +195,22 @@ impl Session {
         priority >= self.config.urgent_priority
     }
 
-    /// Announces room once half the queue is free after a refusal.
+    /// Messages of a stream that wait to be sent for the first time.
+    fn waiting_on(&self, slot: u32) -> usize {
+        let lanes = self.streams.at(slot).map_or(&[][..], |stream| &stream.lanes);
+        lanes.iter().map(|lane| self.outbox.lane(*lane).waiting()).sum()
+    }
+
+    /// Announces room after a refusal, once half the queue is free, or nothing waits of a stream that was refused.
     pub(super) fn announce_room(&mut self) {
-        if self.wants_writable
-            && self.outbox.messages() <= self.config.send_queue_messages / 2
-            && self.outbox.bytes() <= self.config.send_queue_bytes / 2
-        {
+        if !self.wants_writable {
+            return;
+        }
+        let half = self.outbox.messages() <= self.config.send_queue_messages / 2
+            && self.outbox.bytes() <= self.config.send_queue_bytes / 2;
+        if half || self.turns.iter().any(|slot| self.waiting_on(*slot) == 0) {
             self.wants_writable = false;
+            self.turns.clear();
             self.ledger.events.push_back(SessionEvent::Writable);
         }
     }
@@ -438,6 +453,7 @@ impl Session {
         }
         let Some(item) = self.outbox.kill(lane, seq) else { return false };
         self.ledger.on_dropped(&item, why);
+        self.check_end(self.outbox.lane(lane).key.slot);
         true
     }
 
@@ -480,6 +496,9 @@ impl Session {
             queue_messages: self.outbox.messages(),
             queue_bytes: self.outbox.bytes(),
             outstanding: self.ledger.outstanding,
+            credit_beyond_shares: self.reserve.used(),
+            unread_streams: self.stalled(Whose::Ours),
+            blocked_streams: self.stalled(Whose::Peers),
             ..self.ledger.stats
         }
     }
@@ -487,7 +506,7 @@ impl Session {
     /// Sums of credit charged: what we have used and what the peer has, of the session. At rest each side's first is
     /// the other's second.
     pub fn credit_used(&self) -> (u64, u64) {
-        (self.send_credit.used(), self.recv_credit.charged())
+        (self.sent.used(), self.received.charged())
     }
 
     /// The next news.
@@ -515,8 +534,10 @@ impl Session {
                 stream.send.iter_mut().flatten().for_each(|domain| domain.trim());
             }
         }
+        self.arenas = super::arena::Arenas::default();
         self.inbox.shrink();
         self.outbox.shrink();
+        self.settle_held();
     }
 
     /// No new messages, streams or bytes are taken from now on.
@@ -544,6 +565,8 @@ impl Session {
     /// The session ended: what is unresolved becomes [`Outcome::Unknown`].
     pub fn end(&mut self) {
         self.closing = true;
+        self.reserve.close();
+        self.stalls.clear();
         for lane in 0..self.outbox.slots() {
             self.outbox.lane_mut(lane).settle();
             for seq in self.outbox.lane(lane).seqs() {

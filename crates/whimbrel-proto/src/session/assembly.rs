@@ -8,11 +8,12 @@ use std::collections::VecDeque;
 use bytes::{Bytes, BytesMut};
 
 use super::config::MAX_RANGES;
+use super::far::Far;
 use super::ranges::RangeSet;
 use crate::{Cause, PeerMisbehaved};
 
-/// In-order data is appended; a hole is filled with zeros until its bytes come. Memory grows with the highest
-/// offset seen, which credit was charged for.
+/// In-order data is appended; a hole is filled with zeros until its bytes come. What lies far beyond all that has come waits aside: a single
+/// byte at the end of a long message must not cost its length in zeros.
 #[derive(Debug, Default)]
 pub(super) struct Assembly {
     /// Offset of the buffer's first byte.
@@ -20,7 +21,13 @@ pub(super) struct Assembly {
     buf: BytesMut,
     /// What has come, absolute.
     have: RangeSet,
+    /// Bytes of it.
+    received: u64,
+    far: Option<Box<Far>>,
 }
+
+/// The buffer may reach so far beyond twice what has come, bytes: a few packets may be late or lost.
+const NEAR: u64 = 16 << 10;
 
 /// Reserve no more than this ahead of what a sender has really sent. Pages not touched cost nothing.
 const RESERVE: usize = 1 << 20;
@@ -89,6 +96,12 @@ impl Spares {
         buf
     }
 
+    /// Bytes of the buffers, in use and not.
+    #[inline]
+    pub(super) fn memory(&self) -> u64 {
+        self.bytes as u64
+    }
+
     /// Forgets all of them.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
@@ -123,7 +136,42 @@ impl Assembly {
         if bytes.is_empty() {
             return Ok(());
         }
-        let at = (offset - self.base) as usize;
+        self.received += self.have.insert(offset, offset + bytes.len() as u64);
+        if self.have.len() > MAX_RANGES {
+            return Err(PeerMisbehaved::new(Cause::LimitExceeded, "too many holes in one message"));
+        }
+        if offset - self.base > self.reach() {
+            self.far.get_or_insert_default().insert(offset, bytes);
+        } else {
+            self.place((offset - self.base) as usize, bytes, expected);
+            self.draw_in(expected);
+        }
+        Ok(())
+    }
+
+    /// How far the buffer may go.
+    fn reach(&self) -> u64 {
+        (2 * self.received + NEAR).max(self.buf.len() as u64)
+    }
+
+    /// What was far comes into the buffer once that has come near.
+    #[inline]
+    fn draw_in(&mut self, expected: u64) {
+        while let Some(far) = &mut self.far {
+            let Some(offset) = far.first() else {
+                self.far = None;
+                return;
+            };
+            if offset - self.base > self.reach() {
+                return;
+            }
+            if let Some(bytes) = self.far.as_mut().and_then(|far| far.pop()) {
+                self.place((offset - self.base) as usize, &bytes, expected);
+            }
+        }
+    }
+
+    fn place(&mut self, at: usize, bytes: &[u8], expected: u64) {
         let end = at + bytes.len();
         if end > self.buf.capacity() {
             let target = (self.buf.capacity() * 2).clamp(RESERVE, 1 << 40).min(expected as usize).max(end);
@@ -139,11 +187,12 @@ impl Assembly {
             self.buf[at..].copy_from_slice(&bytes[..known]);
             self.buf.extend_from_slice(&bytes[known..]);
         }
-        self.have.insert(offset, offset + bytes.len() as u64);
-        if self.have.len() > MAX_RANGES {
-            return Err(PeerMisbehaved::new(Cause::LimitExceeded, "too many holes in one message"));
-        }
-        Ok(())
+    }
+
+    /// What it takes beside its own size, bytes.
+    #[inline]
+    pub(super) fn memory(&self) -> u64 {
+        self.buf.capacity() as u64 + self.have.memory() + self.far.as_ref().map_or(0, |far| far.memory())
     }
 
     /// Everything from the base to `length` is there.
@@ -167,6 +216,7 @@ impl Assembly {
         }
         self.have.remove(0, offset);
         self.base = self.base.max(offset);
+        self.received = if self.have.is_empty() { 0 } else { self.received };
     }
 
     /// Takes what is contiguous from the base, if anything.
@@ -174,6 +224,7 @@ impl Assembly {
         let (start, end) = self.have.first().filter(|(start, _)| *start == self.base)?;
         let bytes = self.buf.split_to((end - start) as usize).freeze();
         self.have.remove(start, end);
+        self.received -= end - start;
         self.base = end;
         Some(bytes)
     }
@@ -185,6 +236,8 @@ fn drop_front(buf: &mut BytesMut, count: usize) {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     /// The buffers that messages of `size` bytes were put in, of which `held` at a time are not read yet.
@@ -211,6 +264,55 @@ mod tests {
             let (buffers, _) = buffers(4096, held);
             let lately: std::collections::BTreeSet<_> = buffers[400..].iter().collect();
             assert!(lately.len() <= held + held.div_ceil(2) + 2, "{held}: {}", lately.len());
+        }
+    }
+
+    #[test]
+    fn a_part_far_beyond_all_others_takes_its_own_room_only() {
+        const LENGTH: u64 = 16 << 20;
+        let mut assembly = Assembly::default();
+        assembly.insert(LENGTH - 1, b"x", LENGTH).unwrap();
+        assert!(assembly.memory() < 1024, "{}", assembly.memory());
+        assembly.insert(LENGTH / 2, &[7; 1000], LENGTH).unwrap();
+        assembly.insert(LENGTH / 2 + 1000, &[8; 1000], LENGTH).unwrap();
+        assert!(assembly.memory() < 6000, "{}", assembly.memory());
+    }
+
+    proptest! {
+        #[test]
+        fn parts_in_any_order_make_the_whole(
+            length in 1usize..200_000,
+            cuts in proptest::collection::vec((any::<prop::sample::Index>(), 1usize..30_000), 0..60),
+        ) {
+            let whole: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
+            let mut assembly = Assembly::default();
+            let parts = cuts.into_iter().map(|(at, len)| (at.index(length), len)).collect::<Vec<_>>();
+            // And all of it at last, in parts and in turn.
+            let rest = (0..length).step_by(1200).map(|at| (at, 1200));
+            for (at, len) in parts.into_iter().chain(rest) {
+                prop_assert!(!assembly.is_whole(length as u64) || assembly.have.len() == 1);
+                let end = (at + len).min(length);
+                assembly.insert(at as u64, &whole[at..end], length as u64).unwrap();
+                prop_assert_eq!(assembly.received, assembly.have.within(0, u64::MAX).map(|(from, to)| to - from).sum::<u64>());
+            }
+            prop_assert!(assembly.is_whole(length as u64) && assembly.far.is_none());
+            prop_assert_eq!(&assembly.into_bytes(&mut Spares::default())[..], &whole[..]);
+        }
+
+        #[test]
+        fn what_is_contiguous_can_be_taken_at_any_time(
+            parts in proptest::collection::vec((0usize..100_000, 1usize..20_000), 1..60),
+        ) {
+            let whole: Vec<u8> = (0..120_000).map(|at| (at % 251) as u8).collect();
+            let (mut assembly, mut taken) = (Assembly::default(), Vec::new());
+            for (at, len) in parts {
+                assembly.insert(at as u64, &whole[at..at + len], u64::MAX).unwrap();
+                if let Some(bytes) = assembly.take() {
+                    taken.extend_from_slice(&bytes);
+                }
+                prop_assert_eq!(&taken[..], &whole[..taken.len()]);
+                prop_assert!(!assembly.have.contains(taken.len() as u64));
+            }
         }
     }
 

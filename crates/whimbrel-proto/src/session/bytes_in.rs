@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use bytes::{Bytes, BytesMut};
 
 use super::assembly::Assembly;
+use super::held::of_queue;
 use super::message::Read;
 use crate::{Cause, PeerMisbehaved};
 
@@ -18,6 +19,7 @@ const ENDED: PeerMisbehaved =
 #[derive(Debug, Default)]
 pub(super) struct BytesIn {
     ready: VecDeque<Bytes>,
+    ready_bytes: u64,
     /// Small parts, gathered so that each does not hold a buffer.
     tail: BytesMut,
     /// Offset up to which all has come.
@@ -34,6 +36,13 @@ pub(super) struct BytesIn {
 }
 
 impl BytesIn {
+    /// What it takes, bytes.
+    #[inline]
+    pub(super) fn memory(&self) -> u64 {
+        let ready = of_queue(self.ready.capacity(), size_of::<Bytes>()) + self.ready_bytes;
+        size_of::<Self>() as u64 + ready + self.tail.capacity() as u64 + self.assembly.memory()
+    }
+
     /// Checks a part and says by how much it raises the highest offset.
     pub(super) fn grows(&self, offset: u64, len: u64, fin: bool) -> Result<u64, PeerMisbehaved> {
         let end = offset + len;
@@ -66,7 +75,9 @@ impl BytesIn {
             self.assembly.advance(end);
             self.ready(bytes, small);
         } else if end > self.next {
-            self.assembly.insert(offset, &bytes, u64::MAX)?;
+            // No more room is made ahead than has been charged.
+            let expected = 2 * (self.highest - self.next);
+            self.assembly.insert(offset, &bytes, expected)?;
             if let Some(bytes) = self.assembly.take() {
                 self.next += bytes.len() as u64;
                 self.ready(bytes, small);
@@ -80,21 +91,28 @@ impl BytesIn {
             self.tail.extend_from_slice(&bytes);
         } else {
             self.flush();
-            self.ready.push_back(bytes);
+            self.push(bytes);
         }
     }
 
     fn flush(&mut self) {
         if !self.tail.is_empty() {
-            self.ready.push_back(self.tail.split().freeze());
+            let tail = self.tail.split().freeze();
+            self.push(tail);
         }
+    }
+
+    fn push(&mut self, bytes: Bytes) {
+        self.ready_bytes += bytes.len() as u64;
+        self.ready.push_back(bytes);
     }
 
     /// Everything seen counts as read; returns what had not.
     fn discard(&mut self) -> u64 {
         let unread = self.highest - self.read;
         self.read = self.highest;
-        self.ready.clear();
+        self.ready = VecDeque::new();
+        self.ready_bytes = 0;
         self.tail = BytesMut::new();
         self.assembly = Assembly::at(self.next);
         unread
@@ -161,6 +179,7 @@ impl BytesIn {
                 self.ready.pop_front();
             }
             self.read += bytes.len() as u64;
+            self.ready_bytes -= bytes.len() as u64;
             return Read::Data(bytes);
         }
         if self.has_all() && self.stopped.is_none() {
@@ -168,6 +187,11 @@ impl BytesIn {
             return Read::Finished;
         }
         Read::Blocked
+    }
+
+    /// Bytes wait for the application.
+    pub(super) fn is_readable(&self) -> bool {
+        !self.ready.is_empty() || !self.tail.is_empty()
     }
 
     /// The application knows of the end, or does not want to, and no more can come.

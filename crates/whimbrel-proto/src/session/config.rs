@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::StreamId;
+
 /// What every message is charged on top of its length, bytes: bounds what a flood of empty messages makes grow.
 pub const MESSAGE_CHARGE: u64 = 32;
 /// No message is begun whose number is this far above the oldest unresolved one of its domain.
@@ -17,8 +19,12 @@ pub const MAX_REPEATABLE: usize = 256;
 pub const URGENT_BEYOND: usize = 4;
 /// The longest of those, bytes.
 pub const URGENT_LEN: u64 = 1024;
-/// Credit that holds before parameters were exchanged, per stream and session, and the longest message, bytes.
+/// Credit of stream 0 at the start; all that may be sent before parameters were exchanged, and the longest message until then, bytes.
 pub const DEFAULT_CREDIT: u64 = 262_144;
+/// Credit of any other stream before parameters were exchanged, bytes.
+pub const DEFAULT_SHARE: u64 = 65_536;
+/// Windows are not larger than this, bytes, so that sums of them do not overflow.
+pub(super) const WIDEST: u64 = 1 << 48;
 /// Streams that may be opened before parameters were exchanged.
 pub const DEFAULT_STREAMS: u64 = 128;
 
@@ -27,16 +33,20 @@ pub const DEFAULT_STREAMS: u64 = 128;
 pub struct SessionConfig {
     /// Longest message taken from the peer, bytes; 16 MiB. Raised, one stream may hold that much memory beyond its window.
     pub max_message: u64,
-    /// Credit granted for the whole session, bytes; 8 MiB. Raised, a peer can make us hold more; lowered, long fat
-    /// paths stall.
+    /// Credit its streams may have together beyond their shares, bytes; 8 MiB. One stream gets half of it at the most. Raised, a peer can make
+    /// us hold more; lowered, long fat paths stall.
     pub session_window: u64,
-    /// Credit granted to each stream, bytes; 4 MiB. Above half the session's, one stalled reader can hold back others.
+    /// The most that a stream's credit grows to, bytes; 4 MiB. Raised, one slow reader can make us hold more; lowered, one stream alone cannot
+    /// fill a long fat path.
     pub stream_window: u64,
+    /// Credit that each stream is assured of, however many others are not read, bytes; 64 KiB, which is the least. Stream 0 has 256 KiB at
+    /// least. Raised, a peer can make us hold more on every stream; lowered, new streams start slowly.
+    pub stream_share: u64,
     /// Streams the peer may have open; 128. Raised, memory of idle streams.
     pub max_streams: u64,
     /// Messages queued and not yet begun before `send` answers `QueueFull`; 65,536. Four urgent ones of up to 1,024 bytes more are taken.
     pub send_queue_messages: usize,
-    /// Bytes of them; 32 MiB. An empty queue takes any message.
+    /// Bytes of them; 32 MiB. A stream of which nothing waits takes any message, however full the queue is of others'.
     pub send_queue_bytes: u64,
     /// Bytes a byte stream takes ahead of their acknowledgement; 1 MiB. Raised, memory; lowered, throughput of long paths.
     pub stream_send_buffer: u64,
@@ -65,6 +75,7 @@ impl Default for SessionConfig {
             max_message: 16 << 20,
             session_window: 8 << 20,
             stream_window: 4 << 20,
+            stream_share: DEFAULT_SHARE,
             max_streams: 128,
             send_queue_messages: 65_536,
             send_queue_bytes: 32 << 20,
@@ -80,12 +91,27 @@ impl Default for SessionConfig {
     }
 }
 
+impl SessionConfig {
+    /// Credit that every stream but stream 0 is assured of, bytes.
+    pub(crate) fn share(&self) -> u64 {
+        self.stream_share.clamp(DEFAULT_SHARE, WIDEST)
+    }
+
+    /// Credit that a stream is assured of, bytes.
+    pub(super) fn share_of(&self, stream: StreamId) -> u64 {
+        if stream == StreamId(0) { self.share().max(DEFAULT_CREDIT) } else { self.share() }
+    }
+
+    /// The most that a stream's credit grows to, bytes.
+    pub(super) fn widest(&self) -> u64 {
+        self.stream_window.min(WIDEST)
+    }
+}
+
 /// What the peer said it takes (protocol section 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerLimits {
-    /// Session credit at start, bytes.
-    pub max_data: u64,
-    /// Credit of each stream at start, bytes.
+    /// Credit of each stream at start, bytes; stream 0 has at least [`DEFAULT_CREDIT`].
     pub max_stream_data: u64,
     /// Streams we may open.
     pub max_streams: u64,
@@ -98,8 +124,7 @@ pub struct PeerLimits {
 impl Default for PeerLimits {
     fn default() -> Self {
         Self {
-            max_data: DEFAULT_CREDIT,
-            max_stream_data: DEFAULT_CREDIT,
+            max_stream_data: DEFAULT_SHARE,
             max_streams: DEFAULT_STREAMS,
             max_message: DEFAULT_CREDIT,
             cross_sequencing: false,

@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 use super::answers::Answers;
 use super::late::Verdicts;
 use super::message::{Carried, DomainKey};
+pub(super) use super::notices::Notice;
+use super::notices::Notices;
 use super::sending::SendDomain;
 use super::stream::{Stream, Streams};
 use crate::wire::credit::Grant;
@@ -12,23 +14,12 @@ use crate::wire::skip::{NumberRange, RangesHead};
 use crate::wire::stream_end::StreamEnd;
 use crate::wire::{Writer, block};
 
-/// Something that is written with its value at that time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Notice {
-    MaxData,
-    MaxStreams,
-    MaxStreamData(DomainKey),
-    Reset(DomainKey),
-    Stop(DomainKey),
-    End(DomainKey),
-}
-
 /// Ranges of one kind, of all domains, in the order they came up.
 pub(super) type Ranges = VecDeque<(DomainKey, NumberRange)>;
 
 #[derive(Debug, Default)]
 pub(super) struct Control {
-    pub(super) notices: VecDeque<Notice>,
+    pub(super) notices: Notices,
     pub(super) skips: Ranges,
     pub(super) answers: Answers,
     pub(super) taken: Ranges,
@@ -76,9 +67,7 @@ impl Control {
     }
 
     pub(super) fn notify(&mut self, notice: Notice) {
-        if !self.notices.contains(&notice) {
-            self.notices.push_back(notice);
-        }
+        self.notices.push(notice);
     }
 
     /// Writes range blocks while there is room. What is no longer of interest is passed over.
@@ -141,12 +130,11 @@ fn fill_kind(
 impl super::Session {
     /// Writes control blocks while there is room.
     pub(super) fn fill_control(&mut self, out: &mut Writer<'_>, carried: &mut Vec<Carried>) {
-        self.tell_ends();
-        while let Some(notice) = self.control.notices.front().copied() {
+        while let Some(notice) = self.control.notices.front() {
             if out.remaining() < 1 + 8 + 8 + 8 {
                 return;
             }
-            self.control.notices.pop_front();
+            self.control.notices.pop();
             self.write_notice(notice, out, carried);
         }
         if self.control.verdicts.is_due() {
@@ -157,18 +145,16 @@ impl super::Session {
 
     fn write_notice(&mut self, notice: Notice, out: &mut Writer<'_>, carried: &mut Vec<Carried>) {
         match notice {
-            Notice::MaxData => {
-                Grant::Data(self.recv_credit.grant()).write(out);
-                carried.push(Carried::MaxData);
-            }
             Notice::MaxStreams => {
                 Grant::Streams(self.streams_granted).write(out);
                 carried.push(Carried::MaxStreams);
             }
             Notice::MaxStreamData(key) => {
                 let Some(stream) = self.streams.by_key_mut(key) else { return };
-                Grant::StreamData { stream: stream.id.0, limit: stream.recv_credit.grant() }.write(out);
+                let Some(limit) = stream.recv_credit.grant() else { return };
+                Grant::StreamData { stream: stream.id.0, limit }.write(out);
                 carried.push(Carried::MaxStreamData { key });
+                self.grant_delay.on_sent(self.clock, key);
             }
             Notice::Reset(key) => {
                 let Some(stream) = self.streams.by_key(key) else { return };

@@ -42,17 +42,11 @@ impl Session {
     }
 
     fn begin_end(&mut self, slot: u32) {
-        let key = self.streams.key(slot, WHOLE);
         let Some(stream) = self.streams.at_mut(slot) else { return };
         if stream.kind == Some(StreamKind::Messages) && stream.end_out == EndOut::Open {
             stream.end_out = EndOut::Wanted;
-            self.ending.push(key);
+            self.check_end(slot);
         }
-    }
-
-    /// An END can be sent that could not before.
-    pub(super) fn is_end_due(&self) -> bool {
-        self.ending.iter().any(|key| self.is_settled(*key))
     }
 
     fn is_settled(&self, key: DomainKey) -> bool {
@@ -62,19 +56,21 @@ impl Session {
         })
     }
 
-    /// Has END sent for those streams that can end.
-    pub(super) fn tell_ends(&mut self) {
-        if self.ending.is_empty() {
-            return;
+    /// Something of a stream was resolved: it may be the last that its END waited for.
+    #[inline]
+    pub(super) fn check_end(&mut self, slot: u32) {
+        if self.streams.at(slot).is_some_and(|stream| stream.end_out == EndOut::Wanted) {
+            self.tell_end(slot);
         }
-        let (due, wait) = std::mem::take(&mut self.ending).into_iter().partition(|key| self.is_settled(*key));
-        self.ending = wait;
-        let due: Vec<DomainKey> = due;
-        for key in due {
-            if let Some(stream) = self.streams.by_key_mut(key) {
-                stream.end_out = EndOut::Told;
-                self.control.notify(Notice::End(key));
-            }
+    }
+
+    fn tell_end(&mut self, slot: u32) {
+        let key = self.streams.key(slot, WHOLE);
+        if self.is_settled(key)
+            && let Some(stream) = self.streams.at_mut(slot)
+        {
+            stream.end_out = EndOut::Told;
+            self.control.notify(Notice::End(key));
         }
     }
 
@@ -92,6 +88,7 @@ impl Session {
         if stream.claimed {
             self.tell_readable(slot);
         }
+        self.close_credit(slot);
         self.on_quiet(slot);
         Ok(())
     }

@@ -47,14 +47,11 @@ impl Session {
                 }
             }
             Carried::End { key } => self.on_end_acked(key),
+            Carried::MaxStreamData { key } => self.grant_delay.on_acked(now, key),
             Carried::Verdict { key, first, count } => {
                 self.on_verdict_acked(key, &(first..first + u64::from(count)));
             }
-            Carried::Skip { .. }
-            | Carried::Taken { .. }
-            | Carried::MaxData
-            | Carried::MaxStreamData { .. }
-            | Carried::MaxStreams => {}
+            Carried::Skip { .. } | Carried::Taken { .. } | Carried::MaxStreams => {}
         }
     }
 
@@ -78,6 +75,7 @@ impl Session {
                 self.outbox.unblock(now, *lane);
             }
         }
+        self.check_end(key.slot);
     }
 
     fn on_bytes_acked(&mut self, key: DomainKey, offset: u64, len: u32, fin: bool) {
@@ -124,8 +122,10 @@ impl Session {
             Carried::Taken { key, first, count } => {
                 control::push(&mut self.control.taken, key, first, u64::from(count), 0);
             }
-            Carried::MaxData => self.control.notify(Notice::MaxData),
-            Carried::MaxStreamData { key } => self.control.notify(Notice::MaxStreamData(key)),
+            Carried::MaxStreamData { key } => {
+                self.grant_delay.on_lost(key);
+                self.control.notify(Notice::MaxStreamData(key));
+            }
             Carried::MaxStreams => self.control.notify(Notice::MaxStreams),
             Carried::Reset { .. } if planted(Mutant::ResetSentOnce) => {}
             Carried::Reset { key } => self.control.notify(Notice::Reset(key)),
@@ -240,15 +240,11 @@ impl Session {
         }
     }
 
-    /// When [`Session::handle_timeout`] wants to be called: a lifetime, a gap or a cap ends.
+    /// When [`Session::handle_timeout`] wants to be called: a lifetime, a gap or a cap ends, or a stream has stood still for long.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let gaps = self.gaps.iter().filter_map(|key| self.gap_until(*key)).min();
-        [self.ledger.next_deadline(), self.outbox.next_uncap(), gaps].into_iter().flatten().min()
-    }
-
-    fn gap_until(&self, key: DomainKey) -> Option<Time> {
-        let domain = self.streams.by_key(key)?.recv.get(usize::from(key.domain))?.as_deref()?;
-        domain.gap_until(self.gap_wait(key.slot))
+        let others =
+            [self.ledger.next_deadline(), self.outbox.next_uncap(), self.gaps.next(), self.stalls.next()];
+        others.into_iter().flatten().min()
     }
 
     /// Time has come to `now`.
@@ -275,5 +271,6 @@ impl Session {
         self.outbox.uncap(now, now);
         self.announce_room();
         self.pass_gaps(now);
+        self.tell_stalls(now);
     }
 }

@@ -7,6 +7,8 @@ use super::data_out::{Flow, LONGEST_RUN, SHORTEST_PART, head_of, write_bytes, wr
 use super::item::{DEAD, Item, NO_TAG};
 use super::lane::LaneState;
 use super::message::{Carried, DomainKey, Outcome};
+use super::stalls::Whose;
+use super::stream::WHOLE;
 use crate::Time;
 use crate::wire::data::{self, DataHead, Length};
 use crate::wire::{Writer, varint_len};
@@ -27,7 +29,7 @@ impl Session {
     /// Blocks other than DATA wait.
     #[inline]
     pub fn has_control(&self) -> bool {
-        !self.control.is_empty() || self.is_end_due()
+        !self.control.is_empty()
     }
 
     /// Small messages are unacknowledged that were repeated less than `repeats` times.
@@ -44,6 +46,7 @@ impl Session {
     pub fn fill(&mut self, now: Time, out: &mut Writer<'_>, carried: &mut Vec<Carried>, repeats: u8) -> bool {
         let (start, room) = (out.len(), out.remaining());
         self.again.packet += 1;
+        self.clock = now;
         if self.has_control() {
             self.fill_control(out, carried);
         }
@@ -84,7 +87,7 @@ impl Session {
     ) -> Flow {
         while let Some(lane) = self.outbox.pick() {
             let flow = if self.outbox.lane(lane).bytes {
-                self.serve_bytes(lane, out, carried)
+                self.serve_bytes(now, lane, out, carried)
             } else {
                 self.serve_messages(now, lane, out, carried, room, last)
             };
@@ -136,8 +139,10 @@ impl Session {
             };
             let spacious =
                 stream.send[usize::from(key.domain)].as_ref().is_some_and(|domain| domain.is_open());
-            if !self.send_credit.is_open() || !stream.send_credit.is_open() || !spacious {
+            let credit = stream.send_credit.is_open();
+            if !credit || !self.sent.is_open() || !spacious {
                 self.outbox.deactivate(lane, LaneState::Blocked);
+                self.note_blocked(now, key, credit);
                 return Flow::Go;
             }
             if self.begin_messages(now, lane, key, out, carried, room, last) == Flow::Full {
@@ -151,6 +156,7 @@ impl Session {
             && !item.has(DEAD)
         {
             self.ledger.on_dropped(&item, Outcome::Expired);
+            self.check_end(self.outbox.lane(lane).key.slot);
         }
     }
 
@@ -184,7 +190,7 @@ impl Session {
             }
             let share = front.first_share();
             let Some(item) = self.outbox.take(lane_slot, share) else { return Flow::Go };
-            self.send_credit.charge(item.charge());
+            self.sent.charge(item.charge());
             stream.send_credit.charge(item.charge());
             self.ledger.on_begun(&item, key, number);
             domain.begin(item);
@@ -212,7 +218,7 @@ impl Session {
             DataHead { flags: head.flags | data::END, message_length: None, ..head }.write(out, bounded);
             out.bytes(&item.payload);
             item.copies = 1;
-            self.send_credit.charge(item.charge());
+            self.sent.charge(item.charge());
             stream.send_credit.charge(item.charge());
             self.ledger.on_begun(&item, key, number);
             let mortal = item.expires != Time::MAX;
@@ -232,7 +238,7 @@ impl Session {
         while let Some(item) = self.outbox.lane(lane_slot).front() {
             let goes = count == 0 || (!item.has(DEAD) && item.kind() == first && item.expires > now);
             let room = out.remaining().min(LONGEST_RUN - (out.len() - mark));
-            let (session, stream) = (&mut self.send_credit, &mut stream.send_credit);
+            let (session, stream) = (&mut self.sent, &mut stream.send_credit);
             let share =
                 item.share(room, most - count, |before| session.admits(before) && stream.admits(before));
             if !goes || share.count == 0 {
@@ -308,7 +314,20 @@ impl Session {
         flow
     }
 
-    fn serve_bytes(&mut self, lane: u32, out: &mut Writer<'_>, carried: &mut Vec<Carried>) -> Flow {
+    /// A lane waits, and not for credit that its stream has.
+    fn note_blocked(&mut self, now: Time, key: DomainKey, has_credit: bool) {
+        if !has_credit {
+            self.stalls.begin(now, DomainKey { domain: WHOLE, ..key }, Whose::Peers);
+        }
+    }
+
+    fn serve_bytes(
+        &mut self,
+        now: Time,
+        lane: u32,
+        out: &mut Writer<'_>,
+        carried: &mut Vec<Carried>,
+    ) -> Flow {
         let key = self.outbox.lane(lane).key;
         while let Some(stream) = self.streams.by_key_mut(key) {
             let Some(half) = stream.bytes_out.as_mut() else { break };
@@ -316,9 +335,11 @@ impl Session {
             if unsent == 0 && !half.fin_due() {
                 break;
             }
-            let allowed = unsent.min(self.send_credit.room()).min(stream.send_credit.room());
+            let credit = stream.send_credit.room();
+            let allowed = unsent.min(self.sent.room()).min(credit);
             if unsent > 0 && allowed == 0 {
                 self.outbox.deactivate(lane, LaneState::Blocked);
+                self.note_blocked(now, key, credit > 0);
                 return Flow::Go;
             }
             let offset = half.parts.sent();
@@ -328,7 +349,7 @@ impl Session {
             if taken > 0 {
                 half.parts.on_sent(u32::from(taken));
             }
-            self.send_credit.charge(u64::from(taken));
+            self.sent.charge(u64::from(taken));
             stream.send_credit.charge(u64::from(taken));
             let fin = half.take_fin(offset + u64::from(taken));
             carried.push(Carried::Bytes { key, offset, len: taken, fin });

@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use super::Session;
 use super::config::MESSAGE_CHARGE;
+use super::inbox::Unread;
 use super::message::{DomainKey, Message, SessionEvent, StreamKind};
 use super::receiving::{Partial, RecvDomain, Standing};
 use super::run::Run;
@@ -32,15 +33,18 @@ impl Session {
         reader: &mut Reader,
         early: bool,
     ) -> Result<(), PeerMisbehaved> {
+        self.clock = now;
+        self.received.begin_block(early);
         match kind {
             block::DATA => self.on_data(now, reader, early),
             block::SKIP => self.on_skip(now, reader),
             block::SKIP_ACK => self.on_skip_ack(now, reader),
             block::TAKEN => self.on_taken(now, reader),
-            block::MAX_DATA | block::MAX_STREAM_DATA | block::MAX_STREAMS => self.on_grant(now, kind, reader),
+            block::MAX_STREAM_DATA | block::MAX_STREAMS => self.on_grant(now, kind, reader),
             block::RESET | block::STOP | block::END => self.on_stream_end(kind, reader),
             _ => Err(PeerMisbehaved::new(Cause::UnrecognizedBlock, "a block that is not the session's")),
-        }
+        }?;
+        self.cover_held()
     }
 
     fn on_data(&mut self, now: Time, reader: &mut Reader, early: bool) -> Result<(), PeerMisbehaved> {
@@ -63,13 +67,14 @@ impl Session {
             // Copied from where it lies: a share of the packet would cost two atomic operations that wait for all that was written before.
             let part = &reader.peek()[..length];
             self.on_part(now, slot, domain, &head, part, early)?;
+            self.weigh(slot);
             reader.skip(length as u64)?;
             return Ok(());
         }
         let small = length <= self.config.small_message;
         let payload = match self.streams.at_mut(slot) {
             Some(stream) if small => {
-                let copy = stream.arena.copy(&reader.peek()[..length]);
+                let copy = stream.arena.copy(&reader.peek()[..length], &mut self.arenas);
                 reader.skip(length as u64)?;
                 copy
             }
@@ -100,22 +105,25 @@ impl Session {
         Ok(domain as u8)
     }
 
-    /// Charges the session and a stream.
+    /// Charges messages to a stream.
     #[inline]
     pub(super) fn charge(&mut self, slot: u32, charge: u64) -> Result<(), PeerMisbehaved> {
-        let overdraft = self.longest() + MESSAGE_CHARGE;
-        self.recv_credit.charge(charge, overdraft)?;
-        match self.streams.at_mut(slot) {
-            Some(stream) => stream.recv_credit.charge(charge, overdraft),
-            None => Ok(()),
-        }
+        self.charge_up_to(slot, charge, self.longest() + MESSAGE_CHARGE)
     }
 
     /// Charges bytes of a byte stream, which may not overdraw the stream's credit.
     pub(super) fn charge_bytes(&mut self, slot: u32, charge: u64) -> Result<(), PeerMisbehaved> {
-        let overdraft = self.longest() + MESSAGE_CHARGE;
-        self.recv_credit.charge(charge, overdraft)?;
-        self.streams.at_mut(slot).map_or(Ok(()), |stream| stream.recv_credit.charge(charge, 0))
+        self.charge_up_to(slot, charge, 0)
+    }
+
+    #[inline]
+    fn charge_up_to(&mut self, slot: u32, charge: u64, overdraft: u64) -> Result<(), PeerMisbehaved> {
+        self.received.charge(charge)?;
+        let Some(stream) = self.streams.at_mut(slot) else { return Ok(()) };
+        if stream.recv_credit.charge(charge, overdraft)? {
+            self.on_unread(slot);
+        }
+        Ok(())
     }
 
     #[allow(clippy::too_many_arguments, reason = "one block's worth of facts")]
@@ -130,7 +138,7 @@ impl Session {
         early: bool,
     ) -> Result<(), PeerMisbehaved> {
         let Some(stream) = self.streams.at_mut(slot) else { return Ok(()) };
-        let body = stream.arena.copy(&reader.peek()[..length]);
+        let body = stream.arena.copy(&reader.peek()[..length], &mut self.arenas);
         reader.skip(length as u64)?;
         let Some(state) = stream.recv[usize::from(domain)].as_deref() else { return Ok(()) };
         // Nothing of a malformed block is delivered.
@@ -148,8 +156,16 @@ impl Session {
             if let Some(tag) = head.extras.tag {
                 self.received_tags.note(head.stream, tag, count, bytes, self.config.max_tags);
             }
+            let apart = *claimed;
             self.note_received(slot, count, bytes, was_empty);
+            if apart {
+                self.weigh(slot);
+            }
             return Ok(());
+        }
+        let end = head.number.saturating_add(run.len() as u64);
+        if state.parks(head.number, end) {
+            return self.on_run_behind(now, slot, domain, head, run);
         }
         let follows = head.extras.latest_reliable.filter(|_| head.service().is_reliable());
         let (first, mut head) = (head.number, *head);
@@ -160,6 +176,30 @@ impl Session {
             }
             self.on_message(now, slot, domain, &head, one.payload, early)?;
         }
+        Ok(())
+    }
+
+    /// A run behind a gap waits as it came, not message by message.
+    fn on_run_behind(
+        &mut self,
+        now: Time,
+        slot: u32,
+        domain: u8,
+        head: &DataHead,
+        mut run: Run,
+    ) -> Result<(), PeerMisbehaved> {
+        let Some(state) = self.recv_state(slot, domain) else { return Ok(()) };
+        state.check(head.number)?;
+        state.check(head.number + run.len() as u64 - 1)?;
+        self.charge(slot, run.bytes() + run.len() as u64 * MESSAGE_CHARGE)?;
+        // Who waits, perhaps for ever, holds its own bytes and nobody else's.
+        run.own();
+        let latest = latest_reliable(head, head.extras.latest_reliable);
+        if let Some(state) = self.recv_state(slot, domain) {
+            state.park(now, run, latest);
+        }
+        self.list_gap(slot, domain);
+        self.weigh(slot);
         Ok(())
     }
 
@@ -184,7 +224,7 @@ impl Session {
                 let urgent = head.extras.priority >= self.config.urgent_priority;
                 if planted(Mutant::DuplicateDelivered) || urgent && planted(Mutant::UrgentCopyDelivered) {
                     let again = message(head, head.number, payload, early, domain);
-                    self.deliver(slot, domain, |_, deliver| deliver(again));
+                    self.deliver(slot, domain, |_, deliver| deliver(Unread::One(again)));
                 }
                 Ok(())
             }
@@ -213,11 +253,17 @@ impl Session {
                     let key = DomainKey { domain, ..self.key_of(slot) };
                     return if known { Ok(()) } else { self.on_late(key, head.number, true) };
                 }
-                let in_turn = self.recv_state(slot, domain).is_none_or(|state| state.is_in_turn(head.number));
+                let state = self.recv_state(slot, domain);
+                let plain = state.as_ref().is_some_and(|state| state.is_next(head.number));
+                let in_turn = state.is_none_or(|state| state.is_in_turn(head.number));
                 // Who waits, perhaps for ever, holds its own bytes and nobody else's.
                 let payload = if in_turn { payload } else { Bytes::copy_from_slice(&payload) };
                 let whole = message(head, head.number, payload, early, domain);
-                self.on_whole(now, slot, domain, whole, head.extras.latest_reliable);
+                let latest = latest_reliable(head, head.extras.latest_reliable);
+                self.on_whole(now, slot, domain, whole, latest);
+                if !plain || self.streams.at(slot).is_some_and(|stream| stream.claimed) {
+                    self.weigh(slot);
+                }
                 Ok(())
             }
         }
@@ -228,8 +274,7 @@ impl Session {
     }
 
     /// A message is whole: into its inbox, or held behind a gap.
-    fn on_whole(&mut self, now: Time, slot: u32, domain: u8, whole: Message, latest_reliable: Option<u64>) {
-        let latest = latest_reliable.unwrap_or(if whole.service.is_reliable() { whole.id } else { 0 });
+    fn on_whole(&mut self, now: Time, slot: u32, domain: u8, whole: Message, latest: u64) {
         self.deliver(slot, domain, |state, deliver| state.on_whole(now, whole, latest, deliver));
         self.list_gap(slot, domain);
     }
@@ -239,7 +284,7 @@ impl Session {
         &mut self,
         slot: u32,
         domain: u8,
-        change: impl FnOnce(&mut RecvDomain, &mut dyn FnMut(Message)),
+        change: impl FnOnce(&mut RecvDomain, &mut dyn FnMut(Unread)),
     ) {
         let Some(stream) = self.streams.at_mut(slot) else { return };
         let Stream { recv, inbox, claimed, .. } = stream;
@@ -247,14 +292,14 @@ impl Session {
         let queue = if *claimed { inbox } else { &mut self.inbox };
         let (was_empty, mut count, mut bytes) = (queue.is_empty(), 0, 0);
         let (tags, limit) = (&mut self.received_tags, self.config.max_tags);
-        change(state, &mut |message: Message| {
-            count += 1;
-            let length = message.payload.len() as u64;
+        change(state, &mut |unread: Unread| {
+            let (messages, length) = (unread.len() as u64, unread.bytes());
+            count += messages;
             bytes += length;
-            if let Some(tag) = message.tag {
-                tags.note(message.stream.0, tag.0, 1, length, limit);
+            if let Some(tag) = unread.first().tag {
+                tags.note(unread.first().stream.0, tag.0, messages, length, limit);
             }
-            queue.push(message);
+            queue.push_unread(unread);
         });
         if count > 0 {
             self.note_received(slot, count, bytes, was_empty);
@@ -297,53 +342,6 @@ impl Session {
         self.consume(slot, charges);
     }
 
-    /// Puts a domain that holds messages behind a gap on the list that timers look at.
-    pub(super) fn list_gap(&mut self, slot: u32, domain: u8) {
-        let key = DomainKey { domain, ..self.key_of(slot) };
-        if let Some(state) = self.recv_state(slot, domain)
-            && !state.gap_listed
-            && !state.held.is_empty()
-        {
-            state.gap_listed = true;
-            self.gaps.push(key);
-        }
-    }
-
-    /// Passes over gaps that were waited for long enough.
-    pub(super) fn pass_gaps(&mut self, now: Time) {
-        let gaps = std::mem::take(&mut self.gaps);
-        for key in gaps {
-            let wait = self.gap_wait(key.slot);
-            while self
-                .recv_state(key.slot, key.domain)
-                .and_then(|state| state.gap_until(wait))
-                .is_some_and(|at| at <= now)
-            {
-                let (mut abandoned, mut late, mut passed) = (0, Vec::new(), false);
-                self.deliver(key.slot, key.domain, |state, deliver| {
-                    let behind = state.held.first().map(|held| held.message.id);
-                    (abandoned, late) = state.pass_gap(deliver);
-                    passed = state.held.first().map(|held| held.message.id) != behind;
-                });
-                self.consume(key.slot, abandoned);
-                for number in late {
-                    // There are no more of them than there were parts.
-                    self.on_late(key, number, false).ok();
-                }
-                if !passed {
-                    // Cannot be; but a fault of ours here should be a message late, not a program that hangs.
-                    debug_assert!(cfg!(feature = "mutants"), "a gap that cannot be passed");
-                    break;
-                }
-            }
-            let Some(state) = self.recv_state(key.slot, key.domain) else { continue };
-            state.gap_listed = !state.held.is_empty();
-            if state.gap_listed {
-                self.gaps.push(key);
-            }
-        }
-    }
-
     fn on_part(
         &mut self,
         now: Time,
@@ -379,17 +377,13 @@ impl Session {
         self.charge(slot, charge)?;
         let Some(stream) = self.streams.at_mut(slot) else { return Ok(()) };
         let Some(state) = stream.recv[usize::from(domain)].as_deref_mut() else { return Ok(()) };
-        let Some(partial) = state.partial.get_mut(&number) else { return Ok(()) };
-        partial.assembly.prepare(expected, &mut self.spares);
-        let shift = u64::from(planted(Mutant::FragmentOffByOne) && head.offset > 0 && !head.ends());
-        partial.assembly.insert(head.offset + shift, part, expected)?;
-        let early_end = planted(Mutant::DeliveredBeforeWhole) && head.ends();
-        let whole = partial.length.is_some_and(|length| early_end || partial.assembly.is_whole(length));
-        let finished = if whole { state.partial.remove(&number) } else { None };
+        let spares = &mut self.spares;
+        let finished = state.insert_part(number, head.offset, part, expected, spares, head.ends())?;
         if let Some(Partial { assembly, extras: Some(extras), early, .. }) = finished {
             let head = DataHead { extras, ..*head };
             let whole = message(&head, number, assembly.into_bytes(&mut self.spares), early, domain);
-            self.on_whole(now, slot, domain, whole, extras.latest_reliable);
+            let latest = latest_reliable(&DataHead { number, ..head }, extras.latest_reliable);
+            self.on_whole(now, slot, domain, whole, latest);
         }
         Ok(())
     }
@@ -426,6 +420,9 @@ impl Session {
         let grown = half.grows(head.offset, payload.len() as u64, head.ends())?;
         // Charged first: nothing is allocated for what credit does not cover.
         self.charge_bytes(slot, grown)?;
+        if head.ends() {
+            self.close_credit(slot);
+        }
         let Some(half) = self.streams.at_mut(slot).and_then(|stream| stream.bytes_in.as_mut()) else {
             return Ok(());
         };
@@ -434,6 +431,7 @@ impl Session {
         if news {
             self.tell_readable(slot);
         }
+        self.weigh(slot);
         self.reap(slot);
         Ok(())
     }
@@ -466,6 +464,12 @@ impl Partial {
         }
         Ok(())
     }
+}
+
+/// One more than the latest reliable number before a message, as far as its receiver must know.
+#[inline]
+fn latest_reliable(head: &DataHead, said: Option<u64>) -> u64 {
+    said.unwrap_or(if head.service().is_reliable() { head.number } else { 0 })
 }
 
 #[inline]

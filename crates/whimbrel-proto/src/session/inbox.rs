@@ -1,8 +1,9 @@
 //! What is in turn and unread.
 
-use std::collections::VecDeque;
-
+use super::held::of_queue;
 use super::message::Message;
+use super::others::Others;
+use super::queue::Queue;
 use super::run::Run;
 use crate::StreamId;
 
@@ -14,11 +15,23 @@ pub(super) enum Unread {
 }
 
 impl Unread {
-    fn stream(&self) -> StreamId {
+    /// The first message; of a run with the payload of all.
+    #[inline]
+    pub(super) fn first(&self) -> &Message {
         match self {
-            Self::One(message) => message.stream,
-            Self::Run(run) => run.next().stream,
+            Self::One(message) => message,
+            Self::Run(run) => run.next(),
         }
+    }
+
+    fn stream(&self) -> StreamId {
+        self.first().stream
+    }
+
+    /// What its payload takes, bytes.
+    #[inline]
+    pub(super) fn memory(&self) -> u64 {
+        self.first().payload.len() as u64
     }
 
     pub(super) fn len(&self) -> usize {
@@ -29,7 +42,7 @@ impl Unread {
     }
 
     /// Of the payloads.
-    fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         match self {
             Self::One(message) => message.payload.len() as u64,
             Self::Run(run) => run.bytes(),
@@ -40,11 +53,24 @@ impl Unread {
 /// Messages in the order in which they are read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inbox {
-    queue: VecDeque<Unread>,
+    /// The stream whose messages wait in `queue`. In the shared inbox it is stream 0, which nearly all are of.
+    own: StreamId,
+    queue: Queue<Unread>,
+    /// Entries that left the queue, ever.
+    popped: i64,
+    /// Those of other streams. Whoever claims one of them must not look through all.
+    others: Option<Box<Others>>,
     messages: usize,
+    /// Memory of the payloads.
+    bytes: u64,
 }
 
 impl Inbox {
+    /// The inbox of one stream.
+    pub(super) fn of(own: StreamId) -> Self {
+        Self { own, ..Self::default() }
+    }
+
     /// Messages.
     #[inline]
     pub(super) fn len(&self) -> usize {
@@ -56,39 +82,95 @@ impl Inbox {
         self.messages == 0
     }
 
+    /// What it takes beside its own size, bytes.
+    #[inline]
+    pub(super) fn memory(&self) -> u64 {
+        let others = self.others.as_ref().map_or(0, |others| others.memory());
+        of_queue(self.queue.len(), size_of::<Unread>()) + others + self.bytes
+    }
+
     #[inline]
     pub(super) fn push(&mut self, message: Message) {
-        self.messages += 1;
-        self.queue.push_back(Unread::One(message));
+        self.push_unread(Unread::One(message));
+    }
+
+    #[inline]
+    pub(super) fn push_unread(&mut self, unread: Unread) {
+        self.messages += unread.len();
+        self.bytes += unread.memory();
+        if unread.stream() == self.own {
+            self.queue.push_back(unread);
+        } else {
+            let before = self.popped + self.queue.len() as i64;
+            self.others.get_or_insert_default().push_back(before, unread);
+        }
     }
 
     /// Before all others.
     pub(super) fn push_front(&mut self, message: Message) {
-        self.messages += 1;
-        self.queue.push_front(Unread::One(message));
+        self.put_back(Unread::One(message));
     }
 
     #[inline]
     pub(super) fn push_run(&mut self, run: Run) {
         if run.len() > 0 {
-            self.messages += run.len();
-            self.queue.push_back(Unread::Run(run));
+            self.push_unread(Unread::Run(run));
+        }
+    }
+
+    /// What is left of an entry goes back to its place.
+    fn put_back(&mut self, unread: Unread) {
+        self.messages += unread.len();
+        self.bytes += unread.memory();
+        if unread.stream() == self.own {
+            self.popped -= 1;
+            self.queue.push_front(unread);
+        } else {
+            self.others.get_or_insert_default().push_front(self.popped, unread);
+        }
+    }
+
+    #[inline]
+    fn pop_unread(&mut self) -> Option<Unread> {
+        let first = if self.others.is_some() { self.pop_either() } else { self.pop_own() }?;
+        self.messages -= first.len();
+        self.bytes -= first.memory();
+        Some(first)
+    }
+
+    #[inline]
+    fn pop_own(&mut self) -> Option<Unread> {
+        let first = self.queue.pop_front()?;
+        self.popped += 1;
+        Some(first)
+    }
+
+    fn pop_either(&mut self) -> Option<Unread> {
+        let popped = self.popped;
+        let others = self.others.as_mut().filter(|others| others.front().is_some_and(|at| at <= popped));
+        let Some(others) = others else { return self.pop_own() };
+        let first = others.pop();
+        self.drop_others();
+        first
+    }
+
+    fn drop_others(&mut self) {
+        if self.others.as_ref().is_some_and(|others| others.is_empty()) {
+            self.others = None;
         }
     }
 
     pub(super) fn pop(&mut self) -> Option<Message> {
-        let first = match self.queue.pop_front()? {
-            Unread::One(message) => message,
+        match self.pop_unread()? {
+            Unread::One(message) => Some(message),
             Unread::Run(mut run) => {
                 let first = run.split_first();
                 if run.len() > 0 {
-                    self.queue.push_front(Unread::Run(run));
+                    self.put_back(Unread::Run(run));
                 }
-                first
+                Some(first)
             }
-        };
-        self.messages -= 1;
-        Some(first)
+        }
     }
 
     /// Appends up to `most` to `out` and shows each to `see`; returns how many.
@@ -101,7 +183,7 @@ impl Inbox {
     ) -> usize {
         let mut left = most;
         while left > 0
-            && let Some(first) = self.queue.pop_front()
+            && let Some(first) = self.pop_unread()
         {
             match first {
                 Unread::One(message) => {
@@ -114,12 +196,11 @@ impl Inbox {
                     left -= taken;
                     out.extend(run.take(taken).inspect(&mut see));
                     if run.len() > 0 {
-                        self.queue.push_front(Unread::Run(run));
+                        self.put_back(Unread::Run(run));
                     }
                 }
             }
         }
-        self.messages -= most - left;
         most - left
     }
 
@@ -132,47 +213,55 @@ impl Inbox {
     ) -> usize {
         let mut left = most;
         while left > 0
-            && let Some(mut first) = self.queue.pop_front()
+            && let Some(mut first) = self.pop_unread()
         {
             if let Unread::Run(run) = &mut first
                 && run.len() > left
             {
                 let part = Unread::Run(run.split(left));
-                self.queue.push_front(std::mem::replace(&mut first, part));
+                self.put_back(std::mem::replace(&mut first, part));
             }
             left -= first.len();
             let (stream, count, bytes) = (first.stream(), first.len() as u64, first.bytes());
             take(first, stream, count, bytes);
         }
-        self.messages -= most - left;
         most - left
     }
 
     /// The newest `count`, which came by themselves: no run has but some of them.
     pub(super) fn split_newest(&mut self, count: usize) -> Self {
-        let (mut at, mut messages) = (self.queue.len(), 0);
-        while messages < count && at > 0 {
-            at -= 1;
-            messages += self.queue[at].len();
+        let mut newest = Self::of(self.own);
+        while newest.messages < count
+            && let Some(last) = self.queue.pop_back()
+        {
+            self.messages -= last.len();
+            self.bytes -= last.memory();
+            newest.put_back(last);
         }
-        self.messages -= messages;
-        Self { queue: self.queue.split_off(at), messages }
+        newest
     }
 
     /// Those of a stream leave it.
     pub(super) fn split_stream(&mut self, id: StreamId) -> Self {
-        let (own, others): (VecDeque<_>, _) =
-            std::mem::take(&mut self.queue).into_iter().partition(|unread| unread.stream() == id);
-        let messages = own.iter().map(Unread::len).sum();
-        self.messages -= messages;
-        self.queue = others;
-        Self { queue: own, messages }
+        let mut own = Self::of(id);
+        if id == self.own {
+            while let Some(unread) = self.pop_own() {
+                own.push_unread(unread);
+            }
+        } else if let Some(unread) = self.others.as_mut().and_then(|others| others.take(id)) {
+            unread.for_each(|unread| own.push_unread(unread));
+            self.drop_others();
+        }
+        self.messages -= own.messages;
+        self.bytes -= own.bytes;
+        own
     }
 
     /// Those of `other` behind these.
     pub(super) fn append(&mut self, other: &mut Self) {
-        self.messages += std::mem::take(&mut other.messages);
-        self.queue.append(&mut other.queue);
+        while let Some(unread) = other.pop_unread() {
+            self.push_unread(unread);
+        }
     }
 
     /// Copies of all.
@@ -183,7 +272,7 @@ impl Inbox {
     }
 
     pub(super) fn shrink(&mut self) {
-        self.queue.shrink_to_fit();
+        self.queue.shrink();
     }
 }
 
@@ -276,6 +365,42 @@ mod tests {
         inbox.append(&mut own);
         assert_eq!((own.len(), inbox.len()), (0, 4));
         assert_eq!(read(&mut inbox, usize::MAX), [(0, 1), (1, 2), (1, 2), (2, 3)]);
+    }
+
+    #[test]
+    fn messages_of_many_streams_are_read_as_they_came() {
+        let streams = [0, 5, 0, 3, 5, 0, 0, 3, 3, 5];
+        for claimed in [0, 3, 5, 7] {
+            let mut inbox = Inbox::default();
+            for (id, stream) in (0..).zip(streams) {
+                inbox.push_run(run(stream, 10 * id, &[1, 2]));
+            }
+            assert_eq!(inbox.pop().unwrap().id, 0);
+            let first = inbox.pop().unwrap();
+            inbox.push_front(first);
+            assert_eq!(inbox.pop().unwrap().id, 1);
+            inbox.push_front(message(5, 99, &[]));
+            inbox.push_front(message(0, 98, &[]));
+            let mut own = inbox.split_stream(StreamId(claimed));
+            let mut all = Vec::new();
+            while let Some(message) = inbox.pop() {
+                assert_ne!(message.stream, StreamId(claimed));
+                all.push(message.id);
+            }
+            let of_rest = |stream: &u64| *stream != claimed;
+            let ids = |wanted: &dyn Fn(&u64) -> bool| {
+                let front = [(0, 98), (5, 99)].into_iter().filter(|(stream, _)| wanted(stream));
+                let rest = (1..10u64).filter(|id| wanted(&streams[*id as usize]));
+                let rest = rest.flat_map(|id| [10 * id, 10 * id + 1]);
+                front.map(|(_, id)| id).chain(rest).collect::<Vec<u64>>()
+            };
+            assert_eq!(all, ids(&of_rest), "{claimed}");
+            assert_eq!((inbox.len(), inbox.bytes), (0, 0));
+            let mut read = Vec::new();
+            own.read(&mut read, usize::MAX, |_| ());
+            let read: Vec<u64> = read.iter().map(|message| message.id).collect();
+            assert_eq!(read, ids(&|stream| *stream == claimed), "{claimed}");
+        }
     }
 
     #[test]

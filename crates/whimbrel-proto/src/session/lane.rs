@@ -20,10 +20,16 @@ pub(super) enum LaneState {
     Idle,
     /// In the running.
     Active,
-    /// Stream credit or the span of numbers is used up.
+    /// Credit or the span of numbers is used up.
     Blocked,
     /// Its tag's cap, until then.
     Capped(Time),
+}
+
+impl LaneState {
+    fn is_capped(self) -> bool {
+        matches!(self, Self::Capped(_))
+    }
 }
 
 /// A first-in-first-out queue: one a sequenced domain, one a priority (and capped tag) of an unsequenced one, one a
@@ -49,7 +55,6 @@ pub(super) struct Lane {
     urgent: BTreeMap<u8, u32>,
     served: Time,
     turn: u64,
-    free: bool,
 }
 
 impl Lane {
@@ -102,6 +107,11 @@ impl Lane {
         self.queue.get(1)
     }
 
+    /// Messages that wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.live
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.live == 0 && self.partial.is_none()
     }
@@ -127,6 +137,10 @@ pub(super) struct Outbox {
     bytes: u64,
     /// Lanes that wait for credit.
     blocked: usize,
+    /// Lanes that wait for their tag's cap.
+    capped: usize,
+    /// Lanes that nobody has.
+    free: Vec<u32>,
 }
 
 impl Outbox {
@@ -139,6 +153,8 @@ impl Outbox {
             messages: 0,
             bytes: 0,
             blocked: 0,
+            capped: 0,
+            free: Vec::new(),
         }
     }
 
@@ -157,13 +173,12 @@ impl Outbox {
             urgent: BTreeMap::new(),
             served: Time::ZERO,
             turn: 0,
-            free: false,
         };
-        if let Some(slot) = self.lanes.iter().position(|lane| lane.free) {
+        if let Some(slot) = self.free.pop() {
             // Places of the old lane's messages must not name the new one's.
-            lane.base = self.lanes[slot].base;
-            self.lanes[slot] = lane;
-            return slot as u32;
+            lane.base = self.lanes[slot as usize].base;
+            self.lanes[slot as usize] = lane;
+            return slot;
         }
         self.lanes.push(lane);
         (self.lanes.len() - 1) as u32
@@ -176,7 +191,7 @@ impl Outbox {
         lane.base += lane.queue.len() as u64;
         lane.queue = VecDeque::new();
         lane.gathering.shrink();
-        lane.free = true;
+        self.free.push(slot);
     }
 
     #[inline]
@@ -260,6 +275,7 @@ impl Outbox {
             lane.served = lane.served.max(now);
         }
         self.blocked -= usize::from(lane.state == LaneState::Blocked);
+        self.capped -= usize::from(lane.state.is_capped());
         lane.state = LaneState::Active;
         self.active.push(slot);
     }
@@ -271,6 +287,8 @@ impl Outbox {
         }
         self.blocked -= usize::from(lane.state == LaneState::Blocked);
         self.blocked += usize::from(state == LaneState::Blocked);
+        self.capped -= usize::from(lane.state.is_capped());
+        self.capped += usize::from(state.is_capped());
         lane.state = state;
     }
 
@@ -377,6 +395,9 @@ impl Outbox {
 
     /// Lanes whose cap lets them go on by `until` are in the running again.
     pub(super) fn uncap(&mut self, until: Time, now: Time) {
+        if self.capped == 0 {
+            return;
+        }
         for slot in 0..self.lanes.len() as u32 {
             if matches!(self.lanes[slot as usize].state, LaneState::Capped(at) if at <= until) {
                 self.activate(now, slot);
@@ -384,8 +405,11 @@ impl Outbox {
         }
     }
 
-    /// Session credit opened.
+    /// The peer said what it takes.
     pub(super) fn unblock_all(&mut self, now: Time) {
+        if self.blocked == 0 {
+            return;
+        }
         for slot in 0..self.lanes.len() as u32 {
             self.unblock(now, slot);
         }
@@ -403,6 +427,9 @@ impl Outbox {
     }
 
     pub(super) fn next_uncap(&self) -> Option<Time> {
+        if self.capped == 0 {
+            return None;
+        }
         let until = |lane: &Lane| if let LaneState::Capped(until) = lane.state { Some(until) } else { None };
         self.lanes.iter().filter_map(until).min()
     }

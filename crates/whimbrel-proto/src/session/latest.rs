@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::config::MESSAGE_CHARGE;
+use super::held::of_queue;
 use super::message::Message;
 
 #[derive(Debug)]
@@ -44,6 +45,12 @@ impl Latest {
     /// What they take.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// What it takes, bytes.
+    #[inline]
+    pub(super) fn memory(&self) -> u64 {
+        of_queue(self.queue.capacity(), size_of::<(u64, Message)>()) + self.bytes
     }
 
     /// All of them, and their bytes.

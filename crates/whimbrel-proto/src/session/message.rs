@@ -211,6 +211,15 @@ pub enum SessionEvent {
     Outcome(MessageId, Outcome),
     /// The peer allows more streams.
     StreamsAvailable,
+    /// The peer has used up a stream's credit and can send no more there: nobody has read for a second.
+    ReaderStalled {
+        /// Which.
+        stream: StreamId,
+        /// Bytes that wait to be read, with what each message counts beside its length.
+        unread: u64,
+    },
+    /// What is queued on a stream has waited for a second for credit: the peer's application does not read it.
+    SendBlocked(StreamId),
 }
 
 /// Names one order domain or byte stream of a session for as long as it lives.
@@ -239,8 +248,6 @@ pub enum Carried {
     Verdict { key: DomainKey, first: u64, count: u16 },
     /// A TAKEN entry.
     Taken { key: DomainKey, first: u64, count: u32 },
-    /// The session's credit.
-    MaxData,
     /// A stream's credit.
     MaxStreamData { key: DomainKey },
     /// The streams allowed.

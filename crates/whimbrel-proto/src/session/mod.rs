@@ -21,10 +21,13 @@ mod copies;
 mod credit;
 mod data_out;
 mod end;
+mod far;
 mod fate;
 mod fill;
 mod fragments;
+mod gaps;
 mod gather;
+mod held;
 mod inbound;
 mod inbox;
 mod item;
@@ -33,15 +36,21 @@ mod late;
 mod latest;
 mod ledger;
 mod message;
+mod notices;
 mod notices_in;
 mod options;
+mod others;
+mod pace;
+mod queue;
 mod ranges;
 mod reading;
 mod receiving;
 mod resend;
+mod reserve;
 mod run;
 mod sending;
 mod snapshot;
+mod stalls;
 mod stats;
 mod stream;
 mod streams_api;
@@ -53,8 +62,8 @@ mod waiting;
 pub use admission::{Admission, MAX_BESIDE, MAX_BESIDE_BYTES};
 pub use batch::{Batch, MessageRef};
 pub use config::{
-    DEFAULT_CREDIT, DEFAULT_STREAMS, MAX_NOTICES, MAX_RANGES, MAX_REPEATABLE, MAX_SPAN, MESSAGE_CHARGE,
-    PeerLimits, SessionConfig, URGENT_BEYOND, URGENT_LEN,
+    DEFAULT_CREDIT, DEFAULT_SHARE, DEFAULT_STREAMS, MAX_NOTICES, MAX_RANGES, MAX_REPEATABLE, MAX_SPAN,
+    MESSAGE_CHARGE, PeerLimits, SessionConfig, URGENT_BEYOND, URGENT_LEN,
 };
 pub use message::{
     Carried, DomainKey, Message, OpenError, Outcome, Outgoing, Read, SendError, SessionEvent, StreamError,
@@ -62,19 +71,27 @@ pub use message::{
 };
 pub use options::{CreditPolicy, RouteClass, StreamOptions};
 pub use snapshot::{SNAPSHOT_VERSION, SnapshotError};
+pub use stalls::StreamCredit;
 pub use stats::{Counters, SessionStats};
 pub use tag_stats::TagStats;
 
+use crate::budget::Budgets;
 use crate::{Side, StreamId, Time};
 use again::Again;
+use arena::Arenas;
 use assembly::Spares;
 use control::Control;
 pub(crate) use copies::{Copied, Copies};
-use credit::{RecvCredit, SendCredit};
+use credit::{Received, SendCredit};
 pub(crate) use data_out::Flow;
+use gaps::Gaps;
+use held::Held;
 use inbox::Inbox;
 use lane::Outbox;
 use ledger::Ledger;
+use pace::GrantDelay;
+use reserve::Reserve;
+use stalls::Stalls;
 use stream::{Stream, Streams};
 use tag_stats::ReceivedTags;
 
@@ -83,6 +100,8 @@ use tag_stats::ReceivedTags;
 pub struct Session {
     side: Side,
     config: SessionConfig,
+    /// Shared with the other sessions of the endpoint.
+    budgets: Budgets,
     peer: PeerLimits,
     streams: Streams,
     outbox: Outbox,
@@ -90,14 +109,20 @@ pub struct Session {
     control: Control,
     spares: Spares,
     again: Again,
-    send_credit: SendCredit,
-    recv_credit: RecvCredit,
+    /// What was sent on all streams, limited until the peer has said what it takes.
+    sent: SendCredit,
+    received: Received,
+    reserve: Reserve,
+    grant_delay: GrantDelay,
+    stalls: Stalls,
+    /// When the connection was last driven.
+    clock: Time,
     inbox: Inbox,
     received_tags: ReceivedTags,
     /// Domains in which a whole message waits behind a gap.
-    gaps: Vec<DomainKey>,
-    /// Message streams whose direction ends once all that was sent has its outcome.
-    ending: Vec<DomainKey>,
+    gaps: Gaps,
+    arenas: Arenas,
+    held: Held,
     next_message: u64,
     /// Streams this side has opened.
     opened: u64,
@@ -106,6 +131,8 @@ pub struct Session {
     peer_ended: u64,
     streams_granted: u64,
     wants_writable: bool,
+    /// Streams whose messages were refused since the queue was full.
+    turns: Vec<u32>,
     /// A message was refused because too many await their confirmation.
     wants_taken: bool,
     wants_streams: bool,
@@ -117,12 +144,15 @@ impl Session {
     /// A session in which stream 0, the client's first, carries messages both ways already.
     pub fn new(side: Side, config: SessionConfig) -> Self {
         let mut streams = Streams::default();
-        let window = config.stream_window.max(DEFAULT_CREDIT);
-        streams.insert(Stream::new(StreamId(0), Some(StreamKind::Messages), DEFAULT_CREDIT, window));
+        let share = config.share_of(StreamId(0));
+        streams.insert(Stream::new(StreamId(0), Some(StreamKind::Messages), DEFAULT_CREDIT, share));
+        let budgets = Budgets::unlimited();
         let streams_granted = config.max_streams.max(DEFAULT_STREAMS);
         Self {
             side,
             config,
+            reserve: Reserve::new(config.session_window, &budgets.credit),
+            budgets,
             peer: PeerLimits::default(),
             streams,
             outbox: Outbox::new(config.ageing),
@@ -130,18 +160,23 @@ impl Session {
             control: Control::default(),
             spares: Spares::default(),
             again: Again::default(),
-            send_credit: SendCredit::new(DEFAULT_CREDIT),
-            recv_credit: RecvCredit::new(config.session_window.max(DEFAULT_CREDIT)),
+            sent: SendCredit::new(DEFAULT_CREDIT),
+            received: Received::default(),
+            grant_delay: GrantDelay::default(),
+            stalls: Stalls::default(),
+            clock: Time::ZERO,
             inbox: Inbox::default(),
             received_tags: ReceivedTags::default(),
-            gaps: Vec::new(),
-            ending: Vec::new(),
+            gaps: Gaps::default(),
+            arenas: Arenas::default(),
+            held: Held::default(),
             next_message: 0,
             opened: u64::from(side == Side::Client),
             peer_opened: u64::from(side == Side::Server),
             peer_ended: 0,
             streams_granted,
             wants_writable: false,
+            turns: Vec::new(),
             wants_taken: false,
             wants_streams: false,
             readable_told: false,
@@ -149,14 +184,21 @@ impl Session {
         }
     }
 
+    /// The session draws on these budgets from now on, with all it holds.
+    pub fn drawing_on(mut self, budgets: &Budgets) -> Self {
+        self.reserve.move_to(&budgets.credit);
+        self.budgets = budgets.clone();
+        self.draw_on(&budgets.memory);
+        self
+    }
+
     /// The handshake said what the peer takes. Never lowers what holds already.
     pub fn set_peer_limits(&mut self, limits: PeerLimits) {
         self.peer.max_message = limits.max_message;
-        self.peer.max_data = self.peer.max_data.max(limits.max_data);
         self.peer.max_stream_data = self.peer.max_stream_data.max(limits.max_stream_data);
         self.peer.max_streams = self.peer.max_streams.max(limits.max_streams);
         self.peer.cross_sequencing = limits.cross_sequencing;
-        self.send_credit.raise(limits.max_data);
+        self.sent.raise(u64::MAX);
         for slot in self.streams.slots() {
             if let Some(stream) = self.streams.at_mut(slot) {
                 stream.send_credit.raise(limits.max_stream_data);
@@ -171,6 +213,6 @@ impl Session {
     }
 
     fn fresh_stream(&self, id: StreamId, kind: Option<StreamKind>) -> Stream {
-        Stream::new(id, kind, self.peer.max_stream_data, self.config.stream_window.max(DEFAULT_CREDIT))
+        Stream::new(id, kind, self.peer.max_stream_data, self.config.share())
     }
 }

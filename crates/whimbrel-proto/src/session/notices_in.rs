@@ -7,6 +7,7 @@ use super::ledger::Ledger;
 use super::message::{DomainKey, Outcome, SessionEvent, StreamKind};
 use super::receiving::RecvDomain;
 use super::sending::SendDomain;
+use super::stalls::Whose;
 use crate::mutants::{Mutant, planted};
 use crate::wire::credit::Grant;
 use crate::wire::skip::{LATE, NumberRange, RangesHead};
@@ -47,6 +48,7 @@ impl Session {
         if let Some(slot) = slot {
             self.deliver(slot, domain, |state, deliver| state.advance(deliver));
             self.list_gap(slot, domain);
+            self.weigh(slot);
         }
         let _ = now;
         if self.control.answers.len() > MAX_NOTICES {
@@ -170,16 +172,13 @@ impl Session {
         reader: &mut Reader,
     ) -> Result<(), PeerMisbehaved> {
         match Grant::read(kind, reader)? {
-            Grant::Data(limit) => {
-                if self.send_credit.raise(limit) {
-                    self.outbox.unblock_all(now);
-                }
-            }
             Grant::StreamData { stream, limit } => {
                 let Some(slot) = self.route(stream)? else { return Ok(()) };
+                let key = self.key_of(slot);
                 if let Some(stream) = self.streams.at_mut(slot)
                     && stream.send_credit.raise(limit)
                 {
+                    self.stalls.end(key, Whose::Peers);
                     for lane in &stream.lanes {
                         self.outbox.unblock(now, *lane);
                     }
@@ -209,7 +208,9 @@ impl Session {
                 let grown = half.on_reset(code, final_size)?;
                 let discarded = half.after_reset();
                 self.charge_bytes(slot, grown)?;
+                self.close_credit(slot);
                 self.consume(slot, discarded);
+                self.weigh(slot);
                 self.tell_readable(slot);
                 self.reap(slot);
             }

@@ -102,6 +102,9 @@ impl Session {
         }
         let discarded = stream.latest.as_mut().map_or((0, 0), |latest| latest.discard());
         self.on_discarded(discarded);
+        for domain in 0..4 {
+            self.list_gap(slot, domain);
+        }
         Ok(())
     }
 

@@ -2,6 +2,11 @@
 
 use std::collections::VecDeque;
 
+use super::held::of_queue;
+
+/// Entries for which there is room even where there are none.
+const KEPT: usize = 64;
+
 /// A set of numbers, held as sorted disjoint half-open ranges.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RangeSet {
@@ -23,6 +28,12 @@ impl RangeSet {
         const WORTH: std::ops::RangeInclusive<usize> = 1..=64;
         self.ranges.clear();
         WORTH.contains(&self.ranges.capacity())
+    }
+
+    /// What it takes beside its own size, bytes.
+    #[inline]
+    pub(super) fn memory(&self) -> u64 {
+        of_queue(self.ranges.capacity(), size_of::<(u64, u64)>())
     }
 
     /// How many ranges: what limits look at.
@@ -58,6 +69,10 @@ impl RangeSet {
             merged += 1;
         }
         if merged == 0 {
+            if self.ranges.capacity() == 0 {
+                // Most sets never have a second.
+                self.ranges.reserve_exact(1);
+            }
             self.ranges.insert(index, (low, high));
         } else {
             self.ranges[index] = (low, high);
@@ -85,6 +100,9 @@ impl RangeSet {
         self.ranges.drain(index..index + covered);
         if let Some((from, _)) = self.ranges.get_mut(index) {
             *from = end.max(*from);
+        }
+        if self.ranges.is_empty() && self.ranges.capacity() > KEPT {
+            self.ranges = VecDeque::new();
         }
     }
 
@@ -195,6 +213,15 @@ impl Window {
         if self.words.len() == 1 && self.words[0] >> (floor % 64) == 0 {
             self.words.clear();
         }
+        if self.words.capacity() > KEPT && self.words.len() < self.words.capacity() / 8 {
+            self.words.shrink_to(self.words.capacity() / 4);
+        }
+    }
+
+    /// What it takes beside its own size, bytes.
+    #[inline]
+    pub(super) fn memory(&self) -> u64 {
+        of_queue(self.words.capacity(), size_of::<u64>())
     }
 }
 

@@ -3,8 +3,11 @@
 use super::batch::Batch;
 use super::config::MESSAGE_CHARGE;
 use super::control::{self, Notice};
+use super::credit::Terms;
 use super::message::{Message, SessionEvent};
 use super::options::CreditPolicy;
+use super::pace::Pace;
+use super::stalls::Whose;
 use super::stream::WHOLE;
 use super::{MAX_NOTICES, Session};
 use crate::mutants::{Mutant, planted};
@@ -16,6 +19,7 @@ impl Session {
         let _ = now;
         let message = self.inbox.pop()?;
         self.on_read(message.stream, message.payload.len() as u64 + MESSAGE_CHARGE, 1);
+        self.on_inbox_lighter();
         Some(message)
     }
 
@@ -34,6 +38,7 @@ impl Session {
         });
         self.on_read(stream, charge, messages);
         self.inbox = inbox;
+        self.on_inbox_lighter();
         count
     }
 
@@ -46,6 +51,7 @@ impl Session {
             self.on_read(stream, bytes + messages * MESSAGE_CHARGE, messages);
         });
         self.inbox = inbox;
+        self.on_inbox_lighter();
         count
     }
 
@@ -56,6 +62,7 @@ impl Session {
         if !stream.claimed {
             stream.claimed = true;
             stream.inbox = self.inbox.split_stream(id);
+            self.weigh(slot);
         }
         true
     }
@@ -72,6 +79,7 @@ impl Session {
         let discarded = stream.latest.take().map_or((0, 0), |latest| latest.len());
         let was_empty = self.inbox.is_empty();
         self.inbox.append(&mut stream.inbox);
+        self.weigh(slot);
         if was_empty && !self.inbox.is_empty() && !std::mem::replace(&mut self.readable_told, true) {
             self.ledger.events.push_back(SessionEvent::Readable);
         }
@@ -87,6 +95,7 @@ impl Session {
         if let Some(message) = stream.latest.as_mut().and_then(|latest| latest.pop_in_turn()) {
             // Its credit was granted when it came.
             self.ledger.stats.unread = self.ledger.stats.unread.saturating_sub(1);
+            self.on_lighter(slot);
             return Some(message);
         }
         let message = stream.inbox.pop()?;
@@ -94,6 +103,7 @@ impl Session {
             latest.on_other_read();
         }
         self.on_read(id, message.payload.len() as u64 + MESSAGE_CHARGE, 1);
+        self.on_lighter(slot);
         Some(message)
     }
 
@@ -109,25 +119,57 @@ impl Session {
                 self.on_quiet(slot);
             }
             // Read once more after it had been read and had ended.
-            None => self.consume_session(charge),
+            None => self.received.consume(charge),
         }
     }
 
     /// Credit was used up for good; it may be granted again.
     #[inline]
     pub(super) fn consume(&mut self, slot: u32, charge: u64) {
+        self.received.consume(charge);
         let Some(stream) = self.streams.at_mut(slot) else { return };
         if stream.recv_credit.consume(charge) {
-            let key = self.streams.key(slot, WHOLE);
-            self.control.notify(Notice::MaxStreamData(key));
+            self.renew(slot);
         }
-        self.consume_session(charge);
     }
 
-    #[inline]
-    fn consume_session(&mut self, charge: u64) {
-        if self.recv_credit.consume(charge) {
-            self.control.notify(Notice::MaxData);
+    /// Half of a stream's window came and was not read. What waits for a lost packet, or for the rest of a message, keeps nobody from
+    /// reading: then more may come. Else it is the reader who holds the peer up, once all is used up.
+    #[cold]
+    pub(super) fn on_unread(&mut self, slot: u32) {
+        let key = self.streams.key(slot, WHOLE);
+        if !self.is_readable(key) {
+            self.renew(slot);
+        }
+        let Some(stream) = self.streams.at_mut(slot) else { return };
+        stream.recv_credit.calm();
+        if stream.recv_credit.is_used_up() {
+            self.stalls.begin(self.clock, key, Whose::Ours);
+        }
+    }
+
+    /// A part of a stream's window was read.
+    fn renew(&mut self, slot: u32) {
+        let key = self.streams.key(slot, WHOLE);
+        self.stalls.end(key, Whose::Ours);
+        let readable = self.is_readable(key);
+        let Some(stream) = self.streams.at_mut(slot) else { return };
+        // What was lost counts as read, too, and is no reader's merit.
+        let behind = readable && stream.recv_credit.unread() > stream.recv_credit.window() / 2;
+        let pace = self.grant_delay.pace(self.clock, stream.recv_credit.renewed());
+        let pace = if behind && matches!(pace, Pace::Faster(_)) { Pace::Same } else { pace };
+        // What nobody is short of may stay where it is.
+        let pace = if pace == Pace::Slower && !self.reserve.is_short() { Pace::Same } else { pace };
+        let (share, most) = (self.config.share_of(stream.id), self.config.widest());
+        if stream.recv_credit.renew(self.clock, Terms { share, most, pace, reserve: &mut self.reserve }) {
+            self.control.notify(Notice::MaxStreamData(key));
+        }
+    }
+
+    /// All has come of a stream that will.
+    pub(super) fn close_credit(&mut self, slot: u32) {
+        if self.streams.at_mut(slot).is_some_and(|stream| stream.recv_credit.close()) {
+            self.renew(slot);
         }
     }
 

@@ -6,11 +6,14 @@ mod snapshot;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::assembly::Assembly;
+use super::assembly::{Assembly, Spares};
 use super::config::{MAX_RANGES, MAX_SPAN};
+use super::held::of_map;
+use super::inbox::Unread;
 use super::message::Message;
 use super::ranges::{RangeSet, Window};
-use super::waiting::{Held, Waiting};
+use super::run::Run;
+use super::waiting::{Parked, Waiting};
 use crate::mutants::{Mutant, planted};
 use crate::wire::data::Extras;
 use crate::{Cause, PeerMisbehaved, Time};
@@ -50,19 +53,33 @@ pub(super) struct RecvDomain {
     pub(super) finished: Window,
     pub(super) partial: BTreeMap<u64, Partial>,
     pub(super) held: Waiting,
+    /// Memory of the parts.
+    kept: u64,
     /// Skipped, the answer not acknowledged.
     pub(super) skipped: RangeSet,
     /// Passed over without ever having been seen: not charged yet.
     pub(super) passed: RangeSet,
     /// Entries of `partial` that are dropped: kept until their SKIP comes, and credit does not cover them any more.
     dropped: usize,
-    /// On the session's list of gaps.
-    pub(super) gap_listed: bool,
+    /// When the session's list of gaps says that this one may be passed over.
+    pub(super) gap_at: Option<Time>,
 }
 
 impl RecvDomain {
     pub(super) fn new(sequenced: bool) -> Self {
         Self { sequenced, ..Self::default() }
+    }
+
+    /// What it takes, bytes.
+    #[inline]
+    pub(super) fn memory(&self) -> u64 {
+        size_of::<Self>() as u64
+            + self.finished.memory()
+            + self.skipped.memory()
+            + self.passed.memory()
+            + of_map(self.partial.len(), size_of::<Partial>())
+            + self.kept
+            + self.held.memory()
     }
 
     #[inline]
@@ -114,21 +131,37 @@ impl RecvDomain {
         now: Time,
         message: Message,
         latest_reliable: u64,
-        mut deliver: impl FnMut(Message),
+        mut deliver: impl FnMut(Unread),
     ) {
-        let number = message.id;
+        let (number, unread) = (message.id, Unread::One(message));
         let overtakes = planted(Mutant::SequencedOvertakes) && number % 4 == 1;
         if !self.sequenced || overtakes {
             self.finish(number);
-            deliver(message);
+            deliver(unread);
         } else if number == self.floor() {
             self.finished.raise(number + 1);
-            deliver(message);
+            deliver(unread);
             self.advance(deliver);
         } else {
             self.finished.mark(number);
-            self.held.insert(Held { message, latest_reliable, since: now });
+            self.held.insert(Parked { unread, latest_reliable, since: now });
         }
+    }
+
+    /// A run with these numbers waits for its turn as it came: nothing is known of any of its messages.
+    pub(super) fn parks(&self, first: u64, end: u64) -> bool {
+        self.sequenced
+            && first > self.floor()
+            && self.finished.next_open(first, end) == Some((first, end))
+            && self.partial.range(first..end).next().is_none()
+            && !planted(Mutant::SequencedOvertakes)
+    }
+
+    /// Keeps a run until its turn.
+    pub(super) fn park(&mut self, now: Time, run: Run, latest_reliable: u64) {
+        let first = run.next().id;
+        self.finished.mark_all(first, first + run.len() as u64);
+        self.held.insert(Parked { unread: Unread::Run(run), latest_reliable, since: now });
     }
 
     fn finish(&mut self, number: u64) {
@@ -141,25 +174,48 @@ impl RecvDomain {
     }
 
     /// Delivers what has come in its turn.
-    pub(super) fn advance(&mut self, mut deliver: impl FnMut(Message)) {
+    pub(super) fn advance(&mut self, mut deliver: impl FnMut(Unread)) {
         self.finished.settle();
-        while let Some(message) = self.held.pop_below(self.finished.floor()) {
-            deliver(message);
+        while let Some(unread) = self.held.pop_below(self.finished.floor()) {
+            deliver(unread);
         }
+    }
+
+    /// Puts a part in its place in a message of which `expected` bytes are known of. The message, if that makes it whole.
+    pub(super) fn insert_part(
+        &mut self,
+        number: u64,
+        offset: u64,
+        part: &[u8],
+        expected: u64,
+        spares: &mut Spares,
+        is_last: bool,
+    ) -> Result<Option<Partial>, PeerMisbehaved> {
+        let Some(partial) = self.partial.get_mut(&number) else { return Ok(None) };
+        let before = partial.assembly.memory();
+        partial.assembly.prepare(expected, spares);
+        let shift = u64::from(planted(Mutant::FragmentOffByOne) && offset > 0 && !is_last);
+        let inserted = partial.assembly.insert(offset + shift, part, expected);
+        self.kept = self.kept - before + partial.assembly.memory();
+        inserted?;
+        let early_end = planted(Mutant::DeliveredBeforeWhole) && is_last;
+        let whole = partial.length.is_some_and(|length| early_end || partial.assembly.is_whole(length));
+        Ok(if whole { self.take_partial(number) } else { None })
     }
 
     /// Takes out what is known of a message in parts.
     pub(super) fn take_partial(&mut self, number: u64) -> Option<Partial> {
-        let partial = self.partial.remove(&number);
-        self.dropped -= usize::from(partial.as_ref().is_some_and(|partial| partial.dropped));
-        partial
+        let partial = self.partial.remove(&number)?;
+        self.dropped -= usize::from(partial.dropped);
+        self.kept -= partial.assembly.memory();
+        Some(partial)
     }
 
     /// Of a message that was passed over nothing but its charge is kept, until its SKIP comes. Says whether that is news.
     pub(super) fn drop_partial(&mut self, number: u64) -> bool {
         let Some(partial) = self.partial.get_mut(&number) else { return false };
         let news = !std::mem::replace(&mut partial.dropped, true);
-        partial.assembly = Assembly::default();
+        self.kept -= std::mem::take(&mut partial.assembly).memory();
         self.dropped += usize::from(news);
         news
     }
@@ -219,8 +275,8 @@ impl RecvDomain {
     }
 
     /// Passes over the gap. What messages in parts that are late now were charged counts as read: how much, and which they are.
-    pub(super) fn pass_gap(&mut self, mut deliver: impl FnMut(Message)) -> (u64, Vec<u64>) {
-        let Some(number) = self.held.first().map(|held| held.message.id) else { return (0, Vec::new()) };
+    pub(super) fn pass_gap(&mut self, mut deliver: impl FnMut(Unread)) -> (u64, Vec<u64>) {
+        let Some(number) = self.held.first().map(Parked::number) else { return (0, Vec::new()) };
         let mut at = self.floor();
         let begun: Vec<u64> = self.partial.range(at..number).map(|(number, _)| *number).collect();
         while let Some((from, to)) = self.finished.next_open(at, number) {

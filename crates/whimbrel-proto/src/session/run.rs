@@ -1,6 +1,6 @@
 //! A run: small messages that came in one block and differ in nothing but number and payload.
 
-use bytes::Buf;
+use bytes::{Buf, Bytes};
 
 use super::message::Message;
 use crate::wire::Malformed;
@@ -37,6 +37,11 @@ impl Run {
     #[inline]
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Lets go of the buffer it came in.
+    pub(super) fn own(&mut self) {
+        self.next.payload = Bytes::copy_from_slice(&self.next.payload);
     }
 
     #[inline]

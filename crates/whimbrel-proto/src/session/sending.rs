@@ -15,7 +15,7 @@ use super::message::{DomainKey, Outcome};
 use super::ranges::RangeSet;
 
 /// Lists of fragments kept to be used again: as many as there are large messages in flight on most paths.
-const SPARE: usize = 16;
+const SPARE: usize = 256;
 
 /// The front item has the oldest unresolved message.
 #[derive(Debug)]

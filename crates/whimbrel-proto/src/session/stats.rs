@@ -66,6 +66,13 @@ pub struct SessionStats {
     pub discarded_bytes: u64,
     /// Messages received and not yet read.
     pub unread: u64,
+    /// Credit that streams have beyond their shares, bytes: what the peer may send and what of it is unread. Who holds it, see
+    /// [`super::Session::stream_credit`].
+    pub credit_beyond_shares: u64,
+    /// Streams on which the peer has used up its credit, and nobody reads.
+    pub unread_streams: u64,
+    /// Streams on which something waits to be sent because the peer's application does not read.
+    pub blocked_streams: u64,
     /// Byte-stream bytes accepted for sending.
     pub stream_bytes_sent: u64,
     /// Byte-stream bytes read.

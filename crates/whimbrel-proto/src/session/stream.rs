@@ -7,6 +7,7 @@ use super::bytes_in::BytesIn;
 use super::bytes_out::BytesOut;
 use super::credit::{RecvCredit, SendCredit};
 use super::end::EndOut;
+use super::held::{of_map, of_queue};
 use super::inbox::Inbox;
 use super::item::Item;
 use super::latest::Latest;
@@ -46,15 +47,17 @@ pub(super) struct Stream {
     pub(super) end_out: EndOut,
     /// The peer's direction of a message stream has ended.
     pub(super) ended_in: bool,
+    /// What it held for the peer when it was weighed last, bytes.
+    pub(super) weight: u64,
 }
 
 impl Stream {
-    pub(super) fn new(id: StreamId, kind: Option<StreamKind>, send_limit: u64, window: u64) -> Self {
+    pub(super) fn new(id: StreamId, kind: Option<StreamKind>, send_limit: u64, share: u64) -> Self {
         Self {
             id,
             kind,
             send_credit: SendCredit::new(send_limit),
-            recv_credit: RecvCredit::new(window),
+            recv_credit: RecvCredit::new(share),
             send: Default::default(),
             recv: Default::default(),
             lanes: Vec::new(),
@@ -70,15 +73,28 @@ impl Stream {
             readable_told: false,
             end_out: EndOut::Open,
             ended_in: false,
+            weight: 0,
         }
+    }
+
+    /// What is held for the peer beside the entry in the table, bytes.
+    #[inline]
+    pub(super) fn memory(&self) -> u64 {
+        let domains: u64 = self.recv.iter().flatten().map(|domain| domain.memory()).sum();
+        let bytes = self.bytes_in.as_ref().map_or(0, |half| half.memory());
+        domains + bytes + self.inbox.memory() + self.latest.as_ref().map_or(0, |latest| latest.memory())
     }
 
     /// Bytes kept beside what the session counts as a whole: sent and not acknowledged, and the latest unread.
     pub(super) fn kept_bytes(&self) -> u64 {
+        self.outgoing_bytes() + self.latest.as_ref().map_or(0, |latest| latest.bytes())
+    }
+
+    /// Bytes sent and not acknowledged.
+    pub(super) fn outgoing_bytes(&self) -> u64 {
         let items = self.send.iter().flatten().flat_map(|domain| domain.items());
         let flying: u64 = items.filter(|item| item.is_live()).map(Item::charge).sum();
-        let written = self.bytes_out.as_ref().map_or(0, |half| half.buffered());
-        flying + written + self.latest.as_ref().map_or(0, |latest| latest.bytes())
+        flying + self.bytes_out.as_ref().map_or(0, |half| half.buffered())
     }
 
     /// What can be sent on it: nothing once this direction of a message stream is to end.
@@ -189,6 +205,12 @@ impl Streams {
 
     pub(super) fn send_domain_ref(&self, key: DomainKey) -> Option<&SendDomain> {
         self.by_key(key)?.send.get(usize::from(key.domain))?.as_deref()
+    }
+
+    /// What the table takes, bytes.
+    #[inline]
+    pub(super) fn memory(&self) -> u64 {
+        of_queue(self.slots.capacity(), size_of::<Slot>()) + of_map(self.by_id.len(), size_of::<u32>())
     }
 
     pub(super) fn slots(&self) -> std::ops::Range<u32> {

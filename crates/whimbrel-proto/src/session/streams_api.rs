@@ -128,6 +128,7 @@ impl Session {
         let unread =
             half.and_then(|half| half.stop(code & crate::wire::VARINT_MAX)).ok_or(StreamError::Ended)?;
         self.consume(slot, unread);
+        self.weigh(slot);
         let key = self.streams.key(slot, WHOLE);
         self.control.notify(Notice::Stop(key));
         self.reap(slot);
@@ -148,6 +149,7 @@ impl Session {
             Read::Data(bytes) => {
                 self.ledger.stats.stream_bytes_read += bytes.len() as u64;
                 self.consume(slot, bytes.len() as u64);
+                self.on_lighter(slot);
             }
             Read::Finished | Read::Reset(_) => self.reap(slot),
             Read::Blocked => {}
@@ -188,8 +190,12 @@ impl Session {
 
     /// Forgets a stream that has ended both ways; the peer may open another for its own.
     pub(super) fn free(&mut self, slot: u32) {
+        self.stalls.forget(self.key_of(slot));
         let Some(stream) = self.streams.remove(slot) else { return };
+        self.held.reweigh(stream.weight, 0);
+        self.arenas.forget(&stream.arena);
         self.ledger.on_stream_gone(stream.id.0);
+        self.reserve.give_back(stream.recv_credit.drawn(self.config.share_of(stream.id)));
         for lane in stream.lanes {
             self.outbox.close(lane);
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Session;
+use super::held::of_map;
 use super::stats::Counters;
 use crate::{StreamId, Tag};
 
@@ -36,9 +37,20 @@ impl ReceivedTags {
         let known = self.0.len() < limit || self.0.contains_key(&(stream, tag));
         if known {
             let counted = self.0.entry((stream, tag)).or_default();
-            counted.0 += messages;
-            counted.1 += bytes;
+            counted.0 = counted.0.saturating_add(messages);
+            counted.1 = counted.1.saturating_add(bytes);
         }
+    }
+
+    /// What was counted before; false if it was said already.
+    pub(super) fn restore(&mut self, stream: u64, tag: u64, counted: (u64, u64)) -> bool {
+        self.0.insert((stream, tag), counted).is_none()
+    }
+
+    /// What they take, bytes.
+    #[inline]
+    pub(super) fn memory(&self) -> u64 {
+        of_map(self.0.len(), size_of::<[u64; 4]>())
     }
 }
 

@@ -1,28 +1,40 @@
 //! Whole messages that wait behind a gap.
 
 #[path = "snapshot/waiting.rs"]
-mod snapshot;
+pub(super) mod snapshot;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
-use super::message::Message;
+use super::held::{of_map, of_queue};
+use super::inbox::Unread;
+use super::queue::Queue;
 use crate::Time;
 
-/// A whole message that waits for its turn.
+/// A whole message, or a run of them, that waits for its turn.
 #[derive(Debug)]
-pub(super) struct Held {
-    pub(super) message: Message,
+pub(super) struct Parked {
+    pub(super) unread: Unread,
     /// One more than the latest reliable number before it.
     pub(super) latest_reliable: u64,
     pub(super) since: Time,
+}
+
+impl Parked {
+    /// The first number.
+    #[inline]
+    pub(super) fn number(&self) -> u64 {
+        self.unread.first().id
+    }
 }
 
 /// Nearly all that waits came in order behind a hole and is appended to a queue; what fills holes without being next
 /// goes into a map, so that no order of arrival costs more than a logarithm.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    queue: VecDeque<Held>,
-    map: BTreeMap<u64, Held>,
+    queue: Queue<Parked>,
+    map: BTreeMap<u64, Parked>,
+    /// Of the payloads.
+    bytes: u64,
 }
 
 impl Waiting {
@@ -30,34 +42,42 @@ impl Waiting {
         self.queue.is_empty() && self.map.is_empty()
     }
 
-    pub(super) fn insert(&mut self, held: Held) {
-        if self.queue.back().is_none_or(|last| last.message.id < held.message.id) {
-            self.queue.push_back(held);
+    /// What it takes beside its own size, bytes.
+    #[inline]
+    pub(super) fn memory(&self) -> u64 {
+        let entry = size_of::<Parked>();
+        of_queue(self.queue.len(), entry) + of_map(self.map.len(), entry) + self.bytes
+    }
+
+    pub(super) fn insert(&mut self, parked: Parked) {
+        self.bytes += parked.unread.memory();
+        let number = parked.number();
+        if self.queue.back().is_none_or(|last| last.number() < number) {
+            self.queue.push_back(parked);
         } else {
-            self.map.insert(held.message.id, held);
+            self.map.insert(number, parked);
         }
     }
 
     /// The one with the lowest number.
-    pub(super) fn first(&self) -> Option<&Held> {
+    pub(super) fn first(&self) -> Option<&Parked> {
         match (self.queue.front(), self.map.first_key_value()) {
-            (Some(front), Some((number, held))) => {
-                Some(if *number < front.message.id { held } else { front })
+            (Some(front), Some((number, parked))) => {
+                Some(if *number < front.number() { parked } else { front })
             }
             (Some(front), None) => Some(front),
-            (None, entry) => entry.map(|(_, held)| held),
+            (None, entry) => entry.map(|(_, parked)| parked),
         }
     }
 
-    /// Takes the one with the lowest number, if that is below `floor`.
-    pub(super) fn pop_below(&mut self, floor: u64) -> Option<Message> {
-        let first = self.first()?.message.id;
+    /// Takes the one with the lowest number, if that is below `floor`. Of a run all are, or none.
+    pub(super) fn pop_below(&mut self, floor: u64) -> Option<Unread> {
+        let first = self.first()?.number();
         if first >= floor {
             return None;
         }
-        match self.map.remove(&first) {
-            Some(held) => Some(held.message),
-            None => self.queue.pop_front().map(|held| held.message),
-        }
+        let popped = self.map.remove(&first).or_else(|| self.queue.pop_front())?;
+        self.bytes -= popped.unread.memory();
+        Some(popped.unread)
     }
 }

@@ -1,7 +1,7 @@
 //! FIN, RST and ERROR (MMSP 3.2.7 to 3.2.11): ends of a connection, polite and not.
 
 use super::{Malformed, Reader, Writer, block, varint_len};
-use crate::Cause;
+use crate::{Cause, PeerText};
 
 /// Longest reason carried, bytes; longer ones are cut.
 pub const MAX_REASON: usize = 256;
@@ -11,11 +11,11 @@ pub const MAX_REASON: usize = 256;
 pub struct Reason {
     /// The application's number, 0 if it gave none.
     pub code: u64,
-    /// In words.
-    pub text: String,
+    /// In words: the peer's, unless this end made it. Shown, it is escaped.
+    pub text: PeerText,
 }
 
-/// ` (code 3): the words`, to be put after what happened.
+/// ` (code 3): the words`, to be put after what happened; the words escaped ([`PeerText`]).
 impl std::fmt::Display for Reason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.code != 0 {
@@ -35,17 +35,17 @@ impl Reason {
         while !text.is_char_boundary(end) {
             end -= 1;
         }
-        Self { code: code.min(super::VARINT_MAX), text: text[..end].to_owned() }
+        Self { code: code.min(super::VARINT_MAX), text: text[..end].into() }
     }
 
     fn len(&self) -> usize {
-        varint_len(self.code) + 2 + self.text.len()
+        varint_len(self.code) + 2 + self.text.raw().len()
     }
 
     fn write(&self, out: &mut Writer<'_>) {
         out.varint(self.code);
-        out.varint(self.text.len() as u64);
-        out.bytes(self.text.as_bytes());
+        out.varint(self.text.raw().len() as u64);
+        out.bytes(self.text.raw().as_bytes());
     }
 
     fn read(reader: &mut Reader) -> Result<Self, Malformed> {
@@ -55,7 +55,7 @@ impl Reason {
             return Err(Malformed("reason: too long"));
         }
         // The text is for people: what is not UTF-8 is shown as such rather than refused.
-        Ok(Self { code, text: String::from_utf8_lossy(&reader.bytes(length)?).into_owned() })
+        Ok(Self { code, text: String::from_utf8_lossy(&reader.bytes(length)?).into_owned().into() })
     }
 }
 
@@ -121,6 +121,13 @@ mod tests {
     }
 
     #[test]
+    fn words_of_the_peer_do_not_reach_a_terminal_as_they_are() {
+        let reason = Reason::new(1, "\x1b]0;owned\x07\u{202e}");
+        let shown = crate::CloseReason::Aborted(Cause::Application, reason).to_string();
+        assert!(shown.ends_with(r" (code 1): \u{1b}]0;owned\u{7}\u{202e}"), "{}", shown.escape_debug());
+    }
+
+    #[test]
     fn a_huge_cause_count_ends_with_the_packet() {
         let mut buf = Vec::new();
         Writer::new(&mut buf, 8).varint(super::super::VARINT_MAX);
@@ -130,7 +137,7 @@ mod tests {
     #[test]
     fn long_text_is_cut_at_a_character() {
         let reason = Reason::new(0, &"é".repeat(200));
-        assert_eq!(reason.text.len(), 256);
-        assert_eq!(Reason::new(0, &format!("a{}", "é".repeat(200))).text.len(), 255);
+        assert_eq!(reason.text.raw().len(), 256);
+        assert_eq!(Reason::new(0, &format!("a{}", "é".repeat(200))).text.raw().len(), 255);
     }
 }

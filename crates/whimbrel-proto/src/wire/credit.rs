@@ -1,12 +1,10 @@
-//! MAX_DATA (16), MAX_STREAM_DATA (17), MAX_STREAMS (18): absolute limits that only grow (RFC 9000 4.1).
+//! MAX_STREAM_DATA (17), MAX_STREAMS (18): absolute limits that only grow (RFC 9000 4.1).
 
 use super::{Malformed, Reader, Writer, block, varint_len};
 
 /// A grant of credit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grant {
-    /// Sum of charges in the session.
-    Data(u64),
     /// Sum of charges in one stream.
     StreamData {
         /// Stream id.
@@ -22,7 +20,7 @@ impl Grant {
     /// Bytes on the wire, type included.
     pub fn len(&self) -> usize {
         1 + match self {
-            Self::Data(limit) | Self::Streams(limit) => varint_len(*limit),
+            Self::Streams(limit) => varint_len(*limit),
             Self::StreamData { stream, limit } => varint_len(*stream) + varint_len(*limit),
         }
     }
@@ -35,10 +33,6 @@ impl Grant {
     /// Writes type and body.
     pub fn write(&self, out: &mut Writer<'_>) {
         match self {
-            Self::Data(limit) => {
-                out.u8(block::MAX_DATA);
-                out.varint(*limit);
-            }
             Self::StreamData { stream, limit } => {
                 out.u8(block::MAX_STREAM_DATA);
                 out.varint(*stream);
@@ -51,10 +45,9 @@ impl Grant {
         }
     }
 
-    /// Reads the body of a block of type `kind`, one of the three.
+    /// Reads the body of a block of type `kind`, one of the two.
     pub fn read(kind: u8, reader: &mut Reader) -> Result<Self, Malformed> {
         match kind {
-            block::MAX_DATA => Ok(Self::Data(reader.varint()?)),
             block::MAX_STREAM_DATA => {
                 Ok(Self::StreamData { stream: reader.varint()?, limit: reader.varint()? })
             }
@@ -72,12 +65,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn grants_round_trip(kind in 0u8..3, stream in 0..=VARINT_MAX, limit in 0..=VARINT_MAX) {
-            let grant = match kind {
-                0 => Grant::Data(limit),
-                1 => Grant::StreamData { stream, limit },
-                _ => Grant::Streams(limit),
-            };
+        fn grants_round_trip(streams: bool, stream in 0..=VARINT_MAX, limit in 0..=VARINT_MAX) {
+            let grant =
+                if streams { Grant::Streams(limit) } else { Grant::StreamData { stream, limit } };
             let mut buf = Vec::new();
             grant.write(&mut Writer::new(&mut buf, 100));
             prop_assert_eq!(buf.len(), grant.len());

@@ -42,7 +42,6 @@ pub mod block {
     pub const PADDING: u8 = 13;
     pub const SKIP: u8 = 14;
     pub const SKIP_ACK: u8 = 15;
-    pub const MAX_DATA: u8 = 16;
     pub const MAX_STREAM_DATA: u8 = 17;
     pub const MAX_STREAMS: u8 = 18;
     pub const RESET: u8 = 19;

@@ -1,6 +1,6 @@
 //! What comes out at both ends, and the limits it has to keep.
 
-use whimbrel_proto::session::{Read, SessionEvent, StreamKind, URGENT_BEYOND, URGENT_LEN};
+use whimbrel_proto::session::{DEFAULT_CREDIT, Read, SessionEvent, StreamKind, URGENT_BEYOND, URGENT_LEN};
 use whimbrel_proto::{PathState, StreamId};
 
 use super::run::Run;
@@ -9,6 +9,7 @@ use crate::pair::End;
 impl Run {
     /// Hears and reads what there is.
     pub(super) fn pump(&mut self) {
+        self.let_go();
         if !self.over && !self.away {
             let closed = End::BOTH.map(|end| self.pair.closed(end));
             assert_eq!(closed, [None, None], "nobody closed");
@@ -63,7 +64,9 @@ impl Run {
             }
         }
         for stream in self.desk(at).bytes.clone() {
-            self.read_stream(at, stream, most);
+            if !self.is_stalled(at, stream) {
+                self.read_stream(at, stream, most);
+            }
         }
     }
 
@@ -85,20 +88,25 @@ impl Run {
 
     fn check_limits(&mut self, at: End) {
         let config = self.config.session;
-        let read = self.model.read_bytes(at);
+        let (read, now) = (self.model.read_bytes(at), self.pair.now());
         let Some(connection) = self.pair.try_connection(at) else { return };
         let stats = connection.session_ref().stats();
         // One message or write may exceed a limit that the others have not reached.
         const LONGEST: u64 = 65_000;
         let queue = stats.queue_bytes;
         let urgent = URGENT_BEYOND as u64 * URGENT_LEN;
-        assert!(queue <= config.send_queue_bytes + LONGEST * 5 + urgent, "{queue} bytes in the send queue");
-        let most = config.send_queue_messages + 5 + URGENT_BEYOND;
+        let streams = connection.session_ref().stream_credit(now).len() as u64;
+        let most = config.send_queue_bytes + LONGEST * (5 + streams) + urgent;
+        assert!(queue <= most, "{queue} bytes in the send queue");
+        let most = config.send_queue_messages + 5 + URGENT_BEYOND + streams as usize;
         assert!(stats.queue_messages <= most, "{} queued", stats.queue_messages);
         let unread = stats.received_bytes.saturating_sub(read + stats.discarded_bytes);
         let latest = self.model.latest_streams(at) * (config.stream_window.max(262_144) + LONGEST);
-        let most = config.session_window.max(262_144) + LONGEST + latest;
+        let shares = DEFAULT_CREDIT + streams * (config.stream_share + LONGEST);
+        let most = shares + stats.credit_beyond_shares + latest;
         assert!(unread <= most, "{unread} bytes unread");
+        let beyond = stats.credit_beyond_shares;
+        assert!(beyond <= config.session_window, "{beyond} bytes of credit beyond shares");
         if self.second {
             self.check_openings(at);
         }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use whimbrel_proto::{CloseReason, Event, SuspendMode, Suspended};
 
-use super::Dice;
 use super::operation::Draft;
 use super::run::Run;
+use super::{Dice, Special};
 use crate::pair::End;
 
 /// One absence, from the first end's leaving to the session's going on.
@@ -14,24 +14,28 @@ use crate::pair::End;
 #[allow(missing_docs, reason = "the names are the documentation")]
 pub enum Away {
     /// An end is away for a while; with `crash` its process ends; with `unheard` the other is not told.
-    One { end: End, mode: SuspendMode, time: Duration, crash: bool, unheard: bool },
+    /// `rebind`: the NAT of this end gives it another address meanwhile.
+    One { end: End, mode: SuspendMode, time: Duration, crash: bool, unheard: bool, rebind: Option<End> },
     /// Both suspend within a moment of each other.
-    Both { apart: Duration, time: Duration, crash: bool },
+    Both { apart: Duration, time: Duration, crash: bool, rebind: Option<End> },
     /// All networks are dark for so long that both give the connection up.
-    Outage { time: Duration },
+    /// `rebind`: the client has another address then.
+    Outage { time: Duration, rebind: bool },
 }
 
 impl Away {
     pub(super) fn draw(dice: &mut dyn Dice, end: End) -> Self {
         let time = Duration::from_millis(dice.between(0, 5_000).into());
         let crash = dice.chance(50);
+        let rebind = dice.chance(30).then(|| if dice.chance(50) { End::Client } else { End::Server });
+        let rebind = rebind.filter(|_| Special::RebindAway.is_on());
         match dice.below(10) {
             0..6 => {
                 let mode = if dice.chance(30) { SuspendMode::Flush } else { SuspendMode::Snapshot };
-                Self::One { end, mode, time, crash, unheard: dice.chance(25) }
+                Self::One { end, mode, time, crash, unheard: dice.chance(25), rebind }
             }
-            6..8 => Self::Both { apart: Duration::from_millis(dice.below(200).into()), time, crash },
-            _ => Self::Outage { time },
+            6..8 => Self::Both { apart: Duration::from_millis(dice.below(200).into()), time, crash, rebind },
+            _ => Self::Outage { time, rebind: rebind.is_some() },
         }
     }
 }
@@ -41,7 +45,7 @@ const SECOND: Duration = Duration::from_secs(1);
 impl Run {
     pub(super) fn leave(&mut self, away: Away) {
         match away {
-            Away::One { end, mode, time, crash, unheard } => {
+            Away::One { end, mode, time, crash, unheard, rebind } => {
                 self.proven();
                 if unheard {
                     self.go_dark();
@@ -49,15 +53,17 @@ impl Run {
                 let Some(state) = self.suspend(end, mode) else { return };
                 self.stay_away(&[end], time);
                 self.restore_links();
-                // A peer that did not hear of it will dial if it began the session.
-                if end == End::Server && !self.was_told(end.other()) {
+                // A peer that did not hear of it will dial if it began the session, where the server was.
+                let dialled = end == End::Server && !self.was_told(end.other());
+                self.rebind_away(rebind.filter(|moves| !(dialled && *moves == End::Server)));
+                if dialled {
                     self.wait_for_peer(end, &state, crash);
                 } else {
                     self.take_up(end, &state, crash);
                 }
                 self.until(|run| !run.is_away(end.other()) && !run.is_away(end));
             }
-            Away::Both { apart, time, crash } => {
+            Away::Both { apart, time, crash, rebind } => {
                 self.proven();
                 let ends = [End::Client, End::Server];
                 let Some(first) = self.suspend_soon(ends[0], apart) else { return };
@@ -69,20 +75,30 @@ impl Run {
                 });
                 self.stay_away(&ends, time);
                 self.restore_links();
+                self.rebind_away(rebind);
                 // Whoever is dialled is there first.
                 self.wait_for_peer(ends[1], &second, crash);
                 self.take_up(ends[0], &first, crash);
                 self.until(|run| ends.iter().all(|end| !run.is_away(*end)));
             }
-            Away::Outage { time } => {
+            Away::Outage { time, rebind } => {
                 self.go_dark();
                 let both = |run: &mut Self| End::BOTH.iter().all(|end| run.is_away(*end));
                 let limit = 3 * self.config.idle_timeout;
                 self.until_within(limit, both);
                 self.stay_away(&[], time);
                 self.restore_links();
+                self.rebind_away(rebind.then_some(End::Client));
                 self.until(|run| End::BOTH.iter().all(|end| !run.is_away(*end)));
             }
+        }
+    }
+
+    fn rebind_away(&mut self, moves: Option<End>) {
+        if let Some(end) = moves {
+            self.coverage.special(Special::RebindAway);
+            let node = self.pair.node(end);
+            self.pair.world.rebind(node);
         }
     }
 
@@ -113,7 +129,7 @@ impl Run {
         }
     }
 
-    fn suspend(&mut self, end: End, mode: SuspendMode) -> Option<Suspended> {
+    pub(super) fn suspend(&mut self, end: End, mode: SuspendMode) -> Option<Suspended> {
         let now = self.pair.now();
         self.pair.connection(end).suspend(now, mode, None).ok()?;
         self.away = true;
@@ -148,7 +164,7 @@ impl Run {
         self.pass(time);
     }
 
-    fn take_up(&mut self, end: End, state: &Suspended, crash: bool) {
+    pub(super) fn take_up(&mut self, end: End, state: &Suspended, crash: bool) {
         let node = self.node(end, crash);
         let peer = self.node(end.other(), false);
         let to = self.pair.world.address(peer);

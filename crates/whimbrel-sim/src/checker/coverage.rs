@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use whimbrel_proto::Event;
 use whimbrel_proto::session::Outcome;
 
+use super::Special;
 use super::run::Run;
 use crate::pair::End;
 
@@ -35,6 +36,8 @@ pub struct Coverage {
     pub changeovers: u64,
     /// Runs that sent on several paths, by what was drawn for them.
     pub drawn: BTreeMap<String, u64>,
+    /// What went beyond use, by its name.
+    pub specials: BTreeMap<Special, u64>,
     /// Times that a session went on from bytes.
     pub resumed: u64,
     /// Operations.
@@ -42,6 +45,11 @@ pub struct Coverage {
 }
 
 impl Coverage {
+    /// It was done.
+    pub(super) fn special(&mut self, special: Special) {
+        *self.specials.entry(special).or_default() += 1;
+    }
+
     /// Adds another run's.
     pub fn add(&mut self, other: &Self) {
         self.sent += other.sent;
@@ -59,6 +67,9 @@ impl Coverage {
         self.changeovers += other.changeovers;
         for (drawn, count) in &other.drawn {
             *self.drawn.entry(drawn.clone()).or_default() += count;
+        }
+        for (special, count) in &other.specials {
+            *self.specials.entry(*special).or_default() += count;
         }
         self.resumed += other.resumed;
         self.operations += other.operations;

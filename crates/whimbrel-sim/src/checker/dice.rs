@@ -8,9 +8,10 @@ pub trait Dice {
     /// A number below `n`, which is above 0.
     fn below(&mut self, n: u32) -> u32;
 
-    /// No more decisions: the run comes to its end.
-    fn is_over(&self) -> bool {
-        false
+    /// Begins the next part of a run, of those called `name`; false if there are no more.
+    fn part(&mut self, name: &'static str) -> bool {
+        let _ = name;
+        true
     }
 
     /// True `percent` times of a hundred.
@@ -64,7 +65,7 @@ impl Dice for FromBytes<'_> {
         (u64::from(value) * u64::from(n) / range) as u32
     }
 
-    fn is_over(&self) -> bool {
-        self.0.is_empty()
+    fn part(&mut self, _: &'static str) -> bool {
+        !self.0.is_empty()
     }
 }

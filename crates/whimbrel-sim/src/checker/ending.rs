@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use whimbrel_proto::session::TagSettings;
-use whimbrel_proto::{CloseReason, Event, Tag, Time};
+use whimbrel_proto::{CloseReason, Event, SuspendMode, Tag, Time};
 
-use super::Finale;
 use super::operation::{DEAR, Draft};
 use super::run::Run;
+use super::{Finale, Special};
 use crate::pair::End;
 
 /// As long as it may take until everything is at rest, whatever was before: it bounds every stall.
@@ -16,6 +16,7 @@ const REST: Duration = Duration::from_secs(15);
 
 impl Run {
     pub(super) fn finale(&mut self, finale: Finale) {
+        self.calm();
         let mut heard: BTreeSet<End> = End::BOTH.into();
         match finale {
             Finale::Rest => {
@@ -30,7 +31,7 @@ impl Run {
                     let [Some(CloseReason::Local), Some(CloseReason::Peer(reason))] = reasons else {
                         panic!("a polite close ends otherwise: {reasons:?}")
                     };
-                    assert_eq!((reason.code, reason.text.as_str()), (5, "rest"));
+                    assert_eq!((reason.code, reason.text.raw()), (5, "rest"));
                 });
                 return;
             }
@@ -50,6 +51,19 @@ impl Run {
                 let discarded = self.discarded();
                 self.model.check(ends.iter().all(|at| at.is_some_and(|at| at < in_time)), &heard, &discarded);
                 return;
+            }
+            Finale::CloseMoving { end, moves } => {
+                self.ease();
+                self.over = true;
+                self.coverage.special(Special::RebindClosing);
+                self.pair.close(end, 6, "close");
+                let node = self.pair.node(moves);
+                self.pair.world.rebind(node);
+                // Who does not know where the other is may have to find out by silence.
+                self.end(self.patience(), |_| {});
+            }
+            Finale::CloseResuming { away, apart, first } => {
+                self.close_resuming(away, apart, first);
             }
             Finale::Abort(end) => {
                 self.over = true;
@@ -91,6 +105,38 @@ impl Run {
         }
     }
 
+    /// One goes on from its state while the other closes.
+    fn close_resuming(&mut self, away: End, apart: Duration, first: bool) {
+        self.ease();
+        self.proven();
+        let Some(state) = self.suspend(away, SuspendMode::Snapshot) else { return self.finale(Finale::Rest) };
+        self.coverage.special(Special::CloseResuming);
+        self.pass(Duration::from_millis(200));
+        self.over = true;
+        if first {
+            self.pair.close(away.other(), 9, "meanwhile");
+            self.pass(apart);
+        }
+        self.take_up(away, &state, false);
+        if !first {
+            self.pass(apart);
+            self.pair.close(away.other(), 9, "meanwhile");
+        }
+        self.end(self.patience(), |run| {
+            let why = run.pair.closed(away.other());
+            assert_eq!(why, Some(CloseReason::Local), "it closed");
+            let why = run.pair.closed(away);
+            // Who closes what waits for its peer ends it at once. Then a client does not answer who dials it.
+            let told = match &why {
+                Some(CloseReason::Peer(reason)) => reason.code == 9,
+                Some(CloseReason::ResumeExpired | CloseReason::UnknownSession) => true,
+                Some(CloseReason::TimedOut) => away == End::Server,
+                _ => false,
+            };
+            assert!(told, "its peer closed: {why:?}");
+        });
+    }
+
     /// As long as a session may last of which nobody hears any more.
     fn patience(&self) -> Duration {
         self.config.idle_timeout + self.config.reattach.unwrap_or_default() + Duration::from_secs(5)
@@ -98,8 +144,7 @@ impl Run {
 
     /// The links are good, everybody reads, nothing is capped or costs too much.
     fn ease(&mut self) {
-        self.values.values_mut().flatten().for_each(|(cost, _)| *cost = (*cost).min(DEAR));
-        self.restore_networks();
+        self.make_way();
         let now = self.pair.now();
         for (from, stream, tag) in self.model.tags() {
             let settings = TagSettings::default();
@@ -107,10 +152,22 @@ impl Run {
             self.model.on_settings(from, stream, tag, settings);
         }
         for end in End::BOTH {
-            self.desk(end).most = 100_000;
+            self.read_all(end);
         }
         // Where a NAT rebound, only what the client says shows the server where it is now.
         self.send(End::Client, &Draft::plain(100));
+    }
+
+    /// Links are good, and none costs too much.
+    pub(super) fn make_way(&mut self) {
+        self.values.values_mut().flatten().for_each(|(cost, _)| *cost = (*cost).min(DEAR));
+        self.restore_networks();
+    }
+
+    fn read_all(&mut self, end: End) {
+        let desk = self.desk(end);
+        desk.most = 100_000;
+        desk.stalled.clear();
     }
 
     /// Everything there is comes to its end.
@@ -171,7 +228,7 @@ impl Run {
     /// Both ends (those that are left) end within `limit`, tell so once and last, and free everything.
     fn end(&mut self, limit: Duration, check: impl FnOnce(&mut Self)) {
         for end in End::BOTH {
-            self.desk(end).most = 100_000;
+            self.read_all(end);
         }
         let begin = self.pair.now();
         let mut left = Vec::new();
@@ -206,6 +263,8 @@ impl Run {
             let node = self.pair.node(end);
             let connections = self.pair.world.endpoint(node).connections();
             assert_eq!(connections, 0, "{end:?} still holds ids");
+            let credit = self.pair.world.endpoint(node).budgets().credit.used();
+            assert_eq!(credit, 0, "{end:?} still holds credit of its endpoint");
         }
     }
 }

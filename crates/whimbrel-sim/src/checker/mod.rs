@@ -9,31 +9,43 @@
 //! - every tracked message has one outcome, with a reason for it, and the receiver got it exactly if the outcome says so;
 //! - after its lifetime a message is not sent any more;
 //! - byte streams come out as they went in, and end as they were ended;
-//! - queues and unread data stay within their limits, and both ends agree on credit when all is quiet;
+//! - queues and unread data stay within their limits, both ends agree on credit when all is quiet, and in the end nothing is held of it;
 //! - before its challenge was answered a path carries next to nothing;
 //! - once the link is good everything is done within bounded time.
 //!
 //! [`run_move`] does the same, in small, with sessions that are suspended and resumed.
+//!
+//! A [`Tape`] keeps the decisions of a run: [`reduce`] makes one that failed short, and it can be written to a file and played again.
 
 mod arrivals;
+mod attacker;
 mod away;
 mod coverage;
 mod dice;
 mod ending;
 mod model;
 mod moving;
+mod neglect;
 mod networks;
 mod operation;
+mod reduce;
 mod run;
+mod script;
 mod settings;
+mod special;
+mod tape;
 
 pub use away::Away;
 pub use coverage::Coverage;
 pub use dice::{Dice, FromBytes, Seeded};
 pub use model::Model;
 pub use moving::run_move;
-pub use operation::{Finale, NetworkChange, Operation};
-pub use run::{OPERATIONS, run};
+pub use operation::{Draft, Finale, NetworkChange, Operation};
+pub use reduce::{Reduced, class, reduce};
+pub use run::{play, run};
+pub use script::{OPERATIONS, Script};
+pub use special::{Attack, Special, View};
+pub use tape::{Kind, Tape};
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

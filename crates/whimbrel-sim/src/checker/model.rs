@@ -75,6 +75,8 @@ pub struct Model {
     open: usize,
     read_bytes: BTreeMap<End, u64>,
     outcomes: BTreeMap<Outcome, u64>,
+    /// The longest that somebody on the way has kept a packet that came at last.
+    held: Duration,
 }
 
 impl Model {
@@ -214,7 +216,7 @@ impl Model {
             let ends = [sent.expires, sent.given_up].into_iter().flatten().min();
             let ends = ends.filter(|_| !sent.service.is_sequenced());
             assert!(
-                ends.is_none_or(|end| since <= end + LONGEST_JOURNEY),
+                ends.is_none_or(|end| since <= end + LONGEST_JOURNEY + self.held),
                 "message {number} was sent on after its end: {sent:?}"
             );
             sent.place
@@ -257,6 +259,16 @@ impl Model {
         assert!(reason, "message {number} has no reason to be {outcome:?} at {now:?}: {sent:?}");
     }
 
+    /// The message with this number was read.
+    pub fn is_delivered(&self, number: u32) -> bool {
+        self.sent.get(number as usize).is_some_and(|sent| sent.delivered.is_some())
+    }
+
+    /// A packet comes that somebody on the way has kept for so long.
+    pub fn on_held(&mut self, time: Duration) {
+        self.held = self.held.max(time);
+    }
+
     /// Tracked messages without an outcome.
     pub fn open(&self) -> usize {
         self.open
@@ -283,7 +295,7 @@ impl Model {
     /// Bytes that follow those written to a stream.
     pub fn stream_bytes(&self, from: End, stream: StreamId, length: usize) -> Bytes {
         let offset = self.flows.get(&(stream, from)).map_or(0, |flow| flow.written);
-        (0..length as u64).map(|at| stream_byte(stream, from, offset + at)).collect()
+        stream_bytes(stream, from, offset, length).into()
     }
 
     fn flow(&mut self, from: End, stream: StreamId) -> &mut Flow {
@@ -331,9 +343,9 @@ impl Model {
         let offset = flow.read;
         flow.read += bytes.len() as u64;
         assert!(flow.read <= flow.written, "{stream:?} has more than was written");
-        for (at, byte) in bytes.iter().enumerate() {
-            assert_eq!(*byte, stream_byte(stream, from, offset + at as u64), "{stream:?} at {offset} + {at}");
-        }
+        let right = stream_bytes(stream, from, offset, bytes.len());
+        let differs = || bytes.iter().zip(&right).position(|(byte, right)| byte != right);
+        assert!(bytes == right, "{stream:?} at {offset} + {:?}", differs());
     }
 
     /// The reader was told that all was read.
@@ -439,17 +451,43 @@ impl Model {
 
 /// A message's payload: its number, then a pattern that no other has.
 fn payload(number: u32, length: usize) -> Vec<u8> {
-    let pattern = |at: usize| {
-        (number.wrapping_mul(0x9e37_79b9) >> 24) as u8 ^ (at as u8).wrapping_mul(29) ^ (at >> 8) as u8
-    };
-    let mut bytes: Vec<u8> = (0..length).map(pattern).collect();
+    let salt = (number.wrapping_mul(0x9e37_79b9) >> 24) as u8;
+    let mut bytes = pattern(&STEPS_29, salt, 0, length);
     if let Some(head) = bytes.first_chunk_mut().filter(|_| length >= 8) {
         *head = number.to_be_bytes();
     }
     bytes
 }
 
-fn stream_byte(stream: StreamId, from: End, offset: u64) -> u8 {
+/// What a byte stream carries from an offset on.
+fn stream_bytes(stream: StreamId, from: End, offset: u64, length: usize) -> Vec<u8> {
     let salt = stream.0.wrapping_mul(37) as u8 ^ if from == End::Client { 0 } else { 0x5a };
-    salt ^ (offset as u8).wrapping_mul(31) ^ (offset >> 8) as u8 ^ (offset >> 16) as u8
+    pattern(&STEPS_31, salt, offset, length)
+}
+
+/// Multiples, as far as bytes tell them apart.
+const fn steps(of: u8) -> [u8; 256] {
+    let mut steps = [0; 256];
+    let mut at = 0;
+    while at < steps.len() {
+        steps[at] = (at as u8).wrapping_mul(of);
+        at += 1;
+    }
+    steps
+}
+
+static STEPS_29: [u8; 256] = steps(29);
+static STEPS_31: [u8; 256] = steps(31);
+
+/// Bytes that differ by their place: a run of `steps` for each 256, changed by the number of that run.
+fn pattern(steps: &[u8; 256], salt: u8, offset: u64, length: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(length);
+    while bytes.len() < length {
+        let at = offset + bytes.len() as u64;
+        let salt = salt ^ (at >> 8) as u8 ^ (at >> 16) as u8;
+        let rest = &steps[usize::from(at as u8)..];
+        let run = &rest[..rest.len().min(length - bytes.len())];
+        bytes.extend(run.iter().map(|step| step ^ salt));
+    }
+    bytes
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use whimbrel_proto::session::{Message, Outgoing};
+use whimbrel_proto::session::{self, Outgoing};
 use whimbrel_proto::{
     CloseReason, Event, Handle, Service, StreamId, SuspendMode, Suspended, TransportConfig,
 };
@@ -14,14 +14,94 @@ use crate::link::LinkConfig;
 use crate::pair::{End, Pair};
 
 /// What is sent before the end is suspended, then while it is away, then after its return: so many times each.
-const ROUNDS: u32 = 20;
+const ROUNDS: usize = 20;
 /// As long as everything may take to arrive.
 const REST: Duration = Duration::from_secs(60);
 const SERVICES: [Service; 2] = [Service::ReliableSequenced, Service::ReliableUnsequenced];
 
+/// What is drawn for a session that moves.
+#[derive(Debug)]
+pub(super) struct MoveScript {
+    seed: u64,
+    link: String,
+    before: Vec<Round>,
+    mode: SuspendMode,
+    /// What the other end sends meanwhile.
+    away: Vec<Round>,
+    time: Duration,
+    /// The state is used once more.
+    again: bool,
+    after: Vec<Round>,
+}
+
+/// Some messages, and some time.
+#[derive(Debug)]
+struct Round {
+    from: End,
+    messages: Vec<Message>,
+    time: Duration,
+    read: bool,
+}
+
+/// A message to be sent: of which of [`SERVICES`], and how long.
+#[derive(Debug)]
+struct Message {
+    kind: usize,
+    length: usize,
+}
+
+impl MoveScript {
+    pub(super) fn draw(dice: &mut dyn Dice, seed: u64) -> Self {
+        dice.part("begin");
+        let link = format!("rate=5mbit,delay={}ms,loss={}%", dice.between(1, 80), dice.below(10));
+        let before = Round::draw_all(dice, "before", &End::BOTH);
+        dice.part("suspend");
+        let mode = if dice.chance(80) { SuspendMode::Snapshot } else { SuspendMode::Flush };
+        let away = Round::draw_all(dice, "away", &[End::Server]);
+        dice.part("resume");
+        let time = Duration::from_millis(dice.between(0, 20_000).into());
+        let again = dice.chance(50);
+        let after = Round::draw_all(dice, "after", &End::BOTH);
+        Self { seed, link, before, mode, away, time, again, after }
+    }
+
+    /// A line for each part, in their order.
+    pub(super) fn describe(&self) -> Vec<String> {
+        let Self { link, before, mode, away, time, again, after, .. } = self;
+        let rounds = |rounds: &[Round]| rounds.iter().map(|round| format!("{round:?}")).collect::<Vec<_>>();
+        let (suspend, resume) = (format!("{mode:?}"), format!("after {time:?}, again: {again}"));
+        [vec![link.clone()], rounds(before), vec![suspend], rounds(away), vec![resume], rounds(after)]
+            .concat()
+    }
+}
+
+impl Round {
+    fn draw_all(dice: &mut dyn Dice, part: &'static str, ends: &[End]) -> Vec<Self> {
+        let mut rounds = Vec::new();
+        while rounds.len() < ROUNDS && dice.part(part) {
+            rounds.push(Self::draw(dice, ends));
+        }
+        rounds
+    }
+
+    fn draw(dice: &mut dyn Dice, ends: &[End]) -> Self {
+        let from = ends[dice.below(ends.len() as u32) as usize];
+        let messages = (0..dice.between(1, 8)).map(|_| Message::draw(dice)).collect();
+        let time = Duration::from_millis(dice.between(0, 30).into());
+        Self { from, messages, time, read: dice.chance(50) }
+    }
+}
+
+impl Message {
+    fn draw(dice: &mut dyn Dice) -> Self {
+        let kind = dice.below(2) as usize;
+        let length = if dice.chance(90) { dice.between(8, 300) } else { dice.between(300, 5000) };
+        Self { kind, length: length as usize }
+    }
+}
+
 struct Move {
     pair: Pair,
-    dice: Seeded,
     link: LinkConfig,
     /// Where the client's end is since it was resumed.
     moved: Option<(usize, Handle)>,
@@ -31,55 +111,52 @@ struct Move {
 
 /// Runs what `seed` decides; panics where a promise is broken.
 pub fn run_move(seed: u64) {
-    let mut dice = Seeded::new(seed);
-    let link = format!("rate=5mbit,delay={}ms,loss={}%", dice.between(1, 80), dice.below(10));
-    let pair = Pair::connected(seed, TransportConfig::default(), &link);
-    let link = link.parse().expect("it is well written");
-    let mut run = Move { pair, dice, link, moved: None, sent: BTreeMap::new(), got: BTreeMap::new() };
-    run.play();
+    play(MoveScript::draw(&mut Seeded::new(seed), seed));
+}
+
+/// Plays it; panics where a promise is broken.
+pub(super) fn play(script: MoveScript) {
+    let pair = Pair::connected(script.seed, TransportConfig::default(), &script.link);
+    let link = script.link.parse().expect("it is well written");
+    let mut run = Move { pair, link, moved: None, sent: BTreeMap::new(), got: BTreeMap::new() };
+    run.play(script);
 }
 
 impl Move {
-    fn play(&mut self) {
-        self.talk(&End::BOTH);
-        let state = self.suspend();
-        self.talk(&[End::Server]);
-        let away = Duration::from_millis(self.dice.between(0, 20_000).into());
-        self.pair.run(away);
+    fn play(&mut self, script: MoveScript) {
+        self.talk(&script.before);
+        let state = self.suspend(script.mode);
+        self.talk(&script.away);
+        self.pair.run(script.time);
         self.moved = Some(self.resume(&state));
         self.pair.run(Duration::from_secs(5));
-        if self.dice.chance(50) {
+        if script.again {
             let again = self.resume(&state);
             self.pair.run(Duration::from_secs(10));
             assert_eq!(self.closed(again), Some(CloseReason::AlreadyResumed), "a state is good once");
         }
-        self.talk(&End::BOTH);
+        self.talk(&script.after);
         self.rest();
     }
 
-    /// Some messages, and some time.
-    fn talk(&mut self, ends: &[End]) {
-        for _ in 0..ROUNDS {
-            let end = ends[self.dice.below(ends.len() as u32) as usize];
-            for _ in 0..self.dice.between(1, 8) {
-                self.send(end);
+    fn talk(&mut self, rounds: &[Round]) {
+        for round in rounds {
+            for message in &round.messages {
+                self.send(round.from, message);
             }
-            let time = Duration::from_millis(self.dice.between(0, 30).into());
-            self.pair.run(time);
-            if self.dice.chance(50) {
+            self.pair.run(round.time);
+            if round.read {
                 self.read();
             }
         }
     }
 
-    fn send(&mut self, from: End) {
-        let kind = self.dice.below(2) as usize;
+    fn send(&mut self, from: End, message: &Message) {
+        let kind = message.kind;
         let number = self.sent.entry((from, kind)).or_default();
         let mut payload = number.to_be_bytes().to_vec();
         *number += 1;
-        let length =
-            if self.dice.chance(90) { self.dice.between(8, 300) } else { self.dice.between(300, 5000) };
-        payload.resize(length as usize, kind as u8);
+        payload.resize(message.length, kind as u8);
         let message = Outgoing::new(StreamId(0), SERVICES[kind], payload.into());
         let now = self.pair.now();
         match self.moved.filter(|_| from == End::Client) {
@@ -91,8 +168,7 @@ impl Move {
         }
     }
 
-    fn suspend(&mut self) -> Suspended {
-        let mode = if self.dice.chance(80) { SuspendMode::Snapshot } else { SuspendMode::Flush };
+    fn suspend(&mut self, mode: SuspendMode) -> Suspended {
         let now = self.pair.now();
         self.pair.connection(End::Client).suspend(now, mode, None).expect("it can be suspended");
         let over = self.pair.run_until(Duration::from_secs(15), |pair| pair.closed(End::Client).is_some());
@@ -120,7 +196,7 @@ impl Move {
     fn read(&mut self) {
         let now = self.pair.now();
         for end in End::BOTH {
-            let messages: Vec<Message> = match self.moved.filter(|_| end == End::Client) {
+            let messages: Vec<session::Message> = match self.moved.filter(|_| end == End::Client) {
                 Some((node, handle)) => {
                     let session = self.pair.world.peer(node, handle).connection.session();
                     std::iter::from_fn(|| session.recv(now)).collect()
@@ -133,7 +209,7 @@ impl Move {
         }
     }
 
-    fn take(&mut self, at: End, message: &Message) {
+    fn take(&mut self, at: End, message: &session::Message) {
         let kind = SERVICES.iter().position(|service| *service == message.service).expect("one of ours");
         let number = message.payload.first_chunk().map(|number| u64::from_be_bytes(*number));
         let number = number.expect("a message has its number");

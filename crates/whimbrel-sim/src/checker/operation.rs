@@ -5,7 +5,7 @@ use std::time::Duration;
 use whimbrel_proto::Service;
 use whimbrel_proto::session::{CreditPolicy, RouteClass, StreamKind, StreamOptions, TagSettings};
 
-use super::{Away, Dice};
+use super::{Attack, Away, Dice, Special, special};
 use crate::pair::End;
 
 /// A message to be sent, but for its payload, which the model makes.
@@ -129,6 +129,20 @@ pub enum Operation {
     Network(NetworkChange),
     /// The session outlives a connection.
     Away(Away),
+    /// A byte stream is not read for a while, or any more.
+    Stall {
+        at: End,
+        stream: u32,
+        length: usize,
+        time: Option<Duration>,
+    },
+    /// A byte stream is dropped by its application.
+    Abandon {
+        at: End,
+        stream: u32,
+        code: u64,
+    },
+    Attack(Attack),
     Pass {
         time: Duration,
     },
@@ -142,6 +156,17 @@ pub enum Finale {
     Rest,
     /// One closes in the midst of it.
     Close(End),
+    /// The same, and the NAT of an end gives it another address at that moment.
+    CloseMoving {
+        end: End,
+        moves: End,
+    },
+    /// One goes on after it was suspended, and so much later, or earlier, the other closes.
+    CloseResuming {
+        away: End,
+        apart: Duration,
+        first: bool,
+    },
     /// Both close at once.
     Cross,
     Abort(End),
@@ -155,8 +180,16 @@ impl Finale {
     pub fn draw(dice: &mut dyn Dice) -> Self {
         let end = end(dice);
         match dice.below(100) {
-            0..70 => Self::Rest,
-            70..82 => Self::Close(end),
+            0..60 => Self::Rest,
+            60..65 if Special::RebindClosing.is_on() => {
+                let moves = if dice.chance(50) { End::Client } else { End::Server };
+                Self::CloseMoving { end, moves }
+            }
+            65..70 if Special::CloseResuming.is_on() => {
+                let apart = Duration::from_millis(dice.below(300).into());
+                Self::CloseResuming { away: end, apart, first: dice.chance(50) }
+            }
+            60..82 => Self::Close(end),
             82..87 => Self::Cross,
             87..92 => Self::Abort(end),
             92..96 => Self::Kill(end),
@@ -219,6 +252,7 @@ impl Operation {
                 }
             }
             88..89 if dice.chance(50) => Self::Away(Away::draw(dice, from)),
+            89..92 => special::draw(dice),
             _ => Self::Pass { time: Duration::from_millis(dice.between(1, 60).into()) },
         }
     }
@@ -319,7 +353,7 @@ impl Draft {
     }
 }
 
-fn end(dice: &mut dyn Dice) -> End {
+pub(super) fn end(dice: &mut dyn Dice) -> End {
     if dice.chance(60) { End::Client } else { End::Server }
 }
 

@@ -1,6 +1,8 @@
-//! A run: settings, operations, an end, and the questions to the model.
+//! A run of operations: the connection they are done to, and the model that is told of each.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::time::Duration;
 
 use whimbrel_proto::session::{
@@ -8,15 +10,15 @@ use whimbrel_proto::session::{
 };
 use whimbrel_proto::{StreamId, Tag, Time, TransportConfig};
 
+use super::attacker::Attacker;
 use super::operation::Draft;
-use super::settings::settings;
-use super::{Coverage, Dice, Finale, Model, Operation};
+use super::{Coverage, Dice, Model, Operation, Script, Special};
 use crate::pair::{End, Pair};
 
-/// Operations of a run by seed.
-pub const OPERATIONS: usize = 200;
 /// Message streams an end opens.
 const MESSAGE_STREAMS: usize = 4;
+/// Payload of the messages of a flood.
+const FLOOD: u64 = 60_000;
 
 #[derive(Debug, Default)]
 pub(super) struct Desk {
@@ -28,6 +30,8 @@ pub(super) struct Desk {
     pub(super) most: usize,
     /// When a queue was last found empty: what is in it came later.
     pub(super) empty: BTreeMap<Option<StreamId>, Time>,
+    /// Byte streams that are not read, and until when.
+    pub(super) stalled: BTreeMap<StreamId, Time>,
 }
 
 pub(super) struct Run {
@@ -43,52 +47,72 @@ pub(super) struct Run {
     /// An end is suspended.
     pub(super) away: bool,
     pub(super) over: bool,
+    /// Somebody on the way, where a run wants one, and the server's double that gets its strays.
+    pub(super) attacker: Option<Rc<RefCell<Attacker>>>,
+    pub(super) sibling: usize,
     pub(super) coverage: Coverage,
 }
 
 /// Runs what the dice decide; panics where the system and the model differ.
 pub fn run(dice: &mut dyn Dice, seed: u64) -> Coverage {
-    let config = settings(dice);
-    let link = format!("rate=10mbit,delay={}ms,loss={}%", dice.between(1, 100), dice.below(15));
-    let mut desks = BTreeMap::new();
-    for end in End::BOTH {
-        let desk = Desk { messages: vec![StreamId(0)], most: 10_000, ..Desk::default() };
-        desks.insert(end, desk);
+    play(Script::draw(dice, seed))
+}
+
+/// Plays a run; panics where the system and the model differ.
+pub fn play(script: Script) -> Coverage {
+    let mut run = Run::new(&script);
+    if script.operations.iter().any(|operation| matches!(operation, Operation::Attack(_))) {
+        run.watch();
     }
-    let mut run = Run {
-        pair: Pair::new(seed, config.clone(), &link),
-        model: Model::new(config.session.cross_sequencing),
-        desks,
-        config,
-        link,
-        second: false,
-        values: End::BOTH.map(|end| (end, [(0, false); 2])).into(),
-        away: false,
-        over: false,
-        coverage: Coverage::default(),
-    };
-    run.play(dice);
+    for draft in &script.early {
+        run.send(End::Client, draft);
+    }
+    run.settle(script.rebind);
+    for operation in script.operations {
+        run.coverage.operations += 1;
+        run.perform(operation);
+        run.pump();
+    }
+    run.finale(script.finale);
     run.coverage
 }
 
 impl Run {
-    fn play(&mut self, dice: &mut dyn Dice) {
-        for _ in 0..dice.below(4) {
-            if let Operation::Send { draft, .. } = Operation::draw(dice) {
-                self.send(End::Client, &draft);
-            }
+    fn new(script: &Script) -> Self {
+        let config = script.settings.clone();
+        let mut desks = BTreeMap::new();
+        for end in End::BOTH {
+            let desk = Desk { messages: vec![StreamId(0)], most: 10_000, ..Desk::default() };
+            desks.insert(end, desk);
         }
-        assert!(self.pair.settle(Duration::from_secs(15)), "no connection over {}", self.link);
-        for _ in 0..OPERATIONS {
-            if dice.is_over() {
-                break;
-            }
-            self.coverage.operations += 1;
-            self.perform(Operation::draw(dice));
-            self.pump();
+        Self {
+            pair: Pair::new(script.seed, config.clone(), &script.link),
+            model: Model::new(config.session.cross_sequencing),
+            desks,
+            config,
+            link: script.link.clone(),
+            second: false,
+            values: End::BOTH.map(|end| (end, [(0, false); 2])).into(),
+            away: false,
+            over: false,
+            attacker: None,
+            sibling: 0,
+            coverage: Coverage::default(),
         }
-        let finale = Finale::draw(dice);
-        self.finale(finale);
+    }
+
+    /// Until both are connected, though the client's NAT may rebind meanwhile.
+    fn settle(&mut self, rebind: Option<Duration>) {
+        let mut limit = Duration::from_secs(15);
+        if let Some(after) = rebind {
+            self.coverage.special(Special::RebindEarly);
+            self.pair.run(after);
+            let client = self.pair.client;
+            self.pair.world.rebind(client);
+            // Where the server answered the old address, its client has to find that out.
+            limit += Duration::from_secs(30);
+        }
+        assert!(self.pair.settle(limit), "no connection over {}", self.link);
     }
 
     pub(super) fn desk(&mut self, end: End) -> &mut Desk {
@@ -100,7 +124,7 @@ impl Run {
         streams[nth as usize % streams.len()]
     }
 
-    fn byte_stream(&mut self, end: End, nth: u32) -> Option<StreamId> {
+    pub(super) fn byte_stream(&mut self, end: End, nth: u32) -> Option<StreamId> {
         let streams = &self.desk(end).bytes;
         (!streams.is_empty()).then(|| streams[nth as usize % streams.len()])
     }
@@ -168,8 +192,8 @@ impl Run {
             Operation::Reading { at, most } => self.desk(at).most = most,
             Operation::Flood { from } => {
                 self.desk(from.other()).most = 0;
-                for _ in 0..9 {
-                    self.send(from, &Draft::plain(60_000));
+                for _ in 0..self.flood() {
+                    self.send(from, &Draft::plain(FLOOD as usize));
                 }
             }
             Operation::Relink { link } => {
@@ -191,8 +215,17 @@ impl Run {
                 self.change_network(change);
             }
             Operation::Away(away) => self.leave(away),
+            Operation::Stall { at, stream, length, time } => self.stall(at, stream, length, time),
+            Operation::Abandon { at, stream, code } => self.abandon(at, stream, code),
+            Operation::Attack(attack) => self.attack(&attack),
             Operation::Pass { time } => self.pass(time),
         }
+    }
+
+    /// Messages that are more than a small window, where there is one: a large one would take most of a run's time.
+    fn flood(&self) -> u64 {
+        let needed = self.config.session.session_window / FLOOD + 2;
+        if needed > 9 { 2 } else { needed }
     }
 
     /// Time passes, and readers read now and then.
@@ -296,7 +329,12 @@ impl Run {
     }
 
     fn write(&mut self, from: End, nth: u32, length: usize) {
-        let Some(stream) = self.byte_stream(from, nth) else { return };
+        if let Some(stream) = self.byte_stream(from, nth) {
+            self.write_to(from, stream, length);
+        }
+    }
+
+    pub(super) fn write_to(&mut self, from: End, stream: StreamId, length: usize) {
         let bytes = self.model.stream_bytes(from, stream, length);
         let now = self.pair.now();
         match self.pair.session(from).write(now, stream, bytes) {

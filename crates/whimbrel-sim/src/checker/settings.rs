@@ -15,7 +15,7 @@ pub(super) fn settings(dice: &mut dyn Dice) -> TransportConfig {
     let session = &mut config.session;
     session.cross_sequencing = dice.chance(25);
     if dice.chance(40) {
-        session.session_window = 262_144 + u64::from(dice.below(100_000));
+        session.session_window = dice.below(400_000).into();
         session.stream_window = 262_144;
     }
     if dice.chance(30) {

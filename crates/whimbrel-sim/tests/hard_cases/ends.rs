@@ -31,7 +31,7 @@ fn a_polite_close_delivers_what_both_sides_have_queued() {
         );
         assert_eq!(pair.closed(End::Client), Some(CloseReason::Local));
         let Some(CloseReason::Peer(reason)) = pair.closed(End::Server) else { panic!("seed {seed}") };
-        assert_eq!((reason.code, reason.text.as_str()), (9, "that was all"));
+        assert_eq!((reason.code, reason.text.raw()), (9, "that was all"));
     }
 }
 
@@ -78,7 +78,7 @@ fn an_abort_ends_both_sides_at_once_and_says_why() {
     let Some(CloseReason::Aborted(Cause::Application, reason)) = pair.closed(End::Server) else {
         panic!("{:?}", pair.closed(End::Server))
     };
-    assert_eq!((reason.code, reason.text.as_str()), (77, "enough"));
+    assert_eq!((reason.code, reason.text.raw()), (77, "enough"));
     let outcomes =
         pair.news(End::Client).into_iter().filter(|news| matches!(news, SessionEvent::Outcome(..)));
     assert_eq!(outcomes.count(), 500, "every tracked message has an outcome");

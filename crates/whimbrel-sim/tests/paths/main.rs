@@ -11,6 +11,7 @@ mod numbered;
 mod one_way;
 mod primary;
 mod probes;
+mod rebinds;
 mod shared;
 
 use std::time::Duration;

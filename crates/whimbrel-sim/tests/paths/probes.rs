@@ -51,7 +51,8 @@ fn the_longer_nothing_is_sent_the_more_rarely_paths_are_probed() {
         }
         probes(pair) - before
     };
-    let busy = count(&mut pair, 20 * SECOND, true);
+    // Not for so long that the idle path, whose queue is empty, is taken for the better one.
+    let busy = count(&mut pair, 15 * SECOND, true);
     // What was queued is sent first.
     pair.run_until(300 * SECOND, |pair| {
         pair.recv(End::Server);
@@ -59,8 +60,8 @@ fn the_longer_nothing_is_sent_the_more_rarely_paths_are_probed() {
     });
     pair.run(60 * SECOND);
     let idle = count(&mut pair, 600 * SECOND, false);
-    println!("{busy} in 20 s of load, {idle} in 600 s without");
-    assert!((15..=45).contains(&busy), "{busy} probes in 20 s beside a load");
+    println!("{busy} in 15 s of load, {idle} in 600 s without");
+    assert!((11..=34).contains(&busy), "{busy} probes in 15 s beside a load");
     assert!(
         (10..=50).contains(&idle),
         "{idle} packets in ten idle minutes: a probe each 25 s, and its answer"

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::broadcast;
 use whimbrel_proto::crypto::PublicKey;
-use whimbrel_proto::session::{Message, SessionStats, TagStats};
+use whimbrel_proto::session::{Message, SessionStats, StreamCredit, TagStats};
 use whimbrel_proto::{CloseReason, ConnectionStats, Event, Threshold, Ticket, TooManyThresholds};
 
 use crate::shared::{Shared, State};
@@ -144,6 +144,13 @@ impl Mocket {
         let connection = state.connection.stats(self.shared.clock.now());
         let session = state.connection.session_ref();
         Stats { connection, session: session.stats(), tags: session.tag_stats() }
+    }
+
+    /// Who holds credit: of each stream what is unread here, what the peer may send, and what this end may. One whose reader has stalled
+    /// stands out by [`StreamCredit::unread_for`], one that the peer does not read by [`StreamCredit::blocked_for`].
+    pub fn stream_credit(&self) -> Vec<StreamCredit> {
+        let state = self.shared.lock();
+        state.connection.session_ref().stream_credit(self.shared.clock.now())
     }
 
     /// Watches these thresholds from now on, and no others: [`Event::Quality`] tells when a figure crosses one, and of those that are

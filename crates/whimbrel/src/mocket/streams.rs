@@ -78,9 +78,8 @@ impl Mocket {
 
     async fn accept_by(&self, wanted: StreamKind) -> Result<StreamId, Closed> {
         let next = |state: &mut State| {
-            state.forget_ended();
-            let at = state.opened.iter().position(|(_, kind)| *kind == wanted)?;
-            state.opened.remove(at).map(|(id, _)| Ok(id))
+            let State { backlog, connection, .. } = state;
+            backlog.accept(wanted, connection.session_ref()).map(Ok)
         };
         self.until_changed(next, |reason| Err(Closed(reason))).await
     }

@@ -186,7 +186,7 @@ fn trial(index: usize, experiment: &Experiment, seed: u64) -> anyhow::Result<Tri
     link.args(&experiment.link);
     let (link, near, mut report) = listening(link)?;
     let mut load = whimbrel(&["perf", "run", &format!("{key}@{near}"), "--json"]);
-    load.args(&experiment.load);
+    load.args(["--wait", "30"]).args(&experiment.load);
     let ticket = Ticket::new(experiment.by_ticket, &format!("{index}-{seed}"))?;
     if let Some(ticket) = &ticket {
         load.args(ticket.arguments());

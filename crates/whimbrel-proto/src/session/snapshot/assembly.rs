@@ -5,12 +5,24 @@ use crate::session::snapshot::codec::{BROKEN, In, Loaded, Out};
 
 impl Assembly {
     pub(in crate::session) fn save(&self, out: &mut Out<'_>) {
-        let Self { base, buf, have } = self;
+        let Self { base: _, buf: _, have, received: _, far: _ } = self;
         out.int(have.len() as u64);
         for (from, to) in have.within(0, u64::MAX) {
             out.int(from);
-            out.bytes(buf.get((from - base) as usize..(to - base) as usize).unwrap_or_default());
+            out.bytes(&self.copy(from, to));
         }
+    }
+
+    /// Bytes that have come, wherever they are.
+    fn copy(&self, from: u64, to: u64) -> Vec<u8> {
+        let start = (from - self.base) as usize;
+        let near = self.buf.get(start..self.buf.len().min((to - self.base) as usize)).unwrap_or_default();
+        let mut copy = near.to_vec();
+        copy.resize((to - from) as usize, 0);
+        if let Some(far) = &self.far {
+            far.copy(from, &mut copy);
+        }
+        copy
     }
 
     /// From `base`, with nothing at or beyond `end`.

@@ -11,6 +11,7 @@ impl BytesIn {
     pub(in crate::session) fn save(&self, out: &mut Out<'_>) {
         let Self {
             ready,
+            ready_bytes: _,
             tail,
             next,
             assembly,

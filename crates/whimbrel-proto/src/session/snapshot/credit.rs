@@ -1,8 +1,8 @@
 //! Credit: absolute sums, which the peer counts alike.
 
-use super::{RecvCredit, SendCredit};
+use super::{Received, RecvCredit, SendCredit};
+use crate::session::config::WIDEST;
 use crate::session::snapshot::codec::{In, Loaded, Out};
-use crate::wire::VARINT_MAX;
 
 impl SendCredit {
     pub(in crate::session) fn save(&self, out: &mut Out<'_>) {
@@ -18,20 +18,49 @@ impl SendCredit {
 
 impl RecvCredit {
     pub(in crate::session) fn save(&self, out: &mut Out<'_>) {
-        let Self { charged, consumed, granted, window, due: _ } = *self;
+        let Self {
+            charged,
+            consumed,
+            granted,
+            window,
+            mark: _,
+            alarm: _,
+            renewed: _,
+            due: _,
+            steady: _,
+            over,
+        } = *self;
         for value in [charged, consumed, granted, window] {
             out.int(value);
         }
+        out.flag(over);
     }
 
     pub(in crate::session) fn load(input: &mut In) -> Loaded<Self> {
         let [charged, consumed] = [input.int()?, input.int()?];
-        let [granted, window] = [input.int()?, input.at_most(VARINT_MAX / 4)?];
-        Ok(Self { charged, consumed, granted, window, due: true })
+        let [granted, window] = [input.int()?, input.at_most(WIDEST)?];
+        let over = input.flag()?;
+        let mut credit = Self { charged, consumed, granted, window, ..Self::new(0) };
+        credit.alarm = granted;
+        (credit.due, credit.over) = (!over, over);
+        Ok(credit)
     }
 
     /// What was read goes back unread.
     pub(in crate::session) fn take_back(&mut self, amount: u64) {
         self.consumed = self.consumed.saturating_sub(amount);
+    }
+}
+
+impl Received {
+    pub(in crate::session) fn save(&self, out: &mut Out<'_>) {
+        // A session that can be suspended is past what comes early.
+        let Self { charged, consumed, early: _, is_early: _ } = *self;
+        out.int(charged);
+        out.int(consumed);
+    }
+
+    pub(in crate::session) fn load(input: &mut In) -> Loaded<Self> {
+        Ok(Self { charged: input.int()?, consumed: input.int()?, ..Self::default() })
     }
 }

@@ -2,6 +2,7 @@
 
 use super::codec::{BROKEN, In, Loaded, Out};
 use crate::Side;
+use crate::budget::Budgets;
 use crate::mutants::{Mutant, planted};
 use crate::session::again::Lost;
 use crate::session::answers::Answers;
@@ -9,7 +10,7 @@ use crate::session::bytes_in::BytesIn;
 use crate::session::bytes_out::BytesOut;
 use crate::session::config::{MESSAGE_CHARGE, PeerLimits, SessionConfig};
 use crate::session::control::{self, Notice};
-use crate::session::credit::{RecvCredit, SendCredit};
+use crate::session::credit::{Received, RecvCredit, SendCredit};
 use crate::session::end::EndOut;
 use crate::session::inbox::Inbox;
 use crate::session::item::{NO_TAG, RELIABLE, State};
@@ -18,8 +19,11 @@ use crate::session::latest::Latest;
 use crate::session::ledger::{Ledger, Place};
 use crate::session::message::{DomainKey, Message, Outcome, SessionEvent, StreamKind};
 use crate::session::options::{CreditPolicy, RouteClass, StreamOptions};
+use crate::session::pace::GrantDelay;
 use crate::session::receiving::RecvDomain;
+use crate::session::reserve::Reserve;
 use crate::session::sending::SendDomain;
+use crate::session::stalls::Stalls;
 use crate::session::stream::{Stream, Streams, WHOLE};
 use crate::session::{Session, again::Again, assembly::Spares, control::Control};
 use crate::wire::VARINT_MAX;
@@ -30,6 +34,7 @@ fn save_config(config: &SessionConfig, out: &mut Out<'_>) {
         max_message,
         session_window,
         stream_window,
+        stream_share,
         max_streams,
         send_queue_messages,
         send_queue_bytes,
@@ -42,9 +47,15 @@ fn save_config(config: &SessionConfig, out: &mut Out<'_>) {
         max_tags,
         urgent_priority,
     } = *config;
-    for value in
-        [max_message, session_window, stream_window, max_streams, send_queue_bytes, stream_send_buffer]
-    {
+    for value in [
+        max_message,
+        session_window,
+        stream_window,
+        stream_share,
+        max_streams,
+        send_queue_bytes,
+        stream_send_buffer,
+    ] {
         out.int(value);
     }
     for value in [send_queue_messages, small_message, max_unconfirmed, max_tags] {
@@ -62,6 +73,7 @@ fn load_config(input: &mut In) -> Loaded<SessionConfig> {
         max_message: input.at_most(MOST)?,
         session_window: input.at_most(MOST)?,
         stream_window: input.at_most(MOST)?,
+        stream_share: input.at_most(MOST)?,
         max_streams: input.at_most(MOST)?,
         send_queue_bytes: input.at_most(MOST)?,
         stream_send_buffer: input.at_most(MOST)?,
@@ -99,8 +111,8 @@ fn load_options(input: &mut In) -> Loaded<StreamOptions> {
 }
 
 fn save_peer(peer: &PeerLimits, out: &mut Out<'_>) {
-    let PeerLimits { max_data, max_stream_data, max_streams, max_message, cross_sequencing } = *peer;
-    for value in [max_data, max_stream_data, max_streams, max_message] {
+    let PeerLimits { max_stream_data, max_streams, max_message, cross_sequencing } = *peer;
+    for value in [max_stream_data, max_streams, max_message] {
         out.int(value);
     }
     out.flag(cross_sequencing);
@@ -108,12 +120,15 @@ fn save_peer(peer: &PeerLimits, out: &mut Out<'_>) {
 
 fn load_peer(input: &mut In) -> Loaded<PeerLimits> {
     Ok(PeerLimits {
-        max_data: input.int()?,
         max_stream_data: input.int()?,
         max_streams: input.at_most(VARINT_MAX / 4)?,
         max_message: input.int()?,
         cross_sequencing: input.flag()?,
     })
+}
+
+fn is_message_stream(stream: &Stream) -> bool {
+    stream.takes() == Some(StreamKind::Messages) && stream.id != StreamId(0)
 }
 
 impl Session {
@@ -126,8 +141,8 @@ impl Session {
         {
             out.int(value);
         }
-        self.send_credit.save(out);
-        self.recv_credit.save(out);
+        self.sent.save(out);
+        self.received.save(out);
         self.ledger.save(out);
         out.list(self.received_tags.all(), |out, ((stream, tag), (messages, bytes))| {
             [*stream, *tag, *messages, *bytes].into_iter().for_each(|value| out.int(value));
@@ -218,7 +233,10 @@ impl Session {
             input.at_most(VARINT_MAX / 8)?,
             input.at_most(VARINT_MAX / 8)?,
         ];
+        let budgets = Budgets::unlimited();
         let mut session = Self {
+            reserve: Reserve::new(config.session_window, &budgets.credit),
+            budgets,
             side,
             config,
             peer,
@@ -229,17 +247,22 @@ impl Session {
             control: Control::default(),
             spares: Spares::default(),
             again: Again::default(),
-            send_credit: SendCredit::load(input)?,
-            recv_credit: RecvCredit::load(input)?,
+            sent: SendCredit::load(input)?,
+            received: Received::load(input)?,
+            grant_delay: GrantDelay::default(),
+            stalls: Stalls::default(),
+            clock: Time::ZERO,
             inbox: Inbox::default(),
-            gaps: Vec::new(),
-            ending: Vec::new(),
+            gaps: Default::default(),
+            arenas: Default::default(),
+            held: Default::default(),
             next_message,
             opened,
             peer_opened,
             peer_ended,
             streams_granted,
             wants_writable: false,
+            turns: Vec::new(),
             wants_taken: false,
             wants_streams: false,
             readable_told: false,
@@ -249,8 +272,8 @@ impl Session {
         let limit = session.config.max_tags;
         input.list(|input| {
             let [stream, tag, messages, bytes] = [input.int()?, input.int()?, input.int()?, input.int()?];
-            session.received_tags.note(stream, tag, messages, bytes, limit);
-            Ok(())
+            let new = session.received_tags.restore(stream, tag, (messages, bytes));
+            if new && session.received_tags.all().len() <= limit { Ok(()) } else { Err(BROKEN) }
         })?;
         input.list(|input| session.load_stream(input))?;
         input.list(|input| {
@@ -280,6 +303,7 @@ impl Session {
         let mut stream = Stream::new(id, kind, 0, 0);
         stream.send_credit = SendCredit::load(input)?;
         stream.recv_credit = RecvCredit::load(input)?;
+        self.reserve.adopt(stream.recv_credit.drawn(self.config.share_of(id)));
         stream.claimed = input.flag()?;
         stream.end_out = match input.byte()? {
             0 => EndOut::Open,
@@ -306,7 +330,7 @@ impl Session {
         if bytes_out.is_some() != is_bytes || bytes_in.is_some() != is_bytes {
             return Err(BROKEN);
         }
-        let mut inbox = Inbox::default();
+        let mut inbox = Inbox::of(id);
         input.list(|input| {
             inbox.push(Message::load(input)?);
             Ok(())
@@ -423,7 +447,7 @@ impl Session {
             }
             self.resume_stream(now, slot);
         }
-        self.control.notify(Notice::MaxData);
+        self.clock = now;
         self.control.notify(Notice::MaxStreams);
         let claimed: usize = self
             .streams
@@ -474,7 +498,7 @@ impl Session {
     fn resume_stream(&mut self, now: Time, slot: u32) {
         let key = self.streams.key(slot, WHOLE);
         let Some(stream) = self.streams.at_mut(slot) else { return };
-        let (id, kind, lanes, end_out) = (stream.id, stream.kind, stream.lanes.clone(), stream.end_out);
+        let (id, kind, lanes) = (stream.id, stream.kind, stream.lanes.clone());
         let (mut readable, mut lost, mut new) =
             (stream.claimed && (stream.ended_in || !stream.inbox.is_empty()), false, false);
         let (mut reset, mut stop) = (false, false);
@@ -505,9 +529,7 @@ impl Session {
         if readable {
             self.tell_readable(slot);
         }
-        if end_out == EndOut::Wanted {
-            self.ending.push(key);
-        }
+        self.check_end(slot);
         self.reap(slot);
         self.on_quiet(slot);
     }
@@ -530,7 +552,13 @@ impl Session {
     pub(crate) fn kept_bytes(&self) -> u64 {
         let streams = self.streams.slots().filter_map(|slot| self.streams.at(slot));
         let of_streams: u64 = streams.map(Stream::kept_bytes).sum();
-        self.outbox.bytes() + self.recv_credit.unread() + of_streams
+        self.outbox.bytes() + self.received.unread() + of_streams
+    }
+
+    /// Of those, what this side sends.
+    pub(crate) fn outgoing_bytes(&self) -> u64 {
+        let streams = self.streams.slots().filter_map(|slot| self.streams.at(slot));
+        self.outbox.bytes() + streams.map(Stream::outgoing_bytes).sum::<u64>()
     }
 
     /// Byte streams that are open, by their ids.
@@ -540,7 +568,12 @@ impl Session {
 
     /// Streams of messages beside stream 0 that this end has not ended, by their ids.
     pub fn message_streams(&self) -> Vec<StreamId> {
-        self.streams_where(|stream| stream.takes() == Some(StreamKind::Messages) && stream.id != StreamId(0))
+        self.streams_where(is_message_stream)
+    }
+
+    /// [`Session::message_streams`] has it.
+    pub fn is_message_stream(&self, id: StreamId) -> bool {
+        self.streams.look(id).is_some_and(is_message_stream)
     }
 
     fn streams_where(&self, wanted: impl Fn(&Stream) -> bool) -> Vec<StreamId> {
@@ -554,7 +587,7 @@ impl Session {
     pub fn unread(&mut self, messages: impl DoubleEndedIterator<Item = Message>) {
         for message in messages.rev() {
             let charge = message.payload.len() as u64 + MESSAGE_CHARGE;
-            self.recv_credit.take_back(charge);
+            self.received.take_back(charge);
             if let Some(slot) = self.streams.find(message.stream)
                 && let Some(stream) = self.streams.at_mut(slot)
             {

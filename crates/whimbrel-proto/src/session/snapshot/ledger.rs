@@ -207,6 +207,9 @@ mod tests {
             queue_bytes: 0,
             outstanding: 0,
             unread: 0,
+            credit_beyond_shares: 0,
+            unread_streams: 0,
+            blocked_streams: 0,
         };
         let mut ledger = Ledger { stats, ..Ledger::default() };
         ledger.tags.push(TagState { stream: 3, tag: 5, counters: of_tag, used: true, ..TagState::default() });

@@ -17,7 +17,7 @@ use crate::Time;
 use codec::{In, Out};
 
 /// The version that is written, and the only one read. Another layout is another version.
-pub const SNAPSHOT_VERSION: u8 = 2;
+pub const SNAPSHOT_VERSION: u8 = 3;
 /// What every snapshot begins with.
 const MAGIC: [u8; 4] = *b"WSES";
 

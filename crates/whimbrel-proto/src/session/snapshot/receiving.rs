@@ -5,22 +5,25 @@ use crate::Service;
 use crate::mutants::{Mutant, planted};
 use crate::session::assembly::Assembly;
 use crate::session::config::{MAX_SPAN, MESSAGE_CHARGE};
+use crate::session::inbox::Unread;
 use crate::session::message::Message;
 use crate::session::snapshot::codec::{BROKEN, In, Loaded, Out};
-use crate::session::waiting::Held;
+use crate::session::waiting::Parked;
+use crate::session::waiting::snapshot::One;
 use crate::wire::VARINT_MAX;
 use crate::wire::data::Extras;
 
 impl RecvDomain {
     pub(in crate::session) fn save(&self, out: &mut Out<'_>) {
-        let Self { sequenced: _, finished, partial, held, skipped, passed, dropped: _, gap_listed: _ } = self;
+        let Self { sequenced: _, finished, partial, held, kept: _, skipped, passed, dropped: _, gap_at: _ } =
+            self;
         out.window(finished);
         out.ranges(skipped);
         out.ranges(passed);
-        out.list(held.in_order().into_iter(), |out, Held { message, latest_reliable, since }| {
+        out.list(held.in_order().into_iter(), |out, One { message, latest_reliable, since }| {
             message.save(out);
-            out.int(*latest_reliable);
-            out.past(*since);
+            out.int(latest_reliable);
+            out.past(since);
         });
         out.list(partial.iter(), |out, (number, partial)| {
             out.int(*number);
@@ -45,7 +48,7 @@ impl RecvDomain {
             if !domain.sequenced || id <= floor || id >= top || !domain.finished.contains(id) {
                 return Err(BROKEN);
             }
-            domain.held.insert(Held { message, latest_reliable, since });
+            domain.held.insert(Parked { unread: Unread::One(message), latest_reliable, since });
             Ok(())
         })?;
         input.list(|input| {
@@ -55,6 +58,7 @@ impl RecvDomain {
                 return Err(BROKEN);
             }
             domain.dropped += usize::from(partial.dropped);
+            domain.kept += partial.assembly.memory();
             match domain.partial.insert(number, partial) {
                 None => Ok(()),
                 Some(_) => Err(BROKEN),

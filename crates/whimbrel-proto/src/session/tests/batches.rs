@@ -20,7 +20,8 @@ fn payloads(rng: &mut Rng, group: u64) -> Vec<Bytes> {
 
 /// What the far end reads, in turn, of what a seed sends; `batches`: many at a time at both ends.
 fn exchange(seed: u64, batches: bool) -> Vec<Message> {
-    let mut pipe = Pipe { loss: 5, jitter: 3, ..Pipe::new(seed, SessionConfig::default()) };
+    let roomy = SessionConfig { stream_share: 4 << 20, ..SessionConfig::default() };
+    let mut pipe = Pipe { loss: 5, jitter: 3, ..Pipe::new(seed, roomy) };
     let (mut choices, mut got) = (Rng(seed ^ 0x5eed), Vec::new());
     for group in 0..40 {
         let service = Service::ALL[group as usize % 4];

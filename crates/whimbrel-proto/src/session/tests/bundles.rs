@@ -126,7 +126,7 @@ fn what_has_wishes_of_its_own_keeps_its_place_among_them() {
 #[test]
 fn no_more_begin_than_credit_covers() {
     let mut pipe = Pipe::plain();
-    let window = SessionConfig::default().stream_window;
+    let window = DEFAULT_CREDIT;
     let each = 50 + MESSAGE_CHARGE;
     let template = numbered(Service::ReliableSequenced, 0, 50);
     for _ in 0..window / each + 100 {

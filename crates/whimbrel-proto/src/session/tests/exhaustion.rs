@@ -56,11 +56,7 @@ fn regression_many_questions_do_not_make_the_next_one_dear() {
 #[test]
 fn regression_answers_are_looked_up_among_what_was_asked() {
     let (mut session, mut now) = (server(), Time::ZERO);
-    session.set_peer_limits(PeerLimits {
-        max_data: 1 << 40,
-        max_stream_data: 1 << 40,
-        ..PeerLimits::default()
-    });
+    session.set_peer_limits(PeerLimits { max_stream_data: 1 << 40, ..PeerLimits::default() });
     let mut carried = Vec::new();
     for number in 0..100_000 {
         let confirm =

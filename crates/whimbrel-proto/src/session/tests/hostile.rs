@@ -77,8 +77,7 @@ fn contradictions_are_misbehaviour() {
 fn credit_is_verified() {
     // Messages of nothing are charged too.
     let mut session = server();
-    let window = SessionConfig::default().stream_window;
-    let bound = (window + (16 << 20) + 32) / MESSAGE_CHARGE;
+    let bound = (DEFAULT_CREDIT + (16 << 20) + 32) / MESSAGE_CHARGE;
     let mut taken = 0;
     let fault = loop {
         match feed(&mut session, block_of(head(WHOLE | data::UNSEQUENCED, taken, 0), b"")) {
@@ -91,15 +90,26 @@ fn credit_is_verified() {
     // A byte stream may not overdraw.
     let mut session = server();
     let bytes = Extras { bytes: true, ..Extras::NONE };
-    let beyond = DataHead { stream: 4, extras: bytes, ..head(data::RELIABLE, 0, window) };
+    let beyond = DataHead { stream: 4, extras: bytes, ..head(data::RELIABLE, 0, DEFAULT_SHARE) };
     assert_eq!(cause(feed(&mut session, block_of(beyond, b"x"))), Cause::Credit);
-    // The session's sum counts where no stream's does.
-    let mut session = server();
-    let fault = (0..128).find_map(|stream| {
-        let first = DataHead { stream: stream * 2, message_length: Some(16 << 20), ..head(FIRST, 0, 0) };
-        feed(&mut session, block_of(first, b"x")).err().map(|fault| (stream, fault.cause))
-    });
-    assert_eq!(fault, Some((1, Cause::Credit)));
+}
+
+/// Before the peer is proven all streams together are bounded, by what one of them may be charged and one message.
+#[test]
+fn early_data_is_bounded_over_all_streams() {
+    let bytes = Extras { bytes: true, ..Extras::NONE };
+    let part = |stream| DataHead { stream, extras: bytes, ..head(data::RELIABLE, 0, DEFAULT_SHARE - 1) };
+    let fault = |early| {
+        let mut session = server();
+        (1..100).find_map(|stream| {
+            let mut reader = Reader::new(block_of(part(stream * 2), b"x").into());
+            let kind = reader.u8().unwrap();
+            let fault = session.handle_block(Time::ZERO, kind, &mut reader, early).err();
+            fault.map(|fault| (stream, fault.cause))
+        })
+    };
+    assert_eq!(fault(true), Some((9, Cause::Credit)));
+    assert_eq!(fault(false), None);
 }
 
 #[test]

@@ -329,7 +329,7 @@ fn many_late_together_are_each_told_though_more_come_while_the_verdict_is_out() 
 #[test]
 fn late_messages_in_parts_that_are_forgotten_do_not_pile_up() {
     let window = 1 << 30;
-    let roomy = SessionConfig { session_window: window, stream_window: window, ..SessionConfig::default() };
+    let roomy = SessionConfig { stream_share: window, ..SessionConfig::default() };
     let mut hand = Hand::with(roomy);
     for _ in 0..=MAX_RANGES + 32 {
         // Nothing comes back: of each but the last 32 the verdict is forgotten.

@@ -6,6 +6,7 @@ mod credit;
 mod exhaustion;
 mod hostile;
 mod late;
+mod many;
 mod options;
 mod pipe;
 mod random;

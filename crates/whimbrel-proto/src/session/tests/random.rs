@@ -127,8 +127,8 @@ fn run(seed: u64, operations: u64, suspends: u64) {
     let mut rng = Rng(seed ^ 0x5eed);
     let cross = rng.chance(30);
     let config = SessionConfig {
-        session_window: 262_144 << rng.below(4),
-        stream_window: 262_144 << rng.below(3),
+        session_window: (262_144 << rng.below(4)) * rng.below(2),
+        stream_window: 65_536 << rng.below(5),
         cross_sequencing: cross,
         send_queue_messages: 50 + rng.below(1000) as usize,
         ..SessionConfig::default()

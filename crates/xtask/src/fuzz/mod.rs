@@ -1,20 +1,53 @@
 //! `cargo xtask fuzz`: the targets of `fuzz/` under libFuzzer, one after another, with a table at the end.
 
+mod hours;
+
 use std::fmt::Display;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStderr, Command, ExitCode, Stdio};
 
 use anyhow::{Context, bail};
 
-use crate::process::{cargo, root};
+use crate::process::{cargo, program, root};
 use crate::tools;
+use hours::{Hours, Meter};
+
+/// What a target is built and run with besides.
+struct Special {
+    target: &'static str,
+    build: &'static [&'static str],
+    run: &'static [&'static str],
+}
+
+/// An input of `operations` decides a whole run of the simulator: comparing its bytes with what is compared inside finds nothing and
+/// takes most of the time, and what a long input does several short ones do sooner.
+const SPECIAL: &[Special] =
+    &[Special { target: "operations", build: &["--no-trace-compares"], run: &["-max_len=400"] }];
+
+/// What watches over memory meanwhile.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Sanitizer {
+    /// Nothing: the fastest, with the compiler that is there.
+    None,
+    /// AddressSanitizer, which takes a nightly compiler; time is added up in fuzz/hours.txt.
+    Address,
+}
 
 /// Runs fuzz targets under libFuzzer; what they find lies in `fuzz/artifacts`.
+///
+/// New inputs that reach something else are kept in `fuzz/corpus`, which is committed. `--until 1800 --sanitizer address` runs each target
+/// for what it lacks of half an hour: Ctrl-C loses some seconds at the most, and the same command goes on from there.
 #[derive(clap::Args)]
 pub(crate) struct Fuzz {
     /// Seconds for each target.
     #[arg(long, default_value_t = 60)]
-    time: u32,
+    time: u64,
+    /// Seconds for each target in all, with those that fuzz/hours.txt says it ran before. Only with --sanitizer address.
+    #[arg(long, conflicts_with = "time", value_name = "SECONDS")]
+    until: Option<u64>,
+    /// What watches over memory.
+    #[arg(long, value_enum, default_value_t = Sanitizer::None)]
+    sanitizer: Sanitizer,
     /// With the planted fault: `sack` and `operations` must fail, or their silence means nothing.
     #[arg(long)]
     planted: bool,
@@ -39,15 +72,27 @@ impl Fuzz {
                 "{reason}; without it `cargo test -p whimbrel-sim --test fuzz_smoke` changes the corpora at random"
             );
         }
+        let is_address = self.sanitizer == Sanitizer::Address;
+        if self.until.is_some() && !is_address {
+            bail!("--until needs --sanitizer address: fuzz/hours.txt has the time with it only");
+        }
+        if is_address && let Err(reason) = tools::nightly() {
+            bail!("{reason}");
+        }
         let all = targets()?;
         if let Some(unknown) = self.targets.iter().find(|name| !all.contains(name)) {
             bail!("no target {unknown}; there are {}", all.join(", "));
         }
         let chosen = if self.targets.is_empty() { &all } else { &self.targets };
+        let mut hours = Hours::open()?;
         let mut table = Vec::new();
         for (index, target) in chosen.iter().enumerate() {
-            println!("=> {target} ({} of {}), {} s and its build", index + 1, chosen.len(), self.time);
-            table.push((target, self.target(target)?));
+            let time = self.until.map_or(self.time, |until| until.saturating_sub(hours.of(target).seconds));
+            if time == 0 {
+                continue;
+            }
+            println!("=> {target} ({} of {}), {time} s and its build", index + 1, chosen.len());
+            table.push((target, self.target(target, time, &mut hours)?));
         }
         row("target", "executions", "coverage", "corpus", "");
         for (target, Figures { executions, coverage, corpus, fault }) in &table {
@@ -57,22 +102,40 @@ impl Fuzz {
         Ok(if found { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 
-    fn target(&self, target: &str) -> anyhow::Result<Figures> {
-        let time = format!("-max_total_time={}", self.time);
-        let mut command = cargo(&["fuzz", "run", "--sanitizer", "none"]);
-        if self.planted {
-            command.args(["--features", "planted"]);
-        }
-        command.args([target, "--", &time]).stdout(Stdio::null()).stderr(Stdio::piped());
-        let (mut fuzzer, output) = start(command)?;
+    fn target(&self, target: &str, time: u64, hours: &mut Hours) -> anyhow::Result<Figures> {
+        let (mut fuzzer, output) = start(self.command(target, time))?;
         let mut figures = Figures::default();
+        let mut meter =
+            (self.sanitizer == Sanitizer::Address && !self.planted).then(|| Meter::new(hours, target));
         for line in output.lines() {
-            figures.read(&line?);
+            let line = line?;
+            figures.read(&line);
+            if let Some(meter) = meter.as_mut().filter(|_| line.starts_with(['#', 'I'])) {
+                meter.heard(figures.executions)?;
+            }
         }
         if !fuzzer.wait()?.success() {
             figures.fault.get_or_insert_with(|| "did not build or run".into());
         }
+        if let Some(meter) = &mut meter {
+            meter.keep(figures.executions)?;
+        }
         Ok(figures)
+    }
+
+    fn command(&self, target: &str, time: u64) -> Command {
+        let mut command = match self.sanitizer {
+            Sanitizer::None => cargo(&["fuzz", "run", "--sanitizer", "none"]),
+            Sanitizer::Address => program("cargo", &["+nightly", "fuzz", "run", "--sanitizer", "address"]),
+        };
+        if self.planted {
+            command.args(["--features", "planted"]);
+        }
+        let special = SPECIAL.iter().find(|special| special.target == target);
+        command.args(special.map_or(&[][..], |special| special.build)).args([target, "--"]);
+        command.args(special.map_or(&[][..], |special| special.run));
+        command.arg(format!("-max_total_time={time}")).stdout(Stdio::null()).stderr(Stdio::piped());
+        command
     }
 }
 
@@ -106,6 +169,9 @@ impl Figures {
             if words.get(1).is_some_and(|event| *event == "pulse" || *event == "INITED") {
                 println!("   {line}");
             }
+        } else if let Some(done) = line.strip_prefix("Done ") {
+            let runs = done.split_whitespace().next().and_then(|runs| runs.parse().ok());
+            self.executions = runs.unwrap_or(self.executions);
         } else if line.contains("panicked at") || line.starts_with("SUMMARY:") || line.starts_with("error") {
             println!("   {line}");
             self.fault.get_or_insert_with(|| line.trim().to_owned());

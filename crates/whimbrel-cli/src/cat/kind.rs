@@ -1,0 +1,59 @@
+//! What the two ends carry: both bytes, or both messages. An end that carries bytes says so with an empty message; one that carries messages
+//! opens no byte streams.
+
+use std::convert::Infallible;
+use std::future::pending;
+
+use anyhow::bail;
+use whimbrel::{Message, Mocket};
+
+/// Protocol identifier of the empty message that says that an end carries bytes.
+const BYTES: u32 = 2;
+/// Code of the abort.
+const OTHER_KIND: u64 = 2;
+const SENTENCE: &str =
+    "one end of cat carries bytes and the other messages: give --bytes at both ends or at neither";
+
+/// Says that this end carries bytes.
+///
+/// # Errors
+/// The mocket is closed.
+pub(super) async fn say_bytes(mocket: &Mocket) -> anyhow::Result<()> {
+    Ok(mocket.sender().ppid(BYTES).priority(255).build().send("").await?)
+}
+
+/// By this message the other end says that it carries bytes.
+pub(super) fn says_bytes(message: &Message) -> bool {
+    message.ppid == Some(BYTES) && message.payload.is_empty()
+}
+
+/// At the end that carries bytes: reads what comes beside them.
+///
+/// # Errors
+/// The other end carries messages.
+pub(super) async fn expect_bytes(mocket: &Mocket) -> anyhow::Result<Infallible> {
+    while let Ok(message) = mocket.recv().await {
+        if !says_bytes(&message) {
+            return refuse(mocket);
+        }
+    }
+    // Whoever reads the bytes is told why.
+    pending().await
+}
+
+/// At the end that carries messages: looks out for byte streams.
+///
+/// # Errors
+/// The other end carries bytes.
+pub(super) async fn expect_messages(mocket: &Mocket) -> anyhow::Result<Infallible> {
+    match mocket.accept_stream().await {
+        Ok(_) => refuse(mocket),
+        Err(_) => pending().await,
+    }
+}
+
+/// Ends it at once, and tells both ends why.
+pub(super) fn refuse<T>(mocket: &Mocket) -> anyhow::Result<T> {
+    mocket.abort(OTHER_KIND, SENTENCE);
+    bail!(SENTENCE)
+}

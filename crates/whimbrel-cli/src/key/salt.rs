@@ -1,0 +1,112 @@
+//! The salt of a listener's reset tokens, stored beside its key, so that peers notice at once when the program is started again.
+//!
+//! No two processes of one key may use a salt at the same time: each would answer for the other's connections. So there is a file for
+//! each key and address, and the process that uses it holds a lock on it.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use super::file::{digits, parse_digits};
+use crate::output::note;
+use crate::private_file::{private, shut};
+
+/// What the line begins with; 64 hexadecimal digits follow.
+const PREFIX: &str = "whimbrel-reset-salt ";
+
+/// The salt of whoever listens as this key at this address. None where it cannot be used, which is told: a restart is then noticed late,
+/// and nothing else is worse. None without a word for port 0: whoever listens there is found elsewhere after a restart.
+pub(crate) fn reset_salt(key_file: &Path, address: &str) -> Option<[u8; 32]> {
+    let address: SocketAddr = address.parse().ok()?;
+    if address.port() == 0 {
+        return None;
+    }
+    let path = place(key_file, address);
+    match take(&path) {
+        Ok(salt) => Some(salt),
+        Err(why) => {
+            let path = path.display();
+            note(format_args!("cannot use {path}: {why}; peers will notice a restart late"));
+            None
+        }
+    }
+}
+
+/// `KEY.salt-ADDRESS-PORT`, with no colon in it.
+fn place(key_file: &Path, address: SocketAddr) -> PathBuf {
+    let mut path = key_file.as_os_str().to_owned();
+    path.push(format!(".salt-{}-{}", address.ip().to_string().replace(':', "_"), address.port()));
+    path.into()
+}
+
+fn take(path: &Path) -> io::Result<[u8; 32]> {
+    let mut options = OpenOptions::new();
+    let mut file = private(options.read(true).write(true).create(true).truncate(false)).open(path)?;
+    file.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => io::Error::other("another process has it, and no two may share it"),
+        TryLockError::Error(error) => error,
+    })?;
+    shut(&file)?;
+    let salt = read_or_make(&mut file)?;
+    // The lock lasts as long as the process.
+    std::mem::forget(file);
+    Ok(salt)
+}
+
+fn read_or_make(file: &mut File) -> io::Result<[u8; 32]> {
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    if let Some(salt) = text.strip_prefix(PREFIX).and_then(|rest| parse_digits(rest.trim_end())) {
+        return Ok(*salt);
+    }
+    // One that was cut off while it was written is made again; anything else is somebody's.
+    if !text.starts_with(PREFIX) && !PREFIX.starts_with(&text) {
+        return Err(io::Error::other("it holds something else: remove it"));
+    }
+    let salt = *whimbrel::new_identity().secret();
+    file.rewind()?;
+    file.set_len(0)?;
+    file.write_all(format!("{PREFIX}{}\n", *digits(&salt)).as_bytes())?;
+    file.sync_all()?;
+    Ok(salt)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_salt_stays_and_no_two_have_it_at_a_time() {
+        let key = std::env::temp_dir().join(format!("whimbrel-salt-{}", std::process::id()));
+        let path = place(&key, address("[::]:4433"));
+        assert!(path.display().to_string().ends_with(".salt-__-4433"));
+        let mut file = File::create_new(&path).unwrap();
+        let salt = read_or_make(&mut file).unwrap();
+        drop(file);
+        assert_eq!(take(&path).unwrap(), salt, "it stays");
+        assert!(take(&path).unwrap_err().to_string().contains("another process"), "it is in use");
+        let other = place(&key, address("[::]:4434"));
+        assert_ne!(take(&other).unwrap(), salt, "another listener has another");
+        assert_eq!(reset_salt(&key, "127.0.0.1:0"), None);
+        #[cfg(unix)]
+        assert_eq!(
+            std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&other).unwrap().permissions())
+                & 0o777,
+            0o600
+        );
+        let torn = place(&key, address("[::]:4435"));
+        std::fs::write(&torn, &PREFIX[..7]).unwrap();
+        take(&torn).unwrap();
+        let foreign = place(&key, address("[::]:4436"));
+        std::fs::write(&foreign, "notes").unwrap();
+        assert!(take(&foreign).is_err() && std::fs::read(&foreign).unwrap() == b"notes");
+        for path in [path, other, torn, foreign] {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+}

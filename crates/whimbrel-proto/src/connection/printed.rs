@@ -1,0 +1,95 @@
+//! Whatever holds a secret can be printed, and does not print it.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::control::Control;
+use super::notices::Notices;
+use super::{EndpointAnswer, EndpointEvent, Event, IssuedTicket, Suspended};
+use crate::crypto::{Claim, Identity, PathMemory, Proof, PublicKey, ResetToken, Secret};
+use crate::handshake::Params;
+use crate::{ConnectionId, Ticket, TicketStore, Time};
+
+/// Every secret below is this byte over and over.
+const BYTE: u8 = 0xa7;
+/// Two of it in a row, as a list, in hexadecimal, as a string of bytes; three in base64.
+const SPELT: [&str; 5] = ["167,167", "a7a7", "a7,a7", "\\xa7\\xa7", "p6en"];
+
+fn hides(name: &str, value: &dyn Debug) {
+    for text in [format!("{value:?}"), format!("{value:#?}"), format!("{value:x?}")] {
+        let text: String = text.to_lowercase().split_whitespace().collect();
+        for spelt in SPELT {
+            assert!(!text.contains(spelt), "{name} prints its secret: {text}");
+        }
+    }
+}
+
+fn ticket() -> Ticket {
+    Ticket {
+        server_key: PublicKey::proven([5; 32]).unwrap(),
+        bytes: Bytes::from_static(&[BYTE; 80]),
+        until: Time::ZERO + Duration::from_secs(9),
+        memory: Some(PathMemory { rate: 7, rtt: Duration::from_millis(7) }),
+    }
+}
+
+fn suspended() -> Suspended {
+    let key = PublicKey::proven([5; 32]).unwrap();
+    Suspended {
+        claim: Claim::new([1; 16], 3, Secret::new([BYTE; 32])),
+        own_key: key,
+        peer_key: key,
+        remote: "192.0.2.1:9".parse().unwrap(),
+        at: Duration::ZERO,
+        peer_waits: None,
+        heir: Some(key),
+        app_data: Bytes::from_static(&[BYTE; 40]),
+        snapshot: Bytes::from_static(&[BYTE; 40]),
+    }
+}
+
+#[test]
+fn nothing_that_holds_a_secret_prints_it() {
+    let token = ResetToken::new([BYTE; 16]);
+    let proof = Proof { session: [1; 16], epoch: 4, mac: [BYTE; 32] };
+    let issued = IssuedTicket { bytes: vec![BYTE; 80], life: Duration::from_secs(9) };
+    let mut store = TicketStore::default();
+    store.insert(ticket());
+    let params = Params { first_reset_token: Some(token), resume: Some(proof), ..Params::default() };
+    let mut notices = Notices::default();
+    notices.push(vec![BYTE; 40]);
+    hides("Secret", &Secret::new([BYTE; 32]));
+    hides("Identity", &Identity::from_secret([BYTE; 32]));
+    hides("ResetToken", &token);
+    hides("Proof", &proof);
+    hides("Params", &params);
+    hides("Ticket", &ticket());
+    hides("TicketStore", &store);
+    hides("Event", &Event::Ticket(ticket()));
+    hides("IssuedTicket", &issued);
+    hides("EndpointAnswer::Ticket", &EndpointAnswer::Ticket(issued));
+    hides("EndpointAnswer::Id", &EndpointAnswer::Id(ConnectionId(9), token));
+    hides("EndpointEvent", &EndpointEvent::PeerResetToken(token));
+    hides("Suspended", &suspended());
+    hides("Notices", &notices);
+    hides("Control", &Control::Ticket(1));
+}
+
+#[test]
+#[should_panic(expected = "prints its secret")]
+fn a_list_of_bytes_would_be_found() {
+    hides("bytes", &[BYTE; 4]);
+}
+
+#[test]
+fn a_state_is_written_without_growing() {
+    // What grows leaves copies of the secret behind.
+    let bytes = suspended().to_bytes();
+    assert!(bytes.len() > 200 && bytes.len() <= bytes.capacity());
+    let mut store = TicketStore::default();
+    store.insert(ticket());
+    let exported = store.export(Time::ZERO, Duration::ZERO);
+    assert_eq!(exported.len(), exported.capacity());
+}

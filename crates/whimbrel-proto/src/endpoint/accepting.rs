@@ -1,0 +1,201 @@
+//! PINGs: who is let in, and over which connection.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use bytes::BytesMut;
+
+use super::begun::Begun;
+use super::places::Place;
+use super::{ALIASES, Endpoint, Handle, Routed};
+use crate::connection::{Connection, Datagram, Setup};
+use crate::crypto::PublicKey;
+use crate::handshake::{Accepted, Agreed, Agreement, Checked, Effort, Ping, Refusal};
+use crate::{ConnectionId, Side, Time};
+
+/// A PING whose key agreements are due. It needs nothing of its endpoint, so any thread can make them.
+pub struct Agreeing {
+    agreement: Box<Agreement>,
+    datagram: Datagram,
+    known: bool,
+}
+
+/// A PING whose key agreements were made, for [`Endpoint::handle_agreed`].
+pub struct AgreedPing {
+    agreed: Agreed,
+    datagram: Datagram,
+}
+
+impl Agreeing {
+    /// Makes them: two Diffie-Hellmans.
+    pub fn run(self) -> AgreedPing {
+        AgreedPing { agreed: self.agreement.run(), datagram: self.datagram }
+    }
+
+    /// It has a ticket, or comes from a network from which somebody is connected: it goes before strangers.
+    pub const fn is_known(&self) -> bool {
+        self.known
+    }
+
+    /// Where it came from, and to which of our addresses.
+    pub const fn addresses(&self) -> (SocketAddr, Option<IpAddr>) {
+        (self.datagram.from, self.datagram.to)
+    }
+
+    /// Copies the packet, which may be a small part of a large buffer: before it waits.
+    pub fn detach(&mut self) {
+        self.datagram.bytes = BytesMut::from(&self.datagram.bytes[..]);
+    }
+}
+
+impl Endpoint {
+    /// Looks at a PING, up to what costs.
+    pub(super) fn check_ping(&mut self, now: Time, datagram: Datagram, out: &mut Vec<u8>) -> Routed {
+        let Some((acceptor, listen)) = &mut self.acceptor else { return self.refuse() };
+        // Who is awaited takes no further place.
+        let full = self.accepted >= listen.max_connections && self.waiting.is_empty();
+        let (from, bytes) = (datagram.from, &datagram.bytes);
+        let mut afford = |effort| {
+            let agrees = effort != Effort::SynAck;
+            let granted = !(full && agrees) && self.gate.affords(now, effort, from, listen);
+            self.stats.agreements += u64::from(agrees && granted);
+            self.stats.over_budget += u64::from(agrees && !granted);
+            granted
+        };
+        match acceptor.check_ping(now, from, bytes, &mut self.rng, &mut afford, out) {
+            Ok(Checked::Agree(agreement)) => {
+                let known = agreement.has_ticket() || self.gate.knows(from);
+                Routed::Agreeing(Box::new(Agreeing { agreement, datagram, known }))
+            }
+            Ok(Checked::UnderWay) => Routed::Nothing,
+            Ok(Checked::Repeated { server_id }) => self.repeat_pong(server_id, datagram),
+            Ok(Checked::Answered(_)) => Routed::Reply,
+            Err(_) => self.refuse(),
+        }
+    }
+
+    /// Takes the key agreements of a PING that [`Endpoint::handle_datagram_deferring`] returned. An answer is appended to `out`, which is
+    /// empty, to be sent to where the PING came from.
+    pub fn handle_agreed(&mut self, now: Time, agreed: AgreedPing, out: &mut Vec<u8>) -> Routed {
+        let AgreedPing { agreed, datagram } = agreed;
+        let Some((acceptor, listen)) = &mut self.acceptor else { return self.refuse() };
+        let from = datagram.from;
+        let mut afford = |effort| self.gate.affords(now, effort, from, listen);
+        match acceptor.conclude(now, agreed, &mut afford, out) {
+            Ok(Ping::New(accepted)) => match accepted.params.resume {
+                Some(proof) if listen.lets_in(&accepted.client_key, from) => {
+                    self.accept_resume(*accepted, proof.session, &datagram, out)
+                }
+                Some(_) => self.refuse(),
+                None => self.accept(now, *accepted, datagram),
+            },
+            Ok(Ping::Repeated { server_id }) => self.repeat_pong(server_id, datagram),
+            Ok(Ping::Answered(_)) => Routed::Reply,
+            Err(refusal) => {
+                self.stats.forged += u64::from(refusal == Refusal::Forged);
+                self.refuse()
+            }
+        }
+    }
+
+    /// The key agreements of a PING are not made: there is no time for them. Its repetition may have better luck.
+    pub fn abandon(&mut self, agreeing: &Agreeing) {
+        self.stats.agreements -= 1;
+        self.stats.over_budget += 1;
+        if let Some((acceptor, _)) = &mut self.acceptor {
+            acceptor.abandon(&agreeing.agreement);
+        }
+    }
+
+    fn repeat_pong(&self, server_id: ConnectionId, datagram: Datagram) -> Routed {
+        match self.routes.get(&server_id) {
+            Some(handle) => Routed::RepeatedPing(*handle, datagram),
+            None => Routed::Nothing,
+        }
+    }
+
+    fn accept(&mut self, now: Time, accepted: Accepted, datagram: Datagram) -> Routed {
+        let Some((_, listen)) = &self.acceptor else { return self.refuse() };
+        let issues_tickets = listen.early_from_tickets;
+        let served = listen.protocols.is_empty() || listen.protocols.contains(&accepted.params.protocol);
+        let full = self.accepted >= listen.max_connections;
+        // Who can be taken is asked about last.
+        if !served || full || self.resumes_only || !listen.lets_in(&accepted.client_key, datagram.from) {
+            return self.refuse();
+        }
+        let local_id = accepted.server_id;
+        let (session, client) = (accepted.params.session, accepted.client_key);
+        if let Some(handle) = session.and_then(|session| self.begun(&session, client)) {
+            // What came with the first PING was delivered: a second connection would deliver it twice. And a ticket proves no address.
+            if accepted.unvalidated().is_some() {
+                return self.refuse();
+            }
+            return self.begin_again(handle, local_id, datagram);
+        }
+        let place = Place::new(&client, datagram.from.ip());
+        if !self.has_room(place) {
+            return self.refuse();
+        }
+        // Asked last: a session that begins is remembered.
+        if accepted.offers_early() && !self.may_begin(now, session, &accepted) {
+            self.stats.begun_before += 1;
+            return self.refuse();
+        }
+        let setup = Setup {
+            local: datagram.to,
+            remote_id: accepted.client_id,
+            issues_tickets,
+            ..self.setup(Side::Server, datagram.from, local_id, Arc::clone(&self.transport))
+        };
+        let mut connection = Connection::new(now, setup);
+        if connection.accept_with(now, accepted).is_err() {
+            return self.refuse();
+        }
+        self.stats.accepted += 1;
+        let handle = self.register(local_id, true);
+        self.take_place(handle, place);
+        if let (Some(session), Some(ids)) = (session, self.connections.get_mut(&handle)) {
+            ids.begun_by = Some(client);
+            self.name_session(handle, session);
+        }
+        Routed::Accepted(handle, Box::new(connection))
+    }
+
+    /// The connection that a PING of this client's began the session over.
+    fn begun(&self, session: &[u8; 16], client: PublicKey) -> Option<Handle> {
+        let handle = self.waiting.find(session)?;
+        (self.connections.get(&handle)?.begun_by == Some(client)).then_some(handle)
+    }
+
+    /// Nothing that comes early may have been delivered before. A session without an id goes by the client's, which all its PINGs name.
+    fn may_begin(&mut self, now: Time, session: Option<[u8; 16]>, accepted: &Accepted) -> bool {
+        let session = session.unwrap_or_else(|| {
+            let mut id = [0; 16];
+            id[..ConnectionId::LEN].copy_from_slice(&accepted.client_id.to_bytes());
+            id
+        });
+        let rate = self.acceptor.as_ref().map_or(0, |(_, listen)| listen.handshakes_per_second);
+        self.begun.begin(now, &session, &accepted.client_key, Begun::bound(rate))
+    }
+
+    /// A PING with a good cookie, for a session that an earlier one began.
+    fn begin_again(&mut self, handle: Handle, alias: ConnectionId, datagram: Datagram) -> Routed {
+        if !self.add_alias(handle, alias) {
+            return self.refuse();
+        }
+        Routed::SecondPing(handle, datagram)
+    }
+
+    /// When the PING with this id is repeated, it is for the connection. Of too many the oldest goes: a client repeats its last.
+    pub(super) fn add_alias(&mut self, handle: Handle, alias: ConnectionId) -> bool {
+        let Some(ids) = self.connections.get_mut(&handle) else { return false };
+        let aliases = &mut ids.rare.get_or_insert_default().aliases;
+        if aliases.len() >= ALIASES {
+            let oldest = aliases.remove(0);
+            self.routes.remove(&oldest);
+        }
+        aliases.push(alias);
+        self.routes.insert(alias, handle);
+        true
+    }
+}

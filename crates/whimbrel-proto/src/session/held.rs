@@ -1,0 +1,289 @@
+//! What is really held for the peer, beside what it was charged.
+//!
+//! Both ends compute the charge, so it cannot say what an entry takes here. This account does, and nothing of it is on the wire. It does not
+//! follow each change: a stream that a block was for is weighed when the block is done, and what the session has as a whole is added up
+//! then.
+
+use super::config::{DEFAULT_CREDIT, DEFAULT_STREAMS};
+use super::{Session, SessionConfig};
+use crate::budget::Budget;
+use crate::{Cause, PeerMisbehaved};
+
+/// Every session may hold this much, whatever others do, bytes.
+pub(super) const ASSURED: u64 = 64 << 10;
+/// What lies beyond comes out of the budget in steps, bytes: those who share it meet rarely.
+const STEP: u64 = 64 << 10;
+/// One session may have so much of what is free.
+const PART: u64 = 8;
+
+const TOO_MUCH: PeerMisbehaved = PeerMisbehaved::new(
+    Cause::LimitExceeded,
+    "more is held for this peer than may be: raise memory_budget, or send larger messages",
+);
+
+/// The account of one session, and its share of the budget.
+#[derive(Debug)]
+pub(super) struct Held {
+    budget: Budget,
+    /// Of the budget.
+    taken: u64,
+    /// What the streams hold, each as it was weighed last.
+    streams: u64,
+    /// What waits to be sent, while the session waits for its peer.
+    outgoing: u64,
+}
+
+/// What a map with so many entries of this size takes: its nodes may be half empty, and others lead to them.
+pub(super) const fn of_map(entries: usize, size: usize) -> u64 {
+    (entries * (2 * (size + 8) + 24)) as u64
+}
+
+/// What so many entries of this size take in a queue.
+pub(super) const fn of_queue(entries: usize, size: usize) -> u64 {
+    (entries * size) as u64
+}
+
+impl Default for Held {
+    fn default() -> Self {
+        Self { budget: Budget::new(u64::MAX), taken: 0, streams: 0, outgoing: 0 }
+    }
+}
+
+impl Held {
+    /// A stream was weighed anew.
+    #[inline]
+    pub(super) fn reweigh(&mut self, before: u64, now: u64) {
+        self.streams = self.streams - before + now;
+    }
+
+    /// Something came out of the budget.
+    #[inline]
+    pub(super) fn is_drawing(&self) -> bool {
+        self.taken > 0
+    }
+
+    #[inline]
+    fn covers(&self, total: u64) -> bool {
+        total <= ASSURED + self.taken
+    }
+
+    /// What is missing for so much, in whole steps.
+    fn missing(&self, total: u64) -> u64 {
+        total.saturating_sub(ASSURED + self.taken).next_multiple_of(STEP)
+    }
+
+    /// Takes what is missing. No session gets more than an eighth of what is free: whoever holds little still gets something when others hold
+    /// all they can.
+    fn grow(&mut self, total: u64, limit: u64) -> bool {
+        let step = self.missing(total);
+        let fair = self.taken + step <= self.budget.free() / PART;
+        let grown = total <= limit && fair && self.budget.take(step);
+        self.taken += if grown { step } else { 0 };
+        grown
+    }
+
+    /// Gives back what is not needed any more, but for a step.
+    fn shrink(&mut self, total: u64) {
+        let needed = total.saturating_sub(ASSURED).next_multiple_of(STEP) + STEP;
+        if self.taken > needed + STEP {
+            self.budget.give_back(self.taken - needed);
+            self.taken = needed;
+        }
+    }
+
+    /// Gives back all that is not needed now.
+    fn settle(&mut self, total: u64) {
+        let needed = total.saturating_sub(ASSURED).next_multiple_of(STEP);
+        self.budget.give_back(self.taken.saturating_sub(needed));
+        self.taken = self.taken.min(needed);
+    }
+
+    /// Draws on another budget from now on. What is held already is not refused.
+    fn draw_on(&mut self, budget: &Budget, total: u64) {
+        self.budget.give_back(std::mem::take(&mut self.taken));
+        self.budget = budget.clone();
+        self.force(total);
+    }
+
+    fn force(&mut self, total: u64) {
+        let missing = self.missing(total);
+        self.budget.force(missing);
+        self.taken += missing;
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.budget.give_back(self.taken);
+    }
+}
+
+/// What is held for a byte of credit at most, where the peer is honest: an empty message is charged 32 bytes, and alone in a map behind a gap
+/// takes eight times that.
+const WORTH: u64 = 8;
+/// A stream with all its parts and nothing in them, bytes.
+const OF_STREAM: u64 = 4096;
+
+impl SessionConfig {
+    /// The most that one session may hold for its peer beyond what the peer was charged and nobody has read, bytes. A peer that keeps to its
+    /// credit, and cuts into parts only what is longer than a packet, stays below, whatever it sends and whatever is lost.
+    pub fn most_held(&self) -> u64 {
+        let streams = self.max_streams.max(DEFAULT_STREAMS);
+        let credit = self.session_window.max(DEFAULT_CREDIT).saturating_mul(WORTH);
+        credit.saturating_add(streams.saturating_mul(OF_STREAM))
+    }
+}
+
+impl Session {
+    /// Everything that is held for the peer, bytes.
+    pub fn held(&self) -> u64 {
+        self.held.streams
+            + self.held.outgoing
+            + self.streams.memory()
+            + self.inbox.memory()
+            + self.spares.memory()
+            + self.arenas.bytes()
+            + self.control.answers.memory()
+            + self.received_tags.memory()
+    }
+
+    /// A stream may hold more or less than before.
+    #[inline]
+    pub(super) fn weigh(&mut self, slot: u32) {
+        if let Some(stream) = self.streams.at_mut(slot) {
+            let weight = stream.memory();
+            let before = std::mem::replace(&mut stream.weight, weight);
+            self.held.reweigh(before, weight);
+        }
+    }
+
+    pub(super) fn weigh_all(&mut self) {
+        for slot in self.streams.slots() {
+            self.weigh(slot);
+        }
+    }
+
+    /// The peer sent something: what is held for it now must be covered.
+    #[inline]
+    pub(super) fn cover_held(&mut self) -> Result<(), PeerMisbehaved> {
+        if self.held.covers(self.held()) { Ok(()) } else { self.cover_more() }
+    }
+
+    fn cover_more(&mut self) -> Result<(), PeerMisbehaved> {
+        let limit = self.config.most_held().saturating_add(self.received.unread());
+        if self.held.grow(self.held(), limit) {
+            return Ok(());
+        }
+        // What is kept for speed only must not end a session.
+        self.trim();
+        let total = self.held();
+        if self.held.covers(total) || self.held.grow(total, limit) { Ok(()) } else { Err(TOO_MUCH) }
+    }
+
+    /// Something was read from a stream.
+    #[inline]
+    pub(super) fn on_lighter(&mut self, slot: u32) {
+        // What lies within the assured share need not be known to the byte.
+        if self.held.is_drawing() {
+            self.weigh(slot);
+            self.held.shrink(self.held());
+        }
+    }
+
+    /// Something was read from the shared inbox.
+    #[inline]
+    pub(super) fn on_inbox_lighter(&mut self) {
+        if self.held.is_drawing() {
+            self.held.shrink(self.held());
+        }
+    }
+
+    /// Nothing happens for a while: what is not needed goes to others.
+    pub(super) fn settle_held(&mut self) {
+        self.weigh_all();
+        let total = self.held();
+        self.held.settle(total);
+    }
+
+    /// Draws on this budget from now on, with all that is held.
+    pub(super) fn draw_on(&mut self, budget: &Budget) {
+        self.weigh_all();
+        self.held.draw_on(budget, self.held());
+    }
+
+    /// The session waits for its peer: what waits to be sent is held for it, too. False: there is no room for that.
+    pub(crate) fn begin_wait(&mut self) -> bool {
+        self.held.outgoing = self.outgoing_bytes();
+        let covered = self.cover_held().is_ok();
+        self.held.outgoing *= u64::from(covered);
+        covered
+    }
+
+    /// The peer is back.
+    pub(crate) fn end_wait(&mut self) {
+        self.held.outgoing = 0;
+        self.on_inbox_lighter();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn account(budget: &Budget) -> Held {
+        Held { budget: budget.clone(), ..Held::default() }
+    }
+
+    #[test]
+    fn the_assured_share_is_nobodys_business() {
+        let budget = Budget::new(0);
+        let mut held = account(&budget);
+        assert!(held.covers(ASSURED) && !held.covers(ASSURED + 1));
+        assert!(!held.grow(ASSURED + 1, u64::MAX));
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn what_is_taken_is_given_back() {
+        let budget = Budget::new(64 * STEP);
+        let mut held = account(&budget);
+        assert!(held.grow(ASSURED + 5 * STEP - 1, u64::MAX) && held.covers(ASSURED + 5 * STEP));
+        assert_eq!(budget.used(), 5 * STEP);
+        held.shrink(ASSURED + 4 * STEP);
+        assert_eq!(budget.used(), 5 * STEP, "it will be wanted again");
+        held.shrink(ASSURED + 1);
+        assert_eq!(budget.used(), 2 * STEP);
+        held.settle(ASSURED + 1);
+        assert_eq!(budget.used(), STEP);
+        let other = Budget::new(STEP);
+        held.draw_on(&other, ASSURED + 3 * STEP);
+        assert_eq!((budget.used(), other.used()), (0, 3 * STEP));
+        drop(held);
+        assert_eq!(other.used(), 0);
+    }
+
+    #[test]
+    fn who_takes_all_leaves_something() {
+        let budget = Budget::new(600 * STEP);
+        let greedy: Vec<Held> = (0..20)
+            .map(|_| {
+                let mut held = account(&budget);
+                let mut total = ASSURED;
+                while held.grow(total + STEP, u64::MAX) {
+                    total += STEP;
+                }
+                held
+            })
+            .collect();
+        assert!(account(&budget).grow(ASSURED + 1, u64::MAX), "{} free", budget.free() / STEP);
+        drop(greedy);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn the_sessions_own_limit_holds_in_any_budget() {
+        let budget = Budget::new(u64::MAX);
+        let mut held = account(&budget);
+        assert!(held.grow(ASSURED + STEP, ASSURED + STEP) && !held.grow(ASSURED + STEP + 1, ASSURED + STEP));
+    }
+}

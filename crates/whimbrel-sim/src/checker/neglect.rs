@@ -1,0 +1,80 @@
+//! Byte streams that nobody reads: the others go on.
+
+use std::time::Duration;
+
+use whimbrel_proto::{StreamId, Time};
+
+use super::operation::Draft;
+use super::run::Run;
+use super::special::Special;
+use crate::pair::End;
+
+/// As long as a message may take past streams that stand still, over good links.
+const PAST: Duration = Duration::from_secs(15);
+/// What is written at a time.
+const PIECE: usize = 50_000;
+
+impl Run {
+    /// One end reads a stream no more, for a while or as long as the run lasts, while the other goes on writing to it. A message passes.
+    pub(super) fn stall(&mut self, at: End, nth: u32, length: usize, time: Option<Duration>) {
+        let Some(stream) = self.byte_stream(at, nth) else { return };
+        if !self.desk(at.other()).bytes.contains(&stream) {
+            // The other end has not heard of it yet.
+            return;
+        }
+        self.coverage.special(Special::Stall);
+        let until = time.map_or(Time::from_nanos(u64::MAX), |time| self.pair.now() + time);
+        self.desk(at).stalled.insert(stream, until);
+        self.make_way();
+        let mut left = length;
+        while left > 0 {
+            let piece = left.min(PIECE);
+            self.write_to(at.other(), stream, piece);
+            self.pass(Duration::from_millis(20));
+            left -= piece;
+        }
+        self.goes_past(at);
+        let link = self.link.clone();
+        self.pair.relink(&link);
+    }
+
+    /// It is not read at this time.
+    pub(super) fn is_stalled(&mut self, at: End, stream: StreamId) -> bool {
+        let now = self.pair.now();
+        self.desk(at).stalled.get(&stream).is_some_and(|until| *until > now)
+    }
+
+    /// A message to `at` arrives.
+    fn goes_past(&mut self, at: End) {
+        let most = std::mem::replace(&mut self.desk(at).most, 10_000);
+        let until = self.pair.now() + PAST;
+        let number = self.model.next();
+        self.send(at.other(), &Draft::plain(100));
+        while !self.model.is_delivered(number) {
+            assert!(
+                self.pair.now() < until,
+                "streams that nobody reads hold a message up: {:?}",
+                self.state()
+            );
+            self.pass(Duration::from_millis(50));
+            if self.model.next() == number {
+                // The queue was full.
+                self.send(at.other(), &Draft::plain(100));
+            }
+        }
+        self.desk(at).most = most;
+    }
+
+    /// An application drops a stream without a look at it.
+    pub(super) fn abandon(&mut self, at: End, nth: u32, code: u64) {
+        let Some(stream) = self.byte_stream(at, nth) else { return };
+        self.coverage.special(Special::Abandon);
+        if self.pair.session(at).stop(stream, code).is_ok() {
+            self.model.on_stop(at, stream, code);
+        }
+        match self.pair.session(at).reset(stream, code) {
+            Ok(()) => self.model.on_reset(at, stream, code),
+            Err(_) => self.model.check_ended(at, stream),
+        }
+    }
+}

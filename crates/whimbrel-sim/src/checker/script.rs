@@ -1,0 +1,63 @@
+//! A run that is decided: it can be looked at, shortened, and played again.
+
+use std::time::Duration;
+
+use whimbrel_proto::TransportConfig;
+
+use super::operation::Draft;
+use super::settings::settings;
+use super::{Dice, Finale, Operation, Special};
+
+/// Operations of a run by seed.
+pub const OPERATIONS: usize = 200;
+
+/// A run of operations, before it is played.
+#[derive(Clone, Debug)]
+pub struct Script {
+    /// Decides what is left to chance: losses, keys.
+    pub seed: u64,
+    /// Both ends' settings.
+    pub settings: TransportConfig,
+    /// The link both ways, at first.
+    pub link: String,
+    /// The client sends these before it is connected.
+    pub early: Vec<Draft>,
+    /// Its NAT gives it another address so long after it began to connect.
+    pub rebind: Option<Duration>,
+    /// One after the other.
+    pub operations: Vec<Operation>,
+    /// How it ends.
+    pub finale: Finale,
+}
+
+impl Script {
+    /// What the dice decide, in a world of this seed.
+    pub fn draw(dice: &mut dyn Dice, seed: u64) -> Self {
+        dice.part("begin");
+        let settings = settings(dice);
+        let link = format!("rate=10mbit,delay={}ms,loss={}%", dice.between(1, 100), dice.below(15));
+        let early =
+            (0..dice.below(4)).map(|_| Operation::draw(dice)).filter_map(|operation| match operation {
+                Operation::Send { draft, .. } => Some(draft),
+                _ => None,
+            });
+        let early = early.collect();
+        let rebind = dice.chance(10).then(|| Duration::from_millis(dice.below(600).into()));
+        let rebind = rebind.filter(|_| Special::RebindEarly.is_on());
+        let mut operations = Vec::new();
+        while operations.len() < OPERATIONS && dice.part("operation") {
+            operations.push(Operation::draw(dice));
+        }
+        dice.part("finale");
+        let finale = Finale::draw(dice);
+        Self { seed, settings, link, early, rebind, operations, finale }
+    }
+
+    /// A line for each part, in their order.
+    pub(super) fn describe(&self) -> Vec<String> {
+        let Self { settings, link, early, rebind, operations, finale, .. } = self;
+        let begin = format!("{link}; early {early:?}; rebind {rebind:?}; {settings:?}");
+        let operations = operations.iter().map(|operation| format!("{operation:?}"));
+        std::iter::once(begin).chain(operations).chain([format!("{finale:?}")]).collect()
+    }
+}

@@ -1,0 +1,139 @@
+//! What goes beyond use: neglect, attackers on the way, servers of a fleet that get what is not theirs, NATs and closes at bad moments.
+
+use std::time::Duration;
+
+use super::operation::end;
+use super::{Dice, Operation};
+use crate::pair::End;
+
+/// Each can be switched on and off alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs, reason = "the names are the documentation")]
+pub enum Special {
+    Stall,
+    Abandon,
+    Replay,
+    Hold,
+    Stray,
+    RebindEarly,
+    RebindAway,
+    RebindClosing,
+    CloseResuming,
+}
+
+impl Special {
+    /// Those that are drawn.
+    pub const ON: &[Self] =
+        &[Self::Abandon, Self::Replay, Self::Hold, Self::RebindEarly, Self::RebindAway, Self::RebindClosing];
+
+    /// Those that are not: what they do is not borne yet.
+    pub const OFF: &[Self] = &[
+        // Two streams that nobody reads have all the credit.
+        Self::Stall,
+        // A server of a fleet has the tokens of the others, and resets what is theirs.
+        Self::Stray,
+        // A client that goes on while the server closes may hear of it by silence only.
+        Self::CloseResuming,
+    ];
+
+    /// It is drawn.
+    pub fn is_on(self) -> bool {
+        Self::ON.contains(&self)
+    }
+}
+
+/// Which directions an attacker sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are the documentation")]
+pub enum View {
+    Up,
+    Down,
+    Both,
+}
+
+/// What somebody on the way does who has no keys.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "the names are the documentation")]
+pub enum Attack {
+    /// Packets that passed come once more, counted back from the newest, in the order they had.
+    Replay { view: View, back: u32, count: u32, elsewhere: bool },
+    /// For a while one of `every` packets is held back and comes so much later.
+    Hold { view: View, every: u32, time: Duration, later: Duration, elsewhere: bool },
+    /// For a while one of `every` packets to the server gets to another server with the same identity, or only there.
+    Stray { every: u32, time: Duration, only: bool },
+}
+
+impl Attack {
+    /// It has a name of its own.
+    pub fn special(&self) -> Special {
+        match self {
+            Self::Replay { .. } => Special::Replay,
+            Self::Hold { .. } => Special::Hold,
+            Self::Stray { .. } => Special::Stray,
+        }
+    }
+
+    fn draw_replay(dice: &mut dyn Dice) -> Self {
+        let view = View::draw(dice);
+        let back = if dice.chance(50) { dice.below(40) } else { dice.below(400) };
+        Self::Replay { view, back, count: dice.between(1, 30), elsewhere: dice.chance(30) }
+    }
+
+    fn draw_hold(dice: &mut dyn Dice) -> Self {
+        Self::Hold {
+            view: View::draw(dice),
+            every: dice.between(1, 5),
+            time: Duration::from_millis(dice.between(20, 1_500).into()),
+            later: Duration::from_millis(dice.between(1, 1_000).into()),
+            elsewhere: dice.chance(25),
+        }
+    }
+
+    fn draw_stray(dice: &mut dyn Dice) -> Self {
+        let time = Duration::from_millis(dice.between(20, 2_000).into());
+        Self::Stray { every: dice.between(1, 4), time, only: dice.chance(50) }
+    }
+}
+
+impl View {
+    fn draw(dice: &mut dyn Dice) -> Self {
+        [Self::Up, Self::Down, Self::Both][dice.below(3) as usize]
+    }
+
+    pub(super) fn sees(self, from: End) -> bool {
+        self == Self::Both || (self == Self::Up) == (from == End::Client)
+    }
+}
+
+/// One of those that are operations; time passes where it is not switched on.
+pub(super) fn draw(dice: &mut dyn Dice) -> Operation {
+    let at = end(dice);
+    let (special, operation) = match dice.below(20) {
+        0..2 => {
+            let (stream, length) = (dice.below(8), dice.between(1_000, 500_000) as usize);
+            let time = dice.chance(50).then(|| Duration::from_millis(dice.between(500, 20_000).into()));
+            (Special::Stall, Operation::Stall { at, stream, length, time })
+        }
+        2..6 => {
+            (Special::Abandon, Operation::Abandon { at, stream: dice.below(8), code: dice.below(9).into() })
+        }
+        6..12 => (Special::Replay, Operation::Attack(Attack::draw_replay(dice))),
+        12..16 => (Special::Hold, Operation::Attack(Attack::draw_hold(dice))),
+        _ => (Special::Stray, Operation::Attack(Attack::draw_stray(dice))),
+    };
+    if special.is_on() { operation } else { Operation::Pass { time: Duration::from_millis(10) } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_is_on_or_off() {
+        let mut all = [Special::ON, Special::OFF].concat();
+        all.sort();
+        assert_eq!(all.len(), Special::CloseResuming as usize + 1);
+        all.dedup();
+        assert_eq!(all.len(), Special::CloseResuming as usize + 1);
+    }
+}

@@ -1,0 +1,10 @@
+//! What hostile networks and peers can try, one file an attack: each test says what it must not gain.
+
+mod crowding;
+mod early_data_twice;
+mod key_agreements;
+mod passed_on;
+mod replays;
+mod reset_oracle;
+mod revoked_key;
+mod stalled_readers;

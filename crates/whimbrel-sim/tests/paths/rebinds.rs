@@ -1,0 +1,158 @@
+//! NATs that rebind where a path is half open or half closed: what one end knows of it the other does not know yet.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use whimbrel_proto::ConnectionId;
+
+use super::*;
+use whimbrel_sim::world::TapVerdict;
+
+const LINK: &str = "delay=10ms";
+
+/// What gets through to the server on other paths than its first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Through {
+    All,
+    /// What asks, and nothing after it.
+    First,
+}
+
+/// Lets through what `rule` says: on the first path nothing gets to the server while anything is held back.
+fn hold(pair: &mut Pair, first: ConnectionId, rule: &Rc<Cell<Through>>) {
+    let (client, rule) = (pair.world.address(pair.client), Rc::clone(rule));
+    let mut passed = 0;
+    pair.world.set_tap(Box::new(move |_, from, _, bytes| {
+        if from != client || rule.get() == Through::All {
+            return TapVerdict::Pass;
+        }
+        let on_first = bytes[1..9] == first.0.to_be_bytes();
+        passed += usize::from(!on_first);
+        if on_first || passed > 1 { TapVerdict::Drop } else { TapVerdict::Pass }
+    }));
+}
+
+fn delivered_both_ways(pair: &mut Pair, limit: Duration) -> bool {
+    for end in End::BOTH {
+        pair.recv(end);
+        pair.send(end, Service::ReliableSequenced, "are you there?");
+    }
+    let mut got = [0, 0];
+    pair.run_until(limit, |pair| {
+        for (got, end) in got.iter_mut().zip(End::BOTH) {
+            *got += pair.recv(end).len();
+        }
+        got.iter().all(|got| *got > 0)
+    })
+}
+
+/// The server's NAT rebound, and again. The client had opened a path to the first new address and closed the old one; the server had not
+/// proven the new path, and went on with the old one. There its probes arrived, and showed the client where it was, but a closed path
+/// follows nobody. So both sent to addresses that were no more until the idle timeout.
+#[test]
+fn regression_a_peer_is_followed_that_has_not_heard_that_its_path_is_closed() {
+    let mut pair = Pair::connected(1, config(), LINK);
+    announce(&mut pair);
+    pair.run(SECOND);
+    let (first, rule) = (pair.connection(End::Server).local_id(), Rc::new(Cell::new(Through::First)));
+    hold(&mut pair, first, &rule);
+    pair.world.rebind(SERVER);
+    announce(&mut pair);
+    let closed = |pair: &mut Pair| {
+        pair.events(End::Client)
+            .iter()
+            .any(|event| matches!(event, Event::PathClosed(stats) if stats.id.0 == 0))
+    };
+    assert!(pair.run_until(5 * SECOND, closed), "{:?}", pair.events(End::Client));
+    // The server's challenges are spent, and nothing pays for another.
+    pair.run(3 * SECOND);
+    pair.world.rebind(SERVER);
+    rule.set(Through::All);
+    let done = delivered_both_ways(&mut pair, 5 * SECOND);
+    assert!(done, "{:?} {:?}", pair.stats(End::Client).paths, pair.stats(End::Server).paths);
+}
+
+/// A path over the second network that answered the client, while the server hears no answer to its own challenge: of what it sends there
+/// all but its answer is lost until the cell says otherwise.
+fn half_open(seed: u64) -> (Pair, Rc<Cell<bool>>) {
+    let mut pair = Pair::connected(seed, config(), LINK);
+    pair.world.add_network(pair.client, link(LINK), link(LINK));
+    let second = pair.world.addresses(SERVER)[1];
+    let (dark, mut heard) = (Rc::new(Cell::new(true)), 0);
+    let darkness = Rc::clone(&dark);
+    pair.world.set_tap(Box::new(move |_, from, _, bytes| {
+        // It has a SACK, too, and is longer than a challenge.
+        let is_answer = bytes.len() > 40;
+        heard += usize::from(from == second && is_answer);
+        let lost = from == second && darkness.get() && !(is_answer && heard == 1);
+        if lost { TapVerdict::Drop } else { TapVerdict::Pass }
+    }));
+    announce(&mut pair);
+    let up = |pair: &mut Pair| pair.events(End::Client).iter().any(|event| matches!(event, Event::PathUp(_)));
+    assert!(pair.run_until(5 * SECOND, up), "{:?}", pair.events(End::Client));
+    (pair, dark)
+}
+
+/// The server had one path that it had not proven, and no other that worked: the client sent there. When the server's NAT rebound it
+/// heard nothing more, and a server asked nobody: it waited for the client to say something.
+#[test]
+fn regression_a_server_asks_on_its_only_path_after_its_nat_rebound() {
+    let (mut pair, dark) = half_open(2);
+    let server = pair.handle(End::Server);
+    pair.relink_over(0, DARK);
+    bulk(&mut pair, 2 * SECOND);
+    assert_eq!(active(&mut pair, End::Server), 0, "{:?}", pair.stats(End::Server).paths);
+    pair.world.rebind_over(1, SERVER);
+    pair.world.announce(SERVER, server);
+    dark.set(false);
+    let done = delivered_both_ways(&mut pair, 10 * SECOND);
+    assert!(done, "{:?} {:?}", pair.stats(End::Client).paths, pair.stats(End::Server).paths);
+}
+
+/// The client closed its old path as soon as the new one answered, and told so there. The server had not proven the new path, forgot the
+/// old one, and had none to send on or to ask on.
+#[test]
+fn regression_a_path_is_not_closed_that_the_server_cannot_do_without() {
+    let (mut pair, dark) = half_open(4);
+    let (client, handle) = (pair.client, pair.handle(End::Client));
+    pair.world.take_down(client, 0);
+    pair.world.announce(client, handle);
+    pair.run(2 * SECOND);
+    let left = pair.events(End::Client).iter().any(|event| matches!(event, Event::PathClosed(_)));
+    assert!(left, "the client uses it no more");
+    let paths =
+        |pair: &mut Pair| pair.stats(End::Server).paths.iter().map(|path| path.id.0).collect::<Vec<_>>();
+    assert!(paths(&mut pair).contains(&0), "{:?}", pair.events(End::Server));
+    dark.set(false);
+    assert!(delivered_both_ways(&mut pair, 5 * SECOND));
+    pair.run(2 * SECOND);
+    assert!(!paths(&mut pair).contains(&0), "then it is told: {:?}", pair.stats(End::Server).paths);
+}
+
+/// What came on a path was reported another way, seconds later since there was none before. The delay was taken for the round trip of a
+/// path that knew none yet: it waited long for what it lost, and ids were held for half a minute after the end.
+#[test]
+fn regression_a_report_that_waited_for_a_way_is_no_round_trip() {
+    let mut pair = Pair::connected(3, config(), LINK);
+    pair.world.add_network(pair.client, link(LINK), link(LINK));
+    let second = pair.world.addresses(pair.client)[1];
+    let mut passed = 0;
+    pair.world.set_tap(Box::new(move |_, from, _, _| {
+        passed += usize::from(from == second);
+        if from == second && passed > 1 { TapVerdict::Drop } else { TapVerdict::Pass }
+    }));
+    announce(&mut pair);
+    let up = |pair: &mut Pair| pair.events(End::Client).iter().any(|event| matches!(event, Event::PathUp(_)));
+    assert!(pair.run_until(5 * SECOND, up), "{:?}", pair.events(End::Client));
+    pair.relink_over(0, DARK);
+    pair.run(6 * SECOND);
+    pair.relink_over(0, LINK);
+    assert!(delivered_both_ways(&mut pair, 5 * SECOND));
+    pair.run(SECOND);
+    let rtts: Vec<Duration> = pair.stats(End::Server).paths.iter().map(|path| path.rtt).collect();
+    assert!(rtts.iter().all(|rtt| *rtt < SECOND), "{rtts:?}");
+    pair.close(End::Client, 0, "");
+    assert!(pair.run_until(5 * SECOND, Pair::both_closed));
+    pair.run(3 * SECOND);
+    assert_eq!(pair.world.endpoint(SERVER).connections(), 0, "ids are free");
+}

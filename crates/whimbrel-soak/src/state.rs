@@ -1,0 +1,116 @@
+//! What is done and what failed, in a file: it outlives Ctrl-C.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use whimbrel_sim::checker::Kind;
+
+use crate::ranges::Ranges;
+
+/// Where everything lies, from the workspace's root.
+pub(crate) const FOLDER: &str = "target/soak";
+
+/// A run that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) kind: Kind,
+    pub(crate) seed: u64,
+    /// What was wrong, in one line.
+    pub(crate) complaint: String,
+}
+
+/// See the module.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct State {
+    file: PathBuf,
+    /// Of the program that did it.
+    program: u64,
+    pub(crate) done: Ranges,
+    pub(crate) failures: Vec<Failure>,
+}
+
+impl State {
+    /// What was done before under this name by the same program; nothing if `fresh`.
+    pub(crate) fn open(name: &str, fresh: bool) -> anyhow::Result<Self> {
+        fs::create_dir_all(FOLDER).with_context(|| format!("cannot make {FOLDER}"))?;
+        let file = PathBuf::from(FOLDER).join(format!("{name}.state"));
+        let state = Self::new(file, fingerprint()?);
+        let Some(text) = fs::read_to_string(&state.file).ok().filter(|_| !fresh) else { return Ok(state) };
+        let program = state.program;
+        let kept = Self::parse(&text, state.file.clone());
+        match kept.filter(|kept| kept.program == program) {
+            Some(kept) => Ok(kept),
+            None => {
+                println!("The program is not the one that {} is of: beginning anew.", state.file.display());
+                Ok(state)
+            }
+        }
+    }
+
+    fn new(file: PathBuf, program: u64) -> Self {
+        Self { file, program, done: Ranges::default(), failures: Vec::new() }
+    }
+
+    fn parse(text: &str, file: PathBuf) -> Option<Self> {
+        let mut state = Self::new(file, 0);
+        for line in text.lines() {
+            let mut words = line.splitn(4, ' ');
+            let (name, second) = (words.next()?, words.next()?);
+            match name {
+                "program" => state.program = second.parse().ok()?,
+                "done" => state.done.insert(second.parse().ok()?..words.next()?.parse().ok()?),
+                "failed" => state.failures.push(Failure {
+                    kind: second.parse().ok()?,
+                    seed: words.next()?.parse().ok()?,
+                    complaint: words.next().unwrap_or_default().to_owned(),
+                }),
+                _ => return None,
+            }
+        }
+        Some(state)
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("program {}\n", self.program);
+        for range in self.done.iter() {
+            writeln!(text, "done {} {}", range.start, range.end).ok();
+        }
+        for Failure { kind, seed, complaint } in &self.failures {
+            writeln!(text, "failed {} {seed} {complaint}", kind.name()).ok();
+        }
+        text
+    }
+
+    /// Writes it, whole or not at all.
+    pub(crate) fn keep(&self) -> anyhow::Result<()> {
+        let half = self.file.with_extension("half");
+        fs::write(&half, self.text())
+            .and_then(|()| fs::rename(&half, &self.file))
+            .with_context(|| format!("cannot write {}", self.file.display()))
+    }
+}
+
+/// Of this program: another one may do otherwise.
+fn fingerprint() -> anyhow::Result<u64> {
+    let program = std::env::current_exe().and_then(fs::read).context("cannot read this program")?;
+    let words = program.chunks(8).map(|word| word.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)));
+    Ok(words.fold(0xcbf2_9ce4_8422_2325, |hash: u64, word| (hash ^ word).wrapping_mul(0x0100_0000_01b3)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_read_again() {
+        let mut state = State::new(PathBuf::new(), 17);
+        state.done.insert(5..9);
+        let complaint = "message 3 was lost".into();
+        state.failures.push(Failure { kind: Kind::Moves, seed: 7, complaint });
+        assert_eq!(State::parse(&state.text(), PathBuf::new()), Some(state));
+        assert_eq!(State::parse("done 5", PathBuf::new()), None);
+        assert_eq!(State::parse("half a wo", PathBuf::new()), None);
+    }
+}

@@ -1,0 +1,146 @@
+//! Key agreements of PINGs beside the receive loop, where there is a core for them. A few are made at once, which is soonest; of a flood
+//! the rest waits here, for one thread, and the loop goes on with those who are connected.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use whimbrel_net::UdpSocket;
+use whimbrel_proto::{Agreeing, Time};
+
+use crate::endpoint::{EndpointShared, hand_over, reply_to};
+use crate::mocket::Mocket;
+use crate::serving::serve_at_once;
+use crate::shared::lock;
+
+/// PINGs that wait at the most: some 20 ms of work.
+const MOST_WAITING: usize = 256;
+/// Of them, strangers.
+const MOST_STRANGERS: usize = 192;
+/// One of so many is made at once, by the loop itself: a tenth of its time.
+const EVERY: Duration = Duration::from_millis(1);
+/// So many can be made at once after a pause.
+const BURST: u32 = 32;
+
+/// Which key agreements the receive loop makes by itself.
+#[derive(Debug)]
+struct AtOnce {
+    /// None: all, since there is no other core.
+    spent_until: Option<Time>,
+}
+
+impl AtOnce {
+    fn new() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { spent_until: (cores > 1).then_some(Time::ZERO) }
+    }
+
+    /// Whether the next one is among them.
+    fn takes(&mut self, now: Time) -> bool {
+        let Some(until) = &mut self.spent_until else { return true };
+        let spent = (*until).max(now) + EVERY;
+        let granted = spent <= now + EVERY * BURST;
+        if granted {
+            *until = spent;
+        }
+        granted
+    }
+}
+
+/// Those that are not made at once.
+pub(crate) struct Agreements(Mutex<Waiting>);
+
+struct Waiting {
+    at_once: AtOnce,
+    known: VecDeque<Agreeing>,
+    strangers: VecDeque<Agreeing>,
+    /// A thread is at it.
+    working: bool,
+}
+
+impl Waiting {
+    /// Who has been here before comes first. None: there is nothing to do, and the thread ends.
+    fn next(&mut self) -> Option<Agreeing> {
+        let next = self.known.pop_front().or_else(|| self.strangers.pop_front());
+        self.working = next.is_some();
+        next
+    }
+
+    fn has_room(&self, known: bool) -> bool {
+        let others = self.known.len() + self.strangers.len();
+        others < MOST_WAITING && (known || self.strangers.len() < MOST_STRANGERS)
+    }
+}
+
+impl Agreements {
+    pub(crate) fn new() -> Self {
+        let (known, strangers) = (VecDeque::new(), VecDeque::new());
+        Self(Mutex::new(Waiting { at_once: AtOnce::new(), known, strangers, working: false }))
+    }
+
+    /// Leaves one to the thread, and sees to it that there is one; or gives it back, to be made at once. Without room it is given up.
+    pub(crate) fn leave(
+        shared: &Arc<EndpointShared>,
+        now: Time,
+        socket: &Arc<UdpSocket>,
+        accept: Option<&mpsc::Sender<Mocket>>,
+        mut agreeing: Agreeing,
+    ) -> Option<Agreeing> {
+        let mut waiting = lock(&shared.agreements.0);
+        if waiting.at_once.takes(now) {
+            return Some(agreeing);
+        }
+        let known = agreeing.is_known();
+        if !waiting.has_room(known) {
+            drop(waiting);
+            lock(&shared.proto).abandon(&agreeing);
+            return None;
+        }
+        agreeing.detach();
+        let queue = if known { &mut waiting.known } else { &mut waiting.strangers };
+        queue.push_back(agreeing);
+        if !std::mem::replace(&mut waiting.working, true) {
+            let (shared, socket, accept) = (Arc::clone(shared), Arc::clone(socket), accept.cloned());
+            tokio::task::spawn_blocking(move || work(&shared, &socket, accept.as_ref()));
+        }
+        None
+    }
+}
+
+/// Until none waits.
+fn work(shared: &Arc<EndpointShared>, socket: &UdpSocket, accept: Option<&mpsc::Sender<Mocket>>) {
+    let (mut reply, mut accepted) = (Vec::new(), Vec::new());
+    loop {
+        let next = lock(&shared.agreements.0).next();
+        let Some(agreeing) = next else { return };
+        let (from, to) = agreeing.addresses();
+        let agreed = agreeing.run();
+        let now = shared.clock.now();
+        reply.clear();
+        let found = lock(&shared.proto).handle_agreed(now, agreed, &mut reply);
+        reply_to(socket, from, to, &reply);
+        match found.handle() {
+            Some(handle) => serve_at_once(shared, now, handle, found),
+            None => accepted.push((from, found)),
+        }
+        hand_over(shared, &mut accepted, accept);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_are_made_at_once_and_of_many_a_share() {
+        let mut at_once = AtOnce { spent_until: Some(Time::ZERO) };
+        let at = |ms| Time::ZERO + Duration::from_millis(ms);
+        let burst = (0..1_000).filter(|_| at_once.takes(at(1_000))).count();
+        assert_eq!(burst, BURST as usize);
+        let flood = (0..10_000).filter(|tick| at_once.takes(at(1_000 + tick / 10))).count();
+        assert!((990..=1_000).contains(&flood), "{flood}");
+        let mut alone = AtOnce { spent_until: None };
+        assert!((0..1_000).all(|_| alone.takes(at(0))), "on one core nobody else does it");
+    }
+}

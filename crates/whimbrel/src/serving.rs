@@ -1,0 +1,247 @@
+//! Serving what has arrived: each peer in its turn is given its datagrams, and sends what it has to send.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use whimbrel_proto::{Connection, Handle, Routed, Time};
+
+use crate::endpoint::EndpointShared;
+use crate::shared::{Shared, lock};
+use crate::turns::{Turn, Turns};
+
+/// Datagrams taken between two looks at the clock. A peer of which so many in a row do not open has had its turn.
+const RUN: usize = 16;
+
+/// A connection is alone again after others have been quiet for so long.
+const QUIET: Duration = Duration::from_millis(4);
+/// Time that a connection has which is alone: nobody is known to wait, and to change less often saves a twentieth of bulk's cost.
+const ALONE: Duration = Duration::from_micros(256);
+
+/// Whether several connections of an endpoint have been served lately.
+#[derive(Debug, Default)]
+pub(crate) struct Company {
+    /// Nanoseconds on the endpoint's clock.
+    until: AtomicU64,
+}
+
+impl Company {
+    fn note(&self, now: Time) {
+        self.until.store((now + QUIET).as_nanos(), Ordering::Relaxed);
+    }
+
+    /// Others may wait: turns are to be short.
+    pub(crate) fn is_there(&self, now: Time) -> bool {
+        now.as_nanos() < self.until.load(Ordering::Relaxed)
+    }
+}
+
+/// What has arrived at a socket and waits to be taken by its connection.
+#[derive(Default)]
+pub(crate) struct Serving {
+    turns: Turns<Routed>,
+    /// Who was served last.
+    last: Option<Handle>,
+}
+
+/// Where datagrams of one connection from one address wait, to be found once for a run of them.
+#[derive(Clone, Copy)]
+pub(crate) struct Lane {
+    handle: Handle,
+    from: SocketAddr,
+    lane: usize,
+}
+
+impl Lane {
+    pub(crate) fn handle(&self) -> Handle {
+        self.handle
+    }
+}
+
+impl Serving {
+    /// Nothing waits.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.turns.is_empty()
+    }
+
+    /// Where to put what is for a connection and came from there; good until something is served.
+    pub(crate) fn lane(&mut self, handle: Handle, from: SocketAddr) -> Lane {
+        Lane { handle, from, lane: self.turns.lane_for(handle, from) }
+    }
+
+    /// Puts it there.
+    pub(crate) fn push(&mut self, lane: Lane, size: usize, routed: Routed) {
+        self.turns.push(lane.lane, lane.from, size, routed);
+    }
+
+    /// Serves those who had nothing waiting.
+    pub(crate) fn serve_fresh(&mut self, shared: &EndpointShared) {
+        while let Some(turn) = self.turns.next_fresh() {
+            self.serve(shared, turn);
+        }
+    }
+
+    /// Serves those who had nothing waiting, and one of the others.
+    pub(crate) fn serve_next(&mut self, shared: &EndpointShared) {
+        self.serve_fresh(shared);
+        if let Some(turn) = self.turns.next() {
+            self.serve(shared, turn);
+        }
+        let dropped = self.turns.take_dropped();
+        if dropped > 0 {
+            lock(&shared.proto).count_crowded(dropped);
+        }
+    }
+
+    fn serve(&mut self, shared: &EndpointShared, turn: Turn) {
+        let begun = shared.clock.now();
+        if self.last.replace(turn.handle).is_some_and(|last| last != turn.handle) {
+            shared.company.note(begun);
+        }
+        let time = if shared.company.is_there(begun) { turn.time } else { turn.time.max(ALONE) };
+        if let Some(connection) = shared.find(turn.handle) {
+            self.hand_over(shared, begun, time, turn, &connection);
+            connection.drive();
+        } else {
+            while self.turns.take(turn).is_some() {}
+        }
+        self.turns.end(turn, shared.clock.now().since(begun));
+    }
+
+    /// Gives a connection what waits for it, for so long.
+    fn hand_over(
+        &mut self,
+        shared: &EndpointShared,
+        begun: Time,
+        time: Duration,
+        turn: Turn,
+        to: &Arc<Shared>,
+    ) {
+        let mut state = to.lock();
+        let mut now = begun;
+        while let Some(from) = self.turns.next_from(turn) {
+            let genuine = self.hand_over_run(shared, now, turn, from, &mut state.connection);
+            self.turns.judge(turn, from, genuine);
+            now = shared.clock.now();
+            if !genuine || now.since(begun) >= time {
+                break;
+            }
+        }
+    }
+
+    /// Gives a connection some of what came from one address. False: nothing of it was genuine.
+    fn hand_over_run(
+        &mut self,
+        shared: &EndpointShared,
+        now: Time,
+        turn: Turn,
+        from: SocketAddr,
+        to: &mut Connection,
+    ) -> bool {
+        let (mut taken, before) = (0, to.dropped_packets());
+        while taken < RUN && self.turns.next_from(turn) == Some(from) {
+            let Some(routed) = self.turns.take(turn) else { break };
+            deliver(shared, now, routed, to);
+            taken += 1;
+        }
+        to.dropped_packets() - before < taken as u64
+    }
+}
+
+/// Gives a connection what did not come by a receive loop, and lets it send.
+pub(crate) fn serve_at_once(shared: &EndpointShared, now: Time, handle: Handle, routed: Routed) {
+    if let Some(connection) = shared.find(handle) {
+        deliver(shared, now, routed, &mut connection.lock().connection);
+        connection.drive();
+    }
+}
+
+/// `to` is held: a peer whose key is revoked from now on finds itself ended by whoever revokes it.
+fn deliver(shared: &EndpointShared, now: Time, routed: Routed, to: &mut Connection) {
+    match routed {
+        Routed::Connection(_, datagram) => to.handle_datagram(now, datagram),
+        Routed::RepeatedPing(_, ping) => to.handle_repeated_ping(&ping),
+        Routed::SecondPing(_, ping) => to.handle_second_ping(&ping),
+        // Its key may have been revoked since the endpoint took it.
+        Routed::Resuming(_, resuming) if !lock(&shared.proto).lists(&resuming.peer_key()) => {}
+        Routed::Resuming(_, resuming) => to.handle_resume(now, *resuming),
+        Routed::Reset(_, token) => to.handle_reset(now, &token),
+        Routed::Nothing | Routed::Reply | Routed::Agreeing(_) | Routed::Accepted(..) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+    use whimbrel_proto::Datagram;
+
+    use super::*;
+    use crate::{Endpoint, Mocket};
+
+    /// Puts so many datagrams there that say they are for this connection.
+    fn forge(serving: &mut Serving, to: &Mocket, from: SocketAddr, count: usize) {
+        let handle = to.shared.handle;
+        let id = to.shared.lock().connection.local_id();
+        let bytes = [&[0][..], &id.to_bytes(), &[7; 1_000]].concat();
+        for _ in 0..count {
+            let datagram = Datagram { from, to: None, ecn: None, bytes: BytesMut::from(&bytes[..]) };
+            let lane = serving.lane(handle, from);
+            serving.push(lane, bytes.len(), Routed::Connection(handle, datagram));
+        }
+    }
+
+    fn forged(to: &Mocket) -> u64 {
+        to.stats().connection.dropped.forged
+    }
+
+    async fn another(server: &Endpoint, client: &Endpoint) -> (Mocket, Mocket) {
+        let url = format!("whimbrel://{}@{}", server.public_key(), server.local_addr().unwrap());
+        let near = client.connect(&url).await.unwrap();
+        (near, server.accept().await.unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_flood_of_one_connection_costs_another_a_few_packets_of_it() {
+        let (server, client, _near, flooded) = crate::testing::pair().await;
+        let (_other, quiet) = another(&server, &client).await;
+        let mut serving = Serving::default();
+        forge(&mut serving, &flooded, "127.0.0.1:1".parse().unwrap(), 1_000);
+        forge(&mut serving, &quiet, "127.0.0.1:2".parse().unwrap(), 1);
+        serving.serve_fresh(&server.shared);
+        assert_eq!((forged(&flooded), forged(&quiet)), (RUN as u64, 1));
+        serving.serve_next(&server.shared);
+        assert_eq!(forged(&flooded), 2 * RUN as u64, "the rest waits for turns of its own");
+    }
+
+    #[tokio::test]
+    async fn what_there_is_no_room_for_is_dropped_unopened_and_counted() {
+        let (server, _client, near, flooded) = crate::testing::pair().await;
+        let mut serving = Serving::default();
+        forge(&mut serving, &flooded, "127.0.0.1:1".parse().unwrap(), 20_000);
+        while !serving.is_idle() {
+            serving.serve_next(&server.shared);
+        }
+        let crowded = server.stats().crowded;
+        assert!(crowded > 10_000, "{crowded}");
+        assert_eq!(forged(&flooded) + crowded, 20_000);
+        near.send("still there").await.unwrap();
+        assert_eq!(flooded.recv().await.unwrap().payload, "still there");
+    }
+
+    #[tokio::test]
+    async fn bulk_that_is_alone_loses_nothing() {
+        let (server, _client, near, far) = crate::testing::pair().await;
+        let sending = tokio::spawn(async move {
+            for _ in 0..256 {
+                near.send(vec![0; 128 << 10]).await.unwrap();
+            }
+            near
+        });
+        for _ in 0..256 {
+            far.recv().await.unwrap();
+        }
+        drop(sending.await.unwrap());
+        assert_eq!(server.stats().crowded, 0);
+    }
+}

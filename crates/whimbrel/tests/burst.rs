@@ -1,0 +1,36 @@
+//! Many clients at once: the key agreements of some are made beside the receive loop, and nobody can tell.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeSet;
+
+use whimbrel::{Config, Endpoint, new_identity};
+
+/// More than are made at once.
+const CLIENTS: usize = 150;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_at_once_each_is_let_in_and_heard_once() {
+    let server = Endpoint::bind(Config::listen_as(new_identity()), "127.0.0.1:0").await.unwrap();
+    let client = Endpoint::bind(Config::default(), "127.0.0.1:0").await.unwrap();
+    let url = format!("whimbrel://{}@{}", server.public_key(), server.local_addr().unwrap());
+    let mut near = Vec::new();
+    for number in 0..CLIENTS {
+        let mocket = client.begin_connect(&url).await.unwrap();
+        mocket.send(format!("{number}")).await.unwrap();
+        near.push(mocket);
+    }
+    let mut far = Vec::new();
+    let mut heard = BTreeSet::new();
+    for _ in 0..CLIENTS {
+        let mocket = server.accept().await.unwrap();
+        let payload = mocket.recv().await.unwrap().payload;
+        assert!(heard.insert(payload.clone()), "{payload:?} came twice");
+        far.push(mocket);
+    }
+    for mocket in &near {
+        mocket.established().await.unwrap();
+    }
+    let stats = server.stats();
+    assert_eq!((stats.accepted, stats.forged), (CLIENTS as u64, 0), "{stats:?}");
+}

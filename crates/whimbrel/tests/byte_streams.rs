@@ -1,0 +1,213 @@
+//! Byte streams through the library: how they end, and what the other end hears of it.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod join;
+
+use std::io::ErrorKind;
+use std::pin::Pin;
+use std::task::Poll;
+
+use join::join;
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use whimbrel::{
+    CloseReason, Config, Endpoint, Mocket, Stream, StreamIoError, SuspendMode, SuspendedMocket, new_identity,
+};
+
+async fn pair() -> (Endpoint, Endpoint, Mocket, Mocket) {
+    join(Config::default(), Config::listen_as(new_identity())).await
+}
+
+/// A stream that has carried `first`, and its other end.
+async fn opened(near: &Mocket, far: &Mocket, first: &[u8]) -> (Stream, Stream) {
+    let mut here = near.open_stream().await.unwrap();
+    here.write_all(first).await.unwrap();
+    (here, far.accept_stream().await.unwrap())
+}
+
+fn inner(error: &std::io::Error) -> &StreamIoError {
+    error.get_ref().unwrap().downcast_ref().unwrap()
+}
+
+#[tokio::test]
+async fn writing_nothing_is_done_at_once() {
+    let (_server, _client, near, far) = pair().await;
+    let (mut here, mut there) = opened(&near, &far, b"x").await;
+    let at_once = std::future::poll_fn(|cx| Poll::Ready(Pin::new(&mut here).poll_write(cx, b""))).await;
+    assert!(matches!(at_once, Poll::Ready(Ok(0))), "{at_once:?}");
+    here.shutdown().await.unwrap();
+    let mut all = Vec::new();
+    there.read_to_end(&mut all).await.unwrap();
+    assert_eq!(all, b"x");
+    assert_eq!(inner(&here.write(b"").await.unwrap_err()), &StreamIoError::Ended);
+}
+
+#[tokio::test]
+async fn a_reset_is_told_by_each_read() {
+    let (_server, _client, near, far) = pair().await;
+    let (mut here, mut there) = opened(&near, &far, b"x").await;
+    there.read_u8().await.unwrap();
+    here.reset(42);
+    for _ in 0..3 {
+        let error = there.read(&mut [0; 8]).await.unwrap_err();
+        assert_eq!((error.kind(), inner(&error)), (ErrorKind::ConnectionReset, &StreamIoError::Reset(42)));
+    }
+    assert!(here.shutdown().await.is_err(), "what was reset does not end well");
+}
+
+#[tokio::test]
+async fn a_stop_is_told_by_each_write() {
+    let (_server, _client, near, far) = pair().await;
+    let (mut here, mut there) = opened(&near, &far, b"x").await;
+    there.stop(77);
+    let first = loop {
+        if let Err(error) = here.write(&[0; 100]).await {
+            break error;
+        }
+        tokio::task::yield_now().await;
+    };
+    let again = here.write(&[0; 100]).await.unwrap_err();
+    let ended = here.shutdown().await.unwrap_err();
+    for error in [first, again, ended] {
+        assert_eq!((error.kind(), inner(&error)), (ErrorKind::BrokenPipe, &StreamIoError::Stopped(77)));
+    }
+    assert!(there.read(&mut [0; 8]).await.is_err(), "what this end has stopped has no clean end");
+}
+
+#[tokio::test]
+async fn a_stream_that_is_dropped_is_reset_and_one_that_was_shut_down_is_not() {
+    let (_server, _client, near, far) = pair().await;
+    let (here, mut there) = opened(&near, &far, b"a part").await;
+    drop(here);
+    let error = there.read_to_end(&mut Vec::new()).await.unwrap_err();
+    assert_eq!((error.kind(), inner(&error)), (ErrorKind::ConnectionReset, &StreamIoError::Reset(0)));
+
+    let (mut here, mut there) = opened(&near, &far, b"the whole").await;
+    here.shutdown().await.unwrap();
+    drop(here);
+    let mut all = Vec::new();
+    there.read_to_end(&mut all).await.unwrap();
+    assert_eq!(all, b"the whole");
+    // Its reader went with it.
+    while there.write(b"is anybody there?").await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+    let error = there.write(b"nobody").await.unwrap_err();
+    assert_eq!(inner(&error), &StreamIoError::Stopped(0));
+}
+
+#[tokio::test]
+async fn a_writer_that_panics_does_not_end_well() {
+    let (_server, _client, near, far) = pair().await;
+    let (mut here, mut there) = opened(&near, &far, b"half of ").await;
+    let writing = tokio::spawn(async move {
+        here.write_all(b"it").await.unwrap();
+        panic!("as planned by the test");
+    });
+    assert!(writing.await.unwrap_err().is_panic());
+    let error = there.read_to_end(&mut Vec::new()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+}
+
+/// Pseudo-random bytes.
+struct Noise(u64);
+
+impl Noise {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 >> 33
+    }
+
+    fn bytes(&mut self, count: usize) -> Vec<u8> {
+        (0..count).map(|_| self.next() as u8).collect()
+    }
+}
+
+async fn host(identity: &whimbrel::Identity) -> Endpoint {
+    let config = Config { identity: identity.clone(), ..Config::default() };
+    Endpoint::bind(config, "127.0.0.1:0").await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bytes_that_came_and_were_not_taken_go_with_the_session() {
+    let server = Endpoint::bind(Config::listen_as(new_identity()), "127.0.0.1:0").await.unwrap();
+    let url = format!("whimbrel://{}@{}", server.public_key(), server.local_addr().unwrap());
+    for seed in 0..40 {
+        let mut noise = Noise(seed);
+        let length = 1 + noise.next() as usize % 300_000;
+        let all = noise.bytes(length);
+        let identity = new_identity();
+        let near = host(&identity).await.connect(&url).await.unwrap();
+        let far = server.accept().await.unwrap();
+        let mut from = far.open_stream().await.unwrap();
+        let sent = all.clone();
+        let writing = tokio::spawn(async move {
+            from.write_all(&sent).await.unwrap();
+            from.shutdown().await.unwrap();
+        });
+
+        let mut stream = near.accept_stream().await.unwrap();
+        let id = stream.id();
+        let enough = noise.next() as usize % all.len();
+        let mut came = Vec::new();
+        let mut buffer = [0; 3000];
+        while came.len() < enough {
+            let size = 1 + noise.next() as usize % buffer.len();
+            let count = stream.read(&mut buffer[..size]).await.unwrap();
+            came.extend_from_slice(&buffer[..count]);
+        }
+        let state = near.suspend(SuspendMode::Snapshot).await.unwrap();
+        for _ in 0..2 {
+            let error = stream.read(&mut buffer).await.unwrap_err();
+            assert_eq!(inner(&error), &StreamIoError::Closed(CloseReason::Suspended));
+        }
+        drop(stream);
+
+        let state = SuspendedMocket::from_bytes(&state.to_bytes()).unwrap();
+        let near = host(&identity).await.resume(&state, None).await.unwrap();
+        let mut stream = near.stream(id).unwrap();
+        stream.read_to_end(&mut came).await.unwrap();
+        assert!(came == all, "seed {seed}: {} of {} bytes", came.len(), all.len());
+        writing.await.unwrap();
+        near.close(0, "").await;
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_is_dropped_while_its_session_leaves_goes_on_elsewhere() {
+    let identity = new_identity();
+    let (server, client, near, far) =
+        join(Config { identity: identity.clone(), ..Config::default() }, Config::listen_as(new_identity()))
+            .await;
+    let (here, mut there) = opened(&near, &far, b"begun here, ").await;
+    let messages = near.open_messages(whimbrel::StreamOptions::default()).await.unwrap();
+    messages.send("also").await.unwrap();
+    let ids = (here.id(), messages.id());
+    let state = {
+        let mut leaving = Box::pin(near.suspend(SuspendMode::Snapshot));
+        std::future::poll_fn(|cx| Poll::Ready(leaving.as_mut().poll(cx).is_pending())).await;
+        drop((here, messages));
+        leaving.await.unwrap()
+    };
+    let back = host(&identity).await.resume(&state, None).await.unwrap();
+    assert_eq!((back.byte_streams(), back.message_streams()), (vec![ids.0], vec![ids.1]));
+    let mut here = back.stream(ids.0).unwrap();
+    here.write_all(b"ended there").await.unwrap();
+    here.shutdown().await.unwrap();
+    let mut whole = String::new();
+    there.read_to_string(&mut whole).await.unwrap();
+    assert_eq!(whole, "begun here, ended there");
+    drop((server, client));
+}
+
+#[tokio::test]
+async fn a_message_stream_of_a_session_that_left_has_not_ended() {
+    let (_server, _client, near, far) = pair().await;
+    let stream = near.open_messages(whimbrel::StreamOptions::default()).await.unwrap();
+    stream.send("first").await.unwrap();
+    let mut reader = far.accept_messages().await.unwrap();
+    assert_eq!(reader.recv().await.unwrap().payload, "first");
+    drop(far.suspend(SuspendMode::Snapshot).await.unwrap());
+    let closed = whimbrel::StreamRecvError::Closed(CloseReason::Suspended);
+    assert_eq!(reader.recv().await.unwrap_err(), closed);
+}
