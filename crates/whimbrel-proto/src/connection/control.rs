@@ -72,6 +72,11 @@ impl ControlQueue {
         self.notices.holds(number)
     }
 
+    /// A notice that was not acknowledged yet, to be said once more on the side.
+    pub(super) fn held_notice(&self, number: u32) -> Option<&[u8]> {
+        self.notices.held(number)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         !(self.fin_due || self.fin_ack_due || self.ticket_due || self.primary_due || self.notices.is_due())
     }

@@ -81,7 +81,7 @@ impl SpareIds {
         if path.0 == 0 || !path.0.is_multiple_of(2) {
             return Err(PeerMisbehaved::new(Cause::InvalidField, "NEW_CID of a path that cannot be"));
         }
-        if self.is_over(path) || self.theirs.iter().any(|(known, _)| *known == path) {
+        if self.is_over(path) || self.knows(path) {
             // Sent again, or too late.
             return Ok(false);
         }
@@ -90,6 +90,11 @@ impl SpareIds {
         }
         self.theirs.push((path, theirs));
         Ok(true)
+    }
+
+    /// The peer gave its id of this path.
+    pub(super) fn knows(&self, path: PathId) -> bool {
+        self.theirs.iter().any(|(known, _)| *known == path)
     }
 
     /// A path that has been: opened here, or given up by the client before anything of it came.
@@ -104,8 +109,7 @@ impl SpareIds {
 
     /// The first path that both ends have ids for.
     pub(super) fn ready(&self) -> Option<PathId> {
-        let both = |path: &PathId| self.theirs.iter().any(|(other, _)| other == path);
-        self.ours.iter().map(|ours| ours.path).filter(both).min()
+        self.ours.iter().map(|ours| ours.path).filter(|path| self.knows(*path)).min()
     }
 
     /// Takes the ids of a path that is opened, ours and theirs.

@@ -3,6 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use super::addresses::{Change, LocalAddress, read_add};
 use super::ids::{Ours, Theirs, read_new_cid, read_path, write_new_cid};
 use super::path::{Ends, Path};
@@ -343,6 +345,20 @@ impl Connection {
         Ok(())
     }
 
+    /// The first packet of a path may bring the client's id for it before anything else does: no other path may work.
+    pub(super) fn introduce(&mut self, path: PathId, blocks: &[u8]) {
+        if self.spare_ids.knows(path) || blocks.first() != Some(&block::NEW_CID) {
+            return;
+        }
+        let mut reader = Reader::new(Bytes::copy_from_slice(&blocks[1..]));
+        if let Ok((of, theirs)) = read_new_cid(&mut reader)
+            && of == path
+        {
+            // What is wrong with it is found where all blocks are taken.
+            let _ = self.spare_ids.take(path, theirs);
+        }
+    }
+
     pub(super) fn on_close_path(&mut self, now: Time, reader: &mut Reader) -> Result<(), PeerMisbehaved> {
         let id = read_path(reader)?;
         if self.side == Side::Client {
@@ -407,7 +423,9 @@ impl Connection {
         remotes.extend(self.addresses.theirs());
         remotes.sort_unstable();
         remotes.dedup();
-        let mut taken: Vec<_> = self.paths.iter().map(|path| (path.local, path.remote)).collect();
+        // A path that was closed does not come back, though the peer may not know yet, but its addresses may.
+        let there = self.paths.iter().filter(|path| path.standing.state() != PathState::Closed);
+        let mut taken: Vec<_> = there.map(|path| (path.local, path.remote)).collect();
         taken.extend(self.attempts.waiting());
         for (local, remote) in pairing::missing(&locals, &remotes, &taken) {
             let known = self.addresses.has_answered(remote);

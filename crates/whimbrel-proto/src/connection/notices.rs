@@ -42,7 +42,13 @@ impl Notices {
 
     /// It was not acknowledged yet.
     pub(super) fn holds(&self, number: u32) -> bool {
-        self.waiting.iter().any(|notice| notice.number == number)
+        self.held(number).is_some()
+    }
+
+    /// The block, until it is acknowledged.
+    pub(super) fn held(&self, number: u32) -> Option<&[u8]> {
+        let notice = self.waiting.iter().find(|notice| notice.number == number);
+        notice.map(|notice| &notice.bytes[..])
     }
 
     pub(super) fn is_due(&self) -> bool {

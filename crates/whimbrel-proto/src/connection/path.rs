@@ -104,6 +104,8 @@ pub(super) struct Rebinding {
     next_probe: Time,
     tries: u8,
     asked: [Time; PROBES as usize],
+    /// A challenge of the peer's that came from there, and is answered there as well.
+    answer: Option<u64>,
     /// The round trip that an answer in the packet at hand shows.
     answered: Option<Duration>,
 }
@@ -115,7 +117,17 @@ impl Rebinding {
     pub(super) fn new(now: Time, remote: SocketAddr, local: Option<IpAddr>, challenge: u64) -> Self {
         let allowance = Validation::UNPROVEN;
         let asked = [now; PROBES as usize];
-        Self { remote, local, challenge, allowance, next_probe: now, tries: 0, asked, answered: None }
+        Self {
+            remote,
+            local,
+            challenge,
+            allowance,
+            next_probe: now,
+            tries: 0,
+            asked,
+            answer: None,
+            answered: None,
+        }
     }
 
     pub(super) fn on_received(&mut self, bytes: usize) {
@@ -133,6 +145,7 @@ impl Rebinding {
         }
         self.tries += 1;
         self.next_probe = now + wait;
+        self.answer = None;
     }
 
     /// An answer came, maybe to one of the challenges sent.
@@ -146,6 +159,17 @@ impl Rebinding {
     /// The round trip that the answer in a packet from `remote` shows. None: there was none, or it came from elsewhere.
     pub(super) fn take_answer(&mut self, remote: SocketAddr) -> Option<Duration> {
         self.answered.take().filter(|_| remote == self.remote)
+    }
+
+    /// The peer asks from there, too: it is answered there with the next challenge, which goes at once.
+    pub(super) fn on_asked(&mut self, now: Time, challenge: u64) {
+        self.answer = Some(challenge);
+        self.hurry(now);
+    }
+
+    /// What goes out with the next try, where there is room for both.
+    pub(super) fn next_answer(&self) -> Option<u64> {
+        self.answer.filter(|_| self.allowance.room() >= CHALLENGE_LEN + 9)
     }
 
     /// The last one may have had no way: the next goes at once, if there is one.
@@ -174,6 +198,11 @@ impl Answers {
             self.0.remove(0);
         }
         self.0.push(challenge);
+    }
+
+    /// The last that came.
+    pub(super) fn newest(&self) -> Option<u64> {
+        self.0.last().copied()
     }
 
     /// One waits: it goes out whatever congestion says, since the other side may be waiting for nothing else.

@@ -70,10 +70,13 @@ impl Connection {
         let Some(plain) = self.open(now, target, datagram.bytes) else { return };
         let at = match target {
             Target::Path(at) => at,
-            Target::New(path) => match self.accept_path(now, path, from, to) {
-                Some(at) => at,
-                None => return,
-            },
+            Target::New(path) => {
+                self.introduce(path, &plain.blocks);
+                match self.accept_path(now, path, from, to) {
+                    Some(at) => at,
+                    None => return,
+                }
+            }
         };
         // Before anything else: whoever holds a copy can send it, from anywhere and as often as they like, so a copy only counts.
         if self.paths[at].received.is_duplicate(plain.number) {
@@ -141,8 +144,21 @@ impl Connection {
         }
         let follows =
             if path.standing.state() == PathState::Closed { self.stands_in_for(at) } else { Some(at) };
-        if newest && let Some(at) = follows {
-            self.challenge_origin(now, at, origin);
+        if newest && let Some(follows) = follows {
+            let asked = self.paths[at].answers.newest();
+            self.challenge_origin(now, follows, origin);
+            self.answer_origin(now, follows, asked);
+        }
+    }
+
+    /// A challenge from elsewhere is answered on the path as it was: whoever passes challenges on gets nothing for it. But where no path
+    /// works both ends may have moved, each unknown to the other, and the answer must go where the challenge came from.
+    fn answer_origin(&mut self, now: Time, at: At, asked: Option<u64>) {
+        if self.paths.all().any(|at| self.is_at_hand(at)) {
+            return;
+        }
+        if let (Some(rebinding), Some(asked)) = (self.paths[at].rebinding.as_deref_mut(), asked) {
+            rebinding.on_asked(now, asked);
         }
     }
 

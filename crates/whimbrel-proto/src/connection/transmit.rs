@@ -18,8 +18,9 @@ use crate::{Cause, PeerMisbehaved, Side, Time};
 const MIN_BLOCKS: usize = 4;
 /// A packet with a challenge at the longest.
 pub(super) const CHALLENGE_LEN: usize = CLEAR_LEN + 4 + 9 + TAG_LEN;
-/// The first packet of a path is made so long if no other works: three times that is room for the answer, a challenge, and a SACK of another path.
-pub(super) const OPENING_LEN: usize = 64;
+/// The first packet of a path is made so long if no other works: it has room for NEW_CID, and three times that for the answer, a challenge,
+/// and a SACK of another path.
+pub(super) const OPENING_LEN: usize = 72;
 /// A shorter packet is not worth its head, where so little may be sent.
 const LEAST_PACKET: usize = 64;
 /// Room in which a SACK of one range fits, whatever its numbers.
@@ -155,12 +156,21 @@ impl Connection {
     fn transmit_challenge(&mut self, now: Time, at: At, out: &mut Vec<u8>) -> Option<Transmit> {
         let rebinding = self.paths[at].challenge_due(now)?;
         let head = self.begin(at, out);
-        out.push(block::PROBE);
-        out.extend_from_slice(&rebinding.next_challenge().to_be_bytes());
         let path = &self.paths[at];
         let own = rebinding.remote == path.remote;
         let opens = own && self.side == Side::Client && path.standing.state() == PathState::Opening;
-        if opens && self.opening_len() > CHALLENGE_LEN {
+        let alone = opens && self.opening_len() > CHALLENGE_LEN;
+        if alone && let Some(told) = path.announced.and_then(|told| self.control.held_notice(told)) {
+            // The peer can answer only under our id for this path, and nothing else may bring it that.
+            out.extend_from_slice(told);
+        }
+        out.push(block::PROBE);
+        out.extend_from_slice(&rebinding.next_challenge().to_be_bytes());
+        if let Some(answer) = rebinding.next_answer() {
+            out.push(block::PROBE_ACK);
+            out.extend_from_slice(&answer.to_be_bytes());
+        }
+        if alone {
             out.push(block::PADDING);
             let end = head.start + self.opening_len().min(self.paths[at].validation.room()) - TAG_LEN;
             out.resize(end.max(out.len()), 0);

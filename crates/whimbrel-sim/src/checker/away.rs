@@ -28,7 +28,6 @@ impl Away {
         let time = Duration::from_millis(dice.between(0, 5_000).into());
         let crash = dice.chance(50);
         let rebind = dice.chance(30).then(|| if dice.chance(50) { End::Client } else { End::Server });
-        let rebind = rebind.filter(|_| Special::RebindAway.is_on());
         match dice.below(10) {
             0..6 => {
                 let mode = if dice.chance(30) { SuspendMode::Flush } else { SuspendMode::Snapshot };

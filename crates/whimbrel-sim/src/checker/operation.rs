@@ -5,7 +5,7 @@ use std::time::Duration;
 use whimbrel_proto::Service;
 use whimbrel_proto::session::{CreditPolicy, RouteClass, StreamKind, StreamOptions, TagSettings};
 
-use super::{Attack, Away, Dice, Special, special};
+use super::{Attack, Away, Dice, special};
 use crate::pair::End;
 
 /// A message to be sent, but for its payload, which the model makes.
@@ -181,15 +181,15 @@ impl Finale {
         let end = end(dice);
         match dice.below(100) {
             0..60 => Self::Rest,
-            60..65 if Special::RebindClosing.is_on() => {
+            60..65 => {
                 let moves = if dice.chance(50) { End::Client } else { End::Server };
                 Self::CloseMoving { end, moves }
             }
-            65..70 if Special::CloseResuming.is_on() => {
+            65..70 => {
                 let apart = Duration::from_millis(dice.below(300).into());
                 Self::CloseResuming { away: end, apart, first: dice.chance(50) }
             }
-            60..82 => Self::Close(end),
+            70..82 => Self::Close(end),
             82..87 => Self::Cross,
             87..92 => Self::Abort(end),
             92..96 => Self::Kill(end),

@@ -6,7 +6,7 @@ use whimbrel_proto::TransportConfig;
 
 use super::operation::Draft;
 use super::settings::settings;
-use super::{Dice, Finale, Operation, Special};
+use super::{Dice, Finale, Operation};
 
 /// Operations of a run by seed.
 pub const OPERATIONS: usize = 200;
@@ -43,7 +43,6 @@ impl Script {
             });
         let early = early.collect();
         let rebind = dice.chance(10).then(|| Duration::from_millis(dice.below(600).into()));
-        let rebind = rebind.filter(|_| Special::RebindEarly.is_on());
         let mut operations = Vec::new();
         while operations.len() < OPERATIONS && dice.part("operation") {
             operations.push(Operation::draw(dice));

@@ -6,7 +6,7 @@ use super::operation::end;
 use super::{Dice, Operation};
 use crate::pair::End;
 
-/// Each can be switched on and off alone.
+/// What they are counted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs, reason = "the names are the documentation")]
 pub enum Special {
@@ -22,24 +22,18 @@ pub enum Special {
 }
 
 impl Special {
-    /// Those that are drawn.
-    pub const ON: &[Self] =
-        &[Self::Abandon, Self::Replay, Self::Hold, Self::RebindEarly, Self::RebindAway, Self::RebindClosing];
-
-    /// Those that are not: what they do is not borne yet.
-    pub const OFF: &[Self] = &[
-        // Two streams that nobody reads have all the credit.
+    /// All of them.
+    pub const ALL: [Self; 9] = [
         Self::Stall,
-        // A server of a fleet has the tokens of the others, and resets what is theirs.
+        Self::Abandon,
+        Self::Replay,
+        Self::Hold,
         Self::Stray,
-        // A client that goes on while the server closes may hear of it by silence only.
+        Self::RebindEarly,
+        Self::RebindAway,
+        Self::RebindClosing,
         Self::CloseResuming,
     ];
-
-    /// It is drawn.
-    pub fn is_on(self) -> bool {
-        Self::ON.contains(&self)
-    }
 }
 
 /// Which directions an attacker sees.
@@ -105,35 +99,18 @@ impl View {
     }
 }
 
-/// One of those that are operations; time passes where it is not switched on.
+/// One of those that are operations.
 pub(super) fn draw(dice: &mut dyn Dice) -> Operation {
     let at = end(dice);
-    let (special, operation) = match dice.below(20) {
+    match dice.below(20) {
         0..2 => {
             let (stream, length) = (dice.below(8), dice.between(1_000, 500_000) as usize);
             let time = dice.chance(50).then(|| Duration::from_millis(dice.between(500, 20_000).into()));
-            (Special::Stall, Operation::Stall { at, stream, length, time })
+            Operation::Stall { at, stream, length, time }
         }
-        2..6 => {
-            (Special::Abandon, Operation::Abandon { at, stream: dice.below(8), code: dice.below(9).into() })
-        }
-        6..12 => (Special::Replay, Operation::Attack(Attack::draw_replay(dice))),
-        12..16 => (Special::Hold, Operation::Attack(Attack::draw_hold(dice))),
-        _ => (Special::Stray, Operation::Attack(Attack::draw_stray(dice))),
-    };
-    if special.is_on() { operation } else { Operation::Pass { time: Duration::from_millis(10) } }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_is_on_or_off() {
-        let mut all = [Special::ON, Special::OFF].concat();
-        all.sort();
-        assert_eq!(all.len(), Special::CloseResuming as usize + 1);
-        all.dedup();
-        assert_eq!(all.len(), Special::CloseResuming as usize + 1);
+        2..6 => Operation::Abandon { at, stream: dice.below(8), code: dice.below(9).into() },
+        6..12 => Operation::Attack(Attack::draw_replay(dice)),
+        12..16 => Operation::Attack(Attack::draw_hold(dice)),
+        _ => Operation::Attack(Attack::draw_stray(dice)),
     }
 }
