@@ -112,6 +112,9 @@ pub(super) struct Rebinding {
 
 /// Challenges sent to an address that does not answer.
 const PROBES: u8 = 3;
+/// How long each is waited for at most: the round trip that was measured may be an outage's, or somebody's who held packets back.
+const PATIENCE: [Duration; PROBES as usize] =
+    [Duration::from_secs(1), Duration::from_secs(3), Duration::from_secs(60)];
 
 impl Rebinding {
     pub(super) fn new(now: Time, remote: SocketAddr, local: Option<IpAddr>, challenge: u64) -> Self {
@@ -414,6 +417,7 @@ impl Path {
     pub(super) fn on_challenge(&mut self, now: Time, size: usize) {
         let wait = self.recovery.rtt.deadline() * 2;
         if let Some(rebinding) = self.rebinding.as_deref_mut() {
+            let wait = wait.min(PATIENCE[usize::from(rebinding.tries).min(PATIENCE.len() - 1)]);
             rebinding.on_probe(now, wait);
             let own = rebinding.remote == self.remote;
             let allowance = if own { &mut self.validation } else { &mut rebinding.allowance };

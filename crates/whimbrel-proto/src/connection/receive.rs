@@ -103,7 +103,9 @@ impl Connection {
                 let pace = self.paths[at].ack_pace(now, self.config.max_ack_delay);
                 self.paths[at].received.on_packet(now, number, eliciting, ecn, pace);
                 self.on_arrival(now, at, newest, Origin { from, to, size });
-                self.compare_received(now);
+                if !self.ending.is_over() {
+                    self.compare_received(now);
+                }
             }
             Err(misbehaved) => self.on_misbehaved(now, misbehaved),
         }
@@ -133,6 +135,9 @@ impl Connection {
     /// What authentic packets say beside their blocks: the peer is there, and where.
     fn on_arrival(&mut self, now: Time, at: At, newest: bool, origin: Origin) {
         self.on_answer_from(now, at, origin.from);
+        if self.ending.is_over() {
+            return;
+        }
         let path = &mut self.paths[at];
         if origin.from == path.remote {
             path.local = origin.to.or(path.local);
@@ -445,6 +450,10 @@ impl Connection {
         let from = path.remote;
         path.adopt(rebinding);
         self.addresses.on_answered(rebinding.remote);
+        if self.ending.is_over() {
+            // The packet that ended the connection shows where its last words go; there is nobody to be told.
+            return;
+        }
         if path.standing.on_validated() {
             self.on_path_up(now, at);
             return;

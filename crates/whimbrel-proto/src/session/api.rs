@@ -329,6 +329,10 @@ impl Session {
         let priority = (!service.is_sequenced()).then_some(priority);
         let tag =
             if priority.is_some() && tag != NO_TAG && self.ledger.is_capped(tag) { tag } else { NO_TAG };
+        self.lane_with(slot, domain, priority, tag)
+    }
+
+    pub(super) fn lane_with(&mut self, slot: u32, domain: u8, priority: Option<u8>, tag: u32) -> u32 {
         let Some(stream) = self.streams.at(slot) else { return 0 };
         let fits = |slot: &u32| {
             let lane = self.outbox.lane(*slot);

@@ -5,7 +5,8 @@ use super::again::Repeatable;
 use super::config::MAX_REPEATABLE;
 use super::data_out::{Flow, LONGEST_RUN, SHORTEST_PART, head_of, write_bytes, write_part};
 use super::item::{DEAD, Item, NO_TAG};
-use super::lane::LaneState;
+use super::lane::{Lane, LaneState};
+use super::ledger::Place;
 use super::message::{Carried, DomainKey, Outcome};
 use super::stalls::Whose;
 use super::stream::WHOLE;
@@ -130,6 +131,9 @@ impl Session {
             if tag != NO_TAG
                 && let Some(until) = self.ledger.capped_until(now, tag)
             {
+                if self.set_aside(now, lane, tag) {
+                    continue;
+                }
                 self.outbox.deactivate(lane, LaneState::Capped(until));
                 return Flow::Go;
             }
@@ -149,6 +153,21 @@ impl Session {
                 return Flow::Full;
             }
         }
+    }
+
+    /// What is in front was queued before its tag was capped: it goes to that tag's own lane, and holds nothing else up. Not where its
+    /// order counts.
+    fn set_aside(&mut self, now: Time, lane: u32, tag: u32) -> bool {
+        let Lane { key, priority, tag: of, .. } = *self.outbox.lane(lane);
+        if priority.is_none() || of == tag {
+            return false;
+        }
+        let own = self.lane_with(key.slot, key.domain, priority, tag);
+        let Some(item) = self.outbox.pop(lane) else { return false };
+        let place = Place::Pending { lane: own, seq: self.outbox.next_seq(own) };
+        self.ledger.on_moved(&item, place);
+        self.outbox.push(now, own, item);
+        true
     }
 
     fn drop_front(&mut self, lane: u32) {

@@ -166,6 +166,16 @@ impl Ledger {
         }
     }
 
+    /// A message waits elsewhere.
+    pub(super) fn on_moved(&mut self, item: &Item, place: Place) {
+        if let Some(tag) = self.tags.get_mut(item.tag as usize) {
+            Self::note(tag, place);
+        }
+        if item.expires != Time::MAX {
+            self.deadlines.push(Reverse((item.expires, place)));
+        }
+    }
+
     fn note(tag: &mut TagState, place: Place) {
         tag.places.push_back(place);
     }
