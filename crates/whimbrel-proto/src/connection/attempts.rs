@@ -43,6 +43,12 @@ impl Attempts {
         self.push(Failed { local, remote, wait: FIRST_WAIT, again: Some(Time::MAX) });
     }
 
+    /// Pairs that the application wants no path on.
+    pub(super) fn refused(&self) -> impl Iterator<Item = (Option<IpAddr>, SocketAddr)> {
+        let refused = self.0.iter().filter(|failed| failed.again == Some(Time::MAX));
+        refused.map(|failed| (failed.local, failed.remote))
+    }
+
     fn push(&mut self, failed: Failed) {
         if self.0.len() == MOST {
             self.0.remove(0);

@@ -13,6 +13,7 @@ mod copies;
 mod cost;
 mod coupling;
 mod early;
+mod events;
 mod ids;
 mod key_log;
 mod keys;
@@ -64,6 +65,7 @@ use control::ControlQueue;
 pub use copies::DeadlineStats;
 pub use cost::CostPolicy;
 use coupling::Coupling;
+use events::Events;
 use ids::SpareIds;
 use key_log::KeyLog;
 use keys::KeyRing;
@@ -383,7 +385,7 @@ pub struct Connection {
     /// The connection that is to carry the session next.
     dial: Option<Box<Redial>>,
     suspended: Option<Box<Suspended>>,
-    events: VecDeque<Event>,
+    events: Events,
     endpoint_events: VecDeque<EndpointEvent>,
     challenges: Challenges,
     scratch_sack: Option<Box<Sack>>,
@@ -449,7 +451,7 @@ impl Connection {
             pending: Vec::new(),
             dial: None,
             suspended: None,
-            events: VecDeque::new(),
+            events: Events::default(),
             endpoint_events: VecDeque::new(),
             challenges: Challenges::new(&mut rng),
             scratch_sack: None,
@@ -532,7 +534,7 @@ impl Connection {
 
     /// What the application should hear.
     pub fn poll_event(&mut self) -> Option<Event> {
-        take_first(&mut self.events)
+        self.events.pop_front()
     }
 
     /// What the endpoint should hear.

@@ -245,6 +245,9 @@ impl Connection {
     fn close_at(&mut self, now: Time, at: At) {
         self.surrender(now, at);
         let path = &mut self.paths[at];
+        if path.lingers {
+            self.attempts.refuse(path.local, path.remote);
+        }
         path.standing.on_closed();
         path.on_closed();
         // Once the peer knows, it forgets the id, and answers as if it had lost the connection.
@@ -437,6 +440,30 @@ impl Connection {
             }
             if !known {
                 self.path_quota.on_opened();
+            }
+        }
+        if self.unreachable_since.is_some() {
+            self.open_refused(now);
+        }
+    }
+
+    /// No path works: those that the application closed are opened again, until another works.
+    pub(super) fn open_refused(&mut self, now: Time) {
+        if self.side == Side::Server || !self.confirmed || self.ending.is_detached() {
+            return;
+        }
+        let refused: Vec<_> = self.attempts.refused().collect();
+        for (local, remote) in refused {
+            let is_there = |path: &Path| {
+                path.local == local && path.remote == remote && path.standing.state() != PathState::Closed
+            };
+            if self.paths.iter().any(is_there) || local.is_some_and(|local| !self.addresses.has(local)) {
+                continue;
+            }
+            let Ok(id) = self.open_path(now, local, remote) else { break };
+            if let Some(at) = self.paths.by_id(id) {
+                self.paths[at].unwanted = true;
+                self.paths[at].lingers = true;
             }
         }
     }

@@ -114,7 +114,7 @@ pub(super) struct Rebinding {
 const PROBES: u8 = 3;
 /// How long each is waited for at most: the round trip that was measured may be an outage's, or somebody's who held packets back.
 const PATIENCE: [Duration; PROBES as usize] =
-    [Duration::from_secs(1), Duration::from_secs(3), Duration::from_secs(60)];
+    [Duration::from_secs(1), Duration::from_secs(3), Duration::from_secs(6)];
 
 impl Rebinding {
     pub(super) fn new(now: Time, remote: SocketAddr, local: Option<IpAddr>, challenge: u64) -> Self {

@@ -173,7 +173,7 @@ impl Connection {
             rest.clear();
         }
         if fresh.is_closed() {
-            let why = fresh.events.drain(..).find_map(|event| match event {
+            let why = std::iter::from_fn(|| fresh.events.pop_front()).find_map(|event| match event {
                 Event::Closed(why) => Some(why),
                 _ => None,
             });

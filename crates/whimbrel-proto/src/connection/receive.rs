@@ -103,9 +103,7 @@ impl Connection {
                 let pace = self.paths[at].ack_pace(now, self.config.max_ack_delay);
                 self.paths[at].received.on_packet(now, number, eliciting, ecn, pace);
                 self.on_arrival(now, at, newest, Origin { from, to, size });
-                if !self.ending.is_over() {
-                    self.compare_received(now);
-                }
+                self.compare_received(now);
             }
             Err(misbehaved) => self.on_misbehaved(now, misbehaved),
         }

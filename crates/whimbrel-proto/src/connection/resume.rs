@@ -161,7 +161,7 @@ impl Connection {
         fresh.past = Some(Box::new(self.totals()));
         fresh.deadlines = self.deadlines.take();
         fresh.dropped = self.dropped;
-        fresh.events.retain(|event| *event != Event::Connected);
+        fresh.events.retain_from(0, |event| *event != Event::Connected);
         fresh.events.push_front(match self.ending {
             Ending::Detached { .. } => Event::Reattached { from, to },
             _ => Event::PeerResumed { from, to },
@@ -187,8 +187,7 @@ impl Connection {
         self.set_local_addresses(now, ours);
         // To the application they are no news.
         let is_news = |event: &Event| !matches!(event, Event::LocalAddressAdded(_));
-        let tail: Vec<Event> = self.events.drain(events..).filter(is_news).collect();
-        self.events.extend(tail);
+        self.events.retain_from(events, is_news);
     }
 
     /// The server said whether it goes on with the session.

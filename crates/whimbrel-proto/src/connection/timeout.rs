@@ -196,11 +196,13 @@ impl Connection {
     pub(super) fn check_reachable(&mut self, now: Time) {
         let mut counted = self.paths.iter().filter(|path| path.standing.is_proven()).peekable();
         let unreachable = counted.peek().is_some() && counted.all(|path| path.recovery.is_unreachable());
+        drop(counted);
         match self.unreachable_since {
             None if unreachable => {
                 self.unreachable_since = Some(now);
                 self.events.push_back(Event::AllPathsDown);
                 self.events.push_back(Event::PeerUnreachable);
+                self.open_refused(now);
             }
             Some(since) if !unreachable => {
                 self.unreachable_since = None;

@@ -17,7 +17,7 @@ use crate::{PeerMisbehaved, Time};
 
 /// Verdicts that ride with every acknowledgement, all in one packet. With more at a time the oldest is forgotten: its messages count as
 /// delivered.
-const MAX_VERDICTS: usize = 32;
+const MAX_VERDICTS: usize = 64;
 
 /// Messages that one verdict is on: the sender looks at each.
 pub(super) const MAX_TOGETHER: u64 = 256;
@@ -35,7 +35,7 @@ pub(super) enum Answer {
 struct Verdict {
     key: DomainKey,
     numbers: Range<u64>,
-    /// They came in one piece each: nothing more will be heard of them. Of one in parts the sender sends a SKIP yet.
+    /// They came in one piece each: nothing more will be heard of them. Of those in parts the sender sends SKIPs yet.
     whole: bool,
 }
 
@@ -43,7 +43,7 @@ impl Verdict {
     /// Takes in the number after the last. Messages that travel together are late together.
     fn extend(&mut self, key: DomainKey, number: u64, whole: bool) -> bool {
         let room = self.numbers.end - self.numbers.start < MAX_TOGETHER;
-        let next = (self.key, self.numbers.end, self.whole) == (key, number, true) && whole && room;
+        let next = (self.key, self.numbers.end, self.whole) == (key, number, whole) && room;
         self.numbers.end += u64::from(next);
         next
     }
@@ -111,7 +111,7 @@ impl Session {
             self.on_verdict_over(&oldest);
             if let Some(state) = self.recv_state(oldest.key.slot, oldest.key.domain).filter(|_| !oldest.whole)
             {
-                state.forget(oldest.numbers.start);
+                oldest.numbers.for_each(|number| state.forget(number));
             }
         }
         let Some(state) = self.recv_state(key.slot, key.domain) else { return Ok(()) };
