@@ -156,3 +156,88 @@ fn regression_a_report_that_waited_for_a_way_is_no_round_trip() {
     pair.run(3 * SECOND);
     assert_eq!(pair.world.endpoint(SERVER).connections(), 0, "ids are free");
 }
+
+/// The client's NAT rebound, and the server's while it was asking: each heard the other from an address that it did not know, and answered
+/// its challenges where the other had been. So they challenged each other without end, and the silence that ends a session never came.
+#[test]
+fn regression_both_ends_move_within_a_round_trip() {
+    let mut pair = Pair::connected(5, config(), LINK);
+    pair.run(SECOND);
+    pair.world.rebind(pair.client);
+    pair.send(End::Client, Service::ReliableSequenced, "from elsewhere");
+    // It has arrived; what the server asks of the new address has not.
+    pair.run(15 * MS);
+    pair.world.rebind(SERVER);
+    assert!(delivered_both_ways(&mut pair, 5 * SECOND), "{:?}", pair.events(End::Server));
+    let moved = |event: &Event| matches!(event, Event::PeerAddressChanged { .. });
+    assert!(End::BOTH.iter().all(|end| pair.events(*end).iter().any(moved)));
+}
+
+/// A network was gone for a moment while its path was being opened: the client had closed the path, the server had proven it. When the only
+/// other one failed at both ends, no new path could be opened on the same addresses, nor could the server have been told its id.
+#[test]
+fn regression_a_network_is_gone_for_a_moment_while_its_path_opens() {
+    let mut pair = Pair::connected(6, config(), LINK);
+    pair.world.add_network(pair.client, link(LINK), link(LINK));
+    announce(&mut pair);
+    let opens = |pair: &mut Pair| pair.stats(End::Client).paths.len() > 2;
+    assert!(pair.run_until(SECOND, opens));
+    pair.run(5 * MS);
+    let (client, handle) = (pair.client, pair.handle(End::Client));
+    pair.world.take_down(client, 1);
+    pair.world.announce(client, handle);
+    pair.world.rebind(client);
+    pair.world.rebind(SERVER);
+    pair.world.set_up(client, 1);
+    pair.world.announce(client, handle);
+    let done = delivered_both_ways(&mut pair, 5 * SECOND);
+    assert!(done, "{:?} {:?}", pair.stats(End::Client).paths, pair.stats(End::Server).paths);
+}
+
+/// The application closed the one path that worked, since nobody knew yet that the other did not any more.
+#[test]
+fn regression_a_path_that_was_closed_is_opened_again_if_nothing_else_works() {
+    let mut pair = two(7, config(), LINK, LINK);
+    pair.run(2 * SECOND);
+    pair.world.rebind(pair.client);
+    pair.world.rebind(SERVER);
+    let now = pair.now();
+    let second = pair.stats(End::Client).paths.iter().map(|path| path.id).max().expect("there are two");
+    pair.connection(End::Client).close_path(now, second);
+    assert!(delivered_both_ways(&mut pair, 10 * SECOND), "{:?}", pair.events(End::Client));
+    // As soon as another works it goes again.
+    announce(&mut pair);
+    let (client, server) = (pair.world.address(pair.client), pair.world.address(SERVER));
+    let alone = |pair: &mut Pair| {
+        let paths = pair.stats(End::Client).paths;
+        paths.len() == 1 && paths[0].remote == server && paths[0].local == Some(client.ip())
+    };
+    assert!(pair.run_until(60 * SECOND, alone), "{:?}", pair.stats(End::Client).paths);
+    pair.run(10 * SECOND);
+    assert!(alone(&mut pair), "and stays away: {:?}", pair.stats(End::Client).paths);
+    assert!(delivered_both_ways(&mut pair, 5 * SECOND));
+}
+
+/// Packets that were held for seconds made a long round trip. A challenge that was lost was not made again for twice that, though packet
+/// after packet came from the new address.
+#[test]
+fn regression_a_challenge_is_made_again_soon_however_long_the_round_trip_was() {
+    let mut pair = Pair::connected(8, config(), LINK);
+    pair.relink("delay=3s");
+    for _ in 0..10 {
+        assert!(delivered_both_ways(&mut pair, 30 * SECOND));
+    }
+    pair.run(20 * SECOND);
+    pair.relink(LINK);
+    pair.world.rebind(pair.client);
+    pair.send(End::Client, Service::ReliableSequenced, "from elsewhere");
+    // It is on its way; what is asked when it arrives gets lost.
+    pair.run(5 * MS);
+    pair.relink(DARK);
+    pair.run(500 * MS);
+    pair.relink(LINK);
+    let moved = |pair: &mut Pair| {
+        pair.events(End::Server).iter().any(|event| matches!(event, Event::PeerAddressChanged { .. }))
+    };
+    assert!(pair.run_until(3 * SECOND, moved), "{:?}", pair.events(End::Server));
+}

@@ -421,3 +421,36 @@ fn late_parts_without_end_close_the_connection() {
     }
     assert_eq!(failed.unwrap().cause, crate::Cause::LimitExceeded);
 }
+
+#[test]
+fn none_of_many_late_ones_in_parts_counts_as_delivered() {
+    const COUNT: u64 = 100;
+    let mut hand = Hand::new();
+    for number in 0..COUNT {
+        let message = Outgoing { tracked: true, ..numbered(Service::UnreliableSequenced, number, 1_500) };
+        hand.ends[0].send(hand.now, message).unwrap();
+    }
+    let mut held = Vec::new();
+    while hand.ends[0].wants_to_send() {
+        held.push(hand.packet(0));
+    }
+    hand.ends[0].send(hand.now, numbered(Service::UnreliableSequenced, COUNT, 20)).unwrap();
+    let last = hand.packet(0);
+    hand.arrive(1, &last);
+    hand.acked(0, &last);
+    hand.pass(WAIT);
+    assert_eq!(hand.ends[1].recv(hand.now).map(|message| number_of(&message)), Some(COUNT));
+    for packet in &held {
+        hand.arrive(1, packet);
+    }
+    let verdicts = hand.verdicts();
+    hand.arrive(0, &verdicts);
+    hand.acked(1, &verdicts);
+    for packet in &held {
+        hand.acked(0, packet);
+    }
+    hand.exchange();
+    let outcomes = hand.outcomes();
+    assert_eq!(outcomes.len() as u64, COUNT);
+    assert!(outcomes.iter().all(|what| *what == Outcome::Lost), "{outcomes:?}");
+}

@@ -290,3 +290,26 @@ fn the_end_leaves_no_outcome_open() {
         Err(SendError::Closed)
     ));
 }
+
+#[test]
+fn a_tag_that_is_capped_later_holds_up_nothing_that_waits_with_it() {
+    let mut pipe = Pipe { blackout: true, ..Pipe::plain() };
+    for number in 0..1000 {
+        let message = tagged(Service::ReliableUnsequenced, number, 1);
+        pipe.send(0, if number % 2 == 1 { message } else { Outgoing { tag: None, ..message } });
+    }
+    let settings = TagSettings { bandwidth: Some(10_000), ..TagSettings::default() };
+    pipe.ends[0].tag_settings(Time::ZERO, S0, Tag(1), settings).unwrap();
+    pipe.blackout = false;
+    pipe.run_for(Duration::from_secs(1));
+    let got: Vec<u64> = pipe.recv_all(1).iter().map(number_of).collect();
+    let capped = got.iter().filter(|number| *number % 2 == 1).count();
+    assert_eq!(got.len() - capped, 500);
+    assert!((1..=112).contains(&capped), "{capped}");
+    assert!(pipe.ends[0].cancel(Time::ZERO, S0, Tag(1)) > 0, "they are found where they wait now");
+    pipe.settle();
+    let rest = pipe.recv_all(1).len();
+    assert!(rest < 200, "{rest} of those cancelled came");
+    assert_eq!(pipe.ends[0].stats().queue_messages, 0);
+    pipe.assert_credit_agrees();
+}
