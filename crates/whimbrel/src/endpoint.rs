@@ -426,8 +426,6 @@ impl EndpointShared {
 
 /// Coalesced buffers received in one call.
 const BUFFERS: usize = 8;
-/// Calls in a row, while all of them fill all buffers, before somebody with a backlog is served.
-const CALLS: usize = 1;
 
 /// The receive loop of a socket: until the endpoint and its connections are gone. Without `accept` nobody is let in by it.
 pub(crate) async fn receive(
@@ -464,15 +462,10 @@ pub(crate) async fn receive(
         }
         let now = shared.clock.now();
         let door = Door { socket: &socket, accept: accept.as_ref() };
-        for call in 1..=CALLS {
-            is_more = batch.is_full();
-            route_batch(&shared, now, door, &mut batch, &mut reply, &mut serving, &mut accepted);
-            hand_over(&shared, &mut accepted, accept.as_ref());
-            serving.serve_fresh(&shared);
-            if !is_more || call == CALLS || batch.try_fill(&socket).is_err() {
-                break;
-            }
-        }
+        is_more = batch.is_full();
+        route_batch(&shared, now, door, &mut batch, &mut reply, &mut serving, &mut accepted);
+        hand_over(&shared, &mut accepted, accept.as_ref());
+        serving.serve_fresh(&shared);
         serving.serve_next(&shared);
         tokio::task::coop::consume_budget().await;
     }

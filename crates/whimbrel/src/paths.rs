@@ -83,7 +83,8 @@ impl Mocket {
     }
 
     /// Gives a path up: nothing more goes there, and it is closed once what is under way has arrived, or goes another way. The last one
-    /// that works stays until another does, and the side that was connected to gives none up. With [`Paths::Auto`] it may be opened again when the host's networks change.
+    /// that works stays until another does, and the side that was connected to gives none up. With [`Paths::Auto`] it may be opened again when the host's networks
+    /// change, and is whenever no other works, until one does.
     pub fn close_path(&self, path: PathId) {
         let mut state = self.shared.lock();
         state.connection.close_path(self.shared.clock.now(), path);
