@@ -5,6 +5,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -151,6 +152,8 @@ pub struct World {
     grain: Duration,
     /// How often hosts wake up late, and how late.
     late: (f64, RangeInclusive<Duration>),
+    /// Of all packets, events and states so far.
+    digest: DefaultHasher,
 }
 
 /// So many steps without time passing mean that somebody asks to be woken at once, again and again.
@@ -178,6 +181,7 @@ impl World {
             standstill: 0,
             grain: Duration::ZERO,
             late: (0.0, Duration::ZERO..=Duration::ZERO),
+            digest: DefaultHasher::new(),
         };
         world.add_node(transport, Some(listen));
         world
@@ -520,7 +524,14 @@ impl World {
     pub fn take_suspended(&mut self, node: usize, handle: Handle) -> Option<Suspended> {
         let wall = self.wall();
         let own = self.nodes[node].endpoint.public_key();
-        self.peer(node, handle).connection.take_suspended(own, wall)
+        let state = self.peer(node, handle).connection.take_suspended(own, wall)?;
+        self.digest.write(&state.to_bytes());
+        Some(state)
+    }
+
+    /// The same for two worlds in which the same packets were sent, the same events told and the same states written, each at the same time.
+    pub fn digest(&self) -> u64 {
+        self.digest.finish()
     }
 
     /// Goes on with a suspended session on a node, towards where the peer was or to another address.
@@ -785,6 +796,7 @@ impl World {
         let Some(peer) = node.connections.get_mut(&handle) else { return false };
         let mut answered = false;
         while let Some(event) = peer.connection.poll_event() {
+            (index, now, format!("{event:?}")).hash(&mut self.digest);
             peer.events.push((now, event));
         }
         while let Some(event) = peer.connection.poll_endpoint_event() {
@@ -807,6 +819,7 @@ impl World {
         ecn: Option<Ecn>,
         mut bytes: Vec<u8>,
     ) {
+        (from, self.now, to, &bytes).hash(&mut self.digest);
         let Some((target, network)) = self.routes.get(&to).copied() else {
             self.stray += 1;
             *self.to_nobody.entry(to).or_default() += bytes.len() as u64;

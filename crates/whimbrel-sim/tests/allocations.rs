@@ -15,7 +15,7 @@ use whimbrel_proto::crypto::Identity;
 use whimbrel_proto::handshake::ServerKey;
 use whimbrel_proto::session::{Message, Outgoing, SendError};
 use whimbrel_proto::{
-    ConnectConfig, Connection, Datagram, Endpoint, Handle, ListenConfig, Routed, Service, StreamId, Time,
+    ConnectConfig, Connection, Datagram, Endpoint, ListenConfig, Routed, Service, StreamId, Time,
     TransportConfig,
 };
 

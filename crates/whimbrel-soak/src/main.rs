@@ -67,6 +67,9 @@ fails in the same way. What is left is printed and written to target/soak/KIND-S
 each operation, with the decisions that make it and, behind #, what it does. Delete lines and change
 numbers there as you like, and --replay it. Of failures that complain alike one is made short.
 
+A change that only moves code leaves the digest as it was: compare that of the same seeds with --fresh
+before and after. It is of all packets, events and suspended states, with their times.
+
 Ends with 0 if nothing failed, with 1 if something did, with 2 if it was called wrongly.";
 
 fn main() -> ExitCode {

@@ -146,6 +146,9 @@ impl Shift {
     fn conclude(&self, desk: &Desk, all: &Range<u64>, ran: u64, time: Duration) -> bool {
         let rate = ran as f64 / time.as_secs_f64().max(0.001);
         println!("Went through: {:?}", desk.coverage);
+        if ran == all.end - all.start {
+            println!("Digest of packets, events and states: {:016x}", desk.coverage.digest);
+        }
         println!("{} seeds in {}: {rate:.0} a second", HumanCount(ran), HumanDuration(time));
         let failures = desk.state.failures.iter().filter(|failure| all.contains(&failure.seed));
         let failures: Vec<&Failure> = failures.collect();

@@ -358,7 +358,7 @@ impl Connection {
             && of == path
         {
             // What is wrong with it is found where all blocks are taken.
-            let _ = self.spare_ids.take(path, theirs);
+            self.spare_ids.take(path, theirs).ok();
         }
     }
 

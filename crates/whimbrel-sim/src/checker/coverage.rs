@@ -42,6 +42,8 @@ pub struct Coverage {
     pub resumed: u64,
     /// Operations.
     pub operations: u64,
+    /// [`crate::world::World::digest`] at the end; of several runs the sum.
+    pub digest: u64,
 }
 
 impl Coverage {
@@ -73,6 +75,7 @@ impl Coverage {
         }
         self.resumed += other.resumed;
         self.operations += other.operations;
+        self.digest = self.digest.wrapping_add(other.digest);
     }
 }
 

@@ -74,6 +74,7 @@ pub fn play(script: Script) -> Coverage {
         run.pump();
     }
     run.finale(script.finale);
+    run.coverage.digest = run.pair.world.digest();
     run.coverage
 }
 

@@ -1,4 +1,5 @@
-//! How long each target ran under a sanitizer: a table that is committed.
+//! How long each target ran under a sanitizer: a table that is committed. Its seconds are of the processor, so that they mean the same on a
+//! machine that does other things meanwhile.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,7 +13,7 @@ use crate::process::root;
 
 const HEAD: &str = "\
 # What each fuzz target ran with AddressSanitizer, in all: `cargo xtask fuzz --sanitizer address --until 1800`
-# target seconds executions inputs-in-the-corpus
+# target processor-seconds executions inputs-in-the-corpus
 ";
 
 /// What one target did.
@@ -83,28 +84,33 @@ pub(crate) struct Meter<'a> {
     hours: &'a mut Hours,
     target: &'a str,
     before: Row,
-    begin: Option<Instant>,
+    process: u32,
+    /// Processor seconds before it ran.
+    begin: Option<u64>,
+    latest: u64,
     kept: Instant,
 }
 
 impl<'a> Meter<'a> {
     const EVERY: Duration = Duration::from_secs(5);
 
-    pub(crate) fn new(hours: &'a mut Hours, target: &'a str) -> Self {
+    pub(crate) fn new(hours: &'a mut Hours, target: &'a str, process: u32) -> Self {
         let before = hours.of(target);
-        Self { hours, target, before, begin: None, kept: Instant::now() }
+        Self { hours, target, before, process, begin: None, latest: 0, kept: Instant::now() }
     }
 
     /// The fuzzer said something: it was built, and runs.
     pub(crate) fn heard(&mut self, executions: u64) -> anyhow::Result<()> {
-        self.begin.get_or_insert_with(Instant::now);
+        let seconds = processor_seconds(self.process);
+        let begin = *self.begin.get_or_insert(seconds);
+        self.latest = self.latest.max(seconds.saturating_sub(begin));
         if self.kept.elapsed() < Self::EVERY { Ok(()) } else { self.keep(executions) }
     }
 
     /// It has done so much.
     pub(crate) fn keep(&mut self, executions: u64) -> anyhow::Result<()> {
         self.kept = Instant::now();
-        let seconds = self.begin.map_or(0, |begin| begin.elapsed().as_secs());
+        let seconds = self.latest;
         let corpus =
             root().join("fuzz/corpus").join(self.target).read_dir().map_or(0, Iterator::count) as u64;
         let Row { seconds: earlier, executions: done, .. } = self.before;
@@ -112,9 +118,41 @@ impl<'a> Meter<'a> {
     }
 }
 
+/// What a process and those it started, as far as they run, have used.
+fn processor_seconds(process: u32) -> u64 {
+    /// The kernel's unit, whatever its own clock (proc(5)).
+    const TICKS: u64 = 100;
+    ticks(process) / TICKS
+}
+
+fn ticks(process: u32) -> u64 {
+    let read = |name: &str| fs::read_to_string(format!("/proc/{process}/{name}")).unwrap_or_default();
+    // A command's name may have spaces, and ends with the last bracket; user and system time are the 12th and 13th words behind it.
+    let stat = read("stat");
+    let words = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    let own: u64 = words.skip(11).take(2).filter_map(|word| word.parse::<u64>().ok()).sum();
+    let children = read(&format!("task/{process}/children"));
+    own + children.split_whitespace().filter_map(|child| child.parse().ok()).map(ticks).sum::<u64>()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_and_its_children_use_the_processor() {
+        let mut child =
+            std::process::Command::new("sh").args(["-c", "(while :; do :; done) & wait"]).spawn().unwrap();
+        let begin = Instant::now();
+        while ticks(child.id()) < 10 {
+            assert!(begin.elapsed() < Duration::from_secs(60), "it uses none");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let loops = fs::read_to_string(format!("/proc/{0}/task/{0}/children", child.id())).unwrap();
+        std::process::Command::new("kill").args(loops.split_whitespace()).status().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
 
     #[test]
     fn what_is_written_is_read_again() {
