@@ -1,7 +1,7 @@
 //! Named conditions: links with the source of each figure.
 
 use anyhow::Context;
-use whimbrel_sim::link::LinkConfig;
+use whimbrel_link::LinkConfig;
 
 use crate::testbed::LinkPlan;
 

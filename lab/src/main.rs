@@ -15,9 +15,6 @@ mod report;
 mod run;
 mod sample;
 mod shelf;
-#[cfg(test)]
-#[path = "../tests/skip/mod.rs"]
-mod skip;
 mod stats;
 mod testbed;
 

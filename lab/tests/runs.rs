@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-mod skip;
 
 use std::fs;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -76,7 +75,7 @@ fn an_interrupted_run_says_so_and_leaves_its_samples_alone() {
         let output = run.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains("no links can be made here"), "{said}");
-        skip::skipped(said.trim());
+        whimbrel_testing::skipped(said.trim());
         return;
     }
     Command::new("kill").args(["-INT", &run.id().to_string()]).status().unwrap();

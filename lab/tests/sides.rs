@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-mod skip;
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -82,7 +81,7 @@ fn run_for(peer: &str, job: &str, time: Duration) -> Option<serde_json::Value> {
     let first = server.lines.next().unwrap().unwrap();
     let Some(word) = first.strip_prefix("ready ") else {
         assert!(is_missing(&first), "{peer}: {first}");
-        skip::skipped(&format!("{peer}: {first}"));
+        whimbrel_testing::skipped(&format!("{peer}: {first}"));
         return None;
     };
     let mut caller = Side::start(&["call", "--peer", peer, "--job", job, "--from", "127.0.0.1", word]);

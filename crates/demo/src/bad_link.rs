@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::Context;
 use tokio::time::timeout;
 use whimbrel::{Config, Endpoint, Mocket};
-use whimbrel_cli::link::{Direction, Relay, RelayConfig};
 use whimbrel_cli::perf::monotonic_ns;
+use whimbrel_link::relay::{Direction, Relay, RelayConfig};
 
 use crate::cargo::kind;
 use crate::far_end::FarEnd;

@@ -7,7 +7,7 @@ use std::net::UdpSocket;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use whimbrel_cli::link::{Relay, RelayConfig};
+use whimbrel_link::relay::{Relay, RelayConfig};
 use whimbrel_net::SocketOptions;
 
 const PAYLOAD: usize = 1472;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use whimbrel::{Congestion, Repeats};
-use whimbrel_sim::link::LinkConfig;
+use whimbrel_link::units;
 
 /// `30`, `1.5s`, `200ms`: a bare number is seconds.
 ///
@@ -14,9 +14,7 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
     if let Some(time) = seconds {
         return Ok(time);
     }
-    let mut config = LinkConfig::default();
-    config.set("delay", text).map_err(|error| error.to_string())?;
-    Ok(config.delay)
+    units::duration(text).map_err(|error| error.to_string())
 }
 
 /// `0.0.0.0:4433`, `[::]:0`: an address of this host and a port.
@@ -84,9 +82,7 @@ pub(crate) fn congestion(text: &str) -> Result<Congestion, String> {
         None if text == "bbr" => Ok(Congestion::Bbr),
         None if text == "cubic" => Ok(Congestion::Cubic),
         Some(("fixed", rate)) => {
-            let mut config = LinkConfig::default();
-            config.set("rate", rate).map_err(|error| error.to_string())?;
-            let bits = config.rate.map_or(u64::MAX, |rate| rate.mean());
+            let bits = units::rate(rate).map_err(|error| error.to_string())?;
             if bits < 8 {
                 return Err(format!("`{rate}` is less than a byte a second: write for example fixed:2mbit"));
             }

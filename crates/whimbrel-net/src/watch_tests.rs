@@ -10,9 +10,6 @@ use tokio::time::timeout;
 
 use super::*;
 
-#[path = "../../whimbrel/tests/skip/mod.rs"]
-mod skip;
-
 fn ip(arguments: &str) {
     let status = Command::new("ip").args(arguments.split(' ')).status().unwrap();
     assert!(status.success(), "ip {arguments}");
@@ -54,7 +51,7 @@ fn in_a_network<F: Future<Output = ()>>(test: impl FnOnce() -> F + Send) {
         run.join().unwrap()
     });
     if !ran {
-        skip::skipped("only root gets a network of its own");
+        whimbrel_testing::skipped("only root gets a network of its own");
     }
 }
 

@@ -1,7 +1,6 @@
-//! Links, nodes, scenarios and checkers for the Whimbrel transport, on a virtual clock, from a seed.
+//! Nodes, scenarios and checkers for the Whimbrel transport, on a virtual clock, from a seed.
 
 pub mod checker;
 pub mod fuzz;
-pub mod link;
 pub mod pair;
 pub mod world;

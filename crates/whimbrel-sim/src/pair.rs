@@ -9,8 +9,8 @@ use whimbrel_proto::{
     Time, TransportConfig,
 };
 
-use crate::link::LinkConfig;
 use crate::world::{SERVER, World};
+use whimbrel_link::LinkConfig;
 
 /// One of the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

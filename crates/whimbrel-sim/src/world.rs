@@ -20,7 +20,7 @@ use whimbrel_proto::{
     ResumeError, Routed, Suspended, Ticket, Time, TransportConfig,
 };
 
-use crate::link::{Link, LinkConfig};
+use whimbrel_link::{Link, LinkConfig};
 
 /// One host: an endpoint and its connections.
 pub struct Node {

@@ -2,8 +2,6 @@
 //!
 //! Two connections are driven by hand in memory; only what happens inside calls of the core is counted.
 
-mod counting;
-
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -18,6 +16,10 @@ use whimbrel_proto::{
     ConnectConfig, Connection, Datagram, Endpoint, ListenConfig, Routed, Service, StreamId, Time,
     TransportConfig,
 };
+use whimbrel_testing::counting;
+
+#[global_allocator]
+static ALLOCATOR: counting::Counting = counting::Counting;
 
 thread_local! {
     /// What the server holds.

@@ -3,8 +3,6 @@
 //!
 //! A binary of its own, because of the allocator.
 
-mod counting;
-
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,6 +13,10 @@ use whimbrel_proto::wire::{Reader, Writer, block};
 use whimbrel_proto::{Budgets, Cause, PeerMisbehaved, Service, Side, StreamId, Time, TransportConfig};
 use whimbrel_sim::pair::{End, Pair};
 use whimbrel_sim::world::SERVER;
+use whimbrel_testing::counting;
+
+#[global_allocator]
+static ALLOCATOR: counting::Counting = counting::Counting;
 
 const MIB: u64 = 1 << 20;
 const WHOLE: u8 = data::BEGIN | data::END;

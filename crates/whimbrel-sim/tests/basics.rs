@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use whimbrel_link::LinkConfig;
 use whimbrel_proto::session::Outgoing;
 use whimbrel_proto::{CloseReason, Event, Handle, ListenConfig, Service, StreamId, TransportConfig};
-use whimbrel_sim::link::LinkConfig;
 use whimbrel_sim::world::{SERVER, World};
 
 fn world(seed: u64, link: &str) -> (World, usize) {

@@ -6,8 +6,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use whimbrel_link::LinkConfig;
 use whimbrel_proto::{CloseReason, Event, Service, SuspendMode, TransportConfig};
-use whimbrel_sim::link::LinkConfig;
 use whimbrel_sim::pair::{End, Pair};
 use whimbrel_sim::world::{SERVER, TapVerdict};
 

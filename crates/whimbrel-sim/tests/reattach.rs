@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use whimbrel_link::LinkConfig;
 use whimbrel_proto::session::{Outcome, Outgoing, SendError, SessionEvent};
 use whimbrel_proto::{
     CloseReason, Event, ListenConfig, PathId, PathState, Service, StreamId, SuspendMode, Tag, Time,
     TransportConfig,
 };
-use whimbrel_sim::link::LinkConfig;
 use whimbrel_sim::pair::{End, Pair};
 use whimbrel_sim::world::{SERVER, TapVerdict, World};
 

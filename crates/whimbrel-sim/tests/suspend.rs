@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use whimbrel_link::LinkConfig;
 use whimbrel_proto::session::Outgoing;
 use whimbrel_proto::session::SnapshotError;
 use whimbrel_proto::session::StreamKind;
@@ -9,7 +10,6 @@ use whimbrel_proto::{
     CloseReason, Connection, Event, Handle, ListenConfig, ResumeError, Service, StreamId, SuspendMode,
     Suspended, TransportConfig,
 };
-use whimbrel_sim::link::LinkConfig;
 use whimbrel_sim::pair::{End, Pair};
 use whimbrel_sim::world::{SERVER, World};
 

@@ -8,10 +8,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use whimbrel_link::LinkConfig;
 use whimbrel_proto::handshake::AcceptorConfig;
 use whimbrel_proto::session::{Message, Outgoing};
 use whimbrel_proto::{Event, Handle, ListenConfig, Service, StreamId, Ticket, Time, TransportConfig};
-use whimbrel_sim::link::LinkConfig;
 use whimbrel_sim::world::{SERVER, TapVerdict, World};
 
 const SYN_ACK: u8 = 0x83;

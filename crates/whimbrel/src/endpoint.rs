@@ -673,7 +673,7 @@ mod tests {
     #[tokio::test]
     async fn each_address_is_asked_from_one_that_may_be_used_and_leads_there() {
         let Ok(server) = Endpoint::bind(Config::listen_as(new_identity()), "[::1]:0").await else {
-            crate::skip::skipped("this host has no IPv6 loopback");
+            whimbrel_testing::skipped("this host has no IPv6 loopback");
             return;
         };
         let client = client_by(&["127.0.0.2", "::1"]).await;

@@ -39,9 +39,6 @@ mod resolve;
 mod roam;
 mod serving;
 mod shared;
-#[cfg(test)]
-#[path = "../tests/skip/mod.rs"]
-mod skip;
 mod stream;
 mod submissions;
 mod suspend;

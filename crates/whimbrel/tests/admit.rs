@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod skip;
-
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -38,7 +36,7 @@ async fn who_is_not_admitted_gets_no_answer_and_takes_nothing() {
     );
     // Addresses are those of IPv4 all the same.
     let Ok(server) = Endpoint::bind(config, "[::]:0").await else {
-        skip::skipped("this host has no IPv6");
+        whimbrel_testing::skipped("this host has no IPv6");
         return;
     };
     let port = server.local_addr().unwrap().port();

@@ -4,13 +4,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "../../whimbrel-sim/tests/counting/mod.rs"]
-mod counting;
 mod join;
 
 use bytes::Bytes;
 use join::join;
 use whimbrel::{Config, Endpoint, Message, Mocket, new_identity};
+use whimbrel_testing::counting;
+
+#[global_allocator]
+static ALLOCATOR: counting::Counting = counting::Counting;
 
 async fn pair() -> (Endpoint, Endpoint, Mocket, Mocket) {
     join(Config::default(), Config::listen_as(new_identity())).await

@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod skip;
-
 mod join;
 
 use bytes::Bytes;
@@ -87,7 +85,7 @@ async fn a_large_message_is_put_together() {
 #[tokio::test]
 async fn a_transfer_over_ipv6() {
     let Ok(server) = Endpoint::bind(Config::listen_as(new_identity()), "[::1]:0").await else {
-        skip::skipped("this host has no IPv6 loopback");
+        whimbrel_testing::skipped("this host has no IPv6 loopback");
         return;
     };
     let client = Endpoint::bind(Config::default(), "[::]:0").await.unwrap();

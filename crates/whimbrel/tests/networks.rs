@@ -3,8 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![cfg(target_os = "linux")]
 
-mod skip;
-
 use std::net::IpAddr;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -14,7 +12,7 @@ use tokio::sync::{broadcast, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use whimbrel::{Config, Endpoint, Event, Mocket, PathState, PathStats, Paths, new_identity};
 
-use skip::skipped;
+use whimbrel_testing::skipped;
 
 /// What the listening host tells.
 enum Told {

@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod relay;
-mod skip;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -167,7 +166,7 @@ fn check_dissection(log: &Path, capture: &Path, ports: [&str; 2]) {
         .args(["-T", "fields", "-e", "udp.srcport", "-e", "_ws.col.Info"])
         .output();
     let Ok(output) = output else {
-        skip::skipped("tshark is not installed, the capture was not dissected");
+        whimbrel_testing::skipped("tshark is not installed, the capture was not dissected");
         return;
     };
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

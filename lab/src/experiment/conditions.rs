@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use whimbrel_proto::Time;
-use whimbrel_sim::link::{Link, LinkConfig};
+use whimbrel_link::{Link, LinkConfig};
 
 use super::measure::{self, PAYLOAD_SHARE};
 use super::{About, Case, Column, Cost, Experiment, Options, Trial, few};

@@ -166,7 +166,7 @@ mod tests {
     #[tokio::test]
     async fn our_link_and_rattans_do_the_same() {
         if let Some(missing) = missing().or_else(rattan::missing) {
-            crate::skip::skipped(&missing);
+            whimbrel_testing::skipped(&missing);
             return;
         }
         for aim in [Aim::Udp(10.0), Aim::RoundTrip(10.0), Aim::Loss(5.0)] {

@@ -1,7 +1,7 @@
 //! What experiments have in common: links from words, and figures of flows.
 
 use anyhow::Context;
-use whimbrel_sim::link::LinkConfig;
+use whimbrel_link::LinkConfig;
 
 use super::Column;
 use crate::condition;

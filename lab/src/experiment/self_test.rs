@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn a_link_keeps_to_its_rate_its_delay_and_its_loss() {
         if let Some(missing) = crate::testbed::missing() {
-            crate::skip::skipped(&missing.to_string());
+            whimbrel_testing::skipped(&missing.to_string());
             return;
         }
         for aim in [Aim::Rate(4.0), Aim::Delay(25.0), Aim::Loss("5%", 5.0)] {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use whimbrel_sim::link::{Histogram, LinkConfig};
+use whimbrel_link::{Histogram, LinkConfig};
 
 /// Beyond so many packets in a hundred a trial ran on links that were late.
 pub(crate) const TOLERATED: f64 = 1.0;

@@ -20,7 +20,7 @@ use std::process::Stdio;
 use std::sync::PoisonError;
 
 use anyhow::Context;
-use whimbrel_sim::link::{LinkConfig, LinkStats};
+use whimbrel_link::{LinkConfig, LinkStats};
 
 use host::Host;
 use lateness::{Lateness, Ledger};

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout};
-use whimbrel_sim::link::{LinkConfig, Loss, QueueLimit, Rate};
+use whimbrel_link::{LinkConfig, Loss, QueueLimit, Rate};
 
 use super::host::Host;
 use super::{LinkPlan, Side};

@@ -18,7 +18,7 @@ fn plan(text: &str) -> LinkPlan {
 
 fn testbed(links: &[&str]) -> Option<Testbed> {
     if let Some(missing) = missing() {
-        crate::skip::skipped(&missing.to_string());
+        whimbrel_testing::skipped(&missing.to_string());
         return None;
     }
     let links: Vec<_> = links.iter().map(|text| plan(text)).collect();
@@ -74,7 +74,7 @@ fn a_round_trip_takes_what_was_set() {
 }
 
 fn has_rattan() -> bool {
-    rattan::missing().inspect(|missing| crate::skip::skipped(missing)).is_none()
+    rattan::missing().inspect(|missing| whimbrel_testing::skipped(missing)).is_none()
 }
 
 #[tokio::test]

@@ -7,9 +7,9 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use whimbrel_cli::link::{Waiter, punctual};
+use whimbrel_link::relay::{Waiter, punctual};
 use whimbrel_proto::Time;
-use whimbrel_sim::link::{Calendar, Link, LinkConfig};
+use whimbrel_link::{Calendar, Link, LinkConfig};
 
 use super::lateness::{self, Lateness};
 use super::{LinkPlan, LinkReport, ip};

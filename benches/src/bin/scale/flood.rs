@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use bytes::Bytes;
 use whimbrel::{Config, Endpoint};
-use whimbrel_cli::link::{Relay, RelayConfig};
+use whimbrel_link::relay::{Relay, RelayConfig};
 use whimbrel_proto::crypto::Identity;
 use whimbrel_proto::handshake::ServerKey;
 use whimbrel_proto::{ConnectConfig, Time, TransportConfig};

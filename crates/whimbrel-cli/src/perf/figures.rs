@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use whimbrel::{Mocket, PathStats, PeerText, Totals};
-use whimbrel_sim::link::Histogram;
+use whimbrel_link::Histogram;
 
 use super::ending::Cut;
 use super::plan::{Mode, Plan};

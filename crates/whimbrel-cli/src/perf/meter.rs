@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use whimbrel::Message;
-use whimbrel_sim::link::Histogram;
+use whimbrel_link::Histogram;
 
 use super::figures::{Counted, Latency};
 use super::seen::Seen;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use whimbrel::{Message, Mocket, SendError, Sender, Service, Tag};
-use whimbrel_sim::link::Histogram;
+use whimbrel_link::Histogram;
 
 use super::clock::{cpu_time, monotonic_ns};
 use super::control::{Control, ControlSender, ECHO, URGENT, parse};

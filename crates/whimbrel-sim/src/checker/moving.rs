@@ -10,8 +10,8 @@ use whimbrel_proto::{
 };
 
 use super::{Dice, Seeded};
-use crate::link::LinkConfig;
 use crate::pair::{End, Pair};
+use whimbrel_link::LinkConfig;
 
 /// What is sent before the end is suspended, then while it is away, then after its return: so many times each.
 const ROUNDS: usize = 20;

@@ -8,9 +8,9 @@ use whimbrel_proto::{LocalAddress, PathId, PathState, PathStats};
 use super::NetworkChange;
 use super::operation::Draft;
 use super::run::Run;
-use crate::link::LinkConfig;
 use crate::pair::End;
 use crate::world::SERVER;
+use whimbrel_link::LinkConfig;
 
 /// A link without faults, on which everything comes to rest.
 const GOOD: &str = "rate=50mbit,delay=10ms,queue=200ms";

@@ -12,11 +12,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
+use whimbrel_link::LinkConfig;
 use whimbrel_proto::session::Outgoing;
 use whimbrel_proto::{
     CloseReason, Event, Handle, ListenConfig, Service, StreamId, Ticket, Time, TransportConfig,
 };
-use whimbrel_sim::link::LinkConfig;
 use whimbrel_sim::world::{SERVER, TapVerdict, World};
 
 const SYN_ACK: u8 = 0x83;

@@ -9,11 +9,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use whimbrel_link::LinkConfig;
 use whimbrel_proto::session::Outgoing;
 use whimbrel_proto::{
     Datagram, EndpointStats, Event, Handle, ListenConfig, Service, StreamId, Ticket, TransportConfig,
 };
-use whimbrel_sim::link::LinkConfig;
 use whimbrel_sim::world::{SERVER, TapVerdict, World};
 
 const SYN: u8 = 0x82;

@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use whimbrel_link::LinkConfig;
 use whimbrel_proto::session::Outgoing;
 use whimbrel_proto::{
     CloseReason, Event, PathStats, PrimaryRule, Scheduling, Service, StreamId, Time, TransportConfig,
 };
-use whimbrel_sim::link::LinkConfig;
 use whimbrel_sim::pair::{End, Pair};
 use whimbrel_sim::world::{SERVER, TapVerdict};
 

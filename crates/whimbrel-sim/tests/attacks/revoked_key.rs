@@ -4,13 +4,13 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use whimbrel_link::LinkConfig;
 use whimbrel_proto::crypto::PublicKey;
 use whimbrel_proto::session::{Message, Outgoing};
 use whimbrel_proto::{
     Cause, CloseReason, Event, Handle, ListenConfig, Service, StreamId, SuspendMode, Suspended, Ticket,
     TransportConfig,
 };
-use whimbrel_sim::link::LinkConfig;
 use whimbrel_sim::pair::{End, Pair};
 use whimbrel_sim::world::{SERVER, TapVerdict, World};
 

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
+use whimbrel_link::LinkConfig;
 use whimbrel_proto::crypto::Identity;
 use whimbrel_proto::handshake::ServerKey;
 use whimbrel_proto::{CloseReason, Event, ListenConfig, Service, Time};
-use whimbrel_sim::link::LinkConfig;
 use whimbrel_sim::pair::{End, Pair};
 use whimbrel_sim::world::{SERVER, World};
 

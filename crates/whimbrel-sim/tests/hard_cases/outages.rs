@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use whimbrel_link::{LinkConfig, Outage, Window};
 use whimbrel_proto::session::Outgoing;
 use whimbrel_proto::{Service, StreamId, Tag, Time};
-use whimbrel_sim::link::{LinkConfig, Outage, Window};
 use whimbrel_sim::pair::{End, Pair};
 use whimbrel_sim::world::SERVER;
 

@@ -3,9 +3,9 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use whimbrel_link::LinkConfig;
 use whimbrel_proto::session::Outgoing;
 use whimbrel_proto::{Handle, ListenConfig, Service, StreamId};
-use whimbrel_sim::link::LinkConfig;
 use whimbrel_sim::world::{SERVER, World};
 
 use super::{Figures, GRAIN, arrived, secs, seeds, transport};

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use whimbrel_link::LinkConfig;
 use whimbrel_proto::session::Outgoing;
 use whimbrel_proto::{Handle, ListenConfig, Service, StreamId, Tag, Time};
-use whimbrel_sim::link::LinkConfig;
 use whimbrel_sim::world::World;
 
 use super::{GRAIN, arrived, secs, transport};

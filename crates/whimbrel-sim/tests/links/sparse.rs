@@ -1,8 +1,8 @@
 //! Small messages at a rate over a path with room to spare: how late the latest are, and what that costs.
 
+use whimbrel_link::LinkConfig;
 use whimbrel_proto::session::Outgoing;
 use whimbrel_proto::{ListenConfig, Repeats, Service, StreamId, Time};
-use whimbrel_sim::link::LinkConfig;
 use whimbrel_sim::world::World;
 
 use super::{Figures, arrived, secs, seeds, transport};

@@ -1,8 +1,8 @@
 //! So many bytes, reliable and in sequence, from the connect call to the last byte read.
 
+use whimbrel_link::LinkConfig;
 use whimbrel_proto::session::Outgoing;
 use whimbrel_proto::{Event, Handle, ListenConfig, Service, StreamId, Ticket};
-use whimbrel_sim::link::LinkConfig;
 use whimbrel_sim::world::World;
 
 use super::{Figures, arrived, secs, seeds, transport};

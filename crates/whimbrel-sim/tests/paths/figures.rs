@@ -63,7 +63,7 @@ fn loss_on_both_paths_costs_what_is_lost() {
     assert!(worst >= 0.97, "{worst:.3} of what is left of both");
 }
 
-fn darken(pair: &mut Pair, networks: &[usize], dark: bool) -> Vec<whimbrel_sim::link::LinkConfig> {
+fn darken(pair: &mut Pair, networks: &[usize], dark: bool) -> Vec<whimbrel_link::LinkConfig> {
     let client = pair.client;
     let mut before = Vec::new();
     for network in networks {
@@ -79,7 +79,7 @@ fn darken(pair: &mut Pair, networks: &[usize], dark: bool) -> Vec<whimbrel_sim::
     before
 }
 
-fn restore(pair: &mut Pair, networks: &[usize], configs: Vec<whimbrel_sim::link::LinkConfig>) {
+fn restore(pair: &mut Pair, networks: &[usize], configs: Vec<whimbrel_link::LinkConfig>) {
     let client = pair.client;
     let ways = networks.iter().flat_map(|network| [(*network, client, SERVER), (*network, SERVER, client)]);
     for ((network, from, to), config) in ways.zip(configs) {

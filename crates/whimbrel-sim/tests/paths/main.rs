@@ -17,8 +17,8 @@ mod shared;
 use std::time::Duration;
 
 use bytes::Bytes;
+use whimbrel_link::LinkConfig;
 use whimbrel_proto::{Event, PathState, Scheduling, Service, TransportConfig};
-use whimbrel_sim::link::LinkConfig;
 use whimbrel_sim::pair::{End, Pair};
 use whimbrel_sim::world::SERVER;
 

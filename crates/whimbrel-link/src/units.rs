@@ -9,11 +9,11 @@ use std::time::Duration;
 pub struct ParseError(String);
 
 impl ParseError {
-    pub(super) fn new(what: &str, text: &str, good: &str) -> Self {
+    pub(crate) fn new(what: &str, text: &str, good: &str) -> Self {
         Self(format!("`{}` is not a {what}: write {good}", text.trim()))
     }
 
-    pub(super) fn plain(message: String) -> Self {
+    pub(crate) fn plain(message: String) -> Self {
         Self(message)
     }
 }
@@ -35,7 +35,10 @@ fn split(text: &str) -> Option<(f64, String)> {
 }
 
 /// Bits per second: `4mbit`, `500 kbit/s`, `9600bit`.
-pub(super) fn rate(text: &str) -> Result<u64, ParseError> {
+///
+/// # Errors
+/// What a good one looks like.
+pub fn rate(text: &str) -> Result<u64, ParseError> {
     let wrong = || ParseError::new("rate", text, "bits per second, for example 4mbit, 500kbit, 1gbit");
     let (number, unit) = split(text).ok_or_else(wrong)?;
     let scale = match unit.strip_suffix("/s").unwrap_or(&unit) {
@@ -50,7 +53,10 @@ pub(super) fn rate(text: &str) -> Result<u64, ParseError> {
 }
 
 /// A duration: `50ms`, `1.5s`, `250us`, `2min`; `0` needs no unit.
-pub(super) fn duration(text: &str) -> Result<Duration, ParseError> {
+///
+/// # Errors
+/// What a good one looks like.
+pub fn duration(text: &str) -> Result<Duration, ParseError> {
     let wrong =
         || ParseError::new("duration", text, "a number and a unit, for example 50ms, 1.5s, 250us, 2min");
     let (number, unit) = split(text).ok_or_else(wrong)?;
@@ -70,7 +76,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, ParseError> {
 }
 
 /// A duration above zero.
-pub(super) fn positive_duration(text: &str) -> Result<Duration, ParseError> {
+pub(crate) fn positive_duration(text: &str) -> Result<Duration, ParseError> {
     match duration(text)? {
         Duration::ZERO => Err(ParseError::new("duration above zero", text, "for example 50ms")),
         duration => Ok(duration),
@@ -78,7 +84,7 @@ pub(super) fn positive_duration(text: &str) -> Result<Duration, ParseError> {
 }
 
 /// Bytes: `64kb` is 64,000, `64kib` 65,536, a bare number bytes.
-pub(super) fn size(text: &str) -> Result<usize, ParseError> {
+pub(crate) fn size(text: &str) -> Result<usize, ParseError> {
     let wrong =
         || ParseError::new("size", text, "bytes, for example 1500, 64kb (64,000), 64kib (65,536), 1mb");
     let (number, unit) = split(text).ok_or_else(wrong)?;
@@ -95,7 +101,7 @@ pub(super) fn size(text: &str) -> Result<usize, ParseError> {
 }
 
 /// 0 to 1: `5%` or `0.05`.
-pub(super) fn probability(text: &str) -> Result<f64, ParseError> {
+pub(crate) fn probability(text: &str) -> Result<f64, ParseError> {
     let wrong = || ParseError::new("probability", text, "0% to 100%, for example 5% or 0.05");
     let (number, unit) = split(text).ok_or_else(wrong)?;
     let probability = match unit.as_str() {
@@ -107,13 +113,13 @@ pub(super) fn probability(text: &str) -> Result<f64, ParseError> {
 }
 
 /// As [`probability`] reads it.
-pub(super) fn percent(probability: f64) -> String {
+pub(crate) fn percent(probability: f64) -> String {
     // Enough digits to come back the same for anything a person writes, without 0.07 becoming 7.000000000000001 %.
     format!("{}%", (probability * 1e14).round() / 1e12)
 }
 
 /// As [`rate`] reads it.
-pub(super) fn rate_text(rate: u64) -> String {
+pub(crate) fn rate_text(rate: u64) -> String {
     let (scale, unit) = match rate {
         0..1_000 => (1, "bit"),
         1_000..1_000_000 => (1_000, "kbit"),

@@ -21,8 +21,10 @@ mod histogram;
 mod loss;
 mod outage;
 mod rate;
+#[cfg(all(unix, feature = "relay"))]
+pub mod relay;
 mod stats;
-mod units;
+pub mod units;
 
 pub use calendar::Calendar;
 pub use config::{LinkConfig, QueueLimit};
@@ -43,7 +45,7 @@ use bottleneck::Bottleneck;
 use loss::LossState;
 use outage::OutageState;
 
-/// One direction of an emulated link. See the [module](self) for what happens to a packet in it.
+/// One direction of an emulated link. See the [crate](self) for what happens to a packet in it.
 #[derive(Debug)]
 pub struct Link {
     config: LinkConfig,

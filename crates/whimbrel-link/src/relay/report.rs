@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use whimbrel_sim::link::{Histogram, LinkConfig, LinkStats};
+
+use crate::{Histogram, LinkConfig, LinkStats};
 
 /// The figures of a relay at a moment. [`Display`](fmt::Display) is a table.
 #[derive(Clone, Debug)]

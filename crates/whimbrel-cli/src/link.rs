@@ -1,4 +1,4 @@
-//! The command line of `whimbrel link`.
+//! `whimbrel link`: a bad link between UDP programs.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
@@ -6,9 +6,10 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, value_parser};
 use tokio::signal::unix::{SignalKind, signal};
-use whimbrel_sim::link::{LinkConfig, ParseError};
+use whimbrel_link::LinkConfig;
+use whimbrel_link::relay::{Direction, Relay, RelayConfig};
+use whimbrel_link::units::ParseError;
 
-use super::{Direction, Relay, RelayConfig};
 use crate::output::print_line;
 
 const ABOUT: &str = "Puts a bad link between UDP programs: rate, delay, queue, loss, outages";

@@ -10,18 +10,17 @@ thread_local! {
 }
 
 /// Whether what this thread allocates counts from now on. At first it does not.
-pub(crate) fn switch(on: bool) {
+pub fn switch(on: bool) {
     COUNTING.set(on);
 }
 
 /// Allocations that counted.
-#[allow(dead_code, reason = "not every test counts them")]
-pub(crate) fn calls() -> u64 {
+pub fn calls() -> u64 {
     CALLS.get()
 }
 
 /// Bytes allocated while it counted, less those freed meanwhile.
-pub(crate) fn bytes() -> i64 {
+pub fn bytes() -> i64 {
     BYTES.get()
 }
 
@@ -32,7 +31,9 @@ fn count(calls: u64, bytes: i64) {
     }
 }
 
-struct Counting;
+/// The system's allocator, counted: a test's binary makes it its `#[global_allocator]`.
+#[derive(Clone, Copy, Debug)]
+pub struct Counting;
 
 #[allow(unsafe_code, reason = "an allocator is unsafe by its nature; this one hands everything on")]
 // SAFETY: everything is the system allocator's.
@@ -55,6 +56,3 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.realloc(at, layout, size) }
     }
 }
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;

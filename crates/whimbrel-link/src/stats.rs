@@ -34,7 +34,7 @@ pub struct LinkStats {
 }
 
 impl LinkStats {
-    pub(super) fn on_drop(&mut self, drop: DropReason) {
+    pub(crate) fn on_drop(&mut self, drop: DropReason) {
         match drop {
             DropReason::TooBig => self.mtu_drops += 1,
             DropReason::QueueFull => self.queue_drops += 1,

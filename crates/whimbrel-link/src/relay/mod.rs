@@ -1,4 +1,28 @@
-//! Starting, steering and stopping a relay.
+//! A bad link between UDP programs, without root: what `whimbrel link` is made of.
+//!
+//! A [`Relay`] listens where the client would expect its server and passes everything on, both ways, through one
+//! [`Link`](crate::Link) a direction. It runs on a thread of its own: packets leave when they are due, to
+//! some tens of microseconds, which the timers of an async runtime cannot do. Idle, it sleeps.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use whimbrel_link::relay::{Relay, RelayConfig};
+//!
+//! let mut config = RelayConfig::new("127.0.0.1:0".parse()?, "127.0.0.1:4433".parse()?);
+//! config.up = "rate=4mbit, delay=25ms, loss=5%".parse()?;
+//! config.down = config.up.clone();
+//! let relay = Relay::spawn(config)?;
+//! println!("connect to {}", relay.local_addr());
+//! # relay.stop()?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod clients;
+mod engine;
+mod packet;
+mod report;
+mod wait;
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -9,10 +33,20 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use whimbrel_net::{BareSocket, SocketOptions};
-use whimbrel_sim::link::LinkConfig;
 
-use super::engine::Engine;
-use super::{Direction, RelayReport};
+use crate::LinkConfig;
+use engine::Engine;
+pub use report::{Lane, RelayReport};
+pub use wait::{Waiter, punctual};
+
+/// Which way a packet goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Direction {
+    /// From a client to the server.
+    Up,
+    /// From the server to a client.
+    Down,
+}
 
 /// What a relay does.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use whimbrel_proto::Time;
 
-use super::units::{self, ParseError};
+use crate::units::{self, ParseError};
 
 const EXAMPLES: &str = "bits per second, for example 4mbit, 500kbit, 1gbit; or what it is by time, again and again, for \
                         example trace:10mbit/1s+2mbit/500ms; or mahimahi:FILE, a trace of that program";
@@ -55,7 +55,7 @@ impl Rate {
     }
 
     /// The rate at `now`, and when it may change.
-    pub(super) fn at(&self, now: Time) -> (u64, Option<Time>) {
+    pub(crate) fn at(&self, now: Time) -> (u64, Option<Time>) {
         match self {
             Self::Constant(rate) => (*rate, None),
             Self::Trace(trace) => trace.at(now),

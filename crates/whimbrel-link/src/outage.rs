@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use whimbrel_proto::Time;
 
 use super::exponential;
-use super::units::{self, ParseError};
+use crate::units::{self, ParseError};
 
 const EXAMPLES: &str = "`5s on 2s off` (or 5s/2s), `exp:60s/5s`, `at 10s for 5s`, or several joined by `+`: \
                         `at 10s for 5s + at 30s for 1s`";
@@ -104,19 +104,19 @@ impl fmt::Display for Outage {
 
 /// Where an exponential outage is; the other kinds need no state.
 #[derive(Debug)]
-pub(super) struct OutageState {
+pub(crate) struct OutageState {
     dice: ChaCha8Rng,
     down: bool,
     until: Option<Time>,
 }
 
 impl OutageState {
-    pub(super) fn new(dice: ChaCha8Rng) -> Self {
+    pub(crate) fn new(dice: ChaCha8Rng) -> Self {
         Self { dice, down: false, until: None }
     }
 
     /// Whether the link is down at `now`, which does not run backwards.
-    pub(super) fn is_down(&mut self, outage: &Outage, now: Time) -> bool {
+    pub(crate) fn is_down(&mut self, outage: &Outage, now: Time) -> bool {
         match outage {
             Outage::Never => false,
             Outage::Periodic { on, off } => {

@@ -6,14 +6,13 @@ use std::time::{Duration, Instant};
 
 use whimbrel_net::{BareSocket, Datagram, EcnCodepoint, RecvBatch, SocketOptions, Transmit};
 use whimbrel_proto::Time;
-use whimbrel_sim::link::{Calendar, Delivery, Histogram, Link};
 
 use super::clients::{ClientId, Clients};
 use super::packet::{Buffers, Packet};
-use super::relay::{Order, Orders};
 use super::report::{Lane, RelayReport};
 use super::wait::{self, Waiter};
-use super::{Direction, RelayConfig};
+use super::{Direction, Order, Orders, RelayConfig};
+use crate::{Calendar, Delivery, Histogram, Link};
 
 /// Below this, going to sleep and waking up takes as long as the wait.
 const NO_SLEEP: Duration = Duration::from_micros(5);

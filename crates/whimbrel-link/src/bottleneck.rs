@@ -11,7 +11,7 @@ const BITS_NANOS: u64 = 8 * 1_000_000_000;
 /// A transmitter. Since it is first in, first out and never idles with work, the moment at which it becomes free is
 /// all there is to know of its queue.
 #[derive(Debug, Default)]
-pub(super) struct Bottleneck {
+pub(crate) struct Bottleneck {
     free: Time,
     /// What rounding `free` down has left out, in units of 1/rate ns: keeps the rate exact over any number of packets.
     remainder: u64,
@@ -19,12 +19,12 @@ pub(super) struct Bottleneck {
 
 impl Bottleneck {
     /// How long a packet that arrives now waits for its transmission to start.
-    pub(super) fn wait(&self, now: Time) -> Duration {
+    pub(crate) fn wait(&self, now: Time) -> Duration {
         self.free.since(now)
     }
 
     /// Sends `size` bytes behind everything that waits, at `rate`; returns when the last bit has left.
-    pub(super) fn send(&mut self, now: Time, size: usize, rate: Option<&Rate>) -> Time {
+    pub(crate) fn send(&mut self, now: Time, size: usize, rate: Option<&Rate>) -> Time {
         if now >= self.free {
             self.remainder = 0;
         }
@@ -55,7 +55,7 @@ impl Bottleneck {
 }
 
 /// How many bytes a transmitter sends from `now` on in `time`.
-pub(super) fn bytes_in(now: Time, time: Duration, rate: &Rate) -> u128 {
+pub(crate) fn bytes_in(now: Time, time: Duration, rate: &Rate) -> u128 {
     let (mut start, end) = (now, now + time);
     let mut bits_nanos = 0;
     while start < end {

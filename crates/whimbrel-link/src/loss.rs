@@ -7,8 +7,8 @@ use std::time::Duration;
 use rand_chacha::ChaCha8Rng;
 use whimbrel_proto::Time;
 
-use super::units::{self, ParseError};
 use super::{chance, exponential};
+use crate::units::{self, ParseError};
 
 /// How packets are lost after the bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
@@ -90,7 +90,7 @@ impl fmt::Display for Loss {
 
 /// Where the channel is.
 #[derive(Debug)]
-pub(super) struct LossState {
+pub(crate) struct LossState {
     dice: ChaCha8Rng,
     bad: bool,
     /// When the present state of the channel ends; `None` before the first packet.
@@ -98,12 +98,12 @@ pub(super) struct LossState {
 }
 
 impl LossState {
-    pub(super) fn new(dice: ChaCha8Rng) -> Self {
+    pub(crate) fn new(dice: ChaCha8Rng) -> Self {
         Self { dice, bad: false, until: None }
     }
 
     /// Whether a packet sent at `now` is lost. `now` does not run backwards.
-    pub(super) fn draw(&mut self, loss: &Loss, now: Time) -> bool {
+    pub(crate) fn draw(&mut self, loss: &Loss, now: Time) -> bool {
         match *loss {
             Loss::None => false,
             Loss::Independent(probability) => chance(&mut self.dice, probability),

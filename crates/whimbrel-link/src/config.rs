@@ -7,17 +7,17 @@ use std::time::Duration;
 use whimbrel_proto::Time;
 
 use super::bottleneck::bytes_in;
-use super::units::{self, ParseError};
 use super::{Loss, Outage, Rate};
+use crate::units::{self, ParseError};
 
 /// The settings of one direction of a link. The default is a perfect wire.
 ///
 /// Written as `name=value` pairs with commas between, in which every name is a field's:
 ///
 /// ```
-/// let weak: whimbrel_sim::link::LinkConfig = "rate=4mbit, delay=25ms, queue=100ms, loss=5%".parse()?;
-/// assert_eq!(weak.rate, Some(whimbrel_sim::link::Rate::Constant(4_000_000)));
-/// # Ok::<(), whimbrel_sim::link::ParseError>(())
+/// let weak: whimbrel_link::LinkConfig = "rate=4mbit, delay=25ms, queue=100ms, loss=5%".parse()?;
+/// assert_eq!(weak.rate, Some(whimbrel_link::Rate::Constant(4_000_000)));
+/// # Ok::<(), whimbrel_link::ParseError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkConfig {
@@ -168,7 +168,7 @@ impl Default for QueueLimit {
 
 impl QueueLimit {
     /// Whether a packet of `size` that would wait for `wait` from `now` on gets in.
-    pub(super) fn admits(self, now: Time, wait: Duration, size: usize, rate: Option<&Rate>) -> bool {
+    pub(crate) fn admits(self, now: Time, wait: Duration, size: usize, rate: Option<&Rate>) -> bool {
         match self {
             Self::Unlimited => true,
             Self::Time(limit) => wait <= limit,
