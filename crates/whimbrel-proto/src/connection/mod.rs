@@ -14,6 +14,7 @@ mod cost;
 mod coupling;
 mod early;
 mod events;
+mod former;
 mod ids;
 mod key_log;
 mod keys;

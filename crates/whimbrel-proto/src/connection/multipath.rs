@@ -593,6 +593,9 @@ impl Connection {
             path.standing.on_heard().then_some(Event::PathUp(id))
         };
         let fails = matches!(event, Some(Event::PathDown(_) | Event::PathSuspect(_)));
+        if let Some(former) = path.former.as_deref_mut().filter(|_| fails) {
+            former.on_silence(now);
+        }
         if fails {
             // The last SACK may not have got there; the next takes another way.
             path.received.report_again();

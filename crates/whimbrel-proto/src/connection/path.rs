@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::copies::Echoes;
 use super::cost::Consent;
 use super::coupling::Load;
+use super::former::Former;
 use super::keys::KeyUse;
 use super::mtu::{self, Mtu};
 use super::scheduler::View;
@@ -51,6 +52,10 @@ pub(super) struct Path {
     pub(super) received: Received,
     pub(super) mtu: Mtu,
     pub(super) rebinding: Option<Box<Rebinding>>,
+    /// Where the peer was before it moved, if it did.
+    pub(super) former: Option<Box<Former>>,
+    /// So much later packets came directly than from somebody who passed them on: round trips are no measure of it then.
+    pub(super) lag: Duration,
     /// Of `remote`.
     pub(super) validation: Validation,
     /// It is to be closed as soon as another works.
@@ -108,16 +113,26 @@ pub(super) struct Rebinding {
     answer: Option<u64>,
     /// The round trip that an answer in the packet at hand shows.
     answered: Option<Duration>,
+    /// It answered, which shows this round trip, and is believed once packets that come directly have had their time.
+    proved: Option<Duration>,
+    began: Time,
+    /// The first packet that came from there.
+    first: u64,
+    /// That one, or a later one, came directly, too: somebody passes packets on.
+    copied: bool,
 }
 
 /// Challenges sent to an address that does not answer.
 const PROBES: u8 = 3;
+/// Who answers is believed after this at the latest, however long a round trip is.
+const LONGEST_DOUBT: Duration = Duration::from_secs(1);
 /// How long each is waited for at most: the round trip that was measured may be an outage's, or somebody's who held packets back.
 const PATIENCE: [Duration; PROBES as usize] =
     [Duration::from_secs(1), Duration::from_secs(3), Duration::from_secs(6)];
 
 impl Rebinding {
     pub(super) fn new(now: Time, remote: SocketAddr, local: Option<IpAddr>, challenge: u64) -> Self {
+        let (first, copied) = (u64::MAX, false);
         let allowance = Validation::UNPROVEN;
         let asked = [now; PROBES as usize];
         Self {
@@ -130,6 +145,10 @@ impl Rebinding {
             asked,
             answer: None,
             answered: None,
+            proved: None,
+            began: now,
+            first,
+            copied,
         }
     }
 
@@ -161,7 +180,32 @@ impl Rebinding {
 
     /// The round trip that the answer in a packet from `remote` shows. None: there was none, or it came from elsewhere.
     pub(super) fn take_answer(&mut self, remote: SocketAddr) -> Option<Duration> {
-        self.answered.take().filter(|_| remote == self.remote)
+        self.answered.take().filter(|_| remote == self.remote && !self.copied)
+    }
+
+    /// Copies of this packet and later ones show that somebody passes them on.
+    pub(super) fn begins_with(mut self, number: u64) -> Self {
+        self.first = number;
+        self
+    }
+
+    /// Packets that come directly may take until then.
+    fn believed_at(&self, rtt: Duration) -> Time {
+        self.began + rtt.min(LONGEST_DOUBT)
+    }
+
+    /// It answered, but may be somebody who passes packets on.
+    fn doubt(&mut self, rtt: Duration, until: Time) {
+        self.proved = Some(rtt);
+        self.tries = PROBES;
+        self.next_probe = until;
+    }
+
+    /// True if that shows it for the first time.
+    fn on_copy(&mut self, number: u64) -> bool {
+        let shows = number >= self.first && !self.copied;
+        self.copied |= shows;
+        shows
     }
 
     /// The peer asks from there, too: it is answered there with the next challenge, which goes at once.
@@ -258,6 +302,8 @@ impl Path {
             received: Received::default(),
             mtu: Mtu::new(config.max_udp_payload),
             rebinding: None,
+            former: None,
+            lag: Duration::ZERO,
             validation: Validation::Proven,
             unwanted: false,
             lingers: false,
@@ -336,7 +382,8 @@ impl Path {
         let may_send = established && self.validation.room() >= SACK_LEN;
         let sack = may_send.then(|| self.received.next_sack()).flatten();
         let rebinding = self.rebinding.as_deref().map(Rebinding::timeout);
-        [sack, self.recovery.timeout(), self.pacing_until, rebinding].into_iter().flatten().min()
+        let former = self.former.as_deref().map(Former::timeout).filter(|_| self.standing.is_proven());
+        [sack, self.recovery.timeout(), self.pacing_until, rebinding, former].into_iter().flatten().min()
     }
 
     /// When it is probed although nothing is sent on it (MMSP 3.3.4): `interval` after the last packet that came, or asked for an answer, and the longer
@@ -425,6 +472,26 @@ impl Path {
         }
     }
 
+    /// An answer came in a packet from `remote`: the round trip that it shows, if it counts, and counts already.
+    pub(super) fn take_answer(&mut self, now: Time, remote: SocketAddr) -> Option<Duration> {
+        let moves = self.standing.is_proven() && remote != self.remote;
+        let direct = self.recovery.rtt.smoothed().max(self.lag * 2);
+        let rebinding = self.rebinding.as_deref_mut()?;
+        let rtt = rebinding.take_answer(remote)?;
+        let believed = rebinding.believed_at(direct);
+        if moves && now < believed {
+            rebinding.doubt(rtt, believed);
+            return None;
+        }
+        Some(rtt)
+    }
+
+    /// The same for an answer that came before and is believed now.
+    pub(super) fn take_believed(&mut self, now: Time) -> Option<Duration> {
+        let rebinding = self.rebinding.as_deref().filter(|rebinding| now >= rebinding.next_probe)?;
+        rebinding.proved.filter(|_| !rebinding.copied)
+    }
+
     /// Gives a challenge up that nothing may follow, and whose last packet has had its time. True if there was one.
     pub(super) fn expire_challenge(&mut self, now: Time) -> bool {
         let waits = self.rebinding.as_deref().is_some_and(|rebinding| now < rebinding.next_probe);
@@ -435,16 +502,43 @@ impl Path {
         over
     }
 
+    /// A copy of packet `number` came from `from`.
+    pub(super) fn on_copy(&mut self, now: Time, number: u64, from: SocketAddr) {
+        self.received.on_duplicate();
+        let (remote, rebinding) = (self.remote, self.rebinding.as_deref_mut());
+        if let Some(rebinding) = rebinding.filter(|rebinding| from == remote && rebinding.remote != remote) {
+            if rebinding.on_copy(number) {
+                self.lag = self.lag.max(now.since(rebinding.began));
+            }
+        }
+    }
+
     /// Only what comes in counts from now on.
     pub(super) fn on_closed(&mut self) {
         self.rebinding = None;
+        self.former = None;
         self.echoes = Echoes::default();
         self.keep_alive_due = false;
+    }
+
+    /// The peer goes from here to another address: here it is asked with `challenge` from now on, unless it is back where it was before.
+    pub(super) fn leave(&mut self, now: Time, challenge: u64, to: SocketAddr) {
+        let goes_back = self.former.as_deref().is_some_and(|former| former.remote == to);
+        let moves = to != self.remote && !goes_back;
+        self.former = moves.then(|| Box::new(Former::new(now, self.remote, self.local, challenge)));
     }
 
     /// Moves to the address that answered. Round trip and congestion state stay: a rebinding NAT is the same path.
     pub(super) fn adopt(&mut self, rebinding: Rebinding) {
         self.move_to(rebinding.remote, rebinding.local);
+    }
+
+    /// The peer is where it was before. Returns where it seemed to be.
+    pub(super) fn go_back(&mut self) -> Option<SocketAddr> {
+        let former = self.former.take()?;
+        let seemed = self.remote;
+        self.move_to(former.remote, former.local);
+        Some(seemed)
     }
 
     /// The peer has proven to be there.

@@ -25,6 +25,7 @@ struct Origin {
     from: std::net::SocketAddr,
     to: Option<std::net::IpAddr>,
     size: usize,
+    number: u64,
 }
 
 /// A packet opened: its number and its blocks.
@@ -80,7 +81,7 @@ impl Connection {
         };
         // Before anything else: whoever holds a copy can send it, from anywhere and as often as they like, so a copy only counts.
         if self.paths[at].received.is_duplicate(plain.number) {
-            self.paths[at].received.on_duplicate();
+            self.paths[at].on_copy(now, plain.number, from);
             return;
         }
         self.paths[at].on_received(now, from, size);
@@ -102,7 +103,7 @@ impl Connection {
                 let Some(at) = self.paths.by_id(path) else { return };
                 let pace = self.paths[at].ack_pace(now, self.config.max_ack_delay);
                 self.paths[at].received.on_packet(now, number, eliciting, ecn, pace);
-                self.on_arrival(now, at, newest, Origin { from, to, size });
+                self.on_arrival(now, at, newest, Origin { from, to, size, number });
                 self.compare_received(now);
             }
             Err(misbehaved) => self.on_misbehaved(now, misbehaved),
@@ -145,6 +146,11 @@ impl Connection {
             }
             return;
         }
+        if let Some(asked) = path.answers.newest()
+            && let Some(former) = path.former.as_deref_mut().filter(|former| former.remote == origin.from)
+        {
+            former.on_asked(now, asked);
+        }
         let follows =
             if path.standing.state() == PathState::Closed { self.stands_in_for(at) } else { Some(at) };
         if newest && let Some(follows) = follows {
@@ -178,13 +184,14 @@ impl Connection {
 
     /// Asks whether the peer is where a packet came from.
     fn challenge_origin(&mut self, now: Time, at: At, origin: Origin) {
-        let Origin { from, to, size } = origin;
+        let Origin { from, to, size, number } = origin;
         let path = &mut self.paths[at];
         match &mut path.rebinding {
             _ if path.remote == from => {}
             Some(rebinding) if rebinding.remote == from => rebinding.on_received(size),
             _ => {
-                let mut rebinding = Rebinding::new(now, from, to, self.challenges.draw());
+                let challenge = self.challenges.draw();
+                let mut rebinding = Rebinding::new(now, from, to, challenge).begins_with(number);
                 rebinding.on_received(size);
                 path.rebinding = Some(Box::new(rebinding));
             }
@@ -430,8 +437,12 @@ impl Connection {
 
     fn on_probe_ack(&mut self, now: Time, path: PathId, challenge: u64) {
         let Some(at) = self.paths.by_id(path) else { return };
-        if let Some(rebinding) = self.paths[at].rebinding.as_deref_mut() {
+        let path = &mut self.paths[at];
+        if let Some(rebinding) = path.rebinding.as_deref_mut() {
             rebinding.on_answer(now, challenge);
+        }
+        if let Some(former) = path.former.as_deref_mut() {
+            former.on_answer(challenge);
         }
     }
 
@@ -439,13 +450,29 @@ impl Connection {
     /// have passed the challenge on to the peer, which answers from where it always was.
     fn on_answer_from(&mut self, now: Time, at: At, remote: std::net::SocketAddr) {
         let path = &mut self.paths[at];
-        let Some(rtt) = path.rebinding.as_deref_mut().and_then(|rebinding| rebinding.take_answer(remote))
-        else {
+        if path.former.as_deref_mut().is_some_and(|former| former.take_answer(remote))
+            && let Some(from) = path.go_back()
+        {
+            let (path, to) = (path.id, remote);
+            self.events.push_back(Event::PeerAddressChanged { path, from, to });
             return;
-        };
+        }
+        if let Some(rtt) = path.take_answer(now, remote) {
+            self.follow(now, at, rtt);
+        }
+    }
+
+    /// The peer is where its challenge was answered.
+    pub(super) fn follow(&mut self, now: Time, at: At, rtt: std::time::Duration) {
+        let path = &mut self.paths[at];
         let Some(rebinding) = path.rebinding.as_deref().copied() else { return };
         path.recovery.on_first_rtt(now, rtt);
         let from = path.remote;
+        if path.standing.is_proven() {
+            path.leave(now, self.challenges.draw(), rebinding.remote);
+            // Should all this be the doing of somebody who passes packets on, the peer is dialled where it was.
+            self.addresses.on_answered(from);
+        }
         path.adopt(rebinding);
         self.addresses.on_answered(rebinding.remote);
         if self.ending.is_over() {

@@ -141,7 +141,10 @@ impl Connection {
             path.last_eliciting = now;
             path.keep_alive_due = true;
         }
-        if path.expire_challenge(now) {
+        if let Some(rtt) = path.take_believed(now) {
+            self.follow(now, at, rtt);
+        }
+        if self.paths[at].expire_challenge(now) {
             self.on_unanswered(now, at);
         }
     }

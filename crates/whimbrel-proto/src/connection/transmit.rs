@@ -143,7 +143,10 @@ impl Connection {
         if self.ending.is_detached() {
             return self.transmit_dial(now, out);
         }
-        self.paths.all().find_map(|at| self.transmit_challenge(now, at, out))
+        let mut paths = self.paths.all();
+        paths.find_map(|at| {
+            self.transmit_challenge(now, at, out).or_else(|| self.transmit_former(now, at, out))
+        })
     }
 
     /// A copy of PING costs whoever sends it nothing: PONG goes again at once the first time, since clients on long paths send PING twice,
@@ -186,6 +189,25 @@ impl Connection {
             size,
             segment_size: None,
         })
+    }
+
+    /// Asks whether the peer is still where it was.
+    fn transmit_former(&mut self, now: Time, at: At, out: &mut Vec<u8>) -> Option<Transmit> {
+        let path = &mut self.paths[at];
+        let former = path.former.as_deref_mut().filter(|_| path.standing.is_proven())?;
+        let (challenge, answer) = former.poll(now)?;
+        let (destination, source) = (former.remote, former.local);
+        let head = self.begin(at, out);
+        out.push(block::PROBE);
+        out.extend_from_slice(&challenge.to_be_bytes());
+        if let Some(answer) = answer {
+            out.push(block::PROBE_ACK);
+            out.extend_from_slice(&answer.to_be_bytes());
+        }
+        let size = self.seal(at, out, &head);
+        self.scratch_items.clear();
+        self.record(now, at, size, false);
+        Some(Transmit { destination, source, ecn: None, size, segment_size: None })
     }
 
     /// Builds one packet of at most `limit` bytes, or an MTU probe if it is the first of several, at the end of `out`; returns its

@@ -4,6 +4,7 @@ mod crowding;
 mod early_data_twice;
 mod key_agreements;
 mod passed_on;
+mod relayed;
 mod replays;
 mod reset_oracle;
 mod revoked_key;
