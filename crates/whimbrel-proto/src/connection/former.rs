@@ -97,7 +97,7 @@ mod tests {
             waits.push(former.timeout().since(now).as_secs());
         }
         assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 600, 600, 600]);
-        let now = former.timeout() - Duration::from_secs(500);
+        let now = former.timeout().saturating_sub(Duration::from_secs(500));
         former.on_silence(now);
         assert_eq!(former.timeout(), now + FIRST_WAIT);
     }

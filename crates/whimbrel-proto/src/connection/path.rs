@@ -506,10 +506,12 @@ impl Path {
     pub(super) fn on_copy(&mut self, now: Time, number: u64, from: SocketAddr) {
         self.received.on_duplicate();
         let (remote, rebinding) = (self.remote, self.rebinding.as_deref_mut());
-        if let Some(rebinding) = rebinding.filter(|rebinding| from == remote && rebinding.remote != remote) {
-            if rebinding.on_copy(number) {
-                self.lag = self.lag.max(now.since(rebinding.began));
-            }
+        if let Some(rebinding) = rebinding
+            && from == remote
+            && rebinding.remote != remote
+            && rebinding.on_copy(number)
+        {
+            self.lag = self.lag.max(now.since(rebinding.began));
         }
     }
 
