@@ -26,6 +26,9 @@ enum Way {
     Takes,
 }
 
+/// Packets to be sent from the attacker's address, and where to.
+type Queue = Rc<RefCell<Vec<(SocketAddr, Vec<u8>)>>>;
+
 /// A host of the attacker's: what comes there is passed on as long as it is up.
 struct Relay {
     pair: Pair,
@@ -34,7 +37,7 @@ struct Relay {
     up: Rc<Cell<bool>>,
     /// Packets to the attacker's host.
     through: Rc<Cell<u64>>,
-    queue: Rc<RefCell<Vec<(SocketAddr, Vec<u8>)>>>,
+    queue: Queue,
 }
 
 impl Relay {
