@@ -56,6 +56,8 @@ impl Test {
         }
         let clippy = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
         tally.check("lints", cargo(&clippy))?;
+        // A test dissects what it captured; the dissector's own step says what is missing.
+        let tshark = tools::tshark();
         tally.tests("tests", &["--workspace"])?;
         // The checkers must catch what is planted, or their silence means nothing.
         let planted = [
@@ -77,7 +79,7 @@ impl Test {
             }
             Err(reason) => tally.skip("test vectors, checked by a second implementation", reason),
         }
-        match tools::tshark() {
+        match tshark {
             Ok(()) => {
                 let mut dissector = Command::new("python3");
                 dissector.arg("tools/wireshark/test.py").current_dir(root());
@@ -117,6 +119,8 @@ impl Test {
 
     /// The laboratory's own tests, and a flow of a peer and of ours over one of its links, of which nothing may be left.
     fn lab(&self, tally: &mut Tally) -> anyhow::Result<()> {
+        tools::sctp();
+        tools::rattan();
         tally.check(
             "format of the laboratory",
             cargo(&["fmt", "--manifest-path", lab::MANIFEST, "--check"]),
