@@ -2,6 +2,7 @@
 
 mod crowding;
 mod early_data_twice;
+mod hoarders;
 mod key_agreements;
 mod passed_on;
 mod replays;
