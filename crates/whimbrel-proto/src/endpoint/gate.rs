@@ -8,7 +8,8 @@ use super::rates::{Budget, Trickle};
 use crate::handshake::Effort;
 use crate::{ConnectionId, Time};
 
-/// PINGs taken a second with one ticket. It is good for one connection; more come from who has it and cannot use it.
+/// PINGs taken a second with one ticket. It is good for one connection; more come from who has it and cannot use it, and then it is good for
+/// none.
 const TRIES_PER_TICKET: u32 = 4;
 
 /// See the module.
@@ -45,6 +46,7 @@ impl Gate {
         match effort {
             Effort::SynAck => self.takes_syn(now, listen),
             Effort::Cookie => self.affords_cookie(now, from, listen),
+            Effort::Try(id) => self.tickets.has(now, &id, TRIES_PER_TICKET),
             Effort::Ticket(id) => self.affords_ticket(now, id, listen),
         }
     }
@@ -67,7 +69,7 @@ impl Gate {
 
     /// Its bearer was here before, and may be anywhere.
     fn affords_ticket(&mut self, now: Time, id: ConnectionId, listen: &ListenConfig) -> bool {
-        let granted = self.tickets.has(now, &id, TRIES_PER_TICKET) && self.takes_agreement(now, listen, true);
+        let granted = self.takes_agreement(now, listen, true);
         if granted {
             self.tickets.spend(id);
         }

@@ -109,13 +109,15 @@ mod tests {
     /// Takes all that it gets.
     fn fill(budgets: &Budgets) -> u64 {
         while budgets.memory.take(MIB) {}
+        while budgets.credit.take(MIB) {}
+        assert_eq!(budgets.credit.used(), budgets.memory.used());
         budgets.memory.used() / MIB
     }
 
     #[test]
     fn connections_of_a_key_share_and_networks_limit_keys_where_anybody_may_come() {
         for is_open in [false, true] {
-            let whole = Budgets::new(0, 1000 * MIB);
+            let whole = Budgets::new(1000 * MIB, 1000 * MIB);
             let mut shares = Shares::default();
             let mut fill = |key, ip: &str| fill(&shares.enter(place(key, ip), is_open, &whole));
             assert_eq!((fill(1, "192.0.2.1"), fill(1, "198.51.100.1")), (200, 200), "wherever it is");

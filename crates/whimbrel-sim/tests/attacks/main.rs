@@ -9,3 +9,4 @@ mod replays;
 mod reset_oracle;
 mod revoked_key;
 mod stalled_readers;
+mod ticket_thief;
