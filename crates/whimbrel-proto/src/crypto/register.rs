@@ -69,6 +69,11 @@ impl Register {
         self.by_time.insert((until, id));
     }
 
+    /// No more than a quarter of it is left.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.used.len() >= self.bound - self.bound / 4
+    }
+
     /// How many are remembered.
     pub fn len(&self) -> usize {
         self.used.len()

@@ -56,7 +56,7 @@ impl Endpoint {
         let full = self.accepted >= listen.max_connections && self.waiting.is_empty();
         let (from, bytes) = (datagram.from, &datagram.bytes);
         let mut afford = |effort| {
-            let agrees = matches!(effort, Effort::Cookie | Effort::Ticket(_));
+            let agrees = matches!(effort, Effort::Cookie { .. } | Effort::Ticket(_));
             let granted = !(full && agrees) && self.gate.affords(now, effort, from, listen);
             self.stats.agreements += u64::from(agrees && granted);
             self.stats.over_budget += u64::from(effort != Effort::SynAck && !granted);

@@ -45,7 +45,9 @@ impl Gate {
     ) -> bool {
         match effort {
             Effort::SynAck => self.takes_syn(now, listen),
-            Effort::Cookie => self.affords_cookie(now, from, listen),
+            Effort::Cookie { crowded } => {
+                (!crowded || self.knows(from)) && self.affords_cookie(now, from, listen)
+            }
             Effort::Try(id) => self.tickets.has(now, &id, TRIES_PER_TICKET),
             Effort::Ticket(id) => self.affords_ticket(now, id, listen),
         }
@@ -132,8 +134,8 @@ mod tests {
         let mut network = 100;
         let strangers = granted(&mut gate, &listen, |gate, now| {
             network += 1;
-            let stranger = gate.affords(now, Effort::Cookie, address(network), &listen);
-            known += usize::from(gate.affords(now, Effort::Cookie, address(7), &listen));
+            let stranger = gate.affords(now, Effort::Cookie { crowded: false }, address(network), &listen);
+            known += usize::from(gate.affords(now, Effort::Cookie { crowded: false }, address(7), &listen));
             stranger
         });
         // What may be ahead is a twentieth of a second.
@@ -161,7 +163,7 @@ mod tests {
         let spent = granted(&mut gate, &listen, |gate, now| {
             host = host.wrapping_add(1) & 0xff;
             let from = std::net::Ipv6Addr::new(0x2001, 0xdb8, 1, host << 8, 0, 0, 0, 1);
-            gate.affords(now, Effort::Cookie, (from, 5000).into(), &listen)
+            gate.affords(now, Effort::Cookie { crowded: false }, (from, 5000).into(), &listen)
         });
         assert_eq!(spent, 20, "twice what a /56 has");
     }

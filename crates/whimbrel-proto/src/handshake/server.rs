@@ -25,8 +25,8 @@ pub struct AcceptorConfig {
     pub psk: Option<Secret>,
     /// The processor has AES instructions. Default: no.
     pub aes_in_hardware: bool,
-    /// Used cookies remembered, 100 bytes each; with more handshakes than this in [`COOKIE_LIFE`] PINGs are refused.
-    /// Default: 65,536.
+    /// Used cookies remembered, 100 bytes each; with more handshakes than this in [`COOKIE_LIFE`] PINGs are refused, strangers' with three
+    /// quarters of it. Default: 65,536.
     pub cookies_remembered: usize,
     /// How long tickets are good. Default: a day.
     pub ticket_life: Duration,
@@ -80,7 +80,10 @@ pub enum Refusal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
     /// Diffie-Hellmans, for somebody who is where the PING came from: a cookie came back.
-    Cookie,
+    Cookie {
+        /// Most of what can be remembered of used cookies is: the rest had better be left to who is known.
+        crowded: bool,
+    },
     /// One message more with this ticket is looked at. Nothing yet; but many come from who has a copy of it and not its key.
     Try(ConnectionId),
     /// Diffie-Hellmans, for the bearer of this ticket, who may be anywhere.
@@ -325,8 +328,8 @@ impl Acceptor {
         match self.tries.look(now, id, &ephemeral) {
             Try::UnderWay => return Ok(Checked::UnderWay),
             Try::Void => return Err(Refusal::Void),
-            Try::Fresh if !afford(Effort::Cookie) => return Err(Refusal::Full),
-            Try::Fresh => {}
+            Try::Fresh if afford(Effort::Cookie { crowded: self.used.is_crowded() }) => {}
+            Try::Fresh => return Err(Refusal::Full),
         }
         let until = cookie.made + COOKIE_LIFE;
         self.tries.begin(id, &ephemeral, until);

@@ -1,5 +1,6 @@
 //! What hostile networks and peers can try, one file an attack: each test says what it must not gain.
 
+mod cookies_full;
 mod crowding;
 mod early_data_twice;
 mod hoarders;
