@@ -3,7 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::session::DEFAULT_CREDIT;
+
 /// A sum that several draw on, up to a limit. Clones are handles on the same sum.
+///
+/// A handle may be on a [share](Self::share) of the sum: what all that have it took together is then no more than a part of what they leave
+/// to others (the dynamic threshold of Choudhury and Hahne, 1998).
 #[derive(Clone, Debug)]
 pub struct Budget(Arc<Account>);
 
@@ -11,66 +16,159 @@ pub struct Budget(Arc<Account>);
 struct Account {
     limit: u64,
     used: AtomicU64,
+    within: Option<Within>,
+}
+
+/// Of a share: what it is of.
+#[derive(Debug)]
+struct Within {
+    around: Budget,
+    /// Its part of what is free of the whole: one in so many.
+    part: u64,
+}
+
+impl Account {
+    fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    fn around(&self) -> Option<&Self> {
+        self.within.as_ref().map(|within| &*within.around.0)
+    }
+
+    fn give_back(&self, amount: u64) {
+        let before = self.used.fetch_sub(amount, Ordering::Relaxed);
+        debug_assert!(before >= amount, "more is given back than was taken");
+    }
 }
 
 impl Budget {
     /// A budget of which nothing is used.
     pub fn new(limit: u64) -> Self {
-        Self(Arc::new(Account { limit, used: AtomicU64::new(0) }))
+        Self(Arc::new(Account { limit, used: AtomicU64::new(0), within: None }))
     }
 
-    /// The most that can be used.
+    /// A share of this budget, of which nothing is used: what is taken of it counts here as well, and is together never more than one in
+    /// `part` of what is free of the whole.
+    pub fn share(&self, part: u64) -> Self {
+        let within = Some(Within { around: self.clone(), part });
+        Self(Arc::new(Account { limit: self.limit(), used: AtomicU64::new(0), within }))
+    }
+
+    /// The most that all can use together.
     pub fn limit(&self) -> u64 {
         self.0.limit
     }
 
-    /// The part in use. What was [forced](Self::force) may exceed the limit.
+    /// The part in use, of a share by those who have it. What was [forced](Self::force) may exceed the limit.
     pub fn used(&self) -> u64 {
-        self.0.used.load(Ordering::Relaxed)
+        self.0.used()
     }
 
-    /// The part that can still be taken.
+    /// What is free of the whole, whoever may take it.
+    pub fn rest(&self) -> u64 {
+        let whole = self.accounts().last();
+        whole.map_or(0, |whole| whole.limit.saturating_sub(whole.used()))
+    }
+
+    /// What can still be taken by this handle.
     pub fn free(&self) -> u64 {
-        self.limit().saturating_sub(self.used())
+        let rest = self.rest();
+        let rooms = self.accounts().map(|account| match &account.within {
+            Some(within) => (rest / within.part).saturating_sub(account.used()),
+            None => rest,
+        });
+        rooms.min().unwrap_or(0)
+    }
+
+    /// Less than half is left, of the whole or of a share.
+    pub fn is_short(&self) -> bool {
+        let rest = self.rest();
+        rest < self.limit() / 2
+            || self.accounts().any(|account| {
+                account.within.as_ref().is_some_and(|within| account.used() > rest / within.part / 2)
+            })
     }
 
     /// Takes `amount` if it is there, else nothing.
     pub fn take(&self, amount: u64) -> bool {
+        if self.0.within.is_some() && amount > self.free() {
+            return false;
+        }
+        self.take_each(amount)
+    }
+
+    /// Of the whole never more than there is. Two that take of one share at once may exceed it by as much as one of them takes.
+    fn take_each(&self, amount: u64) -> bool {
         let add = |used: u64| used.checked_add(amount).filter(|sum| *sum <= self.0.limit);
-        self.0.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
+        if self.0.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_err() {
+            return false;
+        }
+        let taken = self.0.within.as_ref().is_none_or(|within| within.around.take_each(amount));
+        if !taken {
+            self.0.give_back(amount);
+        }
+        taken
     }
 
     /// Takes `amount` whether it is there or not: an assured share is counted, and never refused.
     pub fn force(&self, amount: u64) {
-        self.0.used.fetch_add(amount, Ordering::Relaxed);
+        for account in self.accounts() {
+            account.used.fetch_add(amount, Ordering::Relaxed);
+        }
     }
 
     /// Gives back what was taken.
     pub fn give_back(&self, amount: u64) {
-        let before = self.0.used.fetch_sub(amount, Ordering::Relaxed);
-        debug_assert!(before >= amount, "more is given back than was taken");
+        for account in self.accounts() {
+            account.give_back(amount);
+        }
+    }
+
+    /// This share, what it is of, and so on up to the whole.
+    fn accounts(&self) -> impl Iterator<Item = &Account> {
+        std::iter::successors(Some(&*self.0), |account: &&Account| account.around())
     }
 }
 
-/// The budgets of an endpoint. Several endpoints that serve one port share them.
+/// The budgets of an endpoint, or what one of its peers may have of them. Several endpoints that serve one port share them.
 #[derive(Clone, Debug)]
 pub struct Budgets {
     /// Credit that streams have beyond their assured shares, bytes.
     pub credit: Budget,
     /// Memory that sessions hold for their peers, bytes.
     pub memory: Budget,
+    /// Memory beside it that sessions of one peer hold, each no more than stream 0's first window takes: nobody else can use it up, bytes.
+    pub first: Budget,
 }
+
+/// A peer has first windows up to this part of `memory`'s limit.
+const FIRST_PART: u64 = 8;
 
 impl Budgets {
     /// Budgets with these limits, bytes.
     pub fn new(credit: u64, memory: u64) -> Self {
-        Self { credit: Budget::new(credit), memory: Budget::new(memory) }
+        Self { credit: Budget::new(credit), memory: Budget::new(memory), first: first(memory) }
     }
 
     /// The budgets of a session that shares with nobody.
     pub fn unlimited() -> Self {
         Self::new(u64::MAX, u64::MAX)
     }
+
+    pub(crate) fn is_used(&self) -> bool {
+        [&self.credit, &self.memory, &self.first].iter().any(|budget| budget.used() > 0)
+    }
+
+    /// One in `part` of what is free, and first windows of its own.
+    pub(crate) fn share(&self, part: u64) -> Self {
+        let (credit, memory) = (self.credit.share(part), self.memory.share(part));
+        Self { credit, first: first(memory.limit()), memory }
+    }
+}
+
+fn first(memory: u64) -> Budget {
+    Budget::new((memory / FIRST_PART).max(DEFAULT_CREDIT))
 }
 
 #[cfg(test)]
@@ -87,5 +185,34 @@ mod tests {
         assert_eq!((budget.free(), budget.used()), (0, 105));
         other.give_back(45);
         assert!(budget.take(40) && !budget.take(u64::MAX));
+    }
+
+    #[test]
+    fn a_share_is_a_part_of_what_is_left_to_others() {
+        let whole = Budget::new(1000);
+        let network = whole.share(2);
+        let (key, other) = (network.share(4), network.share(4));
+        assert_eq!((key.free(), network.free(), key.rest()), (250, 500, 1000));
+        assert!(!key.take(251) && key.take(200) && key.used() == 200 && whole.used() == 200);
+        assert_eq!((key.free(), other.free(), network.free()), (0, 200, 200));
+        assert!(key.is_short() && !other.share(4).take(201));
+        assert!(other.take(150) && !whole.share(4).is_short());
+        assert_eq!((other.free(), network.free()), (0, 0), "the network has had its share");
+        assert!(!other.take(1) && whole.share(4).take(100));
+        key.force(500);
+        assert_eq!((key.used(), network.used(), whole.used(), whole.free()), (700, 850, 950, 50));
+        key.give_back(700);
+        other.give_back(150);
+        assert_eq!((key.used(), network.used(), whole.used()), (0, 0, 100));
+    }
+
+    #[test]
+    fn however_many_shares_are_used_up_the_next_one_has_some() {
+        let whole = Budget::new(1 << 30);
+        let shares: Vec<Budget> = (0..40).map(|_| whole.share(4)).collect();
+        for share in &shares {
+            while share.take(1 << 10) {}
+        }
+        assert!(shares[0].used() <= whole.limit() / 5 && whole.share(4).free() > 16 << 10);
     }
 }

@@ -13,10 +13,12 @@ pub struct TransportConfig {
     /// Messages, streams and credit.
     pub session: SessionConfig,
     /// Credit that streams of all sessions of the endpoint may have together beyond their assured shares, bytes. Default 1 GiB. Raised, slow
-    /// readers can make the endpoint hold more; lowered, streams are slower when many are busy. The endpoint's own settings count, not those of
-    /// one connection.
+    /// readers can make the endpoint hold more; lowered, streams are slower when many are busy. One client key and one network have a part only,
+    /// as of `memory_budget`. The endpoint's own settings count, not those of one connection.
     pub credit_budget: u64,
-    /// Memory that all sessions of the endpoint may hold for their peers, bytes: unread, in parts, behind a gap. Default 1 GiB. The endpoint's
+    /// Memory that all sessions of the endpoint may hold for their peers beyond 320 KiB each, bytes: unread, in parts, behind a gap. Of what is
+    /// free one session gets an eighth at the most, all of one client key a quarter, all of one network of an open listener half. Default 1 GiB.
+    /// Raised, peers can make the process grow more; lowered, peers that hold much are closed sooner, and windows stay smaller. The endpoint's
     /// own settings count, not those of one connection.
     pub memory_budget: u64,
     /// Congestion controller. Default: `Bbr`. `Cubic` loses most of a lossy link; `Fixed` floods a link slower than it says.

@@ -32,7 +32,8 @@ impl Connection {
             return;
         }
         let answer = self.weigh_claim(&accepted);
-        let mut fresh = Self::new(now, Setup { config: std::sync::Arc::clone(&self.config), ..setup });
+        let (config, budgets) = (std::sync::Arc::clone(&self.config), self.budgets.clone());
+        let mut fresh = Self::new(now, Setup { config, budgets, ..setup });
         fresh.attachment = self.attachment.clone();
         fresh.refusal = answer != Resumed::Yes;
         if fresh.accept_resuming(now, accepted, answer).is_err() || !self.has_room_for(&fresh) {

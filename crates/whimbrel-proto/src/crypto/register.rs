@@ -16,7 +16,8 @@ pub struct Register {
 }
 
 struct Used {
-    ephemeral: [u8; 32],
+    /// None: of no message, and it is not to be used.
+    ephemeral: Option<[u8; 32]>,
 }
 
 /// What a register knows of an id.
@@ -42,7 +43,7 @@ impl Register {
     pub fn look(&mut self, now: Time, id: ConnectionId, ephemeral: &[u8; 32]) -> Seen {
         self.forget(now);
         match self.used.get(&id) {
-            Some(used) if used.ephemeral == *ephemeral => Seen::Repeated,
+            Some(used) if used.ephemeral.as_ref() == Some(ephemeral) => Seen::Repeated,
             Some(_) => Seen::Used,
             None if self.used.len() >= self.bound => {
                 self.refused += 1;
@@ -54,9 +55,23 @@ impl Register {
 
     /// From now on `id` is used, and after `until` nobody will ask. Only after [`Seen::Never`].
     pub fn mark(&mut self, id: ConnectionId, ephemeral: [u8; 32], until: Time) {
+        self.insert(id, Some(ephemeral), until);
+    }
+
+    /// As if a message had used it that nobody has. Only after [`Seen::Never`].
+    pub fn withdraw(&mut self, id: ConnectionId, until: Time) {
+        self.insert(id, None, until);
+    }
+
+    fn insert(&mut self, id: ConnectionId, ephemeral: Option<[u8; 32]>, until: Time) {
         debug_assert!(self.used.len() < self.bound, "look first");
         self.used.insert(id, Used { ephemeral });
         self.by_time.insert((until, id));
+    }
+
+    /// No more than a quarter of it is left.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.used.len() >= self.bound - self.bound / 4
     }
 
     /// How many are remembered.
@@ -101,5 +116,7 @@ mod tests {
         assert_eq!((register.len(), register.refused()), (2, 1));
         assert_eq!(register.look(at(11), ConnectionId(2), &[1; 32]), Seen::Never);
         assert_eq!(register.len(), 1);
+        register.withdraw(ConnectionId(2), at(20));
+        assert_eq!(register.look(at(20), ConnectionId(2), &[0; 32]), Seen::Used);
     }
 }

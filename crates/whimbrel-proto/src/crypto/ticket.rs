@@ -45,6 +45,9 @@ pub enum TicketError {
     /// It was good for one connection, which it had.
     #[error("the ticket was used before")]
     Used,
+    /// Too many messages came with it that were not its owner's.
+    #[error("the ticket was tried too often")]
+    Tried,
     /// No room to remember that it is used.
     #[error("too many tickets were used lately")]
     Full,
@@ -188,6 +191,11 @@ impl TicketJar {
             seen => return Ok(seen),
         }
         Ok(Seen::Never)
+    }
+
+    /// A ticket that was looked at, and not used, does not count any more.
+    pub(crate) fn withdraw(&mut self, claim: &Claim) {
+        self.used.withdraw(claim.server_id, claim.until);
     }
 
     /// Never, or repeated.

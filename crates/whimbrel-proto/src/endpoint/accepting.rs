@@ -56,10 +56,10 @@ impl Endpoint {
         let full = self.accepted >= listen.max_connections && self.waiting.is_empty();
         let (from, bytes) = (datagram.from, &datagram.bytes);
         let mut afford = |effort| {
-            let agrees = effort != Effort::SynAck;
+            let agrees = matches!(effort, Effort::Cookie { .. } | Effort::Ticket(_));
             let granted = !(full && agrees) && self.gate.affords(now, effort, from, listen);
             self.stats.agreements += u64::from(agrees && granted);
-            self.stats.over_budget += u64::from(agrees && !granted);
+            self.stats.over_budget += u64::from(effort != Effort::SynAck && !granted);
             granted
         };
         match acceptor.check_ping(now, from, bytes, &mut self.rng, &mut afford, out) {
@@ -141,14 +141,17 @@ impl Endpoint {
             self.stats.begun_before += 1;
             return self.refuse();
         }
+        let is_open = self.acceptor.as_ref().is_some_and(|(_, listen)| listen.allow.is_none());
         let setup = Setup {
             local: datagram.to,
             remote_id: accepted.client_id,
             issues_tickets,
+            budgets: self.shares.enter(place, is_open, &self.budgets),
             ..self.setup(Side::Server, datagram.from, local_id, Arc::clone(&self.transport))
         };
         let mut connection = Connection::new(now, setup);
         if connection.accept_with(now, accepted).is_err() {
+            self.shares.leave(place);
             return self.refuse();
         }
         self.stats.accepted += 1;

@@ -8,7 +8,8 @@ use super::rates::{Budget, Trickle};
 use crate::handshake::Effort;
 use crate::{ConnectionId, Time};
 
-/// PINGs taken a second with one ticket. It is good for one connection; more come from who has it and cannot use it.
+/// PINGs taken a second with one ticket. It is good for one connection; more come from who has it and cannot use it, and then it is good for
+/// none.
 const TRIES_PER_TICKET: u32 = 4;
 
 /// See the module.
@@ -44,7 +45,10 @@ impl Gate {
     ) -> bool {
         match effort {
             Effort::SynAck => self.takes_syn(now, listen),
-            Effort::Cookie => self.affords_cookie(now, from, listen),
+            Effort::Cookie { crowded } => {
+                (!crowded || self.knows(from)) && self.affords_cookie(now, from, listen)
+            }
+            Effort::Try(id) => self.tickets.has(now, &id, TRIES_PER_TICKET),
             Effort::Ticket(id) => self.affords_ticket(now, id, listen),
         }
     }
@@ -67,7 +71,7 @@ impl Gate {
 
     /// Its bearer was here before, and may be anywhere.
     fn affords_ticket(&mut self, now: Time, id: ConnectionId, listen: &ListenConfig) -> bool {
-        let granted = self.tickets.has(now, &id, TRIES_PER_TICKET) && self.takes_agreement(now, listen, true);
+        let granted = self.takes_agreement(now, listen, true);
         if granted {
             self.tickets.spend(id);
         }
@@ -130,8 +134,8 @@ mod tests {
         let mut network = 100;
         let strangers = granted(&mut gate, &listen, |gate, now| {
             network += 1;
-            let stranger = gate.affords(now, Effort::Cookie, address(network), &listen);
-            known += usize::from(gate.affords(now, Effort::Cookie, address(7), &listen));
+            let stranger = gate.affords(now, Effort::Cookie { crowded: false }, address(network), &listen);
+            known += usize::from(gate.affords(now, Effort::Cookie { crowded: false }, address(7), &listen));
             stranger
         });
         // What may be ahead is a twentieth of a second.
@@ -159,7 +163,7 @@ mod tests {
         let spent = granted(&mut gate, &listen, |gate, now| {
             host = host.wrapping_add(1) & 0xff;
             let from = std::net::Ipv6Addr::new(0x2001, 0xdb8, 1, host << 8, 0, 0, 0, 1);
-            gate.affords(now, Effort::Cookie, (from, 5000).into(), &listen)
+            gate.affords(now, Effort::Cookie { crowded: false }, (from, 5000).into(), &listen)
         });
         assert_eq!(spent, 20, "twice what a /56 has");
     }

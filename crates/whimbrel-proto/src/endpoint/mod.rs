@@ -8,6 +8,7 @@ mod places;
 mod rates;
 mod resume;
 mod revoked;
+mod shares;
 mod tokens;
 mod waiting;
 
@@ -27,6 +28,7 @@ use networks::Network;
 use places::{Place, Places};
 use rates::Budget;
 pub use resume::ResumeError;
+use shares::Shares;
 use tokens::Tokens;
 use waiting::Waiting;
 
@@ -226,6 +228,7 @@ pub struct Endpoint {
     /// Of `connections`, those that others began.
     accepted: usize,
     places: Places,
+    shares: Shares,
     next_handle: usize,
     gate: Gate,
     reset_budget: Budget<()>,
@@ -310,6 +313,7 @@ impl Endpoint {
             resumes_only: false,
             accepted: 0,
             places: Places::default(),
+            shares: Shares::default(),
             next_handle: 0,
             gate: Gate::default(),
             reset_budget: Budget::default(),
@@ -359,7 +363,7 @@ impl Endpoint {
         self.connections.len()
     }
 
-    /// What its sessions share. What they use of it is beyond what each is assured of.
+    /// What its sessions share; those of one client key have no more than a part. What they use of it is beyond what each is assured of.
     pub fn budgets(&self) -> &Budgets {
         &self.budgets
     }
@@ -532,6 +536,7 @@ impl Endpoint {
         if let Some(ids) = self.connections.remove(&handle) {
             self.accepted -= usize::from(ids.accepted);
             self.places.leave(ids.place);
+            self.shares.leave(ids.place);
             if let Some(network) = ids.network {
                 self.gate.remove_known(network);
             }

@@ -13,13 +13,13 @@ const LEAST: usize = 16;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
     /// The beginning of the key. To find another key that begins so takes 2^64 tries, and gains that the two share a limit.
-    key: u64,
+    pub(super) key: u64,
     /// 0: none, for loopback.
     network: Network,
 }
 
 /// An address's beginning, and in the low byte which beginning.
-type Network = u64;
+pub(super) type Network = u64;
 
 /// An IPv4 /24.
 const V4_24: u64 = 1;
@@ -31,6 +31,11 @@ impl Place {
     pub(super) fn new(key: &PublicKey, ip: IpAddr) -> Self {
         let [a, b, c, d, e, f, g, h, ..] = *key.as_bytes();
         Self { key: u64::from_be_bytes([a, b, c, d, e, f, g, h]), network: network(ip) }
+    }
+
+    /// The largest network that it is in. None for loopback.
+    pub(super) fn widest(self) -> Option<Network> {
+        networks(self).last()
     }
 }
 

@@ -25,8 +25,8 @@ pub struct AcceptorConfig {
     pub psk: Option<Secret>,
     /// The processor has AES instructions. Default: no.
     pub aes_in_hardware: bool,
-    /// Used cookies remembered, 100 bytes each; with more handshakes than this in [`COOKIE_LIFE`] PINGs are refused.
-    /// Default: 65,536.
+    /// Used cookies remembered, 100 bytes each; with more handshakes than this in [`COOKIE_LIFE`] PINGs are refused, strangers' with three
+    /// quarters of it. Default: 65,536.
     pub cookies_remembered: usize,
     /// How long tickets are good. Default: a day.
     pub ticket_life: Duration,
@@ -80,7 +80,12 @@ pub enum Refusal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
     /// Diffie-Hellmans, for somebody who is where the PING came from: a cookie came back.
-    Cookie,
+    Cookie {
+        /// Most of what can be remembered of used cookies is: the rest had better be left to who is known.
+        crowded: bool,
+    },
+    /// One message more with this ticket is looked at. Nothing yet; but many come from who has a copy of it and not its key.
+    Try(ConnectionId),
     /// Diffie-Hellmans, for the bearer of this ticket, who may be anywhere.
     Ticket(ConnectionId),
     /// A SYN-ACK, for anybody.
@@ -285,14 +290,17 @@ impl Acceptor {
                 Err(Malformed("PING: too short for a ticket").into())
             }
             Pass::Ticket(ticket) => {
+                let asked = asked_by_ticket(packet, &ping);
                 let claim = match self.tickets.look(now, ticket, &ping.ephemeral()?) {
                     Ok(claim) => claim,
                     Err(error) => {
-                        let asked = asked_by_ticket(packet, &ping);
                         return self.decline(now, from, &asked, error, afford, out).map(Checked::Answered);
                     }
                 };
-                self.check_ticket(now, from, &ping, claim, rng, afford)
+                match self.check_ticket(now, from, &ping, claim, rng, afford)? {
+                    Some(checked) => Ok(checked),
+                    None => self.withdraw(now, from, &asked, &claim, afford, out).map(Checked::Answered),
+                }
             }
         }
     }
@@ -320,8 +328,8 @@ impl Acceptor {
         match self.tries.look(now, id, &ephemeral) {
             Try::UnderWay => return Ok(Checked::UnderWay),
             Try::Void => return Err(Refusal::Void),
-            Try::Fresh if !afford(Effort::Cookie) => return Err(Refusal::Full),
-            Try::Fresh => {}
+            Try::Fresh if afford(Effort::Cookie { crowded: self.used.is_crowded() }) => {}
+            Try::Fresh => return Err(Refusal::Full),
         }
         let until = cookie.made + COOKIE_LIFE;
         self.tries.begin(id, &ephemeral, until);
@@ -329,6 +337,7 @@ impl Acceptor {
         Ok(Checked::Agree(Box::new(self.agreement(from, ping, ephemeral, cookie.prologue, pass, rng))))
     }
 
+    /// None: it was tried too often.
     fn check_ticket(
         &mut self,
         now: Time,
@@ -337,22 +346,26 @@ impl Acceptor {
         claim: TicketClaim,
         rng: &mut impl CryptoRng,
         afford: &mut dyn FnMut(Effort) -> bool,
-    ) -> Result<Checked, Refusal> {
+    ) -> Result<Option<Checked>, Refusal> {
         if claim.server_id != ping.server_id {
             return Err(Malformed("PING: not the ticket's id").into());
         }
         if claim.repeated {
-            return Ok(Checked::Repeated { server_id: claim.server_id });
+            return Ok(Some(Checked::Repeated { server_id: claim.server_id }));
         }
         let ephemeral = ping.ephemeral()?;
         match self.tries.look(now, claim.server_id, &ephemeral) {
-            Try::UnderWay => return Ok(Checked::UnderWay),
-            Try::Fresh if afford(Effort::Ticket(claim.server_id)) => {}
-            Try::Fresh | Try::Void => return Err(Refusal::Full),
+            Try::UnderWay => return Ok(Some(Checked::UnderWay)),
+            Try::Fresh if afford(Effort::Try(claim.server_id)) => {}
+            Try::Fresh | Try::Void => return Ok(None),
+        }
+        if !afford(Effort::Ticket(claim.server_id)) {
+            return Err(Refusal::Full);
         }
         self.tries.begin(claim.server_id, &ephemeral, now + COOKIE_LIFE);
         let (prologue, pass) = (ticket_prologue(ping.head), Proof::Ticket(claim));
-        Ok(Checked::Agree(Box::new(self.agreement(from, ping, ephemeral, prologue, pass, rng))))
+        let agreement = self.agreement(from, ping, ephemeral, prologue, pass, rng);
+        Ok(Some(Checked::Agree(Box::new(agreement))))
     }
 
     fn agreement(
@@ -431,6 +444,22 @@ impl Acceptor {
                 }
             }
         }
+    }
+
+    /// Others try this ticket. Its owner, who may be among them, had better begin with a cookie than wait until they stop; and what it said
+    /// early comes once more then, so that no copy of its first PING may count afterwards.
+    fn withdraw(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        asked: &Asked<'_>,
+        claim: &TicketClaim,
+        afford: &mut dyn FnMut(Effort) -> bool,
+        out: &mut Vec<u8>,
+    ) -> Result<TicketError, Refusal> {
+        let declined = self.decline(now, from, asked, TicketError::Tried, afford, out)?;
+        self.tickets.withdraw(claim);
+        Ok(declined)
     }
 
     /// A ticket that does not count: SYN-ACK, as if PING were a SYN.

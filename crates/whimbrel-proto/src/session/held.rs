@@ -6,15 +6,23 @@
 
 use super::config::{DEFAULT_CREDIT, DEFAULT_STREAMS};
 use super::{Session, SessionConfig};
-use crate::budget::Budget;
+use crate::budget::{Budget, Budgets};
 use crate::{Cause, PeerMisbehaved};
 
 /// Every session may hold this much, whatever others do, bytes.
 pub(super) const ASSURED: u64 = 64 << 10;
+/// And beyond it this much out of what its peer has for first windows, which nobody else can use up: what a small honest session needs is
+/// there, however little of the budget is left.
+const FIRST: u64 = DEFAULT_CREDIT;
 /// What lies beyond comes out of the budget in steps, bytes: those who share it meet rarely.
 const STEP: u64 = 64 << 10;
 /// One session may have so much of what is free.
 const PART: u64 = 8;
+
+/// The most that one session may have of a budget now.
+pub(super) fn room(budget: &Budget) -> u64 {
+    budget.rest() / PART
+}
 
 const TOO_MUCH: PeerMisbehaved = PeerMisbehaved::new(
     Cause::LimitExceeded,
@@ -24,6 +32,9 @@ const TOO_MUCH: PeerMisbehaved = PeerMisbehaved::new(
 /// The account of one session, and its share of the budget.
 #[derive(Debug)]
 pub(super) struct Held {
+    firsts: Budget,
+    /// Of what the peer has for first windows.
+    first: u64,
     budget: Budget,
     /// Of the budget.
     taken: u64,
@@ -45,7 +56,8 @@ pub(super) const fn of_queue(entries: usize, size: usize) -> u64 {
 
 impl Default for Held {
     fn default() -> Self {
-        Self { budget: Budget::new(u64::MAX), taken: 0, streams: 0, outgoing: 0 }
+        let Budgets { memory, first, .. } = Budgets::unlimited();
+        Self { firsts: first, first: 0, budget: memory, taken: 0, streams: 0, outgoing: 0 }
     }
 }
 
@@ -56,56 +68,77 @@ impl Held {
         self.streams = self.streams - before + now;
     }
 
-    /// Something came out of the budget.
+    /// Something of it may be of use to others.
     #[inline]
     pub(super) fn is_drawing(&self) -> bool {
-        self.taken > 0
+        self.drawn() > 0
+    }
+
+    #[inline]
+    fn drawn(&self) -> u64 {
+        self.first + self.taken
     }
 
     #[inline]
     fn covers(&self, total: u64) -> bool {
-        total <= ASSURED + self.taken
+        total <= ASSURED + self.drawn()
     }
 
-    /// What is missing for so much, in whole steps.
-    fn missing(&self, total: u64) -> u64 {
-        total.saturating_sub(ASSURED + self.taken).next_multiple_of(STEP)
+    /// What is needed for so much, in whole steps.
+    fn needed(total: u64) -> u64 {
+        total.saturating_sub(ASSURED).next_multiple_of(STEP)
+    }
+
+    /// What is missing for so much, in whole steps, once the peer's own was taken.
+    fn missing(&mut self, total: u64) -> u64 {
+        let needed = Self::needed(total);
+        let own = needed.min(FIRST).saturating_sub(self.first).min(needed.saturating_sub(self.drawn()));
+        if self.firsts.take(own) {
+            self.first += own;
+        }
+        needed.saturating_sub(self.drawn())
     }
 
     /// Takes what is missing. No session gets more than an eighth of what is free: whoever holds little still gets something when others hold
     /// all they can.
     fn grow(&mut self, total: u64, limit: u64) -> bool {
+        if total > limit {
+            return false;
+        }
         let step = self.missing(total);
-        let fair = self.taken + step <= self.budget.free() / PART;
-        let grown = total <= limit && fair && self.budget.take(step);
+        let fair = self.taken + step <= room(&self.budget);
+        let grown = step == 0 || fair && self.budget.take(step);
         self.taken += if grown { step } else { 0 };
         grown
     }
 
     /// Gives back what is not needed any more, but for a step.
     fn shrink(&mut self, total: u64) {
-        let needed = total.saturating_sub(ASSURED).next_multiple_of(STEP) + STEP;
-        if self.taken > needed + STEP {
-            self.budget.give_back(self.taken - needed);
-            self.taken = needed;
+        let needed = Self::needed(total) + STEP;
+        if self.drawn() > needed + STEP {
+            self.keep(needed);
         }
     }
 
     /// Gives back all that is not needed now.
     fn settle(&mut self, total: u64) {
-        let needed = total.saturating_sub(ASSURED).next_multiple_of(STEP);
-        self.budget.give_back(self.taken.saturating_sub(needed));
-        self.taken = self.taken.min(needed);
+        self.keep(Self::needed(total));
     }
 
-    /// Draws on another budget from now on. What is held already is not refused.
-    fn draw_on(&mut self, budget: &Budget, total: u64) {
-        self.budget.give_back(std::mem::take(&mut self.taken));
-        self.budget = budget.clone();
-        self.force(total);
+    /// What is everybody's goes back first.
+    fn keep(&mut self, needed: u64) {
+        let first = self.first.min(needed);
+        let taken = self.taken.min(needed - first);
+        self.firsts.give_back(self.first - first);
+        self.budget.give_back(self.taken - taken);
+        (self.first, self.taken) = (first, taken);
     }
 
-    fn force(&mut self, total: u64) {
+    /// Draws on other budgets from now on. What is held already is not refused.
+    fn draw_on(&mut self, budgets: &Budgets, total: u64) {
+        self.keep(0);
+        self.firsts = budgets.first.clone();
+        self.budget = budgets.memory.clone();
         let missing = self.missing(total);
         self.budget.force(missing);
         self.taken += missing;
@@ -114,7 +147,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.budget.give_back(self.taken);
+        self.keep(0);
     }
 }
 
@@ -205,10 +238,10 @@ impl Session {
         self.held.settle(total);
     }
 
-    /// Draws on this budget from now on, with all that is held.
-    pub(super) fn draw_on(&mut self, budget: &Budget) {
+    /// Draws on these budgets from now on, with all that is held.
+    pub(super) fn draw_on(&mut self, budgets: &Budgets) {
         self.weigh_all();
-        self.held.draw_on(budget, self.held());
+        self.held.draw_on(budgets, self.held());
     }
 
     /// The session waits for its peer: what waits to be sent is held for it, too. False: there is no room for that.
@@ -230,8 +263,9 @@ impl Session {
 mod tests {
     use super::*;
 
+    /// Of a peer that has used its first windows up.
     fn account(budget: &Budget) -> Held {
-        Held { budget: budget.clone(), ..Held::default() }
+        Held { budget: budget.clone(), firsts: Budget::new(0), ..Held::default() }
     }
 
     #[test]
@@ -255,11 +289,27 @@ mod tests {
         assert_eq!(budget.used(), 2 * STEP);
         held.settle(ASSURED + 1);
         assert_eq!(budget.used(), STEP);
-        let other = Budget::new(STEP);
-        held.draw_on(&other, ASSURED + 3 * STEP);
-        assert_eq!((budget.used(), other.used()), (0, 3 * STEP));
+        let other = Budgets::new(0, STEP);
+        held.draw_on(&other, ASSURED + 7 * STEP);
+        assert_eq!((budget.used(), other.memory.used(), other.first.used()), (0, 3 * STEP, FIRST));
         drop(held);
-        assert_eq!(other.used(), 0);
+        assert_eq!((other.memory.used(), other.first.used()), (0, 0));
+    }
+
+    /// However little of the budget is left. A peer that uses its own up is like any other.
+    #[test]
+    fn the_first_window_is_the_peers_own() {
+        let budgets = Budgets { first: Budget::new(FIRST + STEP), ..Budgets::new(0, 0) };
+        let [mut one, mut other] = [(); 2].map(|()| {
+            let mut held = Held::default();
+            held.draw_on(&budgets, 0);
+            held
+        });
+        assert!(one.grow(ASSURED + 1, u64::MAX) && one.grow(ASSURED + FIRST, u64::MAX));
+        assert!(!one.grow(ASSURED + FIRST + 1, u64::MAX) && one.covers(ASSURED + FIRST));
+        assert!(other.grow(ASSURED + STEP, u64::MAX) && !other.grow(ASSURED + 2 * STEP, u64::MAX));
+        one.settle(ASSURED);
+        assert!(other.grow(ASSURED + FIRST, u64::MAX) && budgets.memory.used() == 0);
     }
 
     #[test]

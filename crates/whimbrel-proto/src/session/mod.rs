@@ -151,7 +151,7 @@ impl Session {
         Self {
             side,
             config,
-            reserve: Reserve::new(config.session_window, &budgets.credit),
+            reserve: Reserve::new(config.session_window, &budgets),
             budgets,
             peer: PeerLimits::default(),
             streams,
@@ -186,9 +186,9 @@ impl Session {
 
     /// The session draws on these budgets from now on, with all it holds.
     pub fn drawing_on(mut self, budgets: &Budgets) -> Self {
-        self.reserve.move_to(&budgets.credit);
+        self.reserve.move_to(budgets);
         self.budgets = budgets.clone();
-        self.draw_on(&budgets.memory);
+        self.draw_on(budgets);
         self
     }
 

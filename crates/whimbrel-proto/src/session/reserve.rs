@@ -1,8 +1,10 @@
 //! Credit that streams have beyond their shares.
 
-use crate::budget::Budget;
+use super::held;
+use crate::budget::{Budget, Budgets};
 
-/// What a session's streams have drawn from two pools: the session's own, and the endpoint's, which all its sessions share.
+/// What a session's streams have drawn from two pools: the session's own, and the endpoint's, which all its sessions share, those of one
+/// key no more than a part.
 ///
 /// A stream gets no more than is left over for others (the dynamic threshold of Choudhury and Hahne, 1998). One that nobody reads keeps what
 /// it has, since credit cannot be taken back; but the next reader still finds half of the rest, and so does the one after it.
@@ -12,11 +14,13 @@ pub(super) struct Reserve {
     limit: u64,
     used: u64,
     endpoint: Budget,
+    /// What is granted may have to be held. An honest peer that uses its credit must not be closed because there is no memory for it.
+    memory: Budget,
 }
 
 impl Reserve {
-    pub(super) fn new(limit: u64, endpoint: &Budget) -> Self {
-        Self { limit, used: 0, endpoint: endpoint.clone() }
+    pub(super) fn new(limit: u64, budgets: &Budgets) -> Self {
+        Self { limit, used: 0, endpoint: budgets.credit.clone(), memory: budgets.memory.clone() }
     }
 
     pub(super) fn used(&self) -> u64 {
@@ -25,7 +29,7 @@ impl Reserve {
 
     /// Fewer than half are left: whoever has no use for credit had better give it back.
     pub(super) fn is_short(&self) -> bool {
-        self.free() < self.limit / 2 || self.endpoint.free() < self.endpoint.limit() / 2
+        self.free() < self.limit / 2 || self.endpoint.is_short()
     }
 
     fn free(&self) -> u64 {
@@ -34,7 +38,8 @@ impl Reserve {
 
     /// What a stream that has `held` may have: as much as it leaves.
     fn allows(&self, held: u64) -> u64 {
-        self.free().min(self.endpoint.free()).saturating_add(held) / 2
+        let memory = held::room(&self.memory).min(self.memory.free());
+        self.free().min(self.endpoint.free()).min(memory).saturating_add(held) / 2
     }
 
     /// A stream that has `held` wants `wanted`, and keeps at least `promised`, which its peer was told. Returns what it has now.
@@ -68,9 +73,10 @@ impl Reserve {
     }
 
     /// Draws on another endpoint's pool from now on.
-    pub(super) fn move_to(&mut self, endpoint: &Budget) {
+    pub(super) fn move_to(&mut self, budgets: &Budgets) {
         self.endpoint.give_back(self.used);
-        self.endpoint = endpoint.clone();
+        self.endpoint = budgets.credit.clone();
+        self.memory = budgets.memory.clone();
         self.endpoint.force(self.used);
     }
 
@@ -93,8 +99,8 @@ mod tests {
 
     #[test]
     fn however_many_hold_on_to_theirs_there_is_room_for_the_next() {
-        let endpoint = Budget::new(1 << 30);
-        let mut reserve = Reserve::new(8 << 20, &endpoint);
+        let budgets = Budgets::new(1 << 30, 1 << 30);
+        let (mut reserve, endpoint) = (Reserve::new(8 << 20, &budgets), &budgets.credit);
         let most: Vec<u64> = (0..10).map(|_| reserve.change(0, 4 << 20, 0)).collect();
         assert_eq!(most[..4], [4 << 20, 2 << 20, 1 << 20, 512 << 10]);
         assert!(most.iter().all(|drawn| *drawn > 4000), "{most:?}");
@@ -112,17 +118,33 @@ mod tests {
 
     #[test]
     fn what_was_promised_is_counted_and_what_has_ended_takes_nothing() {
-        let (endpoint, other) = (Budget::new(1000), Budget::new(10));
+        let (endpoint, other) = (Budgets::new(1000, u64::MAX), Budgets::new(10, u64::MAX));
         let mut reserve = Reserve::new(1000, &endpoint);
         assert_eq!(reserve.change(0, 900, 0), 500);
         assert_eq!(reserve.change(500, 100, 300), 300);
         reserve.adopt(800);
         reserve.move_to(&other);
-        assert_eq!((endpoint.used(), other.used(), reserve.used()), (0, 1100, 1100));
+        assert_eq!((endpoint.credit.used(), other.credit.used(), reserve.used()), (0, 1100, 1100));
         assert_eq!(reserve.change(300, 400, 0), 150);
         reserve.close();
         assert_eq!(reserve.change(0, 1, 0), 0);
         reserve.give_back(800);
-        assert_eq!((other.used(), reserve.used()), (0, 0));
+        assert_eq!((other.credit.used(), reserve.used()), (0, 0));
+    }
+
+    #[test]
+    fn where_memory_is_short_nothing_is_granted_that_could_not_be_held() {
+        let budgets = Budgets::new(1 << 30, 64 << 20);
+        let mut reserve = Reserve::new(8 << 20, &budgets);
+        assert_eq!(reserve.change(0, 4 << 20, 0), 4 << 20);
+        assert!(budgets.memory.take(63 << 20));
+        assert_eq!(
+            reserve.change(4 << 20, 4 << 20, 1 << 20),
+            (2 << 20) + (64 << 10),
+            "it shrinks as it is read"
+        );
+        assert_eq!(reserve.change(0, 4 << 20, 0), 64 << 10);
+        budgets.memory.give_back(63 << 20);
+        assert_eq!(reserve.change(0, 2 << 20, 0), 2 << 20);
     }
 }

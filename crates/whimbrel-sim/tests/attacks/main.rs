@@ -1,7 +1,9 @@
 //! What hostile networks and peers can try, one file an attack: each test says what it must not gain.
 
+mod cookies_full;
 mod crowding;
 mod early_data_twice;
+mod hoarders;
 mod key_agreements;
 mod passed_on;
 mod relayed;
@@ -9,3 +11,4 @@ mod replays;
 mod reset_oracle;
 mod revoked_key;
 mod stalled_readers;
+mod ticket_thief;

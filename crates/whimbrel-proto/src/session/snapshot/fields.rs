@@ -235,7 +235,7 @@ impl Session {
         ];
         let budgets = Budgets::unlimited();
         let mut session = Self {
-            reserve: Reserve::new(config.session_window, &budgets.credit),
+            reserve: Reserve::new(config.session_window, &budgets),
             budgets,
             side,
             config,

@@ -1,0 +1,190 @@
+//! Peers with good keys have the server hold all the memory that it has for peers, in parts of messages that never become whole, so that
+//! others' connections are closed for want of it.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use whimbrel_proto::session::Outgoing;
+use whimbrel_proto::wire::Writer;
+use whimbrel_proto::wire::data::{self, DataHead, Extras, Length};
+use whimbrel_proto::{CloseReason, Event, Handle, ListenConfig, Service, StreamId, TransportConfig};
+use whimbrel_sim::world::{SERVER, TapVerdict, World};
+
+const KIB: u64 = 1 << 10;
+const BUDGET: u64 = 64 << 20;
+/// Memory is taken in steps.
+const STEP: u64 = 64 * KIB;
+const SECOND: Duration = Duration::from_secs(1);
+
+fn world() -> World {
+    let mut transport = TransportConfig::default();
+    transport.memory_budget = BUDGET;
+    World::new(3, transport, ListenConfig::default())
+}
+
+/// From the network that is numbered so.
+fn client(world: &mut World, network: usize) -> usize {
+    let link = || "delay=10ms,rate=100mbit".parse().unwrap();
+    let node = world.add_client(TransportConfig::default(), link(), link());
+    for _ in 0..network {
+        world.rebind_address(node);
+    }
+    node
+}
+
+/// A part of a byte, which is charged 34 bytes and takes ten times that.
+fn part(stream: u64, number: u64, flags: u8) -> Vec<u8> {
+    let mut packet = Vec::new();
+    let out = &mut Writer::new(&mut packet, 100);
+    let head = DataHead { flags, stream, number, offset: 1, extras: Extras::NONE, message_length: None };
+    head.write(out, Length::Bytes(1));
+    out.bytes(b"x");
+    packet
+}
+
+/// Has a connection of the server's hold so much. False: it was closed for it.
+fn fill(world: &mut World, handle: Handle, goal: u64) -> bool {
+    const SERVICES: [u8; 4] = [data::RELIABLE, data::RELIABLE | data::UNSEQUENCED, 0, data::UNSEQUENCED];
+    let now = world.now();
+    let connection = &mut world.peer(SERVER, handle).connection;
+    for stream in 0..128 {
+        for part in
+            SERVICES.iter().flat_map(|service| (0..470).map(|number| part(2 * stream, number, *service)))
+        {
+            connection.handle_blocks(now, Bytes::from(part));
+            if connection.is_closed() {
+                return false;
+            }
+            if connection.session_ref().held() >= goal {
+                return true;
+            }
+        }
+    }
+    true
+}
+
+/// As many connections as it takes until a new one gets nothing, each as much as it gets.
+fn hoard(world: &mut World, honest: usize, mut next: impl FnMut(&mut World, usize) -> usize) -> usize {
+    let (mut goal, mut hoarders) = (BUDGET / 9, 0);
+    let (server, honest) = (world.address(SERVER), world.address(honest));
+    // Their own ends know nothing of what they are said to have sent, so they hear nothing of it either.
+    world.set_tap(Box::new(move |_, from, to, bytes| {
+        let sealed = bytes[0] & 0x80 == 0;
+        if from == server && to != honest && sealed { TapVerdict::Drop } else { TapVerdict::Pass }
+    }));
+    while goal > 130 * KIB && hoarders < 200 {
+        let node = next(world, hoarders);
+        world.connect(node);
+        world.run(Duration::from_millis(60));
+        let Some(handle) = world.accept() else { break };
+        let memory = world.endpoint(SERVER).budgets().memory.clone();
+        let before = memory.used();
+        if fill(world, handle, goal) {
+            hoarders += 1;
+            if memory.used() == before {
+                // They have only what is their own.
+                break;
+            }
+        } else {
+            goal = goal * 7 / 10;
+            // What it held is free again.
+            world.run(5 * SECOND);
+        }
+    }
+    world.run(SECOND);
+    world.set_tap(Box::new(|_, _, _, _| TapVerdict::Pass));
+    hoarders
+}
+
+/// A message of an honest client to a server that reads; then what the client heard of its end.
+fn serve(
+    world: &mut World,
+    node: usize,
+    ends: (Handle, Handle),
+    length: usize,
+) -> (bool, Option<CloseReason>) {
+    let now = world.now();
+    let message = Outgoing::new(StreamId(0), Service::ReliableSequenced, vec![7; length].into());
+    world.peer(node, ends.0).connection.session().send(now, message).unwrap();
+    let arrived = world.run_until(5 * SECOND, |world| {
+        let now = world.now();
+        let server = world.try_peer(SERVER, ends.1);
+        server.is_some_and(|peer| peer.connection.session().recv(now).is_some())
+    });
+    let closed = world.events(node, ends.0).iter().find_map(|(_, event)| match event {
+        Event::Closed(reason) => Some(reason.clone()),
+        _ => None,
+    });
+    (arrived, closed)
+}
+
+fn connected(world: &mut World, node: usize) -> (Handle, Handle) {
+    let near = world.connect(node);
+    world.run(SECOND);
+    (near, world.accept().unwrap())
+}
+
+#[test]
+fn one_key_cannot_hold_all_memory_and_others_go_on() {
+    let mut world = world();
+    let [attacker, honest] = [0, 0].map(|network| client(&mut world, network));
+    let ends = connected(&mut world, honest);
+    let memory = world.endpoint(SERVER).budgets().memory.clone();
+    let hoarders = hoard(&mut world, honest, |_, _| attacker);
+    println!("{hoarders} connections, {} of {} KiB", memory.used() / KIB, BUDGET / KIB);
+    assert!(memory.used() > BUDGET / 8 && memory.used() <= BUDGET / 5 + STEP, "{}", memory.used());
+    for length in [200_000, 4 << 20] {
+        assert_eq!(serve(&mut world, honest, ends, length), (true, None), "{length}");
+    }
+}
+
+/// Keys and networks cost this attacker nothing. Little is left, and who needs little has it.
+#[test]
+fn however_many_keys_hold_all_memory_a_small_session_goes_on() {
+    let mut world = world();
+    let honest = client(&mut world, 0);
+    let ends = connected(&mut world, honest);
+    let memory = world.endpoint(SERVER).budgets().memory.clone();
+    let hoarders = hoard(&mut world, honest, |world, hoarders| client(world, 1 + hoarders));
+    println!("{hoarders} keys, {} of {} KiB", memory.used() / KIB, BUDGET / KIB);
+    assert!(memory.free() < 1024 * KIB, "{}", memory.free());
+    for _ in 0..20 {
+        assert_eq!(serve(&mut world, honest, ends, 200_000), (true, None));
+    }
+    // With loss, so that most of what it may send waits behind a gap: a window as wide as before would be the end of it.
+    for link in [(honest, SERVER), (SERVER, honest)] {
+        world.link(link.0, link.1).reconfigure("delay=10ms,rate=100mbit,loss=5%".parse().unwrap());
+    }
+    for number in 0..30_000u64 {
+        let length = if number % 2 == 0 { 50 } else { 1000 };
+        let message = Outgoing::new(StreamId(0), Service::ReliableSequenced, vec![7; length].into());
+        let now = world.now();
+        world.peer(honest, ends.0).connection.session().send(now, message).unwrap();
+    }
+    let mut received = 0;
+    let all = world.run_until(60 * SECOND, |world| {
+        let now = world.now();
+        let Some(server) = world.try_peer(SERVER, ends.1) else { return true };
+        received += std::iter::from_fn(|| server.connection.session().recv(now)).count();
+        received == 30_000
+    });
+    assert!(all && received == 30_000, "{received}, {:?}", world.events(honest, ends.0).last());
+    let late = client(&mut world, 250);
+    let ends = connected(&mut world, late);
+    assert_eq!(serve(&mut world, late, ends, 200_000), (true, None));
+}
+
+/// Where all keys are in one network, another network has the greater part.
+#[test]
+fn one_network_cannot_hold_all_memory_of_an_open_listener() {
+    let mut world = world();
+    let honest = client(&mut world, 0);
+    let ends = connected(&mut world, honest);
+    let memory = world.endpoint(SERVER).budgets().memory.clone();
+    let hoarders = hoard(&mut world, honest, |world, _| client(world, 1));
+    println!("{hoarders} keys, {} of {} KiB", memory.used() / KIB, BUDGET / KIB);
+    assert!(memory.used() > BUDGET / 5 && memory.used() <= BUDGET / 3 + STEP, "{}", memory.used());
+    assert_eq!(serve(&mut world, honest, ends, 4 << 20), (true, None));
+}
