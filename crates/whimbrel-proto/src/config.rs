@@ -23,7 +23,7 @@ pub struct TransportConfig {
     pub memory_budget: u64,
     /// Congestion controller. Default: `Bbr`. `Cubic` loses most of a lossy link; `Fixed` floods a link slower than it says.
     pub congestion: Congestion,
-    /// Largest UDP payload tried, bytes. Default 1,472 (an Ethernet packet over IPv4). Larger ones help only where the whole path
+    /// Largest UDP payload tried, and taken from the peer, bytes: longer packets are dropped. Default 1,472 (an Ethernet packet over IPv4). Larger ones help only where the whole path
     /// takes them; 1,200 turns discovery off.
     pub max_udp_payload: u16,
     /// Silence after which the connection is given up, out of service. Default 5 minutes: a tunnel or a lift is no end. Longer: a dead peer is

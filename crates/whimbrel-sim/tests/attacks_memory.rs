@@ -291,6 +291,73 @@ fn what_was_read_is_not_held() {
     assert!(live() - before <= 12 * MIB + MIB / 2, "{}", live() - before);
 }
 
+/// Feeds one block that comes alone in a packet so long, which is allocated as a receive buffer is and held by what is kept of it.
+fn feed_padded(session: &mut Session, block: &[u8], size: usize) {
+    counted(|| {
+        let mut packet = Vec::with_capacity(size);
+        packet.extend_from_slice(block);
+        packet.resize(size, 0);
+        let mut reader = Reader::new(packet.into());
+        let kind = reader.u8().expect("it has a block");
+        session.handle_block(Time::ZERO, kind, &mut reader, false).expect("within its credit");
+    });
+}
+
+/// Messages just too long to be copied for their smallness, and parts of byte streams the same, each in a packet of its own: what was kept of
+/// them was the packets.
+#[test]
+fn little_in_large_packets_does_not_hold_the_packets() {
+    let bytes = Extras { bytes: true, ..Extras::NONE };
+    let messages: Vec<_> = (0..900)
+        .map(|number| (head(data::RELIABLE | data::UNSEQUENCED | WHOLE, 0, number, 0), 257))
+        .collect();
+    let parts = (1..=120u64).flat_map(|stream| {
+        (0..60).map(move |at| {
+            let flags = if at == 0 { data::RELIABLE | data::BEGIN } else { data::RELIABLE };
+            (DataHead { extras: bytes, ..head(flags, 2 * stream, 0, 1025 * at) }, 1025)
+        })
+    });
+    let parts: Vec<_> = parts.collect();
+    for (name, blocks) in [("messages", messages), ("parts", parts)] {
+        for size in [1_440, 9_000, 60_000] {
+            let before = live();
+            let mut session = counted(|| Session::new(Side::Server, SessionConfig::default()));
+            for (head, length) in &blocks {
+                feed_padded(&mut session, &block_of(*head, &vec![7; *length]), size);
+            }
+            let (really, said) = (live() - before, session.held());
+            println!(
+                "{name} in packets of {size}: {} KiB are held, {} are said to be",
+                really >> 10,
+                said >> 10
+            );
+            assert!(really <= 2 * said, "{name} in packets of {size}: {really} bytes, {said} said");
+        }
+    }
+}
+
+/// No packet is longer than its receiver said it takes, or what it keeps of one may be any multiple of what it counts.
+#[test]
+fn a_sealed_packet_longer_than_announced_is_dropped_unopened() {
+    let mut pair = Pair::connected(1, TransportConfig::default(), "delay=10ms");
+    let (client, server) = (pair.world.address(pair.client), pair.world.address(SERVER));
+    for (number, size) in [(0, 1_400), (1, 1_472), (2, 1_473), (3, 60_000)] {
+        let mut blocks = block_of(head(data::RELIABLE | data::UNSEQUENCED | WHOLE, 0, number, 0), &[7; 300]);
+        blocks.push(block::PADDING);
+        let now = pair.now();
+        // Its head and tag are as long as those of a packet without blocks.
+        let around = pair.connection(End::Client).seal_blocks(now, &[block::PADDING]).len() - 1;
+        blocks.resize(size - around, 0);
+        let packet = pair.connection(End::Client).seal_blocks(now, &blocks);
+        assert_eq!(packet.len(), size);
+        pair.world.inject(client, server, &packet);
+    }
+    let got: Vec<u64> = pair.recv(End::Server).iter().map(|message| message.id).collect();
+    let dropped = pair.stats(End::Server).dropped;
+    assert_eq!((got, dropped.long, dropped.forged), (vec![0, 1], 2, 0));
+    assert_eq!(pair.closed(End::Server), None);
+}
+
 /// One endpoint, one budget, many peers that want all of it.
 #[test]
 fn many_sessions_share_one_budget() {

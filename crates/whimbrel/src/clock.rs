@@ -16,7 +16,10 @@ impl Clock {
     }
 
     pub(crate) fn now(&self) -> Time {
-        Time::ZERO + self.epoch.elapsed()
+        #[cfg(test)]
+        return Time::ZERO + self.epoch.elapsed() + ahead::get();
+        #[cfg(not(test))]
+        return Time::ZERO + self.epoch.elapsed();
     }
 
     /// When `time` is, for a timer. The far future stays a day away: timers are set again when they fire.
@@ -24,5 +27,25 @@ impl Clock {
         const FAR: std::time::Duration = std::time::Duration::from_secs(86_400);
         let ahead = time.since(self.now()).min(FAR);
         tokio::time::Instant::now() + ahead
+    }
+}
+
+/// Time that tests have pass without waiting for it.
+#[cfg(test)]
+pub(crate) mod ahead {
+    use std::cell::Cell;
+    use std::time::Duration;
+
+    thread_local! {
+        static AHEAD: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+    }
+
+    pub(super) fn get() -> Duration {
+        AHEAD.get()
+    }
+
+    /// On this thread.
+    pub(crate) fn pass(time: Duration) {
+        AHEAD.set(AHEAD.get() + time);
     }
 }

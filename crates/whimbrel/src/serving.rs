@@ -7,12 +7,16 @@ use std::time::Duration;
 
 use whimbrel_proto::{Connection, Handle, Routed, Time};
 
+use crate::clock::Clock;
 use crate::endpoint::EndpointShared;
 use crate::shared::{Shared, lock};
 use crate::turns::{Turn, Turns};
 
-/// Datagrams taken between two looks at the clock. A peer of which so many in a row do not open has had its turn.
+/// Datagrams judged together. A peer of which so many in a row do not open has had its turn.
 const RUN: usize = 16;
+/// Datagrams taken between two looks at the clock while nobody is known to wait. Else it is looked at after each: one may take as long as a
+/// hundred others, and a look takes a fiftieth of what the cheapest do.
+const UNWATCHED: usize = 4;
 
 /// A connection is alone again after others have been quiet for so long.
 const QUIET: Duration = Duration::from_millis(4);
@@ -99,9 +103,13 @@ impl Serving {
         if self.last.replace(turn.handle).is_some_and(|last| last != turn.handle) {
             shared.company.note(begun);
         }
-        let time = if shared.company.is_there(begun) { turn.time } else { turn.time.max(ALONE) };
+        let watch = if shared.company.is_there(begun) {
+            Watch::new(shared.clock, begun, turn.time, 1)
+        } else {
+            Watch::new(shared.clock, begun, turn.time.max(ALONE), UNWATCHED)
+        };
         if let Some(connection) = shared.find(turn.handle) {
-            self.hand_over(shared, begun, time, turn, &connection);
+            self.hand_over(shared, watch, turn, &connection);
             connection.drive();
         } else {
             while self.turns.take(turn).is_some() {}
@@ -110,21 +118,14 @@ impl Serving {
     }
 
     /// Gives a connection what waits for it, for so long.
-    fn hand_over(
-        &mut self,
-        shared: &EndpointShared,
-        begun: Time,
-        time: Duration,
-        turn: Turn,
-        to: &Arc<Shared>,
-    ) {
+    fn hand_over(&mut self, shared: &EndpointShared, mut watch: Watch, turn: Turn, to: &Arc<Shared>) {
         let mut state = to.lock();
-        let mut now = begun;
-        while let Some(from) = self.turns.next_from(turn) {
-            let genuine = self.hand_over_run(shared, now, turn, from, &mut state.connection);
+        while !watch.is_over()
+            && let Some(from) = self.turns.next_from(turn)
+        {
+            let genuine = self.hand_over_run(shared, &mut watch, turn, from, &mut state.connection);
             self.turns.judge(turn, from, genuine);
-            now = shared.clock.now();
-            if !genuine || now.since(begun) >= time {
+            if !genuine {
                 break;
             }
         }
@@ -134,18 +135,47 @@ impl Serving {
     fn hand_over_run(
         &mut self,
         shared: &EndpointShared,
-        now: Time,
+        watch: &mut Watch,
         turn: Turn,
         from: SocketAddr,
         to: &mut Connection,
     ) -> bool {
         let (mut taken, before) = (0, to.dropped_packets());
-        while taken < RUN && self.turns.next_from(turn) == Some(from) {
+        while taken < RUN && !watch.is_over() && self.turns.next_from(turn) == Some(from) {
             let Some(routed) = self.turns.take(turn) else { break };
-            deliver(shared, now, routed, to);
+            deliver(shared, watch.now, routed, to);
             taken += 1;
+            watch.on_taken();
         }
         to.dropped_packets() - before < taken as u64
+    }
+}
+
+/// Looks at the clock now and then during a turn.
+struct Watch {
+    clock: Clock,
+    /// When it was looked at last.
+    now: Time,
+    end: Time,
+    /// Datagrams between two looks, and until the next.
+    every: usize,
+    left: usize,
+}
+
+impl Watch {
+    fn new(clock: Clock, now: Time, time: Duration, every: usize) -> Self {
+        Self { clock, now, end: now + time, every, left: every }
+    }
+
+    fn on_taken(&mut self) {
+        self.left -= 1;
+        if self.left == 0 {
+            (self.now, self.left) = (self.clock.now(), self.every);
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.now >= self.end
     }
 }
 
@@ -159,6 +189,8 @@ pub(crate) fn serve_at_once(shared: &EndpointShared, now: Time, handle: Handle, 
 
 /// `to` is held: a peer whose key is revoked from now on finds itself ended by whoever revokes it.
 fn deliver(shared: &EndpointShared, now: Time, routed: Routed, to: &mut Connection) {
+    #[cfg(test)]
+    crate::clock::ahead::pass(tests::COST.get());
     match routed {
         Routed::Connection(_, datagram) => to.handle_datagram(now, datagram),
         Routed::RepeatedPing(_, ping) => to.handle_repeated_ping(&ping),
@@ -178,6 +210,11 @@ mod tests {
 
     use super::*;
     use crate::{Endpoint, Mocket};
+
+    thread_local! {
+        /// What each datagram is made to take.
+        pub(super) static COST: std::cell::Cell<Duration> = const { std::cell::Cell::new(Duration::ZERO) };
+    }
 
     /// Puts so many datagrams there that say they are for this connection.
     fn forge(serving: &mut Serving, to: &Mocket, from: SocketAddr, count: usize) {
@@ -212,6 +249,24 @@ mod tests {
         assert_eq!((forged(&flooded), forged(&quiet)), (RUN as u64, 1));
         serving.serve_next(&server.shared);
         assert_eq!(forged(&flooded), 2 * RUN as u64, "the rest waits for turns of its own");
+    }
+
+    /// However long a datagram takes, it is no sixteen of them that others wait for.
+    #[tokio::test]
+    async fn a_turn_ends_with_the_datagram_that_used_it_up() {
+        let (server, client, _near, dear) = crate::testing::pair().await;
+        let (_other, quiet) = another(&server, &client).await;
+        let mut serving = Serving::default();
+        forge(&mut serving, &dear, "127.0.0.1:1".parse().unwrap(), 100);
+        COST.set(Duration::from_millis(1));
+        serving.serve_fresh(&server.shared);
+        assert_eq!(forged(&dear), UNWATCHED as u64, "nobody else was heard of");
+        forge(&mut serving, &quiet, "127.0.0.1:2".parse().unwrap(), 1);
+        // It has its turn, and then the other again.
+        serving.serve_next(&server.shared);
+        serving.serve_next(&server.shared);
+        assert_eq!((forged(&quiet), forged(&dear)), (1, UNWATCHED as u64 + 1), "now somebody was");
+        COST.set(Duration::ZERO);
     }
 
     #[tokio::test]

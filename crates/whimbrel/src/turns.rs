@@ -3,7 +3,7 @@
 //! What has arrived waits in *lanes*. A connection has at most two: one for the address it was last proven to be at, and one for all
 //! others. So whoever sends garbage with a connection's id from elsewhere waits in another lane than its peer, and many addresses get no
 //! more than one. A lane is served for a slice of time and then waits until all others have had theirs; what it took too long is
-//! deducted from its next slices. A lane that had nothing waiting is *fresh* and is served before those with a backlog.
+//! deducted from its next slices. A lane that had nothing waiting, and owes nothing, is *fresh* and is served before those with a backlog.
 //!
 //! All lanes share one bound of memory. When it is reached, the longest lane loses what came last.
 
@@ -21,8 +21,9 @@ pub(crate) const MOST_HELD: usize = 4 << 20;
 const OVERHEAD: usize = 256;
 /// Fresh lanes are served for so long at most while others wait.
 const FRESH_FIRST: Duration = Duration::from_micros(512);
-/// A lane that took longer owes no more than so many slices.
-const MOST_OWED: u32 = 16;
+/// A lane that took longer owes no more than so many slices, 65 ms. No datagram takes so long, so nobody gains by the rest being forgiven; but
+/// the system may have let the whole thread wait in the middle of a turn.
+const MOST_OWED: u32 = 1024;
 /// Empty lanes kept for the next connection, and places kept in each.
 const SPARE_LANES: usize = 64;
 const SPARE_PLACES: usize = 256;
@@ -144,16 +145,36 @@ impl<T> Turns<T> {
             return Some(turn);
         }
         self.fresh_time = Duration::ZERO;
+        let mut in_vain = 0;
         while let Some(lane) = self.backlog.pop_front() {
-            if self.lanes[lane].queue.is_empty() {
-                self.release(lane);
-            } else if self.lanes[lane].take_slice() {
+            let can = self.lanes[lane].take_slice();
+            if !self.lanes[lane].queue.is_empty() && can {
                 return Some(self.turn(lane, false));
-            } else {
-                self.backlog.push_back(lane);
+            }
+            if can {
+                self.release(lane);
+                continue;
+            }
+            // What it owes is owed by an empty one, too, or whoever sends little at a time would owe nothing.
+            self.backlog.push_back(lane);
+            in_vain += 1;
+            if in_vain >= self.backlog.len() {
+                if !self.fresh.is_empty() {
+                    break;
+                }
+                self.pass_rounds();
+                in_vain = 0;
             }
         }
         self.next_fresh()
+    }
+
+    /// All who wait owe more than a slice, and there is nobody whose time it was: so many rounds are over as bring one of them a turn.
+    fn pass_rounds(&mut self) {
+        let rounds = self.backlog.iter().map(|lane| self.lanes[*lane].rounds_owed()).min().unwrap_or(0);
+        for lane in &self.backlog {
+            self.lanes[*lane].pay(rounds);
+        }
     }
 
     /// Whose turn it is of those that had nothing waiting, while they have not kept the others waiting for long.
@@ -297,9 +318,18 @@ impl<T> Lane<T> {
     fn take_slice(&mut self) -> bool {
         if self.credit.is_zero() {
             self.credit = SLICE.saturating_sub(self.owed);
-            self.owed = self.owed.saturating_sub(SLICE);
+            self.pay(1);
         }
         !self.credit.is_zero()
+    }
+
+    /// Slices it has to do without.
+    fn rounds_owed(&self) -> u32 {
+        (self.owed.as_nanos() / SLICE.as_nanos()) as u32
+    }
+
+    fn pay(&mut self, slices: u32) {
+        self.owed = self.owed.saturating_sub(SLICE * slices);
     }
 
     fn charge(&mut self, spent: Duration) {

@@ -54,8 +54,8 @@ fn a_peer_that_had_nothing_waiting_goes_before_a_backlog() {
 #[test]
 fn peers_with_a_backlog_have_the_same_time() {
     let mut turns = Numbered::default();
-    let cost = [1, 7, 30, 150].map(Duration::from_micros);
-    let (mut time, mut waiting) = ([Duration::ZERO; 4], [0; 4]);
+    let cost = [1, 7, 30, 150, 5_000].map(Duration::from_micros);
+    let (mut time, mut waiting) = ([Duration::ZERO; 5], [0; 5]);
     for _ in 0..20_000 {
         for (peer, waiting) in waiting.iter_mut().enumerate() {
             while *waiting < 200 {
@@ -75,6 +75,56 @@ fn peers_with_a_backlog_have_the_same_time() {
     let most = time.iter().max().unwrap().as_secs_f64();
     let least = time.iter().min().unwrap().as_secs_f64();
     assert!(least > 0.95 * most, "{time:?}");
+}
+
+/// Whoever sends but one datagram at a time has no backlog, nor has its lane anything in it when others had their turns; what it took is owed
+/// all the same.
+#[test]
+fn who_sends_one_dear_datagram_at_a_time_gains_nothing() {
+    for (cost, pause) in [(150, 0), (150, 2), (1_000, 0), (1_000, 2), (20_000, 0), (20_000, 2)] {
+        let (cost, mut time) = (Duration::from_micros(cost), [Duration::ZERO; 2]);
+        let (mut turns, mut due) = (Numbered::default(), 0);
+        (0..10).for_each(|number| push(&mut turns, 0, at(1), 1_000, number));
+        for number in 10..20_000 {
+            push(&mut turns, 0, at(1), 1_000, number);
+            if number >= due {
+                push(&mut turns, 1, at(2), 1_000, number);
+                due = u64::MAX;
+            }
+            let turn = turns.next().unwrap();
+            let (peer, mut spent) = (turn.handle.0, Duration::ZERO);
+            while spent < turn.time && turns.take(turn).is_some() {
+                spent += [SLICE, cost][peer];
+            }
+            due = if peer == 1 { number + 1 + pause } else { due };
+            time[peer] += spent;
+            turns.end(turn, spent);
+        }
+        assert!(time[1] <= time[0] + cost, "{cost:?} each: {time:?}");
+    }
+}
+
+/// A thread may have been made to wait in the middle of a turn. Whose turn it was does not wait for ever, alone or not.
+#[test]
+fn what_is_owed_ends() {
+    let mut turns = Numbered::default();
+    for peer in 0..3 {
+        (0..10_000).for_each(|number| push(&mut turns, peer, at(peer), 64, number));
+    }
+    let turn = turns.next().unwrap();
+    assert!(turns.take(turn).is_some());
+    turns.end(turn, Duration::from_secs(3_600));
+    let mut others = 0;
+    while serve(&mut turns, SLICE).unwrap().0 != turn.handle.0 {
+        others += 1;
+    }
+    assert!((2_000..2_100).contains(&others), "two others had {others} turns");
+    // Who is alone has to wait for nobody.
+    let mut turns = Numbered::default();
+    (0..10).for_each(|number| push(&mut turns, 0, at(0), 64, number));
+    let turn = turns.next().unwrap();
+    turns.end(turn, Duration::from_secs(3_600));
+    assert_eq!(serve(&mut turns, SLICE).unwrap(), (0, vec![0]));
 }
 
 /// One peer sends ten times what can be served, another in bursts, and a hundred now and then.

@@ -7,6 +7,7 @@ use super::sacks::Sacked;
 use super::{At, Connection, Datagram, EndpointEvent, Event, Main, Notes, PathState};
 use crate::connection::keys::KeyUse;
 use crate::connection::path::Rebinding;
+use crate::handshake::Params;
 use crate::mutants::{Mutant, planted};
 use crate::recovery::Way;
 use crate::wire::packet::{
@@ -207,6 +208,11 @@ impl Connection {
     pub(super) fn open(&mut self, now: Time, target: Target, mut packet: BytesMut) -> Option<Plain> {
         if packet.len() < MIN_SEALED {
             self.dropped.short += 1;
+            return None;
+        }
+        // What was announced must be true, or limits count the wrong thing: what is left of a packet unread may hold all of it.
+        if packet.len() > usize::from(self.config.max_udp_payload.max(Params::MIN_PACKET)) {
+            self.dropped.long += 1;
             return None;
         }
         let early = packet[0] & EARLY_BIT != 0;

@@ -13,6 +13,8 @@ use crate::{PathId, Time};
 pub struct Dropped {
     /// Too short to be a packet.
     pub short: u64,
+    /// Longer than this side said it takes ([`TransportConfig::max_udp_payload`](crate::TransportConfig::max_udp_payload)).
+    pub long: u64,
     /// Under keys not there yet, or no longer.
     pub no_keys: u64,
     /// Did not open: forged, damaged, or sealed under keys long gone.
@@ -102,7 +104,8 @@ pub struct Totals {
 impl Connection {
     /// Packets that were dropped on arrival since they were no packets of the peer's, whatever the reason.
     pub fn dropped_packets(&self) -> u64 {
-        self.dropped.short + self.dropped.no_keys + self.dropped.forged + self.dropped.handshake
+        let Dropped { short, long, no_keys, forged, handshake, made_up: _ } = self.dropped;
+        short + long + no_keys + forged + handshake
     }
 }
 

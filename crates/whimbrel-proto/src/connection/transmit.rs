@@ -524,6 +524,19 @@ impl Connection {
         self.prepare_last(now, |writer| writer.bytes(&[block::FIN_DONE, block::PADDING, 0]));
     }
 
+    /// One sealed packet with these blocks, however long: what a hostile peer with good keys can send. For tests.
+    #[doc(hidden)]
+    pub fn seal_blocks(&mut self, now: Time, blocks: &[u8]) -> Vec<u8> {
+        let mut packet = Vec::with_capacity(blocks.len() + 64);
+        let at = self.paths.main();
+        let head = self.begin(at, &mut packet);
+        packet.extend_from_slice(blocks);
+        self.seal(at, &mut packet, &head);
+        self.scratch_items.clear();
+        self.record(now, at, packet.len(), false);
+        packet
+    }
+
     pub(super) fn prepare_last(&mut self, now: Time, write: impl FnOnce(&mut Writer<'_>)) {
         if self.keys.is_none() {
             return;

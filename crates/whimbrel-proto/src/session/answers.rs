@@ -6,9 +6,9 @@ mod snapshot;
 use std::collections::BTreeMap;
 
 use super::control::bits;
-use super::held::{of_map, of_queue};
+use super::held::of_map;
 use super::message::{Carried, DomainKey};
-use super::ranges::RangeSet;
+use super::scattered::Scattered;
 use super::stream::Streams;
 use crate::wire::skip::{NumberRange, RangesHead};
 use crate::wire::{Writer, block};
@@ -17,7 +17,7 @@ use crate::wire::{Writer, block};
 /// however many it names.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
-    asked: BTreeMap<DomainKey, RangeSet>,
+    asked: BTreeMap<DomainKey, Scattered>,
     /// Ranges of all.
     ranges: usize,
 }
@@ -33,10 +33,10 @@ impl Answers {
         self.ranges
     }
 
-    /// What they take, bytes: sets have room for twice what is in them at most.
+    /// What they take, bytes.
     #[inline]
     pub(super) fn memory(&self) -> u64 {
-        of_map(self.asked.len(), size_of::<RangeSet>()) + of_queue(2 * self.ranges, size_of::<(u64, u64)>())
+        of_map(self.asked.len(), size_of::<Scattered>()) + Scattered::memory_of(self.ranges)
     }
 
     pub(super) fn ask(&mut self, key: DomainKey, first: u64, end: u64) {
@@ -56,7 +56,7 @@ impl Answers {
                 self.ranges -= entry.remove().len();
                 continue;
             };
-            let next = |asked: &RangeSet| {
+            let next = |asked: &Scattered| {
                 let (first, last) = asked.first()?;
                 let (skipped, end) = state.skipped.stretch(first, last);
                 Some(NumberRange { first, count: end - first, value: u64::from(!skipped) })

@@ -14,7 +14,10 @@ use crate::wire::data::{DataHead, Extras};
 use crate::wire::{Reader, block};
 use crate::{Cause, PeerMisbehaved, Service, StreamId, Tag, Time};
 
-/// Messages unread beyond which no more are left in their receive buffers, which may be many times as large.
+/// What is unread is left in its packet if that is at most so many times as long: its charge and the session's account know of no more than
+/// the bytes themselves. Bulk nearly fills its packets.
+const MOST_AROUND: usize = 2;
+/// Messages unread beyond which no more are left in their receive buffers, each of which holds many packets.
 const MOST_SLICES: u64 = 1024;
 /// Shorter parts of byte streams are not left in theirs.
 const SHORTEST_SLICE: usize = 1024;
@@ -55,8 +58,9 @@ impl Session {
         };
         if head.extras.bytes {
             self.be_kind(slot, StreamKind::Bytes)?;
+            let slices = is_most(length, reader);
             let payload = reader.bytes(length as u64)?;
-            return self.on_stream_bytes(slot, &head, payload);
+            return self.on_stream_bytes(slot, &head, payload, slices);
         }
         self.be_kind(slot, StreamKind::Messages)?;
         let domain = self.recv_domain(slot, &head)?;
@@ -78,7 +82,9 @@ impl Session {
                 reader.skip(length as u64)?;
                 copy
             }
-            _ if self.ledger.stats.unread < MOST_SLICES => reader.bytes(length as u64)?,
+            _ if self.ledger.stats.unread < MOST_SLICES && is_most(length, reader) => {
+                reader.bytes(length as u64)?
+            }
             _ => Bytes::copy_from_slice(&reader.bytes(length as u64)?),
         };
         self.on_message(now, slot, domain, &head, payload, early)
@@ -406,7 +412,13 @@ impl Session {
         if first { self.on_late(key, number, false) } else { Ok(()) }
     }
 
-    fn on_stream_bytes(&mut self, slot: u32, head: &DataHead, payload: Bytes) -> Result<(), PeerMisbehaved> {
+    fn on_stream_bytes(
+        &mut self,
+        slot: u32,
+        head: &DataHead,
+        payload: Bytes,
+        slices: bool,
+    ) -> Result<(), PeerMisbehaved> {
         if head.number != 0 || head.service() != Service::ReliableSequenced {
             return Err(PeerMisbehaved::new(
                 Cause::InvalidField,
@@ -426,6 +438,9 @@ impl Session {
         let Some(half) = self.streams.at_mut(slot).and_then(|stream| stream.bytes_in.as_mut()) else {
             return Ok(());
         };
+        // A short one, and one that is not next, is copied in any case.
+        let payload =
+            if slices || payload.len() <= small { payload } else { Bytes::copy_from_slice(&payload) };
         let (news, discarded) = half.insert(head.offset, payload, head.ends(), small)?;
         self.consume(slot, discarded);
         if news {
@@ -464,6 +479,12 @@ impl Partial {
         }
         Ok(())
     }
+}
+
+/// So many bytes are enough of their packet to keep all of it for them.
+#[inline]
+fn is_most(length: usize, of: &Reader) -> bool {
+    of.whole() <= MOST_AROUND * length
 }
 
 /// One more than the latest reliable number before a message, as far as its receiver must know.

@@ -48,6 +48,7 @@ mod receiving;
 mod resend;
 mod reserve;
 mod run;
+mod scattered;
 mod sending;
 mod snapshot;
 mod stalls;
@@ -58,6 +59,7 @@ mod tag_stats;
 #[cfg(test)]
 mod tests;
 mod waiting;
+mod window;
 
 pub use admission::{Admission, MAX_BESIDE, MAX_BESIDE_BYTES};
 pub use batch::{Batch, MessageRef};

@@ -11,9 +11,10 @@ use super::config::{MAX_RANGES, MAX_SPAN};
 use super::held::of_map;
 use super::inbox::Unread;
 use super::message::Message;
-use super::ranges::{RangeSet, Window};
 use super::run::Run;
+use super::scattered::Scattered;
 use super::waiting::{Parked, Waiting};
+use super::window::Window;
 use crate::mutants::{Mutant, planted};
 use crate::wire::data::Extras;
 use crate::{Cause, PeerMisbehaved, Time};
@@ -56,9 +57,9 @@ pub(super) struct RecvDomain {
     /// Memory of the parts.
     kept: u64,
     /// Skipped, the answer not acknowledged.
-    pub(super) skipped: RangeSet,
+    pub(super) skipped: Scattered,
     /// Passed over without ever having been seen: not charged yet.
-    pub(super) passed: RangeSet,
+    pub(super) passed: Scattered,
     /// Entries of `partial` that are dropped: kept until their SKIP comes, and credit does not cover them any more.
     dropped: usize,
     /// When the session's list of gaps says that this one may be passed over.
@@ -249,7 +250,7 @@ impl RecvDomain {
         self.skipped.insert(number, number + 1);
     }
 
-    /// Skips those of `first..end` that nothing was seen of; says how many.
+    /// Skips those of `first..end` that nothing was seen of; says how many. What is over already is not gone through.
     pub(super) fn skip_unseen(&mut self, first: u64, end: u64) -> u64 {
         let mut count = 0;
         for (from, to) in self.passed.within(first, end) {
@@ -259,7 +260,11 @@ impl RecvDomain {
         self.passed.remove(first, end);
         let mut at = first;
         while let Some((from, to)) = self.finished.next_open(at, end) {
-            self.finished.mark_all(from, to);
+            if from == self.floor() {
+                self.finished.raise(to);
+            } else {
+                self.finished.mark_all(from, to);
+            }
             self.skipped.insert(from, to);
             count += to - from;
             at = to;

@@ -18,6 +18,12 @@ impl Reader {
         Self { bytes, at: 0 }
     }
 
+    /// All of the packet, read or not: what a slice of it keeps in memory, bytes.
+    #[inline]
+    pub fn whole(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Bytes not read yet.
     #[inline]
     pub fn remaining(&self) -> usize {

@@ -2,10 +2,10 @@
 
 use super::Answers;
 use crate::session::message::DomainKey;
-use crate::session::ranges::RangeSet;
+use crate::session::scattered::Scattered;
 
 impl Answers {
-    pub(in crate::session) fn asked(&self, key: DomainKey) -> RangeSet {
+    pub(in crate::session) fn asked(&self, key: DomainKey) -> Scattered {
         self.asked.get(&key).cloned().unwrap_or_default()
     }
 }

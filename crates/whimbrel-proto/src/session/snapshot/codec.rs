@@ -6,7 +6,8 @@ use bytes::Bytes;
 
 use super::SnapshotError;
 use crate::session::config::{MAX_RANGES, MAX_SPAN};
-use crate::session::ranges::{RangeSet, Window};
+use crate::session::scattered::Scattered;
+use crate::session::window::Window;
 use crate::time::nanos;
 use crate::wire::{Malformed, Reader, VARINT_MAX, Writer};
 use crate::{Service, StreamId, Tag, Time};
@@ -89,7 +90,7 @@ impl<'a> Out<'a> {
         self.duration(self.now.since(at));
     }
 
-    pub(in crate::session) fn ranges(&mut self, ranges: &RangeSet) {
+    pub(in crate::session) fn ranges(&mut self, ranges: &Scattered) {
         self.int(ranges.len() as u64);
         let mut end = 0;
         for (from, to) in ranges.within(0, u64::MAX) {
@@ -100,7 +101,7 @@ impl<'a> Out<'a> {
     }
 
     pub(in crate::session) fn window(&mut self, window: &Window) {
-        let (floor, mut marked) = (window.floor(), RangeSet::default());
+        let (floor, mut marked) = (window.floor(), Scattered::default());
         let end = floor + MAX_SPAN + 64;
         let mut at = floor;
         while let Some((from, to)) = window.next_open(at, end) {
@@ -216,8 +217,8 @@ impl In {
         Ok(self.now.saturating_sub(since.saturating_add(self.away)))
     }
 
-    pub(in crate::session) fn ranges(&mut self) -> Loaded<RangeSet> {
-        let (mut ranges, mut end) = (RangeSet::default(), 0u64);
+    pub(in crate::session) fn ranges(&mut self) -> Loaded<Scattered> {
+        let (mut ranges, mut end) = (Scattered::default(), 0u64);
         self.list(|input| {
             let from = input.int()?.checked_add(end).filter(|from| *from <= VARINT_MAX).ok_or(BROKEN)?;
             let count = input.int()?;

@@ -162,3 +162,29 @@ fn regression_what_waits_holds_its_own_bytes_only() {
     assert!(!take(&mut session, part(0), 300));
     assert!(take(&mut session, part(300), 1300));
 }
+
+/// Eleven bytes name nearly all numbers there may be, and a packet has room for 130 such blocks.
+#[test]
+fn regression_a_skip_does_not_go_through_what_it_names() {
+    const SPAN: u64 = MAX_SPAN - 1;
+    const BLOCKS: u64 = 130;
+    let skip = |first, count| ranges(block::SKIP, &[(first, count, MESSAGE_CHARGE)]);
+    // All but the lowest are over, so none becomes old.
+    let mut session = server();
+    feed(&mut session, skip(1, SPAN - 1)).unwrap();
+    let packet = skip(1, SPAN - 1).repeat(BLOCKS as usize);
+    assert!(packet.len() <= 1450, "{}", packet.len());
+    window::looks::take();
+    feed(&mut session, packet).unwrap();
+    let looks = window::looks::take();
+    assert!(looks <= 100 * BLOCKS, "{looks} words for nothing new");
+    // Where there is news a block costs no more: the highest, all between, and the lowest.
+    let mut session = server();
+    for packet in [skip(SPAN, 1), skip(1, SPAN - 1), skip(0, 1)] {
+        feed(&mut session, packet).unwrap();
+        let looks = window::looks::take();
+        assert!(looks <= 250, "{looks} words");
+    }
+    let state = session.recv_state(0, 0).unwrap();
+    assert_eq!((state.floor(), state.finished.is_flush()), (MAX_SPAN, true));
+}
