@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-
 use std::fs;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;

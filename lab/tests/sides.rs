@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};

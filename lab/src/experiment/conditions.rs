@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use whimbrel_proto::Time;
 use whimbrel_link::{Link, LinkConfig};
+use whimbrel_proto::Time;
 
 use super::measure::{self, PAYLOAD_SHARE};
 use super::{About, Case, Column, Cost, Experiment, Options, Trial, few};

@@ -8,8 +8,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use whimbrel_link::relay::{Waiter, punctual};
-use whimbrel_proto::Time;
 use whimbrel_link::{Calendar, Link, LinkConfig};
+use whimbrel_proto::Time;
 
 use super::lateness::{self, Lateness};
 use super::{LinkPlan, LinkReport, ip};
