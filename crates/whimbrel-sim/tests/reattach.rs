@@ -530,3 +530,20 @@ fn a_session_is_dialled_with_its_own_pre_shared_key() {
     let events = &world.peer(client, handle).events;
     assert!(events.iter().any(|(_, event)| matches!(event, Event::Reattached { .. })), "{events:?}");
 }
+
+/// The server was resumed at another address, and data went on the second network, which the client then left. When all went dark it
+/// dialled where that path had led to and where the server had been at first, but not where its other path led to.
+#[test]
+fn regression_the_peer_is_dialled_wherever_a_path_led_to() {
+    let tape = "kind operations\n\
+        seed 1000134528\n\
+        begin 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 10\n\
+        operation 0 84 0 6\n\
+        operation 60 88 0 0 0 0 50 0 0 25\n\
+        operation 0 84 0 5\n\
+        operation 0 88 0 0 0 30 8\n\
+        finale 0 0";
+    let tape: whimbrel_sim::checker::Tape = tape.parse().expect("it is well written");
+    let played = tape.run();
+    assert!(played.is_ok(), "{played:?}");
+}

@@ -97,10 +97,11 @@ impl Connection {
         self.dial = Some(Box::new(Redial { fresh, ways: self.ways(), rest: Vec::new() }));
     }
 
-    /// Every address of this host with every one of the peer's that has answered.
+    /// Every address of this host with every one of the peer's that has answered: where its paths led to first.
     fn ways(&self) -> Vec<Way> {
         let mut remotes = vec![self.remote()];
-        for remote in self.addresses.answered() {
+        let proven = self.paths.iter().filter(|path| path.standing.is_proven());
+        for remote in proven.map(|path| path.remote).chain(self.addresses.answered()) {
             if !remotes.contains(&remote) {
                 remotes.push(remote);
             }
