@@ -16,6 +16,8 @@ const MOST_SLACK: Duration = Duration::from_millis(100);
 const HELD_UP: Duration = Duration::from_millis(250);
 const MOST_PATIENCE: u32 = 5;
 const SHORT: Duration = Duration::from_millis(20);
+/// A sample so many times below the mean ends what made the mean: a queue, or an outage that held packets.
+const OVER: u32 = 8;
 /// Early deadlines within this long count as one.
 const PATIENCE_FOR: Duration = Duration::from_millis(100);
 
@@ -165,6 +167,13 @@ impl Rtt {
 }
 
 fn smooth(mean: &mut Duration, variation: &mut Duration, sample: Duration) {
+    // By an eighth a sample, one packet held for seconds would slow a path of milliseconds down for thirty samples, and what
+    // follows from the mean (pacing, deadlines) makes samples rare.
+    if sample.saturating_mul(OVER) < *mean {
+        *variation = *variation / 4 * 3;
+        *mean = (*mean + sample) / 2;
+        return;
+    }
     *variation = (*variation * 3 + mean.abs_diff(sample)) / 4;
     *mean = (*mean * 7 + sample) / 8;
 }
@@ -183,6 +192,21 @@ mod tests {
         }
         assert_eq!(rtt.min(), 40 * MS);
         assert!(rtt.deadline() < 46 * MS, "{:?}", rtt.deadline());
+    }
+
+    #[test]
+    fn what_one_held_packet_showed_is_soon_forgotten() {
+        let mut rtt = Rtt::default();
+        rtt.sample(Time::ZERO, 20 * MS, Duration::ZERO);
+        for _ in 0..8 {
+            rtt.sample(Time::ZERO, 4000 * MS, Duration::ZERO);
+        }
+        assert!(rtt.smoothed() > 2000 * MS);
+        for _ in 0..8 {
+            rtt.sample(Time::ZERO, 20 * MS, Duration::ZERO);
+        }
+        assert!(rtt.smoothed() < 160 * MS, "{:?}", rtt.smoothed());
+        assert!(rtt.variation() < 320 * MS, "{:?}", rtt.variation());
     }
 
     #[test]
