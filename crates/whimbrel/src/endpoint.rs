@@ -427,6 +427,9 @@ impl EndpointShared {
 /// Coalesced buffers received in one call.
 const BUFFERS: usize = 8;
 
+/// How long a receive loop that finds more each time it reads goes on before other tasks have their turn.
+const BUSY: Duration = Duration::from_millis(1);
+
 /// The receive loop of a socket: until the endpoint and its connections are gone. Without `accept` nobody is let in by it.
 pub(crate) async fn receive(
     shared: Arc<EndpointShared>,
@@ -436,9 +439,10 @@ pub(crate) async fn receive(
     let mut batch = RecvPool::new(BUFFERS);
     let mut serving = Serving::default();
     let (mut reply, mut accepted) = (Vec::new(), Vec::new());
-    let mut is_more = false;
+    let (mut is_more, mut busy_since) = (false, shared.clock.now());
     loop {
-        if is_more || !serving.is_idle() {
+        let others_wait = is_more && shared.clock.now().since(busy_since) >= BUSY;
+        if others_wait || !serving.is_idle() {
             // Other tasks have their turn, and the system may say what has arrived.
             tokio::task::yield_now().await;
             if batch.try_fill(&socket).is_err_and(|error| error.kind() != ErrorKind::WouldBlock) {
@@ -463,6 +467,9 @@ pub(crate) async fn receive(
         let now = shared.clock.now();
         let door = Door { socket: &socket, accept: accept.as_ref() };
         is_more = batch.is_full();
+        if !is_more || others_wait {
+            busy_since = now;
+        }
         route_batch(&shared, now, door, &mut batch, &mut reply, &mut serving, &mut accepted);
         hand_over(&shared, &mut accepted, accept.as_ref());
         serving.serve_fresh(&shared);

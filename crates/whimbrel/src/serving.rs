@@ -10,7 +10,7 @@ use whimbrel_proto::{Connection, Handle, Routed, Time};
 use crate::clock::Clock;
 use crate::endpoint::EndpointShared;
 use crate::shared::{Shared, lock};
-use crate::turns::{Turn, Turns};
+use crate::turns::{SLICE, Turn, Turns};
 
 /// Datagrams judged together. A peer of which so many in a row do not open has had its turn.
 const RUN: usize = 16;
@@ -86,11 +86,16 @@ impl Serving {
         }
     }
 
-    /// Serves those who had nothing waiting, and one of the others.
+    /// Serves those who had nothing waiting, and of the others one that takes long, or several that do not: each of them once.
     pub(crate) fn serve_next(&mut self, shared: &EndpointShared) {
         self.serve_fresh(shared);
-        if let Some(turn) = self.turns.next() {
-            self.serve(shared, turn);
+        let (mut spent, mut left) = (Duration::ZERO, self.turns.busy());
+        while spent < SLICE
+            && left > 0
+            && let Some(turn) = self.turns.next()
+        {
+            spent += self.serve(shared, turn);
+            left -= 1;
         }
         let dropped = self.turns.take_dropped();
         if dropped > 0 {
@@ -98,7 +103,8 @@ impl Serving {
         }
     }
 
-    fn serve(&mut self, shared: &EndpointShared, turn: Turn) {
+    /// Returns how long that took.
+    fn serve(&mut self, shared: &EndpointShared, turn: Turn) -> Duration {
         let begun = shared.clock.now();
         if self.last.replace(turn.handle).is_some_and(|last| last != turn.handle) {
             shared.company.note(begun);
@@ -114,7 +120,9 @@ impl Serving {
         } else {
             while self.turns.take(turn).is_some() {}
         }
-        self.turns.end(turn, shared.clock.now().since(begun));
+        let spent = shared.clock.now().since(begun);
+        self.turns.end(turn, spent);
+        spent
     }
 
     /// Gives a connection what waits for it, for so long.

@@ -134,6 +134,11 @@ impl<T> Turns<T> {
         self.lanes[lane].queue.push_back((from, weight, item));
     }
 
+    /// In how many lanes something waits.
+    pub(crate) fn busy(&self) -> usize {
+        self.busy
+    }
+
     /// How many were dropped since this was last asked.
     pub(crate) fn take_dropped(&mut self) -> u64 {
         std::mem::take(&mut self.dropped)
