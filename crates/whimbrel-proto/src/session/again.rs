@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use super::copies::Copied;
-use super::item::{Item, PRESSED, State};
 use super::message::{Carried, DomainKey};
+use super::send_item::{PRESSED, SendItem, SendState};
 
 /// Something lost that waits to be sent again.
 #[derive(Clone, Copy, Debug)]
@@ -91,20 +91,20 @@ pub(super) enum Want {
 }
 
 impl Want {
-    pub(super) fn takes(self, item: &Item) -> bool {
+    pub(super) fn takes(self, item: &SendItem) -> bool {
         match self {
-            Self::Lost => item.state == State::Lost,
+            Self::Lost => item.state == SendState::Lost,
             Self::Copy { copied, urgent } => {
                 let wanted = match copied {
                     Copied::All => true,
                     Copied::Pressing => item.copies == 1 && (item.priority >= urgent || item.has(PRESSED)),
                 };
-                wanted && item.state == State::Flying && item.copies > 0
+                wanted && item.state == SendState::Flying && item.copies > 0
             }
             Self::Repeat { limit, pressed, small } => {
                 let fits = item.is_bundle() || item.length <= small || item.has(PRESSED);
                 let limit = if item.has(PRESSED) { limit.max(pressed) } else { limit };
-                item.state == State::Flying && item.copies > 0 && item.repeats < limit && fits
+                item.state == SendState::Flying && item.copies > 0 && item.repeats < limit && fits
             }
         }
     }

@@ -6,9 +6,9 @@ use super::Session;
 use super::config::{MESSAGE_CHARGE, URGENT_BEYOND, URGENT_LEN};
 use super::control;
 use super::gather::LONGEST_GATHERED;
-use super::item::{CONFIRM, Item, NO_TAG, PPID, RELIABLE, State, TRACKED};
 use super::ledger::Place;
 use super::message::{DomainKey, Outcome, Outgoing, SendError, SessionEvent, StreamKind, TagSettings};
+use super::send_item::{CONFIRM, NO_TAG, PPID, RELIABLE, SendItem, SendState, TRACKED};
 use super::sending::SendDomain;
 use super::stalls::Whose;
 use super::stats::SessionStats;
@@ -244,7 +244,7 @@ impl Session {
     }
 
     #[inline]
-    fn item(&mut self, now: Time, slot: u32, message: Outgoing) -> Result<Item, SendError> {
+    fn item(&mut self, now: Time, slot: u32, message: Outgoing) -> Result<SendItem, SendError> {
         let (mut priority, mut lifetime, mut tag) = (message.priority, message.lifetime, NO_TAG);
         if let Some(Tag(number)) = message.tag {
             let limit = self.config.max_tags;
@@ -263,7 +263,7 @@ impl Session {
             | (u8::from(message.ppid.is_some()) * PPID);
         let id = MessageId(self.next_message);
         self.next_message += 1;
-        Ok(Item {
+        Ok(SendItem {
             id,
             first: 0,
             count: 1,
@@ -276,14 +276,14 @@ impl Session {
             route: message.route,
             priority,
             flags,
-            state: State::Flying,
+            state: SendState::Flying,
             copies: 0,
             repeats: 0,
         })
     }
 
     #[inline]
-    fn enqueue(&mut self, now: Time, slot: u32, service: Service, item: Item) {
+    fn enqueue(&mut self, now: Time, slot: u32, service: Service, item: SendItem) {
         let domain = self.send_domain_of(slot, service);
         let lane = self.lane_for(slot, domain, service, item.priority, item.tag);
         let (tag, plain) = (item.tag, item.tag == NO_TAG && item.expires == Time::MAX);
@@ -433,7 +433,7 @@ impl Session {
     }
 
     /// What waits at `place`, if it is (still) of the tag.
-    fn waiting_at(&self, place: Place, tag: u32) -> Option<&Item> {
+    fn waiting_at(&self, place: Place, tag: u32) -> Option<&SendItem> {
         let Place::Pending { lane, seq } = place else { return None };
         self.outbox.get(lane)?.find(seq).filter(|item| item.tag == tag)
     }
@@ -467,7 +467,7 @@ impl Session {
         if !domain.give_up(number, why) {
             return false;
         }
-        let charge = domain.get(number).map_or(MESSAGE_CHARGE, Item::charge);
+        let charge = domain.get(number).map_or(MESSAGE_CHARGE, SendItem::charge);
         control::push(&mut self.control.skips, key, number, 1, charge);
         if let Some(stream) = self.streams.by_key(key) {
             for lane in stream.lanes.clone() {
@@ -595,6 +595,6 @@ pub(super) fn is_live(outbox: &super::lane::Outbox, streams: &super::stream::Str
         Place::Sent { key, number } => streams
             .send_domain_ref(*key)
             .and_then(|domain| domain.get(*number))
-            .is_some_and(|item| item.state != State::Done),
+            .is_some_and(|item| item.state != SendState::Done),
     }
 }

@@ -1,8 +1,8 @@
 //! Writing DATA blocks.
 
 use super::bytes_out::BytesOut;
-use super::item::{CONFIRM, Item, NO_TAG, PPID, RELIABLE};
 use super::ledger::Ledger;
+use super::send_item::{CONFIRM, NO_TAG, PPID, RELIABLE, SendItem};
 use super::sending::SendDomain;
 use crate::wire::data::{self, DataHead, Extras, Length};
 use crate::wire::{Writer, varint_len};
@@ -28,7 +28,7 @@ pub(super) fn head_of(
     ledger: &Ledger,
     stream: u64,
     number: u64,
-    item: &Item,
+    item: &SendItem,
     offset: u64,
 ) -> DataHead {
     let begins = offset == 0;

@@ -6,9 +6,9 @@ use super::Session;
 use super::again::Lost;
 use super::api::is_live;
 use super::control::{self, Notice};
-use super::item::{Item, RELIABLE, State};
 use super::ledger::Place;
 use super::message::{Carried, DomainKey, Outcome, SessionEvent};
+use super::send_item::{RELIABLE, SendItem, SendState};
 use crate::Time;
 use crate::mutants::{Mutant, planted};
 
@@ -151,8 +151,8 @@ impl Session {
                     let Some(item) = domain.get_mut(number) else { return };
                     number = item.end();
                     // What is out twice has its second copy.
-                    if !split && item.state == State::Flying && item.copies == 1 && item.has(RELIABLE) {
-                        item.state = State::Lost;
+                    if !split && item.state == SendState::Flying && item.copies == 1 && item.has(RELIABLE) {
+                        item.state = SendState::Lost;
                         self.again.lose(key, item.first, u64::from(item.count));
                     }
                 }
@@ -174,7 +174,7 @@ impl Session {
         while number < numbers.end {
             let Some(domain) = self.streams.send_domain(key) else { return };
             let Some(index) = domain.index(number) else { return };
-            number = domain.at(index).map_or(numbers.end, Item::end);
+            number = domain.at(index).map_or(numbers.end, SendItem::end);
             self.on_copy_lost(key, index);
         }
     }
@@ -187,7 +187,7 @@ impl Session {
         }
         let Some(item) = domain.at_mut(index) else { return };
         item.copies = item.copies.saturating_sub(1);
-        if item.copies > 0 || item.state != State::Flying {
+        if item.copies > 0 || item.state != SendState::Flying {
             return;
         }
         if !item.has(RELIABLE) {
@@ -202,7 +202,7 @@ impl Session {
         {
             return;
         }
-        item.state = State::Lost;
+        item.state = SendState::Lost;
         self.again.lose(key, item.first, u64::from(item.count));
     }
 

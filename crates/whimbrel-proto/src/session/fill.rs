@@ -4,10 +4,10 @@ use super::Session;
 use super::again::Repeatable;
 use super::config::MAX_REPEATABLE;
 use super::data_out::{Flow, LONGEST_RUN, SHORTEST_PART, head_of, write_bytes, write_part};
-use super::item::{DEAD, Item, NO_TAG};
 use super::lane::{Lane, LaneState};
 use super::ledger::Place;
 use super::message::{Carried, DomainKey, Outcome};
+use super::send_item::{DEAD, NO_TAG, SendItem};
 use super::stalls::Whose;
 use super::stream::WHOLE;
 use crate::Time;
@@ -219,8 +219,9 @@ impl Session {
         }
 
         let run_len = head_len + 2 + varint_len(length as u64) + length;
-        let follows =
-            |item: &Item, front: &Item| !item.has(DEAD) && item.runs_with(front) && item.expires > now;
+        let follows = |item: &SendItem, front: &SendItem| {
+            !item.has(DEAD) && item.runs_with(front) && item.expires > now
+        };
         let next = front.second_length().or_else(|| {
             let next = lane.second().filter(|next| follows(next, front))?;
             Some(next.first_length())

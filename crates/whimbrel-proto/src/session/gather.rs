@@ -1,7 +1,7 @@
 //! Small messages that wait at the end of a lane, gathered into a bundle as they come.
 
 use super::arena::Arena;
-use super::item::Item;
+use super::send_item::SendItem;
 
 /// Longest message that is gathered: its length takes two bytes at most.
 pub(super) const LONGEST_GATHERED: usize = 0x3fff;
@@ -48,12 +48,12 @@ impl Gathering {
 
     /// What was gathered, if anything.
     #[inline]
-    pub(super) fn close(&mut self) -> Option<Item> {
+    pub(super) fn close(&mut self) -> Option<SendItem> {
         if self.count == 0 {
             return None;
         }
         let (count, length) = (std::mem::take(&mut self.count), std::mem::take(&mut self.length));
-        Some(Item::bundle(self.arena.take(), count, length, self.flags, self.priority))
+        Some(SendItem::bundle(self.arena.take(), count, length, self.flags, self.priority))
     }
 
     /// Gives back the memory, if nothing is in it.

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::gather::Gathering;
-use super::item::{DEAD, Item, Share};
 use super::message::DomainKey;
+use super::send_item::{DEAD, SendItem, Share};
 use crate::Time;
 use crate::time::nanos;
 use crate::wire::data::DEFAULT_PRIORITY;
@@ -43,7 +43,7 @@ pub(super) struct Lane {
     pub(super) tag: u32,
     pub(super) bytes: bool,
     pub(super) state: LaneState,
-    queue: VecDeque<Item>,
+    queue: VecDeque<SendItem>,
     /// What comes behind the queue.
     gathering: Gathering,
     /// Items that left the front, ever: the sequence number of the front one.
@@ -98,12 +98,12 @@ impl Lane {
 
     /// The first in the queue.
     #[inline]
-    pub(super) fn front(&self) -> Option<&Item> {
+    pub(super) fn front(&self) -> Option<&SendItem> {
         self.queue.front()
     }
 
     #[inline]
-    pub(super) fn second(&self) -> Option<&Item> {
+    pub(super) fn second(&self) -> Option<&SendItem> {
         self.queue.get(1)
     }
 
@@ -116,7 +116,7 @@ impl Lane {
         self.live == 0 && self.partial.is_none()
     }
 
-    pub(super) fn find(&self, seq: u64) -> Option<&Item> {
+    pub(super) fn find(&self, seq: u64) -> Option<&SendItem> {
         let index = usize::try_from(seq.checked_sub(self.base)?).ok()?;
         self.queue.get(index).filter(|item| !item.has(DEAD))
     }
@@ -235,7 +235,7 @@ impl Outbox {
 
     /// Appends a message.
     #[inline]
-    pub(super) fn push(&mut self, now: Time, slot: u32, item: Item) {
+    pub(super) fn push(&mut self, now: Time, slot: u32, item: SendItem) {
         self.messages += 1;
         self.bytes += u64::from(item.length);
         let lane = &mut self.lanes[slot as usize];
@@ -327,7 +327,7 @@ impl Outbox {
 
     /// Takes what is in front out.
     #[inline]
-    pub(super) fn pop(&mut self, slot: u32) -> Option<Item> {
+    pub(super) fn pop(&mut self, slot: u32) -> Option<SendItem> {
         let lane = &mut self.lanes[slot as usize];
         let item = lane.queue.pop_front()?;
         lane.base += 1;
@@ -337,7 +337,7 @@ impl Outbox {
 
     /// Takes a share of what is in front out.
     #[inline]
-    pub(super) fn take(&mut self, slot: u32, share: Share) -> Option<Item> {
+    pub(super) fn take(&mut self, slot: u32, share: Share) -> Option<SendItem> {
         let front = self.lanes[slot as usize].queue.front_mut()?;
         if share.count >= front.count {
             return self.pop(slot);
@@ -348,7 +348,7 @@ impl Outbox {
     }
 
     #[inline]
-    fn note_taken(&mut self, slot: u32, item: &Item) {
+    fn note_taken(&mut self, slot: u32, item: &SendItem) {
         if item.has(DEAD) {
             return;
         }
@@ -360,7 +360,7 @@ impl Outbox {
     }
 
     /// Takes a message out of the middle, leaving its place.
-    pub(super) fn kill(&mut self, slot: u32, seq: u64) -> Option<Item> {
+    pub(super) fn kill(&mut self, slot: u32, seq: u64) -> Option<SendItem> {
         let lane = self.lanes.get_mut(slot as usize)?;
         let index = usize::try_from(seq.checked_sub(lane.base)?).ok()?;
         let item = lane.queue.get_mut(index).filter(|item| !item.has(DEAD))?;
@@ -381,7 +381,7 @@ impl Outbox {
     }
 
     /// Puts `item` in the place of a waiting one, which is returned.
-    pub(super) fn swap(&mut self, slot: u32, seq: u64, item: Item) -> Option<Item> {
+    pub(super) fn swap(&mut self, slot: u32, seq: u64, item: SendItem) -> Option<SendItem> {
         let lane = self.lanes.get_mut(slot as usize)?;
         let index = usize::try_from(seq.checked_sub(lane.base)?).ok()?;
         let place = lane.queue.get_mut(index).filter(|item| !item.has(DEAD))?;

@@ -7,9 +7,9 @@ use std::ops::Range;
 
 use super::Session;
 use super::control;
-use super::item::{PARTED, RELIABLE};
 use super::message::{Carried, DomainKey, Outcome};
 use super::notices_in::TOO_MUCH;
+use super::send_item::{PARTED, RELIABLE};
 use crate::mutants::{Mutant, planted};
 use crate::wire::skip::{LATE, NumberRange, RangesHead};
 use crate::wire::{Writer, block, data};

@@ -6,8 +6,8 @@ mod snapshot;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
-use super::item::{CONFIRM, Item, NO_TAG, TRACKED};
 use super::message::{DomainKey, Outcome, SessionEvent, TagSettings};
+use super::send_item::{CONFIRM, NO_TAG, SendItem, TRACKED};
 use super::stats::{Counters, SessionStats};
 use crate::{MessageId, Time};
 
@@ -152,7 +152,7 @@ impl Ledger {
 
     /// A message was queued.
     #[inline]
-    pub(super) fn on_queued(&mut self, item: &Item, place: Place) {
+    pub(super) fn on_queued(&mut self, item: &SendItem, place: Place) {
         self.stats.total.queued += 1;
         if item.tag != NO_TAG {
             let tag = &mut self.tags[item.tag as usize];
@@ -167,7 +167,7 @@ impl Ledger {
     }
 
     /// A message waits elsewhere.
-    pub(super) fn on_moved(&mut self, item: &Item, place: Place) {
+    pub(super) fn on_moved(&mut self, item: &SendItem, place: Place) {
         if let Some(tag) = self.tags.get_mut(item.tag as usize) {
             Self::note(tag, place);
         }
@@ -190,7 +190,7 @@ impl Ledger {
 
     /// A message goes out for the first time.
     #[inline]
-    pub(super) fn on_begun(&mut self, item: &Item, key: DomainKey, number: u64) {
+    pub(super) fn on_begun(&mut self, item: &SendItem, key: DomainKey, number: u64) {
         self.outstanding += u64::from(item.count);
         self.stats.total.sent += u64::from(item.count);
         self.stats.total.sent_bytes += u64::from(item.length);
@@ -211,7 +211,7 @@ impl Ledger {
 
     /// A message that was sent is resolved.
     #[inline]
-    pub(super) fn on_settled(&mut self, item: &Item, key: DomainKey, number: u64, outcome: Outcome) {
+    pub(super) fn on_settled(&mut self, item: &SendItem, key: DomainKey, number: u64, outcome: Outcome) {
         self.outstanding -= u64::from(item.count);
         self.count(item, outcome);
         if item.has(CONFIRM) && outcome == Outcome::Delivered {
@@ -230,7 +230,7 @@ impl Ledger {
     }
 
     /// A message that was never sent is resolved.
-    pub(super) fn on_dropped(&mut self, item: &Item, outcome: Outcome) {
+    pub(super) fn on_dropped(&mut self, item: &SendItem, outcome: Outcome) {
         self.count(item, outcome);
         if item.has(TRACKED) {
             self.events.push_back(SessionEvent::Outcome(item.id, outcome));
@@ -238,7 +238,7 @@ impl Ledger {
     }
 
     #[inline]
-    fn count(&mut self, item: &Item, outcome: Outcome) {
+    fn count(&mut self, item: &SendItem, outcome: Outcome) {
         let (messages, bytes) = (u64::from(item.count), u64::from(item.length));
         self.stats.total.count(outcome, messages, bytes);
         if item.tag != NO_TAG {

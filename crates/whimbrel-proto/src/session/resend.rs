@@ -6,9 +6,9 @@ use std::ops::Range;
 use super::Session;
 use super::again::{Lost, Repeatable, Want};
 use super::data_out::{Flow, LONGEST_RUN, head_of, write_bytes, write_part};
-use super::item::{Item, State};
 use super::ledger::Ledger;
 use super::message::{Carried, DomainKey};
+use super::send_item::{SendItem, SendState};
 use super::sending::SendDomain;
 use crate::Time;
 use crate::wire::data::{self, DataHead, Length};
@@ -70,9 +70,9 @@ impl Session {
         let domain = self.streams.send_domain_ref(key);
         // The packet may also have become full before one that is lost no longer.
         let is_lost =
-            domain.and_then(|domain| domain.get(next)).is_some_and(|item| item.state == State::Lost);
+            domain.and_then(|domain| domain.get(next)).is_some_and(|item| item.state == SendState::Lost);
         let index = domain.and_then(|domain| domain.index(next));
-        let share = index.and_then(|index| domain?.at(index)).map(Item::first_share);
+        let share = index.and_then(|index| domain?.at(index)).map(SendItem::first_share);
         let length = share.map_or(0, |share| share.length);
         let too_long = is_lost && length > 0 && length as usize + 32 > room;
         if too_long
@@ -81,7 +81,7 @@ impl Session {
         {
             domain.cut(index, share);
             if let Some(item) = domain.at_mut(index) {
-                item.state = State::Flying;
+                item.state = SendState::Flying;
             }
             domain.split(next).begin_lost(length);
             self.again.lost[0] = Lost::Parts { key, number: next };
@@ -235,7 +235,7 @@ pub(super) struct Resend<'a> {
 }
 
 impl Resend<'_> {
-    fn takes(&self, item: &Item) -> bool {
+    fn takes(&self, item: &SendItem) -> bool {
         self.want.takes(item) && !self.domain.has_parts(item.first)
     }
 
@@ -262,8 +262,8 @@ impl Resend<'_> {
             let mut count = 0;
             for sent in index..index + items {
                 if let Some(item) = self.domain.at_mut(sent) {
-                    item.repeats += u8::from(item.state == State::Flying);
-                    item.state = State::Flying;
+                    item.repeats += u8::from(item.state == SendState::Flying);
+                    item.state = SendState::Flying;
                     item.copies = item.copies.saturating_add(1);
                     count += item.count as u16;
                 }
@@ -297,7 +297,7 @@ impl Resend<'_> {
                 break;
             }
             self.domain.cut(index + items, share);
-            size += self.domain.at(index + items).map_or(0, Item::run_len);
+            size += self.domain.at(index + items).map_or(0, SendItem::run_len);
             count += share.count;
             items += 1;
         }
@@ -321,7 +321,7 @@ impl Resend<'_> {
         left: usize,
         out: &mut Writer<'_>,
     ) -> (usize, Flow) {
-        let Some(share) = self.domain.at(index).map(Item::first_share) else { return (0, Flow::Go) };
+        let Some(share) = self.domain.at(index).map(SendItem::first_share) else { return (0, Flow::Go) };
         let length = share.length as usize;
         if head.len() + length > left {
             return (0, Flow::Full);

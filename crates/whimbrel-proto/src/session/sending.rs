@@ -8,11 +8,11 @@ use std::ops::Range;
 
 use super::config::{MAX_SPAN, MESSAGE_CHARGE};
 use super::fragments::FragmentList;
-use super::item::{CONFIRM, Item, PARTED, RELIABLE, Share, State, TRACKED};
 use super::late::Answer;
 use super::ledger::Ledger;
 use super::message::{DomainKey, Outcome};
 use super::ranges::RangeSet;
+use super::send_item::{CONFIRM, PARTED, RELIABLE, SendItem, SendState, Share, TRACKED};
 
 /// Lists of fragments kept to be used again: as many as there are large messages in flight on most paths.
 const SPARE: usize = 256;
@@ -26,7 +26,7 @@ pub(super) struct SendDomain {
     pub(super) cross: bool,
     next: u64,
     /// Without a gap between their numbers.
-    items: VecDeque<Item>,
+    items: VecDeque<SendItem>,
     /// Lengths of those messages of bundles given up whose fate the peer has not told, by number.
     given_up: BTreeMap<u64, u32>,
     /// Parts of those that travel in parts, by number.
@@ -93,17 +93,17 @@ impl SendDomain {
     }
 
     #[inline]
-    pub(super) fn at(&self, index: usize) -> Option<&Item> {
+    pub(super) fn at(&self, index: usize) -> Option<&SendItem> {
         self.items.get(index)
     }
 
     #[inline]
-    pub(super) fn at_mut(&mut self, index: usize) -> Option<&mut Item> {
+    pub(super) fn at_mut(&mut self, index: usize) -> Option<&mut SendItem> {
         self.items.get_mut(index)
     }
 
     /// The items that have any of these numbers.
-    pub(super) fn items_of(&self, numbers: Range<u64>) -> impl Iterator<Item = &Item> {
+    pub(super) fn items_of(&self, numbers: Range<u64>) -> impl Iterator<Item = &SendItem> {
         let from = self.index(numbers.start.max(self.base())).unwrap_or(self.items.len());
         self.items.range(from..).take_while(move |item| item.first < numbers.end)
     }
@@ -119,7 +119,7 @@ impl SendDomain {
 
     /// Gives what goes out for the first time its number.
     #[inline]
-    pub(super) fn begin(&mut self, mut item: Item) -> u64 {
+    pub(super) fn begin(&mut self, mut item: SendItem) -> u64 {
         let number = self.next;
         item.first = number;
         self.next = item.end();
@@ -130,7 +130,7 @@ impl SendDomain {
                 self.latest_reliable = self.next;
             }
         }
-        item.state = State::Flying;
+        item.state = SendState::Flying;
         if item.has(CONFIRM) && item.has(TRACKED) {
             self.confirming.insert(number, number + 1);
         }
@@ -140,12 +140,12 @@ impl SendDomain {
 
     /// The item that a number belongs to.
     #[inline]
-    pub(super) fn get(&self, number: u64) -> Option<&Item> {
+    pub(super) fn get(&self, number: u64) -> Option<&SendItem> {
         self.items.get(self.index(number)?)
     }
 
     #[inline]
-    pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut Item> {
+    pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut SendItem> {
         let index = self.index(number)?;
         self.items.get_mut(index)
     }
@@ -195,7 +195,7 @@ impl SendDomain {
     pub(super) fn on_run_acked(&mut self, key: DomainKey, first: u64, count: u64, ledger: &mut Ledger) {
         let end = (first + count).min(self.next);
         if self.parts.is_empty() {
-            let acked = |item: &&Item| item.first >= first && item.end() <= end && item.is_live();
+            let acked = |item: &&SendItem| item.first >= first && item.end() <= end && item.is_live();
             while self.items.front().filter(acked).is_some()
                 && let Some(item) = self.items.pop_front()
             {
@@ -223,13 +223,13 @@ impl SendDomain {
 
     fn settle_at(&mut self, key: DomainKey, index: usize, outcome: Outcome, ledger: &mut Ledger) {
         let item = &mut self.items[index];
-        if item.state == State::Done {
+        if item.state == SendState::Done {
             return;
         }
-        let before = std::mem::replace(&mut item.state, State::Done);
+        let before = std::mem::replace(&mut item.state, SendState::Done);
         item.payload = bytes::Bytes::new();
         let number = item.first;
-        if matches!(before, State::Skipping(_)) {
+        if matches!(before, SendState::Skipping(_)) {
             self.skipping.remove(number, number + 1);
         }
         if item.has(CONFIRM) && outcome != Outcome::Delivered {
@@ -271,8 +271,8 @@ impl SendDomain {
         let Some(index) = self.index(number) else { return };
         let item = &mut self.items[index];
         let outcome = match (item.state, answer) {
-            (State::Skipping(_), Answer::Delivered) => Outcome::Delivered,
-            (State::Skipping(why), _) => why,
+            (SendState::Skipping(_), Answer::Delivered) => Outcome::Delivered,
+            (SendState::Skipping(why), _) => why,
             _ => return,
         };
         if !item.is_bundle() {
@@ -280,7 +280,7 @@ impl SendDomain {
         } else if let Some(length) = self.given_up.remove(&number) {
             ledger.on_one_settled(length, outcome);
             if self.given_up.range(item.first..item.end()).next().is_none() {
-                item.state = State::Done;
+                item.state = SendState::Done;
             }
         }
     }
@@ -289,8 +289,8 @@ impl SendDomain {
     pub(super) fn settle_all(&mut self, key: DomainKey, outcome: Outcome, ledger: &mut Ledger) {
         for index in 0..self.items.len() {
             let item = &mut self.items[index];
-            if item.is_bundle() && matches!(item.state, State::Skipping(_)) {
-                item.state = State::Done;
+            if item.is_bundle() && matches!(item.state, SendState::Skipping(_)) {
+                item.state = SendState::Done;
             }
             self.settle_at(key, index, outcome, ledger);
         }
@@ -302,7 +302,7 @@ impl SendDomain {
 
     #[inline]
     pub(super) fn pop_done(&mut self) {
-        while self.items.front().is_some_and(|item| item.state == State::Done) {
+        while self.items.front().is_some_and(|item| item.state == SendState::Done) {
             self.items.pop_front();
         }
     }
@@ -318,7 +318,7 @@ impl SendDomain {
     /// Gives a message up: nothing of it is sent again, the receiver is told. Says whether it was still live.
     pub(super) fn give_up(&mut self, number: u64, why: Outcome) -> bool {
         let Some(item) = self.get_mut(number).filter(|item| item.is_live()) else { return false };
-        item.state = State::Skipping(why);
+        item.state = SendState::Skipping(why);
         item.payload = bytes::Bytes::new();
         self.skipping.insert(number, number + 1);
         self.join(number);
@@ -328,14 +328,14 @@ impl SendDomain {
     /// As [`SendDomain::give_up`], a whole bundle.
     pub(super) fn give_up_bundle(&mut self, index: usize, why: Outcome) {
         let Some(item) = self.items.get_mut(index).filter(|item| item.is_live()) else { return };
-        item.state = State::Skipping(why);
+        item.state = SendState::Skipping(why);
         self.given_up.extend((item.first..).zip(item.lengths()));
         item.payload = bytes::Bytes::new();
     }
 
     /// What a message was charged whose fate the peer has not told since it was given up.
     pub(super) fn charge_given_up(&self, number: u64) -> Option<u64> {
-        let item = self.get(number).filter(|item| matches!(item.state, State::Skipping(_)))?;
+        let item = self.get(number).filter(|item| matches!(item.state, SendState::Skipping(_)))?;
         if !item.is_bundle() {
             return Some(item.charge());
         }

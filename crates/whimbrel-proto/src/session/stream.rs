@@ -9,11 +9,11 @@ use super::credit::{RecvCredit, SendCredit};
 use super::end::EndOut;
 use super::held::{of_map, of_queue};
 use super::inbox::Inbox;
-use super::item::Item;
 use super::latest::Latest;
 use super::message::{DomainKey, StreamKind};
 use super::options::StreamOptions;
 use super::receiving::RecvDomain;
+use super::send_item::SendItem;
 use super::sending::SendDomain;
 use crate::StreamId;
 
@@ -93,7 +93,7 @@ impl Stream {
     /// Bytes sent and not acknowledged.
     pub(super) fn outgoing_bytes(&self) -> u64 {
         let items = self.send.iter().flatten().flat_map(|domain| domain.items());
-        let flying: u64 = items.filter(|item| item.is_live()).map(Item::charge).sum();
+        let flying: u64 = items.filter(|item| item.is_live()).map(SendItem::charge).sum();
         flying + self.bytes_out.as_ref().map_or(0, |half| half.buffered())
     }
 

@@ -4,9 +4,9 @@ use bytes::Bytes;
 
 use super::Session;
 use super::control::Notice;
-use super::item::NO_TAG;
 use super::lane::LaneState;
 use super::message::{DomainKey, OpenError, Read, SessionEvent, StreamError, StreamKind};
+use super::send_item::NO_TAG;
 use super::stream::{Stream, WHOLE};
 use crate::{Cause, PeerMisbehaved, StreamId, Time};
 

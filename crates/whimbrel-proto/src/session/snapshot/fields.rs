@@ -13,7 +13,6 @@ use crate::session::control::{self, Notice};
 use crate::session::credit::{Received, RecvCredit, SendCredit};
 use crate::session::end::EndOut;
 use crate::session::inbox::Inbox;
-use crate::session::item::{NO_TAG, RELIABLE, State};
 use crate::session::lane::{Outbox, snapshot::SavedLane};
 use crate::session::latest::Latest;
 use crate::session::ledger::{Ledger, Place};
@@ -22,6 +21,7 @@ use crate::session::options::{CreditPolicy, RouteClass, StreamOptions};
 use crate::session::pace::GrantDelay;
 use crate::session::receiving::RecvDomain;
 use crate::session::reserve::Reserve;
+use crate::session::send_item::{NO_TAG, RELIABLE, SendState};
 use crate::session::sending::SendDomain;
 use crate::session::stalls::Stalls;
 use crate::session::stream::{Stream, Streams, WHOLE};
@@ -162,7 +162,7 @@ impl Session {
             .collect();
         out.list(outcomes.into_iter(), |out, (id, outcome)| {
             out.int(id.0);
-            super::items::save_outcome(outcome, out);
+            super::send_items::save_outcome(outcome, out);
         });
     }
 
@@ -281,7 +281,7 @@ impl Session {
             Ok(())
         })?;
         input.list(|input| {
-            let (id, outcome) = (MessageId(input.int()?), super::items::load_outcome(input)?);
+            let (id, outcome) = (MessageId(input.int()?), super::send_items::load_outcome(input)?);
             session.ledger.events.push_back(SessionEvent::Outcome(id, outcome));
             Ok(())
         })?;
@@ -369,7 +369,7 @@ impl Session {
             Ok(())
         })?;
         self.ledger.outstanding += sending.outstanding();
-        for item in sending.items().filter(|item| item.state != State::Done) {
+        for item in sending.items().filter(|item| item.state != SendState::Done) {
             self.ledger.restore(item, Place::Sent { key, number: item.first });
         }
         for (number, charge) in sending.unanswered() {
@@ -487,7 +487,7 @@ impl Session {
                 }
             } else if !reliable {
                 self.give_up(key, number, Outcome::Lost);
-            } else if state == State::Lost {
+            } else if state == SendState::Lost {
                 self.again.lose(key, number, u64::from(count));
             } else if parts.binary_search(&number).is_ok() {
                 self.again.lost.push_back(Lost::Parts { key, number });

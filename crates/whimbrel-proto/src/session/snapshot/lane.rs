@@ -1,6 +1,6 @@
 //! Messages that wait.
 
-use super::{Item, Lane, LaneState, Outbox};
+use super::{Lane, LaneState, Outbox, SendItem};
 use crate::Time;
 use crate::session::snapshot::codec::{BROKEN, In, Loaded, Out};
 
@@ -11,7 +11,7 @@ pub(in crate::session) struct SavedLane {
     pub(in crate::session) tag: u32,
     pub(in crate::session) bytes: bool,
     pub(in crate::session) partial: Option<u64>,
-    pub(in crate::session) items: Vec<Item>,
+    pub(in crate::session) items: Vec<SendItem>,
 }
 
 impl Lane {
@@ -22,7 +22,7 @@ impl Lane {
         out.int(u64::from(self.tag));
         out.flag(self.bytes);
         out.optional_int(self.partial);
-        let live: Vec<&Item> = self.queue.iter().filter(|item| !item.is_dead()).collect();
+        let live: Vec<&SendItem> = self.queue.iter().filter(|item| !item.is_dead()).collect();
         out.list(live.into_iter(), |out, item| item.save(out));
     }
 }
@@ -38,7 +38,7 @@ impl SavedLane {
         let (bytes, partial) = (input.flag()?, input.optional_int()?);
         let mut items = Vec::new();
         input.list(|input| {
-            let item = Item::load(input, 0, tags)?;
+            let item = SendItem::load(input, 0, tags)?;
             if !item.is_live() {
                 return Err(BROKEN);
             }
@@ -55,7 +55,7 @@ impl Outbox {
     }
 
     /// Appends what waited before.
-    pub(in crate::session) fn put_back(&mut self, now: Time, slot: u32, item: Item) {
+    pub(in crate::session) fn put_back(&mut self, now: Time, slot: u32, item: SendItem) {
         self.messages += item.count as usize;
         self.bytes += u64::from(item.length);
         let lane = &mut self.lanes[slot as usize];

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{Ledger, Place, TagState};
-use crate::session::item::{Item, NO_TAG};
 use crate::session::message::{DomainKey, TagSettings};
+use crate::session::send_item::{NO_TAG, SendItem};
 use crate::session::snapshot::codec::{In, Loaded, Out};
 use crate::session::stats::{Counters, SessionStats};
 use crate::{MessageId, Time};
@@ -47,7 +47,7 @@ impl Ledger {
     }
 
     /// Counts a message that was there before, where it is now.
-    pub(in crate::session) fn restore(&mut self, item: &Item, place: Place) {
+    pub(in crate::session) fn restore(&mut self, item: &SendItem, place: Place) {
         if item.tag != NO_TAG {
             let tag = &mut self.tags[item.tag as usize];
             tag.live += 1;

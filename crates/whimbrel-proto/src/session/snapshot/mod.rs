@@ -6,7 +6,7 @@
 
 pub(super) mod codec;
 mod fields;
-mod items;
+mod send_items;
 
 use std::time::Duration;
 

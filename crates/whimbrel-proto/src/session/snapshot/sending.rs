@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::SendDomain;
 use crate::session::config::{MAX_SPAN, MESSAGE_CHARGE};
 use crate::session::fragments::FragmentList;
-use crate::session::item::{CONFIRM, Item, State, TRACKED};
+use crate::session::send_item::{CONFIRM, SendItem, SendState, TRACKED};
 use crate::session::snapshot::codec::{BROKEN, In, Loaded, Out};
 use crate::wire::VARINT_MAX;
 use crate::wire::data;
@@ -38,7 +38,7 @@ impl SendDomain {
         domain.next = base;
         domain.latest_reliable = input.int()?;
         input.list(|input| {
-            let item = Item::load(input, domain.next, tags)?;
+            let item = SendItem::load(input, domain.next, tags)?;
             domain.next = item.end();
             if domain.next - base > MAX_SPAN {
                 return Err(BROKEN);
@@ -53,7 +53,8 @@ impl SendDomain {
         input.list(|input| {
             let (number, length) = (input.int()?, input.small()?);
             let item = domain.get(number);
-            let fits = item.is_some_and(|item| item.is_bundle() && matches!(item.state, State::Skipping(_)));
+            let fits =
+                item.is_some_and(|item| item.is_bundle() && matches!(item.state, SendState::Skipping(_)));
             given_up.insert(number, length);
             if fits { Ok(()) } else { Err(BROKEN) }
         })?;
@@ -81,7 +82,7 @@ impl SendDomain {
         })?;
         for (number, _) in &self.parts {
             let at = self.items.partition_point(|item| item.first <= *number) - 1;
-            self.items[at].state = State::Flying;
+            self.items[at].state = SendState::Flying;
         }
         Ok(())
     }
@@ -89,10 +90,10 @@ impl SendDomain {
     /// Makes again what follows from the items.
     fn recount(&mut self) {
         for item in &self.items {
-            if matches!(item.state, State::Skipping(_)) && !item.is_bundle() {
+            if matches!(item.state, SendState::Skipping(_)) && !item.is_bundle() {
                 self.skipping.insert(item.first, item.end());
             }
-            if item.state != State::Done && item.has(CONFIRM) && item.has(TRACKED) {
+            if item.state != SendState::Done && item.has(CONFIRM) && item.has(TRACKED) {
                 self.confirming.insert(item.first, item.end());
             }
         }
@@ -100,14 +101,15 @@ impl SendDomain {
 
     /// Messages sent and not resolved.
     pub(in crate::session) fn outstanding(&self) -> u64 {
-        let counted = |item: &&Item| {
-            item.state != State::Done && !(item.is_bundle() && matches!(item.state, State::Skipping(_)))
+        let counted = |item: &&SendItem| {
+            item.state != SendState::Done
+                && !(item.is_bundle() && matches!(item.state, SendState::Skipping(_)))
         };
         let items: u64 = self.items.iter().filter(counted).map(|item| u64::from(item.count)).sum();
         items + self.given_up.len() as u64
     }
 
-    pub(in crate::session) fn items(&self) -> impl Iterator<Item = &Item> {
+    pub(in crate::session) fn items(&self) -> impl Iterator<Item = &SendItem> {
         self.items.iter()
     }
 
@@ -118,8 +120,10 @@ impl SendDomain {
 
     /// Everything given up whose fate the peer has not told: number and charge.
     pub(in crate::session) fn unanswered(&self) -> Vec<(u64, u64)> {
-        let single =
-            self.items.iter().filter(|item| !item.is_bundle() && matches!(item.state, State::Skipping(_)));
+        let single = self
+            .items
+            .iter()
+            .filter(|item| !item.is_bundle() && matches!(item.state, SendState::Skipping(_)));
         let given_up =
             self.given_up.iter().map(|(number, length)| (*number, u64::from(*length) + MESSAGE_CHARGE));
         let mut all: Vec<_> = single.map(|item| (item.first, item.charge())).chain(given_up).collect();

@@ -24,7 +24,7 @@ pub(super) const PRESSED: u8 = 64;
 
 /// Where a message that was sent at least once stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum SendState {
     /// Sent or to be sent; of a message in parts the parts know more.
     Flying,
     /// All copies lost, to be sent again.
@@ -38,7 +38,7 @@ pub(super) enum State {
 /// One message, or a *bundle*: small messages of one kind in a row, without tag, lifetime or anything else of their own, which are
 /// one thing as long as they travel together.
 #[derive(Clone, Debug)]
-pub(super) struct Item {
+pub(super) struct SendItem {
     /// Of a bundle as it stands in a run: length, bytes, length, bytes.
     pub(super) payload: Bytes,
     pub(super) id: MessageId,
@@ -58,7 +58,7 @@ pub(super) struct Item {
     pub(super) route: Option<RouteClass>,
     pub(super) priority: u8,
     pub(super) flags: u8,
-    pub(super) state: State,
+    pub(super) state: SendState,
     /// Copies in flight.
     pub(super) copies: u8,
     /// Copies sent beyond the first, on purpose.
@@ -84,7 +84,7 @@ fn first_of(run: &[u8]) -> (usize, usize) {
     }
 }
 
-impl Item {
+impl SendItem {
     /// Messages gathered, all of which have these flags and this priority.
     pub(super) fn bundle(payload: Bytes, count: u32, length: u32, flags: u8, priority: u8) -> Self {
         let mut item = Self {
@@ -100,7 +100,7 @@ impl Item {
             route: None,
             priority,
             flags,
-            state: State::Flying,
+            state: SendState::Flying,
             copies: 0,
             repeats: 0,
         };
@@ -247,7 +247,7 @@ impl Item {
 
     #[inline]
     pub(super) fn is_live(&self) -> bool {
-        matches!(self.state, State::Flying | State::Lost)
+        matches!(self.state, SendState::Flying | SendState::Lost)
     }
 
     /// What must be equal in a run.

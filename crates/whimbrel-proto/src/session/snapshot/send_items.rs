@@ -4,8 +4,10 @@ use crate::session::RouteClass;
 use bytes::Bytes;
 
 use super::codec::{BROKEN, In, Loaded, Out};
-use crate::session::item::{CONFIRM, DEAD, Item, NO_TAG, PARTED, PPID, PRESSED, RELIABLE, State, TRACKED};
 use crate::session::message::{Message, Outcome};
+use crate::session::send_item::{
+    CONFIRM, DEAD, NO_TAG, PARTED, PPID, PRESSED, RELIABLE, SendItem, SendState, TRACKED,
+};
 use crate::{MessageId, Time};
 
 const OUTCOMES: [Outcome; 7] = [
@@ -29,13 +31,13 @@ pub(in crate::session) fn load_outcome(input: &mut In) -> Loaded<Outcome> {
     OUTCOMES.get(index).copied().ok_or(BROKEN)
 }
 
-impl Item {
+impl SendItem {
     pub(in crate::session) fn save(&self, out: &mut Out<'_>) {
         let Self { payload, id, first: _, count, expires, tag, ppid, length, .. } = self;
         match self.state {
-            State::Flying | State::Lost => out.byte(LIVE),
-            State::Done => out.byte(DONE),
-            State::Skipping(why) => save_outcome(why, out),
+            SendState::Flying | SendState::Lost => out.byte(LIVE),
+            SendState::Done => out.byte(DONE),
+            SendState::Skipping(why) => save_outcome(why, out),
         }
         out.byte(self.flags);
         out.byte(self.priority);
@@ -53,9 +55,9 @@ impl Item {
     /// An item whose first number is `first`, in a session that has so many tags.
     pub(in crate::session) fn load(input: &mut In, first: u64, tags: usize) -> Loaded<Self> {
         let state = match input.byte()? {
-            LIVE => State::Lost,
-            DONE => State::Done,
-            why => State::Skipping(OUTCOMES.get(usize::from(why)).copied().ok_or(BROKEN)?),
+            LIVE => SendState::Lost,
+            DONE => SendState::Done,
+            why => SendState::Skipping(OUTCOMES.get(usize::from(why)).copied().ok_or(BROKEN)?),
         };
         let (flags, priority) = (input.byte()?, input.byte()?);
         let id = MessageId(input.int()?);
@@ -95,9 +97,9 @@ impl Item {
             return false;
         }
         match self.state {
-            State::Flying | State::Lost if self.is_bundle() => self.is_run(),
-            State::Flying | State::Lost => self.payload.len() == self.length as usize,
-            State::Skipping(_) | State::Done => self.payload.is_empty(),
+            SendState::Flying | SendState::Lost if self.is_bundle() => self.is_run(),
+            SendState::Flying | SendState::Lost => self.payload.len() == self.length as usize,
+            SendState::Skipping(_) | SendState::Done => self.payload.is_empty(),
         }
     }
 
