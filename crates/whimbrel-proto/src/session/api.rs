@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::Session;
 use super::config::{MESSAGE_CHARGE, URGENT_BEYOND, URGENT_LEN};
-use super::control;
 use super::gather::LONGEST_GATHERED;
 use super::ledger::Place;
 use super::message::{DomainKey, Outcome, Outgoing, SendError, SessionEvent, StreamKind, TagSettings};
+use super::out_blocks;
 use super::send_item::{CONFIRM, NO_TAG, PPID, RELIABLE, SendItem, SendState, TRACKED};
 use super::sending::SendDomain;
 use super::stalls::Whose;
@@ -468,7 +468,7 @@ impl Session {
             return false;
         }
         let charge = domain.get(number).map_or(MESSAGE_CHARGE, SendItem::charge);
-        control::push(&mut self.control.skips, key, number, 1, charge);
+        out_blocks::push(&mut self.out_blocks.skips, key, number, 1, charge);
         if let Some(stream) = self.streams.by_key(key) {
             for lane in stream.lanes.clone() {
                 self.outbox.forget_partial(lane, key, number);

@@ -1,8 +1,8 @@
 //! How streams of messages end: each direction for itself, once everything sent in it has its outcome.
 
 use super::Session;
-use super::control::Notice;
 use super::message::{DomainKey, StreamKind};
+use super::out_blocks::Notice;
 use super::stream::WHOLE;
 use crate::{Cause, PeerMisbehaved, StreamId};
 
@@ -70,7 +70,7 @@ impl Session {
             && let Some(stream) = self.streams.at_mut(slot)
         {
             stream.end_out = EndOut::Told;
-            self.control.notify(Notice::End(key));
+            self.out_blocks.notify(Notice::End(key));
         }
     }
 

@@ -5,9 +5,9 @@ use std::ops::Range;
 use super::Session;
 use super::again::Lost;
 use super::api::is_live;
-use super::control::{self, Notice};
 use super::ledger::Place;
 use super::message::{Carried, DomainKey, Outcome, SessionEvent};
+use super::out_blocks::{self, Notice};
 use super::send_item::{RELIABLE, SendItem, SendState};
 use crate::Time;
 use crate::mutants::{Mutant, planted};
@@ -114,23 +114,23 @@ impl Session {
             }
             Carried::Skip { key, first, count } => self.on_skip_lost(key, first..first + u64::from(count)),
             Carried::SkipAck { key, first, count, .. } => {
-                self.control.answers.ask(key, first, first + u64::from(count));
+                self.out_blocks.answers.ask(key, first, first + u64::from(count));
             }
             Carried::Verdict { key, first, count } => {
                 self.on_verdict_lost(key, &(first..first + u64::from(count)));
             }
             Carried::Taken { key, first, count } => {
-                control::push(&mut self.control.taken, key, first, u64::from(count), 0);
+                out_blocks::push(&mut self.out_blocks.taken, key, first, u64::from(count), 0);
             }
             Carried::MaxStreamData { key } => {
                 self.grant_delay.on_lost(key);
-                self.control.notify(Notice::MaxStreamData(key));
+                self.out_blocks.notify(Notice::MaxStreamData(key));
             }
-            Carried::MaxStreams => self.control.notify(Notice::MaxStreams),
+            Carried::MaxStreams => self.out_blocks.notify(Notice::MaxStreams),
             Carried::Reset { .. } if planted(Mutant::ResetSentOnce) => {}
-            Carried::Reset { key } => self.control.notify(Notice::Reset(key)),
-            Carried::Stop { key } => self.control.notify(Notice::Stop(key)),
-            Carried::End { key } => self.control.notify(Notice::End(key)),
+            Carried::Reset { key } => self.out_blocks.notify(Notice::Reset(key)),
+            Carried::Stop { key } => self.out_blocks.notify(Notice::Stop(key)),
+            Carried::End { key } => self.out_blocks.notify(Notice::End(key)),
         }
     }
 
@@ -235,7 +235,7 @@ impl Session {
         let Some(domain) = self.streams.send_domain_ref(key) else { return };
         for number in numbers {
             if let Some(charge) = domain.charge_given_up(number) {
-                control::push(&mut self.control.skips, key, number, 1, charge);
+                out_blocks::push(&mut self.out_blocks.skips, key, number, 1, charge);
             }
         }
     }

@@ -30,7 +30,7 @@ impl Session {
     /// Blocks other than DATA wait.
     #[inline]
     pub fn has_control(&self) -> bool {
-        !self.control.is_empty()
+        !self.out_blocks.is_empty()
     }
 
     /// Small messages are unacknowledged that were repeated less than `repeats` times.

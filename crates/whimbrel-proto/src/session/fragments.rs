@@ -6,7 +6,7 @@ mod snapshot;
 use std::collections::VecDeque;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum FragmentState {
     Flying,
     Lost,
     Acked,
@@ -16,7 +16,7 @@ enum State {
 struct Fragment {
     offset: u64,
     len: u32,
-    state: State,
+    state: FragmentState,
 }
 
 /// Fragments in order of offset. Cuts are only added, never taken back, so that every copy ever sent covers whole
@@ -43,14 +43,14 @@ impl FragmentList {
 
     /// The next `len` bytes go out for the first time.
     pub(super) fn on_sent(&mut self, len: u32) {
-        self.fragments.push_back(Fragment { offset: self.sent, len, state: State::Flying });
+        self.fragments.push_back(Fragment { offset: self.sent, len, state: FragmentState::Flying });
         self.sent += u64::from(len);
     }
 
     /// `len` bytes are to be sent that were thought sent.
     pub(super) fn begin_lost(&mut self, len: u32) {
         self.lost.push_back(self.sent);
-        self.fragments.push_back(Fragment { offset: self.sent, len, state: State::Lost });
+        self.fragments.push_back(Fragment { offset: self.sent, len, state: FragmentState::Lost });
         self.sent += u64::from(len);
     }
 
@@ -65,10 +65,10 @@ impl FragmentList {
         let end = offset + u64::from(len);
         let mut index = self.index(offset);
         while let Some(fragment) = self.fragments.get_mut(index).filter(|fragment| fragment.offset < end) {
-            fragment.state = State::Acked;
+            fragment.state = FragmentState::Acked;
             index += 1;
         }
-        while self.fragments.front().is_some_and(|fragment| fragment.state == State::Acked) {
+        while self.fragments.front().is_some_and(|fragment| fragment.state == FragmentState::Acked) {
             self.fragments.pop_front();
         }
         if self.fragments.is_empty() {
@@ -80,8 +80,8 @@ impl FragmentList {
         let end = offset + u64::from(len);
         let mut index = self.index(offset);
         while let Some(fragment) = self.fragments.get_mut(index).filter(|fragment| fragment.offset < end) {
-            if fragment.state == State::Flying {
-                fragment.state = State::Lost;
+            if fragment.state == FragmentState::Flying {
+                fragment.state = FragmentState::Lost;
                 self.lost.push_back(fragment.offset);
             }
             index += 1;
@@ -93,7 +93,7 @@ impl FragmentList {
         while let Some(offset) = self.lost.front().copied() {
             let index = self.index(offset);
             match self.fragments.get(index) {
-                Some(fragment) if fragment.offset == offset && fragment.state == State::Lost => {
+                Some(fragment) if fragment.offset == offset && fragment.state == FragmentState::Lost => {
                     return Some((offset, fragment.len));
                 }
                 _ => self.lost.pop_front(),
@@ -108,11 +108,11 @@ impl FragmentList {
         let index = self.index(offset);
         let Some(fragment) = self.fragments.get_mut(index) else { return };
         let rest = fragment.len.saturating_sub(len);
-        fragment.state = State::Flying;
+        fragment.state = FragmentState::Flying;
         if rest > 0 {
             fragment.len = len;
             let offset = offset + u64::from(len);
-            self.fragments.insert(index + 1, Fragment { offset, len: rest, state: State::Lost });
+            self.fragments.insert(index + 1, Fragment { offset, len: rest, state: FragmentState::Lost });
             self.lost.push_front(offset);
         }
     }

@@ -176,7 +176,7 @@ impl Session {
             + self.inbox.memory()
             + self.spares.memory()
             + self.arenas.bytes()
-            + self.control.answers.memory()
+            + self.out_blocks.answers.memory()
             + self.received_tags.memory()
     }
 

@@ -6,7 +6,7 @@ use super::Session;
 use super::config::MESSAGE_CHARGE;
 use super::inbox::Unread;
 use super::message::{DomainKey, Message, SessionEvent, StreamKind};
-use super::receiving::{Partial, RecvDomain, Standing};
+use super::receiving::{NumberState, Partial, RecvDomain};
 use super::run::Run;
 use super::stream::Stream;
 use crate::mutants::{Mutant, planted};
@@ -225,7 +225,7 @@ impl Session {
         let Some(state) = self.recv_state(slot, domain) else { return Ok(()) };
         state.check(head.number)?;
         match state.standing(head.number) {
-            Standing::Finished => {
+            NumberState::Finished => {
                 self.ledger.stats.duplicates += 1;
                 let urgent = head.extras.priority >= self.config.urgent_priority;
                 if planted(Mutant::DuplicateDelivered) || urgent && planted(Mutant::UrgentCopyDelivered) {
@@ -247,14 +247,14 @@ impl Session {
                 if charge < charged {
                     return Err(INCONSISTENT);
                 }
-                if standing == Standing::Late {
+                if standing == NumberState::Late {
                     state.passed.remove(head.number, head.number + 1);
                     if kept {
                         state.keep_charge(head.number, length, charge);
                     }
                 }
                 self.charge(slot, charge - charged)?;
-                if standing == Standing::Late {
+                if standing == NumberState::Late {
                     self.consume(slot, charge - consumed);
                     let key = DomainKey { domain, ..self.key_of(slot) };
                     return if known { Ok(()) } else { self.on_late(key, head.number, true) };
@@ -362,7 +362,7 @@ impl Session {
         let Some(state) = self.recv_state(slot, domain) else { return Ok(()) };
         state.check(number)?;
         let standing = state.standing(number);
-        if standing == Standing::Finished {
+        if standing == NumberState::Finished {
             self.ledger.stats.duplicates += 1;
             return Ok(());
         }
@@ -376,7 +376,7 @@ impl Session {
         if head.begins() {
             partial.extras = Some(head.extras);
         }
-        if standing == Standing::Late {
+        if standing == NumberState::Late {
             return self.on_late_part(slot, domain, number, charge);
         }
         let expected = partial.length.unwrap_or(end);

@@ -6,9 +6,9 @@
 use std::ops::Range;
 
 use super::Session;
-use super::control;
 use super::message::{Carried, DomainKey, Outcome};
 use super::notices_in::TOO_MUCH;
+use super::out_blocks;
 use super::send_item::{PARTED, RELIABLE};
 use crate::mutants::{Mutant, planted};
 use crate::wire::skip::{LATE, NumberRange, RangesHead};
@@ -32,14 +32,14 @@ pub(super) enum Answer {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Verdict {
+struct LateVerdict {
     key: DomainKey,
     numbers: Range<u64>,
     /// They came in one piece each: nothing more will be heard of them. Of those in parts the sender sends SKIPs yet.
     whole: bool,
 }
 
-impl Verdict {
+impl LateVerdict {
     /// Takes in the number after the last. Messages that travel together are late together.
     fn extend(&mut self, key: DomainKey, number: u64, whole: bool) -> bool {
         let room = self.numbers.end - self.numbers.start < MAX_TOGETHER;
@@ -51,12 +51,12 @@ impl Verdict {
 
 /// Verdicts on their way.
 #[derive(Debug, Default)]
-pub(super) struct Verdicts {
-    list: Vec<Verdict>,
+pub(super) struct LateVerdicts {
+    list: Vec<LateVerdict>,
     due: bool,
 }
 
-impl Verdicts {
+impl LateVerdicts {
     /// Numbers of a domain, and whether all of the message came.
     pub(super) fn of(&self, key: DomainKey) -> Vec<(u64, bool)> {
         let of = self.list.iter().filter(|verdict| verdict.key == key);
@@ -69,25 +69,25 @@ impl Verdicts {
     }
 
     /// One more; the oldest if there is no room for both.
-    fn add(&mut self, key: DomainKey, number: u64, whole: bool) -> Option<Verdict> {
+    fn add(&mut self, key: DomainKey, number: u64, whole: bool) -> Option<LateVerdict> {
         self.due = true;
         if self.list.iter_mut().any(|verdict| verdict.extend(key, number, whole)) {
             return None;
         }
         let forgotten = (self.list.len() >= MAX_VERDICTS).then(|| self.list.remove(0));
-        self.list.push(Verdict { key, numbers: number..number + 1, whole });
+        self.list.push(LateVerdict { key, numbers: number..number + 1, whole });
         forgotten
     }
 
     /// Takes out what is over of these numbers.
-    fn take(&mut self, key: DomainKey, numbers: &Range<u64>) -> Vec<Verdict> {
+    fn take(&mut self, key: DomainKey, numbers: &Range<u64>) -> Vec<LateVerdict> {
         let mut taken = Vec::new();
         for verdict in self.list.iter_mut().filter(|verdict| verdict.key == key) {
             let of = &mut verdict.numbers;
             // It was written whole, and can only have grown at its end since.
             if of.start >= numbers.start && of.start < numbers.end {
                 let end = of.end.min(numbers.end);
-                taken.push(Verdict { key, numbers: of.start..end, whole: verdict.whole });
+                taken.push(LateVerdict { key, numbers: of.start..end, whole: verdict.whole });
                 of.start = end;
             }
         }
@@ -106,7 +106,7 @@ impl Session {
     pub(super) fn on_late(&mut self, key: DomainKey, number: u64, whole: bool) -> Result<(), PeerMisbehaved> {
         self.ledger.stats.late += 1;
         let unsaid = planted(Mutant::LateCountsAsDelivered);
-        let forgotten = if unsaid { None } else { self.control.verdicts.add(key, number, whole) };
+        let forgotten = if unsaid { None } else { self.out_blocks.verdicts.add(key, number, whole) };
         if let Some(oldest) = forgotten {
             self.on_verdict_over(&oldest);
             if let Some(state) = self.recv_state(oldest.key.slot, oldest.key.domain).filter(|_| !oldest.whole)
@@ -122,7 +122,7 @@ impl Session {
         if state.is_bounded() { Ok(()) } else { Err(TOO_MUCH) }
     }
 
-    fn on_verdict_over(&mut self, Verdict { key, numbers, whole }: &Verdict) {
+    fn on_verdict_over(&mut self, LateVerdict { key, numbers, whole }: &LateVerdict) {
         let domain = self.streams.by_key_mut(*key);
         let domain = domain.and_then(|stream| stream.recv.get_mut(usize::from(key.domain))?.as_deref_mut());
         if let Some(domain) = domain.filter(|_| *whole) {
@@ -131,13 +131,13 @@ impl Session {
     }
 
     pub(super) fn on_verdict_acked(&mut self, key: DomainKey, numbers: &Range<u64>) {
-        for verdict in self.control.verdicts.take(key, numbers) {
+        for verdict in self.out_blocks.verdicts.take(key, numbers) {
             self.on_verdict_over(&verdict);
         }
     }
 
     pub(super) fn on_verdict_lost(&mut self, key: DomainKey, numbers: &Range<u64>) {
-        let verdicts = &mut self.control.verdicts;
+        let verdicts = &mut self.out_blocks.verdicts;
         verdicts.due |= verdicts
             .list
             .iter()
@@ -147,24 +147,24 @@ impl Session {
     /// Verdicts are to be written before the next acknowledgement.
     #[inline]
     pub fn has_verdicts(&self) -> bool {
-        !self.control.verdicts.list.is_empty()
+        !self.out_blocks.verdicts.list.is_empty()
     }
 
     /// Writes them. False: not all fit, so that no acknowledgement may follow.
     pub fn fill_verdicts(&mut self, out: &mut Writer<'_>, carried: &mut Vec<Carried>) -> bool {
-        self.control.verdicts.due = false;
-        for Verdict { key, numbers, .. } in &self.control.verdicts.list {
+        self.out_blocks.verdicts.due = false;
+        for LateVerdict { key, numbers, .. } in &self.out_blocks.verdicts.list {
             let (first, count) = (numbers.start, numbers.end - numbers.start);
             let range = NumberRange { first, count, value: LATE };
             let Some(stream) = self.streams.by_key(*key) else { continue };
             if out.remaining() < RangesHead::MAX_LEN + range.len(0, true) {
-                self.control.verdicts.due = true;
+                self.out_blocks.verdicts.due = true;
                 return false;
             }
-            let mark = RangesHead::open(out, block::SKIP_ACK, stream.id.0, control::bits(stream, *key));
+            let mark = RangesHead::open(out, block::SKIP_ACK, stream.id.0, out_blocks::bits(stream, *key));
             range.write(out, 0, true);
             RangesHead::close(out, mark, 1);
-            carried.push(Carried::Verdict { key: *key, first, count: count as u16 });
+            carried.push(Carried::LateVerdict { key: *key, first, count: count as u16 });
         }
         true
     }

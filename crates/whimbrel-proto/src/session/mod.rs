@@ -8,7 +8,6 @@
 
 mod admission;
 mod again;
-mod answers;
 mod api;
 mod arena;
 mod assembly;
@@ -16,7 +15,6 @@ mod batch;
 mod bytes_in;
 mod bytes_out;
 mod config;
-mod control;
 mod copies;
 mod credit;
 mod data_out;
@@ -39,6 +37,7 @@ mod notices;
 mod notices_in;
 mod options;
 mod others;
+mod out_blocks;
 mod pace;
 mod queue;
 mod ranges;
@@ -50,6 +49,7 @@ mod run;
 mod scattered;
 mod send_item;
 mod sending;
+mod skip_answers;
 mod snapshot;
 mod stalls;
 mod stats;
@@ -82,7 +82,6 @@ use crate::{Side, StreamId, Time};
 use again::Again;
 use arena::Arenas;
 use assembly::Spares;
-use control::Control;
 pub(crate) use copies::{Copied, Copies};
 use credit::{Received, SendCredit};
 pub(crate) use data_out::Flow;
@@ -91,6 +90,7 @@ use held::Held;
 use inbox::Inbox;
 use lane::Outbox;
 use ledger::Ledger;
+use out_blocks::OutBlocks;
 use pace::GrantDelay;
 use reserve::Reserve;
 use stalls::Stalls;
@@ -108,7 +108,7 @@ pub struct Session {
     streams: Streams,
     outbox: Outbox,
     ledger: Ledger,
-    control: Control,
+    out_blocks: OutBlocks,
     spares: Spares,
     again: Again,
     /// What was sent on all streams, limited until the peer has said what it takes.
@@ -159,7 +159,7 @@ impl Session {
             streams,
             outbox: Outbox::new(config.ageing),
             ledger: Ledger::default(),
-            control: Control::default(),
+            out_blocks: OutBlocks::default(),
             spares: Spares::default(),
             again: Again::default(),
             sent: SendCredit::new(DEFAULT_CREDIT),

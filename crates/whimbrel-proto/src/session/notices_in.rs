@@ -51,7 +51,7 @@ impl Session {
             self.weigh(slot);
         }
         let _ = now;
-        if self.control.answers.len() > MAX_NOTICES {
+        if self.out_blocks.answers.len() > MAX_NOTICES {
             return Err(TOO_MUCH);
         }
         Ok(())
@@ -77,7 +77,7 @@ impl Session {
         }
         if !planted(Mutant::SkipNotAnswered) {
             let key = DomainKey { domain, ..self.key_of(slot) };
-            self.control.answers.ask(key, first, end);
+            self.out_blocks.answers.ask(key, first, end);
         }
         let charge = if planted(Mutant::SkippedCreditLeaked) { 0 } else { unseen * range.value };
         self.charge(slot, charge)?;

@@ -2,10 +2,10 @@
 
 use super::batch::Batch;
 use super::config::MESSAGE_CHARGE;
-use super::control::{self, Notice};
 use super::credit::Terms;
 use super::message::{Message, SessionEvent};
 use super::options::CreditPolicy;
+use super::out_blocks::{self, Notice};
 use super::pace::Pace;
 use super::stalls::Whose;
 use super::stream::WHOLE;
@@ -162,7 +162,7 @@ impl Session {
         let pace = if pace == Pace::Slower && !self.reserve.is_short() { Pace::Same } else { pace };
         let (share, most) = (self.config.share_of(stream.id), self.config.widest());
         if stream.recv_credit.renew(self.clock, Terms { share, most, pace, reserve: &mut self.reserve }) {
-            self.control.notify(Notice::MaxStreamData(key));
+            self.out_blocks.notify(Notice::MaxStreamData(key));
         }
     }
 
@@ -175,12 +175,12 @@ impl Session {
 
     /// Confirms a message whose sender asked for it ([`Message::confirm`]); of others nothing is sent.
     pub fn confirm(&mut self, message: &Message) {
-        if !message.confirm || self.control.taken.len() >= MAX_NOTICES {
+        if !message.confirm || self.out_blocks.taken.len() >= MAX_NOTICES {
             return;
         }
         if let Some(slot) = self.streams.find(message.stream) {
             let key = self.streams.key(slot, message.domain);
-            control::push(&mut self.control.taken, key, message.id, 1, 0);
+            out_blocks::push(&mut self.out_blocks.taken, key, message.id, 1, 0);
         }
     }
 }

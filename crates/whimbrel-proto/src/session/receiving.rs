@@ -38,7 +38,7 @@ pub(super) struct Partial {
 
 /// What a number means to the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum NumberState {
     /// Not whole yet, and in time.
     Open,
     /// Passed over, but not accounted for.
@@ -118,12 +118,12 @@ impl RecvDomain {
         self.passed.len() <= MAX_RANGES && self.skipped.len() <= MAX_RANGES && self.dropped <= MAX_RANGES
     }
 
-    pub(super) fn standing(&self, number: u64) -> Standing {
+    pub(super) fn standing(&self, number: u64) -> NumberState {
         if number < self.floor() {
             let late = self.passed.contains(number) || self.partial.contains_key(&number);
-            return if late { Standing::Late } else { Standing::Finished };
+            return if late { NumberState::Late } else { NumberState::Finished };
         }
-        if self.finished.contains(number) { Standing::Finished } else { Standing::Open }
+        if self.finished.contains(number) { NumberState::Finished } else { NumberState::Open }
     }
 
     /// A message is whole. What is in turn goes to `deliver`.

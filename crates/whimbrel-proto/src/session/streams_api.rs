@@ -3,9 +3,9 @@
 use bytes::Bytes;
 
 use super::Session;
-use super::control::Notice;
 use super::lane::LaneState;
 use super::message::{DomainKey, OpenError, Read, SessionEvent, StreamError, StreamKind};
+use super::out_blocks::Notice;
 use super::send_item::NO_TAG;
 use super::stream::{Stream, WHOLE};
 use crate::{Cause, PeerMisbehaved, StreamId, Time};
@@ -113,7 +113,7 @@ impl Session {
                 self.outbox.deactivate(lane, LaneState::Idle);
             }
             let key = self.streams.key(slot, WHOLE);
-            self.control.notify(Notice::Reset(key));
+            self.out_blocks.notify(Notice::Reset(key));
         }
         news
     }
@@ -130,7 +130,7 @@ impl Session {
         self.consume(slot, unread);
         self.weigh(slot);
         let key = self.streams.key(slot, WHOLE);
-        self.control.notify(Notice::Stop(key));
+        self.out_blocks.notify(Notice::Stop(key));
         self.reap(slot);
         Ok(())
     }
@@ -202,7 +202,7 @@ impl Session {
         if stream.id.opener() != self.side {
             self.peer_ended += 1;
             self.streams_granted += 1;
-            self.control.notify(Notice::MaxStreams);
+            self.out_blocks.notify(Notice::MaxStreams);
         }
     }
 

@@ -5,11 +5,9 @@ use crate::Side;
 use crate::budget::Budgets;
 use crate::mutants::{Mutant, planted};
 use crate::session::again::Lost;
-use crate::session::answers::Answers;
 use crate::session::bytes_in::BytesIn;
 use crate::session::bytes_out::BytesOut;
 use crate::session::config::{MESSAGE_CHARGE, PeerLimits, SessionConfig};
-use crate::session::control::{self, Notice};
 use crate::session::credit::{Received, RecvCredit, SendCredit};
 use crate::session::end::EndOut;
 use crate::session::inbox::Inbox;
@@ -18,14 +16,16 @@ use crate::session::latest::Latest;
 use crate::session::ledger::{Ledger, Place};
 use crate::session::message::{DomainKey, Message, Outcome, SessionEvent, StreamKind};
 use crate::session::options::{CreditPolicy, RouteClass, StreamOptions};
+use crate::session::out_blocks::{self, Notice};
 use crate::session::pace::GrantDelay;
 use crate::session::receiving::RecvDomain;
 use crate::session::reserve::Reserve;
 use crate::session::send_item::{NO_TAG, RELIABLE, SendState};
 use crate::session::sending::SendDomain;
+use crate::session::skip_answers::SkipAnswers;
 use crate::session::stalls::Stalls;
 use crate::session::stream::{Stream, Streams, WHOLE};
-use crate::session::{Session, again::Again, assembly::Spares, control::Control};
+use crate::session::{Session, again::Again, assembly::Spares, out_blocks::OutBlocks};
 use crate::wire::VARINT_MAX;
 use crate::{MessageId, StreamId, Time};
 
@@ -198,14 +198,14 @@ impl Session {
             });
             out.option(stream.recv[usize::from(domain)].as_deref(), |out, receiving| {
                 receiving.save(out);
-                out.ranges(&self.control.answers.asked(key));
-                let taken = self.control.taken.iter().filter(|(of, _)| *of == key);
+                out.ranges(&self.out_blocks.answers.asked(key));
+                let taken = self.out_blocks.taken.iter().filter(|(of, _)| *of == key);
                 let taken: Vec<_> = taken.map(|(_, range)| (range.first, range.count)).collect();
                 out.list(taken.into_iter(), |out, (first, count)| {
                     out.int(first);
                     out.int(count);
                 });
-                out.list(self.control.verdicts.of(key).into_iter(), |out, (number, whole)| {
+                out.list(self.out_blocks.verdicts.of(key).into_iter(), |out, (number, whole)| {
                     out.int(number);
                     out.flag(whole);
                 });
@@ -244,7 +244,7 @@ impl Session {
             outbox: Outbox::new(config.ageing),
             ledger: Ledger::default(),
             received_tags: Default::default(),
-            control: Control::default(),
+            out_blocks: OutBlocks::default(),
             spares: Spares::default(),
             again: Again::default(),
             sent: SendCredit::load(input)?,
@@ -373,7 +373,7 @@ impl Session {
             self.ledger.restore(item, Place::Sent { key, number: item.first });
         }
         for (number, charge) in sending.unanswered() {
-            control::push(&mut self.control.skips, key, number, 1, charge);
+            out_blocks::push(&mut self.out_blocks.skips, key, number, 1, charge);
         }
         if let Some(stream) = self.streams.at_mut(slot) {
             stream.send[usize::from(domain)] = Some(Box::new(sending));
@@ -388,19 +388,19 @@ impl Session {
         };
         let asked = input.ranges()?;
         for (from, to) in asked.within(0, u64::MAX) {
-            Answers::ask(&mut self.control.answers, key, from, to);
+            SkipAnswers::ask(&mut self.out_blocks.answers, key, from, to);
         }
         input.list(|input| {
             let (first, count) = (input.at_most(VARINT_MAX / 2)?, input.at_most(u32::MAX.into())?);
             if count == 0 {
                 return Err(BROKEN);
             }
-            control::push(&mut self.control.taken, key, first, count, 0);
+            out_blocks::push(&mut self.out_blocks.taken, key, first, count, 0);
             Ok(())
         })?;
         input.list(|input| {
             let (number, whole) = (input.at_most(VARINT_MAX / 2)?, input.flag()?);
-            if self.control.verdicts.restore(key, number, whole) { Ok(()) } else { Err(BROKEN) }
+            if self.out_blocks.verdicts.restore(key, number, whole) { Ok(()) } else { Err(BROKEN) }
         })?;
         if let Some(stream) = self.streams.at_mut(slot) {
             stream.recv[usize::from(domain)] = Some(Box::new(receiving));
@@ -448,7 +448,7 @@ impl Session {
             self.resume_stream(now, slot);
         }
         self.clock = now;
-        self.control.notify(Notice::MaxStreams);
+        self.out_blocks.notify(Notice::MaxStreams);
         let claimed: usize = self
             .streams
             .slots()
@@ -483,7 +483,7 @@ impl Session {
                     .into_iter()
                     .filter(|(given_up, _)| (number..number + u64::from(count)).contains(given_up))
                 {
-                    control::push(&mut self.control.skips, key, number, 1, charge);
+                    out_blocks::push(&mut self.out_blocks.skips, key, number, 1, charge);
                 }
             } else if !reliable {
                 self.give_up(key, number, Outcome::Lost);
@@ -515,12 +515,12 @@ impl Session {
         if new && let Some(lane) = lanes.first() {
             self.outbox.activate(now, *lane);
         }
-        self.control.notify(Notice::MaxStreamData(key));
+        self.out_blocks.notify(Notice::MaxStreamData(key));
         if reset {
-            self.control.notify(Notice::Reset(key));
+            self.out_blocks.notify(Notice::Reset(key));
         }
         if stop {
-            self.control.notify(Notice::Stop(key));
+            self.out_blocks.notify(Notice::Stop(key));
         }
         let announced = id != StreamId(0) && id.opener() != self.side;
         if let Some(kind) = kind.filter(|_| announced) {

@@ -1,6 +1,6 @@
 //! A message or byte stream that travels in parts.
 
-use super::{Fragment, FragmentList, State};
+use super::{Fragment, FragmentList, FragmentState};
 use crate::session::snapshot::codec::{BROKEN, In, Loaded, Out};
 
 impl FragmentList {
@@ -9,7 +9,7 @@ impl FragmentList {
         out.int(*sent);
         out.list(fragments.iter(), |out, fragment| {
             out.int(fragment.len.into());
-            out.flag(fragment.state == State::Acked);
+            out.flag(fragment.state == FragmentState::Acked);
         });
     }
 
@@ -33,7 +33,7 @@ impl FragmentList {
         let mut list = Self { sent, ..Self::default() };
         let mut offset = sent - total;
         for (len, acked) in parts {
-            let state = if acked { State::Acked } else { State::Lost };
+            let state = if acked { FragmentState::Acked } else { FragmentState::Lost };
             if !acked {
                 list.lost.push_back(offset);
             }

@@ -1,13 +1,13 @@
 //! Answers to SKIP that wait to be sent.
 
-#[path = "snapshot/answers.rs"]
+#[path = "snapshot/skip_answers.rs"]
 mod snapshot;
 
 use std::collections::BTreeMap;
 
-use super::control::bits;
 use super::held::of_map;
 use super::message::{Carried, DomainKey};
+use super::out_blocks::bits;
 use super::scattered::Scattered;
 use super::stream::Streams;
 use crate::wire::skip::{NumberRange, RangesHead};
@@ -16,13 +16,13 @@ use crate::wire::{Writer, block};
 /// Numbers that were asked about. What had become of them is looked up when the answer is written, so that a question costs the same
 /// however many it names.
 #[derive(Debug, Default)]
-pub(super) struct Answers {
+pub(super) struct SkipAnswers {
     asked: BTreeMap<DomainKey, Scattered>,
     /// Ranges of all.
     ranges: usize,
 }
 
-impl Answers {
+impl SkipAnswers {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.asked.is_empty()

@@ -1,10 +1,10 @@
 //! Numbers that were asked about.
 
-use super::Answers;
+use super::SkipAnswers;
 use crate::session::message::DomainKey;
 use crate::session::scattered::Scattered;
 
-impl Answers {
+impl SkipAnswers {
     pub(in crate::session) fn asked(&self, key: DomainKey) -> Scattered {
         self.asked.get(&key).cloned().unwrap_or_default()
     }

@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 
-use super::answers::Answers;
-use super::late::Verdicts;
+use super::late::LateVerdicts;
 use super::message::{Carried, DomainKey};
 pub(super) use super::notices::Notice;
 use super::notices::Notices;
 use super::sending::SendDomain;
+use super::skip_answers::SkipAnswers;
 use super::stream::{Stream, Streams};
 use crate::wire::credit::Grant;
 use crate::wire::skip::{NumberRange, RangesHead};
@@ -18,12 +18,12 @@ use crate::wire::{Writer, block};
 pub(super) type Ranges = VecDeque<(DomainKey, NumberRange)>;
 
 #[derive(Debug, Default)]
-pub(super) struct Control {
+pub(super) struct OutBlocks {
     pub(super) notices: Notices,
     pub(super) skips: Ranges,
-    pub(super) answers: Answers,
+    pub(super) answers: SkipAnswers,
     pub(super) taken: Ranges,
-    pub(super) verdicts: Verdicts,
+    pub(super) verdicts: LateVerdicts,
 }
 
 /// Adds a range before those of its domain that are further on, and joins it to its neighbours: what was lost comes again out of order,
@@ -56,7 +56,7 @@ pub(super) fn push(ranges: &mut Ranges, key: DomainKey, first: u64, count: u64, 
     ranges.insert(at, (key, new));
 }
 
-impl Control {
+impl OutBlocks {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.notices.is_empty()
@@ -130,17 +130,17 @@ fn fill_kind(
 impl super::Session {
     /// Writes control blocks while there is room.
     pub(super) fn fill_control(&mut self, out: &mut Writer<'_>, carried: &mut Vec<Carried>) {
-        while let Some(notice) = self.control.notices.front() {
+        while let Some(notice) = self.out_blocks.notices.front() {
             if out.remaining() < 1 + 8 + 8 + 8 {
                 return;
             }
-            self.control.notices.pop();
+            self.out_blocks.notices.pop();
             self.write_notice(notice, out, carried);
         }
-        if self.control.verdicts.is_due() {
+        if self.out_blocks.verdicts.is_due() {
             self.fill_verdicts(out, carried);
         }
-        self.control.fill_ranges(&self.streams, out, carried);
+        self.out_blocks.fill_ranges(&self.streams, out, carried);
     }
 
     fn write_notice(&mut self, notice: Notice, out: &mut Writer<'_>, carried: &mut Vec<Carried>) {
