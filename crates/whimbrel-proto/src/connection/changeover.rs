@@ -39,7 +39,7 @@ impl Left {
     /// The path itself, while there is one; else another over the same networks, but not the one that took its place: behind one NAT
     /// several look alike.
     fn find(&self, paths: &Paths) -> Option<At> {
-        let open = |at: &At| paths[*at].standing.state() != PathState::Closed;
+        let open = |at: &At| paths[*at].lifecycle.state() != PathState::Closed;
         let alike = |at: &At| {
             let path = &paths[*at];
             *at != paths.main() && (self.local, self.remote) == (path.local, path.remote.ip())

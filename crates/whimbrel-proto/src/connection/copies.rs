@@ -115,7 +115,7 @@ impl Connection {
     fn echoes_on(&self, at: At) -> bool {
         let (path, main) = (&self.paths[at], &self.paths[self.paths.main()]);
         let dear = path.cost > main.cost && self.config.cost_policy != CostPolicy::Ignore;
-        self.is_at_hand(at) && !path.standing.is_standby() && !dear
+        self.is_at_hand(at) && !path.lifecycle.is_standby() && !dear
     }
 
     /// Writes what waits to be repeated on `at`, whose packets have `most` bytes of room; false if this one is full.

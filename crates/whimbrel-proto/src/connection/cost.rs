@@ -49,7 +49,7 @@ impl Connection {
 
     /// A path works, and may be used: no more, if it is left by choice, once another works.
     pub(super) fn is_at_hand(&self, at: At) -> bool {
-        let works = |at: At| self.paths[at].standing.is_usable() && self.is_affordable(at);
+        let works = |at: At| self.paths[at].lifecycle.is_usable() && self.is_affordable(at);
         let stays = |at: At| works(at) && !self.paths[at].unwanted;
         works(at) && !(self.paths[at].lingers && self.paths.all().any(stays))
     }
@@ -60,7 +60,7 @@ impl Connection {
             return;
         }
         for path in self.paths.iter_mut() {
-            if path.cost > 0 && path.consent == Consent::Unasked && path.standing.is_usable() {
+            if path.cost > 0 && path.consent == Consent::Unasked && path.lifecycle.is_usable() {
                 path.consent = Consent::Asked;
                 self.events.push_back(Event::PathCostAsked { path: path.id, cost: path.cost });
             }

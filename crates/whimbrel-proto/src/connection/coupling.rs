@@ -111,7 +111,7 @@ impl Connection {
         for me in self.paths.all() {
             let mine = self.paths[me].id;
             let with_me = |path: &&Path| {
-                let carries = path.standing.is_usable() && path.load_rate() > all / LEAST_PART;
+                let carries = path.lifecycle.is_usable() && path.load_rate() > all / LEAST_PART;
                 path.id == mine || carries && !self.coupling.are_apart(path.id, mine)
             };
             let (ids, members): (Vec<PathId>, Vec<Member>) =

@@ -25,6 +25,7 @@ mod opening;
 mod pairing;
 mod path;
 mod path_quota;
+mod path_state;
 mod paths;
 mod primary;
 #[cfg(test)]
@@ -36,7 +37,6 @@ mod resume;
 mod revoked;
 mod sacks;
 mod scheduler;
-mod standing;
 mod stats;
 mod suspend;
 mod suspended;
@@ -75,6 +75,8 @@ use multipath::Retired;
 pub(crate) use opening::Opening;
 use path::{Ends, Path};
 use path_quota::PathQuota;
+use path_state::PathLifecycle;
+pub use path_state::PathState;
 use paths::{At, Main, Paths};
 use primary::Choice;
 pub use primary::{PrimaryRule, SetPrimaryError};
@@ -84,8 +86,6 @@ pub use reattach::Dial;
 use reattach::Redial;
 pub use resume::Resuming;
 pub use scheduler::Scheduling;
-pub use standing::PathState;
-use standing::Standing;
 pub use stats::{ConnectionStats, PathStats, Totals};
 pub(crate) use suspend::Attachment;
 pub use suspend::{SuspendError, SuspendMode};
@@ -400,7 +400,7 @@ impl Connection {
         let Setup { side, config, budgets, remote, local, local_id, remote_id, issues_tickets, mut rng } =
             setup;
         let ends = Ends { id: PathId::FIRST, remote, local, local_id, remote_id };
-        let path = Path::new(now, ends, &config, Standing::proven());
+        let path = Path::new(now, ends, &config, PathLifecycle::proven());
         Self {
             side,
             session: Session::new(side, config.session).drawing_on(&budgets),

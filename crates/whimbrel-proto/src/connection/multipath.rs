@@ -8,8 +8,8 @@ use bytes::Bytes;
 use super::addresses::{Change, LocalAddress, read_add};
 use super::ids::{Ours, Theirs, read_new_cid, read_path, write_new_cid};
 use super::path::{Ends, Path};
+use super::path_state::PathLifecycle;
 use super::scheduler::{self, Scheduler, View, Waiting};
-use super::standing::Standing;
 use super::transmit::{CHALLENGE_LEN, OPENING_LEN};
 use super::{
     At, Connection, CostPolicy, EndpointEvent, Event, Notes, PathState, PathStats, Validation, pairing,
@@ -182,9 +182,9 @@ impl Connection {
     fn add_path(&mut self, now: Time, id: PathId, remote: SocketAddr, local: Option<IpAddr>) -> Option<At> {
         let (Ours { id: local_id, told, .. }, Theirs { id: remote_id, token }) = self.spare_ids.open(id)?;
         let settings = self.addresses.settings(local);
-        let standing = Standing::opening(settings.is_some_and(|settings| settings.standby));
+        let lifecycle = PathLifecycle::opening(settings.is_some_and(|settings| settings.standby));
         let ends = Ends { id, remote, local, local_id, remote_id };
-        let mut path = Path::new(now, ends, &self.config, standing);
+        let mut path = Path::new(now, ends, &self.config, lifecycle);
         path.cost = settings.map_or(0, |settings| settings.cost);
         path.token = Some(token);
         path.announced = (self.side == Side::Client && self.control.holds_notice(told)).then_some(told);
@@ -220,7 +220,7 @@ impl Connection {
 
     fn is_unwanted(&self, at: At) -> bool {
         let path = &self.paths[at];
-        path.standing.state() != PathState::Closed && (path.unwanted || self.has_lost_address(at))
+        path.lifecycle.state() != PathState::Closed && (path.unwanted || self.has_lost_address(at))
     }
 
     fn has_lost_address(&self, at: At) -> bool {
@@ -237,7 +237,7 @@ impl Connection {
     /// What is under way on a path that is left by choice is about to be acknowledged, and need not be sent again.
     fn is_draining(&self, at: At) -> bool {
         let path = &self.paths[at];
-        let under_way = path.standing.is_usable() && path.recovery.in_flight() > 0;
+        let under_way = path.lifecycle.is_usable() && path.recovery.in_flight() > 0;
         path.lingers && under_way && !self.has_lost_address(at)
     }
 
@@ -248,7 +248,7 @@ impl Connection {
         if path.lingers {
             self.attempts.refuse(path.local, path.remote);
         }
-        path.standing.on_closed();
+        path.lifecycle.on_closed();
         path.on_closed();
         // Once the peer knows, it forgets the id, and answers as if it had lost the connection.
         self.endpoint_events.extend(path.token.take().map(EndpointEvent::PeerTokenUnused));
@@ -265,12 +265,12 @@ impl Connection {
     /// Tells the peer of closed paths, once it has another that it may send on: it forgets what it is told of, and on a path that it has
     /// not proven it could neither send nor ask where this end is.
     fn tell_closed(&mut self) {
-        let lasts = |path: &Path| path.proven_there && path.standing.state() != PathState::Closed;
+        let lasts = |path: &Path| path.proven_there && path.lifecycle.state() != PathState::Closed;
         if !self.paths.iter().any(lasts) {
             return;
         }
         let control = &mut self.control;
-        let closed = |path: &&mut Path| path.standing.state() == PathState::Closed && path.told.is_none();
+        let closed = |path: &&mut Path| path.lifecycle.state() == PathState::Closed && path.told.is_none();
         for path in self.paths.iter_mut().filter(closed) {
             path.told = Some(control.notice(write_close_path(path.id)));
         }
@@ -308,11 +308,11 @@ impl Connection {
             self.changeover.on_failed(now, &self.paths[at]);
         }
         let mut path = self.paths.remove(at);
-        if path.standing.state() != PathState::Opening {
+        if path.lifecycle.state() != PathState::Opening {
             // It can be asked again when nothing else works.
             self.addresses.on_answered(path.remote);
         }
-        path.standing.on_closed();
+        path.lifecycle.on_closed();
         self.past.get_or_insert_default().add(&path);
         self.retired.0.push((path.local_id, now + path.drain_time()));
         self.endpoint_events.extend(path.token.map(EndpointEvent::PeerTokenUnused));
@@ -427,7 +427,7 @@ impl Connection {
         remotes.sort_unstable();
         remotes.dedup();
         // A path that was closed does not come back, though the peer may not know yet, but its addresses may.
-        let there = self.paths.iter().filter(|path| path.standing.state() != PathState::Closed);
+        let there = self.paths.iter().filter(|path| path.lifecycle.state() != PathState::Closed);
         let mut taken: Vec<_> = there.map(|path| (path.local, path.remote)).collect();
         taken.extend(self.attempts.waiting());
         for (local, remote) in pairing::missing(&locals, &remotes, &taken) {
@@ -455,7 +455,7 @@ impl Connection {
         let refused: Vec<_> = self.attempts.refused().collect();
         for (local, remote) in refused {
             let is_there = |path: &Path| {
-                path.local == local && path.remote == remote && path.standing.state() != PathState::Closed
+                path.local == local && path.remote == remote && path.lifecycle.state() != PathState::Closed
             };
             if self.paths.iter().any(is_there) || local.is_some_and(|local| !self.addresses.has(local)) {
                 continue;
@@ -471,7 +471,7 @@ impl Connection {
     /// A challenge of this path's own address came to nothing.
     pub(super) fn on_unanswered(&mut self, now: Time, at: At) {
         let path = &self.paths[at];
-        if self.side == Side::Client && path.standing.state() == PathState::Opening {
+        if self.side == Side::Client && path.lifecycle.state() == PathState::Opening {
             self.attempts.on_failed(now, path.local, path.remote);
         }
     }
@@ -483,7 +483,7 @@ impl Connection {
         }
         for at in self.paths.all() {
             let path = &self.paths[at];
-            if path.standing.state() != PathState::Opening || path.rebinding.is_some() {
+            if path.lifecycle.state() != PathState::Opening || path.rebinding.is_some() {
                 continue;
             }
             let (local, remote) = (path.local, path.remote);
@@ -539,7 +539,7 @@ impl Connection {
     /// be asked more often.
     fn ask_anew(&mut self, now: Time, at: At) {
         let path = &self.paths[at];
-        let opens = self.side == Side::Client && path.standing.state() == PathState::Opening;
+        let opens = self.side == Side::Client && path.lifecycle.state() == PathState::Opening;
         if opens && path.is_spent() && self.addresses.has_answered(path.remote) {
             let challenge = self.challenges.draw();
             let length = self.opening_len();
@@ -551,7 +551,7 @@ impl Connection {
     pub(super) fn review(&mut self, now: Time) {
         if self.paths.len() == 1
             && self.is_affordable(self.paths.main())
-            && self.paths[self.paths.main()].standing.state() == PathState::Active
+            && self.paths[self.paths.main()].lifecycle.state() == PathState::Active
         {
             self.check_reachable(now);
             if self.unreachable_since.is_none() {
@@ -585,12 +585,12 @@ impl Connection {
         let path = &mut self.paths[at];
         let id = path.id;
         let event = if path.recovery.is_unreachable() {
-            path.standing.on_unanswered().then_some(Event::PathDown(id))
+            path.lifecycle.on_unanswered().then_some(Event::PathDown(id))
         } else if path.recovery.is_silent() {
             // Alone it has nobody to be suspected in favour of.
-            (others_work && path.standing.on_overdue()).then_some(Event::PathSuspect(id))
+            (others_work && path.lifecycle.on_overdue()).then_some(Event::PathSuspect(id))
         } else {
-            path.standing.on_heard().then_some(Event::PathUp(id))
+            path.lifecycle.on_heard().then_some(Event::PathUp(id))
         };
         let fails = matches!(event, Some(Event::PathDown(_) | Event::PathSuspect(_)));
         if let Some(former) = path.former.as_deref_mut().filter(|_| fails) {
@@ -621,7 +621,7 @@ impl Connection {
     /// While none worked, probes on each brought what waited longest: now that one does, it goes there.
     fn surrender_unusable(&mut self, now: Time) {
         for at in self.paths.all() {
-            if matches!(self.paths[at].standing.state(), PathState::Suspect | PathState::Down) {
+            if matches!(self.paths[at].lifecycle.state(), PathState::Suspect | PathState::Down) {
                 self.surrender(now, at);
             }
         }
@@ -630,7 +630,7 @@ impl Connection {
     /// Whether a path may carry data now.
     pub(super) fn carries(&self, at: At) -> bool {
         let path = &self.paths[at];
-        if !path.standing.is_proven() {
+        if !path.lifecycle.is_proven() {
             return planted(Mutant::DataBeforeChallenge);
         }
         if !self.is_affordable(at) {
@@ -674,7 +674,7 @@ impl Connection {
     /// What a scheduler sees of a path.
     pub(super) fn view(&self, at: At) -> View {
         let view = self.paths[at].view();
-        if !self.paths[at].standing.is_proven() {
+        if !self.paths[at].lifecycle.is_proven() {
             // After all others.
             return View { usable: false, standby: true, cost: u32::MAX, ..view };
         }

@@ -9,8 +9,8 @@ use super::coupling::Load;
 use super::former::Former;
 use super::keys::KeyUse;
 use super::mtu::{self, Mtu};
+use super::path_state::PathLifecycle;
 use super::scheduler::View;
-use super::standing::Standing;
 use super::transmit::{CHALLENGE_LEN, SACK_LEN};
 use super::validation::Validation;
 use super::{Item, Transmit};
@@ -41,7 +41,7 @@ pub(super) struct Path {
     pub(super) local_id: ConnectionId,
     /// By which we address the peer.
     pub(super) remote_id: ConnectionId,
-    pub(super) standing: Standing,
+    pub(super) lifecycle: PathLifecycle,
     /// What a byte costs here, in the user's measure; less is better.
     pub(super) cost: u32,
     pub(super) consent: Consent,
@@ -284,7 +284,7 @@ pub(super) struct Ends {
 }
 
 impl Path {
-    pub(super) fn new(now: Time, ends: Ends, config: &TransportConfig, standing: Standing) -> Self {
+    pub(super) fn new(now: Time, ends: Ends, config: &TransportConfig, lifecycle: PathLifecycle) -> Self {
         let Ends { id, remote, local, local_id, remote_id } = ends;
         let headers = if remote.is_ipv4() { 28 } else { 48 };
         Self {
@@ -293,7 +293,7 @@ impl Path {
             local,
             local_id,
             remote_id,
-            standing,
+            lifecycle,
             cost: 0,
             consent: Consent::default(),
             keys: KeyUse::default(),
@@ -308,7 +308,7 @@ impl Path {
             unwanted: false,
             lingers: false,
             told: None,
-            proven_there: standing.is_proven(),
+            proven_there: lifecycle.is_proven(),
             announced: None,
             answers: Answers::default(),
             echoes: Echoes::default(),
@@ -341,8 +341,8 @@ impl Path {
     /// What a scheduler needs to know.
     pub(super) fn view(&self) -> View {
         View {
-            usable: self.standing.is_usable(),
-            standby: self.standing.is_standby(),
+            usable: self.lifecycle.is_usable(),
+            standby: self.lifecycle.is_standby(),
             cost: self.cost,
             rtt: self.recovery.rtt.smoothed(),
             loss: self.recovery.loss(),
@@ -351,7 +351,7 @@ impl Path {
     }
 
     pub(super) fn standby_wanted(&mut self, standby: bool) {
-        self.standing.on_preference(standby);
+        self.lifecycle.on_preference(standby);
     }
 
     /// A datagram, or several, that go to where the peer is known to be.
@@ -382,7 +382,7 @@ impl Path {
         let may_send = established && self.validation.room() >= SACK_LEN;
         let sack = may_send.then(|| self.received.next_sack()).flatten();
         let rebinding = self.rebinding.as_deref().map(Rebinding::timeout);
-        let former = self.former.as_deref().map(Former::timeout).filter(|_| self.standing.is_proven());
+        let former = self.former.as_deref().map(Former::timeout).filter(|_| self.lifecycle.is_proven());
         [sack, self.recovery.timeout(), self.pacing_until, rebinding, former].into_iter().flatten().min()
     }
 
@@ -394,7 +394,7 @@ impl Path {
         interval: Duration,
         keep_alive: Option<Duration>,
     ) -> Option<Time> {
-        if !self.standing.is_usable() || self.recovery.in_flight() > 0 {
+        if !self.lifecycle.is_usable() || self.recovery.in_flight() > 0 {
             return None;
         }
         let quiet_since = self.last_eliciting.max(self.last_received);
@@ -474,7 +474,7 @@ impl Path {
 
     /// An answer came in a packet from `remote`: the round trip that it shows, if it counts, and counts already.
     pub(super) fn take_answer(&mut self, now: Time, remote: SocketAddr) -> Option<Duration> {
-        let moves = self.standing.is_proven() && remote != self.remote;
+        let moves = self.lifecycle.is_proven() && remote != self.remote;
         let direct = self.recovery.rtt.smoothed().max(self.lag * 2);
         let rebinding = self.rebinding.as_deref_mut()?;
         let rtt = rebinding.take_answer(remote)?;

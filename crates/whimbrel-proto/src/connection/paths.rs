@@ -4,7 +4,7 @@ use std::ops::{Index, IndexMut};
 use std::time::Duration;
 
 use super::path::Path;
-use super::standing::{PathState, Standing};
+use super::path_state::{PathLifecycle, PathState};
 use crate::{ConnectionId, PathId};
 
 /// Where a path stands in the list; good until a path is added or removed.
@@ -51,8 +51,10 @@ impl Paths {
         let path = self.list.remove(at.0);
         if self.primary == at.0 {
             // Whichever works, until they are reviewed.
-            let find = |wanted: fn(Standing) -> bool| self.list.iter().position(|path| wanted(path.standing));
-            self.primary = find(Standing::is_usable).or_else(|| find(Standing::is_proven)).unwrap_or(0);
+            let find =
+                |wanted: fn(PathLifecycle) -> bool| self.list.iter().position(|path| wanted(path.lifecycle));
+            self.primary =
+                find(PathLifecycle::is_usable).or_else(|| find(PathLifecycle::is_proven)).unwrap_or(0);
         } else if self.primary > at.0 {
             self.primary -= 1;
         }
@@ -84,7 +86,7 @@ impl Paths {
 
     /// The smallest of the packet sizes in use.
     pub(super) fn mtu(&self) -> u16 {
-        let carry = self.list.iter().filter(|path| path.standing.is_proven());
+        let carry = self.list.iter().filter(|path| path.lifecycle.is_proven());
         carry.map(|path| path.mtu.current()).min().unwrap_or(super::mtu::BASE)
     }
 
@@ -95,7 +97,7 @@ impl Paths {
 
     /// What was sent under `generation` of the keys has arrived on every path that works, and somewhere at all.
     pub(super) fn let_rotate(&self, generation: u64) -> bool {
-        let works = |path: &&Path| path.standing.is_proven() && path.standing.state() != PathState::Down;
+        let works = |path: &&Path| path.lifecycle.is_proven() && path.lifecycle.state() != PathState::Down;
         self.list.iter().filter(works).all(|path| path.keys.lets_rotate(generation))
             && self.list.iter().any(|path| path.keys.is_confirmed(generation))
     }

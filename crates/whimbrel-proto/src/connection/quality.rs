@@ -151,7 +151,7 @@ impl Connection {
         let events = &mut self.events;
         let mut tell = |change| events.push_back(Event::Quality(change));
         watch.look(PathId::FIRST, &[queue], &mut tell);
-        for path in self.paths.iter().filter(|path| path.standing.state() != PathState::Closed) {
+        for path in self.paths.iter().filter(|path| path.lifecycle.state() != PathState::Closed) {
             let recovery = &path.recovery;
             if recovery.rtt.is_unknown() {
                 continue;

@@ -100,7 +100,7 @@ impl Connection {
     /// Every address of this host with every one of the peer's that has answered: where its paths led to first.
     fn ways(&self) -> Vec<Way> {
         let mut remotes = vec![self.remote()];
-        let proven = self.paths.iter().filter(|path| path.standing.is_proven());
+        let proven = self.paths.iter().filter(|path| path.lifecycle.is_proven());
         for remote in proven.map(|path| path.remote).chain(self.addresses.answered()) {
             if !remotes.contains(&remote) {
                 remotes.push(remote);

@@ -141,7 +141,7 @@ impl Connection {
         let path = &mut self.paths[at];
         if origin.from == path.remote {
             path.local = origin.to.or(path.local);
-            if path.standing.state() == PathState::Opening && path.is_unasked(now) {
+            if path.lifecycle.state() == PathState::Opening && path.is_unasked(now) {
                 // The other end may have had its own answer and use the path.
                 path.challenge(now, self.challenges.draw());
             }
@@ -153,7 +153,7 @@ impl Connection {
             former.on_asked(now, asked);
         }
         let follows =
-            if path.standing.state() == PathState::Closed { self.stands_in_for(at) } else { Some(at) };
+            if path.lifecycle.state() == PathState::Closed { self.stands_in_for(at) } else { Some(at) };
         if newest && let Some(follows) = follows {
             let asked = self.paths[at].answers.newest();
             self.challenge_origin(now, follows, origin);
@@ -179,7 +179,7 @@ impl Connection {
             return None;
         }
         let local = self.paths[closed].local;
-        let fits = |at: &At| self.paths[*at].standing.is_proven() && self.paths[*at].local == local;
+        let fits = |at: &At| self.paths[*at].lifecycle.is_proven() && self.paths[*at].local == local;
         self.paths.in_order().find(fits)
     }
 
@@ -474,7 +474,7 @@ impl Connection {
         let Some(rebinding) = path.rebinding.as_deref().copied() else { return };
         path.recovery.on_first_rtt(now, rtt);
         let from = path.remote;
-        if path.standing.is_proven() {
+        if path.lifecycle.is_proven() {
             path.leave(now, self.challenges.draw(), rebinding.remote);
             // Should all this be the doing of somebody who passes packets on, the peer is dialled where it was.
             self.addresses.on_answered(from);
@@ -485,7 +485,7 @@ impl Connection {
             // The packet that ended the connection shows where its last words go; there is nobody to be told.
             return;
         }
-        if path.standing.on_validated() {
+        if path.lifecycle.on_validated() {
             self.on_path_up(now, at);
             return;
         }

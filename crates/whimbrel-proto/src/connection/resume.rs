@@ -51,7 +51,7 @@ impl Connection {
             fresh.attachment.claim = Some(Box::new(next));
         }
         if !fresh.refusal {
-            // The peer is there, and may take what it was granted for standing.
+            // The peer is there, and may take what it was granted for lifecycle.
             self.last_received = now;
             self.ending.wait_until(now + self.idle_timeout);
         }
@@ -138,7 +138,7 @@ impl Connection {
 
     /// The session goes over to `fresh`, and what carried it before is fenced off.
     pub(super) fn attach(&mut self, now: Time, mut fresh: Self) {
-        let open = self.paths.iter().filter(|path| path.standing.state() != PathState::Closed);
+        let open = self.paths.iter().filter(|path| path.lifecycle.state() != PathState::Closed);
         let closed: Vec<Event> = open.map(|path| Event::PathClosed(Box::new(path.stats()))).collect();
         self.abandon_all(now);
         fresh.attachment.offered.clear();

@@ -28,13 +28,13 @@ impl Sacked {
 impl Connection {
     /// SACKs on it may not come through.
     fn is_stranded(&self, at: At) -> bool {
-        matches!(self.paths[at].standing.state(), PathState::Suspect | PathState::Down | PathState::Closed)
+        matches!(self.paths[at].lifecycle.state(), PathState::Suspect | PathState::Down | PathState::Closed)
     }
 
     /// Packets on `at` report what came on `of`: its own do, those of the best path if its own may not come through.
     fn reports(&self, at: At, of: At) -> bool {
         let best = self.paths.main();
-        if self.is_stranded(of) && self.paths[best].standing.is_usable() { at == best } else { at == of }
+        if self.is_stranded(of) && self.paths[best].lifecycle.is_usable() { at == best } else { at == of }
     }
 
     /// A SACK of any path is due that packets on `at` carry.
@@ -49,8 +49,8 @@ impl Connection {
     fn has_sack(&self, at: At, of: At, probe: bool) -> bool {
         let unreported = self.paths[of].received.has_unreported() && (self.reports(at, of) || at == of);
         let asks = probe || self.is_stranded(at);
-        let none_works = asks && !self.paths[self.paths.main()].standing.is_usable();
-        let greets = self.paths[at].standing.state() == PathState::Opening;
+        let none_works = asks && !self.paths[self.paths.main()].lifecycle.is_usable();
+        let greets = self.paths[at].lifecycle.state() == PathState::Opening;
         unreported || none_works && self.is_stranded(of) || greets && at != of
     }
 
@@ -82,7 +82,7 @@ impl Connection {
     pub(super) fn sack_probes(&self, now: Time, at: At) -> bool {
         let path = &self.paths[at];
         self.paths.len() > 1
-            && path.standing.is_proven()
+            && path.lifecycle.is_proven()
             && path.recovery.in_flight() == 0
             && now.since(path.last_eliciting) > self.config.probe_interval
     }

@@ -170,7 +170,7 @@ impl Connection {
 
     fn path_stats(&self) -> Vec<PathStats> {
         let main = self.paths.main();
-        let open = self.paths.all().filter(|at| self.paths[*at].standing.state() != PathState::Closed);
+        let open = self.paths.all().filter(|at| self.paths[*at].lifecycle.state() != PathState::Closed);
         open.map(|at| PathStats { primary: at == main, ..self.paths[at].stats() }).collect()
     }
 }
@@ -181,7 +181,7 @@ impl Path {
         let counters = path.recovery.counters();
         PathStats {
             id: path.id,
-            state: path.standing.state(),
+            state: path.lifecycle.state(),
             primary: false,
             local: path.local,
             remote: path.remote,

@@ -197,7 +197,7 @@ impl Connection {
 
     /// Tells the application when three probes went unanswered, and when that ends.
     pub(super) fn check_reachable(&mut self, now: Time) {
-        let mut counted = self.paths.iter().filter(|path| path.standing.is_proven()).peekable();
+        let mut counted = self.paths.iter().filter(|path| path.lifecycle.is_proven()).peekable();
         let unreachable = counted.peek().is_some() && counted.all(|path| path.recovery.is_unreachable());
         drop(counted);
         match self.unreachable_since {

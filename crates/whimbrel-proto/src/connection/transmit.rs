@@ -161,7 +161,7 @@ impl Connection {
         let head = self.begin(at, out);
         let path = &self.paths[at];
         let own = rebinding.remote == path.remote;
-        let opens = own && self.side == Side::Client && path.standing.state() == PathState::Opening;
+        let opens = own && self.side == Side::Client && path.lifecycle.state() == PathState::Opening;
         let alone = opens && self.opening_len() > CHALLENGE_LEN;
         if alone && let Some(told) = path.announced.and_then(|told| self.control.held_notice(told)) {
             // The peer can answer only under our id for this path, and nothing else may bring it that.
@@ -194,7 +194,7 @@ impl Connection {
     /// Asks whether the peer is still where it was.
     fn transmit_former(&mut self, now: Time, at: At, out: &mut Vec<u8>) -> Option<Transmit> {
         let path = &mut self.paths[at];
-        let former = path.former.as_deref_mut().filter(|_| path.standing.is_proven())?;
+        let former = path.former.as_deref_mut().filter(|_| path.lifecycle.is_proven())?;
         let (challenge, answer) = former.poll(now)?;
         let (destination, source) = (former.remote, former.local);
         let head = self.begin(at, out);
@@ -214,7 +214,7 @@ impl Connection {
     /// size, or None if nothing may or need be sent.
     fn build(&mut self, now: Time, at: At, out: &mut Vec<u8>, limit: usize, first: bool) -> Option<usize> {
         let slot = self.occasion(now, at, limit, first)?;
-        let proven = self.confirmed && self.paths[at].standing.state() != PathState::Opening;
+        let proven = self.confirmed && self.paths[at].lifecycle.state() != PathState::Opening;
         let mtu_probe = if first && slot.occasion == Occasion::Data && self.keys.is_some() && proven {
             self.paths[at].mtu.next_probe(now)
         } else {
@@ -241,7 +241,7 @@ impl Connection {
         let established = self.keys.is_some();
         let owed = self.is_sack_due(now, at) || self.paths[at].answers.is_due();
         let owed = (established && owed).then_some(Slot { occasion: Occasion::Sack, limit, data: false });
-        if !self.paths[at].standing.is_proven() && !planted(Mutant::DataBeforeChallenge) {
+        if !self.paths[at].lifecycle.is_proven() && !planted(Mutant::DataBeforeChallenge) {
             return owed;
         }
         let wire = limit as u64 + self.paths[at].headers();
@@ -291,7 +291,7 @@ impl Connection {
 
     fn mtu_probe_due(&self, now: Time, at: At) -> bool {
         self.confirmed
-            && self.paths[at].standing.is_usable()
+            && self.paths[at].lifecycle.is_usable()
             && !self.paths[at].lingers
             && self.paths[at].mtu.next_probe(now).is_some()
             && self.ending.is_open()
@@ -327,7 +327,7 @@ impl Connection {
         let mut writer = Writer::new(out, end);
         if occasion == Occasion::Sack {
             // One SACK in a round trip asks to be acknowledged itself, or its ranges would grow for ever.
-            let prunes = self.paths[at].standing.is_proven()
+            let prunes = self.paths[at].lifecycle.is_proven()
                 && self.paths[at].received.wants_pruning()
                 && now.since(self.last_eliciting) > self.paths[at].recovery.rtt.smoothed();
             if prunes || self.sack_probes(now, at) {

@@ -164,7 +164,7 @@ impl Session {
             let mark = RangesHead::open(out, block::SKIP_ACK, stream.id.0, out_blocks::bits(stream, *key));
             range.write(out, 0, true);
             RangesHead::close(out, mark, 1);
-            carried.push(Carried::LateVerdict { key: *key, first, count: count as u16 });
+            carried.push(Carried::Verdict { key: *key, first, count: count as u16 });
         }
         true
     }

@@ -19,12 +19,12 @@ pub enum PathState {
 
 /// A path's state, and what it goes back to when it answers.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Standing {
+pub(super) struct PathLifecycle {
     state: PathState,
     standby: bool,
 }
 
-impl Standing {
+impl PathLifecycle {
     /// The path of the handshake: its address has answered.
     pub(super) fn proven() -> Self {
         Self { state: PathState::Active, standby: false }
@@ -103,55 +103,59 @@ mod tests {
     use super::PathState::{Active, Closed, Down, Opening, Standby, Suspect};
     use super::*;
 
-    type Transition = fn(&mut Standing) -> bool;
+    type Transition = fn(&mut PathLifecycle) -> bool;
 
     /// Every state with every transition: where it leads, `None` where it changes nothing.
     #[test]
     fn every_arrow() {
         let states = [Opening, Active, Standby, Suspect, Down, Closed];
         let transitions: [(&str, Transition, [Option<PathState>; 6]); 7] = [
-            ("validated", Standing::on_validated, [Some(Active), None, None, None, None, None]),
-            ("overdue", Standing::on_overdue, [None, Some(Suspect), Some(Suspect), None, None, None]),
-            ("unanswered", Standing::on_unanswered, [None, Some(Down), Some(Down), Some(Down), None, None]),
-            ("heard", Standing::on_heard, [None, None, None, Some(Active), Some(Active), None]),
+            ("validated", PathLifecycle::on_validated, [Some(Active), None, None, None, None, None]),
+            ("overdue", PathLifecycle::on_overdue, [None, Some(Suspect), Some(Suspect), None, None, None]),
+            (
+                "unanswered",
+                PathLifecycle::on_unanswered,
+                [None, Some(Down), Some(Down), Some(Down), None, None],
+            ),
+            ("heard", PathLifecycle::on_heard, [None, None, None, Some(Active), Some(Active), None]),
             ("standby", |s| s.on_preference(true), [None, Some(Standby), None, None, None, None]),
             ("in use", |s| s.on_preference(false), [None, None, Some(Active), None, None, None]),
             (
                 "closed",
-                Standing::on_closed,
+                PathLifecycle::on_closed,
                 [Some(Closed), Some(Closed), Some(Closed), Some(Closed), Some(Closed), None],
             ),
         ];
         for (name, transition, leads) in transitions {
             for (state, lead) in states.into_iter().zip(leads) {
-                let mut standing = Standing { state, standby: false };
-                assert_eq!(transition(&mut standing), lead.is_some(), "{name} of {state:?}");
-                assert_eq!(standing.state(), lead.unwrap_or(state), "{name} of {state:?}");
+                let mut lifecycle = PathLifecycle { state, standby: false };
+                assert_eq!(transition(&mut lifecycle), lead.is_some(), "{name} of {state:?}");
+                assert_eq!(lifecycle.state(), lead.unwrap_or(state), "{name} of {state:?}");
             }
         }
     }
 
     #[test]
     fn a_standby_path_comes_back_as_one() {
-        let mut standing = Standing::opening(true);
-        assert!(standing.on_validated());
-        assert_eq!(standing.state(), Standby);
-        assert!(standing.on_overdue());
-        assert!(!standing.is_usable());
-        assert!(standing.on_heard());
-        assert_eq!(standing.state(), Standby, "from suspicion");
-        assert!(standing.on_unanswered());
-        assert!(standing.on_heard());
-        assert_eq!(standing.state(), Standby, "from being down");
+        let mut lifecycle = PathLifecycle::opening(true);
+        assert!(lifecycle.on_validated());
+        assert_eq!(lifecycle.state(), Standby);
+        assert!(lifecycle.on_overdue());
+        assert!(!lifecycle.is_usable());
+        assert!(lifecycle.on_heard());
+        assert_eq!(lifecycle.state(), Standby, "from suspicion");
+        assert!(lifecycle.on_unanswered());
+        assert!(lifecycle.on_heard());
+        assert_eq!(lifecycle.state(), Standby, "from being down");
     }
 
     #[test]
     fn a_path_comes_back_as_what_is_wanted_by_then() {
-        let mut standing = Standing::opening(true);
-        assert!(standing.on_validated());
-        assert!(standing.on_unanswered());
-        assert!(!standing.on_preference(false), "a path that is down stays down whatever is wanted of it");
-        assert!(standing.on_heard());
-        assert_eq!(standing.state(), Active);
+        let mut lifecycle = PathLifecycle::opening(true);
+        assert!(lifecycle.on_validated());
+        assert!(lifecycle.on_unanswered());
+        assert!(!lifecycle.on_preference(false), "a path that is down stays down whatever is wanted of it");
+        assert!(lifecycle.on_heard());
+        assert_eq!(lifecycle.state(), Active);
     }
 }
