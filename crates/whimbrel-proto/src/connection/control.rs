@@ -7,7 +7,7 @@ use crate::wire::{Writer, block, varint_len};
 
 /// One of them, as remembered by the packet it rode in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Control {
+pub(crate) enum ControlBlock {
     Fin,
     FinAck,
     KeepAlive,
@@ -82,19 +82,19 @@ impl ControlQueue {
     }
 
     /// Writes what is due and fits.
-    pub(super) fn fill(&mut self, out: &mut Writer<'_>, mut carried: impl FnMut(Control)) {
-        self.notices.fill(out, |number| carried(Control::Notice(number)));
+    pub(super) fn fill(&mut self, out: &mut Writer<'_>, mut carried: impl FnMut(ControlBlock)) {
+        self.notices.fill(out, |number| carried(ControlBlock::Notice(number)));
         if self.fin_ack_due && out.remaining() > 0 {
             out.u8(block::FIN_ACK);
             self.fin_ack_due = false;
-            carried(Control::FinAck);
+            carried(ControlBlock::FinAck);
         }
         if self.fin_due
             && let Some(reason) = &self.fin
             && write_fin(out, reason)
         {
             self.fin_due = false;
-            carried(Control::Fin);
+            carried(ControlBlock::Fin);
         }
         if self.ticket_due
             && let Some((lifetime, ticket)) = self.ticket.as_deref()
@@ -105,7 +105,7 @@ impl ControlQueue {
             out.varint(ticket.len() as u64);
             out.bytes(ticket);
             self.ticket_due = false;
-            carried(Control::Ticket(self.tickets));
+            carried(ControlBlock::Ticket(self.tickets));
         }
         if self.primary_due
             && let Some(path) = self.primary
@@ -115,18 +115,18 @@ impl ControlQueue {
             out.varint(self.primaries);
             out.varint(u64::from(path.0));
             self.primary_due = false;
-            carried(Control::SetPrimary(self.primaries));
+            carried(ControlBlock::SetPrimary(self.primaries));
         }
     }
 
-    pub(super) fn on_acked(&mut self, control: Control) {
+    pub(super) fn on_acked(&mut self, control: ControlBlock) {
         match control {
-            Control::Ticket(number) if number == self.tickets => {
+            ControlBlock::Ticket(number) if number == self.tickets => {
                 self.ticket = None;
                 self.ticket_due = false;
             }
-            Control::Notice(number) => self.notices.on_acked(number),
-            Control::SetPrimary(number) if number == self.primaries => {
+            ControlBlock::Notice(number) => self.notices.on_acked(number),
+            ControlBlock::SetPrimary(number) if number == self.primaries => {
                 self.primary = None;
                 self.primary_due = false;
             }
@@ -134,18 +134,18 @@ impl ControlQueue {
         }
     }
 
-    pub(super) fn on_lost(&mut self, control: Control) {
+    pub(super) fn on_lost(&mut self, control: ControlBlock) {
         match control {
-            Control::Fin => self.fin_due = true,
-            Control::FinAck => self.fin_ack_due = true,
+            ControlBlock::Fin => self.fin_due = true,
+            ControlBlock::FinAck => self.fin_ack_due = true,
             // It has served by being sent.
-            Control::KeepAlive => {}
-            Control::Ticket(number) if number == self.tickets => self.ticket_due = self.ticket.is_some(),
-            Control::Notice(number) => self.notices.on_lost(number),
-            Control::SetPrimary(number) if number == self.primaries => {
+            ControlBlock::KeepAlive => {}
+            ControlBlock::Ticket(number) if number == self.tickets => self.ticket_due = self.ticket.is_some(),
+            ControlBlock::Notice(number) => self.notices.on_lost(number),
+            ControlBlock::SetPrimary(number) if number == self.primaries => {
                 self.primary_due = self.primary.is_some()
             }
-            Control::Ticket(_) | Control::SetPrimary(_) => {}
+            ControlBlock::Ticket(_) | ControlBlock::SetPrimary(_) => {}
         }
     }
 }
@@ -161,16 +161,16 @@ mod tests {
         queue.ticket(60, vec![7; 40]);
         let mut carried = Vec::new();
         queue.fill(&mut Writer::new(&mut Vec::new(), 1200), |control| carried.push(control));
-        assert_eq!(carried, [Control::Fin, Control::Ticket(1)]);
+        assert_eq!(carried, [ControlBlock::Fin, ControlBlock::Ticket(1)]);
         assert!(queue.is_empty());
-        queue.on_lost(Control::Fin);
-        queue.on_acked(Control::Ticket(1));
-        queue.on_lost(Control::Ticket(1));
+        queue.on_lost(ControlBlock::Fin);
+        queue.on_acked(ControlBlock::Ticket(1));
+        queue.on_lost(ControlBlock::Ticket(1));
         carried.clear();
         queue.fill(&mut Writer::new(&mut Vec::new(), 1200), |control| carried.push(control));
-        assert_eq!(carried, [Control::Fin], "an acknowledged ticket is not sent again");
+        assert_eq!(carried, [ControlBlock::Fin], "an acknowledged ticket is not sent again");
         queue.ticket(60, vec![8; 40]);
-        queue.on_acked(Control::Ticket(1));
+        queue.on_acked(ControlBlock::Ticket(1));
         assert!(!queue.is_empty(), "the acknowledgement is of the one before");
     }
 }

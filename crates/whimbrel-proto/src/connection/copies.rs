@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::{At, Connection, CostPolicy, Item, Scheduling};
+use super::{At, Connection, CostPolicy, Scheduling, SentBlock};
 use crate::Time;
 use crate::session::{Carried, Copied, Copies, Flow, Session};
 use crate::wire::Writer;
@@ -124,7 +124,7 @@ impl Connection {
         self.scratch_carried.clear();
         let room =
             self.paths[at].echoes.fill(&mut self.session, copied, most, out, &mut self.scratch_carried);
-        self.scratch_items.extend(self.scratch_carried.iter().map(|carried| Item::Session(*carried)));
+        self.scratch_items.extend(self.scratch_carried.iter().map(|carried| SentBlock::Session(*carried)));
         room
     }
 

@@ -61,7 +61,7 @@ use attempts::Attempts;
 use changeover::Changeover;
 pub use close::CloseReason;
 use close::Ending;
-pub(crate) use control::Control;
+pub(crate) use control::ControlBlock;
 use control::ControlQueue;
 pub use copies::DeadlineStats;
 pub use cost::CostPolicy;
@@ -106,9 +106,9 @@ use crate::{Cause, ConnectionId, PathId, Side, StreamId, Ticket, Time};
 
 /// What a packet carried, to be told its fate.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Item {
+pub(crate) enum SentBlock {
     Session(Carried),
-    Control(Control),
+    ControlBlock(ControlBlock),
     /// A SACK that reported up to this number: once seen, what is below need not be repeated.
     Sack(u64),
     /// One of another path.
@@ -391,7 +391,7 @@ pub struct Connection {
     challenges: Challenges,
     scratch_sack: Option<Box<Sack>>,
     scratch_carried: Vec<Carried>,
-    scratch_items: Vec<Item>,
+    scratch_items: Vec<SentBlock>,
     dropped: stats::Dropped,
 }
 
@@ -653,26 +653,30 @@ impl Connection {
     fn settle(
         now: Time,
         fate: Fate,
-        item: &Item,
+        item: &SentBlock,
         session: &mut Session,
         control: &mut ControlQueue,
         notes: &mut Notes,
     ) {
         match (item, fate) {
-            (Item::Session(Carried::Run { first, .. }), Fate::Acked)
+            (SentBlock::Session(Carried::Run { first, .. }), Fate::Acked)
                 if planted(Mutant::AcknowledgementDropped) && first % 8 == 5 => {}
-            (Item::Session(carried), Fate::Acked) => session.on_acked(now, carried),
-            (Item::Session(carried), Fate::Lost) => session.on_lost(now, carried),
-            (Item::Control(block), Fate::Acked) => {
+            (SentBlock::Session(carried), Fate::Acked) => session.on_acked(now, carried),
+            (SentBlock::Session(carried), Fate::Lost) => session.on_lost(now, carried),
+            (SentBlock::ControlBlock(block), Fate::Acked) => {
                 control.on_acked(*block);
-                notes.fin_ack_acked |= *block == Control::FinAck;
+                notes.fin_ack_acked |= *block == ControlBlock::FinAck;
             }
-            (Item::Control(block), Fate::Lost) => control.on_lost(*block),
-            (Item::Sack(largest), Fate::Acked) => notes.sack_acked = notes.sack_acked.max(Some(*largest)),
-            (Item::SackOf(path, largest), Fate::Acked) => notes.other_sack_acked = Some((*path, *largest)),
-            (Item::Sack(_) | Item::SackOf(..), Fate::Lost) => {}
-            (Item::MtuProbe(size), fate) => notes.mtu_probe = Some((*size, fate)),
-            (Item::Answer, fate) => notes.answered |= fate == Fate::Acked,
+            (SentBlock::ControlBlock(block), Fate::Lost) => control.on_lost(*block),
+            (SentBlock::Sack(largest), Fate::Acked) => {
+                notes.sack_acked = notes.sack_acked.max(Some(*largest))
+            }
+            (SentBlock::SackOf(path, largest), Fate::Acked) => {
+                notes.other_sack_acked = Some((*path, *largest))
+            }
+            (SentBlock::Sack(_) | SentBlock::SackOf(..), Fate::Lost) => {}
+            (SentBlock::MtuProbe(size), fate) => notes.mtu_probe = Some((*size, fate)),
+            (SentBlock::Answer, fate) => notes.answered |= fate == Fate::Acked,
         }
     }
 

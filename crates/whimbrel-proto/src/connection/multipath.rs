@@ -62,7 +62,7 @@ impl Retired {
 
 /// What a packet is for.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Target {
+pub(super) enum Destination {
     Path(At),
     /// It would open this path.
     New(PathId),
@@ -147,16 +147,16 @@ impl Connection {
     }
 
     /// Which path a packet to `id` is for. None: one that is no more.
-    pub(super) fn target(&self, id: ConnectionId) -> Option<Target> {
+    pub(super) fn target(&self, id: ConnectionId) -> Option<Destination> {
         if let Some(at) = self.paths.by_local_id(id) {
-            return Some(Target::Path(at));
+            return Some(Destination::Path(at));
         }
         if let Some(path) = self.spare_ids.expected(id) {
             let room = self.paths.len() < self.most_paths();
-            return (self.side == Side::Server && room).then_some(Target::New(path));
+            return (self.side == Side::Server && room).then_some(Destination::New(path));
         }
         // An id of a PING that began the session again is the first path's.
-        (!self.retired.contains(id)).then_some(Target::Path(self.paths.main()))
+        (!self.retired.contains(id)).then_some(Destination::Path(self.paths.main()))
     }
 
     /// The client opened a path: its first packet opened under our keys.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::alternatives::Alternatives;
 use super::early::Early;
-use super::{CloseReason, Connection, Datagram, Event, Item, Main, Notes, Transmit, Validation};
+use super::{CloseReason, Connection, Datagram, Event, Main, Notes, SentBlock, Transmit, Validation};
 use crate::connection::keys::KeyRing;
 use crate::crypto::{PathMemory, PublicKey};
 use crate::handshake::{Accepted, ClientHandshake, Established, HandshakeError, Params, Resumed};
@@ -386,7 +386,7 @@ impl Connection {
         self.paths[Main].remote_id = flight.server_id;
         self.early_seal = flight.early.map(Box::new);
         self.scratch_items.clear();
-        self.scratch_items.extend(self.scratch_carried.iter().map(|carried| Item::Session(*carried)));
+        self.scratch_items.extend(self.scratch_carried.iter().map(|carried| SentBlock::Session(*carried)));
         let path = &mut self.paths[Main];
         path.recovery.on_sent(now, size as u64 + path.headers(), true, &self.scratch_items);
     }
@@ -518,7 +518,7 @@ impl Connection {
         self.pong = Some(finished.pong.into());
         self.pong_due = true;
         self.scratch_items.clear();
-        self.scratch_items.extend(self.scratch_carried.iter().map(|carried| Item::Session(*carried)));
+        self.scratch_items.extend(self.scratch_carried.iter().map(|carried| SentBlock::Session(*carried)));
         let path = &mut self.paths[Main];
         path.recovery.on_sent(now, size + path.headers(), true, &self.scratch_items);
         Ok(())

@@ -13,7 +13,7 @@ use super::path_state::PathLifecycle;
 use super::scheduler::View;
 use super::transmit::{CHALLENGE_LEN, SACK_LEN};
 use super::validation::Validation;
-use super::{Item, Transmit};
+use super::{SentBlock, Transmit};
 use crate::config::TransportConfig;
 use crate::crypto::ResetToken;
 use crate::recovery::{AckPace, Ecn, Received, Recovery};
@@ -48,7 +48,7 @@ pub(super) struct Path {
     pub(super) keys: KeyUse,
     /// By which the peer would say that it lost the connection. A client gives none for the first path.
     pub(super) token: Option<ResetToken>,
-    pub(super) recovery: Recovery<Item>,
+    pub(super) recovery: Recovery<SentBlock>,
     pub(super) received: Received,
     pub(super) mtu: Mtu,
     pub(super) rebinding: Option<Box<Rebinding>>,
@@ -69,7 +69,7 @@ pub(super) struct Path {
     /// NEW_CID with our id, by its number, until the peer has it: before that it cannot answer here.
     pub(super) announced: Option<u32>,
     /// Challenges of the peer's, to be answered here.
-    pub(super) answers: Answers,
+    pub(super) answers: ChallengeAnswers,
     /// What goes here too.
     pub(super) echoes: Echoes,
     /// A KEEP_ALIVE is due here.
@@ -237,9 +237,9 @@ const ANSWERS: usize = 4;
 
 /// Challenges that wait to be answered.
 #[derive(Debug, Default)]
-pub(super) struct Answers(Vec<u64>);
+pub(super) struct ChallengeAnswers(Vec<u64>);
 
-impl Answers {
+impl ChallengeAnswers {
     pub(super) fn push(&mut self, challenge: u64) {
         if self.0.len() == ANSWERS {
             self.0.remove(0);
@@ -310,7 +310,7 @@ impl Path {
             told: None,
             proven_there: lifecycle.is_proven(),
             announced: None,
-            answers: Answers::default(),
+            answers: ChallengeAnswers::default(),
             echoes: Echoes::default(),
             keep_alive_due: false,
             last_eliciting: now,
@@ -558,7 +558,7 @@ mod tests {
 
     #[test]
     fn challenges_do_not_pile_up() {
-        let mut answers = Answers::default();
+        let mut answers = ChallengeAnswers::default();
         for challenge in 0..100 {
             answers.push(challenge);
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::control::Control;
+use super::control::ControlBlock;
 use super::notices::Notices;
 use super::{EndpointAnswer, EndpointEvent, Event, IssuedTicket, Suspended};
 use crate::crypto::{Claim, Identity, PathMemory, Proof, PublicKey, ResetToken, Secret};
@@ -74,7 +74,7 @@ fn nothing_that_holds_a_secret_prints_it() {
     hides("EndpointEvent", &EndpointEvent::PeerResetToken(token));
     hides("Suspended", &suspended());
     hides("Notices", &notices);
-    hides("Control", &Control::Ticket(1));
+    hides("ControlBlock", &ControlBlock::Ticket(1));
 }
 
 #[test]

@@ -34,12 +34,12 @@ impl std::fmt::Debug for Dial {
 pub(super) struct Redial {
     fresh: Connection,
     /// From where (none: wherever the system sends from) and to where a peer may be reached.
-    ways: Vec<Way>,
+    ways: Vec<AddressPair>,
     /// Of them, those that the SYN sent last has not gone by yet.
-    rest: Vec<Way>,
+    rest: Vec<AddressPair>,
 }
 
-type Way = (Option<IpAddr>, SocketAddr);
+type AddressPair = (Option<IpAddr>, SocketAddr);
 
 impl Connection {
     /// Nothing was heard for the idle timeout.
@@ -98,7 +98,7 @@ impl Connection {
     }
 
     /// Every address of this host with every one of the peer's that has answered: where its paths led to first.
-    fn ways(&self) -> Vec<Way> {
+    fn ways(&self) -> Vec<AddressPair> {
         let mut remotes = vec![self.remote()];
         let proven = self.paths.iter().filter(|path| path.lifecycle.is_proven());
         for remote in proven.map(|path| path.remote).chain(self.addresses.answered()) {
@@ -107,7 +107,7 @@ impl Connection {
             }
         }
         let locals: Vec<IpAddr> = self.addresses.ours().map(|ours| ours.address.ip()).collect();
-        let mut ways: Vec<Way> = Vec::new();
+        let mut ways: Vec<AddressPair> = Vec::new();
         for remote in remotes {
             let fitting = locals.iter().filter(|local| local.is_ipv4() == remote.is_ipv4());
             ways.extend(fitting.map(|local| (Some(*local), remote)));

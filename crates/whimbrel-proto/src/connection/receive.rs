@@ -2,7 +2,7 @@
 
 use bytes::{Buf, BytesMut};
 
-use super::multipath::Target;
+use super::multipath::Destination;
 use super::sacks::Sacked;
 use super::{At, Connection, Datagram, EndpointEvent, Event, Main, Notes, PathState};
 use crate::connection::keys::KeyUse;
@@ -71,8 +71,8 @@ impl Connection {
         };
         let Some(plain) = self.open(now, target, datagram.bytes) else { return };
         let at = match target {
-            Target::Path(at) => at,
-            Target::New(path) => {
+            Destination::Path(at) => at,
+            Destination::New(path) => {
                 self.introduce(path, &plain.blocks);
                 match self.accept_path(now, path, from, to) {
                     Some(at) => at,
@@ -121,8 +121,8 @@ impl Connection {
             Some((flags, id)) if flags & CLEAR_BIT == 0 => self.target(id),
             _ => None,
         };
-        let Some(Target::Path(at)) = target else { return false };
-        let Some(plain) = self.open(now, Target::Path(at), datagram.bytes) else { return false };
+        let Some(Destination::Path(at)) = target else { return false };
+        let Some(plain) = self.open(now, Destination::Path(at), datagram.bytes) else { return false };
         let path = &mut self.paths[at];
         let is_news = !path.received.is_duplicate(plain.number);
         if is_news {
@@ -205,7 +205,7 @@ impl Connection {
     }
 
     /// Unmasks and opens; counts and drops what does not open.
-    pub(super) fn open(&mut self, now: Time, target: Target, mut packet: BytesMut) -> Option<Plain> {
+    pub(super) fn open(&mut self, now: Time, target: Destination, mut packet: BytesMut) -> Option<Plain> {
         if packet.len() < MIN_SEALED {
             self.dropped.short += 1;
             return None;
@@ -236,8 +236,8 @@ impl Connection {
             truncated = truncated << 8 | u64::from(packet[at]);
         }
         let (path, expected) = match target {
-            Target::Path(at) => (self.paths[at].id, self.paths[at].received.expected()),
-            Target::New(path) => (path, 0),
+            Destination::Path(at) => (self.paths[at].id, self.paths[at].received.expected()),
+            Destination::New(path) => (path, 0),
         };
         let number = expand_number(truncated, length, expected);
         let (head, sealed) = packet.split_at_mut(CLEAR_LEN + length);
@@ -246,8 +246,8 @@ impl Connection {
         } else {
             let mut fresh = KeyUse::default();
             let used = match target {
-                Target::Path(at) => &mut self.paths[at].keys,
-                Target::New(_) => &mut fresh,
+                Destination::Path(at) => &mut self.paths[at].keys,
+                Destination::New(_) => &mut fresh,
             };
             let phase = flags & KEY_PHASE_BIT != 0;
             let keys = self.keys.as_mut()?;

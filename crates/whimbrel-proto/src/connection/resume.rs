@@ -2,7 +2,7 @@
 
 use super::{
     CloseReason, Connection, Datagram, Ending, EndpointEvent, Event, LocalAddress, Main, PathState, Setup,
-    multipath::Target,
+    multipath::Destination,
 };
 use crate::crypto::Claim;
 use crate::handshake::{Accepted, Params, Resumed};
@@ -122,7 +122,7 @@ impl Connection {
         };
         let pending = &mut self.pending[index];
         let at = pending.paths.main();
-        let opens = pending.open(now, Target::Path(at), datagram.bytes.clone()).is_some();
+        let opens = pending.open(now, Destination::Path(at), datagram.bytes.clone()).is_some();
         if opens && !pending.refusal && !self.ending.is_over() {
             let fresh = self.pending.remove(index);
             self.attach(now, fresh);

@@ -2,7 +2,7 @@
 //! direction only.
 
 use super::transmit::SACK_LEN;
-use super::{At, Connection, Item, MOST_PATHS, PathState};
+use super::{At, Connection, MOST_PATHS, PathState, SentBlock};
 use crate::wire::Writer;
 use crate::{Cause, PathId, PeerMisbehaved, Time};
 
@@ -70,9 +70,9 @@ impl Connection {
             let Some(largest) = path.received.write_sack(now, path.id.0, reports, writer) else { continue };
             path.last_sack = now;
             self.scratch_items.push(if at == of {
-                Item::Sack(largest)
+                SentBlock::Sack(largest)
             } else {
-                Item::SackOf(path.id, largest)
+                SentBlock::SackOf(path.id, largest)
             });
         }
     }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use zeroize::Zeroizing;
 
 use super::suspended::Suspended;
-use super::{CloseReason, Connection, Ending, EndpointEvent, Event, Item, Main, Notes};
+use super::{CloseReason, Connection, Ending, EndpointEvent, Event, Main, Notes, SentBlock};
 use crate::crypto::{Claim, PublicKey};
 use crate::recovery::{Fate, Recovery};
 use crate::session::Session;
@@ -241,7 +241,7 @@ impl Connection {
             self.paths[at].recovery.go_on_from(&old);
             let (session, control) = (&mut self.session, &mut self.control);
             let mut notes = Notes::default();
-            old.abandon(|item: &Item| Self::settle(now, Fate::Lost, item, session, control, &mut notes));
+            old.abandon(|item: &SentBlock| Self::settle(now, Fate::Lost, item, session, control, &mut notes));
         }
     }
 }

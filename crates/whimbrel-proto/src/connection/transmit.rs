@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::receive::PONG_WAIT;
-use super::{At, Connection, Control, Item, KeyRing, Main, PathState, Transmit};
+use super::{At, Connection, ControlBlock, KeyRing, Main, PathState, SentBlock, Transmit};
 use crate::mutants::{Mutant, planted};
 use crate::recovery::{CIPHER_BLOCK, Permit, Spare};
 use crate::wire::close::{Reason, write_rst};
@@ -277,7 +277,7 @@ impl Connection {
         let session = &mut self.session;
         while !session.has_lost() {
             let found = self.paths[at].recovery.double(now, |item| {
-                if let Item::Session(carried) = item {
+                if let SentBlock::Session(carried) = item {
                     session.send_again(carried);
                 }
             });
@@ -302,7 +302,7 @@ impl Connection {
         out.extend_from_slice(&[block::KEEP_ALIVE, block::PADDING]);
         out.resize(end, 0);
         self.paths[at].mtu.on_probe_sent(size);
-        self.scratch_items.push(Item::MtuProbe(size));
+        self.scratch_items.push(SentBlock::MtuProbe(size));
         true
     }
 
@@ -322,7 +322,7 @@ impl Connection {
         if self.keys.is_some() && self.has_sacks(at, probe) && self.write_verdicts(&mut writer) {
             self.write_sacks(now, at, probe, &mut writer);
         }
-        let verdicts = self.scratch_items.iter().any(|item| matches!(item, Item::Session(_)));
+        let verdicts = self.scratch_items.iter().any(|item| matches!(item, SentBlock::Session(_)));
         let sack_end = writer.len();
         let mut writer = Writer::new(out, end);
         if occasion == Occasion::Sack {
@@ -339,7 +339,7 @@ impl Connection {
         self.write_path_blocks(at, &mut writer);
         let items = &mut self.scratch_items;
         if self.keys.is_some() && data && !self.control.is_empty() {
-            self.control.fill(&mut writer, |control| items.push(Item::Control(control)));
+            self.control.fill(&mut writer, |control| items.push(SentBlock::ControlBlock(control)));
         }
         let full = occasion == Occasion::Data
             && self.keys.is_some()
@@ -355,13 +355,14 @@ impl Connection {
                 } else {
                     self.session.fill(now, &mut writer, &mut self.scratch_carried, repeats);
                 }
-                self.scratch_items.extend(self.scratch_carried.iter().map(|carried| Item::Session(*carried)));
+                self.scratch_items
+                    .extend(self.scratch_carried.iter().map(|carried| SentBlock::Session(*carried)));
                 self.echo(now, at);
             }
         }
         if occasion == Occasion::Probe && writer.len() == sack_end {
             writer.u8(block::KEEP_ALIVE);
-            self.scratch_items.push(Item::Control(Control::KeepAlive));
+            self.scratch_items.push(SentBlock::ControlBlock(ControlBlock::KeepAlive));
         }
         let eliciting = verdicts || writer.len() > sack_end;
         if writer.len() > body && writer.len() < body + MIN_BLOCKS {
@@ -378,12 +379,12 @@ impl Connection {
         }
         let path = &mut self.paths[at];
         if path.answers.fill(writer) {
-            self.scratch_items.push(Item::Answer);
+            self.scratch_items.push(SentBlock::Answer);
         }
         if path.keep_alive_due && writer.remaining() > 0 {
             path.keep_alive_due = false;
             writer.u8(block::KEEP_ALIVE);
-            self.scratch_items.push(Item::Control(Control::KeepAlive));
+            self.scratch_items.push(SentBlock::ControlBlock(ControlBlock::KeepAlive));
         }
     }
 
@@ -394,7 +395,7 @@ impl Connection {
         }
         self.scratch_carried.clear();
         let all = self.session.fill_verdicts(writer, &mut self.scratch_carried);
-        self.scratch_items.extend(self.scratch_carried.iter().map(|carried| Item::Session(*carried)));
+        self.scratch_items.extend(self.scratch_carried.iter().map(|carried| SentBlock::Session(*carried)));
         all
     }
 
@@ -482,7 +483,7 @@ impl Connection {
             self.last_eliciting = now;
             path.last_eliciting = now;
         }
-        if self.scratch_items.iter().any(|item| matches!(item, Item::Session(_))) {
+        if self.scratch_items.iter().any(|item| matches!(item, SentBlock::Session(_))) {
             self.last_data = now;
             if let Some(opening) = &mut self.opening {
                 opening.on_said_early();

@@ -10,7 +10,7 @@ use super::addresses::{read_add, write_add, write_delete};
 use super::control::ControlQueue;
 use super::ids::{read_new_cid, read_path, write_new_cid};
 use super::multipath::write_close_path;
-use super::path::Answers;
+use super::path::ChallengeAnswers;
 use super::primary::read_set_primary;
 use super::suspend::{read_suspend, suspend, suspend_ack};
 use super::tickets::read_ticket;
@@ -284,7 +284,7 @@ fn credit(vectors: &mut Vectors) {
 fn paths(vectors: &mut Vectors) {
     let challenge: u64 = 0x0102_0304_0506_0708;
     let probe = [&[block::PROBE][..], &challenge.to_be_bytes()].concat();
-    let mut answers = Answers::default();
+    let mut answers = ChallengeAnswers::default();
     answers.push(challenge);
     let answer = written(|out| assert!(answers.fill(out)));
     vectors.block("probe", &probe, "challenge (8) = 72623859790382856", |reader| {
