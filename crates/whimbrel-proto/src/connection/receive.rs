@@ -9,7 +9,7 @@ use crate::connection::keys::KeyUse;
 use crate::connection::path::Rebinding;
 use crate::handshake::Params;
 use crate::mutants::{Mutant, planted};
-use crate::recovery::Way;
+use crate::recovery::SackPath;
 use crate::wire::packet::{
     CLEAR_BIT, CLEAR_LEN, EARLY_BIT, KEY_PHASE_BIT, MIN_SEALED, PROTECTED_BITS, SAMPLE_LEN, destination,
     expand_number,
@@ -412,7 +412,7 @@ impl Connection {
         };
         let mut notes = Notes::default();
         let (session, control) = (&mut self.session, &mut self.control);
-        let way = if on == id { Way::Own } else { Way::Other };
+        let way = if on == id { SackPath::Own } else { SackPath::Other };
         let packets = self.paths[at].recovery.on_sack(now, sack, way, |fate, item| {
             Self::settle(now, fate, item, session, control, &mut notes);
         })?;

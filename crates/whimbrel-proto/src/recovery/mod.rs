@@ -43,7 +43,7 @@ pub(crate) enum Permit {
 
 /// How a SACK came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum SackPath {
     /// On the path it speaks of.
     Own,
     /// On another.
@@ -302,7 +302,7 @@ impl<I: Copy> Recovery<I> {
         &mut self,
         now: Time,
         sack: &Sack,
-        way: Way,
+        way: SackPath,
         mut tell: impl FnMut(Fate, &I),
     ) -> Result<u64, PeerMisbehaved> {
         if sack.largest() >= self.sent.next_number() {
@@ -328,12 +328,12 @@ impl<I: Copy> Recovery<I> {
             return Ok(0);
         }
         // What left before the path fell silent and is acknowledged another way may have been the last to get through.
-        let stale = way == Way::Other
+        let stale = way == SackPath::Other
             && told.newest.zip(self.silence.since()).is_some_and(|(newest, since)| newest.sent_at < since);
         let newest = told.newest.filter(|newest| newest.is_largest && !stale);
         // Another way back may be shorter: that is no round trip of this path, least of all its first.
         let own =
-            |elapsed: &Duration| way == Way::Own || !self.rtt.is_unknown() && *elapsed >= self.rtt.min();
+            |elapsed: &Duration| way == SackPath::Own || !self.rtt.is_unknown() && *elapsed >= self.rtt.min();
         let elapsed = newest.map(|newest| now.since(newest.sent_at));
         let sample_rtt = elapsed.filter(own);
         let delay = Duration::from_micros(sack.delay_us);

@@ -30,7 +30,7 @@ pub(super) struct Sent {
     pub(super) snapshot: Snapshot,
     pub(super) size: u64,
     items: u32,
-    state: State,
+    state: PacketState,
     spare: Spare,
 }
 
@@ -53,7 +53,7 @@ pub(crate) enum Spare {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum PacketState {
     Outstanding,
     Lost {
         at: Time,
@@ -231,7 +231,7 @@ impl<I: Copy> SentPackets<I> {
     pub(super) fn push(&mut self, now: Time, size: u64, snapshot: Snapshot, items: &[I]) {
         self.items.extend(items.iter().copied());
         let items = items.len() as u32;
-        let (state, spare) = (State::Outstanding, Spare::New);
+        let (state, spare) = (PacketState::Outstanding, Spare::New);
         self.packets.push_back(Sent { sent_at: now, snapshot, size, items, state, spare });
         self.in_flight += size;
     }
@@ -250,7 +250,7 @@ impl<I: Copy> SentPackets<I> {
             snapshot: Snapshot::default(),
             size: 0,
             items: 0,
-            state: State::Settled,
+            state: PacketState::Settled,
             spare: Spare::Doubled,
         };
         self.packets.push_back(settled);
@@ -298,21 +298,21 @@ impl<I: Copy> SentPackets<I> {
         for number in start..=end {
             let index = (number - self.first) as usize;
             let packet = self.packets[index];
-            if packet.state == State::Settled {
+            if packet.state == PacketState::Settled {
                 item = item.map(|item| item + packet.items as usize);
                 continue;
             }
             let at = item.unwrap_or_else(|| self.items_before(index));
-            self.packets[index].state = State::Settled;
+            self.packets[index].state = PacketState::Settled;
             self.full.acked += u64::from(packet.is_full(self.full_size));
             told.packets += 1;
-            if packet.state == State::Outstanding {
+            if packet.state == PacketState::Outstanding {
                 self.in_flight -= packet.size;
                 told.bytes += packet.size;
             } else {
                 told.spurious_packets += 1;
                 told.spurious_bytes += packet.size;
-                let overdue = matches!(packet.state, State::Lost { overdue: true, .. });
+                let overdue = matches!(packet.state, PacketState::Lost { overdue: true, .. });
                 told.early_deadline |= overdue;
                 told.reordered |= !overdue;
             }
@@ -348,7 +348,7 @@ impl<I: Copy> SentPackets<I> {
         for number in self.scan_from..self.next_number() {
             let index = (number - self.first) as usize;
             let packet = self.packets[index];
-            if packet.state != State::Outstanding {
+            if packet.state != PacketState::Outstanding {
                 item = item.map(|item| item + packet.items as usize);
                 continue;
             }
@@ -362,7 +362,7 @@ impl<I: Copy> SentPackets<I> {
             }
             let at = item.unwrap_or_else(|| self.items_before(index));
             let overdue = packet.sent_at + deadline <= now;
-            self.packets[index].state = State::Lost { at: now, overdue };
+            self.packets[index].state = PacketState::Lost { at: now, overdue };
             self.full.lost += u64::from(packet.is_full(self.full_size));
             self.in_flight -= packet.size;
             packets += 1;
@@ -402,7 +402,7 @@ impl<I: Copy> SentPackets<I> {
             .iter()
             .enumerate()
             .skip(start)
-            .find(|(_, packet)| packet.state == State::Outstanding)?;
+            .find(|(_, packet)| packet.state == PacketState::Outstanding)?;
         let mut at = packet.sent_at + rtt.deadline();
         let number = self.first + index as u64;
         if self.largest_acked.is_some_and(|largest| number < largest) && self.newest_sent_at >= packet.sent_at
@@ -416,14 +416,14 @@ impl<I: Copy> SentPackets<I> {
     pub(super) fn first_overdue(&mut self, now: Time, rtt: &Rtt) -> Option<Time> {
         self.advance_scan();
         let packet = self.packets.get((self.scan_from - self.first) as usize)?;
-        (packet.state == State::Outstanding && packet.sent_at + rtt.deadline() <= now)
+        (packet.state == PacketState::Outstanding && packet.sent_at + rtt.deadline() <= now)
             .then_some(packet.sent_at)
     }
 
     fn advance_scan(&mut self) {
         self.scan_from = self.scan_from.max(self.first);
         while let Some(packet) = self.packets.get((self.scan_from - self.first) as usize)
-            && packet.state != State::Outstanding
+            && packet.state != PacketState::Outstanding
         {
             self.scan_from += 1;
         }
@@ -446,12 +446,12 @@ impl<I: Copy> SentPackets<I> {
             return None;
         }
         let worth = |packet: &Sent| {
-            packet.state == State::Outstanding
+            packet.state == PacketState::Outstanding
                 && (packet.spare == Spare::Again || flight && packet.spare == Spare::New)
         };
         let recent = self.packets.iter().enumerate().rev().take(MOST_LOOKED_AT).take_while(|(_, packet)| {
             // Those that asked for no answer have no time.
-            packet.sent_at > since || packet.state == State::Settled
+            packet.sent_at > since || packet.state == PacketState::Settled
         });
         let Some(index) = recent.filter(|(_, packet)| worth(packet)).map(|(index, _)| index).next() else {
             self.barren = asked;
@@ -469,8 +469,8 @@ impl<I: Copy> SentPackets<I> {
         let mut items = self.items.iter();
         for packet in &mut self.packets {
             let carried = items.by_ref().take(packet.items as usize);
-            if packet.state == State::Outstanding {
-                packet.state = State::Lost { at: now, overdue: true };
+            if packet.state == PacketState::Outstanding {
+                packet.state = PacketState::Lost { at: now, overdue: true };
                 self.full.lost += u64::from(packet.is_full(self.full_size));
                 carried.for_each(&mut on_item);
             } else {
@@ -486,7 +486,7 @@ impl<I: Copy> SentPackets<I> {
         let mut items = self.items.iter();
         for packet in &self.packets {
             let carried = items.by_ref().take(packet.items as usize);
-            if packet.state == State::Outstanding {
+            if packet.state == PacketState::Outstanding {
                 carried.for_each(&mut on_item);
             } else {
                 carried.for_each(drop);
@@ -500,9 +500,9 @@ impl<I: Copy> SentPackets<I> {
         let remember = (rtt.smoothed() * REMEMBER_ROUNDS).max(REMEMBER_AT_LEAST);
         while let Some(packet) = self.packets.front() {
             let forget = match packet.state {
-                State::Outstanding => false,
-                State::Settled => true,
-                State::Lost { at, .. } => {
+                PacketState::Outstanding => false,
+                PacketState::Settled => true,
+                PacketState::Lost { at, .. } => {
                     now.since(at) > remember && (at < self.newest_sent_at || self.packets.len() > MOST_KEPT)
                 }
             };

@@ -13,11 +13,11 @@ const SLOWEST: Duration = Duration::from_secs(5);
 /// Heard, or silent since a packet stayed without any answer for longer than a round trip.
 #[derive(Debug, Default)]
 pub(super) struct Silence {
-    state: State,
+    state: SilenceState,
 }
 
 #[derive(Debug, Default)]
-enum State {
+enum SilenceState {
     #[default]
     Heard,
     Silent {
@@ -30,7 +30,7 @@ enum State {
 
 impl Silence {
     pub(super) fn is_silent(&self) -> bool {
-        matches!(self.state, State::Silent { .. })
+        matches!(self.state, SilenceState::Silent { .. })
     }
 
     /// Silent beyond both tail probes: not a lost tail but a dead link.
@@ -41,52 +41,52 @@ impl Silence {
     /// Probes granted since the path was last heard.
     pub(super) fn unanswered(&self) -> u32 {
         match self.state {
-            State::Heard => 0,
-            State::Silent { unanswered, .. } => unanswered,
+            SilenceState::Heard => 0,
+            SilenceState::Silent { unanswered, .. } => unanswered,
         }
     }
 
     /// When it began.
     pub(super) fn since(&self) -> Option<Time> {
         match self.state {
-            State::Heard => None,
-            State::Silent { since, .. } => Some(since),
+            SilenceState::Heard => None,
+            SilenceState::Silent { since, .. } => Some(since),
         }
     }
 
     /// Packets that may be sent now.
     pub(super) fn probe_credit(&self) -> u32 {
         match self.state {
-            State::Heard => 0,
-            State::Silent { credit, .. } => credit,
+            SilenceState::Heard => 0,
+            SilenceState::Silent { credit, .. } => credit,
         }
     }
 
     pub(super) fn next_probe(&self) -> Option<Time> {
         match self.state {
             // A probe that was granted and not sent yet (nothing to send) needs no further timer.
-            State::Silent { credit: 0, next, .. } => Some(next),
+            SilenceState::Silent { credit: 0, next, .. } => Some(next),
             _ => None,
         }
     }
 
     pub(super) fn on_sent(&mut self) {
-        if let State::Silent { credit, .. } = &mut self.state {
+        if let SilenceState::Silent { credit, .. } = &mut self.state {
             *credit = credit.saturating_sub(1);
         }
     }
 
     /// A packet was overdue and nothing had been heard since it left.
     pub(super) fn on_overdue(&mut self, now: Time, deadline: Duration) {
-        if let State::Heard = self.state {
+        if let SilenceState::Heard = self.state {
             // The first tail probe: two packets, since what was lost is often more than one.
-            self.state = State::Silent { since: now, unanswered: 1, credit: 2, next: now + deadline };
+            self.state = SilenceState::Silent { since: now, unanswered: 1, credit: 2, next: now + deadline };
         }
     }
 
     /// Grants the next probe if it is due; `cap` bounds the interval. True if it was.
     pub(super) fn handle_timeout(&mut self, now: Time, deadline: Duration, cap: Duration) -> bool {
-        let State::Silent { since, unanswered, credit, next } = &mut self.state else { return false };
+        let SilenceState::Silent { since, unanswered, credit, next } = &mut self.state else { return false };
         if now < *next {
             return false;
         }
@@ -103,7 +103,7 @@ impl Silence {
 
     /// A probe now, whatever the interval.
     pub(super) fn probe_at(&mut self, now: Time) {
-        if let State::Silent { credit, next, .. } = &mut self.state {
+        if let SilenceState::Silent { credit, next, .. } = &mut self.state {
             *credit = (*credit).max(1);
             *next = now;
         }
@@ -112,7 +112,7 @@ impl Silence {
     /// Something was acknowledged. Returns whether that ended a blackout.
     pub(super) fn on_heard(&mut self) -> bool {
         let was_blackout = self.is_blackout();
-        self.state = State::Heard;
+        self.state = SilenceState::Heard;
         was_blackout
     }
 }

@@ -31,7 +31,7 @@ pub(super) struct Check {
 
 /// What came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum CheckResult {
     /// Loss does not depend on how much is sent.
     Nature,
     /// What arrives does not depend on how much is sent.
@@ -65,10 +65,10 @@ impl Check {
     }
 
     /// The verdict, once there is one.
-    pub(super) fn verdict(&self, now: Time, acked: u64) -> Option<Verdict> {
+    pub(super) fn verdict(&self, now: Time, acked: u64) -> Option<CheckResult> {
         let (at, mark) = self.mark.filter(|_| now >= self.until)?;
         let during = math::rate(acked.saturating_sub(mark), now.since(at));
         let still = during > math::scale(self.before, self.still);
-        Some(if still { Verdict::Overflow } else { Verdict::Nature })
+        Some(if still { CheckResult::Overflow } else { CheckResult::Nature })
     }
 }

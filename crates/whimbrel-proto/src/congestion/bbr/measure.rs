@@ -2,7 +2,7 @@
 
 use super::fall::Fall;
 use super::losses::Period;
-use super::target::Target;
+use super::target::QueueTarget;
 use super::{Bbr, ONE, Phase, STARTUP_GROWTH, UNKNOWN_LOSS, math};
 use crate::Time;
 use crate::congestion::RateSample;
@@ -88,7 +88,7 @@ impl Bbr {
     pub(super) fn period_kind(&self) -> Period {
         // Against what is wanted alone: in company a long queue is wanted, and a calm path it is not.
         let (bandwidth, base) = self.joint();
-        let alone = Target::alone(bandwidth, base, self.packet_size);
+        let alone = QueueTarget::alone(bandwidth, base, self.packet_size);
         if self.delay.queue() > math::stretch(alone, 1500).max(self.delay.base() / 4) {
             Period::Queueing
         } else if self.pushed.contains(&true)

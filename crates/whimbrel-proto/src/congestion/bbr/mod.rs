@@ -28,12 +28,12 @@ use std::time::Duration;
 
 use arrivals::Arrivals;
 use bandwidth::Bandwidth;
-use check::{Check, Verdict};
+use check::{Check, CheckResult};
 use delay::Delay;
 use fall::{Fall, View};
 use local::Local;
 use losses::{Losses, Period};
-use target::Target;
+use target::QueueTarget;
 use usual::Delivery;
 
 use super::math::{self, ONE};
@@ -107,7 +107,7 @@ pub struct Bbr {
     arrivals: Arrivals,
     fall: Option<Box<Fall>>,
     losses: Losses,
-    target: Target,
+    target: QueueTarget,
     company: Option<Box<Company>>,
     calls: Calls,
     local: Local,
@@ -146,7 +146,7 @@ impl Bbr {
             arrivals: Arrivals::default(),
             fall: None,
             losses: Losses::default(),
-            target: Target::default(),
+            target: QueueTarget::default(),
             company: None,
             calls: Calls::default(),
             local: Local::default(),
@@ -265,16 +265,16 @@ impl Bbr {
         (2 * lost * 1_000_000 / (1_000_000 - lost) / packets).isqrt().min(ONE)
     }
 
-    fn end_check(&mut self, now: Time, verdict: Verdict) {
+    fn end_check(&mut self, now: Time, verdict: CheckResult) {
         self.phase = Phase::Cruise;
         self.calm_at = now;
         match verdict {
-            Verdict::Nature => {
+            CheckResult::Nature => {
                 // It will hardly be another next time: ask less and less often.
                 self.patience = self.patience.saturating_mul(2).min(MOST_PATIENCE);
                 self.losses.end_period(Period::Calm);
             }
-            Verdict::Overflow => {
+            CheckResult::Overflow => {
                 self.calls.congestions += 1;
                 self.patience = PATIENCE;
                 self.losses.forget_baseline();

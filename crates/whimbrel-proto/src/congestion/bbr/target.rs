@@ -37,7 +37,7 @@ pub(super) struct Queue {
 
 /// The queue wanted.
 #[derive(Debug)]
-pub(super) struct Target {
+pub(super) struct QueueTarget {
     /// Multiple of what would do alone, permille.
     multiple: u64,
     /// Shortest and longest queue of this spell of periods and of the one before.
@@ -52,7 +52,7 @@ pub(super) struct Target {
     depth: Option<(Duration, Time)>,
 }
 
-impl Default for Target {
+impl Default for QueueTarget {
     fn default() -> Self {
         Self {
             multiple: ONE,
@@ -65,7 +65,7 @@ impl Default for Target {
     }
 }
 
-impl Target {
+impl QueueTarget {
     /// What is wanted where nobody else is.
     pub(super) fn alone(bandwidth: u64, base: Duration, packet_size: u64) -> Duration {
         let product = math::volume(bandwidth, base);

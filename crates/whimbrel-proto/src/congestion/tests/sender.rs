@@ -14,11 +14,11 @@ struct Record {
     unit: u64,
     sent_at: Time,
     snapshot: Snapshot,
-    state: State,
+    state: SentState,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum State {
+enum SentState {
     Out,
     Lost,
     Acked,
@@ -116,8 +116,8 @@ impl Sender {
         if now.since(self.heard_at) > self.probe_timeout() * 2 && !self.dark {
             self.dark = true;
             let mut lost = 0;
-            for record in self.records.iter_mut().filter(|record| record.state == State::Out) {
-                record.state = State::Lost;
+            for record in self.records.iter_mut().filter(|record| record.state == SentState::Out) {
+                record.state = SentState::Lost;
                 self.again.push_back(record.unit);
                 lost += SIZE;
             }
@@ -138,7 +138,7 @@ impl Sender {
         let number = self.next;
         self.next += 1;
         self.in_flight += SIZE;
-        self.records.push_back(Record { number, unit, sent_at: now, snapshot, state: State::Out });
+        self.records.push_back(Record { number, unit, sent_at: now, snapshot, state: SentState::Out });
         // Back-off is capped: a link that comes back is used at once.
         let cap = Duration::from_millis(250).max(self.srtt.unwrap());
         self.probe_at = now + if self.dark { cap } else { self.probe_timeout() };
@@ -154,16 +154,16 @@ impl Sender {
         let prior = self.in_flight;
         let (mut acked, mut newest) = (0, None);
         for record in &mut self.records {
-            if record.number > ack.largest || !ack.has(record.number) || record.state == State::Acked {
+            if record.number > ack.largest || !ack.has(record.number) || record.state == SentState::Acked {
                 continue;
             }
-            if record.state == State::Out {
+            if record.state == SentState::Out {
                 self.in_flight -= SIZE;
             } else {
                 self.spurious += 1;
                 self.control.on_spurious_loss(now, SIZE);
             }
-            record.state = State::Acked;
+            record.state = SentState::Acked;
             acked += SIZE;
             newest = Some((record.number, record.sent_at));
             self.sampler.on_acked(now, record.sent_at, SIZE, &record.snapshot);
@@ -193,7 +193,7 @@ impl Sender {
         self.probe_at =
             if self.in_flight > 0 || self.has_data() { now + self.probe_timeout() } else { Time::MAX };
         let horizon = self.next.saturating_sub(4096);
-        while self.records.pop_front_if(|r| r.state == State::Acked || r.number < horizon).is_some() {}
+        while self.records.pop_front_if(|r| r.state == SentState::Acked || r.number < horizon).is_some() {}
     }
 
     fn measure(&mut self, rtt: Duration) -> Duration {
@@ -207,7 +207,7 @@ impl Sender {
     fn loss_at(&self) -> Time {
         let Some(largest) = self.largest_acked else { return Time::MAX };
         let after = self.srtt.unwrap() * 9 / 8;
-        let mut out = self.records.iter().filter(|r| r.state == State::Out && r.number < largest);
+        let mut out = self.records.iter().filter(|r| r.state == SentState::Out && r.number < largest);
         out.next().map_or(Time::MAX, |record| record.sent_at + after)
     }
 
@@ -220,8 +220,8 @@ impl Sender {
                 break;
             }
             let late = record.number + 3 <= largest || now >= record.sent_at + after;
-            if record.state == State::Out && late {
-                record.state = State::Lost;
+            if record.state == SentState::Out && late {
+                record.state = SentState::Lost;
                 self.again.push_back(record.unit);
                 self.in_flight -= SIZE;
                 lost += SIZE;
