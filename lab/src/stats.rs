@@ -26,7 +26,7 @@ impl Spread {
 
 /// Whether one peer is better than another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum Comparison {
     /// Every trial of the first was better than every trial of the second.
     Better,
     /// The other way round.
@@ -47,15 +47,15 @@ pub(crate) const RULE: &str = "Two peers differ where every trial of one was bet
     \"no difference: the spread covers it\".";
 
 /// Compares two peers by [`RULE`].
-pub(crate) fn compare(one: &Spread, other: &Spread, better: Better) -> Verdict {
+pub(crate) fn compare(one: &Spread, other: &Spread, better: Better) -> Comparison {
     if one.trials.min(other.trials) < ENOUGH {
-        return Verdict::TooFew;
+        return Comparison::TooFew;
     }
     let (above, below) = (one.low > other.high, one.high < other.low);
     match (better, above, below) {
-        (Better::Higher, true, _) | (Better::Lower, _, true) => Verdict::Better,
-        (Better::Higher, _, true) | (Better::Lower, true, _) => Verdict::Worse,
-        _ => Verdict::Same,
+        (Better::Higher, true, _) | (Better::Lower, _, true) => Comparison::Better,
+        (Better::Higher, _, true) | (Better::Lower, true, _) => Comparison::Worse,
+        _ => Comparison::Same,
     }
 }
 
@@ -113,13 +113,13 @@ mod tests {
             spread(&[5.0, 6.0, 6.5, 7.0, 8.0]),
             spread(&[3.5, 9.0, 9.0, 9.0, 9.0]),
         );
-        assert_eq!(compare(&high, &low, Better::Higher), Verdict::Better);
-        assert_eq!(compare(&low, &high, Better::Higher), Verdict::Worse);
-        assert_eq!(compare(&low, &high, Better::Lower), Verdict::Better);
-        assert_eq!(compare(&high, &low, Better::Lower), Verdict::Worse);
-        assert_eq!(compare(&low, &across, Better::Lower), Verdict::Same);
-        assert_eq!(compare(&low, &low, Better::Lower), Verdict::Same);
-        assert_eq!(compare(&spread(&[1.0, 1.1, 1.2, 1.3]), &high, Better::Lower), Verdict::TooFew);
+        assert_eq!(compare(&high, &low, Better::Higher), Comparison::Better);
+        assert_eq!(compare(&low, &high, Better::Higher), Comparison::Worse);
+        assert_eq!(compare(&low, &high, Better::Lower), Comparison::Better);
+        assert_eq!(compare(&high, &low, Better::Lower), Comparison::Worse);
+        assert_eq!(compare(&low, &across, Better::Lower), Comparison::Same);
+        assert_eq!(compare(&low, &low, Better::Lower), Comparison::Same);
+        assert_eq!(compare(&spread(&[1.0, 1.1, 1.2, 1.3]), &high, Better::Lower), Comparison::TooFew);
     }
 
     #[test]

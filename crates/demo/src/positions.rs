@@ -27,13 +27,13 @@ const STALE_S: f64 = 0.75;
 
 /// How positions are sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Manner {
     Replace,
     Lifetime,
     Queue,
 }
 
-const WAYS: [Way; 3] = [Way::Replace, Way::Lifetime, Way::Queue];
+const WAYS: [Manner; 3] = [Manner::Replace, Manner::Lifetime, Manner::Queue];
 
 /// Plays the part: all ways at once, each over a link of its own with the same losses.
 pub(crate) async fn play(stage: &Stage) -> anyhow::Result<Findings> {
@@ -50,7 +50,7 @@ pub(crate) async fn play(stage: &Stage) -> anyhow::Result<Findings> {
     Ok(judge(&flights, &blackout))
 }
 
-impl Way {
+impl Manner {
     fn lane(self) -> &'static str {
         match self {
             Self::Replace => "replace",
@@ -78,14 +78,14 @@ impl Way {
 
 /// One way's positions, and what came of them.
 struct Flight {
-    way: Way,
+    way: Manner,
     sent: u64,
     /// When the link came back.
     back_ns: u64,
     report: Report,
 }
 
-async fn fly(stage: &Stage, way: Way) -> anyhow::Result<Flight> {
+async fn fly(stage: &Stage, way: Manner) -> anyhow::Result<Flight> {
     let Scale { before, blackout, after, .. } = stage.scale;
     let lasting = before + blackout + after;
     let expected = lasting.as_millis() / EVERY.as_millis();
@@ -104,7 +104,7 @@ async fn fly(stage: &Stage, way: Way) -> anyhow::Result<Flight> {
     Ok(Flight { way, sent, back_ns, report })
 }
 
-async fn send(lane: &Lane, way: Way, lasting: Duration) -> anyhow::Result<u64> {
+async fn send(lane: &Lane, way: Manner, lasting: Duration) -> anyhow::Result<u64> {
     let sender = way.sender(&lane.mocket);
     let (start, mut ticks, mut sent) = (Instant::now(), interval(EVERY), 0);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -112,8 +112,8 @@ async fn send(lane: &Lane, way: Way, lasting: Duration) -> anyhow::Result<u64> {
         ticks.tick().await;
         let position = stamped(sent, SIZE);
         match way {
-            Way::Replace => sender.replace(position),
-            Way::Lifetime | Way::Queue => sender.send(position).await,
+            Manner::Replace => sender.replace(position),
+            Manner::Lifetime | Manner::Queue => sender.send(position).await,
         }
         .context("cannot send a position")?;
         sent += 1;
@@ -172,7 +172,7 @@ impl Flight {
         if !arrivals.is_sorted_by_key(|arrival| arrival.number) || self.report.duplicated > 0 {
             missing.push(format!("positions, {name}: out of order or twice"));
         }
-        if self.way == Way::Queue && arrivals.len() as u64 != self.sent {
+        if self.way == Manner::Queue && arrivals.len() as u64 != self.sent {
             missing.push(format!("positions, {name}: {} of {} arrived", arrivals.len(), self.sent));
         }
         missing

@@ -108,7 +108,7 @@ struct Flight {
 
 /// How packets of one network get from one node to another.
 #[derive(Clone, Copy)]
-struct Way {
+struct Leg {
     link: usize,
     /// How much longer than the link's own delay: of what others do not share.
     more: Duration,
@@ -133,7 +133,7 @@ pub struct World {
     now: Time,
     nodes: Vec<Node>,
     /// From, to, and over which network: which of `links` that way takes.
-    ways: BTreeMap<(usize, usize, usize), Way>,
+    ways: BTreeMap<(usize, usize, usize), Leg>,
     links: Vec<Link>,
     flights: BTreeMap<u64, Flight>,
     arrivals: BinaryHeap<Reverse<(Time, u64)>>,
@@ -228,7 +228,7 @@ impl World {
     /// A link each way between a client and the server.
     fn lay(&mut self, client: usize, network: usize, up: LinkConfig, down: LinkConfig) {
         for (from, to, config) in [(client, SERVER, up), (SERVER, client, down)] {
-            let way = Way { link: self.links.len(), more: Duration::ZERO };
+            let way = Leg { link: self.links.len(), more: Duration::ZERO };
             self.links.push(Link::new(config, self.rng.next_u64()));
             self.ways.insert((from, to, network), way);
         }
@@ -239,7 +239,7 @@ impl World {
         let (other, over) = with;
         for [from, to] in [[0, 1], [1, 0]] {
             let (ours, theirs) = ([client, SERVER], [other, SERVER]);
-            let way = Way { more, ..self.ways[&(theirs[from], theirs[to], over)] };
+            let way = Leg { more, ..self.ways[&(theirs[from], theirs[to], over)] };
             self.ways.insert((ours[from], ours[to], network), way);
         }
     }

@@ -9,7 +9,7 @@ use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressStyle};
 use whimbrel_sim::checker::{Coverage, Kind, Tape};
 
 use crate::failures::{Classes, Limits, shorten};
-use crate::state::{Failure, State};
+use crate::state::{Failure, SoakState};
 use crate::trial::{self, Planted};
 
 /// Seeds that a thread takes at a time.
@@ -35,7 +35,7 @@ pub(crate) struct Shift {
 
 /// What the threads share.
 struct Desk {
-    state: State,
+    state: SoakState,
     classes: Classes,
     coverage: Coverage,
     kept: Instant,
@@ -47,7 +47,7 @@ impl Shift {
     pub(crate) fn work(&self) -> anyhow::Result<bool> {
         let begin = Instant::now();
         let all = self.from..self.from.saturating_add(self.seeds);
-        let state = State::open(&self.name(), self.fresh)?;
+        let state = SoakState::open(&self.name(), self.fresh)?;
         let pieces = state.done.missing(all.clone(), PIECE);
         let left: u64 = pieces.iter().map(|piece| piece.end - piece.start).sum();
         let bar = self.bar(left);

@@ -23,7 +23,7 @@ pub(crate) struct Failure {
 
 /// See the module.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct State {
+pub(crate) struct SoakState {
     file: PathBuf,
     /// Of the program that did it.
     program: u64,
@@ -31,7 +31,7 @@ pub(crate) struct State {
     pub(crate) failures: Vec<Failure>,
 }
 
-impl State {
+impl SoakState {
     /// What was done before under this name by the same program; nothing if `fresh`.
     pub(crate) fn open(name: &str, fresh: bool) -> anyhow::Result<Self> {
         fs::create_dir_all(FOLDER).with_context(|| format!("cannot make {FOLDER}"))?;
@@ -105,12 +105,12 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_read_again() {
-        let mut state = State::new(PathBuf::new(), 17);
+        let mut state = SoakState::new(PathBuf::new(), 17);
         state.done.insert(5..9);
         let complaint = "message 3 was lost".into();
         state.failures.push(Failure { kind: Kind::Moves, seed: 7, complaint });
-        assert_eq!(State::parse(&state.text(), PathBuf::new()), Some(state));
-        assert_eq!(State::parse("done 5", PathBuf::new()), None);
-        assert_eq!(State::parse("half a wo", PathBuf::new()), None);
+        assert_eq!(SoakState::parse(&state.text(), PathBuf::new()), Some(state));
+        assert_eq!(SoakState::parse("done 5", PathBuf::new()), None);
+        assert_eq!(SoakState::parse("half a wo", PathBuf::new()), None);
     }
 }

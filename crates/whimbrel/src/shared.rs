@@ -47,7 +47,7 @@ pub(crate) struct Shared {
     pub(crate) handle: Handle,
     pub(crate) clock: Clock,
     pub(crate) endpoint: Arc<EndpointShared>,
-    state: Mutex<State>,
+    state: Mutex<MocketState>,
     submissions: Submissions,
     /// Handles that applications hold.
     pub(crate) mockets: AtomicUsize,
@@ -62,7 +62,7 @@ pub(crate) struct Shared {
     events: OnceLock<broadcast::Sender<Event>>,
 }
 
-pub(crate) struct State {
+pub(crate) struct MocketState {
     pub(crate) connection: Connection,
     pub(crate) outcomes: BTreeMap<MessageId, oneshot::Sender<Outcome>>,
     pub(crate) readers: BTreeMap<StreamId, Waker>,
@@ -108,7 +108,7 @@ struct TxBuffer {
     via: Via,
 }
 
-impl State {
+impl MocketState {
     /// The time of a send call: exact where the message ages by the clock.
     pub(crate) fn send_time(&self, clock: &Clock, message: &Outgoing) -> Time {
         if message.lifetime.is_none() && message.tag.is_none() { self.coarse_now } else { clock.now() }
@@ -165,7 +165,7 @@ impl Shared {
             handle,
             clock: endpoint.clock,
             endpoint,
-            state: Mutex::new(State {
+            state: Mutex::new(MocketState {
                 connection,
                 outcomes: BTreeMap::new(),
                 readers: BTreeMap::new(),
@@ -202,14 +202,14 @@ impl Shared {
     }
 
     /// The state, with everything that was handed in beside it taken over first, so that order is kept.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, MocketState> {
         let mut state = lock(&self.state);
         self.take_submissions(&mut state);
         state
     }
 
     /// The state if nobody holds it.
-    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, MocketState>> {
         let mut state = self.state.try_lock().ok()?;
         self.take_submissions(&mut state);
         Some(state)
@@ -234,7 +234,7 @@ impl Shared {
 
     /// Something was queued: sends it if the connection is idle, else leaves that to the driver task.
     #[inline]
-    pub(crate) fn drive_or_wake(&self, state: MutexGuard<'_, State>) {
+    pub(crate) fn drive_or_wake(&self, state: MutexGuard<'_, MocketState>) {
         if state.connection.is_idle() {
             drop(state);
             self.drive();
@@ -250,20 +250,20 @@ impl Shared {
         Ok(())
     }
 
-    fn take_submissions(&self, state: &mut State) {
+    fn take_submissions(&self, state: &mut MocketState) {
         if self.submissions.is_waiting() {
             self.open_submissions(state);
         }
     }
 
     /// Queues what was handed in beside the lock; as much more may be as there is room for now.
-    pub(crate) fn open_submissions(&self, state: &mut State) {
-        let State { connection, spare, suspending, .. } = state;
+    pub(crate) fn open_submissions(&self, state: &mut MocketState) {
+        let MocketState { connection, spare, suspending, .. } = state;
         self.submissions.queue(self.clock.now(), connection.session(), spare, *suspending);
     }
 
     /// Queues what was handed in beside the lock; nothing more may be until somebody opens it again.
-    pub(crate) fn shut_submissions(&self, state: &mut State) {
+    pub(crate) fn shut_submissions(&self, state: &mut MocketState) {
         self.submissions.queue(self.clock.now(), state.connection.session(), &mut state.spare, true);
     }
 
@@ -288,7 +288,7 @@ impl Shared {
     }
 
     /// As [`Shared::drive`], by the driver task, soon.
-    pub(crate) fn wake(&self, mut state: MutexGuard<'_, State>) {
+    pub(crate) fn wake(&self, mut state: MutexGuard<'_, MocketState>) {
         let first = !std::mem::replace(&mut state.scheduled, true);
         drop(state);
         if first {
@@ -367,7 +367,7 @@ impl Shared {
     }
 
     /// The driver task sleeps until `armed`: wakes it if something is due earlier.
-    fn rearm(&self, mut state: MutexGuard<'_, State>) {
+    fn rearm(&self, mut state: MutexGuard<'_, MocketState>) {
         let due = state.connection.poll_timeout().unwrap_or(Time::MAX);
         if due < state.armed && !std::mem::replace(&mut state.scheduled, true) {
             drop(state);
@@ -376,7 +376,7 @@ impl Shared {
     }
 
     /// Hands events to whoever waits for them.
-    pub(crate) fn pump(&self, state: &mut State) {
+    pub(crate) fn pump(&self, state: &mut MocketState) {
         while let Some(event) = state.connection.session().poll_event() {
             match event {
                 SessionEvent::Readable if self.mockets.load(Ordering::Acquire) == 0 && state.dropped => {
@@ -422,7 +422,7 @@ impl Shared {
         }
     }
 
-    fn on_event(&self, state: &mut State, event: Event) {
+    fn on_event(&self, state: &mut MocketState, event: Event) {
         match &event {
             Event::Connected | Event::Reattached { .. } | Event::PeerResumed { .. } => {
                 state.connected = true;
@@ -526,7 +526,7 @@ impl Shared {
     }
 
     /// Nobody will read any more: what comes is taken and dropped, so that the peer's queue can drain.
-    fn discard(state: &mut State, now: Time) {
+    fn discard(state: &mut MocketState, now: Time) {
         state.dropped = true;
         while state.connection.session().recv(now).is_some() {}
     }

@@ -11,7 +11,7 @@ use crate::endpoint::{Endpoint, time_of_day};
 use crate::locals::Locals;
 use crate::message_stream::MessageStream;
 use crate::mocket::Mocket;
-use crate::shared::{Shared, State, lock};
+use crate::shared::{MocketState, Shared, lock};
 use crate::stream::Stream;
 use crate::suspended::SuspendedMocket;
 
@@ -86,7 +86,7 @@ impl Mocket {
         mode: SuspendMode,
         heir: Option<PublicKey>,
     ) -> Result<SuspendedMocket, SuspendError> {
-        let proven = |state: &mut State| state.connection.is_peer_proven().then_some(Ok(()));
+        let proven = |state: &mut MocketState| state.connection.is_peer_proven().then_some(Ok(()));
         self.until_changed(proven, |reason| Err(SuspendError::Closed(reason))).await?;
         self.shared.begin_suspend(mode, heir)?;
         match self.closed().await {

@@ -6,7 +6,7 @@ use std::fmt;
 use super::agreement::Agreement;
 use crate::experiment::{Better, Case, Column, Experiment};
 use crate::sample::{Record, Sample};
-use crate::stats::{ENOUGH, Spread, Verdict, compare};
+use crate::stats::{ENOUGH, Spread, Comparison, compare};
 
 /// Marks figures that have trials on late links.
 pub(super) const LATE: &str = "†";
@@ -237,8 +237,8 @@ fn wins(column: &Column, group: &Group<'_>, all: &[&Group<'_>]) -> bool {
     let others = all.iter().filter(|other| other.peer != group.peer);
     let verdicts: Vec<_> =
         others.filter_map(|other| Some(compare(&mine, &other.spread(column.metric)?, better))).collect();
-    verdicts.contains(&Verdict::Better)
-        && verdicts.iter().all(|verdict| matches!(verdict, Verdict::Better | Verdict::Same))
+    verdicts.contains(&Comparison::Better)
+        && verdicts.iter().all(|verdict| matches!(verdict, Comparison::Better | Comparison::Same))
 }
 
 /// Ours beside the best of the others.
@@ -259,12 +259,12 @@ fn note(condition: &str, column: &Column, groups: &[&Group<'_>]) -> Option<Strin
         column.title.to_owned()
     };
     let sentence = match compare(&ours, &theirs, better) {
-        Verdict::Better => format!("whimbrel is better than the best of the others, {peer} ({by})"),
-        Verdict::Worse => format!("whimbrel is worse than the best of the others, {peer} ({by})"),
-        Verdict::Same => {
+        Comparison::Better => format!("whimbrel is better than the best of the others, {peer} ({by})"),
+        Comparison::Worse => format!("whimbrel is worse than the best of the others, {peer} ({by})"),
+        Comparison::Same => {
             format!("no difference from the best of the others, {peer}: the spread covers it ({by})")
         }
-        Verdict::TooFew => format!("too few trials to tell whimbrel from {peer} ({by})"),
+        Comparison::TooFew => format!("too few trials to tell whimbrel from {peer} ({by})"),
     };
     Some(format!("{condition}: {sentence}.{}", doubt(&[us, them])))
 }

@@ -9,7 +9,7 @@ use whimbrel_proto::session::{Outcome, Outgoing};
 use super::Mocket;
 use super::sending::{Refused, translate};
 use crate::error::SendError;
-use crate::shared::State;
+use crate::shared::MocketState;
 
 /// What became of a tracked message: await it.
 ///
@@ -65,7 +65,7 @@ impl Mocket {
         Ok(self.track(state, id))
     }
 
-    pub(super) fn track(&self, mut state: MutexGuard<'_, State>, id: MessageId) -> Delivery {
+    pub(super) fn track(&self, mut state: MutexGuard<'_, MocketState>, id: MessageId) -> Delivery {
         let (tell, outcome) = oneshot::channel();
         state.outcomes.insert(id, tell);
         self.shared.wake(state);

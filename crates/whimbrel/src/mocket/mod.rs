@@ -16,7 +16,7 @@ use whimbrel_proto::crypto::PublicKey;
 use whimbrel_proto::session::{Message, SessionStats, StreamCredit, TagStats};
 use whimbrel_proto::{CloseReason, ConnectionStats, Event, Threshold, Ticket, TooManyThresholds};
 
-use crate::shared::{Shared, State};
+use crate::shared::{MocketState, Shared};
 
 pub use delivery::Delivery;
 pub use sender::{Sender, SenderBuilder};
@@ -94,7 +94,7 @@ impl Mocket {
 
     pub(crate) async fn until_changed<T>(
         &self,
-        mut done: impl FnMut(&mut State) -> Option<T>,
+        mut done: impl FnMut(&mut MocketState) -> Option<T>,
         closed: impl FnOnce(CloseReason) -> T,
     ) -> T {
         loop {

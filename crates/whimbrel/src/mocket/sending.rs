@@ -11,7 +11,7 @@ use whimbrel_proto::{CloseReason, Service, StreamId};
 
 use super::{Mocket, SenderBuilder};
 use crate::error::SendError;
-use crate::shared::State;
+use crate::shared::MocketState;
 
 /// What [`Mocket::send`] sends: reliable, in order, and nothing else said.
 pub(super) static PLAIN: Outgoing = Outgoing::new(StreamId(0), Service::ReliableSequenced, Bytes::new());
@@ -157,7 +157,7 @@ impl Mocket {
 
     fn queue(
         &self,
-        mut state: MutexGuard<'_, State>,
+        mut state: MutexGuard<'_, MocketState>,
         outgoing: Outgoing,
         turns: Turns,
     ) -> Result<(), Refused> {
@@ -191,7 +191,7 @@ enum Room {
     Closed(CloseReason),
 }
 
-pub(super) fn translate(error: whimbrel_proto::session::SendError, state: &State) -> Refused {
+pub(super) fn translate(error: whimbrel_proto::session::SendError, state: &MocketState) -> Refused {
     use whimbrel_proto::session::SendError as Inner;
     match error {
         Inner::QueueFull(back) => (SendError::QueueFull, Some(back)),

@@ -8,7 +8,7 @@ use whimbrel_proto::session::{OpenError, Session, StreamError, StreamKind, Strea
 use super::Mocket;
 use crate::error::{Closed, StreamOpenError, StreamOptionsError};
 use crate::message_stream::MessageStream;
-use crate::shared::State;
+use crate::shared::MocketState;
 use crate::stream::Stream;
 
 impl Mocket {
@@ -49,7 +49,7 @@ impl Mocket {
         &self,
         mut open: impl FnMut(&mut Session) -> Result<StreamId, OpenError>,
     ) -> Result<StreamId, StreamOpenError> {
-        let opened = |state: &mut State| match open(state.connection.session()) {
+        let opened = |state: &mut MocketState| match open(state.connection.session()) {
             Ok(id) => Some(Ok(id)),
             Err(OpenError::Limit) => None,
             Err(_) => Some(Err(StreamOpenError::Closing)),
@@ -77,8 +77,8 @@ impl Mocket {
     }
 
     async fn accept_by(&self, wanted: StreamKind) -> Result<StreamId, Closed> {
-        let next = |state: &mut State| {
-            let State { backlog, connection, .. } = state;
+        let next = |state: &mut MocketState| {
+            let MocketState { backlog, connection, .. } = state;
             backlog.accept(wanted, connection.session_ref()).map(Ok)
         };
         self.until_changed(next, |reason| Err(Closed(reason))).await

@@ -10,7 +10,7 @@ use whimbrel_proto::{MessageId, StreamId, Tag};
 use super::sending::{PLAIN, translate, with};
 use super::{Delivery, Mocket};
 use crate::error::SendError;
-use crate::shared::State;
+use crate::shared::MocketState;
 
 impl Mocket {
     /// Cancels what is queued or under way with this tag; returns how many messages.
@@ -70,7 +70,7 @@ impl Mocket {
         &self,
         tag: Tag,
         outgoing: Outgoing,
-    ) -> Result<(MutexGuard<'_, State>, MessageId), SendError> {
+    ) -> Result<(MutexGuard<'_, MocketState>, MessageId), SendError> {
         let mut state = self.shared.lock();
         let now = self.shared.clock.now();
         let stream = outgoing.stream;
