@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::Session;
+use super::accounting::Place;
 use super::config::{MESSAGE_CHARGE, URGENT_BEYOND, URGENT_LEN};
 use super::gather::LONGEST_GATHERED;
-use super::ledger::Place;
 use super::message::{DomainKey, Outcome, Outgoing, SendError, SessionEvent, StreamKind, TagSettings};
 use super::out_blocks;
 use super::send_item::{CONFIRM, NO_TAG, PPID, RELIABLE, SendItem, SendState, TRACKED};
@@ -94,7 +94,7 @@ impl Session {
             !fits
         });
         self.next_message += taken;
-        self.ledger.stats.total.queued += taken;
+        self.accounting.stats.total.queued += taken;
         refused
     }
 
@@ -116,7 +116,7 @@ impl Session {
         let domain = self.send_domain_of(slot, service);
         let lane = self.lane_for(slot, domain, service, priority, NO_TAG);
         self.next_message += 1;
-        self.ledger.stats.total.queued += 1;
+        self.accounting.stats.total.queued += 1;
         self.outbox.gather(now, lane, u8::from(service.is_reliable()) * RELIABLE, priority, payload);
     }
 
@@ -168,7 +168,7 @@ impl Session {
     }
 
     fn has_most_unconfirmed(&self) -> bool {
-        self.ledger.unconfirmed() >= self.config.max_unconfirmed
+        self.accounting.unconfirmed() >= self.config.max_unconfirmed
     }
 
     /// Without the messages and bytes that are `leaving`. A stream of which nothing else waits has a turn all the same: what others do not
@@ -211,7 +211,7 @@ impl Session {
         if half || self.turns.iter().any(|slot| self.waiting_on(*slot) == 0) {
             self.wants_writable = false;
             self.turns.clear();
-            self.ledger.events.push_back(SessionEvent::Writable);
+            self.accounting.events.push_back(SessionEvent::Writable);
         }
     }
 
@@ -219,7 +219,7 @@ impl Session {
     pub(super) fn announce_taken(&mut self) {
         if self.wants_taken && !self.has_most_unconfirmed() {
             self.wants_taken = false;
-            self.ledger.events.push_back(SessionEvent::Writable);
+            self.accounting.events.push_back(SessionEvent::Writable);
         }
     }
 
@@ -248,8 +248,8 @@ impl Session {
         let (mut priority, mut lifetime, mut tag) = (message.priority, message.lifetime, NO_TAG);
         if let Some(Tag(number)) = message.tag {
             let limit = self.config.max_tags;
-            tag = self.ledger.tag(message.stream.0, number, limit).ok_or(SendError::TooManyTags)?;
-            if let Some(state) = self.ledger.tag_state(tag) {
+            tag = self.accounting.tag(message.stream.0, number, limit).ok_or(SendError::TooManyTags)?;
+            if let Some(state) = self.accounting.tag_state(tag) {
                 lifetime = lifetime.or(state.settings.lifetime);
                 if priority == DEFAULT_PRIORITY {
                     priority = state.settings.priority.unwrap_or(priority);
@@ -288,17 +288,17 @@ impl Session {
         let lane = self.lane_for(slot, domain, service, item.priority, item.tag);
         let (tag, plain) = (item.tag, item.tag == NO_TAG && item.expires == Time::MAX);
         if plain {
-            self.ledger.stats.total.queued += 1;
+            self.accounting.stats.total.queued += 1;
             self.outbox.push(now, lane, item);
             return;
         }
         let place = Place::Pending { lane, seq: self.outbox.next_seq(lane) };
-        self.ledger.on_queued(&item, place);
+        self.accounting.on_queued(&item, place);
         self.outbox.push(now, lane, item);
         let (outbox, streams) = (&self.outbox, &self.streams);
         let keep = |place: &Place| is_live(outbox, streams, place);
-        self.ledger.thin_places(tag, keep);
-        self.ledger.thin_deadlines(keep);
+        self.accounting.thin_places(tag, keep);
+        self.accounting.thin_deadlines(keep);
     }
 
     /// The domain a service has in a stream, made if need be.
@@ -328,7 +328,7 @@ impl Session {
     fn lane_for(&mut self, slot: u32, domain: u8, service: Service, priority: u8, tag: u32) -> u32 {
         let priority = (!service.is_sequenced()).then_some(priority);
         let tag =
-            if priority.is_some() && tag != NO_TAG && self.ledger.is_capped(tag) { tag } else { NO_TAG };
+            if priority.is_some() && tag != NO_TAG && self.accounting.is_capped(tag) { tag } else { NO_TAG };
         self.lane_with(slot, domain, priority, tag)
     }
 
@@ -372,8 +372,8 @@ impl Session {
     /// Gives up every unresolved message of a tag; returns how many. Those never sent resolve at once.
     pub fn cancel(&mut self, now: Time, stream: StreamId, tag: Tag) -> usize {
         let _ = now;
-        let Some(slot) = self.ledger.find_tag(stream.0, tag.0) else { return 0 };
-        let places = self.ledger.take_places(slot);
+        let Some(slot) = self.accounting.find_tag(stream.0, tag.0) else { return 0 };
+        let places = self.accounting.take_places(slot);
         let cancelled =
             places.into_iter().filter(|place| self.drop_at(*place, slot, Outcome::Cancelled)).count();
         self.announce_room();
@@ -403,7 +403,7 @@ impl Session {
         let (id, tag) = (item.id, item.tag);
         let domain = self.send_domain_of(slot, service);
         let wanted = self.lane_for(slot, domain, service, item.priority, item.tag);
-        let places = self.ledger.take_places(tag);
+        let places = self.accounting.take_places(tag);
         let is_target = |place: &&Place| {
             matches!(place, Place::Pending { lane, .. } if *lane == wanted)
                 && self.waiting_at(**place, tag).is_some()
@@ -414,9 +414,9 @@ impl Session {
         }
         match target {
             Some(Place::Pending { lane, seq }) => {
-                self.ledger.on_queued(&item, Place::Pending { lane, seq });
+                self.accounting.on_queued(&item, Place::Pending { lane, seq });
                 if let Some(old) = self.outbox.swap(lane, seq, item) {
-                    self.ledger.on_dropped(&old, Outcome::Replaced);
+                    self.accounting.on_dropped(&old, Outcome::Replaced);
                 }
             }
             _ => self.enqueue(now, slot, service, item),
@@ -427,8 +427,8 @@ impl Session {
 
     /// Messages and bytes of a tag that wait to be sent for the first time.
     fn waiting_of(&self, stream: StreamId, tag: Tag) -> (usize, u64) {
-        let Some(tag) = self.ledger.find_tag(stream.0, tag.0) else { return (0, 0) };
-        let waiting = self.ledger.places(tag).filter_map(|place| self.waiting_at(place, tag));
+        let Some(tag) = self.accounting.find_tag(stream.0, tag.0) else { return (0, 0) };
+        let waiting = self.accounting.places(tag).filter_map(|place| self.waiting_at(place, tag));
         waiting.fold((0, 0), |(messages, bytes), item| (messages + 1, bytes + u64::from(item.length)))
     }
 
@@ -456,7 +456,7 @@ impl Session {
             return true;
         }
         let Some(item) = self.outbox.kill(lane, seq) else { return false };
-        self.ledger.on_dropped(&item, why);
+        self.accounting.on_dropped(&item, why);
         self.check_end(self.outbox.lane(lane).key.slot);
         true
     }
@@ -488,8 +488,9 @@ impl Session {
         if tag.0 > VARINT_MAX {
             return Err(SendError::TagTooLarge);
         }
-        let slot = self.ledger.tag(stream.0, tag.0, self.config.max_tags).ok_or(SendError::TooManyTags)?;
-        self.ledger.set_tag(now, slot, settings);
+        let slot =
+            self.accounting.tag(stream.0, tag.0, self.config.max_tags).ok_or(SendError::TooManyTags)?;
+        self.accounting.set_tag(now, slot, settings);
         self.outbox.uncap(Time::MAX, now);
         Ok(())
     }
@@ -499,11 +500,11 @@ impl Session {
         SessionStats {
             queue_messages: self.outbox.messages(),
             queue_bytes: self.outbox.bytes(),
-            outstanding: self.ledger.outstanding,
+            outstanding: self.accounting.outstanding,
             credit_beyond_shares: self.reserve.used(),
             unread_streams: self.stalled(Whose::Ours),
             blocked_streams: self.stalled(Whose::Peers),
-            ..self.ledger.stats
+            ..self.accounting.stats
         }
     }
 
@@ -515,7 +516,7 @@ impl Session {
 
     /// The next news.
     pub fn poll_event(&mut self) -> Option<SessionEvent> {
-        let event = self.ledger.events.pop_front()?;
+        let event = self.accounting.events.pop_front()?;
         match event {
             SessionEvent::Readable => self.readable_told = false,
             SessionEvent::StreamReadable(id) => {
@@ -551,7 +552,7 @@ impl Session {
 
     /// No message was queued or received yet, and there is no stream but the first.
     pub(crate) fn is_unused(&self) -> bool {
-        let stats = &self.ledger.stats;
+        let stats = &self.accounting.stats;
         stats.total.queued == 0 && stats.received == 0 && self.streams.slots().len() <= 1
     }
 
@@ -563,7 +564,7 @@ impl Session {
                 .and_then(|stream| stream.bytes_out.as_ref())
                 .is_none_or(|bytes| bytes.is_quiet())
         };
-        self.outbox.messages() == 0 && self.ledger.outstanding == 0 && self.streams.slots().all(quiet)
+        self.outbox.messages() == 0 && self.accounting.outstanding == 0 && self.streams.slots().all(quiet)
     }
 
     /// The session ended: what is unresolved becomes [`Outcome::Unknown`].
@@ -581,11 +582,11 @@ impl Session {
             for domain in 0..4 {
                 let key = self.streams.key(slot, domain);
                 if let Some(domain) = self.streams.send_domain(key) {
-                    domain.settle_all(key, Outcome::Unknown, &mut self.ledger);
+                    domain.settle_all(key, Outcome::Unknown, &mut self.accounting);
                 }
             }
         }
-        self.ledger.end();
+        self.accounting.end();
     }
 }
 

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::Session;
-use super::again::Want;
 use super::data_out::{Flow, bytes_head, head_of, write_bytes, write_part};
 use super::message::Carried;
 use super::resend::Resend;
+use super::retransmit::Want;
 use super::send_item::PRESSED;
 use crate::Time;
 use crate::wire::Writer;
@@ -45,7 +45,7 @@ pub(crate) struct Pressed {
 impl Session {
     /// Since the last call messages were begun that are urgent or have a lifetime.
     pub(crate) fn take_special(&mut self) -> bool {
-        std::mem::take(&mut self.again.special)
+        std::mem::take(&mut self.retransmit.special)
     }
 
     /// Marks messages of `carried` that could not be sent again in time if they were lost, since that takes `recovery`, for more
@@ -83,11 +83,11 @@ impl Session {
         }
         if pressed.messages > 0 {
             // Others may wait for copies behind the first still; what goes elsewhere now needs none there.
-            self.again.pressed = self.again.pressed.max(following);
-            if self.again.pressed_runs.len() == MOST_PRESSED {
-                self.again.pressed_runs.pop_front();
+            self.retransmit.pressed = self.retransmit.pressed.max(following);
+            if self.retransmit.pressed_runs.len() == MOST_PRESSED {
+                self.retransmit.pressed_runs.pop_front();
             }
-            self.again.pressed_runs.push_back(*carried);
+            self.retransmit.pressed_runs.push_back(*carried);
         }
         pressed
     }
@@ -103,19 +103,19 @@ impl Session {
 
     /// Messages whose first packet was lost and that a copy had brought by then.
     pub(crate) fn saved(&self) -> u64 {
-        self.again.saved
+        self.retransmit.saved
     }
 
     /// The packet with this run was lost.
     pub(super) fn count_saved(&mut self, carried: &Carried) {
         let Carried::Run { key, first, count } = *carried else { return };
-        let Some(at) = self.again.pressed_runs.iter().position(|run| run == carried) else { return };
-        self.again.pressed_runs.remove(at);
+        let Some(at) = self.retransmit.pressed_runs.iter().position(|run| run == carried) else { return };
+        self.retransmit.pressed_runs.remove(at);
         let domain = self.streams.send_domain_ref(key);
         let mut items =
             domain.into_iter().flat_map(|domain| domain.items_of(first..first + u64::from(count)));
         if !items.any(|item| item.is_live()) {
-            self.again.saved += u64::from(count);
+            self.retransmit.saved += u64::from(count);
         }
     }
 
@@ -136,11 +136,11 @@ impl Session {
                 let Some(stream) = self.streams.by_key(key).map(|stream| stream.id.0) else { return gone };
                 let want = Want::Copy { copied, urgent: self.config.urgent_priority };
                 let Some(domain) = self.streams.send_domain(key) else { return gone };
-                let mut again = Resend { domain, ledger: &self.ledger, stream, key, want };
+                let mut again = Resend { domain, accounting: &self.accounting, stream, key, want };
                 let end = first + u64::from(count);
                 let (mut next, flow) = again.write(first..end, out, carried);
                 if let Some(item) = domain.get(next).filter(|_| next < end) {
-                    let head = head_of(domain, &self.ledger, stream, next, item, 0);
+                    let head = head_of(domain, &self.accounting, stream, next, item, 0);
                     let head = DataHead { message_length: None, ..head };
                     next += u64::from(head.len() + item.first_share().length as usize > most);
                 }
@@ -151,7 +151,7 @@ impl Session {
                 let Some(stream) = self.streams.by_key(key).map(|stream| stream.id.0) else { return gone };
                 let Some(domain) = self.streams.send_domain(key) else { return gone };
                 let Some(item) = domain.get(number).filter(|item| item.is_live()) else { return gone };
-                let head = head_of(domain, &self.ledger, stream, number, item, offset);
+                let head = head_of(domain, &self.accounting, stream, number, item, offset);
                 let Some(rest) = item.payload.get(offset as usize..) else { return gone };
                 let length = head.len() + usize::from(len);
                 if length > most {

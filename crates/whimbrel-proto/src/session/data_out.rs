@@ -1,7 +1,7 @@
 //! Writing DATA blocks.
 
+use super::accounting::Accounting;
 use super::bytes_out::BytesOut;
-use super::ledger::Ledger;
 use super::send_item::{CONFIRM, NO_TAG, PPID, RELIABLE, SendItem};
 use super::sending::SendDomain;
 use crate::wire::data::{self, DataHead, Extras, Length};
@@ -25,7 +25,7 @@ pub(crate) enum Flow {
 #[inline]
 pub(super) fn head_of(
     domain: &SendDomain,
-    ledger: &Ledger,
+    accounting: &Accounting,
     stream: u64,
     number: u64,
     item: &SendItem,
@@ -37,7 +37,7 @@ pub(super) fn head_of(
     let mut extras = Extras::NONE;
     if begins {
         if item.tag != NO_TAG {
-            extras.tag = ledger.tag_state(item.tag).map(|tag| tag.tag);
+            extras.tag = accounting.tag_state(item.tag).map(|tag| tag.tag);
         }
         extras.priority = item.priority;
         extras.ppid = item.has(PPID).then_some(item.ppid);

@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use super::Session;
-use super::again::Lost;
+use super::accounting::Place;
 use super::api::is_live;
-use super::ledger::Place;
 use super::message::{Carried, DomainKey, Outcome, SessionEvent};
 use super::out_blocks::{self, Notice};
+use super::retransmit::Lost;
 use super::send_item::{RELIABLE, SendItem, SendState};
 use crate::Time;
 use crate::mutants::{Mutant, planted};
@@ -16,15 +16,17 @@ impl Session {
     /// The packet that carried `item` arrived, even if it was thought lost before.
     pub fn on_acked(&mut self, now: Time, item: &Carried) {
         match *item {
-            Carried::Run { key, first, count } => self.with_domain(now, key, |domain, ledger| {
-                domain.on_run_acked(key, first, u64::from(count), ledger);
+            Carried::Run { key, first, count } => self.with_domain(now, key, |domain, accounting| {
+                domain.on_run_acked(key, first, u64::from(count), accounting);
             }),
-            Carried::Fragment { key, number, offset, len } => self.with_domain(now, key, |domain, ledger| {
-                if domain.on_part_acked(number, offset, u32::from(len)) {
-                    domain.settle(key, number, Outcome::Delivered, ledger);
-                    domain.pop_done();
-                }
-            }),
+            Carried::Fragment { key, number, offset, len } => {
+                self.with_domain(now, key, |domain, accounting| {
+                    if domain.on_part_acked(number, offset, u32::from(len)) {
+                        domain.settle(key, number, Outcome::Delivered, accounting);
+                        domain.pop_done();
+                    }
+                })
+            }
             Carried::Bytes { key, offset, len, fin } => self.on_bytes_acked(key, offset, u32::from(len), fin),
             Carried::SkipAck { key, first, count, delivered } => {
                 let stream = self.streams.by_key_mut(key);
@@ -60,7 +62,7 @@ impl Session {
         &mut self,
         now: Time,
         key: DomainKey,
-        change: impl FnOnce(&mut super::sending::SendDomain, &mut super::ledger::Ledger),
+        change: impl FnOnce(&mut super::sending::SendDomain, &mut super::accounting::Accounting),
     ) {
         let Some(stream) = self.streams.by_key_mut(key) else { return };
         let Some(domain) =
@@ -69,7 +71,7 @@ impl Session {
             return;
         };
         let was_open = domain.is_open();
-        change(domain, &mut self.ledger);
+        change(domain, &mut self.accounting);
         if !was_open && domain.is_open() {
             for lane in &stream.lanes {
                 self.outbox.unblock(now, *lane);
@@ -86,7 +88,7 @@ impl Session {
         half.on_acked(offset, len, fin);
         if half.wants_writable && half.buffered() <= limit / 2 {
             half.wants_writable = false;
-            self.ledger.events.push_back(SessionEvent::StreamWritable(id));
+            self.accounting.events.push_back(SessionEvent::StreamWritable(id));
         }
         if half.is_done() {
             self.reap(key.slot);
@@ -96,7 +98,7 @@ impl Session {
     /// The packet that carried `item` is taken for lost. What is reliable goes again once no copy is in flight.
     pub fn on_lost(&mut self, now: Time, item: &Carried) {
         let _ = now;
-        if !self.again.pressed_runs.is_empty() {
+        if !self.retransmit.pressed_runs.is_empty() {
             self.count_saved(item);
         }
         match *item {
@@ -109,7 +111,7 @@ impl Session {
             Carried::Bytes { key, offset, len, fin } => {
                 let half = self.streams.by_key_mut(key).and_then(|stream| stream.bytes_out.as_mut());
                 if half.is_some_and(|half| half.on_lost(offset, u32::from(len), fin)) {
-                    self.again.lost.push_back(Lost::Bytes { key });
+                    self.retransmit.lost.push_back(Lost::Bytes { key });
                 }
             }
             Carried::Skip { key, first, count } => self.on_skip_lost(key, first..first + u64::from(count)),
@@ -136,7 +138,7 @@ impl Session {
 
     /// What was lost waits to be sent again.
     pub fn has_lost(&self) -> bool {
-        !self.again.lost.is_empty()
+        !self.retransmit.lost.is_empty()
     }
 
     /// Sends what is reliable in `item` once more on the chance, though nothing says that it was lost.
@@ -153,7 +155,7 @@ impl Session {
                     // What is out twice has its second copy.
                     if !split && item.state == SendState::Flying && item.copies == 1 && item.has(RELIABLE) {
                         item.state = SendState::Lost;
-                        self.again.lose(key, item.first, u64::from(item.count));
+                        self.retransmit.lose(key, item.first, u64::from(item.count));
                     }
                 }
             }
@@ -203,7 +205,7 @@ impl Session {
             return;
         }
         item.state = SendState::Lost;
-        self.again.lose(key, item.first, u64::from(item.count));
+        self.retransmit.lose(key, item.first, u64::from(item.count));
     }
 
     fn give_up_bundle(&mut self, key: DomainKey, index: usize) {
@@ -227,7 +229,7 @@ impl Session {
         let waiting = parts.peek_lost().is_some();
         parts.on_lost(offset, len);
         if !waiting && parts.peek_lost().is_some() {
-            self.again.lose_parts(key, number);
+            self.retransmit.lose_parts(key, number);
         }
     }
 
@@ -243,13 +245,13 @@ impl Session {
     /// When [`Session::handle_timeout`] wants to be called: a lifetime, a gap or a cap ends, or a stream has stood still for long.
     pub fn poll_timeout(&self) -> Option<Time> {
         let others =
-            [self.ledger.next_deadline(), self.outbox.next_uncap(), self.gaps.next(), self.stalls.next()];
+            [self.accounting.next_deadline(), self.outbox.next_uncap(), self.gaps.next(), self.stalls.next()];
         others.into_iter().flatten().min()
     }
 
     /// Time has come to `now`.
     pub fn handle_timeout(&mut self, now: Time) {
-        while let Some(place) = self.ledger.pop_deadline(now) {
+        while let Some(place) = self.accounting.pop_deadline(now) {
             match place {
                 Place::Pending { lane, seq } => {
                     let found = self.outbox.get(lane).and_then(|lane| lane.find(seq));
@@ -267,7 +269,7 @@ impl Session {
             }
         }
         let (outbox, streams) = (&self.outbox, &self.streams);
-        self.ledger.thin_deadlines(|place| is_live(outbox, streams, place));
+        self.accounting.thin_deadlines(|place| is_live(outbox, streams, place));
         self.outbox.uncap(now, now);
         self.announce_room();
         self.pass_gaps(now);

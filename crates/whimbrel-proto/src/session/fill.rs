@@ -1,12 +1,12 @@
 //! Filling packets: what was lost, then what is new, then repeats.
 
 use super::Session;
-use super::again::Repeatable;
+use super::accounting::Place;
 use super::config::MAX_REPEATABLE;
 use super::data_out::{Flow, LONGEST_RUN, SHORTEST_PART, head_of, write_bytes, write_part};
 use super::lane::{Lane, LaneState};
-use super::ledger::Place;
 use super::message::{Carried, DomainKey, Outcome};
+use super::retransmit::Repeatable;
 use super::send_item::{DEAD, NO_TAG, SendItem};
 use super::stalls::Whose;
 use super::stream::WHOLE;
@@ -18,7 +18,7 @@ impl Session {
     /// There is something that [`Session::fill`] would send now, repeats aside.
     #[inline]
     pub fn wants_to_send(&self) -> bool {
-        self.outbox.has_active() || !self.again.lost.is_empty() || self.has_control()
+        self.outbox.has_active() || !self.retransmit.lost.is_empty() || self.has_control()
     }
 
     /// Something waits for credit.
@@ -36,7 +36,7 @@ impl Session {
     /// Small messages are unacknowledged that were repeated less than `repeats` times.
     pub fn wants_repeat(&self, repeats: u8) -> bool {
         let want = self.repeat(repeats);
-        repeats > 0 && self.again.repeatable.iter().any(|entry| self.repeats_any(entry, want))
+        repeats > 0 && self.retransmit.repeatable.iter().any(|entry| self.repeats_any(entry, want))
     }
 
     /// Appends blocks to a packet until its room ends or nothing is left, notes in `carried` what rides in it, and
@@ -46,20 +46,20 @@ impl Session {
     /// first transmission, small messages still unacknowledged, oldest first.
     pub fn fill(&mut self, now: Time, out: &mut Writer<'_>, carried: &mut Vec<Carried>, repeats: u8) -> bool {
         let (start, room) = (out.len(), out.remaining());
-        self.again.packet += 1;
+        self.retransmit.packet += 1;
         self.clock = now;
         if self.has_control() {
             self.fill_control(out, carried);
         }
         let mut flow = Flow::Go;
-        if !self.again.lost.is_empty() {
+        if !self.retransmit.lost.is_empty() {
             flow = self.fill_lost(now, out, carried, room);
         }
-        if flow == Flow::Go && self.again.pressed > 0 {
+        if flow == Flow::Go && self.retransmit.pressed > 0 {
             self.fill_pressed(out, carried);
         }
         if flow == Flow::Go {
-            let last = repeats == 0 && self.again.pressed == 0;
+            let last = repeats == 0 && self.retransmit.pressed == 0;
             flow = self.fill_new(now, out, carried, room, last);
         }
         if flow == Flow::Go && repeats > 0 {
@@ -74,7 +74,7 @@ impl Session {
     /// As [`Session::fill`], but only what was lost.
     pub(crate) fn fill_again(&mut self, now: Time, out: &mut Writer<'_>, carried: &mut Vec<Carried>) {
         let room = out.remaining();
-        self.again.packet += 1;
+        self.retransmit.packet += 1;
         self.fill_lost(now, out, carried, room);
     }
 
@@ -129,7 +129,7 @@ impl Session {
             }
             let tag = head.tag;
             if tag != NO_TAG
-                && let Some(until) = self.ledger.capped_until(now, tag)
+                && let Some(until) = self.accounting.capped_until(now, tag)
             {
                 if self.set_aside(now, lane, tag) {
                     continue;
@@ -165,7 +165,7 @@ impl Session {
         let own = self.lane_with(key.slot, key.domain, priority, tag);
         let Some(item) = self.outbox.pop(lane) else { return false };
         let place = Place::Pending { lane: own, seq: self.outbox.next_seq(own) };
-        self.ledger.on_moved(&item, place);
+        self.accounting.on_moved(&item, place);
         self.outbox.push(now, own, item);
         true
     }
@@ -174,7 +174,7 @@ impl Session {
         if let Some(item) = self.outbox.pop(lane)
             && !item.has(DEAD)
         {
-            self.ledger.on_dropped(&item, Outcome::Expired);
+            self.accounting.on_dropped(&item, Outcome::Expired);
             self.check_end(self.outbox.lane(lane).key.slot);
         }
     }
@@ -197,11 +197,11 @@ impl Session {
         let lane = self.outbox.lane(lane_slot);
         let Some(front) = lane.front() else { return Flow::Go };
         let number = domain.next();
-        let head = head_of(domain, &self.ledger, stream.id.0, number, front, 0);
+        let head = head_of(domain, &self.accounting, stream.id.0, number, front, 0);
         let head_len = DataHead { message_length: None, ..head }.len();
         let length = front.first_length();
         let left = out.remaining();
-        let capped = front.tag != NO_TAG && self.ledger.is_capped(front.tag);
+        let capped = front.tag != NO_TAG && self.accounting.is_capped(front.tag);
 
         if head_len + length > left {
             if head_len + 8 + length <= room || left < head_len + 8 + SHORTEST_PART {
@@ -211,7 +211,7 @@ impl Session {
             let Some(item) = self.outbox.take(lane_slot, share) else { return Flow::Go };
             self.sent.charge(item.charge());
             stream.send_credit.charge(item.charge());
-            self.ledger.on_begun(&item, key, number);
+            self.accounting.on_begun(&item, key, number);
             domain.begin(item);
             domain.split(number);
             self.outbox.lane_mut(lane_slot).partial = Some(number);
@@ -240,9 +240,9 @@ impl Session {
             item.copies = 1;
             self.sent.charge(item.charge());
             stream.send_credit.charge(item.charge());
-            self.ledger.on_begun(&item, key, number);
+            self.accounting.on_begun(&item, key, number);
             let mortal = item.expires != Time::MAX;
-            self.again.special |= mortal || item.priority >= self.config.urgent_priority;
+            self.retransmit.special |= mortal || item.priority >= self.config.urgent_priority;
             domain.begin(item);
             carried.push(Carried::Run { key, first: number, count: 1 });
             self.note_repeatable(key, number, 1, length, mortal);
@@ -269,9 +269,9 @@ impl Session {
             item.copies = 1;
             session.charge(item.charge());
             stream.charge(item.charge());
-            self.ledger.on_begun(&item, key, domain.next());
+            self.accounting.on_begun(&item, key, domain.next());
             mortal |= item.expires != Time::MAX;
-            self.again.special |= mortal || item.priority >= self.config.urgent_priority;
+            self.retransmit.special |= mortal || item.priority >= self.config.urgent_priority;
             domain.begin(item);
             count += share.count;
         }
@@ -286,11 +286,11 @@ impl Session {
     /// One with a lifetime may prove too late to be sent again in time: that one goes once more however long it is.
     fn note_repeatable(&mut self, key: DomainKey, first: u64, count: u16, length: usize, mortal: bool) {
         if length <= self.config.small_message || mortal {
-            if self.again.repeatable.len() >= MAX_REPEATABLE {
-                self.again.repeatable.pop_front();
+            if self.retransmit.repeatable.len() >= MAX_REPEATABLE {
+                self.retransmit.repeatable.pop_front();
             }
-            let packet = self.again.packet;
-            self.again.repeatable.push_back(Repeatable { key, first, count, packet });
+            let packet = self.retransmit.packet;
+            self.retransmit.repeatable.push_back(Repeatable { key, first, count, packet });
         }
     }
 
@@ -318,7 +318,7 @@ impl Session {
             return Flow::Go;
         };
         let Some(item) = domain.get(number) else { return Flow::Go };
-        let head = head_of(domain, &self.ledger, id, number, item, offset);
+        let head = head_of(domain, &self.accounting, id, number, item, offset);
         let rest = &item.payload[offset as usize..];
         let (taken, flow) = write_part(head, rest, rest.len(), length, out);
         if taken == 0 {

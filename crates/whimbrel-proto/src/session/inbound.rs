@@ -82,7 +82,7 @@ impl Session {
                 reader.skip(length as u64)?;
                 copy
             }
-            _ if self.ledger.stats.unread < MOST_SLICES && is_most(length, reader) => {
+            _ if self.accounting.stats.unread < MOST_SLICES && is_most(length, reader) => {
                 reader.bytes(length as u64)?
             }
             _ => Bytes::copy_from_slice(&reader.bytes(length as u64)?),
@@ -226,7 +226,7 @@ impl Session {
         state.check(head.number)?;
         match state.standing(head.number) {
             NumberState::Finished => {
-                self.ledger.stats.duplicates += 1;
+                self.accounting.stats.duplicates += 1;
                 let urgent = head.extras.priority >= self.config.urgent_priority;
                 if planted(Mutant::DuplicateDelivered) || urgent && planted(Mutant::UrgentCopyDelivered) {
                     let again = message(head, head.number, payload, early, domain);
@@ -314,9 +314,9 @@ impl Session {
 
     #[inline]
     fn note_received(&mut self, slot: u32, count: u64, bytes: u64, was_empty: bool) {
-        self.ledger.stats.received += count;
-        self.ledger.stats.received_bytes += bytes;
-        self.ledger.stats.unread += count;
+        self.accounting.stats.received += count;
+        self.accounting.stats.received_bytes += bytes;
+        self.accounting.stats.unread += count;
         if self.streams.at(slot).is_some_and(|stream| stream.latest.is_some()) {
             self.sift(slot, count);
         }
@@ -327,7 +327,7 @@ impl Session {
             self.tell_readable(slot);
         } else if !self.readable_told {
             self.readable_told = true;
-            self.ledger.events.push_back(SessionEvent::Readable);
+            self.accounting.events.push_back(SessionEvent::Readable);
         }
     }
 
@@ -363,7 +363,7 @@ impl Session {
         state.check(number)?;
         let standing = state.standing(number);
         if standing == NumberState::Finished {
-            self.ledger.stats.duplicates += 1;
+            self.accounting.stats.duplicates += 1;
             return Ok(());
         }
         let partial = state.partial.entry(number).or_default();

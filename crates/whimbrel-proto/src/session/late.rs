@@ -104,7 +104,7 @@ impl LateVerdicts {
 impl Session {
     /// A message, or the first part of one, came too late.
     pub(super) fn on_late(&mut self, key: DomainKey, number: u64, whole: bool) -> Result<(), PeerMisbehaved> {
-        self.ledger.stats.late += 1;
+        self.accounting.stats.late += 1;
         let unsaid = planted(Mutant::LateCountsAsDelivered);
         let forgotten = if unsaid { None } else { self.out_blocks.verdicts.add(key, number, whole) };
         if let Some(oldest) = forgotten {
@@ -180,8 +180,8 @@ impl Session {
             // Some parts may not have been sent: SKIP says what they are charged.
             self.give_up(key, number, Outcome::Lost);
         }
-        self.with_domain(now, key, |domain, ledger| {
-            domain.on_late(key, numbers, ledger);
+        self.with_domain(now, key, |domain, accounting| {
+            domain.on_late(key, numbers, accounting);
             domain.pop_done();
         });
     }

@@ -6,8 +6,8 @@
 //! pair of halves of their own (`bytes_out`, `bytes_in`). Numbers index ring buffers; nothing is looked up by
 //! hash. What a packet carried is told by [`Carried`], and everything is plain data.
 
+mod accounting;
 mod admission;
-mod again;
 mod api;
 mod arena;
 mod assembly;
@@ -31,7 +31,6 @@ mod inbox;
 mod lane;
 mod late;
 mod latest;
-mod ledger;
 mod message;
 mod notices;
 mod notices_in;
@@ -45,6 +44,7 @@ mod reading;
 mod receiving;
 mod resend;
 mod reserve;
+mod retransmit;
 mod run;
 mod scattered;
 mod send_item;
@@ -79,7 +79,7 @@ pub use tag_stats::TagStats;
 
 use crate::budget::Budgets;
 use crate::{Side, StreamId, Time};
-use again::Again;
+use accounting::Accounting;
 use arena::Arenas;
 use assembly::Spares;
 pub(crate) use copies::{Copied, Copies};
@@ -89,10 +89,10 @@ use gaps::Gaps;
 use held::Held;
 use inbox::Inbox;
 use lane::Outbox;
-use ledger::Ledger;
 use out_blocks::OutBlocks;
 use pace::GrantDelay;
 use reserve::Reserve;
+use retransmit::Retransmit;
 use stalls::Stalls;
 use stream::{Stream, Streams};
 use tag_stats::ReceivedTags;
@@ -107,10 +107,10 @@ pub struct Session {
     peer: PeerLimits,
     streams: Streams,
     outbox: Outbox,
-    ledger: Ledger,
+    accounting: Accounting,
     out_blocks: OutBlocks,
     spares: Spares,
-    again: Again,
+    retransmit: Retransmit,
     /// What was sent on all streams, limited until the peer has said what it takes.
     sent: SendCredit,
     received: Received,
@@ -158,10 +158,10 @@ impl Session {
             peer: PeerLimits::default(),
             streams,
             outbox: Outbox::new(config.ageing),
-            ledger: Ledger::default(),
+            accounting: Accounting::default(),
             out_blocks: OutBlocks::default(),
             spares: Spares::default(),
-            again: Again::default(),
+            retransmit: Retransmit::default(),
             sent: SendCredit::new(DEFAULT_CREDIT),
             received: Received::default(),
             grant_delay: GrantDelay::default(),

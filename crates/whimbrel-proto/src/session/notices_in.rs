@@ -1,9 +1,9 @@
 //! SKIP, SKIP-ACK, TAKEN, grants and stream ends from the peer.
 
 use super::Session;
+use super::accounting::Accounting;
 use super::config::{MAX_NOTICES, MAX_SPAN, MESSAGE_CHARGE};
 use super::late::{Answer, MAX_TOGETHER};
-use super::ledger::Ledger;
 use super::message::{DomainKey, Outcome, SessionEvent, StreamKind};
 use super::receiving::RecvDomain;
 use super::sending::SendDomain;
@@ -103,24 +103,24 @@ impl Session {
     }
 
     pub(super) fn on_skip_ack(&mut self, now: Time, reader: &mut Reader) -> Result<(), PeerMisbehaved> {
-        self.on_answers(now, reader, true, |domain, ledger, key, range| {
+        self.on_answers(now, reader, true, |domain, accounting, key, range| {
             let answer = if range.value == 1 { Answer::Delivered } else { Answer::Skipped };
             for number in domain.asked(range.first..range.end()) {
-                domain.on_answer(key, number, answer, ledger);
+                domain.on_answer(key, number, answer, accounting);
             }
         })
     }
 
     pub(super) fn on_taken(&mut self, now: Time, reader: &mut Reader) -> Result<(), PeerMisbehaved> {
-        self.on_answers(now, reader, false, |domain, ledger, key, range| {
+        self.on_answers(now, reader, false, |domain, accounting, key, range| {
             let waiting: Vec<_> = domain.confirming.within(range.first, range.end()).collect();
             domain.confirming.remove(range.first, range.end());
             for (from, to) in waiting {
                 for number in from..to {
                     // Taken says delivered, should the packet's acknowledgement come later.
-                    domain.settle(key, number, Outcome::Delivered, ledger);
+                    domain.settle(key, number, Outcome::Delivered, accounting);
                 }
-                ledger.on_taken(key, from, to);
+                accounting.on_taken(key, from, to);
             }
         })?;
         self.announce_taken();
@@ -133,7 +133,7 @@ impl Session {
         now: Time,
         reader: &mut Reader,
         valued: bool,
-        take: impl Fn(&mut SendDomain, &mut Ledger, DomainKey, NumberRange),
+        take: impl Fn(&mut SendDomain, &mut Accounting, DomainKey, NumberRange),
     ) -> Result<(), PeerMisbehaved> {
         let head = RangesHead::read(reader)?;
         let slot = self.route(head.stream)?;
@@ -157,8 +157,8 @@ impl Session {
                 self.on_verdict(now, key, &(range.first..range.end()));
                 continue;
             }
-            self.with_domain(now, key, |domain, ledger| {
-                take(domain, ledger, key, range);
+            self.with_domain(now, key, |domain, accounting| {
+                take(domain, accounting, key, range);
                 domain.pop_done();
             });
         }
@@ -191,7 +191,7 @@ impl Session {
                 self.peer.max_streams = self.peer.max_streams.max(limit);
                 if self.wants_streams && self.opened < self.peer.max_streams {
                     self.wants_streams = false;
-                    self.ledger.events.push_back(SessionEvent::StreamsAvailable);
+                    self.accounting.events.push_back(SessionEvent::StreamsAvailable);
                 }
             }
         }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::Session;
-use super::again::Lost;
 use super::config::DEFAULT_CREDIT;
 use super::latest::Latest;
 use super::message::{DomainKey, OpenError, StreamError, StreamKind};
+use super::retransmit::Lost;
 use crate::StreamId;
 use crate::wire::data::DEFAULT_PRIORITY;
 
@@ -109,7 +109,7 @@ impl Session {
     }
 
     pub(super) fn on_discarded(&mut self, (messages, bytes): (u64, u64)) {
-        let stats = &mut self.ledger.stats;
+        let stats = &mut self.accounting.stats;
         stats.discarded += messages;
         stats.discarded_bytes += bytes;
         stats.unread = stats.unread.saturating_sub(messages);
@@ -132,7 +132,7 @@ impl Session {
         let sent = |key: DomainKey, number: u64| {
             (key, self.streams.send_domain_ref(key).and_then(|domain| domain.get(number)?.route))
         };
-        match self.again.lost.front() {
+        match self.retransmit.lost.front() {
             Some(Lost::Run { key, first, .. }) => return Some(sent(*key, *first)),
             Some(Lost::Parts { key, number }) => return Some(sent(*key, *number)),
             Some(Lost::Bytes { key }) => return Some((*key, None)),

@@ -81,7 +81,7 @@ impl Session {
         self.inbox.append(&mut stream.inbox);
         self.weigh(slot);
         if was_empty && !self.inbox.is_empty() && !std::mem::replace(&mut self.readable_told, true) {
-            self.ledger.events.push_back(SessionEvent::Readable);
+            self.accounting.events.push_back(SessionEvent::Readable);
         }
         self.on_discarded(discarded);
         self.on_quiet(slot);
@@ -94,7 +94,7 @@ impl Session {
         let stream = self.streams.at_mut(slot)?;
         if let Some(message) = stream.latest.as_mut().and_then(|latest| latest.pop_in_turn()) {
             // Its credit was granted when it came.
-            self.ledger.stats.unread = self.ledger.stats.unread.saturating_sub(1);
+            self.accounting.stats.unread = self.accounting.stats.unread.saturating_sub(1);
             self.on_lighter(slot);
             return Some(message);
         }
@@ -109,7 +109,7 @@ impl Session {
 
     #[inline]
     fn on_read(&mut self, id: StreamId, charge: u64, messages: u64) {
-        self.ledger.stats.unread = self.ledger.stats.unread.saturating_sub(messages);
+        self.accounting.stats.unread = self.accounting.stats.unread.saturating_sub(messages);
         if planted(Mutant::CreditNeverReturned) {
             return;
         }

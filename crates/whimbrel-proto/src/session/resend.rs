@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::Session;
-use super::again::{Lost, Repeatable, Want};
+use super::accounting::Accounting;
 use super::data_out::{Flow, LONGEST_RUN, head_of, write_bytes, write_part};
-use super::ledger::Ledger;
 use super::message::{Carried, DomainKey};
+use super::retransmit::{Lost, Repeatable, Want};
 use super::send_item::{SendItem, SendState};
 use super::sending::SendDomain;
 use crate::Time;
@@ -28,7 +28,7 @@ impl Session {
         carried: &mut Vec<Carried>,
         room: usize,
     ) -> Flow {
-        while let Some(lost) = self.again.lost.front().copied() {
+        while let Some(lost) = self.retransmit.lost.front().copied() {
             let flow = match lost {
                 Lost::Run { key, first, count } => self.resend_run(key, first, count, out, carried, room),
                 Lost::Parts { key, number } => self.resend_parts(key, number, out, carried),
@@ -37,7 +37,7 @@ impl Session {
             if flow == Flow::Full {
                 return flow;
             }
-            self.again.lost.pop_front();
+            self.retransmit.lost.pop_front();
         }
         Flow::Go
     }
@@ -54,18 +54,18 @@ impl Session {
         let end = first + count;
         let Some(stream) = self.streams.by_key(key).map(|stream| stream.id.0) else { return Flow::Go };
         let Some(domain) = self.streams.send_domain(key) else { return Flow::Go };
-        let mut again = Resend { domain, ledger: &self.ledger, stream, key, want: Want::Lost };
+        let mut again = Resend { domain, accounting: &self.accounting, stream, key, want: Want::Lost };
         let before = carried.len();
         let (next, flow) = again.write(first..end, out, carried);
         let sent: u64 = carried[before..]
             .iter()
             .map(|run| if let Carried::Run { count, .. } = run { u64::from(*count) } else { 0 })
             .sum();
-        self.ledger.stats.retransmitted += sent;
+        self.accounting.stats.retransmitted += sent;
         if next >= end {
-            return flow.after_pop(&mut self.again.lost);
+            return flow.after_pop(&mut self.retransmit.lost);
         }
-        self.again.lost[0] = Lost::Run { key, first: next, count: end - next };
+        self.retransmit.lost[0] = Lost::Run { key, first: next, count: end - next };
         // It does not fit. If that is because packets have become smaller, it goes on in parts.
         let domain = self.streams.send_domain_ref(key);
         // The packet may also have become full before one that is lost no longer.
@@ -84,9 +84,9 @@ impl Session {
                 item.state = SendState::Flying;
             }
             domain.split(next).begin_lost(length);
-            self.again.lost[0] = Lost::Parts { key, number: next };
+            self.retransmit.lost[0] = Lost::Parts { key, number: next };
             if end - next > 1 {
-                self.again.lost.insert(1, Lost::Run { key, first: next + 1, count: end - next - 1 });
+                self.retransmit.lost.insert(1, Lost::Run { key, first: next + 1, count: end - next - 1 });
             }
             return self.resend_parts(key, next, out, carried);
         }
@@ -107,14 +107,14 @@ impl Session {
                 return Flow::Go;
             };
             let Some(item) = domain.get(number).filter(|item| item.is_live()) else { return Flow::Go };
-            let head = head_of(domain, &self.ledger, stream, number, item, offset);
+            let head = head_of(domain, &self.accounting, stream, number, item, offset);
             let (taken, flow) =
                 write_part(head, &item.payload[offset as usize..], len as usize, item.length, out);
             if taken == 0 {
                 return Flow::Full;
             }
             carried.push(Carried::Fragment { key, number, offset, len: taken });
-            self.ledger.stats.retransmitted += 1;
+            self.accounting.stats.retransmitted += 1;
             if let Some(parts) = domain.parts_mut(number) {
                 parts.resend(u32::from(taken));
             }
@@ -146,7 +146,7 @@ impl Session {
             };
             let fin = half.take_fin(offset + u64::from(taken));
             carried.push(Carried::Bytes { key, offset, len: taken, fin });
-            self.ledger.stats.retransmitted += 1;
+            self.accounting.stats.retransmitted += 1;
             if len > 0 {
                 half.parts.resend(u32::from(taken));
             }
@@ -159,12 +159,12 @@ impl Session {
     pub(super) fn fill_repeats(&mut self, out: &mut Writer<'_>, carried: &mut Vec<Carried>, repeats: u8) {
         let want = self.repeat(repeats);
         // What this very packet carries may be marked for copies yet.
-        let packet = self.again.packet;
-        while let Some(entry) = self.again.repeatable.front()
+        let packet = self.retransmit.packet;
+        while let Some(entry) = self.retransmit.repeatable.front()
             && entry.packet != packet
             && !self.repeats_any(entry, want)
         {
-            self.again.repeatable.pop_front();
+            self.retransmit.repeatable.pop_front();
         }
         self.repeat_all(want, out, carried);
     }
@@ -172,46 +172,46 @@ impl Session {
     /// Before anything new goes out, what could not be sent again in time goes once more.
     pub(super) fn fill_pressed(&mut self, out: &mut Writer<'_>, carried: &mut Vec<Carried>) {
         let want = self.repeat(0);
-        if !self.again.repeatable.iter().any(|entry| self.repeats_any(entry, want)) {
-            self.again.pressed = 0;
+        if !self.retransmit.repeatable.iter().any(|entry| self.repeats_any(entry, want)) {
+            self.retransmit.pressed = 0;
             return;
         }
         self.repeat_all(want, out, carried);
     }
 
     pub(super) fn repeat(&self, limit: u8) -> Want {
-        Want::Repeat { limit, pressed: self.again.pressed, small: self.config.small_message as u32 }
+        Want::Repeat { limit, pressed: self.retransmit.pressed, small: self.config.small_message as u32 }
     }
 
     fn repeat_all(&mut self, want: Want, out: &mut Writer<'_>, carried: &mut Vec<Carried>) {
         let before = carried.len();
-        let mut entries = 0..self.again.repeatable.len();
+        let mut entries = 0..self.retransmit.repeatable.len();
         while let Some(index) = entries.next() {
-            let entry = self.again.repeatable[index];
-            if entry.packet == self.again.packet || !self.repeats_any(&entry, want) {
+            let entry = self.retransmit.repeatable[index];
+            if entry.packet == self.retransmit.packet || !self.repeats_any(&entry, want) {
                 continue;
             }
             // What follows without a gap goes in the same block. Once a packet: a second copy in it would be lost with the first.
-            self.again.repeatable[index].packet = self.again.packet;
+            self.retransmit.repeatable[index].packet = self.retransmit.packet;
             let mut end = entry.first + u64::from(entry.count);
-            while let Some(next) = self.again.repeatable.get_mut(entries.start)
+            while let Some(next) = self.retransmit.repeatable.get_mut(entries.start)
                 && (next.key, next.first) == (entry.key, end)
-                && next.packet != self.again.packet
+                && next.packet != self.retransmit.packet
             {
-                next.packet = self.again.packet;
+                next.packet = self.retransmit.packet;
                 end += u64::from(next.count);
                 entries.next();
             }
             let Some(stream) = self.streams.by_key(entry.key).map(|stream| stream.id.0) else { continue };
             let Some(domain) = self.streams.send_domain(entry.key) else { continue };
-            let mut again = Resend { domain, ledger: &self.ledger, stream, key: entry.key, want };
+            let mut again = Resend { domain, accounting: &self.accounting, stream, key: entry.key, want };
             let (_, flow) = again.write(entry.first..end, out, carried);
             if flow == Flow::Full {
                 break;
             }
         }
         let copies = |run: &Carried| if let Carried::Run { count, .. } = run { u64::from(*count) } else { 0 };
-        self.ledger.stats.repeated += carried[before..].iter().map(copies).sum::<u64>();
+        self.accounting.stats.repeated += carried[before..].iter().map(copies).sum::<u64>();
     }
 }
 
@@ -228,7 +228,7 @@ impl Flow {
 /// Sends whole messages of one domain again.
 pub(super) struct Resend<'a> {
     pub(super) domain: &'a mut SendDomain,
-    pub(super) ledger: &'a Ledger,
+    pub(super) accounting: &'a Accounting,
     pub(super) stream: u64,
     pub(super) key: DomainKey,
     pub(super) want: Want,
@@ -281,7 +281,7 @@ impl Resend<'_> {
     /// all fits is cut.
     fn write_run(&mut self, index: usize, end: u64, out: &mut Writer<'_>) -> (usize, Flow) {
         let Some(front) = self.domain.at(index) else { return (0, Flow::Go) };
-        let mut head = head_of(self.domain, self.ledger, self.stream, front.first, front, 0);
+        let mut head = head_of(self.domain, self.accounting, self.stream, front.first, front, 0);
         head.message_length = None;
         head.flags |= data::END;
         let kind = front.kind();

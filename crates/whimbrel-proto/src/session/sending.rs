@@ -6,10 +6,10 @@ mod snapshot;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
+use super::accounting::Accounting;
 use super::config::{MAX_SPAN, MESSAGE_CHARGE};
 use super::fragments::FragmentList;
 use super::late::Answer;
-use super::ledger::Ledger;
 use super::message::{DomainKey, Outcome};
 use super::ranges::RangeSet;
 use super::send_item::{CONFIRM, PARTED, RELIABLE, SendItem, SendState, Share, TRACKED};
@@ -192,14 +192,20 @@ impl SendDomain {
 
     /// `first..first + count` arrived whole. What was given up waits for the answer to SKIP all the same: the copy may
     /// have come after the notice.
-    pub(super) fn on_run_acked(&mut self, key: DomainKey, first: u64, count: u64, ledger: &mut Ledger) {
+    pub(super) fn on_run_acked(
+        &mut self,
+        key: DomainKey,
+        first: u64,
+        count: u64,
+        accounting: &mut Accounting,
+    ) {
         let end = (first + count).min(self.next);
         if self.parts.is_empty() {
             let acked = |item: &&SendItem| item.first >= first && item.end() <= end && item.is_live();
             while self.items.front().filter(acked).is_some()
                 && let Some(item) = self.items.pop_front()
             {
-                ledger.on_settled(&item, key, item.first, Outcome::Delivered);
+                accounting.on_settled(&item, key, item.first, Outcome::Delivered);
             }
         }
         let from = if self.base() < end { self.index(first.max(self.base())) } else { None };
@@ -208,20 +214,26 @@ impl SendDomain {
                 break;
             }
             if self.items[index].is_live() {
-                self.settle_at(key, index, Outcome::Delivered, ledger);
+                self.settle_at(key, index, Outcome::Delivered, accounting);
             }
         }
         self.pop_done();
     }
 
     /// Resolves one message that is not in a bundle, unless it is resolved.
-    pub(super) fn settle(&mut self, key: DomainKey, number: u64, outcome: Outcome, ledger: &mut Ledger) {
+    pub(super) fn settle(
+        &mut self,
+        key: DomainKey,
+        number: u64,
+        outcome: Outcome,
+        accounting: &mut Accounting,
+    ) {
         if let Some(index) = self.index(number) {
-            self.settle_at(key, index, outcome, ledger);
+            self.settle_at(key, index, outcome, accounting);
         }
     }
 
-    fn settle_at(&mut self, key: DomainKey, index: usize, outcome: Outcome, ledger: &mut Ledger) {
+    fn settle_at(&mut self, key: DomainKey, index: usize, outcome: Outcome, accounting: &mut Accounting) {
         let item = &mut self.items[index];
         if item.state == SendState::Done {
             return;
@@ -235,7 +247,7 @@ impl SendDomain {
         if item.has(CONFIRM) && outcome != Outcome::Delivered {
             self.confirming.remove(number, number + 1);
         }
-        ledger.on_settled(&self.items[index], key, number, outcome);
+        accounting.on_settled(&self.items[index], key, number, outcome);
         if !self.parts.is_empty() {
             self.join(number);
         }
@@ -249,7 +261,7 @@ impl SendDomain {
 
     /// The peer said that messages came too late: live ones are lost, those given up are what they were given up for. Of one in
     /// parts the answer to its SKIP says so.
-    pub(super) fn on_late(&mut self, key: DomainKey, numbers: &Range<u64>, ledger: &mut Ledger) {
+    pub(super) fn on_late(&mut self, key: DomainKey, numbers: &Range<u64>, accounting: &mut Accounting) {
         let mut from = numbers.start.max(self.base());
         while from < numbers.end
             && let Some(item) = self.get(from)
@@ -258,16 +270,22 @@ impl SendDomain {
             let unsure = !item.has(RELIABLE) && !item.has(PARTED);
             if unsure && item.is_live() {
                 self.single_out(from..end);
-                self.settle(key, from, Outcome::Lost, ledger);
+                self.settle(key, from, Outcome::Lost, accounting);
             } else if unsure {
-                (from..end).for_each(|number| self.on_answer(key, number, Answer::Skipped, ledger));
+                (from..end).for_each(|number| self.on_answer(key, number, Answer::Skipped, accounting));
             }
             from = end;
         }
     }
 
     /// The peer said what became of a message that was given up.
-    pub(super) fn on_answer(&mut self, key: DomainKey, number: u64, answer: Answer, ledger: &mut Ledger) {
+    pub(super) fn on_answer(
+        &mut self,
+        key: DomainKey,
+        number: u64,
+        answer: Answer,
+        accounting: &mut Accounting,
+    ) {
         let Some(index) = self.index(number) else { return };
         let item = &mut self.items[index];
         let outcome = match (item.state, answer) {
@@ -276,9 +294,9 @@ impl SendDomain {
             _ => return,
         };
         if !item.is_bundle() {
-            self.settle_at(key, index, outcome, ledger);
+            self.settle_at(key, index, outcome, accounting);
         } else if let Some(length) = self.given_up.remove(&number) {
-            ledger.on_one_settled(length, outcome);
+            accounting.on_one_settled(length, outcome);
             if self.given_up.range(item.first..item.end()).next().is_none() {
                 item.state = SendState::Done;
             }
@@ -286,16 +304,16 @@ impl SendDomain {
     }
 
     /// Resolves everything.
-    pub(super) fn settle_all(&mut self, key: DomainKey, outcome: Outcome, ledger: &mut Ledger) {
+    pub(super) fn settle_all(&mut self, key: DomainKey, outcome: Outcome, accounting: &mut Accounting) {
         for index in 0..self.items.len() {
             let item = &mut self.items[index];
             if item.is_bundle() && matches!(item.state, SendState::Skipping(_)) {
                 item.state = SendState::Done;
             }
-            self.settle_at(key, index, outcome, ledger);
+            self.settle_at(key, index, outcome, accounting);
         }
         for (_, length) in std::mem::take(&mut self.given_up) {
-            ledger.on_one_settled(length, outcome);
+            accounting.on_one_settled(length, outcome);
         }
         self.pop_done();
     }

@@ -155,8 +155,8 @@ impl Session {
             }
             Whose::Peers => SessionEvent::SendBlocked(stream.id),
         };
-        if !self.ledger.events.contains(&event) {
-            self.ledger.events.push_back(event);
+        if !self.accounting.events.contains(&event) {
+            self.accounting.events.push_back(event);
         }
     }
 }

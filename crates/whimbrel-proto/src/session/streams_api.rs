@@ -72,7 +72,7 @@ impl Session {
         let taken = bytes.len();
         if taken > 0 {
             half.write(bytes);
-            self.ledger.stats.stream_bytes_sent += taken as u64;
+            self.accounting.stats.stream_bytes_sent += taken as u64;
             self.activate_bytes(now, slot);
         }
         Ok(taken)
@@ -147,7 +147,7 @@ impl Session {
         let read = half.read(max);
         match &read {
             Read::Data(bytes) => {
-                self.ledger.stats.stream_bytes_read += bytes.len() as u64;
+                self.accounting.stats.stream_bytes_read += bytes.len() as u64;
                 self.consume(slot, bytes.len() as u64);
                 self.on_lighter(slot);
             }
@@ -172,7 +172,7 @@ impl Session {
             && !stream.readable_told
         {
             stream.readable_told = true;
-            self.ledger.events.push_back(SessionEvent::StreamReadable(stream.id));
+            self.accounting.events.push_back(SessionEvent::StreamReadable(stream.id));
         }
     }
 
@@ -194,7 +194,7 @@ impl Session {
         let Some(stream) = self.streams.remove(slot) else { return };
         self.held.reweigh(stream.weight, 0);
         self.arenas.forget(&stream.arena);
-        self.ledger.on_stream_gone(stream.id.0);
+        self.accounting.on_stream_gone(stream.id.0);
         self.reserve.give_back(stream.recv_credit.drawn(self.config.share_of(stream.id)));
         for lane in stream.lanes {
             self.outbox.close(lane);
@@ -237,7 +237,7 @@ impl Session {
             Some(_) => Err(PeerMisbehaved::new(Cause::WrongStream, "bytes and messages on one stream")),
             None => {
                 stream.become_kind(kind);
-                self.ledger.events.push_back(SessionEvent::StreamOpened(stream.id, kind));
+                self.accounting.events.push_back(SessionEvent::StreamOpened(stream.id, kind));
                 Ok(())
             }
         }
@@ -252,7 +252,7 @@ impl Session {
             return;
         }
         half.on_stopped(code);
-        self.ledger.events.push_back(SessionEvent::StreamStopped(id, code));
+        self.accounting.events.push_back(SessionEvent::StreamStopped(id, code));
         self.reset_slot(slot, code);
     }
 

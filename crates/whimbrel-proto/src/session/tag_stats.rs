@@ -65,7 +65,7 @@ impl Session {
             received_bytes: 0,
         };
         let mut all = BTreeMap::new();
-        for tag in self.ledger.tag_states() {
+        for tag in self.accounting.tag_states() {
             let key = (tag.stream, tag.tag);
             all.insert(key, TagStats { sent: tag.counters, ..fresh(key) });
         }

@@ -4,7 +4,7 @@ use super::codec::{BROKEN, In, Loaded, Out};
 use crate::Side;
 use crate::budget::Budgets;
 use crate::mutants::{Mutant, planted};
-use crate::session::again::Lost;
+use crate::session::accounting::{Accounting, Place};
 use crate::session::bytes_in::BytesIn;
 use crate::session::bytes_out::BytesOut;
 use crate::session::config::{MESSAGE_CHARGE, PeerLimits, SessionConfig};
@@ -13,19 +13,19 @@ use crate::session::end::EndOut;
 use crate::session::inbox::Inbox;
 use crate::session::lane::{Outbox, snapshot::SavedLane};
 use crate::session::latest::Latest;
-use crate::session::ledger::{Ledger, Place};
 use crate::session::message::{DomainKey, Message, Outcome, SessionEvent, StreamKind};
 use crate::session::options::{CreditPolicy, RouteClass, StreamOptions};
 use crate::session::out_blocks::{self, Notice};
 use crate::session::pace::GrantDelay;
 use crate::session::receiving::RecvDomain;
 use crate::session::reserve::Reserve;
+use crate::session::retransmit::Lost;
 use crate::session::send_item::{NO_TAG, RELIABLE, SendState};
 use crate::session::sending::SendDomain;
 use crate::session::skip_answers::SkipAnswers;
 use crate::session::stalls::Stalls;
 use crate::session::stream::{Stream, Streams, WHOLE};
-use crate::session::{Session, again::Again, assembly::Spares, out_blocks::OutBlocks};
+use crate::session::{Session, assembly::Spares, out_blocks::OutBlocks, retransmit::Retransmit};
 use crate::wire::VARINT_MAX;
 use crate::{MessageId, StreamId, Time};
 
@@ -143,7 +143,7 @@ impl Session {
         }
         self.sent.save(out);
         self.received.save(out);
-        self.ledger.save(out);
+        self.accounting.save(out);
         out.list(self.received_tags.all(), |out, ((stream, tag), (messages, bytes))| {
             [*stream, *tag, *messages, *bytes].into_iter().for_each(|value| out.int(value));
         });
@@ -152,7 +152,7 @@ impl Session {
         out.list(streams.into_iter(), |out, slot| self.save_stream(slot, out));
         out.list(self.inbox.messages().iter(), |out, message| message.save(out));
         let outcomes: Vec<(MessageId, Outcome)> = self
-            .ledger
+            .accounting
             .events
             .iter()
             .filter_map(|event| match event {
@@ -191,7 +191,7 @@ impl Session {
             let key = self.streams.key(slot, domain);
             out.option(stream.send[usize::from(domain)].as_deref(), |out, sending| {
                 sending.save(out);
-                out.list(self.ledger.unconfirmed_in(key).into_iter(), |out, (number, id)| {
+                out.list(self.accounting.unconfirmed_in(key).into_iter(), |out, (number, id)| {
                     out.int(number);
                     out.int(id.0);
                 });
@@ -242,11 +242,11 @@ impl Session {
             peer,
             streams: Streams::default(),
             outbox: Outbox::new(config.ageing),
-            ledger: Ledger::default(),
+            accounting: Accounting::default(),
             received_tags: Default::default(),
             out_blocks: OutBlocks::default(),
             spares: Spares::default(),
-            again: Again::default(),
+            retransmit: Retransmit::default(),
             sent: SendCredit::load(input)?,
             received: Received::load(input)?,
             grant_delay: GrantDelay::default(),
@@ -268,7 +268,7 @@ impl Session {
             readable_told: false,
             closing: false,
         };
-        session.ledger = Ledger::load(input)?;
+        session.accounting = Accounting::load(input)?;
         let limit = session.config.max_tags;
         input.list(|input| {
             let [stream, tag, messages, bytes] = [input.int()?, input.int()?, input.int()?, input.int()?];
@@ -282,7 +282,7 @@ impl Session {
         })?;
         input.list(|input| {
             let (id, outcome) = (MessageId(input.int()?), super::send_items::load_outcome(input)?);
-            session.ledger.events.push_back(SessionEvent::Outcome(id, outcome));
+            session.accounting.events.push_back(SessionEvent::Outcome(id, outcome));
             Ok(())
         })?;
         Ok(session)
@@ -357,7 +357,7 @@ impl Session {
 
     fn load_sending(&mut self, input: &mut In, slot: u32, domain: u8) -> Loaded<()> {
         let key = self.streams.key(slot, domain);
-        let tags = self.ledger.tag_count();
+        let tags = self.accounting.tag_count();
         let Some(mut sending) = input.option(|input| SendDomain::load(input, usize::from(domain), tags))?
         else {
             return Ok(());
@@ -365,12 +365,12 @@ impl Session {
         input.list(|input| {
             let (number, id) = (input.at_most(sending.next())?, MessageId(input.int()?));
             sending.confirming.insert(number, number + 1);
-            self.ledger.confirm_later(key, number, id);
+            self.accounting.confirm_later(key, number, id);
             Ok(())
         })?;
-        self.ledger.outstanding += sending.outstanding();
+        self.accounting.outstanding += sending.outstanding();
         for item in sending.items().filter(|item| item.state != SendState::Done) {
-            self.ledger.restore(item, Place::Sent { key, number: item.first });
+            self.accounting.restore(item, Place::Sent { key, number: item.first });
         }
         for (number, charge) in sending.unanswered() {
             out_blocks::push(&mut self.out_blocks.skips, key, number, 1, charge);
@@ -411,7 +411,7 @@ impl Session {
     fn load_lane(&mut self, input: &mut In, slot: u32, is_bytes: bool) -> Loaded<()> {
         let now = input.now();
         let SavedLane { domain, priority, tag, bytes, partial, items } =
-            SavedLane::load(input, self.ledger.tag_count())?;
+            SavedLane::load(input, self.accounting.tag_count())?;
         let key = self.streams.key(slot, domain);
         let fits =
             if bytes { domain == WHOLE && is_bytes && items.is_empty() } else { domain < 4 && !is_bytes };
@@ -428,7 +428,7 @@ impl Session {
         }
         for item in items {
             let place = Place::Pending { lane, seq: self.outbox.next_seq(lane) };
-            self.ledger.restore(&item, place);
+            self.accounting.restore(&item, place);
             self.outbox.put_back(now, lane, item);
         }
         self.outbox.lane_mut(lane).partial = partial.filter(|_| !bytes);
@@ -455,10 +455,10 @@ impl Session {
             .filter_map(|slot| self.streams.at(slot))
             .map(|stream| stream.inbox.len())
             .sum();
-        self.ledger.stats.unread = (self.inbox.len() + claimed) as u64;
+        self.accounting.stats.unread = (self.inbox.len() + claimed) as u64;
         if !self.inbox.is_empty() {
             self.readable_told = true;
-            self.ledger.events.push_back(SessionEvent::Readable);
+            self.accounting.events.push_back(SessionEvent::Readable);
         }
     }
 
@@ -488,9 +488,9 @@ impl Session {
             } else if !reliable {
                 self.give_up(key, number, Outcome::Lost);
             } else if state == SendState::Lost {
-                self.again.lose(key, number, u64::from(count));
+                self.retransmit.lose(key, number, u64::from(count));
             } else if parts.binary_search(&number).is_ok() {
-                self.again.lost.push_back(Lost::Parts { key, number });
+                self.retransmit.lost.push_back(Lost::Parts { key, number });
             }
         }
     }
@@ -510,7 +510,7 @@ impl Session {
             stop = half.stop_notice().is_some();
         }
         if lost {
-            self.again.lost.push_back(Lost::Bytes { key });
+            self.retransmit.lost.push_back(Lost::Bytes { key });
         }
         if new && let Some(lane) = lanes.first() {
             self.outbox.activate(now, *lane);
@@ -524,7 +524,7 @@ impl Session {
         }
         let announced = id != StreamId(0) && id.opener() != self.side;
         if let Some(kind) = kind.filter(|_| announced) {
-            self.ledger.events.push_back(SessionEvent::StreamOpened(id, kind));
+            self.accounting.events.push_back(SessionEvent::StreamOpened(id, kind));
         }
         if readable {
             self.tell_readable(slot);
@@ -593,7 +593,7 @@ impl Session {
             {
                 stream.recv_credit.take_back(charge);
             }
-            self.ledger.stats.unread += 1;
+            self.accounting.stats.unread += 1;
             self.inbox.push_front(message);
         }
     }

@@ -1,6 +1,6 @@
 //! What is known about messages as a whole: tags, outcomes, counters, deadlines.
 
-#[path = "snapshot/ledger.rs"]
+#[path = "snapshot/accounting.rs"]
 mod snapshot;
 
 use std::cmp::Reverse;
@@ -60,7 +60,7 @@ pub(super) struct TagState {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
+pub(super) struct Accounting {
     pub(super) stats: SessionStats,
     pub(super) events: VecDeque<SessionEvent>,
     tags: Vec<TagState>,
@@ -74,7 +74,7 @@ pub(super) struct Ledger {
     pub(super) outstanding: u64,
 }
 
-impl Ledger {
+impl Accounting {
     /// The tag's slot, made if need be.
     pub(super) fn tag(&mut self, stream: u64, tag: u64, limit: usize) -> Option<u32> {
         let key = (stream, tag);
@@ -256,7 +256,7 @@ impl Ledger {
         self.tags.get(slot as usize).into_iter().flat_map(|tag| tag.places.iter().copied())
     }
 
-    /// As [`Ledger::places`]; the list starts anew.
+    /// As [`Accounting::places`]; the list starts anew.
     pub(super) fn take_places(&mut self, slot: u32) -> VecDeque<Place> {
         self.tags.get_mut(slot as usize).map(|tag| std::mem::take(&mut tag.places)).unwrap_or_default()
     }

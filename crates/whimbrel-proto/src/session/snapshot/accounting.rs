@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use super::{Ledger, Place, TagState};
+use super::{Accounting, Place, TagState};
 use crate::session::message::{DomainKey, TagSettings};
 use crate::session::send_item::{NO_TAG, SendItem};
 use crate::session::snapshot::codec::{In, Loaded, Out};
 use crate::session::stats::{Counters, SessionStats};
 use crate::{MessageId, Time};
 
-impl Ledger {
+impl Accounting {
     pub(in crate::session) fn save(&self, out: &mut Out<'_>) {
         save_stats(&self.stats, out);
         out.list(self.tags.iter(), |out, tag| {
@@ -23,7 +23,7 @@ impl Ledger {
     }
 
     pub(in crate::session) fn load(input: &mut In) -> Loaded<Self> {
-        let mut ledger = Self { stats: load_stats(input)?, ..Self::default() };
+        let mut accounting = Self { stats: load_stats(input)?, ..Self::default() };
         let now = input.now();
         input.list(|input| {
             let (stream, tag) = (input.int()?, input.int()?);
@@ -33,13 +33,13 @@ impl Ledger {
                 lifetime: input.option(In::duration)?,
                 priority: input.option(|input| Ok(input.at_most(255)? as u8))?,
             };
-            let slot = ledger.tags.len() as u32;
-            ledger.tags.push(TagState { stream, tag, counters, used: true, ..TagState::default() });
-            ledger.by_tag.insert((stream, tag), slot);
-            ledger.set_tag(now, slot, settings);
+            let slot = accounting.tags.len() as u32;
+            accounting.tags.push(TagState { stream, tag, counters, used: true, ..TagState::default() });
+            accounting.by_tag.insert((stream, tag), slot);
+            accounting.set_tag(now, slot, settings);
             Ok(())
         })?;
-        Ok(ledger)
+        Ok(accounting)
     }
 
     pub(in crate::session) fn tag_count(&self) -> usize {
@@ -211,12 +211,18 @@ mod tests {
             unread_streams: 0,
             blocked_streams: 0,
         };
-        let mut ledger = Ledger { stats, ..Ledger::default() };
-        ledger.tags.push(TagState { stream: 3, tag: 5, counters: of_tag, used: true, ..TagState::default() });
+        let mut accounting = Accounting { stats, ..Accounting::default() };
+        accounting.tags.push(TagState {
+            stream: 3,
+            tag: 5,
+            counters: of_tag,
+            used: true,
+            ..TagState::default()
+        });
         let mut bytes = Vec::new();
-        ledger.save(&mut Out::new(&mut bytes, Time::ZERO));
+        accounting.save(&mut Out::new(&mut bytes, Time::ZERO));
         let mut input = In::new(Bytes::from(bytes), Time::ZERO, Duration::ZERO);
-        let read = Ledger::load(&mut input).unwrap();
+        let read = Accounting::load(&mut input).unwrap();
         assert!(input.is_over());
         assert_eq!(read.stats, stats);
         assert_eq!(read.tags[0].counters, of_tag);

@@ -26,7 +26,7 @@ pub(super) struct Repeatable {
 
 /// What is to be, or may be, sent again.
 #[derive(Debug, Default)]
-pub(super) struct Again {
+pub(super) struct Retransmit {
     pub(super) lost: VecDeque<Lost>,
     pub(super) repeatable: VecDeque<Repeatable>,
     pub(super) packet: u64,
@@ -40,7 +40,7 @@ pub(super) struct Again {
     pub(super) saved: u64,
 }
 
-impl Again {
+impl Retransmit {
     /// Queues messages to be sent again, before those of its domain that are newer: after a blackout the probes must bring what
     /// the receiver waits for, which is the oldest.
     pub(super) fn lose(&mut self, key: DomainKey, number: u64, messages: u64) {
