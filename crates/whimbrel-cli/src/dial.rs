@@ -81,8 +81,8 @@ pub(crate) struct ListenOptions {
 /// Options of connections, for both ends.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct TransportOptions {
-    /// Congestion control of what this end sends: bbr, cubic, or fixed:RATE.
-    #[arg(long, value_name = "bbr|cubic|fixed:RATE", default_value = "bbr", value_parser = units::congestion)]
+    /// Congestion control of what this end sends: gauge, cubic, or fixed:RATE.
+    #[arg(long, value_name = "gauge|cubic|fixed:RATE", default_value = "gauge", value_parser = units::congestion)]
     pub(crate) congestion: Congestion,
     /// How often small messages are repeated on an underused path: auto (1, and 2 where much is lost), or a number.
     #[arg(long, value_name = "auto|N", default_value = "auto", value_parser = units::repeats)]

@@ -73,13 +73,13 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     if bytes <= 1e18 { Ok(bytes.round() as u64) } else { Err(wrong()) }
 }
 
-/// `bbr`, `cubic`, `fixed:RATE`.
+/// `gauge`, `cubic`, `fixed:RATE`.
 ///
 /// # Errors
 /// What a good one looks like.
 pub(crate) fn congestion(text: &str) -> Result<Congestion, String> {
     match text.split_once(':') {
-        None if text == "bbr" => Ok(Congestion::Bbr),
+        None if text == "gauge" => Ok(Congestion::Gauge),
         None if text == "cubic" => Ok(Congestion::Cubic),
         Some(("fixed", rate)) => {
             let bits = units::rate(rate).map_err(|error| error.to_string())?;
@@ -89,7 +89,7 @@ pub(crate) fn congestion(text: &str) -> Result<Congestion, String> {
             Ok(Congestion::Fixed { bytes_per_s: bits / 8 })
         }
         _ => Err(format!(
-            "`{text}` is no congestion control: write bbr, cubic or fixed:RATE, for example fixed:2mbit"
+            "`{text}` is no congestion control: write gauge, cubic or fixed:RATE, for example fixed:2mbit"
         )),
     }
 }

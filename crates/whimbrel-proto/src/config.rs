@@ -21,7 +21,7 @@ pub struct TransportConfig {
     /// Raised, peers can make the process grow more; lowered, peers that hold much are closed sooner, and windows stay smaller. The endpoint's
     /// own settings count, not those of one connection.
     pub memory_budget: u64,
-    /// Congestion controller. Default: `Bbr`. `Cubic` loses most of a lossy link; `Fixed` floods a link slower than it says.
+    /// Congestion controller. Default: `Gauge`. `Cubic` loses most of a lossy link; `Fixed` floods a link slower than it says.
     pub congestion: Congestion,
     /// Largest UDP payload tried, and taken from the peer, bytes: longer packets are dropped. Default 1,472 (an Ethernet packet over IPv4). Larger ones help only where the whole path
     /// takes them; 1,200 turns discovery off.
@@ -100,7 +100,7 @@ impl Default for TransportConfig {
             session: SessionConfig::default(),
             credit_budget: 1 << 30,
             memory_budget: 1 << 30,
-            congestion: Congestion::Bbr,
+            congestion: Congestion::Gauge,
             max_udp_payload: 1472,
             idle_timeout: Duration::from_secs(300),
             reattach: Some(Duration::from_secs(3600)),

@@ -237,17 +237,17 @@ fn a_packet_allocates_nothing() {
     const PACKETS: u64 = 1_000_000;
     let fixed = Congestion::Fixed { bytes_per_s: 90_000_000 };
     let cases = [
-        ("bulk, bbr", Congestion::Bbr, Service::ReliableSequenced, 128 << 10, 2_000_000),
+        ("bulk, gauge", Congestion::Gauge, Service::ReliableSequenced, 128 << 10, 2_000_000),
         ("bulk, fixed", fixed, Service::ReliableSequenced, 16 << 10, 1_000_000),
-        ("small, rs", Congestion::Bbr, Service::ReliableSequenced, 50, 1_000_000),
-        ("small, ru", Congestion::Bbr, Service::ReliableUnsequenced, 50, 1_000_000),
+        ("small, rs", Congestion::Gauge, Service::ReliableSequenced, 50, 1_000_000),
+        ("small, ru", Congestion::Gauge, Service::ReliableUnsequenced, 50, 1_000_000),
         ("small, uu", fixed, Service::UnreliableUnsequenced, 50, 1_000_000),
     ];
     // What is counted is a thread's.
     std::thread::scope(|scope| {
         for (name, congestion, service, size, warm) in cases {
             scope.spawn(move || {
-                // BBR's window breathes: it takes a while until no queue is longer than it ever was.
+                // Its window breathes: it takes a while until no queue is longer than it ever was.
                 let (calls, messages) = steady(congestion, service, size, warm, PACKETS);
                 println!("{name}: {calls} allocations in {PACKETS} packets, {messages} messages");
                 assert!(messages > 1000, "{name}: {messages} messages");

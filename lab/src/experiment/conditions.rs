@@ -127,7 +127,7 @@ impl Experiment for Conditions {
         Some(
             "In the crowded hall ours and CUBIC carry least in bulk. The link falls to an eighth of its rate every second and delay swings by 15 ms \
              on a round trip of 30. A fall is followed at once, where BBR remembers the highest rate of ten round trips and has what is too much \
-             dropped at the queue. By itself, in simulation, jitter costs ours 9 % (38 % before `bbr` told it from a queue) and the changing rate, \
+             dropped at the queue. By itself, in simulation, jitter costs ours 9 % (38 % before `gauge` told it from a queue) and the changing rate, \
              with the former rate tried again when the queue has drained, 9 %; together they cost more, since for two seconds after a deep queue \
              nothing is taken for jitter. Without that rule 1.80 Mbit/s arrive in simulation, not 1.59, and 4.9 % are dropped at the queue, which \
              is more than the 2 % that ours allows itself. What was tried is in docs/performance.md.",

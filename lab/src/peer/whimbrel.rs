@@ -79,7 +79,7 @@ impl Copies {
 
 /// As most programs would have it.
 pub(super) const OURS: Whimbrel =
-    Whimbrel { name: "whimbrel", congestion: Congestion::Bbr, sequenced: false, copies: None };
+    Whimbrel { name: "whimbrel", congestion: Congestion::Gauge, sequenced: false, copies: None };
 
 impl Peer for Whimbrel {
     fn name(&self) -> &'static str {

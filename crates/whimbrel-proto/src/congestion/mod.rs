@@ -7,10 +7,10 @@
 //! All sizes are wire bytes including IP and UDP headers, since that is what fills a link; rates are such
 //! bytes a second.
 
-mod bbr;
 mod coupling;
 mod cubic;
 mod fixed;
+mod gauge;
 mod math;
 mod pacer;
 mod rate;
@@ -20,10 +20,10 @@ mod tests;
 use std::fmt::Debug;
 use std::time::Duration;
 
-pub use bbr::Bbr;
 pub use coupling::{Calls, Company, Delays, Member, company, share_queue};
 pub use cubic::Cubic;
 pub use fixed::Fixed;
+pub use gauge::Gauge;
 pub use pacer::Pacer;
 pub use rate::{RateSample, RateSampler, Snapshot};
 
@@ -38,12 +38,12 @@ const LARGEST_PACKET: u64 = 65_535;
 /// The round trip assumed before one was measured.
 pub const ASSUMED_RTT: Duration = Duration::from_millis(100);
 
-/// Which controller a path gets. Default: [`Congestion::Bbr`].
+/// Which controller a path gets. Default: [`Congestion::Gauge`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Congestion {
     /// A model of the bottleneck's rate and of the base round trip; random loss does not slow it.
     #[default]
-    Bbr,
+    Gauge,
     /// RFC 9438: halves, nearly, at every loss. For networks whose policy asks for it.
     Cubic,
     /// Sends at a given rate whatever happens: for radios with a known rate and nobody else on them.
@@ -57,7 +57,7 @@ impl Congestion {
     /// A controller for one path whose full packets are `packet_size` wire bytes.
     pub fn build(&self, packet_size: u64, now: Time) -> Box<dyn Controller> {
         match *self {
-            Self::Bbr => Box::new(Bbr::new(packet_size, now)),
+            Self::Gauge => Box::new(Gauge::new(packet_size, now)),
             Self::Cubic => Box::new(Cubic::new(packet_size)),
             Self::Fixed { bytes_per_s } => Box::new(Fixed::new(bytes_per_s, packet_size)),
         }

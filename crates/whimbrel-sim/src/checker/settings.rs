@@ -36,7 +36,7 @@ pub(super) fn settings(dice: &mut dyn Dice) -> TransportConfig {
         other => whimbrel_proto::Repeats::Fixed(other as u8 - 1),
     };
     config.congestion = match dice.below(5) {
-        0..3 => Congestion::Bbr,
+        0..3 => Congestion::Gauge,
         3 => Congestion::Cubic,
         // More than some links carry, and enough for what is queued to be through in time.
         _ => Congestion::Fixed { bytes_per_s: dice.between(300_000, 1_000_000).into() },

@@ -104,13 +104,13 @@ const LINK: &str = "rate=10mbit,delay=15ms,queue=100ms";
 
 #[test]
 fn two_paths_through_one_bottleneck_take_one_share() {
-    let (bbr, cubic) = (Congestion::Bbr, Congestion::Cubic);
+    let (gauge, cubic) = (Congestion::Gauge, Congestion::Cubic);
     for (kind, link, more) in [
-        (bbr, LINK, 0),
-        (bbr, LINK, 15),
-        (bbr, "rate=50mbit,delay=10ms,queue=50ms", 5),
-        (bbr, "rate=10mbit,delay=15ms,queue=100ms,loss=2%", 0),
-        (bbr, "rate=10mbit,delay=15ms,queue=100ms,jitter=5ms", 0),
+        (gauge, LINK, 0),
+        (gauge, LINK, 15),
+        (gauge, "rate=50mbit,delay=10ms,queue=50ms", 5),
+        (gauge, "rate=10mbit,delay=15ms,queue=100ms,loss=2%", 0),
+        (gauge, "rate=10mbit,delay=15ms,queue=100ms,jitter=5ms", 0),
         (cubic, LINK, 0),
         (cubic, "rate=10mbit,delay=15ms,queue=50ms", 15),
     ] {
@@ -124,7 +124,7 @@ fn two_paths_through_one_bottleneck_take_one_share() {
 
 #[test]
 fn uncoupled_they_take_two() {
-    for kind in [Congestion::Bbr, Congestion::Cubic] {
+    for kind in [Congestion::Gauge, Congestion::Cubic] {
         let ours = part(&of(kind, false), kind, LINK, Duration::ZERO);
         assert!(ours > 0.62, "{kind:?}: {ours:.2}");
     }
@@ -134,7 +134,7 @@ fn uncoupled_they_take_two() {
 #[test]
 fn beside_cubic_two_paths_take_what_one_does() {
     for link in [LINK, "rate=10mbit,delay=15ms,queue=40ms"] {
-        let coupled = of(Congestion::Bbr, true);
+        let coupled = of(Congestion::Gauge, true);
         let mut single = coupled.clone();
         single.max_paths = 1;
         let [two, one] =
@@ -149,8 +149,8 @@ fn beside_cubic_two_paths_take_what_one_does() {
 fn paths_with_bottlenecks_of_their_own_are_seen_to_be_apart() {
     let slower = "rate=5mbit,delay=30ms,queue=100ms";
     let run = |seed, coupled| {
-        let mut pair = two(seed, of(Congestion::Bbr, coupled), LINK, slower);
-        let rival = rival(&mut pair, Congestion::Bbr, 0);
+        let mut pair = two(seed, of(Congestion::Gauge, coupled), LINK, slower);
+        let rival = rival(&mut pair, Congestion::Gauge, 0);
         contest(&mut pair, &rival, 10 * SECOND);
         let (ours, _) = contest(&mut pair, &rival, 20 * SECOND);
         (ours, pair.stats(End::Client).paths.iter().filter(|path| path.coupled).count())
@@ -170,7 +170,7 @@ fn paths_with_bottlenecks_of_their_own_are_seen_to_be_apart() {
 
 #[test]
 fn a_path_that_carries_nothing_is_no_company() {
-    let mut transport = of(Congestion::Bbr, true);
+    let mut transport = of(Congestion::Gauge, true);
     transport.scheduler = Scheduling::Primary;
     let mut pair = behind_one(1, transport, LINK, Duration::ZERO);
     bulk(&mut pair, 3 * SECOND);

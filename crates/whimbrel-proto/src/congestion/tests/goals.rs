@@ -7,7 +7,7 @@ use super::link::Link;
 use super::world::{Flow, World, jain};
 use crate::congestion::Congestion;
 
-const BBR: Congestion = Congestion::Bbr;
+const GAUGE: Congestion = Congestion::Gauge;
 
 fn secs(s: u64) -> Duration {
     Duration::from_secs(s)
@@ -16,7 +16,7 @@ fn secs(s: u64) -> Duration {
 /// 20 s of bulk: goodput from the connect call, queueing delay, drops.
 fn bulk(link: &Link, seeds: &[u64], goodput: f64) {
     for &seed in seeds {
-        let world = World::run(link, &[Flow::bulk(BBR)], secs(20), seed);
+        let world = World::run(link, &[Flow::bulk(GAUGE)], secs(20), seed);
         let reached = world.goodput(secs(20));
         assert!(reached >= goodput, "seed {seed}: goodput {reached:.4} below {goodput}, {link:?}");
         let queue = world.queue_p95();
@@ -55,7 +55,7 @@ fn deep_queue_stays_short() {
 fn two_megabytes_arrive_soon() {
     for (loss, longest) in [(0, 1.2), (10, 1.26), (50, 1.4)] {
         let link = Link::new(20_000_000, 100, 100, loss);
-        let flow = Flow { units: Some(2_000_000u64.div_ceil(1437)), ..Flow::bulk(BBR) };
+        let flow = Flow { units: Some(2_000_000u64.div_ceil(1437)), ..Flow::bulk(GAUGE) };
         let mut times: Vec<_> = (1..=5)
             .map(|seed| World::run(&link, &[flow], secs(60), seed))
             .map(|world| world.flows[0].1.arrivals.last().unwrap().since(crate::Time::ZERO).as_secs_f64())
@@ -72,7 +72,7 @@ fn ticket_starts_at_the_remembered_rate() {
         let flow = Flow {
             units: Some(2_000_000u64.div_ceil(1437)),
             remembered: Some(remembered),
-            ..Flow::bulk(BBR)
+            ..Flow::bulk(GAUGE)
         };
         let world = World::run(&Link::new(20_000_000, 100, 100, 0), &[flow], secs(60), 1);
         let time = world.flows[0].1.arrivals.last().unwrap().since(crate::Time::ZERO).as_secs_f64();
@@ -90,7 +90,7 @@ fn own_flows_share_alike() {
     for (seed, stagger) in [(1, 0u64), (2, 2)] {
         let link = Link::new(10_000_000, 40, 40, 0);
         let flow =
-            |i: u64| Flow { start: secs(stagger * i) + Duration::from_millis(37 * i), ..Flow::bulk(BBR) };
+            |i: u64| Flow { start: secs(stagger * i) + Duration::from_millis(37 * i), ..Flow::bulk(GAUGE) };
         let flows: Vec<_> = (0..4).map(flow).collect();
         let world = World::run(&link, &flows, secs(40), seed);
         let shares = world.delivered(secs(10), secs(40));
@@ -104,7 +104,7 @@ fn own_flows_share_alike() {
 fn cubic_and_own_leave_each_other_room() {
     let link = Link::new(10_000_000, 40, 40, 0);
     for (own_at, cubic_at) in [(0, 110), (0, 310), (5013, 150), (5210, 70), (97, 5013), (171, 5093)] {
-        let at = |ms| Flow { start: Duration::from_millis(ms), ..Flow::bulk(BBR) };
+        let at = |ms| Flow { start: Duration::from_millis(ms), ..Flow::bulk(GAUGE) };
         let cubic = Flow { kind: Congestion::Cubic, ..at(cubic_at) };
         let world = World::run(&link, &[at(own_at), cubic], secs(60), 1);
         let shares = world.delivered(Duration::from_millis(own_at.max(cubic_at)), secs(60));
@@ -122,7 +122,7 @@ fn blackout_leaves_the_model_alone() {
     for outage in [1, 5, 10] {
         let mut link = Link::new(4_000_000, 50, 100, 0);
         link.outages.push((secs(5), secs(5 + outage)));
-        let world = World::run(&link, &[Flow::bulk(BBR)], secs(7 + outage), 1);
+        let world = World::run(&link, &[Flow::bulk(GAUGE)], secs(7 + outage), 1);
         let arrivals = &world.flows[0].1.arrivals;
         let silence = arrivals.windows(2).map(|pair| pair[1].since(pair[0])).max().unwrap();
         assert!(silence < secs(outage) + Duration::from_millis(300), "outage {outage} s: silent {silence:?}");
@@ -138,7 +138,7 @@ fn rate_steps_are_followed() {
     for seed in [1, 2] {
         let mut link = Link::new(4_000_000, 50, 100, 50);
         link.rates.extend([(secs(5), 1_000_000), (secs(10), 4_000_000)]);
-        let world = World::run(&link, &[Flow::bulk(BBR)], secs(15), seed);
+        let world = World::run(&link, &[Flow::bulk(GAUGE)], secs(15), seed);
         let long = world.bottleneck.delays.iter().filter(|(at, _)| at.since(crate::Time::ZERO) > secs(6));
         let longest = long.map(|(_, delay)| *delay).max().unwrap();
         assert!(
@@ -153,7 +153,7 @@ fn rate_steps_are_followed() {
 #[test]
 fn shallow_queue_is_not_flooded_for_ever() {
     for (bits, rtt, queue) in [(4_000_000, 50, 20), (20_000_000, 100, 10)] {
-        let world = World::run(&Link::new(bits, rtt, queue, 0), &[Flow::bulk(BBR)], secs(20), 1);
+        let world = World::run(&Link::new(bits, rtt, queue, 0), &[Flow::bulk(GAUGE)], secs(20), 1);
         assert!(world.goodput(secs(20)) > 0.95 && world.drop_share() < 0.1, "{:.3}", world.drop_share());
     }
 }
@@ -163,7 +163,7 @@ fn shallow_queue_is_not_flooded_for_ever() {
 #[test]
 fn fallen_rate_is_found_again() {
     for (name, link, least) in [("crowded-hall", Link::crowded_hall(), 1.5), ("train", Link::train(), 5.5)] {
-        let worlds = (1..=10).map(|seed| World::run(&link, &[Flow::bulk(BBR)], secs(20), seed));
+        let worlds = (1..=10).map(|seed| World::run(&link, &[Flow::bulk(GAUGE)], secs(20), seed));
         let figures: Vec<_> = worlds
             .map(|world| (world.delivered(secs(0), secs(20))[0] * 1437.0 * 8.0 / 20e6, world.drop_share()))
             .collect();
@@ -181,7 +181,7 @@ fn jitter_is_no_queue() {
     wide.jitter = Duration::from_millis(20);
     for (link, least) in [(Link::jittery_hall(), 0.8), (wide, 0.95)] {
         let worlds: Vec<_> =
-            (1..=6).map(|seed| World::run(&link, &[Flow::bulk(BBR)], secs(20), seed)).collect();
+            (1..=6).map(|seed| World::run(&link, &[Flow::bulk(GAUGE)], secs(20), seed)).collect();
         let goodput = worlds.iter().map(|world| world.goodput(secs(20))).sum::<f64>() / 6.0;
         assert!(goodput > least, "{goodput:.3}, below {least}, {link:?}");
         for world in &worlds {

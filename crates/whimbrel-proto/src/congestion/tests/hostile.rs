@@ -49,7 +49,7 @@ fn any_sample(dice: &mut Dice, now: Time) -> AckSample {
 
 #[test]
 fn controllers_survive_anything() {
-    for kind in [Congestion::Bbr, Congestion::Cubic, Congestion::Fixed { bytes_per_s: 0 }] {
+    for kind in [Congestion::Gauge, Congestion::Cubic, Congestion::Fixed { bytes_per_s: 0 }] {
         for seed in 0..200 {
             let mut dice = Dice(seed);
             let mut controller = kind.build(any(&mut dice), Time::ZERO);
@@ -137,7 +137,7 @@ fn pacer_is_no_limit_on_fast_links() {
 #[test]
 fn little_to_send_does_not_slow_what_follows() {
     let rtt = Duration::from_millis(50);
-    let mut controller = Congestion::Bbr.build(1500, Time::ZERO);
+    let mut controller = Congestion::Gauge.build(1500, Time::ZERO);
     controller.on_rtt(Time::ZERO, rtt);
     let initial = controller.pacing_rate();
     let mut sampler = RateSampler::new();

@@ -48,7 +48,7 @@ fn bulk_table(kind: Congestion) -> Vec<(String, f64, f64, f64, f64)> {
 #[test]
 #[ignore = "prints the tables"]
 fn tables() {
-    for (name, goodput, queue, drops, spurious) in bulk_table(Congestion::Bbr) {
+    for (name, goodput, queue, drops, spurious) in bulk_table(Congestion::Gauge) {
         println!("{name:24} goodput {goodput:.4} p95 {queue:.2} RTT drops {drops:.4} spurious {spurious}");
     }
 }
@@ -59,7 +59,7 @@ fn transfers() {
     for loss in [0, 10, 50, 100, 150] {
         for (bits, rtt) in [(20_000_000, 100), (4_000_000, 50)] {
             let link = Link::new(bits, rtt, 100, loss);
-            let flow = Flow { units: Some(2_000_000u64.div_ceil(1437)), ..Flow::bulk(Congestion::Bbr) };
+            let flow = Flow { units: Some(2_000_000u64.div_ceil(1437)), ..Flow::bulk(Congestion::Gauge) };
             let worlds: Vec<_> = (1..=9).map(|s| World::run(&link, &[flow], secs(60), s)).collect();
             let times = worlds
                 .iter()
@@ -87,7 +87,7 @@ fn changes() {
             let flows: Vec<_> = (0..4)
                 .map(|i| Flow {
                     start: secs(stagger * i) + jitter(seed * 4 + i),
-                    ..Flow::bulk(Congestion::Bbr)
+                    ..Flow::bulk(Congestion::Gauge)
                 })
                 .collect();
             let world = World::run(&link, &flows, secs(60), seed);
@@ -110,7 +110,7 @@ fn company() {
         for (own, other) in [(0, 0), (0, 5), (5, 0)] {
             let link = Link::new(10_000_000, 40, 40, 0);
             let flows = [
-                Flow { start: secs(own) + jitter(seed), ..Flow::bulk(Congestion::Bbr) },
+                Flow { start: secs(own) + jitter(seed), ..Flow::bulk(Congestion::Gauge) },
                 Flow { start: secs(other) + jitter(seed + 9), ..Flow::bulk(Congestion::Cubic) },
             ];
             let world = World::run(&link, &flows, secs(60), seed);
@@ -132,14 +132,14 @@ fn moves() {
         for outage in [1, 5, 10] {
             let mut link = Link::new(4_000_000, 50, 100, 50);
             link.outages.push((secs(5), secs(5 + outage)));
-            let world = World::run(&link, &[Flow::bulk(Congestion::Bbr)], secs(20), seed);
+            let world = World::run(&link, &[Flow::bulk(Congestion::Gauge)], secs(20), seed);
             let silent = world.flows[0].1.arrivals.windows(2).map(|w| w[1].since(w[0])).max().unwrap();
             let after = world.delivered(secs(5 + outage), secs(6 + outage))[0] * 1500.0 / 500e3 / 0.95;
             println!("outage {outage} s: silent {silent:?}, first second after {after:.3}");
         }
         let mut link = Link::new(4_000_000, 50, 100, 50);
         link.rates = vec![(secs(0), 4_000_000), (secs(5), 1_000_000), (secs(10), 4_000_000)];
-        let world = World::run(&link, &[Flow::bulk(Congestion::Bbr)], secs(15), seed);
+        let world = World::run(&link, &[Flow::bulk(Congestion::Gauge)], secs(15), seed);
         let second = |s: u64, rate: f64| world.delivered(secs(s), secs(s + 1))[0] * 1500.0 / rate / 0.95;
         let queue = world
             .bottleneck
@@ -194,7 +194,7 @@ fn variety() {
         ("20/100 ack every 16", acked(Link::new(20 * m, 100, 100, 50), 16), 20),
         ("4/50 30 %", Link::new(4 * m, 50, 100, 300), 20),
     ] {
-        let world = World::run(&link, &[Flow::bulk(Congestion::Bbr)], secs(span), 1);
+        let world = World::run(&link, &[Flow::bulk(Congestion::Gauge)], secs(span), 1);
         println!(
             "{name:24} goodput {:.4} p95 {:.2} RTT drops {:.4} spurious {}",
             world.goodput(secs(span)),
@@ -217,7 +217,7 @@ fn conditions() {
         ("20/100 jitter 50", wide),
     ] {
         let worlds: Vec<_> =
-            (1..=10).map(|s| World::run(&link, &[Flow::bulk(Congestion::Bbr)], secs(20), s)).collect();
+            (1..=10).map(|s| World::run(&link, &[Flow::bulk(Congestion::Gauge)], secs(20), s)).collect();
         let of = |f: &dyn Fn(&World) -> f64| worlds.iter().map(f).collect::<Vec<_>>();
         let goodput = of(&|w| w.delivered(secs(0), secs(20))[0] * 1437.0 * 8.0 / 20e6);
         println!(
@@ -251,7 +251,7 @@ fn log() {
         _ => {}
     }
     let span = Duration::from_millis(var("MS", 2000));
-    let own = Flow { start: Duration::from_micros(var("OWN_AT", 0)), ..Flow::bulk(Congestion::Bbr) };
+    let own = Flow { start: Duration::from_micros(var("OWN_AT", 0)), ..Flow::bulk(Congestion::Gauge) };
     let mut flows = vec![own; var("OWN", 1) as usize];
     let cubic = Flow { start: Duration::from_micros(var("AT", 0)), ..Flow::bulk(Congestion::Cubic) };
     flows.extend(vec![cubic; var("CUBIC", 0) as usize]);

@@ -60,7 +60,7 @@ struct Span {
 
 /// The usual round trip. See the module.
 #[derive(Debug, Default)]
-pub(super) struct Usual {
+pub(super) struct JitterBaseline {
     last: Option<Delivery>,
     span: Span,
     /// The longest jump of the span before.
@@ -72,7 +72,7 @@ pub(super) struct Usual {
     above: Duration,
 }
 
-impl Usual {
+impl JitterBaseline {
     /// `standing`: the least round trip of late, of which the averages are; `least`: the least of all; `rate`: bytes a second.
     pub(super) fn on_delivery(
         &mut self,
@@ -126,7 +126,7 @@ mod tests {
     const RATE: u64 = 500_000;
 
     /// An acknowledgement every 10 ms for `span`, each of 20 ms and what `above` says of its number.
-    fn run(usual: &mut Usual, from: Time, span: Duration, above: impl Fn(u32) -> Duration) -> Time {
+    fn run(usual: &mut JitterBaseline, from: Time, span: Duration, above: impl Fn(u32) -> Duration) -> Time {
         let mut now = from;
         for number in 0.. {
             now += Duration::from_millis(10);
@@ -149,17 +149,17 @@ mod tests {
     #[test]
     fn what_jitters_is_granted_and_what_stands_is_not() {
         let start = Time::ZERO + Duration::from_secs(1);
-        let mut usual = Usual::default();
+        let mut usual = JitterBaseline::default();
         run(&mut usual, start, Duration::from_secs(3), jittery);
         assert!(usual.above() > Duration::from_millis(15), "{usual:?}");
-        let mut usual = Usual::default();
+        let mut usual = JitterBaseline::default();
         run(&mut usual, start, Duration::from_secs(3), |_| Duration::from_millis(20));
         assert_eq!(usual.above(), Duration::ZERO, "a queue of somebody else's");
     }
 
     #[test]
     fn a_queue_that_stays_is_not_granted_for_long() {
-        let mut usual = Usual::default();
+        let mut usual = JitterBaseline::default();
         let start = Time::ZERO + Duration::from_secs(1);
         let now = run(&mut usual, start, Duration::from_secs(5), jittery);
         run(&mut usual, now, Duration::from_secs(4), |_| Duration::from_millis(20));
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn nothing_is_granted_after_a_long_queue() {
-        let mut usual = Usual::default();
+        let mut usual = JitterBaseline::default();
         let start = Time::ZERO + Duration::from_secs(1);
         let now = run(&mut usual, start, Duration::from_secs(3), jittery);
         let now = run(&mut usual, now, Duration::from_millis(50), |_| Duration::from_millis(200));

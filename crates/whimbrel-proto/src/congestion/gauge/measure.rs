@@ -1,13 +1,13 @@
 //! What the model learns: from each acknowledgement, each round trip, each period.
 
-use super::fall::Fall;
 use super::losses::Period;
+use super::rate_drop::RateDrop;
 use super::target::QueueTarget;
-use super::{Bbr, ONE, Phase, STARTUP_GROWTH, UNKNOWN_LOSS, math};
+use super::{Gauge, ONE, Phase, STARTUP_GROWTH, UNKNOWN_LOSS, math};
 use crate::Time;
 use crate::congestion::RateSample;
 
-impl Bbr {
+impl Gauge {
     pub(super) fn measure_rate(&mut self, rate: &RateSample) {
         // What began before a silence measured the silence.
         if rate.progress == 0 || rate.since < self.restarted_at {
@@ -75,7 +75,7 @@ impl Bbr {
         if long && self.arrivals.lag() >= 2 {
             let before = self.bandwidth.estimate();
             self.follow_arrivals();
-            Fall::notice(&mut self.fall, now, before, self.bandwidth.estimate());
+            RateDrop::notice(&mut self.rate_drop, now, before, self.bandwidth.estimate());
         }
         if long && self.phase == (Phase::Settle { until: None }) {
             // Nothing sent now is dropped, and the bottleneck does not idle: this is its rate.

@@ -10,19 +10,20 @@
 //! queue see the same delay, so the one with the smaller share is the one that wants more: shares even out.
 //! Where others keep the queue long (CUBIC fills whatever there is), the wanted queue grows until we hold our own.
 //!
-//! What round trips usually jitter by is no queue (`usual`). A rate that fell at once may return at once, and is tried again (`fall`).
+//! What round trips usually jitter by is no queue (`jitter_baseline`). A rate that fell at once may return at once, and is tried again (`rate_drop`).
 
 mod arrivals;
 mod bandwidth;
 mod check;
 mod delay;
-mod fall;
+mod jitter_baseline;
+
 mod local;
 mod losses;
 mod measure;
 mod minimum;
+mod rate_drop;
 mod target;
-mod usual;
 
 use std::time::Duration;
 
@@ -30,11 +31,11 @@ use arrivals::Arrivals;
 use bandwidth::Bandwidth;
 use check::{Check, CheckResult};
 use delay::Delay;
-use fall::{Fall, View};
+use jitter_baseline::Delivery;
 use local::Local;
 use losses::{Losses, Period};
+use rate_drop::{RateDrop, View};
 use target::QueueTarget;
-use usual::Delivery;
 
 use super::math::{self, ONE};
 use super::{
@@ -99,13 +100,13 @@ enum Phase {
 
 /// A model-based controller. See the module.
 #[derive(Debug)]
-pub struct Bbr {
+pub struct Gauge {
     packet_size: u64,
     phase: Phase,
     bandwidth: Bandwidth,
     delay: Delay,
     arrivals: Arrivals,
-    fall: Option<Box<Fall>>,
+    rate_drop: Option<Box<RateDrop>>,
     losses: Losses,
     target: QueueTarget,
     company: Option<Box<Company>>,
@@ -135,7 +136,7 @@ pub struct Bbr {
     patience: Duration,
 }
 
-impl Bbr {
+impl Gauge {
     /// For full packets of `packet_size` wire bytes.
     pub fn new(packet_size: u64, now: Time) -> Self {
         Self {
@@ -144,7 +145,7 @@ impl Bbr {
             bandwidth: Bandwidth::default(),
             delay: Delay::default(),
             arrivals: Arrivals::default(),
-            fall: None,
+            rate_drop: None,
             losses: Losses::default(),
             target: QueueTarget::default(),
             company: None,
@@ -349,7 +350,7 @@ impl Bbr {
     }
 }
 
-impl Controller for Bbr {
+impl Controller for Gauge {
     fn on_rtt(&mut self, now: Time, rtt: Duration) {
         self.delay.on_rtt(now, rtt);
     }
@@ -390,9 +391,9 @@ impl Controller for Bbr {
             self.met_congestion(sample.now);
         }
         self.change_phase(sample.now, sample.in_flight);
-        self.fall.take_if(|fall| fall.is_over(sample.now));
-        let view = self.fall.is_some().then(|| self.view(sample.srtt));
-        if let (Some(fall), Some(view)) = (&mut self.fall, view) {
+        self.rate_drop.take_if(|fall| fall.is_over(sample.now));
+        let view = self.rate_drop.is_some().then(|| self.view(sample.srtt));
+        if let (Some(fall), Some(view)) = (&mut self.rate_drop, view) {
             fall.on_ack(sample.now, view);
         }
         self.steer(sample.now);
@@ -465,7 +466,7 @@ impl Controller for Bbr {
         let rtt = if self.delay.is_known() { self.delay.base() } else { ASSUMED_RTT };
         let train = math::rate(initial, math::stretch(rtt, TRAIN_SPAN).max(Duration::from_micros(10)));
         let former =
-            self.fall.as_ref().filter(|_| self.phase == Phase::Cruise).map_or(0, |fall| fall.tried());
+            self.rate_drop.as_ref().filter(|_| self.phase == Phase::Cruise).map_or(0, |fall| fall.tried());
         let model = math::scale(self.bandwidth.estimate(), self.gain).max(former);
         // A sender with little to send measured how little it sent, not what the path carries.
         let rate = if self.phase == Phase::Startup && !self.tried { train.max(model) } else { model };

@@ -50,7 +50,7 @@ struct Try {
 
 /// A fall of the rate, and the tries to undo it.
 #[derive(Debug, Default)]
-pub(super) struct Fall {
+pub(super) struct RateDrop {
     /// Bytes a second before.
     before: u64,
     /// When it was last seen to fall.
@@ -62,7 +62,7 @@ pub(super) struct Fall {
     not_before: Time,
 }
 
-impl Fall {
+impl RateDrop {
     /// Arrivals took the estimate from `before` to `after`.
     pub(super) fn notice(fall: &mut Option<Box<Self>>, now: Time, before: u64, after: u64) {
         let highest = fall.as_ref().map_or(before, |fall| fall.before.max(before));

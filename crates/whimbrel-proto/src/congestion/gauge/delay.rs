@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use super::jitter_baseline::{Delivery, JitterBaseline};
 use super::minimum::Minimum;
-use super::usual::{Delivery, Usual};
 use crate::Time;
 
 /// A base round trip not seen again is forgotten after one to two of these: routes change.
@@ -45,7 +45,7 @@ impl Jitter {
 pub(super) struct Delay {
     least: Minimum,
     /// What jitter adds to it.
-    usual: Option<Box<Usual>>,
+    jitter_baseline: Option<Box<JitterBaseline>>,
     /// The least of the last quarter to half round trip, or of ten to twenty milliseconds: jitter only ever adds.
     standing: Minimum,
     jitter: Jitter,
@@ -72,8 +72,8 @@ impl Delay {
     /// After [`Self::on_rtt`] of the same acknowledgement; `rate`: bytes a second the bottleneck passes.
     pub(super) fn on_delivery(&mut self, now: Time, delivery: Delivery, rate: u64) {
         let (standing, least) = (self.standing.least().unwrap_or(delivery.rtt), self.least());
-        if delivery.position >= MANY || self.usual.is_some() {
-            self.usual.get_or_insert_default().on_delivery(now, delivery, standing, least, rate);
+        if delivery.position >= MANY || self.jitter_baseline.is_some() {
+            self.jitter_baseline.get_or_insert_default().on_delivery(now, delivery, standing, least, rate);
         }
     }
 
@@ -88,7 +88,8 @@ impl Delay {
 
     /// The base round trip, which is the usual one without a queue; zero: unknown.
     pub(super) fn base(&self) -> Duration {
-        self.least().saturating_add(self.usual.as_ref().map_or(Duration::ZERO, |usual| usual.above()))
+        self.least()
+            .saturating_add(self.jitter_baseline.as_ref().map_or(Duration::ZERO, |usual| usual.above()))
     }
 
     /// The least round trip; zero: unknown.
