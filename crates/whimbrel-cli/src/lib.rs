@@ -1,6 +1,7 @@
 //! What the `whimbrel` program is made of, for those who want it in their own process: the tests and the demo.
 
 pub mod cat;
+pub mod closed;
 mod dial;
 pub mod key;
 #[cfg(unix)]

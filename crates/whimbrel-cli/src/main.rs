@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use whimbrel_cli::cat::CatCommand;
+use whimbrel_cli::closed::sentence;
 use whimbrel_cli::key::KeyCommand;
 #[cfg(unix)]
 use whimbrel_cli::link::LinkCommand;
@@ -51,7 +52,7 @@ fn main() -> ExitCode {
         Err(error) => match error.downcast_ref::<Interrupted>() {
             Some(signal) => ExitCode::from(signal.exit_code()),
             None => {
-                note(format_args!("error: {error:#}"));
+                note(format_args!("error: {}", sentence(&error)));
                 // As clap ends where it finds the mistake.
                 if error.is::<Misused>() { ExitCode::from(2) } else { ExitCode::FAILURE }
             }

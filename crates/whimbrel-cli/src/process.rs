@@ -132,7 +132,12 @@ const FAREWELL: Duration = Duration::from_millis(300);
 
 /// Aborts every connection and gives the peers a moment to hear of it.
 pub async fn abort_all(endpoint: &Endpoint, text: &str) {
-    endpoint.abort_all(0, text);
+    abort_all_with(endpoint, 0, text).await;
+}
+
+/// As [`abort_all`], with a code for the peers' programs.
+pub(crate) async fn abort_all_with(endpoint: &Endpoint, code: u64, text: &str) {
+    endpoint.abort_all(code, text);
     // Peers that do not hear of it notice by themselves.
     drop(tokio::time::timeout(FAREWELL, endpoint.wait_idle()).await);
 }

@@ -5,10 +5,11 @@
 mod common;
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 
 use common::{Home, Running, assert_fails, whimbrel};
-use whimbrel::{Config, Endpoint, new_identity};
+use tokio::io::AsyncWriteExt;
+use whimbrel::{CloseReason, Config, Endpoint, Event, Mocket, new_identity};
 
 fn listen(home: &Home, arguments: &[&str]) -> Running {
     Running::noting(whimbrel(home).args(["cat", "listen", "--listen", "127.0.0.1:0"]).args(arguments))
@@ -80,7 +81,11 @@ fn ctrl_c_tells_the_peer() {
     client.signal("-INT");
     assert_eq!(client.end().0, Some(130));
     let (code, _, errors) = listener.end();
-    assert!(code == Some(1) && errors.contains("aborted by the peer"), "{errors}");
+    assert!(
+        code == Some(1)
+            && errors.contains("the peer ended early (interrupted): not everything may have arrived"),
+        "{errors}"
+    );
 }
 
 #[test]
@@ -215,4 +220,138 @@ fn a_pre_shared_key_is_asked_for_beside_the_others() {
     let (friend, listener) = (friend.end(), listener.end());
     assert_eq!((friend.0, listener.0), (Some(0), Some(0)), "{} {}", friend.2, listener.2);
     assert_eq!(listener.1, b"from the environment\n");
+}
+
+/// A listener of the library, and what to connect to.
+async fn server() -> (Endpoint, String) {
+    let server = Endpoint::bind(Config::listen_as(new_identity()), "127.0.0.1:0").await.unwrap();
+    let url = format!("whimbrel://{}@{}", server.public_key(), server.local_addr().unwrap());
+    (server, url)
+}
+
+/// Sends until the peer reads no more.
+async fn stuff(mocket: &Mocket, bytes: bool) {
+    let mut events = mocket.subscribe();
+    let sending = async {
+        let piece = vec![b'-'; 50_000];
+        if bytes {
+            let mut stream = mocket.open_stream().await.unwrap();
+            while stream.write_all(&piece).await.is_ok() {}
+        } else {
+            while mocket.send(piece.clone()).await.is_ok() {}
+        }
+    };
+    let blocked = async { while !matches!(events.recv().await.unwrap(), Event::SendBlocked(_)) {} };
+    tokio::select! {
+        () = sending => panic!("it ended"),
+        () = blocked => {}
+    }
+}
+
+fn code_of(mut child: Child) -> Option<i32> {
+    child.wait().unwrap().code()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_output_that_nobody_reads_does_not_keep_it_from_ending() {
+    let home = Home::new("cat-unread");
+    for (signal, code, how) in
+        [("-INT", 130, None), ("-TERM", 143, Some("--bytes")), ("-INT", 130, Some("--runtime=current"))]
+    {
+        let (server, url) = server().await;
+        let mut command = whimbrel(&home);
+        command.args(["cat", "connect", &url]).args(how).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut client = command.spawn().unwrap();
+        let (_silent, _unread) = (client.stdin.take(), client.stdout.take());
+        let mocket = server.accept().await.unwrap();
+        stuff(&mocket, how == Some("--bytes")).await;
+        let killed = std::process::Command::new("kill").args([signal, &client.id().to_string()]).status();
+        assert!(killed.unwrap().success());
+        assert!(
+            matches!(mocket.closed().await, CloseReason::Aborted(_, said) if said.text.raw() == "interrupted")
+        );
+        assert_eq!(tokio::task::spawn_blocking(|| code_of(client)).await.unwrap(), Some(code), "{how:?}");
+    }
+}
+
+#[test]
+fn an_input_has_not_arrived_before_the_other_end_has_written_it() {
+    let home = Home::new("cat-unwritten");
+    for how in [None, Some("--bytes")] {
+        let mut command = whimbrel(&home);
+        command.args(["cat", "listen", "--listen", "127.0.0.1:0"]).args(how);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut listener = command.spawn().unwrap();
+        let mut errors = BufReader::new(listener.stderr.take().unwrap());
+        let mut line = String::new();
+        while !line.starts_with("listening ") {
+            line.clear();
+            assert!(errors.read_line(&mut line).unwrap() > 0);
+        }
+        let url = line["listening ".len()..].trim();
+        let mut client = Running::started(whimbrel(&home).args(["cat", "connect", url]).args(how));
+        // More than a pipe holds, less than the two ends keep.
+        let text = "0123456789abcde\n".repeat(12_500);
+        client.stdin().write_all(text.as_bytes()).unwrap();
+        // The first has come, the rest is stuck.
+        let mut output = BufReader::with_capacity(1, listener.stdout.take().unwrap());
+        assert_eq!(output.fill_buf().unwrap(), b"0");
+        let killed = std::process::Command::new("kill").args(["-INT", &listener.id().to_string()]).status();
+        assert!(killed.unwrap().success());
+        assert_eq!(code_of(listener), Some(130));
+        let (code, _, errors) = client.end();
+        assert!(code == Some(1) && errors.contains("not everything may have arrived"), "{errors}");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_told_to_the_peer() {
+    let home = Home::new("cat-reader");
+    let mut command = whimbrel(&home);
+    let mut listener = listen(&home, &[]);
+    let url = listener.listening.clone();
+    command.args(["cat", "connect", &url]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut reader = command.spawn().unwrap();
+    let mut far = listener.stdin();
+    far.write_all(b"read\n").unwrap();
+    let mut output = BufReader::new(reader.stdout.take().unwrap());
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    drop(output);
+    far.write_all(b"not read\n").unwrap();
+    // Its input stays open.
+    let _silent = reader.stdin.take();
+    assert_eq!(code_of(reader), Some(0), "it had enough");
+    let (code, _, errors) = listener.end();
+    assert!(code == Some(1) && errors.contains("nobody reads its output any more"), "{errors}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_of_the_library_ends_in_order_by_a_polite_close() {
+    let home = Home::new("cat-polite");
+    let end = |client: Running| tokio::task::spawn_blocking(move || client.end());
+    for code in [0, 7] {
+        let (server, url) = server().await;
+        let mut client = Running::started(whimbrel(&home).args(["cat", "connect", &url]));
+        let _open = client.stdin();
+        let mocket = server.accept().await.unwrap();
+        mocket.send("all there is").await.unwrap();
+        mocket.close(code, "bye").await;
+        let (ended, output, errors) = end(client).await.unwrap();
+        assert_eq!(output, b"all there is\n");
+        match code {
+            0 => assert_eq!(ended, Some(0), "{errors}"),
+            _ => assert!(ended == Some(1) && errors.contains("the peer closed: bye (code 7)"), "{errors}"),
+        }
+    }
+    // It closes before what was read of our input is whole.
+    let (server, url) = server().await;
+    let mut client = Running::started(whimbrel(&home).args(["cat", "connect", &url]));
+    let mut input = client.stdin();
+    input.write_all(b"a line\nand the beginning").unwrap();
+    let mocket = server.accept().await.unwrap();
+    mocket.recv().await.unwrap();
+    mocket.close(0, "").await;
+    let (ended, _, errors) = end(client).await.unwrap();
+    assert!(ended == Some(1) && errors.contains("not everything may have arrived"), "{errors}");
 }

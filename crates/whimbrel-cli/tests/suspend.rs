@@ -354,6 +354,9 @@ async fn after_the_last_word_nothing_more_is_read() {
     let mut second = Heard::start(&mut cat(&home, &["--resume-from", session]));
     second.send("too late");
     far.sender().ppid(end.ppid.unwrap()).build().send("").await.unwrap();
+    let written = far.recv().await.unwrap();
+    assert!(written.payload.is_empty() && written.ppid != end.ppid, "nothing but that our end is written");
+    far.sender().ppid(written.ppid.unwrap()).build().send("").await.unwrap();
     // Its input stays open, and it ends.
     assert!(second.child.wait().unwrap().success());
     assert!(far.recv().await.is_err(), "nothing came after the end");

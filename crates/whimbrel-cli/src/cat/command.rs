@@ -9,12 +9,14 @@ use whimbrel::{Endpoint, Mocket, Sender, Service, Tag};
 
 use super::away::{Leaving, ResumeOptions, leave_or};
 use super::course::Course;
+use super::ending::EARLY;
 use super::input::{Cut, Input};
 use super::news::tell;
+use super::writer::Writer;
 use super::{messages, stream};
 use crate::dial::{DialOptions, ListenOptions, TransportOptions};
-use crate::output::note;
-use crate::process::{Interrupted, Misused, RuntimeOptions, abort_all, interrupted};
+use crate::output::{OutputClosed, note};
+use crate::process::{Interrupted, Misused, RuntimeOptions, abort_all_with, interrupted};
 use crate::service::ServiceName;
 use crate::units;
 
@@ -202,16 +204,35 @@ async fn turn_away(endpoint: Endpoint) {
 /// Until both inputs have ended, or the session leaves; what becomes of it meanwhile is told. `unsent` is input of an earlier process.
 pub(super) async fn carry_on(
     mocket: &Mocket,
+    leaving: Leaving,
+    how: &CatOptions,
+    course: Course,
+    unsent: &[u8],
+) -> anyhow::Result<()> {
+    let mut output = Writer::start();
+    let carried = carry_or_leave(mocket, leaving, how, course, unsent, &mut output).await;
+    if let Err(error) = &carried {
+        // Now: a mocket that is dropped closes politely, and the peer would take all for said.
+        mocket.abort(EARLY, in_short(error));
+    }
+    // What came is written, however it ended.
+    let written = output.finish().await;
+    carried.and(written)
+}
+
+async fn carry_or_leave(
+    mocket: &Mocket,
     mut leaving: Leaving,
     how: &CatOptions,
     mut course: Course,
     unsent: &[u8],
+    output: &mut Writer,
 ) -> anyhow::Result<()> {
     // After the last word nothing can be said.
     let mut input =
         if course.said_all { Input::of(how.cut(), unsent) } else { Input::start(how.cut(), unsent)? };
     let left = tokio::select! {
-        left = leave_or(mocket, &mut leaving, exchange(mocket, how, &mut input, &mut course)) => left?,
+        left = leave_or(mocket, &mut leaving, exchange(mocket, how, &mut input, output, &mut course)) => left?,
         never = tell(mocket, how.show_paths) => match never {},
     };
     if let Some(mut left) = left {
@@ -225,12 +246,24 @@ async fn exchange(
     mocket: &Mocket,
     how: &CatOptions,
     input: &mut Input,
+    output: &mut Writer,
     course: &mut Course,
 ) -> anyhow::Result<()> {
     if how.bytes {
-        stream::exchange(mocket, input, course).await
+        stream::exchange(mocket, input, output, course).await
     } else {
-        messages::exchange(mocket, how, input, course).await
+        messages::exchange(mocket, how, input, output, course).await
+    }
+}
+
+/// Why this end ends early, for the peer: nothing of what only this host should know.
+fn in_short(error: &anyhow::Error) -> &'static str {
+    if error.is::<Interrupted>() {
+        "interrupted"
+    } else if error.is::<OutputClosed>() {
+        "nobody reads its output any more"
+    } else {
+        "it failed"
     }
 }
 
@@ -249,7 +282,7 @@ pub(super) async fn finish(
     match &result {
         // The peer may still ask whether we have heard that it closed too.
         Ok(()) => drop(tokio::time::timeout(LINGER, endpoint.wait_idle()).await),
-        Err(_) => abort_all(endpoint, "ended early").await,
+        Err(error) => abort_all_with(endpoint, EARLY, in_short(error)).await,
     }
     result
 }

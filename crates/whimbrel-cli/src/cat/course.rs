@@ -12,8 +12,12 @@ pub(super) struct Course {
     pub(super) out: Option<u64>,
     /// The peer was told of the end of our input.
     pub(super) said_all: bool,
-    /// The peer's input has ended, and all of it was written.
+    /// The peer's input has ended, and all of it has come; the process that took it writes it.
     pub(super) heard_all: bool,
+    /// The peer was told that all of its input is written.
+    pub(super) said_written: bool,
+    /// The peer has written all of our input.
+    pub(super) heard_written: bool,
 }
 
 impl Course {

@@ -77,6 +77,11 @@ impl Input {
         self.searched = 0;
     }
 
+    /// Nothing was read that was not taken.
+    pub(super) fn is_idle(&self) -> bool {
+        self.held.is_empty() && self.reader.as_ref().is_none_or(Reader::is_idle)
+    }
+
     /// What was read and not taken. Standard input is left alone from now on.
     pub(super) fn stop(self) -> Vec<u8> {
         let mut rest = self.held.to_vec();

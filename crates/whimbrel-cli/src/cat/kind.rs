@@ -7,6 +7,8 @@ use std::future::pending;
 use anyhow::bail;
 use whimbrel::{Message, Mocket};
 
+use super::ending::says_written;
+
 /// Protocol identifier of the empty message that says that an end carries bytes.
 const BYTES: u32 = 2;
 /// Code of the abort.
@@ -27,18 +29,20 @@ pub(super) fn says_bytes(message: &Message) -> bool {
     message.ppid == Some(BYTES) && message.payload.is_empty()
 }
 
-/// At the end that carries bytes: reads what comes beside them.
+/// At the end that carries bytes: reads what comes beside them, until the other end has written all of ours.
 ///
 /// # Errors
 /// The other end carries messages.
-pub(super) async fn expect_bytes(mocket: &Mocket) -> anyhow::Result<Infallible> {
-    while let Ok(message) = mocket.recv().await {
-        if !says_bytes(&message) {
+pub(super) async fn expect_bytes(mocket: &Mocket, heard_written: &mut bool) -> anyhow::Result<()> {
+    while !*heard_written {
+        // Whoever reads the bytes is told why it is closed.
+        let Ok(message) = mocket.recv().await else { return Ok(()) };
+        if !says_bytes(&message) && !says_written(&message) {
             return refuse(mocket);
         }
+        *heard_written = says_written(&message);
     }
-    // Whoever reads the bytes is told why.
-    pending().await
+    Ok(())
 }
 
 /// At the end that carries messages: looks out for byte streams.

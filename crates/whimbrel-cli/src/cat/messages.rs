@@ -1,17 +1,17 @@
 //! Lines or pieces, as messages both ways.
 
-use std::io::{self, Write};
+use std::io;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use bytes::Bytes;
-use whimbrel::{CloseReason, Event, Message, Mocket};
+use whimbrel::{CloseReason, Closed, Message, Mocket, SendError};
 
 use super::command::CatOptions;
 use super::course::Course;
+use super::ending::{close, closing, early, is_polite, say_written, says_written};
 use super::input::{Cut, Input};
 use super::kind;
-use super::out::Out;
-use crate::output::output_error;
+use super::writer::Writer;
 
 /// Messages taken from the mocket at once.
 const TAKE: usize = 256;
@@ -22,36 +22,36 @@ pub(super) async fn exchange(
     mocket: &Mocket,
     how: &CatOptions,
     input: &mut Input,
+    output: &mut Writer,
     course: &mut Course,
 ) -> anyhow::Result<()> {
-    let mut events = mocket.subscribe();
-    let peer_closing = async move {
-        loop {
-            match events.recv().await {
-                Ok(Event::PeerClosing(_) | Event::Closed(_))
-                | Err(tokio::sync::broadcast::error::RecvError::Closed) => return,
-                _ => {}
+    let closing = closing(mocket);
+    let Course { said_all, heard_all, said_written, heard_written, .. } = course;
+    let transfer = async {
+        // Who was left need not go on sending; what it had sent comes yet, and why it closed.
+        let sending = async {
+            tokio::select! {
+                sent = send_all(mocket, how, input, said_all) => sent,
+                () = closing => Ok(()),
             }
-        }
-    };
-    let Course { said_all, heard_all, .. } = course;
-    let sending = send_all(mocket, how, input, said_all);
-    let receiving = receive_all(mocket, how.cut(), heard_all);
-    // Who has heard the peer's end has nothing to receive any more; who was left need not go on sending.
-    let sending = async {
-        tokio::select! {
-            sent = sending => sent,
-            () = peer_closing => Ok(()),
-        }
+        };
+        let receiving = async {
+            receive_all(mocket, how.cut(), output, heard_all, heard_written).await?;
+            output.finish().await?;
+            if !*said_written {
+                say_written(mocket).await?;
+                *said_written = true;
+            }
+            hear_written(mocket, heard_written).await
+        };
+        tokio::try_join!(sending, receiving)
     };
     tokio::select! {
-        exchanged = async { tokio::try_join!(sending, receiving) } => drop(exchanged?),
+        exchanged = transfer => drop(exchanged?),
         never = kind::expect_messages(mocket) => match never? {},
     }
-    match mocket.close(0, "").await {
-        CloseReason::Local | CloseReason::Peer(_) => Ok(()),
-        reason => bail!("not everything may have arrived: {reason}"),
-    }
+    // The one that was not heard closed politely without a word of `cat`: it may end before our input, but not before what was read of it.
+    close(mocket, *said_all || input.is_idle()).await
 }
 
 async fn send_all(
@@ -65,11 +65,18 @@ async fn send_all(
     }
     let sender = how.sender(mocket);
     while let Some(message) = input.next().await.context("cannot read standard input")? {
-        sender.send(Bytes::copy_from_slice(message)).await?;
+        match sender.send(Bytes::copy_from_slice(message)).await {
+            // Whoever receives is told why.
+            Err(SendError::Closed(_)) => return Ok(()),
+            sent => sent?,
+        }
         input.take();
     }
     wait_until_resolved(mocket).await;
-    mocket.sender().ppid(END).build().send("").await?;
+    match mocket.sender().ppid(END).build().send("").await {
+        Err(SendError::Closed(_)) => return Ok(()),
+        sent => sent?,
+    }
     *said_all = true;
     Ok(())
 }
@@ -89,42 +96,61 @@ async fn wait_until_resolved(mocket: &Mocket) {
     }
 }
 
-async fn receive_all(mocket: &Mocket, cut: Cut, heard_all: &mut bool) -> anyhow::Result<()> {
-    if *heard_all {
-        return Ok(());
-    }
+async fn receive_all(
+    mocket: &Mocket,
+    cut: Cut,
+    output: &mut Writer,
+    heard_all: &mut bool,
+    heard_written: &mut bool,
+) -> anyhow::Result<()> {
     let mut batch = Vec::with_capacity(TAKE);
-    let mut out = Out::standard();
-    loop {
-        match mocket.recv_many(&mut batch, TAKE).await {
+    while !*heard_all {
+        // What is taken is handed over or gathered before anything else is waited for: nothing is lost if the session leaves.
+        let received = tokio::select! {
+            biased;
+            received = mocket.recv_many(&mut batch, TAKE), if output.has_room() => received,
+            handed = output.hand_over() => {
+                handed?;
+                continue;
+            }
+        };
+        match received {
             Ok(_) => {}
-            Err(closed) if matches!(closed.0, CloseReason::Peer(_) | CloseReason::Local) => return Ok(()),
-            Err(closed) => return Err(closed.into()),
+            Err(Closed(reason)) if is_polite(&reason) || reason == CloseReason::Local => return Ok(()),
+            Err(Closed(reason)) => return Err(early(&reason)),
         }
         if batch.iter().any(kind::says_bytes) {
             return kind::refuse(mocket);
         }
-        write_all(&mut out, &batch, cut).map_err(output_error)?;
         *heard_all = batch.iter().any(is_end);
+        // It comes when our input has ended, which may be long before the peer's.
+        *heard_written |= batch.iter().any(says_written);
+        write_all(output, &batch, cut)?;
         batch.clear();
-        if *heard_all {
-            return Ok(());
-        }
     }
+    Ok(())
+}
+
+/// After the peer's end nothing else comes.
+async fn hear_written(mocket: &Mocket, heard_written: &mut bool) -> anyhow::Result<()> {
+    while !*heard_written {
+        // Why it is closed is looked at when closing.
+        let Ok(message) = mocket.recv().await else { return Ok(()) };
+        *heard_written = says_written(&message);
+    }
+    Ok(())
 }
 
 fn is_end(message: &Message) -> bool {
     message.ppid == Some(END) && message.payload.is_empty()
 }
 
-fn write_all(shown: &mut Out, batch: &[Message], cut: Cut) -> io::Result<()> {
-    let mut out = io::BufWriter::new(io::stdout().lock());
-    for message in batch.iter().filter(|message| !is_end(message)) {
-        shown.write(&mut out, &message.payload)?;
+fn write_all(output: &mut Writer, batch: &[Message], cut: Cut) -> io::Result<()> {
+    for message in batch.iter().filter(|message| !is_end(message) && !says_written(message)) {
+        output.give(&message.payload)?;
         if cut == Cut::Lines {
-            shown.end(&mut out)?;
-            out.write_all(b"\n")?;
+            output.end_line()?;
         }
     }
-    out.flush()
+    Ok(())
 }

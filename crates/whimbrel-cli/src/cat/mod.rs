@@ -6,6 +6,7 @@
 mod away;
 mod command;
 mod course;
+mod ending;
 mod input;
 mod kind;
 mod messages;
@@ -13,5 +14,6 @@ mod news;
 mod out;
 mod reader;
 mod stream;
+mod writer;
 
 pub use command::CatCommand;

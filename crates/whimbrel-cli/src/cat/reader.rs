@@ -48,6 +48,11 @@ impl Reader {
         self.chunks.recv().await
     }
 
+    /// Nothing has come that was not taken.
+    pub(super) fn is_idle(&self) -> bool {
+        self.chunks.is_empty()
+    }
+
     /// Reads no more, and gives what was read and not taken: what comes later is for another process.
     pub(super) fn stop(self) -> Vec<u8> {
         let Self { mut chunks, stop, thread } = self;

@@ -1,22 +1,28 @@
 //! Bytes, as one byte stream both ways.
 
-use std::io::{self, Write};
+use std::io;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, Error};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use whimbrel::{CloseReason, Mocket, Stream, StreamId};
+use whimbrel::{Mocket, Stream, StreamId, StreamIoError};
 
 use super::course::Course;
+use super::ending::{close, closing, early, say_written};
 use super::input::Input;
 use super::kind;
-use super::out::Out;
-use crate::output::output_error;
+use super::writer::Writer;
 
 /// Bytes read at once.
 const READ: usize = 1 << 16;
 
-pub(super) async fn exchange(mocket: &Mocket, input: &mut Input, course: &mut Course) -> anyhow::Result<()> {
-    let Course { out, said_all, heard_all, .. } = course;
+pub(super) async fn exchange(
+    mocket: &Mocket,
+    input: &mut Input,
+    output: &mut Writer,
+    course: &mut Course,
+) -> anyhow::Result<()> {
+    let closing = closing(mocket);
+    let Course { out, said_all, heard_all, said_written, heard_written, .. } = course;
     // Both ends open one and take the other's: neither needs to know who listens.
     let mut going = match *out {
         Some(id) => mocket.stream(StreamId(id)),
@@ -27,18 +33,30 @@ pub(super) async fn exchange(mocket: &Mocket, input: &mut Input, course: &mut Co
             Some(opened)
         }
     };
-    let sending = send_all(going.as_mut(), input, said_all);
-    let receiving = receive_all(mocket, *out, heard_all);
-    tokio::select! {
-        exchanged = async { tokio::try_join!(sending, receiving) } => drop(exchanged?),
-        never = kind::expect_bytes(mocket) => match never? {},
-    }
+    let out = *out;
+    let transfer = async {
+        // Who was left need not go on sending; what it had written comes yet, and why it closed.
+        let sending = async {
+            tokio::select! {
+                sent = send_all(going.as_mut(), input, said_all) => sent,
+                () = closing => Ok(()),
+            }
+        };
+        let receiving = async {
+            receive_all(mocket, out, output, heard_all).await?;
+            output.finish().await?;
+            if !*said_written {
+                say_written(mocket).await?;
+                *said_written = true;
+            }
+            Ok(())
+        };
+        tokio::try_join!(sending, receiving, kind::expect_bytes(mocket, heard_written))
+    };
+    transfer.await?;
     // Dropped before, it would stop the peer's direction of it.
     drop(going);
-    match mocket.close(0, "").await {
-        CloseReason::Local | CloseReason::Peer(_) => Ok(()),
-        reason => bail!("not everything may have arrived: {reason}"),
-    }
+    close(mocket, *said_all || input.is_idle()).await
 }
 
 /// The stream that the peer opened, now or while another process held the session.
@@ -56,7 +74,11 @@ async fn send_all(out: Option<&mut Stream>, input: &mut Input, said_all: &mut bo
     }
     let out = out.context("the peer has ended the byte stream")?;
     while let Some(bytes) = input.next().await.context("cannot read standard input")? {
-        let count = out.write(bytes).await?;
+        let count = match out.write(bytes).await {
+            // Whoever receives is told why.
+            Err(error) if is_closed(&error) => return Ok(()),
+            written => written?,
+        };
         input.take_part(count);
     }
     out.shutdown().await?;
@@ -64,21 +86,47 @@ async fn send_all(out: Option<&mut Stream>, input: &mut Input, said_all: &mut bo
     Ok(())
 }
 
-async fn receive_all(mocket: &Mocket, out: Option<u64>, heard_all: &mut bool) -> anyhow::Result<()> {
+async fn receive_all(
+    mocket: &Mocket,
+    out: Option<u64>,
+    output: &mut Writer,
+    heard_all: &mut bool,
+) -> anyhow::Result<()> {
     if *heard_all {
         return Ok(());
     }
     let mut back = coming(mocket, out).await?;
-    let (mut buffer, mut shown) = (vec![0; READ], Out::standard());
-    loop {
+    let mut buffer = vec![0; READ];
+    while !*heard_all {
         // A stream that always has more must not keep us from sending, or from hearing signals.
         tokio::task::coop::consume_budget().await;
-        let count = back.read(&mut buffer).await?;
-        if count == 0 {
-            *heard_all = true;
-            return Ok(());
-        }
-        let mut out = io::stdout().lock();
-        shown.write(&mut out, &buffer[..count]).and_then(|()| out.flush()).map_err(output_error)?;
+        // What is taken is gathered before anything else is waited for: nothing is lost if the session leaves.
+        let count = tokio::select! {
+            biased;
+            count = back.read(&mut buffer), if output.has_room() => count.map_err(why_short)?,
+            handed = output.hand_over() => {
+                handed?;
+                continue;
+            }
+        };
+        output.give(&buffer[..count])?;
+        *heard_all = count == 0;
     }
+    Ok(())
+}
+
+fn is_closed(error: &io::Error) -> bool {
+    matches!(stream_error(error), Some(StreamIoError::Closed(_)))
+}
+
+/// Why there is no more, and no end of the stream.
+fn why_short(error: io::Error) -> Error {
+    match stream_error(&error) {
+        Some(StreamIoError::Closed(reason)) => early(reason),
+        _ => error.into(),
+    }
+}
+
+fn stream_error(error: &io::Error) -> Option<&StreamIoError> {
+    error.get_ref()?.downcast_ref()
 }
