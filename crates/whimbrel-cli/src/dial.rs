@@ -1,17 +1,19 @@
 //! Reaching a peer: whom we trust, as whom we come, and how the connection is set up.
 
+use std::fmt::Display;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, Error, anyhow, bail};
 use clap::Args;
 use whimbrel::{
-    CloseReason, Config, Congestion, ConnectError, Endpoint, Identity, ListenConfig, Mocket, Paths,
-    PublicKey, Repeats, TransportConfig, Url,
+    BindError, CloseReason, Config, Congestion, ConnectError, Endpoint, Identity, ListenConfig, Mocket,
+    Paths, PublicKey, Repeats, TransportConfig, Url,
 };
 
 use crate::key::{
-    KnownPeers, PskOptions, default_key_file, default_known_peers_file, own_or_temporary, reset_salt,
+    KnownPeers, PskOptions, ResetSalt, default_key_file, default_known_peers_file, own_or_temporary,
 };
 use crate::output::note;
 use crate::paths::PathOptions;
@@ -44,7 +46,9 @@ pub(crate) struct DialOptions {
 /// How long somebody waits for a peer.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct WaitOption {
-    /// How long to wait for a peer that does not answer, seconds or with a unit: longer for links with long outages.
+    /// How long connecting may take until the peer has answered the handshake, seconds or with a unit; finding the host's address may take
+    /// twice as long. It does not limit what comes later: `cat` waits for a connected peer that is out of reach for up to an hour, or
+    /// until Ctrl-C; `perf run` waits for it as long as this again.
     #[arg(long, value_name = "TIME", default_value = "5", value_parser = units::wait)]
     wait: Duration,
 }
@@ -108,6 +112,8 @@ pub(crate) struct Dial {
     url: Url,
     trust: Trust,
     wait: Duration,
+    /// Our key is for this run only.
+    temporary: bool,
 }
 
 enum Trust {
@@ -132,15 +138,15 @@ impl DialOptions {
         let mut transport = transport;
         transport.handshake_timeout = self.wait.time();
         let trust = self.trust(&url)?;
-        let (identity, _) = own_or_temporary(self.key.as_deref())?;
+        let (identity, temporary) = own_or_temporary(self.key.as_deref())?;
         let config = Config { identity, transport, paths, psk: self.psk.read()?, ..Config::default() };
         let is_ipv4 = url.host.parse::<std::net::Ipv4Addr>().is_ok();
         let endpoint = match &self.bind {
-            Some(address) => Endpoint::bind(config, address).await?,
-            None if is_ipv4 => Endpoint::bind(config, "0.0.0.0:0").await?,
+            Some(address) => bind(config, address).await?,
+            None if is_ipv4 => bind(config, "0.0.0.0:0").await?,
             None => bind_both_families(config, 0).await?,
         };
-        Ok(Dial { endpoint, url, trust, wait: self.wait.time() })
+        Ok(Dial { endpoint, url, trust, wait: self.wait.time(), temporary })
     }
 
     fn trust(&self, url: &Url) -> anyhow::Result<Trust> {
@@ -177,14 +183,32 @@ impl Dial {
         connected.unwrap_or_else(|_| bail!("cannot find the address of {host} in time: check the name"))
     }
 
+    /// Waits for the handshake of a connection that was begun.
+    ///
+    /// # Errors
+    /// No answer, or not from whom we want.
+    pub(crate) async fn established(&self, mocket: &Mocket) -> anyhow::Result<()> {
+        mocket.established().await.map_err(|reason| match reason {
+            CloseReason::HandshakeTimedOut => anyhow!(self.no_answer(mocket.peer_addr())),
+            other => other.into(),
+        })
+    }
+
+    /// What to say if nobody answers at this address.
+    pub(crate) fn no_answer(&self, address: impl Display) -> String {
+        no_answer(address, self.wait, self.endpoint.public_key(), self.temporary)
+    }
+
     async fn begin(&mut self) -> anyhow::Result<Mocket> {
         let url = self.url.to_string();
+        let nobody = self.no_answer(format_args!("{}:{}", self.url.host, self.url.port));
         match &mut self.trust {
             Trust::Key => Ok(self.endpoint.begin_connect(&url).await?),
             Trust::Remembered(key, peers) => {
                 let (key, path) = (*key, peers.path().display().to_string());
                 self.endpoint.connect_trusting(&url, Some(key)).await.map_err(|error| match error {
-                    ConnectError::Closed(CloseReason::Handshake(why)) => anyhow::anyhow!(
+                    ConnectError::Closed(CloseReason::HandshakeTimedOut) => anyhow!(nobody),
+                    ConnectError::Closed(CloseReason::Handshake(why)) => anyhow!(
                         "the peer does not prove the key {key} it had before ({why}): somebody may stand in its place. If it \
                          really has a new key, remove its line from {path}"
                     ),
@@ -192,12 +216,13 @@ impl Dial {
                 })
             }
             Trust::FirstUse(peers) => {
-                let mocket = self.endpoint.connect_trusting(&url, None).await.map_err(|error| match error {
-                    ConnectError::Closed(CloseReason::HandshakeTimedOut) => anyhow::anyhow!(
-                        "no answer from the peer: check the address and the port, and that it listens with --show-key"
-                    ),
-                    other => other.into(),
-                })?;
+                let mocket =
+                    self.endpoint.connect_trusting(&url, None).await.map_err(|error| match error {
+                        ConnectError::Closed(CloseReason::HandshakeTimedOut) => {
+                            anyhow!("{nobody}. It has to listen with --show-key")
+                        }
+                        other => other.into(),
+                    })?;
                 let key = mocket.peer_key().context("the peer has shown no key")?;
                 peers.remember(&self.url, key)?;
                 note(format_args!(
@@ -208,6 +233,17 @@ impl Dial {
             }
         }
     }
+}
+
+/// What to say if nobody answers: where we asked, as whom, and what to look at. A listener that refuses a stranger says nothing.
+pub(crate) fn no_answer(address: impl Display, wait: Duration, own: PublicKey, temporary: bool) -> String {
+    let until = if temporary { " (for this run only: `whimbrel key new` makes one that stays)" } else { "" };
+    format!(
+        "no answer from {address} within {} s. Check the address and the port, that somebody listens there, and that firewalls let UDP \
+         through. Check that the URL has the listener's key, and that both ends have the same pre-shared key, or none. If the listener \
+         has --allow, it must list our key, {own}{until}",
+        wait.as_secs_f64()
+    )
 }
 
 impl ListenOptions {
@@ -224,12 +260,19 @@ impl ListenOptions {
         if temporary {
             note("using a key for this run only; `whimbrel key new` makes one that stays");
         }
-        let reset_salt = if temporary { None } else { self.reset_salt()? };
-        let config = Config { paths, psk: self.psk.read()?, reset_salt, ..self.config(identity, transport) };
-        let endpoint = match &self.listen {
-            Some(address) => Endpoint::bind(config, address).await?,
-            None => bind_both_families(config, whimbrel::DEFAULT_PORT).await?,
+        let psk = self.psk.read()?;
+        let salt = if temporary { None } else { self.reset_salt()? };
+        let reset_salt = salt.as_ref().and_then(ResetSalt::value);
+        let config = Config { paths, psk, reset_salt, ..self.config(identity, transport) };
+        let bound = match &self.listen {
+            Some(address) => bind(config, address).await,
+            None => bind_both_families(config, whimbrel::DEFAULT_PORT).await,
         };
+        // Who cannot listen leaves nothing behind, and has nothing to say but why.
+        if let Some(salt) = salt {
+            if bound.is_ok() { salt.keep() } else { salt.discard() }
+        }
+        let endpoint = bound?;
         let mut address = endpoint.local_addr()?;
         // A person wants something to connect to, if only from this machine.
         if address.ip().is_unspecified() {
@@ -242,10 +285,10 @@ impl ListenOptions {
     }
 
     /// Stored beside the key.
-    fn reset_salt(&self) -> anyhow::Result<Option<[u8; 32]>> {
+    fn reset_salt(&self) -> anyhow::Result<Option<ResetSalt>> {
         let key = self.key.clone().map_or_else(default_key_file, Ok)?;
         let address = self.listen.clone().unwrap_or_else(|| format!("[::]:{}", whimbrel::DEFAULT_PORT));
-        Ok(reset_salt(&key, &address))
+        Ok(ResetSalt::take(&key, &address))
     }
 
     fn config(&self, identity: Identity, transport: TransportConfig) -> Config {
@@ -260,11 +303,41 @@ impl ListenOptions {
 /// All addresses of both families, or of IPv4 on a machine without IPv6.
 async fn bind_both_families(config: Config, port: u16) -> anyhow::Result<Endpoint> {
     match Endpoint::bind(config.clone(), &format!("[::]:{port}")).await {
-        Err(whimbrel::BindError::System(_, error)) if error.kind() != std::io::ErrorKind::AddrInUse => {
-            Ok(Endpoint::bind(config, &format!("0.0.0.0:{port}")).await?)
+        Err(BindError::System(_, error)) if error.kind() != ErrorKind::AddrInUse => {
+            bind(config, &format!("0.0.0.0:{port}")).await
         }
-        bound => Ok(bound?),
+        bound => bound.map_err(bind_error),
     }
+}
+
+/// As the library binds, with words for whoever uses the program.
+pub(crate) async fn bind(config: Config, address: &str) -> anyhow::Result<Endpoint> {
+    Endpoint::bind(config, address).await.map_err(bind_error)
+}
+
+fn bind_error(error: BindError) -> Error {
+    let BindError::System(address, why) = &error else { return error.into() };
+    let what = match (why.kind(), address.port()) {
+        (ErrorKind::PermissionDenied, 1..1024) => {
+            "this user may not have a port below 1024. Choose one above 1023, or give the \
+             program such ports with `sudo setcap cap_net_bind_service=+ep \"$(command -v whimbrel)\"`"
+                .to_owned()
+        }
+        (ErrorKind::PermissionDenied, _) => {
+            format!("the system does not allow it ({why}). Choose another address or port")
+        }
+        (ErrorKind::AddrInUse, _) => {
+            "another program has that port, perhaps an earlier whimbrel. End that program, or choose \
+             another port; port 0 takes any free one"
+                .to_owned()
+        }
+        (ErrorKind::AddrNotAvailable, _) => format!(
+            "this host does not have the address {}. `ip address` lists those it has; 0.0.0.0 or [::] stands for all of them",
+            address.ip()
+        ),
+        _ => return error.into(),
+    };
+    anyhow!("cannot bind {address}: {what}")
 }
 
 #[cfg(test)]
@@ -290,6 +363,20 @@ mod tests {
         }
         for wrong in [&["--wait", "0"][..], &["--wait", "1e18"], &["--wait", "soon"]] {
             assert!(Line::try_parse_from([&["whimbrel", &url], wrong].concat()).is_err());
+        }
+    }
+
+    #[test]
+    fn a_port_that_is_not_ours_says_what_to_do() {
+        for (kind, address, hint) in [
+            (ErrorKind::PermissionDenied, "0.0.0.0:80", "one above 1023"),
+            (ErrorKind::PermissionDenied, "[::]:80", "cap_net_bind_service"),
+            (ErrorKind::PermissionDenied, "0.0.0.0:4433", "Choose another address or port"),
+            (ErrorKind::AddrInUse, "0.0.0.0:4433", "port 0 takes any free one"),
+            (ErrorKind::AddrNotAvailable, "192.0.2.1:4433", "does not have the address 192.0.2.1."),
+        ] {
+            let error = bind_error(BindError::System(address.parse().unwrap(), kind.into())).to_string();
+            assert!(error.contains(hint), "{error}");
         }
     }
 }

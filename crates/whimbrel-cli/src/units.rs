@@ -73,6 +73,18 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     if bytes <= 1e18 { Ok(bytes.round() as u64) } else { Err(wrong()) }
 }
 
+/// A tag: what fits into a number of the wire format.
+///
+/// # Errors
+/// The largest.
+pub(crate) fn tag(text: &str) -> Result<u64, String> {
+    const LARGEST: u64 = (1 << 62) - 1;
+    let tag = text.parse().ok().filter(|tag| *tag <= LARGEST);
+    tag.ok_or_else(|| {
+        format!("`{text}` is not a tag: write a whole number from 0 to {LARGEST}, which is 2^62 - 1")
+    })
+}
+
 /// `gauge`, `cubic`, `fixed:RATE`.
 ///
 /// # Errors
@@ -131,6 +143,10 @@ mod tests {
         assert!(congestion("fixed:fast").unwrap_err().contains("4mbit"));
         assert!(congestion("fixed:7bit").unwrap_err().contains("fixed:2mbit"));
         assert!(["0", "1e18", "-1", "inf"].iter().all(|text| wait(text).is_err()));
+        for wrong in ["4611686018427387904", "18446744073709551615", "-1", "seven"] {
+            assert!(tag(wrong).unwrap_err().contains("to 4611686018427387903"), "{wrong}");
+        }
+        assert_eq!(tag("4611686018427387903"), Ok(4_611_686_018_427_387_903));
         assert!(repeats("-1").unwrap_err().contains("auto"));
     }
 }

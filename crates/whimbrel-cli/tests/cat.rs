@@ -192,7 +192,15 @@ fn nobody_there_is_said() {
     let key = whimbrel::new_identity().public();
     let nobody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let url = format!("whimbrel://{key}@{nobody}");
-    assert_fails(&whimbrel(&home).args(["cat", "connect", &url]).output().unwrap(), "no answer");
+    assert!(whimbrel(&home).args(["key", "new"]).status().unwrap().success());
+    let own = whimbrel(&home).args(["key", "show"]).output().unwrap().stdout;
+    let own = String::from_utf8(own).unwrap();
+    for command in [&["cat", "connect"][..], &["perf", "run"]] {
+        let output = whimbrel(&home).args(command).args([&url, "--wait", "300ms"]).output().unwrap();
+        for hint in [&format!("no answer from {nobody} within 0.3 s"), "--allow", own.trim()] {
+            assert_fails(&output, hint);
+        }
+    }
     let leaving = ["cat", "connect", &url, "--suspend-to", "/nowhere/session"];
     assert_fails(&whimbrel(&home).args(leaving).output().unwrap(), "a folder that is there");
     let unknown = format!("whimbrel://{key}@nowhere.invalid:1");
@@ -354,4 +362,48 @@ async fn a_program_of_the_library_ends_in_order_by_a_polite_close() {
     mocket.close(0, "").await;
     let (ended, _, errors) = end(client).await.unwrap();
     assert!(ended == Some(1) && errors.contains("not everything may have arrived"), "{errors}");
+}
+
+#[test]
+fn a_start_that_fails_says_what_to_do_and_leaves_no_file() {
+    let home = Home::new("cat-busy");
+    assert!(whimbrel(&home).args(["key", "new"]).status().unwrap().success());
+    let files = || {
+        let entries = std::fs::read_dir(home.file("whimbrel")).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let before = files();
+    let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let busy = taken.local_addr().unwrap().to_string();
+    for (address, hint) in [
+        (&busy[..], "another program has that port"),
+        ("192.0.2.1:4433", "does not have the address 192.0.2.1"),
+    ] {
+        let output = whimbrel(&home).args(["cat", "listen", "--listen", address]).output().unwrap();
+        assert_fails(&output, hint);
+        assert_eq!(String::from_utf8_lossy(&output.stderr).lines().count(), 1, "{output:?}");
+        assert_eq!(files(), before, "{address}");
+    }
+    // One that listens has its salt to itself; who comes second hears of the port only.
+    drop(taken);
+    let first = Running::noting(whimbrel(&home).args(["cat", "listen", "--listen", &busy]));
+    let with_salt = files();
+    assert_eq!(with_salt.len(), before.len() + 1);
+    let output = whimbrel(&home).args(["cat", "listen", "--listen", &busy]).output().unwrap();
+    assert_fails(&output, "another program has that port");
+    assert_eq!(String::from_utf8_lossy(&output.stderr).lines().count(), 1, "{output:?}");
+    assert_eq!(files(), with_salt);
+    drop(first);
+}
+
+#[test]
+fn a_tag_that_is_too_large_is_a_mistake_on_the_command_line() {
+    let home = Home::new("cat-tag");
+    let url = format!("whimbrel://{}@127.0.0.1:9", new_identity().public());
+    let output =
+        whimbrel(&home).args(["cat", "connect", &url, "--tag", "4611686018427387904"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert_fails(&output, "from 0 to 4611686018427387903");
 }

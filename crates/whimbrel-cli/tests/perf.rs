@@ -228,7 +228,7 @@ fn what_cannot_be_is_said_in_a_sentence() {
         whimbrel(&home).args(["perf", "run", url]).args(arguments).output().unwrap()
     };
     let other = whimbrel::new_identity().public();
-    assert_fails(&try_run(&format!("whimbrel://{other}@{address}"), &[]), "its key");
+    assert_fails(&try_run(&format!("whimbrel://{other}@{address}"), &[]), "the listener's key");
     assert_fails(&try_run("127.0.0.1:1", &[]), "whimbrel://");
     assert_fails(&try_run(&server.listening, &["--key", "/nonexistent/key"]), "whimbrel key new --out");
     assert_fails(&try_run(&format!("whimbrel://{address}"), &[]), "--trust-on-first-use");

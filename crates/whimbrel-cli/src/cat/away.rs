@@ -4,14 +4,14 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use clap::Args;
-use whimbrel::{Config, Endpoint, Mocket, SuspendError, SuspendMode, SuspendedMocket};
+use whimbrel::{CloseReason, Config, Mocket, ResumeError, SuspendError, SuspendMode, SuspendedMocket};
 use zeroize::Zeroizing;
 
 use super::command::{CatOptions, carry_on, finish};
 use super::course::Course;
-use crate::dial::WaitOption;
+use crate::dial::{WaitOption, bind, no_answer};
 use crate::key::{PskOptions, own_or_temporary};
 use crate::output::note;
 use crate::private_file::{self, Draft, Exposure};
@@ -50,13 +50,20 @@ impl ResumeOptions {
         let file = self.resume_from.context("name the file: --resume-from FILE")?;
         let state = read_state(&file, passphrase(&self.how)?)?;
         let (course, unsent) = Course::load(state.app_data(), self.how.bytes)?;
-        let (identity, _) = own_or_temporary(self.key.as_deref())?;
+        let (identity, temporary) = own_or_temporary(self.key.as_deref())?;
         let config = Config { identity, transport, paths, psk: self.psk.read()?, ..Config::default() };
         let to = self.peer.unwrap_or(state.peer_addr());
         let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-        let endpoint = Endpoint::bind(config, any).await?;
+        let endpoint = bind(config, any).await?;
         let going_on = async {
-            let mocket = endpoint.resume(&state, self.peer).await?;
+            let mocket = endpoint.resume(&state, self.peer).await.map_err(|error| match error {
+                ResumeError::Closed(CloseReason::HandshakeTimedOut) => anyhow!(
+                    "{}. The session stays in {}: try again, or name where the peer is now with --peer",
+                    no_answer(to, self.wait.time(), endpoint.public_key(), temporary),
+                    file.display()
+                ),
+                other => other.into(),
+            })?;
             std::fs::remove_file(&file).with_context(|| format!("cannot delete {}", file.display()))?;
             note(format_args!("resumed with {}", mocket.peer_addr()));
             carry_on(&mocket, leaving, &self.how, course, unsent).await

@@ -88,8 +88,8 @@ pub(super) struct CatOptions {
     /// How messages travel: reliable or unreliable, sequenced or unsequenced.
     #[arg(long, value_enum, default_value_t = ServiceName::Rs)]
     service: ServiceName,
-    /// A number that the messages go by.
-    #[arg(long, value_name = "N")]
+    /// The tag of the messages, a number below 2^62: a name for them as a group, which the peer's program sees.
+    #[arg(long, value_name = "N", value_parser = units::tag)]
     tag: Option<u64>,
     /// 0 to 255, higher first.
     #[arg(long, value_name = "N", default_value_t = 100)]
@@ -185,7 +185,7 @@ impl Side {
                 let endpoint = dial.endpoint().clone();
                 let connecting = async {
                     let mocket = dial.connect().await?;
-                    mocket.established().await?;
+                    dial.established(&mocket).await?;
                     carry_on(&mocket, leaving, &how, Course::begin(how.bytes), &[]).await
                 };
                 finish(&endpoint, connecting, interrupted).await

@@ -12,4 +12,4 @@ pub use file::{KeyFileError, load, own_or_temporary, save_new};
 pub use known_peers::{KnownPeers, KnownPeersError};
 pub use places::{default_key_file, default_known_peers_file};
 pub(crate) use psk::PskOptions;
-pub(crate) use salt::reset_salt;
+pub(crate) use salt::ResetSalt;

@@ -3,7 +3,7 @@
 //! No two processes of one key may use a salt at the same time: each would answer for the other's connections. So there is a file for
 //! each key and address, and the process that uses it holds a lock on it.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -15,20 +15,47 @@ use crate::private_file::{private, shut};
 /// What the line begins with; 64 hexadecimal digits follow.
 const PREFIX: &str = "whimbrel-reset-salt ";
 
-/// The salt of whoever listens as this key at this address. None where it cannot be used, which is told: a restart is then noticed late,
-/// and nothing else is worse. None without a word for port 0: whoever listens there is found elsewhere after a restart.
-pub(crate) fn reset_salt(key_file: &Path, address: &str) -> Option<[u8; 32]> {
-    let address: SocketAddr = address.parse().ok()?;
-    if address.port() == 0 {
-        return None;
+/// The salt of whoever listens as this key at this address, before it is clear that it can listen there.
+pub(crate) struct ResetSalt {
+    path: PathBuf,
+    taken: io::Result<Taken>,
+}
+
+struct Taken {
+    salt: [u8; 32],
+    /// There was no file before.
+    is_new: bool,
+}
+
+impl ResetSalt {
+    /// None for port 0: whoever listens there is found elsewhere after a restart.
+    pub(crate) fn take(key_file: &Path, address: &str) -> Option<Self> {
+        let address: SocketAddr = address.parse().ok()?;
+        if address.port() == 0 {
+            return None;
+        }
+        let path = place(key_file, address);
+        let taken = take(&path);
+        Some(Self { path, taken })
     }
-    let path = place(key_file, address);
-    match take(&path) {
-        Ok(salt) => Some(salt),
-        Err(why) => {
-            let path = path.display();
+
+    /// None where it cannot be used: a restart is then noticed late, and nothing else is worse.
+    pub(crate) fn value(&self) -> Option<[u8; 32]> {
+        self.taken.as_ref().ok().map(|taken| taken.salt)
+    }
+
+    /// It listens. Tells people if the salt cannot be used.
+    pub(crate) fn keep(self) {
+        if let Err(why) = self.taken {
+            let path = self.path.display();
             note(format_args!("cannot use {path}: {why}; peers will notice a restart late"));
-            None
+        }
+    }
+
+    /// It does not: a file that was made for it goes.
+    pub(crate) fn discard(self) {
+        if self.taken.is_ok_and(|taken| taken.is_new) {
+            fs::remove_file(self.path).ok();
         }
     }
 }
@@ -40,9 +67,15 @@ fn place(key_file: &Path, address: SocketAddr) -> PathBuf {
     path.into()
 }
 
-fn take(path: &Path) -> io::Result<[u8; 32]> {
+fn take(path: &Path) -> io::Result<Taken> {
     let mut options = OpenOptions::new();
-    let mut file = private(options.read(true).write(true).create(true).truncate(false)).open(path)?;
+    let options = private(options.read(true).write(true));
+    let (mut file, is_new) = match options.create_new(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            (options.create_new(false).create(true).truncate(false).open(path)?, false)
+        }
+        made => (made?, true),
+    };
     file.try_lock().map_err(|error| match error {
         TryLockError::WouldBlock => io::Error::other("another process has it, and no two may share it"),
         TryLockError::Error(error) => error,
@@ -51,7 +84,7 @@ fn take(path: &Path) -> io::Result<[u8; 32]> {
     let salt = read_or_make(&mut file)?;
     // The lock lasts as long as the process.
     std::mem::forget(file);
-    Ok(salt)
+    Ok(Taken { salt, is_new })
 }
 
 fn read_or_make(file: &mut File) -> io::Result<[u8; 32]> {
@@ -88,11 +121,18 @@ mod tests {
         let mut file = File::create_new(&path).unwrap();
         let salt = read_or_make(&mut file).unwrap();
         drop(file);
-        assert_eq!(take(&path).unwrap(), salt, "it stays");
-        assert!(take(&path).unwrap_err().to_string().contains("another process"), "it is in use");
+        assert_eq!(take(&path).unwrap().salt, salt, "it stays");
+        assert!(take(&path).err().unwrap().to_string().contains("another process"), "it is in use");
         let other = place(&key, address("[::]:4434"));
-        assert_ne!(take(&other).unwrap(), salt, "another listener has another");
-        assert_eq!(reset_salt(&key, "127.0.0.1:0"), None);
+        assert_ne!(take(&other).unwrap().salt, salt, "another listener has another");
+        assert!(ResetSalt::take(&key, "127.0.0.1:0").is_none());
+        let in_vain = ResetSalt::take(&key, "127.0.0.1:4437").unwrap();
+        let made = in_vain.path.clone();
+        assert!(in_vain.value().is_some() && made.exists());
+        in_vain.discard();
+        assert!(!made.exists(), "it was new");
+        ResetSalt::take(&key, "[::]:4433").unwrap().discard();
+        assert!(path.exists(), "it was there before");
         #[cfg(unix)]
         assert_eq!(
             std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&other).unwrap().permissions())

@@ -6,8 +6,9 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, sleep_until};
-use whimbrel::{CloseReason, Event, Mocket};
+use whimbrel::{CloseReason, Event, Mocket, SendError};
 
+use crate::closed::why;
 use crate::output::note;
 
 const OUT_OF_REACH: &str = "the peer is out of reach";
@@ -38,7 +39,16 @@ impl Serialize for Cut {
 
 impl From<CloseReason> for Cut {
     fn from(reason: CloseReason) -> Self {
-        Self::Lost(reason.to_string())
+        Self::Lost(why(&reason))
+    }
+}
+
+impl From<SendError> for Cut {
+    fn from(error: SendError) -> Self {
+        match error {
+            SendError::Closed(reason) => reason.into(),
+            other => Self::Lost(other.to_string()),
+        }
     }
 }
 

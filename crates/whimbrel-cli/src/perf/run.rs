@@ -8,7 +8,7 @@ use anyhow::anyhow;
 use clap::Args;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
-use whimbrel::{Mocket, PeerText};
+use whimbrel::{CloseReason, Mocket, PeerText};
 
 use super::clock::{ClockMark, clock_id, cpu_time, monotonic_ns};
 use super::control::{Control, ControlSender, Start, VERSION};
@@ -20,6 +20,7 @@ use super::serve::await_control;
 use super::sink::{Sink, Taken};
 use super::source::{Given, LAST_FIGURES, NO_SINK, Source, within};
 use super::ticket::TicketFile;
+use crate::closed::sentence;
 use crate::dial::{Dial, DialOptions, TransportOptions};
 use crate::process::{Interrupted, Interrupts, Misused, RuntimeOptions, abort_all};
 use crate::service::ServiceName;
@@ -195,7 +196,7 @@ struct Measured {
 
 /// As standard error will say it.
 fn shown(error: &anyhow::Error) -> String {
-    PeerText::show(&format!("{error:#}")).to_string()
+    PeerText::show(&sentence(error)).to_string()
 }
 
 struct Measurement {
@@ -231,10 +232,14 @@ impl Measurement {
                 false => self.give(&mocket, start, stop).await,
             }
         };
-        tokio::select! {
-            document = measuring => document,
+        let mut document = tokio::select! {
+            document = measuring => document?,
             never = tell_reach(&mocket) => match never {},
+        };
+        if document.ended == Some(CloseReason::HandshakeTimedOut.into()) {
+            document.ended = Some(Cut::Lost(dial.no_answer(mocket.peer_addr())));
         }
+        Ok(document)
     }
 
     /// We send.

@@ -13,6 +13,7 @@ use super::control::{Control, ControlSender, Start, VERSION, parse};
 use super::ending::PATIENCE;
 use super::sink::{Far, Sink};
 use super::source::Source;
+use crate::closed::sentence;
 use crate::dial::{ListenOptions, TransportOptions};
 use crate::output::{note, print_line};
 use crate::process::{RuntimeOptions, abort_all, interrupted};
@@ -64,7 +65,7 @@ impl ServeCommand {
                     tokio::spawn(async move {
                         let peer = mocket.peer_addr();
                         if let Err(error) = measure(mocket).await {
-                            note(format_args!("{peer}: {error:#}"));
+                            note(format_args!("{peer}: {}", sentence(&error)));
                         }
                     });
                 }
@@ -81,7 +82,7 @@ impl ServeCommand {
 async fn measure(mocket: Mocket) -> anyhow::Result<()> {
     let measured = carry_out(&mocket).await;
     if let Err(error) = &measured {
-        mocket.abort(FAILED, &format!("{error:#}"));
+        mocket.abort(FAILED, &sentence(error));
     }
     measured
 }

@@ -145,7 +145,7 @@ impl<'a> Source<'a> {
                     let count = match ended {
                         Ok(Ok(count)) => count,
                         Ok(Err(error)) => {
-                            return self.given(Generated::default(), None, Some(Cut::Lost(error.to_string())));
+                            return self.given(Generated::default(), None, Some(error.into()));
                         }
                         // Aborted, because the sink has enough: what follows comes from there.
                         Err(_) => {
@@ -222,7 +222,7 @@ impl<'a> Source<'a> {
             let sent_ns = monotonic_ns();
             bytes += self.plan.size as u64;
             if let Err(error) = sender.send(payloads.next(self.plan.size, sent_ns)).await {
-                return self.given(generated(payloads.made()), None, Some(Cut::Lost(error.to_string())));
+                return self.given(generated(payloads.made()), None, Some(error.into()));
             }
             let echo = tokio::select! {
                 echo = self.await_echo(number, end) => echo,
