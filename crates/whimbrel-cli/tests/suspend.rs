@@ -361,3 +361,55 @@ async fn after_the_last_word_nothing_more_is_read() {
     assert!(second.child.wait().unwrap().success());
     assert!(far.recv().await.is_err(), "nothing came after the end");
 }
+
+#[test]
+fn what_cannot_be_resumed_is_said_with_what_to_do() {
+    let home = home("suspend-wrong");
+    let place = |name: &str| home.file(name).to_str().unwrap().to_owned();
+    let make = |name: &str, bytes: &[u8]| {
+        std::fs::write(home.file(name), bytes).unwrap();
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(home.file(name), private).unwrap();
+        place(name)
+    };
+    let phrase = make("phrase", b"between two processes\n");
+    let seal = ["--passphrase-file", &phrase];
+    let leave = |name: &str, how: &[&str]| {
+        let mut listener = listen(&home);
+        let file = place(name);
+        let leaving = ["connect", &listener.listening, "--suspend-to", &file];
+        let mut first = Heard::start(&mut cat(&home, &[&leaving[..], how].concat()));
+        listener.stdin().write_all(b"to the first\n").unwrap();
+        assert_eq!(first.receive(), "to the first\n");
+        first.leave();
+        first.has_left();
+        std::fs::read(&file).unwrap()
+    };
+    let (session, sealed) = (leave("session", &[]), leave("sealed", &seal));
+    std::fs::create_dir(home.file("folder")).unwrap();
+    let other = place("other");
+    assert!(whimbrel(&home).args(["key", "new", "--out", &other]).status().unwrap().success());
+
+    let plain: &[&str] = &[];
+    for (file, how, hint) in [
+        (place("missing"), plain, "there is no session in"),
+        (place("folder"), plain, "is a folder"),
+        (make("empty", b""), plain, "is empty"),
+        (make("junk", b"notes of mine"), plain, "holds no session"),
+        (make("junk", b"notes of mine"), &seal, "holds no session"),
+        (make("half", &session[..session.len() / 2]), plain, "damaged or cut short"),
+        (make("short", &session[..session.len() - 1]), plain, "damaged or cut short"),
+        (make("head", &session[..6]), plain, "damaged or cut short"),
+        (make("short-seal", &sealed[..sealed.len() - 1]), &seal, "a whole copy of the file"),
+        (place("sealed"), plain, "--passphrase-file FILE"),
+        (place("session"), &seal, "leave out --passphrase-file"),
+        (place("session"), &["--key", &other], "--key FILE"),
+    ] {
+        let output = cat(&home, &["--resume-from", &file]).args(how).output().unwrap();
+        assert_fails(&output, hint);
+        assert_fails(&output, &file);
+        assert_eq!(output.status.code(), Some(1), "{file}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr).lines().count(), 1, "{output:?}");
+    }
+    assert!(home.file("session").exists() && home.file("sealed").exists(), "what was not resumed stays");
+}

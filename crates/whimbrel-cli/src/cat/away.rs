@@ -11,10 +11,11 @@ use zeroize::Zeroizing;
 
 use super::command::{CatOptions, carry_on, finish};
 use super::course::Course;
+use super::session_file::{self, passphrase};
 use crate::dial::{WaitOption, bind, no_answer};
 use crate::key::{PskOptions, own_or_temporary};
 use crate::output::note;
-use crate::private_file::{self, Draft, Exposure};
+use crate::private_file::Draft;
 use crate::process::interrupted;
 
 /// When a file that could not be written is tried again.
@@ -48,7 +49,7 @@ impl ResumeOptions {
         let (mut transport, paths) = (self.how.transport.config(), self.how.transport.paths.paths()?);
         transport.handshake_timeout = self.wait.time();
         let file = self.resume_from.context("name the file: --resume-from FILE")?;
-        let state = read_state(&file, passphrase(&self.how)?)?;
+        let state = session_file::read(&file, passphrase(&self.how)?)?;
         let (course, unsent) = Course::load(state.app_data(), self.how.bytes)?;
         let (identity, temporary) = own_or_temporary(self.key.as_deref())?;
         let config = Config { identity, transport, paths, psk: self.psk.read()?, ..Config::default() };
@@ -61,6 +62,11 @@ impl ResumeOptions {
                     "{}. The session stays in {}: try again, or name where the peer is now with --peer",
                     no_answer(to, self.wait.time(), endpoint.public_key(), temporary),
                     file.display()
+                ),
+                ResumeError::Refused(whimbrel_proto::ResumeError::Identity) => anyhow!(
+                    "the session in {} was suspended under another key than {}: give the key file it was suspended with, --key FILE",
+                    file.display(),
+                    endpoint.public_key()
                 ),
                 other => other.into(),
             })?;
@@ -159,9 +165,26 @@ pub(super) async fn leave_or(
         }
         match mocket.suspend(SuspendMode::Snapshot).await {
             Ok(state) => return Ok(Some(Left { state, file, since: Instant::now() })),
-            Err(SuspendError::Refused(why)) => note(format_args!("not suspended: {why}")),
+            Err(SuspendError::Refused(why)) => note(format_args!("not suspended: {}", refusal(&why))),
             Err(error) => return Err(error.into()),
         }
+    }
+}
+
+/// Why a session cannot leave now, and what the user can do about it.
+fn refusal(why: &whimbrel_proto::SuspendError) -> String {
+    match why {
+        whimbrel_proto::SuspendError::NotEstablished => {
+            "there is no connection yet. Send the signal again once the peer has answered".to_owned()
+        }
+        whimbrel_proto::SuspendError::Closing => {
+            "the session is ending. What was said is still delivered, and nothing is left to resume"
+                .to_owned()
+        }
+        whimbrel_proto::SuspendError::NoSession => {
+            "the peer runs a version that takes no session back. Update it".to_owned()
+        }
+        other => other.to_string(),
     }
 }
 
@@ -213,34 +236,6 @@ fn check_folder(file: &Path) -> anyhow::Result<()> {
         bail!("--suspend-to {}: name a file in a folder that is there", file.display());
     }
     Ok(())
-}
-
-/// A session in a file. One that is not sealed is worth as much as the key.
-fn read_state(file: &Path, passphrase: Option<Zeroizing<String>>) -> anyhow::Result<SuspendedMocket> {
-    let path = file.display();
-    let (bytes, exposure) = private_file::read(file).with_context(|| format!("cannot read {path}"))?;
-    match passphrase {
-        Some(passphrase) => Ok(SuspendedMocket::open(&bytes, &passphrase)?),
-        None if exposure != Exposure::Private => {
-            bail!("others can read the session in {path}, which is not sealed: run `chmod 600 {path}`")
-        }
-        None => Ok(SuspendedMocket::from_bytes(&bytes)?),
-    }
-}
-
-fn passphrase(how: &CatOptions) -> anyhow::Result<Option<Zeroizing<String>>> {
-    let Some(file) = &how.passphrase_file else { return Ok(None) };
-    let path = file.display();
-    let (bytes, exposure) = private_file::read(file).with_context(|| format!("cannot read {path}"))?;
-    let text = std::str::from_utf8(&bytes).with_context(|| format!("{path} is not text"))?;
-    let text = text.trim_end_matches(['\r', '\n']);
-    if exposure != Exposure::Private {
-        note(format_args!("others can read the passphrase in {path}: run `chmod 600 {path}`"));
-    }
-    if text.is_empty() {
-        bail!("{path} is empty: a passphrase is wanted");
-    }
-    Ok(Some(Zeroizing::new(text.to_owned())))
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ mod messages;
 mod news;
 mod out;
 mod reader;
+mod session_file;
 mod stream;
 mod writer;
 
