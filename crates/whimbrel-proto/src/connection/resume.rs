@@ -1,8 +1,8 @@
 //! Resuming: a session that goes on over another connection. The handle stays; keys and paths are new.
 
+use super::multipath::Destination;
 use super::{
     CloseReason, Connection, Datagram, Ending, EndpointEvent, Event, LocalAddress, Main, PathState, Setup,
-    multipath::Destination,
 };
 use crate::crypto::Claim;
 use crate::handshake::{Accepted, Params, Resumed};

@@ -242,7 +242,8 @@ impl AckPolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{Reader, sack::Sack};
+    use crate::wire::Reader;
+    use crate::wire::sack::Sack;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 

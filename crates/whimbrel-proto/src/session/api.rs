@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use super::Session;
-use super::accounting::Place;
+use super::account::stalls::Whose;
 use super::config::{MESSAGE_CHARGE, URGENT_BEYOND, URGENT_LEN};
-use super::gather::LONGEST_GATHERED;
 use super::message::{DomainKey, Outcome, Outgoing, SendError, SessionEvent, StreamKind, TagSettings};
-use super::out_blocks;
-use super::send_item::{CONFIRM, NO_TAG, PPID, RELIABLE, SendItem, SendState, TRACKED};
-use super::sending::SendDomain;
-use super::stalls::Whose;
+use super::send::accounting::Place;
+use super::send::gather::LONGEST_GATHERED;
+use super::send::out_blocks;
+use super::send::send_item::{CONFIRM, NO_TAG, PPID, RELIABLE, SendItem, SendState, TRACKED};
+use super::send::sending::SendDomain;
+use super::state::Session;
 use super::stats::SessionStats;
 use crate::mutants::{Mutant, planted};
 use crate::wire::VARINT_MAX;
@@ -159,11 +159,12 @@ impl Session {
         let fits = leaving.0 > 0 && length <= leaving.1;
         let full = !fits && self.queue_is_full(slot, length, priority, leaving);
         let unconfirmed = message.confirm && self.has_most_unconfirmed();
-        self.wants_writable |= full;
-        if full && !self.turns.contains(&slot) {
-            self.turns.push(slot);
+        if full {
+            self.refused.on_full(slot);
         }
-        self.wants_taken |= unconfirmed;
+        if unconfirmed {
+            self.refused.on_unconfirmed();
+        }
         !full && !unconfirmed
     }
 
@@ -203,22 +204,21 @@ impl Session {
 
     /// Announces room after a refusal, once half the queue is free, or nothing waits of a stream that was refused.
     pub(super) fn announce_room(&mut self) {
-        if !self.wants_writable {
+        if !self.refused.waits_for_room() {
             return;
         }
         let half = self.outbox.messages() <= self.config.send_queue_messages / 2
             && self.outbox.bytes() <= self.config.send_queue_bytes / 2;
-        if half || self.turns.iter().any(|slot| self.waiting_on(*slot) == 0) {
-            self.wants_writable = false;
-            self.turns.clear();
+        if half || self.refused.slots().any(|slot| self.waiting_on(slot) == 0) {
+            self.refused.on_room();
             self.accounting.events.push_back(SessionEvent::Writable);
         }
     }
 
     /// Tells of confirmations after a refusal for want of them. At the first: the peer's application may be in no hurry with the next.
     pub(super) fn announce_taken(&mut self) {
-        if self.wants_taken && !self.has_most_unconfirmed() {
-            self.wants_taken = false;
+        if self.refused.waits_for_confirmation() && !self.has_most_unconfirmed() {
+            self.refused.on_confirmed();
             self.accounting.events.push_back(SessionEvent::Writable);
         }
     }
@@ -501,7 +501,7 @@ impl Session {
             queue_messages: self.outbox.messages(),
             queue_bytes: self.outbox.bytes(),
             outstanding: self.accounting.outstanding,
-            credit_beyond_shares: self.reserve.used(),
+            credit_beyond_shares: self.account.reserve.used(),
             unread_streams: self.stalled(Whose::Ours),
             blocked_streams: self.stalled(Whose::Peers),
             ..self.accounting.stats
@@ -511,14 +511,14 @@ impl Session {
     /// Sums of credit charged: what we have used and what the peer has, of the session. At rest each side's first is
     /// the other's second.
     pub fn credit_used(&self) -> (u64, u64) {
-        (self.sent.used(), self.received.charged())
+        (self.account.sent.used(), self.account.received.charged())
     }
 
     /// The next news.
     pub fn poll_event(&mut self) -> Option<SessionEvent> {
         let event = self.accounting.events.pop_front()?;
         match event {
-            SessionEvent::Readable => self.readable_told = false,
+            SessionEvent::Readable => self.incoming.readable_told = false,
             SessionEvent::StreamReadable(id) => {
                 if let Some(stream) = self.streams.find(id).and_then(|slot| self.streams.at_mut(slot)) {
                     stream.readable_told = false;
@@ -531,16 +531,16 @@ impl Session {
 
     /// Gives back memory kept for speed; for a session that has been idle for a while.
     pub fn trim(&mut self) {
-        self.spares.clear();
+        self.incoming.spares.clear();
         for slot in self.streams.slots() {
             if let Some(stream) = self.streams.at_mut(slot) {
-                stream.arena = super::arena::Arena::default();
+                stream.arena = crate::session::send::arena::Arena::default();
                 stream.inbox.shrink();
                 stream.send.iter_mut().flatten().for_each(|domain| domain.trim());
             }
         }
-        self.arenas = super::arena::Arenas::default();
-        self.inbox.shrink();
+        self.arenas = crate::session::send::arena::Arenas::default();
+        self.incoming.inbox.shrink();
         self.outbox.shrink();
         self.settle_held();
     }
@@ -570,8 +570,8 @@ impl Session {
     /// The session ended: what is unresolved becomes [`Outcome::Unknown`].
     pub fn end(&mut self) {
         self.closing = true;
-        self.reserve.close();
-        self.stalls.clear();
+        self.account.reserve.close();
+        self.account.stalls.clear();
         for lane in 0..self.outbox.slots() {
             self.outbox.lane_mut(lane).settle();
             for seq in self.outbox.lane(lane).seqs() {
@@ -590,7 +590,11 @@ impl Session {
     }
 }
 
-pub(super) fn is_live(outbox: &super::lane::Outbox, streams: &super::stream::Streams, place: &Place) -> bool {
+pub(super) fn is_live(
+    outbox: &crate::session::send::lane::Outbox,
+    streams: &crate::session::stream::Streams,
+    place: &Place,
+) -> bool {
     match place {
         Place::Pending { lane, seq } => outbox.get(*lane).is_some_and(|lane| lane.find(*seq).is_some()),
         Place::Sent { key, number } => streams

@@ -1,23 +1,11 @@
 //! How streams of messages end: each direction for itself, once everything sent in it has its outcome.
 
-use super::Session;
+use super::end_out::EndOut;
 use super::message::{DomainKey, StreamKind};
-use super::out_blocks::Notice;
+use super::send::out_blocks::Notice;
+use super::state::Session;
 use super::stream::WHOLE;
 use crate::{Cause, PeerMisbehaved, StreamId};
-
-/// How far our direction of a message stream is on its way.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum EndOut {
-    #[default]
-    Open,
-    /// No more is taken; END goes once all that was has its outcome.
-    Wanted,
-    /// END waits to be sent, or for its acknowledgement.
-    Told,
-    /// The peer knows.
-    Known,
-}
 
 impl Session {
     /// Takes no more messages for a stream; once those it took have their outcomes the peer is told. What the peer sends meanwhile is

@@ -79,7 +79,7 @@ pub struct Message {
     pub priority: u8,
     /// It came before the handshake was done.
     pub early: bool,
-    /// The sender waits for [`super::Session::confirm`].
+    /// The sender waits for [`crate::session::state::Session::confirm`].
     pub confirm: bool,
     /// Its order domain on the wire.
     pub(super) domain: u8,
@@ -170,7 +170,7 @@ pub enum StreamError {
     /// This direction was finished or reset, or the session is closing.
     #[error("this direction of the stream has ended")]
     Ended,
-    /// Only a stream with a queue of its own can keep the latest only: see [`super::Session::claim_stream`].
+    /// Only a stream with a queue of its own can keep the latest only: see [`crate::session::state::Session::claim_stream`].
     #[error("the stream shares its inbox with others")]
     SharedInbox,
     /// The peer wants no more; its code.

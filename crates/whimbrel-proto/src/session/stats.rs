@@ -67,7 +67,7 @@ pub struct SessionStats {
     /// Messages received and not yet read.
     pub unread: u64,
     /// Credit that streams have beyond their shares, bytes: what the peer may send and what of it is unread. Who holds it, see
-    /// [`super::Session::stream_credit`].
+    /// [`crate::session::state::Session::stream_credit`].
     pub credit_beyond_shares: u64,
     /// Streams on which the peer has used up its credit, and nobody reads.
     pub unread_streams: u64,

@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use super::arena::Arena;
-use super::bytes_in::BytesIn;
-use super::bytes_out::BytesOut;
-use super::credit::{RecvCredit, SendCredit};
-use super::end::EndOut;
-use super::held::{of_map, of_queue};
-use super::inbox::Inbox;
-use super::latest::Latest;
+use super::account::credit::{RecvCredit, SendCredit};
+use super::account::held::{of_map, of_queue};
+use super::end_out::EndOut;
 use super::message::{DomainKey, StreamKind};
 use super::options::StreamOptions;
-use super::receiving::RecvDomain;
-use super::send_item::SendItem;
-use super::sending::SendDomain;
+use super::receive::bytes_in::BytesIn;
+use super::receive::inbox::Inbox;
+use super::receive::latest::Latest;
+use super::receive::receiving::RecvDomain;
+use super::send::arena::Arena;
+use super::send::bytes_out::BytesOut;
+use super::send::send_item::SendItem;
+use super::send::sending::SendDomain;
 use crate::StreamId;
 
 /// `DomainKey::domain` of what concerns a whole stream.

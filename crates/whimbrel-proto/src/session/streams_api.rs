@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 
-use super::Session;
-use super::lane::LaneState;
 use super::message::{DomainKey, OpenError, Read, SessionEvent, StreamError, StreamKind};
-use super::out_blocks::Notice;
-use super::send_item::NO_TAG;
+use super::send::lane::LaneState;
+use super::send::out_blocks::Notice;
+use super::send::send_item::NO_TAG;
+use super::state::Session;
 use super::stream::{Stream, WHOLE};
 use crate::{Cause, PeerMisbehaved, StreamId, Time};
 
@@ -21,12 +21,8 @@ impl Session {
         if self.closing {
             return Err(OpenError::Closed);
         }
-        if self.opened >= self.peer.max_streams {
-            self.wants_streams = true;
-            return Err(OpenError::Limit);
-        }
-        let id = StreamId::nth(self.side, self.opened);
-        self.opened += 1;
+        let number = self.counts.open(self.peer.max_streams).ok_or(OpenError::Limit)?;
+        let id = StreamId::nth(self.side, number);
         let mut stream = self.fresh_stream(id, None);
         stream.become_kind(kind);
         self.streams.insert(stream);
@@ -190,18 +186,17 @@ impl Session {
 
     /// Forgets a stream that has ended both ways; the peer may open another for its own.
     pub(super) fn free(&mut self, slot: u32) {
-        self.stalls.forget(self.key_of(slot));
+        self.account.stalls.forget(self.key_of(slot));
         let Some(stream) = self.streams.remove(slot) else { return };
-        self.held.reweigh(stream.weight, 0);
+        self.account.held.reweigh(stream.weight, 0);
         self.arenas.forget(&stream.arena);
         self.accounting.on_stream_gone(stream.id.0);
-        self.reserve.give_back(stream.recv_credit.drawn(self.config.share_of(stream.id)));
+        self.account.reserve.give_back(stream.recv_credit.drawn(self.config.share_of(stream.id)));
         for lane in stream.lanes {
             self.outbox.close(lane);
         }
         if stream.id.opener() != self.side {
-            self.peer_ended += 1;
-            self.streams_granted += 1;
+            self.counts.on_peers_ended();
             self.out_blocks.notify(Notice::MaxStreams);
         }
     }
@@ -212,19 +207,18 @@ impl Session {
         if let Some(slot) = self.streams.find(id) {
             return Ok(Some(slot));
         }
-        if id.opener() == self.side {
-            return if id.index() < self.opened { Ok(None) } else { Err(UNKNOWN) };
-        }
-        if id.index() < self.peer_opened {
+        if id.index() < self.counts.opened_by(id.opener(), self.side) {
             return Ok(None);
         }
-        if id.index() >= self.streams_granted {
+        if id.opener() == self.side {
+            return Err(UNKNOWN);
+        }
+        if id.index() >= self.counts.granted() {
             return Err(PeerMisbehaved::new(Cause::StreamLimit, "more streams than were granted"));
         }
-        while self.peer_opened <= id.index() {
-            let stream = self.fresh_stream(StreamId::nth(self.side.peer(), self.peer_opened), None);
+        while let Some(number) = self.counts.open_next_of_peer(id.index()) {
+            let stream = self.fresh_stream(StreamId::nth(self.side.peer(), number), None);
             self.streams.insert(stream);
-            self.peer_opened += 1;
         }
         Ok(self.streams.find(id))
     }

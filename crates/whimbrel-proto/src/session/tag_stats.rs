@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Session;
-use super::held::of_map;
+use super::account::held::of_map;
 use super::stats::Counters;
 use crate::{StreamId, Tag};
 
@@ -51,28 +50,5 @@ impl ReceivedTags {
     #[inline]
     pub(super) fn memory(&self) -> u64 {
         of_map(self.0.len(), size_of::<[u64; 4]>())
-    }
-}
-
-impl Session {
-    /// Figures of each tag that was used, in order: at most `max_tags` each way.
-    pub fn tag_stats(&self) -> Vec<TagStats> {
-        let fresh = |(stream, tag): (u64, u64)| TagStats {
-            stream: StreamId(stream),
-            tag: Tag(tag),
-            sent: Counters::default(),
-            received: 0,
-            received_bytes: 0,
-        };
-        let mut all = BTreeMap::new();
-        for tag in self.accounting.tag_states() {
-            let key = (tag.stream, tag.tag);
-            all.insert(key, TagStats { sent: tag.counters, ..fresh(key) });
-        }
-        for (key, (received, received_bytes)) in &self.received_tags.0 {
-            let tag = all.entry(*key).or_insert_with(|| fresh(*key));
-            (tag.received, tag.received_bytes) = (*received, *received_bytes);
-        }
-        all.into_values().collect()
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Accounting, Place, TagState};
 use crate::session::message::{DomainKey, TagSettings};
-use crate::session::send_item::{NO_TAG, SendItem};
+use crate::session::send::send_item::{NO_TAG, SendItem};
 use crate::session::snapshot::codec::{In, Loaded, Out};
 use crate::session::stats::{Counters, SessionStats};
 use crate::{MessageId, Time};

@@ -3,7 +3,7 @@
 use bytes::BytesMut;
 
 use super::BytesIn;
-use crate::session::assembly::Assembly;
+use crate::session::receive::assembly::Assembly;
 use crate::session::snapshot::codec::{BROKEN, In, Loaded, Out};
 use crate::wire::VARINT_MAX;
 

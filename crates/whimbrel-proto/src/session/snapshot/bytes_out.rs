@@ -3,7 +3,7 @@
 use bytes::BytesMut;
 
 use super::BytesOut;
-use crate::session::fragments::FragmentList;
+use crate::session::send::fragments::FragmentList;
 use crate::session::snapshot::codec::{BROKEN, In, Loaded, Out};
 use crate::wire::VARINT_MAX;
 

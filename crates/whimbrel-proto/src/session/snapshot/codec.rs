@@ -4,13 +4,37 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::SnapshotError;
 use crate::session::config::{MAX_RANGES, MAX_SPAN};
-use crate::session::scattered::Scattered;
-use crate::session::window::Window;
+use crate::session::receive::scattered::Scattered;
+use crate::session::receive::window::Window;
 use crate::time::nanos;
 use crate::wire::{Malformed, Reader, VARINT_MAX, Writer};
 use crate::{Service, StreamId, Tag, Time};
+
+/// The version that is written, and the only one read. Another layout is another version.
+pub const SNAPSHOT_VERSION: u8 = 3;
+/// Why bytes are no session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SnapshotError {
+    /// Not a snapshot at all.
+    #[error("these bytes are no suspended session")]
+    NotOne,
+    /// Written by another version of the program.
+    #[error(
+        "the suspended session was written in format {found}, this program reads {SNAPSHOT_VERSION}: resume it with the version that wrote it"
+    )]
+    Version {
+        /// The format it has.
+        found: u8,
+    },
+    /// It ends before it should.
+    #[error("the suspended session is cut short")]
+    Truncated,
+    /// It cannot have been written by a session.
+    #[error("the suspended session is damaged: {0}")]
+    Corrupt(&'static str),
+}
 
 pub(in crate::session) type Loaded<T> = Result<T, SnapshotError>;
 

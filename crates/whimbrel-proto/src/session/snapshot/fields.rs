@@ -1,33 +1,30 @@
 //! The session's own fields, its streams, and how it goes on after it was read.
 
 use super::codec::{BROKEN, In, Loaded, Out};
-use crate::Side;
-use crate::budget::Budgets;
 use crate::mutants::{Mutant, planted};
-use crate::session::accounting::{Accounting, Place};
-use crate::session::bytes_in::BytesIn;
-use crate::session::bytes_out::BytesOut;
+use crate::session::account::credit::{Received, RecvCredit, SendCredit};
 use crate::session::config::{MESSAGE_CHARGE, PeerLimits, SessionConfig};
-use crate::session::credit::{Received, RecvCredit, SendCredit};
-use crate::session::end::EndOut;
-use crate::session::inbox::Inbox;
-use crate::session::lane::{Outbox, snapshot::SavedLane};
-use crate::session::latest::Latest;
+use crate::session::end_out::EndOut;
 use crate::session::message::{DomainKey, Message, Outcome, SessionEvent, StreamKind};
 use crate::session::options::{CreditPolicy, RouteClass, StreamOptions};
-use crate::session::out_blocks::{self, Notice};
-use crate::session::pace::GrantDelay;
-use crate::session::receiving::RecvDomain;
-use crate::session::reserve::Reserve;
-use crate::session::retransmit::Lost;
-use crate::session::send_item::{NO_TAG, RELIABLE, SendState};
-use crate::session::sending::SendDomain;
-use crate::session::skip_answers::SkipAnswers;
-use crate::session::stalls::Stalls;
-use crate::session::stream::{Stream, Streams, WHOLE};
-use crate::session::{Session, assembly::Spares, out_blocks::OutBlocks, retransmit::Retransmit};
+use crate::session::receive::bytes_in::BytesIn;
+use crate::session::receive::inbox::Inbox;
+use crate::session::receive::latest::Latest;
+use crate::session::receive::receiving::RecvDomain;
+use crate::session::send::accounting::{Accounting, Place};
+use crate::session::send::bytes_out::BytesOut;
+use crate::session::send::lane::snapshot::SavedLane;
+use crate::session::send::out_blocks;
+use crate::session::send::out_blocks::Notice;
+use crate::session::send::retransmit::Lost;
+use crate::session::send::send_item::{NO_TAG, RELIABLE, SendState};
+use crate::session::send::sending::SendDomain;
+use crate::session::send::skip_answers::SkipAnswers;
+use crate::session::state::Session;
+use crate::session::stream::{Stream, WHOLE};
+use crate::session::stream_counts::StreamCounts;
 use crate::wire::VARINT_MAX;
-use crate::{MessageId, StreamId, Time};
+use crate::{MessageId, Side, StreamId, Time};
 
 fn save_config(config: &SessionConfig, out: &mut Out<'_>) {
     let SessionConfig {
@@ -137,20 +134,20 @@ impl Session {
         out.flag(self.side == Side::Client);
         save_config(&self.config, out);
         save_peer(&self.peer, out);
-        for value in [self.next_message, self.opened, self.peer_opened, self.peer_ended, self.streams_granted]
-        {
+        out.int(self.next_message);
+        for value in self.counts.to_saved() {
             out.int(value);
         }
-        self.sent.save(out);
-        self.received.save(out);
+        self.account.sent.save(out);
+        self.account.received.save(out);
         self.accounting.save(out);
-        out.list(self.received_tags.all(), |out, ((stream, tag), (messages, bytes))| {
+        out.list(self.incoming.received_tags.all(), |out, ((stream, tag), (messages, bytes))| {
             [*stream, *tag, *messages, *bytes].into_iter().for_each(|value| out.int(value));
         });
         let streams: Vec<u32> =
             self.streams.slots().filter(|slot| self.streams.at(*slot).is_some()).collect();
         out.list(streams.into_iter(), |out, slot| self.save_stream(slot, out));
-        out.list(self.inbox.messages().iter(), |out, message| message.save(out));
+        out.list(self.incoming.inbox.messages().iter(), |out, message| message.save(out));
         let outcomes: Vec<(MessageId, Outcome)> = self
             .accounting
             .events
@@ -227,57 +224,26 @@ impl Session {
         let side = if input.flag()? { Side::Client } else { Side::Server };
         let (config, peer) = (load_config(input)?, load_peer(input)?);
         let next_message = input.at_most(VARINT_MAX / 2)?;
-        let [opened, peer_opened, peer_ended, streams_granted] = [
+        let counts = [
             input.at_most(VARINT_MAX / 8)?,
             input.at_most(VARINT_MAX / 8)?,
             input.at_most(VARINT_MAX / 8)?,
             input.at_most(VARINT_MAX / 8)?,
         ];
-        let budgets = Budgets::unlimited();
-        let mut session = Self {
-            reserve: Reserve::new(config.session_window, &budgets),
-            budgets,
-            side,
-            config,
-            peer,
-            streams: Streams::default(),
-            outbox: Outbox::new(config.ageing),
-            accounting: Accounting::default(),
-            received_tags: Default::default(),
-            out_blocks: OutBlocks::default(),
-            spares: Spares::default(),
-            retransmit: Retransmit::default(),
-            sent: SendCredit::load(input)?,
-            received: Received::load(input)?,
-            grant_delay: GrantDelay::default(),
-            stalls: Stalls::default(),
-            clock: Time::ZERO,
-            inbox: Inbox::default(),
-            gaps: Default::default(),
-            arenas: Default::default(),
-            held: Default::default(),
-            next_message,
-            opened,
-            peer_opened,
-            peer_ended,
-            streams_granted,
-            wants_writable: false,
-            turns: Vec::new(),
-            wants_taken: false,
-            wants_streams: false,
-            readable_told: false,
-            closing: false,
-        };
+        let mut session = Self::without_streams(side, config, StreamCounts::from_saved(counts));
+        (session.peer, session.next_message) = (peer, next_message);
+        session.account.sent = SendCredit::load(input)?;
+        session.account.received = Received::load(input)?;
         session.accounting = Accounting::load(input)?;
         let limit = session.config.max_tags;
         input.list(|input| {
             let [stream, tag, messages, bytes] = [input.int()?, input.int()?, input.int()?, input.int()?];
-            let new = session.received_tags.restore(stream, tag, (messages, bytes));
-            if new && session.received_tags.all().len() <= limit { Ok(()) } else { Err(BROKEN) }
+            let new = session.incoming.received_tags.restore(stream, tag, (messages, bytes));
+            if new && session.incoming.received_tags.all().len() <= limit { Ok(()) } else { Err(BROKEN) }
         })?;
         input.list(|input| session.load_stream(input))?;
         input.list(|input| {
-            session.inbox.push(Message::load(input)?);
+            session.incoming.inbox.push(Message::load(input)?);
             Ok(())
         })?;
         input.list(|input| {
@@ -290,7 +256,7 @@ impl Session {
 
     fn load_stream(&mut self, input: &mut In) -> Loaded<()> {
         let id = input.stream()?;
-        let opened = if id.opener() == self.side { self.opened } else { self.peer_opened };
+        let opened = self.counts.opened_by(id.opener(), self.side);
         if id.index() >= opened || self.streams.look(id).is_some() {
             return Err(BROKEN);
         }
@@ -303,7 +269,7 @@ impl Session {
         let mut stream = Stream::new(id, kind, 0, 0);
         stream.send_credit = SendCredit::load(input)?;
         stream.recv_credit = RecvCredit::load(input)?;
-        self.reserve.adopt(stream.recv_credit.drawn(self.config.share_of(id)));
+        self.account.reserve.adopt(stream.recv_credit.drawn(self.config.share_of(id)));
         stream.claimed = input.flag()?;
         stream.end_out = match input.byte()? {
             0 => EndOut::Open,
@@ -455,9 +421,9 @@ impl Session {
             .filter_map(|slot| self.streams.at(slot))
             .map(|stream| stream.inbox.len())
             .sum();
-        self.accounting.stats.unread = (self.inbox.len() + claimed) as u64;
-        if !self.inbox.is_empty() {
-            self.readable_told = true;
+        self.accounting.stats.unread = (self.incoming.inbox.len() + claimed) as u64;
+        if !self.incoming.inbox.is_empty() {
+            self.incoming.readable_told = true;
             self.accounting.events.push_back(SessionEvent::Readable);
         }
     }
@@ -552,7 +518,7 @@ impl Session {
     pub(crate) fn kept_bytes(&self) -> u64 {
         let streams = self.streams.slots().filter_map(|slot| self.streams.at(slot));
         let of_streams: u64 = streams.map(Stream::kept_bytes).sum();
-        self.outbox.bytes() + self.received.unread() + of_streams
+        self.outbox.bytes() + self.account.received.unread() + of_streams
     }
 
     /// Of those, what this side sends.
@@ -587,14 +553,14 @@ impl Session {
     pub fn unread(&mut self, messages: impl DoubleEndedIterator<Item = Message>) {
         for message in messages.rev() {
             let charge = message.payload.len() as u64 + MESSAGE_CHARGE;
-            self.received.take_back(charge);
+            self.account.received.take_back(charge);
             if let Some(slot) = self.streams.find(message.stream)
                 && let Some(stream) = self.streams.at_mut(slot)
             {
                 stream.recv_credit.take_back(charge);
             }
             self.accounting.stats.unread += 1;
-            self.inbox.push_front(message);
+            self.incoming.inbox.push_front(message);
         }
     }
 }

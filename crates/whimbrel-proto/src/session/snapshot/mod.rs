@@ -12,37 +12,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::Session;
 use crate::Time;
-use codec::{In, Out};
+use crate::session::state::Session;
+use codec::{In, Out, SNAPSHOT_VERSION, SnapshotError};
 
-/// The version that is written, and the only one read. Another layout is another version.
-pub const SNAPSHOT_VERSION: u8 = 3;
 /// What every snapshot begins with.
 const MAGIC: [u8; 4] = *b"WSES";
-
-/// Why bytes are no session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SnapshotError {
-    /// Not a snapshot at all.
-    #[error("these bytes are no suspended session")]
-    NotOne,
-    /// Written by another version of the program.
-    #[error(
-        "the suspended session was written in format {found}, this program reads {SNAPSHOT_VERSION}: resume it with the version that wrote it"
-    )]
-    Version {
-        /// The format it has.
-        found: u8,
-    },
-    /// It ends before it should.
-    #[error("the suspended session is cut short")]
-    Truncated,
-    /// It cannot have been written by a session.
-    #[error("the suspended session is damaged: {0}")]
-    Corrupt(&'static str),
-}
 
 impl Session {
     /// All that exactly-once rests on, as bytes. The session is best told first that all it has in flight is lost.

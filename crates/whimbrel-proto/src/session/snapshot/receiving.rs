@@ -3,13 +3,13 @@
 use super::{Partial, RecvDomain};
 use crate::Service;
 use crate::mutants::{Mutant, planted};
-use crate::session::assembly::Assembly;
 use crate::session::config::{MAX_SPAN, MESSAGE_CHARGE};
-use crate::session::inbox::Unread;
 use crate::session::message::Message;
+use crate::session::receive::assembly::Assembly;
+use crate::session::receive::inbox::Unread;
+use crate::session::receive::waiting::Parked;
+use crate::session::receive::waiting::snapshot::One;
 use crate::session::snapshot::codec::{BROKEN, In, Loaded, Out};
-use crate::session::waiting::Parked;
-use crate::session::waiting::snapshot::One;
 use crate::wire::VARINT_MAX;
 use crate::wire::data::Extras;
 

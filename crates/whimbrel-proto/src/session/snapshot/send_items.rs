@@ -1,11 +1,11 @@
 //! Messages on their way out, and messages that have come.
 
-use crate::session::RouteClass;
+use crate::session::options::RouteClass;
 use bytes::Bytes;
 
 use super::codec::{BROKEN, In, Loaded, Out};
 use crate::session::message::{Message, Outcome};
-use crate::session::send_item::{
+use crate::session::send::send_item::{
     CONFIRM, DEAD, NO_TAG, PARTED, PPID, PRESSED, RELIABLE, SendItem, SendState, TRACKED,
 };
 use crate::{MessageId, Time};

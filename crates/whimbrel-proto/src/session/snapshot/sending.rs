@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 
 use super::SendDomain;
 use crate::session::config::{MAX_SPAN, MESSAGE_CHARGE};
-use crate::session::fragments::FragmentList;
-use crate::session::send_item::{CONFIRM, SendItem, SendState, TRACKED};
+use crate::session::send::fragments::FragmentList;
+use crate::session::send::send_item::{CONFIRM, SendItem, SendState, TRACKED};
 use crate::session::snapshot::codec::{BROKEN, In, Loaded, Out};
-use crate::wire::VARINT_MAX;
-use crate::wire::data;
+use crate::wire::{VARINT_MAX, data};
 
 impl SendDomain {
     pub(in crate::session) fn save(&self, out: &mut Out<'_>) {

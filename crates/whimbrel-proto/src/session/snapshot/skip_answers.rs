@@ -2,7 +2,7 @@
 
 use super::SkipAnswers;
 use crate::session::message::DomainKey;
-use crate::session::scattered::Scattered;
+use crate::session::receive::scattered::Scattered;
 
 impl SkipAnswers {
     pub(in crate::session) fn asked(&self, key: DomainKey) -> Scattered {

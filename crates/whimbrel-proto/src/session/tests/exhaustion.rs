@@ -174,15 +174,15 @@ fn regression_a_skip_does_not_go_through_what_it_names() {
     feed(&mut session, skip(1, SPAN - 1)).unwrap();
     let packet = skip(1, SPAN - 1).repeat(BLOCKS as usize);
     assert!(packet.len() <= 1450, "{}", packet.len());
-    window::looks::take();
+    receive::window::looks::take();
     feed(&mut session, packet).unwrap();
-    let looks = window::looks::take();
+    let looks = receive::window::looks::take();
     assert!(looks <= 100 * BLOCKS, "{looks} words for nothing new");
     // Where there is news a block costs no more: the highest, all between, and the lowest.
     let mut session = server();
     for packet in [skip(SPAN, 1), skip(1, SPAN - 1), skip(0, 1)] {
         feed(&mut session, packet).unwrap();
-        let looks = window::looks::take();
+        let looks = receive::window::looks::take();
         assert!(looks <= 250, "{looks} words");
     }
     let state = session.recv_state(0, 0).unwrap();

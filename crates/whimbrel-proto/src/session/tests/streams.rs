@@ -187,7 +187,8 @@ fn a_message_stream_lasts_until_it_is_read_and_ended_by_both_that_hold_it() {
 
 #[test]
 fn an_end_that_is_not_one_closes() {
-    use crate::wire::{Reader, Writer, block, stream_end::StreamEnd};
+    use crate::wire::stream_end::StreamEnd;
+    use crate::wire::{Reader, Writer, block};
     for (stream, final_size) in [(0, 0), (2, 1), (3, 0)] {
         let mut pipe = Pipe::plain();
         let mut bytes = Vec::new();

@@ -1,0 +1,45 @@
+//! Credit, what is held for the peer, and what is promised to the application.
+
+pub(in crate::session) mod admission;
+pub(in crate::session) mod credit;
+pub(in crate::session) mod held;
+pub(in crate::session) mod pace;
+pub(in crate::session) mod reserve;
+pub(in crate::session) mod stalling;
+pub(in crate::session) mod stalls;
+pub(in crate::session) mod weighing;
+
+use credit::{Received, SendCredit};
+use held::Held;
+use pace::GrantDelay;
+use reserve::Reserve;
+use stalls::Stalls;
+
+use super::config::{DEFAULT_CREDIT, SessionConfig};
+use crate::budget::Budgets;
+
+/// What the ends of a session allow each other.
+#[derive(Debug)]
+pub(in crate::session) struct Account {
+    /// What was sent on all streams, limited until the peer has said what it takes.
+    pub(in crate::session) sent: SendCredit,
+    pub(in crate::session) received: Received,
+    pub(in crate::session) reserve: Reserve,
+    pub(in crate::session) grant_delay: GrantDelay,
+    pub(in crate::session) stalls: Stalls,
+    pub(in crate::session) held: Held,
+}
+
+impl Account {
+    /// Of a session that draws on nobody's budget yet.
+    pub(in crate::session) fn new(config: &SessionConfig) -> Self {
+        Self {
+            sent: SendCredit::new(DEFAULT_CREDIT),
+            received: Received::default(),
+            reserve: Reserve::new(config.session_window, &Budgets::unlimited()),
+            grant_delay: GrantDelay::default(),
+            stalls: Stalls::default(),
+            held: Held::default(),
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Who holds credit, and who is told of it.
+
+use super::stalls::*;
+use crate::Time;
+use crate::session::message::{DomainKey, SessionEvent};
+use crate::session::send::lane::LaneState;
+use crate::session::state::Session;
+use crate::session::stream::Stream;
+use std::time::Duration;
+
+impl Session {
+    /// Who holds credit: figures of every stream, in the order of their ids.
+    pub fn stream_credit(&self, now: Time) -> Vec<StreamCredit> {
+        let slots = self.streams.slots().filter_map(|slot| Some((slot, self.streams.at(slot)?)));
+        let credit = |(slot, stream): (u32, &Stream)| StreamCredit {
+            stream: stream.id,
+            unread: stream.recv_credit.unread(),
+            window: stream.recv_credit.window(),
+            unread_for: self.stalled_for(now, slot, Whose::Ours),
+            room: stream.send_credit.room(),
+            blocked_for: self.stalled_for(now, slot, Whose::Peers),
+        };
+        let mut all: Vec<StreamCredit> = slots.map(credit).collect();
+        all.sort_unstable_by_key(|credit| credit.stream);
+        all
+    }
+
+    fn stalled_for(&self, now: Time, slot: u32, reader: Whose) -> Option<Duration> {
+        let key = self.key_of(slot);
+        let since = self.account.stalls.since(key, reader).filter(|_| self.is_stalled(key, reader))?;
+        Some(now.since(since))
+    }
+
+    /// Streams that stand still, by whose reader holds them up.
+    pub(in crate::session) fn stalled(&self, reader: Whose) -> u64 {
+        let of_theirs = self.account.stalls.0.iter().filter(|stall| stall.reader == reader);
+        of_theirs.filter(|stall| self.is_stalled(stall.key, reader)).count() as u64
+    }
+
+    fn is_stalled(&self, key: DomainKey, reader: Whose) -> bool {
+        let Some(stream) = self.streams.by_key(key) else { return false };
+        match reader {
+            Whose::Ours => stream.recv_credit.is_used_up(),
+            Whose::Peers => {
+                let blocked = |lane: &u32| self.outbox.lane(*lane).state == LaneState::Blocked;
+                !stream.send_credit.is_open() && stream.lanes.iter().any(blocked)
+            }
+        }
+    }
+
+    /// There is something of the stream that its reader could take: what waits for a lost packet is not the reader's fault.
+    pub(in crate::session) fn is_readable(&self, key: DomainKey) -> bool {
+        self.streams.by_key(key).is_some_and(|stream| match &stream.bytes_in {
+            Some(half) => half.is_readable(),
+            None if stream.claimed => !stream.inbox.is_empty(),
+            None => !self.incoming.inbox.is_empty(),
+        })
+    }
+
+    /// Tells of streams that have stood still for long enough, once each.
+    pub(in crate::session) fn tell_stalls(&mut self, now: Time) {
+        if self.account.stalls.next().is_none_or(|at| at > now) {
+            return;
+        }
+        let mut stalls = std::mem::take(&mut self.account.stalls);
+        stalls.0.retain(|stall| stall.tell > now || self.is_stalled(stall.key, stall.reader));
+        for stall in stalls.0.iter_mut().filter(|stall| stall.tell <= now) {
+            let waits = stall.reader == Whose::Ours && !self.is_readable(stall.key);
+            stall.tell = if waits { now + PATIENCE } else { Time::MAX };
+            if !waits {
+                self.tell_stall(stall.key, stall.reader);
+            }
+        }
+        self.account.stalls = stalls;
+    }
+
+    fn tell_stall(&mut self, key: DomainKey, reader: Whose) {
+        let Some(stream) = self.streams.by_key(key) else { return };
+        let event = match reader {
+            Whose::Ours => {
+                SessionEvent::ReaderStalled { stream: stream.id, unread: stream.recv_credit.unread() }
+            }
+            Whose::Peers => SessionEvent::SendBlocked(stream.id),
+        };
+        if !self.accounting.events.contains(&event) {
+            self.accounting.events.push_back(event);
+        }
+    }
+}

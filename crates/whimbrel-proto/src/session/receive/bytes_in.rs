@@ -1,0 +1,201 @@
+//! The receiving direction of a byte stream.
+
+#[path = "../snapshot/bytes_in.rs"]
+mod snapshot;
+
+use std::collections::VecDeque;
+
+use bytes::{Bytes, BytesMut};
+
+use super::assembly::Assembly;
+use crate::session::account::held::of_queue;
+use crate::session::message::Read;
+use crate::{Cause, PeerMisbehaved};
+
+const ENDED: PeerMisbehaved =
+    PeerMisbehaved::new(Cause::Inconsistent, "a byte stream's end contradicts its data");
+
+/// Bytes until the application reads them.
+#[derive(Debug, Default)]
+pub(in crate::session) struct BytesIn {
+    ready: VecDeque<Bytes>,
+    ready_bytes: u64,
+    /// Small parts, gathered so that each does not hold a buffer.
+    tail: BytesMut,
+    /// Offset up to which all has come.
+    next: u64,
+    assembly: Assembly,
+    highest: u64,
+    read: u64,
+    final_size: Option<u64>,
+    reset: Option<u64>,
+    stopped: Option<u64>,
+    stop_acked: bool,
+    /// The application was told of the end.
+    told: bool,
+}
+
+impl BytesIn {
+    /// What it takes, bytes.
+    #[inline]
+    pub(in crate::session) fn memory(&self) -> u64 {
+        let ready = of_queue(self.ready.capacity(), size_of::<Bytes>()) + self.ready_bytes;
+        size_of::<Self>() as u64 + ready + self.tail.capacity() as u64 + self.assembly.memory()
+    }
+
+    /// Checks a part and says by how much it raises the highest offset.
+    pub(in crate::session) fn grows(&self, offset: u64, len: u64, fin: bool) -> Result<u64, PeerMisbehaved> {
+        let end = offset + len;
+        let beyond = self.final_size.is_some_and(|size| end > size || (fin && end != size));
+        if beyond || (fin && end < self.highest) {
+            return Err(ENDED);
+        }
+        Ok(end.saturating_sub(self.highest))
+    }
+
+    /// Takes a checked part; says whether there is news to read and how much counts as read at once.
+    pub(in crate::session) fn insert(
+        &mut self,
+        offset: u64,
+        bytes: Bytes,
+        fin: bool,
+        small: usize,
+    ) -> Result<(bool, u64), PeerMisbehaved> {
+        let end = offset + bytes.len() as u64;
+        self.highest = self.highest.max(end);
+        if fin {
+            self.final_size = Some(end);
+        }
+        if self.reset.is_some() || self.stopped.is_some() {
+            return Ok((false, self.discard()));
+        }
+        let before = self.next;
+        if offset == self.next && self.assembly.is_empty() {
+            self.next = end;
+            self.assembly.advance(end);
+            self.ready(bytes, small);
+        } else if end > self.next {
+            // No more room is made ahead than has been charged.
+            let expected = 2 * (self.highest - self.next);
+            self.assembly.insert(offset, &bytes, expected)?;
+            if let Some(bytes) = self.assembly.take() {
+                self.next += bytes.len() as u64;
+                self.ready(bytes, small);
+            }
+        }
+        Ok((self.next > before || self.is_over(), 0))
+    }
+
+    fn ready(&mut self, bytes: Bytes, small: usize) {
+        if bytes.len() <= small {
+            self.tail.extend_from_slice(&bytes);
+        } else {
+            self.flush();
+            self.push(bytes);
+        }
+    }
+
+    fn flush(&mut self) {
+        if !self.tail.is_empty() {
+            let tail = self.tail.split().freeze();
+            self.push(tail);
+        }
+    }
+
+    fn push(&mut self, bytes: Bytes) {
+        self.ready_bytes += bytes.len() as u64;
+        self.ready.push_back(bytes);
+    }
+
+    /// Everything seen counts as read; returns what had not.
+    fn discard(&mut self) -> u64 {
+        let unread = self.highest - self.read;
+        self.read = self.highest;
+        self.ready = VecDeque::new();
+        self.ready_bytes = 0;
+        self.tail = BytesMut::new();
+        self.assembly = Assembly::at(self.next);
+        unread
+    }
+
+    /// The peer gave up; the charge that is new and what counts as read.
+    pub(in crate::session) fn on_reset(&mut self, code: u64, final_size: u64) -> Result<u64, PeerMisbehaved> {
+        if final_size < self.highest || self.final_size.is_some_and(|size| size != final_size) {
+            return Err(ENDED);
+        }
+        let grown = final_size - self.highest;
+        self.highest = final_size;
+        // Whole is only what FIN ended: that all bytes before a RESET have come does not make it one.
+        if !self.has_all() {
+            self.reset.get_or_insert(code);
+        }
+        self.final_size = Some(final_size);
+        Ok(grown)
+    }
+
+    /// After [`Self::on_reset`]: what counts as read now.
+    pub(in crate::session) fn after_reset(&mut self) -> u64 {
+        if self.reset.is_some() { self.discard() } else { 0 }
+    }
+
+    /// Reads no more; says whether that is news, and what counts as read now.
+    pub(in crate::session) fn stop(&mut self, code: u64) -> Option<u64> {
+        if self.stopped.is_some() || self.reset.is_some() || self.told {
+            return None;
+        }
+        self.stopped = Some(code);
+        Some(self.discard())
+    }
+
+    /// STOP's code, while it makes sense to say.
+    pub(in crate::session) fn stop_notice(&self) -> Option<u64> {
+        self.stopped.filter(|_| !self.stop_acked && self.final_size.is_none())
+    }
+
+    pub(in crate::session) fn on_stop_acked(&mut self) {
+        self.stop_acked = true;
+    }
+
+    fn has_all(&self) -> bool {
+        self.final_size == Some(self.next)
+    }
+
+    fn is_over(&self) -> bool {
+        self.reset.is_some() || self.has_all()
+    }
+
+    /// The next bytes, at most `max`.
+    pub(in crate::session) fn read(&mut self, max: usize) -> Read {
+        if let Some(code) = self.reset {
+            self.told = true;
+            return Read::Reset(code);
+        }
+        if self.ready.is_empty() {
+            self.flush();
+        }
+        if let Some(front) = self.ready.front_mut() {
+            let bytes = if front.len() > max { front.split_to(max) } else { std::mem::take(front) };
+            if front.is_empty() {
+                self.ready.pop_front();
+            }
+            self.read += bytes.len() as u64;
+            self.ready_bytes -= bytes.len() as u64;
+            return Read::Data(bytes);
+        }
+        if self.has_all() && self.stopped.is_none() {
+            self.told = true;
+            return Read::Finished;
+        }
+        Read::Blocked
+    }
+
+    /// Bytes wait for the application.
+    pub(in crate::session) fn is_readable(&self) -> bool {
+        !self.ready.is_empty() || !self.tail.is_empty()
+    }
+
+    /// The application knows of the end, or does not want to, and no more can come.
+    pub(in crate::session) fn is_done(&self) -> bool {
+        self.told || (self.stopped.is_some() && self.final_size.is_some())
+    }
+}

@@ -1,0 +1,60 @@
+//! Parts of something long that lie far beyond all that has come of it.
+
+use std::collections::BTreeMap;
+
+use crate::session::account::held::of_map;
+
+/// Segments by offset. None begins where another that lies before it ends.
+#[derive(Debug, Default)]
+pub(in crate::session) struct Far {
+    segments: BTreeMap<u64, Vec<u8>>,
+    /// Memory of the segments.
+    bytes: usize,
+}
+
+impl Far {
+    /// What it takes, bytes.
+    pub(in crate::session) fn memory(&self) -> u64 {
+        size_of::<Self>() as u64 + self.bytes as u64 + of_map(self.segments.len(), size_of::<Vec<u8>>())
+    }
+
+    /// Where the first segment begins.
+    pub(in crate::session) fn first(&self) -> Option<u64> {
+        self.segments.first_key_value().map(|(offset, _)| *offset)
+    }
+
+    /// Takes the first segment out.
+    pub(in crate::session) fn pop(&mut self) -> Option<Vec<u8>> {
+        let (_, bytes) = self.segments.pop_first()?;
+        self.bytes -= bytes.capacity();
+        Some(bytes)
+    }
+
+    /// Keeps a part. What follows a segment lengthens it.
+    pub(in crate::session) fn insert(&mut self, offset: u64, bytes: &[u8]) {
+        if let Some((start, segment)) = self.segments.range_mut(..=offset).next_back() {
+            let end = start + segment.len() as u64;
+            if let Some(known) = end.checked_sub(offset) {
+                let before = segment.capacity();
+                segment.extend_from_slice(bytes.get(known as usize..).unwrap_or_default());
+                self.bytes += segment.capacity() - before;
+                return;
+            }
+        }
+        // A longer one may have begun at the same offset: that is the case above.
+        self.bytes += bytes.len();
+        self.segments.insert(offset, bytes.to_vec());
+    }
+
+    /// Copies what it has from `from` on over `copy`.
+    pub(in crate::session) fn copy(&self, from: u64, copy: &mut [u8]) {
+        let to = from + copy.len() as u64;
+        for (start, segment) in self.segments.range(..to) {
+            let (low, high) = (from.max(*start), to.min(start + segment.len() as u64));
+            if low < high {
+                copy[(low - from) as usize..(high - from) as usize]
+                    .copy_from_slice(&segment[(low - start) as usize..(high - start) as usize]);
+            }
+        }
+    }
+}

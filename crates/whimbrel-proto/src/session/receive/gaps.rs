@@ -1,0 +1,31 @@
+//! Gaps that are passed over by time alone, by when.
+
+use std::collections::BTreeSet;
+
+use crate::Time;
+use crate::session::message::DomainKey;
+
+/// Domains in which a whole message waits behind a gap of unreliable ones. Those whose gap must be filled are not here: no time passes them.
+#[derive(Debug, Default)]
+pub(in crate::session) struct Gaps(BTreeSet<(Time, DomainKey)>);
+
+impl Gaps {
+    #[inline]
+    pub(in crate::session) fn next(&self) -> Option<Time> {
+        self.0.first().map(|(at, _)| *at)
+    }
+
+    pub(in crate::session) fn move_to(&mut self, key: DomainKey, before: Option<Time>, now: Option<Time>) {
+        if let Some(before) = before {
+            self.0.remove(&(before, key));
+        }
+        self.0.extend(now.map(|at| (at, key)));
+    }
+
+    pub(in crate::session) fn pop_due(&mut self, now: Time) -> Option<DomainKey> {
+        if self.next()? > now {
+            return None;
+        }
+        self.0.pop_first().map(|(_, key)| key)
+    }
+}

@@ -1,0 +1,62 @@
+//! Passing over gaps that were waited for long enough.
+
+use super::receiving::RecvDomain;
+use crate::Time;
+use crate::session::message::DomainKey;
+use crate::session::state::Session;
+
+impl Session {
+    /// What waits behind a gap of a domain may have changed, or the gap.
+    pub(in crate::session) fn list_gap(&mut self, slot: u32, domain: u8) {
+        let key = DomainKey { domain, ..self.key_of(slot) };
+        let wait = self.gap_wait(slot);
+        let Some(state) = self.recv_state(slot, domain) else { return };
+        if state.held.is_empty() && state.gap_at.is_none() {
+            return;
+        }
+        let at = state.gap_until(wait);
+        let before = std::mem::replace(&mut state.gap_at, at);
+        if at != before {
+            self.incoming.gaps.move_to(key, before, at);
+        }
+    }
+
+    /// Passes over gaps that were waited for long enough.
+    pub(in crate::session) fn pass_gaps(&mut self, now: Time) {
+        while let Some(key) = self.incoming.gaps.pop_due(now) {
+            let Some(stream) = self.streams.by_key_mut(key) else { continue };
+            if let Some(state) = stream.recv[usize::from(key.domain)].as_deref_mut() {
+                state.gap_at = None;
+            }
+            if self.pass_gaps_of(now, key) {
+                self.list_gap(key.slot, key.domain);
+            }
+            self.weigh(key.slot);
+        }
+    }
+
+    /// False: there is one that cannot be passed.
+    fn pass_gaps_of(&mut self, now: Time, key: DomainKey) -> bool {
+        let wait = self.gap_wait(key.slot);
+        let until = |state: &mut RecvDomain| state.gap_until(wait);
+        while self.recv_state(key.slot, key.domain).and_then(until).is_some_and(|at| at <= now) {
+            let (mut abandoned, mut late, mut passed) = (0, Vec::new(), false);
+            self.deliver(key.slot, key.domain, |state, deliver| {
+                let behind = state.held.first().map(|held| held.number());
+                (abandoned, late) = state.pass_gap(deliver);
+                passed = state.held.first().map(|held| held.number()) != behind;
+            });
+            self.consume(key.slot, abandoned);
+            for number in late {
+                // There are no more of them than there were parts.
+                self.on_late(key, number, false).ok();
+            }
+            if !passed {
+                // Cannot be; but a fault of ours here should be a message late, not a program that hangs.
+                debug_assert!(cfg!(feature = "mutants"), "a gap that cannot be passed");
+                return false;
+            }
+        }
+        true
+    }
+}

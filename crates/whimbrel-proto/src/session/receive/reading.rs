@@ -1,0 +1,193 @@
+//! What applications take: messages, and what they give back for them.
+
+use super::batch::Batch;
+use crate::mutants::{Mutant, planted};
+use crate::session::account::credit::Terms;
+use crate::session::account::pace::Pace;
+use crate::session::account::stalls::Whose;
+use crate::session::config::{MAX_NOTICES, MESSAGE_CHARGE};
+use crate::session::message::{Message, SessionEvent};
+use crate::session::options::CreditPolicy;
+use crate::session::send::out_blocks;
+use crate::session::send::out_blocks::Notice;
+use crate::session::state::Session;
+use crate::session::stream::WHOLE;
+use crate::{StreamId, Time};
+
+impl Session {
+    /// The next message of the shared inbox.
+    pub fn recv(&mut self, now: Time) -> Option<Message> {
+        let _ = now;
+        let message = self.incoming.inbox.pop()?;
+        self.on_read(message.stream, message.payload.len() as u64 + MESSAGE_CHARGE, 1);
+        self.on_inbox_lighter();
+        Some(message)
+    }
+
+    /// Up to `max` messages of the shared inbox are appended to `out`; returns how many.
+    pub fn recv_many(&mut self, now: Time, out: &mut impl Extend<Message>, max: usize) -> usize {
+        let _ = now;
+        let mut inbox = std::mem::take(&mut self.incoming.inbox);
+        let (mut stream, mut messages, mut charge) = (StreamId(0), 0, 0);
+        let count = inbox.read(out, max, |message| {
+            if message.stream != stream {
+                self.on_read(stream, charge, messages);
+                (stream, messages, charge) = (message.stream, 0, 0);
+            }
+            messages += 1;
+            charge += message.payload.len() as u64 + MESSAGE_CHARGE;
+        });
+        self.on_read(stream, charge, messages);
+        self.incoming.inbox = inbox;
+        self.on_inbox_lighter();
+        count
+    }
+
+    /// Up to `max` messages of the shared inbox are added to `out`; returns how many.
+    pub fn recv_batch(&mut self, now: Time, out: &mut Batch, max: usize) -> usize {
+        let _ = now;
+        let mut inbox = std::mem::take(&mut self.incoming.inbox);
+        let count = inbox.move_out(max, |unread, stream, messages, bytes| {
+            out.add(unread);
+            self.on_read(stream, bytes + messages * MESSAGE_CHARGE, messages);
+        });
+        self.incoming.inbox = inbox;
+        self.on_inbox_lighter();
+        count
+    }
+
+    /// From now on the stream's messages have a queue of their own, read by [`Session::recv_on`]; those unread move.
+    pub fn claim_stream(&mut self, id: StreamId) -> bool {
+        let Some(slot) = self.streams.find(id) else { return false };
+        let Some(stream) = self.streams.at_mut(slot) else { return false };
+        if !stream.claimed {
+            stream.claimed = true;
+            stream.inbox = self.incoming.inbox.split_stream(id);
+            self.weigh(slot);
+        }
+        true
+    }
+
+    /// The stream's messages go to the shared inbox again; those unread move, but for what only the latest was wanted of: that is
+    /// discarded, and what comes from now on waits to be read.
+    pub fn release_stream(&mut self, id: StreamId) {
+        let Some(slot) = self.streams.find(id) else { return };
+        let Some(stream) = self.streams.at_mut(slot) else { return };
+        if !std::mem::take(&mut stream.claimed) {
+            return;
+        }
+        stream.options.credit = CreditPolicy::Wait;
+        let discarded = stream.latest.take().map_or((0, 0), |latest| latest.len());
+        let was_empty = self.incoming.inbox.is_empty();
+        self.incoming.inbox.append(&mut stream.inbox);
+        self.weigh(slot);
+        if was_empty
+            && !self.incoming.inbox.is_empty()
+            && !std::mem::replace(&mut self.incoming.readable_told, true)
+        {
+            self.accounting.events.push_back(SessionEvent::Readable);
+        }
+        self.on_discarded(discarded);
+        self.on_quiet(slot);
+    }
+
+    /// The next message of a claimed stream.
+    pub fn recv_on(&mut self, now: Time, id: StreamId) -> Option<Message> {
+        let _ = now;
+        let slot = self.streams.find(id)?;
+        let stream = self.streams.at_mut(slot)?;
+        if let Some(message) = stream.latest.as_mut().and_then(|latest| latest.pop_in_turn()) {
+            // Its credit was granted when it came.
+            self.accounting.stats.unread = self.accounting.stats.unread.saturating_sub(1);
+            self.on_lighter(slot);
+            return Some(message);
+        }
+        let message = stream.inbox.pop()?;
+        if let Some(latest) = &mut stream.latest {
+            latest.on_other_read();
+        }
+        self.on_read(id, message.payload.len() as u64 + MESSAGE_CHARGE, 1);
+        self.on_lighter(slot);
+        Some(message)
+    }
+
+    #[inline]
+    fn on_read(&mut self, id: StreamId, charge: u64, messages: u64) {
+        self.accounting.stats.unread = self.accounting.stats.unread.saturating_sub(messages);
+        if planted(Mutant::CreditNeverReturned) {
+            return;
+        }
+        match self.streams.find(id) {
+            Some(slot) => {
+                self.consume(slot, charge);
+                self.on_quiet(slot);
+            }
+            // Read once more after it had been read and had ended.
+            None => self.account.received.consume(charge),
+        }
+    }
+
+    /// Credit was used up for good; it may be granted again.
+    #[inline]
+    pub(in crate::session) fn consume(&mut self, slot: u32, charge: u64) {
+        self.account.received.consume(charge);
+        let Some(stream) = self.streams.at_mut(slot) else { return };
+        if stream.recv_credit.consume(charge) {
+            self.renew(slot);
+        }
+    }
+
+    /// Half of a stream's window came and was not read. What waits for a lost packet, or for the rest of a message, keeps nobody from
+    /// reading: then more may come. Else it is the reader who holds the peer up, once all is used up.
+    #[cold]
+    pub(in crate::session) fn on_unread(&mut self, slot: u32) {
+        let key = self.streams.key(slot, WHOLE);
+        if !self.is_readable(key) {
+            self.renew(slot);
+        }
+        let Some(stream) = self.streams.at_mut(slot) else { return };
+        stream.recv_credit.calm();
+        if stream.recv_credit.is_used_up() {
+            self.account.stalls.begin(self.clock, key, Whose::Ours);
+        }
+    }
+
+    /// A part of a stream's window was read.
+    fn renew(&mut self, slot: u32) {
+        let key = self.streams.key(slot, WHOLE);
+        self.account.stalls.end(key, Whose::Ours);
+        let readable = self.is_readable(key);
+        let Some(stream) = self.streams.at_mut(slot) else { return };
+        // What was lost counts as read, too, and is no reader's merit.
+        let behind = readable && stream.recv_credit.unread() > stream.recv_credit.window() / 2;
+        let pace = self.account.grant_delay.pace(self.clock, stream.recv_credit.renewed());
+        let pace = if behind && matches!(pace, Pace::Faster(_)) { Pace::Same } else { pace };
+        // What nobody is short of may stay where it is.
+        let pace = if pace == Pace::Slower && !self.account.reserve.is_short() { Pace::Same } else { pace };
+        let (share, most) = (self.config.share_of(stream.id), self.config.widest());
+        if stream
+            .recv_credit
+            .renew(self.clock, Terms { share, most, pace, reserve: &mut self.account.reserve })
+        {
+            self.out_blocks.notify(Notice::MaxStreamData(key));
+        }
+    }
+
+    /// All has come of a stream that will.
+    pub(in crate::session) fn close_credit(&mut self, slot: u32) {
+        if self.streams.at_mut(slot).is_some_and(|stream| stream.recv_credit.close()) {
+            self.renew(slot);
+        }
+    }
+
+    /// Confirms a message whose sender asked for it ([`Message::confirm`]); of others nothing is sent.
+    pub fn confirm(&mut self, message: &Message) {
+        if !message.confirm || self.out_blocks.taken.len() >= MAX_NOTICES {
+            return;
+        }
+        if let Some(slot) = self.streams.find(message.stream) {
+            let key = self.streams.key(slot, message.domain);
+            out_blocks::push(&mut self.out_blocks.taken, key, message.id, 1, 0);
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! Messages of one order domain as they arrive.
+
+#[path = "../snapshot/receiving.rs"]
+mod snapshot;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::assembly::{Assembly, Spares};
+use super::inbox::Unread;
+use super::run::Run;
+use super::scattered::Scattered;
+use super::waiting::{Parked, Waiting};
+use super::window::Window;
+use crate::mutants::{Mutant, planted};
+use crate::session::account::held::of_map;
+use crate::session::config::{MAX_RANGES, MAX_SPAN};
+use crate::session::message::Message;
+use crate::wire::data::Extras;
+use crate::{Cause, PeerMisbehaved, Time};
+
+/// A message in parts.
+#[derive(Debug, Default)]
+pub(in crate::session) struct Partial {
+    pub(in crate::session) assembly: Assembly,
+    pub(in crate::session) extras: Option<Extras>,
+    pub(in crate::session) length: Option<u64>,
+    /// Highest end of a part.
+    pub(in crate::session) highest: u64,
+    /// What it has been charged so far.
+    pub(in crate::session) charged: u64,
+    pub(in crate::session) early: bool,
+    /// Late: charged, but its parts are not kept.
+    pub(in crate::session) dropped: bool,
+    /// Late, and the sender takes it for delivered: no SKIP of it comes.
+    pub(in crate::session) forgotten: bool,
+}
+
+/// What a number means to the receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::session) enum NumberState {
+    /// Not whole yet, and in time.
+    Open,
+    /// Passed over, but not accounted for.
+    Late,
+    /// Over.
+    Finished,
+}
+
+#[derive(Debug, Default)]
+pub(in crate::session) struct RecvDomain {
+    pub(in crate::session) sequenced: bool,
+    /// Whole or skipped.
+    pub(in crate::session) finished: Window,
+    pub(in crate::session) partial: BTreeMap<u64, Partial>,
+    pub(in crate::session) held: Waiting,
+    /// Memory of the parts.
+    kept: u64,
+    /// Skipped, the answer not acknowledged.
+    pub(in crate::session) skipped: Scattered,
+    /// Passed over without ever having been seen: not charged yet.
+    pub(in crate::session) passed: Scattered,
+    /// Entries of `partial` that are dropped: kept until their SKIP comes, and credit does not cover them any more.
+    dropped: usize,
+    /// When the session's list of gaps says that this one may be passed over.
+    pub(in crate::session) gap_at: Option<Time>,
+}
+
+impl RecvDomain {
+    pub(in crate::session) fn new(sequenced: bool) -> Self {
+        Self { sequenced, ..Self::default() }
+    }
+
+    /// What it takes, bytes.
+    #[inline]
+    pub(in crate::session) fn memory(&self) -> u64 {
+        size_of::<Self>() as u64
+            + self.finished.memory()
+            + self.skipped.memory()
+            + self.passed.memory()
+            + of_map(self.partial.len(), size_of::<Partial>())
+            + self.kept
+            + self.held.memory()
+    }
+
+    #[inline]
+    pub(in crate::session) fn floor(&self) -> u64 {
+        self.finished.floor()
+    }
+
+    /// What arrives now is the next in order and nothing is odd.
+    #[inline]
+    pub(in crate::session) fn is_next(&self, number: u64) -> bool {
+        number == self.finished.floor() && self.finished.is_flush() && self.partial.is_empty()
+    }
+
+    /// What is whole now is delivered at once.
+    #[inline]
+    pub(in crate::session) fn is_in_turn(&self, number: u64) -> bool {
+        !self.sequenced || number == self.floor()
+    }
+
+    pub(in crate::session) fn check(&self, number: u64) -> Result<(), PeerMisbehaved> {
+        if number >= self.floor().saturating_add(MAX_SPAN) {
+            return Err(PeerMisbehaved::new(Cause::LimitExceeded, "a message number too far ahead"));
+        }
+        if !self.is_bounded() {
+            return Err(PeerMisbehaved::new(
+                Cause::LimitExceeded,
+                "too much passed over and never accounted for",
+            ));
+        }
+        Ok(())
+    }
+
+    /// What is kept and not covered by credit is within its limit.
+    pub(in crate::session) fn is_bounded(&self) -> bool {
+        self.passed.len() <= MAX_RANGES && self.skipped.len() <= MAX_RANGES && self.dropped <= MAX_RANGES
+    }
+
+    pub(in crate::session) fn standing(&self, number: u64) -> NumberState {
+        if number < self.floor() {
+            let late = self.passed.contains(number) || self.partial.contains_key(&number);
+            return if late { NumberState::Late } else { NumberState::Finished };
+        }
+        if self.finished.contains(number) { NumberState::Finished } else { NumberState::Open }
+    }
+
+    /// A message is whole. What is in turn goes to `deliver`.
+    pub(in crate::session) fn on_whole(
+        &mut self,
+        now: Time,
+        message: Message,
+        latest_reliable: u64,
+        mut deliver: impl FnMut(Unread),
+    ) {
+        let (number, unread) = (message.id, Unread::One(message));
+        let overtakes = planted(Mutant::SequencedOvertakes) && number % 4 == 1;
+        if !self.sequenced || overtakes {
+            self.finish(number);
+            deliver(unread);
+        } else if number == self.floor() {
+            self.finished.raise(number + 1);
+            deliver(unread);
+            self.advance(deliver);
+        } else {
+            self.finished.mark(number);
+            self.held.insert(Parked { unread, latest_reliable, since: now });
+        }
+    }
+
+    /// A run with these numbers waits for its turn as it came: nothing is known of any of its messages.
+    pub(in crate::session) fn parks(&self, first: u64, end: u64) -> bool {
+        self.sequenced
+            && first > self.floor()
+            && self.finished.next_open(first, end) == Some((first, end))
+            && self.partial.range(first..end).next().is_none()
+            && !planted(Mutant::SequencedOvertakes)
+    }
+
+    /// Keeps a run until its turn.
+    pub(in crate::session) fn park(&mut self, now: Time, run: Run, latest_reliable: u64) {
+        let first = run.next().id;
+        self.finished.mark_all(first, first + run.len() as u64);
+        self.held.insert(Parked { unread: Unread::Run(run), latest_reliable, since: now });
+    }
+
+    fn finish(&mut self, number: u64) {
+        if number == self.floor() {
+            self.finished.raise(number + 1);
+        } else {
+            self.finished.mark(number);
+        }
+        self.finished.settle();
+    }
+
+    /// Delivers what has come in its turn.
+    pub(in crate::session) fn advance(&mut self, mut deliver: impl FnMut(Unread)) {
+        self.finished.settle();
+        while let Some(unread) = self.held.pop_below(self.finished.floor()) {
+            deliver(unread);
+        }
+    }
+
+    /// Puts a part in its place in a message of which `expected` bytes are known of. The message, if that makes it whole.
+    pub(in crate::session) fn insert_part(
+        &mut self,
+        number: u64,
+        offset: u64,
+        part: &[u8],
+        expected: u64,
+        spares: &mut Spares,
+        is_last: bool,
+    ) -> Result<Option<Partial>, PeerMisbehaved> {
+        let Some(partial) = self.partial.get_mut(&number) else { return Ok(None) };
+        let before = partial.assembly.memory();
+        partial.assembly.prepare(expected, spares);
+        let shift = u64::from(planted(Mutant::FragmentOffByOne) && offset > 0 && !is_last);
+        let inserted = partial.assembly.insert(offset + shift, part, expected);
+        self.kept = self.kept - before + partial.assembly.memory();
+        inserted?;
+        let early_end = planted(Mutant::DeliveredBeforeWhole) && is_last;
+        let whole = partial.length.is_some_and(|length| early_end || partial.assembly.is_whole(length));
+        Ok(if whole { self.take_partial(number) } else { None })
+    }
+
+    /// Takes out what is known of a message in parts.
+    pub(in crate::session) fn take_partial(&mut self, number: u64) -> Option<Partial> {
+        let partial = self.partial.remove(&number)?;
+        self.dropped -= usize::from(partial.dropped);
+        self.kept -= partial.assembly.memory();
+        Some(partial)
+    }
+
+    /// Of a message that was passed over nothing but its charge is kept, until its SKIP comes. Says whether that is news.
+    pub(in crate::session) fn drop_partial(&mut self, number: u64) -> bool {
+        let Some(partial) = self.partial.get_mut(&number) else { return false };
+        let news = !std::mem::replace(&mut partial.dropped, true);
+        self.kept -= std::mem::take(&mut partial.assembly).memory();
+        self.dropped += usize::from(news);
+        news
+    }
+
+    /// As [`RecvDomain::drop_partial`], of one whose whole came after its parts.
+    pub(in crate::session) fn keep_charge(&mut self, number: u64, length: u64, charged: u64) {
+        let length = Some(length);
+        self.partial.insert(number, Partial { length, charged, dropped: true, ..Partial::default() });
+        self.dropped += 1;
+    }
+
+    /// No SKIP of a late message comes any more: what is kept of it is kept until all of its charge is known.
+    pub(in crate::session) fn forget(&mut self, number: u64) {
+        if let Some(partial) = self.partial.get_mut(&number) {
+            partial.forgotten = true;
+        }
+        self.let_go(number);
+    }
+
+    pub(in crate::session) fn let_go(&mut self, number: u64) {
+        if self.partial.get(&number).is_some_and(|partial| partial.forgotten && partial.length.is_some()) {
+            self.take_partial(number);
+        }
+    }
+
+    /// Skips a message that had begun.
+    pub(in crate::session) fn skip_begun(&mut self, number: u64) {
+        if number >= self.floor() {
+            self.finish(number);
+        }
+        self.skipped.insert(number, number + 1);
+    }
+
+    /// Skips those of `first..end` that nothing was seen of; says how many. What is over already is not gone through.
+    pub(in crate::session) fn skip_unseen(&mut self, first: u64, end: u64) -> u64 {
+        let mut count = 0;
+        for (from, to) in self.passed.within(first, end) {
+            self.skipped.insert(from, to);
+            count += to - from;
+        }
+        self.passed.remove(first, end);
+        let mut at = first;
+        while let Some((from, to)) = self.finished.next_open(at, end) {
+            if from == self.floor() {
+                self.finished.raise(to);
+            } else {
+                self.finished.mark_all(from, to);
+            }
+            self.skipped.insert(from, to);
+            count += to - from;
+            at = to;
+        }
+        self.finished.settle();
+        count
+    }
+
+    /// When the gap before the oldest waiting message may be passed over, if ever by time alone.
+    pub(in crate::session) fn gap_until(&self, wait: Duration) -> Option<Time> {
+        let held = self.held.first()?;
+        (held.latest_reliable <= self.floor()).then(|| held.since + wait)
+    }
+
+    /// Passes over the gap. What messages in parts that are late now were charged counts as read: how much, and which they are.
+    pub(in crate::session) fn pass_gap(&mut self, mut deliver: impl FnMut(Unread)) -> (u64, Vec<u64>) {
+        let Some(number) = self.held.first().map(Parked::number) else { return (0, Vec::new()) };
+        let mut at = self.floor();
+        let begun: Vec<u64> = self.partial.range(at..number).map(|(number, _)| *number).collect();
+        while let Some((from, to)) = self.finished.next_open(at, number) {
+            self.passed.insert(from, to);
+            at = to;
+        }
+        let mut consumed = 0;
+        for number in &begun {
+            self.passed.remove(*number, number + 1);
+            consumed += self.partial.get(number).map_or(0, |partial| partial.charged);
+            self.drop_partial(*number);
+        }
+        self.finished.raise(number);
+        self.advance(&mut deliver);
+        (consumed, begun)
+    }
+}

@@ -1,0 +1,134 @@
+//! A run: small messages that came in one block and differ in nothing but number and payload.
+
+use bytes::{Buf, Bytes};
+
+use crate::session::message::Message;
+use crate::wire::Malformed;
+
+/// The messages of a run that are left, each still behind its length: one share of one buffer until somebody wants them apart.
+#[derive(Clone, Debug)]
+pub(in crate::session) struct Run {
+    /// The next of them, with the payload of all.
+    next: Message,
+    left: usize,
+    bytes: u64,
+}
+
+impl Run {
+    /// A run whose `first` message has the payload of all.
+    #[inline]
+    pub(in crate::session) fn new(first: Message) -> Result<Self, Malformed> {
+        let (body, mut at, mut left, mut bytes) = (&first.payload[..], 0, 0, 0);
+        while at < body.len() {
+            let (from, to) = next_at(body, at)?;
+            bytes += (to - from) as u64;
+            left += 1;
+            at = to;
+        }
+        Ok(Self { next: first, left, bytes })
+    }
+
+    #[inline]
+    pub(in crate::session) fn len(&self) -> usize {
+        self.left
+    }
+
+    /// What its messages have together.
+    #[inline]
+    pub(in crate::session) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Lets go of the buffer it came in.
+    pub(in crate::session) fn own(&mut self) {
+        self.next.payload = Bytes::copy_from_slice(&self.next.payload);
+    }
+
+    #[inline]
+    pub(in crate::session) fn next(&self) -> &Message {
+        &self.next
+    }
+
+    /// Where the payload of the message at `at` lies in that of [`Run::next`].
+    #[inline]
+    pub(in crate::session) fn payload_at(&self, at: usize) -> (usize, usize) {
+        // That it can be read was seen when it came.
+        next_at(&self.next.payload, at).unwrap_or((at, self.next.payload.len()))
+    }
+
+    /// The first `count` of them, as a run of their own; there are more.
+    pub(in crate::session) fn split(&mut self, count: usize) -> Self {
+        let mut first = self.clone();
+        (first.left, first.bytes) = (0, 0);
+        let mut end = 0;
+        for _ in 0..count {
+            let (from, to) = self.payload_at(end);
+            first.bytes += (to - from) as u64;
+            first.left += 1;
+            end = to;
+        }
+        first.next.payload.truncate(end);
+        self.next.payload.advance(end);
+        self.next.id += count as u64;
+        self.left -= first.left;
+        self.bytes -= first.bytes;
+        first
+    }
+
+    /// Up to `most` of its messages leave it, the first first.
+    #[inline]
+    pub(in crate::session) fn take(&mut self, most: usize) -> impl Iterator<Item = Message> {
+        Taken { left: most.min(self.left), run: self }
+    }
+
+    /// The first of them; there is one.
+    #[inline]
+    pub(in crate::session) fn split_first(&mut self) -> Message {
+        let (from, to) = self.payload_at(0);
+        let rest = &mut self.next.payload;
+        let mut payload = if to < rest.len() { rest.split_to(to) } else { std::mem::take(rest) };
+        payload.advance(from);
+        let first = Message { payload, ..self.next };
+        self.next.id += 1;
+        self.left -= 1;
+        self.bytes -= (to - from) as u64;
+        first
+    }
+}
+
+struct Taken<'a> {
+    run: &'a mut Run,
+    left: usize,
+}
+
+impl Iterator for Taken<'_> {
+    type Item = Message;
+
+    #[inline]
+    fn next(&mut self) -> Option<Message> {
+        self.left = self.left.checked_sub(1)?;
+        Some(self.run.split_first())
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+/// Where the payload of the message at `at` lies.
+#[inline]
+fn next_at(body: &[u8], at: usize) -> Result<(usize, usize), Malformed> {
+    const SHORT: Malformed = Malformed("DATA: a run's message beyond its block");
+    let first = *body.get(at).ok_or(SHORT)?;
+    let width = 1usize << (first >> 6);
+    let field = body.get(at..at + width).ok_or(SHORT)?;
+    let mut length = u64::from(first & 0x3f);
+    for byte in &field[1..] {
+        length = length << 8 | u64::from(*byte);
+    }
+    let from = at + width;
+    let length = usize::try_from(length).map_err(|_| SHORT)?;
+    let to = from.checked_add(length).filter(|to| *to <= body.len()).ok_or(SHORT)?;
+    Ok((from, to))
+}

@@ -1,0 +1,311 @@
+//! What is known about messages as a whole: tags, outcomes, counters, deadlines.
+
+#[path = "../snapshot/accounting.rs"]
+mod snapshot;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+
+use super::send_item::{CONFIRM, NO_TAG, SendItem, TRACKED};
+use crate::session::message::{DomainKey, Outcome, SessionEvent, TagSettings};
+use crate::session::stats::{Counters, SessionStats};
+use crate::{MessageId, Time};
+
+/// Where a message with a tag or a lifetime is to be found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::session) enum Place {
+    /// In a lane, at this place of all it ever held.
+    Pending { lane: u32, seq: u64 },
+    /// Sent at least once.
+    Sent { key: DomainKey, number: u64 },
+}
+
+/// A token bucket that may go below zero by one message.
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    rate: u64,
+    tokens: i64,
+    filled: Time,
+}
+
+impl Bucket {
+    /// Tokens that gather: 100 ms.
+    fn fill(&mut self, now: Time) {
+        let nanos = now.since(self.filled).as_nanos();
+        let gained = nanos * u128::from(self.rate) / 1_000_000_000;
+        if gained > 0 {
+            let burst = i64::try_from(self.rate / 10).unwrap_or(i64::MAX).max(1);
+            self.tokens = self.tokens.saturating_add(i64::try_from(gained).unwrap_or(i64::MAX)).min(burst);
+            self.filled = now;
+        }
+    }
+
+    fn open_at(&self) -> Time {
+        let missing = u128::from((1 - self.tokens).max(0) as u64);
+        let nanos = (missing * 1_000_000_000).div_ceil(u128::from(self.rate.max(1)));
+        self.filled + std::time::Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+}
+
+#[derive(Debug, Default)]
+pub(in crate::session) struct TagState {
+    pub(in crate::session) stream: u64,
+    pub(in crate::session) tag: u64,
+    pub(in crate::session) settings: TagSettings,
+    pub(in crate::session) counters: Counters,
+    bucket: Option<Bucket>,
+    places: VecDeque<Place>,
+    live: usize,
+    used: bool,
+}
+
+#[derive(Debug, Default)]
+pub(in crate::session) struct Accounting {
+    pub(in crate::session) stats: SessionStats,
+    pub(in crate::session) events: VecDeque<SessionEvent>,
+    tags: Vec<TagState>,
+    by_tag: BTreeMap<(u64, u64), u32>,
+    last_tag: Option<((u64, u64), u32)>,
+    deadlines: BinaryHeap<Reverse<(Time, Place)>>,
+    mortal: usize,
+    /// Delivered (or on the way) and awaiting TAKEN.
+    unconfirmed: BTreeMap<(DomainKey, u64), MessageId>,
+    /// Sent at least once and not resolved.
+    pub(in crate::session) outstanding: u64,
+}
+
+impl Accounting {
+    /// The tag's slot, made if need be.
+    pub(in crate::session) fn tag(&mut self, stream: u64, tag: u64, limit: usize) -> Option<u32> {
+        let key = (stream, tag);
+        if let Some((last, slot)) = self.last_tag
+            && last == key
+        {
+            return Some(slot);
+        }
+        let slot = match self.by_tag.get(&key) {
+            Some(slot) => *slot,
+            None => self.new_tag(key, limit)?,
+        };
+        self.last_tag = Some((key, slot));
+        Some(slot)
+    }
+
+    fn new_tag(&mut self, key: (u64, u64), limit: usize) -> Option<u32> {
+        let fresh = TagState { stream: key.0, tag: key.1, used: true, ..TagState::default() };
+        let slot = if self.by_tag.len() < limit {
+            self.tags.push(fresh);
+            self.tags.len() - 1
+        } else {
+            let idle = |tag: &TagState| tag.live == 0 && tag.settings == TagSettings::default();
+            let slot = self.tags.iter().position(idle)?;
+            let old = &self.tags[slot];
+            self.by_tag.remove(&(old.stream, old.tag));
+            self.tags[slot] = fresh;
+            slot
+        };
+        self.by_tag.insert(key, slot as u32);
+        Some(slot as u32)
+    }
+
+    pub(in crate::session) fn find_tag(&self, stream: u64, tag: u64) -> Option<u32> {
+        self.by_tag.get(&(stream, tag)).copied()
+    }
+
+    pub(in crate::session) fn tag_state(&self, slot: u32) -> Option<&TagState> {
+        self.tags.get(slot as usize)
+    }
+
+    pub(in crate::session) fn tag_states(&self) -> impl Iterator<Item = &TagState> {
+        self.tags.iter().filter(|tag| tag.used)
+    }
+
+    /// Nothing more is sent there: its tags may be used for others.
+    pub(in crate::session) fn on_stream_gone(&mut self, stream: u64) {
+        for slot in self.by_tag.range((stream, 0)..=(stream, u64::MAX)).map(|(_, slot)| *slot as usize) {
+            self.tags[slot].settings = TagSettings::default();
+            self.tags[slot].bucket = None;
+        }
+    }
+
+    pub(in crate::session) fn set_tag(&mut self, now: Time, slot: u32, settings: TagSettings) {
+        if let Some(tag) = self.tags.get_mut(slot as usize) {
+            tag.settings = settings;
+            tag.bucket = settings.bandwidth.map(|rate| Bucket {
+                rate,
+                tokens: i64::try_from(rate / 10).unwrap_or(i64::MAX).max(1),
+                filled: now,
+            });
+        }
+    }
+
+    pub(in crate::session) fn is_capped(&self, slot: u32) -> bool {
+        self.tags.get(slot as usize).is_some_and(|tag| tag.bucket.is_some())
+    }
+
+    /// When the tag's cap lets the next message begin, if not now.
+    pub(in crate::session) fn capped_until(&mut self, now: Time, slot: u32) -> Option<Time> {
+        let bucket = self.tags.get_mut(slot as usize)?.bucket.as_mut()?;
+        bucket.fill(now);
+        (bucket.tokens <= 0).then(|| bucket.open_at())
+    }
+
+    /// A message was queued.
+    #[inline]
+    pub(in crate::session) fn on_queued(&mut self, item: &SendItem, place: Place) {
+        self.stats.total.queued += 1;
+        if item.tag != NO_TAG {
+            let tag = &mut self.tags[item.tag as usize];
+            tag.live += 1;
+            tag.counters.queued += 1;
+            Self::note(tag, place);
+        }
+        if item.expires != Time::MAX {
+            self.mortal += 1;
+            self.deadlines.push(Reverse((item.expires, place)));
+        }
+    }
+
+    /// A message waits elsewhere.
+    pub(in crate::session) fn on_moved(&mut self, item: &SendItem, place: Place) {
+        if let Some(tag) = self.tags.get_mut(item.tag as usize) {
+            Self::note(tag, place);
+        }
+        if item.expires != Time::MAX {
+            self.deadlines.push(Reverse((item.expires, place)));
+        }
+    }
+
+    fn note(tag: &mut TagState, place: Place) {
+        tag.places.push_back(place);
+    }
+
+    /// The tag's list of places holds many of messages long gone: `keep` says which are not.
+    pub(in crate::session) fn thin_places(&mut self, slot: u32, keep: impl Fn(&Place) -> bool) {
+        let Some(tag) = self.tags.get_mut(slot as usize) else { return };
+        if tag.places.len() > 4 * tag.live + 64 {
+            tag.places.retain(keep);
+        }
+    }
+
+    /// A message goes out for the first time.
+    #[inline]
+    pub(in crate::session) fn on_begun(&mut self, item: &SendItem, key: DomainKey, number: u64) {
+        self.outstanding += u64::from(item.count);
+        self.stats.total.sent += u64::from(item.count);
+        self.stats.total.sent_bytes += u64::from(item.length);
+        let place = Place::Sent { key, number };
+        if item.tag != NO_TAG {
+            let tag = &mut self.tags[item.tag as usize];
+            tag.counters.sent += 1;
+            tag.counters.sent_bytes += u64::from(item.length);
+            if let Some(bucket) = &mut tag.bucket {
+                bucket.tokens -= i64::from(item.length.max(1));
+            }
+            Self::note(tag, place);
+        }
+        if item.expires != Time::MAX {
+            self.deadlines.push(Reverse((item.expires, place)));
+        }
+    }
+
+    /// A message that was sent is resolved.
+    #[inline]
+    pub(in crate::session) fn on_settled(
+        &mut self,
+        item: &SendItem,
+        key: DomainKey,
+        number: u64,
+        outcome: Outcome,
+    ) {
+        self.outstanding -= u64::from(item.count);
+        self.count(item, outcome);
+        if item.has(CONFIRM) && outcome == Outcome::Delivered {
+            if item.has(TRACKED) {
+                self.unconfirmed.insert((key, number), item.id);
+            }
+        } else if item.has(TRACKED) {
+            self.events.push_back(SessionEvent::Outcome(item.id, outcome));
+        }
+    }
+
+    /// One message of a bundle that was given up is resolved.
+    pub(in crate::session) fn on_one_settled(&mut self, length: u32, outcome: Outcome) {
+        self.outstanding -= 1;
+        self.stats.total.count(outcome, 1, u64::from(length));
+    }
+
+    /// A message that was never sent is resolved.
+    pub(in crate::session) fn on_dropped(&mut self, item: &SendItem, outcome: Outcome) {
+        self.count(item, outcome);
+        if item.has(TRACKED) {
+            self.events.push_back(SessionEvent::Outcome(item.id, outcome));
+        }
+    }
+
+    #[inline]
+    fn count(&mut self, item: &SendItem, outcome: Outcome) {
+        let (messages, bytes) = (u64::from(item.count), u64::from(item.length));
+        self.stats.total.count(outcome, messages, bytes);
+        if item.tag != NO_TAG {
+            let tag = &mut self.tags[item.tag as usize];
+            tag.live -= 1;
+            tag.counters.count(outcome, messages, bytes);
+        }
+        if item.expires != Time::MAX {
+            self.mortal -= 1;
+        }
+    }
+
+    /// Everywhere messages of the tag may be, oldest first.
+    pub(in crate::session) fn places(&self, slot: u32) -> impl Iterator<Item = Place> {
+        self.tags.get(slot as usize).into_iter().flat_map(|tag| tag.places.iter().copied())
+    }
+
+    /// As [`Accounting::places`]; the list starts anew.
+    pub(in crate::session) fn take_places(&mut self, slot: u32) -> VecDeque<Place> {
+        self.tags.get_mut(slot as usize).map(|tag| std::mem::take(&mut tag.places)).unwrap_or_default()
+    }
+
+    /// The next deadline passed.
+    pub(in crate::session) fn pop_deadline(&mut self, now: Time) -> Option<Place> {
+        let Reverse((at, place)) = *self.deadlines.peek()?;
+        if at > now {
+            return None;
+        }
+        self.deadlines.pop();
+        Some(place)
+    }
+
+    pub(in crate::session) fn next_deadline(&self) -> Option<Time> {
+        self.deadlines.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// Too many deadlines are of messages long resolved: `keep` says which are not.
+    pub(in crate::session) fn thin_deadlines(&mut self, keep: impl Fn(&Place) -> bool) {
+        if self.deadlines.len() > 4 * self.mortal + 256 {
+            self.deadlines.retain(|Reverse((_, place))| keep(place));
+        }
+    }
+
+    pub(in crate::session) fn unconfirmed(&self) -> usize {
+        self.unconfirmed.len()
+    }
+
+    pub(in crate::session) fn on_taken(&mut self, key: DomainKey, first: u64, end: u64) {
+        while let Some((at, id)) =
+            self.unconfirmed.range((key, first)..(key, end)).next().map(|(at, id)| (*at, *id))
+        {
+            self.unconfirmed.remove(&at);
+            self.stats.total.taken += 1;
+            self.events.push_back(SessionEvent::Outcome(id, Outcome::Taken));
+        }
+    }
+
+    pub(in crate::session) fn end(&mut self) {
+        for (_, id) in std::mem::take(&mut self.unconfirmed) {
+            self.events.push_back(SessionEvent::Outcome(id, Outcome::Unknown));
+        }
+        self.deadlines.clear();
+    }
+}

@@ -1,0 +1,158 @@
+//! The sending direction of a byte stream.
+
+#[path = "../snapshot/bytes_out.rs"]
+mod snapshot;
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use super::fragments::FragmentList;
+use crate::mutants::{Mutant, planted};
+use crate::wire::Writer;
+
+/// Bytes from the application until they are acknowledged; then FIN or RESET.
+#[derive(Debug, Default)]
+pub(in crate::session) struct BytesOut {
+    /// With the offset of each.
+    chunks: VecDeque<(u64, Bytes)>,
+    written: u64,
+    pub(in crate::session) parts: FragmentList,
+    finished: bool,
+    fin_due: bool,
+    fin_acked: bool,
+    reset: Option<u64>,
+    reset_acked: bool,
+    stopped: Option<u64>,
+    pub(in crate::session) wants_writable: bool,
+}
+
+impl BytesOut {
+    /// Bytes held.
+    pub(in crate::session) fn buffered(&self) -> u64 {
+        self.written - self.parts.acked()
+    }
+
+    pub(in crate::session) fn write(&mut self, bytes: Bytes) {
+        let at = self.written;
+        self.written += bytes.len() as u64;
+        self.chunks.push_back((at, bytes));
+    }
+
+    /// No more will be written; says whether that is news.
+    pub(in crate::session) fn finish(&mut self) -> bool {
+        let news = !self.finished && self.reset.is_none();
+        if news {
+            self.finished = true;
+            self.fin_due = true;
+        }
+        news
+    }
+
+    /// Gives up; the final size, if that is news.
+    pub(in crate::session) fn reset(&mut self, code: u64) -> bool {
+        if self.reset.is_some() || self.is_done() {
+            return false;
+        }
+        self.reset = Some(code);
+        self.chunks.clear();
+        self.fin_due = false;
+        true
+    }
+
+    pub(in crate::session) fn on_stopped(&mut self, code: u64) {
+        self.stopped = Some(code);
+    }
+
+    pub(in crate::session) fn stopped(&self) -> Option<u64> {
+        self.stopped
+    }
+
+    pub(in crate::session) fn takes_more(&self) -> bool {
+        !self.finished && self.reset.is_none()
+    }
+
+    /// RESET's code and final size.
+    pub(in crate::session) fn reset_notice(&self) -> Option<(u64, u64)> {
+        self.reset.filter(|_| !self.reset_acked).map(|code| (code, self.parts.sent()))
+    }
+
+    /// Bytes never sent.
+    pub(in crate::session) fn unsent(&self) -> u64 {
+        if self.reset.is_some() { 0 } else { self.written - self.parts.sent() }
+    }
+
+    /// FIN has to go by itself.
+    pub(in crate::session) fn fin_due(&self) -> bool {
+        self.fin_due && self.unsent() == 0
+    }
+
+    /// A part that ends at `end` ends the stream; it is then taken as sent.
+    pub(in crate::session) fn take_fin(&mut self, end: u64) -> bool {
+        let fin = self.finished && end == self.written && self.reset.is_none();
+        if fin {
+            self.fin_due = false;
+        }
+        fin
+    }
+
+    /// Says whether a part that ends at `end` would end the stream.
+    pub(in crate::session) fn ends_at(&self, end: u64) -> bool {
+        self.finished && end == self.written
+    }
+
+    pub(in crate::session) fn on_acked(&mut self, offset: u64, len: u32, fin: bool) {
+        self.parts.on_acked(offset, len);
+        self.fin_acked |= fin;
+        self.fin_due &= !fin;
+        let acked = self.parts.acked();
+        while self.chunks.front().is_some_and(|(at, bytes)| at + bytes.len() as u64 <= acked) {
+            self.chunks.pop_front();
+        }
+    }
+
+    /// Says whether there is something to send again.
+    pub(in crate::session) fn on_lost(&mut self, offset: u64, len: u32, fin: bool) -> bool {
+        if self.reset.is_some() {
+            return false;
+        }
+        self.parts.on_lost(offset, len);
+        self.fin_due |= fin && !self.fin_acked && !planted(Mutant::StreamEndSentOnce);
+        self.parts.peek_lost().is_some() || self.fin_due
+    }
+
+    pub(in crate::session) fn on_reset_acked(&mut self) {
+        self.reset_acked = self.reset.is_some();
+    }
+
+    pub(in crate::session) fn is_reset(&self) -> bool {
+        self.reset.is_some()
+    }
+
+    /// Everything arrived, or the peer knows that nothing more will.
+    pub(in crate::session) fn is_done(&self) -> bool {
+        self.reset_acked || (self.fin_acked && self.parts.acked() == self.written)
+    }
+
+    /// Nothing waits to be sent or acknowledged.
+    pub(in crate::session) fn is_quiet(&self) -> bool {
+        match self.reset {
+            Some(_) => self.reset_acked,
+            None => self.parts.acked() == self.written && (!self.finished || self.fin_acked),
+        }
+    }
+
+    pub(in crate::session) fn copy(&self, offset: u64, len: usize, out: &mut Writer<'_>) {
+        let mut index = self.chunks.partition_point(|(at, bytes)| at + bytes.len() as u64 <= offset);
+        let (mut offset, mut left) = (offset, len);
+        while left > 0 {
+            let Some((at, bytes)) = self.chunks.get(index) else { return };
+            let from = (offset - at) as usize;
+            let take = left.min(bytes.len() - from);
+            out.bytes(&bytes[from..from + take]);
+            offset += take as u64;
+            left -= take;
+            index += 1;
+        }
+    }
+}

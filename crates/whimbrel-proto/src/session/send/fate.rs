@@ -1,0 +1,286 @@
+//! What became of packets, and of time.
+
+use std::ops::Range;
+
+use super::accounting::Place;
+use super::out_blocks;
+use super::out_blocks::Notice;
+use super::retransmit::Lost;
+use super::send_item::{RELIABLE, SendItem, SendState};
+use crate::Time;
+use crate::mutants::{Mutant, planted};
+use crate::session::api::is_live;
+use crate::session::message::{Carried, DomainKey, Outcome, SessionEvent};
+use crate::session::state::Session;
+
+impl Session {
+    /// The packet that carried `item` arrived, even if it was thought lost before.
+    pub fn on_acked(&mut self, now: Time, item: &Carried) {
+        match *item {
+            Carried::Run { key, first, count } => self.with_domain(now, key, |domain, accounting| {
+                domain.on_run_acked(key, first, u64::from(count), accounting);
+            }),
+            Carried::Fragment { key, number, offset, len } => {
+                self.with_domain(now, key, |domain, accounting| {
+                    if domain.on_part_acked(number, offset, u32::from(len)) {
+                        domain.settle(key, number, Outcome::Delivered, accounting);
+                        domain.pop_done();
+                    }
+                })
+            }
+            Carried::Bytes { key, offset, len, fin } => self.on_bytes_acked(key, offset, u32::from(len), fin),
+            Carried::SkipAck { key, first, count, delivered } => {
+                let stream = self.streams.by_key_mut(key);
+                let domain =
+                    stream.and_then(|stream| stream.recv.get_mut(usize::from(key.domain))?.as_deref_mut());
+                if let Some(domain) = domain.filter(|_| !delivered) {
+                    domain.skipped.remove(first, first + u64::from(count));
+                }
+            }
+            Carried::Reset { key } => {
+                if let Some(half) = self.streams.by_key_mut(key).and_then(|stream| stream.bytes_out.as_mut())
+                {
+                    half.on_reset_acked();
+                    self.reap(key.slot);
+                }
+            }
+            Carried::Stop { key } => {
+                if let Some(half) = self.streams.by_key_mut(key).and_then(|stream| stream.bytes_in.as_mut()) {
+                    half.on_stop_acked();
+                }
+            }
+            Carried::End { key } => self.on_end_acked(key),
+            Carried::MaxStreamData { key } => self.account.grant_delay.on_acked(now, key),
+            Carried::Verdict { key, first, count } => {
+                self.on_verdict_acked(key, &(first..first + u64::from(count)));
+            }
+            Carried::Skip { .. } | Carried::Taken { .. } | Carried::MaxStreams => {}
+        }
+    }
+
+    /// Lets `change` resolve messages of a domain, and wakes lanes if numbers had run out.
+    pub(in crate::session) fn with_domain(
+        &mut self,
+        now: Time,
+        key: DomainKey,
+        change: impl FnOnce(
+            &mut crate::session::send::sending::SendDomain,
+            &mut crate::session::send::accounting::Accounting,
+        ),
+    ) {
+        let Some(stream) = self.streams.by_key_mut(key) else { return };
+        let Some(domain) =
+            stream.send.get_mut(usize::from(key.domain)).and_then(|domain| domain.as_deref_mut())
+        else {
+            return;
+        };
+        let was_open = domain.is_open();
+        change(domain, &mut self.accounting);
+        if !was_open && domain.is_open() {
+            for lane in &stream.lanes {
+                self.outbox.unblock(now, *lane);
+            }
+        }
+        self.check_end(key.slot);
+    }
+
+    fn on_bytes_acked(&mut self, key: DomainKey, offset: u64, len: u32, fin: bool) {
+        let limit = self.config.stream_send_buffer;
+        let Some(stream) = self.streams.by_key_mut(key) else { return };
+        let id = stream.id;
+        let Some(half) = stream.bytes_out.as_mut() else { return };
+        half.on_acked(offset, len, fin);
+        if half.wants_writable && half.buffered() <= limit / 2 {
+            half.wants_writable = false;
+            self.accounting.events.push_back(SessionEvent::StreamWritable(id));
+        }
+        if half.is_done() {
+            self.reap(key.slot);
+        }
+    }
+
+    /// The packet that carried `item` is taken for lost. What is reliable goes again once no copy is in flight.
+    pub fn on_lost(&mut self, now: Time, item: &Carried) {
+        let _ = now;
+        if !self.retransmit.pressed_runs.is_empty() {
+            self.count_saved(item);
+        }
+        match *item {
+            Carried::Run { key, first, count } => {
+                self.on_run_lost(key, first..first + u64::from(count));
+            }
+            Carried::Fragment { key, number, offset, len } => {
+                self.on_part_lost(key, number, offset, u32::from(len))
+            }
+            Carried::Bytes { key, offset, len, fin } => {
+                let half = self.streams.by_key_mut(key).and_then(|stream| stream.bytes_out.as_mut());
+                if half.is_some_and(|half| half.on_lost(offset, u32::from(len), fin)) {
+                    self.retransmit.lost.push_back(Lost::Bytes { key });
+                }
+            }
+            Carried::Skip { key, first, count } => self.on_skip_lost(key, first..first + u64::from(count)),
+            Carried::SkipAck { key, first, count, .. } => {
+                self.out_blocks.answers.ask(key, first, first + u64::from(count));
+            }
+            Carried::Verdict { key, first, count } => {
+                self.on_verdict_lost(key, &(first..first + u64::from(count)));
+            }
+            Carried::Taken { key, first, count } => {
+                out_blocks::push(&mut self.out_blocks.taken, key, first, u64::from(count), 0);
+            }
+            Carried::MaxStreamData { key } => {
+                self.account.grant_delay.on_lost(key);
+                self.out_blocks.notify(Notice::MaxStreamData(key));
+            }
+            Carried::MaxStreams => self.out_blocks.notify(Notice::MaxStreams),
+            Carried::Reset { .. } if planted(Mutant::ResetSentOnce) => {}
+            Carried::Reset { key } => self.out_blocks.notify(Notice::Reset(key)),
+            Carried::Stop { key } => self.out_blocks.notify(Notice::Stop(key)),
+            Carried::End { key } => self.out_blocks.notify(Notice::End(key)),
+        }
+    }
+
+    /// What was lost waits to be sent again.
+    pub fn has_lost(&self) -> bool {
+        !self.retransmit.lost.is_empty()
+    }
+
+    /// Sends what is reliable in `item` once more on the chance, though nothing says that it was lost.
+    pub fn send_again(&mut self, item: &Carried) {
+        match *item {
+            Carried::Run { key, first, count } => {
+                let Some(domain) = self.streams.send_domain(key) else { return };
+                let (mut number, end) = (first.max(domain.numbers().start), first + u64::from(count));
+                while number < end {
+                    let Some(domain) = self.streams.send_domain(key) else { return };
+                    let split = domain.has_parts(number);
+                    let Some(item) = domain.get_mut(number) else { return };
+                    number = item.end();
+                    // What is out twice has its second copy.
+                    if !split && item.state == SendState::Flying && item.copies == 1 && item.has(RELIABLE) {
+                        item.state = SendState::Lost;
+                        self.retransmit.lose(key, item.first, u64::from(item.count));
+                    }
+                }
+            }
+            Carried::Fragment { key, number, .. } => {
+                let domain = self.streams.send_domain_ref(key);
+                if domain.and_then(|domain| domain.get(number)).is_some_and(|item| item.has(RELIABLE)) {
+                    self.on_lost(Time::ZERO, item);
+                }
+            }
+            Carried::Bytes { .. } => self.on_lost(Time::ZERO, item),
+            _ => {}
+        }
+    }
+
+    fn on_run_lost(&mut self, key: DomainKey, numbers: Range<u64>) {
+        let resolved = self.streams.send_domain_ref(key).map_or(0, |domain| domain.numbers().start);
+        let mut number = numbers.start.max(resolved);
+        while number < numbers.end {
+            let Some(domain) = self.streams.send_domain(key) else { return };
+            let Some(index) = domain.index(number) else { return };
+            number = domain.at(index).map_or(numbers.end, SendItem::end);
+            self.on_copy_lost(key, index);
+        }
+    }
+
+    fn on_copy_lost(&mut self, key: DomainKey, index: usize) {
+        let Some(domain) = self.streams.send_domain(key) else { return };
+        let Some(first) = domain.at(index).map(|item| item.first) else { return };
+        if domain.has_parts(first) {
+            return;
+        }
+        let Some(item) = domain.at_mut(index) else { return };
+        item.copies = item.copies.saturating_sub(1);
+        if item.copies > 0 || item.state != SendState::Flying {
+            return;
+        }
+        if !item.has(RELIABLE) {
+            if item.is_bundle() {
+                self.give_up_bundle(key, index);
+            } else {
+                self.give_up(key, first, Outcome::Lost);
+            }
+            return;
+        }
+        if planted(Mutant::RetransmissionForgotten) && (item.first..item.end()).any(|number| number % 8 == 3)
+        {
+            return;
+        }
+        item.state = SendState::Lost;
+        self.retransmit.lose(key, item.first, u64::from(item.count));
+    }
+
+    fn give_up_bundle(&mut self, key: DomainKey, index: usize) {
+        let Some(domain) = self.streams.send_domain(key) else { return };
+        domain.give_up_bundle(index, Outcome::Lost);
+        let Some(numbers) = domain.at(index).map(|item| item.first..item.end()) else { return };
+        self.on_skip_lost(key, numbers);
+    }
+
+    fn on_part_lost(&mut self, key: DomainKey, number: u64, offset: u64, len: u32) {
+        let Some(domain) = self.streams.send_domain(key) else { return };
+        let Some(reliable) = domain.get(number).filter(|item| item.is_live()).map(|item| item.has(RELIABLE))
+        else {
+            return;
+        };
+        if !reliable {
+            self.give_up(key, number, Outcome::Lost);
+            return;
+        }
+        let Some(parts) = domain.parts_mut(number) else { return };
+        let waiting = parts.peek_lost().is_some();
+        parts.on_lost(offset, len);
+        if !waiting && parts.peek_lost().is_some() {
+            self.retransmit.lose_parts(key, number);
+        }
+    }
+
+    fn on_skip_lost(&mut self, key: DomainKey, numbers: Range<u64>) {
+        let Some(domain) = self.streams.send_domain_ref(key) else { return };
+        for number in numbers {
+            if let Some(charge) = domain.charge_given_up(number) {
+                out_blocks::push(&mut self.out_blocks.skips, key, number, 1, charge);
+            }
+        }
+    }
+
+    /// When [`Session::handle_timeout`] wants to be called: a lifetime, a gap or a cap ends, or a stream has stood still for long.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let others = [
+            self.accounting.next_deadline(),
+            self.outbox.next_uncap(),
+            self.incoming.gaps.next(),
+            self.account.stalls.next(),
+        ];
+        others.into_iter().flatten().min()
+    }
+
+    /// Time has come to `now`.
+    pub fn handle_timeout(&mut self, now: Time) {
+        while let Some(place) = self.accounting.pop_deadline(now) {
+            match place {
+                Place::Pending { lane, seq } => {
+                    let found = self.outbox.get(lane).and_then(|lane| lane.find(seq));
+                    if found.is_some_and(|item| item.expires <= now) {
+                        self.drop_pending(lane, seq, Outcome::Expired);
+                    }
+                }
+                Place::Sent { .. } if planted(Mutant::LifetimeEndsWhenSent) => {}
+                Place::Sent { key, number } => {
+                    let found = self.streams.send_domain_ref(key).and_then(|domain| domain.get(number));
+                    if found.is_some_and(|item| item.expires <= now) {
+                        self.give_up(key, number, Outcome::Expired);
+                    }
+                }
+            }
+        }
+        let (outbox, streams) = (&self.outbox, &self.streams);
+        self.accounting.thin_deadlines(|place| is_live(outbox, streams, place));
+        self.outbox.uncap(now, now);
+        self.announce_room();
+        self.pass_gaps(now);
+        self.tell_stalls(now);
+    }
+}

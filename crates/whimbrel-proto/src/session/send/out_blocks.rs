@@ -1,0 +1,126 @@
+//! Blocks other than DATA that wait to be sent.
+
+use std::collections::VecDeque;
+
+use super::notices::Notices;
+use super::sending::SendDomain;
+use super::skip_answers::SkipAnswers;
+use crate::session::message::{Carried, DomainKey};
+use crate::session::receive::late::LateVerdicts;
+pub(in crate::session) use crate::session::send::notices::Notice;
+use crate::session::stream::{Stream, Streams};
+use crate::wire::skip::{NumberRange, RangesHead};
+use crate::wire::{Writer, block};
+
+/// Ranges of one kind, of all domains, in the order they came up.
+pub(in crate::session) type Ranges = VecDeque<(DomainKey, NumberRange)>;
+
+#[derive(Debug, Default)]
+pub(in crate::session) struct OutBlocks {
+    pub(in crate::session) notices: Notices,
+    pub(in crate::session) skips: Ranges,
+    pub(in crate::session) answers: SkipAnswers,
+    pub(in crate::session) taken: Ranges,
+    pub(in crate::session) verdicts: LateVerdicts,
+}
+
+/// Adds a range before those of its domain that are further on, and joins it to its neighbours: what was lost comes again out of order,
+/// and notices that do not join would fill a small probe by themselves.
+pub(in crate::session) fn push(ranges: &mut Ranges, key: DomainKey, first: u64, count: u64, value: u64) {
+    let further = |(of, range): &&(DomainKey, NumberRange)| *of == key && range.first > first;
+    let at = ranges.len() - ranges.iter().rev().take_while(further).count();
+    let joins = |a: &NumberRange, b: &NumberRange| {
+        a.end() == b.first && a.value == b.value && a.count + b.count <= u64::from(u32::MAX)
+    };
+    let mut new = NumberRange { first, count, value };
+    if let Some((of, after)) = ranges.get(at)
+        && *of == key
+        && joins(&new, after)
+    {
+        new.count += after.count;
+        ranges.remove(at);
+    }
+    if let Some((of, before)) = at.checked_sub(1).and_then(|at| ranges.get_mut(at))
+        && *of == key
+    {
+        if before.value == value && before.end() >= new.end() {
+            return;
+        }
+        if joins(before, &new) {
+            before.count += new.count;
+            return;
+        }
+    }
+    ranges.insert(at, (key, new));
+}
+
+impl OutBlocks {
+    #[inline]
+    pub(in crate::session) fn is_empty(&self) -> bool {
+        self.notices.is_empty()
+            && self.skips.is_empty()
+            && self.answers.is_empty()
+            && self.taken.is_empty()
+            && !self.verdicts.is_due()
+    }
+
+    pub(in crate::session) fn notify(&mut self, notice: Notice) {
+        self.notices.push(notice);
+    }
+
+    /// Writes range blocks while there is room. What is no longer of interest is passed over.
+    pub(in crate::session) fn fill_ranges(
+        &mut self,
+        streams: &Streams,
+        out: &mut Writer<'_>,
+        carried: &mut Vec<Carried>,
+    ) {
+        fill_kind(&mut self.skips, block::SKIP, streams, out, carried);
+        self.answers.fill(streams, out, carried);
+        fill_kind(&mut self.taken, block::TAKEN, streams, out, carried);
+    }
+}
+
+/// The domain's name on the wire.
+pub(in crate::session) fn bits(stream: &Stream, key: DomainKey) -> u8 {
+    const BITS: [u8; 4] = [0x08, 0x0c, 0x00, 0x04];
+    let own = stream.send.get(usize::from(key.domain)).and_then(|domain| domain.as_deref());
+    own.map_or(BITS[usize::from(key.domain) & 3], |domain: &SendDomain| domain.bits)
+}
+
+fn fill_kind(
+    ranges: &mut Ranges,
+    kind: u8,
+    streams: &Streams,
+    out: &mut Writer<'_>,
+    carried: &mut Vec<Carried>,
+) {
+    let valued = kind != block::TAKEN;
+    while let Some((key, range)) = ranges.front().copied() {
+        let Some(stream) = streams.by_key(key) else {
+            ranges.pop_front();
+            continue;
+        };
+        if out.remaining() < RangesHead::MAX_LEN + range.len(0, valued) {
+            return;
+        }
+        let mark = RangesHead::open(out, kind, stream.id.0, bits(stream, key));
+        let (mut end, mut count) = (0, 0);
+        while let Some((_, range)) =
+            ranges.front().copied().filter(|(next, range)| *next == key && range.first >= end)
+        {
+            if out.remaining() < range.len(end, valued) || count == 0x3fff {
+                break;
+            }
+            end = range.write(out, end, valued);
+            count += 1;
+            ranges.pop_front();
+            let (first, numbers) = (range.first, range.count as u32);
+            carried.push(match kind {
+                block::SKIP => Carried::Skip { key, first, count: numbers },
+                _ => Carried::Taken { key, first, count: numbers },
+            });
+        }
+        RangesHead::close(out, mark, count);
+    }
+}

@@ -1,0 +1,277 @@
+//! A message on its way out, from the send call to its outcome.
+
+use bytes::{Buf, Bytes};
+
+use crate::session::config::MESSAGE_CHARGE;
+use crate::session::message::Outcome;
+use crate::session::options::RouteClass;
+use crate::wire::{Writer, varint_len};
+use crate::{MessageId, Time};
+
+pub(in crate::session) const NO_TAG: u32 = u32::MAX;
+
+pub(in crate::session) const RELIABLE: u8 = 1;
+pub(in crate::session) const TRACKED: u8 = 2;
+pub(in crate::session) const CONFIRM: u8 = 4;
+pub(in crate::session) const PPID: u8 = 8;
+/// Cancelled, replaced or expired while it waited in a lane; its place remains.
+pub(in crate::session) const DEAD: u8 = 16;
+/// It went in parts.
+pub(in crate::session) const PARTED: u8 = 32;
+
+/// Sent when it could not have been sent again in time.
+pub(in crate::session) const PRESSED: u8 = 64;
+
+/// Where a message that was sent at least once stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::session) enum SendState {
+    /// Sent or to be sent; of a message in parts the parts know more.
+    Flying,
+    /// All copies lost, to be sent again.
+    Lost,
+    /// Given up; the peer's answer to SKIP decides.
+    Skipping(Outcome),
+    /// Resolved.
+    Done,
+}
+
+/// One message, or a *bundle*: small messages of one kind in a row, without tag, lifetime or anything else of their own, which are
+/// one thing as long as they travel together.
+#[derive(Clone, Debug)]
+pub(in crate::session) struct SendItem {
+    /// Of a bundle as it stands in a run: length, bytes, length, bytes.
+    pub(in crate::session) payload: Bytes,
+    pub(in crate::session) id: MessageId,
+    /// Number of the first message, once it was sent.
+    pub(in crate::session) first: u64,
+    /// Messages.
+    pub(in crate::session) count: u32,
+    /// `Time::MAX`: never.
+    pub(in crate::session) expires: Time,
+    pub(in crate::session) tag: u32,
+    pub(in crate::session) ppid: u32,
+    /// Bytes of the messages; the payload may have been dropped.
+    pub(in crate::session) length: u32,
+    /// Cross-sequenced: how far below this number the latest reliable one is; 0: none that matters.
+    pub(in crate::session) reliable_gap: u32,
+    /// None: the stream's.
+    pub(in crate::session) route: Option<RouteClass>,
+    pub(in crate::session) priority: u8,
+    pub(in crate::session) flags: u8,
+    pub(in crate::session) state: SendState,
+    /// Copies in flight.
+    pub(in crate::session) copies: u8,
+    /// Copies sent beyond the first, on purpose.
+    pub(in crate::session) repeats: u8,
+}
+
+/// So many messages from the front of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::session) struct Share {
+    pub(in crate::session) count: u32,
+    /// What they take of a bundle's payload.
+    bytes: usize,
+    pub(in crate::session) length: u32,
+}
+
+/// The first message of a bundle: where it begins, where it ends.
+#[inline]
+fn first_of(run: &[u8]) -> (usize, usize) {
+    match *run {
+        [short, ..] if short < 0x40 => (1, 1 + usize::from(short)),
+        [high, low, ..] => (2, 2 + (usize::from(high & 0x3f) << 8 | usize::from(low))),
+        _ => (0, run.len()),
+    }
+}
+
+impl SendItem {
+    /// Messages gathered, all of which have these flags and this priority.
+    pub(in crate::session) fn bundle(
+        payload: Bytes,
+        count: u32,
+        length: u32,
+        flags: u8,
+        priority: u8,
+    ) -> Self {
+        let mut item = Self {
+            payload,
+            id: MessageId(0),
+            first: 0,
+            count,
+            expires: Time::MAX,
+            tag: NO_TAG,
+            ppid: 0,
+            length,
+            reliable_gap: 0,
+            route: None,
+            priority,
+            flags,
+            state: SendState::Flying,
+            copies: 0,
+            repeats: 0,
+        };
+        item.strip();
+        item
+    }
+
+    /// A bundle of one is a message.
+    fn strip(&mut self) {
+        if self.count == 1 {
+            self.payload.advance(first_of(&self.payload).0);
+        }
+    }
+
+    #[inline]
+    pub(in crate::session) fn is_bundle(&self) -> bool {
+        self.count > 1
+    }
+
+    /// One more than the last message's number.
+    #[inline]
+    pub(in crate::session) fn end(&self) -> u64 {
+        self.first + u64::from(self.count)
+    }
+
+    /// The length of the first message.
+    #[inline]
+    pub(in crate::session) fn first_length(&self) -> usize {
+        if !self.is_bundle() {
+            return self.length as usize;
+        }
+        let (from, to) = first_of(&self.payload);
+        to - from
+    }
+
+    /// The length of the second message, of a bundle.
+    pub(in crate::session) fn second_length(&self) -> Option<usize> {
+        let (from, to) =
+            first_of(self.payload.get(first_of(&self.payload).1..).filter(|_| self.is_bundle())?);
+        Some(to - from)
+    }
+
+    /// The lengths of a bundle's messages.
+    pub(in crate::session) fn lengths(&self) -> impl Iterator<Item = u32> + '_ {
+        let mut rest = &self.payload[..];
+        (0..self.count).map(move |_| {
+            let (from, to) = first_of(rest);
+            rest = rest.get(to..).unwrap_or_default();
+            (to - from) as u32
+        })
+    }
+
+    /// All of it.
+    #[inline]
+    pub(in crate::session) fn whole(&self) -> Share {
+        Share { count: self.count, bytes: self.payload.len(), length: self.length }
+    }
+
+    /// The first message.
+    #[inline]
+    pub(in crate::session) fn first_share(&self) -> Share {
+        if !self.is_bundle() {
+            return self.whole();
+        }
+        let (from, to) = first_of(&self.payload);
+        Share { count: 1, bytes: to, length: (to - from) as u32 }
+    }
+
+    /// As many messages as fit into `room` bytes of a run and are at most `most`; each must be admitted with the charge of those
+    /// before it.
+    #[inline]
+    pub(in crate::session) fn share(&self, room: usize, most: u32, admits: impl Fn(u64) -> bool) -> Share {
+        if self.is_bundle() && self.payload.len() <= room && self.count <= most && admits(self.charge()) {
+            return self.whole();
+        }
+        let mut share = Share { count: 0, bytes: 0, length: 0 };
+        if !self.is_bundle() {
+            let fits = self.run_len() <= room && most > 0 && admits(0);
+            return if fits { self.first_share() } else { share };
+        }
+        while share.count < most.min(self.count) {
+            let (from, to) = first_of(&self.payload[share.bytes..]);
+            if share.bytes + to > room || !admits(share.charge()) {
+                break;
+            }
+            share.count += 1;
+            share.bytes += to;
+            share.length += (to - from) as u32;
+        }
+        share
+    }
+
+    /// Takes the share's messages out of a bundle, which keeps at least one.
+    pub(in crate::session) fn split_off(&mut self, share: Share) -> Self {
+        let front = Self {
+            payload: self.payload.split_to(share.bytes),
+            count: share.count,
+            length: share.length,
+            ..*self
+        };
+        let gap = match self.reliable_gap {
+            _ if self.has(RELIABLE) => 1,
+            0 => 0,
+            gap => gap.saturating_add(share.count),
+        };
+        self.first += u64::from(share.count);
+        self.count -= share.count;
+        self.length -= share.length;
+        self.reliable_gap = gap;
+        self.strip();
+        let mut front = front;
+        front.strip();
+        front
+    }
+
+    /// Appends a share to a run.
+    #[inline]
+    pub(in crate::session) fn write(&self, share: Share, out: &mut Writer<'_>) {
+        if !self.is_bundle() {
+            out.varint(u64::from(self.length));
+        }
+        out.bytes(&self.payload[..share.bytes]);
+    }
+
+    /// Bytes it takes in a run.
+    #[inline]
+    pub(in crate::session) fn run_len(&self) -> usize {
+        if self.is_bundle() {
+            self.payload.len()
+        } else {
+            varint_len(u64::from(self.length)) + self.length as usize
+        }
+    }
+
+    #[inline]
+    pub(in crate::session) fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    #[inline]
+    pub(in crate::session) fn charge(&self) -> u64 {
+        u64::from(self.length) + u64::from(self.count) * MESSAGE_CHARGE
+    }
+
+    #[inline]
+    pub(in crate::session) fn is_live(&self) -> bool {
+        matches!(self.state, SendState::Flying | SendState::Lost)
+    }
+
+    /// What must be equal in a run.
+    #[inline]
+    pub(in crate::session) fn kind(&self) -> (u32, u32, u8, u8) {
+        (self.tag, self.ppid, self.flags, self.priority)
+    }
+
+    /// May ride in one run behind `head`.
+    #[inline]
+    pub(in crate::session) fn runs_with(&self, head: &Self) -> bool {
+        self.kind() == head.kind()
+    }
+}
+
+impl Share {
+    #[inline]
+    fn charge(self) -> u64 {
+        u64::from(self.length) + u64::from(self.count) * MESSAGE_CHARGE
+    }
+}

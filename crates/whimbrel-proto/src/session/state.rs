@@ -1,0 +1,104 @@
+//! The session itself: what it consists of, and how it begins. What it does is in the rooms beside this file, a noun or a verb each.
+
+use super::account::Account;
+use super::config::{DEFAULT_CREDIT, PeerLimits, SessionConfig};
+use super::message::StreamKind;
+use super::receive::Incoming;
+use super::send::accounting::Accounting;
+use super::send::arena::Arenas;
+use super::send::lane::Outbox;
+use super::send::out_blocks::OutBlocks;
+use super::send::refused::Refused;
+use super::send::retransmit::Retransmit;
+use super::stream::{Stream, Streams};
+use super::stream_counts::StreamCounts;
+use crate::budget::Budgets;
+use crate::{Side, StreamId, Time};
+
+/// One end of a session. It routes; its parts compute.
+#[derive(Debug)]
+pub struct Session {
+    pub(super) side: Side,
+    pub(super) config: SessionConfig,
+    pub(super) peer: PeerLimits,
+    /// When the connection was last driven.
+    pub(super) clock: Time,
+    pub(super) streams: Streams,
+    pub(super) counts: StreamCounts,
+    pub(super) account: Account,
+    pub(super) accounting: Accounting,
+    pub(super) outbox: Outbox,
+    pub(super) arenas: Arenas,
+    pub(super) out_blocks: OutBlocks,
+    pub(super) retransmit: Retransmit,
+    pub(super) refused: Refused,
+    pub(super) next_message: u64,
+    pub(super) incoming: Incoming,
+    /// Nothing more is taken from the application.
+    pub(super) closing: bool,
+}
+
+impl Session {
+    /// A session in which stream 0, the client's first, carries messages both ways already.
+    pub fn new(side: Side, config: SessionConfig) -> Self {
+        let counts = StreamCounts::new(side, config.max_streams);
+        let mut session = Self::without_streams(side, config, counts);
+        let share = config.share_of(StreamId(0));
+        let first = Stream::new(StreamId(0), Some(StreamKind::Messages), DEFAULT_CREDIT, share);
+        session.streams.insert(first);
+        session
+    }
+
+    /// A session that is about to get its streams.
+    pub(super) fn without_streams(side: Side, config: SessionConfig, counts: StreamCounts) -> Self {
+        Self {
+            side,
+            config,
+            peer: PeerLimits::default(),
+            clock: Time::ZERO,
+            streams: Streams::default(),
+            counts,
+            account: Account::new(&config),
+            accounting: Accounting::default(),
+            outbox: Outbox::new(config.ageing),
+            arenas: Arenas::default(),
+            out_blocks: OutBlocks::default(),
+            retransmit: Retransmit::default(),
+            refused: Refused::default(),
+            next_message: 0,
+            incoming: Incoming::default(),
+            closing: false,
+        }
+    }
+
+    /// The session draws on these budgets from now on, with all it holds.
+    pub fn drawing_on(mut self, budgets: &Budgets) -> Self {
+        self.account.reserve.move_to(budgets);
+        self.draw_on(budgets);
+        self
+    }
+
+    /// The handshake said what the peer takes. Never lowers what holds already.
+    pub fn set_peer_limits(&mut self, limits: PeerLimits) {
+        self.peer.max_message = limits.max_message;
+        self.peer.max_stream_data = self.peer.max_stream_data.max(limits.max_stream_data);
+        self.peer.max_streams = self.peer.max_streams.max(limits.max_streams);
+        self.peer.cross_sequencing = limits.cross_sequencing;
+        self.account.sent.raise(u64::MAX);
+        for slot in self.streams.slots() {
+            if let Some(stream) = self.streams.at_mut(slot) {
+                stream.send_credit.raise(limits.max_stream_data);
+            }
+        }
+        self.outbox.unblock_all(Time::ZERO);
+    }
+
+    /// The longest message the peer may send, bytes.
+    pub(super) fn longest(&self) -> u64 {
+        self.config.max_message.max(DEFAULT_CREDIT)
+    }
+
+    pub(super) fn fresh_stream(&self, id: StreamId, kind: Option<StreamKind>) -> Stream {
+        Stream::new(id, kind, self.peer.max_stream_data, self.config.share())
+    }
+}

@@ -1,0 +1,98 @@
+//! Settings of message streams, and what follows from them.
+
+use super::config::DEFAULT_CREDIT;
+use super::message::{DomainKey, OpenError, StreamError, StreamKind};
+use super::options::*;
+use super::receive::latest::Latest;
+use super::send::retransmit::Lost;
+use super::state::Session;
+use crate::StreamId;
+use std::time::Duration;
+
+impl Session {
+    /// Opens a stream of messages.
+    ///
+    /// # Errors
+    /// As [`Session::open_stream`]. One that keeps the latest only has a queue of its own ([`Session::claim_stream`]).
+    pub fn open_messages(&mut self, options: StreamOptions) -> Result<StreamId, OpenError> {
+        let id = self.open_stream(StreamKind::Messages)?;
+        if matches!(options.credit, CreditPolicy::Latest { .. }) {
+            self.claim_stream(id);
+        }
+        // It has just been opened, for messages.
+        self.set_stream_options(id, options).ok();
+        Ok(id)
+    }
+
+    /// Settings of a stream.
+    pub fn stream_options(&self, id: StreamId) -> Option<StreamOptions> {
+        self.streams.look(id).map(|stream| stream.options)
+    }
+
+    /// Changes settings of a message stream; from now on they hold. To keep the latest only it must have a queue of its own
+    /// ([`Session::claim_stream`]).
+    ///
+    /// # Errors
+    /// [`StreamError`].
+    pub fn set_stream_options(&mut self, id: StreamId, options: StreamOptions) -> Result<(), StreamError> {
+        let slot = self.streams.find(id).ok_or(StreamError::UnknownStream)?;
+        let window = self.config.stream_window.max(DEFAULT_CREDIT);
+        let stream = self.streams.at_mut(slot).ok_or(StreamError::UnknownStream)?;
+        if stream.kind == Some(StreamKind::Bytes) {
+            return Err(StreamError::WrongKind);
+        }
+        if matches!(options.credit, CreditPolicy::Latest { .. }) && !stream.claimed {
+            return Err(StreamError::SharedInbox);
+        }
+        stream.options = options;
+        match (options.credit, &mut stream.latest) {
+            (CreditPolicy::Latest { unread }, Some(latest)) => latest.keep(Some(unread)),
+            (CreditPolicy::Latest { unread }, none) => *none = Some(Box::new(Latest::new(unread, window))),
+            (CreditPolicy::Wait, Some(latest)) => latest.keep(None),
+            (CreditPolicy::Wait, None) => {}
+        }
+        let discarded = stream.latest.as_mut().map_or((0, 0), |latest| latest.discard());
+        self.on_discarded(discarded);
+        for domain in 0..4 {
+            self.list_gap(slot, domain);
+        }
+        Ok(())
+    }
+
+    pub(super) fn on_discarded(&mut self, (messages, bytes): (u64, u64)) {
+        let stats = &mut self.accounting.stats;
+        stats.discarded += messages;
+        stats.discarded_bytes += bytes;
+        stats.unread = stats.unread.saturating_sub(messages);
+    }
+
+    /// How long gaps of a stream are waited for.
+    pub(super) fn gap_wait(&self, slot: u32) -> Duration {
+        let own = self.streams.at(slot).and_then(|stream| stream.options.gap_wait);
+        own.unwrap_or(self.config.gap_wait)
+    }
+
+    /// The route class of what would be sent next: what a connection's scheduler asks before it chooses a path. None: nothing, or
+    /// only notices, which may go by any.
+    pub fn next_route(&self) -> Option<RouteClass> {
+        let (key, own) = self.next_to_send()?;
+        own.or_else(|| Some(self.streams.by_key(key)?.options.route))
+    }
+
+    fn next_to_send(&self) -> Option<(DomainKey, Option<RouteClass>)> {
+        let sent = |key: DomainKey, number: u64| {
+            (key, self.streams.send_domain_ref(key).and_then(|domain| domain.get(number)?.route))
+        };
+        match self.retransmit.lost.front() {
+            Some(Lost::Run { key, first, .. }) => return Some(sent(*key, *first)),
+            Some(Lost::Parts { key, number }) => return Some(sent(*key, *number)),
+            Some(Lost::Bytes { key }) => return Some((*key, None)),
+            None => {}
+        }
+        let lane = self.outbox.lane(self.outbox.pick()?);
+        match lane.partial {
+            Some(number) => Some(sent(lane.key, number)),
+            None => Some((lane.key, lane.front().and_then(|item| item.route))),
+        }
+    }
+}

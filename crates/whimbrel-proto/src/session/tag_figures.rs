@@ -1,0 +1,30 @@
+//! Figures of each tag, both ways put together.
+
+use super::state::Session;
+use super::stats::Counters;
+use super::tag_stats::*;
+use crate::{StreamId, Tag};
+use std::collections::BTreeMap;
+
+impl Session {
+    /// Figures of each tag that was used, in order: at most `max_tags` each way.
+    pub fn tag_stats(&self) -> Vec<TagStats> {
+        let fresh = |(stream, tag): (u64, u64)| TagStats {
+            stream: StreamId(stream),
+            tag: Tag(tag),
+            sent: Counters::default(),
+            received: 0,
+            received_bytes: 0,
+        };
+        let mut all = BTreeMap::new();
+        for tag in self.accounting.tag_states() {
+            let key = (tag.stream, tag.tag);
+            all.insert(key, TagStats { sent: tag.counters, ..fresh(key) });
+        }
+        for (key, (received, received_bytes)) in self.incoming.received_tags.all() {
+            let tag = all.entry(*key).or_insert_with(|| fresh(*key));
+            (tag.received, tag.received_bytes) = (*received, *received_bytes);
+        }
+        all.into_values().collect()
+    }
+}
