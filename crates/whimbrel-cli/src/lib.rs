@@ -2,6 +2,7 @@
 
 pub mod cat;
 pub mod closed;
+mod commands;
 mod dial;
 pub mod key;
 #[cfg(unix)]

@@ -42,7 +42,7 @@ pub(crate) fn ends(path: &PathStats) -> String {
 fn line(path: &PathStats, bytes: u64, all: u64, seconds: f64) -> String {
     let state = format!("{:?}{}", path.state, if path.primary { ", primary" } else { "" }).to_lowercase();
     format!(
-        "{:>12} {}  {state}  {}  {:.0} % of traffic  cwnd {}  rtt {}  loss {:.1} %",
+        "{:>12} {}  {state}  {}  {:.0} % of traffic  cwnd {}  rtt {}  packets lost lately {:.1} %",
         format!("path {}", path.id.0),
         ends(path),
         bits(bytes as f64 * 8.0 / seconds),

@@ -6,6 +6,7 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, UdpSocket};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -301,16 +302,22 @@ fn a_measurement_that_did_not_begin_has_a_document_too() {
     }
 }
 
-#[test]
-fn what_is_no_sink_is_told_from_one() {
-    let home = Home::new("perf-no-sink");
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_sink_is_told_from_one() {
+    let home = Arc::new(Home::new("perf-no-sink"));
     for load in [&["--mode", "bulk"][..], &["--reverse"], &["--mode", "latency"]] {
-        let mut listener =
-            Running::noting(whimbrel(&home).args(["cat", "listen", "--listen", "127.0.0.1:0"]));
-        let _silent = listener.stdin();
-        let run = ["perf", "run", &listener.listening, "--wait", "500ms", "--time", "600"];
-        let output = whimbrel(&home).args(run).args(load).output().unwrap();
-        assert_fails(&output, "does not answer as `whimbrel perf serve` does");
+        // It listens, and says nothing.
+        let silent =
+            Endpoint::bind(Config::listen_as(whimbrel::new_identity()), "127.0.0.1:0").await.unwrap();
+        let url = format!("whimbrel://{}@{}", silent.public_key(), silent.local_addr().unwrap());
+        let home = home.clone();
+        let run = move || {
+            let run = ["perf", "run", &url, "--wait", "500ms", "--time", "600"];
+            whimbrel(&home).args(run).args(load).output().unwrap()
+        };
+        let running = tokio::task::spawn_blocking(run);
+        let _mocket = silent.accept().await.unwrap();
+        assert_fails(&running.await.unwrap(), "does not answer as `whimbrel perf serve` does");
     }
 }
 
@@ -358,7 +365,7 @@ async fn a_stranger_neither_breaks_a_server_nor_learns_the_machine() {
         assert!(closed.as_ref().is_some_and(|reason| reason.to_string().contains(why)), "{closed:?}");
     }
     let (_, closed) = said_to(url, &[(CONTROL, r#"{"\u001b]0;owned\u0007":1}"#)]).await;
-    assert!(closed.is_some_and(|reason| reason.to_string().contains("speaks no perf")));
+    assert!(closed.is_some_and(|reason| reason.to_string().contains("something else than `whimbrel perf`")));
 
     let most = u64::MAX;
     let done = format!(
@@ -377,7 +384,7 @@ async fn a_stranger_neither_breaks_a_server_nor_learns_the_machine() {
     server.signal("-TERM");
     let (code, _, errors) = server.end();
     assert!(code == Some(0) && !errors.contains("panicked"), "{errors}");
-    assert!(errors.contains(r"\u{1b}]0;owned") && !errors.contains('\x1b'), "{}", errors.escape_debug());
+    assert!(!errors.contains('\x1b') && !errors.contains("owned"), "{}", errors.escape_debug());
 }
 
 #[test]
@@ -556,5 +563,44 @@ fn a_measurement_whose_peer_goes_has_a_document() {
         let (code, output, errors) = running.end();
         assert!(code == Some(1) && errors.contains("ended early"), "{load:?}: {errors}");
         assert_cut(&output, "the server was stopped");
+    }
+}
+
+#[test]
+fn the_other_command_at_the_other_end_is_said_at_both_in_one_sentence() {
+    let home = Home::new("perf-cat");
+    const SENTENCE: &str =
+        "one end runs `whimbrel cat` and the other `whimbrel perf`: run the same command at both ends";
+    let run = |arguments: &[&str]| {
+        let output = whimbrel(&home).args(arguments).stdin(Stdio::null()).output().unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{errors}");
+        assert!(errors.contains(SENTENCE) && !errors.contains("line 1 column"), "{errors}");
+        assert_eq!(errors.lines().count(), 1, "{errors}");
+        assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
+    };
+    for how in [&[][..], &["--bytes"]] {
+        let server = serve(&home, &[]);
+        run(&[&["cat", "connect", &server.listening], how].concat());
+        for mode in [&["--mode", "bulk"][..], &["--mode", "latency"], &["--reverse"]] {
+            let mut listen = whimbrel(&home);
+            let listener =
+                Running::noting(listen.args(["cat", "listen", "--listen", "127.0.0.1:0"]).args(how));
+            run(&[&["perf", "run", &listener.listening], mode].concat());
+            let (code, output, errors) = listener.end();
+            assert!(code == Some(1) && output.is_empty() && errors.contains(SENTENCE), "{errors}");
+        }
+    }
+}
+
+#[test]
+fn lost_messages_and_lost_packets_are_told_apart() {
+    let home = Home::new("perf-losses");
+    let server = serve(&home, &[]);
+    let run = ["perf", "run", &server.listening, "--mode", "messages", "--time", "1.5"];
+    let output = whimbrel(&home).args(run).output().unwrap();
+    let shown = String::from_utf8(output.stdout).unwrap();
+    for figure in ["packets lost lately ", "; messages lost 0, ", ", packets lost "] {
+        assert_eq!(shown.matches(figure).count(), 1, "{figure}: {shown}");
     }
 }

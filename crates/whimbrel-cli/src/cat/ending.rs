@@ -8,7 +8,7 @@ use whimbrel_proto::Cause;
 use crate::closed::why;
 
 /// Code of an abort before everything was through. A polite close has code 0.
-pub(super) const EARLY: u64 = 1;
+pub(super) const EARLY: u64 = 4;
 /// Protocol identifier of the empty message that says that all of the peer's input is written: only then has it arrived.
 const WRITTEN: u32 = 3;
 
@@ -61,7 +61,9 @@ pub(super) async fn close(mocket: &Mocket, whole: bool) -> anyhow::Result<()> {
 /// What to say of an end that is not in order.
 pub(super) fn early(reason: &CloseReason) -> Error {
     match reason {
-        CloseReason::Peer(said) | CloseReason::Aborted(Cause::Application, said) if said.code <= EARLY => {
+        CloseReason::Peer(said) | CloseReason::Aborted(Cause::Application, said)
+            if matches!(said.code, 0 | EARLY) =>
+        {
             let Reason { text, .. } = said;
             let text = if text.is_empty() { String::new() } else { format!(" ({text})") };
             anyhow!("the peer ended early{text}: not everything may have arrived")

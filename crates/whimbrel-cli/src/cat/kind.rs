@@ -8,6 +8,7 @@ use anyhow::bail;
 use whimbrel::{Message, Mocket};
 
 use super::ending::says_written;
+use crate::commands;
 
 /// Protocol identifier of the empty message that says that an end carries bytes.
 const BYTES: u32 = 2;
@@ -37,6 +38,7 @@ pub(super) async fn expect_bytes(mocket: &Mocket, heard_written: &mut bool) -> a
     while !*heard_written {
         // Whoever reads the bytes is told why it is closed.
         let Ok(message) = mocket.recv().await else { return Ok(()) };
+        expect_cat(mocket, &message)?;
         if !says_bytes(&message) && !says_written(&message) {
             return refuse(mocket);
         }
@@ -60,4 +62,16 @@ pub(super) async fn expect_messages(mocket: &Mocket) -> anyhow::Result<Infallibl
 pub(super) fn refuse<T>(mocket: &Mocket) -> anyhow::Result<T> {
     mocket.abort(OTHER_KIND, SENTENCE);
     bail!(SENTENCE)
+}
+
+/// The same where the other end does not run `cat`.
+///
+/// # Errors
+/// It does not.
+pub(super) fn expect_cat(mocket: &Mocket, message: &Message) -> anyhow::Result<()> {
+    if !commands::is_perf(message) {
+        return Ok(());
+    }
+    mocket.abort(commands::OTHER_COMMAND, commands::SENTENCE);
+    bail!(commands::SENTENCE)
 }

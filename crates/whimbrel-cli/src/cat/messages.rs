@@ -119,6 +119,7 @@ async fn receive_all(
             Err(Closed(reason)) if is_polite(&reason) || reason == CloseReason::Local => return Ok(()),
             Err(Closed(reason)) => return Err(early(&reason)),
         }
+        batch.iter().try_for_each(|message| kind::expect_cat(mocket, message))?;
         if batch.iter().any(kind::says_bytes) {
             return kind::refuse(mocket);
         }

@@ -249,8 +249,9 @@ impl Measurement {
         let screen = &self.screen;
         let given = source.run(|interval, mocket| screen.show(interval, mocket), stop).await;
         let Given { sent, received, progress, one_clock, cut } = given;
-        if mocket.peer_key().is_none() && received.is_none() {
-            // There was no connection: there is nothing to tell but why.
+        let lost = matches!(cut, Some(Cut::Lost(_))) && one_clock.is_none();
+        if (mocket.peer_key().is_none() || lost) && received.is_none() {
+            // There was no connection, or nobody who measures: there is nothing to tell but why.
             return Ok(Document::failed(&self.plan, cut.unwrap_or(Cut::Interrupted)));
         }
         let heard =

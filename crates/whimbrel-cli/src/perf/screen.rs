@@ -30,7 +30,7 @@ impl Screen {
         let rtt = stats.paths.first().map_or(0.0, |path| path.rtt.as_secs_f64() * 1e6);
         let loss = stats.paths.first().map_or(0.0, |path| path.loss);
         let line = format!(
-            "{:>7.2} s  {:>14}  {:>13}/s  {:>34}  rtt {:>9}  loss {:>5.1} %",
+            "{:>7.2} s  {:>14}  {:>13}/s  {:>34}  rtt {:>9}  packets lost lately {:>5.1} %",
             interval.to_s,
             bits(interval.bytes as f64 * 8.0 / seconds),
             count(interval.messages as f64 / seconds),
@@ -66,7 +66,7 @@ pub(super) fn summary(document: &Document) -> String {
         lines.push(format!("{} of {sent} urgent messages   {latency}", urgent.messages));
     }
     lines.push(format!(
-        "longest gap {}; lost {}, duplicated {}, out of order {}, expired {}, replaced {}",
+        "longest gap {}; messages lost {}, duplicated {}, out of order {}, expired {}, replaced {}",
         known(document.longest_gap_ms, |gap| format!("{gap:.1} ms")),
         number(document.lost),
         number(document.duplicated),
@@ -75,7 +75,7 @@ pub(super) fn summary(document: &Document) -> String {
         number(document.replaced)
     ));
     lines.push(format!(
-        "sent {} on the wire in {}, {} lost; retransmitted {}, repeated {}; rtt {}",
+        "sent {} on the wire in {}, packets lost {}; retransmitted {}, repeated {}; rtt {}",
         known(document.wire_bytes_sent, size),
         known(document.packets_sent, |packets| plural(packets, "packet")),
         known(document.loss, |loss| format!("{:.2} %", loss * 100.0)),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Error, anyhow, bail};
+use anyhow::{Error, anyhow, bail};
 use clap::Args;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -14,6 +14,7 @@ use super::ending::PATIENCE;
 use super::sink::{Far, Sink};
 use super::source::Source;
 use crate::closed::sentence;
+use crate::commands::{self, OTHER_COMMAND, is_cat};
 use crate::dial::{ListenOptions, TransportOptions};
 use crate::output::{note, print_line};
 use crate::process::{RuntimeOptions, abort_all, interrupted};
@@ -25,6 +26,8 @@ const EARLY: usize = 1 << 16;
 const EARLY_BYTES: usize = 64 << 20;
 /// How long a client has to say what it wants.
 const SHYNESS: Duration = Duration::from_secs(15);
+const NO_PERF: &str = "the other end runs something else than `whimbrel perf`, or another version of it: run the same program at both ends";
+const SILENT: &str = "the other end does not say what it wants to measure: run `whimbrel perf run` there";
 /// Code of an abort of what cannot be measured.
 const FAILED: u64 = 1;
 
@@ -82,14 +85,15 @@ impl ServeCommand {
 async fn measure(mocket: Mocket) -> anyhow::Result<()> {
     let measured = carry_out(&mocket).await;
     if let Err(error) = &measured {
-        mocket.abort(FAILED, &sentence(error));
+        let code = if error.is::<OtherCommand>() { OTHER_COMMAND } else { FAILED };
+        mocket.abort(code, &sentence(error));
     }
     measured
 }
 
 async fn carry_out(mocket: &Mocket) -> anyhow::Result<()> {
     let opening = tokio::time::timeout(SHYNESS, await_start(mocket)).await;
-    let (start, early) = opening.map_err(|_| anyhow!("it did not say what it wants to measure"))??;
+    let (start, early) = opening.map_err(|_| anyhow!(SILENT))??;
     check(&start).map_err(Error::msg)?;
     let one_clock = match (clock_id(), &start.clock) {
         (Some(clock), Some(mark)) => mark.is_of(&clock),
@@ -136,10 +140,13 @@ pub(super) async fn await_control<T>(
     let (mut early, mut bytes) = (Vec::new(), 0);
     loop {
         let message = mocket.recv().await?;
+        if is_cat(&message) {
+            bail!(OtherCommand);
+        }
         match parse(&message) {
             Some(control) => {
-                let control =
-                    control.context("it speaks no perf, or another version of it: update the older end")?;
+                // What is wrong with the text is of no use to anybody.
+                let control = control.map_err(|_| anyhow!(NO_PERF))?;
                 if let Some(found) = wanted(control) {
                     return Ok((found, early));
                 }
@@ -150,10 +157,22 @@ pub(super) async fn await_control<T>(
             }
         }
         if early.len() > EARLY || bytes > EARLY_BYTES {
-            bail!("it sends, and does not say what");
+            bail!(SILENT);
         }
     }
 }
+
+/// The other end runs `whimbrel cat`.
+#[derive(Debug)]
+struct OtherCommand;
+
+impl std::fmt::Display for OtherCommand {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(commands::SENTENCE)
+    }
+}
+
+impl std::error::Error for OtherCommand {}
 
 fn check(start: &Start) -> Result<(), String> {
     if start.version != VERSION {
