@@ -7,6 +7,10 @@ mod common;
 use std::os::unix::fs::PermissionsExt;
 
 use common::{Home, assert_fails, whimbrel};
+use whimbrel::Identity;
+
+// What the guide recommends.
+include!("recipe/key_file.rs");
 
 #[test]
 fn a_new_key_is_private_is_shown_again_and_is_never_overwritten() {
@@ -83,4 +87,19 @@ fn a_pre_shared_key_is_private_and_what_is_none_is_said() {
     let wrong = listen().env("WHIMBREL_PSK", &digits[1..]).output().unwrap();
     assert_fails(&wrong, "WHIMBREL_PSK");
     assert!(!String::from_utf8_lossy(&wrong.stderr).contains(&digits[1..9]), "a secret is not shown");
+}
+
+#[test]
+fn the_guide_reads_a_key_file_as_the_program_does() {
+    let home = Home::new("key-recipe");
+    let file = home.file("key");
+    let made = whimbrel(&home).args(["key", "new", "--out"]).arg(&file).output().unwrap();
+    let read = key_file(file.to_str().unwrap()).unwrap();
+    assert_eq!(format!("{}\n", read.public()), String::from_utf8(made.stdout).unwrap());
+    std::fs::write(&file, "hello\n").unwrap();
+    assert!(key_file(file.to_str().unwrap()).unwrap_err().to_string().contains("not a key file"));
+    assert!(
+        include_str!("../../../docs/guide.md").contains(include_str!("recipe/key_file.rs")),
+        "the same words"
+    );
 }
