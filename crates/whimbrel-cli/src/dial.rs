@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -23,20 +24,20 @@ use crate::units;
 /// Options of whoever connects.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DialOptions {
-    /// Whom to connect to: whimbrel://KEY@HOST:PORT, as the listener printed it. Without KEY@, see --trust-on-first-use.
+    /// The listener's address, as it printed it: whimbrel://KEY@HOST:PORT. Without KEY@, see --trust-on-first-use.
     pub(crate) url: Url,
-    /// Our own key file, so that the peer knows us [default: ~/.config/whimbrel/key if it exists, else a key for this run].
+    /// Our own key file, by which the peer recognises us [default: ~/.config/whimbrel/key if it exists, else a key for this run].
     #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) psk: PskOptions,
-    /// Believe the key that a peer shows the first time, remember it, and insist on it from then on. The listener needs --show-key.
+    /// Trust the key that the peer shows the first time, remember it, and require it from then on. The listener needs --show-key.
     #[arg(long)]
     pub(crate) trust_on_first_use: bool,
-    /// Where the keys of peers are remembered [default: ~/.config/whimbrel/known_peers].
+    /// The file that remembers the keys of peers [default: ~/.config/whimbrel/known_peers].
     #[arg(long, value_name = "FILE")]
     pub(crate) known_peers: Option<PathBuf>,
-    /// Local address to send from [default: any].
+    /// The local address and port to send from [default: any].
     #[arg(long, value_name = "ADDR", value_parser = units::address)]
     pub(crate) bind: Option<String>,
     #[command(flatten)]
@@ -46,9 +47,9 @@ pub(crate) struct DialOptions {
 /// How long somebody waits for a peer.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct WaitOption {
-    /// How long connecting may take until the peer has answered the handshake, seconds or with a unit; finding the host's address may take
-    /// twice as long. It does not limit what comes later: `cat` waits for a connected peer that is out of reach for up to an hour, or
-    /// until Ctrl-C; `perf run` waits for it as long as this again.
+    /// How long the peer may take to answer and to complete the handshake, in seconds or with a unit; looking up the host's address may
+    /// take twice as long. It does not limit what comes later: `cat` waits up to an hour for a connected peer that is out of reach, or until
+    /// Ctrl-C; `perf run` waits for such a peer as long as this again.
     #[arg(long, value_name = "TIME", default_value = "5", value_parser = units::wait)]
     wait: Duration,
 }
@@ -62,19 +63,19 @@ impl WaitOption {
 /// Options of whoever listens.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ListenOptions {
-    /// Where to listen; port 0 takes any free one [default: [::]:4433].
+    /// The address and port to listen on. Port 0 takes any free one [default: [::]:4433, all addresses of both families].
     #[arg(long, value_name = "ADDR", value_parser = units::address)]
     pub(crate) listen: Option<String>,
-    /// Our key file; `whimbrel key new` makes one [default: ~/.config/whimbrel/key if it exists, else a key for this run]. Where the port is not
-    /// 0, KEY.salt-ADDRESS-PORT beside it lets peers notice at once that the program was started again.
+    /// Our key file; `whimbrel key new` makes one [default: ~/.config/whimbrel/key if it exists, else a key for this run]. Unless the port is
+    /// 0, a file KEY.salt-ADDRESS-PORT is kept beside it, which lets peers notice at once that the program was started again.
     #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) psk: PskOptions,
-    /// Tell our public key to strangers that ask for it, so that they can trust it on first use.
+    /// Tell our public key to strangers who ask for it, so that they can trust it on first use.
     #[arg(long)]
     pub(crate) show_key: bool,
-    /// Take connections from this key only; may be repeated [default: from anybody].
+    /// Accept connections from this public key only. May be repeated; others get no answer [default: any key].
     #[arg(long, value_name = "KEY")]
     pub(crate) allow: Vec<PublicKey>,
     /// Clients get tickets, and what comes by one is taken at once.
@@ -88,7 +89,7 @@ pub(crate) struct TransportOptions {
     /// Congestion control of what this end sends: gauge, cubic, or fixed:RATE.
     #[arg(long, value_name = "gauge|cubic|fixed:RATE", default_value = "gauge", value_parser = units::congestion)]
     pub(crate) congestion: Congestion,
-    /// How often small messages are repeated on an underused path: auto (1, and 2 where much is lost), or a number.
+    /// How many times small messages are repeated on an underused path: auto (once, or twice if much is lost), or a number.
     #[arg(long, value_name = "auto|N", default_value = "auto", value_parser = units::repeats)]
     pub(crate) repeats: Repeats,
     #[command(flatten)]
@@ -317,7 +318,15 @@ pub(crate) async fn bind(config: Config, address: &str) -> anyhow::Result<Endpoi
 
 fn bind_error(error: BindError) -> Error {
     let BindError::System(address, why) = &error else { return error.into() };
-    let what = match (why.kind(), address.port()) {
+    match bind_advice(*address, why) {
+        Some(advice) => anyhow!("cannot bind {address}: {advice}"),
+        None => error.into(),
+    }
+}
+
+/// What happened to whoever could not have an address, and what to do; None where the system says it best.
+pub(crate) fn bind_advice(address: SocketAddr, why: &std::io::Error) -> Option<String> {
+    Some(match (why.kind(), address.port()) {
         (ErrorKind::PermissionDenied, 1..1024) => {
             "this user may not have a port below 1024. Choose one above 1023, or give the \
              program such ports with `sudo setcap cap_net_bind_service=+ep \"$(command -v whimbrel)\"`"
@@ -335,9 +344,8 @@ fn bind_error(error: BindError) -> Error {
             "this host does not have the address {}. `ip address` lists those it has; 0.0.0.0 or [::] stands for all of them",
             address.ip()
         ),
-        _ => return error.into(),
-    };
-    anyhow!("cannot bind {address}: {what}")
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

@@ -3,13 +3,14 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::anyhow;
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, value_parser};
 use tokio::signal::unix::{SignalKind, signal};
 use whimbrel_link::LinkConfig;
 use whimbrel_link::relay::{Direction, Relay, RelayConfig};
 use whimbrel_link::units::ParseError;
 
+use crate::dial::bind_advice;
 use crate::output::print_line;
 
 const ABOUT: &str = "Puts a bad link between UDP programs: rate, delay, queue, loss, outages";
@@ -62,37 +63,45 @@ const SETTINGS: [Setting; 13] = [
     setting!(
         "rate",
         "RATE",
-        "Bits per second, counted on IP bytes: 4mbit, 500kbit; by time, again and again: trace:10mbit/1s+2mbit/500ms, \
-         mahimahi:FILE [default: infinitely fast]"
+        "Bits per second of IP packets: 4mbit, 500kbit. A rate that varies, from the beginning again at its end: \
+         trace:10mbit/1s+2mbit/500ms, mahimahi:FILE [default: no limit]"
     ),
-    setting!("delay", "TIME", "Propagation, one way: 25ms [default: 0]"),
+    setting!("delay", "TIME", "Propagation delay, one way: 25ms [default: 0]"),
     setting!(
         "queue",
         "TIME|BYTES",
-        "What may wait before the bottleneck, drop-tail: 100ms, 64kb, none [default: 100ms]"
+        "How much may wait before the bottleneck; what comes later is dropped: 100ms, 64kb, none [default: 100ms]"
     ),
     setting!(
         "loss",
         "LOSS",
-        "Drawn after the bottleneck: 5%, or in bursts ge:GOOD/BAD[/LOSS-IN-BAD] [default: none]"
+        "Packets lost after the bottleneck: 5%, or in bursts ge:GOOD/BAD[/LOSS-IN-BAD] [default: none]"
     ),
-    setting!("jitter", "TIME", "The delay swings by as much to either side, in order: 2ms [default: 0]"),
+    setting!(
+        "jitter",
+        "TIME",
+        "The delay varies by up to this to either side, and packets stay in order: 2ms [default: 0]"
+    ),
     setting!(
         "outage",
         "WHEN",
-        "`5s on 2s off`, `exp:60s/5s` (means), `at 10s for 5s + at 30s for 1s` [default: none]"
+        "When nothing gets through: `5s on 2s off`, `exp:60s/5s` (mean times), `at 10s for 5s + at 30s for 1s` [default: never]"
     ),
-    setting!("reorder", "PROBABILITY", "Packets held back and overtaken: 1% [default: 0%]"),
-    setting!("reorder-by", "TIME", "For how long they are held back [default: 10ms]"),
+    setting!("reorder", "PROBABILITY", "Packets that are held back and overtaken: 1% [default: 0%]"),
+    setting!("reorder-by", "TIME", "How long they are held back [default: 10ms]"),
     setting!("duplicate", "PROBABILITY", "Packets that arrive twice: 1% [default: 0%]"),
-    setting!("corrupt", "PROBABILITY", "Packets with a byte changed: 0.1% [default: 0%]"),
-    setting!("mtu", "BYTES", "Largest IP packet; larger ones are dropped: 1400 [default: any]"),
+    setting!("corrupt", "PROBABILITY", "Packets of which a byte is changed: 0.1% [default: 0%]"),
+    setting!("mtu", "BYTES", "The largest IP packet; larger ones are dropped: 1400 [default: any]"),
     setting!(
         "ecn-mark",
         "TIME",
-        "ECN-capable packets that would wait longer are marked CE: 20ms [default: never]"
+        "Mark ECN-capable packets that would wait longer than this: 20ms [default: never]"
     ),
-    setting!("overhead", "BYTES", "Bytes around a payload: 28 for IPv4 and UDP, 48 for IPv6 [default: 28]"),
+    setting!(
+        "overhead",
+        "BYTES",
+        "Bytes of headers around a payload: 28 for IPv4 and UDP, 48 for IPv6 and UDP [default: 28]"
+    ),
 ];
 
 /// `whimbrel link`.
@@ -115,7 +124,10 @@ impl LinkCommand {
     async fn relay(self) -> anyhow::Result<()> {
         let mut signals = [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?];
         let listen = self.relay.listen;
-        let relay = Relay::spawn(self.relay).with_context(|| format!("cannot listen on {listen}"))?;
+        let relay = Relay::spawn(self.relay).map_err(|error| match bind_advice(listen, &error) {
+            Some(advice) => anyhow!("cannot bind {listen}: {advice}"),
+            None => anyhow!("cannot listen on {listen}: {error}"),
+        })?;
         print_line(format_args!("listening {}", relay.local_addr()))?;
         let control = relay.control();
         tokio::spawn(async move {
@@ -166,21 +178,20 @@ fn options() -> [Arg; 7] {
         option("listen", "ADDR")
             .value_parser(address)
             .default_value("127.0.0.1:0")
-            .help("Where clients send to"),
-        option("to", "ADDR").value_parser(address).required(true).help("Where the server is, HOST:PORT"),
+            .help("The address that clients send to"),
+        option("to", "ADDR").value_parser(address).required(true).help("The server's address, HOST:PORT"),
         option("rebind-every", "TIME")
             .value_parser(duration)
-            .help("Change the upstream ports so often, as a NAT would"),
-        option("clients", "N")
-            .value_parser(value_parser!(u64).range(1..=60_000))
-            .default_value("256")
-            .help("Most clients at once; one more takes the place of the longest silent"),
+            .help("Change the upstream ports after each such time, as a NAT would"),
+        option("clients", "N").value_parser(value_parser!(u64).range(1..=60_000)).default_value("256").help(
+            "The most clients at once; a further one takes the place of the one that was silent longest",
+        ),
         option("seed", "N")
             .value_parser(value_parser!(u64))
             .default_value("1")
-            .help("Where the random draws come from"),
-        option("time", "TIME").value_parser(time).help("End after so long: 30s, or a number of seconds"),
-        Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print one JSON document in the end"),
+            .help("The seed of the random draws; the same seed gives the same draws"),
+        option("time", "TIME").value_parser(time).help("End after this time: 30s, or a number of seconds"),
+        Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print one JSON document at the end"),
     ]
 }
 

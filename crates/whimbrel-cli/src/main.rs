@@ -40,7 +40,7 @@ enum Command {
     after_help = "Example: whimbrel completions bash > ~/.local/share/bash-completion/completions/whimbrel"
 )]
 struct Completions {
-    /// Which shell.
+    /// The shell to print them for.
     shell: Shell,
 }
 

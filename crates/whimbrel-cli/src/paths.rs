@@ -11,26 +11,27 @@ use crate::output::note;
 /// Options of paths, for both ends.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct PathOptions {
-    /// Use this address of the host, for example `192.0.2.7`, `10.0.0.7,cost=2`, `10.0.0.7,standby` or `192.0.2.7,prefer`; may be
-    /// repeated; one that is not there now is used when it is. A dearer path carries nothing while a cheaper one works, a standby one nothing while another works; the connection
-    /// begins on a preferred one. A listener announces these and no others [default: all usable ones, as they come and go].
+    /// Use this address of the host, for example `192.0.2.7`, `10.0.0.7,cost=2`, `10.0.0.7,standby` or `192.0.2.7,prefer`. May be repeated.
+    /// An address that is absent now is used once it appears. A dearer path carries nothing while a cheaper one works, and a standby path
+    /// nothing while any other works. The connection begins on a preferred path. A listener announces only these addresses [default: all
+    /// usable ones, as they come and go].
     #[arg(long = "path", value_name = "LOCAL[,cost=N][,prefer|standby]", value_parser = local_path)]
     path: Vec<LocalPath>,
-    /// One path only.
+    /// Use one path only.
     #[arg(long, conflicts_with = "path")]
     single_path: bool,
-    /// How several paths are used together: the best carries all (primary), all carry (aggregate), or everything goes on every path
-    /// (redundant).
+    /// How several paths work together: the best one carries everything (primary), all of them share it (aggregate), or everything goes on
+    /// every path (redundant).
     #[arg(long, value_name = "primary|aggregate|redundant", default_value = "aggregate", value_parser = scheduler)]
     scheduler: Scheduling,
-    /// What the cost of paths means: nothing (ignore), dearer ones wait for cheaper ones to fail (cheap-first), or so and those that cost
-    /// more than N carry nothing at all (never-above=N).
+    /// What the cost of a path means: nothing (ignore); dearer paths wait until cheaper ones fail (cheap-first); or they do that, and paths
+    /// that cost more than N carry nothing at all (never-above=N).
     #[arg(long, value_name = "ignore|cheap-first|never-above=N", default_value = "cheap-first", value_parser = cost_policy)]
     cost_policy: CostPolicy,
-    /// How the primary path is chosen: by loss and round trip (loss-and-rtt), or the one on which most arrives (most-received).
+    /// How the primary path is chosen: by loss and round trip (loss-and-rtt), or as the path on which most arrives (most-received).
     #[arg(long, value_name = "loss-and-rtt|most-received", default_value = "loss-and-rtt", value_parser = primary_rule)]
     primary_rule: PrimaryRule,
-    /// Paths through one bottleneck take a share each, instead of one together.
+    /// Let each path through a shared bottleneck take a share of its own, instead of one share together.
     #[arg(long)]
     uncoupled: bool,
 }
@@ -81,7 +82,7 @@ fn local_path(text: &str) -> Result<LocalPath, String> {
     let local = parts.next().unwrap_or_default();
     let address: IpAddr = local.trim_matches(['[', ']']).parse().map_err(|_| {
         format!(
-            "`{local}` is no IP address: write an address of this host, for example 192.0.2.7 or 2001:db8::7"
+            "`{local}` is not an IP address: write an address of this host, for example 192.0.2.7 or 2001:db8::7"
         )
     })?;
     let mut path = LocalPath::from(address);
@@ -115,7 +116,7 @@ fn scheduler(text: &str) -> Result<Scheduling, String> {
         "primary" => Ok(Scheduling::Primary),
         "aggregate" => Ok(Scheduling::Aggregate),
         "redundant" => Ok(Scheduling::Redundant),
-        _ => Err(format!("`{text}` is no scheduler: write primary, aggregate or redundant")),
+        _ => Err(format!("`{text}` is not a scheduler: write primary, aggregate or redundant")),
     }
 }
 
@@ -125,7 +126,7 @@ fn scheduler(text: &str) -> Result<Scheduling, String> {
 /// What there is.
 fn cost_policy(text: &str) -> Result<CostPolicy, String> {
     let wrong = || {
-        format!("`{text}` is no cost policy: write ignore, cheap-first or never-above=N, N a whole number")
+        format!("`{text}` is not a cost policy: write ignore, cheap-first or never-above=N, N a whole number")
     };
     match (text, text.strip_prefix("never-above=")) {
         ("ignore", _) => Ok(CostPolicy::Ignore),
@@ -148,7 +149,7 @@ fn primary_rule(text: &str) -> Result<PrimaryRule, String> {
     match text {
         "loss-and-rtt" => Ok(PrimaryRule::LossAndRtt),
         "most-received" => Ok(PrimaryRule::MostReceived),
-        _ => Err(format!("`{text}` is no rule for the primary path: write loss-and-rtt or most-received")),
+        _ => Err(format!("`{text}` is not a rule for the primary path: write loss-and-rtt or most-received")),
     }
 }
 

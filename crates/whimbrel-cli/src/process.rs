@@ -9,7 +9,7 @@ use whimbrel::Endpoint;
 /// The runtime everything runs on.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct RuntimeOptions {
-    /// The runtime's flavour: one thread, or two that share the work.
+    /// The threads of the runtime: one, or two that share the work.
     #[arg(long, value_enum, default_value_t = Flavour::Multi)]
     pub runtime: Flavour,
 }

@@ -24,7 +24,7 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
 pub(crate) fn address(text: &str) -> Result<String, String> {
     let address: Result<std::net::SocketAddr, _> = text.parse();
     address.map(|address| address.to_string()).map_err(|_| {
-        format!("`{text}` is no address and port of this host: write for example 0.0.0.0:4433 or [::]:0")
+        format!("`{text}` is not an address and a port: write for example 0.0.0.0:4433 or [::]:0")
     })
 }
 
@@ -36,7 +36,9 @@ pub(crate) fn wait(text: &str) -> Result<Duration, String> {
     const WEEK: Duration = Duration::from_secs(7 * 86_400);
     let time = time(text)?;
     if time.is_zero() || time > WEEK {
-        return Err(format!("`{text}` is not above 0 and up to a week: write seconds, for example 30"));
+        return Err(format!(
+            "`{text}` is not a time above 0 and up to a week: write seconds, for example 30"
+        ));
     }
     Ok(time)
 }
@@ -101,7 +103,7 @@ pub(crate) fn congestion(text: &str) -> Result<Congestion, String> {
             Ok(Congestion::Fixed { bytes_per_s: bits / 8 })
         }
         _ => Err(format!(
-            "`{text}` is no congestion control: write gauge, cubic or fixed:RATE, for example fixed:2mbit"
+            "`{text}` is not a congestion control: write gauge, cubic or fixed:RATE, for example fixed:2mbit"
         )),
     }
 }
@@ -116,7 +118,7 @@ pub(crate) fn repeats(text: &str) -> Result<Repeats, String> {
         _ => text
             .parse()
             .map(Repeats::Fixed)
-            .map_err(|_| format!("`{text}` is no number of repeats: write auto, or 0 to 255")),
+            .map_err(|_| format!("`{text}` is not a number of repeats: write auto, or 0 to 255")),
     }
 }
 

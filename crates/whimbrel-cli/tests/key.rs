@@ -52,7 +52,7 @@ fn what_is_no_key_file_is_said() {
     let show = |file: &str| whimbrel(&home).args(["key", "show"]).arg(home.file(file)).output().unwrap();
     assert_fails(&show("missing"), "whimbrel key new --out");
     std::fs::write(home.file("noise"), "hello\n").unwrap();
-    assert_fails(&show("noise"), "is no whimbrel key file");
+    assert_fails(&show("noise"), "is not a whimbrel key file");
     let open = home.file("open");
     assert!(whimbrel(&home).args(["key", "new", "--out"]).arg(&open).status().unwrap().success());
     std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o644)).unwrap();

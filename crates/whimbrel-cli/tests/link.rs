@@ -55,4 +55,14 @@ fn mistakes_are_one_sentence_that_says_what_to_do() {
         .unwrap();
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("for example 4mbit"));
+    let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let busy = taken.local_addr().unwrap().to_string();
+    for (address, hint) in
+        [(&busy[..], "another program has that port"), ("192.0.2.1:7000", "does not have the address")]
+    {
+        let link = ["link", "--listen", address, "--to", "127.0.0.1:9"];
+        let output = Command::new(env!("CARGO_BIN_EXE_whimbrel")).args(link).output().unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && errors.contains(hint), "{errors}");
+    }
 }

@@ -24,13 +24,13 @@ const AGAIN: Duration = Duration::from_millis(500);
 /// How a session is gone on with.
 #[derive(Args, Clone, Debug)]
 pub(super) struct ResumeOptions {
-    /// Go on with the session that --suspend-to left in this file, which is deleted then: a session is resumed once.
+    /// Continue the session that --suspend-to left in this file. The file is then deleted, since a session is resumed once.
     #[arg(long, value_name = "FILE", required = true)]
     resume_from: Option<PathBuf>,
-    /// Where the peer is now [default: where it was].
+    /// The peer's address now [default: the one it had].
     #[arg(long, value_name = "ADDR:PORT")]
     peer: Option<SocketAddr>,
-    /// The key file that the session was suspended with [default: ~/.config/whimbrel/key].
+    /// The key file with which the session was suspended [default: ~/.config/whimbrel/key].
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
     #[command(flatten)]

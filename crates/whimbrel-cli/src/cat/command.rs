@@ -28,9 +28,9 @@ Examples:
   A file:
     whimbrel cat listen --bytes > copy
     whimbrel cat connect whimbrel://KEY@host:4433 --bytes < file
-  Readings that are worthless after half a second, not sent again when lost:
+  Readings that are worthless after half a second and are not sent again when lost:
     sensor | whimbrel cat connect whimbrel://KEY@host:4433 --service us --lifetime 500 --tag 7
-  A session that moves to another process or host (Ctrl-Z, or SIGUSR1, writes the file; the peer waits):
+  A session that moves to another process or host (Ctrl-Z or SIGUSR1 writes the file; the peer waits):
     whimbrel cat connect whimbrel://KEY@host:4433 --key mine --suspend-to session
     whimbrel cat --resume-from session --key mine";
 
@@ -41,9 +41,11 @@ const LINGER: Duration = Duration::from_secs(5);
 
 /// Carries messages or bytes between standard input and output and a peer.
 ///
-/// One line is one message. Each end sends its input, and ends once both inputs have ended; with </dev/null an end only receives. On a
-/// terminal control characters of the peer are shown escaped; pipe the output to have them as they are. Ctrl-C ends it with exit code 130,
-/// SIGTERM with 143; the peer is told.
+/// Each line is one message. Each end sends its input, and ends once both inputs have ended and the other end has written its own; with
+/// </dev/null an end only receives. A terminal shows the peer's control characters escaped; pipe the output to get them as they are.
+///
+/// Exit codes: 0 if everything has arrived, the session was suspended, or our output was closed; 1 after an error, also if the peer ended
+/// early; 2 if the command line is wrong; 130 after Ctrl-C and 143 after SIGTERM, of which the peer is told.
 #[derive(Args, Debug)]
 #[command(
     after_help = EXAMPLES,
@@ -60,7 +62,7 @@ pub struct CatCommand {
 
 #[derive(Subcommand, Debug)]
 enum Side {
-    /// Waits for one peer; prints `listening whimbrel://KEY@HOST:PORT` on standard error.
+    /// Waits for one peer. Prints `listening whimbrel://KEY@HOST:PORT` on standard error.
     Listen {
         #[command(flatten)]
         listen: ListenOptions,
@@ -79,31 +81,32 @@ enum Side {
 /// How what we read travels.
 #[derive(Args, Clone, Debug)]
 pub(super) struct CatOptions {
-    /// A byte stream, as TCP's, in place of messages; both ends have to say so.
+    /// Carry a byte stream, as TCP does, instead of messages. Both ends need this option.
     #[arg(long, conflicts_with_all = ["message_size", "service", "tag", "lifetime", "priority"])]
     pub(super) bytes: bool,
-    /// Messages of this many bytes in place of lines; what is received is written as it is, without line ends.
+    /// Send messages of this many bytes instead of lines. What is received is written as it is, without line ends.
     #[arg(long, value_name = "BYTES", value_parser = units::bytes)]
     message_size: Option<u64>,
     /// How messages travel: reliable or unreliable, sequenced or unsequenced.
     #[arg(long, value_enum, default_value_t = ServiceName::Rs)]
     service: ServiceName,
-    /// The tag of the messages, a number below 2^62: a name for them as a group, which the peer's program sees.
+    /// The tag of the messages, a number below 2^62. It names them as a group, and the peer's program sees it.
     #[arg(long, value_name = "N", value_parser = units::tag)]
     tag: Option<u64>,
-    /// 0 to 255, higher first.
+    /// Priority of the messages, 0 to 255. Higher ones go first.
     #[arg(long, value_name = "N", default_value_t = 100)]
     priority: u8,
-    /// Messages older than this are given up; milliseconds, or with a unit.
+    /// Give up messages that are older than this; milliseconds, or a number with a unit.
     #[arg(long, value_name = "MS", value_parser = units::millis)]
     lifetime: Option<Duration>,
-    /// On Ctrl-Z or SIGUSR1 write the session to this file and end; `whimbrel cat --resume-from FILE` goes on with it, first with what was read and not sent. Both need the same --key, and --bytes where one has it.
+    /// On Ctrl-Z or SIGUSR1, write the session to this file and end. `whimbrel cat --resume-from FILE` continues it, and first sends what was
+    /// read and not sent. Both need the same --key, and --bytes if the first had it.
     #[arg(long, value_name = "FILE")]
     pub(super) suspend_to: Option<PathBuf>,
-    /// A file whose content is the passphrase that suspended sessions are sealed under [default: they are not sealed].
+    /// A file that contains the passphrase under which suspended sessions are sealed [default: they are not sealed].
     #[arg(long, value_name = "FILE")]
     pub(super) passphrase_file: Option<PathBuf>,
-    /// Show each path every second on standard error, and what becomes of paths; on a terminal the latter is always told.
+    /// Show every path each second on standard error, and report when paths change. A terminal always gets those reports.
     #[arg(long)]
     show_paths: bool,
     #[command(flatten)]

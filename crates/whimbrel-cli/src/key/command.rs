@@ -10,21 +10,21 @@ use crate::output::print_line;
 
 const EXAMPLES: &str = "\
 Examples:
-  Make a key at the default place and print its public half, to be given to others:
+  Make a key in the default file and print its public half, to give to others:
     whimbrel key new
   A key for a server, in a file of its own:
     whimbrel key new --out server.key
     whimbrel perf serve --key server.key
   Print the public key again:
     whimbrel key show server.key
-  A secret for both ends, to be carried to the other by hand:
+  Make a secret for both ends; copy the file to the other one yourself:
     whimbrel key psk --out shared.psk
     whimbrel cat listen --psk shared.psk";
 
-/// Makes and shows keys: the identity that peers know an endpoint by.
+/// Makes and shows keys, by which peers recognise an endpoint.
 ///
-/// The secret key stays in its file, readable by its owner only. The public key, 43 characters, is what others write in front of the host:
-/// whimbrel://KEY@HOST:PORT. The default place is $XDG_CONFIG_HOME/whimbrel/key or ~/.config/whimbrel/key.
+/// The secret key stays in its file, which only its owner can read. The public key has 43 characters; others write it in front of the host:
+/// whimbrel://KEY@HOST:PORT. The default file is $XDG_CONFIG_HOME/whimbrel/key or ~/.config/whimbrel/key.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct KeyCommand {
@@ -34,9 +34,9 @@ pub struct KeyCommand {
 
 #[derive(Subcommand, Debug)]
 enum Verb {
-    /// Makes a new key and prints its public half; never overwrites one.
+    /// Makes a new key and prints its public half. An existing key is never overwritten.
     New {
-        /// Where the secret key goes; folders that are not there are made, for their owner only [default: ~/.config/whimbrel/key].
+        /// Write the secret key to this file. Missing folders are created for their owner only [default: ~/.config/whimbrel/key].
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
@@ -45,9 +45,9 @@ enum Verb {
         /// The key file [default: ~/.config/whimbrel/key].
         file: Option<PathBuf>,
     },
-    /// Makes a pre-shared key for --psk, which both ends must have beside their own; never overwrites one.
+    /// Makes a pre-shared key for --psk. Both ends need it, beside keys of their own. An existing one is never overwritten.
     Psk {
-        /// Where it goes.
+        /// Write the pre-shared key to this file.
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
     },

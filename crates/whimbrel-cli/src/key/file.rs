@@ -49,7 +49,7 @@ impl std::fmt::Display for KeyFileError {
             Self::NotAKey(path) => {
                 write!(
                     f,
-                    "{} is no whimbrel key file: make one with `whimbrel key new --out FILE`",
+                    "{} is not a whimbrel key file: make one with `whimbrel key new --out FILE`",
                     path.display()
                 )
             }

@@ -16,8 +16,8 @@ const VARIABLE: &str = "WHIMBREL_PSK";
 /// Options of a pre-shared key, for both ends.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct PskOptions {
-    /// A file with a pre-shared key, 64 hexadecimal digits, as `whimbrel key psk` makes it: the peer must have the same, beside its
-    /// own key. Nothing is sent early then, which costs a round trip [default: what WHIMBREL_PSK holds, else none].
+    /// A file with a pre-shared key, 64 hexadecimal digits; `whimbrel key psk` makes one. The peer must have the same one, beside its own
+    /// key. Connecting takes a round trip more, since nothing is sent early [default: the value of WHIMBREL_PSK, else none].
     #[arg(long, value_name = "FILE")]
     psk: Option<PathBuf>,
 }

@@ -36,7 +36,7 @@ Examples:
     whimbrel perf run whimbrel://KEY@host:4433 --mode messages --batch 64
   Round trips on an idle path:
     whimbrel perf run whimbrel://KEY@host:4433 --mode latency
-  Position updates, ten a second, each replacing the one before while it has not arrived:
+  Position updates, ten a second, each of which replaces the one before if that has not arrived:
     whimbrel perf run whimbrel://KEY@host:4433 --mode latency --rate 10 --replace --time 60";
 
 /// Longest wait for the source's figures once everything has arrived.
@@ -46,10 +46,10 @@ const SILENT: &str = "the other end does not say what it has sent";
 
 /// Measures the path to a `whimbrel perf serve`.
 ///
-/// Figures are those of whoever receives; seconds count from the connect call. Loads with an end of their own (--bytes, --rate) count to
-/// the last delivery, others are cut off when the time is over. Ctrl-C or SIGTERM ends it with the figures so far, a second one at once. Latency is
-/// one way where both ends share a clock (one machine), else, in latency mode, half the round trip of messages that are sent back, and none
-/// in other modes. docs/perf.md describes the document that --json prints.
+/// The receiving end takes the figures, and seconds count from the connect call. A load with an end of its own (--bytes, --rate) is measured
+/// to its last delivery; any other is cut off when the time is over. Ctrl-C or SIGTERM ends the measurement and prints the figures so far; a
+/// second signal ends it at once. Latency is measured one way if both ends share a clock (on one machine). If they do not, latency mode gives
+/// half the round trip of messages that are sent back, and the other modes give none. docs/perf.md describes the document of --json.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct RunCommand {
@@ -61,42 +61,42 @@ pub(super) struct RunCommand {
     /// How messages travel: reliable or unreliable, sequenced or unsequenced.
     #[arg(long, value_enum, default_value_t = ServiceName::Rs)]
     service: ServiceName,
-    /// Bytes of a message [default: bulk and mixed 32768, messages 50, latency 64].
+    /// Length of a message in bytes [default: 32768 in bulk and mixed mode, 50 in messages mode, 64 in latency mode].
     #[arg(long, value_name = "BYTES", value_parser = units::bytes)]
     size: Option<u64>,
-    /// Messages handed to the transport in one call.
+    /// How many messages are handed to the transport in one call.
     #[arg(long, value_name = "N", default_value_t = 1)]
     batch: usize,
-    /// Messages a second [default: as many as possible; mixed: 100 urgent ones].
+    /// Messages per second [default: as many as possible; in mixed mode 100 urgent ones].
     #[arg(long, value_name = "MESSAGES/S")]
     rate: Option<f64>,
-    /// Messages older than this are given up; milliseconds, or with a unit.
+    /// Give up messages that are older than this; milliseconds, or a number with a unit.
     #[arg(long, value_name = "MS", value_parser = units::millis)]
     lifetime: Option<Duration>,
-    /// Each message replaces the one before, if that has not arrived. Needs --rate.
+    /// Let each message replace the one before it, if that has not arrived. Needs --rate.
     #[arg(long)]
     replace: bool,
-    /// How long, seconds [default: 10].
+    /// How long to measure, in seconds or with a unit [default: 10].
     #[arg(long, value_name = "S", value_parser = units::time, conflicts_with = "bytes")]
     time: Option<Duration>,
-    /// How much, instead.
+    /// How many bytes to send, instead of for how long.
     #[arg(long, value_name = "N", value_parser = units::bytes)]
     bytes: Option<u64>,
-    /// The other end sends. Latency mode without --rate is a round trip and has no direction: there it needs --rate.
+    /// Let the other end send. In latency mode this needs --rate, since a round trip has no direction.
     #[arg(long)]
     reverse: bool,
     #[command(flatten)]
     transport: TransportOptions,
-    /// Begin with the ticket in this file, if there is one, and leave there what the next measurement may begin with: data then
-    /// travels with the first packet, at the rate that the path had. A ticket is for one key and as secret as that.
+    /// Begin with the ticket in this file, if there is one, and leave one there for the next measurement. With a ticket, data travels with the
+    /// first packet, at the rate that the path had. A ticket belongs to one key and is as secret as the key.
     #[arg(long, value_name = "FILE", requires = "key")]
     ticket: Option<PathBuf>,
-    /// Bytes that may wait in the send queue.
+    /// The most bytes that may wait in the send queue.
     #[arg(long, value_name = "BYTES", default_value = "4Mi", value_parser = units::bytes)]
     queue: u64,
     #[command(flatten)]
     runtime: RuntimeOptions,
-    /// Print exactly one JSON document, at the end.
+    /// Print one JSON document at the end, and nothing else.
     #[arg(long)]
     json: bool,
     /// Behave as if the two ends shared no clock.

@@ -31,9 +31,10 @@ const SILENT: &str = "the other end does not say what it wants to measure: run `
 /// Code of an abort of what cannot be measured.
 const FAILED: u64 = 1;
 
-/// Waits for measurements, as many at once as come, until Ctrl-C or SIGTERM, which are its regular end (exit code 0).
+/// Serves measurements, any number at a time, until Ctrl-C or SIGTERM.
 ///
-/// The first line of output is `listening whimbrel://KEY@HOST:PORT`: what to give to `whimbrel perf run`.
+/// Both signals are its regular end, with exit code 0. The first line of output is `listening whimbrel://KEY@HOST:PORT`; give that URL to
+/// `whimbrel perf run`.
 #[derive(Args, Clone, Debug)]
 pub(super) struct ServeCommand {
     #[command(flatten)]
@@ -43,7 +44,7 @@ pub(super) struct ServeCommand {
     transport: TransportOptions,
     #[command(flatten)]
     runtime: RuntimeOptions,
-    /// Bytes that may wait in the send queue.
+    /// The most bytes that may wait in the send queue.
     #[arg(long, value_name = "BYTES", default_value = "4Mi", value_parser = crate::units::bytes)]
     queue: u64,
 }
