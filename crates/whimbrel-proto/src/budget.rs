@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::session::DEFAULT_CREDIT;
+use crate::session::config::DEFAULT_CREDIT;
 
 /// A sum that several draw on, up to a limit. Clones are handles on the same sum.
 ///

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use crate::congestion::Congestion;
-use crate::connection::{CostPolicy, PrimaryRule, Scheduling};
-use crate::session::SessionConfig;
+use crate::connection::paths::cost::CostPolicy;
+use crate::connection::paths::primary::PrimaryRule;
+use crate::connection::paths::scheduler::Scheduling;
+use crate::session::config::SessionConfig;
 
 /// Settings of a connection. The guide's tuning page lists them all; a test holds it against this type.
 #[derive(Clone, Debug)]

@@ -7,7 +7,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::math::{self, ONE};
+use super::math;
+use super::math::ONE;
 
 /// Spans kept to compare.
 const KEPT: usize = 64;

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use super::{
-    ASSUMED_RTT, AckSample, Company, Controller, ControllerStats, INITIAL_PACKETS, LARGEST_PACKET,
-    Remembered, math,
+use super::controller::{
+    ASSUMED_RTT, AckSample, Controller, ControllerStats, INITIAL_PACKETS, LARGEST_PACKET, Remembered,
 };
+use super::coupling::Company;
+use super::math;
 use crate::Time;
 
 /// Multiplicative decrease, permille (RFC 9438 4.6).

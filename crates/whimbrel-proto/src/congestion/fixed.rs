@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{ASSUMED_RTT, AckSample, Company, Controller, ControllerStats, LARGEST_PACKET, Remembered, math};
+use super::controller::{ASSUMED_RTT, AckSample, Controller, ControllerStats, LARGEST_PACKET, Remembered};
+use super::coupling::Company;
+use super::math;
 use crate::Time;
 
 /// Sends at a given rate. The window only bounds what a dead path swallows: two round trips' worth.

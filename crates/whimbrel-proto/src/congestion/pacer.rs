@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{INITIAL_PACKETS, math};
+use super::controller::INITIAL_PACKETS;
+use super::math;
 use crate::Time;
 
 /// Timers of a millisecond's grain (tokio) wake up to two late: the bucket must not overflow until then, or

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::control::ControlBlock;
-use super::notices::Notices;
-use super::{EndpointAnswer, EndpointEvent, Event, IssuedTicket, Suspended};
+use super::control::control_queue::ControlBlock;
+use super::control::notices::Notices;
+use super::event::{EndpointAnswer, EndpointEvent, Event};
+use super::handshake::ticketing::IssuedTicket;
+use super::lifecycle::suspended::Suspended;
 use crate::crypto::{Claim, Identity, PathMemory, Proof, PublicKey, ResetToken, Secret};
 use crate::handshake::Params;
 use crate::{ConnectionId, Ticket, TicketStore, Time};

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use super::{At, CloseReason, Connection, Ending, EndpointEvent, Event, Main, Notes};
+use super::event::{EndpointEvent, Event};
+use super::lifecycle::close::{CloseReason, Ending};
+use super::packet::notes::Notes;
+use super::paths::path_set::{At, Main};
+use super::state::Connection;
 use crate::Time;
 
 /// Who waits for credit and has nothing else to say asks this often whether the peer is there: what grants it may go to an address that
@@ -17,8 +21,11 @@ impl Connection {
         }
         let ending = self.ending.timeout().filter(|_| self.is_close_timed());
         if self.ending.is_detached() {
-            let pending =
-                self.pending.iter().map(|pending| pending.last_received + pending.pending_patience());
+            let pending = self
+                .succession
+                .pending
+                .iter()
+                .map(|pending| pending.activity.received + pending.pending_patience());
             let others = self.dial_timeout().into_iter().chain(self.session.poll_timeout());
             return ending.into_iter().chain(pending).chain(others).min();
         }
@@ -28,15 +35,15 @@ impl Connection {
             opening,
             self.paths.iter().filter_map(|path| path.timeout(self.keys.is_some())).min(),
             self.other_probes_at(),
-            self.attempts.timeout(),
-            self.path_quota.timeout(),
-            self.changeover.timeout(),
-            self.retired.timeout(),
+            self.supply.attempts.timeout(),
+            self.supply.quota.timeout(),
+            self.steering.changeover.timeout(),
+            self.supply.retired.timeout(),
             self.session.poll_timeout(),
-            self.early_until,
+            self.early_keys.until,
             self.keep_alive_at(),
             self.next_quality_check(),
-            Some(self.last_received + self.patience()),
+            Some(self.activity.received + self.patience()),
         ];
         candidates.into_iter().flatten().min()
     }
@@ -45,14 +52,14 @@ impl Connection {
     /// own.
     fn is_close_timed(&self) -> bool {
         let leaves = self.ending.is_waiting() || matches!(self.ending, Ending::Suspending { .. });
-        leaves || self.keys.is_some() && self.unreachable_since.is_none()
+        leaves || self.keys.is_some() && self.activity.unreachable_since.is_none()
     }
 
     /// Silence that ends the connection. A client that is not proven yet has the time of a handshake, however short the idle timeout is:
     /// it may miss one PONG after another, and what it sent early is delivered by this connection or by none.
     fn patience(&self) -> Duration {
-        let proven = self.confirmed || self.side == crate::Side::Client;
-        if proven { self.idle_timeout } else { self.config.handshake_timeout }
+        let proven = self.peer.confirmed || self.side == crate::Side::Client;
+        if proven { self.activity.idle_timeout } else { self.config.handshake_timeout }
     }
 
     fn keep_alive_at(&self) -> Option<Time> {
@@ -64,11 +71,11 @@ impl Connection {
             .config
             .keep_alive
             .map(|every| if self.side == crate::Side::Server { every + every / 10 } else { every });
-        let quiet_since = self.last_received.max(self.last_eliciting);
+        let quiet_since = self.activity.received.max(self.activity.eliciting);
         // Data that stops may mean that a NAT has given this end another address: only a packet from here shows it. The longer it has
         // stopped, the less likely.
-        let stopped = (self.side == crate::Side::Client && self.last_data > Time::ZERO)
-            .then(|| self.config.probe_interval.max(quiet_since.since(self.last_data)));
+        let stopped = (self.side == crate::Side::Client && self.activity.data > Time::ZERO)
+            .then(|| self.config.probe_interval.max(quiet_since.since(self.activity.data)));
         let interval =
             keep_alive.into_iter().chain(blocked).chain(stopped.filter(|_| keep_alive.is_some())).min();
         let interval = interval.filter(|_| self.keys.is_some() && !self.ending.is_over())?;
@@ -99,15 +106,15 @@ impl Connection {
             keys.expire(now);
         }
         if self.keep_alive_at().is_some_and(|at| at <= now) {
-            self.last_eliciting = now;
+            self.activity.eliciting = now;
             self.paths[Main].keep_alive_due = true;
             if self.in_flight() == 0 {
                 self.trim();
             }
         }
-        if self.early_until.is_some_and(|until| until <= now) {
-            self.early_until = None;
-            self.early_open = None;
+        if self.early_keys.until.is_some_and(|until| until <= now) {
+            self.early_keys.until = None;
+            self.early_keys.open = None;
             if self.in_flight() == 0 {
                 // Nothing came with the handshake: what that needed is not needed soon.
                 self.trim();
@@ -121,7 +128,7 @@ impl Connection {
             return None;
         }
         let (interval, keep_alive) = (self.config.probe_interval, self.config.keep_alive);
-        self.paths.iter().filter_map(|path| path.probe_at(self.last_data, interval, keep_alive)).min()
+        self.paths.iter().filter_map(|path| path.probe_at(self.activity.data, interval, keep_alive)).min()
     }
 
     fn handle_path_timeout(&mut self, now: Time, at: At) {
@@ -136,7 +143,8 @@ impl Connection {
         let (probe_interval, keep_alive) = (self.config.probe_interval, self.config.keep_alive);
         let several = self.paths.len() > 1;
         let path = &mut self.paths[at];
-        if several && path.probe_at(self.last_data, probe_interval, keep_alive).is_some_and(|due| due <= now)
+        if several
+            && path.probe_at(self.activity.data, probe_interval, keep_alive).is_some_and(|due| due <= now)
         {
             path.last_eliciting = now;
             path.keep_alive_due = true;
@@ -153,8 +161,8 @@ impl Connection {
     fn handle_end(&mut self, now: Time) -> bool {
         match self.ending.timeout() {
             Some(at) if at <= now && self.ending.is_over() => {
-                if !self.drained {
-                    self.drained = true;
+                if !self.farewell.drained {
+                    self.farewell.drained = true;
                     self.endpoint_events.push_back(EndpointEvent::Drained);
                 }
                 // Nothing is due ever again.
@@ -167,7 +175,7 @@ impl Connection {
             }
             Some(at) if at <= now && matches!(self.ending, Ending::Waiting { .. }) => {
                 self.finish(now, CloseReason::WaitExpired, None);
-                self.farewell = None;
+                self.farewell.packet = None;
                 true
             }
             Some(at) if at <= now && matches!(self.ending, Ending::Detached { .. }) => {
@@ -187,7 +195,7 @@ impl Connection {
             }
             _ if self.ending.is_over() => true,
             _ if self.ending.is_detached() => false,
-            _ if self.last_received + self.patience() <= now => {
+            _ if self.activity.received + self.patience() <= now => {
                 self.on_out_of_service(now);
                 true
             }
@@ -200,15 +208,15 @@ impl Connection {
         let mut counted = self.paths.iter().filter(|path| path.lifecycle.is_proven()).peekable();
         let unreachable = counted.peek().is_some() && counted.all(|path| path.recovery.is_unreachable());
         drop(counted);
-        match self.unreachable_since {
+        match self.activity.unreachable_since {
             None if unreachable => {
-                self.unreachable_since = Some(now);
+                self.activity.unreachable_since = Some(now);
                 self.events.push_back(Event::AllPathsDown);
                 self.events.push_back(Event::PeerUnreachable);
                 self.open_refused(now);
             }
             Some(since) if !unreachable => {
-                self.unreachable_since = None;
+                self.activity.unreachable_since = None;
                 // A close is no less polite for an outage in the midst of it.
                 self.ending.extend(now.since(since));
                 self.events.push_back(Event::PeerReachable);

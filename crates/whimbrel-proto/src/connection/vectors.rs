@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::addresses::{read_add, write_add, write_delete};
-use super::control::ControlQueue;
-use super::ids::{read_new_cid, read_path, write_new_cid};
-use super::multipath::write_close_path;
-use super::path::ChallengeAnswers;
-use super::primary::read_set_primary;
-use super::suspend::{read_suspend, suspend, suspend_ack};
-use super::tickets::read_ticket;
+use super::control::control_queue::ControlQueue;
+use super::handshake::tickets::read_ticket;
+use super::lifecycle::suspend::{read_suspend, suspend, suspend_ack};
+use super::paths::addresses::{read_add, write_add, write_delete};
+use super::paths::challenge_answers::ChallengeAnswers;
+use super::paths::ids::{read_new_cid, read_path, write_new_cid};
+use super::paths::multipath::write_close_path;
+use super::paths::preferring::read_set_primary;
 use crate::crypto::{Identity, ResetToken};
 use crate::wire::close::{Reason, read_error, read_fin, read_rst, write_rst};
 use crate::wire::credit::Grant;

@@ -4,7 +4,7 @@ use aws_lc_rs::aead::quic::{AES_128, HeaderProtectionKey};
 use rand::CryptoRng;
 use zeroize::Zeroizing;
 
-use super::ResetToken;
+use super::reset::ResetToken;
 
 /// A pseudorandom function of reset tokens, under a key that nobody else has.
 pub(crate) struct Blind(HeaderProtectionKey);
@@ -34,8 +34,9 @@ impl Blind {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use rand::SeedableRng;
+
+    use super::*;
 
     #[test]
     fn how_far_two_tokens_agree_does_not_show() {

@@ -4,7 +4,7 @@ use aws_lc_rs::aead::quic::{AES_128, HeaderProtectionKey};
 use rand::CryptoRng;
 use zeroize::Zeroizing;
 
-use super::Identity;
+use super::identity::Identity;
 use crate::ConnectionId;
 
 /// A Luby-Rackoff permutation with four rounds is strong already; two more are margin, at about 25 ns each.
@@ -79,9 +79,11 @@ const fn join(left: u32, right: u32) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use rand::SeedableRng;
     use std::collections::BTreeSet;
+
+    use rand::SeedableRng;
+
+    use super::*;
 
     #[test]
     fn ids_differ_look_random_and_name_their_core() {

@@ -12,7 +12,7 @@ use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use rand::CryptoRng;
 use zeroize::Zeroizing;
 
-use super::Secret;
+use super::kdf::Secret;
 use crate::time::nanos;
 use crate::{ConnectionId, Time};
 
@@ -142,9 +142,10 @@ fn additional(parity: u8, from: SocketAddr) -> [u8; 19] {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
     use rand::SeedableRng;
+
+    use super::*;
 
     const ID: ConnectionId = ConnectionId(77);
 

@@ -8,7 +8,7 @@ use aws_lc_rs::agreement::{PrivateKey, UnparsedPublicKey, X25519, agree};
 use rand::CryptoRng;
 use zeroize::{Zeroize, Zeroizing};
 
-use super::Secret;
+use super::kdf::Secret;
 
 /// A static key pair. Cheap to clone.
 #[derive(Clone)]
@@ -176,9 +176,10 @@ impl FromStr for PublicKey {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
     use rand::SeedableRng;
+
+    use super::*;
 
     #[test]
     fn public_key_of_rfc_7748_section_6_1() {

@@ -1,6 +1,8 @@
 //! The keys of a connection: both directions, and how they change.
 
-use super::{Aead, HeaderKey, Offer, OpenKey, SealKey, Secret, key_log_line};
+use super::aead::{Aead, Offer};
+use super::kdf::Secret;
+use super::packet_keys::{HeaderKey, OpenKey, SealKey, key_log_line};
 use crate::{ConnectionId, PathId, Side};
 
 /// Both directions under the secrets that the Noise handshake ended with.

@@ -6,7 +6,8 @@ use aws_lc_rs::aead::quic::HeaderProtectionKey;
 use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce, UnboundKey};
 use zeroize::Zeroizing;
 
-use super::{Aead, Secret};
+use super::aead::Aead;
+use super::kdf::Secret;
 use crate::wire::packet::{SAMPLE_LEN, TAG_LEN};
 use crate::{ConnectionId, PathId};
 
@@ -148,8 +149,9 @@ fn hex(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     fn pair(aead: Aead) -> (SealKey, OpenKey) {
         let secret = Secret::new([7; 32]);

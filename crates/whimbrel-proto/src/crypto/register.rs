@@ -99,8 +99,9 @@ impl Register {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::time::Duration;
+
+    use super::*;
 
     #[test]
     fn at_the_bound_new_ones_are_refused_until_old_ones_are_forgotten() {

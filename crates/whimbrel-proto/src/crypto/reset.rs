@@ -7,7 +7,7 @@ use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::hmac::{HMAC_SHA256, Key, sign};
 use rand::CryptoRng;
 
-use super::Identity;
+use super::identity::Identity;
 use crate::ConnectionId;
 use crate::wire::packet::{CLEAR_BIT, MIN_SEALED};
 
@@ -94,8 +94,9 @@ impl ResetKey {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use rand::SeedableRng;
+
+    use super::*;
 
     #[test]
     fn an_instance_makes_the_same_tokens_after_a_restart_and_no_other_does() {

@@ -3,7 +3,7 @@
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::hmac::{HMAC_SHA256, Key, sign};
 
-use super::Secret;
+use super::kdf::Secret;
 
 /// What the holder of a session proves with: which session, how often it was attached, and the secret of that time. Never printed.
 #[derive(Clone)]

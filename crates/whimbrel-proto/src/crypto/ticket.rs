@@ -12,7 +12,8 @@ use rand::CryptoRng;
 use zeroize::Zeroizing;
 
 use super::cookie::nonce;
-use super::{PublicKey, Register, Seen};
+use super::identity::PublicKey;
+use super::register::{Register, Seen};
 use crate::time::nanos;
 use crate::{ConnectionId, Time};
 
@@ -221,8 +222,9 @@ impl TicketJar {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use rand::SeedableRng;
+
+    use super::*;
 
     #[test]
     fn a_ticket_is_good_once_for_its_owner_in_its_time() {

@@ -98,8 +98,9 @@ fn head(ephemeral: &[u8; 32]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::time::Duration;
+
+    use super::*;
 
     const ID: ConnectionId = ConnectionId(5);
 

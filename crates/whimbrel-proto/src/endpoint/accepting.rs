@@ -1,52 +1,17 @@
 //! PINGs: who is let in, and over which connection.
 
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use bytes::BytesMut;
-
 use super::begun::Begun;
+use super::handle::Handle;
 use super::places::Place;
-use super::{ALIASES, Endpoint, Handle, Routed};
+use super::routed::Routed;
+use super::state::{ALIASES, Endpoint};
 use crate::connection::{Connection, Datagram, Setup};
 use crate::crypto::PublicKey;
-use crate::handshake::{Accepted, Agreed, Agreement, Checked, Effort, Ping, Refusal};
+use crate::endpoint::agreeing::{AgreedPing, Agreeing};
+use crate::handshake::{Accepted, Checked, Effort, Ping, Refusal};
 use crate::{ConnectionId, Side, Time};
-
-/// A PING whose key agreements are due. It needs nothing of its endpoint, so any thread can make them.
-pub struct Agreeing {
-    agreement: Box<Agreement>,
-    datagram: Datagram,
-    known: bool,
-}
-
-/// A PING whose key agreements were made, for [`Endpoint::handle_agreed`].
-pub struct AgreedPing {
-    agreed: Agreed,
-    datagram: Datagram,
-}
-
-impl Agreeing {
-    /// Makes them: two Diffie-Hellmans.
-    pub fn run(self) -> AgreedPing {
-        AgreedPing { agreed: self.agreement.run(), datagram: self.datagram }
-    }
-
-    /// It has a ticket, or comes from a network from which somebody is connected: it goes before strangers.
-    pub const fn is_known(&self) -> bool {
-        self.known
-    }
-
-    /// Where it came from, and to which of our addresses.
-    pub const fn addresses(&self) -> (SocketAddr, Option<IpAddr>) {
-        (self.datagram.from, self.datagram.to)
-    }
-
-    /// Copies the packet, which may be a small part of a large buffer: before it waits.
-    pub fn detach(&mut self) {
-        self.datagram.bytes = BytesMut::from(&self.datagram.bytes[..]);
-    }
-}
 
 impl Endpoint {
     /// Looks at a PING, up to what costs.

@@ -2,9 +2,9 @@
 
 use std::net::SocketAddr;
 
-use super::ListenConfig;
 use super::networks::{Known, Network, SIZES};
 use super::rates::{Budget, Trickle};
+use super::settings::ListenConfig;
 use crate::handshake::Effort;
 use crate::{ConnectionId, Time};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use super::{Endpoint, Handle, ListenConfig};
+use super::settings::ListenConfig;
 use crate::crypto::PublicKey;
 
 /// A network may always have this many connections: of a listener that takes few, a share is next to nothing.
@@ -68,13 +68,13 @@ pub(super) struct Places {
 
 /// A limit that is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Full {
+pub(in crate::endpoint) enum Full {
     Key,
     Network,
 }
 
 impl Places {
-    fn full(&self, place: Place, listen: &ListenConfig) -> Option<Full> {
+    pub(in crate::endpoint) fn full(&self, place: Place, listen: &ListenConfig) -> Option<Full> {
         let taken = |counts: &BTreeMap<u64, u32>, of| counts.get(&of).map_or(0, |count| *count as usize);
         if taken(&self.keys, place.key) >= listen.max_per_key {
             return Some(Full::Key);
@@ -91,7 +91,7 @@ impl Places {
         None
     }
 
-    fn take(&mut self, place: Place) {
+    pub(in crate::endpoint) fn take(&mut self, place: Place) {
         *self.keys.entry(place.key).or_default() += 1;
         for network in networks(place) {
             *self.networks.entry(network).or_default() += 1;
@@ -120,27 +120,6 @@ fn release(counts: &mut BTreeMap<u64, u32>, of: u64) {
         *count -= 1;
         if *count == 0 {
             counts.remove(&of);
-        }
-    }
-}
-
-impl Endpoint {
-    /// Whether a connection more may come from there; a refusal is counted.
-    pub(super) fn has_room(&mut self, place: Place) -> bool {
-        let Some((_, listen)) = &self.acceptor else { return false };
-        let full = self.places.full(place, listen);
-        match full {
-            Some(Full::Key) => self.stats.key_full += 1,
-            Some(Full::Network) => self.stats.network_full += 1,
-            None => {}
-        }
-        full.is_none()
-    }
-
-    pub(super) fn take_place(&mut self, handle: Handle, place: Place) {
-        if let Some(ids) = self.connections.get_mut(&handle) {
-            ids.place = place;
-            self.places.take(place);
         }
     }
 }

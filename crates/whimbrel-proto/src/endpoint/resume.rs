@@ -4,8 +4,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::handle::Handle;
+use super::routed::Routed;
+use super::settings::ListenConfig;
+use super::state::Endpoint;
 use super::waiting::Gone;
-use super::{Endpoint, Handle, ListenConfig, Routed};
 use crate::config::TransportConfig;
 use crate::connection::{Attachment, Connection, Datagram, Dial, Opening, Resuming, Setup, Suspended};
 use crate::crypto::{CidGenerator, PublicKey};

@@ -7,7 +7,8 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
-use super::{Endpoint, ListenConfig};
+use super::settings::ListenConfig;
+use super::state::Endpoint;
 use crate::Time;
 use crate::crypto::PublicKey;
 

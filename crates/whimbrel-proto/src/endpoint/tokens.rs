@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rand::CryptoRng;
 
-use super::Handle;
+use super::handle::Handle;
 use crate::crypto::{Blind, Blinded, ResetToken};
 
 /// See the module. Indexed by a keyed hash: a stranger who measures look-ups learns nothing of a token.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::Handle;
+use super::handle::Handle;
 use crate::crypto::PublicKey;
 
 /// Sessions remembered that are not here any more.

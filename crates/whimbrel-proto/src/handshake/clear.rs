@@ -241,8 +241,9 @@ fn sized<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], Malformed> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     proptest! {
         #[test]

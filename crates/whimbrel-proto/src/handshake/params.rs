@@ -252,9 +252,10 @@ fn int(value: Bytes, least: u64, most: u64) -> Result<u64, Malformed> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::crypto::Aead;
-    use proptest::prelude::*;
 
     fn written(side: Side, params: &Params, secrets: &Secrets) -> Bytes {
         let mut buf = Vec::new();

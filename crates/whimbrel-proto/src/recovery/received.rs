@@ -241,11 +241,13 @@ impl AckPolicy {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
     use super::*;
     use crate::wire::Reader;
     use crate::wire::sack::Sack;
-    use proptest::prelude::*;
-    use std::collections::BTreeSet;
 
     const PACE: AckPace = AckPace { every: 2, delay: Duration::from_millis(5) };
 

@@ -13,7 +13,7 @@
 
 mod account;
 mod api;
-mod config;
+pub(crate) mod config;
 mod end;
 mod end_out;
 mod message;

@@ -1,13 +1,14 @@
 //! Settings of message streams, and what follows from them.
 
+use std::time::Duration;
+
 use super::config::DEFAULT_CREDIT;
 use super::message::{DomainKey, OpenError, StreamError, StreamKind};
-use super::options::*;
+use super::options::{CreditPolicy, RouteClass, StreamOptions};
 use super::receive::latest::Latest;
 use super::send::retransmit::Lost;
 use super::state::Session;
 use crate::StreamId;
-use std::time::Duration;
 
 impl Session {
     /// Opens a stream of messages.

@@ -1,10 +1,11 @@
 //! Figures of each tag, both ways put together.
 
+use std::collections::BTreeMap;
+
 use super::state::Session;
 use super::stats::Counters;
-use super::tag_stats::*;
+use super::tag_stats::TagStats;
 use crate::{StreamId, Tag};
-use std::collections::BTreeMap;
 
 impl Session {
     /// Figures of each tag that was used, in order: at most `max_tags` each way.

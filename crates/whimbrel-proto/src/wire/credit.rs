@@ -59,9 +59,10 @@ impl Grant {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::wire::VARINT_MAX;
-    use proptest::prelude::*;
 
     proptest! {
         #[test]

@@ -59,8 +59,9 @@ pub fn expand_number(truncated: u64, length: usize, expected: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     proptest! {
         #[test]

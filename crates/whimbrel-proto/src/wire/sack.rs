@@ -136,8 +136,9 @@ pub fn write(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     fn ranges_from(steps: &[(u64, u64)]) -> Vec<RangeInclusive<u64>> {
         let mut at = 0;

@@ -95,9 +95,10 @@ impl NumberRange {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::wire::block;
-    use proptest::prelude::*;
 
     proptest! {
         #[test]

@@ -83,9 +83,10 @@ impl StreamEnd {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::wire::VARINT_MAX;
-    use proptest::prelude::*;
 
     proptest! {
         #[test]

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::Time;
-use crate::congestion::{AckSample, math};
+use crate::congestion::controller::AckSample;
+use crate::congestion::math;
 
 /// A point in the stream of acknowledgements.
 #[derive(Clone, Copy, Debug, Default)]

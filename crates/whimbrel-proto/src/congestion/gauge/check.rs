@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use crate::Time;
-use crate::congestion::math::{self, ONE};
+use crate::congestion::math;
+use crate::congestion::math::ONE;
 
 /// The share sent during a check, permille.
 pub(super) const GAIN: u64 = 750;

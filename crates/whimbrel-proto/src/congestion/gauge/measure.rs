@@ -5,7 +5,7 @@ use super::rate_drop::RateDrop;
 use super::target::QueueTarget;
 use super::{Gauge, ONE, Phase, STARTUP_GROWTH, UNKNOWN_LOSS, math};
 use crate::Time;
-use crate::congestion::RateSample;
+use crate::congestion::rate::RateSample;
 
 impl Gauge {
     pub(super) fn measure_rate(&mut self, rate: &RateSample) {

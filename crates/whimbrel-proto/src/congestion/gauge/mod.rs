@@ -37,11 +37,12 @@ use losses::{Losses, Period};
 use rate_drop::{RateDrop, View};
 use target::QueueTarget;
 
-use super::math::{self, ONE};
-use super::{
-    ASSUMED_RTT, AckSample, Calls, Company, Controller, ControllerStats, INITIAL_PACKETS, LARGEST_PACKET,
-    Remembered,
+use super::controller::{
+    ASSUMED_RTT, AckSample, Controller, ControllerStats, INITIAL_PACKETS, LARGEST_PACKET, Remembered,
 };
+use super::coupling::{Calls, Company};
+use super::math;
+use super::math::ONE;
 use crate::Time;
 
 /// The first packets leave within this share of a round trip, permille: close enough together for their

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::Time;
-use crate::congestion::math::{self, ONE};
+use crate::congestion::math;
+use crate::congestion::math::ONE;
 
 /// Packets queued for a bandwidth-delay product of one packet, permille; grows with its square root.
 const PACKETS: u64 = 1200;

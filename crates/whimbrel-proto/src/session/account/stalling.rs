@@ -1,12 +1,13 @@
 //! Who holds credit, and who is told of it.
 
-use super::stalls::*;
+use std::time::Duration;
+
+use super::stalls::{PATIENCE, StreamCredit, Whose};
 use crate::Time;
 use crate::session::message::{DomainKey, SessionEvent};
 use crate::session::send::lane::LaneState;
 use crate::session::state::Session;
 use crate::session::stream::Stream;
-use std::time::Duration;
 
 impl Session {
     /// Who holds credit: figures of every stream, in the order of their ids.

@@ -1,6 +1,6 @@
 //! Adding up what is held for the peer, and covering it.
 
-use super::held::*;
+use super::held::TOO_MUCH;
 use crate::PeerMisbehaved;
 use crate::budget::Budgets;
 use crate::session::state::Session;

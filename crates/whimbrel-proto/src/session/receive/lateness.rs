@@ -1,6 +1,8 @@
 //! What becomes of messages that came too late, at both ends.
 
-use super::late::*;
+use std::ops::Range;
+
+use super::late::LateVerdict;
 use super::notices_in::TOO_MUCH;
 use crate::mutants::{Mutant, planted};
 use crate::session::message::{Carried, DomainKey, Outcome};
@@ -10,7 +12,6 @@ use crate::session::state::Session;
 use crate::wire::skip::{LATE, NumberRange, RangesHead};
 use crate::wire::{Writer, block, data};
 use crate::{PeerMisbehaved, Time};
-use std::ops::Range;
 
 impl Session {
     /// A message, or the first part of one, came too late.

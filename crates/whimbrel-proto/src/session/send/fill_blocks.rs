@@ -1,6 +1,6 @@
 //! Writing the blocks other than DATA.
 
-use super::out_blocks::*;
+use super::out_blocks::Notice;
 use crate::session::message::Carried;
 use crate::session::state::Session;
 use crate::wire::Writer;

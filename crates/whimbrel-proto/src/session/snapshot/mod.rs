@@ -11,10 +11,10 @@ mod send_items;
 use std::time::Duration;
 
 use bytes::Bytes;
+use codec::{In, Out, SNAPSHOT_VERSION, SnapshotError};
 
 use crate::Time;
 use crate::session::state::Session;
-use codec::{In, Out, SNAPSHOT_VERSION, SnapshotError};
 
 /// What every snapshot begins with.
 const MAGIC: [u8; 4] = *b"WSES";

@@ -1,10 +1,10 @@
 //! Messages on their way out, and messages that have come.
 
-use crate::session::options::RouteClass;
 use bytes::Bytes;
 
 use super::codec::{BROKEN, In, Loaded, Out};
 use crate::session::message::{Message, Outcome};
+use crate::session::options::RouteClass;
 use crate::session::send::send_item::{
     CONFIRM, DEAD, NO_TAG, PARTED, PPID, PRESSED, RELIABLE, SendItem, SendState, TRACKED,
 };

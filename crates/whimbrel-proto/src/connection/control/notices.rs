@@ -1,0 +1,106 @@
+//! Blocks of the connection that must arrive: kept as bytes until the packet that carried them is acknowledged, sent again when it is
+//! lost. Their order of arrival is not kept; blocks for which it matters carry a sequence number.
+
+use std::collections::VecDeque;
+
+use crate::wire::Writer;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(in crate::connection) struct Notices {
+    waiting: VecDeque<Notice>,
+    next: u32,
+}
+
+/// Never printed but for its kind: some hold reset tokens.
+struct Notice {
+    number: u32,
+    due: bool,
+    bytes: Vec<u8>,
+}
+
+impl std::fmt::Debug for Notice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = self.bytes.first();
+        write!(f, "Notice {{ {}, due {}, block {kind:?} }}", self.number, self.due)
+    }
+}
+
+impl Notices {
+    /// Adds a whole block. Returns its number.
+    pub(in crate::connection) fn push(&mut self, bytes: Vec<u8>) -> u32 {
+        let number = self.next;
+        self.waiting.push_back(Notice { number, due: true, bytes });
+        self.next = self.next.wrapping_add(1);
+        number
+    }
+
+    /// Blocks not acknowledged yet.
+    pub(in crate::connection) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// It was not acknowledged yet.
+    pub(in crate::connection) fn holds(&self, number: u32) -> bool {
+        self.held(number).is_some()
+    }
+
+    /// The block, until it is acknowledged.
+    pub(in crate::connection) fn held(&self, number: u32) -> Option<&[u8]> {
+        let notice = self.waiting.iter().find(|notice| notice.number == number);
+        notice.map(|notice| &notice.bytes[..])
+    }
+
+    pub(in crate::connection) fn is_due(&self) -> bool {
+        self.waiting.iter().any(|notice| notice.due)
+    }
+
+    /// Writes what is due and fits.
+    pub(in crate::connection) fn fill(&mut self, out: &mut Writer<'_>, mut carried: impl FnMut(u32)) {
+        for notice in self.waiting.iter_mut().filter(|notice| notice.due) {
+            if out.remaining() < notice.bytes.len() {
+                break;
+            }
+            out.bytes(&notice.bytes);
+            notice.due = false;
+            carried(notice.number);
+        }
+    }
+
+    pub(in crate::connection) fn on_acked(&mut self, number: u32) {
+        self.waiting.retain(|notice| notice.number != number);
+        if self.waiting.is_empty() {
+            self.waiting = VecDeque::new();
+        }
+    }
+
+    pub(in crate::connection) fn on_lost(&mut self, number: u32) {
+        if let Some(notice) = self.waiting.iter_mut().find(|notice| notice.number == number) {
+            notice.due = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notice_goes_again_until_it_is_acknowledged() {
+        let mut notices = Notices::default();
+        notices.push(vec![1; 10]);
+        notices.push(vec![2; 10]);
+        let (mut buf, mut carried) = (Vec::new(), Vec::new());
+        notices.fill(&mut Writer::new(&mut buf, 15), |number| carried.push(number));
+        assert_eq!((buf.len(), &carried[..]), (10, &[0][..]));
+        notices.fill(&mut Writer::new(&mut buf, 100), |number| carried.push(number));
+        assert_eq!(carried, [0, 1]);
+        assert!(!notices.is_due());
+        notices.on_lost(0);
+        assert!(notices.is_due());
+        notices.on_acked(0);
+        notices.on_acked(1);
+        notices.on_lost(1);
+        assert!(!notices.is_due(), "acknowledged once is enough");
+    }
+}

@@ -1,0 +1,20 @@
+//! What a peer is dialled with.
+
+use rand_chacha::ChaCha20Rng;
+
+use crate::handshake::ClientHandshake;
+use crate::{ConnectionId, Time};
+
+/// What an endpoint gives to dial with.
+pub struct Dial {
+    pub(crate) now: Time,
+    pub(crate) handshake: ClientHandshake,
+    pub(crate) local_id: ConnectionId,
+    pub(crate) rng: ChaCha20Rng,
+}
+
+impl std::fmt::Debug for Dial {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Dial {{ {:?} }}", self.local_id)
+    }
+}

@@ -1,0 +1,193 @@
+//! Re-attaching: the connection is given up, the session is not. Both ends keep it, and the one that began it dials until it is answered.
+
+use std::net::IpAddr;
+
+use super::attachment::Attachment;
+use super::close::{CloseReason, Ending};
+use super::dial::Dial;
+use super::redial::{AddressPair, Redial};
+use crate::connection::datagram::{Datagram, Transmit};
+use crate::connection::event::{EndpointEvent, Event};
+use crate::connection::handshake::opening::Opening;
+use crate::connection::paths::path_set::Main;
+use crate::connection::state::{Connection, Setup};
+use crate::wire::block;
+use crate::wire::packet::CLEAR_BIT;
+use crate::{ConnectionId, Side, Time};
+
+/// Ways that are tried at once.
+const MOST_WAYS: usize = crate::connection::paths::path_set::MOST_PATHS;
+
+impl Connection {
+    /// Nothing was heard for the idle timeout.
+    pub(in crate::connection) fn on_out_of_service(&mut self, now: Time) {
+        self.events.push_back(Event::OutOfService);
+        if self.may_detach() {
+            self.detach(now);
+        } else {
+            self.finish(now, CloseReason::TimedOut, None);
+        }
+    }
+
+    /// The session is wanted, and can be told again.
+    pub(in crate::connection) fn may_detach(&self) -> bool {
+        self.config.reattach.is_some()
+            && self.ending.is_open()
+            && self.peer.confirmed
+            && self.claim().is_some()
+    }
+
+    /// The session goes on without the connection.
+    pub(in crate::connection) fn detach(&mut self, now: Time) {
+        let (Some(keep), Some(peer)) = (self.config.reattach, self.peer.key) else { return };
+        self.ending = Ending::Detached { until: now + keep };
+        self.events.push_back(Event::Detached);
+        let bytes = self.session.kept_bytes();
+        self.endpoint_events.push_back(EndpointEvent::WaitWanted { peer, bytes });
+        // Who could reach the other at first can do so again; the other way a NAT may be between.
+        if self.session.side() == Side::Client {
+            self.endpoint_events.push_back(EndpointEvent::DialWanted { peer });
+        }
+    }
+
+    /// The endpoint gave what it takes.
+    pub(in crate::connection) fn begin_dial(&mut self, dial: Dial) {
+        let Dial { now, mut handshake, local_id, rng } = dial;
+        let Ending::Detached { until } = self.ending else { return };
+        let Some(claim) = self.claim() else { return };
+        handshake.resume(claim.clone());
+        let setup = Setup {
+            side: Side::Client,
+            config: std::sync::Arc::clone(&self.config),
+            budgets: self.budgets.clone(),
+            remote: self.remote(),
+            local: None,
+            local_id,
+            remote_id: ConnectionId(0),
+            issues_tickets: false,
+            rng,
+        };
+        let mut fresh = Self::new(now, setup);
+        let claim = Some(Box::new(claim));
+        fresh.attach_to(Attachment { claim, ..self.succession.attachment.clone() });
+        let params = Self::own_params(&self.config);
+        // It ends when the session does.
+        let patience = until.since(now) + self.config.handshake_timeout;
+        fresh.open_with(now, Opening::new(now, handshake, params, false, patience, None));
+        self.succession.dial = Some(Box::new(Redial { fresh, ways: self.ways(), rest: Vec::new() }));
+    }
+
+    /// Every address of this host with every one of the peer's that has answered: where its paths led to first.
+    fn ways(&self) -> Vec<AddressPair> {
+        let mut remotes = vec![self.remote()];
+        let proven = self.paths.iter().filter(|path| path.lifecycle.is_proven());
+        for remote in proven.map(|path| path.remote).chain(self.supply.addresses.answered()) {
+            if !remotes.contains(&remote) {
+                remotes.push(remote);
+            }
+        }
+        let locals: Vec<IpAddr> = self.supply.addresses.ours().map(|ours| ours.address.ip()).collect();
+        let mut ways: Vec<AddressPair> = Vec::new();
+        for remote in remotes {
+            let fitting = locals.iter().filter(|local| local.is_ipv4() == remote.is_ipv4());
+            ways.extend(fitting.map(|local| (Some(*local), remote)));
+            if locals.is_empty() {
+                ways.push((None, remote));
+            }
+        }
+        if ways.is_empty() {
+            ways.push((None, self.remote()));
+        }
+        ways.truncate(MOST_WAYS);
+        ways
+    }
+
+    pub(in crate::connection) fn transmit_dial(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
+        let Redial { fresh, ways, rest } = &mut **self.succession.dial.as_mut()?;
+        let mut size = 0;
+        if rest.is_empty() {
+            let start = out.len();
+            let sent = fresh.transmit_single(now, out)?;
+            if out.get(start) != Some(&(CLEAR_BIT | block::SYN)) {
+                return Some(sent);
+            }
+            rest.extend_from_slice(ways);
+            size = sent.size;
+        }
+        let (source, destination) = rest.pop()?;
+        if size == 0 {
+            let asking = fresh.opening.as_ref()?.asking();
+            out.extend_from_slice(asking);
+            size = asking.len();
+        }
+        Some(Transmit { source, destination, ..fresh.paths[Main].transmit(size, None) })
+    }
+
+    pub(in crate::connection) fn dial_timeout(&self) -> Option<Time> {
+        let dial = self.succession.dial.as_deref()?;
+        let due = dial.fresh.opening.as_ref()?.timeout();
+        Some(if dial.rest.is_empty() { due } else { Time::ZERO })
+    }
+
+    /// There may be a way again, or another.
+    pub(in crate::connection) fn dial_now(&mut self, now: Time) {
+        let ways = self.ways();
+        let Some(dial) = &mut self.succession.dial else { return };
+        dial.ways = ways;
+        if let Some(opening) = &mut dial.fresh.opening {
+            opening.hurry(now);
+        }
+    }
+
+    /// A packet of the handshake came, while there is no connection.
+    pub(in crate::connection) fn handle_dialled(&mut self, now: Time, datagram: Datagram) {
+        let Some(Redial { fresh, ways, rest }) = self.succession.dial.as_deref_mut() else {
+            self.figures.dropped.handshake += 1;
+            return;
+        };
+        let asks = |fresh: &Self| fresh.opening.as_ref().is_some_and(|opening| opening.is_asking());
+        let (asked, from, to) = (asks(fresh), datagram.from, datagram.to);
+        fresh.handle_clear(now, datagram);
+        if asked && !asks(fresh) && ways.iter().any(|(_, remote)| *remote == from) {
+            let local = to.filter(|_| ways.contains(&(to, from)));
+            fresh.paths[Main].move_to(from, local);
+            rest.clear();
+        }
+        if fresh.is_closed() {
+            let why = std::iter::from_fn(|| fresh.events.pop_front()).find_map(|event| match event {
+                Event::Closed(why) => Some(why),
+                _ => None,
+            });
+            self.finish(now, refusal(why), None);
+        } else if fresh.is_established()
+            && let Some(dial) = self.succession.dial.take()
+        {
+            self.attach(now, dial.fresh);
+        }
+    }
+
+    /// A packet of the connection that was given up: it works again, and the other end may not even know.
+    pub(in crate::connection) fn revive(&mut self) {
+        self.stop_waiting();
+        self.events.push_back(Event::Reattached { from: self.remote(), to: self.remote() });
+    }
+
+    /// The session waits no longer, nor dials.
+    pub(in crate::connection) fn stop_waiting(&mut self) {
+        self.session.end_wait();
+        self.ending = Ending::Open;
+        if let Some(dial) = self.succession.dial.take() {
+            self.endpoint_events.push_back(EndpointEvent::IdUnused(dial.fresh.local_id()));
+        }
+        self.endpoint_events.push_back(EndpointEvent::WaitOver);
+    }
+}
+
+/// What it means that the peer does not go on.
+fn refusal(why: Option<CloseReason>) -> CloseReason {
+    match why {
+        Some(CloseReason::UnknownSession) => CloseReason::PeerRestarted,
+        Some(CloseReason::ResumeExpired) | None => CloseReason::TimedOut,
+        Some(why) => why,
+    }
+}

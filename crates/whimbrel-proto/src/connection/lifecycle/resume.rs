@@ -1,0 +1,278 @@
+//! Resuming: a session that goes on over another connection. The handle stays; keys and paths are new.
+
+use super::close::{CloseReason, Ending};
+use super::resuming::Resuming;
+use crate::connection::datagram::Datagram;
+use crate::connection::event::{EndpointEvent, Event};
+use crate::connection::paths::addresses::LocalAddress;
+use crate::connection::paths::multipath::Destination;
+use crate::connection::paths::path_set::Main;
+use crate::connection::paths::path_state::PathState;
+use crate::connection::state::{Connection, Setup};
+use crate::crypto::Claim;
+use crate::handshake::{Accepted, Params, Resumed};
+use crate::mutants::{Mutant, planted};
+use crate::session::Session;
+use crate::wire::packet::destination;
+use crate::{ConnectionId, Side, Time};
+
+/// New connections for one session that were answered and have proven nothing yet.
+const MOST_PENDING: usize = 4;
+
+impl Connection {
+    /// Somebody wants the session to go on over another connection. That is answered, and done once a packet under the new keys came:
+    /// an answer that got lost locks nobody out.
+    pub fn handle_resume(&mut self, now: Time, resuming: Resuming) {
+        let Resuming { accepted, setup } = resuming;
+        let id = setup.local_id;
+        if matches!(self.ending, Ending::Suspending { .. }) {
+            // It is about to leave, too. Whoever comes back next finds the other.
+            self.endpoint_events.push_back(EndpointEvent::IdUnused(id));
+            return;
+        }
+        let answer = self.weigh_claim(&accepted);
+        let (config, budgets) = (std::sync::Arc::clone(&self.config), self.budgets.clone());
+        let mut fresh = Self::new(now, Setup { config, budgets, ..setup });
+        fresh.succession.attachment = self.succession.attachment.clone();
+        fresh.succession.refusal = answer != Resumed::Yes;
+        if fresh.accept_resuming(now, accepted, answer).is_err() || !self.has_room_for(&fresh) {
+            self.endpoint_events.push_back(EndpointEvent::IdUnused(id));
+            return;
+        }
+        if !fresh.succession.refusal
+            && let Some(next) = self.next_claim(&fresh)
+        {
+            let offered = &mut self.succession.attachment.offered;
+            if offered.len() >= MOST_PENDING {
+                offered.remove(0);
+            }
+            offered.push(next.clone());
+            fresh.succession.attachment.claim = Some(Box::new(next));
+        }
+        if !fresh.succession.refusal {
+            // The peer is there, and may take what it was granted for lifecycle.
+            self.activity.received = now;
+            self.ending.wait_until(now + self.activity.idle_timeout);
+        }
+        self.succession.pending.push(fresh);
+    }
+
+    /// A peer was told that it may go on over another connection, and nothing of that has come yet.
+    pub(in crate::connection) fn is_awaited(&self) -> bool {
+        self.succession.pending.iter().any(|pending| !pending.succession.refusal)
+    }
+
+    /// Makes room among those that have proven nothing yet. Who is refused displaces nobody who is not.
+    fn has_room_for(&mut self, fresh: &Self) -> bool {
+        if self.succession.pending.len() < MOST_PENDING {
+            return true;
+        }
+        let refused = self.succession.pending.iter().position(|pending| pending.succession.refusal);
+        let Some(index) = refused.or((!fresh.succession.refusal).then_some(0)) else { return false };
+        let oldest = self.succession.pending.remove(index);
+        self.endpoint_events.push_back(EndpointEvent::IdUnused(oldest.local_id()));
+        true
+    }
+
+    /// What the session will be known by if `fresh` carries it.
+    fn next_claim(&self, fresh: &Self) -> Option<Claim> {
+        let fresh = fresh.keys.as_ref()?.keys().resumption(fresh.side);
+        self.claim().map(|claim| claim.next(&fresh))
+    }
+
+    fn weigh_claim(&mut self, accepted: &Accepted) -> Resumed {
+        let (Some(proof), Some(claim)) = (accepted.params.resume, self.claim()) else {
+            return Resumed::Unknown;
+        };
+        let heir = self.succession.attachment.heir.as_deref();
+        if self.peer.key != Some(accepted.client_key) && heir != Some(&accepted.client_key) {
+            Resumed::Unknown
+        } else if planted(Mutant::ResumedAgain) {
+            Resumed::Yes
+        } else if self.ending.is_over() {
+            Resumed::Expired
+        } else if proof.epoch <= claim.epoch {
+            Resumed::Already
+        } else if accepted.proves(&claim) || self.accept_offered(accepted) {
+            Resumed::Yes
+        } else {
+            Resumed::Unknown
+        }
+    }
+
+    /// A claim that was offered and that nothing was heard under: its holder had PONG, and lost the connection at once. What else was
+    /// offered is nobody's.
+    fn accept_offered(&mut self, accepted: &Accepted) -> bool {
+        let offered = self.succession.attachment.offered.iter().find(|claim| accepted.proves(claim));
+        let Some(claim) = offered.cloned() else { return false };
+        self.succession.attachment.claim = Some(Box::new(claim));
+        self.succession.attachment.offered.clear();
+        for pending in self.succession.pending.drain(..) {
+            self.endpoint_events.push_back(EndpointEvent::IdUnused(pending.local_id()));
+        }
+        true
+    }
+
+    /// A datagram for a connection that would take this one's place. True: it was dealt with, or this is that connection now.
+    pub(in crate::connection) fn handle_pending(&mut self, now: Time, datagram: &Datagram) -> bool {
+        let Some((_, id)) = destination(&datagram.bytes) else { return false };
+        let Some(index) = self.succession.pending.iter().position(|pending| pending.local_id() == id) else {
+            return false;
+        };
+        let pending = &mut self.succession.pending[index];
+        let at = pending.paths.main();
+        let opens = pending.open(now, Destination::Path(at), datagram.bytes.clone()).is_some();
+        if opens && !pending.succession.refusal && !self.ending.is_over() {
+            let fresh = self.succession.pending.remove(index);
+            self.attach(now, fresh);
+            return false;
+        }
+        true
+    }
+
+    pub(in crate::connection) fn pending_id(&self, datagram: &Datagram) -> Option<usize> {
+        let (_, id) = destination(&datagram.bytes)?;
+        self.succession.pending.iter().position(|pending| pending.local_id() == id)
+    }
+
+    /// The session goes over to `fresh`, and what carried it before is fenced off.
+    pub(in crate::connection) fn attach(&mut self, now: Time, mut fresh: Self) {
+        let open = self.paths.iter().filter(|path| path.lifecycle.state() != PathState::Closed);
+        let closed: Vec<Event> = open.map(|path| Event::PathClosed(Box::new(path.stats()))).collect();
+        self.abandon_all(now);
+        fresh.succession.attachment.offered.clear();
+        fresh.succession.attachment.heir = None;
+        let limits = fresh.session.peer_limits();
+        std::mem::swap(&mut fresh.session, &mut self.session);
+        fresh.session.set_peer_limits(limits);
+        fresh.session.end_wait();
+        fresh.peer.key = fresh.peer.key.or(self.peer.key);
+        let (from, to) = (self.remote(), fresh.remote());
+        if let Some(since) = self.activity.unreachable_since {
+            self.ending.extend(now.since(since));
+        }
+        fresh.ending = self.ending.begin_again();
+        fresh.suspend_again(self);
+        fresh.figures.watch = self.figures.watch.take();
+        fresh.supply.addresses.go_on_from(&self.supply.addresses);
+        if from != to {
+            fresh.supply.addresses.on_answered(from);
+        }
+        fresh.figures.past = Some(Box::new(self.totals()));
+        fresh.figures.deadlines = self.figures.deadlines.take();
+        fresh.figures.dropped = self.figures.dropped;
+        fresh.events.retain_from(0, |event| *event != Event::Connected);
+        fresh.events.push_front(match self.ending {
+            Ending::Detached { .. } => Event::Reattached { from, to },
+            _ => Event::PeerResumed { from, to },
+        });
+        self.events.extend(closed);
+        while let Some(event) = self.events.pop_back() {
+            fresh.events.push_front(event);
+        }
+        if fresh.side == Side::Server {
+            fresh.endpoint_events.push_front(EndpointEvent::Reattached { id: fresh.local_id() });
+        }
+        while let Some(event) = self.endpoint_events.pop_back() {
+            fresh.endpoint_events.push_front(event);
+        }
+        let ours: Vec<LocalAddress> = self.supply.addresses.ours().copied().collect();
+        *self = fresh;
+        self.tell_again(now, &ours);
+    }
+
+    /// What the peer knew over the connection before.
+    fn tell_again(&mut self, now: Time, ours: &[LocalAddress]) {
+        let events = self.events.len();
+        self.set_local_addresses(now, ours);
+        // To the application they are no news.
+        let is_news = |event: &Event| !matches!(event, Event::LocalAddressAdded(_));
+        self.events.retain_from(events, is_news);
+    }
+
+    /// The server said whether it goes on with the session.
+    pub(in crate::connection) fn on_resumed(&mut self, now: Time, params: &Params) -> bool {
+        if !self.succession.resuming {
+            return true;
+        }
+        self.succession.resuming = false;
+        let why = match params.resumed {
+            Some(Resumed::Yes) => {
+                if let (Some(claim), Some(keys)) = (self.claim(), &self.keys) {
+                    let fresh = keys.keys().resumption(self.side);
+                    self.succession.attachment.claim = Some(Box::new(claim.next(&fresh)));
+                }
+                let id = self.local_id();
+                self.endpoint_events.push_back(EndpointEvent::Reattached { id });
+                return true;
+            }
+            Some(Resumed::Already) => CloseReason::AlreadyResumed,
+            Some(Resumed::Expired) => CloseReason::ResumeExpired,
+            Some(Resumed::Unknown) | None => CloseReason::UnknownSession,
+        };
+        self.finish(now, why, None);
+        false
+    }
+
+    /// Goes on with a session that was restored.
+    pub(crate) fn begin_resume(
+        &mut self,
+        session: Session,
+        attachment: crate::connection::lifecycle::attachment::Attachment,
+    ) {
+        self.session = session.drawing_on(&self.budgets);
+        self.attach_to(attachment);
+    }
+
+    /// The handshake to come asks for a session.
+    pub(in crate::connection) fn attach_to(
+        &mut self,
+        attachment: crate::connection::lifecycle::attachment::Attachment,
+    ) {
+        self.succession.attachment = attachment;
+        self.succession.resuming = true;
+    }
+
+    /// Waits for the peer of a restored session to resume it.
+    pub(crate) fn begin_waiting(
+        &mut self,
+        now: Time,
+        session: Session,
+        attachment: crate::connection::lifecycle::attachment::Attachment,
+        peer_key: crate::crypto::PublicKey,
+    ) {
+        self.session = session.drawing_on(&self.budgets);
+        self.succession.attachment = attachment;
+        self.peer.key = Some(peer_key);
+        self.ending = Ending::Waiting { until: now + self.config.wait_time };
+    }
+
+    /// The id of the pending connection that a PING was for; its answer goes again.
+    pub(in crate::connection) fn repeat_pending(&mut self, ping: &Datagram) -> bool {
+        let Some(index) = self.pending_id(ping) else { return false };
+        let pending = &mut self.succession.pending[index];
+        if ping.from == pending.paths[Main].remote {
+            pending.pong.due = true;
+        }
+        true
+    }
+
+    /// One that was granted is kept for as long as the peer may think that it stands.
+    pub(in crate::connection) fn pending_patience(&self) -> std::time::Duration {
+        if self.succession.refusal { self.config.handshake_timeout } else { self.activity.idle_timeout }
+    }
+
+    /// Pending connections that came to nothing.
+    pub(in crate::connection) fn expire_pending(&mut self, now: Time) {
+        let is_over = |pending: &Self| pending.activity.received + pending.pending_patience() <= now;
+        let over: Vec<ConnectionId> = self
+            .succession
+            .pending
+            .iter()
+            .filter(|pending| is_over(pending))
+            .map(|pending| pending.local_id())
+            .collect();
+        self.succession.pending.retain(|pending| !is_over(pending));
+        self.endpoint_events.extend(over.into_iter().map(EndpointEvent::IdUnused));
+    }
+}

@@ -1,0 +1,75 @@
+//! A peer that is not let in any more.
+
+use std::net::SocketAddr;
+
+use super::close::CloseReason;
+use super::resuming::Resuming;
+use crate::connection::event::EndpointEvent;
+use crate::connection::state::Connection;
+use crate::crypto::PublicKey;
+use crate::wire::close::Reason;
+use crate::{Cause, Side, Time};
+
+impl Connection {
+    /// Ends everything that this key has here, whoever began it: the connection, at whatever point it is; the session, if it waits or
+    /// is dialled for; and the right of an heir. [`crate::connection::event::Event::Closed`] with [`CloseReason::Revoked`] says so. True if the connection
+    /// ended by this.
+    pub fn revoke(&mut self, now: Time, key: &PublicKey) -> bool {
+        self.strip(&mut |peer, _| peer != key);
+        let peer = self.peer.key.or_else(|| self.opening.as_ref()?.server_key());
+        peer == Some(*key) && self.end_revoked(now)
+    }
+
+    /// Ends a connection that this side accepted, and a session that waits for a peer, if `lets_in` refuses the peer's key and address; takes
+    /// the right to go on with the session from an heir that it refuses. What this side dialled is its own choice and stays. True if the
+    /// connection ended by this.
+    pub fn recheck(&mut self, now: Time, lets_in: &mut dyn FnMut(&PublicKey, SocketAddr) -> bool) -> bool {
+        self.strip(lets_in);
+        let peer = self.peer.key.filter(|_| self.side == Side::Server && !self.ending.is_over());
+        peer.is_some_and(|peer| !lets_in(&peer, self.remote())) && self.end_revoked(now)
+    }
+
+    /// What a key has beside the connection: the right of an heir, and connections that would take this one's place.
+    fn strip(&mut self, lets_in: &mut dyn FnMut(&PublicKey, SocketAddr) -> bool) {
+        let remote = self.remote();
+        if self.succession.attachment.heir.as_deref().is_some_and(|heir| !lets_in(heir, remote)) {
+            self.succession.attachment.heir = None;
+        }
+        let mut gone = Vec::new();
+        self.succession.pending.retain(|pending| {
+            let stays = pending.peer.key.is_none_or(|key| lets_in(&key, pending.remote()));
+            if !stays {
+                gone.push(EndpointEvent::IdUnused(pending.local_id()));
+            }
+            stays
+        });
+        self.endpoint_events.extend(gone);
+    }
+
+    fn end_revoked(&mut self, now: Time) -> bool {
+        if self.ending.is_over() {
+            return false;
+        }
+        // A peer that is suspended or out of reach has nothing to hear it by.
+        let waits = self.ending.is_waiting();
+        if waits {
+            self.endpoint_events.push_back(EndpointEvent::WaitOver);
+        }
+        let reason = || Reason::new(0, "this key is not let in any more");
+        self.finish(now, CloseReason::Revoked, (!waits).then(|| (Cause::Refused, reason())));
+        self.endpoint_events.push_back(EndpointEvent::Revoked);
+        true
+    }
+}
+
+impl Resuming {
+    /// Who wants the session to go on.
+    pub fn peer_key(&self) -> PublicKey {
+        self.accepted.client_key
+    }
+
+    /// From where.
+    pub fn remote(&self) -> SocketAddr {
+        self.setup.remote
+    }
+}

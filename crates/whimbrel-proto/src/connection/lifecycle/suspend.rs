@@ -1,0 +1,273 @@
+//! Suspending: a session leaves its connection, at this end into bytes, at the other to wait (Mockets 5.1).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use zeroize::Zeroizing;
+
+use super::close::{CloseReason, Ending};
+use super::suspended::Suspended;
+use crate::connection::event::{EndpointEvent, Event};
+use crate::connection::packet::notes::Notes;
+use crate::connection::packet::sent_block::SentBlock;
+use crate::connection::paths::path_set::Main;
+use crate::connection::state::Connection;
+use crate::crypto::{Claim, PublicKey};
+use crate::recovery::{Fate, Recovery};
+use crate::session::Session;
+use crate::wire::{Malformed, Reader, Writer, block};
+use crate::{Cause, PeerMisbehaved, Side, Time};
+
+/// SUSPEND-ACKs sent again to a peer that goes on asking.
+const REPEATS: u8 = 32;
+
+/// What is to be done before the session becomes bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SuspendMode {
+    /// What was sent is delivered first, as with a polite close, for as long as that may take; then as `Snapshot`.
+    Flush,
+    /// At once: what is on its way goes with the session.
+    Snapshot,
+}
+
+/// Why a session cannot be suspended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SuspendError {
+    /// The handshake is not done.
+    #[error("there is no connection yet: suspend once it is established")]
+    NotEstablished,
+    /// It is ending, or being suspended already.
+    #[error("the session is closing or being suspended already")]
+    Closing,
+    /// The client gave the session no id.
+    #[error("the peer named no session: it is too old to resume one")]
+    NoSession,
+}
+
+impl Connection {
+    /// Suspends the session: [`Event::Closed`] with [`CloseReason::Suspended`] says that [`Connection::take_suspended`] has it. A peer
+    /// that does not answer within the close timeout is left to find out by itself, as one is that is suspended or out of reach already.
+    /// `heir` is a key other than this one that may resume it.
+    ///
+    /// # Errors
+    /// [`SuspendError`]; nothing was changed.
+    pub fn suspend(
+        &mut self,
+        now: Time,
+        mode: SuspendMode,
+        heir: Option<PublicKey>,
+    ) -> Result<(), SuspendError> {
+        if self.ending.is_waiting() {
+            // There is nobody to tell.
+            self.succession.own_heir = heir.map(Box::new);
+            self.finish_suspend(now, None);
+            return Ok(());
+        }
+        if !self.is_established() || !self.peer.confirmed {
+            return Err(SuspendError::NotEstablished);
+        }
+        if !self.ending.is_open() {
+            return Err(SuspendError::Closing);
+        }
+        if self.succession.attachment.session.is_none() {
+            return Err(SuspendError::NoSession);
+        }
+        let block = Some(suspend(heir.as_ref()));
+        self.succession.own_heir = heir.map(Box::new);
+        self.ending = Ending::Suspending { give_up: now + self.config.close_timeout, block, answered: false };
+        if mode == SuspendMode::Snapshot {
+            self.send_suspend();
+        } else {
+            self.session.begin_close();
+        }
+        Ok(())
+    }
+
+    /// Goes on with suspending where the connection before was interrupted in it.
+    pub(in crate::connection) fn suspend_again(&mut self, before: &mut Self) {
+        let Ending::Suspending { give_up, block, .. } = &mut before.ending else { return };
+        let was_sent = block.is_none();
+        self.succession.own_heir = before.succession.own_heir.take();
+        let block = Some(suspend(self.succession.own_heir.as_deref()));
+        self.ending = Ending::Suspending { give_up: *give_up, block, answered: false };
+        if was_sent {
+            self.send_suspend();
+        }
+    }
+
+    /// The session is drained, or need not be.
+    pub(in crate::connection) fn send_suspend(&mut self) {
+        if let Ending::Suspending { block, .. } = &mut self.ending
+            && let Some(block) = block.take()
+        {
+            self.control.notice(block);
+        }
+    }
+
+    /// The suspended session, once.
+    /// `own_key` is this end's, `wall` the time since the epoch by the wall clock.
+    pub fn take_suspended(&mut self, own_key: PublicKey, wall: Duration) -> Option<Suspended> {
+        let suspended = *self.succession.suspended.take()?;
+        Some(Suspended { own_key, at: wall, ..suspended })
+    }
+
+    pub(in crate::connection) fn on_suspend(&mut self, reader: &mut Reader) -> Result<(), PeerMisbehaved> {
+        let heir = read_suspend(reader)?;
+        let Some(peer) = self.peer.key else { return Ok(()) };
+        match &mut self.ending {
+            Ending::Open => {
+                self.succession.attachment.heir = heir.map(Box::new);
+                let bytes = self.session.kept_bytes();
+                self.endpoint_events.push_back(EndpointEvent::WaitWanted { peer, bytes });
+            }
+            // Both at once: nobody waits yet, and whoever comes back first waits for the other.
+            Ending::Suspending { answered, .. } => {
+                self.succession.attachment.heir = heir.map(Box::new);
+                if !std::mem::replace(answered, true) {
+                    self.control.notice(suspend_ack(Duration::ZERO));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The endpoint's answer.
+    pub(in crate::connection) fn wait_for_peer(&mut self, now: Time, granted: bool) {
+        // What this side dials for is its own affair.
+        let dials = self.session.side() == Side::Client && matches!(self.ending, Ending::Detached { .. });
+        let granted = granted && (dials || self.session.begin_wait());
+        if matches!(self.ending, Ending::Detached { .. }) && !granted {
+            self.finish(now, CloseReason::TimedOut, None);
+        }
+        if self.ending != Ending::Open {
+            return;
+        }
+        if !granted {
+            let reason =
+                crate::wire::close::Reason::new(0, "as many sessions of yours are suspended as may be");
+            self.finish(now, CloseReason::WaitRefused, Some((Cause::LimitExceeded, reason)));
+            return;
+        }
+        self.prepare_suspend_ack(now, true);
+        self.abandon_all(now);
+        self.ending = Ending::Waiting { until: now + self.config.wait_time };
+        self.events.push_back(Event::PeerSuspended);
+    }
+
+    /// The last packet of this connection, repeated while the peer asks. With what has arrived, unless nothing more may be acknowledged.
+    fn prepare_suspend_ack(&mut self, now: Time, with_sack: bool) {
+        let wait = self.config.wait_time;
+        let mut sack = Vec::new();
+        if with_sack {
+            let path = &mut self.paths[Main];
+            let id = path.id.0;
+            let mut out = Writer::new(&mut sack, 400);
+            // What came too late is told first, or not acknowledged.
+            if self.session.fill_verdicts(&mut out, &mut Vec::new()) {
+                path.received.write_sack(now, id, true, &mut out);
+            }
+        }
+        self.prepare_last(now, |writer| {
+            writer.bytes(&sack);
+            writer.bytes(&suspend_ack(wait));
+            writer.bytes(&[block::PADDING, 0, 0]);
+        });
+        self.farewell.left = REPEATS;
+    }
+
+    pub(in crate::connection) fn on_suspend_ack(
+        &mut self,
+        now: Time,
+        reader: &mut Reader,
+    ) -> Result<(), PeerMisbehaved> {
+        let wait = Duration::from_millis(reader.varint()?);
+        if matches!(self.ending, Ending::Suspending { block: None, .. }) {
+            self.finish_suspend(now, Some(wait));
+        }
+        Ok(())
+    }
+
+    /// The session becomes bytes; after this nothing is acknowledged.
+    pub(in crate::connection) fn finish_suspend(&mut self, now: Time, wait: Option<Duration>) {
+        let (Some(claim), Some(peer_key)) = (self.claim(), self.peer.key) else { return };
+        self.endpoint_events.push_back(EndpointEvent::Left);
+        self.abandon_all(now);
+        let snapshot = self.session.snapshot(now);
+        self.session = Session::new(self.side, self.config.session).drawing_on(&self.budgets);
+        self.succession.suspended = Some(Box::new(Suspended {
+            claim,
+            own_key: peer_key,
+            peer_key,
+            remote: self.remote(),
+            at: Duration::ZERO,
+            peer_waits: wait,
+            heir: self.succession.own_heir.take().map(|heir| *heir),
+            app_data: Bytes::new(),
+            snapshot: Bytes::from_owner(Zeroizing::new(snapshot)),
+        }));
+        self.prepare_suspend_ack(now, false);
+        self.finish(now, CloseReason::Suspended, None);
+        self.farewell.due = false;
+    }
+
+    /// Chosen when it is begun.
+    pub(crate) fn name_session(&mut self, session: [u8; 16]) {
+        self.succession.attachment.session = Some(session);
+    }
+
+    /// What proves that this is the session's other end.
+    pub(in crate::connection) fn claim(&self) -> Option<Claim> {
+        match &self.succession.attachment.claim {
+            Some(claim) => Some((**claim).clone()),
+            None => {
+                let secret = self.keys.as_ref()?.keys().resumption(self.side);
+                Some(Claim::new(self.succession.attachment.session?, 0, secret))
+            }
+        }
+    }
+
+    /// Nothing that is out will be heard of any more.
+    pub(in crate::connection) fn abandon_all(&mut self, now: Time) {
+        for at in self.paths.all() {
+            let packet_size =
+                usize::from(crate::connection::packet::mtu::BASE) + self.paths[at].headers() as usize;
+            let fresh = Recovery::new(now, self.config.congestion, packet_size);
+            let old = std::mem::replace(&mut self.paths[at].recovery, fresh);
+            self.paths[at].recovery.go_on_from(&old);
+            let (session, control) = (&mut self.session, &mut self.control);
+            let mut notes = Notes::default();
+            old.abandon(|item: &SentBlock| Self::settle(now, Fate::Lost, item, session, control, &mut notes));
+        }
+    }
+}
+
+pub(in crate::connection) fn suspend(heir: Option<&PublicKey>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut out = Writer::new(&mut bytes, 64);
+    out.u8(block::SUSPEND);
+    out.u8(if heir.is_some() { 32 } else { 0 });
+    out.bytes(heir.map_or(&[], |heir| &heir.as_bytes()[..]));
+    bytes
+}
+
+/// What SUSPEND says: the heir.
+pub(in crate::connection) fn read_suspend(reader: &mut Reader) -> Result<Option<PublicKey>, PeerMisbehaved> {
+    match reader.u8()? {
+        0 => Ok(None),
+        32 => {
+            let key = PublicKey::new(reader.array()?);
+            Ok(Some(key.map_err(|_| Malformed("SUSPEND: a key that is none"))?))
+        }
+        _ => Err(Malformed("SUSPEND: neither a key nor none").into()),
+    }
+}
+
+pub(in crate::connection) fn suspend_ack(wait: Duration) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut out = Writer::new(&mut bytes, 16);
+    out.u8(block::SUSPEND_ACK);
+    out.varint((wait.as_millis() as u64).min(crate::wire::VARINT_MAX));
+    bytes
+}

@@ -1,0 +1,160 @@
+//! Thresholds of quality: the application says where it wants to be told, and hears when a figure crosses (Mockets 3.4).
+
+use std::time::Duration;
+
+use crate::{PathId, Time};
+
+/// Thresholds of one connection at most.
+pub const MAX_THRESHOLDS: usize = 32;
+/// Figures are looked at no more often than this.
+pub(in crate::connection) const INTERVAL: Duration = Duration::from_millis(50);
+
+/// A figure, and the level at which it is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Quality {
+    /// Smoothed round trip of a path.
+    Rtt(Duration),
+    /// Packets lost lately on a path, of a thousand.
+    Loss(u16),
+    /// Bytes a second that congestion control thinks a path carries, IP bytes.
+    Rate(u64),
+    /// Bytes of messages queued and not yet sent, of the session.
+    Queue(u64),
+}
+
+impl Quality {
+    fn level(self) -> u64 {
+        match self {
+            Self::Rtt(rtt) => crate::time::nanos(rtt),
+            Self::Loss(share) => share.into(),
+            Self::Rate(level) | Self::Queue(level) => level,
+        }
+    }
+}
+
+/// Where the application wants to be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Threshold {
+    /// The figure and its level.
+    pub quality: Quality,
+    /// How far below the level the figure must fall, once it was above, to count as below: per cent of the level, up to 100. Default
+    /// 20: a figure that hovers at its level is news once.
+    pub hysteresis: u8,
+}
+
+impl Threshold {
+    /// With the hysteresis of default.
+    pub const fn new(quality: Quality) -> Self {
+        Self { quality, hysteresis: 20 }
+    }
+
+    /// Whether a figure is above, if it was `before`.
+    fn is_above(&self, figure: u64, before: bool) -> bool {
+        let level = self.quality.level();
+        let fall = u64::try_from(u128::from(level) * u128::from(self.hysteresis.min(100)) / 100).unwrap_or(0);
+        if before { figure > level - fall } else { figure > level }
+    }
+}
+
+/// A figure crossed a threshold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QualityChange {
+    /// The path it is of; the first for the session's.
+    pub path: PathId,
+    /// Which threshold.
+    pub threshold: Threshold,
+    /// True: it is above now; false: below again.
+    pub above: bool,
+    /// The figure.
+    pub now: Quality,
+}
+
+/// More thresholds than [`MAX_THRESHOLDS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("too many thresholds: a connection watches {MAX_THRESHOLDS}")]
+pub struct TooManyThresholds;
+
+/// What is watched, and where it stands. Every figure begins below.
+#[derive(Debug, Default)]
+pub(in crate::connection) struct Watch {
+    pub(in crate::connection) thresholds: Vec<Threshold>,
+    pub(in crate::connection) above: Vec<(PathId, Threshold)>,
+    pub(in crate::connection) next: Time,
+}
+
+impl Watch {
+    pub(in crate::connection) fn set(&mut self, thresholds: Vec<Threshold>) {
+        self.above.retain(|(_, threshold)| thresholds.contains(threshold));
+        self.thresholds = thresholds;
+        self.next = Time::ZERO;
+    }
+
+    pub(in crate::connection) fn is_due(&self, now: Time) -> bool {
+        !self.thresholds.is_empty() && now >= self.next
+    }
+
+    /// Compares the figures of one path (or of the session) with the thresholds that are of their kind.
+    pub(in crate::connection) fn look(
+        &mut self,
+        path: PathId,
+        figures: &[Quality],
+        mut tell: impl FnMut(QualityChange),
+    ) {
+        for threshold in &self.thresholds {
+            let same = |figure: &&Quality| {
+                std::mem::discriminant(*figure) == std::mem::discriminant(&threshold.quality)
+            };
+            let Some(figure) = figures.iter().find(same) else { continue };
+            let at = self.above.iter().position(|entry| *entry == (path, *threshold));
+            let above = threshold.is_above(figure.level(), at.is_some());
+            match at {
+                None if above => self.above.push((path, *threshold)),
+                Some(at) if !above => drop(self.above.swap_remove(at)),
+                _ => continue,
+            }
+            tell(QualityChange { path, threshold: *threshold, above, now: *figure });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOSS: Threshold = Threshold { quality: Quality::Loss(100), hysteresis: 20 };
+
+    fn told(watch: &mut Watch, path: PathId, loss: u16) -> Vec<bool> {
+        let mut told = Vec::new();
+        watch.look(path, &[Quality::Loss(loss)], |change| told.push(change.above));
+        told
+    }
+
+    #[test]
+    fn a_figure_that_hovers_is_news_once() {
+        let mut watch = Watch::default();
+        watch.set(vec![LOSS]);
+        let news: Vec<Vec<bool>> = [50, 100, 101, 99, 120, 81, 101, 80, 99, 100, 101]
+            .map(|loss| told(&mut watch, PathId(0), loss))
+            .into();
+        let crossings: Vec<(usize, bool)> = news
+            .iter()
+            .enumerate()
+            .flat_map(|(at, told)| told.iter().map(move |above| (at, *above)))
+            .collect();
+        assert_eq!(crossings, [(2, true), (7, false), (10, true)]);
+    }
+
+    #[test]
+    fn each_path_stands_for_itself() {
+        let mut watch = Watch::default();
+        watch.set(vec![LOSS, Threshold::new(Quality::Queue(1))]);
+        assert_eq!(told(&mut watch, PathId(0), 200), [true]);
+        assert_eq!(told(&mut watch, PathId(2), 200), [true]);
+        assert_eq!(told(&mut watch, PathId(0), 0), [false]);
+        assert_eq!(told(&mut watch, PathId(2), 300), [false; 0]);
+        watch.set(vec![]);
+        watch.set(vec![LOSS]);
+        assert_eq!(told(&mut watch, PathId(2), 300), [true], "watched anew, told anew");
+    }
+}

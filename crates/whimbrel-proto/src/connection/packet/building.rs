@@ -1,0 +1,17 @@
+//! The packet that is being built or taken apart: memory kept for the next.
+
+use super::sent_block::SentBlock;
+use crate::session::Carried;
+use crate::wire::sack::Sack;
+
+/// See the module.
+#[derive(Default)]
+pub(in crate::connection) struct Building {
+    /// What is sent again now, nothing says was lost.
+    pub(in crate::connection) doubling: bool,
+    /// The packet holds what was lost.
+    pub(in crate::connection) resending: bool,
+    pub(in crate::connection) sack: Option<Box<Sack>>,
+    pub(in crate::connection) carried: Vec<Carried>,
+    pub(in crate::connection) items: Vec<SentBlock>,
+}

@@ -1,0 +1,14 @@
+//! Packets: put together, taken apart, and what became of them.
+
+pub(in crate::connection) mod building;
+pub(in crate::connection) mod copies;
+pub(in crate::connection) mod copying;
+pub(in crate::connection) mod fates;
+pub(in crate::connection) mod lengths;
+pub(in crate::connection) mod mtu;
+pub(in crate::connection) mod notes;
+pub(in crate::connection) mod receive;
+pub(in crate::connection) mod sacked;
+pub(in crate::connection) mod sacks;
+pub(in crate::connection) mod sent_block;
+pub(in crate::connection) mod transmit;

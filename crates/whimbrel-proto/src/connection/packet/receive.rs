@@ -1,0 +1,528 @@
+//! Packets coming in: unmasked, opened, taken apart.
+
+use bytes::{Buf, BytesMut};
+
+use super::notes::Notes;
+use super::sacked::Sacked;
+use crate::connection::datagram::Datagram;
+use crate::connection::event::{EndpointEvent, Event};
+use crate::connection::handshake::keys::KeyUse;
+use crate::connection::paths::multipath::Destination;
+use crate::connection::paths::path_set::{At, Main};
+use crate::connection::paths::path_state::PathState;
+use crate::connection::paths::rebinding::Rebinding;
+use crate::connection::state::Connection;
+use crate::handshake::Params;
+use crate::mutants::{Mutant, planted};
+use crate::recovery::SackPath;
+use crate::wire::packet::{
+    CLEAR_BIT, CLEAR_LEN, EARLY_BIT, KEY_PHASE_BIT, MIN_SEALED, PROTECTED_BITS, SAMPLE_LEN, destination,
+    expand_number,
+};
+use crate::wire::{Reader, block, close};
+use crate::{Cause, PathId, PeerMisbehaved, Time};
+
+/// Where a packet came from, and how long it was.
+#[derive(Clone, Copy)]
+struct Origin {
+    from: std::net::SocketAddr,
+    to: Option<std::net::IpAddr>,
+    size: usize,
+    number: u64,
+}
+
+/// A packet opened: its number and its blocks.
+pub(in crate::connection) struct Plain {
+    number: u64,
+    early: bool,
+    blocks: BytesMut,
+}
+
+impl Connection {
+    /// Takes a datagram that the endpoint found to be for this connection.
+    pub fn handle_datagram(&mut self, now: Time, datagram: Datagram) {
+        if !self.succession.pending.is_empty() && self.handle_pending(now, &datagram) {
+            return;
+        }
+        let detached = matches!(self.ending, crate::connection::lifecycle::close::Ending::Detached { .. });
+        if self.ending.is_detached() && !detached {
+            // A peer that goes on has missed the farewell.
+            if self.farewell.packet.is_some() && self.farewell.left > 0 && self.is_news(now, datagram) {
+                self.farewell.left -= 1;
+                self.farewell.due = true;
+            }
+            return;
+        }
+        let Some((flags, destination)) = destination(&datagram.bytes) else {
+            self.figures.dropped.short += 1;
+            return;
+        };
+        let size = datagram.bytes.len();
+        if flags & CLEAR_BIT != 0 {
+            if detached {
+                self.handle_dialled(now, datagram);
+            } else {
+                self.handle_clear(now, datagram);
+            }
+            return;
+        }
+        let (from, to, ecn) = (datagram.from, datagram.to, datagram.ecn);
+        let Some(target) = self.target(destination) else {
+            self.figures.dropped.no_keys += 1;
+            return;
+        };
+        let Some(plain) = self.open(now, target, datagram.bytes) else { return };
+        let at = match target {
+            Destination::Path(at) => at,
+            Destination::New(path) => {
+                self.introduce(path, &plain.blocks);
+                match self.accept_path(now, path, from, to) {
+                    Some(at) => at,
+                    None => return,
+                }
+            }
+        };
+        // Before anything else: whoever holds a copy can send it, from anywhere and as often as they like, so a copy only counts.
+        if self.paths[at].received.is_duplicate(plain.number) {
+            self.paths[at].on_copy(now, plain.number, from);
+            return;
+        }
+        self.paths[at].on_received(now, from, size);
+        let newest = plain.number >= self.paths[at].received.expected();
+        self.activity.received = now;
+        if detached {
+            self.revive();
+        }
+        let number = plain.number;
+        if plain.early && !self.peer.confirmed && now.since(self.pong.at) > self.pong.wait {
+            // The client still seals under the early secret: it has no PONG, or had none when it sent that.
+            self.pong.due = self.pong.packet.is_some();
+            self.pong.wait = self.pong.wait.saturating_mul(2);
+        }
+        let path = self.paths[at].id;
+        match self.process(now, path, plain) {
+            Ok(eliciting) => {
+                // Blocks may have closed the path, or another before it.
+                let Some(at) = self.paths.by_id(path) else { return };
+                let pace = self.paths[at].ack_pace(now, self.config.max_ack_delay);
+                self.paths[at].received.on_packet(now, number, eliciting, ecn, pace);
+                self.on_arrival(now, at, newest, Origin { from, to, size, number });
+                self.compare_received(now);
+            }
+            Err(misbehaved) => self.on_misbehaved(now, misbehaved),
+        }
+    }
+
+    /// Whether a datagram after the end shows a peer that goes on: one that opens and did not come before. Farewells are repeated as they
+    /// were, so two ends that both have one do not answer each other's. Who never proved to hold keys is answered anyway.
+    fn is_news(&mut self, now: Time, datagram: Datagram) -> bool {
+        if !self.peer.confirmed {
+            return true;
+        }
+        let target = match destination(&datagram.bytes) {
+            Some((flags, id)) if flags & CLEAR_BIT == 0 => self.target(id),
+            _ => None,
+        };
+        let Some(Destination::Path(at)) = target else { return false };
+        let Some(plain) = self.open(now, Destination::Path(at), datagram.bytes) else { return false };
+        let path = &mut self.paths[at];
+        let is_news = !path.received.is_duplicate(plain.number);
+        if is_news {
+            let pace = path.ack_pace(now, self.config.max_ack_delay);
+            path.received.on_packet(now, plain.number, false, datagram.ecn, pace);
+        }
+        is_news
+    }
+
+    /// What authentic packets say beside their blocks: the peer is there, and where.
+    fn on_arrival(&mut self, now: Time, at: At, newest: bool, origin: Origin) {
+        self.on_answer_from(now, at, origin.from);
+        if self.ending.is_over() {
+            return;
+        }
+        let path = &mut self.paths[at];
+        if origin.from == path.remote {
+            path.local = origin.to.or(path.local);
+            if path.lifecycle.state() == PathState::Opening && path.is_unasked(now) {
+                // The other end may have had its own answer and use the path.
+                path.challenge(now, self.supply.challenges.draw());
+            }
+            return;
+        }
+        if let Some(asked) = path.answers.newest()
+            && let Some(former) = path.former.as_deref_mut().filter(|former| former.remote == origin.from)
+        {
+            former.on_asked(now, asked);
+        }
+        let follows =
+            if path.lifecycle.state() == PathState::Closed { self.stands_in_for(at) } else { Some(at) };
+        if newest && let Some(follows) = follows {
+            let asked = self.paths[at].answers.newest();
+            self.challenge_origin(now, follows, origin);
+            self.answer_origin(now, follows, asked);
+        }
+    }
+
+    /// A challenge from elsewhere is answered on the path as it was: whoever passes challenges on gets nothing for it. But where no path
+    /// works both ends may have moved, each unknown to the other, and the answer must go where the challenge came from.
+    fn answer_origin(&mut self, now: Time, at: At, asked: Option<u64>) {
+        if self.paths.all().any(|at| self.is_at_hand(at)) {
+            return;
+        }
+        if let (Some(rebinding), Some(asked)) = (self.paths[at].rebinding.as_deref_mut(), asked) {
+            rebinding.on_asked(now, asked);
+        }
+    }
+
+    /// The path that follows the peer to where a packet on a closed one came from. It may be the only sign of where the peer is now: one
+    /// that has not heard of the closing yet probes there after its NAT rebound, and is looked for elsewhere in vain.
+    fn stands_in_for(&self, closed: At) -> Option<At> {
+        if self.paths.all().any(|at| self.is_at_hand(at)) {
+            return None;
+        }
+        let local = self.paths[closed].local;
+        let fits = |at: &At| self.paths[*at].lifecycle.is_proven() && self.paths[*at].local == local;
+        self.paths.in_order().find(fits)
+    }
+
+    /// Asks whether the peer is where a packet came from.
+    fn challenge_origin(&mut self, now: Time, at: At, origin: Origin) {
+        let Origin { from, to, size, number } = origin;
+        let path = &mut self.paths[at];
+        match &mut path.rebinding {
+            _ if path.remote == from => {}
+            Some(rebinding) if rebinding.remote == from => rebinding.on_received(size),
+            _ => {
+                let challenge = self.supply.challenges.draw();
+                let mut rebinding = Rebinding::new(now, from, to, challenge).begins_with(number);
+                rebinding.on_received(size);
+                path.rebinding = Some(Box::new(rebinding));
+            }
+        }
+    }
+
+    pub(in crate::connection) fn on_misbehaved(&mut self, now: Time, misbehaved: PeerMisbehaved) {
+        let reason = close::Reason::new(0, misbehaved.what);
+        self.finish(now, misbehaved.into(), Some((misbehaved.cause, reason)));
+    }
+
+    /// Unmasks and opens; counts and drops what does not open.
+    pub(in crate::connection) fn open(
+        &mut self,
+        now: Time,
+        target: Destination,
+        mut packet: BytesMut,
+    ) -> Option<Plain> {
+        if packet.len() < MIN_SEALED {
+            self.figures.dropped.short += 1;
+            return None;
+        }
+        // What was announced must be true, or limits count the wrong thing: what is left of a packet unread may hold all of it.
+        if packet.len() > usize::from(self.config.max_udp_payload.max(Params::MIN_PACKET)) {
+            self.figures.dropped.long += 1;
+            return None;
+        }
+        let early = packet[0] & EARLY_BIT != 0;
+        let header = if early {
+            self.early_keys.open.as_ref().map(|keys| &keys.header)
+        } else {
+            self.keys.as_ref().map(|keys| &keys.keys().open_header)
+        };
+        let Some(header) = header else {
+            self.figures.dropped.no_keys += 1;
+            return None;
+        };
+        let sample = packet[CLEAR_LEN + 4..].first_chunk::<SAMPLE_LEN>()?;
+        let mask = header.mask(sample);
+        packet[0] ^= mask[0] & PROTECTED_BITS;
+        let flags = packet[0];
+        let length = usize::from(flags & 3) + 1;
+        let mut truncated = 0u64;
+        for (at, mask) in (CLEAR_LEN..CLEAR_LEN + length).zip(&mask[1..]) {
+            packet[at] ^= mask;
+            truncated = truncated << 8 | u64::from(packet[at]);
+        }
+        let (path, expected) = match target {
+            Destination::Path(at) => (self.paths[at].id, self.paths[at].received.expected()),
+            Destination::New(path) => (path, 0),
+        };
+        let number = expand_number(truncated, length, expected);
+        let (head, sealed) = packet.split_at_mut(CLEAR_LEN + length);
+        let opened = if early {
+            self.early_keys.open.as_ref()?.open.open(path, number, head, sealed)
+        } else {
+            let mut fresh = KeyUse::default();
+            let used = match target {
+                Destination::Path(at) => &mut self.paths[at].keys,
+                Destination::New(_) => &mut fresh,
+            };
+            let phase = flags & KEY_PHASE_BIT != 0;
+            let keys = self.keys.as_mut()?;
+            let opened = keys.open(used, path, number, phase, head, sealed);
+            if opened.is_some_and(|opened| opened.supersedes) {
+                keys.keep_previous(now + self.paths.drain_time());
+            }
+            opened.map(|opened| opened.len)
+        };
+        let Some(length) = opened else {
+            self.figures.dropped.forged += 1;
+            if self.keys.as_ref().is_some_and(|keys| keys.is_exhausted()) {
+                self.on_misbehaved(now, PeerMisbehaved::new(Cause::AeadLimit, "too many forged packets"));
+            }
+            return None;
+        };
+        // After the tag was checked, so that a forger learns nothing from it.
+        if flags & 0x38 != 0 {
+            self.on_misbehaved(now, PeerMisbehaved::new(Cause::InvalidField, "packet: reserved bits set"));
+            return None;
+        }
+        let head = head.len();
+        packet.advance(head);
+        packet.truncate(length);
+        if !early && !self.peer.confirmed {
+            self.on_confirmed(now);
+        }
+        Some(Plain { number, early, blocks: packet })
+    }
+
+    /// The first packet under the final keys: the peer is proven.
+    fn on_confirmed(&mut self, now: Time) {
+        self.peer.confirmed = true;
+        self.pong.packet = None;
+        self.pong.due = false;
+        self.early_keys.until = self.early_keys.open.is_some().then(|| now + self.paths.drain_time());
+        self.paths[Main].validation.prove();
+        if self.side == crate::Side::Server {
+            self.events.push_back(Event::Connected);
+            self.endpoint_events.push_back(EndpointEvent::Proven { from: self.paths[Main].remote });
+            self.issue_first_ticket(now);
+            self.ask_for_ids();
+        }
+    }
+
+    /// Takes the blocks of one packet; returns whether it asks for acknowledgement.
+    fn process(&mut self, now: Time, path: PathId, plain: Plain) -> Result<bool, PeerMisbehaved> {
+        let mut reader = Reader::new(plain.blocks.freeze());
+        if reader.is_empty() {
+            return Err(PeerMisbehaved::new(Cause::MissingField, "packet without blocks"));
+        }
+        self.process_blocks(now, path, &mut reader, plain.early)
+    }
+
+    /// Takes blocks as if a packet that opened had brought them: what a hostile peer with good keys can send. For tests and fuzzing.
+    #[doc(hidden)]
+    pub fn handle_blocks(&mut self, now: Time, blocks: bytes::Bytes) {
+        if self.ending.is_over() || blocks.is_empty() {
+            return;
+        }
+        if let Err(misbehaved) =
+            self.process_blocks(now, self.paths[Main].id, &mut Reader::new(blocks), false)
+        {
+            self.on_misbehaved(now, misbehaved);
+        }
+    }
+
+    pub(in crate::connection) fn process_blocks(
+        &mut self,
+        now: Time,
+        path: PathId,
+        reader: &mut Reader,
+        early: bool,
+    ) -> Result<bool, PeerMisbehaved> {
+        let (mut eliciting, mut sacked) = (false, Sacked::default());
+        while !reader.is_empty() {
+            let kind = reader.u8()?;
+            if kind == block::DATA {
+                self.activity.data = now;
+            }
+            eliciting |= !matches!(kind, block::SACK | block::PADDING | block::RST | block::ERROR);
+            match kind {
+                block::DATA
+                | block::SKIP
+                | block::SKIP_ACK
+                | block::MAX_STREAM_DATA
+                | block::MAX_STREAMS
+                | block::RESET
+                | block::STOP
+                | block::END
+                | block::TAKEN => self.session.handle_block(now, kind, reader, early)?,
+                _ if early => {
+                    return Err(PeerMisbehaved::new(
+                        Cause::UnrecognizedBlock,
+                        "block not allowed in early data",
+                    ));
+                }
+                block::SACK => sacked.note(self.on_sack(now, path, reader)?)?,
+                block::PADDING => drop(reader.rest()),
+                block::KEEP_ALIVE => {}
+                block::PROBE => self.on_probe(path, reader.u64()?),
+                block::PROBE_ACK => self.on_probe_ack(now, path, reader.u64()?),
+                block::FIN => self.on_fin(now, close::read_fin(reader)?),
+                block::FIN_ACK => self.on_fin_ack(now),
+                block::FIN_DONE => self.finish_peer_closed(now),
+                block::RST => {
+                    let (cause, reason) = close::read_rst(reader)?;
+                    self.finish(
+                        now,
+                        crate::connection::lifecycle::close::CloseReason::Aborted(cause, reason),
+                        None,
+                    );
+                    return Ok(false);
+                }
+                block::ERROR => drop(close::read_error(reader)?),
+                block::NEW_CID => self.on_new_cid(now, reader)?,
+                block::CLOSE_PATH => self.on_close_path(now, reader)?,
+                block::ADD_ADDRESS => self.on_add_address(now, reader)?,
+                block::DELETE_ADDRESS => self.on_delete_address(now, reader)?,
+                block::SET_PRIMARY => self.on_set_primary(now, reader)?,
+                block::SUSPEND => self.on_suspend(reader)?,
+                block::SUSPEND_ACK => {
+                    self.on_suspend_ack(now, reader)?;
+                    if self.ending.is_over() {
+                        // What comes behind it is not ours any more.
+                        return Ok(false);
+                    }
+                }
+                block::TICKET => self.on_ticket(now, reader)?,
+                block::FIRST_SKIPPABLE.. => {
+                    let length = reader.varint()?;
+                    reader.skip(length)?;
+                }
+                _ => return Err(PeerMisbehaved::new(Cause::UnrecognizedBlock, "unknown block")),
+            }
+        }
+        Ok(eliciting)
+    }
+
+    /// Returns the path it speaks of.
+    fn on_sack(&mut self, now: Time, path: PathId, reader: &mut Reader) -> Result<PathId, PeerMisbehaved> {
+        let mut sack = self.building.sack.take().unwrap_or_default();
+        let read = sack.read(reader).map_err(PeerMisbehaved::from);
+        let taken = read.and_then(|()| self.take_sack(now, path, &sack));
+        self.figures.dropped.made_up +=
+            u64::from(taken.as_ref().is_err_and(|why| why.cause == Cause::AckOfUnsent));
+        let path = PathId(sack.path);
+        self.building.sack = Some(sack);
+        taken.map(|()| path)
+    }
+
+    /// Acts on a SACK that came `on` a path, the peer's or the one that PONG stands for.
+    pub(in crate::connection) fn take_sack(
+        &mut self,
+        now: Time,
+        on: PathId,
+        sack: &crate::wire::sack::Sack,
+    ) -> Result<(), PeerMisbehaved> {
+        let id = PathId(sack.path);
+        let told = if planted(Mutant::SackOfAnotherPath) { self.paths[Main].id } else { id };
+        let Some(at) = self.paths.by_id(told) else {
+            if self.supply.ids.is_over(id) {
+                // Of a path that was closed meanwhile.
+                return Ok(());
+            }
+            return Err(PeerMisbehaved::new(Cause::AckOfUnsent, "SACK of a path that does not exist"));
+        };
+        let mut notes = Notes::default();
+        let (session, control) = (&mut self.session, &mut self.control);
+        let way = if on == id { SackPath::Own } else { SackPath::Other };
+        let packets = self.paths[at].recovery.on_sack(now, sack, way, |fate, item| {
+            Self::settle(now, fate, item, session, control, &mut notes);
+        })?;
+        notes.acked = packets;
+        if let Some(keys) = &self.keys {
+            self.paths[at].keys.on_acked(keys.updates(), sack.largest());
+        }
+        self.take_notes(now, at, notes);
+        if self.early_keys.until.is_some() && self.session.is_unused() && self.in_flight() == 0 {
+            // What the handshake needed goes before thousands of others begin theirs, which can use it.
+            self.trim();
+        }
+        self.couple(now, at);
+        self.forget_closed(now);
+        self.ask_again(now);
+        self.review(now);
+        self.check_quality(now);
+        self.ask_for_ids();
+        self.issue_measured_ticket(now);
+        Ok(())
+    }
+
+    fn on_probe(&mut self, path: PathId, challenge: u64) {
+        if let Some(at) = self.paths.by_id(path) {
+            self.paths[at].answers.push(challenge);
+        }
+    }
+
+    fn on_probe_ack(&mut self, now: Time, path: PathId, challenge: u64) {
+        let Some(at) = self.paths.by_id(path) else { return };
+        let path = &mut self.paths[at];
+        if let Some(rebinding) = path.rebinding.as_deref_mut() {
+            rebinding.on_answer(now, challenge);
+        }
+        if let Some(former) = path.former.as_deref_mut() {
+            former.on_answer(challenge);
+        }
+    }
+
+    /// A packet that came from `remote` was taken apart. An answer counts if it came from where its challenge went: somebody else may
+    /// have passed the challenge on to the peer, which answers from where it always was.
+    fn on_answer_from(&mut self, now: Time, at: At, remote: std::net::SocketAddr) {
+        let path = &mut self.paths[at];
+        if path.former.as_deref_mut().is_some_and(|former| former.take_answer(remote))
+            && let Some(from) = path.go_back()
+        {
+            let (path, to) = (path.id, remote);
+            self.events.push_back(Event::PeerAddressChanged { path, from, to });
+            return;
+        }
+        if let Some(rtt) = path.take_answer(now, remote) {
+            self.follow(now, at, rtt);
+        }
+    }
+
+    /// The peer is where its challenge was answered.
+    pub(in crate::connection) fn follow(&mut self, now: Time, at: At, rtt: std::time::Duration) {
+        let path = &mut self.paths[at];
+        let Some(rebinding) = path.rebinding.as_deref().copied() else { return };
+        path.recovery.on_first_rtt(now, rtt);
+        let from = path.remote;
+        if path.lifecycle.is_proven() {
+            path.leave(now, self.supply.challenges.draw(), rebinding.remote);
+            // Should all this be the doing of somebody who passes packets on, the peer is dialled where it was.
+            self.supply.addresses.on_answered(from);
+        }
+        path.adopt(rebinding);
+        self.supply.addresses.on_answered(rebinding.remote);
+        if self.ending.is_over() {
+            // The packet that ended the connection shows where its last words go; there is nobody to be told.
+            return;
+        }
+        if path.lifecycle.on_validated() {
+            self.on_path_up(now, at);
+            return;
+        }
+        self.events.push_back(Event::PeerAddressChanged {
+            path: self.paths[at].id,
+            from,
+            to: rebinding.remote,
+        });
+    }
+
+    fn on_fin(&mut self, now: Time, reason: close::Reason) {
+        if self.ending.on_fin(now, reason.clone(), self.config.close_timeout) {
+            self.session.begin_close();
+            self.issue_last_ticket();
+            self.events.push_back(Event::PeerClosing(reason));
+        }
+    }
+
+    fn on_fin_ack(&mut self, now: Time) {
+        use crate::connection::lifecycle::close::Ending::{FinAckSent, FinSent, PeerFin};
+        // The other states are those of two FINs that crossed: FIN-ACK may come before ours is on its way, and the peer, which
+        // knows that it came, then waits for no answer to ours.
+        if matches!(self.ending, FinSent { .. } | PeerFin { .. } | FinAckSent { .. }) {
+            self.prepare_fin_done(now);
+            self.finish(now, crate::connection::lifecycle::close::CloseReason::Local, None);
+        }
+    }
+}

@@ -1,0 +1,565 @@
+//! Packets going out: put together, sealed, masked, recorded.
+
+use std::time::Duration;
+
+use super::lengths::{CHALLENGE_LEN, PONG_WAIT};
+use super::sent_block::SentBlock;
+use crate::connection::control::control_queue::ControlBlock;
+use crate::connection::datagram::Transmit;
+use crate::connection::handshake::keys::KeyRing;
+use crate::connection::paths::path_set::{At, Main};
+use crate::connection::paths::path_state::PathState;
+use crate::connection::state::Connection;
+use crate::mutants::{Mutant, planted};
+use crate::recovery::{CIPHER_BLOCK, Permit, Spare};
+use crate::wire::close::{Reason, write_rst};
+use crate::wire::packet::{
+    CLEAR_LEN, EARLY_BIT, KEY_PHASE_BIT, PROTECTED_BITS, SAMPLE_LEN, TAG_LEN, number_len,
+};
+use crate::wire::{Writer, block};
+use crate::{Cause, PeerMisbehaved, Side, Time};
+
+/// Shortest block part: with the shortest packet number and the tag it leaves a whole sample, and the packet is long enough to be
+/// answered by a stateless reset, which is shorter.
+const MIN_BLOCKS: usize = 4;
+/// A shorter packet is not worth its head, where so little may be sent.
+const LEAST_PACKET: usize = 64;
+/// Loss above which small messages are repeated twice.
+const HEAVY_LOSS: f64 = 0.08;
+/// Bytes a second above which a processor decides how fast packets are, and not the link.
+const FASTER_THAN_SEALING: u64 = 1_000_000_000;
+/// PONG is repeated to PINGs at least this often, if they come: a client that got none sends one every 250 ms or round trip.
+const LONGEST_PONG_WAIT: Duration = Duration::from_millis(160);
+
+/// A packet under construction.
+struct Head {
+    start: usize,
+    number: u64,
+    number_len: usize,
+    early: bool,
+}
+
+/// Why a packet may be sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Occasion {
+    /// A SACK, or the answer to a challenge: congestion and pacing do not hold it back.
+    Sack,
+    /// Anything.
+    Data,
+    /// A probe of a silent path: must ask for an answer.
+    Probe,
+}
+
+/// A packet that may be sent now.
+#[derive(Clone, Copy)]
+struct Slot {
+    occasion: Occasion,
+    /// How long it may be.
+    limit: usize,
+    /// It may carry messages and what is the connection's; otherwise only what is the path's.
+    data: bool,
+}
+
+impl Connection {
+    /// Appends to `out` what is to be sent now: at most `segments` datagrams to one destination. None: nothing now.
+    pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>, segments: usize) -> Option<Transmit> {
+        if let Some(transmit) = self.transmit_single(now, out) {
+            return Some(transmit);
+        }
+        if self.ending.is_detached() || !(self.keys.is_some() || self.early_keys.seal.is_some()) {
+            return None;
+        }
+        if self.keys.as_ref().is_some_and(KeyRing::is_worn_out) {
+            let worn = PeerMisbehaved::new(Cause::AeadLimit, "the peer acknowledges no packet of these keys");
+            self.on_misbehaved(now, worn);
+            return None;
+        }
+        self.progress_ending(now);
+        let mut turns = self.mender().into_iter().chain(self.paths.in_order());
+        turns.find_map(|at| self.transmit_on(now, at, out, segments))
+    }
+
+    /// What is to be sent on one path.
+    fn transmit_on(&mut self, now: Time, at: At, out: &mut Vec<u8>, segments: usize) -> Option<Transmit> {
+        let path = &mut self.paths[at];
+        if let Some(due) = path.pacing_until.take().filter(|due| *due <= now) {
+            path.recovery.on_woken(now.since(due));
+        }
+        let start = out.len();
+        let mut segment_size = usize::from(self.paths[at].mtu.current());
+        let mut count = 0;
+        while count < segments.max(1) {
+            let room = self.paths[at].validation.room();
+            if room < LEAST_PACKET {
+                break;
+            }
+            let Some(size) = self.build(now, at, out, segment_size.min(room), count == 0) else { break };
+            self.paths[at].validation.on_sent(size);
+            count += 1;
+            // An MTU probe travels alone: before others it would set their size, behind others it would be cut to theirs.
+            let probed = size > usize::from(self.paths[at].mtu.current());
+            // So does a very short one: what has to be padded, or has a longer number, would not fit behind it.
+            if probed || size < LEAST_PACKET || count > 1 && size < segment_size {
+                break;
+            }
+            segment_size = size;
+        }
+        if count == 0 {
+            return None;
+        }
+        let size = out.len() - start;
+        Some(self.paths[at].transmit(size, (count > 1).then_some(segment_size)))
+    }
+
+    /// Packets that travel alone: of the handshake, of farewell, to an address under challenge.
+    pub(in crate::connection) fn transmit_single(
+        &mut self,
+        now: Time,
+        out: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        if self.farewell.due {
+            self.farewell.due = false;
+            let farewell = self
+                .farewell
+                .packet
+                .as_deref()
+                .filter(|last| last.len() <= self.paths[Main].validation.room())?;
+            out.extend_from_slice(farewell);
+            self.paths[Main].validation.on_sent(farewell.len());
+            return Some(self.paths[Main].transmit(farewell.len(), None));
+        }
+        if let Some(transmit) = self.transmit_opening(now, out) {
+            return Some(transmit);
+        }
+        if std::mem::take(&mut self.pong.due) && self.may_repeat_pong(now) {
+            self.pong.at = now;
+            self.pong.sent = self.pong.sent.saturating_add(1);
+            // Without room for it the next PING makes some.
+            let pong =
+                self.pong.packet.as_ref().filter(|pong| pong.len() <= self.paths[Main].validation.room())?;
+            out.extend_from_slice(pong);
+            self.paths[Main].validation.on_sent(pong.len());
+            return Some(self.paths[Main].transmit(pong.len(), None));
+        }
+        if let Some(transmit) =
+            self.succession.pending.iter_mut().find_map(|pending| pending.transmit_single(now, out))
+        {
+            return Some(transmit);
+        }
+        if self.ending.is_detached() {
+            return self.transmit_dial(now, out);
+        }
+        let mut paths = self.paths.all();
+        paths.find_map(|at| {
+            self.transmit_challenge(now, at, out).or_else(|| self.transmit_former(now, at, out))
+        })
+    }
+
+    /// A copy of PING costs whoever sends it nothing: PONG goes again at once the first time, since clients on long paths send PING twice,
+    /// and then after longer and longer pauses.
+    fn may_repeat_pong(&self, now: Time) -> bool {
+        let repeats = u32::from(self.pong.sent.saturating_sub(2)).min(16);
+        self.pong.sent < 2 || now.since(self.pong.at) >= (PONG_WAIT * (1 << repeats)).min(LONGEST_PONG_WAIT)
+    }
+
+    fn transmit_challenge(&mut self, now: Time, at: At, out: &mut Vec<u8>) -> Option<Transmit> {
+        let rebinding = self.paths[at].challenge_due(now)?;
+        let head = self.begin(at, out);
+        let path = &self.paths[at];
+        let own = rebinding.remote == path.remote;
+        let opens = own && self.side == Side::Client && path.lifecycle.state() == PathState::Opening;
+        let alone = opens && self.opening_len() > CHALLENGE_LEN;
+        if alone && let Some(told) = path.announced.and_then(|told| self.control.held_notice(told)) {
+            // The peer can answer only under our id for this path, and nothing else may bring it that.
+            out.extend_from_slice(told);
+        }
+        out.push(block::PROBE);
+        out.extend_from_slice(&rebinding.next_challenge().to_be_bytes());
+        if let Some(answer) = rebinding.next_answer() {
+            out.push(block::PROBE_ACK);
+            out.extend_from_slice(&answer.to_be_bytes());
+        }
+        if alone {
+            out.push(block::PADDING);
+            let end = head.start + self.opening_len().min(self.paths[at].validation.room()) - TAG_LEN;
+            out.resize(end.max(out.len()), 0);
+        }
+        let size = self.seal(at, out, &head);
+        self.building.items.clear();
+        self.record(now, at, size, false);
+        self.paths[at].on_challenge(now, size);
+        Some(Transmit {
+            destination: rebinding.remote,
+            source: rebinding.local,
+            ecn: None,
+            size,
+            segment_size: None,
+        })
+    }
+
+    /// Asks whether the peer is still where it was.
+    fn transmit_former(&mut self, now: Time, at: At, out: &mut Vec<u8>) -> Option<Transmit> {
+        let path = &mut self.paths[at];
+        let former = path.former.as_deref_mut().filter(|_| path.lifecycle.is_proven())?;
+        let (challenge, answer) = former.poll(now)?;
+        let (destination, source) = (former.remote, former.local);
+        let head = self.begin(at, out);
+        out.push(block::PROBE);
+        out.extend_from_slice(&challenge.to_be_bytes());
+        if let Some(answer) = answer {
+            out.push(block::PROBE_ACK);
+            out.extend_from_slice(&answer.to_be_bytes());
+        }
+        let size = self.seal(at, out, &head);
+        self.building.items.clear();
+        self.record(now, at, size, false);
+        Some(Transmit { destination, source, ecn: None, size, segment_size: None })
+    }
+
+    /// Builds one packet of at most `limit` bytes, or an MTU probe if it is the first of several, at the end of `out`; returns its
+    /// size, or None if nothing may or need be sent.
+    fn build(&mut self, now: Time, at: At, out: &mut Vec<u8>, limit: usize, first: bool) -> Option<usize> {
+        let slot = self.occasion(now, at, limit, first)?;
+        let proven = self.peer.confirmed && self.paths[at].lifecycle.state() != PathState::Opening;
+        let mtu_probe = if first && slot.occasion == Occasion::Data && self.keys.is_some() && proven {
+            self.paths[at].mtu.next_probe(now)
+        } else {
+            None
+        };
+        let head = self.begin(at, out);
+        self.building.items.clear();
+        self.building.resending = false;
+        let eliciting = match mtu_probe {
+            Some(size) => self.write_mtu_probe(at, out, &head, size),
+            None => self.write_blocks(now, at, out, &head, slot),
+        };
+        if out.len() == head.start + CLEAR_LEN + head.number_len {
+            out.truncate(head.start);
+            return None;
+        }
+        let size = self.seal(at, out, &head);
+        self.record(now, at, size, eliciting);
+        Some(size)
+    }
+
+    /// Whether a packet may be sent, as what, and how long it may be.
+    fn occasion(&mut self, now: Time, at: At, limit: usize, first: bool) -> Option<Slot> {
+        let established = self.keys.is_some();
+        let owed = self.is_sack_due(now, at) || self.paths[at].answers.is_due();
+        let owed = (established && owed).then_some(Slot { occasion: Occasion::Sack, limit, data: false });
+        if !self.paths[at].lifecycle.is_proven() && !planted(Mutant::DataBeforeChallenge) {
+            return owed;
+        }
+        let wire = limit as u64 + self.paths[at].headers();
+        let permit = self.paths[at].recovery.permit(now, wire);
+        let data = self.carries(at);
+        let waits = self.session.wants_to_send() || !self.control.is_empty();
+        self.building.doubling &= waits;
+        let echoes = established && !self.paths[at].echoes.is_empty();
+        let mut wanted = self.paths[at].keep_alive_due || echoes || data && waits;
+        if !wanted && permit == Permit::Now {
+            self.paths[at].recovery.on_app_limited();
+            wanted = data && self.double(now, at);
+        }
+        match permit {
+            Permit::Probe(most) if established => {
+                return Some(Slot { occasion: Occasion::Probe, limit: limit.min(most), data });
+            }
+            Permit::Now if wanted || (first && established && self.mtu_probe_due(now, at)) => {
+                return Some(Slot { occasion: Occasion::Data, limit, data });
+            }
+            Permit::At(due) if wanted => self.paths[at].pacing_until = Some(due),
+            _ => {}
+        }
+        owed
+    }
+
+    /// With nothing else to send, has the session send a second copy of what may be lost. True if there is one.
+    fn double(&mut self, now: Time, at: At) -> bool {
+        let allowed = self.config.repeats != crate::config::Repeats::Fixed(0);
+        if !allowed || self.keys.is_none() || self.session.is_blocked() {
+            return false;
+        }
+        let session = &mut self.session;
+        while !session.has_lost() {
+            let found = self.paths[at].recovery.double(now, |item| {
+                if let SentBlock::Session(carried) = item {
+                    session.send_again(carried);
+                }
+            });
+            if !found {
+                return false;
+            }
+        }
+        self.building.doubling = true;
+        true
+    }
+
+    fn mtu_probe_due(&self, now: Time, at: At) -> bool {
+        self.peer.confirmed
+            && self.paths[at].lifecycle.is_usable()
+            && !self.paths[at].lingers
+            && self.paths[at].mtu.next_probe(now).is_some()
+            && self.ending.is_open()
+    }
+
+    fn write_mtu_probe(&mut self, at: At, out: &mut Vec<u8>, head: &Head, size: u16) -> bool {
+        let end = head.start + usize::from(size) - TAG_LEN;
+        out.extend_from_slice(&[block::KEEP_ALIVE, block::PADDING]);
+        out.resize(end, 0);
+        self.paths[at].mtu.on_probe_sent(size);
+        self.building.items.push(SentBlock::MtuProbe(size));
+        true
+    }
+
+    /// SACK, then the connection's blocks, then the session's. Returns whether the packet asks for acknowledgement.
+    fn write_blocks(&mut self, now: Time, at: At, out: &mut Vec<u8>, head: &Head, slot: Slot) -> bool {
+        let Slot { occasion, limit, data } = slot;
+        let body = head.start + CLEAR_LEN + head.number_len;
+        let mut end = head.start + limit - TAG_LEN;
+        let path = &self.paths[at];
+        if path.recovery.pacing_rate() >= FASTER_THAN_SEALING && limit == usize::from(path.mtu.current()) {
+            // A cipher takes longer for a part of a block than for a whole one, on either side. Those behind have the first one's size.
+            end -= (end - body) % CIPHER_BLOCK as usize;
+        }
+        // An answer is waited for, and however much there is to say of other paths.
+        let mut writer = Writer::new(out, end - self.paths[at].answers.room().min(end - body));
+        let probe = occasion == Occasion::Probe;
+        if self.keys.is_some() && self.has_sacks(at, probe) && self.write_verdicts(&mut writer) {
+            self.write_sacks(now, at, probe, &mut writer);
+        }
+        let verdicts = self.building.items.iter().any(|item| matches!(item, SentBlock::Session(_)));
+        let sack_end = writer.len();
+        let mut writer = Writer::new(out, end);
+        if occasion == Occasion::Sack {
+            // One SACK in a round trip asks to be acknowledged itself, or its ranges would grow for ever.
+            let prunes = self.paths[at].lifecycle.is_proven()
+                && self.paths[at].received.wants_pruning()
+                && now.since(self.activity.eliciting) > self.paths[at].recovery.rtt.smoothed();
+            if prunes || self.sack_probes(now, at) {
+                self.paths[at].keep_alive_due = true;
+            } else if !self.paths[at].answers.is_due() {
+                return verdicts;
+            }
+        }
+        self.write_path_blocks(at, &mut writer);
+        let items = &mut self.building.items;
+        if self.keys.is_some() && data && !self.control.is_empty() {
+            self.control.fill(&mut writer, |control| items.push(SentBlock::ControlBlock(control)));
+        }
+        let full = occasion == Occasion::Data
+            && self.keys.is_some()
+            && !self.write_echoes(at, end - body, &mut writer);
+        if occasion != Occasion::Sack && data {
+            let repeats = self.repeats(at, occasion);
+            self.building.resending = self.session.has_lost();
+            let mends = self.mender() == Some(at);
+            self.building.carried.clear();
+            if !full {
+                if mends {
+                    self.session.fill_again(now, &mut writer, &mut self.building.carried);
+                } else {
+                    self.session.fill(now, &mut writer, &mut self.building.carried, repeats);
+                }
+                self.building
+                    .items
+                    .extend(self.building.carried.iter().map(|carried| SentBlock::Session(*carried)));
+                self.echo(now, at);
+            }
+        }
+        if occasion == Occasion::Probe && writer.len() == sack_end {
+            writer.u8(block::KEEP_ALIVE);
+            self.building.items.push(SentBlock::ControlBlock(ControlBlock::KeepAlive));
+        }
+        let eliciting = verdicts || writer.len() > sack_end;
+        if writer.len() > body && writer.len() < body + MIN_BLOCKS {
+            // Too short for a header-protection sample.
+            out.extend_from_slice(&[block::PADDING, 0, 0]);
+        }
+        eliciting
+    }
+
+    /// What is owed to the peer on this very path.
+    fn write_path_blocks(&mut self, at: At, writer: &mut Writer<'_>) {
+        if self.keys.is_none() {
+            return;
+        }
+        let path = &mut self.paths[at];
+        if path.answers.fill(writer) {
+            self.building.items.push(SentBlock::Answer);
+        }
+        if path.keep_alive_due && writer.remaining() > 0 {
+            path.keep_alive_due = false;
+            writer.u8(block::KEEP_ALIVE);
+            self.building.items.push(SentBlock::ControlBlock(ControlBlock::KeepAlive));
+        }
+    }
+
+    /// What came too late is told before it is acknowledged. False: acknowledgement has to wait.
+    fn write_verdicts(&mut self, writer: &mut Writer<'_>) -> bool {
+        if !self.session.has_verdicts() {
+            return true;
+        }
+        self.building.carried.clear();
+        let all = self.session.fill_verdicts(writer, &mut self.building.carried);
+        self.building.items.extend(self.building.carried.iter().map(|carried| SentBlock::Session(*carried)));
+        all
+    }
+
+    /// How often small messages are repeated now: only where there is room to spare.
+    fn repeats(&self, at: At, occasion: Occasion) -> u8 {
+        let redundant = self.config.scheduler == crate::connection::paths::scheduler::Scheduling::Redundant
+            && self.paths.len() > 1;
+        if occasion == Occasion::Probe || redundant {
+            return 0;
+        }
+        let recovery = &self.paths[at].recovery;
+        if recovery.in_flight() * 2 > recovery.controller().window() {
+            return 0;
+        }
+        match self.config.repeats {
+            crate::config::Repeats::Fixed(repeats) => repeats,
+            crate::config::Repeats::Adaptive if recovery.loses_more_than(HEAVY_LOSS) => 2,
+            crate::config::Repeats::Adaptive => 1,
+        }
+    }
+
+    /// Writes the head of the next packet.
+    fn begin(&mut self, at: At, out: &mut Vec<u8>) -> Head {
+        let number = self.paths[at].recovery.next_number();
+        let number = if planted(Mutant::PacketNumberReused) { number & !1 } else { number };
+        let number_len = number_len(number, self.paths[at].recovery.largest_acked());
+        let mut flags = (number_len - 1) as u8;
+        let early = match &mut self.keys {
+            Some(keys) => {
+                let generation = keys.updates();
+                if keys.is_used_up(self.config.key_update_packets) && self.paths.let_rotate(generation) {
+                    keys.begin_next();
+                }
+                keys.on_seal(&mut self.paths[at].keys, number);
+                flags |= if keys.phase() { KEY_PHASE_BIT } else { 0 };
+                false
+            }
+            None => {
+                flags |= EARLY_BIT;
+                true
+            }
+        };
+        let start = out.len();
+        out.push(flags);
+        out.extend_from_slice(&self.paths[at].remote_id.to_bytes());
+        out.extend_from_slice(&number.to_be_bytes()[8 - number_len..]);
+        Head { start, number, number_len, early }
+    }
+
+    /// Seals and masks the packet that ends `out`; returns its size.
+    fn seal(&self, at: At, out: &mut Vec<u8>, head: &Head) -> usize {
+        let (seal, header) = match (&self.keys, &self.early_keys.seal) {
+            (_, Some(early)) if head.early => (&early.seal, &early.header),
+            (Some(keys), _) => (&keys.keys().seal, &keys.keys().seal_header),
+            _ => return 0,
+        };
+        let (clear, body) = out[head.start..].split_at_mut(CLEAR_LEN + head.number_len);
+        let tag = seal.seal(self.paths[at].id, head.number, clear, body);
+        out.extend_from_slice(&tag);
+        let packet = &mut out[head.start..];
+        if let Some(sample) = packet[CLEAR_LEN + 4..].first_chunk::<SAMPLE_LEN>() {
+            let mask = header.mask(sample);
+            packet[0] ^= mask[0] & PROTECTED_BITS;
+            for (byte, mask) in packet[CLEAR_LEN..CLEAR_LEN + head.number_len].iter_mut().zip(&mask[1..]) {
+                *byte ^= mask;
+            }
+        }
+        packet.len()
+    }
+
+    fn record(&mut self, now: Time, at: At, size: usize, eliciting: bool) {
+        let path = &mut self.paths[at];
+        let wire = size as u64 + path.headers();
+        path.recovery.on_sent(now, wire, eliciting, &self.building.items);
+        if self.building.doubling {
+            path.recovery.mark_last(Spare::Doubled);
+        } else if self.building.resending {
+            path.recovery.mark_last(Spare::Again);
+        }
+        if self.peer.confirmed && path.recovery.wants_leaving_out() {
+            path.recovery.leave_out(now, self.supply.challenges.draw());
+        }
+        path.traffic.sent_packets += 1;
+        path.traffic.sent_bytes += size as u64;
+        if eliciting {
+            self.activity.eliciting = now;
+            path.last_eliciting = now;
+        }
+        if self.building.items.iter().any(|item| matches!(item, SentBlock::Session(_))) {
+            self.activity.data = now;
+            if let Some(opening) = &mut self.opening {
+                opening.on_said_early();
+            }
+        }
+    }
+
+    /// Moves a close along once the queue is drained.
+    fn progress_ending(&mut self, now: Time) {
+        if self.ending.is_open() || self.keys.is_none() || self.tickets.is_awaited() {
+            return;
+        }
+        if matches!(self.ending, crate::connection::lifecycle::close::Ending::Suspending { .. }) {
+            if self.session.is_drained() {
+                self.send_suspend();
+            }
+            return;
+        }
+        let drained = self.session.is_drained() || planted(Mutant::FinBeforeDrained);
+        if !drained || !self.ending.on_drained() {
+            return;
+        }
+        match &self.ending {
+            crate::connection::lifecycle::close::Ending::FinSent { reason, .. } => {
+                self.control.fin(reason.clone())
+            }
+            crate::connection::lifecycle::close::Ending::FinAckSent { .. } => self.control.fin_ack(),
+            _ => debug_assert!(false, "drained at {now:?} in another state"),
+        }
+    }
+
+    /// The packet that tells the peer it is over.
+    pub(in crate::connection) fn prepare_farewell(&mut self, now: Time, cause: Cause, reason: &Reason) {
+        self.prepare_last(now, |writer| {
+            write_rst(writer, cause, reason);
+        });
+    }
+
+    /// FIN-DONE, repeated to a peer that repeats FIN-ACK.
+    pub(in crate::connection) fn prepare_fin_done(&mut self, now: Time) {
+        self.prepare_last(now, |writer| writer.bytes(&[block::FIN_DONE, block::PADDING, 0]));
+    }
+
+    /// One sealed packet with these blocks, however long: what a hostile peer with good keys can send. For tests.
+    #[doc(hidden)]
+    pub fn seal_blocks(&mut self, now: Time, blocks: &[u8]) -> Vec<u8> {
+        let mut packet = Vec::with_capacity(blocks.len() + 64);
+        let at = self.paths.main();
+        let head = self.begin(at, &mut packet);
+        packet.extend_from_slice(blocks);
+        self.seal(at, &mut packet, &head);
+        self.building.items.clear();
+        self.record(now, at, packet.len(), false);
+        packet
+    }
+
+    pub(in crate::connection) fn prepare_last(&mut self, now: Time, write: impl FnOnce(&mut Writer<'_>)) {
+        if self.keys.is_none() {
+            return;
+        }
+        let mut packet = Vec::with_capacity(512);
+        let at = self.paths.main();
+        let head = self.begin(at, &mut packet);
+        write(&mut Writer::new(&mut packet, 512 - TAG_LEN));
+        self.seal(at, &mut packet, &head);
+        self.building.items.clear();
+        self.record(now, at, packet.len(), false);
+        self.farewell.packet = Some(packet);
+        self.farewell.due = true;
+    }
+}

@@ -1,0 +1,255 @@
+//! The addresses that each end says it has (MMSP's and ADD-IP's dynamic address reconfiguration).
+
+use std::net::{IpAddr, SocketAddr};
+
+use crate::wire::{Reader, Writer, block};
+use crate::{Cause, PeerMisbehaved};
+
+/// Addresses of the peer's that are kept.
+pub(in crate::connection) const MOST: usize = 16;
+
+/// An address of this host, and how paths from it are to be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LocalAddress {
+    /// The address, with the port that the peer can reach it at.
+    pub address: SocketAddr,
+    /// What a byte costs on paths from here, in a measure of your own: a path that costs more carries nothing while one that costs less
+    /// works. Default 0.
+    pub cost: u32,
+    /// Paths from here are used only while no other works. Default false.
+    pub standby: bool,
+}
+
+impl From<SocketAddr> for LocalAddress {
+    fn from(address: SocketAddr) -> Self {
+        Self { address, cost: 0, standby: false }
+    }
+}
+
+/// See the module. Most connections know of none beside those of their paths.
+#[derive(Debug, Default)]
+pub(in crate::connection) struct Addresses(Option<Box<Known>>);
+
+#[derive(Debug, Default)]
+struct Known {
+    ours: Vec<(u64, LocalAddress)>,
+    next: u64,
+    theirs: Vec<(u64, SocketAddr)>,
+    /// Those that have answered a challenge in this session.
+    answered: Vec<SocketAddr>,
+    /// Removed, those that were never added too: the blocks may come in any order, and again.
+    removed: Vec<u64>,
+}
+
+/// What an announcement changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::connection) enum Change {
+    Added(SocketAddr),
+    Removed(SocketAddr),
+}
+
+impl Addresses {
+    pub(in crate::connection) fn ours(&self) -> impl Iterator<Item = &LocalAddress> {
+        self.0.iter().flat_map(|known| &known.ours).map(|(_, ours)| ours)
+    }
+
+    /// It is one of ours.
+    pub(in crate::connection) fn has(&self, ip: IpAddr) -> bool {
+        self.ours().any(|ours| ours.address.ip() == ip)
+    }
+
+    pub(in crate::connection) fn theirs(&self) -> impl Iterator<Item = SocketAddr> {
+        self.0.iter().flat_map(|known| &known.theirs).map(|(_, theirs)| *theirs)
+    }
+
+    /// How paths from `local` are to be used.
+    pub(in crate::connection) fn settings(&self, local: Option<IpAddr>) -> Option<LocalAddress> {
+        self.ours().find(|ours| Some(ours.address.ip()) == local).copied()
+    }
+
+    /// Over another connection: which of the peer's have answered stays known.
+    pub(in crate::connection) fn go_on_from(&mut self, before: &Self) {
+        for answered in before.0.iter().flat_map(|known| &known.answered) {
+            self.on_answered(*answered);
+        }
+    }
+
+    /// One of the peer's answered a challenge.
+    pub(in crate::connection) fn on_answered(&mut self, address: SocketAddr) {
+        if !self.has_answered(address) {
+            let answered = &mut self.known().answered;
+            if answered.len() == MOST {
+                answered.remove(0);
+            }
+            answered.push(address);
+        }
+    }
+
+    pub(in crate::connection) fn answered(&self) -> impl Iterator<Item = SocketAddr> {
+        self.0.iter().flat_map(|known| known.answered.iter().rev()).copied()
+    }
+
+    /// It is no third party's that the peer would have us send to.
+    pub(in crate::connection) fn has_answered(&self, address: SocketAddr) -> bool {
+        self.0.as_ref().is_some_and(|known| known.answered.contains(&address))
+    }
+
+    /// These are this host's addresses now: tells what changed, and makes the blocks that tell the peer.
+    pub(in crate::connection) fn set_ours(
+        &mut self,
+        now: &[LocalAddress],
+        mut tell: impl FnMut(Change, Vec<u8>),
+    ) {
+        let gone = |old: &LocalAddress| !now.iter().any(|new| new.address == old.address);
+        let Known { ours, next, .. } = self.known();
+        for (sequence, old) in ours.iter().filter(|(_, old)| gone(old)) {
+            tell(Change::Removed(old.address), write_delete(*sequence));
+        }
+        ours.retain(|(_, old)| !gone(old));
+        for new in now {
+            match ours.iter_mut().find(|(_, old)| old.address == new.address) {
+                Some((_, old)) => *old = *new,
+                None => {
+                    tell(Change::Added(new.address), write_add(*next, new.address));
+                    ours.push((*next, *new));
+                    *next += 1;
+                }
+            }
+        }
+    }
+
+    /// The peer has another address. None: nothing new.
+    pub(in crate::connection) fn add_theirs(&mut self, sequence: u64, address: SocketAddr) -> Option<Change> {
+        let Known { theirs, removed, .. } = self.known();
+        let known = theirs.iter().any(|(known, _)| *known == sequence);
+        if known || removed.contains(&sequence) {
+            return None;
+        }
+        if theirs.len() == MOST {
+            // A peer with so many addresses does without the newest.
+            return None;
+        }
+        theirs.push((sequence, address));
+        Some(Change::Added(address))
+    }
+
+    /// The peer has one less.
+    pub(in crate::connection) fn remove_theirs(&mut self, sequence: u64) -> Option<Change> {
+        let Known { theirs, removed, .. } = self.known();
+        if !removed.contains(&sequence) {
+            if removed.len() == MOST {
+                removed.remove(0);
+            }
+            removed.push(sequence);
+        }
+        let position = theirs.iter().position(|(known, _)| *known == sequence)?;
+        Some(Change::Removed(theirs.remove(position).1))
+    }
+
+    fn known(&mut self) -> &mut Known {
+        self.0.get_or_insert_default()
+    }
+}
+
+pub(in crate::connection) fn write_add(sequence: u64, address: SocketAddr) -> Vec<u8> {
+    let mut out = Vec::with_capacity(28);
+    let mut writer = Writer::new(&mut out, usize::MAX);
+    writer.u8(block::ADD_ADDRESS);
+    writer.varint(sequence);
+    match address.ip() {
+        IpAddr::V4(ip) => {
+            writer.u8(4);
+            writer.bytes(&ip.octets());
+        }
+        IpAddr::V6(ip) => {
+            writer.u8(6);
+            writer.bytes(&ip.octets());
+        }
+    }
+    writer.bytes(&address.port().to_be_bytes());
+    out
+}
+
+pub(in crate::connection) fn write_delete(sequence: u64) -> Vec<u8> {
+    let mut out = Vec::with_capacity(9);
+    let mut writer = Writer::new(&mut out, usize::MAX);
+    writer.u8(block::DELETE_ADDRESS);
+    writer.varint(sequence);
+    out
+}
+
+/// What ADD_ADDRESS says: its sequence number and the address.
+///
+/// # Errors
+/// The family is neither 4 nor 6, or it is no address of one host.
+pub(in crate::connection) fn read_add(reader: &mut Reader) -> Result<(u64, SocketAddr), PeerMisbehaved> {
+    let sequence = reader.varint()?;
+    let ip = match reader.u8()? {
+        4 => IpAddr::from(reader.array::<4>()?),
+        6 => IpAddr::from(reader.array::<16>()?),
+        _ => return Err(PeerMisbehaved::new(Cause::InvalidField, "ADD_ADDRESS: unknown family")),
+    };
+    let port = u16::from_be_bytes(reader.array()?);
+    let is_broadcast = matches!(ip, IpAddr::V4(ip) if ip.is_broadcast());
+    if ip.is_unspecified() || ip.is_multicast() || is_broadcast || port == 0 {
+        return Err(PeerMisbehaved::new(Cause::InvalidField, "ADD_ADDRESS: not an address of a host"));
+    }
+    Ok((sequence, SocketAddr::new(ip, port)))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn address(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn what_is_announced_is_understood() {
+        for text in ["192.0.2.7:4433", "[2001:db8::7]:9"] {
+            let block = write_add(300, address(text));
+            let mut reader = Reader::new(Bytes::from(block));
+            assert_eq!(reader.u8(), Ok(block::ADD_ADDRESS));
+            assert_eq!(read_add(&mut reader), Ok((300, address(text))));
+            assert!(reader.is_empty());
+        }
+        for bad in ["0.0.0.0:1", "255.255.255.255:1", "224.0.0.1:1", "192.0.2.7:0", "[ff02::1]:1", "[::]:1"] {
+            let mut reader = Reader::new(Bytes::from(write_add(0, address(bad))));
+            reader.u8().unwrap();
+            assert!(read_add(&mut reader).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn only_changes_are_told() {
+        let mut addresses = Addresses::default();
+        let mut changes = Vec::new();
+        let (one, two) = (address("192.0.2.1:1"), address("192.0.2.2:1"));
+        addresses.set_ours(&[one.into()], |change, _| changes.push(change));
+        addresses.set_ours(&[one.into(), two.into()], |change, _| changes.push(change));
+        addresses.set_ours(&[two.into()], |change, _| changes.push(change));
+        assert_eq!(changes, [Change::Added(one), Change::Added(two), Change::Removed(one)]);
+    }
+
+    #[test]
+    fn announcements_in_any_order_and_without_end() {
+        let mut addresses = Addresses::default();
+        let one = address("192.0.2.1:1");
+        assert_eq!(addresses.remove_theirs(0), None);
+        assert_eq!(addresses.add_theirs(0, one), None, "gone before it came");
+        assert_eq!(addresses.add_theirs(1, one), Some(Change::Added(one)));
+        assert_eq!(addresses.add_theirs(1, one), None, "repeated");
+        assert_eq!(addresses.remove_theirs(1), Some(Change::Removed(one)));
+        assert_eq!(addresses.add_theirs(1, one), None, "repeated after it was gone");
+        assert_eq!(addresses.remove_theirs(1), None);
+        for sequence in 2..1000 {
+            addresses.add_theirs(sequence, one);
+            addresses.remove_theirs(sequence + 10_000);
+        }
+        let known = addresses.known();
+        assert_eq!((known.theirs.len(), known.removed.len()), (MOST, MOST));
+    }
+}

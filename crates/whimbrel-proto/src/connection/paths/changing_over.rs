@@ -1,0 +1,43 @@
+//! Leaving a path whose messages do not arrive, before it is known to be down.
+
+use super::path_set::At;
+use crate::Time;
+use crate::connection::state::Connection;
+
+impl Connection {
+    /// The path that stays the primary unless another is clearly better: the one that is, or, once, the one that was and works again.
+    pub(in crate::connection) fn incumbent(&mut self, now: Time) -> At {
+        let main = self.paths.main();
+        if !self.is_at_hand(main) && !self.paths[main].unwanted {
+            self.steering.changeover.on_failed(now, &self.paths[main]);
+        }
+        let Some(left) = &self.steering.changeover.left else { return main };
+        let works = left.find(&self.paths).filter(|at| self.is_at_hand(*at));
+        let patience = self.steering.changeover.patience;
+        let Some(left) = &mut self.steering.changeover.left else { return main };
+        let Some(at) = works else {
+            (left.works, left.asked) = (None, false);
+            return main;
+        };
+        let due = *left.works.get_or_insert(now) + patience;
+        if at != main && self.paths[at].recovery.last_heard() < due {
+            return main;
+        }
+        self.steering.changeover.left = None;
+        self.steering.changeover.returned = Some(now);
+        at
+    }
+
+    /// Whether a path works is known of one that carries something.
+    pub(in crate::connection) fn ask_left(&mut self, now: Time) {
+        if self.steering.changeover.timeout().is_none_or(|due| due > now) {
+            return;
+        }
+        if let Some(left) = &mut self.steering.changeover.left {
+            left.asked = true;
+            if let Some(at) = left.find(&self.paths) {
+                self.paths[at].keep_alive_due = true;
+            }
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Choosing the primary path.
+
+use super::ids::read_path;
+use super::path::Path;
+use super::path_set::At;
+use super::primary::{LEAST_BYTES, MARGIN_EIGHTHS, PrimaryRule, SPAN, SetPrimaryError};
+use crate::connection::state::Connection;
+use crate::wire::Reader;
+use crate::{Cause, PathId, PeerMisbehaved, Side, Time};
+
+impl Connection {
+    /// Has data go on this path first, in both directions: the peer is asked to do the same. A path that does not work is not used for a
+    /// wish, and used once it does. Of this end's wishes and the peer's the latest counts, the peer's only among paths that are no dearer and
+    /// no more in reserve than others that work.
+    ///
+    /// # Errors
+    /// There is no such path, or the connection is ending.
+    pub fn set_primary(&mut self, now: Time, id: PathId) -> Result<(), SetPrimaryError> {
+        if !self.ending.is_open() {
+            return Err(SetPrimaryError::Closing);
+        }
+        self.paths.by_id(id).ok_or(SetPrimaryError::NoPath)?;
+        self.steering.choice.wish(id, false);
+        self.steering.changeover.forget();
+        self.control.set_primary(id, self.steering.choice.next);
+        self.steering.choice.next += 1;
+        self.review(now);
+        Ok(())
+    }
+
+    /// The peer would have its data on this path.
+    pub(in crate::connection) fn on_set_primary(
+        &mut self,
+        now: Time,
+        reader: &mut Reader,
+    ) -> Result<(), PeerMisbehaved> {
+        let (sequence, path) = read_set_primary(reader)?;
+        // Where two wishes cross, both ends follow the client's.
+        let crosses = sequence + 1 == self.steering.choice.next
+            && !self.steering.choice.by_peer
+            && self.side == Side::Server;
+        if sequence >= self.steering.choice.next || crosses {
+            self.steering.choice.next = sequence + 1;
+            self.steering.choice.wish(path, true);
+            self.steering.changeover.forget();
+            self.review(now);
+        }
+        Ok(())
+    }
+
+    /// What was asked for last, if it works and may be had.
+    pub(in crate::connection) fn wished(&self) -> Option<At> {
+        let at = self.paths.by_id(self.steering.choice.path?).filter(|at| self.is_at_hand(*at))?;
+        let least = || self.paths.all().filter(|other| self.is_at_hand(*other)).map(|at| self.rank(at)).min();
+        (!self.steering.choice.by_peer || Some(self.rank(at)) == least()).then_some(at)
+    }
+
+    /// Something arrived: the rule of the web agent looks at what came by which path.
+    pub(in crate::connection) fn compare_received(&mut self, now: Time) {
+        if self.config.primary_rule != PrimaryRule::MostReceived
+            || self.paths.len() == 1
+            || now.since(self.steering.choice.span_began) < SPAN
+        {
+            return;
+        }
+        self.steering.choice.span_began = now;
+        let main = self.paths.main();
+        let got: Vec<(At, u64)> = self.paths.all().map(|at| (at, self.paths[at].received_since())).collect();
+        let by_main = got.iter().find(|(at, _)| *at == main).map_or(0, |(_, bytes)| *bytes);
+        let eligible = |at: At| self.is_at_hand(at) && self.rank(at) <= self.rank(main);
+        let best =
+            got.into_iter().filter(|(at, _)| *at != main && eligible(*at)).max_by_key(|(_, bytes)| *bytes);
+        if let Some((at, bytes)) = best
+            && bytes >= LEAST_BYTES
+            && bytes * 8 > by_main * MARGIN_EIGHTHS
+        {
+            let told = self.set_primary(now, self.paths[at].id);
+            debug_assert!(told.is_ok() || !self.ending.is_open(), "it is there");
+        }
+    }
+
+    /// A standby path, or a dearer one, is not made the primary by carrying more.
+    fn rank(&self, at: At) -> (bool, u32) {
+        let view = self.view(at);
+        (view.standby, view.cost)
+    }
+}
+
+/// What SET_PRIMARY says: the wish's number and the path.
+pub(in crate::connection) fn read_set_primary(reader: &mut Reader) -> Result<(u64, PathId), PeerMisbehaved> {
+    let (sequence, path) = (reader.varint()?, read_path(reader)?);
+    if sequence > u64::from(u32::MAX) {
+        return Err(PeerMisbehaved::new(Cause::InvalidField, "SET_PRIMARY: no such sequence number"));
+    }
+    Ok((sequence, path))
+}
+
+impl Path {
+    /// UDP payload bytes since this was last asked.
+    fn received_since(&mut self) -> u64 {
+        let total = self.traffic.received_bytes;
+        total - std::mem::replace(&mut self.traffic.received_before, total)
+    }
+}

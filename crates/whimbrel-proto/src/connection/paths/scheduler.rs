@@ -1,0 +1,192 @@
+//! Which path carries what is sent next.
+//!
+//! Paths pull: each in its turn, the best first, asks whether it may carry data now. A scheduler answers from what is known of all of
+//! them; what it refuses one path is there for the next, or waits for a better one to have room.
+
+use std::time::Duration;
+
+/// How paths are used together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Scheduling {
+    /// The best path carries everything, others wait for it to fail; then data goes on the next best, and back once the path has worked for
+    /// a while (MMSP's Automatic Changeover). What is lost goes again on the next best (its Retransmission Correction), if that costs no
+    /// more and is not held in reserve.
+    Primary,
+    /// All carry, the one where data would arrive first before the others; a slow path only what would not arrive earlier by waiting for a
+    /// faster one.
+    #[default]
+    Aggregate,
+    /// Every message goes on every path that works, as far as the path keeps up: the best latency there is, at so many times the bytes.
+    Redundant,
+}
+
+/// What a scheduler knows of a path.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::connection) struct View {
+    /// It works.
+    pub(in crate::connection) usable: bool,
+    /// Wanted in reserve only.
+    pub(in crate::connection) standby: bool,
+    /// What a byte costs there, in the user's measure.
+    pub(in crate::connection) cost: u32,
+    pub(in crate::connection) rtt: Duration,
+    /// Share of packets lost lately.
+    pub(in crate::connection) loss: f64,
+    /// Bytes a second.
+    pub(in crate::connection) rate: u64,
+}
+
+impl View {
+    pub(in crate::connection) const NONE: Self =
+        Self { usable: false, standby: false, cost: 0, rtt: Duration::ZERO, loss: 0.0, rate: 0 };
+
+    /// When `bytes` that begin to leave now have arrived.
+    fn arrival(&self, bytes: u64) -> Duration {
+        self.rtt / 2 + Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / self.rate.max(1))
+    }
+
+    /// What is wanted more comes first: what works, is no standby path, and costs less.
+    fn wanted(&self) -> (bool, bool, u32) {
+        (!self.usable, self.standby, self.cost)
+    }
+
+    /// Better comes first.
+    fn rank(&self) -> ((bool, bool, u32), Duration) {
+        (self.wanted(), self.score())
+    }
+
+    /// The round trip, and what losses add to it: what is lost takes three times as long.
+    fn score(&self) -> Duration {
+        self.rtt.mul_f64(1.0 + 3.0 * self.loss.clamp(0.0, 1.0))
+    }
+}
+
+/// What waits to be sent.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::connection) struct Waiting {
+    pub(in crate::connection) bytes: u64,
+    /// Something was lost, and goes again.
+    pub(in crate::connection) lost: bool,
+}
+
+/// One way to share data out.
+pub(in crate::connection) trait Scheduler {
+    /// Whether path `me` may carry data now. `primary` is where it goes by itself.
+    fn may_carry(&self, paths: &[View], me: usize, primary: usize, waiting: Waiting) -> bool;
+
+    /// The path that what was lost goes on first, and no new data does.
+    fn mends(&self, paths: &[View], primary: usize) -> Option<usize>;
+}
+
+impl Scheduler for Scheduling {
+    fn may_carry(&self, paths: &[View], me: usize, primary: usize, waiting: Waiting) -> bool {
+        match self {
+            Self::Primary => me == primary || waiting.lost && self.mends(paths, primary) == Some(me),
+            Self::Redundant => me == primary,
+            Self::Aggregate => earliest_completion_first(paths, me, primary, waiting.bytes),
+        }
+    }
+
+    fn mends(&self, paths: &[View], primary: usize) -> Option<usize> {
+        if *self != Self::Primary {
+            return None;
+        }
+        let others = (0..paths.len()).filter(|path| *path != primary && paths[*path].usable);
+        let next = others.min_by_key(|path| paths[*path].rank())?;
+        (paths[next].wanted() <= paths[primary].wanted()).then_some(next)
+    }
+}
+
+/// A path may carry if what it takes arrives no later than if it waited for the primary's turn.
+fn earliest_completion_first(paths: &[View], me: usize, primary: usize, backlog: u64) -> bool {
+    let (mine, best) = (&paths[me], &paths[primary]);
+    if me == primary {
+        return true;
+    }
+    if !mine.usable || best.usable && mine.wanted() > best.wanted() {
+        return false;
+    }
+    mine.arrival(PACKET) <= best.arrival(backlog.saturating_add(PACKET))
+}
+
+/// A packet, about.
+const PACKET: u64 = 1500;
+/// A path must be so much quicker than the primary, in eighths of its score, to take its place.
+pub(in crate::connection) const MARGIN_EIGHTHS: u32 = 6;
+
+/// The best of them. The one that is primary now stays unless it fails, is wanted less, or another's score is clearly better.
+pub(in crate::connection) fn primary(paths: &[View], now: usize) -> usize {
+    let best = (0..paths.len()).min_by_key(|path| paths[*path].rank()).unwrap_or(now);
+    let (current, other) = (&paths[now], &paths[best]);
+    if current.wanted() == other.wanted() && other.score() * 8 > current.score() * MARGIN_EIGHTHS {
+        now
+    } else {
+        best
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(rtt_ms: u64, mbit: u64) -> View {
+        let rtt = Duration::from_millis(rtt_ms);
+        View { usable: true, standby: false, cost: 0, rtt, loss: 0.0, rate: mbit * 125_000 }
+    }
+
+    fn waiting(bytes: u64) -> Waiting {
+        Waiting { bytes, lost: false }
+    }
+
+    #[test]
+    fn what_the_primary_lost_goes_on_the_next_best() {
+        let mut paths = [path(20, 20), path(60, 20), path(40, 20), View { cost: 1, ..path(30, 20) }];
+        let lost = Waiting { bytes: 0, lost: true };
+        let carriers = |paths: &[View], waiting| -> Vec<usize> {
+            (0..4).filter(|me| Scheduling::Primary.may_carry(paths, *me, 0, waiting)).collect()
+        };
+        assert_eq!(carriers(&paths, waiting(u64::MAX)), [0]);
+        assert_eq!(carriers(&paths, lost), [0, 2]);
+        paths[2].standby = true;
+        assert_eq!(carriers(&paths, lost), [0, 1]);
+        paths[1].usable = false;
+        assert_eq!(carriers(&paths, lost), [0], "what is dear or in reserve does not mend what works");
+        assert_eq!(Scheduling::Aggregate.mends(&paths, 0), None);
+    }
+
+    #[test]
+    fn a_slow_path_carries_only_what_would_wait_longer_for_the_fast_one() {
+        let paths = [path(20, 20), path(200, 4)];
+        let aggregate = |bytes| Scheduling::Aggregate.may_carry(&paths, 1, 0, waiting(bytes));
+        assert!(!aggregate(0));
+        assert!(!aggregate(200_000), "80 ms of the fast path's rate: sooner there by its round trip");
+        assert!(aggregate(300_000));
+        assert!(Scheduling::Aggregate.may_carry(&paths, 0, 0, waiting(0)), "the best always may");
+        assert!(!Scheduling::Primary.may_carry(&paths, 1, 0, waiting(u64::MAX)));
+    }
+
+    #[test]
+    fn dear_and_reserve_paths_wait_until_the_others_fail() {
+        let mut paths =
+            [path(20, 20), View { cost: 1, ..path(10, 20) }, View { standby: true, ..path(10, 20) }];
+        assert_eq!(primary(&paths, 0), 0);
+        assert!(!Scheduling::Aggregate.may_carry(&paths, 1, 0, waiting(u64::MAX)));
+        assert!(!Scheduling::Aggregate.may_carry(&paths, 2, 0, waiting(u64::MAX)));
+        paths[0].usable = false;
+        assert_eq!(primary(&paths, 0), 1);
+        paths[1].usable = false;
+        assert_eq!(primary(&paths, 1), 2);
+        paths[0].usable = true;
+        assert_eq!(primary(&paths, 2), 0, "back when it recovers");
+    }
+
+    #[test]
+    fn the_primary_does_not_flap_between_like_paths() {
+        assert_eq!(primary(&[path(50, 10), path(45, 10)], 0), 0);
+        assert_eq!(primary(&[path(50, 10), path(30, 10)], 0), 1);
+        assert_eq!(primary(&[path(50, 10), path(30, 10)], 1), 1);
+        let lossy = |rtt, loss| View { loss, ..path(rtt, 10) };
+        assert_eq!(primary(&[lossy(40, 0.2), path(42, 10)], 0), 1, "a fifth lost is worth a longer way");
+        assert_eq!(primary(&[lossy(40, 0.02), path(42, 10)], 0), 0);
+    }
+}

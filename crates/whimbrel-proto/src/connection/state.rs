@@ -1,0 +1,110 @@
+//! The connection itself: what it consists of, and how it begins. What it does is in the rooms beside this file, a noun or a verb each.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use rand_chacha::ChaCha20Rng;
+
+use super::control::control_queue::ControlQueue;
+use super::event::EndpointEvent;
+use super::handshake::early_keys::EarlyKeys;
+use super::handshake::key_log::KeyLog;
+use super::handshake::keys::KeyRing;
+use super::handshake::opening::Opening;
+use super::handshake::peer::Peer;
+use super::handshake::pong::Pong;
+use super::handshake::ticketing::Ticketing;
+use super::lifecycle::close::Ending;
+use super::lifecycle::farewell::Farewell;
+use super::lifecycle::succession::Succession;
+use super::observe::activity::Activity;
+use super::observe::events::Events;
+use super::observe::figures::Figures;
+use super::packet::building::Building;
+use super::paths::path::{Ends, Path};
+use super::paths::path_set::Paths;
+use super::paths::path_state::PathLifecycle;
+use super::paths::steering::Steering;
+use super::paths::supply::Supply;
+use super::paths::validation::Challenges;
+use crate::budget::Budgets;
+use crate::config::TransportConfig;
+use crate::session::Session;
+use crate::{ConnectionId, PathId, Side, Time};
+
+/// What was set up before the first sealed packet.
+#[derive(Debug)]
+pub(crate) struct Setup {
+    pub(crate) side: Side,
+    pub(crate) config: Arc<TransportConfig>,
+    pub(crate) budgets: Budgets,
+    pub(crate) remote: SocketAddr,
+    pub(crate) local: Option<IpAddr>,
+    pub(crate) local_id: ConnectionId,
+    pub(crate) remote_id: ConnectionId,
+    /// The client is given tickets.
+    pub(crate) issues_tickets: bool,
+    pub(crate) rng: ChaCha20Rng,
+}
+
+/// See the module.
+pub struct Connection {
+    pub(super) side: Side,
+    pub(super) config: Arc<TransportConfig>,
+    pub(super) budgets: Budgets,
+    pub(super) session: Session,
+    pub(super) opening: Option<Box<Opening>>,
+    pub(super) pong: Pong,
+    pub(super) peer: Peer,
+    pub(super) early_keys: EarlyKeys,
+    pub(super) keys: Option<KeyRing>,
+    pub(super) key_log: Option<Box<KeyLog>>,
+    pub(super) tickets: Ticketing,
+    pub(super) paths: Paths,
+    pub(super) supply: Supply,
+    pub(super) steering: Steering,
+    pub(super) control: ControlQueue,
+    pub(super) building: Building,
+    pub(super) activity: Activity,
+    pub(super) ending: Ending,
+    pub(super) farewell: Farewell,
+    pub(super) succession: Succession,
+    pub(super) figures: Figures,
+    pub(super) events: Events,
+    pub(super) endpoint_events: VecDeque<EndpointEvent>,
+}
+
+impl Connection {
+    pub(crate) fn new(now: Time, setup: Setup) -> Self {
+        let Setup { side, config, budgets, remote, local, local_id, remote_id, issues_tickets, mut rng } =
+            setup;
+        let ends = Ends { id: PathId::FIRST, remote, local, local_id, remote_id };
+        let path = Path::new(now, ends, &config, PathLifecycle::proven());
+        Self {
+            side,
+            session: Session::new(side, config.session).drawing_on(&budgets),
+            budgets,
+            opening: None,
+            pong: Pong::new(now),
+            peer: Peer::default(),
+            early_keys: EarlyKeys::default(),
+            keys: None,
+            key_log: config.key_log.then(Box::default),
+            tickets: Ticketing::new(issues_tickets),
+            paths: Paths::new(path),
+            supply: Supply::new(Challenges::new(&mut rng)),
+            steering: Steering::default(),
+            control: ControlQueue::default(),
+            building: Building::default(),
+            activity: Activity::new(now, config.idle_timeout),
+            ending: Ending::default(),
+            farewell: Farewell::default(),
+            succession: Succession::default(),
+            figures: Figures::default(),
+            events: Events::default(),
+            endpoint_events: VecDeque::new(),
+            config,
+        }
+    }
+}

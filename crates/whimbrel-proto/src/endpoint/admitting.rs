@@ -1,0 +1,26 @@
+//! Whom an endpoint has room for.
+
+use super::handle::Handle;
+use super::state::Endpoint;
+use crate::endpoint::places::{Full, Place};
+
+impl Endpoint {
+    /// Whether a connection more may come from there; a refusal is counted.
+    pub(super) fn has_room(&mut self, place: Place) -> bool {
+        let Some((_, listen)) = &self.acceptor else { return false };
+        let full = self.places.full(place, listen);
+        match full {
+            Some(Full::Key) => self.stats.key_full += 1,
+            Some(Full::Network) => self.stats.network_full += 1,
+            None => {}
+        }
+        full.is_none()
+    }
+
+    pub(super) fn take_place(&mut self, handle: Handle, place: Place) {
+        if let Some(ids) = self.connections.get_mut(&handle) {
+            ids.place = place;
+            self.places.take(place);
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! What an endpoint calls a connection.
+
+/// A connection of an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Handle(pub usize);
