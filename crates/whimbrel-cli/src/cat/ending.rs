@@ -18,7 +18,7 @@ const WRITTEN: u32 = 3;
 /// As of any message.
 pub(super) async fn say_written(mocket: &Mocket) -> Result<(), SendError> {
     match mocket.sender().ppid(WRITTEN).build().send("").await {
-        Err(SendError::Closed(_)) => Ok(()),
+        Err(SendError::Closed(_) | SendError::NoStream) => Ok(()),
         said => said,
     }
 }
@@ -28,15 +28,22 @@ pub(super) fn says_written(message: &Message) -> bool {
     message.ppid == Some(WRITTEN) && message.payload.is_empty()
 }
 
-/// Starts to listen now; the future waits until the peer closes, or the mocket is closed.
-pub(super) fn closing(mocket: &Mocket) -> impl Future<Output = ()> + use<> {
+/// Starts to listen now; the future waits until the peer closes, or the mocket is closed, if it is not already.
+pub(super) fn closing(mocket: &Mocket) -> impl Future<Output = ()> {
     let mut events = mocket.subscribe();
-    async move {
+    let told = async move {
         loop {
             match events.recv().await {
                 Ok(Event::PeerClosing(_) | Event::Closed(_)) | Err(RecvError::Closed) => return,
                 Ok(_) | Err(RecvError::Lagged(_)) => {}
             }
+        }
+    };
+    async move {
+        tokio::select! {
+            () = told => {}
+            // What happened before is told to nobody.
+            _ = mocket.closed() => {}
         }
     }
 }
@@ -69,5 +76,30 @@ pub(super) fn early(reason: &CloseReason) -> Error {
             anyhow!("the peer ended early{text}: not everything may have arrived")
         }
         reason => anyhow!("{}; not everything may have arrived", why(reason)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+    use whimbrel::{Config, Endpoint, new_identity};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_close_from_before_is_noticed_too() {
+        let server = Endpoint::bind(Config::listen_as(new_identity()), "127.0.0.1:0").await.unwrap();
+        let url = format!("whimbrel://{}@{}", server.public_key(), server.local_addr().unwrap());
+        let client = Endpoint::bind(Config::default(), "127.0.0.1:0").await.unwrap();
+        let near = client.connect(&url).await.unwrap();
+        let far = server.accept().await.unwrap();
+        assert!(timeout(Duration::ZERO, closing(&near)).await.is_err(), "it is open");
+        far.close(0, "").await;
+        assert!(is_polite(&near.closed().await));
+        timeout(Duration::from_secs(60), closing(&near)).await.expect("nothing tells of it any more");
+        close(&near, true).await.unwrap();
+        assert!(close(&near, false).await.is_err());
     }
 }

@@ -67,14 +67,14 @@ async fn send_all(
     while let Some(message) = input.next().await.context("cannot read standard input")? {
         match sender.send(Bytes::copy_from_slice(message)).await {
             // Whoever receives is told why.
-            Err(SendError::Closed(_)) => return Ok(()),
+            Err(SendError::Closed(_) | SendError::NoStream) => return Ok(()),
             sent => sent?,
         }
         input.take();
     }
     wait_until_resolved(mocket).await;
     match mocket.sender().ppid(END).build().send("").await {
-        Err(SendError::Closed(_)) => return Ok(()),
+        Err(SendError::Closed(_) | SendError::NoStream) => return Ok(()),
         sent => sent?,
     }
     *said_all = true;

@@ -4,7 +4,7 @@ use std::io;
 
 use anyhow::{Context, Error};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use whimbrel::{Mocket, Stream, StreamId, StreamIoError};
+use whimbrel::{Closed, Mocket, Stream, StreamId, StreamIoError};
 
 use super::course::Course;
 use super::ending::{close, closing, early, say_written};
@@ -27,8 +27,12 @@ pub(super) async fn exchange(
     let mut going = match *out {
         Some(id) => mocket.stream(StreamId(id)),
         None => {
-            kind::say_bytes(mocket).await?;
-            let opened = mocket.open_stream().await?;
+            let begun = async {
+                kind::say_bytes(mocket).await?;
+                anyhow::Ok(mocket.open_stream().await?)
+            };
+            // At the beginning nothing else fails than a peer that has closed, and that says why.
+            let Ok(opened) = begun.await else { return Err(early(&mocket.closed().await)) };
             *out = Some(opened.id().0);
             Some(opened)
         }
@@ -64,7 +68,7 @@ async fn coming(mocket: &Mocket, out: Option<u64>) -> anyhow::Result<Stream> {
     let known = mocket.byte_streams().into_iter().find(|id| Some(id.0) != out);
     match known.and_then(|id| mocket.stream(id)) {
         Some(stream) => Ok(stream),
-        None => Ok(mocket.accept_stream().await?),
+        None => mocket.accept_stream().await.map_err(|Closed(reason)| early(&reason)),
     }
 }
 
