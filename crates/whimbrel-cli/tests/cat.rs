@@ -6,6 +6,7 @@ mod common;
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
 use common::{Home, Running, assert_fails, whimbrel};
 use tokio::io::AsyncWriteExt;
@@ -256,7 +257,20 @@ async fn stuff(mocket: &Mocket, bytes: bool) {
     }
 }
 
+/// Longer than anything takes on a slow machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits for its end; one that does not end is killed.
 fn code_of(mut child: Child) -> Option<i32> {
+    let start = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if start.elapsed() > PATIENCE {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            panic!("it does not end");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
     child.wait().unwrap().code()
 }
 
@@ -275,10 +289,12 @@ async fn an_output_that_nobody_reads_does_not_keep_it_from_ending() {
         stuff(&mocket, how == Some("--bytes")).await;
         let killed = std::process::Command::new("kill").args([signal, &client.id().to_string()]).status();
         assert!(killed.unwrap().success());
-        assert!(
-            matches!(mocket.closed().await, CloseReason::Aborted(_, said) if said.text.raw() == "interrupted")
-        );
+        let closed = tokio::time::timeout(PATIENCE, mocket.closed()).await;
         assert_eq!(tokio::task::spawn_blocking(|| code_of(client)).await.unwrap(), Some(code), "{how:?}");
+        assert!(
+            matches!(&closed, Ok(CloseReason::Aborted(_, said)) if said.text.raw() == "interrupted"),
+            "{closed:?}"
+        );
     }
 }
 
