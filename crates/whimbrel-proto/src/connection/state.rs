@@ -30,7 +30,7 @@ use super::paths::supply::Supply;
 use super::paths::validation::Challenges;
 use crate::budget::Budgets;
 use crate::config::TransportConfig;
-use crate::session::Session;
+use crate::session::{Session, SessionConfig};
 use crate::{ConnectionId, PathId, Side, Time};
 
 /// What was set up before the first sealed packet.
@@ -38,6 +38,8 @@ use crate::{ConnectionId, PathId, Side, Time};
 pub(crate) struct Setup {
     pub(crate) side: Side,
     pub(crate) config: Arc<TransportConfig>,
+    /// Its part for sessions: they share it.
+    pub(crate) session: Arc<SessionConfig>,
     pub(crate) budgets: Budgets,
     pub(crate) remote: SocketAddr,
     pub(crate) local: Option<IpAddr>,
@@ -77,13 +79,23 @@ pub struct Connection {
 
 impl Connection {
     pub(crate) fn new(now: Time, setup: Setup) -> Self {
-        let Setup { side, config, budgets, remote, local, local_id, remote_id, issues_tickets, mut rng } =
-            setup;
+        let Setup {
+            side,
+            config,
+            session,
+            budgets,
+            remote,
+            local,
+            local_id,
+            remote_id,
+            issues_tickets,
+            mut rng,
+        } = setup;
         let ends = Ends { id: PathId::FIRST, remote, local, local_id, remote_id };
         let path = Path::new(now, ends, &config, PathLifecycle::proven());
         Self {
             side,
-            session: Session::new(side, config.session).drawing_on(&budgets),
+            session: Session::new(side, session).drawing_on(&budgets),
             budgets,
             opening: None,
             pong: Pong::new(now),

@@ -101,9 +101,12 @@ impl Endpoint {
         local_id: ConnectionId,
         config: Arc<TransportConfig>,
     ) -> Setup {
+        let own = Arc::ptr_eq(&config, &self.transport);
+        let session = if own { Arc::clone(&self.session) } else { Arc::new(config.session) };
         Setup {
             side,
             config,
+            session,
             budgets: self.budgets.clone(),
             remote,
             local: None,

@@ -22,6 +22,7 @@ use crate::endpoint::handle::Handle;
 use crate::endpoint::routed::EndpointStats;
 use crate::endpoint::settings::ListenConfig;
 use crate::handshake::{Acceptor, AcceptorConfig};
+use crate::session::SessionConfig;
 
 /// Resets sent a second at the most.
 pub(super) const RESETS_PER_SECOND: u32 = 100;
@@ -33,6 +34,8 @@ pub struct Endpoint {
     pub(super) reset_key: ResetKey,
     pub(super) acceptor: Option<(Acceptor, ListenConfig)>,
     pub(super) transport: Arc<TransportConfig>,
+    /// Of `transport`.
+    pub(super) session: Arc<SessionConfig>,
     pub(super) budgets: Budgets,
     pub(super) routes: BTreeMap<ConnectionId, Handle>,
     pub(super) tokens: Tokens,
@@ -121,6 +124,7 @@ impl Endpoint {
             ids,
             acceptor,
             budgets: Budgets::new(transport.credit_budget, transport.memory_budget),
+            session: Arc::new(transport.session),
             transport: Arc::new(transport),
             routes: BTreeMap::new(),
             tokens: Tokens::new(&mut apart),

@@ -17,25 +17,65 @@ const HELD_UP: Duration = Duration::from_millis(250);
 const MOST_PATIENCE: u32 = 5;
 const SHORT: Duration = Duration::from_millis(20);
 /// A sample so many times below the mean ends what made the mean: a queue, or an outage that held packets.
-const OVER: u32 = 8;
+const OVER: u64 = 8;
 /// Early deadlines within this long count as one.
 const PATIENCE_FOR: Duration = Duration::from_millis(100);
+
+/// A time span in half the room of a `Duration`: a path has seven of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Nanos(u64);
+
+impl Nanos {
+    const fn of(span: Duration) -> Self {
+        // No more than 36 years, whatever a ticket remembers: seven times that still fits.
+        let (nanos, most) = (span.as_nanos(), (u64::MAX / 16) as u128);
+        Self(if nanos < most { nanos as u64 } else { most as u64 })
+    }
+
+    const fn get(self) -> Duration {
+        Duration::from_nanos(self.0)
+    }
+}
+
+/// A mean and how much samples differ from it.
+#[derive(Clone, Copy, Debug)]
+struct Mean {
+    mean: Nanos,
+    variation: Nanos,
+}
+
+impl Mean {
+    const fn first(sample: Duration) -> Self {
+        Self { mean: Nanos::of(sample), variation: Nanos(Nanos::of(sample).0 / 2) }
+    }
+
+    fn take(&mut self, sample: Duration) {
+        let (mean, variation, sample) = (self.mean.0, self.variation.0, Nanos::of(sample).0);
+        // By an eighth a sample, one packet held for seconds would slow a path of milliseconds down for thirty samples, and what
+        // follows from the mean (pacing, deadlines) makes samples rare.
+        if sample.saturating_mul(OVER) < mean {
+            self.variation = Nanos(variation / 4 * 3);
+            self.mean = Nanos((mean + sample) / 2);
+            return;
+        }
+        self.variation = Nanos((variation * 3 + mean.abs_diff(sample)) / 4);
+        self.mean = Nanos((mean * 7 + sample) / 8);
+    }
+}
 
 /// Estimates from samples. Two views are kept: with the peer's acknowledgement delay, for deadlines (an
 /// acknowledgement is late only when it is later than the peer's habit), and without, for the model of the path.
 #[derive(Clone, Debug)]
 pub(crate) struct Rtt {
     samples: u64,
-    latest: Duration,
-    smoothed: Duration,
-    variation: Duration,
+    latest: Nanos,
+    smoothed: Mean,
     /// With acknowledgement delay.
-    answer: Duration,
-    answer_variation: Duration,
-    min: Duration,
+    answer: Mean,
+    min: Nanos,
     min_at: Time,
     /// The lowest since half a window: becomes the minimum when the old one has aged out.
-    next_min: Duration,
+    next_min: Nanos,
     next_min_at: Time,
     /// Doublings of the slack, after deadlines that proved too early.
     patience: u32,
@@ -46,14 +86,12 @@ impl Default for Rtt {
     fn default() -> Self {
         Self {
             samples: 0,
-            latest: INITIAL_RTT,
-            smoothed: INITIAL_RTT,
-            variation: INITIAL_RTT / 2,
-            answer: INITIAL_RTT,
-            answer_variation: INITIAL_RTT / 2,
-            min: INITIAL_RTT,
+            latest: Nanos::of(INITIAL_RTT),
+            smoothed: Mean::first(INITIAL_RTT),
+            answer: Mean::first(INITIAL_RTT),
+            min: Nanos::of(INITIAL_RTT),
             min_at: Time::ZERO,
-            next_min: INITIAL_RTT,
+            next_min: Nanos::of(INITIAL_RTT),
             next_min_at: Time::ZERO,
             patience: 0,
             patience_until: Time::ZERO,
@@ -66,28 +104,27 @@ impl Rtt {
     pub(crate) fn sample(&mut self, now: Time, elapsed: Duration, delay: Duration) {
         // A peer that claims more delay than fits above the minimum is not believed (RFC 9002 section 5.3).
         let net = elapsed.saturating_sub(delay);
-        self.latest =
-            if self.samples > 0 && net < self.min { elapsed.max(Duration::from_nanos(1)) } else { net };
-        let latest = self.latest.max(Duration::from_nanos(1));
+        let shown =
+            if self.samples > 0 && net < self.min() { elapsed.max(Duration::from_nanos(1)) } else { net };
+        self.latest = Nanos::of(shown);
+        let latest = shown.max(Duration::from_nanos(1));
         // A report that an outage held up for long says nothing of how soon the peer answers.
         let held_up = elapsed.saturating_sub(latest) > latest.max(HELD_UP);
         let elapsed = if held_up { latest } else { elapsed };
         if self.samples == 0 {
-            self.smoothed = latest;
-            self.variation = latest / 2;
-            self.answer = elapsed;
-            self.answer_variation = elapsed / 2;
-            (self.min, self.min_at) = (latest, now);
-            (self.next_min, self.next_min_at) = (latest, now);
+            self.smoothed = Mean::first(latest);
+            self.answer = Mean::first(elapsed);
+            (self.min, self.min_at) = (Nanos::of(latest), now);
+            (self.next_min, self.next_min_at) = (Nanos::of(latest), now);
         } else {
-            smooth(&mut self.smoothed, &mut self.variation, latest);
-            smooth(&mut self.answer, &mut self.answer_variation, elapsed);
-            self.sample_min(now, latest);
+            self.smoothed.take(latest);
+            self.answer.take(elapsed);
+            self.sample_min(now, Nanos::of(latest));
         }
         self.samples += 1;
     }
 
-    fn sample_min(&mut self, now: Time, latest: Duration) {
+    fn sample_min(&mut self, now: Time, latest: Nanos) {
         if latest <= self.min {
             (self.min, self.min_at) = (latest, now);
             (self.next_min, self.next_min_at) = (latest, now);
@@ -105,9 +142,8 @@ impl Rtt {
     /// Takes what an earlier connection measured for the round trip until the first sample.
     pub(crate) fn assume(&mut self, rtt: Duration) {
         if self.samples == 0 {
-            (self.latest, self.smoothed, self.variation) = (rtt, rtt, rtt / 2);
-            (self.answer, self.answer_variation) = (rtt, rtt / 2);
-            (self.min, self.next_min) = (rtt, rtt);
+            (self.smoothed, self.answer) = (Mean::first(rtt), Mean::first(rtt));
+            (self.latest, self.min, self.next_min) = (Nanos::of(rtt), Nanos::of(rtt), Nanos::of(rtt));
         }
     }
 
@@ -118,35 +154,36 @@ impl Rtt {
 
     /// The last sample, less the peer's delay.
     pub(crate) fn latest(&self) -> Duration {
-        self.latest
+        self.latest.get()
     }
 
     /// Smoothed.
     pub(crate) fn smoothed(&self) -> Duration {
-        self.smoothed
+        self.smoothed.mean.get()
     }
 
     /// Mean deviation.
     pub(crate) fn variation(&self) -> Duration {
-        self.variation
+        self.smoothed.variation.get()
     }
 
     /// The lowest of the last ten seconds.
     pub(crate) fn min(&self) -> Duration {
-        self.min
+        self.min.get()
     }
 
     /// How long after sending an acknowledgement is late: near one round trip, more where it varies or where that
     /// proved too early of late (a busy host answers in bursts).
     pub(crate) fn deadline(&self) -> Duration {
+        let (answer, variation) = (self.answer.mean.get(), self.answer.variation.get());
         if self.samples == 0 {
-            return self.answer * 2;
+            return answer * 2;
         }
-        let slack = (self.answer_variation * 4).clamp(self.answer / 16, self.answer).max(LEAST_SLACK);
+        let slack = (variation * 4).clamp(answer / 16, answer).max(LEAST_SLACK);
         // On a short path lateness is the host's, and can be many round trips; on a longer one it is a lost acknowledgement's, made good by
         // the next, and to wait for that costs more than to send again.
-        let most = if self.answer < SHORT { MOST_SLACK } else { self.answer / 4 };
-        self.answer + (slack * (1 << self.patience)).min(most.max(slack))
+        let most = if answer < SHORT { MOST_SLACK } else { answer / 4 };
+        answer + (slack * (1 << self.patience)).min(most.max(slack))
     }
 
     /// A packet given up at its deadline was acknowledged after all.
@@ -164,18 +201,6 @@ impl Rtt {
             self.patience_until = now;
         }
     }
-}
-
-fn smooth(mean: &mut Duration, variation: &mut Duration, sample: Duration) {
-    // By an eighth a sample, one packet held for seconds would slow a path of milliseconds down for thirty samples, and what
-    // follows from the mean (pacing, deadlines) makes samples rare.
-    if sample.saturating_mul(OVER) < *mean {
-        *variation = *variation / 4 * 3;
-        *mean = (*mean + sample) / 2;
-        return;
-    }
-    *variation = (*variation * 3 + mean.abs_diff(sample)) / 4;
-    *mean = (*mean * 7 + sample) / 8;
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! The session itself: what it consists of, and how it begins. What it does is in the rooms beside this file, a noun or a verb each.
 
+use std::sync::Arc;
+
 use super::account::Account;
 use super::config::{DEFAULT_CREDIT, PeerLimits, SessionConfig};
 use super::message::StreamKind;
@@ -19,7 +21,7 @@ use crate::{Side, StreamId, Time};
 #[derive(Debug)]
 pub struct Session {
     pub(super) side: Side,
-    pub(super) config: SessionConfig,
+    pub(super) config: Arc<SessionConfig>,
     pub(super) peer: PeerLimits,
     /// When the connection was last driven.
     pub(super) clock: Time,
@@ -40,17 +42,19 @@ pub struct Session {
 
 impl Session {
     /// A session in which stream 0, the client's first, carries messages both ways already.
-    pub fn new(side: Side, config: SessionConfig) -> Self {
+    pub fn new(side: Side, config: impl Into<Arc<SessionConfig>>) -> Self {
+        let config = config.into();
         let counts = StreamCounts::new(side, config.max_streams);
-        let mut session = Self::without_streams(side, config, counts);
         let share = config.share_of(StreamId(0));
+        let mut session = Self::without_streams(side, config, counts);
         let first = Stream::new(StreamId(0), Some(StreamKind::Messages), DEFAULT_CREDIT, share);
         session.streams.insert(first);
         session
     }
 
     /// A session that is about to get its streams.
-    pub(super) fn without_streams(side: Side, config: SessionConfig, counts: StreamCounts) -> Self {
+    pub(super) fn without_streams(side: Side, config: Arc<SessionConfig>, counts: StreamCounts) -> Self {
+        let (account, outbox) = (Account::new(&config), Outbox::new(config.ageing));
         Self {
             side,
             config,
@@ -58,9 +62,9 @@ impl Session {
             clock: Time::ZERO,
             streams: Streams::default(),
             counts,
-            account: Account::new(&config),
+            account,
             accounting: Accounting::default(),
-            outbox: Outbox::new(config.ageing),
+            outbox,
             arenas: Arenas::default(),
             out_blocks: OutBlocks::default(),
             retransmit: Retransmit::default(),

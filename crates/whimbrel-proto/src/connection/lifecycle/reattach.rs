@@ -59,6 +59,7 @@ impl Connection {
         let setup = Setup {
             side: Side::Client,
             config: std::sync::Arc::clone(&self.config),
+            session: self.session.shared_config(),
             budgets: self.budgets.clone(),
             remote: self.remote(),
             local: None,

@@ -18,7 +18,7 @@ const STEADY: Duration = Duration::from_secs(60);
 /// See the module.
 #[derive(Debug, Default)]
 pub(in crate::connection) struct Changeover {
-    pub(in crate::connection) left: Option<Left>,
+    pub(in crate::connection) left: Option<Box<Left>>,
     pub(in crate::connection) returned: Option<Time>,
     pub(in crate::connection) patience: Duration,
 }
@@ -57,7 +57,7 @@ impl Changeover {
         let again = self.returned.take().is_some_and(|returned| now.since(returned) < STEADY);
         self.patience = if again { (self.patience * 2).min(LONGEST_PATIENCE) } else { PATIENCE };
         let (local, remote) = (path.local, path.remote.ip());
-        self.left = Some(Left { id: path.id, local, remote, works: None, asked: false });
+        self.left = Some(Box::new(Left { id: path.id, local, remote, works: None, asked: false }));
     }
 
     /// Somebody said which path is to be the primary.

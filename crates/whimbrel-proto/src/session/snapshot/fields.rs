@@ -1,5 +1,7 @@
 //! The session's own fields, its streams, and how it goes on after it was read.
 
+use std::sync::Arc;
+
 use super::codec::{BROKEN, In, Loaded, Out};
 use crate::mutants::{Mutant, planted};
 use crate::session::account::credit::{Received, RecvCredit, SendCredit};
@@ -230,7 +232,7 @@ impl Session {
             input.at_most(VARINT_MAX / 8)?,
             input.at_most(VARINT_MAX / 8)?,
         ];
-        let mut session = Self::without_streams(side, config, StreamCounts::from_saved(counts));
+        let mut session = Self::without_streams(side, Arc::new(config), StreamCounts::from_saved(counts));
         (session.peer, session.next_message) = (peer, next_message);
         session.account.sent = SendCredit::load(input)?;
         session.account.received = Received::load(input)?;
@@ -511,7 +513,12 @@ impl Session {
 
     /// Its settings.
     pub fn config(&self) -> SessionConfig {
-        self.config
+        *self.config
+    }
+
+    /// The same, as other sessions may share it.
+    pub(crate) fn shared_config(&self) -> Arc<SessionConfig> {
+        Arc::clone(&self.config)
     }
 
     /// Bytes kept while it waits: queued, sent and not acknowledged, and received, in parts or out of turn too, and not read.
