@@ -17,7 +17,7 @@ const SOURCES: [&str; 6] = [
     include_str!("../../whimbrel-proto/src/config.rs"),
     include_str!("../../whimbrel-proto/src/session/config.rs"),
     include_str!("../../whimbrel-proto/src/session/options.rs"),
-    include_str!("../../whimbrel-proto/src/endpoint/mod.rs"),
+    include_str!("../../whimbrel-proto/src/endpoint/settings.rs"),
     include_str!("../../whimbrel-proto/src/handshake/server.rs"),
 ];
 
@@ -207,7 +207,7 @@ macro_rules! check {
 /// The page's table of events names each once.
 #[test]
 fn events() {
-    let source = include_str!("../../whimbrel-proto/src/connection/mod.rs");
+    let source = include_str!("../../whimbrel-proto/src/connection/event.rs");
     let body = source.split_once("pub enum Event {\n").unwrap().1.split_once("\n}").unwrap().0;
     let name = |line: &str| {
         let variant = line.strip_prefix("    ")?;

@@ -114,16 +114,25 @@ impl Mocket {
         }
     }
 
-    /// Events from now on (Mockets 3.4). A subscriber that falls far behind is told how many it missed.
+    /// Events from now on (Mockets 3.4). A subscriber that falls far behind is told how many it missed, and goes on. After the mocket has
+    /// closed there are none: ask [`Mocket::closed`] as well where that may be.
     ///
     /// ```no_run
     /// # async fn example(mocket: whimbrel::Mocket) {
+    /// use tokio::sync::broadcast::error::RecvError;
     /// use whimbrel::Event;
     ///
     /// let mut events = mocket.subscribe();
-    /// while let Ok(event) = events.recv().await {
-    ///     if event == Event::PeerUnreachable {
-    ///         println!("the link is down");
+    /// loop {
+    ///     match events.recv().await {
+    ///         Ok(Event::PeerUnreachable) => println!("the link is down"),
+    ///         Ok(Event::Closed(reason)) => {
+    ///             println!("closed: {reason}");
+    ///             break;
+    ///         }
+    ///         Ok(_) => {}
+    ///         Err(RecvError::Lagged(missed)) => println!("{missed} events were missed"),
+    ///         Err(RecvError::Closed) => break,
     ///     }
     /// }
     /// # }
@@ -159,13 +168,18 @@ impl Mocket {
     /// ```no_run
     /// # async fn example(mocket: whimbrel::Mocket) -> Result<(), Box<dyn std::error::Error>> {
     /// use std::time::Duration;
+    /// use tokio::sync::broadcast::error::RecvError;
     /// use whimbrel::{Event, Quality, Threshold};
     ///
     /// let mut events = mocket.subscribe();
     /// mocket.watch([Quality::Rtt(Duration::from_millis(300)), Quality::Loss(50)].map(Threshold::new))?;
-    /// while let Ok(event) = events.recv().await {
-    ///     if let Event::Quality(change) = event {
-    ///         println!("{}: {:?}", if change.above { "worse" } else { "better" }, change.now);
+    /// loop {
+    ///     match events.recv().await {
+    ///         Ok(Event::Quality(change)) => {
+    ///             println!("{}: {:?}", if change.above { "worse" } else { "better" }, change.now);
+    ///         }
+    ///         Ok(Event::Closed(_)) | Err(RecvError::Closed) => break,
+    ///         Ok(_) | Err(RecvError::Lagged(_)) => {}
     ///     }
     /// }
     /// # Ok(())
