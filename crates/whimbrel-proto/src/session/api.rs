@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::account::stalls::Whose;
 use super::config::{MESSAGE_CHARGE, URGENT_BEYOND, URGENT_LEN};
 use super::message::{DomainKey, Outcome, Outgoing, SendError, SessionEvent, StreamKind, TagSettings};
+use super::numbers::{Domain, LaneSlot, StreamSlot, TagSlot};
 use super::send::accounting::Place;
 use super::send::gather::LONGEST_GATHERED;
 use super::send::out_blocks;
@@ -31,7 +32,12 @@ impl Session {
     }
 
     #[inline]
-    pub(super) fn queue(&mut self, now: Time, slot: u32, message: Outgoing) -> Result<MessageId, SendError> {
+    pub(super) fn queue(
+        &mut self,
+        now: Time,
+        slot: StreamSlot,
+        message: Outgoing,
+    ) -> Result<MessageId, SendError> {
         if self.is_gathered(&message, message.payload.len()) {
             self.gather(now, slot, &message, &message.payload);
             return Ok(MessageId(self.next_message - 1));
@@ -111,7 +117,7 @@ impl Session {
     }
 
     #[inline]
-    fn gather(&mut self, now: Time, slot: u32, template: &Outgoing, payload: &[u8]) {
+    fn gather(&mut self, now: Time, slot: StreamSlot, template: &Outgoing, payload: &[u8]) {
         let (service, priority) = (template.service, self.priority_on(slot, template.priority));
         let domain = self.send_domain_of(slot, service);
         let lane = self.lane_for(slot, domain, service, priority, NO_TAG);
@@ -122,7 +128,7 @@ impl Session {
 
     /// The default priority is the stream's.
     #[inline]
-    fn priority_on(&self, slot: u32, priority: u8) -> u8 {
+    fn priority_on(&self, slot: StreamSlot, priority: u8) -> u8 {
         match self.streams.at(slot) {
             Some(stream) if priority == DEFAULT_PRIORITY => stream.options.priority,
             _ => priority,
@@ -148,13 +154,13 @@ impl Session {
         self.streams.find(message.stream).is_none_or(|slot| self.takes_now(slot, message))
     }
 
-    fn takes_now(&mut self, slot: u32, message: &Outgoing) -> bool {
+    fn takes_now(&mut self, slot: StreamSlot, message: &Outgoing) -> bool {
         self.takes_instead(slot, message, (0, 0))
     }
 
     /// There is room for the message where so many messages and bytes leave the queue for it; or no less than there was, which is never
     /// refused.
-    fn takes_instead(&mut self, slot: u32, message: &Outgoing, leaving: (usize, u64)) -> bool {
+    fn takes_instead(&mut self, slot: StreamSlot, message: &Outgoing, leaving: (usize, u64)) -> bool {
         let (length, priority) = (message.payload.len() as u64, self.priority_on(slot, message.priority));
         let fits = leaving.0 > 0 && length <= leaving.1;
         let full = !fits && self.queue_is_full(slot, length, priority, leaving);
@@ -175,7 +181,7 @@ impl Session {
     /// Without the messages and bytes that are `leaving`. A stream of which nothing else waits has a turn all the same: what others do not
     /// read may fill the queue for ever.
     #[inline]
-    fn queue_is_full(&self, slot: u32, length: u64, priority: u8, leaving: (usize, u64)) -> bool {
+    fn queue_is_full(&self, slot: StreamSlot, length: u64, priority: u8, leaving: (usize, u64)) -> bool {
         self.is_beyond(length, leaving, (0, 0))
             && self.waiting_on(slot) > leaving.0
             && !(self.is_urgent(priority)
@@ -197,7 +203,7 @@ impl Session {
     }
 
     /// Messages of a stream that wait to be sent for the first time.
-    fn waiting_on(&self, slot: u32) -> usize {
+    fn waiting_on(&self, slot: StreamSlot) -> usize {
         let lanes = self.streams.at(slot).map_or(&[][..], |stream| &stream.lanes);
         lanes.iter().map(|lane| self.outbox.lane(*lane).waiting()).sum()
     }
@@ -224,7 +230,7 @@ impl Session {
     }
 
     #[inline]
-    fn accepts(&mut self, message: &Outgoing) -> Result<u32, SendError> {
+    fn accepts(&mut self, message: &Outgoing) -> Result<StreamSlot, SendError> {
         if self.closing {
             return Err(SendError::Closed);
         }
@@ -244,7 +250,7 @@ impl Session {
     }
 
     #[inline]
-    fn item(&mut self, now: Time, slot: u32, message: Outgoing) -> Result<SendItem, SendError> {
+    fn item(&mut self, now: Time, slot: StreamSlot, message: Outgoing) -> Result<SendItem, SendError> {
         let (mut priority, mut lifetime, mut tag) = (message.priority, message.lifetime, NO_TAG);
         if let Some(Tag(number)) = message.tag {
             let limit = self.config.max_tags;
@@ -283,7 +289,7 @@ impl Session {
     }
 
     #[inline]
-    fn enqueue(&mut self, now: Time, slot: u32, service: Service, item: SendItem) {
+    fn enqueue(&mut self, now: Time, slot: StreamSlot, service: Service, item: SendItem) {
         let domain = self.send_domain_of(slot, service);
         let lane = self.lane_for(slot, domain, service, item.priority, item.tag);
         let (tag, plain) = (item.tag, item.tag == NO_TAG && item.expires == Time::MAX);
@@ -303,10 +309,10 @@ impl Session {
 
     /// The domain a service has in a stream, made if need be.
     #[inline]
-    fn send_domain_of(&mut self, slot: u32, service: Service) -> u8 {
+    fn send_domain_of(&mut self, slot: StreamSlot, service: Service) -> Domain {
         let (own, peer) = (self.config.cross_sequencing, self.peer.cross_sequencing);
         let side = self.side;
-        let Some(stream) = self.streams.at_mut(slot) else { return 0 };
+        let Some(stream) = self.streams.at_mut(slot) else { return Domain::of(service) };
         let cross = service.is_sequenced() && {
             let opener = stream.id.opener();
             let set = stream.options.cross_sequencing;
@@ -315,26 +321,39 @@ impl Session {
                 followed => set.or(followed).unwrap_or(peer),
             })
         };
-        let domain = if cross { 0 } else { service.index() };
-        stream.send[domain].get_or_insert_with(|| {
+        let domain = if cross { Domain::CROSS } else { Domain::of(service) };
+        stream.send[domain.index()].get_or_insert_with(|| {
             let unsequenced = if service.is_sequenced() { 0 } else { data::UNSEQUENCED };
             let reliable = if service.is_reliable() || cross { data::RELIABLE } else { 0 };
             Box::new(SendDomain::new(unsequenced | reliable, cross))
         });
-        domain as u8
+        domain
     }
 
     #[inline]
-    fn lane_for(&mut self, slot: u32, domain: u8, service: Service, priority: u8, tag: u32) -> u32 {
+    fn lane_for(
+        &mut self,
+        slot: StreamSlot,
+        domain: Domain,
+        service: Service,
+        priority: u8,
+        tag: TagSlot,
+    ) -> LaneSlot {
         let priority = (!service.is_sequenced()).then_some(priority);
         let tag =
             if priority.is_some() && tag != NO_TAG && self.accounting.is_capped(tag) { tag } else { NO_TAG };
         self.lane_with(slot, domain, priority, tag)
     }
 
-    pub(super) fn lane_with(&mut self, slot: u32, domain: u8, priority: Option<u8>, tag: u32) -> u32 {
-        let Some(stream) = self.streams.at(slot) else { return 0 };
-        let fits = |slot: &u32| {
+    pub(super) fn lane_with(
+        &mut self,
+        slot: StreamSlot,
+        domain: Domain,
+        priority: Option<u8>,
+        tag: TagSlot,
+    ) -> LaneSlot {
+        let Some(stream) = self.streams.at(slot) else { return LaneSlot(0) };
+        let fits = |slot: &LaneSlot| {
             let lane = self.outbox.lane(*slot);
             lane.key.domain == domain && lane.priority == priority && lane.tag == tag
         };
@@ -346,18 +365,18 @@ impl Session {
 
     pub(super) fn open_lane(
         &mut self,
-        slot: u32,
-        domain: u8,
+        slot: StreamSlot,
+        domain: Domain,
         priority: Option<u8>,
-        tag: u32,
+        tag: TagSlot,
         bytes: bool,
-    ) -> u32 {
+    ) -> LaneSlot {
         const IDLE_LANES: usize = 16;
         let key = self.streams.key(slot, domain);
         let lane = self.outbox.open(key, priority, tag, bytes);
         if let Some(stream) = self.streams.at_mut(slot) {
             if stream.lanes.len() >= IDLE_LANES {
-                let (idle, busy): (Vec<u32>, Vec<u32>) =
+                let (idle, busy): (Vec<LaneSlot>, Vec<LaneSlot>) =
                     stream.lanes.iter().partition(|slot| self.outbox.lane(**slot).is_empty());
                 stream.lanes = busy;
                 for lane in idle {
@@ -433,13 +452,13 @@ impl Session {
     }
 
     /// What waits at `place`, if it is (still) of the tag.
-    fn waiting_at(&self, place: Place, tag: u32) -> Option<&SendItem> {
+    fn waiting_at(&self, place: Place, tag: TagSlot) -> Option<&SendItem> {
         let Place::Pending { lane, seq } = place else { return None };
         self.outbox.get(lane)?.find(seq).filter(|item| item.tag == tag)
     }
 
     /// Gives up what is at `place`, if it is (still) of the tag.
-    fn drop_at(&mut self, place: Place, tag: u32, why: Outcome) -> bool {
+    fn drop_at(&mut self, place: Place, tag: TagSlot, why: Outcome) -> bool {
         match place {
             Place::Pending { lane, seq } => {
                 self.waiting_at(place, tag).is_some() && self.drop_pending(lane, seq, why)
@@ -451,7 +470,7 @@ impl Session {
         }
     }
 
-    pub(super) fn drop_pending(&mut self, lane: u32, seq: u64, why: Outcome) -> bool {
+    pub(super) fn drop_pending(&mut self, lane: LaneSlot, seq: u64, why: Outcome) -> bool {
         if planted(Mutant::ReplacedStillSent) && why == Outcome::Replaced {
             return true;
         }
@@ -553,12 +572,12 @@ impl Session {
     /// No message was queued or received yet, and there is no stream but the first.
     pub(crate) fn is_unused(&self) -> bool {
         let stats = &self.accounting.stats;
-        stats.total.queued == 0 && stats.received == 0 && self.streams.slots().len() <= 1
+        stats.total.queued == 0 && stats.received == 0 && self.streams.slots().count() <= 1
     }
 
     /// Everything queued was delivered or given up.
     pub fn is_drained(&self) -> bool {
-        let quiet = |slot: u32| {
+        let quiet = |slot: StreamSlot| {
             self.streams
                 .at(slot)
                 .and_then(|stream| stream.bytes_out.as_ref())
@@ -572,14 +591,14 @@ impl Session {
         self.closing = true;
         self.account.reserve.close();
         self.account.stalls.clear();
-        for lane in 0..self.outbox.slots() {
+        for lane in self.outbox.slots() {
             self.outbox.lane_mut(lane).settle();
             for seq in self.outbox.lane(lane).seqs() {
                 self.drop_pending(lane, seq, Outcome::Unknown);
             }
         }
         for slot in self.streams.slots() {
-            for domain in 0..4 {
+            for domain in Domain::ALL {
                 let key = self.streams.key(slot, domain);
                 if let Some(domain) = self.streams.send_domain(key) {
                     domain.settle_all(key, Outcome::Unknown, &mut self.accounting);

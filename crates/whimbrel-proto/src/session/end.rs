@@ -2,6 +2,7 @@
 
 use super::end_out::EndOut;
 use super::message::{DomainKey, StreamKind};
+use super::numbers::StreamSlot;
 use super::send::out_blocks::Notice;
 use super::state::Session;
 use super::stream::WHOLE;
@@ -29,7 +30,7 @@ impl Session {
         })
     }
 
-    fn begin_end(&mut self, slot: u32) {
+    fn begin_end(&mut self, slot: StreamSlot) {
         let Some(stream) = self.streams.at_mut(slot) else { return };
         if stream.kind == Some(StreamKind::Messages) && stream.end_out == EndOut::Open {
             stream.end_out = EndOut::Wanted;
@@ -46,13 +47,13 @@ impl Session {
 
     /// Something of a stream was resolved: it may be the last that its END waited for.
     #[inline]
-    pub(super) fn check_end(&mut self, slot: u32) {
+    pub(super) fn check_end(&mut self, slot: StreamSlot) {
         if self.streams.at(slot).is_some_and(|stream| stream.end_out == EndOut::Wanted) {
             self.tell_end(slot);
         }
     }
 
-    fn tell_end(&mut self, slot: u32) {
+    fn tell_end(&mut self, slot: StreamSlot) {
         let key = self.streams.key(slot, WHOLE);
         if self.is_settled(key)
             && let Some(stream) = self.streams.at_mut(slot)
@@ -91,7 +92,7 @@ impl Session {
     /// Something was read, or an end has come: a stream that the peer has ended, of which everything was read and that nobody has
     /// claimed ends in our direction too, and then is gone.
     #[inline]
-    pub(super) fn on_quiet(&mut self, slot: u32) {
+    pub(super) fn on_quiet(&mut self, slot: StreamSlot) {
         let Some(stream) = self.streams.at(slot).filter(|stream| stream.ended_in) else { return };
         if stream.claimed || !stream.recv_credit.is_read() {
             return;

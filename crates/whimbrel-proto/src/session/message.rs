@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::numbers::{Domain, StreamSlot};
 use super::options::RouteClass;
 use crate::wire::data::DEFAULT_PRIORITY;
 use crate::{MessageId, Service, StreamId, Tag};
@@ -82,7 +83,7 @@ pub struct Message {
     /// The sender waits for [`crate::session::state::Session::confirm`].
     pub confirm: bool,
     /// Its order domain on the wire.
-    pub(super) domain: u8,
+    pub(super) domain: Domain,
 }
 
 /// What became of a message.
@@ -225,9 +226,9 @@ pub enum SessionEvent {
 /// Names one order domain or byte stream of a session for as long as it lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DomainKey {
-    pub(super) slot: u32,
+    pub(super) slot: StreamSlot,
     pub(super) generation: u16,
-    pub(super) domain: u8,
+    pub(super) domain: Domain,
 }
 
 /// What rode in a packet: handed back with the packet's fate.

@@ -17,6 +17,7 @@ pub(crate) mod config;
 mod end;
 mod end_out;
 mod message;
+mod numbers;
 mod options;
 mod receive;
 mod send;

@@ -6,6 +6,7 @@ use super::account::credit::{RecvCredit, SendCredit};
 use super::account::held::{of_map, of_queue};
 use super::end_out::EndOut;
 use super::message::{DomainKey, StreamKind};
+use super::numbers::{Domain, LaneSlot, StreamSlot};
 use super::options::StreamOptions;
 use super::receive::bytes_in::BytesIn;
 use super::receive::inbox::Inbox;
@@ -18,7 +19,7 @@ use super::send::sending::SendDomain;
 use crate::StreamId;
 
 /// `DomainKey::domain` of what concerns a whole stream.
-pub(super) const WHOLE: u8 = u8::MAX;
+pub(super) const WHOLE: Domain = Domain::WHOLE;
 
 #[derive(Debug)]
 pub(super) struct Stream {
@@ -29,7 +30,7 @@ pub(super) struct Stream {
     pub(super) recv_credit: RecvCredit,
     pub(super) send: [Option<Box<SendDomain>>; 4],
     pub(super) recv: [Option<Box<RecvDomain>>; 4],
-    pub(super) lanes: Vec<u32>,
+    pub(super) lanes: Vec<LaneSlot>,
     pub(super) bytes_out: Option<Box<BytesOut>>,
     pub(super) bytes_in: Option<Box<BytesIn>>,
     pub(super) arena: Arena,
@@ -113,7 +114,7 @@ impl Stream {
 }
 
 #[derive(Debug, Default)]
-struct Slot {
+struct Entry {
     generation: u16,
     stream: Option<Stream>,
 }
@@ -121,29 +122,29 @@ struct Slot {
 /// Streams by slot; slots are used again, under another generation.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
-    slots: Vec<Slot>,
-    free: Vec<u32>,
-    by_id: BTreeMap<StreamId, u32>,
-    last: Option<(StreamId, u32)>,
+    slots: Vec<Entry>,
+    free: Vec<StreamSlot>,
+    by_id: BTreeMap<StreamId, StreamSlot>,
+    last: Option<(StreamId, StreamSlot)>,
 }
 
 impl Streams {
-    pub(super) fn insert(&mut self, stream: Stream) -> u32 {
+    pub(super) fn insert(&mut self, stream: Stream) -> StreamSlot {
         let slot = self.free.pop().unwrap_or_else(|| {
             if self.slots.is_empty() {
                 // Most sessions have but the one.
                 self.slots.reserve_exact(1);
             }
-            self.slots.push(Slot::default());
-            (self.slots.len() - 1) as u32
+            self.slots.push(Entry::default());
+            StreamSlot((self.slots.len() - 1) as u32)
         });
         self.by_id.insert(stream.id, slot);
-        self.slots[slot as usize].stream = Some(stream);
+        self.slots[slot.index()].stream = Some(stream);
         slot
     }
 
-    pub(super) fn remove(&mut self, slot: u32) -> Option<Stream> {
-        let entry = self.slots.get_mut(slot as usize)?;
+    pub(super) fn remove(&mut self, slot: StreamSlot) -> Option<Stream> {
+        let entry = self.slots.get_mut(slot.index())?;
         let stream = entry.stream.take()?;
         entry.generation = entry.generation.wrapping_add(1);
         self.free.push(slot);
@@ -153,7 +154,7 @@ impl Streams {
     }
 
     #[inline]
-    pub(super) fn find(&mut self, id: StreamId) -> Option<u32> {
+    pub(super) fn find(&mut self, id: StreamId) -> Option<StreamSlot> {
         if let Some((last, slot)) = self.last
             && last == id
         {
@@ -169,51 +170,47 @@ impl Streams {
     }
 
     #[inline]
-    pub(super) fn at(&self, slot: u32) -> Option<&Stream> {
-        self.slots.get(slot as usize)?.stream.as_ref()
+    pub(super) fn at(&self, slot: StreamSlot) -> Option<&Stream> {
+        self.slots.get(slot.index())?.stream.as_ref()
     }
 
     #[inline]
-    pub(super) fn at_mut(&mut self, slot: u32) -> Option<&mut Stream> {
-        self.slots.get_mut(slot as usize)?.stream.as_mut()
+    pub(super) fn at_mut(&mut self, slot: StreamSlot) -> Option<&mut Stream> {
+        self.slots.get_mut(slot.index())?.stream.as_mut()
     }
 
-    pub(super) fn key(&self, slot: u32, domain: u8) -> DomainKey {
-        let generation = self.slots.get(slot as usize).map_or(0, |slot| slot.generation);
+    pub(super) fn key(&self, slot: StreamSlot, domain: Domain) -> DomainKey {
+        let generation = self.slots.get(slot.index()).map_or(0, |slot| slot.generation);
         DomainKey { slot, generation, domain }
     }
 
     /// The stream a key was made for, if it lives.
     #[inline]
     pub(super) fn by_key(&self, key: DomainKey) -> Option<&Stream> {
-        self.slots.get(key.slot as usize).filter(|slot| slot.generation == key.generation)?.stream.as_ref()
+        self.slots.get(key.slot.index()).filter(|slot| slot.generation == key.generation)?.stream.as_ref()
     }
 
     #[inline]
     pub(super) fn by_key_mut(&mut self, key: DomainKey) -> Option<&mut Stream> {
-        self.slots
-            .get_mut(key.slot as usize)
-            .filter(|slot| slot.generation == key.generation)?
-            .stream
-            .as_mut()
+        self.slots.get_mut(key.slot.index()).filter(|slot| slot.generation == key.generation)?.stream.as_mut()
     }
 
     #[inline]
     pub(super) fn send_domain(&mut self, key: DomainKey) -> Option<&mut SendDomain> {
-        self.by_key_mut(key)?.send.get_mut(usize::from(key.domain))?.as_deref_mut()
+        self.by_key_mut(key)?.send.get_mut(key.domain.index())?.as_deref_mut()
     }
 
     pub(super) fn send_domain_ref(&self, key: DomainKey) -> Option<&SendDomain> {
-        self.by_key(key)?.send.get(usize::from(key.domain))?.as_deref()
+        self.by_key(key)?.send.get(key.domain.index())?.as_deref()
     }
 
     /// What the table takes, bytes.
     #[inline]
     pub(super) fn memory(&self) -> u64 {
-        of_queue(self.slots.capacity(), size_of::<Slot>()) + of_map(self.by_id.len(), size_of::<u32>())
+        of_queue(self.slots.capacity(), size_of::<Entry>()) + of_map(self.by_id.len(), size_of::<u32>())
     }
 
-    pub(super) fn slots(&self) -> std::ops::Range<u32> {
-        0..self.slots.len() as u32
+    pub(super) fn slots(&self) -> impl Iterator<Item = StreamSlot> + use<> {
+        (0..self.slots.len() as u32).map(StreamSlot)
     }
 }

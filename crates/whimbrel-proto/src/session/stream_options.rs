@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::config::DEFAULT_CREDIT;
 use super::message::{DomainKey, OpenError, StreamError, StreamKind};
+use super::numbers::{Domain, StreamSlot};
 use super::options::{CreditPolicy, RouteClass, StreamOptions};
 use super::receive::latest::Latest;
 use super::send::retransmit::Lost;
@@ -54,7 +55,7 @@ impl Session {
         }
         let discarded = stream.latest.as_mut().map_or((0, 0), |latest| latest.discard());
         self.on_discarded(discarded);
-        for domain in 0..4 {
+        for domain in Domain::ALL {
             self.list_gap(slot, domain);
         }
         Ok(())
@@ -68,7 +69,7 @@ impl Session {
     }
 
     /// How long gaps of a stream are waited for.
-    pub(super) fn gap_wait(&self, slot: u32) -> Duration {
+    pub(super) fn gap_wait(&self, slot: StreamSlot) -> Duration {
         let own = self.streams.at(slot).and_then(|stream| stream.options.gap_wait);
         own.unwrap_or(self.config.gap_wait)
     }

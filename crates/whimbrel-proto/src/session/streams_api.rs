@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::message::{DomainKey, OpenError, Read, SessionEvent, StreamError, StreamKind};
+use super::numbers::StreamSlot;
 use super::send::lane::LaneState;
 use super::send::out_blocks::Notice;
 use super::send::send_item::NO_TAG;
@@ -34,7 +35,7 @@ impl Session {
         self.streams.look(id)?.kind
     }
 
-    fn byte_stream(&mut self, id: StreamId) -> Result<u32, StreamError> {
+    fn byte_stream(&mut self, id: StreamId) -> Result<StreamSlot, StreamError> {
         let slot = self.streams.find(id).ok_or(StreamError::UnknownStream)?;
         match self.streams.at(slot).and_then(|stream| stream.kind) {
             Some(StreamKind::Bytes) => Ok(slot),
@@ -101,7 +102,7 @@ impl Session {
         if self.reset_slot(slot, code) { Ok(()) } else { Err(StreamError::Ended) }
     }
 
-    pub(super) fn reset_slot(&mut self, slot: u32, code: u64) -> bool {
+    pub(super) fn reset_slot(&mut self, slot: StreamSlot, code: u64) -> bool {
         let Some(stream) = self.streams.at_mut(slot) else { return false };
         let news = stream.bytes_out.as_mut().is_some_and(|out| out.reset(code & crate::wire::VARINT_MAX));
         if news {
@@ -154,7 +155,7 @@ impl Session {
     }
 
     /// A byte stream has something to send.
-    fn activate_bytes(&mut self, now: Time, slot: u32) {
+    fn activate_bytes(&mut self, now: Time, slot: StreamSlot) {
         let first = self.streams.at(slot).and_then(|stream| stream.lanes.first().copied());
         let lane = first.unwrap_or_else(|| self.open_lane(slot, WHOLE, None, NO_TAG, true));
         if self.outbox.lane(lane).state == LaneState::Idle {
@@ -163,7 +164,7 @@ impl Session {
     }
 
     /// Tells the application once that there is something to read on a stream.
-    pub(super) fn tell_readable(&mut self, slot: u32) {
+    pub(super) fn tell_readable(&mut self, slot: StreamSlot) {
         if let Some(stream) = self.streams.at_mut(slot)
             && !stream.readable_told
         {
@@ -173,7 +174,7 @@ impl Session {
     }
 
     /// Frees a byte stream whose directions have both ended.
-    pub(super) fn reap(&mut self, slot: u32) {
+    pub(super) fn reap(&mut self, slot: StreamSlot) {
         let over = |stream: &Stream| {
             stream.bytes_out.as_ref().is_some_and(|half| half.is_done())
                 && stream.bytes_in.as_ref().is_some_and(|half| half.is_done())
@@ -185,7 +186,7 @@ impl Session {
     }
 
     /// Forgets a stream that has ended both ways; the peer may open another for its own.
-    pub(super) fn free(&mut self, slot: u32) {
+    pub(super) fn free(&mut self, slot: StreamSlot) {
         self.account.stalls.forget(self.key_of(slot));
         let Some(stream) = self.streams.remove(slot) else { return };
         self.account.held.reweigh(stream.weight, 0);
@@ -202,7 +203,7 @@ impl Session {
     }
 
     /// The stream a block of the peer's names, opened if it may be; none if it has ended.
-    pub(super) fn route(&mut self, id: u64) -> Result<Option<u32>, PeerMisbehaved> {
+    pub(super) fn route(&mut self, id: u64) -> Result<Option<StreamSlot>, PeerMisbehaved> {
         let id = StreamId(id);
         if let Some(slot) = self.streams.find(id) {
             return Ok(Some(slot));
@@ -224,7 +225,7 @@ impl Session {
     }
 
     /// The stream carries `kind`: news, or as it was.
-    pub(super) fn be_kind(&mut self, slot: u32, kind: StreamKind) -> Result<(), PeerMisbehaved> {
+    pub(super) fn be_kind(&mut self, slot: StreamSlot, kind: StreamKind) -> Result<(), PeerMisbehaved> {
         let Some(stream) = self.streams.at_mut(slot) else { return Ok(()) };
         match stream.kind {
             Some(known) if known == kind => Ok(()),
@@ -238,7 +239,7 @@ impl Session {
     }
 
     /// The peer stopped a direction of ours: nothing more is sent there.
-    pub(super) fn on_stop(&mut self, slot: u32, code: u64) {
+    pub(super) fn on_stop(&mut self, slot: StreamSlot, code: u64) {
         let Some(stream) = self.streams.at_mut(slot) else { return };
         let id = stream.id;
         let Some(half) = stream.bytes_out.as_mut() else { return };
@@ -250,7 +251,7 @@ impl Session {
         self.reset_slot(slot, code);
     }
 
-    pub(super) fn key_of(&self, slot: u32) -> DomainKey {
+    pub(super) fn key_of(&self, slot: StreamSlot) -> DomainKey {
         self.streams.key(slot, WHOLE)
     }
 }

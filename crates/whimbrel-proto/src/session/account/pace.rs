@@ -59,6 +59,7 @@ impl GrantDelay {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::numbers::{Domain, StreamSlot};
 
     const fn at(ms: u64) -> Time {
         Time::from_nanos(ms * 1_000_000)
@@ -66,7 +67,7 @@ mod tests {
 
     #[test]
     fn windows_read_within_a_few_delays_grow() {
-        let key = |slot| DomainKey { slot, generation: 0, domain: 0 };
+        let key = |slot| DomainKey { slot: StreamSlot(slot), generation: 0, domain: Domain(0) };
         let mut delay = GrantDelay::default();
         assert_eq!(delay.pace(at(1000), Some(at(0))), Pace::Faster(4), "nothing is known yet");
         delay.on_sent(at(0), key(1));

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::stalls::{PATIENCE, StreamCredit, Whose};
 use crate::Time;
 use crate::session::message::{DomainKey, SessionEvent};
+use crate::session::numbers::{LaneSlot, StreamSlot};
 use crate::session::send::lane::LaneState;
 use crate::session::state::Session;
 use crate::session::stream::Stream;
@@ -13,7 +14,7 @@ impl Session {
     /// Who holds credit: figures of every stream, in the order of their ids.
     pub fn stream_credit(&self, now: Time) -> Vec<StreamCredit> {
         let slots = self.streams.slots().filter_map(|slot| Some((slot, self.streams.at(slot)?)));
-        let credit = |(slot, stream): (u32, &Stream)| StreamCredit {
+        let credit = |(slot, stream): (StreamSlot, &Stream)| StreamCredit {
             stream: stream.id,
             unread: stream.recv_credit.unread(),
             window: stream.recv_credit.window(),
@@ -26,7 +27,7 @@ impl Session {
         all
     }
 
-    fn stalled_for(&self, now: Time, slot: u32, reader: Whose) -> Option<Duration> {
+    fn stalled_for(&self, now: Time, slot: StreamSlot, reader: Whose) -> Option<Duration> {
         let key = self.key_of(slot);
         let since = self.account.stalls.since(key, reader).filter(|_| self.is_stalled(key, reader))?;
         Some(now.since(since))
@@ -43,7 +44,7 @@ impl Session {
         match reader {
             Whose::Ours => stream.recv_credit.is_used_up(),
             Whose::Peers => {
-                let blocked = |lane: &u32| self.outbox.lane(*lane).state == LaneState::Blocked;
+                let blocked = |lane: &LaneSlot| self.outbox.lane(*lane).state == LaneState::Blocked;
                 !stream.send_credit.is_open() && stream.lanes.iter().any(blocked)
             }
         }

@@ -3,6 +3,7 @@
 use super::held::TOO_MUCH;
 use crate::PeerMisbehaved;
 use crate::budget::Budgets;
+use crate::session::numbers::StreamSlot;
 use crate::session::state::Session;
 
 impl Session {
@@ -20,7 +21,7 @@ impl Session {
 
     /// A stream may hold more or less than before.
     #[inline]
-    pub(in crate::session) fn weigh(&mut self, slot: u32) {
+    pub(in crate::session) fn weigh(&mut self, slot: StreamSlot) {
         if let Some(stream) = self.streams.at_mut(slot) {
             let weight = stream.memory();
             let before = std::mem::replace(&mut stream.weight, weight);
@@ -57,7 +58,7 @@ impl Session {
 
     /// Something was read from a stream.
     #[inline]
-    pub(in crate::session) fn on_lighter(&mut self, slot: u32) {
+    pub(in crate::session) fn on_lighter(&mut self, slot: StreamSlot) {
         // What lies within the assured share need not be known to the byte.
         if self.account.held.is_drawing() {
             self.weigh(slot);

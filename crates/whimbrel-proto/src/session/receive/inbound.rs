@@ -8,6 +8,7 @@ use super::run::Run;
 use crate::mutants::{Mutant, planted};
 use crate::session::config::MESSAGE_CHARGE;
 use crate::session::message::{DomainKey, Message, SessionEvent, StreamKind};
+use crate::session::numbers::{Domain, StreamSlot};
 use crate::session::state::Session;
 use crate::session::stream::Stream;
 use crate::wire::data::{DataHead, Extras};
@@ -92,7 +93,7 @@ impl Session {
 
     /// The index of the domain a head names, made if need be.
     #[inline]
-    fn recv_domain(&mut self, slot: u32, head: &DataHead) -> Result<u8, PeerMisbehaved> {
+    fn recv_domain(&mut self, slot: StreamSlot, head: &DataHead) -> Result<Domain, PeerMisbehaved> {
         let service = head.service();
         let cross = head.extras.latest_reliable.is_some();
         let Some(stream) = self.streams.at_mut(slot) else { return Err(INCONSISTENT) };
@@ -106,24 +107,28 @@ impl Session {
                 "cross-sequencing of an unsequenced message",
             ));
         }
-        let domain = if cross { 0 } else { service.index() };
-        stream.recv[domain].get_or_insert_with(|| Box::new(RecvDomain::new(service.is_sequenced())));
-        Ok(domain as u8)
+        let domain = if cross { Domain::CROSS } else { Domain::of(service) };
+        stream.recv[domain.index()].get_or_insert_with(|| Box::new(RecvDomain::new(service.is_sequenced())));
+        Ok(domain)
     }
 
     /// Charges messages to a stream.
     #[inline]
-    pub(in crate::session) fn charge(&mut self, slot: u32, charge: u64) -> Result<(), PeerMisbehaved> {
+    pub(in crate::session) fn charge(&mut self, slot: StreamSlot, charge: u64) -> Result<(), PeerMisbehaved> {
         self.charge_up_to(slot, charge, self.longest() + MESSAGE_CHARGE)
     }
 
     /// Charges bytes of a byte stream, which may not overdraw the stream's credit.
-    pub(in crate::session) fn charge_bytes(&mut self, slot: u32, charge: u64) -> Result<(), PeerMisbehaved> {
+    pub(in crate::session) fn charge_bytes(
+        &mut self,
+        slot: StreamSlot,
+        charge: u64,
+    ) -> Result<(), PeerMisbehaved> {
         self.charge_up_to(slot, charge, 0)
     }
 
     #[inline]
-    fn charge_up_to(&mut self, slot: u32, charge: u64, overdraft: u64) -> Result<(), PeerMisbehaved> {
+    fn charge_up_to(&mut self, slot: StreamSlot, charge: u64, overdraft: u64) -> Result<(), PeerMisbehaved> {
         self.account.received.charge(charge)?;
         let Some(stream) = self.streams.at_mut(slot) else { return Ok(()) };
         if stream.recv_credit.charge(charge, overdraft)? {
@@ -136,8 +141,8 @@ impl Session {
     fn on_run(
         &mut self,
         now: Time,
-        slot: u32,
-        domain: u8,
+        slot: StreamSlot,
+        domain: Domain,
         head: &DataHead,
         reader: &mut Reader,
         length: usize,
@@ -146,7 +151,7 @@ impl Session {
         let Some(stream) = self.streams.at_mut(slot) else { return Ok(()) };
         let body = stream.arena.copy(&reader.peek()[..length], &mut self.arenas);
         reader.skip(length as u64)?;
-        let Some(state) = stream.recv[usize::from(domain)].as_deref() else { return Ok(()) };
+        let Some(state) = stream.recv[domain.index()].as_deref() else { return Ok(()) };
         // Nothing of a malformed block is delivered.
         let mut run = Run::new(message(head, head.number, body, early, domain))?;
         if state.is_next(head.number) {
@@ -154,7 +159,7 @@ impl Session {
             let (count, bytes) = (run.len() as u64, run.bytes());
             self.charge(slot, bytes + count * MESSAGE_CHARGE)?;
             let Some(Stream { recv, inbox, claimed, .. }) = self.streams.at_mut(slot) else { return Ok(()) };
-            let Some(state) = recv[usize::from(domain)].as_deref_mut() else { return Ok(()) };
+            let Some(state) = recv[domain.index()].as_deref_mut() else { return Ok(()) };
             let queue = if *claimed { inbox } else { &mut self.incoming.inbox };
             let was_empty = queue.is_empty();
             queue.push_run(run);
@@ -189,8 +194,8 @@ impl Session {
     fn on_run_behind(
         &mut self,
         now: Time,
-        slot: u32,
-        domain: u8,
+        slot: StreamSlot,
+        domain: Domain,
         head: &DataHead,
         mut run: Run,
     ) -> Result<(), PeerMisbehaved> {
@@ -212,8 +217,8 @@ impl Session {
     fn on_message(
         &mut self,
         now: Time,
-        slot: u32,
-        domain: u8,
+        slot: StreamSlot,
+        domain: Domain,
         head: &DataHead,
         payload: Bytes,
         early: bool,
@@ -275,12 +280,16 @@ impl Session {
         }
     }
 
-    pub(in crate::session) fn recv_state(&mut self, slot: u32, domain: u8) -> Option<&mut RecvDomain> {
-        self.streams.at_mut(slot)?.recv.get_mut(usize::from(domain))?.as_deref_mut()
+    pub(in crate::session) fn recv_state(
+        &mut self,
+        slot: StreamSlot,
+        domain: Domain,
+    ) -> Option<&mut RecvDomain> {
+        self.streams.at_mut(slot)?.recv.get_mut(domain.index())?.as_deref_mut()
     }
 
     /// A message is whole: into its inbox, or held behind a gap.
-    fn on_whole(&mut self, now: Time, slot: u32, domain: u8, whole: Message, latest: u64) {
+    fn on_whole(&mut self, now: Time, slot: StreamSlot, domain: Domain, whole: Message, latest: u64) {
         self.deliver(slot, domain, |state, deliver| state.on_whole(now, whole, latest, deliver));
         self.list_gap(slot, domain);
     }
@@ -288,13 +297,13 @@ impl Session {
     /// Runs `change`, which hands messages to the inbox of the stream.
     pub(in crate::session) fn deliver(
         &mut self,
-        slot: u32,
-        domain: u8,
+        slot: StreamSlot,
+        domain: Domain,
         change: impl FnOnce(&mut RecvDomain, &mut dyn FnMut(Unread)),
     ) {
         let Some(stream) = self.streams.at_mut(slot) else { return };
         let Stream { recv, inbox, claimed, .. } = stream;
-        let Some(state) = recv[usize::from(domain)].as_deref_mut() else { return };
+        let Some(state) = recv[domain.index()].as_deref_mut() else { return };
         let queue = if *claimed { inbox } else { &mut self.incoming.inbox };
         let (was_empty, mut count, mut bytes) = (queue.is_empty(), 0, 0);
         let (tags, limit) = (&mut self.incoming.received_tags, self.config.max_tags);
@@ -313,7 +322,7 @@ impl Session {
     }
 
     #[inline]
-    fn note_received(&mut self, slot: u32, count: u64, bytes: u64, was_empty: bool) {
+    fn note_received(&mut self, slot: StreamSlot, count: u64, bytes: u64, was_empty: bool) {
         self.accounting.stats.received += count;
         self.accounting.stats.received_bytes += bytes;
         self.accounting.stats.unread += count;
@@ -332,7 +341,7 @@ impl Session {
     }
 
     /// Of the newest `count` in the inbox of a stream that keeps the latest only, takes the unreliable ones aside.
-    fn sift(&mut self, slot: u32, count: u64) {
+    fn sift(&mut self, slot: StreamSlot, count: u64) {
         let Some(stream) = self.streams.at_mut(slot) else { return };
         let Some(latest) = stream.latest.as_mut().filter(|latest| latest.takes_more()) else { return };
         let (mut newest, mut charges) = (stream.inbox.split_newest(count as usize), 0);
@@ -351,8 +360,8 @@ impl Session {
     fn on_part(
         &mut self,
         now: Time,
-        slot: u32,
-        domain: u8,
+        slot: StreamSlot,
+        domain: Domain,
         head: &DataHead,
         part: &[u8],
         early: bool,
@@ -382,7 +391,7 @@ impl Session {
         let expected = partial.length.unwrap_or(end);
         self.charge(slot, charge)?;
         let Some(stream) = self.streams.at_mut(slot) else { return Ok(()) };
-        let Some(state) = stream.recv[usize::from(domain)].as_deref_mut() else { return Ok(()) };
+        let Some(state) = stream.recv[domain.index()].as_deref_mut() else { return Ok(()) };
         let spares = &mut self.incoming.spares;
         let finished = state.insert_part(number, head.offset, part, expected, spares, head.ends())?;
         if let Some(Partial { assembly, extras: Some(extras), early, .. }) = finished {
@@ -397,8 +406,8 @@ impl Session {
     /// A part of a message that was passed over: only its charge matters, and that once.
     fn on_late_part(
         &mut self,
-        slot: u32,
-        domain: u8,
+        slot: StreamSlot,
+        domain: Domain,
         number: u64,
         charge: u64,
     ) -> Result<(), PeerMisbehaved> {
@@ -414,7 +423,7 @@ impl Session {
 
     fn on_stream_bytes(
         &mut self,
-        slot: u32,
+        slot: StreamSlot,
         head: &DataHead,
         payload: Bytes,
         slices: bool,
@@ -494,7 +503,7 @@ fn latest_reliable(head: &DataHead, said: Option<u64>) -> u64 {
 }
 
 #[inline]
-fn message(head: &DataHead, number: u64, payload: Bytes, early: bool, domain: u8) -> Message {
+fn message(head: &DataHead, number: u64, payload: Bytes, early: bool, domain: Domain) -> Message {
     let Extras { tag, priority, ppid, confirm, .. } = head.extras;
     Message {
         payload,

@@ -294,7 +294,7 @@ mod tests {
             priority: 100,
             early: false,
             confirm: false,
-            domain: 0,
+            domain: crate::session::numbers::Domain(0),
         }
     }
 

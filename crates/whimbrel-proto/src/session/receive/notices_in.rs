@@ -6,6 +6,7 @@ use crate::mutants::{Mutant, planted};
 use crate::session::account::stalls::Whose;
 use crate::session::config::{MAX_NOTICES, MAX_SPAN, MESSAGE_CHARGE};
 use crate::session::message::{DomainKey, Outcome, SessionEvent, StreamKind};
+use crate::session::numbers::{Domain, StreamSlot};
 use crate::session::send::accounting::Accounting;
 use crate::session::send::sending::SendDomain;
 use crate::session::state::Session;
@@ -19,8 +20,8 @@ pub(in crate::session) const TOO_MUCH: PeerMisbehaved =
     PeerMisbehaved::new(Cause::LimitExceeded, "a notice about too many messages");
 const UNSENT: PeerMisbehaved = PeerMisbehaved::new(Cause::AckOfUnsent, "an answer about messages never sent");
 
-fn domain_of(head: &RangesHead) -> u8 {
-    Service::new(head.domain & data::RELIABLE != 0, head.domain & data::UNSEQUENCED == 0).index() as u8
+fn domain_of(head: &RangesHead) -> Domain {
+    Domain::of(Service::new(head.domain & data::RELIABLE != 0, head.domain & data::UNSEQUENCED == 0))
 }
 
 impl Session {
@@ -36,7 +37,7 @@ impl Session {
             self.be_kind(slot, StreamKind::Messages)?;
             if let Some(stream) = self.streams.at_mut(slot) {
                 let sequenced = head.domain & data::UNSEQUENCED == 0;
-                stream.recv[usize::from(domain)].get_or_insert_with(|| Box::new(RecvDomain::new(sequenced)));
+                stream.recv[domain.index()].get_or_insert_with(|| Box::new(RecvDomain::new(sequenced)));
             }
         }
         let mut end = 0;
@@ -62,7 +63,7 @@ impl Session {
     }
 
     /// The work is in proportion to what is new, and not to how many numbers a range names: those cost the peer nothing.
-    fn skip(&mut self, slot: u32, domain: u8, range: NumberRange) -> Result<(), PeerMisbehaved> {
+    fn skip(&mut self, slot: StreamSlot, domain: Domain, range: NumberRange) -> Result<(), PeerMisbehaved> {
         let Some(state) = self.recv_state(slot, domain) else { return Ok(()) };
         state.check(range.end() - 1)?;
         // What lies further back was answered long ago.
@@ -89,7 +90,13 @@ impl Session {
         Ok(())
     }
 
-    fn skip_begun(&mut self, slot: u32, domain: u8, number: u64, charge: u64) -> Result<(), PeerMisbehaved> {
+    fn skip_begun(
+        &mut self,
+        slot: StreamSlot,
+        domain: Domain,
+        number: u64,
+        charge: u64,
+    ) -> Result<(), PeerMisbehaved> {
         let Some(state) = self.recv_state(slot, domain) else { return Ok(()) };
         let Some(partial) = state.take_partial(number) else { return Ok(()) };
         let (charged, consumed) = (partial.charged, partial.consumed());

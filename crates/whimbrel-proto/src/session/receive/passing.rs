@@ -3,11 +3,12 @@
 use super::receiving::RecvDomain;
 use crate::Time;
 use crate::session::message::DomainKey;
+use crate::session::numbers::{Domain, StreamSlot};
 use crate::session::state::Session;
 
 impl Session {
     /// What waits behind a gap of a domain may have changed, or the gap.
-    pub(in crate::session) fn list_gap(&mut self, slot: u32, domain: u8) {
+    pub(in crate::session) fn list_gap(&mut self, slot: StreamSlot, domain: Domain) {
         let key = DomainKey { domain, ..self.key_of(slot) };
         let wait = self.gap_wait(slot);
         let Some(state) = self.recv_state(slot, domain) else { return };
@@ -25,7 +26,7 @@ impl Session {
     pub(in crate::session) fn pass_gaps(&mut self, now: Time) {
         while let Some(key) = self.incoming.gaps.pop_due(now) {
             let Some(stream) = self.streams.by_key_mut(key) else { continue };
-            if let Some(state) = stream.recv[usize::from(key.domain)].as_deref_mut() {
+            if let Some(state) = stream.recv[key.domain.index()].as_deref_mut() {
                 state.gap_at = None;
             }
             if self.pass_gaps_of(now, key) {

@@ -7,6 +7,7 @@ use crate::session::account::pace::Pace;
 use crate::session::account::stalls::Whose;
 use crate::session::config::{MAX_NOTICES, MESSAGE_CHARGE};
 use crate::session::message::{Message, SessionEvent};
+use crate::session::numbers::StreamSlot;
 use crate::session::options::CreditPolicy;
 use crate::session::send::out_blocks;
 use crate::session::send::out_blocks::Notice;
@@ -129,7 +130,7 @@ impl Session {
 
     /// Credit was used up for good; it may be granted again.
     #[inline]
-    pub(in crate::session) fn consume(&mut self, slot: u32, charge: u64) {
+    pub(in crate::session) fn consume(&mut self, slot: StreamSlot, charge: u64) {
         self.account.received.consume(charge);
         let Some(stream) = self.streams.at_mut(slot) else { return };
         if stream.recv_credit.consume(charge) {
@@ -140,7 +141,7 @@ impl Session {
     /// Half of a stream's window came and was not read. What waits for a lost packet, or for the rest of a message, keeps nobody from
     /// reading: then more may come. Else it is the reader who holds the peer up, once all is used up.
     #[cold]
-    pub(in crate::session) fn on_unread(&mut self, slot: u32) {
+    pub(in crate::session) fn on_unread(&mut self, slot: StreamSlot) {
         let key = self.streams.key(slot, WHOLE);
         if !self.is_readable(key) {
             self.renew(slot);
@@ -153,7 +154,7 @@ impl Session {
     }
 
     /// A part of a stream's window was read.
-    fn renew(&mut self, slot: u32) {
+    fn renew(&mut self, slot: StreamSlot) {
         let key = self.streams.key(slot, WHOLE);
         self.account.stalls.end(key, Whose::Ours);
         let readable = self.is_readable(key);
@@ -174,7 +175,7 @@ impl Session {
     }
 
     /// All has come of a stream that will.
-    pub(in crate::session) fn close_credit(&mut self, slot: u32) {
+    pub(in crate::session) fn close_credit(&mut self, slot: StreamSlot) {
         if self.streams.at_mut(slot).is_some_and(|stream| stream.recv_credit.close()) {
             self.renew(slot);
         }

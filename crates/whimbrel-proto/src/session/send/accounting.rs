@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use super::send_item::{CONFIRM, NO_TAG, SendItem, TRACKED};
 use crate::session::message::{DomainKey, Outcome, SessionEvent, TagSettings};
+use crate::session::numbers::{LaneSlot, TagSlot};
 use crate::session::stats::{Counters, SessionStats};
 use crate::{MessageId, Time};
 
@@ -15,7 +16,7 @@ use crate::{MessageId, Time};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::session) enum Place {
     /// In a lane, at this place of all it ever held.
-    Pending { lane: u32, seq: u64 },
+    Pending { lane: LaneSlot, seq: u64 },
     /// Sent at least once.
     Sent { key: DomainKey, number: u64 },
 }
@@ -64,8 +65,8 @@ pub(in crate::session) struct Accounting {
     pub(in crate::session) stats: SessionStats,
     pub(in crate::session) events: VecDeque<SessionEvent>,
     tags: Vec<TagState>,
-    by_tag: BTreeMap<(u64, u64), u32>,
-    last_tag: Option<((u64, u64), u32)>,
+    by_tag: BTreeMap<(u64, u64), TagSlot>,
+    last_tag: Option<((u64, u64), TagSlot)>,
     deadlines: BinaryHeap<Reverse<(Time, Place)>>,
     mortal: usize,
     /// Delivered (or on the way) and awaiting TAKEN.
@@ -76,7 +77,7 @@ pub(in crate::session) struct Accounting {
 
 impl Accounting {
     /// The tag's slot, made if need be.
-    pub(in crate::session) fn tag(&mut self, stream: u64, tag: u64, limit: usize) -> Option<u32> {
+    pub(in crate::session) fn tag(&mut self, stream: u64, tag: u64, limit: usize) -> Option<TagSlot> {
         let key = (stream, tag);
         if let Some((last, slot)) = self.last_tag
             && last == key
@@ -91,7 +92,7 @@ impl Accounting {
         Some(slot)
     }
 
-    fn new_tag(&mut self, key: (u64, u64), limit: usize) -> Option<u32> {
+    fn new_tag(&mut self, key: (u64, u64), limit: usize) -> Option<TagSlot> {
         let fresh = TagState { stream: key.0, tag: key.1, used: true, ..TagState::default() };
         let slot = if self.by_tag.len() < limit {
             self.tags.push(fresh);
@@ -104,16 +105,17 @@ impl Accounting {
             self.tags[slot] = fresh;
             slot
         };
-        self.by_tag.insert(key, slot as u32);
-        Some(slot as u32)
+        let slot = TagSlot(slot as u32);
+        self.by_tag.insert(key, slot);
+        Some(slot)
     }
 
-    pub(in crate::session) fn find_tag(&self, stream: u64, tag: u64) -> Option<u32> {
+    pub(in crate::session) fn find_tag(&self, stream: u64, tag: u64) -> Option<TagSlot> {
         self.by_tag.get(&(stream, tag)).copied()
     }
 
-    pub(in crate::session) fn tag_state(&self, slot: u32) -> Option<&TagState> {
-        self.tags.get(slot as usize)
+    pub(in crate::session) fn tag_state(&self, slot: TagSlot) -> Option<&TagState> {
+        self.tags.get(slot.index())
     }
 
     pub(in crate::session) fn tag_states(&self) -> impl Iterator<Item = &TagState> {
@@ -122,14 +124,14 @@ impl Accounting {
 
     /// Nothing more is sent there: its tags may be used for others.
     pub(in crate::session) fn on_stream_gone(&mut self, stream: u64) {
-        for slot in self.by_tag.range((stream, 0)..=(stream, u64::MAX)).map(|(_, slot)| *slot as usize) {
+        for slot in self.by_tag.range((stream, 0)..=(stream, u64::MAX)).map(|(_, slot)| slot.index()) {
             self.tags[slot].settings = TagSettings::default();
             self.tags[slot].bucket = None;
         }
     }
 
-    pub(in crate::session) fn set_tag(&mut self, now: Time, slot: u32, settings: TagSettings) {
-        if let Some(tag) = self.tags.get_mut(slot as usize) {
+    pub(in crate::session) fn set_tag(&mut self, now: Time, slot: TagSlot, settings: TagSettings) {
+        if let Some(tag) = self.tags.get_mut(slot.index()) {
             tag.settings = settings;
             tag.bucket = settings.bandwidth.map(|rate| Bucket {
                 rate,
@@ -139,13 +141,13 @@ impl Accounting {
         }
     }
 
-    pub(in crate::session) fn is_capped(&self, slot: u32) -> bool {
-        self.tags.get(slot as usize).is_some_and(|tag| tag.bucket.is_some())
+    pub(in crate::session) fn is_capped(&self, slot: TagSlot) -> bool {
+        self.tags.get(slot.index()).is_some_and(|tag| tag.bucket.is_some())
     }
 
     /// When the tag's cap lets the next message begin, if not now.
-    pub(in crate::session) fn capped_until(&mut self, now: Time, slot: u32) -> Option<Time> {
-        let bucket = self.tags.get_mut(slot as usize)?.bucket.as_mut()?;
+    pub(in crate::session) fn capped_until(&mut self, now: Time, slot: TagSlot) -> Option<Time> {
+        let bucket = self.tags.get_mut(slot.index())?.bucket.as_mut()?;
         bucket.fill(now);
         (bucket.tokens <= 0).then(|| bucket.open_at())
     }
@@ -155,7 +157,7 @@ impl Accounting {
     pub(in crate::session) fn on_queued(&mut self, item: &SendItem, place: Place) {
         self.stats.total.queued += 1;
         if item.tag != NO_TAG {
-            let tag = &mut self.tags[item.tag as usize];
+            let tag = &mut self.tags[item.tag.index()];
             tag.live += 1;
             tag.counters.queued += 1;
             Self::note(tag, place);
@@ -168,7 +170,7 @@ impl Accounting {
 
     /// A message waits elsewhere.
     pub(in crate::session) fn on_moved(&mut self, item: &SendItem, place: Place) {
-        if let Some(tag) = self.tags.get_mut(item.tag as usize) {
+        if let Some(tag) = self.tags.get_mut(item.tag.index()) {
             Self::note(tag, place);
         }
         if item.expires != Time::MAX {
@@ -181,8 +183,8 @@ impl Accounting {
     }
 
     /// The tag's list of places holds many of messages long gone: `keep` says which are not.
-    pub(in crate::session) fn thin_places(&mut self, slot: u32, keep: impl Fn(&Place) -> bool) {
-        let Some(tag) = self.tags.get_mut(slot as usize) else { return };
+    pub(in crate::session) fn thin_places(&mut self, slot: TagSlot, keep: impl Fn(&Place) -> bool) {
+        let Some(tag) = self.tags.get_mut(slot.index()) else { return };
         if tag.places.len() > 4 * tag.live + 64 {
             tag.places.retain(keep);
         }
@@ -196,7 +198,7 @@ impl Accounting {
         self.stats.total.sent_bytes += u64::from(item.length);
         let place = Place::Sent { key, number };
         if item.tag != NO_TAG {
-            let tag = &mut self.tags[item.tag as usize];
+            let tag = &mut self.tags[item.tag.index()];
             tag.counters.sent += 1;
             tag.counters.sent_bytes += u64::from(item.length);
             if let Some(bucket) = &mut tag.bucket {
@@ -248,7 +250,7 @@ impl Accounting {
         let (messages, bytes) = (u64::from(item.count), u64::from(item.length));
         self.stats.total.count(outcome, messages, bytes);
         if item.tag != NO_TAG {
-            let tag = &mut self.tags[item.tag as usize];
+            let tag = &mut self.tags[item.tag.index()];
             tag.live -= 1;
             tag.counters.count(outcome, messages, bytes);
         }
@@ -258,13 +260,13 @@ impl Accounting {
     }
 
     /// Everywhere messages of the tag may be, oldest first.
-    pub(in crate::session) fn places(&self, slot: u32) -> impl Iterator<Item = Place> {
-        self.tags.get(slot as usize).into_iter().flat_map(|tag| tag.places.iter().copied())
+    pub(in crate::session) fn places(&self, slot: TagSlot) -> impl Iterator<Item = Place> {
+        self.tags.get(slot.index()).into_iter().flat_map(|tag| tag.places.iter().copied())
     }
 
     /// As [`Accounting::places`]; the list starts anew.
-    pub(in crate::session) fn take_places(&mut self, slot: u32) -> VecDeque<Place> {
-        self.tags.get_mut(slot as usize).map(|tag| std::mem::take(&mut tag.places)).unwrap_or_default()
+    pub(in crate::session) fn take_places(&mut self, slot: TagSlot) -> VecDeque<Place> {
+        self.tags.get_mut(slot.index()).map(|tag| std::mem::take(&mut tag.places)).unwrap_or_default()
     }
 
     /// The next deadline passed.

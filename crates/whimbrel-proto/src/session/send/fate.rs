@@ -32,7 +32,7 @@ impl Session {
             Carried::SkipAck { key, first, count, delivered } => {
                 let stream = self.streams.by_key_mut(key);
                 let domain =
-                    stream.and_then(|stream| stream.recv.get_mut(usize::from(key.domain))?.as_deref_mut());
+                    stream.and_then(|stream| stream.recv.get_mut(key.domain.index())?.as_deref_mut());
                 if let Some(domain) = domain.filter(|_| !delivered) {
                     domain.skipped.remove(first, first + u64::from(count));
                 }
@@ -69,8 +69,7 @@ impl Session {
         ),
     ) {
         let Some(stream) = self.streams.by_key_mut(key) else { return };
-        let Some(domain) =
-            stream.send.get_mut(usize::from(key.domain)).and_then(|domain| domain.as_deref_mut())
+        let Some(domain) = stream.send.get_mut(key.domain.index()).and_then(|domain| domain.as_deref_mut())
         else {
             return;
         };

@@ -9,6 +9,7 @@ use crate::Time;
 use crate::session::account::stalls::Whose;
 use crate::session::config::MAX_REPEATABLE;
 use crate::session::message::{Carried, DomainKey, Outcome};
+use crate::session::numbers::{LaneSlot, TagSlot};
 use crate::session::state::Session;
 use crate::session::stream::WHOLE;
 use crate::wire::data::{self, DataHead, Length};
@@ -104,7 +105,7 @@ impl Session {
     fn serve_messages(
         &mut self,
         now: Time,
-        lane: u32,
+        lane: LaneSlot,
         out: &mut Writer<'_>,
         carried: &mut Vec<Carried>,
         room: usize,
@@ -141,8 +142,7 @@ impl Session {
                 self.outbox.deactivate(lane, LaneState::Idle);
                 return Flow::Go;
             };
-            let spacious =
-                stream.send[usize::from(key.domain)].as_ref().is_some_and(|domain| domain.is_open());
+            let spacious = stream.send[key.domain.index()].as_ref().is_some_and(|domain| domain.is_open());
             let credit = stream.send_credit.is_open();
             if !credit || !self.account.sent.is_open() || !spacious {
                 self.outbox.deactivate(lane, LaneState::Blocked);
@@ -157,7 +157,7 @@ impl Session {
 
     /// What is in front was queued before its tag was capped: it goes to that tag's own lane, and holds nothing else up. Not where its
     /// order counts.
-    fn set_aside(&mut self, now: Time, lane: u32, tag: u32) -> bool {
+    fn set_aside(&mut self, now: Time, lane: LaneSlot, tag: TagSlot) -> bool {
         let Lane { key, priority, tag: of, .. } = *self.outbox.lane(lane);
         if priority.is_none() || of == tag {
             return false;
@@ -170,7 +170,7 @@ impl Session {
         true
     }
 
-    fn drop_front(&mut self, lane: u32) {
+    fn drop_front(&mut self, lane: LaneSlot) {
         if let Some(item) = self.outbox.pop(lane)
             && !item.has(DEAD)
         {
@@ -184,7 +184,7 @@ impl Session {
     fn begin_messages(
         &mut self,
         now: Time,
-        lane_slot: u32,
+        lane_slot: LaneSlot,
         key: DomainKey,
         out: &mut Writer<'_>,
         carried: &mut Vec<Carried>,
@@ -193,7 +193,7 @@ impl Session {
     ) -> Flow {
         let alone = self.outbox.messages() == 1 && last;
         let Some(stream) = self.streams.by_key_mut(key) else { return Flow::Go };
-        let Some(domain) = stream.send[usize::from(key.domain)].as_deref_mut() else { return Flow::Go };
+        let Some(domain) = stream.send[key.domain.index()].as_deref_mut() else { return Flow::Go };
         let lane = self.outbox.lane(lane_slot);
         let Some(front) = lane.front() else { return Flow::Go };
         let number = domain.next();
@@ -297,7 +297,7 @@ impl Session {
     /// Sends the next part of a message that was begun.
     fn continue_message(
         &mut self,
-        lane: u32,
+        lane: LaneSlot,
         number: u64,
         out: &mut Writer<'_>,
         carried: &mut Vec<Carried>,
@@ -308,7 +308,7 @@ impl Session {
             return Flow::Go;
         };
         let id = stream.id.0;
-        let sent = stream.send[usize::from(key.domain)].as_deref_mut().and_then(|domain| {
+        let sent = stream.send[key.domain.index()].as_deref_mut().and_then(|domain| {
             let offset = domain.parts_mut(number)?.sent();
             let length = domain.get(number).filter(|item| item.is_live()).map_or(0, |item| item.length);
             (offset < u64::from(length)).then_some((domain, offset, length))
@@ -344,7 +344,7 @@ impl Session {
     fn serve_bytes(
         &mut self,
         now: Time,
-        lane: u32,
+        lane: LaneSlot,
         out: &mut Writer<'_>,
         carried: &mut Vec<Carried>,
     ) -> Flow {

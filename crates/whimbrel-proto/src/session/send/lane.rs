@@ -10,6 +10,7 @@ use super::gather::Gathering;
 use super::send_item::{DEAD, SendItem, Share};
 use crate::Time;
 use crate::session::message::DomainKey;
+use crate::session::numbers::{LaneSlot, TagSlot};
 use crate::time::nanos;
 use crate::wire::data::DEFAULT_PRIORITY;
 
@@ -40,7 +41,7 @@ pub(in crate::session) struct Lane {
     /// `None`: sequenced, messages of all priorities.
     pub(in crate::session) priority: Option<u8>,
     /// The capped tag whose messages alone it holds.
-    pub(in crate::session) tag: u32,
+    pub(in crate::session) tag: TagSlot,
     pub(in crate::session) bytes: bool,
     pub(in crate::session) state: LaneState,
     queue: VecDeque<SendItem>,
@@ -130,7 +131,7 @@ impl Lane {
 #[derive(Debug)]
 pub(in crate::session) struct Outbox {
     lanes: Vec<Lane>,
-    active: Vec<u32>,
+    active: Vec<LaneSlot>,
     turn: u64,
     ageing: u64,
     messages: usize,
@@ -140,7 +141,7 @@ pub(in crate::session) struct Outbox {
     /// Lanes that wait for their tag's cap.
     capped: usize,
     /// Lanes that nobody has.
-    free: Vec<u32>,
+    free: Vec<LaneSlot>,
 }
 
 impl Outbox {
@@ -162,9 +163,9 @@ impl Outbox {
         &mut self,
         key: DomainKey,
         priority: Option<u8>,
-        tag: u32,
+        tag: TagSlot,
         bytes: bool,
-    ) -> u32 {
+    ) -> LaneSlot {
         let mut lane = Lane {
             key,
             priority,
@@ -182,18 +183,18 @@ impl Outbox {
         };
         if let Some(slot) = self.free.pop() {
             // Places of the old lane's messages must not name the new one's.
-            lane.base = self.lanes[slot as usize].base;
-            self.lanes[slot as usize] = lane;
+            lane.base = self.lanes[slot.index()].base;
+            self.lanes[slot.index()] = lane;
             return slot;
         }
         self.lanes.push(lane);
-        (self.lanes.len() - 1) as u32
+        LaneSlot((self.lanes.len() - 1) as u32)
     }
 
     /// The lane is not needed any more; it must be empty.
-    pub(in crate::session) fn close(&mut self, slot: u32) {
+    pub(in crate::session) fn close(&mut self, slot: LaneSlot) {
         self.deactivate(slot, LaneState::Idle);
-        let lane = &mut self.lanes[slot as usize];
+        let lane = &mut self.lanes[slot.index()];
         lane.base += lane.queue.len() as u64;
         lane.queue = VecDeque::new();
         lane.gathering.shrink();
@@ -201,17 +202,17 @@ impl Outbox {
     }
 
     #[inline]
-    pub(in crate::session) fn lane(&self, slot: u32) -> &Lane {
-        &self.lanes[slot as usize]
+    pub(in crate::session) fn lane(&self, slot: LaneSlot) -> &Lane {
+        &self.lanes[slot.index()]
     }
 
     #[inline]
-    pub(in crate::session) fn lane_mut(&mut self, slot: u32) -> &mut Lane {
-        &mut self.lanes[slot as usize]
+    pub(in crate::session) fn lane_mut(&mut self, slot: LaneSlot) -> &mut Lane {
+        &mut self.lanes[slot.index()]
     }
 
-    pub(in crate::session) fn get(&self, slot: u32) -> Option<&Lane> {
-        self.lanes.get(slot as usize)
+    pub(in crate::session) fn get(&self, slot: LaneSlot) -> Option<&Lane> {
+        self.lanes.get(slot.index())
     }
 
     pub(in crate::session) fn messages(&self) -> usize {
@@ -233,18 +234,18 @@ impl Outbox {
 
     /// The place in the lane that the next message pushed will have.
     #[inline]
-    pub(in crate::session) fn next_seq(&mut self, slot: u32) -> u64 {
-        let lane = &mut self.lanes[slot as usize];
+    pub(in crate::session) fn next_seq(&mut self, slot: LaneSlot) -> u64 {
+        let lane = &mut self.lanes[slot.index()];
         lane.settle();
         lane.seqs().end
     }
 
     /// Appends a message.
     #[inline]
-    pub(in crate::session) fn push(&mut self, now: Time, slot: u32, item: SendItem) {
+    pub(in crate::session) fn push(&mut self, now: Time, slot: LaneSlot, item: SendItem) {
         self.messages += 1;
         self.bytes += u64::from(item.length);
-        let lane = &mut self.lanes[slot as usize];
+        let lane = &mut self.lanes[slot.index()];
         lane.settle();
         lane.live += 1;
         lane.count_priority(item.priority, 1, true);
@@ -259,14 +260,14 @@ impl Outbox {
     pub(in crate::session) fn gather(
         &mut self,
         now: Time,
-        slot: u32,
+        slot: LaneSlot,
         flags: u8,
         priority: u8,
         payload: &[u8],
     ) {
         self.messages += 1;
         self.bytes += payload.len() as u64;
-        let lane = &mut self.lanes[slot as usize];
+        let lane = &mut self.lanes[slot.index()];
         lane.live += 1;
         lane.count_priority(priority, 1, true);
         if !lane.gathering.takes(flags, priority, payload) {
@@ -279,8 +280,8 @@ impl Outbox {
     }
 
     /// The lane has something that may be sent: its age begins if it had nothing.
-    pub(in crate::session) fn activate(&mut self, now: Time, slot: u32) {
-        let lane = &mut self.lanes[slot as usize];
+    pub(in crate::session) fn activate(&mut self, now: Time, slot: LaneSlot) {
+        let lane = &mut self.lanes[slot.index()];
         if lane.state == LaneState::Active {
             return;
         }
@@ -293,8 +294,8 @@ impl Outbox {
         self.active.push(slot);
     }
 
-    pub(in crate::session) fn deactivate(&mut self, slot: u32, state: LaneState) {
-        let lane = &mut self.lanes[slot as usize];
+    pub(in crate::session) fn deactivate(&mut self, slot: LaneSlot, state: LaneState) {
+        let lane = &mut self.lanes[slot.index()];
         if lane.state == LaneState::Active {
             self.active.retain(|active| *active != slot);
         }
@@ -306,20 +307,20 @@ impl Outbox {
     }
 
     /// Wakes a blocked lane.
-    pub(in crate::session) fn unblock(&mut self, now: Time, slot: u32) {
-        if self.lanes[slot as usize].state == LaneState::Blocked {
+    pub(in crate::session) fn unblock(&mut self, now: Time, slot: LaneSlot) {
+        if self.lanes[slot.index()].state == LaneState::Blocked {
             self.activate(now, slot);
         }
     }
 
     /// The lane whose turn it is: longest unserved, where a level of priority counts as so much waiting.
     #[inline]
-    pub(in crate::session) fn pick(&self) -> Option<u32> {
+    pub(in crate::session) fn pick(&self) -> Option<LaneSlot> {
         match self.active.as_slice() {
             [] => None,
             [only] => Some(*only),
             many => many.iter().copied().min_by_key(|slot| {
-                let lane = &self.lanes[*slot as usize];
+                let lane = &self.lanes[slot.index()];
                 (
                     i128::from(lane.served.as_nanos())
                         - i128::from(lane.priority()) * i128::from(self.ageing),
@@ -331,17 +332,17 @@ impl Outbox {
 
     /// The lane had its quantum.
     #[inline]
-    pub(in crate::session) fn served(&mut self, now: Time, slot: u32) {
+    pub(in crate::session) fn served(&mut self, now: Time, slot: LaneSlot) {
         self.turn += 1;
-        let lane = &mut self.lanes[slot as usize];
+        let lane = &mut self.lanes[slot.index()];
         lane.served = now;
         lane.turn = self.turn;
     }
 
     /// Takes what is in front out.
     #[inline]
-    pub(in crate::session) fn pop(&mut self, slot: u32) -> Option<SendItem> {
-        let lane = &mut self.lanes[slot as usize];
+    pub(in crate::session) fn pop(&mut self, slot: LaneSlot) -> Option<SendItem> {
+        let lane = &mut self.lanes[slot.index()];
         let item = lane.queue.pop_front()?;
         lane.base += 1;
         self.note_taken(slot, &item);
@@ -350,8 +351,8 @@ impl Outbox {
 
     /// Takes a share of what is in front out.
     #[inline]
-    pub(in crate::session) fn take(&mut self, slot: u32, share: Share) -> Option<SendItem> {
-        let front = self.lanes[slot as usize].queue.front_mut()?;
+    pub(in crate::session) fn take(&mut self, slot: LaneSlot, share: Share) -> Option<SendItem> {
+        let front = self.lanes[slot.index()].queue.front_mut()?;
         if share.count >= front.count {
             return self.pop(slot);
         }
@@ -361,11 +362,11 @@ impl Outbox {
     }
 
     #[inline]
-    fn note_taken(&mut self, slot: u32, item: &SendItem) {
+    fn note_taken(&mut self, slot: LaneSlot, item: &SendItem) {
         if item.has(DEAD) {
             return;
         }
-        let lane = &mut self.lanes[slot as usize];
+        let lane = &mut self.lanes[slot.index()];
         lane.live -= item.count as usize;
         lane.count_priority(item.priority, item.count, false);
         self.messages -= item.count as usize;
@@ -373,8 +374,8 @@ impl Outbox {
     }
 
     /// Takes a message out of the middle, leaving its place.
-    pub(in crate::session) fn kill(&mut self, slot: u32, seq: u64) -> Option<SendItem> {
-        let lane = self.lanes.get_mut(slot as usize)?;
+    pub(in crate::session) fn kill(&mut self, slot: LaneSlot, seq: u64) -> Option<SendItem> {
+        let lane = self.lanes.get_mut(slot.index())?;
         let index = usize::try_from(seq.checked_sub(lane.base)?).ok()?;
         let item = lane.queue.get_mut(index).filter(|item| !item.has(DEAD))?;
         let dead = item.clone();
@@ -384,18 +385,18 @@ impl Outbox {
         lane.count_priority(dead.priority, dead.count, false);
         self.messages -= dead.count as usize;
         self.bytes -= u64::from(dead.length);
-        while self.lanes[slot as usize].queue.front().is_some_and(|item| item.has(DEAD)) {
+        while self.lanes[slot.index()].queue.front().is_some_and(|item| item.has(DEAD)) {
             self.pop(slot);
         }
-        if self.lanes[slot as usize].is_empty() {
+        if self.lanes[slot.index()].is_empty() {
             self.deactivate(slot, LaneState::Idle);
         }
         Some(dead)
     }
 
     /// Puts `item` in the place of a waiting one, which is returned.
-    pub(in crate::session) fn swap(&mut self, slot: u32, seq: u64, item: SendItem) -> Option<SendItem> {
-        let lane = self.lanes.get_mut(slot as usize)?;
+    pub(in crate::session) fn swap(&mut self, slot: LaneSlot, seq: u64, item: SendItem) -> Option<SendItem> {
+        let lane = self.lanes.get_mut(slot.index())?;
         let index = usize::try_from(seq.checked_sub(lane.base)?).ok()?;
         let place = lane.queue.get_mut(index).filter(|item| !item.has(DEAD))?;
         let (up, new_len) = (item.priority, item.length);
@@ -411,8 +412,8 @@ impl Outbox {
         if self.capped == 0 {
             return;
         }
-        for slot in 0..self.lanes.len() as u32 {
-            if matches!(self.lanes[slot as usize].state, LaneState::Capped(at) if at <= until) {
+        for slot in self.slots() {
+            if matches!(self.lanes[slot.index()].state, LaneState::Capped(at) if at <= until) {
                 self.activate(now, slot);
             }
         }
@@ -423,14 +424,14 @@ impl Outbox {
         if self.blocked == 0 {
             return;
         }
-        for slot in 0..self.lanes.len() as u32 {
+        for slot in self.slots() {
             self.unblock(now, slot);
         }
     }
 
     /// The message a lane had begun was given up.
-    pub(in crate::session) fn forget_partial(&mut self, slot: u32, key: DomainKey, number: u64) {
-        let lane = &mut self.lanes[slot as usize];
+    pub(in crate::session) fn forget_partial(&mut self, slot: LaneSlot, key: DomainKey, number: u64) {
+        let lane = &mut self.lanes[slot.index()];
         if lane.key == key && lane.partial == Some(number) {
             lane.partial = None;
             if lane.is_empty() {
@@ -454,7 +455,7 @@ impl Outbox {
         }
     }
 
-    pub(in crate::session) fn slots(&self) -> u32 {
-        self.lanes.len() as u32
+    pub(in crate::session) fn slots(&self) -> impl Iterator<Item = LaneSlot> + use<> {
+        (0..self.lanes.len() as u32).map(LaneSlot)
     }
 }

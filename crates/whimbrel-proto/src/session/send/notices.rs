@@ -62,10 +62,11 @@ impl Notices {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::numbers::{Domain, StreamSlot};
 
     #[test]
     fn each_waits_once_however_many_there_are() {
-        let key = |slot| DomainKey { slot, generation: 0, domain: 0 };
+        let key = |slot| DomainKey { slot: StreamSlot(slot), generation: 0, domain: Domain(0) };
         let mut notices = Notices::default();
         for round in 0..3 {
             for slot in 0..100 {

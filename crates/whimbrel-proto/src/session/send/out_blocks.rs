@@ -84,8 +84,8 @@ impl OutBlocks {
 /// The domain's name on the wire.
 pub(in crate::session) fn bits(stream: &Stream, key: DomainKey) -> u8 {
     const BITS: [u8; 4] = [0x08, 0x0c, 0x00, 0x04];
-    let own = stream.send.get(usize::from(key.domain)).and_then(|domain| domain.as_deref());
-    own.map_or(BITS[usize::from(key.domain) & 3], |domain: &SendDomain| domain.bits)
+    let own = stream.send.get(key.domain.index()).and_then(|domain| domain.as_deref());
+    own.map_or(BITS[key.domain.index() & 3], |domain: &SendDomain| domain.bits)
 }
 
 fn fill_kind(

@@ -1,4 +1,5 @@
 //! Senders whose messages were refused, until they are told that there is room.
+use crate::session::numbers::StreamSlot;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -6,14 +7,14 @@ pub(in crate::session) struct Refused {
     /// The queue was full.
     full: bool,
     /// Streams whose messages were refused for that.
-    slots: Vec<u32>,
+    slots: Vec<StreamSlot>,
     /// Too many messages await their confirmation.
     unconfirmed: bool,
 }
 
 impl Refused {
     /// A message of a stream was refused since the queue was full.
-    pub(in crate::session) fn on_full(&mut self, slot: u32) {
+    pub(in crate::session) fn on_full(&mut self, slot: StreamSlot) {
         self.full = true;
         if !self.slots.contains(&slot) {
             self.slots.push(slot);
@@ -36,7 +37,7 @@ impl Refused {
     }
 
     /// Streams that wait for room.
-    pub(in crate::session) fn slots(&self) -> impl Iterator<Item = u32> {
+    pub(in crate::session) fn slots(&self) -> impl Iterator<Item = StreamSlot> {
         self.slots.iter().copied()
     }
 

@@ -4,11 +4,12 @@ use bytes::{Buf, Bytes};
 
 use crate::session::config::MESSAGE_CHARGE;
 use crate::session::message::Outcome;
+use crate::session::numbers::TagSlot;
 use crate::session::options::RouteClass;
 use crate::wire::{Writer, varint_len};
 use crate::{MessageId, Time};
 
-pub(in crate::session) const NO_TAG: u32 = u32::MAX;
+pub(in crate::session) const NO_TAG: TagSlot = TagSlot::NONE;
 
 pub(in crate::session) const RELIABLE: u8 = 1;
 pub(in crate::session) const TRACKED: u8 = 2;
@@ -48,7 +49,7 @@ pub(in crate::session) struct SendItem {
     pub(in crate::session) count: u32,
     /// `Time::MAX`: never.
     pub(in crate::session) expires: Time,
-    pub(in crate::session) tag: u32,
+    pub(in crate::session) tag: TagSlot,
     pub(in crate::session) ppid: u32,
     /// Bytes of the messages; the payload may have been dropped.
     pub(in crate::session) length: u32,
@@ -258,7 +259,7 @@ impl SendItem {
 
     /// What must be equal in a run.
     #[inline]
-    pub(in crate::session) fn kind(&self) -> (u32, u32, u8, u8) {
+    pub(in crate::session) fn kind(&self) -> (TagSlot, u32, u8, u8) {
         (self.tag, self.ppid, self.flags, self.priority)
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{Accounting, Place, TagState};
 use crate::session::message::{DomainKey, TagSettings};
+use crate::session::numbers::TagSlot;
 use crate::session::send::send_item::{NO_TAG, SendItem};
 use crate::session::snapshot::codec::{In, Loaded, Out};
 use crate::session::stats::{Counters, SessionStats};
@@ -33,7 +34,7 @@ impl Accounting {
                 lifetime: input.option(In::duration)?,
                 priority: input.option(|input| Ok(input.at_most(255)? as u8))?,
             };
-            let slot = accounting.tags.len() as u32;
+            let slot = TagSlot(accounting.tags.len() as u32);
             accounting.tags.push(TagState { stream, tag, counters, used: true, ..TagState::default() });
             accounting.by_tag.insert((stream, tag), slot);
             accounting.set_tag(now, slot, settings);
@@ -49,7 +50,7 @@ impl Accounting {
     /// Counts a message that was there before, where it is now.
     pub(in crate::session) fn restore(&mut self, item: &SendItem, place: Place) {
         if item.tag != NO_TAG {
-            let tag = &mut self.tags[item.tag as usize];
+            let tag = &mut self.tags[item.tag.index()];
             tag.live += 1;
             tag.places.push_back(place);
         }

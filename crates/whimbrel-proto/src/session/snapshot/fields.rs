@@ -8,6 +8,7 @@ use crate::session::account::credit::{Received, RecvCredit, SendCredit};
 use crate::session::config::{MESSAGE_CHARGE, PeerLimits, SessionConfig};
 use crate::session::end_out::EndOut;
 use crate::session::message::{DomainKey, Message, Outcome, SessionEvent, StreamKind};
+use crate::session::numbers::{Domain, StreamSlot};
 use crate::session::options::{CreditPolicy, RouteClass, StreamOptions};
 use crate::session::receive::bytes_in::BytesIn;
 use crate::session::receive::inbox::Inbox;
@@ -146,7 +147,7 @@ impl Session {
         out.list(self.incoming.received_tags.all(), |out, ((stream, tag), (messages, bytes))| {
             [*stream, *tag, *messages, *bytes].into_iter().for_each(|value| out.int(value));
         });
-        let streams: Vec<u32> =
+        let streams: Vec<StreamSlot> =
             self.streams.slots().filter(|slot| self.streams.at(*slot).is_some()).collect();
         out.list(streams.into_iter(), |out, slot| self.save_stream(slot, out));
         out.list(self.incoming.inbox.messages().iter(), |out, message| message.save(out));
@@ -165,7 +166,7 @@ impl Session {
         });
     }
 
-    fn save_stream(&self, slot: u32, out: &mut Out<'_>) {
+    fn save_stream(&self, slot: StreamSlot, out: &mut Out<'_>) {
         let Some(stream) = self.streams.at(slot) else { return };
         out.int(stream.id.0);
         out.byte(match stream.kind {
@@ -186,16 +187,16 @@ impl Session {
         for cross in [stream.cross_in, stream.cross_out] {
             out.option(cross, Out::flag);
         }
-        for domain in 0..4 {
+        for domain in Domain::ALL {
             let key = self.streams.key(slot, domain);
-            out.option(stream.send[usize::from(domain)].as_deref(), |out, sending| {
+            out.option(stream.send[domain.index()].as_deref(), |out, sending| {
                 sending.save(out);
                 out.list(self.accounting.unconfirmed_in(key).into_iter(), |out, (number, id)| {
                     out.int(number);
                     out.int(id.0);
                 });
             });
-            out.option(stream.recv[usize::from(domain)].as_deref(), |out, receiving| {
+            out.option(stream.recv[domain.index()].as_deref(), |out, receiving| {
                 receiving.save(out);
                 out.ranges(&self.out_blocks.answers.asked(key));
                 let taken = self.out_blocks.taken.iter().filter(|(of, _)| *of == key);
@@ -288,7 +289,7 @@ impl Session {
         stream.cross_in = input.option(In::flag)?;
         stream.cross_out = input.option(In::flag)?;
         let slot = self.streams.insert(stream);
-        for domain in 0..4 {
+        for domain in Domain::ALL {
             self.load_sending(input, slot, domain)?;
             self.load_receiving(input, slot, domain)?;
         }
@@ -323,11 +324,10 @@ impl Session {
         input.list(|input| self.load_lane(input, slot, is_bytes))
     }
 
-    fn load_sending(&mut self, input: &mut In, slot: u32, domain: u8) -> Loaded<()> {
+    fn load_sending(&mut self, input: &mut In, slot: StreamSlot, domain: Domain) -> Loaded<()> {
         let key = self.streams.key(slot, domain);
         let tags = self.accounting.tag_count();
-        let Some(mut sending) = input.option(|input| SendDomain::load(input, usize::from(domain), tags))?
-        else {
+        let Some(mut sending) = input.option(|input| SendDomain::load(input, domain.index(), tags))? else {
             return Ok(());
         };
         input.list(|input| {
@@ -344,14 +344,14 @@ impl Session {
             out_blocks::push(&mut self.out_blocks.skips, key, number, 1, charge);
         }
         if let Some(stream) = self.streams.at_mut(slot) {
-            stream.send[usize::from(domain)] = Some(Box::new(sending));
+            stream.send[domain.index()] = Some(Box::new(sending));
         }
         Ok(())
     }
 
-    fn load_receiving(&mut self, input: &mut In, slot: u32, domain: u8) -> Loaded<()> {
+    fn load_receiving(&mut self, input: &mut In, slot: StreamSlot, domain: Domain) -> Loaded<()> {
         let key = self.streams.key(slot, domain);
-        let Some(receiving) = input.option(|input| RecvDomain::load(input, usize::from(domain)))? else {
+        let Some(receiving) = input.option(|input| RecvDomain::load(input, domain.index()))? else {
             return Ok(());
         };
         let asked = input.ranges()?;
@@ -371,21 +371,24 @@ impl Session {
             if self.out_blocks.verdicts.restore(key, number, whole) { Ok(()) } else { Err(BROKEN) }
         })?;
         if let Some(stream) = self.streams.at_mut(slot) {
-            stream.recv[usize::from(domain)] = Some(Box::new(receiving));
+            stream.recv[domain.index()] = Some(Box::new(receiving));
         }
         Ok(())
     }
 
-    fn load_lane(&mut self, input: &mut In, slot: u32, is_bytes: bool) -> Loaded<()> {
+    fn load_lane(&mut self, input: &mut In, slot: StreamSlot, is_bytes: bool) -> Loaded<()> {
         let now = input.now();
         let SavedLane { domain, priority, tag, bytes, partial, items } =
             SavedLane::load(input, self.accounting.tag_count())?;
         let key = self.streams.key(slot, domain);
-        let fits =
-            if bytes { domain == WHOLE && is_bytes && items.is_empty() } else { domain < 4 && !is_bytes };
+        let fits = if bytes {
+            domain == WHOLE && is_bytes && items.is_empty()
+        } else {
+            domain.index() < Domain::ALL.len() && !is_bytes
+        };
         let Some(stream) = self.streams.at(slot).filter(|_| fits) else { return Err(BROKEN) };
         if !bytes {
-            let sending = stream.send[usize::from(domain)].as_deref().ok_or(BROKEN)?;
+            let sending = stream.send[domain.index()].as_deref().ok_or(BROKEN)?;
             if partial.is_some_and(|number| !sending.has_parts(number)) {
                 return Err(BROKEN);
             }
@@ -409,7 +412,7 @@ impl Session {
     /// After it was read: what was in flight goes again, credit is granted again, and what the application does not know is announced.
     pub(super) fn wake_up(&mut self, now: Time) {
         for slot in self.streams.slots() {
-            for domain in 0..4 {
+            for domain in Domain::ALL {
                 self.resume_domain(self.streams.key(slot, domain));
                 self.list_gap(slot, domain);
             }
@@ -463,7 +466,7 @@ impl Session {
         }
     }
 
-    fn resume_stream(&mut self, now: Time, slot: u32) {
+    fn resume_stream(&mut self, now: Time, slot: StreamSlot) {
         let key = self.streams.key(slot, WHOLE);
         let Some(stream) = self.streams.at_mut(slot) else { return };
         let (id, kind, lanes) = (stream.id, stream.kind, stream.lanes.clone());

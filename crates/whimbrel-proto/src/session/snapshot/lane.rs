@@ -2,13 +2,14 @@
 
 use super::{Lane, LaneState, Outbox, SendItem};
 use crate::Time;
+use crate::session::numbers::{Domain, LaneSlot, TagSlot};
 use crate::session::snapshot::codec::{BROKEN, In, Loaded, Out};
 
 /// A lane as it was written.
 pub(in crate::session) struct SavedLane {
-    pub(in crate::session) domain: u8,
+    pub(in crate::session) domain: Domain,
     pub(in crate::session) priority: Option<u8>,
-    pub(in crate::session) tag: u32,
+    pub(in crate::session) tag: TagSlot,
     pub(in crate::session) bytes: bool,
     pub(in crate::session) partial: Option<u64>,
     pub(in crate::session) items: Vec<SendItem>,
@@ -17,9 +18,9 @@ pub(in crate::session) struct SavedLane {
 impl Lane {
     /// What was gathered must have been settled.
     pub(in crate::session) fn save(&self, out: &mut Out<'_>) {
-        out.byte(self.key.domain);
+        out.byte(self.key.domain.0);
         out.optional_int(self.priority.map(u64::from));
-        out.int(u64::from(self.tag));
+        out.int(u64::from(self.tag.0));
         out.flag(self.bytes);
         out.optional_int(self.partial);
         let live: Vec<&SendItem> = self.queue.iter().filter(|item| !item.is_dead()).collect();
@@ -29,10 +30,10 @@ impl Lane {
 
 impl SavedLane {
     pub(in crate::session) fn load(input: &mut In, tags: usize) -> Loaded<Self> {
-        let domain = input.byte()?;
+        let domain = Domain(input.byte()?);
         let priority = input.option(|input| Ok(input.at_most(255)? as u8))?;
-        let tag = input.small()?;
-        if tag != u32::MAX && tag as usize >= tags {
+        let tag = TagSlot(input.small()?);
+        if tag != TagSlot::NONE && tag.index() >= tags {
             return Err(BROKEN);
         }
         let (bytes, partial) = (input.flag()?, input.optional_int()?);
@@ -55,10 +56,10 @@ impl Outbox {
     }
 
     /// Appends what waited before.
-    pub(in crate::session) fn put_back(&mut self, now: Time, slot: u32, item: SendItem) {
+    pub(in crate::session) fn put_back(&mut self, now: Time, slot: LaneSlot, item: SendItem) {
         self.messages += item.count as usize;
         self.bytes += u64::from(item.length);
-        let lane = &mut self.lanes[slot as usize];
+        let lane = &mut self.lanes[slot.index()];
         lane.live += item.count as usize;
         lane.count_priority(item.priority, item.count, true);
         lane.queue.push_back(item);

@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use super::codec::{BROKEN, In, Loaded, Out};
 use crate::session::message::{Message, Outcome};
+use crate::session::numbers::{Domain, TagSlot};
 use crate::session::options::RouteClass;
 use crate::session::send::send_item::{
     CONFIRM, DEAD, NO_TAG, PARTED, PPID, PRESSED, RELIABLE, SendItem, SendState, TRACKED,
@@ -45,7 +46,7 @@ impl SendItem {
         out.int((*count).into());
         out.int((*length).into());
         out.int(self.reliable_gap.into());
-        out.int(if *tag == NO_TAG { 0 } else { u64::from(*tag) + 1 });
+        out.int(if *tag == NO_TAG { 0 } else { u64::from(tag.0) + 1 });
         out.int((*ppid).into());
         out.deadline(*expires);
         out.option(self.route, |out, route| out.byte(route.0));
@@ -64,7 +65,7 @@ impl SendItem {
         let (count, length, reliable_gap) = (input.small()?, input.small()?, input.small()?);
         let tag = match input.at_most(tags as u64)? {
             0 => NO_TAG,
-            slot => slot as u32 - 1,
+            slot => TagSlot(slot as u32 - 1),
         };
         let (ppid, expires) = (input.small()?, input.deadline()?);
         let route = input.option(|input| input.byte().map(RouteClass))?;
@@ -135,7 +136,7 @@ impl Message {
         out.byte(*priority);
         out.flag(*early);
         out.flag(*confirm);
-        out.byte(*domain);
+        out.byte(domain.0);
         out.bytes(payload);
     }
 
@@ -144,8 +145,8 @@ impl Message {
         let (tag, ppid) = (input.option(In::tag)?, input.option(In::small)?);
         let (service, priority) = (input.service()?, input.byte()?);
         let (early, confirm) = (input.flag()?, input.flag()?);
-        let domain = input.byte()?;
-        if domain > 3 {
+        let domain = Domain(input.byte()?);
+        if domain.index() >= Domain::ALL.len() {
             return Err(BROKEN);
         }
         let payload: Bytes = input.bytes()?;
