@@ -547,3 +547,43 @@ fn regression_the_peer_is_dialled_wherever_a_path_led_to() {
     let played = tape.run();
     assert!(played.is_ok(), "{played:?}");
 }
+
+/// The client left a network and came back to it, and its NAT on the other rebound at once, while the server was behind a new address as
+/// well. Its last id was on a path that cannot work, from where the only pair that does would have needed another.
+#[test]
+fn regression_the_last_id_is_not_kept_for_a_path_that_cannot_work() {
+    let tape = "kind operations\n\
+        seed 9000000000046675\n\
+        begin 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 10\n\
+        operation 0 84 0 12 0\n\
+        operation 0 92 22\n\
+        operation 0 84 0 5\n\
+        operation 0 92 2\n\
+        operation 0 82\n\
+        finale 0 60 50";
+    let tape: whimbrel_sim::checker::Tape = tape.parse().expect("it is well written");
+    let played = tape.run();
+    assert!(played.is_ok(), "{played:?}");
+}
+
+/// A fault of the checker's: what waits unread when its stream is released came when it came, not when the common queue was last empty.
+#[test]
+fn regression_what_was_unread_when_its_stream_was_released_is_not_late() {
+    let tape = "kind operations\n\
+        seed 5000000115971\n\
+        begin 0 0 0 30 0 0 0 0 0 0 0 0 0 0 0 0 0 0 10\n\
+        operation 0 84 0 6\n\
+        operation 60 53 0 0 30 50 50 0 0\n\
+        operation 60 0 20 0 0 60 1 0 40 0 25 0 0\n\
+        operation 0 80 23\n\
+        operation 0 0 0 1 0 0 60 1 0 40 0 25 0 0\n\
+        operation 0 0 20 0 0 60 1 1 40 60 0 0 1 0 0\n\
+        operation 60 71 30 0\n\
+        operation 60 56 1\n\
+        operation 0 88 0 1870 0 30 6 0\n\
+        operation 60 57 70 1\n\
+        finale 0 0";
+    let tape: whimbrel_sim::checker::Tape = tape.parse().expect("it is well written");
+    let played = tape.run();
+    assert!(played.is_ok(), "{played:?}");
+}

@@ -34,6 +34,14 @@ pub(super) struct Desk {
     pub(super) stalled: BTreeMap<StreamId, Time>,
 }
 
+impl Desk {
+    /// What waited in one queue waits in another now.
+    fn on_moved(&mut self, from: Option<StreamId>, to: Option<StreamId>) {
+        let since = |queue| self.empty.get(&queue).copied().unwrap_or_default();
+        self.empty.insert(to, since(from).min(since(to)));
+    }
+}
+
 pub(super) struct Run {
     pub(super) pair: Pair,
     pub(super) model: Model,
@@ -159,14 +167,19 @@ impl Run {
             Operation::Claim { at, stream } => {
                 let stream = self.message_stream(at, stream);
                 if stream != StreamId(0) && self.pair.session(at).claim_stream(stream) {
-                    self.desk(at).claimed.insert(stream);
+                    let desk = self.desk(at);
+                    desk.claimed.insert(stream);
+                    desk.on_moved(None, Some(stream));
                 }
             }
             Operation::OpenMessages { from, options } => self.open_messages(from, options),
             Operation::Release { at, stream } => {
                 let stream = self.message_stream(at, stream);
                 self.pair.session(at).release_stream(stream);
-                self.desk(at).claimed.remove(&stream);
+                let desk = self.desk(at);
+                if desk.claimed.remove(&stream) {
+                    desk.on_moved(Some(stream), None);
+                }
             }
             Operation::Options { at, stream, options } => self.set_options(at, stream, options),
             Operation::Write { from, stream, length } => self.write(from, stream, length),

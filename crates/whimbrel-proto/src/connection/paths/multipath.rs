@@ -424,22 +424,12 @@ impl Connection {
         if self.side == Side::Server || !self.peer.confirmed || self.ending.is_detached() {
             return;
         }
-        let locals: Vec<IpAddr> = self.supply.addresses.ours().map(|ours| ours.address.ip()).collect();
-        if locals.is_empty() {
+        let main = self.paths[self.paths.main()].remote;
+        if self.supply.addresses.ours().next().is_none() {
             return;
         }
-        let main = self.paths[self.paths.main()].remote;
         self.supply.addresses.on_answered(main);
-        let wanted = self.paths.iter().filter(|path| !path.unwanted);
-        let mut remotes: Vec<SocketAddr> = wanted.map(|path| path.remote).collect();
-        remotes.extend(self.supply.addresses.theirs());
-        remotes.sort_unstable();
-        remotes.dedup();
-        // A path that was closed does not come back, though the peer may not know yet, but its addresses may.
-        let there = self.paths.iter().filter(|path| path.lifecycle.state() != PathState::Closed);
-        let mut taken: Vec<_> = there.map(|path| (path.local, path.remote)).collect();
-        taken.extend(self.supply.attempts.waiting());
-        for (local, remote) in pairing::missing(&locals, &remotes, &taken) {
+        for (local, remote) in self.missing_pairs() {
             let known = self.supply.addresses.has_answered(remote);
             if !known && !self.supply.quota.may_open(now) {
                 continue;
@@ -454,6 +444,21 @@ impl Connection {
         if self.activity.unreachable_since.is_some() {
             self.open_refused(now);
         }
+    }
+
+    /// Pairs of addresses that a path should be on, and none is.
+    fn missing_pairs(&self) -> Vec<(IpAddr, SocketAddr)> {
+        let locals: Vec<IpAddr> = self.supply.addresses.ours().map(|ours| ours.address.ip()).collect();
+        let wanted = self.paths.iter().filter(|path| !path.unwanted);
+        let mut remotes: Vec<SocketAddr> = wanted.map(|path| path.remote).collect();
+        remotes.extend(self.supply.addresses.theirs());
+        remotes.sort_unstable();
+        remotes.dedup();
+        // A path that was closed does not come back, though the peer may not know yet, but its addresses may.
+        let there = self.paths.iter().filter(|path| path.lifecycle.state() != PathState::Closed);
+        let mut taken: Vec<_> = there.map(|path| (path.local, path.remote)).collect();
+        taken.extend(self.supply.attempts.waiting());
+        pairing::missing(&locals, &remotes, &taken)
     }
 
     /// No path works: those that the application closed are opened again, until another works.
@@ -503,6 +508,7 @@ impl Connection {
             }
             if self.paths.all().any(|other| self.is_at_hand(other)) {
                 self.close_at(now, at);
+            } else if self.aim_elsewhere(now, at) {
             } else if !self.supply.attempts.is_waiting(local, remote) {
                 let known = self.supply.addresses.has_answered(remote);
                 if known || self.supply.quota.may_open(now) {
@@ -517,6 +523,27 @@ impl Connection {
                 }
             }
         }
+    }
+
+    /// No path works, no id is left to open another with, and the peer cannot be told to send more: one that was asked in vain is asked from
+    /// and to addresses that no path has. An observer of both networks may link them by its id.
+    fn aim_elsewhere(&mut self, now: Time, at: At) -> bool {
+        if self.supply.ids.ready().is_some() {
+            return false;
+        }
+        let may_ask = self.supply.quota.may_open(now);
+        let asked =
+            |(_, remote): &(IpAddr, SocketAddr)| may_ask || self.supply.addresses.has_answered(*remote);
+        let Some((local, remote)) = self.missing_pairs().into_iter().find(asked) else { return false };
+        if !self.supply.addresses.has_answered(remote) {
+            self.supply.quota.on_opened();
+        }
+        let challenge = self.supply.challenges.draw();
+        let length = self.opening_len();
+        let path = &mut self.paths[at];
+        (path.local, path.remote) = (Some(local), remote);
+        path.ask(now, challenge, length);
+        true
     }
 
     /// A server mostly waits for the client to say something on a path. But if none works, the client may be sending to an address that a

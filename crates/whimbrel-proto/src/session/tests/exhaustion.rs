@@ -185,6 +185,7 @@ fn regression_a_skip_does_not_go_through_what_it_names() {
         let looks = receive::window::looks::take();
         assert!(looks <= 250, "{looks} words");
     }
-    let state = session.recv_state(super::super::numbers::StreamSlot(0), super::super::numbers::Domain(0)).unwrap();
+    let state =
+        session.recv_state(super::super::numbers::StreamSlot(0), super::super::numbers::Domain(0)).unwrap();
     assert_eq!((state.floor(), state.finished.is_flush()), (MAX_SPAN, true));
 }
