@@ -6,7 +6,7 @@ use std::fmt;
 use super::agreement::Agreement;
 use crate::experiment::{Better, Case, Column, Experiment};
 use crate::sample::{Record, Sample};
-use crate::stats::{ENOUGH, Spread, Comparison, compare};
+use crate::stats::{Comparison, ENOUGH, Spread, compare};
 
 /// Marks figures that have trials on late links.
 pub(super) const LATE: &str = "†";

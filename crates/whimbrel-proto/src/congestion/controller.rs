@@ -70,7 +70,7 @@ pub struct AckSample {
     pub srtt: Duration,
     /// The path's smallest round trip.
     pub min_rtt: Duration,
-    /// What the path's [`RateSampler`] made of it.
+    /// What the path's [`RateSampler`](super::RateSampler) made of it.
     pub rate: RateSample,
     /// When the newest acknowledged packet was sent.
     pub largest_sent_at: Time,

@@ -43,7 +43,7 @@ pub enum Event {
     PathClosed(Box<PathStats>),
     /// Data goes on this path first from now on.
     PrimaryChanged(PathId),
-    /// A path works that costs something, and carries data only once [`Connection::allow_path`] says so.
+    /// A path works that costs something, and carries data only once [`Connection::allow_path`](crate::Connection::allow_path) says so.
     PathCostAsked {
         /// Which.
         path: PathId,
@@ -111,20 +111,20 @@ pub enum EndpointEvent {
     },
     /// Packets that end in this token mean the peer has lost the connection.
     PeerResetToken(ResetToken),
-    /// The client should have a ticket: hand the endpoint's answer to [`Connection::handle_answer`]. A close waits for it.
+    /// The client should have a ticket: hand the endpoint's answer to [`Connection::handle_answer`](crate::Connection::handle_answer). A close waits for it.
     TicketWanted {
         /// For whom.
         client_key: PublicKey,
         /// What it should remember; zeros: nothing.
         memory: PathMemory,
     },
-    /// An id should be issued: hand the endpoint's answer to [`Connection::handle_answer`].
+    /// An id should be issued: hand the endpoint's answer to [`Connection::handle_answer`](crate::Connection::handle_answer).
     IdWanted,
     /// One of this connection's ids is no longer in use.
     IdUnused(ConnectionId),
     /// A token told before means nothing any more.
     PeerTokenUnused(ResetToken),
-    /// The session is to wait for its peer: hand the endpoint's answer to [`Connection::handle_answer`].
+    /// The session is to wait for its peer: hand the endpoint's answer to [`Connection::handle_answer`](crate::Connection::handle_answer).
     WaitWanted {
         /// Who.
         peer: PublicKey,
@@ -135,7 +135,7 @@ pub enum EndpointEvent {
     WaitOver,
     /// The session left by being suspended: who asks for it is not told that there is none.
     Left,
-    /// The peer of a session that waits is to be dialled: hand the endpoint's answer to [`Connection::handle_answer`].
+    /// The peer of a session that waits is to be dialled: hand the endpoint's answer to [`Connection::handle_answer`](crate::Connection::handle_answer).
     DialWanted {
         /// Whom.
         peer: PublicKey,

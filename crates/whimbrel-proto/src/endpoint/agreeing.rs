@@ -36,7 +36,7 @@ impl Agreeing {
     }
 }
 
-/// A PING whose key agreements were made, for [`Endpoint::handle_agreed`].
+/// A PING whose key agreements were made, for [`Endpoint::handle_agreed`](crate::Endpoint::handle_agreed).
 pub struct AgreedPing {
     pub(super) agreed: Agreed,
     pub(super) datagram: Datagram,

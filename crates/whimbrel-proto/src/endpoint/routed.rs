@@ -21,8 +21,8 @@ pub enum Routed {
     Reset(Handle, ResetToken),
     /// The peer of this connection wants its session to go on over another: for [`Connection::handle_resume`].
     Resuming(Handle, Box<Resuming>),
-    /// A PING whose key agreements are due; then [`Endpoint::handle_agreed`], or [`Endpoint::abandon`]. Only from
-    /// [`Endpoint::handle_datagram_deferring`].
+    /// A PING whose key agreements are due; then [`Endpoint::handle_agreed`](crate::Endpoint::handle_agreed), or [`Endpoint::abandon`](crate::Endpoint::abandon). Only from
+    /// [`Endpoint::handle_datagram_deferring`](crate::Endpoint::handle_datagram_deferring).
     Agreeing(Box<Agreeing>),
     /// Somebody new was let in.
     Accepted(Handle, Box<Connection>),

@@ -18,7 +18,7 @@ pub struct ListenConfig {
     pub acceptor: AcceptorConfig,
     /// Keys that may connect. None: any key, the listener is open.
     pub allow: Option<BTreeSet<PublicKey>>,
-    /// Keys that may not connect, whatever `allow` and `admit` say. Default: none. [`Endpoint::revoke`] adds to them.
+    /// Keys that may not connect, whatever `allow` and `admit` say. Default: none. [`Endpoint::revoke`](crate::Endpoint::revoke) adds to them.
     pub deny: BTreeSet<PublicKey>,
     /// Asked of whoever `allow` lets in, with what it came from, before anything is kept for it; false: it gets no answer, either. Called
     /// while the endpoint is held: it must be quick, and must not call the endpoint. None: nobody is asked.

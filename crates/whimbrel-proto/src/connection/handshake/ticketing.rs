@@ -8,7 +8,7 @@ use crate::{Ticket, Time};
 /// A path is measured for so long before it is worth a second ticket.
 pub(in crate::connection) const MEASURE: Duration = Duration::from_secs(1);
 
-/// A ticket from [`crate::Endpoint::handle_event`], for [`Connection::handle_answer`].
+/// A ticket from [`crate::Endpoint::handle_event`], for [`Connection::handle_answer`](crate::Connection::handle_answer).
 #[derive(Clone, PartialEq, Eq)]
 pub struct IssuedTicket {
     pub(crate) bytes: Vec<u8>,

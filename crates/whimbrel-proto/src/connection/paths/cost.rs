@@ -10,8 +10,8 @@ pub enum CostPolicy {
     CheapFirst,
     /// As `CheapFirst`, and a path that costs more than this carries no data at all.
     NeverAbove(u32),
-    /// A path that costs anything carries data only once the application allowed it: [`Event::PathCostAsked`],
-    /// [`Connection::allow_path`].
+    /// A path that costs anything carries data only once the application allowed it: [`Event::PathCostAsked`](crate::Event::PathCostAsked),
+    /// [`Connection::allow_path`](crate::Connection::allow_path).
     Ask,
 }
 
