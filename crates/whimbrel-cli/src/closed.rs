@@ -28,7 +28,7 @@ fn words(said: &Reason) -> String {
     if said.code == 0 { text } else { format!("{text} (code {})", said.code) }
 }
 
-/// An error as `{:#}` shows it, with what the library says of a closed mocket in the words of [`why`].
+/// An error as `{:#}` shows it, with what the library says of a closed mocket in the words of this module.
 pub fn sentence(error: &anyhow::Error) -> String {
     let mut parts = Vec::new();
     for link in error.chain() {

@@ -119,11 +119,8 @@ fn no_circle_of_imports_is_over_three_files() {
         let path = file.to_string_lossy();
         path.contains("/tests") || path.ends_with("tests.rs") || path.ends_with("vectors.rs")
     };
-    let modules: BTreeMap<Names, PathBuf> = files
-        .iter()
-        .filter(|file| !is_test(file))
-        .map(|file| (module(file, &root), file.clone()))
-        .collect();
+    let modules: BTreeMap<Names, PathBuf> =
+        files.iter().filter(|file| !is_test(file)).map(|file| (module(file, &root), file.clone())).collect();
     let mut edges: BTreeMap<Names, BTreeSet<Names>> = BTreeMap::new();
     for (from, file) in &modules {
         // What `lib.rs` hands on is the crate's own vocabulary, which everybody speaks.
