@@ -7,11 +7,11 @@ use anyhow::bail;
 use clap::{Args, Subcommand};
 use whimbrel::{Endpoint, Mocket, Sender, Service, Tag};
 
-use super::away::{Leaving, ResumeOptions, leave_or};
-use super::course::Course;
 use super::ending::EARLY;
+use super::event_report::tell;
 use super::input::{Cut, Input};
-use super::news::tell;
+use super::progress::Progress;
+use super::suspend::{Leaving, ResumeOptions, leave_or};
 use super::writer::Writer;
 use super::{messages, stream};
 use crate::dial::{DialOptions, ListenOptions, TransportOptions};
@@ -178,7 +178,7 @@ impl Side {
                 let accepting = async {
                     let Some(mocket) = endpoint.accept().await else { bail!("the socket has failed") };
                     tokio::spawn(turn_away(endpoint.clone()));
-                    carry_on(&mocket, leaving, &how, Course::begin(how.bytes), &[]).await
+                    carry_on(&mocket, leaving, &how, Progress::begin(how.bytes), &[]).await
                 };
                 finish(&endpoint, accepting, interrupted).await
             }
@@ -189,7 +189,7 @@ impl Side {
                 let connecting = async {
                     let mocket = dial.connect().await?;
                     dial.established(&mocket).await?;
-                    carry_on(&mocket, leaving, &how, Course::begin(how.bytes), &[]).await
+                    carry_on(&mocket, leaving, &how, Progress::begin(how.bytes), &[]).await
                 };
                 finish(&endpoint, connecting, interrupted).await
             }
@@ -209,11 +209,11 @@ pub(super) async fn carry_on(
     mocket: &Mocket,
     leaving: Leaving,
     how: &CatOptions,
-    course: Course,
+    progress: Progress,
     unsent: &[u8],
 ) -> anyhow::Result<()> {
     let mut output = Writer::start();
-    let carried = carry_or_leave(mocket, leaving, how, course, unsent, &mut output).await;
+    let carried = carry_or_leave(mocket, leaving, how, progress, unsent, &mut output).await;
     if let Err(error) = &carried {
         // Now: a mocket that is dropped closes politely, and the peer would take all for said.
         mocket.abort(EARLY, in_short(error));
@@ -227,19 +227,19 @@ async fn carry_or_leave(
     mocket: &Mocket,
     mut leaving: Leaving,
     how: &CatOptions,
-    mut course: Course,
+    mut progress: Progress,
     unsent: &[u8],
     output: &mut Writer,
 ) -> anyhow::Result<()> {
     // After the last word nothing can be said.
     let mut input =
-        if course.said_all { Input::of(how.cut(), unsent) } else { Input::start(how.cut(), unsent)? };
+        if progress.said_all { Input::of(how.cut(), unsent) } else { Input::start(how.cut(), unsent)? };
     let left = tokio::select! {
-        left = leave_or(mocket, &mut leaving, exchange(mocket, how, &mut input, output, &mut course)) => left?,
+        left = leave_or(mocket, &mut leaving, exchange(mocket, how, &mut input, output, &mut progress)) => left?,
         never = tell(mocket, how.show_paths) => match never {},
     };
     if let Some(mut left) = left {
-        left.state.set_app_data(course.save(&input.stop()));
+        left.state.set_app_data(progress.save(&input.stop()));
         left.write(&leaving).await?;
     }
     Ok(())
@@ -250,12 +250,12 @@ async fn exchange(
     how: &CatOptions,
     input: &mut Input,
     output: &mut Writer,
-    course: &mut Course,
+    progress: &mut Progress,
 ) -> anyhow::Result<()> {
     if how.bytes {
-        stream::exchange(mocket, input, output, course).await
+        stream::exchange(mocket, input, output, progress).await
     } else {
-        messages::exchange(mocket, how, input, output, course).await
+        messages::exchange(mocket, how, input, output, progress).await
     }
 }
 

@@ -7,10 +7,10 @@ use bytes::Bytes;
 use whimbrel::{CloseReason, Closed, Message, Mocket, SendError};
 
 use super::command::CatOptions;
-use super::course::Course;
 use super::ending::{close, closing, early, is_polite, say_written, says_written};
 use super::input::{Cut, Input};
 use super::kind;
+use super::progress::Progress;
 use super::writer::Writer;
 
 /// Messages taken from the mocket at once.
@@ -23,10 +23,10 @@ pub(super) async fn exchange(
     how: &CatOptions,
     input: &mut Input,
     output: &mut Writer,
-    course: &mut Course,
+    progress: &mut Progress,
 ) -> anyhow::Result<()> {
     let closing = closing(mocket);
-    let Course { said_all, heard_all, said_written, heard_written, .. } = course;
+    let Progress { said_all, heard_all, said_written, heard_written, .. } = progress;
     let transfer = async {
         // Who was left need not go on sending; what it had sent comes yet, and why it closed.
         let sending = async {

@@ -3,18 +3,18 @@
 //! Messages are lines, unless `--bytes` asks for a byte stream or `--message-size` for pieces. Each end sends what it reads until its
 //! input ends, and writes what it receives until the peer's input has ended too; then both close politely.
 
-mod away;
 mod command;
-mod course;
 mod ending;
+mod event_report;
 mod input;
 mod kind;
 mod messages;
-mod news;
 mod out;
+mod progress;
 mod reader;
 mod session_file;
 mod stream;
+mod suspend;
 mod writer;
 
 pub use command::CatCommand;

@@ -6,10 +6,10 @@ use anyhow::{Context, Error};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use whimbrel::{Closed, Mocket, Stream, StreamId, StreamIoError};
 
-use super::course::Course;
 use super::ending::{close, closing, early, say_written};
 use super::input::Input;
 use super::kind;
+use super::progress::Progress;
 use super::writer::Writer;
 
 /// Bytes read at once.
@@ -19,10 +19,10 @@ pub(super) async fn exchange(
     mocket: &Mocket,
     input: &mut Input,
     output: &mut Writer,
-    course: &mut Course,
+    progress: &mut Progress,
 ) -> anyhow::Result<()> {
     let closing = closing(mocket);
-    let Course { out, said_all, heard_all, said_written, heard_written, .. } = course;
+    let Progress { out, said_all, heard_all, said_written, heard_written, .. } = progress;
     // Both ends open one and take the other's: neither needs to know who listens.
     let mut going = match *out {
         Some(id) => mocket.stream(StreamId(id)),

@@ -6,14 +6,14 @@ use whimbrel::Message;
 use whimbrel_link::Histogram;
 
 use super::figures::{Counted, Latency};
-use super::seen::Seen;
+use super::received_set::ReceivedSet;
 use super::stamp::Stamp;
 
 /// Counts one kind of message. Times are the sink's CLOCK_MONOTONIC, nanoseconds.
 pub(super) struct Meter {
     bytes: u64,
     messages: u64,
-    seen: Seen,
+    seen: ReceivedSet,
     latency: Histogram,
     interval_latency: Histogram,
     last_ns: Option<u64>,
@@ -39,7 +39,7 @@ impl Meter {
         Self {
             bytes: 0,
             messages: 0,
-            seen: Seen::default(),
+            seen: ReceivedSet::default(),
             latency: Histogram::default(),
             interval_latency: Histogram::default(),
             last_ns: None,

@@ -10,7 +10,7 @@ use whimbrel::{CloseReason, Config, Mocket, ResumeError, SuspendError, SuspendMo
 use zeroize::Zeroizing;
 
 use super::command::{CatOptions, carry_on, finish};
-use super::course::Course;
+use super::progress::Progress;
 use super::session_file::{self, passphrase};
 use crate::dial::{WaitOption, bind, no_answer};
 use crate::key::{PskOptions, own_or_temporary};
@@ -50,7 +50,7 @@ impl ResumeOptions {
         transport.handshake_timeout = self.wait.time();
         let file = self.resume_from.context("name the file: --resume-from FILE")?;
         let state = session_file::read(&file, passphrase(&self.how)?)?;
-        let (course, unsent) = Course::load(state.app_data(), self.how.bytes)?;
+        let (progress, unsent) = Progress::load(state.app_data(), self.how.bytes)?;
         let (identity, temporary) = own_or_temporary(self.key.as_deref())?;
         let config = Config { identity, transport, paths, psk: self.psk.read()?, ..Config::default() };
         let to = self.peer.unwrap_or(state.peer_addr());
@@ -72,7 +72,7 @@ impl ResumeOptions {
             })?;
             std::fs::remove_file(&file).with_context(|| format!("cannot delete {}", file.display()))?;
             note(format_args!("resumed with {}", mocket.peer_addr()));
-            carry_on(&mocket, leaving, &self.how, course, unsent).await
+            carry_on(&mocket, leaving, &self.how, progress, unsent).await
         };
         finish(&endpoint, going_on, interrupted).await
     }

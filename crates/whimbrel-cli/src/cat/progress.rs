@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// See the module.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-pub(super) struct Course {
+pub(super) struct Progress {
     /// It carries bytes, not messages.
     bytes: bool,
     /// The byte stream that our input goes out on, once it is open.
@@ -20,7 +20,7 @@ pub(super) struct Course {
     pub(super) heard_written: bool,
 }
 
-impl Course {
+impl Progress {
     /// Of an exchange that begins.
     pub(super) fn begin(bytes: bool) -> Self {
         Self { bytes, ..Self::default() }
@@ -42,13 +42,13 @@ impl Course {
     pub(super) fn load(saved: &[u8], bytes: bool) -> anyhow::Result<(Self, &[u8])> {
         let at = saved.iter().position(|byte| *byte == b'\n');
         let parts = at.map(|at| (&saved[..at], &saved[at + 1..]));
-        let (course, unsent) = parts.context("this session was not left by whimbrel cat")?;
-        let course: Self = serde_json::from_slice(course)
+        let (progress, unsent) = parts.context("this session was not left by whimbrel cat")?;
+        let progress: Self = serde_json::from_slice(progress)
             .context("this session was left by another version of whimbrel cat")?;
-        match (course.bytes, bytes) {
+        match (progress.bytes, bytes) {
             (true, false) => bail!("this session carries bytes: add --bytes"),
             (false, true) => bail!("this session carries messages: leave out --bytes"),
-            _ => Ok((course, unsent)),
+            _ => Ok((progress, unsent)),
         }
     }
 }
@@ -59,16 +59,16 @@ mod tests {
 
     #[test]
     fn what_is_saved_is_loaded_for_the_same_kind_only() {
-        let course = Course { out: Some(7), said_all: true, ..Course::begin(true) };
-        let saved = course.save(b"a\nb");
-        assert_eq!(Course::load(&saved, true).unwrap(), (course, &b"a\nb"[..]));
+        let progress = Progress { out: Some(7), said_all: true, ..Progress::begin(true) };
+        let saved = progress.save(b"a\nb");
+        assert_eq!(Progress::load(&saved, true).unwrap(), (progress, &b"a\nb"[..]));
         for (saved, bytes, hint) in [
             (&saved[..], false, "add --bytes"),
-            (&Course::begin(false).save(b""), true, "leave out --bytes"),
+            (&Progress::begin(false).save(b""), true, "leave out --bytes"),
             (b"", false, "not left by"),
             (b"else\n", false, "another version"),
         ] {
-            let error = Course::load(saved, bytes).unwrap_err().to_string();
+            let error = Progress::load(saved, bytes).unwrap_err().to_string();
             assert!(error.contains(hint), "{error}");
         }
     }

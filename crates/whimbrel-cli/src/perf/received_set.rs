@@ -9,7 +9,7 @@ const LAST: u64 = 1 << 62;
 
 /// Numbers seen. Rises mostly by one, which costs an addition; wherever else a number is, it costs the same few steps.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct ReceivedSet {
     /// All numbers below have come, as far as that can be known.
     whole: u64,
     /// One above the highest.
@@ -36,7 +36,7 @@ struct Word {
     bits: u64,
 }
 
-impl Seen {
+impl ReceivedSet {
     pub(super) fn insert(&mut self, number: u64) {
         if number == self.next && self.whole == self.next && number < LAST {
             self.whole += 1;
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn counts_what_came_again_and_what_was_overtaken() {
-        let mut seen = Seen::default();
+        let mut seen = ReceivedSet::default();
         for number in [0, 1, 3, 3, 2, 2, 0, 4, 10, 7, 7] {
             seen.insert(number);
         }
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_leap_beyond_the_window_forgets_what_is_behind() {
-        let mut seen = Seen::default();
+        let mut seen = ReceivedSet::default();
         for number in [5, WINDOW * 3, WINDOW * 3 - 1, WINDOW * 3 - 1] {
             seen.insert(number);
         }
@@ -145,7 +145,7 @@ mod tests {
             |at| u64::MAX - at % 2 * 63,
         ];
         for number in hostile {
-            let mut seen = Seen::default();
+            let mut seen = ReceivedSet::default();
             let count = 100_000;
             (1..=count).for_each(|at| seen.insert(number(at)));
             assert!(seen.looks <= 4 * count, "{} looks", seen.looks);
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn agrees_with_a_set() {
-        let mut seen = Seen::default();
+        let mut seen = ReceivedSet::default();
         let mut set = std::collections::BTreeSet::new();
         let mut state = 1u64;
         let mut duplicated = 0;
