@@ -195,7 +195,7 @@ impl Dial {
         })
     }
 
-    /// What to say if nobody answers at this address.
+    /// The message for when nobody answers at this address.
     pub(crate) fn no_answer(&self, address: impl Display) -> String {
         no_answer(address, self.wait, self.endpoint.public_key(), self.temporary)
     }
@@ -236,7 +236,7 @@ impl Dial {
     }
 }
 
-/// What to say if nobody answers: where we asked, as whom, and what to look at. A listener that refuses a stranger says nothing.
+/// The message for when nobody answers says where we asked, as whom, and what to check. A listener that refuses a stranger says nothing.
 pub(crate) fn no_answer(address: impl Display, wait: Duration, own: PublicKey, temporary: bool) -> String {
     let until = if temporary { " (for this run only: `whimbrel key new` makes one that stays)" } else { "" };
     format!(
@@ -324,7 +324,7 @@ fn bind_error(error: BindError) -> Error {
     }
 }
 
-/// What happened to whoever could not have an address, and what to do; None where the system says it best.
+/// Says why an address could not be bound, and what to do. None: the system's own message is as good.
 pub(crate) fn bind_advice(address: SocketAddr, why: &std::io::Error) -> Option<String> {
     Some(match (why.kind(), address.port()) {
         (ErrorKind::PermissionDenied, 1..1024) => {

@@ -65,7 +65,7 @@ pub(super) async fn close(mocket: &Mocket, whole: bool) -> anyhow::Result<()> {
     }
 }
 
-/// What to say of an end that is not in order.
+/// The error for an end that is not in order.
 pub(super) fn early(reason: &CloseReason) -> Error {
     match reason {
         CloseReason::Peer(said) | CloseReason::Aborted(Cause::Application, said)

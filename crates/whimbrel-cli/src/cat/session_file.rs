@@ -1,4 +1,4 @@
-//! What `--resume-from` finds in a file.
+//! The file that `--resume-from` reads.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::private_file::{self, Exposure};
 /// A session in a file. One that is not sealed is worth as much as the key.
 ///
 /// # Errors
-/// What is there instead, and what to do.
+/// Says what the file holds instead of a session, and what to do.
 pub(super) fn read(file: &Path, passphrase: Option<Zeroizing<String>>) -> anyhow::Result<SuspendedMocket> {
     let path = file.display();
     if file.is_dir() {
@@ -73,7 +73,7 @@ fn unusable(file: &Path, error: SnapshotError) -> anyhow::Error {
     }
 }
 
-/// What sessions are sealed under.
+/// The passphrase that sessions are sealed under.
 ///
 /// # Errors
 /// The file cannot be read, or is empty.

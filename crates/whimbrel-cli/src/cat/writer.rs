@@ -8,7 +8,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use super::out::Out;
 use crate::output::output_error;
 
-/// What waits for the thread before no more is taken from the peer.
+/// Bytes that wait for the thread at the most; then nothing more is taken from the peer.
 const ROOM: usize = 1 << 18;
 
 /// Writing cannot be cancelled, so it is done on a thread. One part is being written, one waits for the thread, and one is gathered here.
@@ -22,7 +22,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Of standard output. Wants a runtime.
+    /// Starts the thread that writes standard output. It needs a tokio runtime.
     pub(super) fn start() -> Self {
         let (parts, mut given) = mpsc::channel::<Vec<u8>>(1);
         let thread = spawn_blocking(move || {

@@ -1,4 +1,4 @@
-//! What a path asks its congestion controller, and what it tells it.
+//! The interface between a path and its congestion controller.
 
 use std::fmt::Debug;
 use std::time::Duration;

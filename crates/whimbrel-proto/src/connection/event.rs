@@ -1,4 +1,4 @@
-//! What a connection tells: the application, and the endpoint.
+//! Events that a connection reports to the application and to its endpoint.
 
 use std::net::SocketAddr;
 

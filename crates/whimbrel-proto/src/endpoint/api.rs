@@ -1,4 +1,4 @@
-//! What is asked of an endpoint.
+//! The calls that an endpoint answers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

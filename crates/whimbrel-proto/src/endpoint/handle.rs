@@ -1,4 +1,4 @@
-//! What an endpoint calls a connection.
+//! The name an endpoint gives a connection.
 
 /// A connection of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

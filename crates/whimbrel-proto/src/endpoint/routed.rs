@@ -1,4 +1,4 @@
-//! What an endpoint makes of a datagram.
+//! The result of handing an endpoint a datagram.
 
 use super::agreeing::Agreeing;
 use crate::connection::{Connection, Datagram, Resuming};

@@ -34,7 +34,7 @@ pub struct Endpoint {
     pub(super) reset_key: ResetKey,
     pub(super) acceptor: Option<(Acceptor, ListenConfig)>,
     pub(super) transport: Arc<TransportConfig>,
-    /// Of `transport`.
+    /// The session part of `transport`, shared by sessions.
     pub(super) session: Arc<SessionConfig>,
     pub(super) budgets: Budgets,
     pub(super) routes: BTreeMap<ConnectionId, Handle>,

@@ -27,7 +27,7 @@ impl LaneSlot {
 pub(super) struct TagSlot(pub(super) u32);
 
 impl TagSlot {
-    /// Of a message without a tag.
+    /// The slot of a message without a tag.
     pub(super) const NONE: Self = Self(u32::MAX);
 
     pub(super) fn index(self) -> usize {
@@ -44,10 +44,10 @@ impl Domain {
     pub(super) const ALL: [Self; 4] = [Self(0), Self(1), Self(2), Self(3)];
     /// The one order that both sequenced services of a cross-sequenced stream share.
     pub(super) const CROSS: Self = Self(0);
-    /// What concerns a whole stream.
+    /// Stands for a whole stream, not one of its domains.
     pub(super) const WHOLE: Self = Self(u8::MAX);
 
-    /// Of a service where each has an order of its own.
+    /// The domain of a service, where each service has an order of its own.
     pub(super) fn of(service: Service) -> Self {
         // There are four.
         Self(service.index() as u8)

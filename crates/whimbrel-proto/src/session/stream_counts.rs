@@ -8,7 +8,7 @@ use crate::Side;
 pub(super) struct StreamCounts {
     opened: u64,
     peer_opened: u64,
-    /// Of the peer's, those that ended.
+    /// Streams of the peer's that have ended.
     peer_ended: u64,
     /// How many the peer may open, ever.
     granted: u64,

@@ -8,6 +8,6 @@ use crate::crypto::{EarlyOpen, EarlySeal};
 pub(in crate::connection) struct EarlyKeys {
     pub(in crate::connection) seal: Option<Box<EarlySeal>>,
     pub(in crate::connection) open: Option<Box<EarlyOpen>>,
-    /// What was sealed under them may still arrive until then.
+    /// Until then packets sealed under them may still arrive.
     pub(in crate::connection) until: Option<Time>,
 }

@@ -1,11 +1,11 @@
-//! What a peer is dialled with.
+//! The means to dial a peer.
 
 use rand_chacha::ChaCha20Rng;
 
 use crate::handshake::ClientHandshake;
 use crate::{ConnectionId, Time};
 
-/// What an endpoint gives to dial with.
+/// The means to dial, which the endpoint provides.
 pub struct Dial {
     pub(crate) now: Time,
     pub(crate) handshake: ClientHandshake,

@@ -1,4 +1,4 @@
-//! What is counted of a connection beside its paths.
+//! Counts of a connection that belong to no single path.
 
 use super::quality::Watch;
 use super::stats::{Dropped, Totals};
@@ -7,9 +7,9 @@ use crate::connection::packet::copies::DeadlineStats;
 /// See the module.
 #[derive(Default)]
 pub(in crate::connection) struct Figures {
-    /// What was counted on paths that are no more, those of earlier connections of the session among them.
+    /// Counts of paths that are gone, including those of earlier connections of the session.
     pub(in crate::connection) past: Option<Box<Totals>>,
-    /// Of the deadline rule, once it had something to do.
+    /// Counts of the deadline rule, once it has done something.
     pub(in crate::connection) deadlines: Option<Box<DeadlineStats>>,
     pub(in crate::connection) watch: Option<Box<Watch>>,
     pub(in crate::connection) dropped: Dropped,

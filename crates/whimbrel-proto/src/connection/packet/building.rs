@@ -7,9 +7,9 @@ use crate::wire::sack::Sack;
 /// See the module.
 #[derive(Default)]
 pub(in crate::connection) struct Building {
-    /// What is sent again now, nothing says was lost.
+    /// The data that is sent again now is not known to be lost.
     pub(in crate::connection) doubling: bool,
-    /// The packet holds what was lost.
+    /// The packet holds lost data.
     pub(in crate::connection) resending: bool,
     pub(in crate::connection) sack: Option<Box<Sack>>,
     pub(in crate::connection) carried: Vec<Carried>,

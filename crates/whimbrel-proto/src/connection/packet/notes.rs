@@ -1,4 +1,4 @@
-//! What the fates of packets mean to their path.
+//! News for a path from the fates of its packets.
 
 use crate::PathId;
 use crate::recovery::Fate;

@@ -1,4 +1,4 @@
-//! What packets carried.
+//! Records of the blocks that packets carried.
 
 use crate::PathId;
 use crate::connection::control::control_queue::ControlBlock;

@@ -508,8 +508,7 @@ impl Connection {
             }
             if self.paths.all().any(|other| self.is_at_hand(other)) {
                 self.close_at(now, at);
-            } else if self.aim_elsewhere(now, at) {
-            } else if !self.supply.attempts.is_waiting(local, remote) {
+            } else if !self.aim_elsewhere(now, at) && !self.supply.attempts.is_waiting(local, remote) {
                 let known = self.supply.addresses.has_answered(remote);
                 if known || self.supply.quota.may_open(now) {
                     let challenge = self.supply.challenges.draw();
@@ -540,8 +539,12 @@ impl Connection {
         }
         let challenge = self.supply.challenges.draw();
         let length = self.opening_len();
+        let settings = self.supply.addresses.settings(Some(local));
         let path = &mut self.paths[at];
         (path.local, path.remote) = (Some(local), remote);
+        // What the address costs, and whether it is in reserve, goes with it.
+        path.cost = settings.map_or(0, |settings| settings.cost);
+        path.standby_wanted(settings.is_some_and(|settings| settings.standby));
         path.ask(now, challenge, length);
         true
     }

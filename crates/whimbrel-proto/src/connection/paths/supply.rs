@@ -1,4 +1,4 @@
-//! What new paths are made of: addresses of both ends, ids, and attempts that are allowed.
+//! Everything that new paths are made of: addresses of both ends, ids, and attempts that are allowed.
 
 use super::addresses::Addresses;
 use super::attempts::Attempts;
