@@ -587,3 +587,22 @@ fn regression_what_was_unread_when_its_stream_was_released_is_not_late() {
     let played = tape.run();
     assert!(played.is_ok(), "{played:?}");
 }
+
+/// Data waited through an outage of seconds, then both NATs rebound. The server followed, but the tail probes had gone to the old address
+/// and the next were seconds away, while the client's reports came all the time: half a minute for what takes a round trip.
+#[test]
+fn regression_a_path_that_moved_is_probed_at_once() {
+    let tape = "kind operations\n\
+        seed 5000000319071\n\
+        begin 0 40 30 30 0 0 0 0 0 0 0 0 0 5 2 0 51 0 0 50 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 25 0 10 10\n\
+        operation 0 88 0 0 0 30 0 0 0\n\
+        operation 0 75\n\
+        operation 0 80 3350\n\
+        operation 0 83 38\n\
+        operation 60 82\n\
+        operation 0 82\n\
+        finale 0 0";
+    let tape: whimbrel_sim::checker::Tape = tape.parse().expect("it is well written");
+    let played = tape.run();
+    assert!(played.is_ok(), "{played:?}");
+}

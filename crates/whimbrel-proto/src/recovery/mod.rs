@@ -318,6 +318,7 @@ impl<I: Copy> Recovery<I> {
             ));
         }
         let prior = self.sent.in_flight();
+        let further = self.sent.is_further(sack);
         let sampler = &mut self.sampler;
         let told = self.sent.on_sack(
             sack,
@@ -325,6 +326,10 @@ impl<I: Copy> Recovery<I> {
             |item| tell(Fate::Acked, item),
         );
         if told.packets == 0 {
+            if further {
+                // Packets that ask for no answer arrive there again: a probe will, too.
+                self.silence.probe_at(now);
+            }
             return Ok(0);
         }
         // What left before the path fell silent and is acknowledged another way may have been the last to get through.
@@ -435,6 +440,17 @@ impl<I: Copy> Recovery<I> {
         self.silence.probe_at(now);
     }
 
+    /// The peer is at another address. What went to the old one may never be answered, so a silent path is probed at once; `rtt` is what a
+    /// challenge measured there, and less than the mean ends what made the mean.
+    pub(crate) fn on_moved(&mut self, now: Time, rtt: Option<Duration>) {
+        match rtt {
+            Some(rtt) if self.rtt.is_unknown() => self.on_first_rtt(now, rtt),
+            Some(rtt) if rtt < self.rtt.smoothed() => self.rtt.sample(now, rtt, Duration::ZERO),
+            _ => {}
+        }
+        self.silence.probe_at(now);
+    }
+
     /// Nothing was heard since a packet became overdue.
     pub(crate) fn is_silent(&self) -> bool {
         self.silence.is_silent()
@@ -485,5 +501,59 @@ impl LossShare {
 
     fn share(&self) -> f64 {
         self.lost as f64 / (self.acked + self.lost).max(1) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn acked(number: u64) -> Sack {
+        Sack { ranges: [number..=number].into(), ..Sack::default() }
+    }
+
+    /// A path whose round trip is believed to be 5 s, silent since a packet and two probes were not answered.
+    fn silent() -> (Recovery<()>, Time) {
+        let mut recovery = Recovery::new(Time::ZERO, Congestion::default(), 1200);
+        recovery.on_first_rtt(Time::ZERO, 5000 * MS);
+        recovery.on_sent(Time::ZERO + MS, 1200, true, &[()]);
+        let now = Time::ZERO + recovery.rtt.deadline() + 2 * MS;
+        recovery.handle_timeout(now, |_, ()| {});
+        for _ in 0..2 {
+            assert!(matches!(recovery.permit(now, 1200), Permit::Probe(_)));
+            recovery.on_sent(now, 100, true, &[()]);
+        }
+        assert!(
+            matches!(recovery.permit(now + 100 * MS, 1200), Permit::Blocked),
+            "until a deadline has passed"
+        );
+        (recovery, now + 100 * MS)
+    }
+
+    #[test]
+    fn a_silent_path_is_probed_at_once_when_what_asks_for_no_answer_arrives() {
+        let (mut recovery, now) = silent();
+        recovery.on_sent(now, 100, false, &[]);
+        let number = recovery.next_number() - 1;
+        assert_eq!(recovery.on_sack(now + MS, &acked(number), SackPath::Own, |_, ()| {}), Ok(0));
+        assert!(matches!(recovery.permit(now + MS, 1200), Permit::Probe(_)));
+        recovery.on_sent(now + MS, 100, true, &[()]);
+        recovery.on_sent(now + MS, 100, true, &[()]);
+        assert!(matches!(recovery.permit(now + 2 * MS, 1200), Permit::Blocked));
+        assert_eq!(recovery.on_sack(now + 2 * MS, &acked(number), SackPath::Own, |_, ()| {}), Ok(0));
+        assert!(
+            matches!(recovery.permit(now + 2 * MS, 1200), Permit::Blocked),
+            "the same report shows nothing more"
+        );
+    }
+
+    #[test]
+    fn a_silent_path_is_probed_at_once_when_its_peer_has_moved() {
+        let (mut recovery, now) = silent();
+        recovery.on_moved(now, Some(20 * MS));
+        assert!(matches!(recovery.permit(now, 1200), Permit::Probe(_)));
+        assert!(recovery.rtt.smoothed() < 3000 * MS, "what the challenge measured counts");
     }
 }

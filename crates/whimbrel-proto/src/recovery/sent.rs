@@ -257,6 +257,11 @@ impl<I: Copy> SentPackets<I> {
         self.trim(now, rtt);
     }
 
+    /// A SACK shows that a packet arrived which was sent after all that are known to have arrived.
+    pub(super) fn is_further(&self, sack: &Sack) -> bool {
+        self.largest_acked < Some(sack.largest())
+    }
+
     pub(super) fn on_sack(
         &mut self,
         sack: &Sack,

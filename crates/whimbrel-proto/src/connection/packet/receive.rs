@@ -469,7 +469,7 @@ impl Connection {
     fn on_answer_from(&mut self, now: Time, at: At, remote: std::net::SocketAddr) {
         let path = &mut self.paths[at];
         if path.former.as_deref_mut().is_some_and(|former| former.take_answer(remote))
-            && let Some(from) = path.go_back()
+            && let Some(from) = path.go_back(now)
         {
             let (path, to) = (path.id, remote);
             self.events.push_back(Event::PeerAddressChanged { path, from, to });
@@ -484,14 +484,13 @@ impl Connection {
     pub(in crate::connection) fn follow(&mut self, now: Time, at: At, rtt: std::time::Duration) {
         let path = &mut self.paths[at];
         let Some(rebinding) = path.rebinding.as_deref().copied() else { return };
-        path.recovery.on_first_rtt(now, rtt);
         let from = path.remote;
         if path.lifecycle.is_proven() {
             path.leave(now, self.supply.challenges.draw(), rebinding.remote);
             // Should all this be the doing of somebody who passes packets on, the peer is dialled where it was.
             self.supply.addresses.on_answered(from);
         }
-        path.adopt(rebinding);
+        path.adopt(now, rebinding, rtt);
         self.supply.addresses.on_answered(rebinding.remote);
         if self.ending.is_over() {
             // The packet that ended the connection shows where its last words go; there is nobody to be told.

@@ -362,13 +362,15 @@ impl Path {
     }
 
     /// Moves to the address that answered. Round trip and congestion state stay: a rebinding NAT is the same path.
-    pub(in crate::connection) fn adopt(&mut self, rebinding: Rebinding) {
+    pub(in crate::connection) fn adopt(&mut self, now: Time, rebinding: Rebinding, rtt: Duration) {
+        self.recovery.on_moved(now, Some(rtt));
         self.move_to(rebinding.remote, rebinding.local);
     }
 
     /// The peer is where it was before. Returns where it seemed to be.
-    pub(in crate::connection) fn go_back(&mut self) -> Option<SocketAddr> {
+    pub(in crate::connection) fn go_back(&mut self, now: Time) -> Option<SocketAddr> {
         let former = self.former.take()?;
+        self.recovery.on_moved(now, None);
         let seemed = self.remote;
         self.move_to(former.remote, former.local);
         Some(seemed)
