@@ -522,9 +522,9 @@ impl World {
 
     /// Takes the state of a connection that was suspended.
     pub fn take_suspended(&mut self, node: usize, handle: Handle) -> Option<Suspended> {
-        let wall = self.wall();
+        let (now, wall) = (self.now, self.wall());
         let own = self.nodes[node].endpoint.public_key();
-        let state = self.peer(node, handle).connection.take_suspended(own, wall)?;
+        let state = self.peer(node, handle).connection.take_suspended(now, own, wall)?;
         self.digest.write(&state.to_bytes());
         Some(state)
     }

@@ -606,3 +606,44 @@ fn regression_a_path_that_moved_is_probed_at_once() {
     let played = tape.run();
     assert!(played.is_ok(), "{played:?}");
 }
+
+fn play(tape: &str) {
+    let tape: whimbrel_sim::checker::Tape = tape.parse().expect("it is well written");
+    let played = tape.run();
+    assert!(played.is_ok(), "{played:?}");
+}
+
+/// The answer that proved the client's address on its second path was held up until recovery had forgotten its packet. The client never knew
+/// that the server may send there, so it did not tell that it had closed the first path, and the server probed that for ever.
+#[test]
+fn regression_an_answer_that_was_held_up_proves_an_address() {
+    play(
+        "kind operations\n\
+        seed 9000000000133284\n\
+        begin 0 40 30 30 0 0 25 0 4 209878 0 0 0 46 1 2 0 69 0 0 0 0 0 0 15 0 0 0 40 0 25 0 0 0 10\n\
+        operation 0 75\n\
+        operation 0 84 0 12 0\n\
+        operation 0 99 0\n\
+        operation 0 89 0 12 0 1 192 102 25\n\
+        operation 0 92 0\n\
+        operation 0 83 75\n\
+        operation 0 89 0 16 622 0 0\n\
+        operation 60 82\n\
+        operation 0 82\n\
+        finale 0 0",
+    );
+}
+
+/// A fault of the checker's: a copy of SUSPEND came after the client was back, and before it had shown that it was.
+#[test]
+fn regression_a_server_that_waits_prefers_no_path() {
+    play(
+        "kind operations\n\
+        seed 9000000000098369\n\
+        begin 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 10\n\
+        operation 0 88 0 0 0 30 0 0 0\n\
+        operation 0 89 0 6 0 0 3 4 0\n\
+        operation 0 84 60 11 0\n\
+        finale 0 0",
+    );
+}

@@ -94,7 +94,8 @@ impl Mocket {
             reason => return Err(SuspendError::Closed(reason)),
         }
         let own_key = lock(&self.shared.endpoint.proto).public_key();
-        let suspended = self.shared.lock().connection.take_suspended(own_key, time_of_day());
+        let now = self.shared.clock.now();
+        let suspended = self.shared.lock().connection.take_suspended(now, own_key, time_of_day());
         // Another call has it.
         let mut suspended = suspended.ok_or(SuspendError::Closed(CloseReason::Suspended))?;
         let fetched = std::mem::take(&mut *lock(&self.inbox));

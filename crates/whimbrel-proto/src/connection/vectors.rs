@@ -66,6 +66,7 @@ fn data_blocks(vectors: &mut Vectors) {
         latest_reliable: Some(300),
         bytes: false,
         confirm: true,
+        opening: false,
     };
     let reliable = head(WHOLE | data::RELIABLE, Extras::NONE);
     let first = DataHead {
@@ -76,6 +77,8 @@ fn data_blocks(vectors: &mut Vectors) {
         DataHead { offset: 69_995, ..head(data::END | data::RELIABLE | data::UNSEQUENCED, Extras::NONE) };
     let bytes =
         DataHead { number: 0, offset: 5, ..head(data::RELIABLE, Extras { bytes: true, ..Extras::NONE }) };
+    let opening = Extras { bytes: true, opening: true, ..Extras::NONE };
+    let opened = DataHead { number: 0, ..head(data::BEGIN | data::RELIABLE, opening) };
     for (name, head, length, payload, fields) in [
         (
             "data.whole",
@@ -111,6 +114,13 @@ fn data_blocks(vectors: &mut Vectors) {
             Length::Bytes(5),
             b"hello",
             "flags (1) = 88 · stream (v) = 4 · number (v) = 0 · offset (v) = 5 · extras (1) = 16 · length (v) = 5 · payload = 68656c6c6f",
+        ),
+        (
+            "data.opening",
+            opened,
+            Length::Bytes(5),
+            b"\x02hi\x05\x06",
+            "flags (1) = 90 · stream (v) = 4 · number (v) = 0 · extras (1) = 80 · length (v) = 5 · opening length (v) = 2 · opening = 6869 · bytes = 0506",
         ),
         (
             "data.run",

@@ -19,5 +19,5 @@ mod vectors;
 pub use agreement::{Accepted, Agreed, Agreement, Finished};
 pub use clear::{EARLY_WINDOW, PING_LEN, SYN_LEN, VERSION};
 pub use client::{ClientConfig, ClientHandshake, Established, HandshakeError, PingFlight, ServerKey, SynAck};
-pub use params::{Params, Resumed};
+pub use params::{Extensions, Params, Resumed};
 pub use server::{Acceptor, AcceptorConfig, Checked, Effort, Ping, Refusal};

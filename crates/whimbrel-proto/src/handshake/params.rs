@@ -23,6 +23,29 @@ const FIRST_RESET_TOKEN: u64 = 12;
 const SESSION: u64 = 13;
 const RESUME: u64 = 14;
 const RESUMED: u64 = 15;
+const EXTENSIONS: u64 = 16;
+
+/// What an end takes beyond the first version of the protocol. Nobody sends what the other end did not announce, and bits that are not known
+/// are passed over: either end may be the newer one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extensions {
+    /// Byte streams that begin with an opening.
+    pub openings: bool,
+}
+
+impl Extensions {
+    /// All that this version of the program takes.
+    pub const OWN: Self = Self { openings: true };
+    const OPENINGS: u64 = 1;
+
+    fn bits(self) -> u64 {
+        u64::from(self.openings) * Self::OPENINGS
+    }
+
+    fn from_bits(bits: u64) -> Self {
+        Self { openings: bits & Self::OPENINGS != 0 }
+    }
+}
 
 /// A server's answer to RESUME.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +96,8 @@ pub struct Params {
     pub resume: Option<Proof>,
     /// Whether it does. From the server only.
     pub resumed: Option<Resumed>,
+    /// What is taken beyond the first version. Default: nothing.
+    pub extensions: Extensions,
 }
 
 impl Default for Params {
@@ -90,6 +115,7 @@ impl Default for Params {
             session: None,
             resume: None,
             resumed: None,
+            extensions: Extensions::default(),
         }
     }
 }
@@ -151,6 +177,7 @@ impl Params {
         if let (Side::Server, Some(resumed)) = (side, self.resumed) {
             write_bytes(out, RESUMED, &[resumed as u8]);
         }
+        write_int(out, EXTENSIONS, self.extensions.bits(), 0);
         out.varint(END);
     }
 
@@ -210,7 +237,10 @@ impl Params {
                     let [byte] = exact(&value)?;
                     params.resumed = Resumed::from_byte(byte);
                 }
-                (END..=RESUMED, _) => return Err(Malformed("parameter: too long, or from the wrong side")),
+                (EXTENSIONS, _) => params.extensions = Extensions::from_bits(int(value, 0, VARINT_MAX)?),
+                (END..=EXTENSIONS, _) => {
+                    return Err(Malformed("parameter: too long, or from the wrong side"));
+                }
                 _ => {}
             }
         }
@@ -272,7 +302,7 @@ mod tests {
             protocol in prop::collection::vec(any::<u8>(), 0..=255), credit in prop::array::uniform3(0..=VARINT_MAX),
             max_packet in 1200..=65_527u16, delay in 0..=1u64 << 24, idle in 1..=VARINT_MAX, cross_sequencing: bool,
             token: Option<[u8; 16]>, session: Option<[u8; 16]>, resume: Option<([u8; 16], u64, [u8; 32])>,
-            resumed in prop::option::of(0..4u8),
+            resumed in prop::option::of(0..4u8), openings: bool,
         ) -> Params {
             Params {
                 protocol: protocol.into(), max_stream_data: credit[0], max_streams: credit[1],
@@ -281,6 +311,7 @@ mod tests {
                 first_reset_token: token.map(ResetToken::new), session,
                 resume: resume.map(|(session, epoch, mac)| Proof { session, epoch, mac }),
                 resumed: resumed.and_then(Resumed::from_byte),
+                extensions: Extensions { openings },
             }
         }
     }
@@ -323,6 +354,8 @@ mod tests {
         let read =
             |bytes: &'static [u8]| Params::read(Side::Client, &mut Reader::new(Bytes::from_static(bytes)));
         assert_eq!(read(b"\x01\x01\x01\x20\x02hi\x00").unwrap().0, Params::default());
+        let newer = Params { extensions: Extensions { openings: true }, ..Params::default() };
+        assert_eq!(read(b"\x01\x01\x01\x10\x01\x37\x00").unwrap().0, newer, "bits of a later version");
         for bad in [
             &b"\x01\x01\x01"[..],                        // no end
             b"\x00",                                     // no cipher
@@ -334,6 +367,7 @@ mod tests {
             b"\x01\x01\x01\x0a\x01\x00\x00",             // no idle time at all
             b"\x01\x01\x01\x05\x02\x01\x01\x00",         // two integers
             b"\x01\x01\x01\x0b\x01\x01\x00",             // a flag with a value
+            b"\x01\x01\x01\x10\x02\x01\x01\x00",         // extensions twice
             b"\x01\x01\x01\x05\x7f\xff\x01\x00",         // beyond the end
         ] {
             assert!(read(bad).is_err(), "{bad:?}");

@@ -102,9 +102,9 @@ impl SessionConfig {
         if stream == StreamId(0) { self.share().max(DEFAULT_CREDIT) } else { self.share() }
     }
 
-    /// The most that a stream's credit grows to, bytes.
-    pub(super) fn widest(&self) -> u64 {
-        self.stream_window.min(WIDEST)
+    /// The most that a stream's credit grows to, bytes, where it has this setting of its own.
+    pub(super) fn widest(&self, own: Option<u64>) -> u64 {
+        own.unwrap_or(self.stream_window).min(WIDEST)
     }
 }
 
@@ -119,6 +119,8 @@ pub struct PeerLimits {
     pub max_message: u64,
     /// Streams it opens are cross-sequenced.
     pub cross_sequencing: bool,
+    /// It takes byte streams that begin with an opening. None: it has not said.
+    pub openings: Option<bool>,
 }
 
 impl Default for PeerLimits {
@@ -128,6 +130,7 @@ impl Default for PeerLimits {
             max_streams: DEFAULT_STREAMS,
             max_message: DEFAULT_CREDIT,
             cross_sequencing: false,
+            openings: None,
         }
     }
 }

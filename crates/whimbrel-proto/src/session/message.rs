@@ -1,5 +1,6 @@
 //! What applications hand in and get out, and what the connection layer carries.
 
+use super::receive::opening::MAX_OPENING;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -156,6 +157,12 @@ pub enum OpenError {
     /// The session is closing or has ended.
     #[error("the session is closed")]
     Closed,
+    /// The opening is too long.
+    #[error("the opening is longer than {MAX_OPENING} bytes: write the rest on the stream")]
+    OpeningTooLong,
+    /// The peer is of a version that takes no openings.
+    #[error("the peer takes no openings: it is of an older version")]
+    NoOpenings,
 }
 
 /// Why a byte stream refused.
@@ -210,7 +217,9 @@ pub enum SessionEvent {
     StreamStopped(StreamId, u64),
     /// What became of a tracked message.
     Outcome(MessageId, Outcome),
-    /// The peer allows more streams.
+    /// All that was written on a byte stream, and its end, has arrived.
+    StreamDelivered(StreamId),
+    /// The peer allows more streams, or has said what it takes.
     StreamsAvailable,
     /// The peer has used up a stream's credit and can send no more there: nobody has read for a second.
     ReaderStalled {

@@ -45,6 +45,7 @@ pub use message::{
 };
 pub use options::{CreditPolicy, RouteClass, StreamOptions};
 pub use receive::batch::{Batch, MessageRef};
+pub use receive::opening::MAX_OPENING;
 pub(crate) use send::copied::{Copied, Copies};
 pub(crate) use send::data_out::Flow;
 pub use snapshot::codec::{SNAPSHOT_VERSION, SnapshotError};

@@ -35,6 +35,9 @@ pub struct StreamOptions {
     pub credit: CreditPolicy,
     /// Of messages that have the default one, and whose tag has none; 100.
     pub priority: u8,
+    /// How far the credit grows that the peer has on it, bytes. None (default): as the session's `stream_window` says. Never below
+    /// `stream_share`.
+    pub window: Option<u64>,
     /// Of messages that have none of their own; 0.
     #[doc(hidden)]
     pub route: RouteClass,
@@ -47,6 +50,7 @@ impl Default for StreamOptions {
             gap_wait: None,
             credit: CreditPolicy::Wait,
             priority: DEFAULT_PRIORITY,
+            window: None,
             route: RouteClass(0),
         }
     }

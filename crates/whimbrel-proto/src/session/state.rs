@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::account::Account;
 use super::config::{DEFAULT_CREDIT, PeerLimits, SessionConfig};
-use super::message::StreamKind;
+use super::message::{SessionEvent, StreamKind};
 use super::receive::Incoming;
 use super::send::accounting::Accounting;
 use super::send::arena::Arenas;
@@ -88,6 +88,10 @@ impl Session {
         self.peer.max_stream_data = self.peer.max_stream_data.max(limits.max_stream_data);
         self.peer.max_streams = self.peer.max_streams.max(limits.max_streams);
         self.peer.cross_sequencing = limits.cross_sequencing;
+        self.peer.openings = limits.openings;
+        if self.counts.take_wanted(self.peer.max_streams) {
+            self.accounting.events.push_back(SessionEvent::StreamsAvailable);
+        }
         self.account.sent.raise(u64::MAX);
         for slot in self.streams.slots() {
             if let Some(stream) = self.streams.at_mut(slot) {

@@ -104,6 +104,7 @@ impl Stream {
         self.kind.filter(|_| self.end_out == EndOut::Open)
     }
 
+    /// Fixes what it carries.
     pub(super) fn become_kind(&mut self, kind: StreamKind) {
         self.kind = Some(kind);
         if kind == StreamKind::Bytes {

@@ -1,6 +1,7 @@
 //! How many streams each end has opened, and how many it may.
 
 use super::config::DEFAULT_STREAMS;
+use super::receive::scattered::Scattered;
 use crate::Side;
 
 /// Streams of either end, by number: those below were opened once.
@@ -12,8 +13,10 @@ pub(super) struct StreamCounts {
     peer_ended: u64,
     /// How many the peer may open, ever.
     granted: u64,
-    /// One was refused for want of the peer's grant.
+    /// One was refused for want of the peer's grant, or of its parameters.
     wanted: bool,
+    /// Streams of the peer's that it opened by naming a later one, and that nothing else has been heard of: they are not in the table.
+    unheard: Scattered,
 }
 
 impl StreamCounts {
@@ -25,12 +28,20 @@ impl StreamCounts {
             peer_ended: 0,
             granted: max_streams.max(DEFAULT_STREAMS),
             wanted: false,
+            unheard: Scattered::default(),
         }
     }
 
     /// As [`Self::to_saved`] gave them.
-    pub(super) fn from_saved([opened, peer_opened, peer_ended, granted]: [u64; 4]) -> Self {
-        Self { opened, peer_opened, peer_ended, granted, wanted: false }
+    pub(super) fn from_saved(
+        [opened, peer_opened, peer_ended, granted]: [u64; 4],
+        unheard: Scattered,
+    ) -> Self {
+        Self { opened, peer_opened, peer_ended, granted, wanted: false, unheard }
+    }
+
+    pub(super) fn unheard(&self) -> &Scattered {
+        &self.unheard
     }
 
     pub(super) fn to_saved(&self) -> [u64; 4] {
@@ -56,12 +67,29 @@ impl StreamCounts {
         Some(self.opened - 1)
     }
 
-    /// The number of the next stream that the peer has opened by naming stream `named`. None: all up to that one are there.
-    pub(super) fn open_next_of_peer(&mut self, named: u64) -> Option<u64> {
-        (self.peer_opened <= named).then(|| {
-            self.peer_opened += 1;
-            self.peer_opened - 1
-        })
+    /// The peer names a stream of its own that is not in the table, and opens all before it by that. Says whether it is new: else it is
+    /// over.
+    pub(super) fn hear_of(&mut self, named: u64) -> bool {
+        if named < self.peer_opened {
+            let unheard = self.unheard.contains(named);
+            self.unheard.remove(named, named + 1);
+            return unheard;
+        }
+        if named > self.peer_opened {
+            self.unheard.insert(self.peer_opened, named);
+        }
+        self.peer_opened = named + 1;
+        true
+    }
+
+    /// What it takes beside itself, bytes.
+    pub(super) fn memory(&self) -> u64 {
+        self.unheard.memory()
+    }
+
+    /// One was refused: tell once it can be opened.
+    pub(super) fn want(&mut self) {
+        self.wanted = true;
     }
 
     /// A stream of the peer's has ended: it may open another.
@@ -94,10 +122,14 @@ mod tests {
     #[test]
     fn the_peer_opens_all_up_to_the_one_it_names_and_gets_another_for_each_that_ends() {
         let mut counts = StreamCounts::new(Side::Client, 200);
-        let opened: Vec<u64> = std::iter::from_fn(|| counts.open_next_of_peer(2)).collect();
-        assert_eq!((opened, counts.opened_by(Side::Server, Side::Client)), (vec![0, 1, 2], 3));
+        assert!(counts.hear_of(2) && counts.hear_of(0) && counts.hear_of(1));
+        assert!((0..3).all(|number| !counts.hear_of(number)), "each is new once");
+        assert_eq!(counts.opened_by(Side::Server, Side::Client), 3);
         counts.on_peers_ended();
         assert_eq!(counts.granted(), 201);
-        assert_eq!(StreamCounts::from_saved(counts.to_saved()).to_saved(), [1, 3, 1, 201]);
+        assert_eq!(
+            StreamCounts::from_saved(counts.to_saved(), Scattered::default()).to_saved(),
+            [1, 3, 1, 201]
+        );
     }
 }

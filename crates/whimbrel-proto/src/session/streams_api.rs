@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use super::message::{DomainKey, OpenError, Read, SessionEvent, StreamError, StreamKind};
 use super::numbers::StreamSlot;
+use super::receive::opening::MAX_OPENING;
 use super::send::lane::LaneState;
 use super::send::out_blocks::Notice;
 use super::send::send_item::NO_TAG;
@@ -28,6 +29,79 @@ impl Session {
         stream.become_kind(kind);
         self.streams.insert(stream);
         Ok(id)
+    }
+
+    /// Opens a byte stream that begins with `opening`: it travels with the first bytes, and the peer has it when it accepts the stream.
+    ///
+    /// # Errors
+    /// As [`Session::open_stream`], `Limit` also until the peer has said what it takes; `OpeningTooLong`, `NoOpenings`.
+    pub fn open_stream_with(&mut self, now: Time, opening: &[u8]) -> Result<StreamId, OpenError> {
+        if opening.len() > MAX_OPENING {
+            return Err(OpenError::OpeningTooLong);
+        }
+        match self.peer.openings {
+            Some(true) => {}
+            Some(false) => return Err(OpenError::NoOpenings),
+            None => {
+                self.counts.want();
+                return Err(if self.closing { OpenError::Closed } else { OpenError::Limit });
+            }
+        }
+        let id = self.open_stream(StreamKind::Bytes)?;
+        if let Some(slot) = self.streams.find(id)
+            && let Some(half) = self.streams.at_mut(slot).and_then(|stream| stream.bytes_out.as_mut())
+        {
+            half.open_with(opening);
+            self.activate_bytes(now, slot);
+        }
+        Ok(id)
+    }
+
+    /// The opening of a byte stream that the peer opened, once; none if it has none.
+    pub fn take_opening(&mut self, id: StreamId) -> Option<Bytes> {
+        let slot = self.streams.find(id)?;
+        let opening = self.streams.at_mut(slot)?.bytes_in.as_mut()?.opening.take();
+        self.weigh(slot);
+        opening
+    }
+
+    /// Sets the priority of what is sent on a stream, 0 to 255: of a byte stream's bytes at once, of messages sent from now on.
+    ///
+    /// # Errors
+    /// [`StreamError::UnknownStream`].
+    pub fn set_priority(&mut self, id: StreamId, priority: u8) -> Result<(), StreamError> {
+        let slot = self.streams.find(id).ok_or(StreamError::UnknownStream)?;
+        let stream = self.streams.at_mut(slot).ok_or(StreamError::UnknownStream)?;
+        stream.options.priority = priority;
+        if stream.kind == Some(StreamKind::Bytes) {
+            for lane in &stream.lanes {
+                self.outbox.lane_mut(*lane).priority = Some(priority);
+            }
+        }
+        Ok(())
+    }
+
+    /// Bounds how far the credit grows that the peer has on a stream, bytes; none: as far as the session's setting says. What was granted
+    /// before stays so.
+    ///
+    /// # Errors
+    /// [`StreamError::UnknownStream`].
+    pub fn set_window(&mut self, id: StreamId, window: Option<u64>) -> Result<(), StreamError> {
+        let slot = self.streams.find(id).ok_or(StreamError::UnknownStream)?;
+        let stream = self.streams.at_mut(slot).ok_or(StreamError::UnknownStream)?;
+        stream.options.window = window;
+        Ok(())
+    }
+
+    /// Why the peer reads no more of a byte stream, if it said so.
+    pub fn stopped(&self, id: StreamId) -> Option<u64> {
+        self.streams.look(id)?.bytes_out.as_ref()?.stopped()
+    }
+
+    /// Nothing of what was written on a byte stream waits to arrive: it has ended and all of it did, or it is over.
+    pub fn is_delivered(&self, id: StreamId) -> bool {
+        let half = self.streams.look(id).and_then(|stream| stream.bytes_out.as_ref());
+        half.is_none_or(|half| half.is_done())
     }
 
     /// What a stream carries, if it is open and that is known.
@@ -157,7 +231,8 @@ impl Session {
     /// A byte stream has something to send.
     fn activate_bytes(&mut self, now: Time, slot: StreamSlot) {
         let first = self.streams.at(slot).and_then(|stream| stream.lanes.first().copied());
-        let lane = first.unwrap_or_else(|| self.open_lane(slot, WHOLE, None, NO_TAG, true));
+        let priority = self.streams.at(slot).map(|stream| stream.options.priority);
+        let lane = first.unwrap_or_else(|| self.open_lane(slot, WHOLE, priority, NO_TAG, true));
         if self.outbox.lane(lane).state == LaneState::Idle {
             self.outbox.activate(now, lane);
         }
@@ -208,20 +283,17 @@ impl Session {
         if let Some(slot) = self.streams.find(id) {
             return Ok(Some(slot));
         }
-        if id.index() < self.counts.opened_by(id.opener(), self.side) {
-            return Ok(None);
-        }
         if id.opener() == self.side {
-            return Err(UNKNOWN);
+            let opened = id.index() < self.counts.opened_by(id.opener(), self.side);
+            return if opened { Ok(None) } else { Err(UNKNOWN) };
         }
         if id.index() >= self.counts.granted() {
             return Err(PeerMisbehaved::new(Cause::StreamLimit, "more streams than were granted"));
         }
-        while let Some(number) = self.counts.open_next_of_peer(id.index()) {
-            let stream = self.fresh_stream(StreamId::nth(self.side.peer(), number), None);
-            self.streams.insert(stream);
+        if !self.counts.hear_of(id.index()) {
+            return Ok(None);
         }
-        Ok(self.streams.find(id))
+        Ok(Some(self.streams.insert(self.fresh_stream(id, None))))
     }
 
     /// The stream carries `kind`: news, or as it was.
@@ -232,10 +304,40 @@ impl Session {
             Some(_) => Err(PeerMisbehaved::new(Cause::WrongStream, "bytes and messages on one stream")),
             None => {
                 stream.become_kind(kind);
-                self.accounting.events.push_back(SessionEvent::StreamOpened(stream.id, kind));
+                self.announce(slot);
                 Ok(())
             }
         }
+    }
+
+    /// The same for bytes that may begin with an opening: the application hears of the stream once that is there.
+    pub(super) fn be_bytes(&mut self, slot: StreamSlot, opening: bool) -> Result<(), PeerMisbehaved> {
+        let Some(stream) = self.streams.at_mut(slot) else { return Ok(()) };
+        if opening && stream.id.opener() == self.side {
+            return Err(PeerMisbehaved::new(Cause::InvalidField, "an opening on a stream that we opened"));
+        }
+        if opening && stream.kind.is_none() {
+            stream.become_kind(StreamKind::Bytes);
+        } else {
+            self.be_kind(slot, StreamKind::Bytes)?;
+        }
+        let half = self.streams.at_mut(slot).and_then(|stream| stream.bytes_in.as_mut());
+        half.map_or(Ok(()), |half| half.declare(opening))
+    }
+
+    /// Tells the application of a stream that the peer has opened.
+    pub(super) fn announce(&mut self, slot: StreamSlot) {
+        if let Some(stream) = self.streams.at(slot)
+            && let Some(kind) = stream.kind
+        {
+            self.accounting.events.push_back(SessionEvent::StreamOpened(stream.id, kind));
+        }
+    }
+
+    /// The application may know of the stream.
+    pub(super) fn is_announced(&self, slot: StreamSlot) -> bool {
+        let half = self.streams.at(slot).and_then(|stream| stream.bytes_in.as_ref());
+        half.is_none_or(|half| !half.opening.is_awaited())
     }
 
     /// The peer stopped a direction of ours: nothing more is sent there.

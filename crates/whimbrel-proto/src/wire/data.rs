@@ -24,6 +24,7 @@ const PPID: u8 = 4;
 const CROSS: u8 = 8;
 const BYTES: u8 = 16;
 const CONFIRM: u8 = 32;
+const OPENING: u8 = 64;
 
 /// Priority of a message that names none.
 pub const DEFAULT_PRIORITY: u8 = 100;
@@ -43,6 +44,8 @@ pub struct Extras {
     pub bytes: bool,
     /// The sender wants TAKEN once the application confirmed.
     pub confirm: bool,
+    /// The byte stream begins with an opening: its length, then that many bytes. Said in every block of the stream.
+    pub opening: bool,
 }
 
 impl Extras {
@@ -54,6 +57,7 @@ impl Extras {
         latest_reliable: None,
         bytes: false,
         confirm: false,
+        opening: false,
     };
 
     fn bits(&self) -> u8 {
@@ -63,6 +67,7 @@ impl Extras {
             | (u8::from(self.latest_reliable.is_some()) * CROSS)
             | (u8::from(self.bytes) * BYTES)
             | (u8::from(self.confirm) * CONFIRM)
+            | (u8::from(self.opening) * OPENING)
     }
 
     /// Bytes on the wire; nothing when nothing is out of the ordinary.
@@ -85,10 +90,18 @@ impl Extras {
 
     fn read(reader: &mut Reader) -> Result<Self, Malformed> {
         let bits = reader.u8()?;
-        if bits & 0xc0 != 0 {
+        if bits & 0x80 != 0 {
             return Err(Malformed("DATA: unknown extras"));
         }
-        let mut extras = Self { bytes: bits & BYTES != 0, confirm: bits & CONFIRM != 0, ..Self::NONE };
+        if bits & (BYTES | OPENING) == OPENING {
+            return Err(Malformed("DATA: an opening of what is no byte stream"));
+        }
+        let mut extras = Self {
+            bytes: bits & BYTES != 0,
+            confirm: bits & CONFIRM != 0,
+            opening: bits & OPENING != 0,
+            ..Self::NONE
+        };
         if bits & TAG != 0 {
             extras.tag = Some(reader.varint()?);
         }
@@ -263,11 +276,11 @@ mod tests {
         fn heads_round_trip(
             bits in 0u8..64, stream in 0..=VARINT_MAX, number in 0..=VARINT_MAX, offset in 1u64..1 << 40,
             tag in proptest::option::of(0..=VARINT_MAX), priority: u8, ppid: Option<u32>,
-            latest in proptest::option::of(0..=VARINT_MAX), bytes: bool, confirm: bool, payload in 1usize..100, kind in 0u8..3,
+            latest in proptest::option::of(0..=VARINT_MAX), bytes: bool, confirm: bool, opening: bool, payload in 1usize..100, kind in 0u8..3,
         ) {
             let many = bits & MANY != 0 && !bytes;
             let flags = if many { bits | BEGIN | END } else { bits & !MANY } & !LENGTH;
-            let extras = Extras { tag, priority, ppid, latest_reliable: latest, bytes, confirm };
+            let extras = Extras { tag, priority, ppid, latest_reliable: latest, bytes, confirm, opening: opening && bytes };
             let begins = flags & BEGIN != 0;
             let declares = begins && flags & END == 0 && !bytes;
             let head = DataHead {

@@ -378,6 +378,7 @@ fn options(dice: &mut dyn Dice) -> StreamOptions {
         } else {
             CreditPolicy::Wait
         },
+        window: None,
         priority: if dice.chance(50) { 100 } else { dice.below(256) as u8 },
         route: RouteClass(dice.below(4) as u8),
     }

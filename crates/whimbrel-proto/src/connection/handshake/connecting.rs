@@ -14,7 +14,7 @@ use crate::connection::packet::sent_block::SentBlock;
 use crate::connection::paths::path_set::Main;
 use crate::connection::paths::validation::Validation;
 use crate::connection::state::Connection;
-use crate::handshake::{Accepted, Established, HandshakeError, Params, Resumed};
+use crate::handshake::{Accepted, Established, Extensions, HandshakeError, Params, Resumed};
 use crate::recovery::{Fate, Recovery};
 use crate::session::PeerLimits;
 use crate::wire::packet::CLEAR_BIT;
@@ -234,6 +234,7 @@ impl Connection {
             max_streams: params.max_streams,
             max_message: params.max_message,
             cross_sequencing: params.cross_sequencing,
+            openings: Some(params.extensions.openings),
         });
         self.peer.max_packet = params.max_packet.into();
         self.paths[Main].mtu.limit(self.peer.max_packet);
@@ -254,6 +255,7 @@ impl Connection {
             max_ack_delay: config.max_ack_delay,
             idle: config.idle_timeout,
             cross_sequencing: config.session.cross_sequencing,
+            extensions: Extensions::OWN,
             ..Params::default()
         }
     }

@@ -3,6 +3,7 @@
 use super::attachment::Attachment;
 use super::redial::Redial;
 use super::suspended::Suspended;
+use crate::Time;
 use crate::connection::state::Connection;
 use crate::crypto::PublicKey;
 
@@ -20,5 +21,6 @@ pub(in crate::connection) struct Succession {
     pub(in crate::connection) pending: Vec<Connection>,
     /// The connection that is to carry the session next.
     pub(in crate::connection) dial: Option<Box<Redial>>,
-    pub(in crate::connection) suspended: Option<Box<Suspended>>,
+    /// The session that left, and when.
+    pub(in crate::connection) suspended: Option<Box<(Time, Suspended)>>,
 }

@@ -106,10 +106,12 @@ impl Connection {
     }
 
     /// The suspended session, once.
-    /// `own_key` is this end's, `wall` the time since the epoch by the wall clock.
-    pub fn take_suspended(&mut self, own_key: PublicKey, wall: Duration) -> Option<Suspended> {
-        let suspended = *self.succession.suspended.take()?;
-        Some(Suspended { own_key, at: wall, ..suspended })
+    /// `own_key` is this end's, `wall` the time since the epoch by the wall clock `now`. Lifetimes run on from when the session was suspended,
+    /// however late this is called.
+    pub fn take_suspended(&mut self, now: Time, own_key: PublicKey, wall: Duration) -> Option<Suspended> {
+        let (left_at, suspended) = *self.succession.suspended.take()?;
+        let at = wall.saturating_sub(now.since(left_at));
+        Some(Suspended { own_key, at, ..suspended })
     }
 
     pub(in crate::connection) fn on_suspend(&mut self, reader: &mut Reader) -> Result<(), PeerMisbehaved> {
@@ -196,7 +198,7 @@ impl Connection {
         self.abandon_all(now);
         let snapshot = self.session.snapshot(now);
         self.session = Session::new(self.side, self.config.session).drawing_on(&self.budgets);
-        self.succession.suspended = Some(Box::new(Suspended {
+        let suspended = Suspended {
             claim,
             own_key: peer_key,
             peer_key,
@@ -206,7 +208,8 @@ impl Connection {
             heir: self.succession.own_heir.take().map(|heir| *heir),
             app_data: Bytes::new(),
             snapshot: Bytes::from_owner(Zeroizing::new(snapshot)),
-        }));
+        };
+        self.succession.suspended = Some(Box::new((now, suspended)));
         self.prepare_suspend_ack(now, false);
         self.finish(now, CloseReason::Suspended, None);
         self.farewell.due = false;

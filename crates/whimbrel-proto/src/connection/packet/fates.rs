@@ -39,7 +39,7 @@ impl Connection {
             }
             (SentBlock::Sack(_) | SentBlock::SackOf(..), Fate::Lost) => {}
             (SentBlock::MtuProbe(size), fate) => notes.mtu_probe = Some((*size, fate)),
-            (SentBlock::Answer, fate) => notes.answered |= fate == Fate::Acked,
+            (SentBlock::Answer, _) => {}
         }
     }
 
@@ -52,9 +52,6 @@ impl Connection {
             && let Some(other) = self.paths.by_id(path)
         {
             self.paths[other].received.on_sack_acked(largest);
-        }
-        if notes.answered {
-            self.on_proven_there(at);
         }
         let grown = match notes.mtu_probe {
             Some((size, Fate::Acked)) => self.paths[at].mtu.on_probe_acked(now, size).is_some(),

@@ -10,8 +10,6 @@ pub(in crate::connection) struct Notes {
     /// Of several the last: ranges of the others are dropped with their next.
     pub(in crate::connection) other_sack_acked: Option<(PathId, u64)>,
     pub(in crate::connection) mtu_probe: Option<(u16, Fate)>,
-    /// The peer had the answer to its challenge.
-    pub(in crate::connection) answered: bool,
     /// Packets newly acknowledged.
     pub(in crate::connection) acked: u64,
     pub(in crate::connection) fin_ack_acked: bool,

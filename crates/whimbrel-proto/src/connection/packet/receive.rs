@@ -429,6 +429,9 @@ impl Connection {
             Self::settle(now, fate, item, session, control, &mut notes);
         })?;
         notes.acked = packets;
+        if self.paths[at].proven_there.on_sack(sack) {
+            self.on_proven_there();
+        }
         if let Some(keys) = &self.keys {
             self.paths[at].keys.on_acked(keys.updates(), sack.largest());
         }

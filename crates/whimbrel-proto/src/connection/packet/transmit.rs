@@ -476,6 +476,9 @@ impl Connection {
     fn record(&mut self, now: Time, at: At, size: usize, eliciting: bool) {
         let path = &mut self.paths[at];
         let wire = size as u64 + path.headers();
+        if self.building.items.iter().any(|item| matches!(item, SentBlock::Answer)) {
+            path.proven_there.on_answer_sent(path.recovery.next_number());
+        }
         path.recovery.on_sent(now, wire, eliciting, &self.building.items);
         if self.building.doubling {
             path.recovery.mark_last(Spare::Doubled);

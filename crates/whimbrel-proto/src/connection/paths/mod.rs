@@ -19,6 +19,7 @@ pub(in crate::connection) mod path_set;
 pub(in crate::connection) mod path_state;
 pub(in crate::connection) mod preferring;
 pub(crate) mod primary;
+pub(in crate::connection) mod proven_there;
 pub(in crate::connection) mod rebinding;
 pub(in crate::connection) mod retired;
 pub(crate) mod scheduler;

@@ -249,16 +249,16 @@ impl Connection {
         self.tell_closed();
     }
 
-    /// The peer has the answer to its challenge on a path.
-    pub(in crate::connection) fn on_proven_there(&mut self, at: At) {
-        self.paths[at].proven_there = true;
+    /// The peer has the answer to its challenge on a path: it may send there.
+    pub(in crate::connection) fn on_proven_there(&mut self) {
         self.tell_closed();
     }
 
     /// Tells the peer of closed paths, once it has another that it may send on: it forgets what it is told of, and on a path that it has
     /// not proven it could neither send nor ask where this end is.
     fn tell_closed(&mut self) {
-        let lasts = |path: &Path| path.proven_there && path.lifecycle.state() != PathState::Closed;
+        let lasts =
+            |path: &Path| path.proven_there.is_proven() && path.lifecycle.state() != PathState::Closed;
         if !self.paths.iter().any(lasts) {
             return;
         }

@@ -8,6 +8,7 @@ use super::cost::Consent;
 use super::coupling::Load;
 use super::former::Former;
 use super::path_state::PathLifecycle;
+use super::proven_there::ProvenThere;
 use super::rebinding::{PATIENCE, PROBES, Rebinding};
 use super::scheduler::View;
 use super::validation::Validation;
@@ -68,7 +69,7 @@ pub(in crate::connection) struct Path {
     /// It is closed; CLOSE_PATH, by its number, once that was sent. Until the peer has it, it may send here.
     pub(in crate::connection) told: Option<u32>,
     /// The peer has proven our address here: it can go on here when others are closed.
-    pub(in crate::connection) proven_there: bool,
+    pub(in crate::connection) proven_there: ProvenThere,
     /// NEW_CID with our id, by its number, until the peer has it: before that it cannot answer here.
     pub(in crate::connection) announced: Option<u32>,
     /// Challenges of the peer's, to be answered here.
@@ -139,7 +140,7 @@ impl Path {
             unwanted: false,
             lingers: false,
             told: None,
-            proven_there: lifecycle.is_proven(),
+            proven_there: ProvenThere::new(lifecycle.is_proven()),
             announced: None,
             answers: ChallengeAnswers::default(),
             echoes: Echoes::default(),

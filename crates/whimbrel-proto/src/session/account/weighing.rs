@@ -12,6 +12,7 @@ impl Session {
         self.account.held.streams
             + self.account.held.outgoing
             + self.streams.memory()
+            + self.counts.memory()
             + self.incoming.inbox.memory()
             + self.incoming.spares.memory()
             + self.arenas.bytes()

@@ -8,12 +8,16 @@ use std::collections::VecDeque;
 use bytes::{Bytes, BytesMut};
 
 use super::assembly::Assembly;
+use super::opening::Opening;
 use crate::session::account::held::of_queue;
 use crate::session::message::Read;
 use crate::{Cause, PeerMisbehaved};
 
 const ENDED: PeerMisbehaved =
     PeerMisbehaved::new(Cause::Inconsistent, "a byte stream's end contradicts its data");
+
+const OPENED_TWICE: PeerMisbehaved =
+    PeerMisbehaved::new(Cause::Inconsistent, "a byte stream with an opening, and without one");
 
 /// Bytes until the application reads them.
 #[derive(Debug, Default)]
@@ -33,6 +37,8 @@ pub(in crate::session) struct BytesIn {
     stop_acked: bool,
     /// The application was told of the end.
     told: bool,
+    pub(in crate::session) opening: Opening,
+    has_opening: bool,
 }
 
 impl BytesIn {
@@ -40,7 +46,8 @@ impl BytesIn {
     #[inline]
     pub(in crate::session) fn memory(&self) -> u64 {
         let ready = of_queue(self.ready.capacity(), size_of::<Bytes>()) + self.ready_bytes;
-        size_of::<Self>() as u64 + ready + self.tail.capacity() as u64 + self.assembly.memory()
+        let parts = self.tail.capacity() as u64 + self.assembly.memory() + self.opening.memory();
+        size_of::<Self>() as u64 + ready + parts
     }
 
     /// Checks a part and says by how much it raises the highest offset.
@@ -84,6 +91,44 @@ impl BytesIn {
             }
         }
         Ok((self.next > before || self.is_over(), 0))
+    }
+
+    /// A block says whether the stream has an opening: all of them say the same.
+    pub(in crate::session) fn declare(&mut self, opening: bool) -> Result<(), PeerMisbehaved> {
+        match self.opening {
+            // Nothing of it is wanted any more.
+            _ if self.reset.is_some() || self.stopped.is_some() => {}
+            Opening::Unknown => {
+                self.opening = if opening { Opening::Awaited } else { Opening::None };
+                self.has_opening = opening;
+            }
+            _ if opening != self.has_opening => return Err(OPENED_TWICE),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Takes the opening off what came, once all of it is there: says how many bytes that were.
+    pub(in crate::session) fn take_off_opening(&mut self) -> Result<Option<u64>, PeerMisbehaved> {
+        self.flush();
+        let begun = match self.ready.len() {
+            1 => self.ready.pop_front().unwrap_or_default(),
+            _ => self.ready.drain(..).flatten().collect(),
+        };
+        let Some(found) = Opening::find(&begun)? else {
+            if self.has_all() {
+                return Err(ENDED);
+            }
+            self.ready.push_back(begun);
+            return Ok(None);
+        };
+        self.opening = Opening::Here(Box::new(Bytes::copy_from_slice(&begun[found.clone()])));
+        if begun.len() > found.end {
+            self.ready.push_back(begun.slice(found.end..));
+        }
+        self.read += found.end as u64;
+        self.ready_bytes -= found.end as u64;
+        Ok(Some(found.end as u64))
     }
 
     fn ready(&mut self, bytes: Bytes, small: usize) {

@@ -58,7 +58,7 @@ impl Session {
             return Ok(());
         };
         if head.extras.bytes {
-            self.be_kind(slot, StreamKind::Bytes)?;
+            self.be_bytes(slot, head.extras.opening)?;
             let slices = is_most(length, reader);
             let payload = reader.bytes(length as u64)?;
             return self.on_stream_bytes(slot, &head, payload, slices);
@@ -450,9 +450,15 @@ impl Session {
         // A short one, and one that is not next, is copied in any case.
         let payload =
             if slices || payload.len() <= small { payload } else { Bytes::copy_from_slice(&payload) };
-        let (news, discarded) = half.insert(head.offset, payload, head.ends(), small)?;
-        self.consume(slot, discarded);
-        if news {
+        let (news, mut consumed) = half.insert(head.offset, payload, head.ends(), small)?;
+        if half.opening.is_awaited()
+            && let Some(opening) = half.take_off_opening()?
+        {
+            consumed += opening;
+            self.announce(slot);
+        }
+        self.consume(slot, consumed);
+        if news && self.is_announced(slot) {
             self.tell_readable(slot);
         }
         self.weigh(slot);

@@ -11,6 +11,7 @@ pub(in crate::session) mod late;
 pub(in crate::session) mod lateness;
 pub(in crate::session) mod latest;
 pub(in crate::session) mod notices_in;
+pub(in crate::session) mod opening;
 pub(in crate::session) mod others;
 pub(in crate::session) mod passing;
 pub(in crate::session) mod ranges;

@@ -1,6 +1,7 @@
 //! SKIP, SKIP-ACK, TAKEN, grants and stream ends from the peer.
 
 use super::late::{Answer, MAX_TOGETHER};
+use super::opening::Opening;
 use super::receiving::RecvDomain;
 use crate::mutants::{Mutant, planted};
 use crate::session::account::stalls::Whose;
@@ -229,6 +230,11 @@ impl Session {
                 let Some(half) = half else { return Ok(()) };
                 let grown = half.on_reset(code, final_size)?;
                 let discarded = half.after_reset();
+                if half.opening.is_awaited() {
+                    // It will not come any more.
+                    half.opening = Opening::None;
+                    self.announce(slot);
+                }
                 self.charge_bytes(slot, grown)?;
                 self.close_credit(slot);
                 self.consume(slot, discarded);

@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::fragments::FragmentList;
 use crate::mutants::{Mutant, planted};
-use crate::wire::Writer;
+use crate::wire::{Writer, varint_len};
 
 /// Bytes from the application until they are acknowledged; then FIN or RESET.
 #[derive(Debug, Default)]
@@ -25,6 +25,7 @@ pub(in crate::session) struct BytesOut {
     reset_acked: bool,
     stopped: Option<u64>,
     pub(in crate::session) wants_writable: bool,
+    has_opening: bool,
 }
 
 impl BytesOut {
@@ -37,6 +38,20 @@ impl BytesOut {
         let at = self.written;
         self.written += bytes.len() as u64;
         self.chunks.push_back((at, bytes));
+    }
+
+    /// What the stream begins with, before anything is written.
+    pub(in crate::session) fn open_with(&mut self, opening: &[u8]) {
+        let mut begun = Vec::with_capacity(varint_len(opening.len() as u64) + opening.len());
+        let mut out = Writer::new(&mut begun, usize::MAX);
+        out.varint(opening.len() as u64);
+        out.bytes(opening);
+        self.write(begun.into());
+        self.has_opening = true;
+    }
+
+    pub(in crate::session) fn has_opening(&self) -> bool {
+        self.has_opening
     }
 
     /// No more will be written; says whether that is news.

@@ -146,7 +146,7 @@ impl Session {
                 let Some(half) = stream.bytes_out.as_ref().filter(|half| !half.is_reset()) else {
                     return gone;
                 };
-                let length = bytes_head(stream.id.0, offset).len() + usize::from(len) + 1;
+                let length = bytes_head(half, stream.id.0, offset).len() + usize::from(len) + 1;
                 if offset < half.parts.acked() || len == 0 || length > most {
                     return gone;
                 }

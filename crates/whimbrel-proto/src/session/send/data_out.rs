@@ -81,9 +81,9 @@ pub(in crate::session) fn write_part(
 }
 
 /// The head of a block with a byte stream's bytes from `offset` on; END is for the writer to settle.
-pub(in crate::session) fn bytes_head(stream: u64, offset: u64) -> DataHead {
+pub(in crate::session) fn bytes_head(half: &BytesOut, stream: u64, offset: u64) -> DataHead {
     let flags = data::RELIABLE | if offset == 0 { data::BEGIN } else { 0 };
-    let extras = Extras { bytes: true, ..Extras::NONE };
+    let extras = Extras { bytes: true, opening: half.has_opening(), ..Extras::NONE };
     DataHead { flags, stream, number: 0, offset, extras, message_length: None }
 }
 
@@ -95,7 +95,7 @@ pub(in crate::session) fn write_bytes(
     want: u64,
     out: &mut Writer<'_>,
 ) -> Option<(u16, Flow)> {
-    let head = bytes_head(stream, offset);
+    let head = bytes_head(half, stream, offset);
     let (left, head_len) = (out.remaining(), head.len());
     let shortest = (want as usize).min(SHORTEST_PART);
     if left < head_len + shortest + 1 {

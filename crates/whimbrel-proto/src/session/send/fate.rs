@@ -94,6 +94,7 @@ impl Session {
             self.accounting.events.push_back(SessionEvent::StreamWritable(id));
         }
         if half.is_done() {
+            self.accounting.events.push_back(SessionEvent::StreamDelivered(id));
             self.reap(key.slot);
         }
     }

@@ -222,7 +222,8 @@ mod tests {
         });
         let mut bytes = Vec::new();
         accounting.save(&mut Out::new(&mut bytes, Time::ZERO));
-        let mut input = In::new(Bytes::from(bytes), Time::ZERO, Duration::ZERO);
+        let mut input =
+            In::new(Bytes::from(bytes), crate::session::SNAPSHOT_VERSION, Time::ZERO, Duration::ZERO);
         let read = Accounting::load(&mut input).unwrap();
         assert!(input.is_over());
         assert_eq!(read.stats, stats);

@@ -4,8 +4,42 @@ use bytes::BytesMut;
 
 use super::BytesIn;
 use crate::session::receive::assembly::Assembly;
+use crate::session::receive::opening::{MAX_OPENING, Opening};
 use crate::session::snapshot::codec::{BROKEN, In, Loaded, Out};
 use crate::wire::VARINT_MAX;
+
+/// Of the length before an opening, however it was written, bytes.
+const LONGEST_LENGTH: usize = 8;
+
+impl Opening {
+    fn save(&self, out: &mut Out<'_>) {
+        match self {
+            Self::Unknown => out.byte(0),
+            Self::None => out.byte(1),
+            Self::Awaited => out.byte(2),
+            Self::Here(opening) => {
+                out.byte(3);
+                out.bytes(opening);
+            }
+        }
+    }
+
+    fn load(input: &mut In) -> Loaded<Self> {
+        Ok(match input.byte()? {
+            0 => Self::Unknown,
+            1 => Self::None,
+            2 => Self::Awaited,
+            3 => {
+                let opening = input.bytes()?;
+                if opening.len() > MAX_OPENING {
+                    return Err(BROKEN);
+                }
+                Self::Here(Box::new(opening))
+            }
+            _ => return Err(BROKEN),
+        })
+    }
+}
 
 impl BytesIn {
     pub(in crate::session) fn save(&self, out: &mut Out<'_>) {
@@ -22,6 +56,8 @@ impl BytesIn {
             stopped,
             stop_acked: _,
             told,
+            opening,
+            has_opening,
         } = self;
         let mut unread = BytesMut::new();
         ready.iter().for_each(|bytes| unread.extend_from_slice(bytes));
@@ -35,6 +71,8 @@ impl BytesIn {
         out.flag(*told);
         out.bytes(&unread);
         assembly.save(out);
+        out.flag(*has_opening);
+        opening.save(out);
     }
 
     pub(in crate::session) fn load(input: &mut In) -> Loaded<Self> {
@@ -52,11 +90,31 @@ impl BytesIn {
         }
         let assembly = Assembly::load(input, next, highest)?;
         let tail = BytesMut::from(&unread[..]);
-        Ok(Self { tail, next, assembly, highest, read, final_size, reset, stopped, told, ..Self::default() })
+        // Before there were openings no stream had one.
+        let (has_opening, opening) =
+            if input.is_since(4) { (input.flag()?, Opening::load(input)?) } else { (false, Opening::None) };
+        if opening.is_awaited() && (read > 0 || unread.len() > MAX_OPENING + LONGEST_LENGTH) {
+            return Err(BROKEN);
+        }
+        let half = Self {
+            tail,
+            next,
+            assembly,
+            highest,
+            read,
+            final_size,
+            reset,
+            stopped,
+            told,
+            opening,
+            has_opening,
+            ..Self::default()
+        };
+        Ok(half)
     }
 
     /// There is something that the application does not know.
     pub(in crate::session) fn has_news(&self) -> bool {
-        !self.told && (!self.tail.is_empty() || self.is_over())
+        !self.told && !self.opening.is_awaited() && (!self.tail.is_empty() || self.is_over())
     }
 }

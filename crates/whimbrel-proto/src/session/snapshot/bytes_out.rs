@@ -19,7 +19,8 @@ impl BytesOut {
             reset,
             reset_acked,
             stopped,
-            ..
+            has_opening,
+            wants_writable: _,
         } = self;
         out.int(*written);
         out.flag(*finished);
@@ -35,6 +36,7 @@ impl BytesOut {
             bytes.extend_from_slice(&chunk[skip..]);
         }
         out.bytes(&bytes);
+        out.flag(*has_opening);
     }
 
     pub(in crate::session) fn load(input: &mut In) -> Loaded<Self> {
@@ -49,6 +51,7 @@ impl BytesOut {
         if !whole || (fin_acked && !finished) || (reset_acked && reset.is_none()) {
             return Err(BROKEN);
         }
+        let has_opening = input.is_since(4) && input.flag()?;
         let fin_due = finished && !fin_acked && reset.is_none();
         let mut out = Self {
             written,
@@ -59,6 +62,7 @@ impl BytesOut {
             reset,
             reset_acked,
             stopped,
+            has_opening,
             ..Self::default()
         };
         if !bytes.is_empty() {

@@ -11,8 +11,11 @@ use crate::time::nanos;
 use crate::wire::{Malformed, Reader, VARINT_MAX, Writer};
 use crate::{Service, StreamId, Tag, Time};
 
-/// The version that is written, and the only one read. Another layout is another version.
-pub const SNAPSHOT_VERSION: u8 = 3;
+/// The version that is written. Another layout is another version.
+pub const SNAPSHOT_VERSION: u8 = 4;
+/// The oldest that is read.
+pub(super) const OLDEST_VERSION: u8 = 3;
+
 /// Why bytes are no session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -22,7 +25,7 @@ pub enum SnapshotError {
     NotOne,
     /// Written by another version of the program.
     #[error(
-        "the suspended session was written in format {found}, this program reads {SNAPSHOT_VERSION}: resume it with the version that wrote it"
+        "the suspended session was written in format {found}, this program reads {OLDEST_VERSION} to {SNAPSHOT_VERSION}: resume it with the version that wrote it"
     )]
     Version {
         /// The format it has.
@@ -145,6 +148,7 @@ const MOST_HOLES: u64 = 256 << 20;
 /// Where a snapshot comes from. Times are as far from now as they were when it was written, `away` counted off.
 pub(in crate::session) struct In {
     reader: Reader,
+    version: u8,
     now: Time,
     away: Duration,
     marked: u64,
@@ -152,9 +156,9 @@ pub(in crate::session) struct In {
 }
 
 impl In {
-    pub(in crate::session) fn new(bytes: Bytes, now: Time, away: Duration) -> Self {
+    pub(in crate::session) fn new(bytes: Bytes, version: u8, now: Time, away: Duration) -> Self {
         let room = 8 * bytes.len() as u64 + MOST_HOLES;
-        Self { reader: Reader::new(bytes), now, away, marked: 0, room }
+        Self { reader: Reader::new(bytes), version, now, away, marked: 0, room }
     }
 
     /// Whether what was read may take so many bytes more than it has itself.
@@ -162,6 +166,11 @@ impl In {
         let rest = self.room.checked_sub(bytes);
         self.room = rest.unwrap_or(0);
         rest.is_some()
+    }
+
+    /// What was written has what versions from `version` on have.
+    pub(in crate::session) fn is_since(&self, version: u8) -> bool {
+        self.version >= version
     }
 
     pub(in crate::session) fn is_over(&self) -> bool {
@@ -242,13 +251,23 @@ impl In {
     }
 
     pub(in crate::session) fn ranges(&mut self) -> Loaded<Scattered> {
+        self.ranges_up_to(2 * MAX_RANGES)
+    }
+
+    /// As many as there are.
+    pub(in crate::session) fn many_ranges(&mut self) -> Loaded<Scattered> {
+        self.ranges_up_to(usize::MAX)
+    }
+
+    fn ranges_up_to(&mut self, most: usize) -> Loaded<Scattered> {
         let (mut ranges, mut end) = (Scattered::default(), 0u64);
         self.list(|input| {
             let from = input.int()?.checked_add(end).filter(|from| *from <= VARINT_MAX).ok_or(BROKEN)?;
             let count = input.int()?;
             end = from.checked_add(count).filter(|to| *to <= VARINT_MAX && count > 0).ok_or(BROKEN)?;
             ranges.insert(from, end);
-            if ranges.len() > 2 * MAX_RANGES { Err(BROKEN) } else { Ok(()) }
+            let affordable = most < usize::MAX || input.affords(Scattered::memory_of(1));
+            if ranges.len() > most || !affordable { Err(BROKEN) } else { Ok(()) }
         })?;
         Ok(ranges)
     }

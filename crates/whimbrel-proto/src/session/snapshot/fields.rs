@@ -1,5 +1,6 @@
 //! The session's own fields, its streams, and how it goes on after it was read.
 
+use crate::session::receive::scattered::Scattered;
 use std::sync::Arc;
 
 use super::codec::{BROKEN, In, Loaded, Out};
@@ -89,7 +90,7 @@ fn load_config(input: &mut In) -> Loaded<SessionConfig> {
 }
 
 fn save_options(options: &StreamOptions, out: &mut Out<'_>) {
-    let StreamOptions { cross_sequencing, gap_wait, credit, priority, route } = *options;
+    let StreamOptions { cross_sequencing, gap_wait, credit, priority, window, route } = *options;
     out.option(cross_sequencing, Out::flag);
     out.option(gap_wait, Out::duration);
     out.optional_int(match credit {
@@ -98,6 +99,7 @@ fn save_options(options: &StreamOptions, out: &mut Out<'_>) {
     });
     out.byte(priority);
     out.byte(route.0);
+    out.optional_int(window);
 }
 
 fn load_options(input: &mut In) -> Loaded<StreamOptions> {
@@ -107,15 +109,17 @@ fn load_options(input: &mut In) -> Loaded<StreamOptions> {
         Some(unread) => CreditPolicy::Latest { unread: usize::try_from(unread).map_err(|_| BROKEN)? },
     };
     let (priority, route) = (input.byte()?, RouteClass(input.byte()?));
-    Ok(StreamOptions { cross_sequencing, gap_wait, credit, priority, route })
+    let window = if input.is_since(4) { input.optional_int()? } else { None };
+    Ok(StreamOptions { cross_sequencing, gap_wait, credit, priority, window, route })
 }
 
 fn save_peer(peer: &PeerLimits, out: &mut Out<'_>) {
-    let PeerLimits { max_stream_data, max_streams, max_message, cross_sequencing } = *peer;
+    let PeerLimits { max_stream_data, max_streams, max_message, cross_sequencing, openings } = *peer;
     for value in [max_stream_data, max_streams, max_message] {
         out.int(value);
     }
     out.flag(cross_sequencing);
+    out.option(openings, Out::flag);
 }
 
 fn load_peer(input: &mut In) -> Loaded<PeerLimits> {
@@ -124,6 +128,7 @@ fn load_peer(input: &mut In) -> Loaded<PeerLimits> {
         max_streams: input.at_most(VARINT_MAX / 4)?,
         max_message: input.int()?,
         cross_sequencing: input.flag()?,
+        openings: if input.is_since(4) { input.option(In::flag)? } else { None },
     })
 }
 
@@ -141,6 +146,7 @@ impl Session {
         for value in self.counts.to_saved() {
             out.int(value);
         }
+        out.ranges(self.counts.unheard());
         self.account.sent.save(out);
         self.account.received.save(out);
         self.accounting.save(out);
@@ -233,7 +239,12 @@ impl Session {
             input.at_most(VARINT_MAX / 8)?,
             input.at_most(VARINT_MAX / 8)?,
         ];
-        let mut session = Self::without_streams(side, Arc::new(config), StreamCounts::from_saved(counts));
+        let unheard = if input.is_since(4) { input.many_ranges()? } else { Scattered::default() };
+        if unheard.within(0, u64::MAX).any(|(_, end)| end > counts[1]) {
+            return Err(BROKEN);
+        }
+        let counts = StreamCounts::from_saved(counts, unheard);
+        let mut session = Self::without_streams(side, Arc::new(config), counts);
         (session.peer, session.next_message) = (peer, next_message);
         session.account.sent = SendCredit::load(input)?;
         session.account.received = Received::load(input)?;
@@ -310,7 +321,11 @@ impl Session {
             stream.inbox = inbox;
         }
         let options = load_options(input)?;
-        if !is_bytes {
+        if is_bytes {
+            self.set_priority(id, options.priority)
+                .and_then(|()| self.set_window(id, options.window))
+                .map_err(|_| BROKEN)?;
+        } else {
             self.set_stream_options(id, options).map_err(|_| BROKEN)?;
         }
         let window = self.config.stream_window;
@@ -493,7 +508,7 @@ impl Session {
         if stop {
             self.out_blocks.notify(Notice::Stop(key));
         }
-        let announced = id != StreamId(0) && id.opener() != self.side;
+        let announced = id != StreamId(0) && id.opener() != self.side && self.is_announced(slot);
         if let Some(kind) = kind.filter(|_| announced) {
             self.accounting.events.push_back(SessionEvent::StreamOpened(id, kind));
         }

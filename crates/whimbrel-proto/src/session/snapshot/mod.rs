@@ -11,7 +11,7 @@ mod send_items;
 use std::time::Duration;
 
 use bytes::Bytes;
-use codec::{In, Out, SNAPSHOT_VERSION, SnapshotError};
+use codec::{In, OLDEST_VERSION, Out, SNAPSHOT_VERSION, SnapshotError};
 
 use crate::Time;
 use crate::session::state::Session;
@@ -38,10 +38,11 @@ impl Session {
         if head[..4] != MAGIC {
             return Err(SnapshotError::NotOne);
         }
-        if head[4] != SNAPSHOT_VERSION {
-            return Err(SnapshotError::Version { found: head[4] });
+        let version = head[4];
+        if !(OLDEST_VERSION..=SNAPSHOT_VERSION).contains(&version) {
+            return Err(SnapshotError::Version { found: version });
         }
-        let mut input = In::new(bytes.slice(5..), now, away);
+        let mut input = In::new(bytes.slice(5..), version, now, away);
         let mut session = Self::load(&mut input)?;
         if !input.is_over() {
             return Err(codec::BROKEN);

@@ -100,7 +100,7 @@ impl Partial {
 }
 
 fn save_extras(extras: &Extras, out: &mut Out<'_>) {
-    let Extras { tag, priority, ppid, latest_reliable, bytes: _, confirm } = extras;
+    let Extras { tag, priority, ppid, latest_reliable, bytes: _, opening: _, confirm } = extras;
     out.optional_int(*tag);
     out.byte(*priority);
     out.optional_int(ppid.map(u64::from));
@@ -115,6 +115,7 @@ fn load_extras(input: &mut In) -> Loaded<Extras> {
         ppid: input.option(In::small)?,
         latest_reliable: input.optional_int()?,
         bytes: false,
+        opening: false,
         confirm: input.flag()?,
     })
 }

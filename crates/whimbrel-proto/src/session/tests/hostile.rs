@@ -251,3 +251,32 @@ proptest! {
         }
     }
 }
+
+/// An opening is bounded, is the opener's alone, and each block of a stream says the same of it.
+#[test]
+fn openings_that_contradict_are_refused() {
+    let extras = |opening| Extras { bytes: true, opening, ..Extras::NONE };
+    let part = |stream, offset, flags, opening| {
+        let begin = if offset == 0 { data::BEGIN } else { 0 };
+        DataHead { stream, extras: extras(opening), ..head(data::RELIABLE | begin | flags, 0, offset) }
+    };
+    let fault = |blocks: &[(DataHead, &[u8])]| {
+        let mut session = server();
+        let mut faults = blocks.iter().map(|(head, payload)| feed(&mut session, block_of(*head, payload)));
+        faults.find_map(Result::err).map(|fault| fault.cause)
+    };
+    assert_eq!(fault(&[(part(4, 0, 0, true), b"\x02h"), (part(4, 2, 0, true), b"i!")]), None);
+    let too_long = (part(4, 0, 0, true), &b"\x44\x01"[..]);
+    assert_eq!(fault(&[too_long]), Some(Cause::InvalidField), "1,025 bytes");
+    assert_eq!(fault(&[(part(4, 0, data::END, true), b"\x03hi")]), Some(Cause::Inconsistent), "cut short");
+    assert_eq!(fault(&[(part(4, 0, data::END, true), b"")]), Some(Cause::Inconsistent), "not even a length");
+    for first in [true, false] {
+        let blocks = [(part(4, 0, 0, first), &b"\x02h"[..]), (part(4, 2, 0, !first), &b"i"[..])];
+        assert_eq!(fault(&blocks), Some(Cause::Inconsistent));
+    }
+    let mut session = server();
+    session.set_peer_limits(PeerLimits::default());
+    let own = session.open_stream(StreamKind::Bytes).unwrap();
+    let answered = feed(&mut session, block_of(part(own.0, 0, 0, true), b"\x02hi"));
+    assert_eq!(answered.map_err(|fault| fault.cause), Err(Cause::InvalidField), "on a stream that is ours");
+}

@@ -11,6 +11,7 @@ const LATEST: StreamOptions = StreamOptions {
     cross_sequencing: None,
     gap_wait: None,
     priority: 100,
+    window: None,
     route: RouteClass(0),
 };
 

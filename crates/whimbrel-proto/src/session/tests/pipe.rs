@@ -65,6 +65,7 @@ pub(super) fn limits(config: &SessionConfig) -> PeerLimits {
         max_streams: config.max_streams,
         max_message: config.max_message,
         cross_sequencing: config.cross_sequencing,
+        openings: Some(true),
     }
 }
 

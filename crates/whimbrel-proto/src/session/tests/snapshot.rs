@@ -159,3 +159,37 @@ fn exercise(session: &mut Session) {
     session.snapshot(now);
     session.end();
 }
+
+#[test]
+fn openings_windows_and_unheard_streams_go_with_the_session() {
+    let mut pipe = Pipe::plain();
+    let now = pipe.now;
+    let ids: Vec<StreamId> = (0..4).map(|_| pipe.ends[0].open_stream(StreamKind::Bytes).unwrap()).collect();
+    let opened = pipe.ends[0].open_stream_with(now, b"the target").unwrap();
+    pipe.ends[0].write(now, opened, Bytes::from_static(b"first bytes")).unwrap();
+    pipe.ends[0].set_priority(opened, 7).unwrap();
+    pipe.ends[0].set_window(opened, Some(123_456)).unwrap();
+    let away = Duration::ZERO;
+    for sent in [false, true] {
+        if sent {
+            pipe.settle();
+        }
+        for side in 0..2 {
+            let bytes = pipe.ends[side].snapshot(now);
+            pipe.ends[side] = Session::restore(now, away, bytes.into()).unwrap();
+        }
+    }
+    let options = pipe.ends[0].stream_options(opened).unwrap();
+    assert_eq!((options.priority, options.window), (7, Some(123_456)));
+    assert_eq!(pipe.ends[1].take_opening(opened).unwrap(), "the target");
+    assert_eq!(pipe.ends[1].read(opened, 99), Ok(Read::Data(Bytes::from_static(b"first bytes"))));
+    for id in ids {
+        pipe.ends[0].write(now, id, Bytes::from_static(b"late")).unwrap();
+        pipe.settle();
+        assert_eq!(
+            pipe.ends[1].read(id, 99),
+            Ok(Read::Data(Bytes::from_static(b"late"))),
+            "{id:?} is not over"
+        );
+    }
+}

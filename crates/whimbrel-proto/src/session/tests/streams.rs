@@ -4,7 +4,9 @@ use bytes::Bytes;
 
 use super::super::*;
 use super::pipe::*;
-use crate::{Service, StreamId};
+use crate::wire::data::DataHead;
+use crate::wire::{Reader, Writer};
+use crate::{Service, Side, StreamId};
 
 /// Writes `len` bytes on `from`, reads them on the other side; what was read and how it ended.
 fn transfer(pipe: &mut Pipe, from: usize, id: StreamId, len: usize) -> (Vec<u8>, Read) {
@@ -278,4 +280,132 @@ fn messages_and_bytes_do_not_mix() {
         Err(StreamError::WrongKind)
     );
     assert_eq!(pipe.ends[0].finish(pipe.now, StreamId(400)), Err(StreamError::UnknownStream));
+}
+
+fn opened(pipe: &mut Pipe, side: usize) -> Vec<StreamId> {
+    let events = std::iter::from_fn(|| pipe.ends[side].poll_event());
+    events
+        .filter_map(|event| match event {
+            SessionEvent::StreamOpened(id, StreamKind::Bytes) => Some(id),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn an_opening_is_there_when_the_stream_is_told_of() {
+    for seed in 0..20 {
+        let mut pipe = Pipe::lossy(seed);
+        let now = pipe.now;
+        let openings = [0, 1, 63, 64, MAX_OPENING].map(|len| body(len as u64, len).slice(..len));
+        let ids: Vec<StreamId> =
+            openings.iter().map(|opening| pipe.ends[0].open_stream_with(now, opening).unwrap()).collect();
+        // What goes on behind it, and what is only ended.
+        for (number, id) in ids.iter().enumerate().filter(|(number, _)| number % 2 == 0) {
+            pipe.ends[0].write(now, *id, body(number as u64, 5000)).unwrap();
+        }
+        ids.iter().for_each(|id| pipe.ends[0].finish(now, *id).unwrap());
+        let mut told = 0;
+        while told < ids.len() {
+            assert!(pipe.now < now + Duration::from_secs(60), "seed {seed}: {told}");
+            pipe.run_for(Duration::from_millis(1));
+            for id in opened(&mut pipe, 1) {
+                let number = ids.iter().position(|other| *other == id).unwrap();
+                assert_eq!(pipe.ends[1].take_opening(id).as_ref(), Some(&openings[number]));
+                assert_eq!(pipe.ends[1].take_opening(id), None, "once");
+                told += 1;
+            }
+        }
+        pipe.settle();
+        for (number, id) in ids.into_iter().enumerate() {
+            let mut got = Vec::new();
+            while let Ok(Read::Data(bytes)) = pipe.ends[1].read(id, 1 << 20) {
+                got.extend_from_slice(&bytes);
+            }
+            let wanted = body(number as u64, 5000).slice(..if number % 2 == 0 { 5000 } else { 0 });
+            assert_eq!(got.len(), wanted.len(), "seed {seed}, stream {number}");
+            assert!(got == wanted, "nothing of the opening");
+            assert!(pipe.ends[0].is_delivered(id));
+        }
+        pipe.settle();
+        pipe.assert_credit_agrees();
+    }
+}
+
+#[test]
+fn an_opening_is_bounded_and_waits_for_a_peer_that_takes_it() {
+    let mut session = Session::new(Side::Client, SessionConfig::default());
+    let now = crate::Time::ZERO;
+    assert_eq!(session.open_stream_with(now, &[0; MAX_OPENING + 1]), Err(OpenError::OpeningTooLong));
+    assert_eq!(session.open_stream_with(now, b"x"), Err(OpenError::Limit), "it has not said");
+    session.set_peer_limits(PeerLimits { openings: Some(true), ..PeerLimits::default() });
+    assert_eq!(session.poll_event(), Some(SessionEvent::StreamsAvailable));
+    assert!(session.open_stream_with(now, b"x").is_ok());
+    session.set_peer_limits(PeerLimits { openings: Some(false), ..PeerLimits::default() });
+    assert_eq!(session.open_stream_with(now, b"x"), Err(OpenError::NoOpenings));
+}
+
+/// A stream that is given up before its opening has come is told of all the same: somebody has to end its other direction.
+#[test]
+fn a_stream_that_is_reset_before_its_opening_came_is_told_of() {
+    let mut pipe = Pipe::plain();
+    let now = pipe.now;
+    let id = pipe.ends[0].open_stream_with(now, b"target").unwrap();
+    pipe.ends[0].reset(id, 7).unwrap();
+    pipe.settle();
+    assert_eq!(opened(&mut pipe, 1), [id]);
+    assert_eq!(pipe.ends[1].take_opening(id), None);
+    assert_eq!(pipe.ends[1].read(id, 1), Ok(Read::Reset(7)));
+    pipe.ends[1].finish(now, id).unwrap();
+    pipe.settle();
+    assert_eq!(pipe.ends[0].read(id, 1), Ok(Read::Finished));
+    assert_eq!([0, 1].map(|side| pipe.ends[side].stream_kind(id)), [None, None]);
+    pipe.assert_credit_agrees();
+}
+
+/// Streams that are opened only by naming a later one take no room until something of theirs comes.
+#[test]
+fn naming_a_late_stream_costs_one() {
+    let config = SessionConfig { max_streams: 1 << 20, ..SessionConfig::default() };
+    let mut pipe = Pipe::new(1, config);
+    let now = pipe.now;
+    let first = pipe.ends[0].open_stream(StreamKind::Bytes).unwrap();
+    let mut last = first;
+    for _ in 0..100_000 {
+        last = pipe.ends[0].open_stream(StreamKind::Bytes).unwrap();
+    }
+    let before = pipe.ends[1].held();
+    pipe.ends[0].write(now, last, Bytes::from_static(b"late")).unwrap();
+    pipe.settle();
+    assert_eq!(opened(&mut pipe, 1), [last]);
+    assert!(pipe.ends[1].held() < before + 2000, "{}", pipe.ends[1].held());
+    pipe.ends[0].write(now, first, Bytes::from_static(b"early")).unwrap();
+    pipe.settle();
+    assert_eq!(opened(&mut pipe, 1), [first], "it was not over");
+    assert_eq!(pipe.ends[1].read(first, 9), Ok(Read::Data(Bytes::from_static(b"early"))));
+}
+
+/// With the same window and less than both can send the higher priority goes first, and that can be changed while bytes wait.
+#[test]
+fn byte_streams_have_priorities() {
+    let mut pipe = Pipe::plain();
+    let now = pipe.now;
+    let [low, high] = [10, 200].map(|priority| {
+        let id = pipe.ends[0].open_stream(StreamKind::Bytes).unwrap();
+        pipe.ends[0].set_priority(id, priority).unwrap();
+        id
+    });
+    for id in [low, high] {
+        pipe.ends[0].write(now, id, body(1, 60_000)).unwrap();
+    }
+    let next = |pipe: &mut Pipe| {
+        let mut out = Vec::new();
+        pipe.ends[0].fill(now, &mut Writer::new(&mut out, 1200), &mut Vec::new(), 0);
+        let head = DataHead::read(&mut Reader::new(Bytes::from(out).slice(1..)));
+        StreamId(head.unwrap().0.stream)
+    };
+    assert_eq!([next(&mut pipe), next(&mut pipe)], [high, high]);
+    pipe.ends[0].set_priority(low, 250).unwrap();
+    pipe.ends[0].set_priority(high, 10).unwrap();
+    assert_eq!(next(&mut pipe), low);
 }
