@@ -647,3 +647,21 @@ fn regression_a_server_that_waits_prefers_no_path() {
         finale 0 0",
     );
 }
+
+/// The server left a network, and its NAT on the other rebound before it had proven the client's address there. The client had closed the path
+/// on the first, and could not say so; the server took answers from there for a path in order, and neither found the other again.
+#[test]
+fn regression_a_path_is_kept_until_the_peer_may_send_on_another() {
+    play(
+        "kind operations\n\
+        seed 9000000000162385\n\
+        begin 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 10\n\
+        operation 60 82\n\
+        operation 0 76 1 70 85 0 60 0 0 25 15 20 15 10 0\n\
+        operation 0 84 0 12 0\n\
+        operation 0 83 0\n\
+        operation 0 84 60 5\n\
+        operation 0 83 0\n\
+        finale 0 60 50",
+    );
+}

@@ -430,7 +430,7 @@ impl Connection {
         })?;
         notes.acked = packets;
         if self.paths[at].proven_there.on_sack(sack) {
-            self.on_proven_there();
+            self.on_proven_there(now);
         }
         if let Some(keys) = &self.keys {
             self.paths[at].keys.on_acked(keys.updates(), sack.largest());

@@ -196,10 +196,15 @@ impl Connection {
     }
 
     /// Closes the paths that are not wanted, and those from addresses that this host has no longer, as long as another works to tell the
-    /// peer on: it may know of no other, and an address that comes back finds its path.
+    /// peer on: it may know of no other, and an address that comes back finds its path. Where there is a choice, the other one works only
+    /// once the peer may send there, too: until then it goes on here, and would take answers from here for a path that is in order.
     fn close_unwanted(&mut self, now: Time) {
         let may_close = |connection: &Self, at: At| {
-            let works = |other: At| connection.is_at_hand(other) && !connection.is_unwanted(other);
+            let lost = connection.has_lost_address(at);
+            let both_ways = |other: At| lost || connection.paths[other].proven_there.is_proven();
+            let works = |other: At| {
+                connection.is_at_hand(other) && !connection.is_unwanted(other) && both_ways(other)
+            };
             connection.is_unwanted(at) && !connection.is_draining(at) && connection.paths.all().any(works)
         };
         while self.side == Side::Client
@@ -250,7 +255,8 @@ impl Connection {
     }
 
     /// The peer has the answer to its challenge on a path: it may send there.
-    pub(in crate::connection) fn on_proven_there(&mut self) {
+    pub(in crate::connection) fn on_proven_there(&mut self, now: Time) {
+        self.close_unwanted(now);
         self.tell_closed();
     }
 
