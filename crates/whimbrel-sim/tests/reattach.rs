@@ -665,3 +665,50 @@ fn regression_a_path_is_kept_until_the_peer_may_send_on_another() {
         finale 0 60 50",
     );
 }
+
+/// The client left a network and came back to it, while the server's NAT on the other rebound. It had closed its path there and could not say
+/// so; the server took answers from there for a path in order, and neither found the other again.
+#[test]
+fn regression_a_closed_path_is_tried_again_where_the_peer_goes_on() {
+    play(
+        "kind operations\n\
+        seed 1000248371\n\
+        begin 48 73 71 68 1 29 49 0 0 1 49 1 70 0 3 31 38 7 23 45 133 88 3 1 39 0 65 92 63 48 29 86 76 45 3 86 6703 84 3 3 37 1 17 13 381 62 48 69 76 72 99 0 45\n\
+        operation 5 94 54\n\
+        operation 60 0 20 80 4697 40 0 73 76 91 84 30 1 29\n\
+        operation 0 92 7\n\
+        operation 0 0 0 28 15 289 0 2 0 0 60 101 25 0 0 0\n\
+        operation 0 84 0 6\n\
+        operation 0 0 0 24 15 231 0 0 40 0 25 0 10 0\n\
+        operation 0 80 3864\n\
+        operation 0 92 43\n\
+        operation 0 92 54\n\
+        operation 0 88 0 1034 0 0 0 0 0 0\n\
+        operation 0 80 1307\n\
+        operation 0 92 8\n\
+        operation 0 76 1 0 19 0 0 0 40 25 15 20 0 0 10 0\n\
+        operation 0 84 0 8 1 0 0\n\
+        operation 0 92 40\n\
+        operation 0 82\n\
+        operation 0 92 36\n\
+        operation 0 76 2 0 28 99 0 0 40 25 0 0 20 15 10 0\n\
+        operation 60 85 0 7 3 0 0 0 0 40 0 25 0 10\n\
+        operation 0 92 51\n\
+        operation 0 0 0 24 60 493 0 1 40 0 25 0 0 0\n\
+        operation 0 85 75 0 3 1 0 0 60 0 0 40 0 25 0 0\n\
+        operation 0 0 20 0 0 60 0 0 0 0 0 25 0 0\n\
+        operation 60 85 75 0 1 4 0 0 60 0 0 40 0 25 0 0\n\
+        operation 0 82\n\
+        operation 0 76 1 0 0 0 60 40 25 15 0 0 15 10 0\n\
+        operation 0 84 0 5\n\
+        operation 0 92 30\n\
+        operation 0 76 0 70 107 0 0 13 40 25 15 0 4 15 10 0\n\
+        operation 0 92 25\n\
+        operation 60 0 0 0 0 0 0 0 0 0 0 25 0 0\n\
+        operation 0 83 73\n\
+        operation 0 84 60 5\n\
+        operation 0 80 99\n\
+        operation 0 99 0\n\
+        finale 0 60 50",
+    );
+}

@@ -72,6 +72,11 @@ impl ControlQueue {
         self.notices.holds(number)
     }
 
+    /// The notice is not to be sent any more.
+    pub(in crate::connection) fn withdraw(&mut self, number: u32) {
+        self.notices.on_acked(number);
+    }
+
     /// A notice that was not acknowledged yet, to be said once more on the side.
     pub(in crate::connection) fn held_notice(&self, number: u32) -> Option<&[u8]> {
         self.notices.held(number)

@@ -147,6 +147,7 @@ impl Connection {
                 // The other end may have had its own answer and use the path.
                 path.challenge(now, self.supply.challenges.draw());
             }
+            self.reopen(now, at);
             return;
         }
         if let Some(asked) = path.answers.newest()

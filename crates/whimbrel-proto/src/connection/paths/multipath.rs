@@ -275,6 +275,25 @@ impl Connection {
         }
     }
 
+    /// No path works, and the peer goes on where one was closed, of which it has not heard: what comes from here shows it a path that is in
+    /// order, so it looks for no other. Both have proven each other there, and both go on there.
+    pub(in crate::connection) fn reopen(&mut self, now: Time, at: At) {
+        let path = &self.paths[at];
+        let untold = path.told.is_none_or(|told| self.control.holds_notice(told));
+        let stuck = self.side == Side::Client && self.activity.unreachable_since.is_some();
+        let proven = path.validation == Validation::Proven && path.proven_there.is_proven();
+        let closed = path.lifecycle.state() == PathState::Closed && untold;
+        if !(closed && proven && stuck) || self.has_lost_address(at) {
+            return;
+        }
+        let path = &mut self.paths[at];
+        if let Some(told) = path.told.take() {
+            self.control.withdraw(told);
+        }
+        path.lifecycle.on_reopened();
+        self.on_path_up(now, at);
+    }
+
     /// The peer has heard of something: a path that was opened before it knew our id for it could not be answered, and asks again.
     pub(in crate::connection) fn ask_again(&mut self, now: Time) {
         for path in self.paths.iter_mut() {

@@ -89,6 +89,11 @@ impl PathLifecycle {
         self.change(&[Opening, Active, Standby, Suspect, Down], PathState::Closed)
     }
 
+    /// The peer goes on with it, and so does this end after all.
+    pub(in crate::connection) fn on_reopened(&mut self) -> bool {
+        self.change(&[PathState::Closed], self.working())
+    }
+
     fn change(&mut self, from: &[PathState], to: PathState) -> bool {
         let changes = from.contains(&self.state) && self.state != to;
         if changes {
@@ -109,7 +114,8 @@ mod tests {
     #[test]
     fn every_arrow() {
         let states = [Opening, Active, Standby, Suspect, Down, Closed];
-        let transitions: [(&str, Transition, [Option<PathState>; 6]); 7] = [
+        let transitions: [(&str, Transition, [Option<PathState>; 6]); 8] = [
+            ("reopened", PathLifecycle::on_reopened, [None, None, None, None, None, Some(Active)]),
             ("validated", PathLifecycle::on_validated, [Some(Active), None, None, None, None, None]),
             ("overdue", PathLifecycle::on_overdue, [None, Some(Suspect), Some(Suspect), None, None, None]),
             (
