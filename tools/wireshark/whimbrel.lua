@@ -507,6 +507,7 @@ do
     for _, flag in ipairs({
         { "has_tag", "Tag", 1 }, { "has_priority", "Priority", 2 }, { "has_ppid", "PPID", 4 },
         { "cross", "Cross-sequenced", 8 }, { "byte_stream", "Byte stream", 16 }, { "confirm", "Confirmation wanted", 32 },
+        { "opening", "Opening", 64 },
     }) do
         field("bool", "data." .. flag[1], flag[2], 8, nil, flag[3])
     end
@@ -717,8 +718,8 @@ local function read_data(r)
     local stream_of_bytes, words = false, ""
     if has(0x40) then
         local extras, extras_item = r:u8("data.extras")
-        bits(extras_item, "data.has_tag", "data.has_priority", "data.has_ppid", "data.cross", "data.byte_stream", "data.confirm")
-        if extras >= 0x40 then malformed("unknown extras") end
+        bits(extras_item, "data.has_tag", "data.has_priority", "data.has_ppid", "data.cross", "data.byte_stream", "data.confirm", "data.opening")
+        if extras >= 0x80 then malformed("unknown extras") end
         if band(extras, 1) ~= 0 then words = words .. " tag=" .. number((r:varint("data.tag"))) end
         if band(extras, 2) ~= 0 then words = words .. " priority=" .. r:u8("data.priority") end
         if band(extras, 4) ~= 0 then

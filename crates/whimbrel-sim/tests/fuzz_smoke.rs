@@ -159,6 +159,7 @@ mod seeds {
             latest_reliable: Some(3),
             bytes: false,
             confirm: true,
+            opening: false,
         };
         let byte_stream = Extras { bytes: true, ..Extras::NONE };
         let ranges = |kind, valued| {

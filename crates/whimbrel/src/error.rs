@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use whimbrel_proto::{CloseReason, OpenPathError, UrlError};
 
+use crate::stream_code::StreamCode;
+
 /// Binding an endpoint.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -143,16 +145,16 @@ pub enum StreamOptionsError {
     SharedInbox,
 }
 
-/// Reading or writing a byte stream: what the [`io::Error`] holds. `error.get_ref()` and `downcast_ref` give it.
+/// Reading or writing a byte stream: what the [`io::Error`] of `tokio::io` holds, and [`StreamIoError::of`] gives.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StreamIoError {
     /// Reading, [`io::ErrorKind::ConnectionReset`]: the peer gave up writing, with this code; 0 if it dropped the stream without `shutdown`.
     #[error("the peer reset the stream with code {0}: what it wrote may not be whole")]
-    Reset(u64),
+    Reset(StreamCode),
     /// Writing, [`io::ErrorKind::BrokenPipe`]: the peer reads no more, and gave this code; 0 if it dropped the stream.
     #[error("the peer stopped the stream with code {0}: it reads no more")]
-    Stopped(u64),
+    Stopped(StreamCode),
     /// [`io::ErrorKind::BrokenPipe`]: this end has ended the direction itself.
     #[error("this end has ended this direction of the stream")]
     Ended,
@@ -160,6 +162,25 @@ pub enum StreamIoError {
     /// [`CloseReason::Suspended`] what was not read is in the suspended session.
     #[error("the mocket is closed: {0}")]
     Closed(CloseReason),
+}
+
+impl StreamIoError {
+    /// Why a stream failed, where `tokio::io` says that it did.
+    ///
+    /// ```
+    /// # fn example(error: std::io::Error) {
+    /// use whimbrel::{StreamCode, StreamIoError};
+    ///
+    /// match StreamIoError::of(&error) {
+    ///     Some(StreamIoError::Reset(StreamCode::DROPPED)) => println!("the peer's program dropped the stream"),
+    ///     Some(StreamIoError::Reset(code)) => println!("the peer gave up: {code}"),
+    ///     _ => println!("{error}"),
+    /// }
+    /// # }
+    /// ```
+    pub fn of(error: &io::Error) -> Option<&Self> {
+        error.get_ref()?.downcast_ref()
+    }
 }
 
 impl From<StreamIoError> for io::Error {
@@ -183,4 +204,10 @@ pub enum StreamOpenError {
     /// The session is closing.
     #[error("the mocket is closing and opens no more streams: connect anew")]
     Closing,
+    /// The opening is longer than [`crate::MAX_OPENING`] bytes.
+    #[error("the opening is longer than 1,024 bytes: write the rest on the stream")]
+    OpeningTooLong,
+    /// The peer's version of the protocol has no openings.
+    #[error("the peer takes no openings, being of an older version: open the stream without, or update it")]
+    NoOpenings,
 }

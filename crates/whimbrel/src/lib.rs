@@ -40,6 +40,10 @@ mod roam;
 mod serving;
 mod shared;
 mod stream;
+mod stream_code;
+mod stream_half;
+mod stream_reader;
+mod stream_writer;
 mod submissions;
 mod suspend;
 mod suspended;
@@ -64,13 +68,16 @@ pub use locals::{LocalPath, Paths};
 pub use message_stream::MessageStream;
 pub use mocket::{Delivery, Mocket, Sender, SenderBuilder, Stats, TagHandle};
 pub use stream::Stream;
+pub use stream_code::StreamCode;
+pub use stream_reader::StreamReader;
+pub use stream_writer::StreamWriter;
 pub use suspend::{ResumeError, SuspendError};
 pub use suspended::{SealError, SuspendedMocket};
 pub use whimbrel_proto::congestion::Congestion;
 pub use whimbrel_proto::crypto::{Identity, PublicKey, Secret};
 pub use whimbrel_proto::session::{
-    Batch, Counters, CreditPolicy, Message, MessageRef, Outcome, SessionConfig, SessionStats, SnapshotError,
-    StreamCredit, StreamOptions, TagStats,
+    Batch, Counters, CreditPolicy, MAX_OPENING, Message, MessageRef, Outcome, SessionConfig, SessionStats,
+    SnapshotError, StreamCredit, StreamOptions, TagStats,
 };
 pub use whimbrel_proto::wire::close::Reason;
 pub use whimbrel_proto::{

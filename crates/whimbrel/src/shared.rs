@@ -22,6 +22,7 @@ use crate::clock::Clock;
 use crate::endpoint::EndpointShared;
 use crate::local_socket::LocalSocket;
 use crate::locals::{Locals, Paths};
+use crate::stream_code::StreamCode;
 use crate::submissions::Submissions;
 
 /// Events a slow subscriber may fall behind by before it is told it lagged.
@@ -67,6 +68,8 @@ pub(crate) struct MocketState {
     pub(crate) outcomes: BTreeMap<MessageId, oneshot::Sender<Outcome>>,
     pub(crate) readers: BTreeMap<StreamId, Waker>,
     pub(crate) writers: BTreeMap<StreamId, Waker>,
+    /// Of each byte stream with a writer: the code with which the peer stopped it. The session forgets streams that are over.
+    pub(crate) stops: BTreeMap<StreamId, Option<StreamCode>>,
     pub(crate) backlog: Backlog,
     pub(crate) connected: bool,
     /// What is unread goes with the session.
@@ -170,6 +173,7 @@ impl Shared {
                 outcomes: BTreeMap::new(),
                 readers: BTreeMap::new(),
                 writers: BTreeMap::new(),
+                stops: BTreeMap::new(),
                 backlog: Backlog::default(),
                 connected,
                 suspending: false,
@@ -389,7 +393,13 @@ impl Shared {
                     self.changed.notify_waiters();
                 }
                 SessionEvent::StreamReadable(id) => wake(state.readers.remove(&id)),
-                SessionEvent::StreamWritable(id) | SessionEvent::StreamStopped(id, _) => {
+                SessionEvent::StreamStopped(id, code) => {
+                    if let Some(stop) = state.stops.get_mut(&id) {
+                        *stop = Some(StreamCode(code));
+                    }
+                    wake(state.writers.remove(&id));
+                }
+                SessionEvent::StreamWritable(id) | SessionEvent::StreamDelivered(id) => {
                     wake(state.writers.remove(&id));
                 }
                 SessionEvent::Outcome(id, outcome) => {

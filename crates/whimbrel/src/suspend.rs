@@ -118,8 +118,9 @@ impl Mocket {
         if known {
             state.backlog.was_accepted(id);
         }
+        let opening = state.connection.session().take_opening(id).unwrap_or_default();
         drop(state);
-        known.then(|| Stream::new(Arc::clone(&self.shared), self.clone(), id))
+        known.then(|| Stream::new(self.clone(), id, opening))
     }
 
     /// Message streams that this end has not ended, beside the default one: of a session that was resumed, those to go on with by

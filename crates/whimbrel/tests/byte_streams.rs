@@ -7,11 +7,13 @@ mod join;
 use std::io::ErrorKind;
 use std::pin::Pin;
 use std::task::Poll;
+use std::time::Duration;
 
 use join::join;
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use whimbrel::{
-    CloseReason, Config, Endpoint, Mocket, Stream, StreamIoError, SuspendMode, SuspendedMocket, new_identity,
+    CloseReason, Config, Endpoint, Mocket, Stream, StreamCode, StreamIoError, StreamOpenError, SuspendMode,
+    SuspendedMocket, new_identity,
 };
 
 async fn pair() -> (Endpoint, Endpoint, Mocket, Mocket) {
@@ -50,7 +52,10 @@ async fn a_reset_is_told_by_each_read() {
     here.reset(42);
     for _ in 0..3 {
         let error = there.read(&mut [0; 8]).await.unwrap_err();
-        assert_eq!((error.kind(), inner(&error)), (ErrorKind::ConnectionReset, &StreamIoError::Reset(42)));
+        assert_eq!(
+            (error.kind(), inner(&error)),
+            (ErrorKind::ConnectionReset, &StreamIoError::Reset(StreamCode(42)))
+        );
     }
     assert!(here.shutdown().await.is_err(), "what was reset does not end well");
 }
@@ -69,7 +74,10 @@ async fn a_stop_is_told_by_each_write() {
     let again = here.write(&[0; 100]).await.unwrap_err();
     let ended = here.shutdown().await.unwrap_err();
     for error in [first, again, ended] {
-        assert_eq!((error.kind(), inner(&error)), (ErrorKind::BrokenPipe, &StreamIoError::Stopped(77)));
+        assert_eq!(
+            (error.kind(), inner(&error)),
+            (ErrorKind::BrokenPipe, &StreamIoError::Stopped(StreamCode(77)))
+        );
     }
     assert!(there.read(&mut [0; 8]).await.is_err(), "what this end has stopped has no clean end");
 }
@@ -80,7 +88,10 @@ async fn a_stream_that_is_dropped_is_reset_and_one_that_was_shut_down_is_not() {
     let (here, mut there) = opened(&near, &far, b"a part").await;
     drop(here);
     let error = there.read_to_end(&mut Vec::new()).await.unwrap_err();
-    assert_eq!((error.kind(), inner(&error)), (ErrorKind::ConnectionReset, &StreamIoError::Reset(0)));
+    assert_eq!(
+        (error.kind(), inner(&error)),
+        (ErrorKind::ConnectionReset, &StreamIoError::Reset(StreamCode(0)))
+    );
 
     let (mut here, mut there) = opened(&near, &far, b"the whole").await;
     here.shutdown().await.unwrap();
@@ -93,7 +104,7 @@ async fn a_stream_that_is_dropped_is_reset_and_one_that_was_shut_down_is_not() {
         tokio::task::yield_now().await;
     }
     let error = there.write(b"nobody").await.unwrap_err();
-    assert_eq!(inner(&error), &StreamIoError::Stopped(0));
+    assert_eq!(inner(&error), &StreamIoError::Stopped(StreamCode(0)));
 }
 
 #[tokio::test]
@@ -210,4 +221,81 @@ async fn a_message_stream_of_a_session_that_left_has_not_ended() {
     drop(far.suspend(SuspendMode::Snapshot).await.unwrap());
     let closed = whimbrel::StreamRecvError::Closed(CloseReason::Suspended);
     assert_eq!(reader.recv().await.unwrap_err(), closed);
+}
+
+#[tokio::test]
+async fn an_opening_is_there_on_accept_and_is_none_of_the_bytes() {
+    let (_server, _client, near, far) = pair().await;
+    let mut out = near.open_stream_with("example.org:443").await.unwrap();
+    out.write_bytes("the first bytes".into()).await.unwrap();
+    out.shutdown().await.unwrap();
+    let mut stream = far.accept_stream().await.unwrap();
+    assert_eq!(stream.opening(), "example.org:443");
+    let mut got = Vec::new();
+    stream.read_to_end(&mut got).await.unwrap();
+    assert_eq!(got, b"the first bytes");
+    assert!(out.opening().is_empty());
+    // An opening alone travels, too, and one that is empty; a stream without any has none.
+    for opening in ["alone", ""] {
+        let _held = near.open_stream_with(opening).await.unwrap();
+        assert_eq!(far.accept_stream().await.unwrap().opening(), opening);
+    }
+    let too_long = near.open_stream_with([0; whimbrel::MAX_OPENING + 1]).await;
+    assert_eq!(too_long.unwrap_err(), StreamOpenError::OpeningTooLong);
+}
+
+#[tokio::test]
+async fn the_halves_live_apart_and_end_what_is_theirs() {
+    let (_server, _client, near, far) = pair().await;
+    let (near_reader, mut near_writer) = near.open_stream().await.unwrap().into_split();
+    near_writer.write_bytes("half".into()).await.unwrap();
+    let (mut far_reader, mut far_writer) = far.accept_stream().await.unwrap().into_split();
+    drop(near_reader);
+    assert_eq!(far_writer.stopped().await.unwrap(), Some(StreamCode::DROPPED));
+    let error = far_writer.write_bytes("x".into()).await.unwrap_err();
+    assert_eq!(error, StreamIoError::Stopped(StreamCode::DROPPED));
+    // The other direction goes on.
+    near_writer.write_bytes(" and half".into()).await.unwrap();
+    near_writer.shutdown().await.unwrap();
+    let mut got = Vec::new();
+    while let Some(bytes) = far_reader.read_bytes(3).await.unwrap() {
+        assert!(bytes.len() <= 3);
+        got.extend_from_slice(&bytes);
+    }
+    assert_eq!(got, b"half and half");
+    assert_eq!(near_writer.stopped().await.unwrap(), None, "the peer has all of it");
+    drop(far_reader);
+    assert_eq!(near_writer.stopped().await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn codes_can_be_matched_on_also_when_the_stream_is_over() {
+    let (_server, _client, near, far) = pair().await;
+    let (mut near_reader, mut near_writer) = near.open_stream_with("x").await.unwrap().into_split();
+    let (mut far_reader, mut far_writer) = far.accept_stream().await.unwrap().into_split();
+    far_reader.stop(41);
+    far_writer.reset(42);
+    let error = near_reader.read_u8().await.unwrap_err();
+    assert_eq!(StreamIoError::of(&error), Some(&StreamIoError::Reset(StreamCode(42))));
+    // By now both directions have ended and the session has forgotten the stream.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(near_writer.stopped().await.unwrap(), Some(StreamCode(41)));
+    let error = near_writer.write_all(b"more").await.unwrap_err();
+    assert_eq!(StreamIoError::of(&error), Some(&StreamIoError::Stopped(StreamCode(41))));
+}
+
+#[tokio::test]
+async fn slices_are_written_together_in_their_order() {
+    let (_server, _client, near, far) = pair().await;
+    let mut out = near.open_stream().await.unwrap();
+    assert!(out.is_write_vectored());
+    let slices = [&b"one, "[..], b"", b"two, ", b"three"].map(std::io::IoSlice::new);
+    assert_eq!(out.write_vectored(&slices).await.unwrap(), 15);
+    let long = vec![7; 100_000];
+    let taken =
+        out.write_vectored(&[std::io::IoSlice::new(&long), std::io::IoSlice::new(b"x")]).await.unwrap();
+    out.shutdown().await.unwrap();
+    let mut got = Vec::new();
+    far.accept_stream().await.unwrap().read_to_end(&mut got).await.unwrap();
+    assert_eq!((&got[..15], got.len()), (&b"one, two, three"[..], 15 + taken));
 }

@@ -28,6 +28,9 @@ pub(super) const WIDEST: u64 = 1 << 48;
 /// Streams that may be opened before parameters were exchanged.
 pub const DEFAULT_STREAMS: u64 = 128;
 
+/// The most streams that a peer may be allowed.
+pub const MAX_STREAMS: u64 = 1 << 20;
+
 /// One session's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionConfig {
@@ -42,7 +45,8 @@ pub struct SessionConfig {
     /// Credit that each stream is assured of, however many others are not read, bytes; 64 KiB, which is the least. Stream 0 has 256 KiB at
     /// least. Raised, a peer can make us hold more on every stream; lowered, new streams start slowly.
     pub stream_share: u64,
-    /// Streams the peer may have open; 128. Raised, memory of idle streams.
+    /// Streams the peer may have open; 4,096, and 1,048,576 ([`MAX_STREAMS`]) at the most. Raised, memory of idle streams: `memory_budget` bounds
+    /// it, whatever is said here.
     pub max_streams: u64,
     /// Messages queued and not yet begun before `send` answers `QueueFull`; 65,536. Four urgent ones of up to 1,024 bytes more are taken.
     pub send_queue_messages: usize,
@@ -76,7 +80,7 @@ impl Default for SessionConfig {
             session_window: 8 << 20,
             stream_window: 4 << 20,
             stream_share: DEFAULT_SHARE,
-            max_streams: 128,
+            max_streams: 4096,
             send_queue_messages: 65_536,
             send_queue_bytes: 32 << 20,
             stream_send_buffer: 1 << 20,
@@ -92,6 +96,11 @@ impl Default for SessionConfig {
 }
 
 impl SessionConfig {
+    /// Streams the peer may have open.
+    pub(crate) fn streams(&self) -> u64 {
+        self.max_streams.min(MAX_STREAMS)
+    }
+
     /// Credit that every stream but stream 0 is assured of, bytes.
     pub(crate) fn share(&self) -> u64 {
         self.stream_share.clamp(DEFAULT_SHARE, WIDEST)

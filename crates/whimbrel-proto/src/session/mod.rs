@@ -37,7 +37,7 @@ pub use account::admission::{Admission, MAX_BESIDE, MAX_BESIDE_BYTES};
 pub use account::stalls::StreamCredit;
 pub use config::{
     DEFAULT_CREDIT, DEFAULT_SHARE, DEFAULT_STREAMS, MAX_NOTICES, MAX_RANGES, MAX_REPEATABLE, MAX_SPAN,
-    MESSAGE_CHARGE, PeerLimits, SessionConfig, URGENT_BEYOND, URGENT_LEN,
+    MAX_STREAMS, MESSAGE_CHARGE, PeerLimits, SessionConfig, URGENT_BEYOND, URGENT_LEN,
 };
 pub use message::{
     Carried, DomainKey, Message, OpenError, Outcome, Outgoing, Read, SendError, SessionEvent, StreamError,

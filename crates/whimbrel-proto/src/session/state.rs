@@ -44,7 +44,7 @@ impl Session {
     /// A session in which stream 0, the client's first, carries messages both ways already.
     pub fn new(side: Side, config: impl Into<Arc<SessionConfig>>) -> Self {
         let config = config.into();
-        let counts = StreamCounts::new(side, config.max_streams);
+        let counts = StreamCounts::new(side, config.streams());
         let share = config.share_of(StreamId(0));
         let mut session = Self::without_streams(side, config, counts);
         let first = Stream::new(StreamId(0), Some(StreamKind::Messages), DEFAULT_CREDIT, share);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use whimbrel_proto::StreamId;
 use whimbrel_proto::session::{OpenError, Session, StreamError, StreamKind, StreamOptions};
 
@@ -32,7 +33,31 @@ impl Mocket {
     /// The mocket is closed or closing.
     pub async fn open_stream(&self) -> Result<Stream, StreamOpenError> {
         let id = self.open_by(|session| session.open_stream(StreamKind::Bytes)).await?;
-        Ok(Stream::new(Arc::clone(&self.shared), self.clone(), id))
+        Ok(Stream::new(self.clone(), id, Bytes::new()))
+    }
+
+    /// Opens a byte stream that begins with `opening`, of up to [`crate::MAX_OPENING`] bytes: it travels with the first bytes, and is there
+    /// when the peer accepts the stream ([`Stream::opening`]). What a stream is for has its place there: a name, a target, a request. Waits
+    /// while the peer allows no more streams, and before the handshake is over. Cancel-safe: dropped, it has opened nothing.
+    ///
+    /// ```no_run
+    /// # async fn example(near: whimbrel::Mocket, far: whimbrel::Mocket) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut out = near.open_stream_with("example.org:443").await?;
+    /// out.write_bytes("the first bytes".into()).await?;
+    ///
+    /// let stream = far.accept_stream().await?;
+    /// assert_eq!(stream.opening(), "example.org:443");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The opening is too long, the peer is of a version that takes none, or the mocket is closed or closing.
+    pub async fn open_stream_with(&self, opening: impl AsRef<[u8]>) -> Result<Stream, StreamOpenError> {
+        let (opening, clock) = (opening.as_ref(), self.shared.clock);
+        let id = self.open_by(|session| session.open_stream_with(clock.now(), opening)).await?;
+        self.shared.wake(self.shared.lock());
+        Ok(Stream::new(self.clone(), id, Bytes::new()))
     }
 
     /// Opens a stream of messages. Waits while the peer allows no more streams; the peer hears of it with its first message.
@@ -52,6 +77,8 @@ impl Mocket {
         let opened = |state: &mut MocketState| match open(state.connection.session()) {
             Ok(id) => Some(Ok(id)),
             Err(OpenError::Limit) => None,
+            Err(OpenError::OpeningTooLong) => Some(Err(StreamOpenError::OpeningTooLong)),
+            Err(OpenError::NoOpenings) => Some(Err(StreamOpenError::NoOpenings)),
             Err(_) => Some(Err(StreamOpenError::Closing)),
         };
         self.until_changed(opened, |reason| Err(StreamOpenError::Closed(reason))).await
@@ -63,7 +90,8 @@ impl Mocket {
     /// The mocket is closed.
     pub async fn accept_stream(&self) -> Result<Stream, Closed> {
         let id = self.accept_by(StreamKind::Bytes).await?;
-        Ok(Stream::new(Arc::clone(&self.shared), self.clone(), id))
+        let opening = self.shared.lock().connection.session().take_opening(id).unwrap_or_default();
+        Ok(Stream::new(self.clone(), id, opening))
     }
 
     /// The next stream of messages the peer opened. From then on its messages come out of it; before, and of streams that nobody

@@ -249,7 +249,7 @@ impl Connection {
     pub(crate) fn own_params(config: &crate::config::TransportConfig) -> Params {
         Params {
             max_stream_data: config.session.share(),
-            max_streams: config.session.max_streams,
+            max_streams: config.session.streams(),
             max_message: config.session.max_message,
             max_packet: config.max_udp_payload,
             max_ack_delay: config.max_ack_delay,

@@ -160,7 +160,7 @@ impl SessionConfig {
     /// The most that one session may hold for its peer beyond what the peer was charged and nobody has read, bytes. A peer that keeps to its
     /// credit, and cuts into parts only what is longer than a packet, stays below, whatever it sends and whatever is lost.
     pub fn most_held(&self) -> u64 {
-        let streams = self.max_streams.max(DEFAULT_STREAMS);
+        let streams = self.streams().max(DEFAULT_STREAMS);
         let credit = self.session_window.max(DEFAULT_CREDIT).saturating_mul(WORTH);
         credit.saturating_add(streams.saturating_mul(OF_STREAM))
     }

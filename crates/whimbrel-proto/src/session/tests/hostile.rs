@@ -115,7 +115,7 @@ fn early_data_is_bounded_over_all_streams() {
 #[test]
 fn limits_are_kept() {
     let mut session = server();
-    let far = DataHead { stream: 256, ..head(WHOLE, 0, 0) };
+    let far = DataHead { stream: 2 * SessionConfig::default().max_streams, ..head(WHOLE, 0, 0) };
     assert_eq!(cause(feed(&mut session, block_of(far, b"x"))), Cause::StreamLimit);
     let ours = DataHead { stream: 1, ..head(WHOLE, 0, 0) };
     assert_eq!(cause(feed(&mut session, block_of(ours, b"x"))), Cause::WrongStream);

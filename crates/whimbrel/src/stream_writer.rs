@@ -1,0 +1,253 @@
+//! The writing direction of a byte stream.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::AsyncWrite;
+use whimbrel_proto::session::{Session, StreamError};
+use whimbrel_proto::{StreamId, Time};
+
+use crate::error::StreamIoError;
+use crate::mocket::Mocket;
+use crate::stream_code::StreamCode;
+use crate::stream_half::Half;
+
+/// What one write takes at most, where it copies.
+const WRITE_MAX: usize = 1 << 16;
+
+/// The writing direction of a byte stream, from [`crate::Stream::into_split`]. Dropped without `shutdown` it is reset with
+/// [`StreamCode::DROPPED`]: the peer does not take a part for the whole.
+pub struct StreamWriter {
+    /// Keeps the session open.
+    mocket: Mocket,
+    id: StreamId,
+    half: Half,
+}
+
+impl StreamWriter {
+    pub(crate) fn new(mocket: Mocket, id: StreamId) -> Self {
+        mocket.shared.lock().stops.insert(id, None);
+        Self { mocket, id, half: Half::Open }
+    }
+
+    /// The stream's number in the session.
+    pub fn id(&self) -> StreamId {
+        self.id
+    }
+
+    /// Ends the direction early: the peer's reads fail with `code`, and so does what it had not read yet.
+    pub fn reset(&mut self, code: impl Into<StreamCode>) {
+        self.half = Half::Failed(StreamIoError::Ended);
+        let shared = &self.mocket.shared;
+        let mut state = shared.lock();
+        // A stream that has ended already needs no ending.
+        state.connection.session().reset(self.id, code.into().0).ok();
+        shared.wake(state);
+    }
+
+    /// 0 to 255, 100 at first: which of what waits goes first, of this and of other streams and messages.
+    pub fn set_priority(&mut self, priority: u8) {
+        // One that is over needs none.
+        self.mocket.shared.lock().connection.session().set_priority(self.id, priority).ok();
+    }
+
+    /// Writes all of `bytes`, without a copy. Waits for room. Not cancel-safe: dropped, a part may be written.
+    ///
+    /// # Errors
+    /// The peer stopped the stream, it was ended here, or the mocket is closed.
+    pub async fn write_bytes(&mut self, mut bytes: Bytes) -> Result<(), StreamIoError> {
+        while !bytes.is_empty() {
+            tokio::task::coop::consume_budget().await;
+            let taken = std::future::poll_fn(|cx| self.poll_take(cx, bytes.clone())).await?;
+            drop(bytes.split_to(taken));
+        }
+        Ok(())
+    }
+
+    /// Writes as many of `bytes` as there is room for, at least one, without a copy; says how many.
+    ///
+    /// # Errors
+    /// As [`StreamWriter::write_bytes`].
+    pub fn poll_bytes(&mut self, cx: &mut Context<'_>, bytes: &Bytes) -> Poll<Result<usize, StreamIoError>> {
+        self.poll_take(cx, bytes.clone())
+    }
+
+    /// Waits until the peer has all that was written and the end (None), or reads no more (its code). Cancel-safe.
+    ///
+    /// ```no_run
+    /// # async fn example(mocket: whimbrel::Mocket) -> Result<(), Box<dyn std::error::Error>> {
+    /// use tokio::io::AsyncWriteExt;
+    ///
+    /// let (_, mut writer) = mocket.open_stream().await?.into_split();
+    /// writer.write_all(b"a report").await?;
+    /// writer.shutdown().await?;
+    /// match writer.stopped().await? {
+    ///     None => println!("the peer has all of it"),
+    ///     Some(code) => println!("the peer does not want it: {code}"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// It was reset here, or the mocket is closed.
+    pub async fn stopped(&mut self) -> Result<Option<StreamCode>, StreamIoError> {
+        std::future::poll_fn(|cx| self.poll_stopped(cx)).await
+    }
+
+    /// As [`StreamWriter::stopped`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn poll_stopped(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<StreamCode>, StreamIoError>> {
+        match &self.half {
+            Half::Failed(StreamIoError::Stopped(code)) => return Poll::Ready(Ok(Some(*code))),
+            Half::Failed(why) => return Poll::Ready(Err(why.clone())),
+            Half::Open | Half::Finished => {}
+        }
+        let mut state = self.mocket.shared.lock();
+        let session = state.connection.session();
+        if let Some(code) = session.stopped(self.id) {
+            return Poll::Ready(Ok(Some(StreamCode(code))));
+        }
+        let delivered = session.is_delivered(self.id);
+        if let Some(code) = state.stops.get(&self.id).copied().flatten() {
+            return Poll::Ready(Ok(Some(code)));
+        }
+        if !self.half.is_open() && delivered {
+            return Poll::Ready(Ok(None));
+        }
+        if let Some(reason) = &state.closed {
+            return Poll::Ready(Err(StreamIoError::Closed(reason.clone())));
+        }
+        state.writers.insert(self.id, cx.waker().clone());
+        Poll::Pending
+    }
+
+    fn poll_take(&mut self, cx: &mut Context<'_>, bytes: Bytes) -> Poll<Result<usize, StreamIoError>> {
+        match &self.half {
+            Half::Finished => return Poll::Ready(Err(StreamIoError::Ended)),
+            Half::Failed(why) => return Poll::Ready(Err(why.clone())),
+            Half::Open => {}
+        }
+        let shared = &self.mocket.shared;
+        let mut state = shared.lock();
+        let now = shared.clock.now();
+        if let Some(reason) = &state.closed {
+            return Poll::Ready(Err(StreamIoError::Closed(reason.clone())));
+        }
+        let nothing = bytes.is_empty();
+        match state.connection.session().write(now, self.id, bytes) {
+            // Nothing needs no room.
+            Ok(0) if !nothing => {
+                state.writers.insert(self.id, cx.waker().clone());
+                Poll::Pending
+            }
+            Ok(taken) => {
+                shared.wake(state);
+                Poll::Ready(Ok(taken))
+            }
+            Err(error) => {
+                drop(state);
+                Poll::Ready(Err(self.fail(error)))
+            }
+        }
+    }
+
+    fn end(&mut self) -> Result<(), StreamIoError> {
+        match &self.half {
+            Half::Finished => return Ok(()),
+            Half::Failed(why) => return Err(why.clone()),
+            Half::Open => {}
+        }
+        let shared = &self.mocket.shared;
+        let mut state = shared.lock();
+        if let Some(reason) = &state.closed {
+            return Err(StreamIoError::Closed(reason.clone()));
+        }
+        match finish(state.connection.session(), shared.clock.now(), self.id) {
+            Ok(()) => {
+                shared.wake(state);
+                self.half = Half::Finished;
+                Ok(())
+            }
+            Err(error) => {
+                drop(state);
+                Err(self.fail(error))
+            }
+        }
+    }
+
+    fn fail(&mut self, error: StreamError) -> StreamIoError {
+        let why = match error {
+            StreamError::Stopped(code) => StreamIoError::Stopped(StreamCode(code)),
+            _ => match self.mocket.shared.lock().stops.get(&self.id).copied().flatten() {
+                Some(code) => StreamIoError::Stopped(code),
+                None => StreamIoError::Ended,
+            },
+        };
+        self.half = Half::Failed(why.clone());
+        why
+    }
+}
+
+/// Says why not, where the peer has stopped the stream.
+fn finish(session: &mut Session, now: Time, id: StreamId) -> Result<(), StreamError> {
+    session.finish(now, id).map_err(|ended| session.write(now, id, Bytes::new()).err().unwrap_or(ended))
+}
+
+impl Drop for StreamWriter {
+    fn drop(&mut self) {
+        let shared = &self.mocket.shared;
+        let mut state = shared.lock();
+        // Nobody is left to be woken.
+        drop(state.writers.remove(&self.id));
+        state.stops.remove(&self.id);
+        if self.half.is_open() && !state.is_leaving() {
+            state.connection.session().reset(self.id, StreamCode::DROPPED.0).ok();
+            shared.wake(state);
+        }
+    }
+}
+
+impl std::fmt::Debug for StreamWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StreamWriter").field("id", &self.id.0).finish_non_exhaustive()
+    }
+}
+
+impl AsyncWrite for StreamWriter {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        let bytes = Bytes::copy_from_slice(&data[..data.len().min(WRITE_MAX)]);
+        Poll::Ready(Ok(ready!(self.poll_take(cx, bytes))?))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let length: usize = slices.iter().map(|slice| slice.len()).sum();
+        let mut bytes = BytesMut::with_capacity(length.min(WRITE_MAX));
+        for slice in slices {
+            bytes.extend_from_slice(&slice[..slice.len().min(WRITE_MAX - bytes.len())]);
+        }
+        Poll::Ready(Ok(ready!(self.poll_take(cx, bytes.freeze()))?))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    /// Everything written is on its way already.
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// Ends the direction; what was written is delivered first.
+    fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(self.end()?))
+    }
+}
