@@ -193,3 +193,39 @@ fn openings_windows_and_unheard_streams_go_with_the_session() {
         );
     }
 }
+
+/// Both ends of a session in the middle of traffic, written by the program of format 3 (revision a58db22): the client had written 5,000 bytes
+/// on a stream and sent 300 messages, the server 300.
+const OF_FORMAT_3: [&[u8]; 2] =
+    [include_bytes!("fixtures/session-v3-0.bin"), include_bytes!("fixtures/session-v3-1.bin")];
+
+#[test]
+fn a_session_of_the_format_before_goes_on() {
+    let mut pipe = Pipe::plain();
+    let now = pipe.now;
+    for (side, written) in OF_FORMAT_3.into_iter().enumerate() {
+        assert_eq!(written[4], 3);
+        pipe.ends[side] = Session::restore(now, Duration::ZERO, Bytes::from_static(written)).unwrap();
+    }
+    pipe.settle();
+    let sent: Vec<u64> = (0..300).collect();
+    let got: Vec<u64> = pipe.recv_all(1).iter().map(number_of).collect();
+    assert_eq!(got, sent, "in order, each once");
+    let mut got: Vec<u64> = pipe.recv_all(0).iter().map(number_of).collect();
+    got.sort_unstable();
+    assert_eq!(got, sent);
+    let stream = pipe.ends[1].byte_streams()[0];
+    let mut bytes = Vec::new();
+    while let Ok(Read::Data(read)) = pipe.ends[1].read(stream, 10_000) {
+        bytes.extend_from_slice(&read);
+    }
+    assert!(bytes == body(9, 5000));
+    // It is written in the format of today, and both ends go on.
+    let written = pipe.ends[0].snapshot(pipe.now);
+    assert_eq!(written[4], SNAPSHOT_VERSION);
+    pipe.ends[0] = Session::restore(pipe.now, Duration::ZERO, written.into()).unwrap();
+    pipe.ends.iter_mut().for_each(|end| end.set_peer_limits(limits(&SessionConfig::default())));
+    let opened = pipe.ends[0].open_stream_with(pipe.now, b"after the update").unwrap();
+    pipe.settle();
+    assert_eq!(pipe.ends[1].take_opening(opened).unwrap(), "after the update");
+}
