@@ -347,7 +347,7 @@ REFUSED = [
     (b"\x1b\0\0", "not a block of a sealed packet"),
     (b"\0\x80\0\0", "unknown flag"),
     (b"\0\x03", "ends before its fields do"),
-    (b"\0\x43\0\0\x40", "unknown extras"),
+    (b"\0\x43\0\0\x80", "unknown extras"),
     (b"\0\x13\0\0\x05abc", "ends before its fields do"),
     (b"\0\x22\0\0\x01\x00", "a run of what is not whole messages"),
     (b"\0\x33\0\0\x03\x05ab", "ends before its fields do"),

@@ -45,7 +45,7 @@ pub struct SessionConfig {
     /// Credit that each stream is assured of, however many others are not read, bytes; 64 KiB, which is the least. Stream 0 has 256 KiB at
     /// least. Raised, a peer can make us hold more on every stream; lowered, new streams start slowly.
     pub stream_share: u64,
-    /// Streams the peer may have open; 4,096, and 1,048,576 ([`MAX_STREAMS`]) at the most. Raised, memory of idle streams: `memory_budget` bounds
+    /// Streams the peer may have open; 128, and 1,048,576 ([`MAX_STREAMS`]) at the most. Raised, memory of idle streams: `memory_budget` bounds
     /// it, whatever is said here.
     pub max_streams: u64,
     /// Messages queued and not yet begun before `send` answers `QueueFull`; 65,536. Four urgent ones of up to 1,024 bytes more are taken.
@@ -80,7 +80,7 @@ impl Default for SessionConfig {
             session_window: 8 << 20,
             stream_window: 4 << 20,
             stream_share: DEFAULT_SHARE,
-            max_streams: 4096,
+            max_streams: 128,
             send_queue_messages: 65_536,
             send_queue_bytes: 32 << 20,
             stream_send_buffer: 1 << 20,

@@ -58,12 +58,8 @@ fn regression_a_peer_is_followed_that_has_not_heard_that_its_path_is_closed() {
     hold(&mut pair, first, &rule);
     pair.world.rebind(SERVER);
     announce(&mut pair);
-    let closed = |pair: &mut Pair| {
-        pair.events(End::Client)
-            .iter()
-            .any(|event| matches!(event, Event::PathClosed(stats) if stats.id.0 == 0))
-    };
-    assert!(pair.run_until(5 * SECOND, closed), "{:?}", pair.events(End::Client));
+    // The client keeps the old path until the server may send on the new one; it had closed it before that was so.
+    pair.run(5 * SECOND);
     // The server's challenges are spent, and nothing pays for another.
     pair.run(3 * SECOND);
     pair.world.rebind(SERVER);
