@@ -598,3 +598,28 @@ fn a_flood_of_resumptions_is_answered_no_more_than_any_other() {
     assert!(world.endpoint(SERVER).stats().refused >= refused + 30, "most were over the limit");
     assert!(sums.get().1 > 0);
 }
+
+/// A program that fetches its suspended session late must not lengthen the lifetimes in it.
+#[test]
+fn regression_lifetimes_run_from_the_suspension_on() {
+    let mut pair = Pair::connected(1, TransportConfig::default(), LINK);
+    pair.relink("rate=10mbit, delay=20ms, loss=100%");
+    let now = pair.now();
+    let message = Outgoing {
+        lifetime: Some(SECOND),
+        ..Outgoing::new(StreamId(0), Service::ReliableUnsequenced, vec![7; 100].into())
+    };
+    pair.connection(End::Client).session().send(now, message).expect("there is room");
+    pair.connection(End::Client).suspend(now, SuspendMode::Snapshot, None).expect("it can be suspended");
+    let over = |pair: &mut Pair| pair.closed(End::Client).is_some();
+    assert!(pair.run_until(15 * SECOND, over));
+    let (node, handle) = pair.place(End::Client).expect("it is there");
+    pair.run(10 * SECOND);
+    let fetched = pair.now();
+    let state = pair.world.take_suspended(node, handle).expect("the state is there");
+    assert!(
+        state.at + 9 * SECOND <= fetched.since(whimbrel_proto::Time::ZERO),
+        "{:?} at {fetched:?}",
+        state.at
+    );
+}
