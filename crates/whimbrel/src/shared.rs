@@ -68,7 +68,7 @@ pub(crate) struct MocketState {
     pub(crate) outcomes: BTreeMap<MessageId, oneshot::Sender<Outcome>>,
     pub(crate) readers: BTreeMap<StreamId, Waker>,
     pub(crate) writers: BTreeMap<StreamId, Waker>,
-    /// Of each byte stream with a writer: the code with which the peer stopped it. The session forgets streams that are over.
+    /// The code with which the peer stopped a byte stream, for each that has a writer: the session forgets streams that are over.
     pub(crate) stops: BTreeMap<StreamId, Option<StreamCode>>,
     pub(crate) backlog: Backlog,
     pub(crate) connected: bool,

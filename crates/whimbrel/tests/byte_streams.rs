@@ -7,7 +7,6 @@ mod join;
 use std::io::ErrorKind;
 use std::pin::Pin;
 use std::task::Poll;
-use std::time::Duration;
 
 use join::join;
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -278,7 +277,9 @@ async fn codes_can_be_matched_on_also_when_the_stream_is_over() {
     let error = near_reader.read_u8().await.unwrap_err();
     assert_eq!(StreamIoError::of(&error), Some(&StreamIoError::Reset(StreamCode(42))));
     // By now both directions have ended and the session has forgotten the stream.
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    while !near.byte_streams().is_empty() {
+        tokio::task::yield_now().await;
+    }
     assert_eq!(near_writer.stopped().await.unwrap(), Some(StreamCode(41)));
     let error = near_writer.write_all(b"more").await.unwrap_err();
     assert_eq!(StreamIoError::of(&error), Some(&StreamIoError::Stopped(StreamCode(41))));

@@ -25,7 +25,7 @@ const RESUME: u64 = 14;
 const RESUMED: u64 = 15;
 const EXTENSIONS: u64 = 16;
 
-/// What an end takes beyond the first version of the protocol. Nobody sends what the other end did not announce, and bits that are not known
+/// Blocks and bits that an end takes beyond the first version of the protocol. Nobody sends what the other end did not announce, and bits that are not known
 /// are passed over: either end may be the newer one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extensions {
@@ -96,7 +96,7 @@ pub struct Params {
     pub resume: Option<Proof>,
     /// Whether it does. From the server only.
     pub resumed: Option<Resumed>,
-    /// What is taken beyond the first version. Default: nothing.
+    /// Blocks and bits taken beyond the first version. Default: none.
     pub extensions: Extensions,
 }
 

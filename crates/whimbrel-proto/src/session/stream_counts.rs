@@ -82,7 +82,7 @@ impl StreamCounts {
         true
     }
 
-    /// What it takes beside itself, bytes.
+    /// The memory it takes beside itself, bytes.
     pub(super) fn memory(&self) -> u64 {
         self.unheard.memory()
     }

@@ -310,24 +310,33 @@ impl Session {
         }
     }
 
-    /// The same for bytes that may begin with an opening: the application hears of the stream once that is there.
-    pub(super) fn be_bytes(&mut self, slot: StreamSlot, opening: bool) -> Result<(), PeerMisbehaved> {
+    /// The stream carries bytes. The application hears of it once its opening is there, or it is known to have none.
+    pub(super) fn be_bytes(&mut self, slot: StreamSlot) -> Result<(), PeerMisbehaved> {
+        match self.streams.at_mut(slot) {
+            Some(stream) if stream.kind.is_none() => stream.become_kind(StreamKind::Bytes),
+            _ => self.be_kind(slot, StreamKind::Bytes)?,
+        }
+        Ok(())
+    }
+
+    /// A block of a byte stream says whether it begins with an opening.
+    pub(super) fn declare_opening(&mut self, slot: StreamSlot, opening: bool) -> Result<(), PeerMisbehaved> {
         let Some(stream) = self.streams.at_mut(slot) else { return Ok(()) };
         if opening && stream.id.opener() == self.side {
             return Err(PeerMisbehaved::new(Cause::InvalidField, "an opening on a stream that we opened"));
         }
-        if opening && stream.kind.is_none() {
-            stream.become_kind(StreamKind::Bytes);
-        } else {
-            self.be_kind(slot, StreamKind::Bytes)?;
+        if let Some(half) = stream.bytes_in.as_mut()
+            && half.declare(opening)?
+        {
+            self.announce(slot);
         }
-        let half = self.streams.at_mut(slot).and_then(|stream| stream.bytes_in.as_mut());
-        half.map_or(Ok(()), |half| half.declare(opening))
+        Ok(())
     }
 
     /// Tells the application of a stream that the peer has opened.
     pub(super) fn announce(&mut self, slot: StreamSlot) {
         if let Some(stream) = self.streams.at(slot)
+            && stream.id.opener() != self.side
             && let Some(kind) = stream.kind
         {
             self.accounting.events.push_back(SessionEvent::StreamOpened(stream.id, kind));
@@ -337,7 +346,7 @@ impl Session {
     /// The application may know of the stream.
     pub(super) fn is_announced(&self, slot: StreamSlot) -> bool {
         let half = self.streams.at(slot).and_then(|stream| stream.bytes_in.as_ref());
-        half.is_none_or(|half| !half.opening.is_awaited())
+        half.is_none_or(|half| half.opening.is_settled())
     }
 
     /// The peer stopped a direction of ours: nothing more is sent there.

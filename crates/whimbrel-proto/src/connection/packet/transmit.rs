@@ -476,7 +476,8 @@ impl Connection {
     fn record(&mut self, now: Time, at: At, size: usize, eliciting: bool) {
         let path = &mut self.paths[at];
         let wire = size as u64 + path.headers();
-        if self.building.items.iter().any(|item| matches!(item, SentBlock::Answer)) {
+        let answers = |item: &SentBlock| matches!(item, SentBlock::Answer);
+        if !path.proven_there.is_proven() && self.building.items.iter().any(answers) {
             path.proven_there.on_answer_sent(path.recovery.next_number());
         }
         path.recovery.on_sent(now, wire, eliciting, &self.building.items);

@@ -93,19 +93,21 @@ impl BytesIn {
         Ok((self.next > before || self.is_over(), 0))
     }
 
-    /// A block says whether the stream has an opening: all of them say the same.
-    pub(in crate::session) fn declare(&mut self, opening: bool) -> Result<(), PeerMisbehaved> {
+    /// A block says whether the stream has an opening: all of them say the same. Says whether the application may hear of the stream now, and
+    /// could not before.
+    pub(in crate::session) fn declare(&mut self, opening: bool) -> Result<bool, PeerMisbehaved> {
         match self.opening {
             // Nothing of it is wanted any more.
             _ if self.reset.is_some() || self.stopped.is_some() => {}
             Opening::Unknown => {
                 self.opening = if opening { Opening::Awaited } else { Opening::None };
                 self.has_opening = opening;
+                return Ok(!opening);
             }
             _ if opening != self.has_opening => return Err(OPENED_TWICE),
             _ => {}
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Takes the opening off what came, once all of it is there: says how many bytes that were.
@@ -119,7 +121,9 @@ impl BytesIn {
             if self.has_all() {
                 return Err(ENDED);
             }
-            self.ready.push_back(begun);
+            if !begun.is_empty() {
+                self.ready.push_back(begun);
+            }
             return Ok(None);
         };
         self.opening = Opening::Here(Box::new(Bytes::copy_from_slice(&begun[found.clone()])));

@@ -58,7 +58,8 @@ impl Session {
             return Ok(());
         };
         if head.extras.bytes {
-            self.be_bytes(slot, head.extras.opening)?;
+            self.be_bytes(slot)?;
+            self.declare_opening(slot, head.extras.opening)?;
             let slices = is_most(length, reader);
             let payload = reader.bytes(length as u64)?;
             return self.on_stream_bytes(slot, &head, payload, slices);

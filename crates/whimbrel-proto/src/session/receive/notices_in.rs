@@ -225,12 +225,12 @@ impl Session {
         match StreamEnd::read(kind, reader)? {
             StreamEnd::Reset { stream, code, final_size } => {
                 let Some(slot) = self.route(stream)? else { return Ok(()) };
-                self.be_kind(slot, StreamKind::Bytes)?;
+                self.be_bytes(slot)?;
                 let half = self.streams.at_mut(slot).and_then(|stream| stream.bytes_in.as_mut());
                 let Some(half) = half else { return Ok(()) };
                 let grown = half.on_reset(code, final_size)?;
                 let discarded = half.after_reset();
-                if half.opening.is_awaited() {
+                if !half.opening.is_settled() {
                     // It will not come any more.
                     half.opening = Opening::None;
                     self.announce(slot);
@@ -244,7 +244,8 @@ impl Session {
             }
             StreamEnd::Stop { stream, code } => {
                 let Some(slot) = self.route(stream)? else { return Ok(()) };
-                self.be_kind(slot, StreamKind::Bytes)?;
+                // Its data, or its end, says whether it has an opening.
+                self.be_bytes(slot)?;
                 self.on_stop(slot, code);
             }
             StreamEnd::End { stream, final_size } => self.on_end(stream, final_size)?,

@@ -1,4 +1,4 @@
-//! What a byte stream of the peer's begins with, apart from its bytes: there when the stream is accepted.
+//! The opening of a byte stream that the peer opened: it comes before the bytes, and is there when the stream is accepted.
 
 use bytes::Bytes;
 
@@ -26,12 +26,17 @@ pub(in crate::session) enum Opening {
 }
 
 impl Opening {
-    /// The stream is not to be announced yet.
+    /// The application may hear of the stream: it is known whether it has an opening, and that is there.
+    pub(in crate::session) fn is_settled(&self) -> bool {
+        matches!(self, Self::None | Self::Here(_))
+    }
+
+    /// There is one, and a part of it is missing.
     pub(in crate::session) fn is_awaited(&self) -> bool {
         matches!(self, Self::Awaited)
     }
 
-    /// What it takes, bytes.
+    /// The memory it takes, bytes.
     pub(in crate::session) fn memory(&self) -> u64 {
         match self {
             Self::Here(bytes) => (size_of::<Bytes>() + bytes.len()) as u64,

@@ -40,7 +40,7 @@ impl BytesOut {
         self.chunks.push_back((at, bytes));
     }
 
-    /// What the stream begins with, before anything is written.
+    /// Begins the stream with an opening, before anything is written.
     pub(in crate::session) fn open_with(&mut self, opening: &[u8]) {
         let mut begun = Vec::with_capacity(varint_len(opening.len() as u64) + opening.len());
         let mut out = Writer::new(&mut begun, usize::MAX);

@@ -88,13 +88,16 @@ impl Session {
         let Some(stream) = self.streams.by_key_mut(key) else { return };
         let id = stream.id;
         let Some(half) = stream.bytes_out.as_mut() else { return };
+        let was_done = half.is_done();
         half.on_acked(offset, len, fin);
         if half.wants_writable && half.buffered() <= limit / 2 {
             half.wants_writable = false;
             self.accounting.events.push_back(SessionEvent::StreamWritable(id));
         }
         if half.is_done() {
-            self.accounting.events.push_back(SessionEvent::StreamDelivered(id));
+            if !was_done {
+                self.accounting.events.push_back(SessionEvent::StreamDelivered(id));
+            }
             self.reap(key.slot);
         }
     }

@@ -8,7 +8,7 @@ use crate::session::receive::opening::{MAX_OPENING, Opening};
 use crate::session::snapshot::codec::{BROKEN, In, Loaded, Out};
 use crate::wire::VARINT_MAX;
 
-/// Of the length before an opening, however it was written, bytes.
+/// The longest form of the length before an opening, bytes.
 const LONGEST_LENGTH: usize = 8;
 
 impl Opening {

@@ -168,7 +168,7 @@ impl In {
         rest.is_some()
     }
 
-    /// What was written has what versions from `version` on have.
+    /// The snapshot has the fields that came with format `version`.
     pub(in crate::session) fn is_since(&self, version: u8) -> bool {
         self.version >= version
     }

@@ -409,3 +409,57 @@ fn byte_streams_have_priorities() {
     pipe.ends[0].set_priority(high, 10).unwrap();
     assert_eq!(next(&mut pipe), low);
 }
+
+/// STOP may come before any byte: the stream is told of once, when it is known what it begins with.
+#[test]
+fn a_stream_that_is_stopped_before_its_opening_came_is_told_of_once() {
+    for opening in [None, Some(&b"target"[..])] {
+        let mut pipe = Pipe::plain();
+        let now = pipe.now;
+        let id = match opening {
+            Some(opening) => pipe.ends[0].open_stream_with(now, opening).unwrap(),
+            None => pipe.ends[0].open_stream(StreamKind::Bytes).unwrap(),
+        };
+        let mut stop = Vec::new();
+        crate::wire::stream_end::StreamEnd::Stop { stream: id.0, code: 3 }
+            .write(&mut Writer::new(&mut stop, 100));
+        let mut reader = Reader::new(stop.into());
+        let kind = reader.u8().unwrap();
+        pipe.ends[1].handle_block(now, kind, &mut reader, false).unwrap();
+        assert_eq!(opened(&mut pipe, 1), []);
+        pipe.ends[0].write(now, id, Bytes::from_static(b"bytes")).unwrap();
+        pipe.settle();
+        assert_eq!(opened(&mut pipe, 1), [id]);
+        assert_eq!(pipe.ends[1].take_opening(id).as_deref(), opening);
+        assert_eq!(pipe.ends[1].read(id, 9), Ok(Read::Data(Bytes::from_static(b"bytes"))));
+    }
+}
+
+/// A stream's own window bounds its credit, however fast it is read, and leaves another's alone.
+#[test]
+fn a_window_of_its_own_bounds_a_streams_credit() {
+    let granted = |window: Option<u64>| {
+        let mut pipe = Pipe::plain();
+        let id = pipe.ends[0].open_stream(StreamKind::Bytes).unwrap();
+        pipe.ends[0].write(pipe.now, id, body(1, 8)).unwrap();
+        pipe.settle();
+        pipe.ends[1].set_window(id, window).unwrap();
+        for _ in 0..400 {
+            let now = pipe.now;
+            pipe.ends[0].write(now, id, body(1, 1 << 20)).unwrap();
+            pipe.run_for(Duration::from_millis(5));
+            while let Ok(Read::Data(_)) = pipe.ends[1].read(id, 1 << 20) {}
+        }
+        // Nobody reads any more: what is unread in the end is the window.
+        for _ in 0..200 {
+            let now = pipe.now;
+            pipe.ends[0].write(now, id, body(1, 1 << 20)).unwrap();
+            pipe.run_for(Duration::from_millis(5));
+        }
+        let credit = pipe.ends[1].stream_credit(pipe.now);
+        credit.iter().find(|credit| credit.stream == id).unwrap().unread
+    };
+    let (own, others) = (granted(Some(100_000)), granted(None));
+    assert!((65_536..=100_000).contains(&own), "{own}");
+    assert!(others > 200_000, "{others}");
+}
