@@ -712,3 +712,24 @@ fn regression_a_closed_path_is_tried_again_where_the_peer_goes_on() {
         finale 0 60 50",
     );
 }
+
+/// CLOSE_PATH was under way on a link that had become slow when the client used the path again. Its arrival closed the path at the server
+/// alone, and the client said there, and nowhere else, that it had heard the server's FIN-ACK.
+#[test]
+fn regression_a_closing_that_arrives_when_the_path_is_used_again() {
+    play(
+        "kind operations\n\
+        seed 9000000000112377\n\
+        begin 0 40 30 30 0 0 0 0 4 35304 0 19 1 40 10 1 3 27 6 24 98 18202 20 1 24 2 65 93 55 94 2 23 52\n\
+        operation 0 92 42\n\
+        operation 0 84 0 12 0\n\
+        operation 0 80 99\n\
+        operation 0 76 0 70 99 0 60 40 25 15 20 0 0 10 0\n\
+        operation 60 82\n\
+        operation 0 0 20 80 1834 0 0 40 60 0 25 0 0 0\n\
+        operation 0 84 0 5\n\
+        operation 0 92 51\n\
+        operation 0 92 30\n\
+        finale 0 0",
+    );
+}

@@ -156,6 +156,9 @@ impl Connection {
         } else if matches!(self.ending, Ending::Suspending { .. }) {
             // Nobody is left to answer.
             self.finish_suspend(now, None);
+        } else if matches!(self.ending, Ending::FinAckSent { .. }) {
+            // It closed, and nothing was left to deliver either way: it forgot the connection before it could say that FIN-ACK came.
+            self.finish_peer_closed(now);
         } else if !self.ending.is_waiting() {
             self.finish(now, CloseReason::PeerRestarted, None);
         }

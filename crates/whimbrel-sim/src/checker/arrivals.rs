@@ -31,7 +31,12 @@ impl Run {
                 SessionEvent::StreamOpened(stream, StreamKind::Messages) if stream != StreamId(0) => {
                     self.desk(at).messages.push(stream);
                 }
-                SessionEvent::StreamOpened(stream, StreamKind::Bytes) => self.desk(at).bytes.push(stream),
+                SessionEvent::StreamOpened(stream, StreamKind::Bytes) => {
+                    let opening = self.pair.session(at).take_opening(stream);
+                    self.model.on_opening(at, stream, opening.as_deref());
+                    self.desk(at).bytes.push(stream);
+                }
+                SessionEvent::StreamDelivered(stream) => self.model.on_stream_delivered(at, stream),
                 SessionEvent::StreamStopped(stream, code) => self.model.on_stopped(at, stream, code),
                 _ => {}
             }

@@ -62,6 +62,8 @@ pub struct Model {
     ids: BTreeMap<(End, MessageId), u32>,
     settings: BTreeMap<(End, StreamId, u64), TagSettings>,
     flows: BTreeMap<(StreamId, End), Flow>,
+    /// What byte streams begin with, by who opened them, and whether the other end was shown it.
+    openings: BTreeMap<(StreamId, End), (Vec<u8>, bool)>,
     /// The latest place delivered in each order domain.
     last: BTreeMap<(End, StreamId, usize), u64>,
     cross_sequencing: bool,
@@ -298,6 +300,46 @@ impl Model {
         stream_bytes(stream, from, offset, length).into()
     }
 
+    /// An opening that no other stream begins with.
+    pub fn opening(&self, length: usize) -> Vec<u8> {
+        pattern(&STEPS_29, self.openings.len() as u8, 7, length)
+    }
+
+    /// A stream that begins with it was opened.
+    pub fn on_opened_with(&mut self, from: End, stream: StreamId, opening: Vec<u8>) {
+        self.openings.insert((stream, from), (opening, false));
+    }
+
+    /// What the other end was shown when it accepted a stream.
+    pub fn on_opening(&mut self, at: End, stream: StreamId, opening: Option<&[u8]>) {
+        let from = at.other();
+        let given_up = self.is_given_up(from, stream);
+        let Some((right, shown)) = self.openings.get_mut(&(stream, from)) else {
+            assert_eq!(opening, None, "{stream:?} was opened without");
+            return;
+        };
+        if std::mem::replace(shown, true) {
+            // A session that goes on from bytes tells of its streams again.
+            assert_eq!(opening, None, "the opening of {stream:?} was shown twice");
+            return;
+        }
+        assert!(
+            opening == Some(&right[..]) || (opening.is_none() && given_up),
+            "the opening of {stream:?}: {opening:?}"
+        );
+    }
+
+    fn is_given_up(&self, from: End, stream: StreamId) -> bool {
+        let flow = self.flows.get(&(stream, from));
+        flow.is_some_and(|flow| flow.reset.is_some() || flow.stopped.is_some())
+    }
+
+    /// The peer has all that was written.
+    pub fn on_stream_delivered(&mut self, at: End, stream: StreamId) {
+        let flow = self.flow(at, stream);
+        assert!(flow.finished, "{stream:?} is said to be delivered and goes on: {flow:?}");
+    }
+
     fn flow(&mut self, from: End, stream: StreamId) -> &mut Flow {
         self.flows.entry((stream, from)).or_default()
     }
@@ -445,6 +487,12 @@ impl Model {
         }
         if alive {
             assert!(self.streams_are_quiet(), "{:?}", self.unquiet());
+            for ((stream, from), (_, shown)) in &self.openings {
+                assert!(
+                    *shown || self.is_given_up(*from, *stream),
+                    "nobody was shown the opening of {stream:?}"
+                );
+            }
         }
     }
 }

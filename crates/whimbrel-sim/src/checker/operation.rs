@@ -67,6 +67,18 @@ pub enum Operation {
         from: End,
         kind: StreamKind,
     },
+    /// A byte stream that begins with an opening of so many bytes.
+    OpenWith {
+        from: End,
+        length: usize,
+    },
+    /// A byte stream's priority or window is set otherwise.
+    Tune {
+        at: End,
+        stream: u32,
+        priority: u8,
+        window: Option<u64>,
+    },
     /// A stream of messages that is set to something from the beginning.
     OpenMessages {
         from: End,
@@ -253,6 +265,13 @@ impl Operation {
             }
             88..89 if dice.chance(50) => Self::Away(Away::draw(dice, from)),
             89..92 => special::draw(dice),
+            95..98 => Self::OpenWith { from, length: dice.below(1_025) as usize },
+            98..99 => Self::Tune {
+                at: from,
+                stream: dice.below(8),
+                priority: dice.below(256) as u8,
+                window: dice.chance(60).then(|| dice.below(300_000).into()),
+            },
             _ => Self::Pass { time: Duration::from_millis(dice.between(1, 60).into()) },
         }
     }

@@ -172,6 +172,14 @@ impl Run {
                     desk.on_moved(None, Some(stream));
                 }
             }
+            Operation::OpenWith { from, length } => self.open_with(from, length),
+            Operation::Tune { at, stream, priority, window } => {
+                let Some(stream) = self.byte_stream(at, stream) else { return };
+                // A stream may be over and forgotten.
+                let session = self.pair.session(at);
+                let set = session.set_priority(stream, priority);
+                assert_eq!(set, session.set_window(stream, window), "the same stream");
+            }
             Operation::OpenMessages { from, options } => self.open_messages(from, options),
             Operation::Release { at, stream } => {
                 let stream = self.message_stream(at, stream);
@@ -308,6 +316,20 @@ impl Run {
             }
             Ok(stream) => {
                 self.coverage.streams += 1;
+                self.desk(from).bytes.push(stream);
+            }
+            Err(OpenError::Limit) => {}
+            Err(error) => panic!("{from:?} cannot open a stream: {error}"),
+        }
+    }
+
+    fn open_with(&mut self, from: End, length: usize) {
+        let now = self.pair.now();
+        let opening = self.model.opening(length);
+        match self.pair.session(from).open_stream_with(now, &opening) {
+            Ok(stream) => {
+                self.coverage.streams += 1;
+                self.model.on_opened_with(from, stream, opening);
                 self.desk(from).bytes.push(stream);
             }
             Err(OpenError::Limit) => {}

@@ -72,9 +72,14 @@ impl ControlQueue {
         self.notices.holds(number)
     }
 
-    /// The notice is not to be sent any more.
+    /// The notice is not to be sent any more. It is held until it turns out that the peer has it.
     pub(in crate::connection) fn withdraw(&mut self, number: u32) {
-        self.notices.on_acked(number);
+        self.notices.withdraw(number);
+    }
+
+    /// A withdrawn notice is to be sent after all.
+    pub(in crate::connection) fn renew(&mut self, number: u32) {
+        self.notices.renew(number);
     }
 
     /// A notice that was not acknowledged yet, to be said once more on the side.

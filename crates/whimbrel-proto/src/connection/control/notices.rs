@@ -16,6 +16,8 @@ pub(in crate::connection) struct Notices {
 struct Notice {
     number: u32,
     due: bool,
+    /// Not to be sent again; it may arrive yet.
+    withdrawn: bool,
     bytes: Vec<u8>,
 }
 
@@ -30,7 +32,7 @@ impl Notices {
     /// Adds a whole block. Returns its number.
     pub(in crate::connection) fn push(&mut self, bytes: Vec<u8>) -> u32 {
         let number = self.next;
-        self.waiting.push_back(Notice { number, due: true, bytes });
+        self.waiting.push_back(Notice { number, due: true, withdrawn: false, bytes });
         self.next = self.next.wrapping_add(1);
         number
     }
@@ -38,6 +40,22 @@ impl Notices {
     /// Blocks not acknowledged yet.
     pub(in crate::connection) fn len(&self) -> usize {
         self.waiting.len()
+    }
+
+    /// It is not to be sent again, though what was sent of it may arrive.
+    pub(in crate::connection) fn withdraw(&mut self, number: u32) {
+        if let Some(notice) = self.waiting.iter_mut().find(|notice| notice.number == number) {
+            (notice.due, notice.withdrawn) = (false, true);
+        }
+    }
+
+    /// It holds after all.
+    pub(in crate::connection) fn renew(&mut self, number: u32) {
+        if let Some(notice) =
+            self.waiting.iter_mut().find(|notice| notice.number == number && notice.withdrawn)
+        {
+            (notice.due, notice.withdrawn) = (true, false);
+        }
     }
 
     /// It was not acknowledged yet.
@@ -76,7 +94,7 @@ impl Notices {
 
     pub(in crate::connection) fn on_lost(&mut self, number: u32) {
         if let Some(notice) = self.waiting.iter_mut().find(|notice| notice.number == number) {
-            notice.due = true;
+            notice.due = !notice.withdrawn;
         }
     }
 }
@@ -102,5 +120,20 @@ mod tests {
         notices.on_acked(1);
         notices.on_lost(1);
         assert!(!notices.is_due(), "acknowledged once is enough");
+    }
+
+    #[test]
+    fn a_notice_that_was_withdrawn_is_waited_for_and_not_repeated() {
+        let mut notices = Notices::default();
+        let number = notices.push(vec![1; 10]);
+        notices.fill(&mut Writer::new(&mut Vec::new(), 15), |_| {});
+        notices.withdraw(number);
+        notices.on_lost(number);
+        assert!(!notices.is_due() && notices.holds(number));
+        notices.renew(number);
+        assert!(notices.is_due(), "it is wanted again");
+        notices.withdraw(number);
+        notices.on_acked(number);
+        assert!(!notices.holds(number), "it came after all");
     }
 }

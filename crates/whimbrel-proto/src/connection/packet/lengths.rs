@@ -9,6 +9,8 @@ pub(in crate::connection) const CHALLENGE_LEN: usize = CLEAR_LEN + 4 + 9 + TAG_L
 pub(in crate::connection) const OPENING_LEN: usize = 72;
 /// Room in which a SACK of one range fits, whatever its numbers.
 pub(in crate::connection) const SACK_LEN: usize = CLEAR_LEN + 4 + 2 + 4 * 8 + 1 + 8 + 24 + TAG_LEN;
+/// Blocks of a farewell at the longest: a reason's text fits.
+pub(in crate::connection) const MOST_FAREWELL: usize = 480;
 /// Repetitions of a last packet to a peer that goes on.
 pub(in crate::connection) const FAREWELLS: u8 = 8;
 /// PONG is repeated to early packets after so long, then after twice as long, and so on.

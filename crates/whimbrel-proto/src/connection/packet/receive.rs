@@ -47,9 +47,8 @@ impl Connection {
         let detached = matches!(self.ending, crate::connection::lifecycle::close::Ending::Detached { .. });
         if self.ending.is_detached() && !detached {
             // A peer that goes on has missed the farewell.
-            if self.farewell.packet.is_some() && self.farewell.left > 0 && self.is_news(now, datagram) {
-                self.farewell.left -= 1;
-                self.farewell.due = true;
+            if self.farewell.packet.is_some() && self.farewell.left > 0 {
+                self.repeat_farewell(now, datagram);
             }
             return;
         }
@@ -113,25 +112,35 @@ impl Connection {
         }
     }
 
-    /// Whether a datagram after the end shows a peer that goes on: one that opens and did not come before. Farewells are repeated as they
-    /// were, so two ends that both have one do not answer each other's. Who never proved to hold keys is answered anyway.
-    fn is_news(&mut self, now: Time, datagram: Datagram) -> bool {
-        if !self.peer.confirmed {
-            return true;
+    /// The peer goes on if a datagram opens and did not come before. It is answered where it goes on: it may have lost the path that the
+    /// farewell was sealed for. On one path farewells are repeated as they were, so two ends that both have one do not answer each other's
+    /// for long. Who never proved to hold keys is answered anyway.
+    fn repeat_farewell(&mut self, now: Time, datagram: Datagram) {
+        if self.peer.confirmed {
+            let Some(at) = self.place_of_news(now, datagram) else { return };
+            if self.paths[at].id != self.farewell.on {
+                self.seal_farewell(now, at);
+            }
         }
+        self.farewell.left -= 1;
+        self.farewell.due = true;
+    }
+
+    /// The path of a packet that opens and did not come before.
+    fn place_of_news(&mut self, now: Time, datagram: Datagram) -> Option<At> {
         let target = match destination(&datagram.bytes) {
             Some((flags, id)) if flags & CLEAR_BIT == 0 => self.target(id),
             _ => None,
         };
-        let Some(Destination::Path(at)) = target else { return false };
-        let Some(plain) = self.open(now, Destination::Path(at), datagram.bytes) else { return false };
+        let Some(Destination::Path(at)) = target else { return None };
+        let plain = self.open(now, Destination::Path(at), datagram.bytes)?;
         let path = &mut self.paths[at];
-        let is_news = !path.received.is_duplicate(plain.number);
-        if is_news {
-            let pace = path.ack_pace(now, self.config.max_ack_delay);
-            path.received.on_packet(now, plain.number, false, datagram.ecn, pace);
+        if path.received.is_duplicate(plain.number) {
+            return None;
         }
-        is_news
+        let pace = path.ack_pace(now, self.config.max_ack_delay);
+        path.received.on_packet(now, plain.number, false, datagram.ecn, pace);
+        Some(at)
     }
 
     /// What authentic packets say beside their blocks: the peer is there, and where.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::lengths::{CHALLENGE_LEN, PONG_WAIT};
+use super::lengths::{CHALLENGE_LEN, MOST_FAREWELL, PONG_WAIT};
 use super::sent_block::SentBlock;
 use crate::connection::control::control_queue::ControlBlock;
 use crate::connection::datagram::Transmit;
@@ -119,14 +119,15 @@ impl Connection {
     ) -> Option<Transmit> {
         if self.farewell.due {
             self.farewell.due = false;
+            let at = self.paths.by_id(self.farewell.on).unwrap_or(self.paths.main());
             let farewell = self
                 .farewell
                 .packet
                 .as_deref()
-                .filter(|last| last.len() <= self.paths[Main].validation.room())?;
+                .filter(|last| last.len() <= self.paths[at].validation.room())?;
             out.extend_from_slice(farewell);
-            self.paths[Main].validation.on_sent(farewell.len());
-            return Some(self.paths[Main].transmit(farewell.len(), None));
+            self.paths[at].validation.on_sent(farewell.len());
+            return Some(self.paths[at].transmit(farewell.len(), None));
         }
         if let Some(transmit) = self.transmit_opening(now, out) {
             return Some(transmit);
@@ -556,14 +557,21 @@ impl Connection {
         if self.keys.is_none() {
             return;
         }
-        let mut packet = Vec::with_capacity(512);
-        let at = self.paths.main();
+        self.farewell.blocks.clear();
+        write(&mut Writer::new(&mut self.farewell.blocks, MOST_FAREWELL));
+        self.seal_farewell(now, self.paths.main());
+        self.farewell.due = true;
+    }
+
+    /// For one path.
+    pub(in crate::connection) fn seal_farewell(&mut self, now: Time, at: At) {
+        let mut packet = Vec::with_capacity(MOST_FAREWELL + 64);
         let head = self.begin(at, &mut packet);
-        write(&mut Writer::new(&mut packet, 512 - TAG_LEN));
+        packet.extend_from_slice(&self.farewell.blocks);
         self.seal(at, &mut packet, &head);
         self.building.items.clear();
         self.record(now, at, packet.len(), false);
+        self.farewell.on = self.paths[at].id;
         self.farewell.packet = Some(packet);
-        self.farewell.due = true;
     }
 }

@@ -23,7 +23,7 @@ use crate::crypto::ResetToken;
 use crate::mutants::{Mutant, planted};
 use crate::recovery::Fate;
 use crate::wire::{Reader, Writer, block};
-use crate::{Cause, ConnectionId, PathId, PeerMisbehaved, Side, Time};
+use crate::{ConnectionId, PathId, PeerMisbehaved, Side, Time};
 
 /// Notices not acknowledged and ids not free yet, from which on no ids for further paths are given: a peer that opens and closes paths
 /// without end waits for what it left behind.
@@ -271,12 +271,19 @@ impl Connection {
         let control = &mut self.control;
         let closed = |path: &&mut Path| path.lifecycle.state() == PathState::Closed && path.told.is_none();
         for path in self.paths.iter_mut().filter(closed) {
-            path.told = Some(control.notice(write_close_path(path.id)));
+            path.told = Some(match path.recalled.take() {
+                Some(recalled) if control.holds_notice(recalled) => {
+                    control.renew(recalled);
+                    recalled
+                }
+                _ => control.notice(write_close_path(path.id)),
+            });
         }
     }
 
     /// No path works, and the peer goes on where one was closed, of which it has not heard: what comes from here shows it a path that is in
-    /// order, so it looks for no other. Both have proven each other there, and both go on there.
+    /// order, so it looks for no other. Both have proven each other there, and both go on there, unless what was sent of CLOSE_PATH
+    /// arrives yet.
     pub(in crate::connection) fn reopen(&mut self, now: Time, at: At) {
         let path = &self.paths[at];
         let untold = path.told.is_none_or(|told| self.control.holds_notice(told));
@@ -287,8 +294,9 @@ impl Connection {
             return;
         }
         let path = &mut self.paths[at];
-        if let Some(told) = path.told.take() {
-            self.control.withdraw(told);
+        path.recalled = path.told.take();
+        if let Some(recalled) = path.recalled {
+            self.control.withdraw(recalled);
         }
         path.lifecycle.on_reopened();
         self.on_path_up(now, at);
@@ -304,8 +312,26 @@ impl Connection {
         }
     }
 
+    /// CLOSE_PATH of a path that is used again arrived after all: the peer has forgotten the path.
+    fn close_recalled(&mut self, now: Time) {
+        let arrived = |connection: &Self, at: At| {
+            connection.paths[at].recalled.is_some_and(|recalled| !connection.control.holds_notice(recalled))
+        };
+        while let Some(at) = self.paths.all().find(|at| arrived(self, *at)) {
+            let recalled = self.paths[at].recalled.take();
+            let id = self.paths[at].id;
+            let stays = |path: &Path| path.id != id && path.lifecycle.state() != PathState::Closed;
+            // The peer keeps the only path it has.
+            if self.paths.iter().any(stays) {
+                self.paths[at].told = recalled;
+                self.close_at(now, at);
+            }
+        }
+    }
+
     /// Forgets paths that the peer knows to be closed.
     pub(in crate::connection) fn forget_closed(&mut self, now: Time) {
+        self.close_recalled(now);
         let known = |connection: &Self, at: At| {
             let told = connection.paths[at].told;
             told.is_some_and(|told| !connection.control.holds_notice(told))
@@ -395,7 +421,8 @@ impl Connection {
         }
         if let Some(at) = self.paths.by_id(id) {
             if self.paths.len() == 1 {
-                return Err(PeerMisbehaved::new(Cause::InvalidField, "CLOSE_PATH of the only path"));
+                // The client has another, or goes on here: CLOSE_PATH was under way when it had to use the path again.
+                return Ok(());
             }
             let stats = self.forget(now, at);
             self.events.push_back(Event::PathClosed(stats));

@@ -68,6 +68,8 @@ pub(in crate::connection) struct Path {
     pub(in crate::connection) lingers: bool,
     /// It is closed; CLOSE_PATH, by its number, once that was sent. Until the peer has it, it may send here.
     pub(in crate::connection) told: Option<u32>,
+    /// It was closed and is used again; CLOSE_PATH by its number, which may arrive yet.
+    pub(in crate::connection) recalled: Option<u32>,
     /// The peer has proven our address here: it can go on here when others are closed.
     pub(in crate::connection) proven_there: ProvenThere,
     /// NEW_CID with our id, by its number, until the peer has it: before that it cannot answer here.
@@ -140,6 +142,7 @@ impl Path {
             unwanted: false,
             lingers: false,
             told: None,
+            recalled: None,
             proven_there: ProvenThere::new(lifecycle.is_proven()),
             announced: None,
             answers: ChallengeAnswers::default(),
