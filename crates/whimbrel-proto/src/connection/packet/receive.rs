@@ -8,6 +8,7 @@ use crate::connection::datagram::Datagram;
 use crate::connection::event::{EndpointEvent, Event};
 use crate::connection::handshake::keys::KeyUse;
 use crate::connection::paths::multipath::Destination;
+use crate::connection::paths::path::Path;
 use crate::connection::paths::path_set::{At, Main};
 use crate::connection::paths::path_state::PathState;
 use crate::connection::paths::rebinding::Rebinding;
@@ -504,20 +505,36 @@ impl Connection {
             self.supply.addresses.on_answered(from);
         }
         path.adopt(now, rebinding, rtt);
+        let id = path.id;
         self.supply.addresses.on_answered(rebinding.remote);
+        self.look_for_others(now, id, from, rebinding);
         if self.ending.is_over() {
             // The packet that ended the connection shows where its last words go; there is nobody to be told.
             return;
         }
-        if path.lifecycle.on_validated() {
+        if self.paths[at].lifecycle.on_validated() {
             self.on_path_up(now, at);
             return;
         }
-        self.events.push_back(Event::PeerAddressChanged {
-            path: self.paths[at].id,
-            from,
-            to: rebinding.remote,
-        });
+        self.events.push_back(Event::PeerAddressChanged { path: id, from, to: rebinding.remote });
+    }
+
+    /// The peer's NAT rebound on one path: other paths between the same two addresses led through it as well. Where both ends' NATs rebind
+    /// at a time neither hears the other there.
+    fn look_for_others(&mut self, now: Time, moved: PathId, from: std::net::SocketAddr, to: Rebinding) {
+        if from == to.remote {
+            return;
+        }
+        let led_there = |path: &Path| {
+            let same_local = path.local.is_none() || to.local.is_none() || path.local == to.local;
+            path.id != moved && path.remote == from && same_local && path.lifecycle.is_proven()
+        };
+        for path in self.paths.iter_mut().filter(|path| path.rebinding.is_none() && led_there(path)) {
+            let mut rebinding = Rebinding::new(now, to.remote, path.local, self.supply.challenges.draw());
+            // It answered on the other path.
+            rebinding.allowance.prove();
+            path.rebinding = Some(Box::new(rebinding));
+        }
     }
 
     fn on_fin(&mut self, now: Time, reason: close::Reason) {
