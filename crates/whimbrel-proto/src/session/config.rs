@@ -73,7 +73,7 @@ pub struct SessionConfig {
     /// Messages of this priority and above that fit into one packet also go on a second path, where one works; 200.
     /// Lowered, more bytes are sent; the budget for copies of messages with a lifetime does not limit these.
     pub urgent_priority: u8,
-    /// Messages that may await TAKEN; 65,536. Beyond it, a send that asks for confirmation returns `QueueFull`.
+    /// Tracked messages that may be delivered and await TAKEN; 65,536. Beyond it, a send that asks for confirmation returns `QueueFull`.
     pub max_unconfirmed: usize,
     /// Tags remembered with settings and statistics, and as many of the peer's with statistics; 4,096. Beyond it, idle
     /// tags without settings are forgotten.

@@ -87,7 +87,7 @@ pub struct Message {
     pub(super) domain: Domain,
 }
 
-/// What finally happened to a message.
+/// The final fate of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
     /// It is whole in the peer's inbox.

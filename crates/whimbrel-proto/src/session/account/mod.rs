@@ -18,7 +18,7 @@ use stalls::Stalls;
 use super::config::{DEFAULT_CREDIT, SessionConfig};
 use crate::budget::Budgets;
 
-/// What the two ends of a session allow each other.
+/// The credit and limits that the two ends of a session grant each other.
 #[derive(Debug)]
 pub(in crate::session) struct Account {
     /// Credit used on all streams together, limited until the peer has announced its limits.

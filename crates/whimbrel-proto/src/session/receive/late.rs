@@ -1,7 +1,7 @@
 //! Messages that arrive after their gap was passed over. The sender must not take their acknowledgement for delivery.
 //!
-//! Therefore a verdict, which is an answer to a SKIP that was not sent, precedes the acknowledgement in every packet
-//! that has one until the verdict has arrived. No acknowledgement can then arrive before it.
+//! Therefore the receiver sends a verdict, which is an answer to a SKIP that was not sent. It precedes the acknowledgement
+//! in every packet that has one, until the verdict has arrived. No acknowledgement can then arrive before it.
 
 use std::ops::Range;
 

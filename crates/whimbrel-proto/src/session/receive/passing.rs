@@ -1,4 +1,4 @@
-//! Passing over gaps that were waited for long enough.
+//! Passing over gaps that have lasted long enough.
 
 use super::receiving::RecvDomain;
 use crate::Time;
@@ -23,7 +23,7 @@ impl Session {
         }
     }
 
-    /// Passes over gaps that were waited for long enough.
+    /// Passes over gaps that have lasted long enough.
     pub(in crate::session) fn pass_gaps(&mut self, now: Time) {
         while let Some(key) = self.incoming.gaps.pop_due(now) {
             let Some(stream) = self.streams.by_key_mut(key) else { continue };

@@ -9,7 +9,7 @@ pub(crate) enum Copied {
     Pressing,
 }
 
-/// Where copies of messages go that could not be retransmitted in time.
+/// Where to send copies of messages that could not be retransmitted in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Copies {
     /// One copy, on another path.
