@@ -330,7 +330,7 @@ impl<I: Copy> Recovery<I> {
         );
         if told.packets == 0 {
             if further {
-                // Packets that are not ack-eliciting arrive at the peer again, so a probe will, too.
+                // Packets that are not ack-eliciting get through to the peer again, so a probe will, too.
                 self.silence.probe_at(now);
             }
             return Ok(0);

@@ -77,7 +77,7 @@ pub(crate) struct Rtt {
     /// The lowest sample since half a window. It becomes the minimum when the current one has aged out.
     next_min: Nanos,
     next_min_at: Time,
-    /// How often the slack is doubled, because deadlines proved too early.
+    /// How many times the slack is doubled, because deadlines proved too early.
     patience: u32,
     patience_until: Time,
 }

@@ -55,8 +55,8 @@ impl Spares {
     /// Returns a buffer of at least `size` bytes.
     ///
     /// Messages are mostly read in order. The newest buffers are in use, and the first free one behind them is the
-    /// likeliest to be in the processor's cache still. The search steps back by half the distance each time, so it ends
-    /// within half as many more buffers as are in use.
+    /// likeliest to be in the processor's cache still. The search steps grow by half each time, so it
+    /// ends within half as many more buffers as are in use.
     fn take(&mut self, size: usize) -> BytesMut {
         if !SPARE_SIZES.contains(&size) {
             return BytesMut::with_capacity(size);

@@ -246,7 +246,7 @@ impl Session {
             }
             StreamEnd::Stop { stream, code } => {
                 let Some(slot) = self.route(stream)? else { return Ok(()) };
-                // DATA, RESET or FIN will tell whether it has an opening.
+                // Its DATA or its RESET will tell whether it has an opening.
                 self.be_bytes(slot)?;
                 self.on_stop(slot, code);
             }

@@ -11,7 +11,8 @@ use super::fragments::FragmentList;
 use crate::mutants::{Mutant, planted};
 use crate::wire::{Writer, varint_len};
 
-/// Bytes written by the application, kept until they are acknowledged, followed by FIN or RESET.
+/// Bytes written by the application, kept until they are acknowledged, followed by FIN or RESET. FIN is here the E flag
+/// of DATA that ends the stream, and not the FIN block that closes a session.
 #[derive(Debug, Default)]
 pub(in crate::session) struct BytesOut {
     /// The written chunks that are not fully acknowledged, each with its offset.
