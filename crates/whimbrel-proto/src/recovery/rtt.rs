@@ -74,7 +74,8 @@ pub(crate) struct Rtt {
     answer: Mean,
     min: Nanos,
     min_at: Time,
-    /// The lowest sample since half a window. It becomes the minimum when the current one has aged out.
+    /// The next minimum: a low sample after the current one, at most `MIN_WINDOW` old when the last sample was taken. It
+    /// becomes the minimum when the current one has aged out.
     next_min: Nanos,
     next_min_at: Time,
     /// How many times the slack is doubled, because deadlines proved too early.

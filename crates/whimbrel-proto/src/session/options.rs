@@ -11,8 +11,8 @@ pub enum CreditPolicy {
     #[default]
     Wait,
     /// When they arrive. A reader that stops and comes back finds the newest messages. The oldest unread one is
-    /// discarded, and counted, while more than `unread` messages or more bytes than the stream's window wait. Reliable
-    /// messages are not affected.
+    /// discarded, and counted, while more than `unread` messages or more bytes than the session's `stream_window` (256
+    /// KiB at least) wait. Reliable messages are not affected.
     Latest {
         /// Messages kept, at least 1.
         unread: usize,
