@@ -30,8 +30,8 @@ impl Connection {
         }
     }
 
-    /// Returns whether the session may outlive the connection: it is configured to, and there is a claim to resume it
-    /// by.
+    /// Returns whether the session may outlive the connection: reattaching is configured, no end is under way, and
+    /// there is a claim to resume by.
     pub(in crate::connection) fn may_detach(&self) -> bool {
         self.config.reattach.is_some()
             && self.ending.is_open()
