@@ -91,8 +91,8 @@ impl Addresses {
         self.0.iter().flat_map(|known| known.answered.iter().rev()).copied()
     }
 
-    /// Returns whether the address has answered a challenge. It is then no third party's that the peer would have us
-    /// send to.
+    /// Returns whether the address has answered a challenge. If it has not, it may be that of a third party to which
+    /// the peer would direct our packets.
     pub(in crate::connection) fn has_answered(&self, address: SocketAddr) -> bool {
         self.0.as_ref().is_some_and(|known| known.answered.contains(&address))
     }
