@@ -87,9 +87,9 @@ pub enum Event {
         /// The bytes that wait to be read, plus 32 for each message.
         unread: u64,
     },
-    /// What is queued on a stream has waited for a second because the peer's application does not read it. Reported
-    /// once for each stall. The session reports this as [`crate::session::SessionEvent::SendBlocked`]; the connection
-    /// itself does not emit it.
+    /// A stream's queue has waited for a second because the peer's application does not read the stream. Reported once
+    /// for each stall. The session reports this as [`crate::session::SessionEvent::SendBlocked`]; the connection itself
+    /// does not emit it.
     SendBlocked(StreamId),
     /// The peer began a graceful close. What it sent before is still delivered.
     PeerClosing(Reason),
@@ -121,7 +121,7 @@ pub enum EndpointEvent {
     TicketWanted {
         /// The client's key.
         client_key: PublicKey,
-        /// What the ticket should remember of the path. All zeros: nothing.
+        /// The path's rate and round trip for the ticket to remember. All zeros: nothing.
         memory: PathMemory,
     },
     /// Another connection id should be issued. The endpoint's answer goes to

@@ -17,7 +17,7 @@ pub(in crate::connection) struct Alternatives {
     addresses: Vec<SocketAddr>,
     /// When each of the addresses tried so far was first tried.
     asked: Vec<Time>,
-    /// To how many of the addresses tried so far the last packet must still be sent.
+    /// How many of the addresses tried so far must still get the last packet.
     due: usize,
     /// When the next address is tried.
     next: Time,

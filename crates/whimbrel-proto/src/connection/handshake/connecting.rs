@@ -90,9 +90,9 @@ impl Connection {
         };
         if let Err(error) = handled {
             self.figures.dropped.handshake += 1;
-            // What a man-on-the-side attacker can send must not end the handshake; what only the server can send does.
-            // The exception is a SYN-ACK that shows another key than the remembered one, or none. Anybody on the path
-            // can forge one, but users should hear of a changed key before PING, not after a timeout.
+            // A man-on-the-side attacker must not be able to end the handshake; only the server may. The exception is a
+            // SYN-ACK that shows another key than the remembered one, or none. Anybody on the path can forge one, but
+            // users should hear of a changed key before PING, not after a timeout.
             match error {
                 HandshakeError::KeyDiffers { .. }
                 | HandshakeError::NoKeyShown

@@ -5,7 +5,7 @@ use crate::Time;
 use crate::crypto::COOKIE_LIFE;
 use crate::handshake::EARLY_WINDOW;
 
-/// What was sent before PONG, and since when.
+/// The early data sent before PONG: whether there was any, and since when.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::connection) struct Early {
     /// When the first PING with keys for early data was sent, whether or not it carried any.

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use crate::ConnectionId;
 
-/// What was logged, and the lines that wait to be read. It has no `Debug`, since the lines are keys.
+/// The key log: lines that wait to be read, and a record of those already logged. It has no `Debug`, since the lines
+/// are keys.
 #[derive(Default)]
 pub(in crate::connection) struct KeyLog {
     pub(in crate::connection) lines: VecDeque<String>,

@@ -49,7 +49,7 @@ pub(crate) struct Opening {
     began: Time,
     /// Packets sent in this stage.
     tries: u8,
-    /// What an earlier connection remembered of the path.
+    /// The path's rate and round trip, if an earlier connection remembered them.
     pub(in crate::connection) memory: Option<PathMemory>,
     /// The first packet number that no abandoned flight has used.
     pub(in crate::connection) numbers_used: u64,

@@ -2,7 +2,7 @@
 
 use crate::crypto::PublicKey;
 
-/// What is known of the peer.
+/// The peer's identity and its limits.
 pub(in crate::connection) struct Peer {
     /// Whether a packet under the final keys was opened, which proves the peer's identity.
     pub(in crate::connection) confirmed: bool,

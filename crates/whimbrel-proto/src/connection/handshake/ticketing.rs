@@ -40,7 +40,7 @@ pub(in crate::connection) struct Ticketing {
     pub(in crate::connection) issued: Issued,
     /// Whether this is a server that issues tickets.
     issues: bool,
-    /// What the last requested ticket remembers.
+    /// The path measurements in the last requested ticket.
     told: Option<PathMemory>,
     /// Whether the endpoint was asked for a ticket and has not answered.
     pub(in crate::connection) asked: bool,

@@ -2,7 +2,7 @@
 
 use crate::crypto::{Claim, PublicKey};
 
-/// What a session is known by when it comes back.
+/// The session that a connection carries, and the rights to resume it.
 #[derive(Clone, Default)]
 pub(crate) struct Attachment {
     /// The session's id, chosen by the client of the first handshake.

@@ -1,4 +1,4 @@
-//! What it takes to dial a peer.
+//! Dialling a peer.
 
 use rand_chacha::ChaCha20Rng;
 

@@ -21,7 +21,7 @@ use crate::{Cause, PeerMisbehaved, Side, Time};
 /// How often SUSPEND_ACK is sent again to a peer that goes on asking.
 const REPEATS: u8 = 32;
 
-/// What happens before the session becomes bytes.
+/// How the session is treated before it becomes bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SuspendMode {
     /// First delivers what was sent, as a graceful close does, for as long as the close timeout. Then as `Snapshot`.

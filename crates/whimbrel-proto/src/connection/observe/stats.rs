@@ -132,7 +132,7 @@ pub struct ConnectionStats {
     pub dropped: Dropped,
     /// The number of key updates so far.
     pub key_updates: u64,
-    /// What the deadline rule cost and saved.
+    /// The cost and the benefit of the deadline rule.
     pub deadlines: DeadlineStats,
     /// How long ago the peer was last heard.
     pub silent_for: Duration,

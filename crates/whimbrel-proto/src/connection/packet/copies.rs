@@ -57,7 +57,7 @@ impl Echoes {
     }
 }
 
-/// What the deadline rule cost and saved.
+/// The cost and the benefit of the deadline rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeadlineStats {
     /// Messages sent redundantly because they could not have been retransmitted in time.

@@ -1,4 +1,4 @@
-//! What the fates of packets mean for their path.
+//! The consequences of packets' fates for their path.
 
 use crate::PathId;
 use crate::recovery::Fate;

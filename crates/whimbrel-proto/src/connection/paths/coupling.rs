@@ -14,7 +14,7 @@ pub(in crate::connection) const SHORTEST_SPAN: Duration = Duration::from_millis(
 /// or waits for others to fail.
 pub(in crate::connection) const LEAST_PART: u64 = 32;
 
-/// What a path carried in the current span and before.
+/// A path's traffic in the current span and before.
 #[derive(Debug, Default)]
 pub(in crate::connection) struct Load {
     pub(in crate::connection) delays: Delays,

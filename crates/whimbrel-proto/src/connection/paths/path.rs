@@ -89,7 +89,7 @@ pub(in crate::connection) struct Path {
     pub(in crate::connection) last_sack: Time,
     pub(in crate::connection) pacing_until: Option<Time>,
     pub(in crate::connection) traffic: Traffic,
-    /// What the path carried and how long that took, compared with other paths. `None` while it is the only path.
+    /// The path's load, for comparison with other paths. `None` while it is the only path.
     pub(in crate::connection) load: Option<Box<Load>>,
     /// Whether packets are sent with an ECN mark, as configured.
     pub(in crate::connection) ecn_usable: bool,
