@@ -113,8 +113,8 @@ impl Connection {
         }
     }
 
-    /// Repeats the farewell to a peer that still sends: a packet of it must open and be no duplicate. The farewell goes
-    /// on the path of that packet, since the peer may have lost the path that it was sealed for. On one path it is
+    /// Repeats the farewell to a peer that still sends: its packet must open and be no duplicate. The farewell goes on
+    /// the path of that packet, since the peer may have lost the path that it was sealed for. On one path it is
     /// repeated unchanged, so two ends that both have a farewell soon stop answering each other. A peer that never
     /// proved to hold the keys is answered without these checks.
     fn repeat_farewell(&mut self, now: Time, datagram: Datagram) {
