@@ -69,7 +69,7 @@ impl Connection {
         let Some(opening) = self.opening.as_deref_mut().filter(|opening| opening.is_asking()) else { return };
         let Some(alternatives) = &mut opening.alternatives else { return };
         if let Some(asked_at) = alternatives.on_answered(datagram.from, self.paths[Main].remote) {
-            // After many tries all addresses are asked at once, and the first packet's time is reset to then.
+            // After many tries in vain all addresses are asked at once, and the round trip counts from then.
             opening.first_sent = opening.first_sent.max(Some(asked_at));
             self.paths[Main].move_to(datagram.from, datagram.to);
         }

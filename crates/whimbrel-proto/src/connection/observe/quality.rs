@@ -38,8 +38,8 @@ impl Quality {
 pub struct Threshold {
     /// The figure and its level.
     pub quality: Quality,
-    /// How far below the level a figure that was above must fall to count as below, in per cent of the level, up to
-    /// 100. Default 20, so that a figure that hovers at its level is reported once.
+    /// How far below the level a figure that was above must fall to count as below again. In per cent of the level, at
+    /// most 100. Default 20, so that a figure that hovers at its level is reported once.
     pub hysteresis: u8,
 }
 

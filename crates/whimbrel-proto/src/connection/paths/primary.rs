@@ -10,9 +10,9 @@ pub enum PrimaryRule {
     /// The path with the shortest round trip, lengthened by its losses, with hysteresis.
     #[default]
     LossAndRtt,
-    /// The path on which most data arrives. If within half a second another path brings at least 4096 bytes, and an
-    /// eighth more than the primary, it becomes the primary, and the peer is told by SET_PRIMARY (Lee, Atiquzzaman,
-    /// "SCTP based Framework for Mobile Web Agent", 2005, section 2.2.2). Until then, and while that path does not
+    /// The path on which most data arrives (Lee, Atiquzzaman, "SCTP based Framework for Mobile Web Agent", 2005,
+    /// section 2.2.2). Another path becomes the primary if within half a second it brings at least 4096 bytes, and an
+    /// eighth more than the primary. The peer is then told by SET_PRIMARY. Until then, and while that path does not
     /// work, as `LossAndRtt`.
     MostReceived,
 }
