@@ -239,7 +239,10 @@ fn run(page: &mut String, experiment: &dyn Experiment, record: &Record) -> anyho
 fn peers(kept: &[Kept]) -> anyhow::Result<String> {
     let mut page = String::new();
     writeln!(page, "# Peers\n")?;
-    writeln!(page, "Made by `cargo xtask lab report`: what each peer of [the experiments](../results.md) was.\n")?;
+    writeln!(
+        page,
+        "Made by `cargo xtask lab report`: what each peer of [the experiments](../results.md) was.\n"
+    )?;
     let mut written: Vec<(&str, &str, Vec<&str>)> = Vec::new();
     for (experiment, record) in kept.iter().filter_map(|(one, record)| Some((one, record.as_ref()?))) {
         let took_part = |name: &str| record.samples.iter().any(|sample| sample.peer == name);

@@ -197,7 +197,8 @@ fn verdict(
     let alike = agreement::all(experiment, record);
     if !alike.is_empty() {
         let kept = alike.iter().filter(|(_, one)| one.holds()).count();
-        return ("the other emulator's, within what is allowed".to_owned(), format!("{kept} of {}", alike.len()));
+        let target = "the other emulator's, within what is allowed";
+        return (target.to_owned(), format!("{kept} of {}", alike.len()));
     }
     if columns.iter().any(|column| column.verdict) {
         let kept = groups.iter().filter(|group| group.failures().is_none()).count();
@@ -467,7 +468,8 @@ mod tests {
             let headline = headline.unwrap_or_else(|| panic!("{} has no headline", experiment.name()));
             let (cases, columns) = (experiment.cases(&options), experiment.columns());
             let own = (headline.condition, headline.peer, headline.metric);
-            let targets = headline.targets.iter().map(|target| (target.condition, target.peer, target.metric));
+            let targets = headline.targets.iter();
+            let targets = targets.map(|target| (target.condition, target.peer, target.metric));
             for (condition, peer, metric) in targets.chain([own]) {
                 let row = cases.iter().any(|case| case.condition == condition && case.peer == peer);
                 let column = columns.iter().any(|column| column.metric == metric);
