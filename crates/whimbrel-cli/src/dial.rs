@@ -87,10 +87,10 @@ pub(crate) struct ListenOptions {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct TransportOptions {
     /// Congestion control of what this end sends: gauge, cubic, or fixed:RATE.
-    #[arg(long, value_name = "gauge|cubic|fixed:RATE", default_value = "gauge", value_parser = units::congestion)]
+    #[arg(long, value_name = "gauge|cubic|fixed:RATE", default_value = "gauge")]
     pub(crate) congestion: Congestion,
     /// How many times small messages are repeated on an underused path: auto (once, or twice if much is lost), or a number.
-    #[arg(long, value_name = "auto|N", default_value = "auto", value_parser = units::repeats)]
+    #[arg(long, value_name = "auto|N", default_value = "auto")]
     pub(crate) repeats: Repeats,
     #[command(flatten)]
     pub(crate) paths: PathOptions,
@@ -140,7 +140,8 @@ impl DialOptions {
         transport.handshake_timeout = self.wait.time();
         let trust = self.trust(&url)?;
         let (identity, temporary) = own_or_temporary(self.key.as_deref())?;
-        let config = Config { identity, transport, paths, psk: self.psk.read()?, ..Config::default() };
+        let config =
+            Config::default().identity(identity).transport(transport).paths(paths).psk(self.psk.read()?);
         let is_ipv4 = url.host.parse::<std::net::Ipv4Addr>().is_ok();
         let endpoint = match &self.bind {
             Some(address) => bind(config, address).await?,
@@ -264,7 +265,7 @@ impl ListenOptions {
         let psk = self.psk.read()?;
         let salt = if temporary { None } else { self.reset_salt()? };
         let reset_salt = salt.as_ref().and_then(ResetSalt::value);
-        let config = Config { paths, psk, reset_salt, ..self.config(identity, transport) };
+        let config = self.config(identity, transport).paths(paths).psk(psk).reset_salt(reset_salt);
         let bound = match &self.listen {
             Some(address) => bind(config, address).await,
             None => bind_both_families(config, whimbrel::DEFAULT_PORT).await,
@@ -296,7 +297,7 @@ impl ListenOptions {
         let mut listen = ListenConfig::default();
         listen.acceptor.show_key = self.show_key;
         listen.early_from_tickets = self.tickets;
-        let config = Config { identity, transport, listen: Some(listen), ..Config::default() };
+        let config = Config::default().identity(identity).transport(transport).listen(Some(listen));
         if self.allow.is_empty() { config } else { config.allow(self.allow.iter().copied()) }
     }
 }

@@ -1,6 +1,6 @@
 //! Which networks are used, and how: the options of both ends.
 
-use std::net::{IpAddr, UdpSocket};
+use std::net::UdpSocket;
 
 use anyhow::bail;
 use clap::Args;
@@ -15,21 +15,21 @@ pub(crate) struct PathOptions {
     /// An address that is absent now is used once it appears. A dearer path carries nothing while a cheaper one works, and a standby path
     /// nothing while any other works. The connection begins on a preferred path. A listener announces only these addresses [default: all
     /// usable ones, as they come and go].
-    #[arg(long = "path", value_name = "LOCAL[,cost=N][,prefer|standby]", value_parser = local_path)]
+    #[arg(long = "path", value_name = "LOCAL[,cost=N][,prefer|standby]")]
     path: Vec<LocalPath>,
     /// Use one path only.
     #[arg(long, conflicts_with = "path")]
     single_path: bool,
     /// How several paths work together: the best one carries everything (primary), all of them share it (aggregate), or everything goes on
     /// every path (redundant).
-    #[arg(long, value_name = "primary|aggregate|redundant", default_value = "aggregate", value_parser = scheduler)]
+    #[arg(long, value_name = "primary|aggregate|redundant", default_value = "aggregate")]
     scheduler: Scheduling,
     /// What the cost of a path means: nothing (ignore); dearer paths wait until cheaper ones fail (cheap-first); or they do that, and paths
     /// that cost more than N carry nothing at all (never-above=N).
     #[arg(long, value_name = "ignore|cheap-first|never-above=N", default_value = "cheap-first", value_parser = cost_policy)]
     cost_policy: CostPolicy,
     /// How the primary path is chosen: by loss and round trip (loss-and-rtt), or as the path on which most arrives (most-received).
-    #[arg(long, value_name = "loss-and-rtt|most-received", default_value = "loss-and-rtt", value_parser = primary_rule)]
+    #[arg(long, value_name = "loss-and-rtt|most-received", default_value = "loss-and-rtt")]
     primary_rule: PrimaryRule,
     /// Let each path through a shared bottleneck take a share of its own, instead of one share together.
     #[arg(long)]
@@ -73,93 +73,34 @@ fn why_absent(path: &LocalPath) -> Option<String> {
     Some(format!("--path {}: not an address of this host now ({error})", path.address))
 }
 
-/// `LOCAL[,cost=N][,prefer|standby]`.
-///
-/// # Errors
-/// What a good one looks like.
-fn local_path(text: &str) -> Result<LocalPath, String> {
-    let mut parts = text.split(',');
-    let local = parts.next().unwrap_or_default();
-    let address: IpAddr = local.trim_matches(['[', ']']).parse().map_err(|_| {
-        format!(
-            "`{local}` is not an IP address: write an address of this host, for example 192.0.2.7 or 2001:db8::7"
-        )
-    })?;
-    let mut path = LocalPath::from(address);
-    for part in parts {
-        match part.split_once('=') {
-            None if part == "prefer" => path.prefer = true,
-            None if part == "standby" => path.standby = true,
-            Some(("cost", cost)) => {
-                path.cost =
-                    cost.parse().map_err(|_| format!("cost={cost}: write a whole number, 0 and up"))?;
-            }
-            _ => {
-                return Err(format!(
-                    "`{part}` is not known: write cost=N, prefer or standby after the address"
-                ));
-            }
-        }
-    }
-    if path.prefer && path.standby {
-        return Err("a path is either preferred or in standby".to_owned());
-    }
-    Ok(path)
-}
-
-/// `primary`, `aggregate` or `redundant`.
-///
-/// # Errors
-/// What there is.
-fn scheduler(text: &str) -> Result<Scheduling, String> {
-    match text {
-        "primary" => Ok(Scheduling::Primary),
-        "aggregate" => Ok(Scheduling::Aggregate),
-        "redundant" => Ok(Scheduling::Redundant),
-        _ => Err(format!("`{text}` is not a scheduler: write primary, aggregate or redundant")),
-    }
-}
-
-/// `ignore`, `cheap-first` or `never-above=N`.
+/// As the library reads it, but for what only a program can answer.
 ///
 /// # Errors
 /// What there is.
 fn cost_policy(text: &str) -> Result<CostPolicy, String> {
-    let wrong = || {
-        format!("`{text}` is not a cost policy: write ignore, cheap-first or never-above=N, N a whole number")
-    };
-    match (text, text.strip_prefix("never-above=")) {
-        ("ignore", _) => Ok(CostPolicy::Ignore),
-        ("cheap-first", _) => Ok(CostPolicy::CheapFirst),
-        (_, Some(most)) => most.parse().map(CostPolicy::NeverAbove).map_err(|_| wrong()),
-        ("ask", _) => Err(
+    match text.parse() {
+        Ok(CostPolicy::Ask) => Err(
             "ask is for programs, which answer when a path is there: write cheap-first, or never-above=0 \
-                           for none that costs anything"
+             for none that costs anything"
                 .to_owned(),
         ),
-        _ => Err(wrong()),
-    }
-}
-
-/// `loss-and-rtt` or `most-received`.
-///
-/// # Errors
-/// What there is.
-fn primary_rule(text: &str) -> Result<PrimaryRule, String> {
-    match text {
-        "loss-and-rtt" => Ok(PrimaryRule::LossAndRtt),
-        "most-received" => Ok(PrimaryRule::MostReceived),
-        _ => Err(format!("`{text}` is not a rule for the primary path: write loss-and-rtt or most-received")),
+        Ok(policy) => Ok(policy),
+        Err(_) => Err(format!(
+            "`{text}` is not a cost policy: write ignore, cheap-first or never-above=N, N a whole number"
+        )),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
 
     #[test]
     fn paths_as_people_write_them() {
         let plain = LocalPath::from("192.0.2.7".parse::<IpAddr>().unwrap());
+        let local_path = |text: &str| text.parse::<LocalPath>().map_err(|error| error.to_string());
         assert_eq!(local_path("192.0.2.7"), Ok(plain));
         assert_eq!(local_path("192.0.2.7,cost=3,standby"), Ok(LocalPath { cost: 3, standby: true, ..plain }));
         assert_eq!(local_path("192.0.2.7,prefer"), Ok(LocalPath { prefer: true, ..plain }));
@@ -173,8 +114,6 @@ mod tests {
         ] {
             assert!(local_path(wrong).unwrap_err().contains(says), "{wrong}");
         }
-        assert_eq!(scheduler("redundant"), Ok(Scheduling::Redundant));
-        assert!(scheduler("fastest").unwrap_err().contains("aggregate"));
     }
 
     #[derive(clap::Parser)]
@@ -206,7 +145,5 @@ mod tests {
         for wrong in ["never-above=", "never-above=-1", "ask", ""] {
             assert!(cost_policy(wrong).unwrap_err().contains("cheap-first"), "{wrong}");
         }
-        assert_eq!(primary_rule("most-received"), Ok(PrimaryRule::MostReceived));
-        assert!(primary_rule("best").unwrap_err().contains("loss-and-rtt"));
     }
 }

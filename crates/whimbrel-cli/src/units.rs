@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use whimbrel::{Congestion, Repeats};
 use whimbrel_link::units;
 
 /// `30`, `1.5s`, `200ms`: a bare number is seconds.
@@ -87,41 +86,6 @@ pub(crate) fn tag(text: &str) -> Result<u64, String> {
     })
 }
 
-/// `gauge`, `cubic`, `fixed:RATE`.
-///
-/// # Errors
-/// What a good one looks like.
-pub(crate) fn congestion(text: &str) -> Result<Congestion, String> {
-    match text.split_once(':') {
-        None if text == "gauge" => Ok(Congestion::Gauge),
-        None if text == "cubic" => Ok(Congestion::Cubic),
-        Some(("fixed", rate)) => {
-            let bits = units::rate(rate).map_err(|error| error.to_string())?;
-            if bits < 8 {
-                return Err(format!("`{rate}` is less than a byte a second: write for example fixed:2mbit"));
-            }
-            Ok(Congestion::Fixed { bytes_per_s: bits / 8 })
-        }
-        _ => Err(format!(
-            "`{text}` is not a congestion control: write gauge, cubic or fixed:RATE, for example fixed:2mbit"
-        )),
-    }
-}
-
-/// `auto` or how often.
-///
-/// # Errors
-/// What a good one looks like.
-pub(crate) fn repeats(text: &str) -> Result<Repeats, String> {
-    match text {
-        "auto" => Ok(Repeats::Adaptive),
-        _ => text
-            .parse()
-            .map(Repeats::Fixed)
-            .map_err(|_| format!("`{text}` is not a number of repeats: write auto, or 0 to 255")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -133,22 +97,16 @@ mod tests {
         assert_eq!(millis("500"), Ok(Duration::from_millis(500)));
         assert_eq!(millis("2s"), Ok(Duration::from_secs(2)));
         assert_eq!((bytes("64Ki"), bytes("1.5MB"), bytes("7")), (Ok(65_536), Ok(1_500_000), Ok(7)));
-        assert_eq!(congestion("fixed:2mbit"), Ok(Congestion::Fixed { bytes_per_s: 250_000 }));
-        assert_eq!(repeats("2"), Ok(Repeats::Fixed(2)));
     }
 
     #[test]
     fn mistakes_say_what_to_write() {
         assert!(time("soon").unwrap_err().contains("50ms"));
         assert!(bytes("many").unwrap_err().contains("64k"));
-        assert!(congestion("reno").unwrap_err().contains("cubic"));
-        assert!(congestion("fixed:fast").unwrap_err().contains("4mbit"));
-        assert!(congestion("fixed:7bit").unwrap_err().contains("fixed:2mbit"));
         assert!(["0", "1e18", "-1", "inf"].iter().all(|text| wait(text).is_err()));
         for wrong in ["4611686018427387904", "18446744073709551615", "-1", "seven"] {
             assert!(tag(wrong).unwrap_err().contains("to 4611686018427387903"), "{wrong}");
         }
         assert_eq!(tag("4611686018427387903"), Ok(4_611_686_018_427_387_903));
-        assert!(repeats("-1").unwrap_err().contains("auto"));
     }
 }

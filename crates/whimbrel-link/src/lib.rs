@@ -24,7 +24,7 @@ mod rate;
 #[cfg(all(unix, feature = "relay"))]
 pub mod relay;
 mod stats;
-pub mod units;
+pub use whimbrel_proto::units;
 
 pub use calendar::Calendar;
 pub use config::{LinkConfig, QueueLimit};

@@ -87,6 +87,34 @@ pub struct TransportConfig {
     pub ecn: bool,
 }
 
+crate::setters!(TransportConfig {
+    session: SessionConfig,
+    credit_budget: u64,
+    memory_budget: u64,
+    congestion: Congestion,
+    max_udp_payload: u16,
+    idle_timeout: Duration,
+    reattach: Option<Duration>,
+    keep_alive: Option<Duration>,
+    max_ack_delay: Duration,
+    repeats: Repeats,
+    max_paths: u8,
+    scheduler: Scheduling,
+    primary_rule: PrimaryRule,
+    coupled: bool,
+    cost_policy: CostPolicy,
+    deadline_budget: u16,
+    probe_interval: Duration,
+    wait_time: Duration,
+    max_waiting: usize,
+    max_waiting_bytes: u64,
+    handshake_timeout: Duration,
+    close_timeout: Duration,
+    key_update_packets: u64,
+    key_log: bool,
+    ecn: bool,
+});
+
 /// Repeats of small messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeats {

@@ -24,8 +24,11 @@ mod mutants;
 mod peer_text;
 mod recovery;
 pub mod session;
+mod setters;
+mod settings_text;
 mod tickets;
 mod time;
+pub mod units;
 mod url;
 pub mod wire;
 
@@ -33,9 +36,9 @@ pub use budget::{Budget, Budgets};
 pub use config::{Repeats, TransportConfig};
 pub use connection::{
     CloseReason, Connection, ConnectionStats, CostPolicy, Datagram, DeadlineStats, Dial, EndpointAnswer,
-    EndpointEvent, Event, IssuedTicket, LocalAddress, MAX_THRESHOLDS, MOST_PATHS, OpenPathError, PathState,
-    PathStats, PrimaryRule, Quality, QualityChange, Resuming, SUSPENDED_VERSION, Scheduling, SetPrimaryError,
-    SuspendError, SuspendMode, Suspended, Threshold, TooManyThresholds, Totals, Transmit,
+    EndpointEvent, Event, ExportError, IssuedTicket, LocalAddress, MAX_THRESHOLDS, MOST_PATHS, OpenPathError,
+    PathState, PathStats, PrimaryRule, Quality, QualityChange, Resuming, SUSPENDED_VERSION, Scheduling,
+    SetPrimaryError, SuspendError, SuspendMode, Suspended, Threshold, TooManyThresholds, Totals, Transmit,
 };
 pub use endpoint::{
     Admit, AgreedPing, Agreeing, ConnectConfig, Endpoint, EndpointStats, Handle, ListenConfig, ResumeError,

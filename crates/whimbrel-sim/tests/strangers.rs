@@ -37,7 +37,7 @@ fn regression_forged_pings_keep_nobody_out() {
 
 #[test]
 fn a_flood_of_syns_costs_no_more_than_the_limit_and_lets_others_in_afterwards() {
-    let listen = ListenConfig { syns_per_second: 100, ..ListenConfig::default() };
+    let listen = ListenConfig::default().syns_per_second(100);
     let mut world = World::new(1, TransportConfig::default(), listen);
     let mut syn = vec![0; 160];
     syn[0] = 0x80 | 2;
@@ -65,7 +65,7 @@ fn a_flood_of_syns_costs_no_more_than_the_limit_and_lets_others_in_afterwards() 
 /// One more than `max_connections` was let in.
 #[test]
 fn regression_the_limit_of_connections_is_the_limit() {
-    let listen = ListenConfig { max_connections: 2, ..ListenConfig::default() };
+    let listen = ListenConfig::default().max_connections(2);
     let mut world = World::new(1, TransportConfig::default(), listen);
     let connections: Vec<_> = (0..3)
         .map(|_| {

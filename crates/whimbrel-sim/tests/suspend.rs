@@ -520,7 +520,7 @@ fn a_key_that_may_not_connect_may_not_resume() {
         let heir = world.add_client(TransportConfig::default(), link.clone(), link.clone());
         let heir_key = world.endpoint(heir).public_key();
         let allow = if lets_in { vec![key, heir_key] } else { vec![key] };
-        let listen = ListenConfig { allow: Some(allow.into_iter().collect()), ..ListenConfig::default() };
+        let listen = ListenConfig::default().allow(Some(allow.into_iter().collect()));
         world.listen_as(listen);
         let handle = world.connect(client);
         world.run(SECOND);
@@ -541,7 +541,7 @@ fn a_key_that_may_not_connect_may_not_resume() {
 #[test]
 fn a_listener_that_is_full_lets_its_own_sessions_back_in() {
     let link: LinkConfig = LINK.parse().expect("it is well written");
-    let listen = ListenConfig { max_connections: 2, ..ListenConfig::default() };
+    let listen = ListenConfig::default().max_connections(2);
     let mut world = World::new(24, TransportConfig::default(), listen);
     let clients = [(); 3].map(|()| world.add_client(TransportConfig::default(), link.clone(), link.clone()));
     let handles = [0, 1].map(|at| world.connect(clients[at]));
@@ -564,7 +564,7 @@ fn a_listener_that_is_full_lets_its_own_sessions_back_in() {
 #[test]
 fn a_flood_of_resumptions_is_answered_no_more_than_any_other() {
     // Every packet of the handshake is shorter than three times what it answers, and PINGs count against their address.
-    let listen = ListenConfig { pings_per_address: 5, ..ListenConfig::default() };
+    let listen = ListenConfig::default().pings_per_address(5);
     let link: LinkConfig = "rate=100mbit, delay=1ms".parse().expect("it is well written");
     let mut world = World::new(25, TransportConfig::default(), listen);
     let client = world.add_client(TransportConfig::default(), link.clone(), link);

@@ -23,7 +23,7 @@ fn ms(ms: u64) -> Duration {
 }
 
 fn listen() -> ListenConfig {
-    ListenConfig { early_from_tickets: true, ..ListenConfig::default() }
+    ListenConfig::default().early_from_tickets(true)
 }
 
 fn world_with(seed: u64, link: &str, listen: ListenConfig) -> (World, usize) {
@@ -253,7 +253,7 @@ fn after_a_restart_nothing_is_lost_or_doubled() {
 fn with_a_full_register_nothing_is_lost_or_doubled() {
     for seed in 0..100 {
         let acceptor = AcceptorConfig { tickets_remembered: 1, ..AcceptorConfig::default() };
-        let (mut world, client) = world_with(seed, BAD_LINK, ListenConfig { acceptor, ..listen() });
+        let (mut world, client) = world_with(seed, BAD_LINK, listen().acceptor(acceptor));
         let first = first_visit(&mut world, client, 1000);
         let second = first_visit(&mut world, client, 1000);
         let handle = world.connect_by(client, first);

@@ -15,14 +15,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // Both would wait ten seconds for an answer; one is enough here.
     let mut transport = TransportConfig::default();
     transport.handshake_timeout = Duration::from_secs(1);
-    let config = Config { transport, ..Config::default() };
+    let config = Config::default().transport(transport);
 
-    let known = Endpoint::bind(Config { identity: friend, ..config.clone() }, "127.0.0.1:0").await?;
+    let known = Endpoint::bind(config.clone().identity(friend), "127.0.0.1:0").await?;
     let mocket = known.connect(&url).await?;
     let accepted = server.accept().await.ok_or("the endpoint is closed")?;
     println!("let in: {:?}, who talks to {:?}", accepted.peer_key(), mocket.peer_key());
 
-    let stranger = Endpoint::bind(Config { identity: new_identity(), ..config }, "127.0.0.1:0").await?;
+    let stranger = Endpoint::bind(config.identity(new_identity()), "127.0.0.1:0").await?;
     match stranger.connect(&url).await {
         Ok(_) => return Err("the stranger was let in".into()),
         Err(error) => println!("kept out: {error}"),

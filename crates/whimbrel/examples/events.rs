@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use tokio::sync::broadcast::error::RecvError;
+use whimbrel::EventsError;
 use whimbrel::{Config, Endpoint, Event, new_identity};
 
 #[tokio::main]
@@ -30,8 +30,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 return Ok(());
             }
             Ok(other) => println!("{other:?}"),
-            Err(RecvError::Lagged(missed)) => println!("{missed} events were missed"),
-            Err(RecvError::Closed) => return Ok(()),
+            Err(EventsError::Missed(missed)) => println!("{missed} events were missed"),
+            Err(EventsError::Closed) => return Ok(()),
         }
     }
 }

@@ -16,7 +16,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let server = Endpoint::bind(Config::listen_as(new_identity()), &format!("{old}:0")).await?;
     let paths = Paths::Only(vec![old.into()]);
-    let client = Endpoint::bind(Config { paths, ..Config::default() }, "0.0.0.0:0").await?;
+    let client = Endpoint::bind(Config::default().paths(paths), "0.0.0.0:0").await?;
     let url = format!("whimbrel://{}@{}", server.public_key(), server.local_addr()?);
     let near = client.connect(&url).await?;
     let far = server.accept().await.ok_or("the endpoint is closed")?;

@@ -17,8 +17,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let server = Endpoint::bind(Config::listen_as(new_identity()), &format!("{first}:0")).await?;
     let paths = vec![LocalPath { prefer: true, ..first.into() }, second.into()];
-    let client =
-        Endpoint::bind(Config { paths: Paths::Only(paths), ..Config::default() }, "0.0.0.0:0").await?;
+    let client = Endpoint::bind(Config::default().paths(Paths::Only(paths)), "0.0.0.0:0").await?;
 
     let url = format!("whimbrel://{}@{}", server.public_key(), server.local_addr()?);
     let near = client.begin_connect(&url).await?;

@@ -12,7 +12,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let bytes = std::fs::read(&file)?;
     let (secret, sealed) = bytes.split_first_chunk::<32>().ok_or("the file is too short")?;
     let state = SuspendedMocket::open_with_key(sealed, secret)?;
-    let config = Config { identity: Identity::from_secret(*secret), ..Config::default() };
+    let config = Config::default().identity(Identity::from_secret(*secret));
     let endpoint = Endpoint::bind(config, "0.0.0.0:0").await?;
     let mocket = endpoint.resume(&state, None).await?;
     let answer = mocket.recv().await?;

@@ -15,7 +15,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // The session belongs to this key. A real program has its own and writes only the session.
     let identity = new_identity();
     let secret = *identity.secret();
-    let endpoint = Endpoint::bind(Config { identity, ..Config::default() }, "0.0.0.0:0").await?;
+    let endpoint = Endpoint::bind(Config::default().identity(identity), "0.0.0.0:0").await?;
     let mocket = endpoint.connect(&url).await?;
     mocket.send("sent by one process").await?;
     let state = mocket.suspend(SuspendMode::Snapshot).await?;

@@ -1,10 +1,13 @@
 //! A socket, the connections on it, and the loop that receives for them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::poll_fn;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -16,10 +19,12 @@ use whimbrel_proto::handshake::ServerKey;
 use whimbrel_proto::wire::packet::{CLEAR_BIT, destination};
 use whimbrel_proto::{
     ConnectConfig, ConnectionId, Datagram, Ecn, EndpointAnswer, EndpointEvent, EndpointStats, Handle,
-    ListenConfig, Routed, Ticket, TicketStore, Time, TransportConfig, Url,
+    ListenConfig, Routed, Ticket, TicketStore, Time, TransportConfig,
 };
 use zeroize::Zeroizing;
 
+use crate::accepting::Accepting;
+use crate::address::{ToSocket, ToUrl};
 use crate::agreements::Agreements;
 use crate::clock::Clock;
 use crate::error::{BindError, ConnectError, TicketsError};
@@ -31,8 +36,17 @@ use crate::roam::Networks;
 use crate::serving::{Company, Lane, Serving};
 use crate::shared::{Shared, lock};
 
-/// How an endpoint is set up.
+/// How an endpoint is set up. Each setting has a method of its name.
+///
+/// ```
+/// use whimbrel::{Config, Paths, TransportConfig};
+///
+/// let transport = TransportConfig::default().max_paths(2);
+/// let config = Config::default().transport(transport).paths(Paths::Auto).protocol("chat/1".into());
+/// # let _ = config;
+/// ```
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct Config {
     /// Who this endpoint is. Default: a key made for this process only.
     pub identity: Identity,
@@ -57,6 +71,31 @@ pub struct Config {
     /// Append the keys of connections to this file, for a packet dissector: whoever has it reads them. Default: what the environment's
     /// WHIMBREL_KEYLOGFILE names, else none.
     pub key_log: Option<PathBuf>,
+}
+
+whimbrel_proto::setters!(Config {
+    identity: Identity,
+    transport: TransportConfig,
+    listen: Option<ListenConfig>,
+    protocol: Bytes,
+    psk: Option<Secret>,
+    backlog: usize,
+    paths: Paths,
+    reset_salt: Option<[u8; 32]>,
+    key_log: Option<PathBuf>,
+});
+
+impl std::fmt::Debug for Config {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Nothing secret.
+        f.debug_struct("Config")
+            .field("identity", &self.identity.public().to_string())
+            .field("listens", &self.listen.is_some())
+            .field("protocol", &self.protocol)
+            .field("paths", &self.paths)
+            .field("transport", &self.transport)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for Config {
@@ -148,8 +187,17 @@ pub(crate) fn random_bytes() -> [u8; 32] {
 #[derive(Clone)]
 pub struct Endpoint {
     pub(crate) shared: Arc<EndpointShared>,
-    accepting: Arc<tokio::sync::Mutex<mpsc::Receiver<Mocket>>>,
+    accepting: Arc<Accepting>,
     open: Arc<OpenGuard>,
+}
+
+impl std::fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("public_key", &self.public_key().to_string())
+            .field("local_addr", &self.local_addr().ok())
+            .finish_non_exhaustive()
+    }
 }
 
 pub(crate) struct EndpointShared {
@@ -163,6 +211,8 @@ pub(crate) struct EndpointShared {
     pub(crate) connections: Mutex<BTreeMap<Handle, Arc<Shared>>>,
     pub(crate) config: Config,
     pub(crate) company: Company,
+    /// The endpoint is being closed.
+    refusing: AtomicBool,
     /// The last connection went, or the last handle.
     changed: Notify,
     closed: OnceLock<()>,
@@ -180,14 +230,13 @@ impl Drop for OpenGuard {
 }
 
 impl Endpoint {
-    /// Opens a socket on `address`: `[::]:4433` for all addresses of both families, port 0 for any port.
+    /// Opens a socket on `address`: `[::]:4433` for all addresses of both families, port 0 for any port. Or takes over one that is bound.
     ///
     /// # Errors
     /// The address does not parse, or the system refuses it.
     #[allow(clippy::unused_async, reason = "must be called within the runtime that will drive it")]
-    pub async fn bind(config: Config, address: &str) -> Result<Self, BindError> {
-        let address: SocketAddr = address.parse().map_err(|_| BindError::Address(address.to_owned()))?;
-        let socket = UdpSocket::bind(address).map_err(|error| BindError::System(address, error))?;
+    pub async fn bind(config: Config, address: impl ToSocket) -> Result<Self, BindError> {
+        let socket = address.open()?;
         let mut config = config;
         let key_log = match &config.key_log {
             Some(path) => {
@@ -228,12 +277,13 @@ impl Endpoint {
             connections: Mutex::new(BTreeMap::new()),
             config,
             company: Company::default(),
+            refusing: AtomicBool::new(false),
             changed: Notify::new(),
             closed: OnceLock::new(),
         });
         tokio::spawn(receive(Arc::clone(&shared), Arc::clone(&shared.socket), Some(accept)));
         let open = Arc::new(OpenGuard(Arc::clone(&shared)));
-        Ok(Self { shared, accepting: Arc::new(tokio::sync::Mutex::new(accepting)), open })
+        Ok(Self { shared, accepting: Arc::new(Accepting::new(accepting)), open })
     }
 
     /// The address the socket is bound to.
@@ -271,7 +321,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// The URL, the name, or the handshake; each says what to do. Cancel-safe: a cancelled call abandons the attempt.
-    pub async fn connect(&self, url: &str) -> Result<Mocket, ConnectError> {
+    pub async fn connect(&self, url: impl ToUrl) -> Result<Mocket, ConnectError> {
         let mocket = self.begin_connect(url).await?;
         mocket.established().await?;
         Ok(mocket)
@@ -281,8 +331,8 @@ impl Endpoint {
     ///
     /// # Errors
     /// The URL or the name.
-    pub async fn begin_connect(&self, url: &str) -> Result<Mocket, ConnectError> {
-        let url: Url = url.parse()?;
+    pub async fn begin_connect(&self, url: impl ToUrl) -> Result<Mocket, ConnectError> {
+        let url = url.to_url()?;
         let key = url.key.ok_or(ConnectError::KeyMissing)?;
         let remotes = resolve(&url, self.local_addr().is_ok_and(|local| local.is_ipv6())).await?;
         self.open(&remotes, ServerKey::Known(key))
@@ -295,10 +345,10 @@ impl Endpoint {
     /// As [`Endpoint::connect`].
     pub async fn connect_trusting(
         &self,
-        url: &str,
+        url: impl ToUrl,
         remembered: Option<PublicKey>,
     ) -> Result<Mocket, ConnectError> {
-        let url: Url = url.parse()?;
+        let url = url.to_url()?;
         let remotes = resolve(&url, self.local_addr().is_ok_and(|local| local.is_ipv6())).await?;
         let key = match (url.key, remembered) {
             (Some(key), _) => ServerKey::Known(key),
@@ -365,7 +415,41 @@ impl Endpoint {
     /// # }
     /// ```
     pub async fn accept(&self) -> Option<Mocket> {
-        self.accepting.lock().await.recv().await
+        poll_fn(|cx| self.poll_accept(cx)).await
+    }
+
+    /// As [`Endpoint::accept`], polled.
+    pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<Option<Mocket>> {
+        self.accepting.poll_next(cx)
+    }
+
+    /// The next connection somebody made to us, if there is one.
+    pub fn try_accept(&self) -> Option<Mocket> {
+        self.accepting.try_next()
+    }
+
+    /// Closes every connection politely and waits until all have ended, `patience` at the most: those that have not are aborted, and
+    /// counted. From the first poll on nobody is let in. The socket closes with the last handle.
+    pub async fn close(&self, code: u64, text: &str, patience: Duration) -> usize {
+        self.shared.refusing.store(true, Ordering::Release);
+        for connection in self.shared.all() {
+            Mocket::new(connection).begin_close(code, text);
+        }
+        // Connections that have ended linger to answer a peer that missed it.
+        let ended = async {
+            for connection in self.shared.all() {
+                Mocket::new(connection).closed().await;
+            }
+        };
+        if tokio::time::timeout(patience, ended).await.is_ok() {
+            return 0;
+        }
+        let left: Vec<_> =
+            self.shared.all().into_iter().filter(|connection| connection.lock().closed.is_none()).collect();
+        for connection in &left {
+            Mocket::new(Arc::clone(connection)).abort(code, text);
+        }
+        left.len()
     }
 
     /// Waits until every connection has ended: call it before the program ends, so that polite closes get through.
@@ -581,6 +665,10 @@ pub(crate) fn hand_over(
         lock(&shared.connections).insert(handle, Arc::clone(&connection));
         shared.recheck_lists(shared.clock.now(), &connection);
         let mocket = Mocket::new(Arc::clone(&connection));
+        if shared.refusing.load(Ordering::Acquire) {
+            mocket.abort(0, "the endpoint is closed");
+            continue;
+        }
         if shared.config.listen.as_ref().is_some_and(|listen| listen.acceptor.psk.is_some()) {
             // Only a packet under the final keys shows that the client has it, too; nothing can come before.
             let accept = accept.cloned();
@@ -667,7 +755,7 @@ mod tests {
 
     async fn client_by(paths: &[&str]) -> Endpoint {
         let paths = paths.iter().map(|ip| ip.parse::<IpAddr>().unwrap().into()).collect();
-        let config = Config { paths: Paths::Only(paths), ..Config::default() };
+        let config = Config::default().paths(Paths::Only(paths));
         Endpoint::bind(config, "0.0.0.0:0").await.unwrap()
     }
 

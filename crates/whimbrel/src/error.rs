@@ -20,6 +20,9 @@ pub enum BindError {
         "cannot bind {0}: {1}; choose an address of this host and a port that is free, or port 0 for any"
     )]
     System(SocketAddr, io::Error),
+    /// The socket that was handed in cannot be used.
+    #[error("cannot use this socket: {0}; hand in a UDP socket that is bound")]
+    Socket(io::Error),
     /// The key log cannot be opened.
     #[error(
         "cannot write the key log {path:?}: {error}; name another file in WHIMBREL_KEYLOGFILE, or unset it"

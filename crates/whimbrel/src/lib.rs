@@ -24,16 +24,20 @@
 //!
 //! The futures run on tokio. Handles never decide protocol matters: those are in [`whimbrel_proto`], which knows no clock and no socket.
 
+mod accepting;
+mod address;
 mod agreements;
 mod backlog;
 mod clock;
 mod endpoint;
 mod error;
+mod events;
 mod key_log;
 mod local_socket;
 mod locals;
 mod message_stream;
 mod mocket;
+mod mocket_set;
 mod paths;
 mod resolve;
 mod roam;
@@ -51,6 +55,7 @@ mod suspended;
 mod testing;
 mod trust;
 mod turns;
+mod wakers;
 
 /// The examples of the README and the guide compile.
 #[cfg(doctest)]
@@ -59,14 +64,17 @@ mod turns;
 #[doc = include_str!("../../../docs/mobility.md")]
 struct Pages;
 
+pub use address::{ToSocket, ToUrl};
 pub use endpoint::{Config, Endpoint, new_identity};
 pub use error::{
     BindError, Closed, ConnectError, PathError, SendError, StreamIoError, StreamOpenError,
     StreamOptionsError, StreamRecvError, TicketsError,
 };
+pub use events::{Events, EventsError};
 pub use locals::{LocalPath, Paths};
 pub use message_stream::MessageStream;
 pub use mocket::{Delivery, Mocket, Sender, SenderBuilder, Stats, TagHandle};
+pub use mocket_set::MocketSet;
 pub use stream::Stream;
 pub use stream_code::StreamCode;
 pub use stream_reader::StreamReader;
@@ -79,11 +87,12 @@ pub use whimbrel_proto::session::{
     Batch, Counters, CreditPolicy, MAX_OPENING, Message, MessageRef, Outcome, SessionConfig, SessionStats,
     SnapshotError, StreamCredit, StreamOptions, TagStats,
 };
+pub use whimbrel_proto::units::ParseError;
 pub use whimbrel_proto::wire::close::Reason;
 pub use whimbrel_proto::{
-    Admit, CloseReason, ConnectionStats, CostPolicy, DEFAULT_PORT, DeadlineStats, EndpointStats, Event,
-    ListenConfig, LocalAddress, MAX_THRESHOLDS, MessageId, OpenPathError, PathId, PathState, PathStats,
-    PeerText, PrimaryRule, Quality, QualityChange, Repeats, Scheduling, Service, SetPrimaryError, StreamId,
-    SuspendMode, Tag, Threshold, Ticket, TicketStore, TooManyThresholds, Totals, TransportConfig, Url,
-    UrlError,
+    Admit, Cause, CloseReason, ConnectionStats, CostPolicy, DEFAULT_PORT, DeadlineStats, EndpointStats,
+    Event, ExportError, ListenConfig, LocalAddress, MAX_THRESHOLDS, MessageId, OpenPathError, PathId,
+    PathState, PathStats, PeerText, PrimaryRule, Quality, QualityChange, Repeats, Scheduling, Service,
+    SetPrimaryError, StreamId, SuspendMode, Tag, Threshold, Ticket, TicketStore, TooManyThresholds, Totals,
+    TransportConfig, Url, UrlError,
 };

@@ -1,10 +1,13 @@
 //! Which of this host's addresses a connection uses.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
 use std::sync::Arc;
 
 use whimbrel_net::HostAddress;
 use whimbrel_proto::LocalAddress;
+use whimbrel_proto::units::ParseError;
 
 use crate::local_socket::LocalSocket;
 
@@ -34,6 +37,85 @@ pub struct LocalPath {
     /// The connection begins here. Default false: with the first of the list that is neither standby nor dearer.
     pub prefer: bool,
 }
+
+impl fmt::Display for LocalPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.address)?;
+        if self.cost > 0 {
+            write!(f, ",cost={}", self.cost)?;
+        }
+        f.write_str(if self.prefer { ",prefer" } else { "" })?;
+        f.write_str(if self.standby { ",standby" } else { "" })
+    }
+}
+
+/// `LOCAL[,cost=N][,prefer|standby]`, for example `192.0.2.7,cost=2`.
+impl FromStr for LocalPath {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let mut parts = text.split(',');
+        let local = parts.next().unwrap_or_default();
+        let address: IpAddr = local.trim_matches(['[', ']']).parse().map_err(|_| {
+            ParseError::new(
+                "IP address",
+                local,
+                "an address of this host, for example 192.0.2.7 or 2001:db8::7",
+            )
+        })?;
+        let mut path = Self::from(address);
+        for part in parts {
+            match part.split_once('=') {
+                None if part == "prefer" => path.prefer = true,
+                None if part == "standby" => path.standby = true,
+                Some(("cost", cost)) => {
+                    path.cost = cost
+                        .parse()
+                        .map_err(|_| ParseError::new("cost", cost, "a whole number, 0 and up"))?;
+                }
+                _ => {
+                    let good = "cost=N, prefer or standby after the address";
+                    return Err(ParseError::new("property of a path", part, good));
+                }
+            }
+        }
+        if path.prefer && path.standby {
+            return Err(ParseError::plain("a path is either preferred or in standby".to_owned()));
+        }
+        Ok(path)
+    }
+}
+
+impl fmt::Display for Paths {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Single => f.write_str("single"),
+            Self::Only(paths) => {
+                for (at, path) in paths.iter().enumerate() {
+                    write!(f, "{}{path}", if at == 0 { "" } else { " " })?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// `auto`, `single`, or addresses as of [`LocalPath`] with spaces between them.
+impl FromStr for Paths {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        match text.trim() {
+            "auto" => Ok(Self::Auto),
+            "single" => Ok(Self::Single),
+            "" => Err(ParseError::new("choice of paths", text, "auto, single, or addresses of this host")),
+            paths => paths.split_whitespace().map(str::parse).collect::<Result<_, _>>().map(Self::Only),
+        }
+    }
+}
+
+whimbrel_proto::serde_as_text!(LocalPath, Paths);
 
 impl From<IpAddr> for LocalPath {
     fn from(address: IpAddr) -> Self {

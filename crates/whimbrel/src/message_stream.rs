@@ -82,7 +82,11 @@ impl MessageStream {
         std::future::poll_fn(|cx| self.poll_recv(cx)).await
     }
 
-    fn poll_recv(&self, cx: &mut Context<'_>) -> Poll<Result<Message, StreamRecvError>> {
+    /// As [`MessageStream::recv`], polled.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn poll_recv(&self, cx: &mut Context<'_>) -> Poll<Result<Message, StreamRecvError>> {
         if let Some(message) = self.try_recv() {
             return Poll::Ready(Ok(message));
         }
@@ -144,5 +148,11 @@ impl Drop for MessageStream {
         session.release_stream(self.id);
         self.shared.pump(&mut state);
         self.shared.wake(state);
+    }
+}
+
+impl std::fmt::Debug for MessageStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MessageStream").field("id", &self.id.0).finish_non_exhaustive()
     }
 }

@@ -8,25 +8,24 @@ use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use tokio::sync::{Notify, broadcast, oneshot};
+use tokio::sync::{Notify, oneshot};
 use whimbrel_net::UdpSocket;
-use whimbrel_proto::session::{Outcome, Outgoing, SessionEvent};
+use whimbrel_proto::session::{Outcome, Outgoing, SessionEvent, StreamKind};
 use whimbrel_proto::{CloseReason, Connection, Event, Handle, MessageId, Side, StreamId, Time, Transmit};
 
 use crate::backlog::Backlog;
 use crate::clock::Clock;
 use crate::endpoint::EndpointShared;
+use crate::events::{Events, Subscribers};
 use crate::local_socket::LocalSocket;
 use crate::locals::{Locals, Paths};
 use crate::stream_code::StreamCode;
 use crate::submissions::Submissions;
-
-/// Events a slow subscriber may fall behind by before it is told it lagged.
-const EVENT_BACKLOG: usize = 256;
+use crate::wakers::Wakers;
 
 /// Timers that are further away are not met to the millisecond.
 const HURRY: Duration = Duration::from_secs(8);
@@ -59,8 +58,6 @@ pub(crate) struct Shared {
     driver: Notify,
     /// The host's addresses are to be looked at.
     roam_due: AtomicBool,
-    /// Made for the first subscriber: its backlog takes more memory than all the rest of an idle connection.
-    events: OnceLock<broadcast::Sender<Event>>,
 }
 
 pub(crate) struct MocketState {
@@ -71,6 +68,11 @@ pub(crate) struct MocketState {
     /// The code with which the peer stopped a byte stream, for each that has a writer: the session forgets streams that are over.
     pub(crate) stops: BTreeMap<StreamId, Option<StreamCode>>,
     pub(crate) backlog: Backlog,
+    subscribers: Subscribers,
+    /// Tasks that poll for messages.
+    pub(crate) receivers: Wakers,
+    /// Tasks that poll for streams.
+    pub(crate) openers: Wakers,
     pub(crate) connected: bool,
     /// What is unread goes with the session.
     pub(crate) suspending: bool,
@@ -132,6 +134,11 @@ impl MocketState {
         true
     }
 
+    /// The next stream of a kind that the peer opened.
+    pub(crate) fn accept(&mut self, kind: StreamKind) -> Option<StreamId> {
+        self.backlog.accept(kind, self.connection.session_ref())
+    }
+
     fn via(&self, transmit: Option<&Transmit>) -> Via {
         let transmit = transmit?;
         self.locals.as_ref()?.socket_for(transmit.source, transmit.destination)
@@ -175,6 +182,9 @@ impl Shared {
                 writers: BTreeMap::new(),
                 stops: BTreeMap::new(),
                 backlog: Backlog::default(),
+                subscribers: Subscribers::default(),
+                receivers: Wakers::default(),
+                openers: Wakers::default(),
                 connected,
                 suspending: false,
                 dropped: false,
@@ -195,7 +205,6 @@ impl Shared {
             changed: Notify::new(),
             driver: Notify::new(),
             roam_due: AtomicBool::new(false),
-            events: OnceLock::new(),
         });
         tokio::spawn(Arc::clone(&shared).run());
         shared
@@ -386,11 +395,14 @@ impl Shared {
                 SessionEvent::Readable if self.mockets.load(Ordering::Acquire) == 0 && state.dropped => {
                     Self::discard(state, self.clock.now());
                 }
-                SessionEvent::Readable => self.readable.notify_waiters(),
+                SessionEvent::Readable => {
+                    self.readable.notify_waiters();
+                    state.receivers.wake_all();
+                }
                 SessionEvent::Writable => self.writable.notify_waiters(),
                 SessionEvent::StreamOpened(id, kind) => {
                     state.backlog.push(id, kind, state.connection.session_ref());
-                    self.changed.notify_waiters();
+                    self.tell_changed(state);
                 }
                 SessionEvent::StreamReadable(id) => wake(state.readers.remove(&id)),
                 SessionEvent::StreamStopped(id, code) => {
@@ -408,7 +420,7 @@ impl Shared {
                         waiting.send(outcome).ok();
                     }
                 }
-                SessionEvent::StreamsAvailable => self.changed.notify_waiters(),
+                SessionEvent::StreamsAvailable => self.tell_changed(state),
                 SessionEvent::ReaderStalled { stream, unread } => {
                     self.on_event(state, Event::ReaderStalled { stream, unread });
                 }
@@ -449,6 +461,7 @@ impl Shared {
                 state.closed = Some(reason.clone());
                 self.readable.notify_waiters();
                 self.writable.notify_waiters();
+                state.receivers.wake_all();
                 for (_, waker) in
                     std::mem::take(&mut state.readers).into_iter().chain(std::mem::take(&mut state.writers))
                 {
@@ -458,16 +471,24 @@ impl Shared {
             }
             _ => {}
         }
+        self.tell_changed(state);
+        state.subscribers.tell(&event);
+    }
+
+    /// A stream may be opened or accepted, or the session is in another state.
+    fn tell_changed(&self, state: &mut MocketState) {
         self.changed.notify_waiters();
-        if let Some(events) = self.events.get() {
-            // Nobody listening is no error.
-            events.send(event).ok();
-        }
+        state.openers.wake_all();
     }
 
     /// Events from now on.
-    pub(crate) fn subscribe(&self) -> broadcast::Receiver<Event> {
-        self.events.get_or_init(|| broadcast::Sender::new(EVENT_BACKLOG)).subscribe()
+    pub(crate) fn subscribe(&self) -> Events {
+        let mut state = self.lock();
+        let events = state.subscribers.subscribe();
+        if let Some(reason) = state.closed.clone() {
+            state.subscribers.tell(&Event::Closed(reason));
+        }
+        events
     }
 
     /// The driver task: timers, and whatever was left to it.

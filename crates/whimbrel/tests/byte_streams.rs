@@ -134,7 +134,7 @@ impl Noise {
 }
 
 async fn host(identity: &whimbrel::Identity) -> Endpoint {
-    let config = Config { identity: identity.clone(), ..Config::default() };
+    let config = Config::default().identity(identity.clone());
     Endpoint::bind(config, "127.0.0.1:0").await.unwrap()
 }
 
@@ -187,8 +187,7 @@ async fn bytes_that_came_and_were_not_taken_go_with_the_session() {
 async fn a_stream_that_is_dropped_while_its_session_leaves_goes_on_elsewhere() {
     let identity = new_identity();
     let (server, client, near, far) =
-        join(Config { identity: identity.clone(), ..Config::default() }, Config::listen_as(new_identity()))
-            .await;
+        join(Config::default().identity(identity.clone()), Config::listen_as(new_identity())).await;
     let (here, mut there) = opened(&near, &far, b"begun here, ").await;
     let messages = near.open_messages(whimbrel::StreamOptions::default()).await.unwrap();
     messages.send("also").await.unwrap();

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use tokio::sync::{broadcast, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use whimbrel::{Config, Endpoint, Event, Mocket, PathState, PathStats, Paths, new_identity};
 
@@ -107,7 +107,7 @@ fn with_paths<F: Future<Output = u64>>(paths: Paths, test: impl FnOnce(Cables, L
             cabled.send(()).unwrap();
             let Ok(Told::Listening(url)) = told.recv() else { panic!("nobody listens") };
             let sent = runtime().block_on(async {
-                let config = Config { paths, ..Config::default() };
+                let config = Config::default().paths(paths);
                 let endpoint = Endpoint::bind(config, "[::]:0").await.unwrap();
                 let mocket = endpoint.connect(&url).await.unwrap();
                 let sent = test(cables, Load { mocket: mocket.clone(), sent: 0 }).await;
@@ -216,12 +216,12 @@ impl Load {
 }
 
 /// The events since the last call.
-fn told(events: &mut broadcast::Receiver<Event>) -> Vec<Event> {
+fn told(events: &mut Events) -> Vec<Event> {
     std::iter::from_fn(|| events.try_recv().ok()).collect()
 }
 
 /// Each of these begins one of the events.
-fn assert_told(events: &mut broadcast::Receiver<Event>, wanted: &[&str]) {
+fn assert_told(events: &mut Events, wanted: &[&str]) {
     let told = told(events);
     for wanted in wanted {
         assert!(told.iter().any(|event| format!("{event:?}").starts_with(wanted)), "{wanted}: {told:?}");

@@ -21,7 +21,7 @@ fn ip(text: &str) -> IpAddr {
 }
 
 fn only(paths: &[LocalPath]) -> Config {
-    Config { paths: Paths::Only(paths.to_vec()), ..Config::default() }
+    Config::default().paths(Paths::Only(paths.to_vec()))
 }
 
 async fn connect(config: Config, bind: &str) -> (Endpoint, Endpoint, Mocket, Mocket) {
@@ -116,7 +116,7 @@ async fn loopback_alone_has_one_path() {
 
 #[tokio::test]
 async fn a_single_path_stays_single() {
-    let single = Config { paths: Paths::Single, ..Config::default() };
+    let single = Config::default().paths(Paths::Single);
     let (server, _client, near, far) = connect(single, "0.0.0.0:0").await;
     exchange(&near, &far, 100).await;
     let further = near.open_path(Some(ip(SECOND)), server.local_addr().unwrap());

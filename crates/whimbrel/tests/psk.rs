@@ -7,14 +7,14 @@ use std::time::Duration;
 use whimbrel::{CloseReason, Config, ConnectError, Endpoint, new_identity};
 
 fn client(psk: Option<[u8; 32]>) -> Config {
-    let mut config = Config { psk: psk.map(Into::into), ..Config::default() };
+    let mut config = Config::default().psk(psk.map(Into::into));
     config.transport.handshake_timeout = Duration::from_millis(400);
     config
 }
 
 #[tokio::test]
 async fn both_ends_need_the_same_and_nothing_is_early() {
-    let listen = Config { psk: Some([7; 32].into()), ..Config::listen_as(new_identity()) };
+    let listen = Config::listen_as(new_identity()).psk(Some([7; 32].into()));
     let server = Endpoint::bind(listen, "127.0.0.1:0").await.unwrap();
     let url = format!("whimbrel://{}@{}", server.public_key(), server.local_addr().unwrap());
     for wrong in [None, Some([8; 32])] {

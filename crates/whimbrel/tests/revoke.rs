@@ -11,7 +11,7 @@ use whimbrel::{
 };
 
 async fn host(identity: &Identity) -> Endpoint {
-    let mut config = Config { identity: identity.clone(), ..Config::default() };
+    let mut config = Config::default().identity(identity.clone());
     // Some get no answer.
     config.transport.handshake_timeout = Duration::from_millis(400);
     Endpoint::bind(config, "127.0.0.1:0").await.unwrap()

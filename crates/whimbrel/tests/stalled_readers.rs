@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use join::join;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::broadcast;
 use whimbrel::{Config, Event, Mocket, Stream, new_identity};
 
 /// Longer than anything here takes.
@@ -39,7 +38,7 @@ async fn ask(mocket: &Mocket, length: u64) -> Stream {
     stream
 }
 
-async fn hear(events: &mut broadcast::Receiver<Event>, wanted: impl Fn(&Event) -> bool) -> Event {
+async fn hear(events: &mut Events, wanted: impl Fn(&Event) -> bool) -> Event {
     loop {
         let event = events.recv().await.unwrap();
         if wanted(&event) {

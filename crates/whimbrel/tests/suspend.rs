@@ -21,7 +21,7 @@ async fn listener() -> (Endpoint, String) {
 }
 
 async fn host(identity: &Identity) -> Endpoint {
-    let config = Config { identity: identity.clone(), ..Config::default() };
+    let config = Config::default().identity(identity.clone());
     Endpoint::bind(config, "127.0.0.1:0").await.unwrap()
 }
 
@@ -275,12 +275,12 @@ async fn a_sealed_state_opens_for_its_passphrase_only() {
 #[tokio::test]
 async fn a_session_with_a_pre_shared_key_goes_on_under_that_one_only() {
     let psk = Some([7; 32]);
-    let listen = Config { psk: psk.map(Into::into), ..Config::listen_as(new_identity()) };
+    let listen = Config::listen_as(new_identity()).psk(psk.map(Into::into));
     let server = Endpoint::bind(listen, "127.0.0.1:0").await.unwrap();
     let url = format!("whimbrel://{}@{}", server.public_key(), server.local_addr().unwrap());
     let identity = new_identity();
     let host = |own: Option<[u8; 32]>| {
-        let mut config = Config { identity: identity.clone(), psk: own.map(Into::into), ..Config::default() };
+        let mut config = Config::default().identity(identity.clone()).psk(own.map(Into::into));
         if own != psk {
             // It gets no answer.
             config.transport.handshake_timeout = Duration::from_millis(400);

@@ -14,12 +14,12 @@ use whimbrel::{Config, Endpoint, Event, Identity, ListenConfig, Mocket, Transpor
 use relay::Relay;
 
 fn listener() -> Config {
-    let listen = ListenConfig { early_from_tickets: true, ..ListenConfig::default() };
-    Config { listen: Some(listen), ..Config::default() }
+    let listen = ListenConfig::default().early_from_tickets(true);
+    Config::default().listen(Some(listen))
 }
 
 fn client(identity: &Identity) -> Config {
-    Config { identity: identity.clone(), ..Config::default() }
+    Config::default().identity(identity.clone())
 }
 
 async fn ticket_of(mocket: &Mocket) {
@@ -94,12 +94,12 @@ impl Drop for Scratch {
 async fn the_key_log_opens_what_was_captured() {
     let scratch = Scratch::new("key-log");
     let (log, capture) = (scratch.0.join("keys.log"), scratch.0.join("capture.pcap"));
-    let server = Endpoint::bind(Config { key_log: None, ..listener() }, "127.0.0.1:0").await.unwrap();
+    let server = Endpoint::bind(listener().key_log(None), "127.0.0.1:0").await.unwrap();
     let relay = Relay::start(server.local_addr().unwrap(), &capture).await;
     // Generations change often, so that the log has several.
     let mut transport = TransportConfig::default();
     transport.key_update_packets = 40;
-    let config = Config { key_log: Some(log.clone()), transport, ..Config::default() };
+    let config = Config::default().key_log(Some(log.clone())).transport(transport);
     let endpoint = Endpoint::bind(config, "127.0.0.1:0").await.unwrap();
     let url = format!("whimbrel://{}@{}", server.public_key(), relay.address());
     // The second time with a ticket.

@@ -106,6 +106,6 @@ impl Arrive {
 }
 
 async fn bind(identity: Identity, from: IpAddr) -> anyhow::Result<Endpoint> {
-    let config = Config { identity, transport: OURS.transport(), ..Config::default() };
+    let config = Config::default().identity(identity).transport(OURS.transport());
     Ok(Endpoint::bind(config, &SocketAddr::new(from, 0).to_string()).await?)
 }

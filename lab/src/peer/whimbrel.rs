@@ -118,7 +118,7 @@ impl Peer for Whimbrel {
 
     fn serve<'a>(&'a self, job: &'a Job, at: &'a [IpAddr]) -> Side<'a, Figures> {
         Box::pin(async move {
-            let config = Config { transport: self.transport(), ..Config::listen_as(new_identity()) };
+            let config = Config::listen_as(new_identity()).transport(self.transport());
             let endpoint = Endpoint::bind(config, &SocketAddr::new(anywhere(at), 0).to_string()).await?;
             let address = SocketAddr::new(at[0], endpoint.local_addr()?.port());
             ready(&format!("whimbrel://{}@{address}", endpoint.public_key()))?;
@@ -135,7 +135,7 @@ impl Peer for Whimbrel {
 
     fn call<'a>(&'a self, job: &'a Job, from: &'a [IpAddr], to: &'a str) -> Side<'a, Sent> {
         Box::pin(send(async move |sent| {
-            let config = Config { transport: self.transport(), ..Config::default() };
+            let config = Config::default().transport(self.transport());
             let endpoint = Endpoint::bind(config, &SocketAddr::new(anywhere(from), 0).to_string()).await?;
             started()?;
             let mocket = endpoint.begin_connect(to).await?;

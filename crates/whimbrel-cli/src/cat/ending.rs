@@ -1,7 +1,7 @@
 //! How an exchange ends: in order, once both inputs have ended and are written at the other end, or early.
 
 use anyhow::{Error, anyhow, bail};
-use tokio::sync::broadcast::error::RecvError;
+use whimbrel::EventsError;
 use whimbrel::{CloseReason, Event, Message, Mocket, Reason, SendError};
 use whimbrel_proto::Cause;
 
@@ -34,8 +34,8 @@ pub(super) fn closing(mocket: &Mocket) -> impl Future<Output = ()> {
     let told = async move {
         loop {
             match events.recv().await {
-                Ok(Event::PeerClosing(_) | Event::Closed(_)) | Err(RecvError::Closed) => return,
-                Ok(_) | Err(RecvError::Lagged(_)) => {}
+                Ok(Event::PeerClosing(_) | Event::Closed(_)) | Err(EventsError::Closed) => return,
+                Ok(_) | Err(EventsError::Missed(_)) => {}
             }
         }
     };

@@ -5,8 +5,8 @@ use std::future::pending;
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
-use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use whimbrel::EventsError;
 use whimbrel::{Event, Mocket, PathId};
 
 use crate::output::note;
@@ -32,8 +32,8 @@ pub(super) async fn tell(mocket: &Mocket, figures: bool) -> Infallible {
                     let told = reach(&event).map(str::to_owned);
                     told.or_else(|| news(&event, mocket).filter(|_| all)).into_iter().for_each(note);
                 }
-                Err(RecvError::Lagged(_)) => {}
-                Err(RecvError::Closed) => return pending().await,
+                Err(EventsError::Missed(_)) => {}
+                Err(EventsError::Closed) => return pending().await,
             },
             _ = ticks.tick(), if figures => {
                 // A busy machine shows them late: rates are of the time there was.

@@ -52,7 +52,8 @@ impl ResumeOptions {
         let state = session_file::read(&file, passphrase(&self.how)?)?;
         let (progress, unsent) = Progress::load(state.app_data(), self.how.bytes)?;
         let (identity, temporary) = own_or_temporary(self.key.as_deref())?;
-        let config = Config { identity, transport, paths, psk: self.psk.read()?, ..Config::default() };
+        let config =
+            Config::default().identity(identity).transport(transport).paths(paths).psk(self.psk.read()?);
         let to = self.peer.unwrap_or(state.peer_addr());
         let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
         let endpoint = bind(config, any).await?;

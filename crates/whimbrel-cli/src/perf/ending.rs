@@ -4,8 +4,8 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
-use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, sleep_until};
+use whimbrel::EventsError;
 use whimbrel::{CloseReason, Event, Mocket, SendError};
 
 use crate::closed::why;
@@ -66,9 +66,9 @@ pub(super) async fn given_up(mocket: &Mocket, end: Option<Instant>, patience: Du
             event = events.recv() => match event {
                 Ok(Event::PeerUnreachable | Event::Detached) => drop(unreachable.get_or_insert_with(Instant::now)),
                 Ok(Event::PeerReachable | Event::Reattached { .. } | Event::PeerResumed { .. }) => unreachable = None,
-                Ok(_) | Err(RecvError::Lagged(_)) => {}
+                Ok(_) | Err(EventsError::Missed(_)) => {}
                 // Whoever receives is told why.
-                Err(RecvError::Closed) => return std::future::pending().await,
+                Err(EventsError::Closed) => return std::future::pending().await,
             },
             () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => {
                 return Cut::Lost(OUT_OF_REACH.to_owned());
@@ -84,8 +84,8 @@ pub(super) async fn tell_reach(mocket: &Mocket) -> Infallible {
         match events.recv().await {
             Ok(Event::PeerUnreachable) => note(OUT_OF_REACH),
             Ok(Event::PeerReachable | Event::Reattached { .. }) => note("the peer answers again"),
-            Ok(_) | Err(RecvError::Lagged(_)) => {}
-            Err(RecvError::Closed) => return std::future::pending().await,
+            Ok(_) | Err(EventsError::Missed(_)) => {}
+            Err(EventsError::Closed) => return std::future::pending().await,
         }
     }
 }

@@ -3,8 +3,11 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
+use bytes::Bytes;
+
 use super::datagram::Datagram;
 use super::event::{EndpointAnswer, EndpointEvent, Event};
+use super::handshake::export_error::ExportError;
 use super::lifecycle::close::{CloseReason, Ending};
 use super::paths::path_set::Main;
 use super::state::Connection;
@@ -56,6 +59,33 @@ impl Connection {
     /// Returns the peer's public key, which is its identity. `None` until a client learns it.
     pub fn peer_key(&self) -> Option<PublicKey> {
         self.peer.key
+    }
+
+    /// Returns the application protocol that the client named when it connected; empty if it named none. A session that was resumed in
+    /// another process does not know it.
+    pub fn protocol(&self) -> Bytes {
+        self.peer.protocol.as_deref().cloned().unwrap_or_default()
+    }
+
+    pub(crate) fn name_protocol(&mut self, protocol: &Bytes) {
+        self.peer.on_protocol(protocol);
+    }
+
+    /// Fills `out` with keying material that both ends of the connection have and nobody else, told apart by `label` and `context`
+    /// (as RFC 5705): to bind something else to the connection, for example. It changes when the session goes on over another connection,
+    /// not when packet keys are updated.
+    ///
+    /// # Errors
+    /// [`ExportError`].
+    pub fn export_keying_material(
+        &self,
+        out: &mut [u8],
+        label: &[u8],
+        context: &[u8],
+    ) -> Result<(), ExportError> {
+        let is_proven = self.side == Side::Client || self.peer.confirmed;
+        let ring = self.keys.as_ref().filter(|_| is_proven).ok_or(ExportError::NotProven)?;
+        if ring.keys().export(self.side, label, context, out) { Ok(()) } else { Err(ExportError::TooLong) }
     }
 
     /// Returns the peer's address on the primary path.

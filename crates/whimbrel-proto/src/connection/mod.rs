@@ -31,6 +31,7 @@ mod vectors;
 
 pub use datagram::{Datagram, Transmit};
 pub use event::{EndpointAnswer, EndpointEvent, Event};
+pub use handshake::export_error::ExportError;
 pub(crate) use handshake::opening::Opening;
 pub use handshake::ticketing::IssuedTicket;
 pub(crate) use lifecycle::attachment::Attachment;

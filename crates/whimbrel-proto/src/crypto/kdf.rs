@@ -6,6 +6,9 @@ use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Prk};
 use rand::CryptoRng;
 use zeroize::Zeroize;
 
+/// Bytes of keying material exported at once, at most (RFC 5869 section 2.3).
+pub const MOST_EXPORTED: usize = 255 * 32;
+
 /// 32 secret bytes: a pre-shared key, or what other keys are derived from. Never printed, and wiped when they are let go.
 #[derive(Clone)]
 #[cfg_attr(test, derive(PartialEq, Eq))]
@@ -50,6 +53,16 @@ impl Secret {
             .expand(&info, Length(out.len()))
             .and_then(|okm| okm.fill(out))
             .expect("lengths far below HKDF's limit of 8,160 bytes");
+    }
+
+    /// Fills `out`, which may be as long as HKDF allows ([`MOST_EXPORTED`]). False: it is longer.
+    pub(crate) fn export(&self, label: &[u8], context: &[u8], out: &mut [u8]) -> bool {
+        let length = (label.len() as u64).to_be_bytes();
+        let info = [b"whimbrel export ".as_slice(), &length, label, context];
+        Prk::new_less_safe(HKDF_SHA256, &self.0)
+            .expand(&info, Length(out.len()))
+            .and_then(|okm| okm.fill(out))
+            .is_ok()
     }
 
     pub(crate) const fn bytes(&self) -> &[u8; 32] {

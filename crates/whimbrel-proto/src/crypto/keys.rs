@@ -104,6 +104,15 @@ impl Keys {
         }
     }
 
+    /// Keying material for the application, the same at both ends; of no use for reading the connection.
+    pub(crate) fn export(&self, side: Side, label: &[u8], context: &[u8], out: &mut [u8]) -> bool {
+        let client = match side {
+            Side::Client => &self.sealing.first,
+            Side::Server => &self.opening.first,
+        };
+        client.derive("exporter").export(label, context, out)
+    }
+
     /// Two key log lines (see [`key_log_line`]): packets we send to `theirs`, packets that come to `ours`.
     pub fn log(&self, path: PathId, ours: ConnectionId, theirs: ConnectionId) -> [String; 2] {
         let line = |id, direction: &Direction| {

@@ -25,7 +25,7 @@ pub use cid::CidGenerator;
 pub use cookie::{COOKIE_LIFE, Cookie, CookieError, CookieJar};
 pub use identity::{Identity, InvalidKey, PublicKey};
 pub(crate) use identity::{StaticKey, public_of};
-pub use kdf::Secret;
+pub use kdf::{MOST_EXPORTED, Secret};
 pub use keys::{EarlyOpen, EarlySeal, Keys};
 pub use packet_keys::{HeaderKey, OpenKey, SealKey, key_log_line};
 pub use register::{Register, Seen};

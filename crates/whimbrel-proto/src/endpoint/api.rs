@@ -84,6 +84,7 @@ impl Endpoint {
         let setup = self.setup(Side::Client, remote, local_id, Arc::new(transport));
         let patience = setup.config.handshake_timeout;
         let mut connection = Connection::new(now, setup);
+        connection.name_protocol(&params.protocol);
         let opening = Opening::new(now, handshake, params, true, patience, memory).or_at(alternatives);
         connection.open_with(now, opening);
         connection.name_session(session_id);

@@ -13,6 +13,7 @@ use crate::handshake::{AcceptorConfig, ServerKey};
 
 /// How an endpoint accepts.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct ListenConfig {
     /// The handshake's settings.
     pub acceptor: AcceptorConfig,
@@ -50,6 +51,21 @@ pub struct ListenConfig {
     /// those who are connected. Higher: more of the processor for strangers; lower: fewer handshakes a second.
     pub syns_per_second: u32,
 }
+
+crate::setters!(ListenConfig {
+    acceptor: AcceptorConfig,
+    allow: Option<BTreeSet<PublicKey>>,
+    deny: BTreeSet<PublicKey>,
+    admit: Option<Admit>,
+    protocols: Vec<Bytes>,
+    early_from_tickets: bool,
+    max_connections: usize,
+    max_per_key: usize,
+    network_share: u8,
+    pings_per_address: u32,
+    handshakes_per_second: u32,
+    syns_per_second: u32,
+});
 
 impl ListenConfig {
     pub(in crate::endpoint) fn lets_in(&self, key: &PublicKey, from: SocketAddr) -> bool {

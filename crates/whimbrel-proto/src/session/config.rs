@@ -34,6 +34,7 @@ pub const MAX_STREAMS: u64 = 1 << 20;
 
 /// The settings of one session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SessionConfig {
     /// Longest message accepted from the peer, bytes; 16 MiB. Raised, one stream may hold that much memory beyond its
     /// window.
@@ -79,6 +80,24 @@ pub struct SessionConfig {
     /// tags without settings are forgotten.
     pub max_tags: usize,
 }
+
+crate::setters!(SessionConfig {
+    max_message: u64,
+    session_window: u64,
+    stream_window: u64,
+    stream_share: u64,
+    max_streams: u64,
+    send_queue_messages: usize,
+    send_queue_bytes: u64,
+    stream_send_buffer: u64,
+    gap_wait: Duration,
+    ageing: Duration,
+    cross_sequencing: bool,
+    small_message: usize,
+    urgent_priority: u8,
+    max_unconfirmed: usize,
+    max_tags: usize,
+});
 
 impl Default for SessionConfig {
     fn default() -> Self {

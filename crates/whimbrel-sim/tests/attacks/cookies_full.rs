@@ -79,11 +79,7 @@ fn strangers_who_fill_the_memory_of_cookies_keep_no_neighbour_out() {
     let [resident, neighbour] =
         [(); 2].map(|()| world.add_client(TransportConfig::default(), link(), link()));
     let keys = [resident, neighbour].map(|node| world.endpoint(node).public_key());
-    let mut listen = ListenConfig {
-        allow: Some(keys.into()),
-        handshakes_per_second: HANDSHAKES,
-        ..ListenConfig::default()
-    };
+    let mut listen = ListenConfig::default().allow(Some(keys.into())).handshakes_per_second(HANDSHAKES);
     listen.acceptor.cookies_remembered = COOKIES;
     world.listen_as(listen);
     world.connect(resident);

@@ -23,7 +23,7 @@ fn connected(world: &mut World, clients: &[(usize, Handle)]) -> usize {
 
 #[test]
 fn one_network_fills_its_share_and_others_still_connect() {
-    let listen = ListenConfig { max_connections: 80, ..ListenConfig::default() };
+    let listen = ListenConfig::default().max_connections(80);
     let mut world = World::new(1, TransportConfig::default(), listen);
     let crowd: Vec<_> = (0..100)
         .map(|_| {
@@ -66,7 +66,7 @@ fn keys_on_a_list_may_all_come_from_one_network() {
     let mut world = World::new(2, TransportConfig::default(), ListenConfig::default());
     let clients: Vec<usize> = (0..40).map(|_| client(&mut world)).collect();
     let keys = clients.iter().map(|node| world.endpoint(*node).public_key()).collect();
-    world.listen_as(ListenConfig { allow: Some(keys), max_connections: 40, ..ListenConfig::default() });
+    world.listen_as(ListenConfig::default().allow(Some(keys)).max_connections(40));
     let connections: Vec<_> = clients.into_iter().map(|node| (node, world.connect(node))).collect();
     world.run(Duration::from_secs(1));
     assert_eq!(connected(&mut world, &connections), 40);
@@ -74,7 +74,7 @@ fn keys_on_a_list_may_all_come_from_one_network() {
 
 #[test]
 fn one_key_has_no_more_connections_than_it_may() {
-    let listen = ListenConfig { max_per_key: 3, ..ListenConfig::default() };
+    let listen = ListenConfig::default().max_per_key(3);
     let mut world = World::new(3, TransportConfig::default(), listen);
     let (one, other) = (client(&mut world), client(&mut world));
     let connections: Vec<_> = [one, one, one, one, one, other].map(|node| (node, world.connect(node))).into();

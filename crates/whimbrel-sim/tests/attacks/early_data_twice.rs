@@ -82,7 +82,7 @@ fn run(world: &mut World, application: &mut Application, time: Duration) {
 }
 
 fn world_of(there: TransportConfig, here: TransportConfig) -> (World, usize) {
-    let listen = ListenConfig { early_from_tickets: true, ..ListenConfig::default() };
+    let listen = ListenConfig::default().early_from_tickets(true);
     let mut world = World::new(3, there, listen);
     let link: LinkConfig = "delay=20ms".parse().unwrap();
     let client = world.add_client(here, link.clone(), link);

@@ -96,7 +96,7 @@ fn flood(world: &mut World, networks: std::ops::Range<u16>, time: u32) {
 
 #[test]
 fn one_customers_network_spends_no_more_than_its_share() {
-    let listen = ListenConfig { pings_per_address: 50, ..ListenConfig::default() };
+    let listen = ListenConfig::default().pings_per_address(50);
     let mut world = world(listen);
     flood(&mut world, 1..2, 999);
     let stats = stats(&mut world);
@@ -114,8 +114,7 @@ fn ticket(world: &mut World, node: usize, handle: Handle) -> Ticket {
 /// somebody is connected.
 #[test]
 fn a_flood_from_everywhere_keeps_no_known_client_out() {
-    let listen =
-        ListenConfig { handshakes_per_second: 400, early_from_tickets: true, ..ListenConfig::default() };
+    let listen = ListenConfig::default().handshakes_per_second(400).early_from_tickets(true);
     let mut world = world(listen);
     let (resident, returning, neighbour) = (client(&mut world), client(&mut world), client(&mut world));
     let (_stays, before) = (world.connect(resident), world.connect(returning));
@@ -143,7 +142,7 @@ fn a_flood_from_everywhere_keeps_no_known_client_out() {
 /// A stranger shares what is left with the flood, and gets in.
 #[test]
 fn a_stranger_gets_in_beside_a_flood() {
-    let listen = ListenConfig { handshakes_per_second: 1_200, ..ListenConfig::default() };
+    let listen = ListenConfig::default().handshakes_per_second(1_200);
     let mut world = world(listen);
     let stranger = client(&mut world);
     flood(&mut world, 0..2, 100);

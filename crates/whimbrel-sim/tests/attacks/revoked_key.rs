@@ -199,7 +199,7 @@ fn return_by(world: &mut World, client: usize, ticket: Ticket) -> (Vec<Message>,
 
 #[test]
 fn a_ticket_never_counts_again() {
-    let listen = || ListenConfig { early_from_tickets: true, ..ListenConfig::default() };
+    let listen = || ListenConfig::default().early_from_tickets(true);
     for by_list in [false, true] {
         let mut world = World::new(6, config(), listen());
         let client = world.add_client(config(), link(), link());

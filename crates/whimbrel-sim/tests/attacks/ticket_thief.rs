@@ -47,7 +47,7 @@ struct Scene {
 
 impl Scene {
     fn new(seed: u64) -> Self {
-        let listen = ListenConfig { early_from_tickets: true, ..ListenConfig::default() };
+        let listen = ListenConfig::default().early_from_tickets(true);
         let mut world = World::new(seed, TransportConfig::default(), listen);
         let link = || "delay=10ms".parse().unwrap();
         let [owner, thief] = [(); 2].map(|()| world.add_client(TransportConfig::default(), link(), link()));

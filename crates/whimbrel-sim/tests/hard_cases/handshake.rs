@@ -69,7 +69,7 @@ fn another_server_with_the_address_gets_nothing() {
 
 #[test]
 fn a_key_that_is_not_on_the_allow_list_gets_no_connection() {
-    let listen = ListenConfig { allow: Some(BTreeSet::new()), ..ListenConfig::default() };
+    let listen = ListenConfig::default().allow(Some(BTreeSet::new()));
     let link: LinkConfig = "delay=10ms".parse().unwrap();
     let mut pair = Pair::join(World::new(1, config(), listen), config(), link.clone(), link);
     pair.send(End::Client, Service::ReliableSequenced, "let me in");
@@ -129,7 +129,7 @@ fn replayed_handshake_packets_make_no_second_connection_and_deliver_nothing_twic
 
 #[test]
 fn forged_pings_are_at_nobodys_charge() {
-    let listen = ListenConfig { pings_per_address: 2, ..ListenConfig::default() };
+    let listen = ListenConfig::default().pings_per_address(2);
     let world = World::new(1, config(), listen);
     let link: LinkConfig = "delay=10ms,rate=10mbit".parse().unwrap();
     let mut pair = Pair::join(world, config(), link.clone(), link.clone());

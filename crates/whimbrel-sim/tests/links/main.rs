@@ -24,7 +24,7 @@ fn secs(seconds: f64) -> Duration {
 /// As `whimbrel perf` has it.
 fn transport() -> TransportConfig {
     let mut config = TransportConfig::default();
-    config.session = SessionConfig { send_queue_bytes: 4 << 20, ..SessionConfig::default() };
+    config.session = SessionConfig::default().send_queue_bytes(4 << 20);
     config
 }
 

@@ -14,7 +14,7 @@ struct Visit {
 
 impl Visit {
     fn new(seed: u64, link: &str) -> Self {
-        let listen = ListenConfig { early_from_tickets: true, ..ListenConfig::default() };
+        let listen = ListenConfig::default().early_from_tickets(true);
         let mut world = World::new(seed, transport(), listen);
         world.set_timer_grain(super::GRAIN);
         let link: LinkConfig = link.parse().unwrap();

@@ -72,3 +72,9 @@ impl Mocket {
         Delivery { id, outcome }
     }
 }
+
+impl std::fmt::Debug for Delivery {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Delivery").field("id", &self.id).finish_non_exhaustive()
+    }
+}

@@ -11,11 +11,11 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use tokio::sync::broadcast;
 use whimbrel_proto::crypto::PublicKey;
 use whimbrel_proto::session::{Message, SessionStats, StreamCredit, TagStats};
-use whimbrel_proto::{CloseReason, ConnectionStats, Event, Threshold, Ticket, TooManyThresholds};
+use whimbrel_proto::{CloseReason, ConnectionStats, ExportError, Threshold, Ticket, TooManyThresholds};
 
+use crate::events::Events;
 use crate::shared::{MocketState, Shared};
 
 pub use delivery::Delivery;
@@ -47,6 +47,32 @@ impl Drop for Mocket {
     }
 }
 
+impl std::fmt::Debug for Mocket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let state = self.shared.lock();
+        f.debug_struct("Mocket")
+            .field("peer", &state.connection.peer_key().map(|key| key.to_string()))
+            .field("remote", &state.connection.remote())
+            .field("closed", &state.closed)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Handles on the same session are equal.
+impl PartialEq for Mocket {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+}
+
+impl Eq for Mocket {}
+
+impl std::hash::Hash for Mocket {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.shared).hash(state);
+    }
+}
+
 /// Figures of a mocket.
 #[derive(Clone, Debug)]
 pub struct Stats {
@@ -72,6 +98,26 @@ impl Mocket {
     /// The peer's address now; it changes when the peer moves.
     pub fn peer_addr(&self) -> std::net::SocketAddr {
         self.shared.lock().connection.remote()
+    }
+
+    /// The application protocol that the client named when it connected ([`crate::Config::protocol`]); empty if none, and after a session
+    /// was resumed in another process.
+    pub fn protocol(&self) -> bytes::Bytes {
+        self.shared.lock().connection.protocol()
+    }
+
+    /// Fills `out` with keying material that both ends have and nobody else, told apart by `label` and `context` (as RFC 5705): what is
+    /// signed or sealed with it holds for this connection only. It changes when the session goes on over another connection.
+    ///
+    /// # Errors
+    /// [`ExportError`]: the peer is not proven yet, or `out` is longer than 8,160 bytes.
+    pub fn export_keying_material(
+        &self,
+        out: &mut [u8],
+        label: &[u8],
+        context: &[u8],
+    ) -> Result<(), ExportError> {
+        self.shared.lock().connection.export_keying_material(out, label, context)
     }
 
     /// Waits for the handshake. Cancel-safe.
@@ -114,13 +160,12 @@ impl Mocket {
         }
     }
 
-    /// Events from now on (Mockets 3.4). A subscriber that falls far behind is told how many it missed, and goes on. After the mocket has
-    /// closed there are none: ask [`Mocket::closed`] as well where that may be.
+    /// Events from now on (Mockets 3.4); of a mocket that is closed, that. A subscriber that falls far behind is told how many it missed,
+    /// and goes on.
     ///
     /// ```no_run
     /// # async fn example(mocket: whimbrel::Mocket) {
-    /// use tokio::sync::broadcast::error::RecvError;
-    /// use whimbrel::Event;
+    /// use whimbrel::{Event, EventsError};
     ///
     /// let mut events = mocket.subscribe();
     /// loop {
@@ -131,13 +176,13 @@ impl Mocket {
     ///             break;
     ///         }
     ///         Ok(_) => {}
-    ///         Err(RecvError::Lagged(missed)) => println!("{missed} events were missed"),
-    ///         Err(RecvError::Closed) => break,
+    ///         Err(EventsError::Missed(count)) => println!("{count} events were missed"),
+    ///         Err(_) => break,
     ///     }
     /// }
     /// # }
     /// ```
-    pub fn subscribe(&self) -> broadcast::Receiver<Event> {
+    pub fn subscribe(&self) -> Events {
         self.shared.subscribe()
     }
 
@@ -168,8 +213,7 @@ impl Mocket {
     /// ```no_run
     /// # async fn example(mocket: whimbrel::Mocket) -> Result<(), Box<dyn std::error::Error>> {
     /// use std::time::Duration;
-    /// use tokio::sync::broadcast::error::RecvError;
-    /// use whimbrel::{Event, Quality, Threshold};
+    /// use whimbrel::{Event, EventsError, Quality, Threshold};
     ///
     /// let mut events = mocket.subscribe();
     /// mocket.watch([Quality::Rtt(Duration::from_millis(300)), Quality::Loss(50)].map(Threshold::new))?;
@@ -178,8 +222,8 @@ impl Mocket {
     ///         Ok(Event::Quality(change)) => {
     ///             println!("{}: {:?}", if change.above { "worse" } else { "better" }, change.now);
     ///         }
-    ///         Ok(Event::Closed(_)) | Err(RecvError::Closed) => break,
-    ///         Ok(_) | Err(RecvError::Lagged(_)) => {}
+    ///         Ok(Event::Closed(_)) | Err(_) => break,
+    ///         Ok(_) | Err(_) => {}
     ///     }
     /// }
     /// # Ok(())

@@ -1,6 +1,7 @@
 //! How what came is read.
 
 use std::collections::VecDeque;
+use std::task::{Context, Poll};
 
 use whimbrel_proto::Time;
 use whimbrel_proto::session::{Batch, Message, Session};
@@ -120,6 +121,54 @@ impl Mocket {
             self.refill(&mut inbox);
         }
         inbox.pop_front()
+    }
+
+    /// As [`Mocket::recv`], for tasks of any runtime and for none: a [`std::task::Waker`] can be made of whatever one waits for, an eventfd
+    /// for example. Each task that waits is woken once and polls again. The waker is called while the mocket is held: it must not call it.
+    ///
+    /// ```no_run
+    /// # fn example(mocket: &whimbrel::Mocket) {
+    /// use std::sync::Arc;
+    /// use std::task::{Context, Poll, Wake};
+    ///
+    /// /// Tells a loop that is not tokio's that there is something to do.
+    /// struct Tell(std::sync::mpsc::Sender<()>);
+    ///
+    /// impl Wake for Tell {
+    ///     fn wake(self: Arc<Self>) {
+    ///         self.0.send(()).ok();
+    ///     }
+    /// }
+    ///
+    /// let (tell, told) = std::sync::mpsc::channel();
+    /// let waker = Arc::new(Tell(tell)).into();
+    /// let mut cx = Context::from_waker(&waker);
+    /// loop {
+    ///     match mocket.poll_recv(&mut cx) {
+    ///         Poll::Ready(Ok(message)) => println!("{} bytes", message.payload.len()),
+    ///         Poll::Ready(Err(closed)) => break println!("{closed}"),
+    ///         Poll::Pending => told.recv().unwrap(),
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
+    pub fn poll_recv(&self, cx: &mut Context<'_>) -> Poll<Result<Message, Closed>> {
+        if let Some(message) = self.try_recv() {
+            return Poll::Ready(Ok(message));
+        }
+        let mut state = self.shared.lock();
+        let closed = state.closed.clone();
+        state.receivers.add(cx.waker());
+        drop(state);
+        // It may have come in between.
+        match (self.try_recv(), closed) {
+            (Some(message), _) => Poll::Ready(Ok(message)),
+            (None, Some(reason)) => Poll::Ready(Err(Closed(reason))),
+            (None, None) => Poll::Pending,
+        }
     }
 
     /// Waits until the inbox holds something.

@@ -192,3 +192,21 @@ impl Sender {
         self.template.tag.unwrap_or(Tag(0))
     }
 }
+
+impl std::fmt::Debug for SenderBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SenderBuilder")
+            .field("service", &self.template.service)
+            .field("tag", &self.template.tag)
+            .finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Sender {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sender")
+            .field("service", &self.template.service)
+            .field("tag", &self.template.tag)
+            .finish_non_exhaustive()
+    }
+}

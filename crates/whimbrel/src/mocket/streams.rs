@@ -1,10 +1,11 @@
 //! Opening streams, and taking those that the peer opens.
 
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use whimbrel_proto::StreamId;
 use whimbrel_proto::session::{OpenError, Session, StreamError, StreamKind, StreamOptions};
+use whimbrel_proto::{CloseReason, StreamId};
 
 use super::Mocket;
 use crate::error::{Closed, StreamOpenError, StreamOptionsError};
@@ -70,17 +71,33 @@ impl Mocket {
         Ok(MessageStream::new(Arc::clone(&self.shared), self.clone(), id))
     }
 
+    /// As [`Mocket::open_stream`], polled; with `opening` as [`Mocket::open_stream_with`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn poll_open_stream(
+        &self,
+        cx: &mut Context<'_>,
+        opening: Option<&[u8]>,
+    ) -> Poll<Result<Stream, StreamOpenError>> {
+        let now = self.shared.clock.now();
+        let opened = self.poll_changed(cx, |state| {
+            let session = state.connection.session();
+            match opening {
+                Some(opening) => opened(session.open_stream_with(now, opening)),
+                None => opened(session.open_stream(StreamKind::Bytes)),
+            }
+        });
+        let opened = ready!(opened).unwrap_or_else(|reason| Err(StreamOpenError::Closed(reason)));
+        self.shared.wake(self.shared.lock());
+        Poll::Ready(opened.map(|id| Stream::new(self.clone(), id, Bytes::new())))
+    }
+
     async fn open_by(
         &self,
         mut open: impl FnMut(&mut Session) -> Result<StreamId, OpenError>,
     ) -> Result<StreamId, StreamOpenError> {
-        let opened = |state: &mut MocketState| match open(state.connection.session()) {
-            Ok(id) => Some(Ok(id)),
-            Err(OpenError::Limit) => None,
-            Err(OpenError::OpeningTooLong) => Some(Err(StreamOpenError::OpeningTooLong)),
-            Err(OpenError::NoOpenings) => Some(Err(StreamOpenError::NoOpenings)),
-            Err(_) => Some(Err(StreamOpenError::Closing)),
-        };
+        let opened = |state: &mut MocketState| opened(open(state.connection.session()));
         self.until_changed(opened, |reason| Err(StreamOpenError::Closed(reason))).await
     }
 
@@ -89,9 +106,27 @@ impl Mocket {
     /// # Errors
     /// The mocket is closed.
     pub async fn accept_stream(&self) -> Result<Stream, Closed> {
-        let id = self.accept_by(StreamKind::Bytes).await?;
+        Ok(self.accepted_stream(self.accept_by(StreamKind::Bytes).await?))
+    }
+
+    /// As [`Mocket::accept_stream`], polled.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn poll_accept_stream(&self, cx: &mut Context<'_>) -> Poll<Result<Stream, Closed>> {
+        let accepted = self.poll_changed(cx, |state| state.accept(StreamKind::Bytes));
+        Poll::Ready(ready!(accepted).map(|id| self.accepted_stream(id)).map_err(Closed))
+    }
+
+    /// The next byte stream the peer opened, if there is one.
+    pub fn try_accept_stream(&self) -> Option<Stream> {
+        let id = self.shared.lock().accept(StreamKind::Bytes)?;
+        Some(self.accepted_stream(id))
+    }
+
+    fn accepted_stream(&self, id: StreamId) -> Stream {
         let opening = self.shared.lock().connection.session().take_opening(id).unwrap_or_default();
-        Ok(Stream::new(self.clone(), id, opening))
+        Stream::new(self.clone(), id, opening)
     }
 
     /// The next stream of messages the peer opened. From then on its messages come out of it; before, and of streams that nobody
@@ -105,11 +140,39 @@ impl Mocket {
     }
 
     async fn accept_by(&self, wanted: StreamKind) -> Result<StreamId, Closed> {
-        let next = |state: &mut MocketState| {
-            let MocketState { backlog, connection, .. } = state;
-            backlog.accept(wanted, connection.session_ref()).map(Ok)
-        };
-        self.until_changed(next, |reason| Err(Closed(reason))).await
+        self.until_changed(|state| state.accept(wanted).map(Ok), |reason| Err(Closed(reason))).await
+    }
+
+    /// As [`Mocket::accept_messages`], polled.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn poll_accept_messages(&self, cx: &mut Context<'_>) -> Poll<Result<MessageStream, Closed>> {
+        let accepted = self.poll_changed(cx, |state| state.accept(StreamKind::Messages));
+        let new = |id| MessageStream::new(Arc::clone(&self.shared), self.clone(), id);
+        Poll::Ready(ready!(accepted).map(new).map_err(Closed))
+    }
+
+    /// The next stream of messages the peer opened, if there is one.
+    pub fn try_accept_messages(&self) -> Option<MessageStream> {
+        let id = self.shared.lock().accept(StreamKind::Messages)?;
+        Some(MessageStream::new(Arc::clone(&self.shared), self.clone(), id))
+    }
+
+    fn poll_changed<T>(
+        &self,
+        cx: &mut Context<'_>,
+        done: impl FnOnce(&mut MocketState) -> Option<T>,
+    ) -> Poll<Result<T, CloseReason>> {
+        let mut state = self.shared.lock();
+        if let Some(result) = done(&mut state) {
+            return Poll::Ready(Ok(result));
+        }
+        if let Some(reason) = &state.closed {
+            return Poll::Ready(Err(reason.clone()));
+        }
+        state.openers.add(cx.waker());
+        Poll::Pending
     }
 
     /// Changes what a message stream is set to at this end, for what is sent and what comes from now on: of the default stream, 0,
@@ -127,5 +190,16 @@ impl Mocket {
             StreamError::SharedInbox => StreamOptionsError::SharedInbox,
             _ => StreamOptionsError::NoStream,
         })
+    }
+}
+
+/// None: not yet.
+fn opened(opened: Result<StreamId, OpenError>) -> Option<Result<StreamId, StreamOpenError>> {
+    match opened {
+        Ok(id) => Some(Ok(id)),
+        Err(OpenError::Limit) => None,
+        Err(OpenError::OpeningTooLong) => Some(Err(StreamOpenError::OpeningTooLong)),
+        Err(OpenError::NoOpenings) => Some(Err(StreamOpenError::NoOpenings)),
+        Err(_) => Some(Err(StreamOpenError::Closing)),
     }
 }

@@ -99,6 +99,7 @@ impl Mocket {
 }
 
 /// Settings of a tag's messages, queued ones included: each call takes effect at once.
+#[derive(Debug)]
 pub struct TagHandle<'a> {
     mocket: &'a Mocket,
     stream: StreamId,

@@ -286,6 +286,7 @@ impl Connection {
         resumed: Option<Resumed>,
     ) -> Result<(), PeerMisbehaved> {
         self.peer.key = Some(accepted.client_key);
+        self.peer.on_protocol(&accepted.params.protocol);
         self.early_keys.open = accepted.early.take().map(Box::new);
         if let Some(received) = accepted.unvalidated() {
             self.paths[Main].validation = Validation::Unproven { received: received as u64, sent: 0 };

@@ -4,6 +4,7 @@ pub(in crate::connection) mod alternatives;
 pub(in crate::connection) mod connecting;
 pub(in crate::connection) mod early;
 pub(in crate::connection) mod early_keys;
+pub(in crate::connection) mod export_error;
 pub(in crate::connection) mod key_log;
 pub(in crate::connection) mod key_logging;
 pub(in crate::connection) mod keys;

@@ -148,6 +148,7 @@ impl Connection {
         fresh.session.set_peer_limits(limits);
         fresh.session.end_wait();
         fresh.peer.key = fresh.peer.key.or(self.peer.key);
+        fresh.peer.protocol = fresh.peer.protocol.take().or(self.peer.protocol.take());
         let (from, to) = (self.remote(), fresh.remote());
         if let Some(since) = self.activity.unreachable_since {
             self.ending.extend(now.since(since));

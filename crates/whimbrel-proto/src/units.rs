@@ -9,11 +9,13 @@ use std::time::Duration;
 pub struct ParseError(String);
 
 impl ParseError {
-    pub(crate) fn new(what: &str, text: &str, good: &str) -> Self {
+    /// Says that `text` is not a `what`, and what a `good` one looks like.
+    pub fn new(what: &str, text: &str, good: &str) -> Self {
         Self(format!("`{}` is not a {what}: write {good}", text.trim()))
     }
 
-    pub(crate) fn plain(message: String) -> Self {
+    /// The message as it is.
+    pub fn plain(message: String) -> Self {
         Self(message)
     }
 }
@@ -76,7 +78,10 @@ pub fn duration(text: &str) -> Result<Duration, ParseError> {
 }
 
 /// A duration above zero.
-pub(crate) fn positive_duration(text: &str) -> Result<Duration, ParseError> {
+///
+/// # Errors
+/// What a good one looks like.
+pub fn positive_duration(text: &str) -> Result<Duration, ParseError> {
     match duration(text)? {
         Duration::ZERO => Err(ParseError::new("duration above zero", text, "for example 50ms")),
         duration => Ok(duration),
@@ -84,7 +89,10 @@ pub(crate) fn positive_duration(text: &str) -> Result<Duration, ParseError> {
 }
 
 /// Bytes: `64kb` is 64,000, `64kib` 65,536, a bare number bytes.
-pub(crate) fn size(text: &str) -> Result<usize, ParseError> {
+///
+/// # Errors
+/// What a good one looks like.
+pub fn size(text: &str) -> Result<usize, ParseError> {
     let wrong =
         || ParseError::new("size", text, "bytes, for example 1500, 64kb (64,000), 64kib (65,536), 1mb");
     let (number, unit) = split(text).ok_or_else(wrong)?;
@@ -101,7 +109,10 @@ pub(crate) fn size(text: &str) -> Result<usize, ParseError> {
 }
 
 /// 0 to 1: `5%` or `0.05`.
-pub(crate) fn probability(text: &str) -> Result<f64, ParseError> {
+///
+/// # Errors
+/// What a good one looks like.
+pub fn probability(text: &str) -> Result<f64, ParseError> {
     let wrong = || ParseError::new("probability", text, "0% to 100%, for example 5% or 0.05");
     let (number, unit) = split(text).ok_or_else(wrong)?;
     let probability = match unit.as_str() {
@@ -113,13 +124,13 @@ pub(crate) fn probability(text: &str) -> Result<f64, ParseError> {
 }
 
 /// As [`probability`] reads it.
-pub(crate) fn percent(probability: f64) -> String {
+pub fn percent(probability: f64) -> String {
     // Enough digits to come back the same for anything a person writes, without 0.07 becoming 7.000000000000001 %.
     format!("{}%", (probability * 1e14).round() / 1e12)
 }
 
 /// As [`rate`] reads it.
-pub(crate) fn rate_text(rate: u64) -> String {
+pub fn rate_text(rate: u64) -> String {
     let (scale, unit) = match rate {
         0..1_000 => (1, "bit"),
         1_000..1_000_000 => (1_000, "kbit"),

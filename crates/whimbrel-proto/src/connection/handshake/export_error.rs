@@ -1,0 +1,19 @@
+//! Why no keying material can be exported.
+
+use crate::crypto::MOST_EXPORTED;
+
+/// Why no keying material can be exported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExportError {
+    /// The handshake is not over, so the peer may be anybody.
+    #[error(
+        "the peer is not proven yet: the side that connects waits until it is established, the other for the first message"
+    )]
+    NotProven,
+    /// HKDF gives no more at once.
+    #[error(
+        "at most {MOST_EXPORTED} bytes can be exported at once: ask for less, or several times with other labels"
+    )]
+    TooLong,
+}

@@ -1,0 +1,93 @@
+//! What an endpoint can be bound to, and whom it can connect to: as text, or already taken apart.
+
+use std::net::SocketAddr;
+
+use whimbrel_net::UdpSocket;
+use whimbrel_proto::{Url, UrlError};
+
+use crate::error::BindError;
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// What an endpoint can be bound to: an address as text (`[::]:4433` for all addresses of both families, port 0 for any port), a
+/// [`SocketAddr`], or a socket of the standard library that is bound already.
+pub trait ToSocket: sealed::Sealed {
+    #[doc(hidden)]
+    fn open(self) -> Result<UdpSocket, BindError>;
+}
+
+/// Whom to connect to: `whimbrel://KEY@host:port` as text, or taken apart.
+pub trait ToUrl: sealed::Sealed {
+    #[doc(hidden)]
+    fn to_url(self) -> Result<Url, UrlError>;
+}
+
+impl sealed::Sealed for &str {}
+impl sealed::Sealed for String {}
+impl sealed::Sealed for &String {}
+impl sealed::Sealed for SocketAddr {}
+impl sealed::Sealed for std::net::UdpSocket {}
+impl sealed::Sealed for Url {}
+impl sealed::Sealed for &Url {}
+
+impl ToSocket for &str {
+    fn open(self) -> Result<UdpSocket, BindError> {
+        self.parse::<SocketAddr>().map_err(|_| BindError::Address(self.to_owned()))?.open()
+    }
+}
+
+impl ToSocket for String {
+    fn open(self) -> Result<UdpSocket, BindError> {
+        self.as_str().open()
+    }
+}
+
+impl ToSocket for &String {
+    fn open(self) -> Result<UdpSocket, BindError> {
+        self.as_str().open()
+    }
+}
+
+impl ToSocket for SocketAddr {
+    fn open(self) -> Result<UdpSocket, BindError> {
+        UdpSocket::bind(self).map_err(|error| BindError::System(self, error))
+    }
+}
+
+impl ToSocket for std::net::UdpSocket {
+    fn open(self) -> Result<UdpSocket, BindError> {
+        UdpSocket::from_std(self).map_err(BindError::Socket)
+    }
+}
+
+impl ToUrl for &str {
+    fn to_url(self) -> Result<Url, UrlError> {
+        self.parse()
+    }
+}
+
+impl ToUrl for String {
+    fn to_url(self) -> Result<Url, UrlError> {
+        self.parse()
+    }
+}
+
+impl ToUrl for &String {
+    fn to_url(self) -> Result<Url, UrlError> {
+        self.parse()
+    }
+}
+
+impl ToUrl for Url {
+    fn to_url(self) -> Result<Url, UrlError> {
+        Ok(self)
+    }
+}
+
+impl ToUrl for &Url {
+    fn to_url(self) -> Result<Url, UrlError> {
+        Ok(self.clone())
+    }
+}

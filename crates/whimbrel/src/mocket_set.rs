@@ -1,0 +1,176 @@
+//! One task for many mockets.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+
+use whimbrel_proto::session::Message;
+
+use crate::error::Closed;
+use crate::mocket::Mocket;
+use crate::shared::lock;
+
+/// Many mockets whose messages one task reads, each named by a key of your own: thousands cost nothing while they are silent. They take
+/// turns, a message each.
+///
+/// ```no_run
+/// # async fn example(endpoint: whimbrel::Endpoint) {
+/// use whimbrel::MocketSet;
+///
+/// let (mut set, mut number) = (MocketSet::new(), 0);
+/// loop {
+///     tokio::select! {
+///         Some(mocket) = endpoint.accept() => {
+///             number += 1;
+///             set.insert(number, mocket);
+///         }
+///         Some((number, received)) = set.recv() => match received {
+///             Ok(message) => println!("{} bytes from {number}", message.payload.len()),
+///             Err(closed) => println!("{number}: {closed}"),
+///         },
+///         else => break,
+///     }
+/// }
+/// # }
+/// ```
+pub struct MocketSet<K> {
+    members: BTreeMap<K, Member<K>>,
+    ready: Arc<Ready<K>>,
+}
+
+struct Member<K> {
+    mocket: Mocket,
+    waker: Arc<MemberWaker<K>>,
+}
+
+/// Members that may have something to read.
+struct Ready<K> {
+    queue: Mutex<Queue<K>>,
+}
+
+struct Queue<K> {
+    members: VecDeque<Arc<MemberWaker<K>>>,
+    reader: Option<Waker>,
+}
+
+struct MemberWaker<K> {
+    key: K,
+    ready: Arc<Ready<K>>,
+    is_queued: Mutex<bool>,
+}
+
+impl<K: Send + Sync> Wake for MemberWaker<K> {
+    fn wake(self: Arc<Self>) {
+        if std::mem::replace(&mut *lock(&self.is_queued), true) {
+            return;
+        }
+        let ready = Arc::clone(&self.ready);
+        let mut queue = lock(&ready.queue);
+        queue.members.push_back(self);
+        let reader = queue.reader.take();
+        drop(queue);
+        reader.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl<K: Ord + Clone + Send + Sync + 'static> MocketSet<K> {
+    /// An empty one.
+    pub fn new() -> Self {
+        let queue = Mutex::new(Queue { members: VecDeque::new(), reader: None });
+        Self { members: BTreeMap::new(), ready: Arc::new(Ready { queue }) }
+    }
+
+    /// Adds a mocket. Gives back the one that had the key before.
+    pub fn insert(&mut self, key: K, mocket: Mocket) -> Option<Mocket> {
+        let ready = Arc::clone(&self.ready);
+        let waker = Arc::new(MemberWaker { key: key.clone(), ready, is_queued: Mutex::new(false) });
+        // It may have something already.
+        Arc::clone(&waker).wake();
+        self.members.insert(key, Member { mocket, waker }).map(|before| before.mocket)
+    }
+
+    /// Takes a mocket out.
+    pub fn remove(&mut self, key: &K) -> Option<Mocket> {
+        self.members.remove(key).map(|member| member.mocket)
+    }
+
+    /// The mocket of a key.
+    pub fn get(&self, key: &K) -> Option<&Mocket> {
+        self.members.get(key).map(|member| &member.mocket)
+    }
+
+    /// All of them, in the order of their keys.
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &Mocket)> {
+        self.members.iter().map(|(key, member)| (key, &member.mocket))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    /// There are none.
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// The next message of any of them, as of [`Mocket::recv`]; a mocket that is closed says so and is in the set no more. None while the
+    /// set is empty. Cancel-safe.
+    pub async fn recv(&mut self) -> Option<(K, Result<Message, Closed>)> {
+        tokio::task::coop::consume_budget().await;
+        std::future::poll_fn(|cx| self.poll_recv(cx)).await
+    }
+
+    /// As [`MocketSet::recv`], polled.
+    pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<(K, Result<Message, Closed>)>> {
+        if self.members.is_empty() {
+            return Poll::Ready(None);
+        }
+        while let Some(next) = self.next_ready(cx) {
+            // One that was taken out, or has made room for another of its key, is of no interest.
+            let Some(member) = self.members.get(&next.key).filter(|member| Arc::ptr_eq(&member.waker, &next))
+            else {
+                continue;
+            };
+            let waker = Arc::clone(&next).into();
+            match member.mocket.poll_recv(&mut Context::from_waker(&waker)) {
+                Poll::Pending => {}
+                Poll::Ready(Ok(message)) => {
+                    // It may have more, after the others.
+                    let key = next.key.clone();
+                    next.wake();
+                    return Poll::Ready(Some((key, Ok(message))));
+                }
+                Poll::Ready(Err(closed)) => {
+                    self.members.remove(&next.key);
+                    return Poll::Ready(Some((next.key.clone(), Err(closed))));
+                }
+            }
+        }
+        Poll::Pending
+    }
+
+    fn next_ready(&self, cx: &Context<'_>) -> Option<Arc<MemberWaker<K>>> {
+        let mut queue = lock(&self.ready.queue);
+        let Some(next) = queue.members.pop_front() else {
+            queue.reader = Some(cx.waker().clone());
+            return None;
+        };
+        drop(queue);
+        // Before it is asked: what comes from now on queues it again.
+        *lock(&next.is_queued) = false;
+        Some(next)
+    }
+}
+
+impl<K: Ord + Clone + Send + Sync + 'static> Default for MocketSet<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<K: std::fmt::Debug> std::fmt::Debug for MocketSet<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.members.keys()).finish()
+    }
+}
