@@ -13,7 +13,7 @@ const WAKE_UP: Duration = Duration::from_micros(2000);
 /// most queues.
 const LATEST: Duration = Duration::from_millis(20);
 
-/// So late a wake-up is made up for on a path however short, as far as an initial window goes: there a few milliseconds are many round
+/// round trips, and a queue of a few milliseconds empties long before the sender wakes up.
 /// trips, and a queue of a few milliseconds is empty long before the sender wakes up.
 const LEAST: Duration = Duration::from_millis(5);
 

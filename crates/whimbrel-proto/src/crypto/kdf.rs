@@ -1,4 +1,4 @@
-//! Key derivation: HKDF-Expand with SHA-256 (RFC 5869 section 2.3), labels `whimbrel ` ‖ name.
+//! Key derivation: HKDF-Expand with SHA-256 (RFC 5869 section 2.3), with labels `whimbrel ` ‖ name.
 
 use std::fmt;
 
@@ -6,7 +6,8 @@ use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Prk};
 use rand::CryptoRng;
 use zeroize::Zeroize;
 
-/// 32 secret bytes: a pre-shared key, or what other keys are derived from. Never printed, and wiped when they are let go.
+/// 32 secret bytes: a pre-shared key, or a secret from which keys are derived. They are never printed, and are wiped
+/// when dropped.
 #[derive(Clone)]
 #[cfg_attr(test, derive(PartialEq, Eq))]
 pub struct Secret([u8; 32]);
@@ -17,7 +18,7 @@ impl Secret {
         Self(bytes)
     }
 
-    /// Fresh.
+    /// Generates a random secret.
     pub fn random(rng: &mut impl CryptoRng) -> Self {
         let mut secret = Self([0; 32]);
         rng.fill_bytes(&mut secret.0);
@@ -29,14 +30,14 @@ impl Secret {
         self.derive("ku")
     }
 
-    /// Another secret of this one, told apart by `label`.
+    /// Derives another secret, distinguished by `label`.
     pub(crate) fn derive(&self, label: &str) -> Self {
         self.derive_with(label, &[])
     }
 
-    /// The same, told apart by `context` as well.
+    /// Derives another secret, distinguished by `label` and `context`.
     pub(crate) fn derive_with(&self, label: &str, context: &[u8]) -> Self {
-        // Filled where it is wiped.
+        // The result is filled in place, where it will be wiped.
         let mut derived = Self([0; 32]);
         self.expand(label, context, &mut derived.0);
         derived

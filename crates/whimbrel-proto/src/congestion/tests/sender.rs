@@ -241,7 +241,7 @@ impl Ack {
     }
 }
 
-/// Acknowledges every `ack_every` packets, a gap at once, and anything within 5 ms.
+/// Acknowledges every `ack_every` packets, a gap at once, and anything within 5 ms (25 ms if `ack_every` exceeds 2).
 #[derive(Default)]
 pub(super) struct Receiver {
     ack_every: u32,
