@@ -13,8 +13,8 @@ const WAKE_UP: Duration = Duration::from_micros(2000);
 /// most queues.
 const LATEST: Duration = Duration::from_millis(20);
 
-/// round trips, and a queue of a few milliseconds empties long before the sender wakes up.
-/// trips, and a queue of a few milliseconds is empty long before the sender wakes up.
+/// A wake-up up to this late is made up for on any path, up to an initial window. On short paths a few milliseconds are
+/// many round trips, and a queue of a few milliseconds empties long before the sender wakes up.
 const LEAST: Duration = Duration::from_millis(5);
 
 /// A token bucket that fills at the pacing rate, to the depth of one burst.
