@@ -72,16 +72,17 @@ pub(crate) fn public_of(private: &PrivateKey) -> [u8; 32] {
     bytes
 }
 
-/// A static public key that can be agreed with. Written as 43 characters of base64url without padding.
+/// A static public key for key agreements. It is written as 43 characters of base64url without padding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicKey([u8; 32]);
 
 impl PublicKey {
-    /// Length on the wire, bytes.
+    /// The key's length on the wire, in bytes.
     pub const LEN: usize = 32;
 
-    /// From its bytes. Refused: points of low order (the all-zero key among them), with which everybody agrees on
-    /// the same secret (RFC 7748 section 6.1), and second spellings of a point, which would be second names.
+    /// Creates a key from its bytes. Points of low order (the all-zero key among them) are refused: agreements with
+    /// them give everyone the same secret (RFC 7748 section 6.1). Non-canonical encodings are refused, because they
+    /// would be second names of a key.
     pub fn new(bytes: [u8; 32]) -> Result<Self, InvalidKey> {
         if !is_canonical(&bytes) {
             return Err(InvalidKey::NotCanonical);
