@@ -332,11 +332,13 @@ impl Endpoint {
         {
             return Routed::Reset(handle, token);
         }
-        // Its sender has no PONG, and so no connection that it could be told of: its PING got lost, or is still being opened.
+        // An early packet: its sender has no PONG, and so no connection that a reset could end. Its PING was lost or
+        // is still being opened.
         if packet.first().is_some_and(|flags| flags & EARLY_BIT != 0) {
             return Routed::Nothing;
         }
-        // Shorter than what it answers: two endpoints cannot reset each other for ever (RFC 9000 section 10.3.3).
+        // A reset is shorter than the packet it answers, so two endpoints cannot reset each other for ever (RFC 9000
+        // section 10.3.3).
         if !self.reset_budget.take(now, (), RESETS_PER_SECOND) {
             return Routed::Nothing;
         }

@@ -1,8 +1,10 @@
-//! Sessions begun here lately, remembered beyond the end of their connections, so that nothing sent early is delivered twice.
+//! Remembers recently begun sessions beyond the end of their connections, so that early data is never delivered
+//! twice.
 //!
-//! A client that misses every PONG sends another PING for the same session. While the first connection lives, both are one. Afterwards
-//! only this memory tells the second PING from a new session. It outlasts every PING that a client may still have on its way
-//! ([`EARLY_WINDOW`] and [`COOKIE_LIFE`]), so it need not know whether the client was proven.
+//! A client that misses every PONG sends another PING for the same session. While the first connection lives, both
+//! PINGs belong to it. Afterwards only this memory tells the second PING from a new session. It outlasts every PING
+//! that a client may still have in flight ([`EARLY_WINDOW`] and [`COOKIE_LIFE`]), so it need not know whether the
+//! client was proven.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;

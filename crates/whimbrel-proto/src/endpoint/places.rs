@@ -80,7 +80,7 @@ impl Places {
         if taken(&self.keys, place.key) >= listen.max_per_key {
             return Some(Full::Key);
         }
-        // Whoever is on a list is known.
+        // Clients on an allow list are known, so networks are not limited.
         let limited = listen.allow.is_none() && listen.network_share < 100 && place.network != 0;
         let mut around = Some(place.network).filter(|_| limited);
         while let Some(network) = around {

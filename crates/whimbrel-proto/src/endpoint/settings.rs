@@ -21,8 +21,9 @@ pub struct ListenConfig {
     /// Keys that may not connect, whatever `allow` and `admit` say. Default: none.
     /// [`Endpoint::revoke`](crate::Endpoint::revoke) adds keys.
     pub deny: BTreeSet<PublicKey>,
-    /// Asked of whoever `allow` lets in, with what it came from, before anything is kept for it; false: it gets no answer, either. Called
-    /// while the endpoint is held: it must be quick, and must not call the endpoint. None: nobody is asked.
+    /// A function asked about each client that the lists admit, with its key and address, before anything is kept for
+    /// it. If it returns false, the client gets no answer. It is called while the endpoint is borrowed, so it must be
+    /// quick and must not call the endpoint. `None`: no further check.
     pub admit: Option<Admit>,
     /// Application protocols served; empty: any.
     pub protocols: Vec<Bytes>,
@@ -38,9 +39,10 @@ pub struct ListenConfig {
     /// one client can take more of `max_connections`. Lower: a gateway that connects for many under one key is
     /// refused.
     pub max_per_key: usize,
-    /// Percent of `max_connections` that one network may take of a listener that is open (`allow` is None): an IPv4 /24, an IPv6 /48, and half
-    /// of it an IPv6 /56. Default 25. At least 16 connections; loopback has no limit. Higher: fewer networks can fill the listener; 100 turns the
-    /// limit off. Lower: a large NAT is refused sooner.
+    /// The percentage of `max_connections` that one network may take of an open listener (`allow` is `None`). It
+    /// holds for an IPv4 /24 and an IPv6 /48; an IPv6 /56 may take half of it. Default: 25. A network may always have
+    /// 16 connections, and loopback has no limit. Higher: fewer networks can fill the listener; 100 turns the limit
+    /// off. Lower: a large NAT is refused sooner.
     pub network_share: u8,
     /// PINGs with a valid cookie accepted per second and address (its /24 or /56). Default: 1,000; each costs five
     /// Diffie-Hellman operations. A /20 or /48 may have twice as many, a /16 or /40 four times.

@@ -27,7 +27,7 @@ pub(super) struct Waiting {
 /// Why a session is no longer here, although its peer may look for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gone {
-    /// Nobody came back to it in time.
+    /// The peer did not return in time.
     Expired,
     /// The session was suspended, and continues elsewhere or here again.
     Left,

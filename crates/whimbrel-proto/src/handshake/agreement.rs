@@ -127,11 +127,11 @@ impl Agreement {
 
 /// A client that asks for a connection. It is authenticated, but its PING may be a replay.
 pub struct Accepted {
-    /// Where PONG goes.
+    /// The id to which PONG is addressed.
     pub client_id: ConnectionId,
     /// The server's id for the first path.
     pub server_id: ConnectionId,
-    /// Who it is.
+    /// The client's key.
     pub client_key: PublicKey,
     /// The client's parameters.
     pub params: Params,

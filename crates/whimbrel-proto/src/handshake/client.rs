@@ -221,7 +221,7 @@ impl ClientHandshake {
         }
     }
 
-    /// A session is to go on over the connection. Before any PING.
+    /// Sets the session to continue over the connection. Call it before any PING.
     pub(crate) fn resume(&mut self, claim: Claim) {
         self.resume = Some(claim);
     }
@@ -242,7 +242,7 @@ impl ClientHandshake {
         matches!(self.ticket, TicketState::Unused(_))
     }
 
-    /// The SYN; the same bytes on every call.
+    /// The SYN, with the same bytes on every call.
     pub fn syn(&self) -> Vec<u8> {
         self.syn.clone()
     }
