@@ -78,11 +78,12 @@ pub struct TransportConfig {
     /// How long a session waits after its peer suspended it. Default: 1 h. Longer: memory for peers that never come
     /// back.
     pub wait_time: Duration,
-    /// Sessions that one peer key may have waiting here, suspended or out of reach; beyond it they end. Default 64. What this side dials for
-    /// does not count. Raised, one peer can have more kept here; lowered, sessions of a peer that was out of reach are lost.
+    /// The most sessions of one peer key that may wait here, suspended or out of reach; beyond it they end. Default:
+    /// 64. Sessions that this side dials for do not count. Higher: one peer can have more kept here. Lower: sessions
+    /// of a peer that was out of reach are lost.
     pub max_waiting: usize,
-    /// Bytes they may hold together when they begin to wait. Default 64 MiB. Raised, one peer can take more memory; lowered, sessions with
-    /// much unread or unsent end instead of waiting.
+    /// The most bytes that these sessions may hold together when they begin to wait. Default: 64 MiB. Higher: one
+    /// peer can take more memory. Lower: sessions with much unread or unsent data end and do not wait.
     pub max_waiting_bytes: u64,
     /// How long connecting may take, and how long a server keeps a connection whose client is not proven yet.
     /// Default: 10 s. Shorter: slow links are given up. Longer: a wrong address is noticed later.

@@ -23,7 +23,7 @@ pub struct Url {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{url:?} is not whimbrel://KEY@host:port: {what}")]
 pub struct UrlError {
-    /// What was given.
+    /// The text given.
     pub url: String,
     /// What is wrong with it.
     pub what: &'static str,
