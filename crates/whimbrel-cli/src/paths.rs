@@ -1,4 +1,4 @@
-//! Which networks are used, and how: the options of both ends.
+//! Options of both ends for which networks are used, and how.
 
 use std::net::{IpAddr, UdpSocket};
 
@@ -37,7 +37,7 @@ pub(crate) struct PathOptions {
 }
 
 impl PathOptions {
-    /// Settings of connections.
+    /// Applies the options to connection settings.
     pub(crate) fn configure(&self, config: &mut TransportConfig) {
         config.scheduler = self.scheduler;
         config.cost_policy = self.cost_policy;
@@ -45,10 +45,10 @@ impl PathOptions {
         config.coupled = !self.uncoupled;
     }
 
-    /// Which networks.
+    /// The networks to use.
     ///
     /// # Errors
-    /// This host has none of the addresses now. Those it does not have beside others are told.
+    /// This host has none of the addresses now. If only some are absent, a note says so.
     pub(crate) fn paths(&self) -> anyhow::Result<Paths> {
         if self.single_path {
             return Ok(Paths::Single);
@@ -57,7 +57,7 @@ impl PathOptions {
             return Ok(Paths::Auto);
         }
         let absent: Vec<String> = self.path.iter().filter_map(why_absent).collect();
-        // To begin with, one has to be there.
+        // At least one of them must be present at the start.
         if absent.len() == self.path.len() {
             bail!("{}; `ip address` lists them", absent.join("; "));
         }
@@ -73,10 +73,10 @@ fn why_absent(path: &LocalPath) -> Option<String> {
     Some(format!("--path {}: not an address of this host now ({error})", path.address))
 }
 
-/// `LOCAL[,cost=N][,prefer|standby]`.
+/// Parses `LOCAL[,cost=N][,prefer|standby]`.
 ///
 /// # Errors
-/// What a good one looks like.
+/// The text is invalid; the message shows a valid one.
 fn local_path(text: &str) -> Result<LocalPath, String> {
     let mut parts = text.split(',');
     let local = parts.next().unwrap_or_default();
@@ -107,10 +107,10 @@ fn local_path(text: &str) -> Result<LocalPath, String> {
     Ok(path)
 }
 
-/// `primary`, `aggregate` or `redundant`.
+/// Parses `primary`, `aggregate` or `redundant`.
 ///
 /// # Errors
-/// What there is.
+/// The text is none of them; the message lists them.
 fn scheduler(text: &str) -> Result<Scheduling, String> {
     match text {
         "primary" => Ok(Scheduling::Primary),
@@ -120,10 +120,10 @@ fn scheduler(text: &str) -> Result<Scheduling, String> {
     }
 }
 
-/// `ignore`, `cheap-first` or `never-above=N`.
+/// Parses `ignore`, `cheap-first` or `never-above=N`.
 ///
 /// # Errors
-/// What there is.
+/// The text is none of them; the message lists them.
 fn cost_policy(text: &str) -> Result<CostPolicy, String> {
     let wrong = || {
         format!("`{text}` is not a cost policy: write ignore, cheap-first or never-above=N, N a whole number")
@@ -141,10 +141,10 @@ fn cost_policy(text: &str) -> Result<CostPolicy, String> {
     }
 }
 
-/// `loss-and-rtt` or `most-received`.
+/// Parses `loss-and-rtt` or `most-received`.
 ///
 /// # Errors
-/// What there is.
+/// The text is none of them; the message lists them.
 fn primary_rule(text: &str) -> Result<PrimaryRule, String> {
     match text {
         "loss-and-rtt" => Ok(PrimaryRule::LossAndRtt),

@@ -161,7 +161,7 @@ impl Link {
         }
     }
 
-    /// Changes the link under way, as a moving radio would. What is in the queue or in flight stays as it was.
+    /// Changes the settings at run time, as for a moving radio. Packets in the queue or in flight keep their fate.
     pub fn reconfigure(&mut self, config: LinkConfig) {
         self.config = config;
     }

@@ -28,9 +28,9 @@ pub struct RecvPool {
 /// One received datagram, with its bytes.
 #[derive(Debug)]
 pub struct OwnedDatagram {
-    /// Who sent it.
+    /// The sender's address.
     pub from: SocketAddr,
-    /// The local address it was sent to, where the system says.
+    /// The local address that it was sent to, if the system reports it.
     pub to: Option<IpAddr>,
     /// Its ECN mark; `None` is Not-ECT.
     pub ecn: Option<EcnCodepoint>,

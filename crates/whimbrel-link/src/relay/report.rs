@@ -37,9 +37,9 @@ pub struct RelayReport {
 /// The figures of one direction.
 #[derive(Clone, Debug)]
 pub struct Lane {
-    /// How the link is set.
+    /// The link's settings.
     pub config: LinkConfig,
-    /// What it did.
+    /// The link's counters.
     pub stats: LinkStats,
 }
 
