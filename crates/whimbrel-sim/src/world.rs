@@ -43,7 +43,7 @@ pub struct Node {
 /// The state of a host that is busy with other things and wakes up late.
 #[derive(Default)]
 struct Sleep {
-    /// It sleeps.
+    /// Whether it sleeps.
     deep: bool,
     /// How late it will wake up.
     late: Duration,

@@ -256,8 +256,8 @@ fn regression_a_packet_holds_one_sack() {
     assert_eq!(why.cause, Cause::InvalidField);
 }
 
-/// Two FINs crossed and one was lost: its sender's FIN-ACK overtook it, was passed over since it answered nothing known of, and its own
-/// FIN-ACK had nobody any more to answer it, so that it ended by patience.
+/// Two FINs crossed and one was lost. The FIN-ACK of the lost FIN's sender overtook that FIN and was ignored, because
+/// it answered nothing known. Then nobody was left to answer that sender's own FIN, so it ended by timeout.
 #[test]
 fn regression_fin_ack_may_come_with_or_before_the_fin_that_crossed() {
     let (fin, fin_ack) = ([6, 0, 0], [7]);

@@ -18,7 +18,7 @@ const BEGINS: f64 = 5.0;
 enum Load {
     /// As many as fit, of 1,200 bytes each.
     Bulk,
-    /// Ten a second, each replacing the one before.
+    /// Ten a second, each replacing the previous one.
     Newest,
     /// Ten a second.
     All,
