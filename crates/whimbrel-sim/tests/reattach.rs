@@ -744,3 +744,23 @@ fn regression_a_closing_that_arrives_when_the_path_is_used_again() {
         finale 0 0",
     );
 }
+
+/// The NATs of both ends rebound, one after the other. Of two paths between the same addresses only one had shown it in between; on the other each
+/// end went on sending to where the other was no more.
+#[test]
+fn regression_where_one_path_shows_that_the_peer_moved_the_others_look_there_too() {
+    play(
+        "kind operations\n\
+        seed 9000000000054471\n\
+        begin 0 40 30 30 0 50 0 0 2 0 0 4 0 0 10\n\
+        operation 0 88 0 0 0 30 0 0 0\n\
+        operation 0 0 0 0 0 0 0 0 40 60 0 25 0 0\n\
+        operation 0 80 54\n\
+        operation 0 92 17\n\
+        operation 0 80 39\n\
+        operation 0 89 0 6 1 0 0 4 30\n\
+        operation 60 82\n\
+        operation 0 82\n\
+        finale 0 0",
+    );
+}

@@ -130,7 +130,8 @@ impl Experiment for Conditions {
              dropped at the queue. By itself, in simulation, jitter costs ours 9 % (38 % before `gauge` told it from a queue) and the changing rate, \
              with the former rate tried again when the queue has drained, 9 %; together they cost more, since for two seconds after a deep queue \
              nothing is taken for jitter. Without that rule 1.80 Mbit/s arrive in simulation, not 1.59, and 4.9 % are dropped at the queue, which \
-             is more than the 2 % that ours allows itself. What was tried is in docs/performance.md.",
+             is more than the 2 % that ours allows itself. What was tried is in \
+             docs/decisions/tried-jitter.md and docs/decisions/tried-falling-rates.md.",
         )
     }
 

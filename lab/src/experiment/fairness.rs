@@ -97,7 +97,7 @@ impl Experiment for Fairness {
              to a whole base round trip of queue, all that such a queue holds; now that ends at 85 % of one and at 90 % of the longest queue of \
              late, and the rate is held to 3 % above arrivals. The kernel's CUBIC still gets some ten points less than the simulated one, \
              paced or not; why is not known. Tried in the simulation and not taken, as our least share fell below 30 %: 50 to 80 % of a \
-             base round trip, 80 % of the longest queue, loss heeded from 0.5 % on (docs/performance.md, Beside CUBIC).",
+             base round trip, 80 % of the longest queue, loss heeded from 0.5 % on (docs/decisions/tried-beside-cubic.md).",
         )
     }
 

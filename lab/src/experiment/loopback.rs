@@ -107,7 +107,7 @@ impl Experiment for Loopback {
         Some(
             "TCP carries more in bulk: it seals nothing, and the kernel takes segments of 64 KiB through the loopback interface whole, where UDP \
              makes datagrams of 1,452 bytes of them, each of which is sealed, recorded and acknowledged. What was tried to come to twice \
-             quinn's rate is in docs/performance.md.",
+             quinn's rate is in docs/decisions/tried-loopback-bulk.md.",
         )
     }
 

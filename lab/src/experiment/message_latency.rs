@@ -84,7 +84,7 @@ impl Experiment for MessageLatency {
             "At 20 % of loss the goal of 2.2 times the bytes is missed, 2.41 on the virtual clock: small messages go three times there, and \
              three whole copies behind one head take 2.28 at the least. Three lose 0.8 % of the messages, two 4 %, so that no more than 6 % of the \
              third ones could be left out for a 99th percentile of 55 ms. Worked out and not taken: a code over several messages, which leaves 1.05 % late at \
-             2.35 times the bytes; a longer deadline, which saves 0.01 (docs/performance.md).",
+             2.35 times the bytes; a longer deadline, which saves 0.01 (docs/decisions/tried-message-latency.md).",
         )
     }
 

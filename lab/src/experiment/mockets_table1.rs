@@ -61,7 +61,7 @@ impl Experiment for MocketsTable1 {
              real-time priority for all (`chrt -r 1`, 7 trials, 2 at a time) ours took 1,746 ms beside 1,730. Since then the pacer makes up for \
              5 ms of lateness, and the least round trip of 10 ms, not of 1, stands for the queue: better on the virtual clock, yet short \
              of 0.97 of the link between busy hosts. Tried and not taken: 10 ms made up for, a longer window, twice the jitter \
-             granted, the least round trip of 20 ms (docs/performance.md, A short path and a busy machine).",
+             granted, the least round trip of 20 ms (docs/decisions/tried-busy-hosts.md).",
         )
     }
 

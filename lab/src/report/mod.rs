@@ -5,6 +5,7 @@ mod chart;
 pub(crate) mod late;
 mod page;
 pub(crate) mod plot;
+mod summary;
 pub(crate) mod table;
 
 use std::fs;
@@ -41,9 +42,9 @@ impl Report {
         }
         let kept = records.iter().filter(|(_, record)| record.is_some()).count();
         anyhow::ensure!(kept > 0, "there are no samples in {}: `lab run` makes some", samples.display());
-        let pictures = folder.join("results");
-        clear(&pictures)?;
-        let page = page::page(&records, &mut |name, svg| Ok(fs::write(pictures.join(name), svg)?))?;
+        let pages = folder.join("results");
+        clear(&pages)?;
+        let page = page::page(&records, &mut |name, content| Ok(fs::write(pages.join(name), content)?))?;
         let path = folder.join("results.md");
         fs::write(&path, page)?;
         println!("{kept} experiments in {}", path.display());
@@ -51,12 +52,12 @@ impl Report {
     }
 }
 
-/// Takes away the pictures of the last report.
-fn clear(pictures: &Path) -> anyhow::Result<()> {
-    fs::create_dir_all(pictures)?;
-    for entry in fs::read_dir(pictures)? {
+/// Takes away the pages and pictures of the last report.
+fn clear(pages: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(pages)?;
+    for entry in fs::read_dir(pages)? {
         let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "svg") {
+        if path.extension().is_some_and(|extension| extension == "svg" || extension == "md") {
             fs::remove_file(path)?;
         }
     }

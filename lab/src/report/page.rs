@@ -1,10 +1,10 @@
-//! `docs/results.md`.
+//! `docs/results.md`, and a page an experiment beside it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::table::{LATE, groups, tables};
-use super::{agreement, late};
+use super::{agreement, late, summary};
 use crate::experiment::{Case, Experiment, Options};
 use crate::machine::{Header, PeerNote};
 use crate::sample::Record;
@@ -18,52 +18,65 @@ const CROSS_CHECK: &str = "cross-check";
 /// An experiment, and what is kept of it.
 type Kept = (&'static dyn Experiment, Option<Record>);
 
-/// The whole page; `picture` keeps an SVG under a name.
+/// The summary. `keep` keeps the other pages and the pictures under their names, in the folder that it links to.
 pub(super) fn page(
     kept: &[Kept],
-    picture: &mut dyn FnMut(&str, String) -> anyhow::Result<()>,
+    keep: &mut dyn FnMut(&str, String) -> anyhow::Result<()>,
 ) -> anyhow::Result<String> {
-    let mut page = String::new();
-    front(&mut page, kept)?;
-    let accuracy = accuracy(kept);
+    let accuracy = accuracy(kept, "");
     let about_links = |experiment: &dyn Experiment| [SELF, CROSS_CHECK].contains(&experiment.name());
-    for (experiment, record) in kept.iter().filter(|(experiment, _)| about_links(*experiment)) {
-        section(&mut page, *experiment, record.as_ref(), "", picture)?;
+    for (experiment, record) in kept {
+        let over_links = experiment.needs_testbed() && !about_links(*experiment);
+        let accuracy = if over_links { accuracy.as_str() } else { "" };
+        let mut page = String::new();
+        section(&mut page, *experiment, record.as_ref(), accuracy, keep)?;
+        keep(&format!("{}.md", experiment.name()), format!("{}\n", page.trim_end()))?;
     }
-    for (experiment, record) in kept.iter().filter(|(experiment, _)| !about_links(*experiment)) {
-        let accuracy = if experiment.needs_testbed() { &accuracy } else { "" };
-        section(&mut page, *experiment, record.as_ref(), accuracy, picture)?;
-    }
-    peers(&mut page, kept)?;
-    Ok(page)
+    keep("peers.md", peers(kept)?)?;
+    front(kept)
 }
 
-fn front(page: &mut String, kept: &[Kept]) -> anyhow::Result<()> {
+fn front(kept: &[Kept]) -> anyhow::Result<String> {
+    let mut page = String::new();
     writeln!(page, "# Results of the laboratory\n")?;
-    writeln!(page, "Made by `cargo xtask lab report` from the samples in `lab/results`; do not edit it.\n")?;
+    writeln!(
+        page,
+        "Made by `cargo xtask lab report` from the samples in `lab/results`; do not edit it, nor the pages in [results](results).\n"
+    )?;
     writeln!(
         page,
         "Every experiment runs over links between network namespaces of one Linux machine, every peer over the same links with \
-         the same dice; [lab/README.md](../lab/README.md) says how. Figures are those of the receiver. A cell is the median of \
-         the trials, its spread (least to most), and, where physics sets a limit, the median over that limit. **Strong** is \
-         what no peer beats and at least one is beaten by. {RULE} {LATE} marks figures of which some trials ran on links that were \
-         late: more than one packet in a hundred left over 1 ms and 1 % of the delay after its time. {} {}\n",
-        accuracy(kept),
+         the same dice; [lab/README.md](../lab/README.md) says how, and [peers](results/peers.md) what each peer was. Figures are \
+         those of the receiver.\n"
+    )?;
+    writeln!(
+        page,
+        "The table has one figure of each experiment; the others are on its page. The best of the others is the peer with the best \
+         median, bare UDP left out. A target is what was set before the measurement, and the median is held to it. The column after \
+         it says whether the target shown is met, and how many of the experiment's targets are.\n"
+    )?;
+    writeln!(page, "{}", summary::HEAD)?;
+    for (experiment, record) in kept {
+        writeln!(page, "{}", summary::row(*experiment, record.as_ref()))?;
+    }
+    writeln!(page, "\n## How to read the pages\n")?;
+    writeln!(
+        page,
+        "A cell is the median of the trials, its spread (least to most), and, where physics sets a limit, the median over that \
+         limit. **Strong** is what no peer beats and at least one is beaten by. {RULE}\n"
+    )?;
+    writeln!(
+        page,
+        "{LATE} marks figures of which some trials ran on links that were late: more than one packet in a hundred left over 1 ms \
+         and 1 % of the delay after its time. {} {}",
+        accuracy(kept, "results/"),
         cross_check(kept)
     )?;
-    writeln!(page, "| experiment | | measured |\n|---|---|---|")?;
-    for (experiment, record) in kept {
-        let when = match record {
-            Some(record) => format!("{}, {} trials", record.header.date, record.header.trials),
-            None => "not yet: a gap".to_owned(),
-        };
-        writeln!(page, "| [{0}](#{0}) | {1} | {when} |", experiment.name(), experiment.about().title)?;
-    }
-    Ok(writeln!(page)?)
+    Ok(page)
 }
 
-/// How exact the links are.
-fn accuracy(kept: &[Kept]) -> String {
+/// How exact the links are; `folder` is where the pages are, seen from the one that says so.
+fn accuracy(kept: &[Kept], folder: &str) -> String {
     let record = kept.iter().find(|(experiment, _)| experiment.name() == SELF);
     let Some((experiment, Some(record))) = record else {
         return format!(
@@ -74,7 +87,7 @@ fn accuracy(kept: &[Kept]) -> String {
     let out: Vec<_> =
         groups.iter().filter(|group| group.failures().is_some()).map(|group| group.condition).collect();
     let settings = format!(
-        "{} of {} settings of the links were kept to ([{SELF}](#{SELF}), {})",
+        "{} of {} settings of the links were kept to ([{SELF}]({folder}{SELF}.md), {})",
         groups.len() - out.len(),
         groups.len(),
         record.header.date
@@ -91,12 +104,12 @@ fn cross_check(kept: &[Kept]) -> String {
     let all = agreement::all(*experiment, record);
     if all.is_empty() {
         return format!(
-            "No other emulator was there to be set beside them ([{CROSS_CHECK}](#{CROSS_CHECK}))."
+            "No other emulator was there to be set beside them ([{CROSS_CHECK}](results/{CROSS_CHECK}.md))."
         );
     }
     let apart: Vec<_> = all.iter().filter(|(_, one)| !one.holds()).map(|(condition, _)| *condition).collect();
     let agree = format!(
-        "In {} of {} settings another emulator's agree with them ([{CROSS_CHECK}](#{CROSS_CHECK}), {})",
+        "In {} of {} settings another emulator's agree with them ([{CROSS_CHECK}](results/{CROSS_CHECK}.md), {})",
         all.len() - apart.len(),
         all.len(),
         record.header.date
@@ -109,10 +122,15 @@ fn section(
     experiment: &dyn Experiment,
     record: Option<&Record>,
     accuracy: &str,
-    picture: &mut dyn FnMut(&str, String) -> anyhow::Result<()>,
+    keep: &mut dyn FnMut(&str, String) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let about = experiment.about();
-    writeln!(page, "## {}\n\n**{}.** From: {}.\n", experiment.name(), about.title, about.source)?;
+    writeln!(page, "# {}\n\n**{}.** From: {}.\n", experiment.name(), about.title, about.source)?;
+    writeln!(
+        page,
+        "Made by `cargo xtask lab report`. [The summary](../results.md#how-to-read-the-pages) says how to read it, and \
+         [peers](peers.md) what each peer was.\n"
+    )?;
     let Some(record) = record else {
         return Ok(writeln!(page, "Not measured yet: `cargo xtask lab run {}`.\n", experiment.name())?);
     };
@@ -120,7 +138,7 @@ fn section(
     for table in tables(experiment, record) {
         writeln!(page, "{table}")?;
     }
-    pictures(page, experiment, record, picture)?;
+    pictures(page, experiment, record, keep)?;
     writeln!(page, "*Why:* {}\n", about.why)?;
     if let Some(short) = experiment.falls_short() {
         writeln!(page, "*Falls short:* {short}\n")?;
@@ -135,15 +153,15 @@ fn pictures(
     page: &mut String,
     experiment: &dyn Experiment,
     record: &Record,
-    picture: &mut dyn FnMut(&str, String) -> anyhow::Result<()>,
+    keep: &mut dyn FnMut(&str, String) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let groups = groups(experiment, record);
     let limit = |condition: &str, metric: &str| experiment.limit(condition, metric);
     for plot in experiment.plots() {
         if let Some(svg) = plot.draw(&groups, &limit) {
             let name = format!("{}-{}.svg", experiment.name(), file_name(plot.title()));
-            writeln!(page, "![{}](results/{name})\n", plot.title())?;
-            picture(&name, svg)?;
+            writeln!(page, "![{}]({name})\n", plot.title())?;
+            keep(&name, svg)?;
         }
     }
     Ok(())
@@ -218,8 +236,13 @@ fn run(page: &mut String, experiment: &dyn Experiment, record: &Record) -> anyho
 }
 
 /// What every peer was and how it was set, once each, and where, if it was not set so everywhere.
-fn peers(page: &mut String, kept: &[Kept]) -> anyhow::Result<()> {
-    writeln!(page, "## Peers\n")?;
+fn peers(kept: &[Kept]) -> anyhow::Result<String> {
+    let mut page = String::new();
+    writeln!(page, "# Peers\n")?;
+    writeln!(
+        page,
+        "Made by `cargo xtask lab report`: what each peer of [the experiments](../results.md) was.\n"
+    )?;
     let mut written: Vec<(&str, &str, Vec<&str>)> = Vec::new();
     for (experiment, record) in kept.iter().filter_map(|(one, record)| Some((one, record.as_ref()?))) {
         let took_part = |name: &str| record.samples.iter().any(|sample| sample.peer == name);
@@ -236,7 +259,7 @@ fn peers(page: &mut String, kept: &[Kept]) -> anyhow::Result<()> {
         let place = if everywhere { String::new() } else { format!(" in {}", where_so.join(", ")) };
         writeln!(page, "- **{name}**{place}: {settings}")?;
     }
-    Ok(())
+    Ok(page)
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ impl Group<'_> {
     }
 
     /// How many of its trials ran on links that were late.
-    fn late(&self) -> usize {
+    pub(super) fn late(&self) -> usize {
         let found = self.samples.iter().filter_map(|sample| sample.result.as_ref().ok());
         found.filter(|metrics| metrics.was_late() == Some(true)).count()
     }
@@ -200,10 +200,10 @@ fn cell(column: &Column, limit: Option<f64>, group: &Group<'_>, all: &[&Group<'_
     if column.verdict {
         return verdict(column, group);
     }
-    let Some(Spread { median, low, high, trials }) = group.spread(column.metric) else {
+    let Some(spread) = group.spread(column.metric) else {
         return "-".to_owned();
     };
-    let digits = column.digits;
+    let (digits, median) = (column.digits, spread.median);
     let mut text = format!("{median:.digits$}");
     if wins(column, group, all) {
         text = format!("**{text}**");
@@ -211,15 +211,21 @@ fn cell(column: &Column, limit: Option<f64>, group: &Group<'_>, all: &[&Group<'_
     if group.late() > 0 {
         text += LATE;
     }
-    text += &match trials {
-        1 => " (1 trial)".to_owned(),
-        2..ENOUGH => format!(" ({low:.digits$} to {high:.digits$}, {trials} trials)"),
-        _ => format!(" ({low:.digits$} to {high:.digits$})"),
-    };
+    text += &around(&spread, digits);
     if let Some(limit) = limit.filter(|limit| *limit > 0.0) {
         text += &format!(", {:.2} x", median / limit);
     }
     text
+}
+
+/// How far trials lie around their median, as it stands behind it. Few trials say how many they are.
+pub(super) fn around(spread: &Spread, digits: usize) -> String {
+    let Spread { low, high, trials, .. } = spread;
+    match *trials {
+        1 => " (1 trial)".to_owned(),
+        2..ENOUGH => format!(" ({low:.digits$} to {high:.digits$}, {trials} trials)"),
+        _ => format!(" ({low:.digits$} to {high:.digits$})"),
+    }
 }
 
 /// Whether all trials kept to what they may differ by; nothing where nothing was set.
@@ -241,18 +247,21 @@ fn wins(column: &Column, group: &Group<'_>, all: &[&Group<'_>]) -> bool {
         && verdicts.iter().all(|verdict| matches!(verdict, Comparison::Better | Comparison::Same))
 }
 
+/// The best of the others than ours. What loses or orders nothing is a floor, not a peer.
+pub(super) fn best<'a, 'b>(metric: &str, better: Better, groups: &[&'a Group<'b>]) -> Option<&'a Group<'b>> {
+    let sign: f64 = if better == Better::Higher { -1.0 } else { 1.0 };
+    let others = groups.iter().filter(|group| !group.peer.starts_with("whimbrel") && group.peer != "udp");
+    let measured = others.filter_map(|group| Some((*group, group.spread(metric)?.median)));
+    measured.min_by(|(_, one), (_, other)| (sign * one).total_cmp(&(sign * other))).map(|(group, _)| group)
+}
+
 /// Ours beside the best of the others.
 fn note(condition: &str, column: &Column, groups: &[&Group<'_>]) -> Option<String> {
     let better = column.better?;
-    let us = groups.iter().find(|group| group.peer == "whimbrel")?;
+    let us = *groups.iter().find(|group| group.peer == "whimbrel")?;
     let ours = us.spread(column.metric)?;
-    let sign = if better == Better::Higher { -1.0 } else { 1.0 };
-    // What loses or orders nothing is a floor, not a peer.
-    let others = groups.iter().filter(|group| !group.peer.starts_with("whimbrel") && group.peer != "udp");
-    let (them, theirs) = others
-        .filter_map(|group| Some((group, group.spread(column.metric)?)))
-        .min_by(|(_, one), (_, other)| (sign * one.median).total_cmp(&(sign * other.median)))?;
-    let peer = them.peer;
+    let them = best(column.metric, better, groups)?;
+    let (peer, theirs) = (them.peer, them.spread(column.metric)?);
     let by = if theirs.median > 0.0 {
         format!("{} {:.2} x", column.title, ours.median / theirs.median)
     } else {

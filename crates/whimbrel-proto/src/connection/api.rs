@@ -1,4 +1,4 @@
-//! What an application and an endpoint ask of a connection.
+//! The interface of a connection to the application and the endpoint.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use crate::session::Session;
 use crate::wire::close::Reason;
 use crate::{Cause, ConnectionId, Side, Time};
 impl Connection {
-    /// Takes the endpoint's answer to one of the connection's events.
+    /// Handles the endpoint's answer to an [`EndpointEvent`].
     pub fn handle_answer(&mut self, answer: EndpointAnswer) {
         match answer {
             EndpointAnswer::Ticket(ticket) => self.handle_ticket(ticket),
@@ -23,92 +23,97 @@ impl Connection {
         }
     }
 
-    /// Messages and streams.
+    /// Returns the session, which holds the messages and streams.
     pub fn session(&mut self) -> &mut Session {
         &mut self.session
     }
 
-    /// Messages and streams, to look at.
+    /// Returns the session for reading.
     pub fn session_ref(&self) -> &Session {
         &self.session
     }
 
-    /// The session's id, by which it can be resumed.
+    /// Returns the session's id, under which it can be resumed. `None` if the client gave the session no id.
     pub fn session_id(&self) -> Option<[u8; 16]> {
         self.succession.attachment.session
     }
 
-    /// The session waits without a connection: the peer suspended it, or is out of reach.
+    /// Returns whether the session is waiting without a connection: the peer suspended it, or is out of reach.
     pub fn is_waiting(&self) -> bool {
         self.ending.is_waiting()
     }
 
-    /// Which end this is.
+    /// Returns whether this end is the client or the server.
     pub fn side(&self) -> Side {
         self.side
     }
 
-    /// The id by which the peer addresses this end on its first path.
+    /// Returns the connection id by which the peer addresses this end on the primary path.
     pub fn local_id(&self) -> ConnectionId {
         self.paths[Main].local_id
     }
 
-    /// The peer's key: its identity. None until a client learns it.
+    /// Returns the peer's public key, which is its identity. `None` until a client learns it.
     pub fn peer_key(&self) -> Option<PublicKey> {
         self.peer.key
     }
 
-    /// Where the peer is.
+    /// Returns the peer's address on the primary path.
     pub fn remote(&self) -> SocketAddr {
         self.paths[Main].remote
     }
 
-    /// Established, and nothing is in flight: what is sent now goes out at once.
+    /// Returns whether the connection is established and nothing is in flight. A message sent now goes out at once.
     pub fn is_idle(&self) -> bool {
         self.keys.is_some() && self.in_flight() == 0
     }
 
-    /// The handshake is done.
+    /// Returns whether the handshake has produced the final keys. On a server this is before the client has proven
+    /// itself.
     pub fn is_established(&self) -> bool {
         self.keys.is_some()
     }
 
-    /// The peer has sent a packet under the final keys: it is who it says, and has the pre-shared key if there is one.
+    /// Returns whether the peer has proven its identity, and that it knows the pre-shared key if there is one. A client
+    /// knows this from PONG, a server from the first packet under the final keys.
     pub fn is_peer_proven(&self) -> bool {
         self.peer.confirmed
     }
 
-    /// Over: nothing more is sent or delivered.
+    /// Returns whether the connection is over: no more messages are sent or delivered.
     pub fn is_closed(&self) -> bool {
         self.ending.is_over()
     }
 
-    /// What the application should hear.
+    /// Returns the next event for the application.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// What the endpoint should hear.
+    /// Returns the next event for the endpoint.
     pub fn poll_endpoint_event(&mut self) -> Option<EndpointEvent> {
         take_first(&mut self.endpoint_events)
     }
 
-    /// Bytes of one message that travel in one packet at the present size.
+    /// Returns the length in bytes of the largest message that travels in one packet at the current packet size.
     pub fn max_unfragmented(&self) -> usize {
-        // Head, tag, DATA with everything set: 9 + 4 + 16 + 2 + 8 + 8 + 1 + 8 + 1 + 4.
+        // The packet's head, number and tag, and DATA with every field: 9 + 4 + 16 + 2 + 8 + 8 + 1 + 8 + 1 + 4 = 61.
+        // One byte is to spare.
         usize::from(self.paths.mtu()).saturating_sub(62)
     }
 
-    /// Closes politely: what is queued is delivered first, then FIN. Nothing more can be sent. Before the handshake is done, what is
-    /// queued waits for it; without anything queued it is given up at once. A suspended session that the peer has not given back is not
-    /// closed: it can be resumed again.
+    /// Closes the connection gracefully: what is queued is delivered first, then FIN is sent. Nothing more can be sent.
+    ///
+    /// Before the handshake is complete, the close waits for it if anything is queued; otherwise the connection is
+    /// aborted at once. While this end is resuming a session, or waits for its peer, the session is not closed at the
+    /// peer: it can be resumed again.
     pub fn close(&mut self, now: Time, code: u64, text: &str) {
         if self.is_waiting() && !self.is_awaited() {
             self.finish(now, CloseReason::Local, None);
             return;
         }
         if self.is_waiting() {
-            // Its peer is on its way back: what is queued for it is delivered first.
+            // The peer is on its way back: what is queued for it is delivered first.
             self.stop_waiting();
         }
         if !self.is_established() && (self.succession.resuming || self.session.is_drained()) {
@@ -125,7 +130,7 @@ impl Connection {
         self.paths.iter().map(|path| path.recovery.in_flight()).sum()
     }
 
-    /// Gives back memory kept for speed: the connection has been idle for a while.
+    /// Frees memory that is kept for speed, because the connection has been idle for a while.
     pub(super) fn trim(&mut self) {
         self.session.trim();
         for path in self.paths.iter_mut() {
@@ -138,45 +143,48 @@ impl Connection {
         self.building.sack = None;
     }
 
-    /// Ends at once; what was not delivered is lost, and its outcome Unknown.
+    /// Ends the connection at once. What was not delivered is lost, and its outcome is Unknown.
     pub fn abort(&mut self, now: Time, code: u64, text: &str) {
         self.finish(now, CloseReason::Local, Some((Cause::Application, Reason::new(code, text))));
     }
 
-    /// The peer sent this stateless reset token. Of a path that is closed it says nothing: there the peer may have forgotten the id only.
+    /// Handles a stateless reset token that the peer sent. The token of a closed path is ignored: the peer may have
+    /// forgotten only the id of that path.
     pub fn handle_reset(&mut self, now: Time, token: &ResetToken) {
         if !self.paths.iter().any(|path| path.token.as_ref() == Some(token)) {
             return;
         }
         if self.may_detach() {
-            // It may have the session yet, and say so when it is dialled, or come back by itself.
+            // The peer may still have the session. It says so when it is dialled, or comes back by itself.
             self.detach(now);
         } else if self.is_awaited() {
-            // It has lost this connection because it goes on over another, which its next packet shows.
+            // The peer lost this connection because it goes on over another, as its next packet shows.
         } else if matches!(self.ending, Ending::Suspending { .. }) {
             // Nobody is left to answer.
             self.finish_suspend(now, None);
         } else if matches!(self.ending, Ending::FinAckSent { .. }) {
-            // It closed, and nothing was left to deliver either way: it forgot the connection before it could say that FIN-ACK came.
+            // The peer closed, and nothing was left to deliver in either direction. It forgot the connection before it
+            // could confirm our FIN-ACK.
             self.finish_peer_closed(now);
         } else if !self.ending.is_waiting() {
             self.finish(now, CloseReason::PeerRestarted, None);
         }
     }
 
-    /// The peer repeated PING: it missed PONG.
+    /// Handles a repetition of the first PING: the peer has not received PONG.
     pub fn handle_repeated_ping(&mut self, ping: &Datagram) {
         if self.repeat_pending(ping) {
             return;
         }
-        // Wherever it came from, PONG goes to where the first came from; what another sends buys that address nothing.
+        // PONG goes to the address of the first PING, wherever this copy came from. Only a copy from that address
+        // raises its amplification limit.
         if ping.from == self.paths[Main].remote {
             self.paths[Main].validation.on_received(ping.bytes.len());
         }
         self.pong.due = self.pong.packet.is_some() && !self.peer.confirmed;
     }
 
-    /// The peer missed every PONG and sent another PING, whose cookie proves where it is now.
+    /// Handles another PING from a peer that received no PONG. Its cookie proves the peer's current address.
     pub fn handle_second_ping(&mut self, ping: &Datagram) {
         if self.pong.packet.is_some() && !self.peer.confirmed {
             self.paths[Main].move_to(ping.from, ping.to);
@@ -210,7 +218,7 @@ impl Connection {
     }
 }
 
-/// Takes the first. News are rare: who has heard all of them keeps no room for more.
+/// Removes and returns the first entry. Frees the queue's memory with the last one, since entries are rare.
 pub(super) fn take_first<T>(news: &mut VecDeque<T>) -> Option<T> {
     let first = news.pop_front();
     if news.is_empty() {

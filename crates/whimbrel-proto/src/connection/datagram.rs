@@ -1,4 +1,4 @@
-//! Datagrams, in and out.
+//! Received datagrams, and datagrams to be sent.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,30 +6,30 @@ use bytes::BytesMut;
 
 use crate::recovery::Ecn;
 
-/// A datagram that came in.
+/// A received datagram.
 #[derive(Debug)]
 pub struct Datagram {
-    /// From where.
+    /// The sender's address.
     pub from: SocketAddr,
-    /// To which of our addresses, if the system says.
+    /// The local address that it was sent to, if the system reports it.
     pub to: Option<IpAddr>,
     /// Its ECN mark.
     pub ecn: Option<Ecn>,
-    /// UDP payload; decrypted in place.
+    /// The UDP payload. It is decrypted in place.
     pub bytes: BytesMut,
 }
 
-/// A datagram, or several of one size, to be sent.
+/// One datagram to be sent, or several of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
-    /// To where.
+    /// The destination address.
     pub destination: SocketAddr,
-    /// From which of our addresses.
+    /// The local address to send from. `None`: the system chooses.
     pub source: Option<IpAddr>,
-    /// ECN mark to set.
+    /// The ECN mark to set.
     pub ecn: Option<Ecn>,
-    /// Bytes appended to the buffer.
+    /// The number of bytes appended to the buffer.
     pub size: usize,
-    /// The size of each datagram but the last, which may be shorter. None: one datagram.
+    /// The size of each datagram but the last, which may be shorter. `None`: there is one datagram.
     pub segment_size: Option<usize>,
 }

@@ -11,155 +11,164 @@ use crate::crypto::{PathMemory, PublicKey, ResetToken};
 use crate::wire::close::Reason;
 use crate::{ConnectionId, PathId, StreamId, Ticket, Time};
 
-/// What the application hears of a connection. `Closed` is always last.
+/// An event for the application. `Closed` is always the last.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
-    /// The handshake is done: the peer is who it says.
+    /// The handshake is complete, and the peer's identity is proven.
     Connected,
-    /// Three probes went unanswered.
+    /// On every path, three probes went unanswered.
     PeerUnreachable,
     /// The peer answered again.
     PeerReachable,
-    /// The peer's packets come from another address now, and it answered a challenge there.
+    /// The peer's packets come from a new address, and it answered a challenge there.
     PeerAddressChanged {
-        /// The path it happened on.
+        /// The path whose remote address changed.
         path: PathId,
-        /// Where it was.
+        /// The peer's old address.
         from: SocketAddr,
-        /// Where it is.
+        /// The peer's new address.
         to: SocketAddr,
     },
-    /// The server gave a ticket, or closing told more of the path one is for: the next connection may begin with it. The newest
-    /// counts.
+    /// A ticket for the next connection. It is either new from the server, or the connection has closed and the ticket
+    /// now holds more about its path. The newest ticket replaces all others.
     Ticket(Ticket),
-    /// A path works: it is new, or answered again.
+    /// A path works: it is new, or it answers again.
     PathUp(PathId),
-    /// What was sent on a path is overdue: it goes another way.
+    /// Packets sent on a path are overdue. Their data is sent on another path.
     PathSuspect(PathId),
     /// Three probes of a path went unanswered.
     PathDown(PathId),
-    /// A path is no more; its last figures. Nothing more is said of it.
+    /// A path was closed; these are its final statistics. No further event concerns it.
     PathClosed(Box<PathStats>),
-    /// Data goes on this path first from now on.
+    /// This path is the primary path from now on: data uses it first.
     PrimaryChanged(PathId),
-    /// A path works that costs something, and carries data only once [`Connection::allow_path`](crate::Connection::allow_path) says so.
+    /// A path that costs something works. It carries data only once
+    /// [`Connection::allow_path`](crate::Connection::allow_path) allows it.
     PathCostAsked {
-        /// Which.
+        /// The path that needs consent.
         path: PathId,
-        /// What it costs.
+        /// The cost of a byte on it, in the application's unit.
         cost: u32,
     },
-    /// No path works: messages wait, and every path is probed.
+    /// No path works. Messages wait while every path is probed.
     AllPathsDown,
-    /// No path has worked for so long that the connection is given up; `Detached` follows if the session outlives it, else `Closed`.
+    /// No path has worked for the idle timeout, so the connection is given up. `Detached` follows if the session
+    /// outlives it, otherwise `Closed`.
     OutOfService,
-    /// The session is kept without a connection: messages wait, lifetimes run, and the side that connected dials.
+    /// The session is kept without a connection: messages wait, lifetimes run, and the side that connected dials the
+    /// peer.
     Detached,
-    /// The session goes on, over another connection or because this one works again; `Detached` came before it.
+    /// The session goes on after `Detached`, over another connection or because this one works again.
     Reattached {
-        /// Where the peer was.
+        /// The peer's old address.
         from: SocketAddr,
-        /// Where it is.
+        /// The peer's new address.
         to: SocketAddr,
     },
-    /// This host has another address.
+    /// This host has a new address.
     LocalAddressAdded(SocketAddr),
-    /// This host has one address less.
+    /// This host has lost an address.
     LocalAddressRemoved(SocketAddr),
-    /// The peer says it has another address.
+    /// The peer announced a new address.
     PeerAddressAdded(SocketAddr),
-    /// The peer says it has one address less.
+    /// The peer announced that it has lost an address.
     PeerAddressRemoved(SocketAddr),
-    /// The largest packet of a path changed: messages up to this many bytes travel unfragmented.
+    /// The size of a path's packets changed: messages up to this many bytes now travel in one packet.
     MaxUnfragmented(usize),
-    /// A figure crossed a threshold that was set.
+    /// A figure crossed a threshold that the application set.
     Quality(QualityChange),
-    /// The peer has used up a stream's credit, and nobody has read it for a second: it can send no more there. Said once each time. As
-    /// [`crate::session::SessionEvent::ReaderStalled`], which the session says.
+    /// The peer has used up a stream's credit, and the application has not read the stream for a second. The peer can
+    /// send no more on it. Reported once for each stall. The session reports this as
+    /// [`crate::session::SessionEvent::ReaderStalled`]; the connection itself does not emit it.
     ReaderStalled {
-        /// Which.
+        /// The stream that is not read.
         stream: StreamId,
-        /// Bytes that wait to be read, and 32 for each message.
+        /// The bytes that wait to be read, plus 32 for each message.
         unread: u64,
     },
-    /// What is queued on a stream has waited for a second because the peer's application does not read it. Said once each time. As
-    /// [`crate::session::SessionEvent::SendBlocked`], which the session says.
+    /// A stream's queue has waited for a second because the peer's application does not read the stream. Reported once
+    /// for each stall. The session reports this as [`crate::session::SessionEvent::SendBlocked`]; the connection itself
+    /// does not emit it.
     SendBlocked(StreamId),
-    /// The peer began a polite close: what it sent before is still delivered.
+    /// The peer began a graceful close. What it sent before is still delivered.
     PeerClosing(Reason),
-    /// The peer suspended its end: messages wait until it comes back.
+    /// The peer suspended its end of the session. Messages wait until it comes back.
     PeerSuspended,
-    /// The peer's end goes on, perhaps in another process or on another host.
+    /// The peer resumed its end of the session, perhaps in another process or on another host.
     PeerResumed {
-        /// Where it was.
+        /// The peer's old address.
         from: SocketAddr,
-        /// Where it is.
+        /// The peer's new address.
         to: SocketAddr,
     },
-    /// Over.
+    /// The connection is over. This is always the last event.
     Closed(CloseReason),
 }
 
-/// What the endpoint needs to know to find the connection.
+/// An event for the endpoint, which routes datagrams to the connection and provides ids, tickets and dialling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndpointEvent {
-    /// The client has proven itself by a packet from there.
+    /// The client has proven itself by a packet under the final keys.
     Proven {
-        /// Where its path leads.
+        /// The client's address.
         from: SocketAddr,
     },
-    /// Packets that end in this token mean the peer has lost the connection.
+    /// A packet that ends in this token means that the peer has lost the connection.
     PeerResetToken(ResetToken),
-    /// The client should have a ticket: hand the endpoint's answer to [`Connection::handle_answer`](crate::Connection::handle_answer). A close waits for it.
+    /// The client should have a ticket. The endpoint's answer goes to
+    /// [`Connection::handle_answer`](crate::Connection::handle_answer). A graceful close waits for it.
     TicketWanted {
-        /// For whom.
+        /// The client's key.
         client_key: PublicKey,
-        /// What it should remember; zeros: nothing.
+        /// The path's rate and round trip for the ticket to remember. All zeros: nothing.
         memory: PathMemory,
     },
-    /// An id should be issued: hand the endpoint's answer to [`Connection::handle_answer`](crate::Connection::handle_answer).
+    /// Another connection id should be issued. The endpoint's answer goes to
+    /// [`Connection::handle_answer`](crate::Connection::handle_answer).
     IdWanted,
     /// One of this connection's ids is no longer in use.
     IdUnused(ConnectionId),
-    /// A token told before means nothing any more.
+    /// A token from an earlier `PeerResetToken` is no longer valid.
     PeerTokenUnused(ResetToken),
-    /// The session is to wait for its peer: hand the endpoint's answer to [`Connection::handle_answer`](crate::Connection::handle_answer).
+    /// The session should wait for its peer. The endpoint's answer goes to
+    /// [`Connection::handle_answer`](crate::Connection::handle_answer).
     WaitWanted {
-        /// Who.
+        /// The peer's key.
         peer: PublicKey,
-        /// What the session holds.
+        /// The bytes that the session holds.
         bytes: u64,
     },
-    /// The session waits no longer, and goes on as it was.
+    /// The session no longer waits for its peer.
     WaitOver,
-    /// The session left by being suspended: who asks for it is not told that there is none.
+    /// The session was suspended and has left this process. A peer that asks for it is not told that it does not exist.
     Left,
-    /// The peer of a session that waits is to be dialled: hand the endpoint's answer to [`Connection::handle_answer`](crate::Connection::handle_answer).
+    /// The peer of a waiting session should be dialled. The endpoint's answer goes to
+    /// [`Connection::handle_answer`](crate::Connection::handle_answer).
     DialWanted {
-        /// Whom.
+        /// The peer's key.
         peer: PublicKey,
     },
-    /// The session goes on over another connection, addressed by this id; no other id of before counts any more.
+    /// The session goes on over another connection with this id. All its earlier ids are void.
     Reattached {
-        /// Issued by the endpoint when it was asked.
+        /// The new connection's id, which the endpoint issued.
         id: ConnectionId,
     },
-    /// It ended because its peer's key is not let in any more.
+    /// The connection ended because its peer's key is no longer admitted.
     Revoked,
     /// The connection is over and its ids are free.
     Drained,
 }
 
-/// What an endpoint answers to some of the events it is told.
+/// The endpoint's answer to an [`EndpointEvent`].
 #[derive(Debug)]
 pub enum EndpointAnswer {
-    /// To [`EndpointEvent::TicketWanted`].
+    /// Answers [`EndpointEvent::TicketWanted`].
     Ticket(IssuedTicket),
-    /// To [`EndpointEvent::IdWanted`].
+    /// Answers [`EndpointEvent::IdWanted`] with the id and its reset token.
     Id(ConnectionId, ResetToken),
-    /// To [`EndpointEvent::WaitWanted`]: whether the session may wait, from when.
+    /// Answers [`EndpointEvent::WaitWanted`] with the current time and whether the session may wait.
     Wait(Time, bool),
-    /// To [`EndpointEvent::DialWanted`].
+    /// Answers [`EndpointEvent::DialWanted`].
     Dial(Box<Dial>),
 }

@@ -1,17 +1,17 @@
 //! One connection: keys and paths that carry one session now.
 //!
-//! `state` says what a connection consists of. The rooms hold a noun or a verb a file: nouns know nothing of [`Connection`], verbs are its
-//! methods. It routes and owns; it does not compute.
+//! `state` holds the parts of a connection. The folders hold one noun or verb a file: nouns know nothing of
+//! [`Connection`], verbs are its methods. The connection routes and owns; it does not compute.
 //!
-//! - `handshake`: keys, and the client's half of the handshake.
-//! - `packet`: packets: put together, taken apart, and what became of them.
-//! - `paths`: the paths of a connection: their states, addresses, ids, and which of them carries what.
-//! - `lifecycle`: how a connection ends, suspends, comes back.
-//! - `control`: the connection's own blocks that wait to be sent.
-//! - `observe`: what a connection says of itself: events, figures, thresholds.
+//! - `handshake`: the handshake, its keys, and tickets.
+//! - `packet`: building and opening packets, and reporting their fates.
+//! - `paths`: the paths of a connection: their states, addresses and ids, and the choice of path for each packet.
+//! - `lifecycle`: closing, suspending, resuming and reattaching.
+//! - `control`: the queue of the connection's own blocks.
+//! - `observe`: events, statistics and quality thresholds.
 //!
-//! What to poll in which order: feed `handle_datagram`, `handle_timeout` and commands; then drain `poll_transmit` until it has nothing,
-//! `poll_endpoint_event`, `poll_event`; then sleep until `poll_timeout`.
+//! Call order: first `handle_datagram`, `handle_timeout` and commands; then drain `poll_transmit`,
+//! `poll_endpoint_event` and `poll_event`; then sleep until `poll_timeout`.
 
 mod api;
 mod control;

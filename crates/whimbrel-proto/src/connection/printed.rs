@@ -1,4 +1,4 @@
-//! Whatever holds a secret can be printed, and does not print it.
+//! Tests that whatever holds a secret implements `Debug`, and does not print the secret.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use crate::crypto::{Claim, Identity, PathMemory, Proof, PublicKey, ResetToken, S
 use crate::handshake::Params;
 use crate::{ConnectionId, Ticket, TicketStore, Time};
 
-/// Every secret below is this byte over and over.
+/// The byte that fills every secret below.
 const BYTE: u8 = 0xa7;
-/// Two of it in a row, as a list, in hexadecimal, as a string of bytes; three in base64.
+/// Two such bytes in a row as a list, in hexadecimal and as a byte string; three in base64.
 const SPELT: [&str; 5] = ["167,167", "a7a7", "a7,a7", "\\xa7\\xa7", "p6en"];
 
 fn hides(name: &str, value: &dyn Debug) {
@@ -87,7 +87,7 @@ fn a_list_of_bytes_would_be_found() {
 
 #[test]
 fn a_state_is_written_without_growing() {
-    // What grows leaves copies of the secret behind.
+    // A buffer that grows leaves copies of the secret behind.
     let bytes = suspended().to_bytes();
     assert!(bytes.len() > 200 && bytes.len() <= bytes.capacity());
     let mut store = TicketStore::default();

@@ -1,4 +1,4 @@
-//! The connection itself: what it consists of, and how it begins. What it does is in the rooms beside this file, a noun or a verb each.
+//! The connection's parts, and how it begins. Its methods are in the modules beside this file, one noun or verb each.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -33,24 +33,24 @@ use crate::config::TransportConfig;
 use crate::session::{Session, SessionConfig};
 use crate::{ConnectionId, PathId, Side, Time};
 
-/// What was set up before the first sealed packet.
+/// Everything that a new connection starts with.
 #[derive(Debug)]
 pub(crate) struct Setup {
     pub(crate) side: Side,
     pub(crate) config: Arc<TransportConfig>,
-    /// Its part for sessions: they share it.
+    /// The part of `config` for sessions, which they share.
     pub(crate) session: Arc<SessionConfig>,
     pub(crate) budgets: Budgets,
     pub(crate) remote: SocketAddr,
     pub(crate) local: Option<IpAddr>,
     pub(crate) local_id: ConnectionId,
     pub(crate) remote_id: ConnectionId,
-    /// The client is given tickets.
+    /// Whether the client is given tickets.
     pub(crate) issues_tickets: bool,
     pub(crate) rng: ChaCha20Rng,
 }
 
-/// See the module.
+/// One connection: the keys and paths that carry a session now. See the [module](crate::connection).
 pub struct Connection {
     pub(super) side: Side,
     pub(super) config: Arc<TransportConfig>,

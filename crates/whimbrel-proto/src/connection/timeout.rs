@@ -1,4 +1,4 @@
-//! Time passing: what is due, and when the next is.
+//! Timers: what is due, and when the next one is.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use super::paths::path_set::{At, Main};
 use super::state::Connection;
 use crate::Time;
 
-/// Who waits for credit and has nothing else to say asks this often whether the peer is there: what grants it may go to an address that
-/// a NAT has given up, and only a packet from here shows the new one.
+/// How often an end that waits for credit, and has nothing else to say, probes the peer. The peer may be sending the
+/// grant to an address that a NAT has dropped. Only a packet from this end shows it the new address.
 const BLOCKED_INTERVAL: Duration = Duration::from_secs(2);
 
 impl Connection {
-    /// When [`Connection::handle_timeout`] is due next. None: never, until something happens.
+    /// Returns when [`Connection::handle_timeout`] is due next. `None`: not until something else happens.
     pub fn poll_timeout(&self) -> Option<Time> {
         if self.ending.is_over() {
             return self.ending.timeout();
@@ -48,32 +48,34 @@ impl Connection {
         candidates.into_iter().flatten().min()
     }
 
-    /// Patience with a close counts: not while the peer cannot be reached, nor before it has answered at all, which has a limit of its
-    /// own.
+    /// Returns whether the close timeout is running. It does not run while the peer is unreachable, nor before the peer
+    /// has answered at all, for which the handshake has its own limit.
     fn is_close_timed(&self) -> bool {
         let leaves = self.ending.is_waiting() || matches!(self.ending, Ending::Suspending { .. });
         leaves || self.keys.is_some() && self.activity.unreachable_since.is_none()
     }
 
-    /// Silence that ends the connection. A client that is not proven yet has the time of a handshake, however short the idle timeout is:
-    /// it may miss one PONG after another, and what it sent early is delivered by this connection or by none.
+    /// Returns how long a silence ends the connection. A client that is not proven yet has the handshake timeout,
+    /// however short the idle timeout is. It may miss several PONGs, and its early data is delivered by this connection
+    /// or by none.
     fn patience(&self) -> Duration {
         let proven = self.peer.confirmed || self.side == crate::Side::Client;
         if proven { self.activity.idle_timeout } else { self.config.handshake_timeout }
     }
 
     fn keep_alive_at(&self) -> Option<Time> {
-        // Who closes and waits for the other end's queue has nothing else that would show an outage.
+        // An end that closes and waits for the peer's queue sends nothing else that would show an outage.
         let closing = !self.ending.is_open();
         let blocked = (closing || self.session.is_blocked()).then_some(BLOCKED_INTERVAL);
-        // Who was connected to waits a tenth longer: one probe serves both, and it is at the other end that a NAT forgets.
+        // The server waits a tenth longer, so that one probe serves both ends. A NAT is more likely at the client's
+        // end, and it is the client's packet that renews its mapping.
         let keep_alive = self
             .config
             .keep_alive
             .map(|every| if self.side == crate::Side::Server { every + every / 10 } else { every });
         let quiet_since = self.activity.received.max(self.activity.eliciting);
-        // Data that stops may mean that a NAT has given this end another address: only a packet from here shows it. The longer it has
-        // stopped, the less likely.
+        // When messages stop, a NAT may have given this end another address, which only a packet from here shows. The
+        // longer ago they stopped, the less likely that is, so the interval grows.
         let stopped = (self.side == crate::Side::Client && self.activity.data > Time::ZERO)
             .then(|| self.config.probe_interval.max(quiet_since.since(self.activity.data)));
         let interval =
@@ -82,7 +84,7 @@ impl Connection {
         Some(quiet_since + interval)
     }
 
-    /// Does what is due at `now`.
+    /// Handles every timer that is due at `now`.
     pub fn handle_timeout(&mut self, now: Time) {
         self.expire_pending(now);
         if self.handle_end(now) {
@@ -116,13 +118,13 @@ impl Connection {
             self.early_keys.until = None;
             self.early_keys.open = None;
             if self.in_flight() == 0 {
-                // Nothing came with the handshake: what that needed is not needed soon.
+                // Nothing is in flight: the memory that the handshake needed is not needed soon.
                 self.trim();
             }
         }
     }
 
-    /// When a path that carries nothing is probed next.
+    /// Returns when the next probe is due on a path that carries nothing. `None` if there is only one path.
     fn other_probes_at(&self) -> Option<Time> {
         if self.paths.len() == 1 {
             return None;
@@ -157,7 +159,7 @@ impl Connection {
         }
     }
 
-    /// Ends that time brings. True if nothing else is to be done.
+    /// Ends the connection, a wait or a suspension whose time is over. Returns whether nothing else is to be done.
     fn handle_end(&mut self, now: Time) -> bool {
         match self.ending.timeout() {
             Some(at) if at <= now && self.ending.is_over() => {
@@ -165,7 +167,7 @@ impl Connection {
                     self.farewell.drained = true;
                     self.endpoint_events.push_back(EndpointEvent::Drained);
                 }
-                // Nothing is due ever again.
+                // No timer is due any more.
                 self.ending = Ending::Over { until: Time::MAX };
                 true
             }
@@ -183,7 +185,7 @@ impl Connection {
                 true
             }
             Some(at) if at <= now && self.is_close_timed() => {
-                // Patience is over: whatever was queued is given up.
+                // The close timeout is over: whatever is still queued is given up.
                 let why = match &self.ending {
                     Ending::PeerFin { reason, .. } | Ending::FinAckSent { reason, .. } => {
                         CloseReason::Peer(reason.clone())
@@ -203,7 +205,7 @@ impl Connection {
         }
     }
 
-    /// Tells the application when three probes went unanswered, and when that ends.
+    /// Tells the application when three probes went unanswered on every path, and when that ends.
     pub(super) fn check_reachable(&mut self, now: Time) {
         let mut counted = self.paths.iter().filter(|path| path.lifecycle.is_proven()).peekable();
         let unreachable = counted.peek().is_some() && counted.all(|path| path.recovery.is_unreachable());
@@ -217,7 +219,7 @@ impl Connection {
             }
             Some(since) if !unreachable => {
                 self.activity.unreachable_since = None;
-                // A close is no less polite for an outage in the midst of it.
+                // An outage during a graceful close does not count against its timeout.
                 self.ending.extend(now.since(since));
                 self.events.push_back(Event::PeerReachable);
             }

@@ -1,5 +1,5 @@
-//! `docs/vectors/blocks.txt`: every block that travels sealed, as its writer writes it and its reader reads it, beside its fields.
-//! `WHIMBREL_WRITE_VECTORS=1 cargo test -p whimbrel-proto vectors` writes it anew.
+//! `docs/vectors/blocks.txt`: every block of sealed packets as it is written and read, beside its fields.
+//! `WHIMBREL_WRITE_VECTORS=1 cargo test -p whimbrel-proto vectors` rewrites the file.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -31,7 +31,7 @@ const TYPES: &str = include_str!("../wire/mod.rs");
 struct Vectors(String);
 
 impl Vectors {
-    /// A block, its fields as docs/protocol.md has them, and a reader that has to take what follows the type, to the end.
+    /// Adds a block with its fields as docs/protocol.md names them. `read` must consume everything after the type.
     fn block(&mut self, name: &str, bytes: &[u8], fields: &str, read: impl FnOnce(&mut Reader)) {
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         write!(self.0, "\n{name} = {hex}\n    type (1) = {}", bytes[0]).unwrap();
@@ -48,7 +48,7 @@ fn written(write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     out
 }
 
-/// What the connection's queue writes.
+/// Returns what the connection's control queue writes.
 fn queued(fill: impl FnOnce(&mut ControlQueue)) -> Vec<u8> {
     let mut queue = ControlQueue::default();
     fill(&mut queue);
@@ -219,7 +219,7 @@ fn ranges(vectors: &mut Vectors) {
     );
 }
 
-/// Nobody asked for it: of messages that travelled together and came after they had been passed over.
+/// A SKIP_ACK that answers no SKIP: its messages travelled together and arrived after they had been passed over.
 fn late(vectors: &mut Vectors) {
     let wanted = NumberRange { first: 300, count: 256, value: LATE };
     let block = written(|out| {
@@ -250,7 +250,7 @@ fn endings(vectors: &mut Vectors) {
     vectors.block("rst", &rst, &format!("cause count (v) = 1 · {error}"), |reader| {
         assert_eq!(read_rst(reader).unwrap(), (Cause::Credit, reason.clone()));
     });
-    // Ours sends none: its body is that in RST.
+    // This implementation never sends ERROR. Its body is the one in RST.
     let alone = [&[block::ERROR], &rst[2..]].concat();
     vectors.block("error", &alone, error, |reader| {
         assert_eq!(read_error(reader).unwrap(), (Cause::Credit, reason.clone()));
@@ -368,7 +368,7 @@ fn sessions(vectors: &mut Vectors) {
     });
 }
 
-/// Every type of block there is, by name, those of clear packets and 128 aside.
+/// Returns the name and number of every block type, except those of clear packets and 128.
 fn types() -> Vec<(String, u8)> {
     let kinds = TYPES.lines().filter_map(|line| {
         let (name, number) = line.trim().strip_prefix("pub const ")?.split_once(": u8 = ")?;

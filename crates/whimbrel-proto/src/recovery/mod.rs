@@ -1,5 +1,5 @@
-//! What a path has in flight, what arrived, what is lost, and when to send: RFC 9002's job, with RACK's rules (RFC 8985)
-//! and back-off that is ready when the link returns.
+//! Loss recovery and sending permission for a path: packets in flight, acknowledgements, losses, and when to send. It
+//! does the job of RFC 9002 with RACK's rules (RFC 8985), and limits back-off so that a link that returns is used soon.
 
 mod received;
 mod rtt;
@@ -21,36 +21,36 @@ use crate::crypto::PathMemory;
 use crate::wire::sack::Sack;
 use crate::{Cause, PeerMisbehaved, Time};
 
-/// What became of a packet, told once for each thing it carried (and once more if a loss proves spurious).
+/// The fate of a packet. It is reported once for each item the packet carried, and once more if a loss proves spurious.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Acked,
     Lost,
 }
 
-/// May a packet be sent?
+/// Whether a packet may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Permit {
-    /// Yes, of full size.
+    /// A packet of full size may be sent.
     Now,
-    /// Yes, as a probe of a silent path: at most this many bytes.
+    /// A packet of at most this many bytes may be sent, as a probe of a silent path.
     Probe(usize),
-    /// Not before then.
+    /// No packet may be sent before this time.
     At(Time),
-    /// Not before something is acknowledged or a timer fires.
+    /// No packet may be sent before something is acknowledged or a timer fires.
     Blocked,
 }
 
-/// How a SACK came.
+/// The path on which a SACK arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SackPath {
-    /// On the path it speaks of.
+    /// The path whose packets it acknowledges.
     Own,
-    /// On another.
+    /// Another path.
     Other,
 }
 
-/// Counts of one path.
+/// Packet counters of a path.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) acked_packets: u64,
@@ -58,11 +58,11 @@ pub(crate) struct Counters {
     pub(crate) lost_packets: u64,
     pub(crate) lost_bytes: u64,
     pub(crate) spurious_packets: u64,
-    /// Numbers that no packet has.
+    /// Packet numbers that were left out on purpose.
     pub(crate) left_out: u64,
 }
 
-/// Sending side of one path: round trips, loss, congestion, pacing, silence.
+/// The sending side of a path: RTT, loss, congestion, pacing and silence.
 #[derive(Debug)]
 pub(crate) struct Recovery<I> {
     pub(crate) rtt: Rtt,
@@ -75,27 +75,28 @@ pub(crate) struct Recovery<I> {
     ce: u64,
     counters: Counters,
     loss: LossShare,
-    /// As it was when the path fell silent.
+    /// The recent loss when the path fell silent.
     loss_heard: LossShare,
     packet_size: u64,
-    /// That may yet go into doubles of the ends of flights.
+    /// Bytes that may still be spent on second copies of the ends of flights.
     spare_bytes: u64,
 }
 
-/// Probes of a silent path are no further apart than this, or a round trip where that is longer. What a probe has room for is delivered at
-/// once, a larger message a round trip later: with this both are within a round trip and a quarter second of the link's return.
+/// Longest wait between probes of a silent path, unless the RTT is longer. Data that fits into a probe arrives with it,
+/// and a larger message an RTT later. With this wait, both are within an RTT and a quarter of a second of the link's
+/// return.
 const LONGEST_PROBE_WAIT: Duration = Duration::from_millis(170);
-/// A probe of a silent path is at most this long: it fits any link and costs a slow one little.
+/// Largest probe of a silent path, bytes. It fits any link and costs a slow one little.
 const PROBE_BYTES: usize = 150;
 
-/// Loss from which a second copy is worth its bytes.
+/// Loss rate from which a second copy is worth its bytes.
 const DOUBLED_LOSS: f64 = 0.005;
-/// So many packets in flight are a flight, whose end is doubled; fewer are small talk, which repeats care for.
+/// In-flight packets that make a flight, whose end is sent twice. Fewer than this are covered by repeats.
 const FLIGHT: u64 = 4;
-/// The ends of flights that are doubled are at most this part of all that is sent.
+/// The second copies of the ends of flights take at most this part (1/8) of the bytes sent.
 const DOUBLED_PART: u64 = 8;
 
-/// A ticket's round trip is believed within these.
+/// The shortest RTT believed from a ticket. The longest is [`LONGEST_MEMORY`].
 const SHORTEST_MEMORY: Duration = Duration::from_millis(1);
 const LONGEST_MEMORY: Duration = Duration::from_secs(5);
 
@@ -118,7 +119,7 @@ impl<I: Copy> Recovery<I> {
         }
     }
 
-    /// Gives back memory kept for speed.
+    /// Frees memory that is kept for speed.
     pub(crate) fn trim(&mut self) {
         self.sent.shrink();
     }
@@ -143,12 +144,12 @@ impl<I: Copy> Recovery<I> {
         self.steered.controller()
     }
 
-    /// What shares the path's bottleneck changed.
+    /// Handles a change in what shares the path's bottleneck.
     pub(crate) fn on_company(&mut self, now: Time, company: Option<Company>) {
         self.steered.change(|controller| controller.on_company(now, company));
     }
 
-    /// Full packets are `bytes` on the wire from now on.
+    /// Sets the size of a full packet, bytes on the wire.
     pub(crate) fn set_packet_size(&mut self, bytes: u64) {
         self.packet_size = bytes;
         self.sent.set_full_size(bytes);
@@ -156,27 +157,27 @@ impl<I: Copy> Recovery<I> {
         self.pacer.set_packet_size(bytes);
     }
 
-    /// What became of full packets since the last call.
+    /// Returns how many full packets were acknowledged and lost since the last call.
     pub(crate) fn take_full(&mut self) -> FullFates {
         self.sent.take_full()
     }
 
-    /// Bytes a second at which packets leave.
+    /// Returns the pacing rate, bytes per second.
     pub(crate) fn pacing_rate(&self) -> u64 {
         self.steered.pacing_rate()
     }
 
-    /// More than this share of packets was lost lately, 0 to 1.
+    /// Returns whether more than this share of packets was lost recently, 0 to 1.
     pub(crate) fn loses_more_than(&self, share: f64) -> bool {
         self.loss.is_above(share)
     }
 
-    /// Share of packets lost lately, 0 to 1.
+    /// Returns the share of packets lost recently, 0 to 1.
     pub(crate) fn loss(&self) -> f64 {
         self.loss.share()
     }
 
-    /// A round trip measured by the handshake, before any SACK.
+    /// Takes an RTT measured by the handshake, before any SACK.
     pub(crate) fn on_first_rtt(&mut self, now: Time, rtt: Duration) {
         if self.rtt.is_unknown() {
             self.rtt.sample(now, rtt, Duration::ZERO);
@@ -184,7 +185,7 @@ impl<I: Copy> Recovery<I> {
         }
     }
 
-    /// Starts from what is remembered of the path: its rate, and its round trip until one is measured.
+    /// Starts from the rate remembered of the path, and from its RTT until one is measured.
     pub(crate) fn recall(&mut self, memory: PathMemory) {
         let rtt = memory.rtt.clamp(SHORTEST_MEMORY, LONGEST_MEMORY);
         if memory.rate > 0 && !memory.rtt.is_zero() {
@@ -193,34 +194,34 @@ impl<I: Copy> Recovery<I> {
         }
     }
 
-    /// What a ticket should remember of the path, if it has been measured.
+    /// Returns what a ticket should remember of the path, if it has been measured.
     pub(crate) fn remember(&self) -> Option<PathMemory> {
         let Remembered { rate, rtt } = self.steered.controller().remember()?;
         (rate > 0 && !rtt.is_zero()).then_some(PathMemory { rate, rtt })
     }
 
-    /// The first packet to be sent has this number: lower ones were used before. Nothing has been sent yet.
+    /// Sets the number of the first packet, because lower ones were used before. Nothing may have been sent yet.
     pub(crate) fn begin_at(&mut self, number: u64) {
         self.sent.begin_at(number);
     }
 
-    /// The path's numbers and counts go on from `before`. Nothing has been sent yet.
+    /// Continues the packet numbers and counters of `before`. Nothing may have been sent yet.
     pub(crate) fn go_on_from(&mut self, before: &Self) {
         self.begin_at(before.next_number());
         self.counters = before.counters();
     }
 
-    /// Three probes or more went unanswered (MMSP 3.3.4).
+    /// Returns whether three or more probes went unanswered (MMSP 3.3.4).
     pub(crate) fn is_unreachable(&self) -> bool {
         self.silence.unanswered() >= 3
     }
 
-    /// When something was last acknowledged.
+    /// Returns when something was last acknowledged.
     pub(crate) fn last_heard(&self) -> Time {
         self.last_heard
     }
 
-    /// May a packet of `size` wire bytes be sent?
+    /// Returns whether a packet of `size` bytes on the wire may be sent.
     pub(crate) fn permit(&self, now: Time, size: u64) -> Permit {
         if self.silence.is_silent() {
             return match self.silence.probe_credit() {
@@ -238,12 +239,13 @@ impl<I: Copy> Recovery<I> {
         }
     }
 
-    /// The sender was to send at a time that is `late` ago, and was not woken before.
+    /// Tells the pacer that the sender was woken `late` after the time at which it was to send.
     pub(crate) fn on_woken(&mut self, late: Duration) {
         self.pacer.on_woken(late, self.rtt.smoothed() / 4);
     }
 
-    /// Records the packet that was given [`Recovery::next_number`]: `size` on the wire with IP and UDP headers.
+    /// Records the packet that has the number [`Recovery::next_number`]. `size` counts bytes on the wire with IP and
+    /// UDP headers.
     pub(crate) fn on_sent(&mut self, now: Time, size: u64, eliciting: bool, items: &[I]) {
         if !eliciting {
             self.sent.push_untracked(now, &self.rtt);
@@ -258,13 +260,14 @@ impl<I: Copy> Recovery<I> {
         self.sent.push(now, size, snapshot, items);
     }
 
-    /// The packet sent last holds what was lost before, or is itself a double.
+    /// Marks the last packet as carrying lost data again, or as being a second copy.
     pub(crate) fn mark_last(&mut self, spare: Spare) {
         self.sent.mark_last(spare);
     }
 
-    /// There is nothing new to send: tells what should go out a second time, since on a path that loses packets each loss in the end of
-    /// a flight costs a round trip. The newest packet comes first: the older ones, if lost, will be missed before their doubles arrived.
+    /// Chooses a packet to send a second time when there is nothing new to send, and passes its items to `tell`. On a
+    /// lossy path, each loss at the end of a flight costs an RTT. The newest packet comes first, because a loss among
+    /// older ones is detected before their second copies could arrive. Returns whether there is such a packet.
     pub(crate) fn double(&mut self, now: Time, tell: impl FnMut(&I)) -> bool {
         if self.loss() < DOUBLED_LOSS || self.silence.is_silent() {
             return false;
@@ -282,22 +285,22 @@ impl<I: Copy> Recovery<I> {
         true
     }
 
-    /// It is time for [`Recovery::leave_out`].
+    /// Returns whether it is time for [`Recovery::leave_out`].
     pub(crate) fn wants_leaving_out(&self) -> bool {
         self.sent.wants_leaving_out()
     }
 
-    /// Leaves a packet number out now and then: `draw` says when next.
+    /// Occasionally leaves out a packet number. `draw` is random and decides when the next one is left out.
     pub(crate) fn leave_out(&mut self, now: Time, draw: u64) {
         self.sent.leave_out(now, &self.rtt, draw);
     }
 
-    /// There was room for more than the application had.
+    /// Notes that more could have been sent than the application had.
     pub(crate) fn on_app_limited(&mut self) {
         self.sampler.on_app_limited(self.sent.in_flight());
     }
 
-    /// Takes a SACK. Returns how many packets it newly acknowledged.
+    /// Handles a SACK. Returns how many packets it newly acknowledged.
     pub(crate) fn on_sack(
         &mut self,
         now: Time,
@@ -327,16 +330,16 @@ impl<I: Copy> Recovery<I> {
         );
         if told.packets == 0 {
             if further {
-                // Packets that ask for no answer arrive there again: a probe will, too.
+                // Packets that are not ack-eliciting get through to the peer again, so a probe will, too.
                 self.silence.probe_at(now);
             }
             return Ok(0);
         }
-        // What left before the path fell silent and is acknowledged another way may have been the last to get through.
+        // A packet acknowledged over another path and sent before the silence may have been the last to get through.
         let stale = way == SackPath::Other
             && told.newest.zip(self.silence.since()).is_some_and(|(newest, since)| newest.sent_at < since);
         let newest = told.newest.filter(|newest| newest.is_largest && !stale);
-        // Another way back may be shorter: that is no round trip of this path, least of all its first.
+        // A way back over another path may be shorter. It gives no RTT sample of this path, least of all its first.
         let own =
             |elapsed: &Duration| way == SackPath::Own || !self.rtt.is_unknown() && *elapsed >= self.rtt.min();
         let elapsed = newest.map(|newest| now.since(newest.sent_at));
@@ -344,7 +347,7 @@ impl<I: Copy> Recovery<I> {
         let delay = Duration::from_micros(sack.delay_us);
         match (sample_rtt, elapsed.map(|elapsed| elapsed.saturating_sub(delay))) {
             (Some(elapsed), _) => self.rtt.sample(now, elapsed, delay),
-            // Where the report waited for a way back the time it waited says nothing of the path.
+            // The time a report waited for a way back says nothing about the path.
             (None, Some(net)) if net > self.rtt.smoothed() => self.rtt.assume(net),
             _ => {}
         }
@@ -383,7 +386,7 @@ impl<I: Copy> Recovery<I> {
             app_limited: false,
         };
         if was_blackout {
-            // An outage is no rate of loss: a path that is used no more would keep it for ever.
+            // An outage must not count as a loss rate, since a path that is no longer used would keep it for ever.
             self.loss = self.loss_heard;
             self.steered.change(|controller| controller.on_restart(now));
         }
@@ -399,7 +402,7 @@ impl<I: Copy> Recovery<I> {
         bytes
     }
 
-    /// When [`Recovery::handle_timeout`] is due.
+    /// Returns when [`Recovery::handle_timeout`] is due.
     pub(crate) fn timeout(&self) -> Option<Time> {
         let deadline = self.sent.next_deadline(&self.rtt);
         match (deadline, self.silence.next_probe()) {
@@ -408,7 +411,7 @@ impl<I: Copy> Recovery<I> {
         }
     }
 
-    /// Declares lost what is overdue, and grants probes on a silent path.
+    /// Declares overdue packets lost, and grants probes on a silent path.
     pub(crate) fn handle_timeout(&mut self, now: Time, mut tell: impl FnMut(Fate, &I)) {
         let overdue = self.sent.first_overdue(now, &self.rtt);
         let loss = self.loss;
@@ -430,18 +433,19 @@ impl<I: Copy> Recovery<I> {
         let cap = LONGEST_PROBE_WAIT.max(self.rtt.smoothed()).max(serialisations);
         let granted = self.silence.handle_timeout(now, self.rtt.deadline(), cap);
         if granted && self.silence.is_blackout() {
-            // Probes may follow each other sooner than one is overdue: the one that arrives should have brought something.
+            // Probes may follow each other before one is overdue, and the one that arrives should carry useful data.
             self.surrender(now, |item| tell(Fate::Lost, item));
         }
     }
 
-    /// The operating system says the link is back: probe at once.
+    /// Probes a silent path at once, when the operating system reports that the link is back.
     pub(crate) fn on_link_up(&mut self, now: Time) {
         self.silence.probe_at(now);
     }
 
-    /// The peer is at another address. What went to the old one may never be answered, so a silent path is probed at once; `rtt` is what a
-    /// challenge measured there, and less than the mean ends what made the mean.
+    /// Handles a change of the peer's address. Packets sent to the old one may never be answered, so a silent path is
+    /// probed at once. `rtt` is the time a challenge measured at the new address. If it is below the smoothed RTT, it
+    /// counts as a sample.
     pub(crate) fn on_moved(&mut self, now: Time, rtt: Option<Duration>) {
         match rtt {
             Some(rtt) if self.rtt.is_unknown() => self.on_first_rtt(now, rtt),
@@ -451,17 +455,18 @@ impl<I: Copy> Recovery<I> {
         self.silence.probe_at(now);
     }
 
-    /// Nothing was heard since a packet became overdue.
+    /// Returns whether nothing was heard since a packet became overdue.
     pub(crate) fn is_silent(&self) -> bool {
         self.silence.is_silent()
     }
 
-    /// What is in flight is told to be lost, to go another way. It says nothing of congestion; what arrives after all is noticed.
+    /// Declares everything in flight lost, so that it can go another way. This is no congestion signal, and late
+    /// acknowledgements still count.
     pub(crate) fn surrender(&mut self, now: Time, tell: impl FnMut(&I)) {
         self.sent.surrender(now, tell);
     }
 
-    /// Gives the path up: what is still in flight is told to be lost.
+    /// Gives up the path. Everything still in flight is reported as lost.
     pub(crate) fn abandon(self, tell: impl FnMut(&I)) {
         self.sent.abandon(tell);
     }
@@ -472,7 +477,7 @@ impl<I: Copy> Recovery<I> {
     }
 }
 
-/// Loss over about the last few hundred packets: two counts that are halved together.
+/// The loss over roughly the last few hundred packets, as two counts that are halved together.
 #[derive(Clone, Copy, Debug, Default)]
 struct LossShare {
     acked: u64,
@@ -494,7 +499,7 @@ impl LossShare {
         self.lost += packets;
     }
 
-    /// Without a division: asked for each packet.
+    /// Compares without a division, since it is called for each packet.
     fn is_above(&self, share: f64) -> bool {
         self.lost as f64 > share * (self.acked + self.lost) as f64
     }
@@ -514,7 +519,7 @@ mod tests {
         Sack { ranges: [number..=number].into(), ..Sack::default() }
     }
 
-    /// A path whose round trip is believed to be 5 s, silent since a packet and two probes were not answered.
+    /// Returns a path with an assumed RTT of 5 s that is silent, since a packet and two probes were not answered.
     fn silent() -> (Recovery<()>, Time) {
         let mut recovery = Recovery::new(Time::ZERO, Congestion::default(), 1200);
         recovery.on_first_rtt(Time::ZERO, 5000 * MS);

@@ -1,4 +1,4 @@
-//! Packets received on a path: what has been seen, and when to say so.
+//! Packets received on a path, and when to acknowledge them.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -20,11 +20,11 @@ pub enum Ecn {
     Ce,
 }
 
-/// Numbers received, as at most [`MAX_RANGES`] ranges; when there would be more the lowest is forgotten, and
-/// everything at or below the floor counts as seen: a packet that late is treated as a duplicate.
+/// The packet numbers received, as at most [`MAX_RANGES`] ranges. If there would be more, the lowest is forgotten. All
+/// numbers below the floor then count as received, so a packet that late is treated as a duplicate.
 #[derive(Debug)]
 pub(crate) struct Received {
-    /// Ascending, disjoint, not adjacent.
+    /// Ascending ranges that are disjoint and not adjacent.
     ranges: VecDeque<RangeInclusive<u64>>,
     floor: u64,
     largest_at: Time,
@@ -33,22 +33,23 @@ pub(crate) struct Received {
     ack: AckPolicy,
 }
 
-/// When a SACK is due. At once on gaps, CE marks and the first packets; else after a number of packets or a
-/// delay that follow the path: an eighth of a round trip at most, and next to none after a pause as long as that.
+/// The policy for when a SACK is due. It is due at once on gaps, on CE marks and for the first packets. Otherwise it is
+/// due after a number of packets or a delay that follow the path: at most an eighth of an RTT, and almost none after a
+/// pause as long as that.
 #[derive(Debug)]
 struct AckPolicy {
     unreported: u32,
     due: Option<Time>,
     now_due: bool,
     total: u64,
-    /// When one last came that asks for an answer.
+    /// When an ack-eliciting packet last arrived.
     last: Time,
 }
 
-/// How long a packet that came alone waits for something to ride with its SACK.
+/// How long the SACK for a packet that arrived alone waits for data to ride with.
 const SOON: Duration = Duration::from_millis(1);
 
-/// Packets that are acknowledged one by one after a start, so that the sender learns the path quickly.
+/// Packets acknowledged one by one after the start, so that the sender learns the path quickly.
 const EAGER_PACKETS: u64 = 32;
 
 impl Default for Received {
@@ -65,22 +66,22 @@ impl Default for Received {
 }
 
 impl Received {
-    /// Gives back memory kept for speed.
+    /// Frees memory that is kept for speed.
     pub(crate) fn trim(&mut self) {
         self.ranges.shrink_to_fit();
     }
 
-    /// The highest number seen.
+    /// Returns the highest number received.
     pub(crate) fn largest(&self) -> Option<u64> {
         self.ranges.back().map(|range| *range.end())
     }
 
-    /// The number that would come next, for expanding truncated ones.
+    /// Returns the number that would come next, for expanding truncated packet numbers.
     pub(crate) fn expected(&self) -> u64 {
         self.largest().map_or(0, |largest| largest + 1)
     }
 
-    /// `number` was seen before, or is too old to tell.
+    /// Returns whether `number` was received before, or is too old to tell.
     pub(crate) fn is_duplicate(&self, number: u64) -> bool {
         if number < self.floor {
             return true;
@@ -92,23 +93,23 @@ impl Received {
             .any(|range| range.contains(&number))
     }
 
-    /// Counts a duplicate, and does nothing else: the next SACK tells the count. A sender uses each number once, so a copy does not mean
-    /// that a SACK was lost; the network made it, or somebody who wants an answer.
+    /// Counts a duplicate, which the next SACK reports, and does nothing else. A sender uses each number once, so a
+    /// duplicate does not mean that a SACK was lost. The network made it, or an attacker who wants an answer.
     pub(crate) fn on_duplicate(&mut self) {
         self.duplicates += 1;
     }
 
-    /// What was reported may not have arrived: a SACK is due again.
+    /// Makes a SACK due again, because the last one may not have arrived.
     pub(crate) fn report_again(&mut self) {
         self.ack.now_due = !self.ranges.is_empty();
     }
 
-    /// Packets received more than once.
+    /// Returns how many packets were received more than once.
     pub(crate) fn duplicates(&self) -> u64 {
         self.duplicates
     }
 
-    /// Notes `number`, not seen before. `eliciting`: it asks for acknowledgement.
+    /// Records `number`, which was not received before. `eliciting` packets ask for acknowledgement.
     pub(crate) fn on_packet(
         &mut self,
         now: Time,
@@ -160,7 +161,7 @@ impl Received {
         }
     }
 
-    /// The peer has seen a SACK up to `largest`: ranges below need no repeating.
+    /// Forgets ranges below `largest`, since the peer has received a SACK that reported them.
     pub(crate) fn on_sack_acked(&mut self, largest: u64) {
         while self.ranges.len() > 1 && self.ranges.front().is_some_and(|range| *range.end() < largest) {
             if let Some(range) = self.ranges.pop_front() {
@@ -169,27 +170,28 @@ impl Received {
         }
     }
 
-    /// There are so many ranges that the peer should be asked to confirm a SACK, so that old ones can be dropped.
+    /// Returns whether there are so many ranges that the peer should be asked to acknowledge a SACK, so that old ranges
+    /// can be dropped.
     pub(crate) fn wants_pruning(&self) -> bool {
         self.ranges.len() > MAX_RANGES / 8
     }
 
-    /// A SACK must go out by itself now.
+    /// Returns whether a SACK must be sent now, even by itself.
     pub(crate) fn is_sack_due(&self, now: Time) -> bool {
         self.ack.now_due || self.ack.due.is_some_and(|due| due <= now)
     }
 
-    /// Something is unreported: a packet that goes out anyway takes a SACK along.
+    /// Returns whether anything is unreported. A packet that is sent anyway should then carry a SACK.
     pub(crate) fn has_unreported(&self) -> bool {
         self.ack.now_due || self.ack.unreported > 0
     }
 
-    /// When a SACK becomes due.
+    /// Returns when a SACK becomes due.
     pub(crate) fn next_sack(&self) -> Option<Time> {
         if self.ack.now_due { Some(Time::ZERO) } else { self.ack.due }
     }
 
-    /// Writes a SACK; returns the largest number reported. Unless it `settles`, another remains due.
+    /// Writes a SACK and returns the largest number reported. Unless it `settles`, another SACK remains due.
     pub(crate) fn write_sack(
         &mut self,
         now: Time,
@@ -209,12 +211,12 @@ impl Received {
     }
 }
 
-/// How fast SACKs are wanted on a path.
+/// The limits within which SACKs must follow received packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AckPace {
-    /// A SACK at the latest after this many packets.
+    /// Most packets until a SACK is sent.
     pub(crate) every: u32,
-    /// A SACK at the latest after this long.
+    /// Longest delay until a SACK is sent.
     pub(crate) delay: Duration,
 }
 
@@ -225,7 +227,7 @@ impl AckPolicy {
         if !in_order || self.unreported >= pace.every || self.total <= EAGER_PACKETS {
             self.now_due = true;
         } else if self.due.is_none() {
-            // After so long without any, to wait brings no second one to report with it.
+            // After such a pause no second packet is expected soon that the SACK could also report.
             let alone = now.since(self.last) >= pace.delay;
             self.due = Some(now + if alone { pace.delay.min(SOON) } else { pace.delay });
         }

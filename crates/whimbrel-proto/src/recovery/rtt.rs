@@ -1,33 +1,33 @@
-//! Round-trip time of a path (RFC 9002 section 5).
+//! RTT estimation for a path (RFC 9002 section 5).
 
 use std::time::Duration;
 
 use crate::Time;
 
-/// Assumed before the first sample.
+/// The RTT assumed before the first sample.
 const INITIAL_RTT: Duration = Duration::from_millis(100);
-/// The minimum is the lowest sample of this long.
+/// The minimum RTT is the lowest sample of this period.
 const MIN_WINDOW: Duration = Duration::from_secs(10);
 
-/// Hosts and timers are late by milliseconds.
+/// The least slack of a deadline, since hosts and timers are late by milliseconds.
 const LEAST_SLACK: Duration = Duration::from_millis(5);
 const MOST_SLACK: Duration = Duration::from_millis(100);
-/// A peer that reports later than this, or a round trip, was kept from it.
+/// A report delayed by more than this, and by more than an RTT, was held up by an outage.
 const HELD_UP: Duration = Duration::from_millis(250);
 const MOST_PATIENCE: u32 = 5;
 const SHORT: Duration = Duration::from_millis(20);
-/// A sample so many times below the mean ends what made the mean: a queue, or an outage that held packets.
+/// A sample this many times below the mean ends what raised the mean: a queue, or an outage that held packets.
 const OVER: u64 = 8;
-/// Early deadlines within this long count as one.
+/// Early deadlines within this period count as one.
 const PATIENCE_FOR: Duration = Duration::from_millis(100);
 
-/// A time span in half the room of a `Duration`: a path has seven of them.
+/// A time span in half the size of a `Duration`. A path has seven of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Nanos(u64);
 
 impl Nanos {
     const fn of(span: Duration) -> Self {
-        // No more than 36 years, whatever a ticket remembers: seven times that still fits.
+        // At most 36 years, whatever a ticket remembers. Sums of up to sixteen such spans still fit.
         let (nanos, most) = (span.as_nanos(), (u64::MAX / 16) as u128);
         Self(if nanos < most { nanos as u64 } else { most as u64 })
     }
@@ -37,7 +37,7 @@ impl Nanos {
     }
 }
 
-/// A mean and how much samples differ from it.
+/// A mean, and how much samples deviate from it.
 #[derive(Clone, Copy, Debug)]
 struct Mean {
     mean: Nanos,
@@ -51,8 +51,8 @@ impl Mean {
 
     fn take(&mut self, sample: Duration) {
         let (mean, variation, sample) = (self.mean.0, self.variation.0, Nanos::of(sample).0);
-        // By an eighth a sample, one packet held for seconds would slow a path of milliseconds down for thirty samples, and what
-        // follows from the mean (pacing, deadlines) makes samples rare.
+        // With weights of an eighth, one packet held for seconds would slow a path of milliseconds down for thirty
+        // samples. Pacing and deadlines follow from the mean, so samples would be rare, too.
         if sample.saturating_mul(OVER) < mean {
             self.variation = Nanos(variation / 4 * 3);
             self.mean = Nanos((mean + sample) / 2);
@@ -63,21 +63,22 @@ impl Mean {
     }
 }
 
-/// Estimates from samples. Two views are kept: with the peer's acknowledgement delay, for deadlines (an
-/// acknowledgement is late only when it is later than the peer's habit), and without, for the model of the path.
+/// RTT estimates from samples, in two views. The view with the peer's acknowledgement delay is for deadlines, since an
+/// acknowledgement is late only if it is later than usual for the peer. The view without it models the path.
 #[derive(Clone, Debug)]
 pub(crate) struct Rtt {
     samples: u64,
     latest: Nanos,
     smoothed: Mean,
-    /// With acknowledgement delay.
+    /// The mean with acknowledgement delay.
     answer: Mean,
     min: Nanos,
     min_at: Time,
-    /// The lowest since half a window: becomes the minimum when the old one has aged out.
+    /// The next minimum: a low sample after the current one, at most `MIN_WINDOW` old when the last sample was taken. It
+    /// becomes the minimum when the current one has aged out.
     next_min: Nanos,
     next_min_at: Time,
-    /// Doublings of the slack, after deadlines that proved too early.
+    /// How many times the slack is doubled, because deadlines proved too early.
     patience: u32,
     patience_until: Time,
 }
@@ -100,7 +101,8 @@ impl Default for Rtt {
 }
 
 impl Rtt {
-    /// Takes a sample: `elapsed` from sending to acknowledgement, `delay` of it spent in the peer (as it says).
+    /// Takes a sample. `elapsed` is the time from sending to acknowledgement, of which the peer claims to have spent
+    /// `delay`.
     pub(crate) fn sample(&mut self, now: Time, elapsed: Duration, delay: Duration) {
         // A peer that claims more delay than fits above the minimum is not believed (RFC 9002 section 5.3).
         let net = elapsed.saturating_sub(delay);
@@ -108,7 +110,7 @@ impl Rtt {
             if self.samples > 0 && net < self.min() { elapsed.max(Duration::from_nanos(1)) } else { net };
         self.latest = Nanos::of(shown);
         let latest = shown.max(Duration::from_nanos(1));
-        // A report that an outage held up for long says nothing of how soon the peer answers.
+        // A report that an outage held up says nothing about how soon the peer answers.
         let held_up = elapsed.saturating_sub(latest) > latest.max(HELD_UP);
         let elapsed = if held_up { latest } else { elapsed };
         if self.samples == 0 {
@@ -139,7 +141,7 @@ impl Rtt {
         }
     }
 
-    /// Takes what an earlier connection measured for the round trip until the first sample.
+    /// Assumes an RTT, such as one that an earlier connection measured, until the first sample.
     pub(crate) fn assume(&mut self, rtt: Duration) {
         if self.samples == 0 {
             (self.smoothed, self.answer) = (Mean::first(rtt), Mean::first(rtt));
@@ -147,46 +149,46 @@ impl Rtt {
         }
     }
 
-    /// No sample was taken yet.
+    /// Returns whether no sample was taken yet.
     pub(crate) fn is_unknown(&self) -> bool {
         self.samples == 0
     }
 
-    /// The last sample, less the peer's delay.
+    /// Returns the last sample, less the peer's delay.
     pub(crate) fn latest(&self) -> Duration {
         self.latest.get()
     }
 
-    /// Smoothed.
+    /// Returns the smoothed RTT.
     pub(crate) fn smoothed(&self) -> Duration {
         self.smoothed.mean.get()
     }
 
-    /// Mean deviation.
+    /// Returns the mean deviation.
     pub(crate) fn variation(&self) -> Duration {
         self.smoothed.variation.get()
     }
 
-    /// The lowest of the last ten seconds.
+    /// Returns the lowest RTT of the last ten seconds.
     pub(crate) fn min(&self) -> Duration {
         self.min.get()
     }
 
-    /// How long after sending an acknowledgement is late: near one round trip, more where it varies or where that
-    /// proved too early of late (a busy host answers in bursts).
+    /// Returns how long after sending an acknowledgement is overdue. This is close to one RTT. It is more if the RTT
+    /// varies, or if earlier deadlines recently proved too early, as on a busy host that answers in bursts.
     pub(crate) fn deadline(&self) -> Duration {
         let (answer, variation) = (self.answer.mean.get(), self.answer.variation.get());
         if self.samples == 0 {
             return answer * 2;
         }
         let slack = (variation * 4).clamp(answer / 16, answer).max(LEAST_SLACK);
-        // On a short path lateness is the host's, and can be many round trips; on a longer one it is a lost acknowledgement's, made good by
-        // the next, and to wait for that costs more than to send again.
+        // On a short path the host causes lateness, which can last many RTTs. On a longer path it is caused by a lost
+        // acknowledgement, which the next one replaces. Waiting for that costs more than sending again.
         let most = if answer < SHORT { MOST_SLACK } else { answer / 4 };
         answer + (slack * (1 << self.patience)).min(most.max(slack))
     }
 
-    /// A packet given up at its deadline was acknowledged after all.
+    /// Handles the acknowledgement of a packet that had been given up at its deadline.
     pub(crate) fn on_early_deadline(&mut self, now: Time) {
         if self.patience_until <= now {
             self.patience = (self.patience + 1).min(MOST_PATIENCE);
@@ -194,7 +196,7 @@ impl Rtt {
         self.patience_until = now + PATIENCE_FOR;
     }
 
-    /// Patience is lost again, step by step.
+    /// Reduces the slack again, step by step.
     pub(crate) fn relax(&mut self, now: Time) {
         if self.patience > 0 && now > self.patience_until + PATIENCE_FOR * 20 {
             self.patience -= 1;

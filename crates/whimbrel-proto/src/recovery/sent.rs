@@ -1,4 +1,4 @@
-//! Packets sent and not forgotten: a ring indexed by packet number, the things they carried in a ring beside it.
+//! Packets sent and not forgotten, in a ring indexed by packet number, with the items they carried in a ring beside it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,20 +8,21 @@ use crate::Time;
 use crate::congestion::Snapshot;
 use crate::wire::sack::Sack;
 
-/// Without reordering seen, a packet is lost once one sent this many later was acknowledged (RFC 9002 6.1.1).
+/// Packet reordering threshold (RFC 9002 6.1.1). As long as no reordering was seen, a packet is lost once one sent this
+/// many later is acknowledged.
 const REORDER_PACKETS: u64 = 3;
-/// A spurious loss is recognised for this many round trips.
+/// How long a spurious loss can be recognised, in RTTs.
 const REMEMBER_ROUNDS: u32 = 3;
 const REMEMBER_AT_LEAST: Duration = Duration::from_millis(25);
-/// Packets kept through a silence.
+/// Most packets kept through a silence.
 const MOST_KEPT: usize = 1024;
-/// Packets without any loss found spurious after which the tolerance for reordering shrinks again.
+/// Packets without a spurious loss after which the tolerance for reordering shrinks again.
 const TOLERANCE_DECAY: u64 = 4096;
 
-/// Bytes that a cipher takes at a time.
+/// Bytes in a cipher block.
 pub(crate) const CIPHER_BLOCK: u64 = 16;
 
-/// Packets looked at for one that is worth a double.
+/// Most packets searched for one that is worth a second copy.
 const MOST_LOOKED_AT: usize = 1024;
 
 #[derive(Clone, Copy, Debug)]
@@ -35,20 +36,21 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    /// As long as the path takes, or ended at a whole block of the cipher. Not longer: then it was to find out what else the path takes.
+    /// Returns whether the packet is as long as the path allows, or ended at a whole block of the cipher. Longer
+    /// packets do not count, because they probe for a larger size.
     fn is_full(&self, full_size: u64) -> bool {
         self.size <= full_size && self.size + CIPHER_BLOCK > full_size
     }
 }
 
-/// Whether a packet is worth a second one when there is nothing else to send.
+/// Whether a packet is worth a second copy when there is nothing else to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spare {
-    /// It holds what is sent for the first time: as part of a flight.
+    /// It carries data sent for the first time, and is worth a copy as part of a flight.
     New,
-    /// It holds what was lost before.
+    /// It carries data that was lost before.
     Again,
-    /// It has one, or is one.
+    /// It has a second copy, or is one.
     Doubled,
 }
 
@@ -57,47 +59,47 @@ enum PacketState {
     Outstanding,
     Lost {
         at: Time,
-        /// Given up at its deadline, not because later ones came first.
+        /// It was given up at its deadline, not because later packets were acknowledged first.
         overdue: bool,
     },
-    /// Acknowledged, or never to be (it asked for no acknowledgement).
+    /// Acknowledged, or not ack-eliciting.
     Settled,
 }
 
-/// The packet with the highest number among those newly acknowledged.
+/// The packet sent last among those newly acknowledged.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Newest {
     pub(super) sent_at: Time,
-    /// It is also the SACK's largest, so its delay field applies.
+    /// Whether it is also the SACK's largest, so that the delay field applies to it.
     pub(super) is_largest: bool,
 }
 
-/// What one SACK newly acknowledged.
+/// The packets that one SACK newly acknowledged.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Told {
     pub(super) packets: u64,
     pub(super) bytes: u64,
     pub(super) spurious_packets: u64,
     pub(super) spurious_bytes: u64,
-    /// Of the spurious ones, some had been given up at their deadline.
+    /// Whether any of the spurious losses had been declared at a deadline.
     pub(super) early_deadline: bool,
-    /// Of the spurious ones, some had been given up because later ones came first.
+    /// Whether any of the spurious losses had been declared because later packets were acknowledged first.
     pub(super) reordered: bool,
     pub(super) newest: Option<Newest>,
 }
 
-/// What became of packets as long as the path takes: whether it still does.
+/// How many packets of full size were acknowledged and lost, to see whether the path still carries them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FullFates {
     pub(crate) acked: u64,
     pub(crate) lost: u64,
 }
 
-/// Packet numbers that are never used, here and there: who acknowledges one claims to have what was never sent, to be sent more than the
-/// path carries (RFC 9000 21.4).
+/// Packet numbers that are left out now and then. A peer that acknowledges one claims to have received what was never
+/// sent, in order to be sent more than the path carries (RFC 9000 21.4).
 #[derive(Clone, Copy, Debug, Default)]
 struct LeftOut {
-    /// The number to be left out next; before there was a draw, when to have one.
+    /// The number to be left out next. Before the first draw, the number at which to draw.
     next: u64,
     last: Option<u64>,
     count: u32,
@@ -107,10 +109,11 @@ struct LeftOut {
 impl LeftOut {
     /// Numbers among which the first is chosen.
     const NEAREST: u64 = 32;
-    /// Of each choice as many more, up to so many: rare in a long connection, soon in a short one.
+    /// The range doubles with each choice up to this many numbers: numbers are left out soon in a short connection, and
+    /// rarely in a long one.
     const FARTHEST: u64 = 4096;
 
-    /// `number` is next. True: it is left out.
+    /// Handles `number` being next, and chooses another. Returns whether `number` is left out.
     fn on_reached(&mut self, number: u64, draw: u64) -> bool {
         let leaves = self.drawn;
         if leaves {
@@ -124,23 +127,23 @@ impl LeftOut {
     }
 }
 
-/// See the module.
+/// The packets sent on a path and not forgotten.
 #[derive(Debug)]
 pub(crate) struct SentPackets<I> {
     packets: VecDeque<Sent>,
     items: VecDeque<I>,
     /// Number of `packets[0]`.
     first: u64,
-    /// No packet below this is outstanding.
+    /// No packet below this number is outstanding.
     scan_from: u64,
     largest_acked: Option<u64>,
     /// When the latest-sent acknowledged packet was sent (RACK's `xmit_ts`).
     newest_sent_at: Time,
     in_flight: u64,
-    /// RACK's reordering window, in quarters of the minimum round trip; 0 until reordering was seen.
+    /// RACK's reordering window, in quarters of the minimum RTT. 0 until reordering was seen.
     tolerance: u32,
     tolerance_until: u64,
-    /// The next number, and what was asked for, when no packet was found that is worth a double.
+    /// The next number and the `flight` argument of the last search that found no packet worth a second copy.
     barren: (u64, bool),
     left_out: LeftOut,
     full_size: u64,
@@ -148,7 +151,7 @@ pub(crate) struct SentPackets<I> {
 }
 
 impl<I> SentPackets<I> {
-    /// Full packets are `full` bytes on the wire.
+    /// Creates an empty record. Full packets have `full` bytes on the wire.
     pub(crate) fn new(full: u64) -> Self {
         Self {
             packets: VecDeque::new(),
@@ -169,7 +172,7 @@ impl<I> SentPackets<I> {
 }
 
 impl<I: Copy> SentPackets<I> {
-    /// Gives back memory kept for speed.
+    /// Frees memory that is kept for speed.
     pub(super) fn shrink(&mut self) {
         self.packets.shrink_to_fit();
         self.items.shrink_to_fit();
@@ -179,12 +182,12 @@ impl<I: Copy> SentPackets<I> {
         self.first + self.packets.len() as u64
     }
 
-    /// It is time to leave a number out, or to choose the first.
+    /// Returns whether it is time to leave a number out, or to choose the first.
     pub(super) fn wants_leaving_out(&self) -> bool {
         self.next_number() >= self.left_out.next
     }
 
-    /// Leaves the next number out, if it was chosen before, and chooses another by `draw`, which the peer cannot foresee.
+    /// Leaves out the next number, if it was chosen before. Chooses another by `draw`, which the peer cannot foresee.
     pub(super) fn leave_out(&mut self, now: Time, rtt: &Rtt, draw: u64) {
         let number = self.next_number();
         if self.left_out.on_reached(number, draw) {
@@ -192,12 +195,12 @@ impl<I: Copy> SentPackets<I> {
         }
     }
 
-    /// Numbers left out so far.
+    /// Returns how many numbers were left out so far.
     pub(super) fn left_out(&self) -> u64 {
         self.left_out.count.into()
     }
 
-    /// A SACK with these ranges tells of a packet that does not exist.
+    /// Returns whether a SACK acknowledges the last number that was left out.
     pub(super) fn is_made_up(&self, sack: &Sack) -> bool {
         self.left_out.last.is_some_and(|last| {
             let range = sack.ranges.iter().find(|range| *range.start() <= last);
@@ -205,12 +208,12 @@ impl<I: Copy> SentPackets<I> {
         })
     }
 
-    /// Full packets are of this size from now on.
+    /// Sets the size of full packets.
     pub(super) fn set_full_size(&mut self, bytes: u64) {
         self.full_size = bytes;
     }
 
-    /// What became of full ones since the last call.
+    /// Returns the fates of full packets since the last call.
     pub(super) fn take_full(&mut self) -> FullFates {
         std::mem::take(&mut self.full)
     }
@@ -236,14 +239,14 @@ impl<I: Copy> SentPackets<I> {
         self.in_flight += size;
     }
 
-    /// What the packet sent last is, if it is not [`Spare::New`].
+    /// Marks the packet sent last, if it is not [`Spare::New`].
     pub(super) fn mark_last(&mut self, spare: Spare) {
         if let Some(last) = self.packets.back_mut() {
             last.spare = spare;
         }
     }
 
-    /// A packet that asks for no acknowledgement takes a number and nothing else.
+    /// Records a packet that is not ack-eliciting. It takes a number and nothing else.
     pub(super) fn push_untracked(&mut self, now: Time, rtt: &Rtt) {
         let settled = Sent {
             sent_at: Time::ZERO,
@@ -257,7 +260,7 @@ impl<I: Copy> SentPackets<I> {
         self.trim(now, rtt);
     }
 
-    /// A SACK shows that a packet arrived which was sent after all that are known to have arrived.
+    /// Returns whether the SACK's largest packet was sent after all those known to have arrived.
     pub(super) fn is_further(&self, sack: &Sack) -> bool {
         self.largest_acked < Some(sack.largest())
     }
@@ -333,7 +336,7 @@ impl<I: Copy> SentPackets<I> {
         }
     }
 
-    /// Items of the packets before `index`: counted from the nearer end.
+    /// Returns how many items the packets before `index` carried, counted from the nearer end.
     fn items_before(&self, index: usize) -> usize {
         if index * 2 < self.packets.len() {
             self.packets.iter().take(index).map(|packet| packet.items as usize).sum()
@@ -343,7 +346,7 @@ impl<I: Copy> SentPackets<I> {
         }
     }
 
-    /// Declares lost what a later acknowledgement or its own deadline says is; returns packets and bytes.
+    /// Declares packets lost by a later acknowledgement or their own deadline. Returns how many packets and bytes.
     pub(super) fn detect_lost(&mut self, now: Time, rtt: &Rtt, mut on_item: impl FnMut(&I)) -> (u64, u64) {
         self.trim(now, rtt);
         self.advance_scan();
@@ -359,7 +362,7 @@ impl<I: Copy> SentPackets<I> {
             }
             if !self.is_lost(now, number, &packet, rtt, deadline) {
                 if self.largest_acked.is_none_or(|largest| number > largest) {
-                    // Later ones were sent later still: neither rule can hold for them.
+                    // Packets with higher numbers were sent later still, so neither rule can apply to them.
                     break;
                 }
                 item = item.map(|item| item + packet.items as usize);
@@ -399,7 +402,7 @@ impl<I: Copy> SentPackets<I> {
         (rtt.min() / 4 * quarters).min(rtt.smoothed())
     }
 
-    /// When the first of the outstanding packets will be lost for lack of an answer.
+    /// Returns when the first outstanding packet will be lost without an answer.
     pub(super) fn next_deadline(&self, rtt: &Rtt) -> Option<Time> {
         let start = (self.scan_from.max(self.first) - self.first) as usize;
         let (index, packet) = self
@@ -417,7 +420,7 @@ impl<I: Copy> SentPackets<I> {
         Some(at)
     }
 
-    /// When the first outstanding packet was sent, if its deadline has passed.
+    /// Returns when the first outstanding packet was sent, if its deadline has passed.
     pub(super) fn first_overdue(&mut self, now: Time, rtt: &Rtt) -> Option<Time> {
         self.advance_scan();
         let packet = self.packets.get((self.scan_from - self.first) as usize)?;
@@ -438,8 +441,9 @@ impl<I: Copy> SentPackets<I> {
         }
     }
 
-    /// Tells what the newest packet carried that left after `since`, is still out and has no double yet; it has one then. Without
-    /// `flight` only of packets with what was lost before. Returns its size.
+    /// Marks the newest outstanding packet that was sent after `since` and has no second copy as having one, and passes
+    /// its items to `on_item`. Without `flight`, only packets with lost data count. Returns how it was marked before,
+    /// and its size.
     pub(super) fn double(
         &mut self,
         since: Time,
@@ -455,7 +459,7 @@ impl<I: Copy> SentPackets<I> {
                 && (packet.spare == Spare::Again || flight && packet.spare == Spare::New)
         };
         let recent = self.packets.iter().enumerate().rev().take(MOST_LOOKED_AT).take_while(|(_, packet)| {
-            // Those that asked for no answer have no time.
+            // Packets that are not ack-eliciting have no sending time.
             packet.sent_at > since || packet.state == PacketState::Settled
         });
         let Some(index) = recent.filter(|(_, packet)| worth(packet)).map(|(index, _)| index).next() else {
@@ -469,7 +473,7 @@ impl<I: Copy> SentPackets<I> {
         Some((spare, size))
     }
 
-    /// Gives up all that is in flight.
+    /// Gives up everything in flight.
     pub(super) fn surrender(&mut self, now: Time, mut on_item: impl FnMut(&I)) {
         let mut items = self.items.iter();
         for packet in &mut self.packets {
@@ -486,7 +490,7 @@ impl<I: Copy> SentPackets<I> {
         self.advance_scan();
     }
 
-    /// What packets in flight carried.
+    /// Passes the items of all packets in flight to `on_item`.
     pub(super) fn abandon(self, mut on_item: impl FnMut(&I)) {
         let mut items = self.items.iter();
         for packet in &self.packets {
@@ -499,8 +503,9 @@ impl<I: Copy> SentPackets<I> {
         }
     }
 
-    /// Forgets settled packets at the front, and lost ones after a while; but not while nothing sent since their loss was acknowledged, unless
-    /// they are too many: in a silence they may have arrived, and the next SACK tells.
+    /// Forgets settled packets at the front, and lost ones after a while. Lost packets are kept while nothing sent
+    /// after their loss is acknowledged, unless there are too many: in a silence they may have arrived, and the next
+    /// SACK tells.
     fn trim(&mut self, now: Time, rtt: &Rtt) {
         let remember = (rtt.smoothed() * REMEMBER_ROUNDS).max(REMEMBER_AT_LEAST);
         while let Some(packet) = self.packets.front() {
@@ -552,7 +557,7 @@ mod tests {
         assert!(!sent.is_made_up(&sack(&[(0, last - 1)])));
     }
 
-    /// A number that was never used is no packet that came before another.
+    /// A number that was never used does not count as a later packet for the reordering threshold.
     #[test]
     fn a_number_left_out_makes_no_packet_lost() {
         let (mut sent, rtt, now) = (SentPackets::<()>::new(1500), Rtt::default(), Time::ZERO);
@@ -567,7 +572,7 @@ mod tests {
             sent.push(now, 100, Snapshot::default(), &[]);
         }
         let next = sent.next_number();
-        // All but the one before the number left out.
+        // All packets but the one before the number left out are acknowledged.
         sent.on_sack(&sack(&[(next - 2, next - 1), (0, next - 5)]), |_| (), |()| ());
         assert_eq!(sent.detect_lost(now, &rtt, |()| ()), (0, 0));
         sent.push(now, 100, Snapshot::default(), &[]);
@@ -575,7 +580,8 @@ mod tests {
         assert_eq!(sent.detect_lost(now, &rtt, |()| ()), (1, 100));
     }
 
-    /// A peer that acknowledges nothing and makes us send SACKs let these pile up behind a lost packet until the next probe.
+    /// A peer that acknowledged nothing and made this end send SACKs let these pile up behind a lost packet until the
+    /// next probe.
     #[test]
     fn regression_a_lost_packet_is_forgotten_by_what_is_not_acknowledged_too() {
         let (mut sent, rtt, mut now) = (SentPackets::<()>::new(1500), Rtt::default(), Time::ZERO);

@@ -1,16 +1,16 @@
-//! A path that does not answer: a few probes at once, then one every so often, so that a link that comes back is used
-//! within a quarter of a second or a round trip, where doubling for ever would sleep as long as the outage lasted.
+//! Probing of a silent path: a few probes at once, then one at bounded intervals. A link that returns is then used
+//! within a quarter of a second or an RTT. With endless doubling, the wait could be as long as the outage.
 
 use std::time::Duration;
 
 use crate::Time;
 
-/// After this long the interval between probes grows from its cap towards [`SLOWEST`].
+/// After this long, the interval between probes grows from its cap towards [`SLOWEST`].
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Longest interval between probes.
 const SLOWEST: Duration = Duration::from_secs(5);
 
-/// Heard, or silent since a packet stayed without any answer for longer than a round trip.
+/// Whether the path is heard, or silent because a packet stayed unanswered past its deadline.
 #[derive(Debug, Default)]
 pub(super) struct Silence {
     state: SilenceState,
@@ -33,12 +33,13 @@ impl Silence {
         matches!(self.state, SilenceState::Silent { .. })
     }
 
-    /// Silent beyond both tail probes: not a lost tail but a dead link.
+    /// Returns whether the silence went on beyond both tail probes, so that the link is dead and not only the tail
+    /// lost.
     pub(super) fn is_blackout(&self) -> bool {
         self.unanswered() > 2
     }
 
-    /// Probes granted since the path was last heard.
+    /// Returns how many probes were granted since the path was last heard.
     pub(super) fn unanswered(&self) -> u32 {
         match self.state {
             SilenceState::Heard => 0,
@@ -46,7 +47,7 @@ impl Silence {
         }
     }
 
-    /// When it began.
+    /// Returns when the silence began.
     pub(super) fn since(&self) -> Option<Time> {
         match self.state {
             SilenceState::Heard => None,
@@ -54,7 +55,7 @@ impl Silence {
         }
     }
 
-    /// Packets that may be sent now.
+    /// Returns how many packets may be sent now.
     pub(super) fn probe_credit(&self) -> u32 {
         match self.state {
             SilenceState::Heard => 0,
@@ -64,7 +65,7 @@ impl Silence {
 
     pub(super) fn next_probe(&self) -> Option<Time> {
         match self.state {
-            // A probe that was granted and not sent yet (nothing to send) needs no further timer.
+            // A probe that was granted but not sent yet, because there was nothing to send, needs no further timer.
             SilenceState::Silent { credit: 0, next, .. } => Some(next),
             _ => None,
         }
@@ -76,15 +77,15 @@ impl Silence {
         }
     }
 
-    /// A packet was overdue and nothing had been heard since it left.
+    /// Begins a silence, when a packet is overdue and nothing was heard since it was sent.
     pub(super) fn on_overdue(&mut self, now: Time, deadline: Duration) {
         if let SilenceState::Heard = self.state {
-            // The first tail probe: two packets, since what was lost is often more than one.
+            // The first tail probe is two packets, since more than one is often lost.
             self.state = SilenceState::Silent { since: now, unanswered: 1, credit: 2, next: now + deadline };
         }
     }
 
-    /// Grants the next probe if it is due; `cap` bounds the interval. True if it was.
+    /// Grants the next probe if it is due, and returns whether it was. `cap` limits the interval.
     pub(super) fn handle_timeout(&mut self, now: Time, deadline: Duration, cap: Duration) -> bool {
         let SilenceState::Silent { since, unanswered, credit, next } = &mut self.state else { return false };
         if now < *next {
@@ -101,7 +102,7 @@ impl Silence {
         true
     }
 
-    /// A probe now, whatever the interval.
+    /// Grants a probe now, whatever the interval.
     pub(super) fn probe_at(&mut self, now: Time) {
         if let SilenceState::Silent { credit, next, .. } = &mut self.state {
             *credit = (*credit).max(1);
@@ -109,7 +110,7 @@ impl Silence {
         }
     }
 
-    /// Something was acknowledged. Returns whether that ended a blackout.
+    /// Ends the silence when something is acknowledged. Returns whether it was a blackout.
     pub(super) fn on_heard(&mut self) -> bool {
         let was_blackout = self.is_blackout();
         self.state = SilenceState::Heard;

@@ -1,4 +1,5 @@
-//! A congestion controller and what it allows: worked out when something happens to it, not for each packet.
+//! A congestion controller with its window and rate cached. They are updated when the controller changes, not for each
+//! packet.
 
 use crate::Time;
 use crate::congestion::Controller;
@@ -20,19 +21,19 @@ impl Steered {
         &*self.controller
     }
 
-    /// Bytes that may be in flight.
+    /// Returns how many bytes may be in flight.
     #[inline]
     pub(super) fn window(&self) -> u64 {
         self.window
     }
 
-    /// Bytes a second at which packets leave.
+    /// Returns the pacing rate, bytes per second.
     #[inline]
     pub(super) fn pacing_rate(&self) -> u64 {
         self.pacing_rate
     }
 
-    /// A packet leaves, which by itself changes nothing of what is allowed.
+    /// Tells the controller that a packet is sent, which by itself changes neither window nor rate.
     pub(super) fn on_sent(&mut self, now: Time, size: u64, in_flight_before: u64) {
         self.controller.on_sent(now, size, in_flight_before, false);
         debug_assert_eq!(
@@ -41,7 +42,7 @@ impl Steered {
         );
     }
 
-    /// Something else happens.
+    /// Applies a change to the controller and updates the window and rate.
     pub(super) fn change(&mut self, happen: impl FnOnce(&mut dyn Controller)) {
         happen(&mut *self.controller);
         self.window = self.controller.window();

@@ -1,4 +1,4 @@
-//! What applications do with messages.
+//! The message interface for applications: sending, cancelling, replacing and statistics.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ impl Session {
     /// Queues a message.
     ///
     /// # Errors
-    /// [`SendError`]; `QueueFull` hands the message back.
+    /// Returns a [`SendError`]. `QueueFull` hands the message back.
     pub fn send(&mut self, now: Time, message: Outgoing) -> Result<MessageId, SendError> {
         let slot = self.accepts(&message)?;
         if !self.takes_now(slot, &message) {
@@ -49,8 +49,9 @@ impl Session {
         Ok(id)
     }
 
-    /// Queues a copy of `payload` as [`Session::send`] would a message like `template` with it, if that is small and has neither tag,
-    /// lifetime, PPID, route nor an outcome anybody asked for. False: nothing was done, and [`Session::send`] says why or takes it.
+    /// Queues a copy of `payload`, as [`Session::send`] would queue a message like `template` with that payload. Only a
+    /// small message without tag, lifetime, PPID, route, tracking or confirmation is taken this way. Returns false if
+    /// nothing was done; [`Session::send`] then takes the message or returns the reason.
     #[inline]
     pub fn send_copy(&mut self, now: Time, template: &Outgoing, payload: &[u8]) -> bool {
         if self.closing
@@ -69,7 +70,8 @@ impl Session {
         true
     }
 
-    /// As [`Session::send_copy`], of one payload after the other until there are no more. Gives back the first it could not take.
+    /// Queues copies of the payloads one after the other, like [`Session::send_copy`]. Returns the first payload that
+    /// could not be taken, or none if all were.
     #[inline]
     pub fn send_copies<P: AsRef<[u8]>>(
         &mut self,
@@ -81,7 +83,7 @@ impl Session {
         if !self.send_copy(now, template, first.as_ref()) {
             return Some(first);
         }
-        // What was looked up for the first, and found to be so, holds for all.
+        // The stream, lane and limits found for the first payload apply to all of them.
         let Some(slot) = self.streams.find(template.stream) else { return payloads.next() };
         let (service, priority) = (template.service, self.priority_on(slot, template.priority));
         let domain = self.send_domain_of(slot, service);
@@ -104,7 +106,7 @@ impl Session {
         refused
     }
 
-    /// Such a message travels with its like.
+    /// Returns whether the message can be gathered into a bundle with others of its kind.
     #[inline]
     fn is_gathered(&self, message: &Outgoing, length: usize) -> bool {
         length <= self.config.small_message.min(LONGEST_GATHERED)
@@ -126,7 +128,7 @@ impl Session {
         self.outbox.gather(now, lane, u8::from(service.is_reliable()) * RELIABLE, priority, payload);
     }
 
-    /// The default priority is the stream's.
+    /// Returns the stream's priority in place of the default one.
     #[inline]
     fn priority_on(&self, slot: StreamSlot, priority: u8) -> u8 {
         match self.streams.at(slot) {
@@ -135,7 +137,7 @@ impl Session {
         }
     }
 
-    /// Messages and bytes that fit into the send queue now.
+    /// Returns how many messages and bytes fit into the send queue now.
     pub fn queue_room(&self) -> (usize, u64) {
         (
             self.config.send_queue_messages.saturating_sub(self.outbox.messages()),
@@ -143,14 +145,15 @@ impl Session {
         )
     }
 
-    /// Payload bytes that wait to be sent for the first time.
+    /// Returns the payload bytes that wait to be sent for the first time.
     pub fn backlog(&self) -> u64 {
         self.outbox.bytes()
     }
 
-    /// False: there is no room for this message now, and [`SessionEvent::Writable`] comes once it is worth trying again.
+    /// Returns whether there is room for this message now. If not, [`SessionEvent::Writable`] follows once it is worth
+    /// trying again.
     pub fn has_room(&mut self, message: &Outgoing) -> bool {
-        // Why a message on a stream that is gone will not be taken, [`Session::send`] says.
+        // A message on a stream that is gone counts as having room: [`Session::send`] returns the reason it is refused.
         self.streams.find(message.stream).is_none_or(|slot| self.takes_now(slot, message))
     }
 
@@ -158,8 +161,8 @@ impl Session {
         self.takes_instead(slot, message, (0, 0))
     }
 
-    /// There is room for the message where so many messages and bytes leave the queue for it; or no less than there was, which is never
-    /// refused.
+    /// Returns whether there is room for the message once `leaving` (messages and bytes) has left the queue for it. A
+    /// message no longer than the bytes it replaces always fits.
     fn takes_instead(&mut self, slot: StreamSlot, message: &Outgoing, leaving: (usize, u64)) -> bool {
         let (length, priority) = (message.payload.len() as u64, self.priority_on(slot, message.priority));
         let fits = leaving.0 > 0 && length <= leaving.1;
@@ -178,8 +181,9 @@ impl Session {
         self.accounting.unconfirmed() >= self.config.max_unconfirmed
     }
 
-    /// Without the messages and bytes that are `leaving`. A stream of which nothing else waits has a turn all the same: what others do not
-    /// read may fill the queue for ever.
+    /// Returns whether the queue is full, not counting the messages and bytes in `leaving`. A stream with nothing else
+    /// waiting may always queue one message, because messages that other readers leave unread may fill the queue for
+    /// ever.
     #[inline]
     fn queue_is_full(&self, slot: StreamSlot, length: u64, priority: u8, leaving: (usize, u64)) -> bool {
         self.is_beyond(length, leaving, (0, 0))
@@ -197,18 +201,18 @@ impl Session {
                 || bytes + length > self.config.send_queue_bytes.saturating_add(extra.1))
     }
 
-    /// Messages of this priority go before bulk, and are sent twice where that helps.
+    /// Returns whether messages of this priority go ahead of bulk, and are sent twice where that helps.
     pub fn is_urgent(&self, priority: u8) -> bool {
         priority >= self.config.urgent_priority
     }
 
-    /// Messages of a stream that wait to be sent for the first time.
+    /// Returns how many messages of a stream wait to be sent for the first time.
     fn waiting_on(&self, slot: StreamSlot) -> usize {
         let lanes = self.streams.at(slot).map_or(&[][..], |stream| &stream.lanes);
         lanes.iter().map(|lane| self.outbox.lane(*lane).waiting()).sum()
     }
 
-    /// Announces room after a refusal, once half the queue is free, or nothing waits of a stream that was refused.
+    /// Reports room after a refusal, once half the queue is free or a refused stream has nothing waiting.
     pub(super) fn announce_room(&mut self) {
         if !self.refused.waits_for_room() {
             return;
@@ -221,7 +225,8 @@ impl Session {
         }
     }
 
-    /// Tells of confirmations after a refusal for want of them. At the first: the peer's application may be in no hurry with the next.
+    /// Reports the first confirmation after a send was refused for too many unconfirmed messages. It does not wait for
+    /// more, since the peer's application may take its time with the next.
     pub(super) fn announce_taken(&mut self) {
         if self.refused.waits_for_confirmation() && !self.has_most_unconfirmed() {
             self.refused.on_confirmed();
@@ -307,7 +312,7 @@ impl Session {
         self.accounting.thin_deadlines(keep);
     }
 
-    /// The domain a service has in a stream, made if need be.
+    /// Returns the domain of a service in a stream, creating it if needed.
     #[inline]
     fn send_domain_of(&mut self, slot: StreamSlot, service: Service) -> Domain {
         let (own, peer) = (self.config.cross_sequencing, self.peer.cross_sequencing);
@@ -388,7 +393,7 @@ impl Session {
         lane
     }
 
-    /// Gives up every unresolved message of a tag; returns how many. Those never sent resolve at once.
+    /// Gives up every unresolved message of a tag and returns how many. Messages never sent are resolved at once.
     pub fn cancel(&mut self, now: Time, stream: StreamId, tag: Tag) -> usize {
         let _ = now;
         let Some(slot) = self.accounting.find_tag(stream.0, tag.0) else { return 0 };
@@ -399,11 +404,12 @@ impl Session {
         cancelled
     }
 
-    /// Replaces every unresolved message of a tag by one: in the oldest waiting one's place, else queued anew. That needs room in the queue,
-    /// as [`Session::send`] does, once what waits of the tag has left it; a message no longer than that always fits.
+    /// Replaces every unresolved message of a tag by one. It takes the place of the oldest waiting message in its lane,
+    /// or else is queued anew. Like [`Session::send`] it needs room in the queue, counted without the waiting messages
+    /// of the tag. A message no longer than those always fits.
     ///
     /// # Errors
-    /// [`SendError`] as for [`Session::send`]; nothing was given up then.
+    /// Returns a [`SendError`], as [`Session::send`] does. Nothing is given up then.
     pub fn replace(
         &mut self,
         now: Time,
@@ -444,20 +450,20 @@ impl Session {
         Ok(id)
     }
 
-    /// Messages and bytes of a tag that wait to be sent for the first time.
+    /// Returns the messages and bytes of a tag that wait to be sent for the first time.
     fn waiting_of(&self, stream: StreamId, tag: Tag) -> (usize, u64) {
         let Some(tag) = self.accounting.find_tag(stream.0, tag.0) else { return (0, 0) };
         let waiting = self.accounting.places(tag).filter_map(|place| self.waiting_at(place, tag));
         waiting.fold((0, 0), |(messages, bytes), item| (messages + 1, bytes + u64::from(item.length)))
     }
 
-    /// What waits at `place`, if it is (still) of the tag.
+    /// Returns the message waiting at `place` if it still belongs to the tag.
     fn waiting_at(&self, place: Place, tag: TagSlot) -> Option<&SendItem> {
         let Place::Pending { lane, seq } = place else { return None };
         self.outbox.get(lane)?.find(seq).filter(|item| item.tag == tag)
     }
 
-    /// Gives up what is at `place`, if it is (still) of the tag.
+    /// Gives up the message at `place` if it still belongs to the tag.
     fn drop_at(&mut self, place: Place, tag: TagSlot, why: Outcome) -> bool {
         match place {
             Place::Pending { lane, seq } => {
@@ -480,7 +486,7 @@ impl Session {
         true
     }
 
-    /// Gives up a message that was sent; the receiver will be told.
+    /// Gives up a message that was sent, and queues a SKIP for the receiver.
     pub(super) fn give_up(&mut self, key: DomainKey, number: u64, why: Outcome) -> bool {
         let Some(domain) = self.streams.send_domain(key) else { return false };
         if !domain.give_up(number, why) {
@@ -496,7 +502,7 @@ impl Session {
         true
     }
 
-    /// Sets what a tag is allowed; messages queued before keep their priority and lifetime.
+    /// Sets a tag's limits and defaults. Messages queued before keep their priority and lifetime.
     pub fn tag_settings(
         &mut self,
         now: Time,
@@ -514,7 +520,7 @@ impl Session {
         Ok(())
     }
 
-    /// Counters of the session.
+    /// Returns the session's counters.
     pub fn stats(&self) -> SessionStats {
         SessionStats {
             queue_messages: self.outbox.messages(),
@@ -527,13 +533,13 @@ impl Session {
         }
     }
 
-    /// Sums of credit charged: what we have used and what the peer has, of the session. At rest each side's first is
-    /// the other's second.
+    /// Returns the session's sums of credit charged: what this end has used, and what the peer has used. At rest each
+    /// end's first sum equals the other's second.
     pub fn credit_used(&self) -> (u64, u64) {
         (self.account.sent.used(), self.account.received.charged())
     }
 
-    /// The next news.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<SessionEvent> {
         let event = self.accounting.events.pop_front()?;
         match event {
@@ -548,7 +554,7 @@ impl Session {
         Some(event)
     }
 
-    /// Gives back memory kept for speed; for a session that has been idle for a while.
+    /// Frees memory that is kept for speed. Meant for a session that has been idle for a while.
     pub fn trim(&mut self) {
         self.incoming.spares.clear();
         for slot in self.streams.slots() {
@@ -564,18 +570,18 @@ impl Session {
         self.settle_held();
     }
 
-    /// No new messages, streams or bytes are taken from now on.
+    /// Closes the session to new messages, streams and bytes.
     pub fn begin_close(&mut self) {
         self.closing = true;
     }
 
-    /// No message was queued or received yet, and there is no stream but the first.
+    /// Returns whether no message was queued or received yet and no stream exists but stream 0.
     pub(crate) fn is_unused(&self) -> bool {
         let stats = &self.accounting.stats;
         stats.total.queued == 0 && stats.received == 0 && self.streams.slots().count() <= 1
     }
 
-    /// Everything queued was delivered or given up.
+    /// Returns whether everything queued was delivered or given up.
     pub fn is_drained(&self) -> bool {
         let quiet = |slot: StreamSlot| {
             self.streams
@@ -586,7 +592,7 @@ impl Session {
         self.outbox.messages() == 0 && self.accounting.outstanding == 0 && self.streams.slots().all(quiet)
     }
 
-    /// The session ended: what is unresolved becomes [`Outcome::Unknown`].
+    /// Ends the session. Unresolved messages get [`Outcome::Unknown`].
     pub fn end(&mut self) {
         self.closing = true;
         self.account.reserve.close();

@@ -1,4 +1,4 @@
-//! How streams of messages end: each direction for itself, once everything sent in it has its outcome.
+//! How streams of messages end. Each direction ends by itself, once every message sent in it has its outcome.
 
 use super::end_out::EndOut;
 use super::message::{DomainKey, StreamKind};
@@ -9,10 +9,10 @@ use super::stream::WHOLE;
 use crate::{Cause, PeerMisbehaved, StreamId};
 
 impl Session {
-    /// Takes no more messages for a stream; once those it took have their outcomes the peer is told. What the peer sends meanwhile is
-    /// delivered all the same. When both directions have ended and everything was read the stream is gone, and whoever opened it
-    /// may open another. A stream that only its opener ends, and nobody has claimed, ends by itself in the other direction. Stream 0
-    /// stays.
+    /// Ends this end's direction of a message stream. It takes no more messages, and the peer is told once those queued
+    /// have their outcomes. Messages from the peer are still delivered. The stream is freed when both directions have
+    /// ended and everything was read; its opener may then open another. If only the opener ends a stream that nobody
+    /// here has claimed, the other direction ends by itself. Stream 0 never ends.
     pub fn end_messages(&mut self, id: StreamId) {
         if id != StreamId(0)
             && let Some(slot) = self.streams.find(id)
@@ -21,7 +21,8 @@ impl Session {
         }
     }
 
-    /// The peer has ended its direction of a message stream, and everything that came was taken; or the stream is gone.
+    /// Returns whether the peer has ended its direction of a message stream and everything received was read, or the
+    /// stream is gone.
     pub fn is_at_end(&self, id: StreamId) -> bool {
         self.streams.look(id).is_none_or(|stream| {
             stream.ended_in
@@ -45,7 +46,7 @@ impl Session {
         })
     }
 
-    /// Something of a stream was resolved: it may be the last that its END waited for.
+    /// Queues END if a stream is ending and has just had its last message resolved.
     #[inline]
     pub(super) fn check_end(&mut self, slot: StreamSlot) {
         if self.streams.at(slot).is_some_and(|stream| stream.end_out == EndOut::Wanted) {
@@ -89,8 +90,8 @@ impl Session {
         }
     }
 
-    /// Something was read, or an end has come: a stream that the peer has ended, of which everything was read and that nobody has
-    /// claimed ends in our direction too, and then is gone.
+    /// Ends this end's direction of a stream that the peer has ended, if everything was read and nobody has claimed it.
+    /// If this direction has ended too, frees the stream. Called after a read and when END arrives.
     #[inline]
     pub(super) fn on_quiet(&mut self, slot: StreamSlot) {
         let Some(stream) = self.streams.at(slot).filter(|stream| stream.ended_in) else { return };

@@ -1,14 +1,14 @@
-//! How far our direction of a message stream is on its way.
+//! The state of this end's direction of a message stream.
 
-/// How far our direction of a message stream is on its way.
+/// The state of this end's direction of a message stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum EndOut {
     #[default]
     Open,
-    /// No more is taken; END goes once all that was has its outcome.
+    /// No more messages are taken. END is sent once all that were taken have their outcomes.
     Wanted,
-    /// END waits to be sent, or for its acknowledgement.
+    /// END waits to be sent or acknowledged.
     Told,
-    /// The peer knows.
+    /// The peer has acknowledged END.
     Known,
 }

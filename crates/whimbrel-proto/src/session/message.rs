@@ -1,4 +1,4 @@
-//! What applications hand in and get out, and what the connection layer carries.
+//! Messages, events and errors exchanged with the application, and the records of what packets carry.
 
 use super::receive::opening::MAX_OPENING;
 use std::time::Duration;
@@ -10,42 +10,42 @@ use super::options::RouteClass;
 use crate::wire::data::DEFAULT_PRIORITY;
 use crate::{MessageId, Service, StreamId, Tag};
 
-/// What a stream carries.
+/// The kind of data a stream carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamKind {
     /// Messages of all four services.
     Messages,
-    /// Bytes, as TCP does, each direction ending by itself.
+    /// Bytes, as in TCP. Each direction ends by itself.
     Bytes,
 }
 
 /// A message to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outgoing {
-    /// The stream it goes on; 0 exists without opening.
+    /// The stream to send it on. Stream 0 exists without being opened.
     pub stream: StreamId,
-    /// How it travels.
+    /// The service it is sent with.
     pub service: Service,
-    /// The message.
+    /// The content.
     pub payload: Bytes,
-    /// The group it belongs to.
+    /// The tag of its group, if any.
     pub tag: Option<Tag>,
-    /// 0 to 255, higher first; 100.
+    /// Priority from 0 to 255, higher first; 100.
     pub priority: u8,
-    /// Payload protocol identifier for the receiver.
+    /// Payload protocol identifier, passed to the receiver.
     pub ppid: Option<u32>,
-    /// Given up when it is older than this.
+    /// The age at which the message is given up.
     pub lifetime: Option<Duration>,
-    /// How the connection is to carry it; None: as its stream says.
+    /// How the connection should carry it. None: as its stream's setting says.
     pub route: Option<RouteClass>,
-    /// Its outcome is wanted as an event.
+    /// Whether its outcome is reported as an event.
     pub tracked: bool,
-    /// The receiver's application is asked to confirm it; the outcome is then `Taken`, not `Delivered`.
+    /// Whether the receiver's application is asked to confirm it. The outcome is then `Taken` instead of `Delivered`.
     pub confirm: bool,
 }
 
 impl Outgoing {
-    /// A message with nothing out of the ordinary.
+    /// Creates a message with default settings.
     pub const fn new(stream: StreamId, service: Service, payload: Bytes) -> Self {
         Self {
             stream,
@@ -62,10 +62,10 @@ impl Outgoing {
     }
 }
 
-/// A message received.
+/// A received message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// The message.
+    /// The content.
     pub payload: Bytes,
     /// The stream it came on.
     pub stream: StreamId,
@@ -75,56 +75,56 @@ pub struct Message {
     pub tag: Option<Tag>,
     /// Payload protocol identifier.
     pub ppid: Option<u32>,
-    /// How it travelled.
+    /// The service it was sent with.
     pub service: Service,
     /// The sender's priority.
     pub priority: u8,
-    /// It came before the handshake was done.
+    /// Whether it arrived before the handshake was complete.
     pub early: bool,
-    /// The sender waits for [`crate::session::state::Session::confirm`].
+    /// Whether the sender waits for [`crate::session::state::Session::confirm`].
     pub confirm: bool,
     /// Its order domain on the wire.
     pub(super) domain: Domain,
 }
 
-/// What became of a message.
+/// The final fate of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
-    /// Whole in the peer's inbox.
+    /// It is whole in the peer's inbox.
     Delivered,
     /// The peer's application confirmed it.
     Taken,
-    /// Its lifetime ended first.
+    /// Its lifetime ended before it was delivered.
     Expired,
-    /// Cancelled first.
+    /// It was cancelled before it was delivered.
     Cancelled,
-    /// Replaced by a newer one first.
+    /// It was replaced by a newer message before it was delivered.
     Replaced,
-    /// Unreliable, and lost.
+    /// It was unreliable and got lost.
     Lost,
-    /// The session ended first.
+    /// The session ended before its fate was known.
     Unknown,
 }
 
-/// What a tag is allowed and what its messages get where they say nothing themselves.
+/// The limits of a tag, and defaults for its messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TagSettings {
-    /// Bytes a second, averaged over 100 ms.
+    /// Most bytes per second, averaged over 100 ms.
     pub bandwidth: Option<u64>,
-    /// Lifetime of messages that have none.
+    /// Lifetime of messages that have none of their own.
     pub lifetime: Option<Duration>,
-    /// Priority of messages that have the default one.
+    /// Priority of messages that have the default priority.
     pub priority: Option<u8>,
 }
 
-/// Why a message was not taken.
+/// An error from sending a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// Wait for [`SessionEvent::Writable`], or give lifetimes or replacement to what is queued.
+    /// The send queue is full. Wait for [`SessionEvent::Writable`], or use lifetimes or replacement for what is queued.
     #[error("the send queue is full; wait until it is writable")]
     QueueFull(Box<Outgoing>),
-    /// The peer takes no message this long.
+    /// The message is longer than the peer accepts.
     #[error("the message is longer than the peer takes ({limit} bytes); split it or use a byte stream")]
     TooLarge {
         /// The peer's limit, bytes.
@@ -133,106 +133,108 @@ pub enum SendError {
     /// The session is closing or has ended.
     #[error("the session is closed")]
     Closed,
-    /// Not open, or not yet.
+    /// The stream is not open, or not open yet.
     #[error("no such stream is open")]
     UnknownStream,
-    /// A byte stream takes no messages, nor a message stream bytes.
+    /// The stream is of the other kind: a byte stream takes no messages, and a message stream no bytes.
     #[error("the stream is of the other kind")]
     WrongKind,
-    /// Tags are numbers below 2^62.
+    /// The tag is not below 2^62.
     #[error("the tag is too large; use one below 2^62")]
     TagTooLarge,
-    /// More tags with settings or messages than `max_tags`.
+    /// More than `max_tags` tags have settings or unresolved messages.
     #[error("too many tags in use")]
     TooManyTags,
 }
 
-/// Why a stream was not opened.
+/// An error from opening a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The peer allows no more now.
+    /// The peer allows no more streams now.
     #[error("the peer allows no more streams now")]
     Limit,
     /// The session is closing or has ended.
     #[error("the session is closed")]
     Closed,
-    /// The opening is too long.
+    /// The opening is longer than [`MAX_OPENING`] bytes.
     #[error("the opening is longer than {MAX_OPENING} bytes: write the rest on the stream")]
     OpeningTooLong,
-    /// The peer is of a version that takes no openings.
+    /// The peer's version does not accept openings.
     #[error("the peer takes no openings: it is of an older version")]
     NoOpenings,
 }
 
-/// Why a byte stream refused.
+/// An error from using a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StreamError {
-    /// Not open, or over.
+    /// The stream is not open, or is over.
     #[error("no such stream is open")]
     UnknownStream,
-    /// A message stream.
+    /// The stream is of the other kind.
     #[error("the stream is of the other kind")]
     WrongKind,
     /// This direction was finished or reset, or the session is closing.
     #[error("this direction of the stream has ended")]
     Ended,
-    /// Only a stream with a queue of its own can keep the latest only: see [`crate::session::state::Session::claim_stream`].
+    /// The stream shares its inbox with others. Only a stream with a queue of its own can keep the latest messages
+    /// only: see [`crate::session::state::Session::claim_stream`].
     #[error("the stream shares its inbox with others")]
     SharedInbox,
-    /// The peer wants no more; its code.
+    /// The peer stopped the stream, with this code.
     #[error("the peer stopped the stream with code {0}")]
     Stopped(u64),
 }
 
-/// What reading a byte stream gave.
+/// The result of reading a byte stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Read {
     /// The next bytes.
     Data(Bytes),
-    /// The peer finished and all was read.
+    /// The peer finished the stream and everything was read.
     Finished,
-    /// The peer gave up with this code.
+    /// The peer reset the stream with this code.
     Reset(u64),
-    /// Nothing yet: [`SessionEvent::StreamReadable`] will come.
+    /// There is nothing to read yet. [`SessionEvent::StreamReadable`] follows.
     Blocked,
 }
 
-/// News for the application. Each kind (and stream) is pending at most once, outcomes once a tracked message.
+/// An event for the application. At most one of each kind (and stream) is pending, and one outcome for each tracked
+/// message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SessionEvent {
-    /// The shared inbox was empty and is not.
+    /// The shared inbox was empty and now has messages.
     Readable,
     /// There is room again after `QueueFull`.
     Writable,
     /// The peer opened a stream.
     StreamOpened(StreamId, StreamKind),
-    /// A stream with a queue of its own was empty and is not, or it ended.
+    /// A stream with a queue of its own was empty and now has something to read, or it ended.
     StreamReadable(StreamId),
     /// A byte stream has room again.
     StreamWritable(StreamId),
-    /// The peer wants no more bytes; this direction was reset with the code.
+    /// The peer stopped a byte stream. This direction was reset with the code.
     StreamStopped(StreamId, u64),
-    /// What became of a tracked message.
+    /// A tracked message has its outcome.
     Outcome(MessageId, Outcome),
-    /// All that was written on a byte stream, and its end, has arrived.
+    /// Everything written on a byte stream has arrived, including its end.
     StreamDelivered(StreamId),
-    /// The peer allows more streams, or has said what it takes.
+    /// The peer allows more streams, or has announced its limits.
     StreamsAvailable,
-    /// The peer has used up a stream's credit and can send no more there: nobody has read for a second.
+    /// The peer has used up a stream's credit and can send no more on it, because nobody here has read for a second.
     ReaderStalled {
-        /// Which.
+        /// The stream.
         stream: StreamId,
-        /// Bytes that wait to be read, with what each message counts beside its length.
+        /// Bytes that wait to be read, including what each message counts beside its length.
         unread: u64,
     },
-    /// What is queued on a stream has waited for a second for credit: the peer's application does not read it.
+    /// Data queued on a stream has waited a second for credit: the peer's application does not read it.
     SendBlocked(StreamId),
 }
 
-/// Names one order domain or byte stream of a session for as long as it lives.
+/// Identifies one order domain or byte stream of a session for as long as the stream lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DomainKey {
     pub(super) slot: StreamSlot,
@@ -240,7 +242,7 @@ pub struct DomainKey {
     pub(super) domain: Domain,
 }
 
-/// What rode in a packet: handed back with the packet's fate.
+/// A record of something a packet carried. It is handed back when the packet is acknowledged or lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "opaque outside the session: the connection layer only stores it")]
 pub enum Carried {
@@ -248,19 +250,19 @@ pub enum Carried {
     Run { key: DomainKey, first: u64, count: u16 },
     /// Part of a message.
     Fragment { key: DomainKey, number: u64, offset: u64, len: u16 },
-    /// Part of a byte stream, perhaps its end.
+    /// Part of a byte stream, perhaps with its end.
     Bytes { key: DomainKey, offset: u64, len: u16, fin: bool },
     /// A SKIP entry.
     Skip { key: DomainKey, first: u64, count: u32 },
     /// A SKIP-ACK entry.
     SkipAck { key: DomainKey, first: u64, count: u32, delivered: bool },
-    /// What was said of messages that came too late.
+    /// A SKIP-ACK entry saying that messages came too late.
     Verdict { key: DomainKey, first: u64, count: u16 },
     /// A TAKEN entry.
     Taken { key: DomainKey, first: u64, count: u32 },
-    /// A stream's credit.
+    /// A MAX_STREAM_DATA block.
     MaxStreamData { key: DomainKey },
-    /// The streams allowed.
+    /// A MAX_STREAMS block.
     MaxStreams,
     /// RESET of a byte stream.
     Reset { key: DomainKey },

@@ -1,15 +1,18 @@
 //! The session: messages, streams, order, credit, tags, priorities, lifetimes, outcomes.
 //!
-//! `state` says what a session consists of. The rooms hold a noun or a verb a file: nouns know nothing of [`Session`], verbs are its methods.
+//! `state` defines [`Session`]. Each submodule file holds a noun or a verb: nouns know nothing of [`Session`], verbs
+//! are methods of it.
 //!
-//! - `send`: a message waits in a *lane* (`lane`), gets its number when it is first sent and moves to its order domain's list of what is
-//!   in flight (`sending`), and ends with an [`Outcome`]. What a packet carried is told by [`Carried`].
-//! - `receive`: a domain (`receiving`) finds duplicates, puts parts together and restores order; what is in turn waits in an inbox.
-//! - `account`: credit both ways, and what is really held for the peer.
-//! - `snapshot`: the session as bytes, and back.
+//! - `send`: a message waits in a *lane* (`lane`). When it is first sent it gets its number and moves to its order
+//!   domain's list of messages in flight (`sending`). It ends with an [`Outcome`]. [`Carried`] records what a packet
+//!   carried.
+//! - `receive`: a domain (`receiving`) detects duplicates, reassembles parts and restores order. Messages whose turn
+//!   has come wait in an inbox.
+//! - `account`: credit in both directions, and the memory held for the peer.
+//! - `snapshot`: saving a session as bytes and restoring it.
 //!
-//! Byte streams have a pair of halves of their own (`bytes_out`, `bytes_in`). Numbers index ring buffers; nothing is looked up by hash, and
-//! everything is plain data.
+//! Byte streams have their own pair of halves (`bytes_out`, `bytes_in`). Numbers index ring buffers, so nothing is
+//! looked up by hash, and everything is plain data.
 
 mod account;
 mod api;

@@ -1,8 +1,8 @@
-//! Numbers that mean different things, each of its own type.
+//! Newtypes for slots and domains, so that different kinds of numbers cannot be mixed up.
 
 use crate::Service;
 
-/// A stream's place in the table of streams.
+/// Index of a stream in the table of streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct StreamSlot(pub(super) u32);
 
@@ -12,7 +12,7 @@ impl StreamSlot {
     }
 }
 
-/// A lane's place among the lanes.
+/// Index of a lane in the table of lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LaneSlot(pub(super) u32);
 
@@ -22,7 +22,7 @@ impl LaneSlot {
     }
 }
 
-/// A tag's place among the tags in use.
+/// Index of a tag in the table of tags in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct TagSlot(pub(super) u32);
 
@@ -35,21 +35,21 @@ impl TagSlot {
     }
 }
 
-/// Which order domain of a stream: its services, by number.
+/// An order domain of a stream, numbered like the service it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Domain(pub(super) u8);
 
 impl Domain {
-    /// The domains that messages have.
+    /// All domains of messages.
     pub(super) const ALL: [Self; 4] = [Self(0), Self(1), Self(2), Self(3)];
-    /// The one order that both sequenced services of a cross-sequenced stream share.
+    /// The domain that both sequenced services of a cross-sequenced stream share.
     pub(super) const CROSS: Self = Self(0);
-    /// Stands for a whole stream, not one of its domains.
+    /// Stands for the whole stream instead of one of its domains.
     pub(super) const WHOLE: Self = Self(u8::MAX);
 
-    /// The domain of a service, where each service has an order of its own.
+    /// Returns the domain of a service on a stream where each service has its own order.
     pub(super) fn of(service: Service) -> Self {
-        // There are four.
+        // There are four services, so the index fits.
         Self(service.index() as u8)
     }
 

@@ -1,4 +1,4 @@
-//! The session itself: what it consists of, and how it begins. What it does is in the rooms beside this file, a noun or a verb each.
+//! The session's state and how it begins. Its behaviour is in the files beside this one, each holding a noun or a verb.
 
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ use super::stream_counts::StreamCounts;
 use crate::budget::Budgets;
 use crate::{Side, StreamId, Time};
 
-/// One end of a session. It routes; its parts compute.
+/// One end of a session. It routes work to its parts, which compute.
 #[derive(Debug)]
 pub struct Session {
     pub(super) side: Side,
     pub(super) config: Arc<SessionConfig>,
     pub(super) peer: PeerLimits,
-    /// When the connection was last driven.
+    /// The time at which the connection was last driven.
     pub(super) clock: Time,
     pub(super) streams: Streams,
     pub(super) counts: StreamCounts,
@@ -36,12 +36,12 @@ pub struct Session {
     pub(super) refused: Refused,
     pub(super) next_message: u64,
     pub(super) incoming: Incoming,
-    /// Nothing more is taken from the application.
+    /// Whether the session takes nothing more from the application.
     pub(super) closing: bool,
 }
 
 impl Session {
-    /// A session in which stream 0, the client's first, carries messages both ways already.
+    /// Creates a session. Stream 0, which the client opens, already carries messages both ways.
     pub fn new(side: Side, config: impl Into<Arc<SessionConfig>>) -> Self {
         let config = config.into();
         let counts = StreamCounts::new(side, config.streams());
@@ -52,7 +52,7 @@ impl Session {
         session
     }
 
-    /// A session that is about to get its streams.
+    /// Creates a session without streams, for a caller that adds them.
     pub(super) fn without_streams(side: Side, config: Arc<SessionConfig>, counts: StreamCounts) -> Self {
         let (account, outbox) = (Account::new(&config), Outbox::new(config.ageing));
         Self {
@@ -75,14 +75,15 @@ impl Session {
         }
     }
 
-    /// The session draws on these budgets from now on, with all it holds.
+    /// Moves the session to these budgets, together with everything it holds.
     pub fn drawing_on(mut self, budgets: &Budgets) -> Self {
         self.account.reserve.move_to(budgets);
         self.draw_on(budgets);
         self
     }
 
-    /// The handshake said what the peer takes. Never lowers what holds already.
+    /// Applies the limits that the peer announced in the handshake. Credit and stream limits already granted are never
+    /// lowered.
     pub fn set_peer_limits(&mut self, limits: PeerLimits) {
         self.peer.max_message = limits.max_message;
         self.peer.max_stream_data = self.peer.max_stream_data.max(limits.max_stream_data);

@@ -1,8 +1,8 @@
-//! Counters.
+//! Counters of a session.
 
 use super::message::Outcome;
 
-/// Messages and bytes by what became of them, since the session began.
+/// Messages and bytes by outcome, since the session began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are the documentation")]
 pub struct Counters {
@@ -40,38 +40,38 @@ impl Counters {
 /// A session's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionStats {
-    /// Messages sent, all tags and none.
+    /// Messages sent, with and without tags.
     pub total: Counters,
-    /// Messages waiting that were never sent.
+    /// Messages that wait to be sent for the first time.
     pub queue_messages: usize,
-    /// Bytes of them.
+    /// Bytes of the messages that wait to be sent for the first time.
     pub queue_bytes: u64,
-    /// Messages sent and not resolved.
+    /// Messages sent and not yet resolved.
     pub outstanding: u64,
     /// Messages and fragments sent again because they were lost.
     pub retransmitted: u64,
-    /// Messages sent again on the chance.
+    /// Messages sent again without a sign of loss.
     pub repeated: u64,
     /// Messages received, complete and in their turn.
     pub received: u64,
-    /// Bytes of them.
+    /// Bytes of the messages received.
     pub received_bytes: u64,
-    /// Messages and fragments that had come before.
+    /// Messages and fragments received more than once.
     pub duplicates: u64,
-    /// Sequenced messages that came after their gap was passed over.
+    /// Sequenced messages that arrived after delivery had passed over them.
     pub late: u64,
-    /// Unreliable messages discarded unread, where a stream keeps the latest only.
+    /// Unreliable messages discarded unread on streams that keep only the latest.
     pub discarded: u64,
-    /// Bytes of them.
+    /// Bytes of the messages discarded.
     pub discarded_bytes: u64,
     /// Messages received and not yet read.
     pub unread: u64,
-    /// Credit that streams have beyond their shares, bytes: what the peer may send and what of it is unread. Who holds it, see
-    /// [`crate::session::state::Session::stream_credit`].
+    /// Credit that streams have beyond their shares, bytes: what the peer may still send and what is unread.
+    /// [`crate::session::state::Session::stream_credit`] lists which stream holds it.
     pub credit_beyond_shares: u64,
-    /// Streams on which the peer has used up its credit, and nobody reads.
+    /// Streams on which the peer has used up its credit because nobody here reads.
     pub unread_streams: u64,
-    /// Streams on which something waits to be sent because the peer's application does not read.
+    /// Streams on which data waits to be sent because the peer's application does not read.
     pub blocked_streams: u64,
     /// Byte-stream bytes accepted for sending.
     pub stream_bytes_sent: u64,

@@ -1,4 +1,4 @@
-//! One stream, and the table of them.
+//! A stream, and the table of streams.
 
 use std::collections::BTreeMap;
 
@@ -18,13 +18,13 @@ use super::send::send_item::SendItem;
 use super::send::sending::SendDomain;
 use crate::StreamId;
 
-/// `DomainKey::domain` of what concerns a whole stream.
+/// The `DomainKey::domain` of a key that names a whole stream.
 pub(super) const WHOLE: Domain = Domain::WHOLE;
 
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) id: StreamId,
-    /// Unknown while only later streams of the peer were heard of.
+    /// None as long as only later streams of the peer were named.
     pub(super) kind: Option<StreamKind>,
     pub(super) send_credit: SendCredit,
     pub(super) recv_credit: RecvCredit,
@@ -34,21 +34,21 @@ pub(super) struct Stream {
     pub(super) bytes_out: Option<Box<BytesOut>>,
     pub(super) bytes_in: Option<Box<BytesIn>>,
     pub(super) arena: Arena,
-    /// Has a queue of its own.
+    /// Whether the stream has an inbox of its own.
     pub(super) claimed: bool,
     pub(super) inbox: Inbox,
-    /// Unreliable messages unread, where only the latest are wanted; they are not in `inbox` then.
+    /// Unread unreliable messages, if only the latest are wanted. They are not in `inbox` then.
     pub(super) latest: Option<Box<Latest>>,
     pub(super) options: StreamOptions,
-    /// Fixed by the first sequenced message received.
+    /// Whether the peer's direction is cross-sequenced. The first sequenced message received fixes it.
     pub(super) cross_in: Option<bool>,
     pub(super) cross_out: Option<bool>,
-    /// `StreamReadable` or `StreamWritable` waits to be polled.
+    /// Whether a `StreamReadable` event waits to be polled.
     pub(super) readable_told: bool,
     pub(super) end_out: EndOut,
-    /// The peer's direction of a message stream has ended.
+    /// Whether the peer's direction of a message stream has ended.
     pub(super) ended_in: bool,
-    /// What it held for the peer when it was weighed last, bytes.
+    /// Memory held for the peer when the stream was last weighed, bytes.
     pub(super) weight: u64,
 }
 
@@ -78,7 +78,7 @@ impl Stream {
         }
     }
 
-    /// What is held for the peer beside the entry in the table, bytes.
+    /// Returns the memory held for the peer besides the entry in the table, bytes.
     #[inline]
     pub(super) fn memory(&self) -> u64 {
         let domains: u64 = self.recv.iter().flatten().map(|domain| domain.memory()).sum();
@@ -86,25 +86,26 @@ impl Stream {
         domains + bytes + self.inbox.memory() + self.latest.as_ref().map_or(0, |latest| latest.memory())
     }
 
-    /// Bytes kept beside what the session counts as a whole: sent and not acknowledged, and the latest unread.
+    /// Returns the bytes kept in addition to what the session counts as a whole: sent and unacknowledged, and the
+    /// latest unread.
     pub(super) fn kept_bytes(&self) -> u64 {
         self.outgoing_bytes() + self.latest.as_ref().map_or(0, |latest| latest.bytes())
     }
 
-    /// Bytes sent and not acknowledged.
+    /// Returns the bytes sent and not acknowledged.
     pub(super) fn outgoing_bytes(&self) -> u64 {
         let items = self.send.iter().flatten().flat_map(|domain| domain.items());
         let flying: u64 = items.filter(|item| item.is_live()).map(SendItem::charge).sum();
         flying + self.bytes_out.as_ref().map_or(0, |half| half.buffered())
     }
 
-    /// What can be sent on it: nothing once this direction of a message stream is to end.
+    /// Returns what can be sent on the stream: nothing once this direction of a message stream is ending.
     #[inline]
     pub(super) fn takes(&self) -> Option<StreamKind> {
         self.kind.filter(|_| self.end_out == EndOut::Open)
     }
 
-    /// Fixes what it carries.
+    /// Fixes what the stream carries.
     pub(super) fn become_kind(&mut self, kind: StreamKind) {
         self.kind = Some(kind);
         if kind == StreamKind::Bytes {
@@ -120,7 +121,7 @@ struct Entry {
     stream: Option<Stream>,
 }
 
-/// Streams by slot; slots are used again, under another generation.
+/// Streams by slot. A slot is reused under a new generation.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     slots: Vec<Entry>,
@@ -133,7 +134,7 @@ impl Streams {
     pub(super) fn insert(&mut self, stream: Stream) -> StreamSlot {
         let slot = self.free.pop().unwrap_or_else(|| {
             if self.slots.is_empty() {
-                // Most sessions have but the one.
+                // Most sessions have only this one stream.
                 self.slots.reserve_exact(1);
             }
             self.slots.push(Entry::default());
@@ -185,7 +186,7 @@ impl Streams {
         DomainKey { slot, generation, domain }
     }
 
-    /// The stream a key was made for, if it lives.
+    /// Returns the stream that a key was made for, if it still exists.
     #[inline]
     pub(super) fn by_key(&self, key: DomainKey) -> Option<&Stream> {
         self.slots.get(key.slot.index()).filter(|slot| slot.generation == key.generation)?.stream.as_ref()
@@ -205,7 +206,7 @@ impl Streams {
         self.by_key(key)?.send.get(key.domain.index())?.as_deref()
     }
 
-    /// What the table takes, bytes.
+    /// Returns the memory of the table, bytes.
     #[inline]
     pub(super) fn memory(&self) -> u64 {
         of_queue(self.slots.capacity(), size_of::<Entry>()) + of_map(self.by_id.len(), size_of::<u32>())

@@ -1,26 +1,26 @@
-//! How many streams each end has opened, and how many it may.
+//! The number of streams that each end has opened and may open.
 
 use super::config::DEFAULT_STREAMS;
 use super::receive::scattered::Scattered;
 use crate::Side;
 
-/// Streams of either end, by number: those below were opened once.
+/// Counts of the streams opened by each end. Streams are numbered from 0, so all below a count have been opened.
 #[derive(Debug)]
 pub(super) struct StreamCounts {
     opened: u64,
     peer_opened: u64,
     /// Streams of the peer's that have ended.
     peer_ended: u64,
-    /// How many the peer may open, ever.
+    /// How many streams the peer may open in all.
     granted: u64,
-    /// One was refused for want of the peer's grant, or of its parameters.
+    /// Whether opening a stream was refused because the peer had not granted it, or had not announced its limits.
     wanted: bool,
-    /// Streams of the peer's that it opened by naming a later one, and that nothing else has been heard of: they are not in the table.
+    /// Streams the peer opened only by naming a later one. They are not in the table of streams.
     unheard: Scattered,
 }
 
 impl StreamCounts {
-    /// Stream 0 is there already.
+    /// Creates the counts. Stream 0 counts as opened by the client.
     pub(super) fn new(side: Side, max_streams: u64) -> Self {
         Self {
             opened: u64::from(side == Side::Client),
@@ -32,7 +32,7 @@ impl StreamCounts {
         }
     }
 
-    /// As [`Self::to_saved`] gave them.
+    /// Restores the counts from the values that [`Self::to_saved`] returned.
     pub(super) fn from_saved(
         [opened, peer_opened, peer_ended, granted]: [u64; 4],
         unheard: Scattered,
@@ -48,7 +48,7 @@ impl StreamCounts {
         [self.opened, self.peer_opened, self.peer_ended, self.granted]
     }
 
-    /// How many streams `opener` has opened, where this end is `side`.
+    /// Returns how many streams `opener` has opened. `side` is this end.
     pub(super) fn opened_by(&self, opener: Side, side: Side) -> u64 {
         if opener == side { self.opened } else { self.peer_opened }
     }
@@ -57,7 +57,7 @@ impl StreamCounts {
         self.granted
     }
 
-    /// The number of a new stream of this end. None: the peer allows no more now.
+    /// Returns the number of a new stream of this end. None: the peer allows no more now.
     pub(super) fn open(&mut self, limit: u64) -> Option<u64> {
         if self.opened >= limit {
             self.wanted = true;
@@ -67,8 +67,8 @@ impl StreamCounts {
         Some(self.opened - 1)
     }
 
-    /// The peer names a stream of its own that is not in the table, and opens all before it by that. Says whether it is new: else it is
-    /// over.
+    /// Handles a stream of the peer's that is not in the table. Naming it opens all streams before it. Returns whether
+    /// it is new; if not, it is over.
     pub(super) fn hear_of(&mut self, named: u64) -> bool {
         if named < self.peer_opened {
             let unheard = self.unheard.contains(named);
@@ -82,23 +82,23 @@ impl StreamCounts {
         true
     }
 
-    /// The memory it takes beside itself, bytes.
+    /// Returns the memory held besides the struct itself, bytes.
     pub(super) fn memory(&self) -> u64 {
         self.unheard.memory()
     }
 
-    /// One was refused: tell once it can be opened.
+    /// Remembers that opening a stream was refused, so that it is reported once one can be opened.
     pub(super) fn want(&mut self) {
         self.wanted = true;
     }
 
-    /// A stream of the peer's has ended: it may open another.
+    /// Counts an ended stream of the peer's, which may open another in its place.
     pub(super) fn on_peers_ended(&mut self) {
         self.peer_ended += 1;
         self.granted += 1;
     }
 
-    /// Whether a stream that was refused can be opened now; says so once.
+    /// Returns, once, whether a stream that was refused can be opened now.
     pub(super) fn take_wanted(&mut self, limit: u64) -> bool {
         let now = self.wanted && self.opened < limit;
         self.wanted &= !now;

@@ -1,4 +1,4 @@
-//! Settings of message streams, and what follows from them.
+//! Applying the settings of message streams.
 
 use std::time::Duration;
 
@@ -15,27 +15,28 @@ impl Session {
     /// Opens a stream of messages.
     ///
     /// # Errors
-    /// As [`Session::open_stream`]. One that keeps the latest only has a queue of its own ([`Session::claim_stream`]).
+    /// Fails like [`Session::open_stream`]. A stream that keeps only the latest messages gets a queue of its own
+    /// ([`Session::claim_stream`]).
     pub fn open_messages(&mut self, options: StreamOptions) -> Result<StreamId, OpenError> {
         let id = self.open_stream(StreamKind::Messages)?;
         if matches!(options.credit, CreditPolicy::Latest { .. }) {
             self.claim_stream(id);
         }
-        // It has just been opened, for messages.
+        // This cannot fail: the stream was just opened, for messages.
         self.set_stream_options(id, options).ok();
         Ok(id)
     }
 
-    /// Settings of a stream.
+    /// Returns the settings of a stream, if it is open.
     pub fn stream_options(&self, id: StreamId) -> Option<StreamOptions> {
         self.streams.look(id).map(|stream| stream.options)
     }
 
-    /// Changes settings of a message stream; from now on they hold. To keep the latest only it must have a queue of its own
-    /// ([`Session::claim_stream`]).
+    /// Changes the settings of a message stream from now on. To keep only the latest messages, it must have a queue of
+    /// its own ([`Session::claim_stream`]).
     ///
     /// # Errors
-    /// [`StreamError`].
+    /// Returns a [`StreamError`].
     pub fn set_stream_options(&mut self, id: StreamId, options: StreamOptions) -> Result<(), StreamError> {
         let slot = self.streams.find(id).ok_or(StreamError::UnknownStream)?;
         let window = self.config.stream_window.max(DEFAULT_CREDIT);
@@ -68,14 +69,14 @@ impl Session {
         stats.unread = stats.unread.saturating_sub(messages);
     }
 
-    /// How long gaps of a stream are waited for.
+    /// Returns how long gaps on a stream are waited for.
     pub(super) fn gap_wait(&self, slot: StreamSlot) -> Duration {
         let own = self.streams.at(slot).and_then(|stream| stream.options.gap_wait);
         own.unwrap_or(self.config.gap_wait)
     }
 
-    /// The route class of what would be sent next: what a connection's scheduler asks before it chooses a path. None: nothing, or
-    /// only notices, which may go by any.
+    /// Returns the route class of the data that would be sent next, for a scheduler that is choosing a path. None:
+    /// there is no data, or only notices, which may take any path.
     pub fn next_route(&self) -> Option<RouteClass> {
         let (key, own) = self.next_to_send()?;
         own.or_else(|| Some(self.streams.by_key(key)?.options.route))

@@ -1,4 +1,4 @@
-//! What applications do with streams, and how streams begin and end.
+//! The stream interface for applications, and how streams begin and end.
 
 use bytes::Bytes;
 
@@ -18,7 +18,7 @@ impl Session {
     /// Opens a stream.
     ///
     /// # Errors
-    /// `Limit` until the peer allows more ([`SessionEvent::StreamsAvailable`]); `Closed`.
+    /// Returns `Limit` until the peer allows more ([`SessionEvent::StreamsAvailable`]), or `Closed`.
     pub fn open_stream(&mut self, kind: StreamKind) -> Result<StreamId, OpenError> {
         if self.closing {
             return Err(OpenError::Closed);
@@ -31,10 +31,12 @@ impl Session {
         Ok(id)
     }
 
-    /// Opens a byte stream that begins with `opening`: it travels with the first bytes, and the peer has it when it accepts the stream.
+    /// Opens a byte stream that begins with `opening`. The opening travels with the first bytes, and the peer has it
+    /// when it accepts the stream.
     ///
     /// # Errors
-    /// As [`Session::open_stream`], `Limit` also until the peer has said what it takes; `OpeningTooLong`, `NoOpenings`.
+    /// Fails like [`Session::open_stream`], and with `Limit` until the peer has announced its limits, `OpeningTooLong`
+    /// or `NoOpenings`.
     pub fn open_stream_with(&mut self, now: Time, opening: &[u8]) -> Result<StreamId, OpenError> {
         if opening.len() > MAX_OPENING {
             return Err(OpenError::OpeningTooLong);
@@ -57,7 +59,7 @@ impl Session {
         Ok(id)
     }
 
-    /// The opening of a byte stream that the peer opened, once; none if it has none.
+    /// Returns the opening of a byte stream that the peer opened, once. None if it has no opening.
     pub fn take_opening(&mut self, id: StreamId) -> Option<Bytes> {
         let slot = self.streams.find(id)?;
         let opening = self.streams.at_mut(slot)?.bytes_in.as_mut()?.opening.take();
@@ -65,10 +67,11 @@ impl Session {
         opening
     }
 
-    /// Sets the priority of what is sent on a stream, 0 to 255: of a byte stream's bytes at once, of messages sent from now on.
+    /// Sets the priority of data sent on a stream, 0 to 255. It applies to a byte stream's bytes at once, and to
+    /// messages sent from now on.
     ///
     /// # Errors
-    /// [`StreamError::UnknownStream`].
+    /// Returns [`StreamError::UnknownStream`].
     pub fn set_priority(&mut self, id: StreamId, priority: u8) -> Result<(), StreamError> {
         let slot = self.streams.find(id).ok_or(StreamError::UnknownStream)?;
         let stream = self.streams.at_mut(slot).ok_or(StreamError::UnknownStream)?;
@@ -81,11 +84,11 @@ impl Session {
         Ok(())
     }
 
-    /// Bounds how far the credit grows that the peer has on a stream, bytes; none: as far as the session's setting says. What was granted
-    /// before stays so.
+    /// Limits how far the peer's credit on a stream grows, bytes. None: the session's setting. Credit granted before is
+    /// not taken back.
     ///
     /// # Errors
-    /// [`StreamError::UnknownStream`].
+    /// Returns [`StreamError::UnknownStream`].
     pub fn set_window(&mut self, id: StreamId, window: Option<u64>) -> Result<(), StreamError> {
         let slot = self.streams.find(id).ok_or(StreamError::UnknownStream)?;
         let stream = self.streams.at_mut(slot).ok_or(StreamError::UnknownStream)?;
@@ -93,18 +96,18 @@ impl Session {
         Ok(())
     }
 
-    /// Why the peer reads no more of a byte stream, if it said so.
+    /// Returns the code with which the peer stopped a byte stream, if it did.
     pub fn stopped(&self, id: StreamId) -> Option<u64> {
         self.streams.look(id)?.bytes_out.as_ref()?.stopped()
     }
 
-    /// Nothing of what was written on a byte stream waits to arrive: it has ended and all of it did, or it is over.
+    /// Returns whether all that was written on a byte stream has arrived, including its end, or the stream is over.
     pub fn is_delivered(&self, id: StreamId) -> bool {
         let half = self.streams.look(id).and_then(|stream| stream.bytes_out.as_ref());
         half.is_none_or(|half| half.is_done())
     }
 
-    /// What a stream carries, if it is open and that is known.
+    /// Returns what a stream carries, if it is open and that is known.
     pub fn stream_kind(&self, id: StreamId) -> Option<StreamKind> {
         self.streams.look(id)?.kind
     }
@@ -118,10 +121,11 @@ impl Session {
         }
     }
 
-    /// Takes as many of `bytes` as there is room for and says how many; less than all: wait for `StreamWritable`.
+    /// Takes as many of `bytes` as there is room for and returns how many. If that is fewer than all, wait for
+    /// `StreamWritable`.
     ///
     /// # Errors
-    /// [`StreamError`].
+    /// Returns a [`StreamError`].
     pub fn write(&mut self, now: Time, id: StreamId, mut bytes: Bytes) -> Result<usize, StreamError> {
         let slot = self.byte_stream(id)?;
         let limit = self.config.stream_send_buffer;
@@ -149,10 +153,10 @@ impl Session {
         Ok(taken)
     }
 
-    /// No more will be written; what was arrives.
+    /// Ends this direction of a byte stream. What was written before is still delivered.
     ///
     /// # Errors
-    /// [`StreamError`].
+    /// Returns a [`StreamError`].
     pub fn finish(&mut self, now: Time, id: StreamId) -> Result<(), StreamError> {
         let slot = self.byte_stream(id)?;
         let news = self
@@ -167,10 +171,10 @@ impl Session {
         Ok(())
     }
 
-    /// Gives up sending; what was not read yet is discarded on the other side.
+    /// Gives up sending on a byte stream. The peer discards what it has not read yet.
     ///
     /// # Errors
-    /// [`StreamError`].
+    /// Returns a [`StreamError`].
     pub fn reset(&mut self, id: StreamId, code: u64) -> Result<(), StreamError> {
         let slot = self.byte_stream(id)?;
         if self.reset_slot(slot, code) { Ok(()) } else { Err(StreamError::Ended) }
@@ -189,10 +193,10 @@ impl Session {
         news
     }
 
-    /// Reads no more; the peer is asked to reset its direction.
+    /// Stops reading a byte stream. The peer is asked to reset its direction.
     ///
     /// # Errors
-    /// [`StreamError`].
+    /// Returns a [`StreamError`].
     pub fn stop(&mut self, id: StreamId, code: u64) -> Result<(), StreamError> {
         let slot = self.byte_stream(id)?;
         let half = self.streams.at_mut(slot).and_then(|stream| stream.bytes_in.as_mut());
@@ -206,10 +210,10 @@ impl Session {
         Ok(())
     }
 
-    /// The next bytes of a byte stream, at most `max`.
+    /// Returns the next bytes of a byte stream, at most `max`.
     ///
     /// # Errors
-    /// [`StreamError`].
+    /// Returns a [`StreamError`].
     pub fn read(&mut self, id: StreamId, max: usize) -> Result<Read, StreamError> {
         let slot = self.byte_stream(id)?;
         let Some(half) = self.streams.at_mut(slot).and_then(|stream| stream.bytes_in.as_mut()) else {
@@ -228,7 +232,7 @@ impl Session {
         Ok(read)
     }
 
-    /// A byte stream has something to send.
+    /// Schedules a byte stream that has something to send.
     fn activate_bytes(&mut self, now: Time, slot: StreamSlot) {
         let first = self.streams.at(slot).and_then(|stream| stream.lanes.first().copied());
         let priority = self.streams.at(slot).map(|stream| stream.options.priority);
@@ -238,7 +242,7 @@ impl Session {
         }
     }
 
-    /// Tells the application once that there is something to read on a stream.
+    /// Reports once that there is something to read on a stream.
     pub(super) fn tell_readable(&mut self, slot: StreamSlot) {
         if let Some(stream) = self.streams.at_mut(slot)
             && !stream.readable_told
@@ -248,7 +252,7 @@ impl Session {
         }
     }
 
-    /// Frees a byte stream whose directions have both ended.
+    /// Frees a byte stream once both its directions have ended.
     pub(super) fn reap(&mut self, slot: StreamSlot) {
         let over = |stream: &Stream| {
             stream.bytes_out.as_ref().is_some_and(|half| half.is_done())
@@ -260,7 +264,7 @@ impl Session {
         self.free(slot);
     }
 
-    /// Forgets a stream that has ended both ways; the peer may open another for its own.
+    /// Frees a stream that has ended both ways. If it was the peer's, the peer may open another.
     pub(super) fn free(&mut self, slot: StreamSlot) {
         self.account.stalls.forget(self.key_of(slot));
         let Some(stream) = self.streams.remove(slot) else { return };
@@ -277,7 +281,7 @@ impl Session {
         }
     }
 
-    /// The stream a block of the peer's names, opened if it may be; none if it has ended.
+    /// Returns the stream that a block from the peer names, opening it if that is allowed. None: the stream has ended.
     pub(super) fn route(&mut self, id: u64) -> Result<Option<StreamSlot>, PeerMisbehaved> {
         let id = StreamId(id);
         if let Some(slot) = self.streams.find(id) {
@@ -296,7 +300,7 @@ impl Session {
         Ok(Some(self.streams.insert(self.fresh_stream(id, None))))
     }
 
-    /// The stream carries `kind`: news, or as it was.
+    /// Fixes that the stream carries `kind`, or checks it if that is known already.
     pub(super) fn be_kind(&mut self, slot: StreamSlot, kind: StreamKind) -> Result<(), PeerMisbehaved> {
         let Some(stream) = self.streams.at_mut(slot) else { return Ok(()) };
         match stream.kind {
@@ -310,7 +314,8 @@ impl Session {
         }
     }
 
-    /// The stream carries bytes. The application hears of it once its opening is there, or it is known to have none.
+    /// Fixes that the stream carries bytes. The application hears of the stream once its opening is complete, or it is
+    /// known to have none.
     pub(super) fn be_bytes(&mut self, slot: StreamSlot) -> Result<(), PeerMisbehaved> {
         match self.streams.at_mut(slot) {
             Some(stream) if stream.kind.is_none() => stream.become_kind(StreamKind::Bytes),
@@ -319,7 +324,7 @@ impl Session {
         Ok(())
     }
 
-    /// A block of a byte stream says whether it begins with an opening.
+    /// Handles a block's statement of whether its byte stream begins with an opening.
     pub(super) fn declare_opening(&mut self, slot: StreamSlot, opening: bool) -> Result<(), PeerMisbehaved> {
         let Some(stream) = self.streams.at_mut(slot) else { return Ok(()) };
         if opening && stream.id.opener() == self.side {
@@ -333,7 +338,7 @@ impl Session {
         Ok(())
     }
 
-    /// Tells the application of a stream that the peer has opened.
+    /// Reports a stream that the peer has opened.
     pub(super) fn announce(&mut self, slot: StreamSlot) {
         if let Some(stream) = self.streams.at(slot)
             && stream.id.opener() != self.side
@@ -343,13 +348,13 @@ impl Session {
         }
     }
 
-    /// The application may know of the stream.
+    /// Returns whether the application may know of the stream.
     pub(super) fn is_announced(&self, slot: StreamSlot) -> bool {
         let half = self.streams.at(slot).and_then(|stream| stream.bytes_in.as_ref());
         half.is_none_or(|half| half.opening.is_settled())
     }
 
-    /// The peer stopped a direction of ours: nothing more is sent there.
+    /// Handles STOP from the peer: resets this direction, so that nothing more is sent on it.
     pub(super) fn on_stop(&mut self, slot: StreamSlot, code: u64) {
         let Some(stream) = self.streams.at_mut(slot) else { return };
         let id = stream.id;

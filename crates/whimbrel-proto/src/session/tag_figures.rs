@@ -1,4 +1,4 @@
-//! Figures of each tag, both ways put together.
+//! Statistics of each tag, both directions together.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,8 @@ use super::tag_stats::TagStats;
 use crate::{StreamId, Tag};
 
 impl Session {
-    /// Figures of each tag that was used, in order: at most `max_tags` each way.
+    /// Returns the statistics of each tag that was used, in order of stream and tag. There are at most `max_tags` in
+    /// each direction.
     pub fn tag_stats(&self) -> Vec<TagStats> {
         let fresh = |(stream, tag): (u64, u64)| TagStats {
             stream: StreamId(stream),

@@ -1,4 +1,4 @@
-//! Figures of each tag (Mockets 3.4).
+//! Statistics of each tag (Mockets 3.4).
 
 use std::collections::BTreeMap;
 
@@ -6,28 +6,29 @@ use super::account::held::of_map;
 use super::stats::Counters;
 use crate::{StreamId, Tag};
 
-/// What became of the messages of one tag, both ways.
+/// Outcomes and counts of the messages of one tag, in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TagStats {
-    /// The stream it is of.
+    /// The stream of the tag.
     pub stream: StreamId,
     /// The tag.
     pub tag: Tag,
-    /// Messages sent.
+    /// Counters of messages sent.
     pub sent: Counters,
     /// Messages received, complete and in their turn.
     pub received: u64,
-    /// Bytes of them.
+    /// Bytes of the messages received.
     pub received_bytes: u64,
 }
 
-/// Messages and bytes received by tag: of so many tags; what comes with further ones is counted in the sums only.
+/// Messages and bytes received by tag, for a limited number of tags. Messages with further tags count only in the
+/// session's totals.
 #[derive(Debug, Default)]
 pub(super) struct ReceivedTags(BTreeMap<(u64, u64), (u64, u64)>);
 
 impl ReceivedTags {
-    /// Stream and tag, messages and bytes.
+    /// Iterates over stream and tag, with messages and bytes.
     pub(super) fn all(&self) -> impl ExactSizeIterator<Item = (&(u64, u64), &(u64, u64))> {
         self.0.iter()
     }
@@ -41,12 +42,12 @@ impl ReceivedTags {
         }
     }
 
-    /// What was counted before; false if it was said already.
+    /// Restores a saved count. Returns false if the tag already has one.
     pub(super) fn restore(&mut self, stream: u64, tag: u64, counted: (u64, u64)) -> bool {
         self.0.insert((stream, tag), counted).is_none()
     }
 
-    /// What they take, bytes.
+    /// Returns the memory they take, bytes.
     #[inline]
     pub(super) fn memory(&self) -> u64 {
         of_map(self.0.len(), size_of::<[u64; 4]>())

@@ -27,8 +27,17 @@ fn record(samples: Vec<Sample>) -> Record {
     }
 }
 
+/// The summary, then all other pages.
 fn page_of(kept: &[Kept]) -> String {
-    page(kept, &mut |_, _| Ok(())).unwrap()
+    let mut pages = String::new();
+    let mut keep = |name: &str, content: String| -> anyhow::Result<()> {
+        if name.ends_with(".md") {
+            pages.push_str(&content);
+        }
+        Ok(())
+    };
+    let summary = page(kept, &mut keep).unwrap();
+    summary + &pages
 }
 
 /// A page of one experiment; its links are unmeasured.
@@ -126,8 +135,8 @@ fn two_emulators_agree_within_what_is_allowed_and_no_further() {
     assert!(alike.contains("In 1 of 1 settings another emulator's agree with them"), "{alike}");
     let apart = with(cross_checked(&[("link", 100.0), ("rattan", 103.1)]));
     assert!(apart.contains("link and rattan do **not** agree: found 3.100 apart"), "{apart}");
-    let front = "In 0 of 1 settings another emulator's agree with them ([cross-check](#cross-check), today); not in: TCP, IP bytes, \
-                 Mbit/s: 100.";
+    let front = "In 0 of 1 settings another emulator's agree with them ([cross-check](results/cross-check.md), today); not in: \
+                 TCP, IP bytes, Mbit/s: 100.";
     assert!(apart.contains(front), "{apart}");
 }
 
@@ -152,8 +161,27 @@ fn the_accuracy_of_the_links_is_quoted_or_said_to_be_unmeasured() {
     let mut links = record(vec![found("rate, Mbit/s: 4"), found("delay one way, ms: 25")]);
     links.samples[1].result = Err("OUT: found 40.000, set 25, allowed ± 1.250".into());
     let page = page_of(&[(experiment(TABLE), Some(some())), (experiment(SELF), Some(links))]);
-    let quoted =
-        "1 of 2 settings of the links were kept to ([self](#self), today); OUT: delay one way, ms: 25.";
-    assert_eq!(page.matches(quoted).count(), 2, "in front and in the section: {page}");
+    for place in ["results/self.md", "self.md"] {
+        let quoted = format!(
+            "1 of 2 settings of the links were kept to ([self]({place}), today); OUT: delay one way, ms: 25."
+        );
+        assert_eq!(page.matches(&quoted).count(), 1, "in the summary and on the page: {page}");
+    }
     assert!(page.contains("**OUT**") && page.contains("| ok "), "{page}");
+}
+
+#[test]
+fn the_summary_says_whether_the_median_meets_its_target() {
+    let with = |times: [f64; 5]| {
+        let one = |(index, time): (usize, f64)| {
+            sample("message-latency", "5 % loss", "whimbrel", index as u64 + 1, &[("p99_ms", time)])
+        };
+        page_with("message-latency", times.into_iter().enumerate().map(one).collect())
+    };
+    let row = "| [message-latency](results/message-latency.md) | p99, ms (5 % loss) |";
+    let met = with([33.0, 34.0, 35.0, 36.0, 37.0]);
+    assert!(met.contains(&format!("{row} 35.0 (33.0 to 37.0) | - | at most 35 | yes; 1 of 1 |")), "{met}");
+    let missed = with([33.0, 34.0, 36.0, 36.0, 37.0]);
+    assert!(missed.contains("| at most 35 | **no**; 0 of 1 |"), "{missed}");
+    assert!(missed.contains("| [self](results/self.md) | | | | | | not yet: a gap |"), "{missed}");
 }

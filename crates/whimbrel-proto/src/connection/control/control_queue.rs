@@ -1,21 +1,21 @@
-//! The connection's own blocks that wait to be sent, or to be sent again.
+//! The queue of the connection's own blocks that wait to be sent or retransmitted.
 
 use super::notices::Notices;
 use crate::PathId;
 use crate::wire::close::{Reason, write_fin};
 use crate::wire::{Writer, block, varint_len};
 
-/// One of them, as remembered by the packet it rode in.
+/// A control block, as remembered for the packet that carried it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ControlBlock {
     Fin,
     FinAck,
     KeepAlive,
-    /// A block kept by its number.
+    /// A notice, by its number.
     Notice(u32),
-    /// The how manieth: what became of an older one says nothing of the newest.
+    /// A ticket, by its number. The fate of an older one says nothing about the newest.
     Ticket(u32),
-    /// By its sequence number: the newest counts.
+    /// SET_PRIMARY, by its sequence number. Only the newest counts.
     SetPrimary(u64),
 }
 
@@ -29,7 +29,7 @@ pub(in crate::connection) struct ControlQueue {
     tickets: u32,
     primary: Option<PathId>,
     primary_due: bool,
-    /// The sequence number of the newest.
+    /// The sequence number of the newest SET_PRIMARY.
     primaries: u64,
     notices: Notices,
 }
@@ -50,39 +50,39 @@ impl ControlQueue {
         self.tickets = self.tickets.wrapping_add(1);
     }
 
-    /// The peer is to send on this path first.
+    /// Queues SET_PRIMARY: the peer should send on `path` first.
     pub(in crate::connection) fn set_primary(&mut self, path: PathId, sequence: u64) {
         self.primary = Some(path);
         self.primary_due = true;
         self.primaries = sequence;
     }
 
-    /// A whole block that must arrive.
+    /// Queues a whole block that must arrive. Returns its number.
     pub(in crate::connection) fn notice(&mut self, block: Vec<u8>) -> u32 {
         self.notices.push(block)
     }
 
-    /// Notices not acknowledged yet.
+    /// Returns how many notices are not acknowledged yet.
     pub(in crate::connection) fn notices(&self) -> usize {
         self.notices.len()
     }
 
-    /// The notice was not acknowledged yet.
+    /// Returns whether the notice is not acknowledged yet.
     pub(in crate::connection) fn holds_notice(&self, number: u32) -> bool {
         self.notices.holds(number)
     }
 
-    /// The notice is not to be sent any more. It is held until it turns out that the peer has it.
+    /// Stops sending the notice. It is kept until it turns out that the peer has it.
     pub(in crate::connection) fn withdraw(&mut self, number: u32) {
         self.notices.withdraw(number);
     }
 
-    /// A withdrawn notice is to be sent after all.
+    /// Queues a withdrawn notice again.
     pub(in crate::connection) fn renew(&mut self, number: u32) {
         self.notices.renew(number);
     }
 
-    /// A notice that was not acknowledged yet, to be said once more on the side.
+    /// Returns the bytes of a notice that is not acknowledged yet, for an additional copy.
     pub(in crate::connection) fn held_notice(&self, number: u32) -> Option<&[u8]> {
         self.notices.held(number)
     }
@@ -91,7 +91,7 @@ impl ControlQueue {
         !(self.fin_due || self.fin_ack_due || self.ticket_due || self.primary_due || self.notices.is_due())
     }
 
-    /// Writes what is due and fits.
+    /// Writes the blocks that are due and fit, and reports each to `carried`.
     pub(in crate::connection) fn fill(
         &mut self,
         out: &mut Writer<'_>,
@@ -152,7 +152,7 @@ impl ControlQueue {
         match control {
             ControlBlock::Fin => self.fin_due = true,
             ControlBlock::FinAck => self.fin_ack_due = true,
-            // It has served by being sent.
+            // It has served its purpose by being sent.
             ControlBlock::KeepAlive => {}
             ControlBlock::Ticket(number) if number == self.tickets => self.ticket_due = self.ticket.is_some(),
             ControlBlock::Notice(number) => self.notices.on_lost(number),

@@ -1,22 +1,23 @@
-//! Blocks of the connection that must arrive: kept as bytes until the packet that carried them is acknowledged, sent again when it is
-//! lost. Their order of arrival is not kept; blocks for which it matters carry a sequence number.
+//! Blocks of the connection that must arrive. They are kept as bytes until the packet that carried them is
+//! acknowledged, and retransmitted when it is lost. They may arrive in any order; blocks for which the order matters
+//! carry a sequence number.
 
 use std::collections::VecDeque;
 
 use crate::wire::Writer;
 
-/// See the module.
+/// The notices that are not acknowledged yet.
 #[derive(Debug, Default)]
 pub(in crate::connection) struct Notices {
     waiting: VecDeque<Notice>,
     next: u32,
 }
 
-/// Never printed but for its kind: some hold reset tokens.
+/// One notice. `Debug` prints only its kind, since some notices hold reset tokens.
 struct Notice {
     number: u32,
     due: bool,
-    /// Not to be sent again; it may arrive yet.
+    /// Whether it is not retransmitted any more. A copy may still arrive.
     withdrawn: bool,
     bytes: Vec<u8>,
 }
@@ -37,19 +38,19 @@ impl Notices {
         number
     }
 
-    /// Blocks not acknowledged yet.
+    /// Returns how many blocks are not acknowledged yet.
     pub(in crate::connection) fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// It is not to be sent again, though what was sent of it may arrive.
+    /// Stops retransmitting a block. Copies already sent may still arrive.
     pub(in crate::connection) fn withdraw(&mut self, number: u32) {
         if let Some(notice) = self.waiting.iter_mut().find(|notice| notice.number == number) {
             (notice.due, notice.withdrawn) = (false, true);
         }
     }
 
-    /// It holds after all.
+    /// Queues a withdrawn block again.
     pub(in crate::connection) fn renew(&mut self, number: u32) {
         if let Some(notice) =
             self.waiting.iter_mut().find(|notice| notice.number == number && notice.withdrawn)
@@ -58,12 +59,12 @@ impl Notices {
         }
     }
 
-    /// It was not acknowledged yet.
+    /// Returns whether the block is not acknowledged yet.
     pub(in crate::connection) fn holds(&self, number: u32) -> bool {
         self.held(number).is_some()
     }
 
-    /// The block, until it is acknowledged.
+    /// Returns the block's bytes until it is acknowledged.
     pub(in crate::connection) fn held(&self, number: u32) -> Option<&[u8]> {
         let notice = self.waiting.iter().find(|notice| notice.number == number);
         notice.map(|notice| &notice.bytes[..])
@@ -73,7 +74,7 @@ impl Notices {
         self.waiting.iter().any(|notice| notice.due)
     }
 
-    /// Writes what is due and fits.
+    /// Writes the blocks that are due and fit, and reports the number of each to `carried`.
     pub(in crate::connection) fn fill(&mut self, out: &mut Writer<'_>, mut carried: impl FnMut(u32)) {
         for notice in self.waiting.iter_mut().filter(|notice| notice.due) {
             if out.remaining() < notice.bytes.len() {

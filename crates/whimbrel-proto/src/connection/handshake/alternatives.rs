@@ -1,36 +1,37 @@
-//! Further addresses of a server that is being connected to: asked one after another while none has answered (RFC 8305 5).
+//! Further addresses of a server that is being connected to, tried one after another while none has answered (RFC 8305
+//! section 5).
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::Time;
 
-/// From one address to the next.
+/// The delay from one address to the next.
 const AHEAD: Duration = Duration::from_millis(250);
-/// A name with more has the rest passed over.
+/// The most further addresses of a name that are tried. The rest are ignored.
 const MOST: usize = 15;
 
-/// See the module.
+/// The further addresses, and which of them were tried.
 #[derive(Debug)]
 pub(in crate::connection) struct Alternatives {
     addresses: Vec<SocketAddr>,
-    /// When each of the first of them was asked first.
+    /// When each of the addresses tried so far was first tried.
     asked: Vec<Time>,
-    /// So many of these get the packet that was sent last, too.
+    /// How many of the addresses tried so far must still get the last packet.
     due: usize,
-    /// When another is asked.
+    /// When the next address is tried.
     next: Time,
 }
 
 impl Alternatives {
-    /// None if there are none.
+    /// Returns `None` if there are no further addresses.
     pub(in crate::connection) fn new(now: Time, mut addresses: Vec<SocketAddr>) -> Option<Box<Self>> {
         addresses.truncate(MOST);
         let some = !addresses.is_empty();
         some.then(|| Box::new(Self { addresses, asked: Vec::new(), due: 0, next: now + AHEAD }))
     }
 
-    /// Whom to ask now.
+    /// Returns the address to send to now, if any.
     pub(in crate::connection) fn poll(&mut self, now: Time) -> Option<SocketAddr> {
         if self.due > 0 {
             self.due -= 1;
@@ -42,7 +43,7 @@ impl Alternatives {
         Some(address)
     }
 
-    /// The first address is asked again, and so are those of these that have been.
+    /// The packet to the first address was repeated: it is repeated to all further addresses tried so far.
     pub(in crate::connection) fn on_repeated(&mut self) {
         self.due = self.asked.len();
     }
@@ -55,7 +56,8 @@ impl Alternatives {
         }
     }
 
-    /// One of these answered: it takes the place of `first`, and is told when it was asked.
+    /// One of these addresses answered and becomes the server's; `first`, which was, takes its place here. Returns when
+    /// the address was first tried, `None` if it never was.
     pub(in crate::connection) fn on_answered(
         &mut self,
         address: SocketAddr,

@@ -1,4 +1,4 @@
-//! The client's half of the handshake, a packet at a time.
+//! The client's half of the handshake, packet by packet, and the server's answer to PING.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ impl Connection {
         }
     }
 
-    /// A packet of the handshake that is due.
+    /// Writes a packet of the handshake if one is due.
     pub(in crate::connection) fn transmit_opening(
         &mut self,
         now: Time,
@@ -64,18 +64,18 @@ impl Connection {
         })
     }
 
-    /// The first answer may come from another address of the server, which then counts.
+    /// Handles the first answer. If it came from another address of the server, that address is used from now on.
     fn on_answered(&mut self, datagram: &Datagram) {
         let Some(opening) = self.opening.as_deref_mut().filter(|opening| opening.is_asking()) else { return };
         let Some(alternatives) = &mut opening.alternatives else { return };
         if let Some(asked_at) = alternatives.on_answered(datagram.from, self.paths[Main].remote) {
-            // After many in vain all are asked at once, from when the first one is counted anew.
+            // After many tries in vain all addresses are asked at once, and the round trip counts from then.
             opening.first_sent = opening.first_sent.max(Some(asked_at));
             self.paths[Main].move_to(datagram.from, datagram.to);
         }
     }
 
-    /// A packet of the handshake, in the clear.
+    /// Handles a packet of the handshake, which travels in the clear.
     pub(in crate::connection) fn handle_clear(&mut self, now: Time, datagram: Datagram) {
         let kind = datagram.bytes.first().map_or(0, |flags| flags & !CLEAR_BIT);
         let Some(opening) = &mut self.opening else {
@@ -84,15 +84,15 @@ impl Connection {
         };
         let handled = match (kind, opening.stage) {
             (block::SYN_ACK, Stage::Asking) => self.handle_syn_ack(now, &datagram),
-            // Also after SYN went out again, and of an earlier PING: the answer may only have been late.
+            // PONG also counts after SYN went out again, and for an earlier PING: it may only have been late.
             (block::PONG, _) => self.handle_pong(now, &datagram),
             _ => Err(HandshakeError::NotOurs),
         };
         if let Err(error) = handled {
             self.figures.dropped.handshake += 1;
-            // What a man on the side can send must not end the handshake; what only the server can send, does. The exception is a SYN-ACK
-            // that shows another key than the one remembered, or none: anybody on the path can make one, but of a changed key people
-            // should hear before PING, not after a timeout.
+            // A man-on-the-side attacker must not be able to end the handshake; only the server may. The exception is a
+            // SYN-ACK that shows another key than the remembered one, or none. Anybody on the path can forge one, but
+            // users should hear of a changed key before PING, not after a timeout.
             match error {
                 HandshakeError::KeyDiffers { .. }
                 | HandshakeError::NoKeyShown
@@ -124,8 +124,8 @@ impl Connection {
         Ok(())
     }
 
-    /// What was sent after one PING is of no use after another, which begins another connection: all of it is lost, and what is sent
-    /// from now on has numbers from `number` on.
+    /// Gives up everything sent after one PING, which is of no use after another: that begins another connection. All
+    /// of it counts as lost, and packet numbers go on from `number`.
     fn abandon_flight(&mut self, now: Time, number: u64) {
         let packet_size =
             usize::from(crate::connection::packet::mtu::BASE) + self.paths[Main].headers() as usize;
@@ -140,7 +140,7 @@ impl Connection {
         old.abandon(|item| Self::settle(now, Fate::Lost, item, session, control, &mut notes));
     }
 
-    /// Builds PING with as much of what is queued as fits; what does not follows in early packets.
+    /// Builds PING with as much of what is queued as fits. The rest follows in early packets.
     fn send_ping(&mut self, now: Time) {
         let used = self.paths[Main].recovery.next_number();
         if let Some(opening) = self.opening.as_mut().filter(|_| used > 0) {
@@ -191,11 +191,12 @@ impl Connection {
         self.on_answered(datagram);
         let Some(opening) = &mut self.opening else { return Err(HandshakeError::NotOurs) };
         if !answers_latest {
-            // Back to the connection that was given up. The server has seen numbers of its first flight, and what it held is not known
-            // any more: all goes again, and what arrived before is told by its message's number.
+            // This answers the PING of an attempt that was given up. The server has seen packet numbers of its flight,
+            // and what those packets held is no longer known. So everything is sent again, and messages that arrived
+            // before are recognised by their numbers.
             let number = opening.numbers_used.max(self.paths[Main].recovery.next_number());
             let first_sent = opening.first_sent.unwrap_or(now);
-            // The SYN-ACK between was a forger's, and so is the round trip it showed.
+            // The SYN-ACK in between was forged, and so was the round trip it showed.
             self.abandon_flight(now, number);
             self.paths[Main].recovery.on_first_rtt(now, now.since(first_sent));
         }
@@ -215,7 +216,7 @@ impl Connection {
         self.ending.on_established(now, self.config.close_timeout);
         self.events.push_back(Event::Connected);
         self.ask_for_ids();
-        // PONG answers PING, which was packet 0.
+        // PONG acknowledges PING, which was packet 0.
         let sack = Sack { ranges: vec![0..=0], ..Sack::default() };
         let taken = if answers_latest { self.take_sack(now, PathId::FIRST, &sack) } else { Ok(()) };
         let mut reader = Reader::new(blocks);
@@ -227,7 +228,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes over what the peer announced.
+    /// Applies the parameters that the peer announced.
     pub(in crate::connection) fn take_params(&mut self, params: &Params) {
         self.session.set_peer_limits(PeerLimits {
             max_stream_data: params.max_stream_data,
@@ -245,7 +246,7 @@ impl Connection {
         }
     }
 
-    /// What this side announces.
+    /// Returns the parameters that this side announces.
     pub(crate) fn own_params(config: &crate::config::TransportConfig) -> Params {
         Params {
             max_stream_data: config.session.share(),
@@ -260,13 +261,13 @@ impl Connection {
         }
     }
 
-    /// The server's half: PING was accepted; makes PONG around what is queued.
+    /// Accepts a client's PING on the server, and builds PONG with what is queued.
     pub(crate) fn accept_with(&mut self, now: Time, accepted: Accepted) -> Result<(), PeerMisbehaved> {
         self.succession.attachment.session = accepted.params.session;
         self.answer(now, accepted, None)
     }
 
-    /// The same for a client that resumes a session; nothing came with its PING.
+    /// Accepts the PING of a client that resumes a session. Blocks and early data in it are dropped.
     pub(crate) fn accept_resuming(
         &mut self,
         now: Time,

@@ -1,21 +1,21 @@
-//! For how long a client may begin again what it has sent early. The server remembers a session for as long as a PING for it may come; a
-//! PING after that would deliver the same data once more.
+//! How long a client may repeat in a new PING what it has sent early. The server remembers a session for as long as an
+//! early PING for it may arrive. A later PING would deliver the same data again.
 
 use crate::Time;
 use crate::crypto::COOKIE_LIFE;
 use crate::handshake::EARLY_WINDOW;
 
-/// What was sent before PONG, and since when.
+/// The early data sent before PONG: whether there was any, and since when.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::connection) struct Early {
-    /// The first PING went out that had keys for early data, whether or not there was any.
+    /// When the first PING with keys for early data was sent, whether or not it carried any.
     since: Option<Time>,
-    /// Messages were in that PING, in a later one, or in early packets.
+    /// Whether messages were in that PING, in a later one, or in early packets.
     said: bool,
 }
 
 impl Early {
-    /// A PING is made.
+    /// Records that a PING was made.
     pub(in crate::connection) fn on_ping(&mut self, now: Time, has_keys: bool, carries: bool) {
         if has_keys {
             self.since.get_or_insert(now);
@@ -23,22 +23,22 @@ impl Early {
         self.said |= carries;
     }
 
-    /// An early packet carries messages.
+    /// Records that an early packet carries messages.
     pub(in crate::connection) fn on_said(&mut self) {
         self.said = true;
     }
 
-    /// No PING may offer early data any more.
+    /// Returns whether no further PING may offer early data.
     pub(in crate::connection) fn is_over(self, now: Time) -> bool {
         self.since.is_some_and(|since| now >= since + EARLY_WINDOW)
     }
 
-    /// No other PING may be made: what was said may have arrived.
+    /// Returns whether no further PING may be made, because early messages may have arrived.
     pub(in crate::connection) fn is_committed(self, now: Time) -> bool {
         self.said && self.is_over(now)
     }
 
-    /// From then on no PING that was made can be answered, if its pass was a cookie.
+    /// Returns when the PINGs made so far can no longer be answered, if they were made with a cookie.
     pub(in crate::connection) fn hopeless_at(self) -> Option<Time> {
         self.since.filter(|_| self.said).map(|since| since + EARLY_WINDOW + COOKIE_LIFE)
     }

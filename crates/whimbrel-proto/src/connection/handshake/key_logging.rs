@@ -1,11 +1,12 @@
-//! Writing keys down for those who debug.
+//! Writing the key log, for debugging.
 
 use crate::connection::paths::path_set::Main;
 use crate::connection::state::Connection;
 
 impl Connection {
-    /// The next line of the key log (docs/dissector.md): both directions of each path in each generation, and early packets. None
-    /// unless [`crate::TransportConfig::key_log`] is set. Whoever has the lines reads the connection. Ask after each batch of
+    /// Returns the next line of the key log (docs/dissector.md). `None` if there is none, or
+    /// [`crate::TransportConfig::key_log`] is not set. The log covers both directions of each path in each key
+    /// generation, and early packets. Whoever has the lines can read the connection. Call this after each batch of
     /// packets.
     pub fn poll_key_log(&mut self) -> Option<String> {
         self.log_keys();
@@ -16,7 +17,7 @@ impl Connection {
         let (path, ours, theirs) =
             (self.paths[Main].id, self.paths[Main].local_id, self.paths[Main].remote_id);
         let Some(log) = &mut self.key_log else { return };
-        // A client has early keys for each PING it tries, known by where they go.
+        // A client has early keys for each PING it tries. They are told apart by the id that early packets go to.
         if let Some(early) = &self.early_keys.seal
             && log.early.replace(theirs) != Some(theirs)
         {

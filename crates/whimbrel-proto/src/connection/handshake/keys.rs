@@ -1,13 +1,13 @@
-//! Generations of packet keys, and when they change (RFC 9001 section 6).
+//! Generations of packet keys, and key updates (RFC 9001 section 6).
 
 use crate::crypto::{Keys, OpenKey};
 use crate::mutants::{Mutant, planted};
 use crate::{PathId, Time};
 
-/// The keys in use: sealing with one generation, opening with it, the one before and the one after.
+/// The keys in use: packets are sealed with one generation, and opened with that, the previous or the next one.
 pub(in crate::connection) struct KeyRing {
     current: Keys,
-    /// Rarely there: not worth its room in every idle connection.
+    /// Boxed, since it is rarely there and would cost room in every idle connection.
     previous: Option<Box<Previous>>,
     phase: bool,
     /// Packets sealed with the current generation.
@@ -16,33 +16,33 @@ pub(in crate::connection) struct KeyRing {
     updates: u64,
 }
 
-/// The generation before, and until when it may still be needed.
+/// The previous generation, and until when it may still be needed.
 struct Previous {
     open: OpenKey,
     until: Time,
 }
 
-/// What one path has seen of the generation in use: numbers are a path's own.
+/// One path's use of the current generation. Each path has its own packet numbers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::connection) struct KeyUse {
     generation: u64,
-    /// The first number sent with it.
+    /// The first packet number sent under it.
     first_sent: Option<u64>,
-    /// A packet of it was acknowledged: both sides have it.
+    /// Whether a packet sent under it was acknowledged: both sides then have it.
     confirmed: bool,
-    /// The lowest number received under it: older ones are of the generation before.
+    /// The lowest packet number received under it. Lower numbers belong to the previous generation.
     first_received: u64,
 }
 
 impl KeyUse {
     fn follow(&mut self, generation: u64) {
         if self.generation != generation {
-            // Nothing of it was received here yet: all that came is older.
+            // Nothing was received on this path under the new generation yet: all that came is older.
             *self = Self { generation, first_received: u64::MAX, ..Self::default() };
         }
     }
 
-    /// What was sent under `generation` on this path is known to have arrived, or nothing was sent.
+    /// Returns whether this path permits a key update: a packet sent under `generation` arrived, or none was sent.
     pub(in crate::connection) fn lets_rotate(&self, generation: u64) -> bool {
         self.generation != generation || self.first_sent.is_none() || self.confirmed
     }
@@ -53,18 +53,19 @@ impl KeyUse {
         }
     }
 
-    /// Something sent under `generation` arrived.
+    /// Returns whether a packet sent under `generation` on this path arrived.
     pub(in crate::connection) fn is_confirmed(&self, generation: u64) -> bool {
         self.generation == generation && self.confirmed
     }
 }
 
-/// How a packet was opened.
+/// The result of opening a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::connection) struct Opened {
-    /// Bytes that were sealed.
+    /// The number of bytes that were sealed.
     pub(in crate::connection) len: usize,
-    /// It shows that the peer has the newest generation: [`KeyRing::keep_previous`] is to be told how long the one before is needed still.
+    /// Whether the packet shows that the peer has the newest generation. The caller must then say by
+    /// [`KeyRing::keep_previous`] how long the previous one is still needed.
     pub(in crate::connection) supersedes: bool,
 }
 
@@ -81,7 +82,7 @@ impl KeyRing {
         self.updates
     }
 
-    /// Too many forgeries were tried for the keys to be trusted further (RFC 9001 section 6.6).
+    /// Returns whether too many forgeries were tried for the keys to be used further (RFC 9001 section 6.6).
     pub(in crate::connection) fn is_exhausted(&self) -> bool {
         self.forgeries >= self.current.aead().integrity_limit()
     }
@@ -90,7 +91,7 @@ impl KeyRing {
         &self.current
     }
 
-    /// Opens in place the sealed part behind `head`.
+    /// Opens the sealed part behind `head` in place.
     #[allow(clippy::too_many_arguments, reason = "what names a packet, and its bytes")]
     pub(in crate::connection) fn open(
         &mut self,
@@ -107,7 +108,7 @@ impl KeyRing {
             if len.is_some() {
                 used.first_received = used.first_received.min(number);
             }
-            // Only now the peer is known to have the new keys; before, all it sends is under the old.
+            // Only now is the peer known to have the new keys. Until now, everything it sent was under the old ones.
             let supersedes = self.previous.as_ref().is_some_and(|previous| previous.until == Time::MAX);
             len.map(|len| Opened { len, supersedes })
         } else if let Some(previous) = self.previous.as_ref().filter(|_| number < used.first_received) {
@@ -116,7 +117,7 @@ impl KeyRing {
         } else if planted(Mutant::KeyPhaseNotFollowed) {
             None
         } else {
-            // The peer has begun the next generation, and so do we.
+            // The peer has begun the next generation, so this end begins it, too.
             let len = self.current.next_open().open(path, number, head, sealed);
             if len.is_some() {
                 self.rotate(Time::MAX);
@@ -129,36 +130,37 @@ impl KeyRing {
         opened
     }
 
-    /// The generation before is needed until then.
+    /// Sets until when the previous generation is needed.
     pub(in crate::connection) fn keep_previous(&mut self, until: Time) {
         if let Some(previous) = &mut self.previous {
             previous.until = until;
         }
     }
 
-    /// `limit` packets were sealed under this generation.
+    /// Returns whether `limit` packets were sealed under this generation.
     pub(in crate::connection) fn is_used_up(&self, limit: u64) -> bool {
         self.sealed >= limit
     }
 
-    /// Begins the next generation: the peer is known to have this one.
+    /// Begins the next generation. The peer must be known to have the current one.
     pub(in crate::connection) fn begin_next(&mut self) {
         self.rotate(Time::MAX);
     }
 
-    /// Counts a packet about to be sealed as `number` of a path.
+    /// Counts a packet that is about to be sealed as `number` of a path.
     pub(in crate::connection) fn on_seal(&mut self, used: &mut KeyUse, number: u64) {
         used.follow(self.updates);
         used.first_sent.get_or_insert(number);
         self.sealed += 1;
     }
 
-    /// The AEAD's own limit is reached although the peer never confirmed the generation: nothing more may be sealed.
+    /// Returns whether the AEAD's own limit is reached although the peer never confirmed the generation. Nothing more
+    /// may be sealed then.
     pub(in crate::connection) fn is_worn_out(&self) -> bool {
         self.sealed >= self.current.aead().confidentiality_limit()
     }
 
-    /// Drops the previous generation when its time is over.
+    /// Drops the previous generation once its time is over.
     pub(in crate::connection) fn expire(&mut self, now: Time) {
         if self.previous.as_ref().is_some_and(|previous| previous.until <= now) {
             self.previous = None;

@@ -1,4 +1,4 @@
-//! Keys, and the client's half of the handshake.
+//! The handshake, its keys, and tickets.
 
 pub(in crate::connection) mod alternatives;
 pub(in crate::connection) mod connecting;

@@ -1,5 +1,6 @@
-//! The client's half of the handshake: SYN until it is answered, PING until it is answered. With a ticket, PING first; if SYN-ACK
-//! answers it, another PING with the cookie. Of several addresses of the server the first that answers is taken.
+//! The state of the client's handshake. SYN is sent until SYN-ACK answers it, then PING until PONG answers it. With a
+//! ticket, PING is sent first; if SYN-ACK answers it, another PING follows with the cookie. If the server has several
+//! addresses, the first that answers is used.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,55 +16,56 @@ use crate::wire::packet::CLEAR_BIT;
 /// SYN is repeated 20, 50, 100, 200 ms … after the first.
 const SYN_TIMES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(50)];
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
-/// Where a peer is dialled for longer, intervals grow to this share of the time it has been away for, up to [`SLOWEST`].
+/// Where a peer is dialled for long, the intervals grow to the time since dialling began divided by this, up to
+/// [`SLOWEST`].
 pub(in crate::connection) const PATIENCE: u32 = 240;
 const SLOWEST: Duration = Duration::from_secs(5);
-/// SYNs after which the next is as good as the first for telling the round trip: intervals are long by then.
+/// The number of SYNs after which the round trip is measured from the latest one: the intervals are long by then.
 const MANY: u8 = 6;
-/// A path whose round trip is longer gets each PING of ours twice at first, a moment apart: all that follows is of no use to a server
-/// that has not seen it.
+/// On a path with a longer round trip, each new PING is first sent twice, a moment apart. Everything that follows is of
+/// no use to a server that has not seen it.
 const LONG_PATH: Duration = Duration::from_millis(20);
-/// PING is repeated by then at the latest, or within a round trip where that is longer: everything waits for it.
+/// The longest wait before PING is repeated, or about a round trip where that is longer: everything waits for PING.
 const LONGEST_PING_WAIT: Duration = Duration::from_millis(250);
-/// By how much an answer may be late on a host that is busy.
+/// How late the answer of a busy host may be.
 const LATE: Duration = Duration::from_millis(10);
-/// PINGs without an answer that mean that the SYN-ACK was forged or damaged: it is asked for again. To the server that is another
-/// connection, so no earlier.
+/// The number of unanswered PINGs that means that the SYN-ACK was forged or damaged. Another SYN-ACK is then requested,
+/// but no earlier: to the server the next PING begins another connection.
 const PINGS: u8 = 8;
 
-/// What the client asks for and offers.
+/// The client's handshake in progress: what it asks for and offers.
 pub(crate) struct Opening {
     pub(in crate::connection) handshake: ClientHandshake,
     pub(in crate::connection) params: Params,
     pub(in crate::connection) trust_shown_key: bool,
-    /// SYN, or PING with a ticket: what SYN-ACK answers.
+    /// SYN, or PING with a ticket. SYN-ACK answers it.
     asking: Vec<u8>,
-    /// PING with the cookie of the SYN-ACK taken last.
+    /// PING with the cookie of the SYN-ACK that was accepted last.
     ping: Vec<u8>,
-    /// `asking` goes out beside the next PING.
+    /// Whether `asking` goes out right after the last PING, too.
     asking_due: bool,
     pub(in crate::connection) stage: Stage,
     pub(in crate::connection) alternatives: Option<Box<Alternatives>>,
     began: Time,
     /// Packets sent in this stage.
     tries: u8,
-    /// Of the path, from an earlier connection.
+    /// The path's rate and round trip, if an earlier connection remembered them.
     pub(in crate::connection) memory: Option<PathMemory>,
-    /// Packet numbers used by flights that were given up.
+    /// The first packet number that no abandoned flight has used.
     pub(in crate::connection) numbers_used: u64,
     pub(in crate::connection) first_sent: Option<Time>,
     pub(in crate::connection) early: Early,
     next: Time,
-    /// A round trip, as far as is known.
+    /// The round trip, if it is known.
     rtt: Option<Duration>,
     give_up: Time,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::connection) enum Stage {
-    /// `asking` is out: SYN-ACK answers it, or PONG if it is a PING.
+    /// `asking` was sent. SYN-ACK answers it, or PONG if it is a PING.
     Asking,
-    /// `ping` is out: PONG answers it.
+    /// `ping` was sent. PONG answers it.
     Pinging,
 }
 
@@ -97,18 +99,18 @@ impl Opening {
         }
     }
 
-    /// The server may be at one of these just as well.
+    /// Adds further addresses at which the server may be.
     pub(crate) fn or_at(mut self, alternatives: Vec<SocketAddr>) -> Self {
         self.alternatives = Alternatives::new(self.began, alternatives);
         self
     }
 
-    /// Whom the client means to reach, as far as it knows.
+    /// Returns the key of the server that the client means to reach, if it knows it.
     pub(in crate::connection) fn server_key(&self) -> Option<PublicKey> {
         self.handshake.server_key()
     }
 
-    /// SYN or PING, if it is time to send it (again).
+    /// Returns SYN or PING if it is time to send it, for the first time or again.
     pub(in crate::connection) fn poll_packet(&mut self, now: Time) -> Option<&[u8]> {
         if std::mem::take(&mut self.asking_due) {
             return Some(&self.asking);
@@ -118,7 +120,7 @@ impl Opening {
         }
         self.change_stage(now);
         if self.stage == Stage::Asking && self.tries >= MANY {
-            // Long after the first, the answer is to one of the last.
+            // Long after the first, an answer belongs to one of the latest.
             self.first_sent = None;
         }
         self.first_sent.get_or_insert(now);
@@ -127,14 +129,14 @@ impl Opening {
         match self.stage {
             Stage::Asking => Some(&self.asking),
             Stage::Pinging => {
-                // Was the SYN-ACK forged, the ticket may count after all and only its PONG be lost.
+                // If the SYN-ACK was forged, the ticket may be valid after all, and only the PONG to it lost.
                 self.asking_due = self.asks_by_ticket() && self.tries > 1;
                 Some(&self.ping)
             }
         }
     }
 
-    /// After PINGs in vain another cookie is asked for, while another PING may be made.
+    /// Goes back to asking after too many unanswered PINGs, or to PING once no other PING may be made.
     fn change_stage(&mut self, now: Time) {
         let committed = self.early.is_committed(now);
         match self.stage {
@@ -149,7 +151,7 @@ impl Opening {
         }
     }
 
-    /// From the packet that goes out now to its repetition.
+    /// Returns the wait from the packet sent now to its repetition.
     fn wait(&self, now: Time) -> Duration {
         let tries = u32::from(self.tries.saturating_sub(1));
         match self.rtt {
@@ -173,12 +175,13 @@ impl Opening {
         }
     }
 
-    /// Somebody who is away for minutes is asked less and less often.
+    /// Returns the longest wait between packets that ask. It grows, so that a peer that is away for minutes is asked
+    /// less and less often.
     fn longest_wait(&self, now: Time) -> Duration {
         (now.since(self.began) / PATIENCE).clamp(LONGEST_WAIT, SLOWEST)
     }
 
-    /// No SYN-ACK has been taken, or none that led anywhere.
+    /// Returns whether no SYN-ACK has been accepted, or none that led anywhere.
     pub(in crate::connection) fn is_asking(&self) -> bool {
         self.stage == Stage::Asking
     }
@@ -187,7 +190,7 @@ impl Opening {
         &self.asking
     }
 
-    /// What is due next is due now.
+    /// Makes the next packet due at `now` at the latest.
     pub(in crate::connection) fn hurry(&mut self, now: Time) {
         self.next = self.next.min(now);
     }
@@ -206,13 +209,14 @@ impl Opening {
         now >= self.given_up_at()
     }
 
-    /// A ticket is good for longer than any cookie, and so is the PING it went out with.
+    /// Returns when the handshake is given up. A ticket is valid for longer than any cookie, and so is a PING made with
+    /// one.
     fn given_up_at(&self) -> Time {
         let hopeless = self.early.hopeless_at().filter(|_| !self.asks_by_ticket());
         hopeless.map_or(self.give_up, |hopeless| hopeless.min(self.give_up))
     }
 
-    /// An early packet carries messages.
+    /// Records that an early packet carries messages.
     pub(in crate::connection) fn on_said_early(&mut self) {
         self.early.on_said();
     }

@@ -1,13 +1,13 @@
-//! Whom a connection is with.
+//! The peer of a connection.
 
 use crate::crypto::PublicKey;
 
-/// See the module.
+/// The peer's identity and its limits.
 pub(in crate::connection) struct Peer {
-    /// A packet under the final keys was opened: the peer is proven.
+    /// Whether a packet under the final keys was opened, which proves the peer's identity.
     pub(in crate::connection) confirmed: bool,
     pub(in crate::connection) key: Option<PublicKey>,
-    /// The longest packet it takes, bytes.
+    /// The longest packet the peer accepts, bytes.
     pub(in crate::connection) max_packet: u64,
 }
 

@@ -7,14 +7,14 @@ use bytes::Bytes;
 use crate::Time;
 use crate::connection::packet::lengths::PONG_WAIT;
 
-/// It is repeated when PING is.
+/// PONG, and when it is repeated.
 pub(in crate::connection) struct Pong {
     pub(in crate::connection) packet: Option<Bytes>,
     pub(in crate::connection) due: bool,
-    /// How often it was.
+    /// How often it was sent.
     pub(in crate::connection) sent: u8,
     pub(in crate::connection) at: Time,
-    /// From there to its next repetition to early packets.
+    /// The wait from `at` until early packets trigger its next repetition.
     pub(in crate::connection) wait: Duration,
 }
 

@@ -1,14 +1,15 @@
-//! The ticket a client is given.
+//! The tickets that a server gives its client.
 
 use std::time::Duration;
 
 use crate::crypto::PathMemory;
 use crate::{Ticket, Time};
 
-/// A path is measured for so long before it is worth a second ticket.
+/// How long a path is measured before it is worth a second ticket.
 pub(in crate::connection) const MEASURE: Duration = Duration::from_secs(1);
 
-/// A ticket from [`crate::Endpoint::handle_event`], for [`Connection::handle_answer`](crate::Connection::handle_answer).
+/// A ticket issued by [`crate::Endpoint::handle_event`], to be passed to
+/// [`Connection::handle_answer`](crate::Connection::handle_answer).
 #[derive(Clone, PartialEq, Eq)]
 pub struct IssuedTicket {
     pub(crate) bytes: Vec<u8>,
@@ -21,28 +22,29 @@ impl std::fmt::Debug for IssuedTicket {
     }
 }
 
-/// The server's side: how many tickets its client has had.
+/// The tickets that a server has given its client so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::connection) enum Issued {
-    /// The client has not proven itself.
+    /// None: the client has not proven itself.
     None,
-    /// One, as soon as it had; another follows when the path is measured, from this time on.
+    /// One, issued as soon as the client had proven itself. Another follows once the path is measured, from
+    /// `measured_from` on.
     First { measured_from: Time },
-    /// One that remembers the path.
+    /// One that remembers what was measured of the path.
     Measured,
 }
 
-/// What either side has to do with tickets.
+/// The ticket state of a client or a server.
 #[derive(Debug)]
 pub(in crate::connection) struct Ticketing {
     pub(in crate::connection) issued: Issued,
-    /// A server that issues.
+    /// Whether this is a server that issues tickets.
     issues: bool,
-    /// What the last one that was asked for remembers.
+    /// The path measurements in the last requested ticket.
     told: Option<PathMemory>,
-    /// The endpoint was asked and has not answered.
+    /// Whether the endpoint was asked for a ticket and has not answered.
     pub(in crate::connection) asked: bool,
-    /// A client's newest.
+    /// The newest ticket that a client holds.
     pub(in crate::connection) held: Option<Box<Ticket>>,
 }
 
@@ -51,7 +53,7 @@ impl Ticketing {
         Self { issued: Issued::None, issues, told: None, asked: false, held: None }
     }
 
-    /// The client has proven itself. True: ask for its first ticket.
+    /// Records that the client has proven itself. Returns whether its first ticket should be requested.
     pub(in crate::connection) fn on_confirmed(&mut self, now: Time) -> bool {
         if self.issues && self.issued == Issued::None {
             self.issued = Issued::First { measured_from: now + MEASURE };
@@ -64,7 +66,7 @@ impl Ticketing {
         matches!(self.issued, Issued::First { measured_from } if measured_from <= now)
     }
 
-    /// The end begins. True: what is known by now is worth another ticket.
+    /// Records that the connection is closing. Returns whether `memory` is worth another ticket.
     pub(in crate::connection) fn on_closing(&mut self, memory: Option<PathMemory>) -> bool {
         let Some(memory) = memory.filter(|_| self.issued != Issued::None) else { return false };
         self.issued = Issued::Measured;
@@ -76,13 +78,13 @@ impl Ticketing {
         self.told = memory;
     }
 
-    /// A close waits for the answer: behind FIN-ACK nobody would take it.
+    /// Returns whether a close must wait for a requested ticket: the client accepts nothing after FIN-ACK.
     pub(in crate::connection) fn is_awaited(&self) -> bool {
         self.asked
     }
 }
 
-/// By more than a third.
+/// Returns whether the rates differ by more than a third.
 fn differs(a: PathMemory, b: PathMemory) -> bool {
     let (low, high) = (a.rate.min(b.rate), a.rate.max(b.rate));
     high - low > low / 3

@@ -1,4 +1,4 @@
-//! Tickets: a server's connection asks its endpoint for them, a client's keeps the newest.
+//! Tickets: a server's connection requests them from its endpoint, and a client's keeps the newest.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use crate::wire::Reader;
 use crate::{PeerMisbehaved, Side, Ticket, Time};
 
 impl Connection {
-    /// The newest ticket the server gave, with what is known of the path by now. For a client; a listener has none.
+    /// Returns the newest ticket from the server, with what is known of the path by now. A server has none.
     pub fn ticket(&self) -> Option<Ticket> {
         let ticket = self.tickets.held.as_deref()?;
         Some(Ticket { memory: self.paths[Main].recovery.remember().or(ticket.memory), ..ticket.clone() })
     }
 
-    /// Takes the endpoint's answer to [`EndpointEvent::TicketWanted`]; it goes out with the next packet.
+    /// Handles the endpoint's answer to [`EndpointEvent::TicketWanted`]. The ticket goes out with the next packet.
     pub(in crate::connection) fn handle_ticket(&mut self, ticket: IssuedTicket) {
         self.tickets.asked = false;
         let life = u32::try_from(ticket.life.as_secs()).unwrap_or(u32::MAX);
@@ -33,7 +33,7 @@ impl Connection {
         }
     }
 
-    /// Another one once the path's rate is known.
+    /// Requests another ticket once the path's rate is known.
     pub(in crate::connection) fn issue_measured_ticket(&mut self, now: Time) {
         if self.tickets.may_be_measured(now)
             && let Some(memory) = self.paths[Main].recovery.remember()
@@ -57,7 +57,7 @@ impl Connection {
         self.endpoint_events.push_back(EndpointEvent::TicketWanted { client_key, memory });
     }
 
-    /// TICKET came.
+    /// Handles TICKET.
     pub(in crate::connection) fn on_ticket(
         &mut self,
         now: Time,
@@ -72,7 +72,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Over: what was learnt of the path since the ticket came goes with it.
+    /// Reports the ticket again at the end if more of the path was learnt since it came.
     pub(in crate::connection) fn refresh_ticket(&mut self) {
         if let Some(ticket) = self.ticket()
             && self.tickets.held.as_ref().is_some_and(|held| held.memory != ticket.memory)
@@ -82,11 +82,11 @@ impl Connection {
     }
 }
 
-/// What TICKET says: for how long, and the ticket.
+/// Reads TICKET: the ticket's lifetime and its bytes.
 pub(in crate::connection) fn read_ticket(reader: &mut Reader) -> Result<(Duration, Bytes), PeerMisbehaved> {
     let life = Duration::from_secs(reader.varint()?).min(LONGEST_LIFE);
     let length = reader.varint()?;
-    // Out of the packet's buffer, which is many times as large.
+    // Copied out of the packet's buffer, which is many times as large.
     Ok((life, Bytes::copy_from_slice(&reader.bytes(length)?)))
 }
 

@@ -1,16 +1,16 @@
-//! What ties a connection to its session.
+//! The tie between a connection and its session.
 
 use crate::crypto::{Claim, PublicKey};
 
-/// By what a session is known when it comes back.
+/// The session that a connection carries, and the rights to resume it.
 #[derive(Clone, Default)]
 pub(crate) struct Attachment {
-    /// Chosen by the client of the first handshake.
+    /// The session's id, chosen by the client of the first handshake.
     pub(crate) session: Option<[u8; 16]>,
-    /// From the second attachment on; before that it follows from the keys.
+    /// The claim to the session, from the second attachment on. Before that it is derived from the keys.
     pub(crate) claim: Option<Box<Claim>>,
-    /// Another key that may resume it.
+    /// Another key that may resume the session.
     pub(crate) heir: Option<Box<PublicKey>>,
-    /// Claims that a peer may have by now: its RESUME was granted, and whether it heard so is not known.
+    /// Claims that a peer may have by now: its RESUME was granted, but it may not have heard so.
     pub(crate) offered: Vec<Claim>,
 }

@@ -1,4 +1,4 @@
-//! Ends of a connection: FIN, FIN-ACK, FIN-DONE (MMSP 3.3.3), or at once.
+//! The end of a connection: gracefully by FIN, FIN-ACK and FIN-DONE (MMSP 3.3.3), or at once.
 
 use std::time::Duration;
 
@@ -12,19 +12,19 @@ pub enum CloseReason {
     /// This side closed it.
     #[error("closed by this side")]
     Local,
-    /// The peer closed it politely; its code and words.
+    /// The peer closed the connection gracefully, with this code and text.
     #[error("closed by the peer{0}")]
     Peer(Reason),
-    /// The peer aborted; its cause, code and words.
+    /// The peer aborted the connection, with this cause, code and text.
     #[error("aborted by the peer: {0:?}{1}")]
     Aborted(Cause, Reason),
     /// The peer broke the protocol.
     #[error(transparent)]
     PeerMisbehaved(#[from] crate::PeerMisbehaved),
-    /// Nothing was heard for the idle timeout.
+    /// Nothing was heard from the peer for the idle timeout.
     #[error("nothing was heard from the peer for the idle timeout")]
     TimedOut,
-    /// The peer does not know the connection any more: it was restarted.
+    /// The peer no longer knows the connection: it was restarted.
     #[error("the peer was restarted")]
     PeerRestarted,
     /// The handshake was not answered in time.
@@ -32,25 +32,25 @@ pub enum CloseReason {
         "no answer from the peer: check the address, the port, its key, the pre-shared key if it wants one, and that it listens"
     )]
     HandshakeTimedOut,
-    /// The peer's key was taken off the list here, or revoked: it is not let in any more.
+    /// The peer's key was revoked, or removed from the list of admitted keys.
     #[error("the peer's key is not let in any more")]
     Revoked,
-    /// This side suspended the session: [`crate::Connection::take_suspended`] has it.
+    /// This side suspended the session. [`crate::Connection::take_suspended`] returns it.
     #[error("suspended")]
     Suspended,
     /// The peer suspended the session and did not come back within the waiting time.
     #[error("the peer suspended the session and did not resume it in time")]
     WaitExpired,
-    /// The peer wanted to suspend the session, and too many of its sessions are suspended already.
+    /// The peer suspended the session, but too many of its sessions are suspended already.
     #[error("the peer suspended the session, and may not have so many suspended")]
     WaitRefused,
-    /// The suspended state was resumed before: of one state there is one resumption.
+    /// The suspended state was resumed before. Each state can be resumed only once.
     #[error("this suspended session was resumed before")]
     AlreadyResumed,
-    /// The peer has given the suspended session up.
+    /// The peer no longer keeps the suspended session.
     #[error("the peer did not keep the suspended session for so long")]
     ResumeExpired,
-    /// The peer has no such session, or it is not this key's.
+    /// The peer has no such session, or it belongs to another key.
     #[error("the peer knows no such suspended session of this key")]
     UnknownSession,
     /// The handshake failed.
@@ -58,27 +58,28 @@ pub enum CloseReason {
     Handshake(String),
 }
 
-/// How far the end has come.
+/// How far the end of a connection has come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::connection) enum Ending {
     #[default]
     Open,
-    /// The application closed; the queue drains before FIN.
+    /// The application closed. The queue drains before FIN is sent.
     Draining { reason: Reason, give_up: Time },
-    /// FIN is out.
+    /// FIN was sent.
     FinSent { reason: Reason, give_up: Time },
-    /// FIN was received; the queue drains before FIN-ACK.
+    /// FIN was received. The queue drains before FIN-ACK is sent.
     PeerFin { reason: Reason, give_up: Time },
-    /// FIN-ACK is out; FIN-DONE or its acknowledgement ends it.
+    /// FIN-ACK was sent. FIN-DONE, or an acknowledgement of FIN-ACK, ends the connection.
     FinAckSent { reason: Reason, give_up: Time },
-    /// This end is being suspended; SUSPEND goes out once the queue is drained (while it is still here) and is then waited for. The peer's,
-    /// if it crosses ours, is `answered` once.
+    /// This end is being suspended. `block` holds SUSPEND until the queue is drained; then it is sent, and its answer
+    /// awaited. `answered` says whether a SUSPEND of the peer that crossed ours was answered.
     Suspending { give_up: Time, block: Option<Vec<u8>>, answered: bool },
-    /// The peer is suspended: nothing is sent, the session waits.
+    /// The peer is suspended. Nothing is sent, and the session waits.
     Waiting { until: Time },
-    /// The peer is out of reach for so long that the connection is given up: the session waits, and the client dials.
+    /// The peer has been out of reach for so long that the connection is given up. The session waits, and the client
+    /// dials.
     Detached { until: Time },
-    /// Over: packets that still come are answered for a while (`until`), then the ids are free.
+    /// The connection is over. Packets that still arrive are answered until `until`, then the ids are free.
     Over { until: Time },
 }
 
@@ -91,17 +92,17 @@ impl Ending {
         matches!(self, Self::Over { .. })
     }
 
-    /// Nothing goes to or from the session now.
+    /// Returns whether the connection carries nothing to or from its session now.
     pub(in crate::connection) fn is_detached(&self) -> bool {
         self.is_over() || self.is_waiting()
     }
 
-    /// The session is attached to nothing now, and wanted.
+    /// Returns whether the session is kept although no connection carries it.
     pub(in crate::connection) fn is_waiting(&self) -> bool {
         matches!(self, Self::Waiting { .. } | Self::Detached { .. })
     }
 
-    /// The same end over another connection, which has heard nothing of it.
+    /// Returns the same ending for another connection, on which FIN or FIN-ACK has not been sent yet.
     pub(in crate::connection) fn begin_again(&mut self) -> Self {
         match self {
             Self::Draining { reason, give_up } | Self::FinSent { reason, give_up } => {
@@ -114,7 +115,7 @@ impl Ending {
         }
     }
 
-    /// The application closes. False if an end is under way already.
+    /// Handles a close by the application. Returns false if an end is already under way.
     pub(in crate::connection) fn on_close(&mut self, now: Time, reason: Reason, patience: Duration) -> bool {
         let open = self.is_open();
         if open {
@@ -123,7 +124,7 @@ impl Ending {
         open
     }
 
-    /// The queue is drained. True if FIN or FIN-ACK is to be sent now.
+    /// Records that the queue is drained. Returns whether FIN or FIN-ACK is to be sent now.
     pub(in crate::connection) fn on_drained(&mut self) -> bool {
         match self {
             Self::Draining { reason, give_up } => {
@@ -138,7 +139,7 @@ impl Ending {
         }
     }
 
-    /// FIN came.
+    /// Handles FIN. Returns whether it changed the state.
     pub(in crate::connection) fn on_fin(&mut self, now: Time, reason: Reason, patience: Duration) -> bool {
         match self {
             Self::Open | Self::Draining { .. } | Self::FinSent { .. } => {
@@ -149,14 +150,14 @@ impl Ending {
         }
     }
 
-    /// The peer answered for the first time: patience begins now.
+    /// The peer answered for the first time: the close timeout starts now.
     pub(in crate::connection) fn on_established(&mut self, now: Time, patience: Duration) {
         if let Self::Draining { give_up, .. } = self {
             *give_up = now + patience;
         }
     }
 
-    /// For so long the peer could not be reached: patience lasts as much longer.
+    /// Extends the close timeout by the duration of an outage.
     pub(in crate::connection) fn extend(&mut self, outage: Duration) {
         match self {
             Self::Open
@@ -171,14 +172,14 @@ impl Ending {
         }
     }
 
-    /// Who waits does so until then at least.
+    /// Extends the wait of a waiting session to `at_least`.
     pub(in crate::connection) fn wait_until(&mut self, at_least: Time) {
         if let Self::Waiting { until } | Self::Detached { until } = self {
             *until = (*until).max(at_least);
         }
     }
 
-    /// When patience ends, or the ids are free.
+    /// Returns when the close timeout or the wait ends, or the ids are free.
     pub(in crate::connection) fn timeout(&self) -> Option<Time> {
         match self {
             Self::Open => None,

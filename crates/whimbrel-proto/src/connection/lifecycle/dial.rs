@@ -1,11 +1,11 @@
-//! The means to dial a peer.
+//! Dialling a peer.
 
 use rand_chacha::ChaCha20Rng;
 
 use crate::handshake::ClientHandshake;
 use crate::{ConnectionId, Time};
 
-/// The means to dial, which the endpoint provides.
+/// Everything needed to dial a peer, which the endpoint provides.
 pub struct Dial {
     pub(crate) now: Time,
     pub(crate) handshake: ClientHandshake,

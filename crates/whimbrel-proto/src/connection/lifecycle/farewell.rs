@@ -3,17 +3,17 @@
 use crate::PathId;
 use crate::connection::packet::lengths::FAREWELLS;
 
-/// It is repeated to a peer that goes on.
+/// The farewell, which is repeated to a peer that still sends.
 pub(in crate::connection) struct Farewell {
     pub(in crate::connection) packet: Option<Vec<u8>>,
-    /// Its blocks, to be sealed anew for another path.
+    /// Its blocks, kept to be sealed again for another path.
     pub(in crate::connection) blocks: Vec<u8>,
     /// The path it is sealed for.
     pub(in crate::connection) on: PathId,
     pub(in crate::connection) due: bool,
-    /// How often it may be sent yet.
+    /// How many more times it may be sent.
     pub(in crate::connection) left: u8,
-    /// The endpoint was told that the connection is over.
+    /// Whether the endpoint was told that the connection is over.
     pub(in crate::connection) drained: bool,
 }
 

@@ -1,4 +1,4 @@
-//! How a connection ends, suspends, comes back.
+//! Closing, suspending, resuming and reattaching.
 
 pub(in crate::connection) mod attachment;
 pub(in crate::connection) mod close;

@@ -1,4 +1,5 @@
-//! Re-attaching: the connection is given up, the session is not. Both ends keep it, and the one that began it dials until it is answered.
+//! Reattaching: the connection is given up, but its session is not. Both ends keep the session, and the one that
+//! connected dials until it is answered.
 
 use std::net::IpAddr;
 
@@ -15,11 +16,11 @@ use crate::wire::block;
 use crate::wire::packet::CLEAR_BIT;
 use crate::{ConnectionId, Side, Time};
 
-/// Ways that are tried at once.
+/// The most address pairs that are tried at once.
 const MOST_WAYS: usize = crate::connection::paths::path_set::MOST_PATHS;
 
 impl Connection {
-    /// Nothing was heard for the idle timeout.
+    /// Handles an idle timeout: keeps the session without the connection where that is possible, otherwise ends both.
     pub(in crate::connection) fn on_out_of_service(&mut self, now: Time) {
         self.events.push_back(Event::OutOfService);
         if self.may_detach() {
@@ -29,7 +30,8 @@ impl Connection {
         }
     }
 
-    /// The session is wanted, and can be told again.
+    /// Returns whether the session may outlive the connection: reattaching is configured, no end is under way, and
+    /// there is a claim to resume by.
     pub(in crate::connection) fn may_detach(&self) -> bool {
         self.config.reattach.is_some()
             && self.ending.is_open()
@@ -37,20 +39,20 @@ impl Connection {
             && self.claim().is_some()
     }
 
-    /// The session goes on without the connection.
+    /// Gives the connection up and keeps the session.
     pub(in crate::connection) fn detach(&mut self, now: Time) {
         let (Some(keep), Some(peer)) = (self.config.reattach, self.peer.key) else { return };
         self.ending = Ending::Detached { until: now + keep };
         self.events.push_back(Event::Detached);
         let bytes = self.session.kept_bytes();
         self.endpoint_events.push_back(EndpointEvent::WaitWanted { peer, bytes });
-        // Who could reach the other at first can do so again; the other way a NAT may be between.
+        // The end that reached the other first can do so again. In the other direction a NAT may be in the way.
         if self.session.side() == Side::Client {
             self.endpoint_events.push_back(EndpointEvent::DialWanted { peer });
         }
     }
 
-    /// The endpoint gave what it takes.
+    /// Handles the endpoint's answer to `DialWanted`: begins a handshake that resumes the session.
     pub(in crate::connection) fn begin_dial(&mut self, dial: Dial) {
         let Dial { now, mut handshake, local_id, rng } = dial;
         let Ending::Detached { until } = self.ending else { return };
@@ -72,13 +74,14 @@ impl Connection {
         let claim = Some(Box::new(claim));
         fresh.attach_to(Attachment { claim, ..self.succession.attachment.clone() });
         let params = Self::own_params(&self.config);
-        // It ends when the session does.
+        // The handshake is not given up before the session is.
         let patience = until.since(now) + self.config.handshake_timeout;
         fresh.open_with(now, Opening::new(now, handshake, params, false, patience, None));
         self.succession.dial = Some(Box::new(Redial { fresh, ways: self.ways(), rest: Vec::new() }));
     }
 
-    /// Every address of this host with every one of the peer's that has answered: where its paths led to first.
+    /// Returns each address of this host paired with each address of the peer that has answered, starting with the
+    /// current ones.
     fn ways(&self) -> Vec<AddressPair> {
         let mut remotes = vec![self.remote()];
         let proven = self.paths.iter().filter(|path| path.lifecycle.is_proven());
@@ -130,7 +133,7 @@ impl Connection {
         Some(if dial.rest.is_empty() { due } else { Time::ZERO })
     }
 
-    /// There may be a way again, or another.
+    /// Dials at once over the current addresses: a way may be open again, or a new one.
     pub(in crate::connection) fn dial_now(&mut self, now: Time) {
         let ways = self.ways();
         let Some(dial) = &mut self.succession.dial else { return };
@@ -140,7 +143,7 @@ impl Connection {
         }
     }
 
-    /// A packet of the handshake came, while there is no connection.
+    /// Handles a handshake packet that arrives while the session is detached.
     pub(in crate::connection) fn handle_dialled(&mut self, now: Time, datagram: Datagram) {
         let Some(Redial { fresh, ways, rest }) = self.succession.dial.as_deref_mut() else {
             self.figures.dropped.handshake += 1;
@@ -167,13 +170,14 @@ impl Connection {
         }
     }
 
-    /// A packet of the connection that was given up: it works again, and the other end may not even know.
+    /// Goes on with the connection that was given up, because one of its packets arrived. The peer may not even have
+    /// noticed.
     pub(in crate::connection) fn revive(&mut self) {
         self.stop_waiting();
         self.events.push_back(Event::Reattached { from: self.remote(), to: self.remote() });
     }
 
-    /// The session waits no longer, nor dials.
+    /// Ends the wait of the session, and any dialling.
     pub(in crate::connection) fn stop_waiting(&mut self) {
         self.session.end_wait();
         self.ending = Ending::Open;
@@ -184,7 +188,7 @@ impl Connection {
     }
 }
 
-/// What it means that the peer does not go on.
+/// Returns the reason to close with when the peer does not continue the session.
 fn refusal(why: Option<CloseReason>) -> CloseReason {
     match why {
         Some(CloseReason::UnknownSession) => CloseReason::PeerRestarted,

@@ -1,4 +1,4 @@
-//! Dialling the peer of a session whose connection is lost.
+//! Dialling the peer of a session whose connection was lost.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,9 +7,9 @@ use crate::connection::state::Connection;
 /// A handshake that is to carry the session on.
 pub(in crate::connection) struct Redial {
     pub(in crate::connection) fresh: Connection,
-    /// From where (none: wherever the system sends from) and to where a peer may be reached.
+    /// The address pairs by which the peer may be reached. Without a local address, the system chooses one.
     pub(in crate::connection) ways: Vec<AddressPair>,
-    /// Of them, those that the SYN sent last has not gone by yet.
+    /// The pairs among `ways` to which the last SYN has not been sent yet.
     pub(in crate::connection) rest: Vec<AddressPair>,
 }
 

@@ -1,4 +1,4 @@
-//! Resuming: a session that goes on over another connection. The handle stays; keys and paths are new.
+//! Resuming: a session goes on over another connection. The application's handle stays; keys and paths are new.
 
 use super::close::{CloseReason, Ending};
 use super::resuming::Resuming;
@@ -16,17 +16,17 @@ use crate::session::Session;
 use crate::wire::packet::destination;
 use crate::{ConnectionId, Side, Time};
 
-/// New connections for one session that were answered and have proven nothing yet.
+/// The most new connections for one session that were answered and have proven nothing yet.
 const MOST_PENDING: usize = 4;
 
 impl Connection {
-    /// Somebody wants the session to go on over another connection. That is answered, and done once a packet under the new keys came:
-    /// an answer that got lost locks nobody out.
+    /// Handles a client's request to carry the session on over another connection. It is answered now, but takes effect
+    /// only once a packet under the new keys arrives. So a lost answer locks nobody out.
     pub fn handle_resume(&mut self, now: Time, resuming: Resuming) {
         let Resuming { accepted, setup } = resuming;
         let id = setup.local_id;
         if matches!(self.ending, Ending::Suspending { .. }) {
-            // It is about to leave, too. Whoever comes back next finds the other.
+            // This end is about to leave, too. Whoever comes back next finds the other.
             self.endpoint_events.push_back(EndpointEvent::IdUnused(id));
             return;
         }
@@ -50,19 +50,19 @@ impl Connection {
             fresh.succession.attachment.claim = Some(Box::new(next));
         }
         if !fresh.succession.refusal {
-            // The peer is there, and may take what it was granted for lifecycle.
+            // The peer is alive and may act on the grant, so the session is kept for the idle timeout at least.
             self.activity.received = now;
             self.ending.wait_until(now + self.activity.idle_timeout);
         }
         self.succession.pending.push(fresh);
     }
 
-    /// A peer was told that it may go on over another connection, and nothing of that has come yet.
+    /// Returns whether the peer was granted another connection, and nothing has arrived on it yet.
     pub(in crate::connection) fn is_awaited(&self) -> bool {
         self.succession.pending.iter().any(|pending| !pending.succession.refusal)
     }
 
-    /// Makes room among those that have proven nothing yet. Who is refused displaces nobody who is not.
+    /// Makes room among the pending connections. One that is to be refused never displaces one that was granted.
     fn has_room_for(&mut self, fresh: &Self) -> bool {
         if self.succession.pending.len() < MOST_PENDING {
             return true;
@@ -74,7 +74,7 @@ impl Connection {
         true
     }
 
-    /// What the session will be known by if `fresh` carries it.
+    /// Returns the session's next claim, which holds if `fresh` carries the session.
     fn next_claim(&self, fresh: &Self) -> Option<Claim> {
         let fresh = fresh.keys.as_ref()?.keys().resumption(fresh.side);
         self.claim().map(|claim| claim.next(&fresh))
@@ -100,8 +100,8 @@ impl Connection {
         }
     }
 
-    /// A claim that was offered and that nothing was heard under: its holder had PONG, and lost the connection at once. What else was
-    /// offered is nobody's.
+    /// Accepts a claim that was offered and never used: its holder received PONG, and lost the connection at once. All
+    /// other offered claims become void.
     fn accept_offered(&mut self, accepted: &Accepted) -> bool {
         let offered = self.succession.attachment.offered.iter().find(|claim| accepted.proves(claim));
         let Some(claim) = offered.cloned() else { return false };
@@ -113,7 +113,8 @@ impl Connection {
         true
     }
 
-    /// A datagram for a connection that would take this one's place. True: it was dealt with, or this is that connection now.
+    /// Handles a datagram for a pending connection. Returns true if nothing else is to be done. Returns false if the
+    /// datagram is for this connection, or if the pending one has just taken its place.
     pub(in crate::connection) fn handle_pending(&mut self, now: Time, datagram: &Datagram) -> bool {
         let Some((_, id)) = destination(&datagram.bytes) else { return false };
         let Some(index) = self.succession.pending.iter().position(|pending| pending.local_id() == id) else {
@@ -135,7 +136,7 @@ impl Connection {
         self.succession.pending.iter().position(|pending| pending.local_id() == id)
     }
 
-    /// The session goes over to `fresh`, and what carried it before is fenced off.
+    /// Moves the session to `fresh`, which takes this connection's place. The old keys and paths are no longer used.
     pub(in crate::connection) fn attach(&mut self, now: Time, mut fresh: Self) {
         let open = self.paths.iter().filter(|path| path.lifecycle.state() != PathState::Closed);
         let closed: Vec<Event> = open.map(|path| Event::PathClosed(Box::new(path.stats()))).collect();
@@ -181,16 +182,16 @@ impl Connection {
         self.tell_again(now, &ours);
     }
 
-    /// What the peer knew over the connection before.
+    /// Announces this host's addresses again, which the peer knew from the previous connection.
     fn tell_again(&mut self, now: Time, ours: &[LocalAddress]) {
         let events = self.events.len();
         self.set_local_addresses(now, ours);
-        // To the application they are no news.
+        // They are not new to the application.
         let is_news = |event: &Event| !matches!(event, Event::LocalAddressAdded(_));
         self.events.retain_from(events, is_news);
     }
 
-    /// The server said whether it goes on with the session.
+    /// Handles the server's answer to RESUME. Returns whether the connection goes on.
     pub(in crate::connection) fn on_resumed(&mut self, now: Time, params: &Params) -> bool {
         if !self.succession.resuming {
             return true;
@@ -214,7 +215,7 @@ impl Connection {
         false
     }
 
-    /// Goes on with a session that was restored.
+    /// Takes a restored session, which the handshake to come resumes.
     pub(crate) fn begin_resume(
         &mut self,
         session: Session,
@@ -224,7 +225,7 @@ impl Connection {
         self.attach_to(attachment);
     }
 
-    /// The handshake to come asks for a session.
+    /// Has the handshake to come ask for a session.
     pub(in crate::connection) fn attach_to(
         &mut self,
         attachment: crate::connection::lifecycle::attachment::Attachment,
@@ -247,7 +248,7 @@ impl Connection {
         self.ending = Ending::Waiting { until: now + self.config.wait_time };
     }
 
-    /// The id of the pending connection that a PING was for; its answer goes again.
+    /// Repeats the PONG of the pending connection that `ping` is for. Returns whether there is one.
     pub(in crate::connection) fn repeat_pending(&mut self, ping: &Datagram) -> bool {
         let Some(index) = self.pending_id(ping) else { return false };
         let pending = &mut self.succession.pending[index];
@@ -257,12 +258,13 @@ impl Connection {
         true
     }
 
-    /// One that was granted is kept for as long as the peer may think that it stands.
+    /// Returns how long a pending connection may stay silent. A granted one is kept for as long as the peer may rely on
+    /// it.
     pub(in crate::connection) fn pending_patience(&self) -> std::time::Duration {
         if self.succession.refusal { self.config.handshake_timeout } else { self.activity.idle_timeout }
     }
 
-    /// Pending connections that came to nothing.
+    /// Drops pending connections that have been silent for too long.
     pub(in crate::connection) fn expire_pending(&mut self, now: Time) {
         let is_over = |pending: &Self| pending.activity.received + pending.pending_patience() <= now;
         let over: Vec<ConnectionId> = self

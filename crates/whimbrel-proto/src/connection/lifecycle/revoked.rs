@@ -1,4 +1,4 @@
-//! A peer that is not let in any more.
+//! Revocation: a peer's key is no longer admitted.
 
 use std::net::SocketAddr;
 
@@ -11,25 +11,25 @@ use crate::wire::close::Reason;
 use crate::{Cause, Side, Time};
 
 impl Connection {
-    /// Ends everything that this key has here, whoever began it: the connection, at whatever point it is; the session, if it waits or
-    /// is dialled for; and the right of an heir. [`crate::connection::event::Event::Closed`] with [`CloseReason::Revoked`] says so. True if the connection
-    /// ended by this.
+    /// Ends everything that this key has here, whichever side began it: the connection, in any state; the session, if
+    /// it waits or is dialled for; and the right of an heir. [`crate::connection::event::Event::Closed`] with
+    /// [`CloseReason::Revoked`] reports the end. Returns whether the connection ended by this.
     pub fn revoke(&mut self, now: Time, key: &PublicKey) -> bool {
         self.strip(&mut |peer, _| peer != key);
         let peer = self.peer.key.or_else(|| self.opening.as_ref()?.server_key());
         peer == Some(*key) && self.end_revoked(now)
     }
 
-    /// Ends a connection that this side accepted, and a session that waits for a peer, if `lets_in` refuses the peer's key and address; takes
-    /// the right to go on with the session from an heir that it refuses. What this side dialled is its own choice and stays. True if the
-    /// connection ended by this.
+    /// Ends a connection that this side accepted, or a session that waits for its peer, if `lets_in` refuses the peer's
+    /// key and address. An heir that it refuses loses the right to resume the session. Connections that this side
+    /// dialled stay. Returns whether the connection ended by this.
     pub fn recheck(&mut self, now: Time, lets_in: &mut dyn FnMut(&PublicKey, SocketAddr) -> bool) -> bool {
         self.strip(lets_in);
         let peer = self.peer.key.filter(|_| self.side == Side::Server && !self.ending.is_over());
         peer.is_some_and(|peer| !lets_in(&peer, self.remote())) && self.end_revoked(now)
     }
 
-    /// What a key has beside the connection: the right of an heir, and connections that would take this one's place.
+    /// Takes from refused keys what they have beside the connection: the right of an heir, and pending connections.
     fn strip(&mut self, lets_in: &mut dyn FnMut(&PublicKey, SocketAddr) -> bool) {
         let remote = self.remote();
         if self.succession.attachment.heir.as_deref().is_some_and(|heir| !lets_in(heir, remote)) {
@@ -50,7 +50,7 @@ impl Connection {
         if self.ending.is_over() {
             return false;
         }
-        // A peer that is suspended or out of reach has nothing to hear it by.
+        // A peer that is suspended or out of reach cannot be told.
         let waits = self.ending.is_waiting();
         if waits {
             self.endpoint_events.push_back(EndpointEvent::WaitOver);
@@ -63,12 +63,12 @@ impl Connection {
 }
 
 impl Resuming {
-    /// Who wants the session to go on.
+    /// Returns the key of the client that wants the session to go on.
     pub fn peer_key(&self) -> PublicKey {
         self.accepted.client_key
     }
 
-    /// From where.
+    /// Returns the address of that client.
     pub fn remote(&self) -> SocketAddr {
         self.setup.remote
     }

@@ -1,4 +1,4 @@
-//! Which connection carries the session next, and who may ask for it.
+//! The connection that carries the session next, and who may ask for it.
 
 use super::attachment::Attachment;
 use super::redial::Redial;
@@ -7,20 +7,20 @@ use crate::Time;
 use crate::connection::state::Connection;
 use crate::crypto::PublicKey;
 
-/// See the module.
+/// The state of suspending, resuming and reattaching.
 #[derive(Default)]
 pub(in crate::connection) struct Succession {
     pub(in crate::connection) attachment: Attachment,
-    /// Named by our SUSPEND.
+    /// The heir that our SUSPEND named.
     pub(in crate::connection) own_heir: Option<Box<PublicKey>>,
-    /// RESUME is asked and not answered.
+    /// Whether RESUME was sent and is not answered yet.
     pub(in crate::connection) resuming: bool,
-    /// Pending, and only to say no.
+    /// Whether this pending connection only serves to refuse a RESUME.
     pub(in crate::connection) refusal: bool,
     /// Connections that may take this one's place.
     pub(in crate::connection) pending: Vec<Connection>,
-    /// The connection that is to carry the session next.
+    /// The handshake of the connection that is to carry the session next.
     pub(in crate::connection) dial: Option<Box<Redial>>,
-    /// The session that left, and when.
+    /// The suspended session, and when it was suspended.
     pub(in crate::connection) suspended: Option<Box<(Time, Suspended)>>,
 }

@@ -1,4 +1,4 @@
-//! Suspending: a session leaves its connection, at this end into bytes, at the other to wait (Mockets 5.1).
+//! Suspending: a session leaves its connection. At this end it becomes bytes; at the other it waits (Mockets 5.1).
 
 use std::time::Duration;
 
@@ -18,15 +18,15 @@ use crate::session::Session;
 use crate::wire::{Malformed, Reader, Writer, block};
 use crate::{Cause, PeerMisbehaved, Side, Time};
 
-/// SUSPEND-ACKs sent again to a peer that goes on asking.
+/// How often SUSPEND_ACK is sent again to a peer that goes on asking.
 const REPEATS: u8 = 32;
 
-/// What is to be done before the session becomes bytes.
+/// How the session is treated before it becomes bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SuspendMode {
-    /// What was sent is delivered first, as with a polite close, for as long as that may take; then as `Snapshot`.
+    /// First delivers what was sent, as a graceful close does, for as long as the close timeout. Then as `Snapshot`.
     Flush,
-    /// At once: what is on its way goes with the session.
+    /// Suspends at once. What is in flight goes with the session.
     Snapshot,
 }
 
@@ -34,24 +34,26 @@ pub enum SuspendMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SuspendError {
-    /// The handshake is not done.
+    /// The handshake is not complete.
     #[error("there is no connection yet: suspend once it is established")]
     NotEstablished,
-    /// It is ending, or being suspended already.
+    /// The session is closing, or being suspended already.
     #[error("the session is closing or being suspended already")]
     Closing,
-    /// The client gave the session no id.
+    /// The client gave the session no id, by which it could be resumed.
     #[error("the peer named no session: it is too old to resume one")]
     NoSession,
 }
 
 impl Connection {
-    /// Suspends the session: [`Event::Closed`] with [`CloseReason::Suspended`] says that [`Connection::take_suspended`] has it. A peer
-    /// that does not answer within the close timeout is left to find out by itself, as one is that is suspended or out of reach already.
-    /// `heir` is a key other than this one that may resume it.
+    /// Suspends the session. [`Event::Closed`] with [`CloseReason::Suspended`] reports that
+    /// [`Connection::take_suspended`] has it. `heir` is another key that may resume the session.
+    ///
+    /// The wait for the peer's answer ends with the close timeout. A peer that has not answered by then finds out by
+    /// itself, and so does one that is suspended or out of reach already.
     ///
     /// # Errors
-    /// [`SuspendError`]; nothing was changed.
+    /// [`SuspendError`] if the session cannot be suspended. Nothing was changed then.
     pub fn suspend(
         &mut self,
         now: Time,
@@ -59,7 +61,7 @@ impl Connection {
         heir: Option<PublicKey>,
     ) -> Result<(), SuspendError> {
         if self.ending.is_waiting() {
-            // There is nobody to tell.
+            // The peer cannot be told.
             self.succession.own_heir = heir.map(Box::new);
             self.finish_suspend(now, None);
             return Ok(());
@@ -84,7 +86,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Goes on with suspending where the connection before was interrupted in it.
+    /// Continues a suspension that the end of the previous connection interrupted.
     pub(in crate::connection) fn suspend_again(&mut self, before: &mut Self) {
         let Ending::Suspending { give_up, block, .. } = &mut before.ending else { return };
         let was_sent = block.is_none();
@@ -96,7 +98,7 @@ impl Connection {
         }
     }
 
-    /// The session is drained, or need not be.
+    /// Queues SUSPEND, since the session is drained or need not be.
     pub(in crate::connection) fn send_suspend(&mut self) {
         if let Ending::Suspending { block, .. } = &mut self.ending
             && let Some(block) = block.take()
@@ -105,9 +107,8 @@ impl Connection {
         }
     }
 
-    /// The suspended session, once.
-    /// `own_key` is this end's, `wall` the time since the epoch by the wall clock `now`. Lifetimes run on from when the session was suspended,
-    /// however late this is called.
+    /// Returns the suspended session, once. `own_key` is this end's key, and `wall` the wall-clock time at `now`, since
+    /// the epoch. Lifetimes run on from the suspension, however late this is called.
     pub fn take_suspended(&mut self, now: Time, own_key: PublicKey, wall: Duration) -> Option<Suspended> {
         let (left_at, suspended) = *self.succession.suspended.take()?;
         let at = wall.saturating_sub(now.since(left_at));
@@ -123,7 +124,7 @@ impl Connection {
                 let bytes = self.session.kept_bytes();
                 self.endpoint_events.push_back(EndpointEvent::WaitWanted { peer, bytes });
             }
-            // Both at once: nobody waits yet, and whoever comes back first waits for the other.
+            // Both ends suspend at once. Neither waits yet, and the one that comes back first waits for the other.
             Ending::Suspending { answered, .. } => {
                 self.succession.attachment.heir = heir.map(Box::new);
                 if !std::mem::replace(answered, true) {
@@ -135,9 +136,9 @@ impl Connection {
         Ok(())
     }
 
-    /// The endpoint's answer.
+    /// Handles the endpoint's answer to [`EndpointEvent::WaitWanted`].
     pub(in crate::connection) fn wait_for_peer(&mut self, now: Time, granted: bool) {
-        // What this side dials for is its own affair.
+        // Where this side dials, what waits to be sent need not be covered by the budgets.
         let dials = self.session.side() == Side::Client && matches!(self.ending, Ending::Detached { .. });
         let granted = granted && (dials || self.session.begin_wait());
         if matches!(self.ending, Ending::Detached { .. }) && !granted {
@@ -158,7 +159,8 @@ impl Connection {
         self.events.push_back(Event::PeerSuspended);
     }
 
-    /// The last packet of this connection, repeated while the peer asks. With what has arrived, unless nothing more may be acknowledged.
+    /// Prepares the last packet of this connection, which is repeated while the peer asks. `with_sack`: it also
+    /// acknowledges what has arrived, which is no longer allowed after a snapshot.
     fn prepare_suspend_ack(&mut self, now: Time, with_sack: bool) {
         let wait = self.config.wait_time;
         let mut sack = Vec::new();
@@ -166,7 +168,7 @@ impl Connection {
             let path = &mut self.paths[Main];
             let id = path.id.0;
             let mut out = Writer::new(&mut sack, 400);
-            // What came too late is told first, or not acknowledged.
+            // Verdicts on late messages come before the SACK. If they do not fit, nothing is acknowledged.
             if self.session.fill_verdicts(&mut out, &mut Vec::new()) {
                 path.received.write_sack(now, id, true, &mut out);
             }
@@ -191,7 +193,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The session becomes bytes; after this nothing is acknowledged.
+    /// Turns the session into bytes and ends the connection. Nothing is acknowledged after this.
     pub(in crate::connection) fn finish_suspend(&mut self, now: Time, wait: Option<Duration>) {
         let (Some(claim), Some(peer_key)) = (self.claim(), self.peer.key) else { return };
         self.endpoint_events.push_back(EndpointEvent::Left);
@@ -215,12 +217,12 @@ impl Connection {
         self.farewell.due = false;
     }
 
-    /// Chosen when it is begun.
+    /// Sets the session's id, which is chosen when the session begins.
     pub(crate) fn name_session(&mut self, session: [u8; 16]) {
         self.succession.attachment.session = Some(session);
     }
 
-    /// What proves that this is the session's other end.
+    /// Returns the claim that proves that this is the session's other end.
     pub(in crate::connection) fn claim(&self) -> Option<Claim> {
         match &self.succession.attachment.claim {
             Some(claim) => Some((**claim).clone()),
@@ -231,7 +233,7 @@ impl Connection {
         }
     }
 
-    /// Nothing that is out will be heard of any more.
+    /// Counts everything in flight as lost, on all paths: nothing more will be heard of it.
     pub(in crate::connection) fn abandon_all(&mut self, now: Time) {
         for at in self.paths.all() {
             let packet_size =
@@ -255,7 +257,7 @@ pub(in crate::connection) fn suspend(heir: Option<&PublicKey>) -> Vec<u8> {
     bytes
 }
 
-/// What SUSPEND says: the heir.
+/// Reads SUSPEND: the heir, if one is named.
 pub(in crate::connection) fn read_suspend(reader: &mut Reader) -> Result<Option<PublicKey>, PeerMisbehaved> {
     match reader.u8()? {
         0 => Ok(None),

@@ -1,4 +1,4 @@
-//! A suspended session as bytes: all that another process needs to go on with it.
+//! A suspended session as bytes: everything that another process needs to go on with it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -12,31 +12,31 @@ use crate::session::{Session, SnapshotError};
 use crate::wire::{Reader, Writer};
 use crate::{StreamId, Time};
 
-/// The version that is written, and the only one read.
+/// The version of the format that is written, and the only one that is read.
 pub const SUSPENDED_VERSION: u8 = 2;
 const MAGIC: [u8; 4] = *b"WMOC";
 const CHECK_LEN: usize = 32;
-/// What stands before the application's data, at the longest.
+/// An upper limit for the length of everything before the application's data.
 const LONGEST_HEAD: usize = 256;
 
-/// A session that is attached to no connection, and the right to attach it once. As secret as a private key: who has it and the identity
-/// goes on as its owner.
+/// A session that is attached to no connection, and the right to attach it once. As secret as a private key: whoever
+/// has both it and the identity goes on as its owner.
 #[derive(Clone)]
 pub struct Suspended {
     pub(crate) claim: Claim,
     /// The identity that suspended it.
     pub own_key: PublicKey,
-    /// Whom it is with.
+    /// The peer's key.
     pub peer_key: PublicKey,
-    /// Where the peer was.
+    /// The peer's address at that time.
     pub remote: SocketAddr,
-    /// When it was suspended, since the epoch, by the wall clock.
+    /// When it was suspended: the wall-clock time since the epoch.
     pub at: Duration,
-    /// For how long the peer waits. None: it did not say, being out of reach.
+    /// How long the peer waits. `None`: the peer was out of reach and did not say.
     pub peer_waits: Option<Duration>,
-    /// The key that SUSPEND named to go on with it.
+    /// The other key that may resume it, named in SUSPEND.
     pub heir: Option<PublicKey>,
-    /// What the application keeps with the session.
+    /// The application's own data, kept with the session.
     pub app_data: Bytes,
     pub(crate) snapshot: Bytes,
 }
@@ -53,9 +53,9 @@ impl std::fmt::Debug for Suspended {
 }
 
 impl Suspended {
-    /// Versioned, with a checksum. Wipe it when it is written: it holds the session's secret.
+    /// Returns versioned bytes with a checksum. Wipe them once they are written: they hold the session's secret.
     pub fn to_bytes(&self) -> Vec<u8> {
-        // At once as long as it will be: what grows leaves copies behind, and the secret stands at the beginning.
+        // Allocated at its full length: a buffer that grows leaves copies behind, and the secret is near its beginning.
         let mut bytes =
             Vec::with_capacity(LONGEST_HEAD + self.app_data.len() + self.snapshot.len() + CHECK_LEN);
         bytes.extend_from_slice(&MAGIC);
@@ -89,10 +89,11 @@ impl Suspended {
         bytes
     }
 
-    /// What [`Suspended::to_bytes`] wrote.
+    /// Reads what [`Suspended::to_bytes`] wrote.
     ///
     /// # Errors
-    /// [`SnapshotError`]; the session in it was read as a trial, so that resuming cannot fail for it.
+    /// [`SnapshotError`] if the bytes are not a valid session. The session in them is restored as a trial, so that
+    /// resuming cannot fail because of it.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, SnapshotError> {
         let head = bytes.get(..5).ok_or(SnapshotError::NotOne)?;
         if head[..4] != MAGIC {
@@ -106,7 +107,7 @@ impl Suspended {
         if digest(&SHA256, body).as_ref() != check {
             return Err(SnapshotError::Corrupt("its checksum does not fit: it is cut short or was changed"));
         }
-        // The secret stands before the messages, which stay for as long as this is kept.
+        // Wiped when dropped: the secret precedes the messages, which stay in memory for as long as this is kept.
         let body = Zeroizing::new(body[5..].to_vec());
         let suspended = Self::read(Bytes::from_owner(body))?;
         suspended.restore(Time::ZERO, suspended.at)?;
@@ -139,15 +140,15 @@ impl Suspended {
         Ok(Self { claim, own_key, peer_key, remote, at, peer_waits, heir, app_data, snapshot })
     }
 
-    /// The session as it is at `now`, which is `wall` since the epoch by the wall clock.
+    /// Restores the session as it is at `now`, which is `wall` since the epoch by the wall clock.
     pub(crate) fn restore(&self, now: Time, wall: Duration) -> Result<Session, SnapshotError> {
         Session::restore(now, wall.saturating_sub(self.at), self.snapshot.clone())
     }
 
-    /// Puts messages that the application had fetched and not taken back before all others. Nothing is changed if that fails.
+    /// Puts messages that were already fetched from the session back before all others. Changes nothing if that fails.
     ///
     /// # Errors
-    /// The session cannot be read.
+    /// [`SnapshotError`] if the session cannot be read.
     pub fn put_back(
         &mut self,
         messages: impl DoubleEndedIterator<Item = crate::session::Message>,
@@ -158,10 +159,10 @@ impl Suspended {
         Ok(())
     }
 
-    /// Byte streams that are open.
+    /// Returns the open byte streams.
     ///
     /// # Errors
-    /// The session cannot be read.
+    /// [`SnapshotError`] if the session cannot be read.
     pub fn byte_streams(&self) -> Result<Vec<StreamId>, SnapshotError> {
         Ok(self.restore(Time::ZERO, self.at)?.byte_streams())
     }

@@ -1,17 +1,17 @@
-//! When the ends were heard last.
+//! When packets were last received and sent.
 
 use std::time::Duration;
 
 use crate::Time;
 
-/// See the module.
+/// When packets were last received and sent, and how long silence may last.
 pub(in crate::connection) struct Activity {
     pub(in crate::connection) received: Time,
-    /// A packet that asks for an answer was sent.
+    /// When a packet that asks for acknowledgement was last sent.
     pub(in crate::connection) eliciting: Time,
-    /// When messages last went either way: paths that carry none are probed less and less often after it.
+    /// When messages last went in either direction. Paths that carry none are probed less and less often after that.
     pub(in crate::connection) data: Time,
-    /// The shorter of what both ends want.
+    /// The shorter of both ends' idle timeouts.
     pub(in crate::connection) idle_timeout: Duration,
     pub(in crate::connection) unreachable_since: Option<Time>,
 }

@@ -1,4 +1,4 @@
-//! Adding figures up.
+//! Collecting the statistics of a connection.
 
 use super::stats::{ConnectionStats, Dropped, PathStats, Totals};
 use crate::Time;
@@ -7,7 +7,8 @@ use crate::connection::paths::path_state::PathState;
 use crate::connection::state::Connection;
 
 impl Connection {
-    /// Packets that were dropped on arrival since they were no packets of the peer's, whatever the reason.
+    /// Returns how many packets were dropped on arrival because they were not valid packets from the peer, for any
+    /// reason.
     pub fn dropped_packets(&self) -> u64 {
         let Dropped { short, long, no_keys, forged, handshake, made_up: _ } = self.figures.dropped;
         short + long + no_keys + forged + handshake
@@ -15,7 +16,7 @@ impl Connection {
 }
 
 impl Connection {
-    /// Figures as of `now`.
+    /// Returns the statistics as of `now`.
     pub fn stats(&self, now: Time) -> ConnectionStats {
         ConnectionStats {
             paths: self.path_stats(),
@@ -32,7 +33,7 @@ impl Connection {
 }
 
 impl Connection {
-    /// Over all paths there are or were.
+    /// Returns the totals over all present and past paths.
     pub(in crate::connection) fn totals(&self) -> Totals {
         let mut total = self.figures.past.as_deref().copied().unwrap_or_default();
         self.paths.iter().for_each(|path| total.add(path));

@@ -1,14 +1,14 @@
-//! What the application is told, in the order in which it happened.
+//! The queue of events for the application, in the order in which they happened.
 
 use std::collections::VecDeque;
 
 use crate::connection::event::Event;
 
-/// See the module. [`Event::Closed`] is the last, whatever else the packet that ended the connection brought.
+/// The event queue. [`Event::Closed`] is its last event, whatever else the packet that ended the connection brought.
 #[derive(Debug, Default)]
 pub(in crate::connection) struct Events {
     waiting: VecDeque<Event>,
-    /// The last was told, or waits.
+    /// Whether the last event was queued.
     over: bool,
 }
 
@@ -20,17 +20,17 @@ impl Events {
         }
     }
 
-    /// Before all others.
+    /// Adds an event before all others.
     pub(in crate::connection) fn push_front(&mut self, event: Event) {
         self.waiting.push_front(event);
     }
 
-    /// The first, out of the queue; memory goes with the last.
+    /// Removes and returns the first event. Frees the queue's memory with the last one.
     pub(in crate::connection) fn pop_front(&mut self) -> Option<Event> {
         crate::connection::api::take_first(&mut self.waiting)
     }
 
-    /// The last, out of the queue.
+    /// Removes and returns the last event.
     pub(in crate::connection) fn pop_back(&mut self) -> Option<Event> {
         self.waiting.pop_back()
     }
@@ -39,7 +39,7 @@ impl Events {
         self.waiting.len()
     }
 
-    /// Of those behind the first `count`, keeps what `keep` wants.
+    /// Keeps the first `count` events, and those of the others that `keep` accepts.
     pub(in crate::connection) fn retain_from(&mut self, count: usize, mut keep: impl FnMut(&Event) -> bool) {
         let mut at = 0;
         self.waiting.retain(|event| {

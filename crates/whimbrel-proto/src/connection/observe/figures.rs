@@ -4,7 +4,7 @@ use super::quality::Watch;
 use super::stats::{Dropped, Totals};
 use crate::connection::packet::copies::DeadlineStats;
 
-/// See the module.
+/// Counts that belong to no single path, and the watched thresholds.
 #[derive(Default)]
 pub(in crate::connection) struct Figures {
     /// Counts of paths that are gone, including those of earlier connections of the session.

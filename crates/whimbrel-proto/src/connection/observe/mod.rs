@@ -1,4 +1,4 @@
-//! What a connection says of itself: events, figures, thresholds.
+//! Events, statistics and quality thresholds.
 
 pub(in crate::connection) mod activity;
 pub(in crate::connection) mod counting;

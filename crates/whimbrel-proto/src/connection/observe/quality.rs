@@ -1,25 +1,25 @@
-//! Thresholds of quality: the application says where it wants to be told, and hears when a figure crosses (Mockets 3.4).
+//! Quality thresholds: the application sets levels, and is told when a figure crosses one (Mockets 3.4).
 
 use std::time::Duration;
 
 use crate::{PathId, Time};
 
-/// Thresholds of one connection at most.
+/// The most thresholds that a connection watches.
 pub const MAX_THRESHOLDS: usize = 32;
-/// Figures are looked at no more often than this.
+/// The shortest interval between two checks of the figures.
 pub(in crate::connection) const INTERVAL: Duration = Duration::from_millis(50);
 
 /// A figure, and the level at which it is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Quality {
-    /// Smoothed round trip of a path.
+    /// The smoothed round trip of a path.
     Rtt(Duration),
-    /// Packets lost lately on a path, of a thousand.
+    /// The share of packets lost lately on a path, in thousandths.
     Loss(u16),
-    /// Bytes a second that congestion control thinks a path carries, IP bytes.
+    /// The rate that congestion control estimates for a path, in bytes a second including IP headers.
     Rate(u64),
-    /// Bytes of messages queued and not yet sent, of the session.
+    /// The bytes of the session's messages that are queued and not yet sent.
     Queue(u64),
 }
 
@@ -33,23 +33,23 @@ impl Quality {
     }
 }
 
-/// Where the application wants to be told.
+/// A level whose crossing is reported to the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Threshold {
     /// The figure and its level.
     pub quality: Quality,
-    /// How far below the level the figure must fall, once it was above, to count as below: per cent of the level, up to 100. Default
-    /// 20: a figure that hovers at its level is news once.
+    /// How far below the level a figure that was above must fall to count as below again. In per cent of the level, at
+    /// most 100. Default 20, so that a figure that hovers at its level is reported once.
     pub hysteresis: u8,
 }
 
 impl Threshold {
-    /// With the hysteresis of default.
+    /// Returns a threshold with the default hysteresis.
     pub const fn new(quality: Quality) -> Self {
         Self { quality, hysteresis: 20 }
     }
 
-    /// Whether a figure is above, if it was `before`.
+    /// Returns whether `figure` counts as above the level, given whether it did `before`.
     fn is_above(&self, figure: u64, before: bool) -> bool {
         let level = self.quality.level();
         let fall = u64::try_from(u128::from(level) * u128::from(self.hysteresis.min(100)) / 100).unwrap_or(0);
@@ -60,22 +60,22 @@ impl Threshold {
 /// A figure crossed a threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QualityChange {
-    /// The path it is of; the first for the session's.
+    /// The path of the figure, or the first path for a figure of the session.
     pub path: PathId,
-    /// Which threshold.
+    /// The threshold that was crossed.
     pub threshold: Threshold,
-    /// True: it is above now; false: below again.
+    /// Whether the figure is now above; otherwise it is below again.
     pub above: bool,
-    /// The figure.
+    /// The figure as it is now.
     pub now: Quality,
 }
 
-/// More thresholds than [`MAX_THRESHOLDS`].
+/// More than [`MAX_THRESHOLDS`] thresholds were set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many thresholds: a connection watches {MAX_THRESHOLDS}")]
 pub struct TooManyThresholds;
 
-/// What is watched, and where it stands. Every figure begins below.
+/// The watched thresholds, and which figures are above theirs. Every figure begins below.
 #[derive(Debug, Default)]
 pub(in crate::connection) struct Watch {
     pub(in crate::connection) thresholds: Vec<Threshold>,
@@ -94,7 +94,7 @@ impl Watch {
         !self.thresholds.is_empty() && now >= self.next
     }
 
-    /// Compares the figures of one path (or of the session) with the thresholds that are of their kind.
+    /// Compares the figures of one path, or of the session, with the thresholds of their kind.
     pub(in crate::connection) fn look(
         &mut self,
         path: PathId,

@@ -1,4 +1,4 @@
-//! Figures of a connection, whole and per path (Mockets 3.4).
+//! Statistics of a connection, as a whole and per path (Mockets 3.4).
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -9,34 +9,34 @@ use crate::connection::packet::copies::DeadlineStats;
 use crate::connection::paths::path::Path;
 use crate::connection::paths::path_state::PathState;
 
-/// Packets that were dropped, by reason.
+/// Counts of dropped packets, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
     /// Too short to be a packet.
     pub short: u64,
-    /// Longer than this side said it takes ([`TransportConfig::max_udp_payload`](crate::TransportConfig::max_udp_payload)).
+    /// Longer than this side accepts ([`TransportConfig::max_udp_payload`](crate::TransportConfig::max_udp_payload)).
     pub long: u64,
-    /// Under keys not there yet, or no longer.
+    /// Sealed under keys that are not there yet, or no longer.
     pub no_keys: u64,
-    /// Did not open: forged, damaged, or sealed under keys long gone.
+    /// Did not open: forged, damaged, or sealed under keys dropped long ago.
     pub forged: u64,
-    /// Handshake packets that made no sense.
+    /// Handshake packets that were invalid or not expected.
     pub handshake: u64,
-    /// SACKs of packets that were never sent. The connection is closed for the first.
+    /// SACKs of packets that were never sent. The first one closes the connection.
     pub made_up: u64,
 }
 
-/// One path. Bytes are UDP payload unless said otherwise.
+/// Statistics of one path. Bytes are UDP payload unless stated otherwise.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PathStats {
-    /// Which.
+    /// The path's id.
     pub id: PathId,
-    /// How it stands.
+    /// The path's state.
     pub state: PathState,
-    /// Data goes here first.
+    /// Whether it is the primary path, which data uses first.
     pub primary: bool,
-    /// This host's address, where known.
+    /// This host's address, if it is known.
     pub local: Option<IpAddr>,
     /// The peer's address.
     pub remote: SocketAddr,
@@ -44,9 +44,9 @@ pub struct PathStats {
     pub sent_packets: u64,
     /// Bytes sent.
     pub sent_bytes: u64,
-    /// Packets received that opened, each once.
+    /// Packets received that opened, without duplicates.
     pub received_packets: u64,
-    /// Bytes received that opened, each packet once.
+    /// Bytes received in packets that opened, without duplicates.
     pub received_bytes: u64,
     /// Packets received more than once.
     pub duplicates: u64,
@@ -54,31 +54,33 @@ pub struct PathStats {
     pub acked_packets: u64,
     /// Packets declared lost.
     pub lost_packets: u64,
-    /// Packet numbers never used, so that a peer that acknowledges what it did not get is found out.
+    /// Packet numbers left unused on purpose, to detect a peer that acknowledges packets it did not get (optimistic
+    /// ACK).
     pub left_out: u64,
-    /// Of those, packets that arrived after all.
+    /// Packets declared lost that arrived after all.
     pub spurious_packets: u64,
-    /// Share of packets lost lately, 0 to 1.
+    /// The share of packets lost lately, 0 to 1.
     pub loss: f64,
-    /// Smoothed round trip.
+    /// The smoothed round trip.
     pub rtt: Duration,
-    /// Its mean deviation.
+    /// The mean deviation of the round trip.
     pub rtt_variation: Duration,
-    /// The lowest of the last ten seconds.
+    /// The lowest round trip of the last ten seconds.
     pub rtt_min: Duration,
-    /// The last sample.
+    /// The latest sample of the round trip.
     pub rtt_latest: Duration,
-    /// Wire bytes in flight.
+    /// Bytes in flight, including IP and UDP headers.
     pub in_flight: u64,
-    /// What congestion control thinks.
+    /// The state of congestion control.
     pub congestion: ControllerStats,
-    /// Largest UDP payload found to work, bytes.
+    /// The largest UDP payload known to work, bytes.
     pub mtu: u16,
-    /// Counts as sharing its bottleneck with another path in use ([`crate::TransportConfig::coupled`]).
+    /// Whether the path counts as sharing its bottleneck with another one in use ([`crate::TransportConfig::coupled`]).
     pub coupled: bool,
 }
 
-/// Counts over all paths that a connection has or had, and those before it that carried its session here.
+/// Counts over all paths that the connection has or had, and over the earlier connections that carried its session
+/// here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Totals {
@@ -86,11 +88,11 @@ pub struct Totals {
     pub sent_packets: u64,
     /// UDP payload sent, bytes.
     pub sent_bytes: u64,
-    /// The same with IP and UDP headers.
+    /// Bytes sent, including IP and UDP headers.
     pub sent_wire_bytes: u64,
-    /// Packets received that opened, each once.
+    /// Packets received that opened, without duplicates.
     pub received_packets: u64,
-    /// UDP payload received that opened, bytes.
+    /// UDP payload received in packets that opened, bytes.
     pub received_bytes: u64,
     /// Packets received more than once.
     pub duplicates: u64,
@@ -98,7 +100,7 @@ pub struct Totals {
     pub acked_packets: u64,
     /// Packets declared lost.
     pub lost_packets: u64,
-    /// Of those, packets that arrived after all.
+    /// Packets declared lost that arrived after all.
     pub spurious_packets: u64,
 }
 
@@ -118,21 +120,21 @@ impl Totals {
     }
 }
 
-/// A connection.
+/// Statistics of a connection.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ConnectionStats {
-    /// Each path.
+    /// The paths that are not closed.
     pub paths: Vec<PathStats>,
-    /// All of them together, those that are closed, and those of connections that this one took the place of.
+    /// Totals over all paths, including closed ones and those of the connections that this one replaced.
     pub total: Totals,
     /// Packets that were dropped on arrival.
     pub dropped: Dropped,
-    /// Generations of keys so far, less one.
+    /// The number of key updates so far.
     pub key_updates: u64,
-    /// What messages that could not have been sent again in time cost and saved.
+    /// The cost and the benefit of the deadline rule.
     pub deadlines: DeadlineStats,
-    /// How long the peer has not been heard.
+    /// How long ago the peer was last heard.
     pub silent_for: Duration,
 }
 

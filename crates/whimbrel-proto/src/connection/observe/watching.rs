@@ -1,4 +1,4 @@
-//! Telling when a figure crosses a threshold.
+//! Reporting figures that cross a threshold.
 
 use super::quality::{INTERVAL, MAX_THRESHOLDS, Quality, Threshold, TooManyThresholds};
 use crate::connection::event::Event;
@@ -7,11 +7,11 @@ use crate::connection::state::Connection;
 use crate::{PathId, Time};
 
 impl Connection {
-    /// From now on these thresholds are watched, and no others; a figure that is above already is told. [`Event::Quality`] comes when
-    /// one is crossed.
+    /// Replaces the watched thresholds. [`Event::Quality`] reports when one is crossed. A figure that is above already
+    /// is reported at once.
     ///
     /// # Errors
-    /// [`TooManyThresholds`]; the old ones stay.
+    /// [`TooManyThresholds`] if there are more than [`MAX_THRESHOLDS`]. The old thresholds stay.
     pub fn set_thresholds(
         &mut self,
         now: Time,
@@ -26,7 +26,7 @@ impl Connection {
         Ok(())
     }
 
-    /// When the figures should be looked at although nothing comes in: only a queue grows by itself.
+    /// Returns when the figures should be checked although nothing arrives. Only the queue grows by itself.
     pub(in crate::connection) fn next_quality_check(&self) -> Option<Time> {
         let watch = self.figures.watch.as_ref().filter(|watch| !watch.thresholds.is_empty())?;
         let of_queue = |threshold: &Threshold| matches!(threshold.quality, Quality::Queue(_));
@@ -35,7 +35,7 @@ impl Connection {
         (waits && watch.thresholds.iter().any(of_queue)).then_some(watch.next)
     }
 
-    /// Looks at the figures, if it is time.
+    /// Checks the figures if it is time.
     pub(in crate::connection) fn check_quality(&mut self, now: Time) {
         let Some(watch) = self.figures.watch.as_mut().filter(|watch| watch.is_due(now)) else { return };
         watch.next = now + INTERVAL;

@@ -1,19 +1,20 @@
-//! Copies sent on purpose: on every path (the redundant scheduler), on a second one (urgent messages), and of what could not be sent
-//! again in time (the deadline rule).
+//! Copies that are sent on purpose: on every path (the redundant scheduler), on a second path (urgent messages), and of
+//! messages that could not be retransmitted in time (the deadline rule).
 
 use std::collections::VecDeque;
 
 use crate::session::{Carried, Copied, Flow, Session};
 use crate::wire::Writer;
 
-/// Copies that wait for a path; the oldest give way where a path is slower than what it is to repeat.
+/// The most copies that wait for a path. The oldest are dropped where a path is slower than the one it repeats.
 const MOST_ECHOES: usize = 256;
-/// Copies beyond the first by the deadline rule: with a second path one goes there, alone a path has two in packets that follow.
+/// How many copies the deadline rule adds if only one path can carry them: they go in the packets that follow. If there
+/// is a second path, a single copy goes there.
 pub(in crate::connection) const REPEATS_ALONE: u8 = 2;
-/// What the deadline rule may spend before anything was sent, bytes.
+/// The bytes that the deadline rule may spend before anything was sent.
 pub(in crate::connection) const ALLOWANCE: u64 = 4096;
 
-/// What went on another path and is to go here too.
+/// Blocks sent on another path whose copies are to go on this one.
 #[derive(Debug, Default)]
 #[allow(clippy::box_collection, reason = "rarely there: not worth its room in every idle connection")]
 pub(in crate::connection) struct Echoes(Option<Box<VecDeque<Carried>>>);
@@ -31,7 +32,8 @@ impl Echoes {
         echoes.push_back(carried);
     }
 
-    /// Writes what is still of use and fits into a packet with `most` bytes of room; false if this one is full.
+    /// Writes the copies that are still useful and fit. A copy that would not even fit into a packet with `most` bytes
+    /// of room is dropped. Returns false if this packet is full.
     pub(in crate::connection) fn fill(
         &mut self,
         session: &mut Session,
@@ -55,17 +57,17 @@ impl Echoes {
     }
 }
 
-/// What the deadline rule cost and saved.
+/// The cost and the benefit of the deadline rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeadlineStats {
-    /// Messages sent redundantly because they could not have been sent again in time.
+    /// Messages sent redundantly because they could not have been retransmitted in time.
     pub messages: u64,
     /// Bytes that their copies may take.
     pub bytes: u64,
-    /// Of these, those of urgent messages, which the budget does not count.
+    /// The part of `bytes` for urgent messages, which the budget does not count.
     pub exempt: u64,
-    /// Messages whose first packet was lost and that a copy had brought by then.
+    /// Messages whose first packet was lost, and which a copy had delivered by then.
     pub saved: u64,
-    /// Messages that would have been, but for the budget.
+    /// Messages that were not sent redundantly because the budget did not allow it.
     pub refused: u64,
 }

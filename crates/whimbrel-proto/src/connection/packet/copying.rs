@@ -1,4 +1,4 @@
-//! Sending copies on other paths.
+//! Sending copies, on other paths or in the packets that follow.
 
 use super::copies::{ALLOWANCE, REPEATS_ALONE};
 use super::sent_block::SentBlock;
@@ -15,7 +15,7 @@ impl Connection {
         if self.config.scheduler == Scheduling::Redundant { Copied::All } else { Copied::Pressing }
     }
 
-    /// What the packet just filled on `at` carried goes on other paths too, where it should.
+    /// Queues copies of the blocks in the packet just filled on `at` for other paths, where they should go there, too.
     pub(in crate::connection) fn echo(&mut self, now: Time, at: At) {
         let special = self.session.take_special();
         if special {
@@ -33,7 +33,7 @@ impl Connection {
                     }
                 }
             }
-            // What was lost before has no less right to it than what is new.
+            // Data that was lost before has the same right to a copy as new data.
             Copied::Pressing if special || self.building.resending => {
                 let others = self.paths.all().filter(|other| *other != at && self.echoes_on(*other));
                 let Some(other) = others.min_by_key(|other| self.paths[*other].recovery.rtt.smoothed())
@@ -56,7 +56,8 @@ impl Connection {
         self.is_at_hand(at) && !path.lifecycle.is_standby() && !dear
     }
 
-    /// Writes what waits to be repeated on `at`, whose packets have `most` bytes of room; false if this one is full.
+    /// Writes the copies that wait for `at`, whose packets have `most` bytes of room. Returns false if this packet is
+    /// full.
     pub(in crate::connection) fn write_echoes(&mut self, at: At, most: usize, out: &mut Writer<'_>) -> bool {
         let copied = self.copied();
         self.building.carried.clear();
@@ -66,7 +67,7 @@ impl Connection {
         room
     }
 
-    /// The deadline rule: who could not be sent again in time is sent more than once at once.
+    /// The deadline rule: messages that could not be retransmitted in time are sent more than once from the start.
     fn press(&mut self, now: Time, at: At) {
         let recovery = &self.paths[at].recovery;
         let needed = recovery.rtt.deadline() + recovery.rtt.smoothed() / 2;

@@ -1,4 +1,4 @@
-//! Telling everything a packet carried what became of it.
+//! Reporting what became of a packet to everything that it carried.
 
 use super::notes::Notes;
 use super::sent_block::SentBlock;
@@ -12,7 +12,7 @@ use crate::mutants::{Mutant, planted};
 use crate::recovery::Fate;
 use crate::session::{Carried, Session};
 impl Connection {
-    /// Tells everything a packet carried what became of it.
+    /// Reports what became of a packet to one of the items that it carried.
     pub(in crate::connection) fn settle(
         now: Time,
         fate: Fate,
@@ -43,7 +43,7 @@ impl Connection {
         }
     }
 
-    /// What the fates of packets mean to the path itself.
+    /// Applies to the path itself what the fates of its packets mean.
     pub(in crate::connection) fn take_notes(&mut self, now: Time, at: At, notes: Notes) {
         if let Some(largest) = notes.sack_acked {
             self.paths[at].received.on_sack_acked(largest);
@@ -61,7 +61,7 @@ impl Connection {
             }
             None => false,
         };
-        // Loss of packets as long as the path is known to take may mean a black hole.
+        // Losses of full-size packets may mean a black hole.
         let full = self.paths[at].recovery.take_full();
         if full.acked > 0 {
             self.paths[at].mtu.on_full_acked();

@@ -1,17 +1,17 @@
-//! How long some blocks are, and how often some packets go.
+//! The lengths of some packets, and how often some are repeated.
 
 use crate::wire::packet::{CLEAR_LEN, TAG_LEN};
 
-/// A packet with a challenge at the longest.
+/// The longest packet with a challenge.
 pub(in crate::connection) const CHALLENGE_LEN: usize = CLEAR_LEN + 4 + 9 + TAG_LEN;
-/// The first packet of a path is made so long if no other works: it has room for NEW_CID, and three times that for the answer, a challenge,
-/// and a SACK of another path.
+/// The length of a new path's first packet if no other path works. It has room for NEW_CID. Three times as much, by the
+/// amplification limit, has room for the answer, a challenge, and a SACK of another path.
 pub(in crate::connection) const OPENING_LEN: usize = 72;
-/// Room in which a SACK of one range fits, whatever its numbers.
+/// A packet with a SACK of one range fits into this, whatever its numbers.
 pub(in crate::connection) const SACK_LEN: usize = CLEAR_LEN + 4 + 2 + 4 * 8 + 1 + 8 + 24 + TAG_LEN;
-/// Blocks of a farewell at the longest: a reason's text fits.
+/// The most bytes of blocks in a farewell: a reason's text fits.
 pub(in crate::connection) const MOST_FAREWELL: usize = 480;
-/// Repetitions of a last packet to a peer that goes on.
+/// How often a last packet is repeated to a peer that still sends.
 pub(in crate::connection) const FAREWELLS: u8 = 8;
-/// PONG is repeated to early packets after so long, then after twice as long, and so on.
+/// The wait before PONG is first repeated to early packets. It doubles with each repetition.
 pub(in crate::connection) const PONG_WAIT: std::time::Duration = std::time::Duration::from_millis(10);

@@ -1,4 +1,4 @@
-//! Packets: put together, taken apart, and what became of them.
+//! Building and opening packets, and reporting their fates.
 
 pub(in crate::connection) mod building;
 pub(in crate::connection) mod copies;

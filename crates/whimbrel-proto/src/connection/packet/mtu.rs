@@ -4,30 +4,30 @@ use std::time::Duration;
 
 use crate::Time;
 
-/// Every path carries this (RFC 9000 section 14).
+/// The UDP payload that every path carries (RFC 9000 section 14), bytes.
 pub(in crate::connection) const BASE: u16 = 1200;
-/// Tries of one size before it is taken as too large.
+/// How often one size is tried before it counts as too large.
 const TRIES: u8 = 2;
-/// A search ends when the candidates are this close, bytes.
+/// The search ends when the candidates are this close, bytes.
 const FINE_ENOUGH: u16 = 20;
-/// A finished search begins again after this long (RFC 8899's PMTU_RAISE_TIMER).
+/// How long after a search the next one begins (RFC 8899's PMTU_RAISE_TIMER).
 const RAISE_AFTER: Duration = Duration::from_secs(600);
-/// Full-size packets lost in a row, with smaller ones arriving, that mean a black hole.
+/// The number of full-size packets lost in a row, with smaller ones arriving, that means a black hole.
 const BLACK_HOLE: u8 = 6;
 
 /// The largest size known to work, and the search for a larger one.
 #[derive(Debug)]
 pub(in crate::connection) struct Mtu {
     current: u16,
-    /// Largest size anybody wants.
+    /// The largest size that both ends accept.
     ceiling: u16,
-    /// Smallest size known not to work.
+    /// The smallest size known not to work.
     too_large: u16,
     tries: u8,
     in_flight: Option<u16>,
     search_at: Option<Time>,
     lost_in_a_row: u8,
-    /// Smaller packets arrived while full ones were lost.
+    /// Whether smaller packets arrived while full-size ones were lost.
     small_alive: bool,
 }
 
@@ -46,18 +46,19 @@ impl Mtu {
         }
     }
 
-    /// Bytes of UDP payload that work.
+    /// Returns the largest UDP payload known to work, bytes.
     pub(in crate::connection) fn current(&self) -> u16 {
         self.current
     }
 
-    /// The peer takes no more than this.
+    /// Lowers the ceiling to what the peer accepts.
     pub(in crate::connection) fn limit(&mut self, ceiling: u64) {
         self.ceiling = self.ceiling.min(u16::try_from(ceiling).unwrap_or(u16::MAX)).max(BASE);
         self.too_large = self.too_large.min(self.ceiling.saturating_add(1));
     }
 
-    /// The size to probe now, if any: the ceiling first, since most paths take it, then halving.
+    /// Returns the size to probe now, if any. The ceiling comes first, since most paths carry it; then the interval is
+    /// halved.
     pub(in crate::connection) fn next_probe(&self, now: Time) -> Option<u16> {
         if self.in_flight.is_some() || self.current >= self.ceiling {
             return None;
@@ -85,7 +86,7 @@ impl Mtu {
         }
         self.current = size;
         if self.too_large <= size {
-            // It had been taken for lost, and only come late.
+            // The probe was declared lost, but had only been late.
             self.too_large = self.ceiling.saturating_add(1);
         }
         self.rest_if_done(now);
@@ -95,7 +96,7 @@ impl Mtu {
     pub(in crate::connection) fn on_probe_lost(&mut self, now: Time, size: u16) {
         self.in_flight = None;
         if size <= self.current {
-            // Another of that size came through.
+            // Another probe of that size arrived.
             return;
         }
         self.tries += 1;
@@ -113,8 +114,8 @@ impl Mtu {
         }
     }
 
-    /// A full-size packet was lost. Returns true if the path has become a black hole for them: several lost in a row while smaller ones
-    /// arrive. Without the latter it is an outage.
+    /// Records the loss of a full-size packet. Returns whether the path has become a black hole for such packets:
+    /// several were lost in a row while smaller ones arrived. If no smaller ones arrive either, it is an outage.
     pub(in crate::connection) fn on_full_lost(&mut self) -> bool {
         if self.current == BASE {
             return false;
@@ -123,12 +124,12 @@ impl Mtu {
         self.is_black_hole()
     }
 
-    /// A smaller packet arrived.
+    /// Records that a smaller packet arrived.
     pub(in crate::connection) fn on_small_acked(&mut self) {
         self.small_alive = self.lost_in_a_row > 0;
     }
 
-    /// A full-size packet arrived.
+    /// Records that a full-size packet arrived.
     pub(in crate::connection) fn on_full_acked(&mut self) {
         self.lost_in_a_row = 0;
         self.small_alive = false;
@@ -179,7 +180,7 @@ mod tests {
         assert_eq!(mtu.next_probe(Time::ZERO + RAISE_AFTER), Some(1472));
     }
 
-    /// A probe that was declared lost and arrived after all left a size both known to work and known not to.
+    /// A probe that was declared lost and arrived after all left a size known both to work and not to work.
     #[test]
     fn regression_a_late_probe_works() {
         let mut mtu = Mtu::new(1472);

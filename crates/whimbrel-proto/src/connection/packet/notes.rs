@@ -1,13 +1,14 @@
-//! News for a path from the fates of its packets.
+//! The consequences of packets' fates for their path.
 
 use crate::PathId;
 use crate::recovery::Fate;
 
-/// Collected while packets' items are told their fates; acted on when the path is free again.
+/// Collected while items are told the fates of their packets, and acted on once the path is no longer borrowed.
 #[derive(Debug, Default)]
 pub(in crate::connection) struct Notes {
     pub(in crate::connection) sack_acked: Option<u64>,
-    /// Of several the last: ranges of the others are dropped with their next.
+    /// The last acknowledged SACK of another path. If there were several, ranges of the others are dropped with their
+    /// next SACK.
     pub(in crate::connection) other_sack_acked: Option<(PathId, u64)>,
     pub(in crate::connection) mtu_probe: Option<(u16, Fate)>,
     /// Packets newly acknowledged.

@@ -1,4 +1,4 @@
-//! Packets coming in: unmasked, opened, taken apart.
+//! Receiving packets: header protection is removed, the packet is opened, and its blocks are handled.
 
 use bytes::{Buf, BytesMut};
 
@@ -8,6 +8,7 @@ use crate::connection::datagram::Datagram;
 use crate::connection::event::{EndpointEvent, Event};
 use crate::connection::handshake::keys::KeyUse;
 use crate::connection::paths::multipath::Destination;
+use crate::connection::paths::path::Path;
 use crate::connection::paths::path_set::{At, Main};
 use crate::connection::paths::path_state::PathState;
 use crate::connection::paths::rebinding::Rebinding;
@@ -22,7 +23,7 @@ use crate::wire::packet::{
 use crate::wire::{Reader, block, close};
 use crate::{Cause, PathId, PeerMisbehaved, Time};
 
-/// Where a packet came from, and how long it was.
+/// Where a packet came from, its length, and its number.
 #[derive(Clone, Copy)]
 struct Origin {
     from: std::net::SocketAddr,
@@ -31,7 +32,7 @@ struct Origin {
     number: u64,
 }
 
-/// A packet opened: its number and its blocks.
+/// An opened packet: its number and its blocks.
 pub(in crate::connection) struct Plain {
     number: u64,
     early: bool,
@@ -39,14 +40,14 @@ pub(in crate::connection) struct Plain {
 }
 
 impl Connection {
-    /// Takes a datagram that the endpoint found to be for this connection.
+    /// Handles a datagram that the endpoint found to be for this connection.
     pub fn handle_datagram(&mut self, now: Time, datagram: Datagram) {
         if !self.succession.pending.is_empty() && self.handle_pending(now, &datagram) {
             return;
         }
         let detached = matches!(self.ending, crate::connection::lifecycle::close::Ending::Detached { .. });
         if self.ending.is_detached() && !detached {
-            // A peer that goes on has missed the farewell.
+            // A peer that still sends has missed the farewell.
             if self.farewell.packet.is_some() && self.farewell.left > 0 {
                 self.repeat_farewell(now, datagram);
             }
@@ -81,7 +82,8 @@ impl Connection {
                 }
             }
         };
-        // Before anything else: whoever holds a copy can send it, from anywhere and as often as they like, so a copy only counts.
+        // Comes before anything else: whoever holds a copy can send it from anywhere, as often as they like. So a
+        // duplicate is only counted.
         if self.paths[at].received.is_duplicate(plain.number) {
             self.paths[at].on_copy(now, plain.number, from);
             return;
@@ -94,14 +96,14 @@ impl Connection {
         }
         let number = plain.number;
         if plain.early && !self.peer.confirmed && now.since(self.pong.at) > self.pong.wait {
-            // The client still seals under the early secret: it has no PONG, or had none when it sent that.
+            // The client still seals under the early secret: it had no PONG when it sent this.
             self.pong.due = self.pong.packet.is_some();
             self.pong.wait = self.pong.wait.saturating_mul(2);
         }
         let path = self.paths[at].id;
         match self.process(now, path, plain) {
             Ok(eliciting) => {
-                // Blocks may have closed the path, or another before it.
+                // Blocks may have closed this path, or one before it in the list.
                 let Some(at) = self.paths.by_id(path) else { return };
                 let pace = self.paths[at].ack_pace(now, self.config.max_ack_delay);
                 self.paths[at].received.on_packet(now, number, eliciting, ecn, pace);
@@ -112,9 +114,10 @@ impl Connection {
         }
     }
 
-    /// The peer goes on if a datagram opens and did not come before. It is answered where it goes on: it may have lost the path that the
-    /// farewell was sealed for. On one path farewells are repeated as they were, so two ends that both have one do not answer each other's
-    /// for long. Who never proved to hold keys is answered anyway.
+    /// Repeats the farewell to a peer that still sends: its packet must open and be no duplicate. The farewell goes on
+    /// the path of that packet, since the peer may have lost the path that it was sealed for. On one path it is
+    /// repeated unchanged, so two ends that both have a farewell soon stop answering each other. A peer that never
+    /// proved to hold the keys is answered without these checks.
     fn repeat_farewell(&mut self, now: Time, datagram: Datagram) {
         if self.peer.confirmed {
             let Some(at) = self.place_of_news(now, datagram) else { return };
@@ -126,7 +129,7 @@ impl Connection {
         self.farewell.due = true;
     }
 
-    /// The path of a packet that opens and did not come before.
+    /// Returns the path of a packet that opens and is no duplicate.
     fn place_of_news(&mut self, now: Time, datagram: Datagram) -> Option<At> {
         let target = match destination(&datagram.bytes) {
             Some((flags, id)) if flags & CLEAR_BIT == 0 => self.target(id),
@@ -143,7 +146,7 @@ impl Connection {
         Some(at)
     }
 
-    /// What authentic packets say beside their blocks: the peer is there, and where.
+    /// Handles what an authentic packet shows beside its blocks: that the peer is alive, and where it is.
     fn on_arrival(&mut self, now: Time, at: At, newest: bool, origin: Origin) {
         self.on_answer_from(now, at, origin.from);
         if self.ending.is_over() {
@@ -153,7 +156,7 @@ impl Connection {
         if origin.from == path.remote {
             path.local = origin.to.or(path.local);
             if path.lifecycle.state() == PathState::Opening && path.is_unasked(now) {
-                // The other end may have had its own answer and use the path.
+                // The peer may have had the answer to its own challenge, and use the path.
                 path.challenge(now, self.supply.challenges.draw());
             }
             self.reopen(now, at);
@@ -173,8 +176,9 @@ impl Connection {
         }
     }
 
-    /// A challenge from elsewhere is answered on the path as it was: whoever passes challenges on gets nothing for it. But where no path
-    /// works both ends may have moved, each unknown to the other, and the answer must go where the challenge came from.
+    /// Answers a challenge at the address it came from, but only if no path works. Otherwise it is answered at the
+    /// path's known address, so that whoever relays challenges gains nothing. If no path works, both ends may have
+    /// moved, each unknown to the other, and the answer must go where the challenge came from.
     fn answer_origin(&mut self, now: Time, at: At, asked: Option<u64>) {
         if self.paths.all().any(|at| self.is_at_hand(at)) {
             return;
@@ -184,8 +188,9 @@ impl Connection {
         }
     }
 
-    /// The path that follows the peer to where a packet on a closed one came from. It may be the only sign of where the peer is now: one
-    /// that has not heard of the closing yet probes there after its NAT rebound, and is looked for elsewhere in vain.
+    /// Returns the path that follows the peer to the source of a packet on a closed path, if no path works. That packet
+    /// may be the only sign of where the peer is now. A peer that has not heard of the closing probes there after its
+    /// NAT rebound, while this end looks for it elsewhere in vain.
     fn stands_in_for(&self, closed: At) -> Option<At> {
         if self.paths.all().any(|at| self.is_at_hand(at)) {
             return None;
@@ -195,7 +200,7 @@ impl Connection {
         self.paths.in_order().find(fits)
     }
 
-    /// Asks whether the peer is where a packet came from.
+    /// Challenges the address that a packet came from, unless it is the path's own.
     fn challenge_origin(&mut self, now: Time, at: At, origin: Origin) {
         let Origin { from, to, size, number } = origin;
         let path = &mut self.paths[at];
@@ -216,7 +221,7 @@ impl Connection {
         self.finish(now, misbehaved.into(), Some((misbehaved.cause, reason)));
     }
 
-    /// Unmasks and opens; counts and drops what does not open.
+    /// Removes header protection and opens the packet. Counts and drops what does not open.
     pub(in crate::connection) fn open(
         &mut self,
         now: Time,
@@ -227,7 +232,8 @@ impl Connection {
             self.figures.dropped.short += 1;
             return None;
         }
-        // What was announced must be true, or limits count the wrong thing: what is left of a packet unread may hold all of it.
+        // The announced limit is enforced. A part of a packet that waits to be read may keep the whole packet in
+        // memory, so limits would count too little.
         if packet.len() > usize::from(self.config.max_udp_payload.max(Params::MIN_PACKET)) {
             self.figures.dropped.long += 1;
             return None;
@@ -281,7 +287,7 @@ impl Connection {
             }
             return None;
         };
-        // After the tag was checked, so that a forger learns nothing from it.
+        // Checked after the tag, so that a forger learns nothing from it.
         if flags & 0x38 != 0 {
             self.on_misbehaved(now, PeerMisbehaved::new(Cause::InvalidField, "packet: reserved bits set"));
             return None;
@@ -295,7 +301,7 @@ impl Connection {
         Some(Plain { number, early, blocks: packet })
     }
 
-    /// The first packet under the final keys: the peer is proven.
+    /// Handles the first packet under the final keys, which proves the peer.
     fn on_confirmed(&mut self, now: Time) {
         self.peer.confirmed = true;
         self.pong.packet = None;
@@ -310,7 +316,7 @@ impl Connection {
         }
     }
 
-    /// Takes the blocks of one packet; returns whether it asks for acknowledgement.
+    /// Handles the blocks of one packet. Returns whether it asks for acknowledgement.
     fn process(&mut self, now: Time, path: PathId, plain: Plain) -> Result<bool, PeerMisbehaved> {
         let mut reader = Reader::new(plain.blocks.freeze());
         if reader.is_empty() {
@@ -319,7 +325,8 @@ impl Connection {
         self.process_blocks(now, path, &mut reader, plain.early)
     }
 
-    /// Takes blocks as if a packet that opened had brought them: what a hostile peer with good keys can send. For tests and fuzzing.
+    /// Handles blocks as if a packet that opened had brought them: what a hostile peer with valid keys can send. For
+    /// tests and fuzzing.
     #[doc(hidden)]
     pub fn handle_blocks(&mut self, now: Time, blocks: bytes::Bytes) {
         if self.ending.is_over() || blocks.is_empty() {
@@ -389,7 +396,7 @@ impl Connection {
                 block::SUSPEND_ACK => {
                     self.on_suspend_ack(now, reader)?;
                     if self.ending.is_over() {
-                        // What comes behind it is not ours any more.
+                        // The session has left: blocks behind this one are ignored.
                         return Ok(false);
                     }
                 }
@@ -404,7 +411,7 @@ impl Connection {
         Ok(eliciting)
     }
 
-    /// Returns the path it speaks of.
+    /// Handles SACK. Returns the path that it reports on.
     fn on_sack(&mut self, now: Time, path: PathId, reader: &mut Reader) -> Result<PathId, PeerMisbehaved> {
         let mut sack = self.building.sack.take().unwrap_or_default();
         let read = sack.read(reader).map_err(PeerMisbehaved::from);
@@ -416,7 +423,7 @@ impl Connection {
         taken.map(|()| path)
     }
 
-    /// Acts on a SACK that came `on` a path, the peer's or the one that PONG stands for.
+    /// Acts on a SACK that came on path `on`. It is the peer's, or the one that PONG implies.
     pub(in crate::connection) fn take_sack(
         &mut self,
         now: Time,
@@ -427,7 +434,7 @@ impl Connection {
         let told = if planted(Mutant::SackOfAnotherPath) { self.paths[Main].id } else { id };
         let Some(at) = self.paths.by_id(told) else {
             if self.supply.ids.is_over(id) {
-                // Of a path that was closed meanwhile.
+                // The SACK is of a path that was closed meanwhile.
                 return Ok(());
             }
             return Err(PeerMisbehaved::new(Cause::AckOfUnsent, "SACK of a path that does not exist"));
@@ -447,7 +454,8 @@ impl Connection {
         }
         self.take_notes(now, at, notes);
         if self.early_keys.until.is_some() && self.session.is_unused() && self.in_flight() == 0 {
-            // What the handshake needed goes before thousands of others begin theirs, which can use it.
+            // Frees the memory that the handshake needed before thousands of other connections begin theirs and can use
+            // it.
             self.trim();
         }
         self.couple(now, at);
@@ -477,8 +485,9 @@ impl Connection {
         }
     }
 
-    /// A packet that came from `remote` was taken apart. An answer counts if it came from where its challenge went: somebody else may
-    /// have passed the challenge on to the peer, which answers from where it always was.
+    /// Handles answers to challenges, after a packet from `remote` was taken apart. An answer counts only if it came
+    /// from the address that its challenge went to. Otherwise somebody may have relayed the challenge to the peer,
+    /// which answers from where it always was.
     fn on_answer_from(&mut self, now: Time, at: At, remote: std::net::SocketAddr) {
         let path = &mut self.paths[at];
         if path.former.as_deref_mut().is_some_and(|former| former.take_answer(remote))
@@ -493,31 +502,47 @@ impl Connection {
         }
     }
 
-    /// The peer is where its challenge was answered.
+    /// Moves the path to the address from which the peer answered a challenge.
     pub(in crate::connection) fn follow(&mut self, now: Time, at: At, rtt: std::time::Duration) {
         let path = &mut self.paths[at];
         let Some(rebinding) = path.rebinding.as_deref().copied() else { return };
         let from = path.remote;
         if path.lifecycle.is_proven() {
             path.leave(now, self.supply.challenges.draw(), rebinding.remote);
-            // Should all this be the doing of somebody who passes packets on, the peer is dialled where it was.
+            // If somebody who relays packets caused all this, the peer can still be dialled where it was.
             self.supply.addresses.on_answered(from);
         }
         path.adopt(now, rebinding, rtt);
+        let id = path.id;
         self.supply.addresses.on_answered(rebinding.remote);
+        self.look_for_others(now, id, from, rebinding);
         if self.ending.is_over() {
-            // The packet that ended the connection shows where its last words go; there is nobody to be told.
+            // The packet that ended the connection shows where the farewell goes. The application hears nothing more.
             return;
         }
-        if path.lifecycle.on_validated() {
+        if self.paths[at].lifecycle.on_validated() {
             self.on_path_up(now, at);
             return;
         }
-        self.events.push_back(Event::PeerAddressChanged {
-            path: self.paths[at].id,
-            from,
-            to: rebinding.remote,
-        });
+        self.events.push_back(Event::PeerAddressChanged { path: id, from, to: rebinding.remote });
+    }
+
+    /// The peer's NAT rebound on one path: other paths between the same two addresses led through it as well. Where both ends' NATs rebind
+    /// at a time neither hears the other there.
+    fn look_for_others(&mut self, now: Time, moved: PathId, from: std::net::SocketAddr, to: Rebinding) {
+        if from == to.remote {
+            return;
+        }
+        let led_there = |path: &Path| {
+            let same_local = path.local.is_none() || to.local.is_none() || path.local == to.local;
+            path.id != moved && path.remote == from && same_local && path.lifecycle.is_proven()
+        };
+        for path in self.paths.iter_mut().filter(|path| path.rebinding.is_none() && led_there(path)) {
+            let mut rebinding = Rebinding::new(now, to.remote, path.local, self.supply.challenges.draw());
+            // It answered on the other path.
+            rebinding.allowance.prove();
+            path.rebinding = Some(Box::new(rebinding));
+        }
     }
 
     fn on_fin(&mut self, now: Time, reason: close::Reason) {
@@ -530,8 +555,8 @@ impl Connection {
 
     fn on_fin_ack(&mut self, now: Time) {
         use crate::connection::lifecycle::close::Ending::{FinAckSent, FinSent, PeerFin};
-        // The other states are those of two FINs that crossed: FIN-ACK may come before ours is on its way, and the peer, which
-        // knows that it came, then waits for no answer to ours.
+        // The other states occur when two FINs cross: the peer's FIN-ACK may come before ours is sent. FIN-DONE tells
+        // the peer that it came, so the peer does not wait for ours.
         if matches!(self.ending, FinSent { .. } | PeerFin { .. } | FinAckSent { .. }) {
             self.prepare_fin_done(now);
             self.finish(now, crate::connection::lifecycle::close::CloseReason::Local, None);

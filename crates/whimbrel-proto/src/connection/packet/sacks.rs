@@ -1,5 +1,5 @@
-//! SACKs of several paths: each returns on its own path, and where that is suspect on the best one, since a path may be dead in one
-//! direction only.
+//! SACKs of several paths. Each goes on its own path, or on the best one where its own is suspect, since a path may be
+//! dead in one direction only.
 
 use super::lengths::SACK_LEN;
 use super::sent_block::SentBlock;
@@ -10,26 +10,31 @@ use crate::connection::state::Connection;
 use crate::wire::Writer;
 
 impl Connection {
-    /// SACKs on it may not come through.
+    /// Returns whether SACKs sent on this path may not arrive.
     fn is_stranded(&self, at: At) -> bool {
         matches!(self.paths[at].lifecycle.state(), PathState::Suspect | PathState::Down | PathState::Closed)
     }
 
-    /// Packets on `at` report what came on `of`: its own do, those of the best path if its own may not come through.
+    /// Returns whether packets on `at` report what came on `of`. Packets on the path itself do, or those on the best
+    /// path if SACKs on `of` may not arrive.
     fn reports(&self, at: At, of: At) -> bool {
         let best = self.paths.main();
         if self.is_stranded(of) && self.paths[best].lifecycle.is_usable() { at == best } else { at == of }
     }
 
-    /// A SACK of any path is due that packets on `at` carry.
+    /// Returns whether a SACK is due that packets on `at` carry.
     pub(in crate::connection) fn is_sack_due(&self, now: Time, at: At) -> bool {
         let fits = self.paths[at].validation.room() >= SACK_LEN;
         fits && self.paths.all().any(|of| self.paths[of].received.is_sack_due(now) && self.reports(at, of))
     }
 
-    /// A packet on `at` has a SACK of `of`: what is not reported yet. What a suspect path says of itself, the best one still has to say;
-    /// while none works, a `probe`, and the answer to one, repeats what came on each, since one may work this way and another that; and so
-    /// does what answers on a new path: who opens it may have lost the others, and would send again what has long arrived.
+    /// Returns whether a packet on `at` carries a SACK of `of`. It does if something is not reported yet.
+    ///
+    /// - What a suspect path reports of itself, the best path still reports, too.
+    /// - While no path works, a `probe` and the answer to one repeat the SACKs of each failed path. One path may work
+    ///   in this direction and another in that.
+    /// - The answer on a new path does the same. The client that opens it may have lost the other paths, and would
+    ///   retransmit what has long arrived.
     fn has_sack(&self, at: At, of: At, probe: bool) -> bool {
         let unreported = self.paths[of].received.has_unreported() && (self.reports(at, of) || at == of);
         let asks = probe || self.is_stranded(at);
@@ -38,12 +43,12 @@ impl Connection {
         unreported || none_works && self.is_stranded(of) || greets && at != of
     }
 
-    /// A packet on `at` has SACKs.
+    /// Returns whether a packet on `at` carries any SACK.
     pub(in crate::connection) fn has_sacks(&self, at: At, probe: bool) -> bool {
         self.paths.all().any(|of| self.has_sack(at, of, probe))
     }
 
-    /// Writes SACKs.
+    /// Writes the SACKs that a packet on `at` carries.
     pub(in crate::connection) fn write_sacks(
         &mut self,
         now: Time,
@@ -67,8 +72,8 @@ impl Connection {
         }
     }
 
-    /// A SACK that goes out now should ask for acknowledgement: what a path brings says nothing of the other direction, and nobody would
-    /// miss SACKs that are lost there.
+    /// Returns whether a SACK that goes out now should ask for acknowledgement. What a path brings says nothing of the
+    /// other direction, so nobody would notice that SACKs are lost there.
     pub(in crate::connection) fn sack_probes(&self, now: Time, at: At) -> bool {
         let path = &self.paths[at];
         self.paths.len() > 1

@@ -4,14 +4,14 @@ use crate::PathId;
 use crate::connection::control::control_queue::ControlBlock;
 use crate::session::Carried;
 
-/// What a packet carried, to be told its fate.
+/// Something that a packet carried, kept until the packet's fate is known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SentBlock {
     Session(Carried),
     ControlBlock(ControlBlock),
-    /// A SACK that reported up to this number: once seen, what is below need not be repeated.
+    /// A SACK that reported up to this number. Once it is acknowledged, what is below need not be repeated.
     Sack(u64),
-    /// One of another path.
+    /// A SACK of another path, with the number it reported up to.
     SackOf(PathId, u64),
     MtuProbe(u16),
     /// The answer to a challenge.

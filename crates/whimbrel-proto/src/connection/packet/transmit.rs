@@ -1,4 +1,4 @@
-//! Packets going out: put together, sealed, masked, recorded.
+//! Sending packets: building, sealing, header protection, and bookkeeping.
 
 use std::time::Duration;
 
@@ -19,16 +19,18 @@ use crate::wire::packet::{
 use crate::wire::{Writer, block};
 use crate::{Cause, PeerMisbehaved, Side, Time};
 
-/// Shortest block part: with the shortest packet number and the tag it leaves a whole sample, and the packet is long enough to be
-/// answered by a stateless reset, which is shorter.
+/// The shortest block part, bytes. With the shortest packet number and the tag it leaves a whole header-protection
+/// sample. The packet is then long enough to be answered by a stateless reset, which must be shorter.
 const MIN_BLOCKS: usize = 4;
-/// A shorter packet is not worth its head, where so little may be sent.
+/// The least room, bytes, that is worth a packet where the amplification limit allows little. A shorter packet is
+/// mostly head.
 const LEAST_PACKET: usize = 64;
-/// Loss above which small messages are repeated twice.
+/// The loss above which small messages are repeated twice.
 const HEAVY_LOSS: f64 = 0.08;
-/// Bytes a second above which a processor decides how fast packets are, and not the link.
+/// The rate, in bytes a second, above which the processor and not the link limits the speed.
 const FASTER_THAN_SEALING: u64 = 1_000_000_000;
-/// PONG is repeated to PINGs at least this often, if they come: a client that got none sends one every 250 ms or round trip.
+/// The longest wait before PONG is repeated to a PING. A client without PONG sends PING every 250 ms, or every round
+/// trip if that is longer.
 const LONGEST_PONG_WAIT: Duration = Duration::from_millis(160);
 
 /// A packet under construction.
@@ -42,11 +44,11 @@ struct Head {
 /// Why a packet may be sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Occasion {
-    /// A SACK, or the answer to a challenge: congestion and pacing do not hold it back.
+    /// A SACK or the answer to a challenge is due. Congestion control and pacing do not hold it back.
     Sack,
-    /// Anything.
+    /// Anything may be sent.
     Data,
-    /// A probe of a silent path: must ask for an answer.
+    /// A silent path is probed. The packet must ask for acknowledgement.
     Probe,
 }
 
@@ -54,14 +56,15 @@ enum Occasion {
 #[derive(Clone, Copy)]
 struct Slot {
     occasion: Occasion,
-    /// How long it may be.
+    /// The longest it may be, bytes.
     limit: usize,
-    /// It may carry messages and what is the connection's; otherwise only what is the path's.
+    /// Whether it may carry messages and the connection's blocks. Otherwise it carries only the path's own.
     data: bool,
 }
 
 impl Connection {
-    /// Appends to `out` what is to be sent now: at most `segments` datagrams to one destination. None: nothing now.
+    /// Appends to `out` what is to be sent now: at most `segments` datagrams to one destination. Returns `None` if
+    /// there is nothing to send now.
     pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>, segments: usize) -> Option<Transmit> {
         if let Some(transmit) = self.transmit_single(now, out) {
             return Some(transmit);
@@ -79,7 +82,7 @@ impl Connection {
         turns.find_map(|at| self.transmit_on(now, at, out, segments))
     }
 
-    /// What is to be sent on one path.
+    /// Builds what is to be sent now on one path.
     fn transmit_on(&mut self, now: Time, at: At, out: &mut Vec<u8>, segments: usize) -> Option<Transmit> {
         let path = &mut self.paths[at];
         if let Some(due) = path.pacing_until.take().filter(|due| *due <= now) {
@@ -96,9 +99,11 @@ impl Connection {
             let Some(size) = self.build(now, at, out, segment_size.min(room), count == 0) else { break };
             self.paths[at].validation.on_sent(size);
             count += 1;
-            // An MTU probe travels alone: before others it would set their size, behind others it would be cut to theirs.
+            // An MTU probe travels alone. Before other packets it would set their size; behind them it would be cut to
+            // theirs.
             let probed = size > usize::from(self.paths[at].mtu.current());
-            // So does a very short one: what has to be padded, or has a longer number, would not fit behind it.
+            // So does a very short packet. One behind it that must be padded, or has a longer number, would not fit
+            // into its size.
             if probed || size < LEAST_PACKET || count > 1 && size < segment_size {
                 break;
             }
@@ -111,7 +116,7 @@ impl Connection {
         Some(self.paths[at].transmit(size, (count > 1).then_some(segment_size)))
     }
 
-    /// Packets that travel alone: of the handshake, of farewell, to an address under challenge.
+    /// Builds a packet that travels alone: one of the handshake, the farewell, or a challenge to an address.
     pub(in crate::connection) fn transmit_single(
         &mut self,
         now: Time,
@@ -135,7 +140,7 @@ impl Connection {
         if std::mem::take(&mut self.pong.due) && self.may_repeat_pong(now) {
             self.pong.at = now;
             self.pong.sent = self.pong.sent.saturating_add(1);
-            // Without room for it the next PING makes some.
+            // If there is no room for it, the next PING makes some.
             let pong =
                 self.pong.packet.as_ref().filter(|pong| pong.len() <= self.paths[Main].validation.room())?;
             out.extend_from_slice(pong);
@@ -156,8 +161,9 @@ impl Connection {
         })
     }
 
-    /// A copy of PING costs whoever sends it nothing: PONG goes again at once the first time, since clients on long paths send PING twice,
-    /// and then after longer and longer pauses.
+    /// Returns whether PONG may be repeated now. A copy of PING costs whoever sends it nothing, so repetitions are
+    /// limited. The first is sent at once, since clients on long paths send PING twice; the others after longer and
+    /// longer waits.
     fn may_repeat_pong(&self, now: Time) -> bool {
         let repeats = u32::from(self.pong.sent.saturating_sub(2)).min(16);
         self.pong.sent < 2 || now.since(self.pong.at) >= (PONG_WAIT * (1 << repeats)).min(LONGEST_PONG_WAIT)
@@ -171,7 +177,7 @@ impl Connection {
         let opens = own && self.side == Side::Client && path.lifecycle.state() == PathState::Opening;
         let alone = opens && self.opening_len() > CHALLENGE_LEN;
         if alone && let Some(told) = path.announced.and_then(|told| self.control.held_notice(told)) {
-            // The peer can answer only under our id for this path, and nothing else may bring it that.
+            // The peer can answer only to our id for this path, and nothing else may bring it that id.
             out.extend_from_slice(told);
         }
         out.push(block::PROBE);
@@ -198,7 +204,7 @@ impl Connection {
         })
     }
 
-    /// Asks whether the peer is still where it was.
+    /// Challenges the peer's former address, to see whether the peer is still there.
     fn transmit_former(&mut self, now: Time, at: At, out: &mut Vec<u8>) -> Option<Transmit> {
         let path = &mut self.paths[at];
         let former = path.former.as_deref_mut().filter(|_| path.lifecycle.is_proven())?;
@@ -217,8 +223,8 @@ impl Connection {
         Some(Transmit { destination, source, ecn: None, size, segment_size: None })
     }
 
-    /// Builds one packet of at most `limit` bytes, or an MTU probe if it is the first of several, at the end of `out`; returns its
-    /// size, or None if nothing may or need be sent.
+    /// Builds one packet of at most `limit` bytes at the end of `out`. If it is the first of several, it may instead be
+    /// an MTU probe. Returns its size, or `None` if nothing may or need be sent.
     fn build(&mut self, now: Time, at: At, out: &mut Vec<u8>, limit: usize, first: bool) -> Option<usize> {
         let slot = self.occasion(now, at, limit, first)?;
         let proven = self.peer.confirmed && self.paths[at].lifecycle.state() != PathState::Opening;
@@ -243,7 +249,7 @@ impl Connection {
         Some(size)
     }
 
-    /// Whether a packet may be sent, as what, and how long it may be.
+    /// Returns whether a packet may be sent, for what reason, and how long it may be.
     fn occasion(&mut self, now: Time, at: At, limit: usize, first: bool) -> Option<Slot> {
         let established = self.keys.is_some();
         let owed = self.is_sack_due(now, at) || self.paths[at].answers.is_due();
@@ -275,7 +281,8 @@ impl Connection {
         owed
     }
 
-    /// With nothing else to send, has the session send a second copy of what may be lost. True if there is one.
+    /// With nothing else to send, has the session queue a second copy of what may be lost. Returns whether there is
+    /// one.
     fn double(&mut self, now: Time, at: At) -> bool {
         let allowed = self.config.repeats != crate::config::Repeats::Fixed(0);
         if !allowed || self.keys.is_none() || self.session.is_blocked() {
@@ -313,17 +320,20 @@ impl Connection {
         true
     }
 
-    /// SACK, then the connection's blocks, then the session's. Returns whether the packet asks for acknowledgement.
+    /// Writes SACKs, then the connection's blocks, then the session's. Returns whether the packet asks for
+    /// acknowledgement.
     fn write_blocks(&mut self, now: Time, at: At, out: &mut Vec<u8>, head: &Head, slot: Slot) -> bool {
         let Slot { occasion, limit, data } = slot;
         let body = head.start + CLEAR_LEN + head.number_len;
         let mut end = head.start + limit - TAG_LEN;
         let path = &self.paths[at];
         if path.recovery.pacing_rate() >= FASTER_THAN_SEALING && limit == usize::from(path.mtu.current()) {
-            // A cipher takes longer for a part of a block than for a whole one, on either side. Those behind have the first one's size.
+            // A cipher takes longer for a part of a block than for a whole one, at either end. Packets that follow have
+            // the first one's size.
             end -= (end - body) % CIPHER_BLOCK as usize;
         }
-        // An answer is waited for, and however much there is to say of other paths.
+        // The peer waits for answers to its challenges, so they have room however much there is to report of other
+        // paths.
         let mut writer = Writer::new(out, end - self.paths[at].answers.room().min(end - body));
         let probe = occasion == Occasion::Probe;
         if self.keys.is_some() && self.has_sacks(at, probe) && self.write_verdicts(&mut writer) {
@@ -333,7 +343,7 @@ impl Connection {
         let sack_end = writer.len();
         let mut writer = Writer::new(out, end);
         if occasion == Occasion::Sack {
-            // One SACK in a round trip asks to be acknowledged itself, or its ranges would grow for ever.
+            // One SACK in a round trip asks to be acknowledged itself. Otherwise its ranges would grow for ever.
             let prunes = self.paths[at].lifecycle.is_proven()
                 && self.paths[at].received.wants_pruning()
                 && now.since(self.activity.eliciting) > self.paths[at].recovery.rtt.smoothed();
@@ -380,7 +390,7 @@ impl Connection {
         eliciting
     }
 
-    /// What is owed to the peer on this very path.
+    /// Writes the blocks that are owed to the peer on this path.
     fn write_path_blocks(&mut self, at: At, writer: &mut Writer<'_>) {
         if self.keys.is_none() {
             return;
@@ -396,7 +406,8 @@ impl Connection {
         }
     }
 
-    /// What came too late is told before it is acknowledged. False: acknowledgement has to wait.
+    /// Writes the verdicts on messages that came too late, which must precede their acknowledgement. Returns false if
+    /// not all fit: acknowledgement then has to wait.
     fn write_verdicts(&mut self, writer: &mut Writer<'_>) -> bool {
         if !self.session.has_verdicts() {
             return true;
@@ -407,7 +418,7 @@ impl Connection {
         all
     }
 
-    /// How often small messages are repeated now: only where there is room to spare.
+    /// Returns how often small messages are repeated now: not at all once half the congestion window is in use.
     fn repeats(&self, at: At, occasion: Occasion) -> u8 {
         let redundant = self.config.scheduler == crate::connection::paths::scheduler::Scheduling::Redundant
             && self.paths.len() > 1;
@@ -425,7 +436,7 @@ impl Connection {
         }
     }
 
-    /// Writes the head of the next packet.
+    /// Writes the head of the next packet. Updates the keys first, if that is due and possible.
     fn begin(&mut self, at: At, out: &mut Vec<u8>) -> Head {
         let number = self.paths[at].recovery.next_number();
         let number = if planted(Mutant::PacketNumberReused) { number & !1 } else { number };
@@ -453,7 +464,7 @@ impl Connection {
         Head { start, number, number_len, early }
     }
 
-    /// Seals and masks the packet that ends `out`; returns its size.
+    /// Seals the packet that ends `out`, and applies header protection. Returns its size.
     fn seal(&self, at: At, out: &mut Vec<u8>, head: &Head) -> usize {
         let (seal, header) = match (&self.keys, &self.early_keys.seal) {
             (_, Some(early)) if head.early => (&early.seal, &early.header),
@@ -504,7 +515,7 @@ impl Connection {
         }
     }
 
-    /// Moves a close along once the queue is drained.
+    /// Continues a close or a suspension once the queue is drained.
     fn progress_ending(&mut self, now: Time) {
         if self.ending.is_open() || self.keys.is_none() || self.tickets.is_awaited() {
             return;
@@ -528,19 +539,20 @@ impl Connection {
         }
     }
 
-    /// The packet that tells the peer it is over.
+    /// Prepares the packet that tells the peer that the connection is over.
     pub(in crate::connection) fn prepare_farewell(&mut self, now: Time, cause: Cause, reason: &Reason) {
         self.prepare_last(now, |writer| {
             write_rst(writer, cause, reason);
         });
     }
 
-    /// FIN-DONE, repeated to a peer that repeats FIN-ACK.
+    /// Prepares FIN-DONE, which is repeated to a peer that repeats FIN-ACK.
     pub(in crate::connection) fn prepare_fin_done(&mut self, now: Time) {
         self.prepare_last(now, |writer| writer.bytes(&[block::FIN_DONE, block::PADDING, 0]));
     }
 
-    /// One sealed packet with these blocks, however long: what a hostile peer with good keys can send. For tests.
+    /// Returns one sealed packet with these blocks, however long: what a hostile peer with valid keys can send. For
+    /// tests.
     #[doc(hidden)]
     pub fn seal_blocks(&mut self, now: Time, blocks: &[u8]) -> Vec<u8> {
         let mut packet = Vec::with_capacity(blocks.len() + 64);
@@ -563,7 +575,7 @@ impl Connection {
         self.farewell.due = true;
     }
 
-    /// For one path.
+    /// Seals the farewell for one path.
     pub(in crate::connection) fn seal_farewell(&mut self, now: Time, at: At) {
         let mut packet = Vec::with_capacity(MOST_FAREWELL + 64);
         let head = self.begin(at, &mut packet);

@@ -1,22 +1,22 @@
-//! The addresses that each end says it has (MMSP's and ADD-IP's dynamic address reconfiguration).
+//! The addresses that each end announces (dynamic address reconfiguration of MMSP and ADD-IP).
 
 use std::net::{IpAddr, SocketAddr};
 
 use crate::wire::{Reader, Writer, block};
 use crate::{Cause, PeerMisbehaved};
 
-/// Addresses of the peer's that are kept.
+/// The most addresses of the peer that are kept.
 pub(in crate::connection) const MOST: usize = 16;
 
 /// An address of this host, and how paths from it are to be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LocalAddress {
-    /// The address, with the port that the peer can reach it at.
+    /// The address, with the port at which the peer can reach it.
     pub address: SocketAddr,
-    /// What a byte costs on paths from here, in a measure of your own: a path that costs more carries nothing while one that costs less
-    /// works. Default 0.
+    /// The cost of a byte on paths from here, in a unit of your own. A path that costs more carries nothing while a
+    /// cheaper one works. Default 0.
     pub cost: u32,
-    /// Paths from here are used only while no other works. Default false.
+    /// Whether paths from here are used only while no other works. Default false.
     pub standby: bool,
 }
 
@@ -26,7 +26,8 @@ impl From<SocketAddr> for LocalAddress {
     }
 }
 
-/// See the module. Most connections know of none beside those of their paths.
+/// The known addresses of both ends. Most connections know none beside those of their paths, so the box is rarely
+/// there.
 #[derive(Debug, Default)]
 pub(in crate::connection) struct Addresses(Option<Box<Known>>);
 
@@ -35,13 +36,14 @@ struct Known {
     ours: Vec<(u64, LocalAddress)>,
     next: u64,
     theirs: Vec<(u64, SocketAddr)>,
-    /// Those that have answered a challenge in this session.
+    /// The peer's addresses that have answered a challenge in this session, the latest last.
     answered: Vec<SocketAddr>,
-    /// Removed, those that were never added too: the blocks may come in any order, and again.
+    /// The sequence numbers of removed addresses, including ones that were never added: the blocks may come in any
+    /// order, and again.
     removed: Vec<u64>,
 }
 
-/// What an announcement changed.
+/// A change of the known addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::connection) enum Change {
     Added(SocketAddr),
@@ -53,7 +55,7 @@ impl Addresses {
         self.0.iter().flat_map(|known| &known.ours).map(|(_, ours)| ours)
     }
 
-    /// It is one of ours.
+    /// Returns whether `ip` is one of this host's addresses.
     pub(in crate::connection) fn has(&self, ip: IpAddr) -> bool {
         self.ours().any(|ours| ours.address.ip() == ip)
     }
@@ -62,19 +64,19 @@ impl Addresses {
         self.0.iter().flat_map(|known| &known.theirs).map(|(_, theirs)| *theirs)
     }
 
-    /// How paths from `local` are to be used.
+    /// Returns how paths from `local` are to be used.
     pub(in crate::connection) fn settings(&self, local: Option<IpAddr>) -> Option<LocalAddress> {
         self.ours().find(|ours| Some(ours.address.ip()) == local).copied()
     }
 
-    /// Over another connection: which of the peer's have answered stays known.
+    /// Continues from an earlier connection: the peer's addresses that have answered stay known.
     pub(in crate::connection) fn go_on_from(&mut self, before: &Self) {
         for answered in before.0.iter().flat_map(|known| &known.answered) {
             self.on_answered(*answered);
         }
     }
 
-    /// One of the peer's answered a challenge.
+    /// Records that an address of the peer answered a challenge.
     pub(in crate::connection) fn on_answered(&mut self, address: SocketAddr) {
         if !self.has_answered(address) {
             let answered = &mut self.known().answered;
@@ -89,12 +91,13 @@ impl Addresses {
         self.0.iter().flat_map(|known| known.answered.iter().rev()).copied()
     }
 
-    /// It is no third party's that the peer would have us send to.
+    /// Returns whether the address has answered a challenge. If it has not, it may be that of a third party to which
+    /// the peer would direct our packets.
     pub(in crate::connection) fn has_answered(&self, address: SocketAddr) -> bool {
         self.0.as_ref().is_some_and(|known| known.answered.contains(&address))
     }
 
-    /// These are this host's addresses now: tells what changed, and makes the blocks that tell the peer.
+    /// Sets this host's addresses. Passes each change to `tell`, with the block that announces it to the peer.
     pub(in crate::connection) fn set_ours(
         &mut self,
         now: &[LocalAddress],
@@ -118,7 +121,7 @@ impl Addresses {
         }
     }
 
-    /// The peer has another address. None: nothing new.
+    /// Adds an address of the peer. Returns `None` if it is known or removed already, or if there are too many.
     pub(in crate::connection) fn add_theirs(&mut self, sequence: u64, address: SocketAddr) -> Option<Change> {
         let Known { theirs, removed, .. } = self.known();
         let known = theirs.iter().any(|(known, _)| *known == sequence);
@@ -126,14 +129,14 @@ impl Addresses {
             return None;
         }
         if theirs.len() == MOST {
-            // A peer with so many addresses does without the newest.
+            // With this many addresses, the newest is ignored.
             return None;
         }
         theirs.push((sequence, address));
         Some(Change::Added(address))
     }
 
-    /// The peer has one less.
+    /// Removes an address of the peer. Returns `None` if it was not known.
     pub(in crate::connection) fn remove_theirs(&mut self, sequence: u64) -> Option<Change> {
         let Known { theirs, removed, .. } = self.known();
         if !removed.contains(&sequence) {
@@ -178,10 +181,10 @@ pub(in crate::connection) fn write_delete(sequence: u64) -> Vec<u8> {
     out
 }
 
-/// What ADD_ADDRESS says: its sequence number and the address.
+/// Reads ADD_ADDRESS: its sequence number and the address.
 ///
 /// # Errors
-/// The family is neither 4 nor 6, or it is no address of one host.
+/// The family is neither 4 nor 6, or the address cannot be that of one host.
 pub(in crate::connection) fn read_add(reader: &mut Reader) -> Result<(u64, SocketAddr), PeerMisbehaved> {
     let sequence = reader.varint()?;
     let ip = match reader.u8()? {

@@ -1,18 +1,18 @@
-//! Pairs of addresses on which a path did not answer: tried again by themselves, but less and less often.
+//! Address pairs on which a path did not answer. They are tried again automatically, but less and less often.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use crate::Time;
 
-/// From the first failure to the next attempt; each further failure doubles it.
+/// The wait from the first failure to the next attempt. Each further failure doubles it.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// Between attempts at the longest.
+/// The longest wait between attempts.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
-/// Pairs remembered; with more the oldest is tried as if it were new.
+/// The most pairs that are remembered. Beyond that the oldest is forgotten, and tried as if it were new.
 const MOST: usize = 64;
 
-/// See the module.
+/// The failed pairs, the oldest first.
 #[derive(Debug, Default)]
 pub(in crate::connection) struct Attempts(Vec<Failed>);
 
@@ -21,7 +21,7 @@ struct Failed {
     local: Option<IpAddr>,
     remote: SocketAddr,
     wait: Duration,
-    /// When it may be tried again; none: it may be now, and nobody has to be woken for it. [`Time::MAX`]: not by itself.
+    /// When the pair may be tried again. `None`: now, and no timer is needed for it. [`Time::MAX`]: not automatically.
     again: Option<Time>,
 }
 
@@ -30,20 +30,20 @@ impl Attempts {
         self.0.iter().position(|failed| failed.local == local && failed.remote == remote)
     }
 
-    /// Nothing was answered.
+    /// Records that an attempt on this pair was not answered.
     pub(in crate::connection) fn on_failed(&mut self, now: Time, local: Option<IpAddr>, remote: SocketAddr) {
         let before = self.position(local, remote).map(|at| self.0.remove(at).wait);
         let wait = before.map_or(FIRST_WAIT, |wait| (wait * 2).min(LONGEST_WAIT));
         self.push(Failed { local, remote, wait, again: Some(now + wait) });
     }
 
-    /// The application wants no path here: until the networks change none is opened.
+    /// Records that the application wants no path on this pair. None is opened until the networks change.
     pub(in crate::connection) fn refuse(&mut self, local: Option<IpAddr>, remote: SocketAddr) {
         self.on_answered(local, remote);
         self.push(Failed { local, remote, wait: FIRST_WAIT, again: Some(Time::MAX) });
     }
 
-    /// Pairs that the application wants no path on.
+    /// Returns the pairs on which the application wants no path.
     pub(in crate::connection) fn refused(&self) -> impl Iterator<Item = (Option<IpAddr>, SocketAddr)> {
         let refused = self.0.iter().filter(|failed| failed.again == Some(Time::MAX));
         refused.map(|failed| (failed.local, failed.remote))
@@ -56,29 +56,29 @@ impl Attempts {
         self.0.push(failed);
     }
 
-    /// It works.
+    /// Forgets the pair, because a path on it works.
     pub(in crate::connection) fn on_answered(&mut self, local: Option<IpAddr>, remote: SocketAddr) {
         if let Some(at) = self.position(local, remote) {
             self.0.remove(at);
         }
     }
 
-    /// It is not to be tried yet.
+    /// Returns whether the pair must not be tried yet.
     pub(in crate::connection) fn is_waiting(&self, local: Option<IpAddr>, remote: SocketAddr) -> bool {
         self.position(local, remote).is_some_and(|at| self.0[at].again.is_some())
     }
 
-    /// Pairs that are not to be tried yet.
+    /// Returns the pairs that must not be tried yet.
     pub(in crate::connection) fn waiting(&self) -> impl Iterator<Item = (Option<IpAddr>, SocketAddr)> {
         self.0.iter().filter(|failed| failed.again.is_some()).map(|failed| (failed.local, failed.remote))
     }
 
-    /// When the next may be tried.
+    /// Returns when the next pair may be tried.
     pub(in crate::connection) fn timeout(&self) -> Option<Time> {
         self.0.iter().filter_map(|failed| failed.again).filter(|again| *again < Time::MAX).min()
     }
 
-    /// Lets those go whose time has come. True if there are any.
+    /// Releases the pairs whose wait is over. Returns whether there are any.
     pub(in crate::connection) fn handle_timeout(&mut self, now: Time) -> bool {
         let mut any = false;
         for failed in self.0.iter_mut().filter(|failed| failed.again.is_some_and(|again| again <= now)) {
@@ -88,12 +88,12 @@ impl Attempts {
         any
     }
 
-    /// The networks changed: what was in vain from an address says nothing once that is gone.
+    /// Forgets refusals and failures from addresses that are gone, because the networks changed.
     pub(in crate::connection) fn keep(&mut self, there: impl Fn(IpAddr) -> bool) {
         self.0.retain(|failed| failed.again != Some(Time::MAX) && failed.local.is_none_or(&there));
     }
 
-    /// A link came up: all may be different.
+    /// Forgets everything, because a link came up and any pair may work now.
     pub(in crate::connection) fn clear(&mut self) {
         self.0 = Vec::new();
     }

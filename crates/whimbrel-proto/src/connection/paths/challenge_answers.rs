@@ -1,10 +1,10 @@
-//! Challenges that wait to be answered.
+//! The peer's challenges that wait to be answered.
 use crate::wire::{Writer, block};
 
-/// Challenges answered in one go; a peer that sends more at once gets the last of them answered.
+/// The most challenges answered together. Of more at once, only the last are answered.
 pub(in crate::connection) const ANSWERS: usize = 4;
 
-/// Challenges that wait to be answered.
+/// The challenges, the oldest first.
 #[derive(Debug, Default)]
 pub(in crate::connection) struct ChallengeAnswers(Vec<u64>);
 
@@ -16,22 +16,23 @@ impl ChallengeAnswers {
         self.0.push(challenge);
     }
 
-    /// The last that came.
+    /// Returns the latest challenge.
     pub(in crate::connection) fn newest(&self) -> Option<u64> {
         self.0.last().copied()
     }
 
-    /// One waits: it goes out whatever congestion says, since the other side may be waiting for nothing else.
+    /// Returns whether an answer is due. It is sent whatever congestion control says, since the peer may be waiting for
+    /// nothing else.
     pub(in crate::connection) fn is_due(&self) -> bool {
         !self.0.is_empty()
     }
 
-    /// Bytes they take.
+    /// Returns how many bytes the answers take.
     pub(in crate::connection) fn room(&self) -> usize {
         9 * self.0.len()
     }
 
-    /// Writes those that fit. True if there is one.
+    /// Writes the answers that fit. Returns whether there is one.
     pub(in crate::connection) fn fill(&mut self, out: &mut Writer<'_>) -> bool {
         let before = self.0.len();
         while !self.0.is_empty() && out.remaining() >= 9 {

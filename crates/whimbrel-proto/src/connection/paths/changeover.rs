@@ -1,4 +1,5 @@
-//! Automatic Changeover (MMSP): data leaves a primary path that fails, and goes back to it once it has worked for a while.
+//! Automatic Changeover (MMSP): data leaves a primary path that fails, and returns to it once it has worked for a
+//! while.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -8,14 +9,14 @@ use super::path_set::{At, Paths};
 use super::path_state::PathState;
 use crate::{PathId, Time};
 
-/// A path that failed has to have worked for so long before data goes back to it.
+/// How long a path that failed must have worked before data returns to it.
 pub(in crate::connection) const PATIENCE: Duration = Duration::from_secs(2);
-/// The same at the longest: it doubles when a path fails again before it had held for `STEADY`.
+/// The longest such time. It doubles when a path fails again less than `STEADY` after data returned to it.
 const LONGEST_PATIENCE: Duration = Duration::from_secs(64);
-/// A path that held for so long is as good as one that never failed.
+/// After this long without failing, a path counts as one that never failed.
 const STEADY: Duration = Duration::from_secs(60);
 
-/// See the module.
+/// Whether data has left a primary path, and when it returned to one.
 #[derive(Debug, Default)]
 pub(in crate::connection) struct Changeover {
     pub(in crate::connection) left: Option<Box<Left>>,
@@ -23,21 +24,22 @@ pub(in crate::connection) struct Changeover {
     pub(in crate::connection) patience: Duration,
 }
 
-/// The primary that failed. By its addresses: a network that comes back may have another path, and a NAT in between another port.
+/// The primary path that failed. It is also known by its addresses: a network that comes back may have another path,
+/// and a NAT in between may use another port.
 #[derive(Debug)]
 pub(in crate::connection) struct Left {
     id: PathId,
     local: Option<IpAddr>,
     remote: IpAddr,
-    /// It has worked since.
+    /// Since when it has worked again.
     pub(in crate::connection) works: Option<Time>,
-    /// And was asked, after its time, whether it still does.
+    /// Whether it was probed, at the end of that time, to see whether it still works.
     pub(in crate::connection) asked: bool,
 }
 
 impl Left {
-    /// The path itself, while there is one; else another over the same networks, but not the one that took its place: behind one NAT
-    /// several look alike.
+    /// Returns the path itself while it is open, otherwise another one over the same networks. The current primary is
+    /// not considered then: behind one NAT several paths look alike.
     pub(in crate::connection) fn find(&self, paths: &Paths) -> Option<At> {
         let open = |at: &At| paths[*at].lifecycle.state() != PathState::Closed;
         let alike = |at: &At| {
@@ -49,7 +51,7 @@ impl Left {
 }
 
 impl Changeover {
-    /// The primary path fails; of several in a row the first counts.
+    /// Records that the primary path failed. Of several that fail in a row, the first counts.
     pub(in crate::connection) fn on_failed(&mut self, now: Time, path: &Path) {
         if self.left.is_some() {
             return;
@@ -60,12 +62,12 @@ impl Changeover {
         self.left = Some(Box::new(Left { id: path.id, local, remote, works: None, asked: false }));
     }
 
-    /// Somebody said which path is to be the primary.
+    /// Forgets the failed path, because one of the ends chose a primary.
     pub(in crate::connection) fn forget(&mut self) {
         self.left = None;
     }
 
-    /// When the path has to be asked whether it still works.
+    /// Returns when the path must be probed to see whether it still works.
     pub(in crate::connection) fn timeout(&self) -> Option<Time> {
         let left = self.left.as_ref().filter(|left| !left.asked)?;
         Some(left.works? + self.patience)

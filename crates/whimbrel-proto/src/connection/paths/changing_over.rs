@@ -1,11 +1,12 @@
-//! Leaving a path whose messages do not arrive, before it is known to be down.
+//! Leaving a primary path that no longer works, and returning to it.
 
 use super::path_set::At;
 use crate::Time;
 use crate::connection::state::Connection;
 
 impl Connection {
-    /// The path that stays the primary unless another is clearly better: the one that is, or, once, the one that was and works again.
+    /// Returns the path that stays primary unless another is clearly better. That is the current primary or, once, the
+    /// earlier one that works again.
     pub(in crate::connection) fn incumbent(&mut self, now: Time) -> At {
         let main = self.paths.main();
         if !self.is_at_hand(main) && !self.paths[main].unwanted {
@@ -28,7 +29,7 @@ impl Connection {
         at
     }
 
-    /// Whether a path works is known of one that carries something.
+    /// Probes the failed path when its time is over: only a path that carries something shows whether it works.
     pub(in crate::connection) fn ask_left(&mut self, now: Time) {
         if self.steering.changeover.timeout().is_none_or(|due| due > now) {
             return;

@@ -1,4 +1,4 @@
-//! Asking whether a path that costs something may be used.
+//! Asking the application whether a path that costs something may be used.
 
 use super::cost::{Consent, CostPolicy};
 use super::path_set::At;
@@ -7,7 +7,7 @@ use crate::connection::state::Connection;
 use crate::{PathId, Time};
 
 impl Connection {
-    /// The answer to [`Event::PathCostAsked`], which may be changed at any time.
+    /// Answers [`Event::PathCostAsked`]. The answer may be changed at any time.
     pub fn allow_path(&mut self, now: Time, id: PathId, allowed: bool) {
         if let Some(at) = self.paths.by_id(id) {
             self.paths[at].consent = if allowed { Consent::Given } else { Consent::Refused };
@@ -15,7 +15,7 @@ impl Connection {
         }
     }
 
-    /// A path may carry data as far as cost goes.
+    /// Returns whether the cost policy permits the path to carry data.
     pub(in crate::connection) fn is_affordable(&self, at: At) -> bool {
         let path = &self.paths[at];
         match self.config.cost_policy {
@@ -25,14 +25,14 @@ impl Connection {
         }
     }
 
-    /// A path works, and may be used: no more, if it is left by choice, once another works.
+    /// Returns whether a path works and may be used. A path that is left by choice may not, once another works.
     pub(in crate::connection) fn is_at_hand(&self, at: At) -> bool {
         let works = |at: At| self.paths[at].lifecycle.is_usable() && self.is_affordable(at);
         let stays = |at: At| works(at) && !self.paths[at].unwanted;
         works(at) && !(self.paths[at].lingers && self.paths.all().any(stays))
     }
 
-    /// Asks for what has not been asked yet.
+    /// Asks the application about each path that it was not asked about yet.
     pub(in crate::connection) fn ask_for_consent(&mut self) {
         if self.config.cost_policy != CostPolicy::Ask {
             return;

@@ -1,21 +1,22 @@
-//! What paths may cost, and who decides.
+//! The cost of paths, and the policy for it.
 
-/// What the cost of paths means.
+/// How the cost of paths is taken into account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum CostPolicy {
-    /// Nothing.
+    /// Costs are ignored.
     Ignore,
-    /// A path that costs more carries nothing while one that costs less works.
+    /// A path that costs more carries nothing while a cheaper one works.
     #[default]
     CheapFirst,
     /// As `CheapFirst`, and a path that costs more than this carries no data at all.
     NeverAbove(u32),
-    /// A path that costs anything carries data only once the application allowed it: [`Event::PathCostAsked`](crate::Event::PathCostAsked),
+    /// A path that costs anything carries data only once the application allows it: see
+    /// [`Event::PathCostAsked`](crate::Event::PathCostAsked) and
     /// [`Connection::allow_path`](crate::Connection::allow_path).
     Ask,
 }
 
-/// What the application said of a path that costs something.
+/// The application's answer about a path that costs something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(in crate::connection) enum Consent {
     #[default]

@@ -1,4 +1,4 @@
-//! Coupling the controllers of paths that share a bottleneck.
+//! Coupling the congestion controllers of paths that share a bottleneck.
 
 use super::coupling::{LEAST_PART, SHORTEST_SPAN};
 use super::path::Path;
@@ -8,7 +8,7 @@ use crate::connection::state::Connection;
 use crate::{PathId, Time};
 
 impl Connection {
-    /// Something was acknowledged on a path.
+    /// Updates the coupling after an acknowledgement on a path.
     pub(in crate::connection) fn couple(&mut self, now: Time, at: At) {
         if self.paths.len() == 1 || !self.config.coupled {
             return;
@@ -40,13 +40,13 @@ impl Connection {
         }
     }
 
-    /// A path is no more.
+    /// Removes a path that is gone from the coupling.
     pub(in crate::connection) fn part_company(&mut self, now: Time, id: PathId) {
         self.steering.coupling.apart.retain(|(a, b)| *a != id && *b != id);
         self.tell_company(now);
     }
 
-    /// Tells each path's controller what the others through its bottleneck do.
+    /// Tells each path's controller about the other paths through its bottleneck.
     fn tell_company(&mut self, now: Time) {
         let all: u64 = self.paths.iter().map(Path::load_rate).sum();
         for path in self.paths.iter_mut() {

@@ -1,4 +1,4 @@
-//! Which paths share a bottleneck, found out while they carry, and what their controllers are told of each other.
+//! Which paths share a bottleneck, as their traffic shows, and what their controllers are told of each other.
 
 use std::time::Duration;
 
@@ -6,19 +6,20 @@ use super::path::Path;
 use crate::congestion::{Calls, Delays, Member, share_queue};
 use crate::{PathId, Time};
 
-/// Round trips are compared in spans of this long, or the longest round trip where that is longer: paths of different length see the same
-/// queue at different times.
+/// The shortest span over which round trips are compared. The span is the longest round trip if that is longer: paths
+/// of different length see the same queue at different times.
 pub(in crate::connection) const SHORTEST_SPAN: Duration = Duration::from_millis(100);
 
-/// A path that carries less than this part of all is no company: it is probed, or waits for others to fail.
+/// A path that carries less than this fraction of all traffic (1/32) does not count for the others: it is only probed,
+/// or waits for others to fail.
 pub(in crate::connection) const LEAST_PART: u64 = 32;
 
-/// What a path carried in the running span and before.
+/// A path's traffic in the current span and before.
 #[derive(Debug, Default)]
 pub(in crate::connection) struct Load {
     pub(in crate::connection) delays: Delays,
     acked_bytes: u64,
-    /// Bytes a second, of about the last four spans.
+    /// The rate in bytes a second, averaged over about the last four spans.
     rate: u64,
     pub(in crate::connection) coupled: bool,
     pub(in crate::connection) calls: Calls,
@@ -37,11 +38,11 @@ impl Load {
     }
 }
 
-/// See the module.
+/// The current span, and the paths known not to share a bottleneck.
 #[derive(Debug, Default)]
 pub(in crate::connection) struct Coupling {
     pub(in crate::connection) span_began: Time,
-    /// Pairs that were seen not to share a bottleneck.
+    /// Pairs of paths that were seen not to share a bottleneck.
     pub(in crate::connection) apart: Vec<(PathId, PathId)>,
 }
 
@@ -62,7 +63,7 @@ impl Coupling {
 }
 
 impl Path {
-    /// Bytes a second that were acknowledged of late.
+    /// Returns the rate that was acknowledged lately, bytes a second.
     pub(in crate::connection) fn load_rate(&self) -> u64 {
         self.load.as_ref().map_or(0, |load| load.rate)
     }

@@ -1,37 +1,38 @@
-//! Where the peer was before it came from elsewhere.
+//! The peer's address before it seemed to move.
 //!
-//! Whoever passes packets on faster than they come directly makes it look as if the peer had moved, its answers to challenges included.
-//! So the address before is asked again, and a peer that answers from there has not moved: a NAT that really rebound does not let it.
+//! Somebody may relay packets faster than they come directly. It then looks as if the peer had moved, since its answers
+//! to challenges come that way, too. So the former address is challenged again. A peer that answers from there has not
+//! moved: after a real NAT rebinding it could not.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use crate::Time;
 
-/// From the first challenge to the second; each further wait is twice as long, up to [`LONGEST_WAIT`].
+/// The wait from the first challenge to the second. Each further wait is twice as long, up to [`LONGEST_WAIT`].
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(600);
-/// Of so many challenges the answers count.
+/// The number of latest challenges to which an answer counts.
 const REMEMBERED: u64 = 4;
 
-/// See the module.
+/// The peer's former address, and the challenges sent there.
 #[derive(Debug)]
 pub(in crate::connection) struct Former {
     pub(in crate::connection) remote: SocketAddr,
     pub(in crate::connection) local: Option<IpAddr>,
-    /// Of the first try; each further one has the next number.
+    /// The challenge of the first try. Each further try adds one.
     challenge: u64,
     tries: u64,
     next: Time,
     wait: Duration,
-    /// A challenge of the peer's that came from there.
+    /// A challenge of the peer that came from there.
     asked: Option<u64>,
-    /// The packet at hand has an answer.
+    /// Whether the packet at hand holds an answer.
     answered: bool,
 }
 
 impl Former {
-    /// It is asked at once.
+    /// Creates the state; the first challenge is due at once.
     pub(in crate::connection) fn new(
         now: Time,
         remote: SocketAddr,
@@ -42,12 +43,12 @@ impl Former {
         Self { remote, local, challenge, tries: 0, next, wait, asked: None, answered: false }
     }
 
-    /// When it is asked next.
+    /// Returns when the next challenge is due.
     pub(in crate::connection) fn timeout(&self) -> Time {
         self.next
     }
 
-    /// What to say there now: a challenge, and the answer to one.
+    /// Returns what to send there now: a challenge, and the answer to the peer's own challenge if there is one.
     pub(in crate::connection) fn poll(&mut self, now: Time) -> Option<(u64, Option<u64>)> {
         if now < self.next {
             return None;
@@ -59,25 +60,25 @@ impl Former {
         Some((challenge, self.asked.take()))
     }
 
-    /// Nothing comes from where the peer seems to be.
+    /// Challenges the address more often again, because nothing comes from where the peer seems to be.
     pub(in crate::connection) fn on_silence(&mut self, now: Time) {
         self.wait = FIRST_WAIT;
         self.next = self.next.min(now + FIRST_WAIT);
     }
 
-    /// The peer asks from there: it was proven once, so it is answered there.
+    /// Handles a challenge that the peer sent from there. The peer was proven there once, so it is answered there.
     pub(in crate::connection) fn on_asked(&mut self, now: Time, challenge: u64) {
         self.asked = Some(challenge);
         self.next = now;
     }
 
-    /// An answer came, maybe to one of the challenges sent.
+    /// Handles an answer, which may be to one of the latest challenges.
     pub(in crate::connection) fn on_answer(&mut self, answer: u64) {
         let first = self.tries.saturating_sub(REMEMBERED);
         self.answered |= (first..self.tries).any(|nth| self.challenge.wrapping_add(nth) == answer);
     }
 
-    /// The packet at hand came from `remote`. True: the peer is there still.
+    /// Ends the packet at hand, which came from `remote`. Returns whether it shows that the peer is still there.
     pub(in crate::connection) fn take_answer(&mut self, remote: SocketAddr) -> bool {
         std::mem::take(&mut self.answered) && remote == self.remote
     }

@@ -1,45 +1,46 @@
-//! Connection ids ahead of the paths they are for: both ends hold some for the paths that may come next, so that a path can be
-//! opened when the one before is gone already, and nobody on the way can tell that both are one connection.
+//! Connection ids for paths that may be opened later. Both ends hold some in advance, so that a path can be opened when
+//! the previous one is already gone. No observer can tell from the ids that both paths are one connection.
 
 use crate::crypto::ResetToken;
 use crate::wire::{Reader, Writer, block, varint_len};
 use crate::{Cause, ConnectionId, PathId, PeerMisbehaved};
 
-/// Paths that ids are there for before they are opened.
+/// The number of future paths for which ids are held.
 pub(in crate::connection) const AHEAD: usize = 2;
 
-/// How the peer is addressed on a path, and how it would say that it lost the connection.
+/// How the peer is addressed on a path, and the token by which it would report that it lost the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::connection) struct Theirs {
     pub(in crate::connection) id: ConnectionId,
     pub(in crate::connection) token: ResetToken,
 }
 
-/// How the peer is to address us on a path that may come.
+/// How the peer is to address us on a path that may be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::connection) struct Ours {
     path: PathId,
-    /// The notice that tells the peer.
+    /// The number of the notice that tells the peer.
     pub(in crate::connection) told: u32,
     pub(in crate::connection) id: ConnectionId,
 }
 
-/// A path this far above the lowest that is still to be opened has no id: more would lie between only if the peer gave some without end.
+/// No ids are issued or accepted for a path this far above the lowest that is still to be opened. Otherwise a peer
+/// could give ids without end.
 const FARTHEST: u32 = 64;
 
-/// See the module. All paths are opened by the client, so their ids are even; an id of a path is never used again. Paths are opened in any
-/// order: the first packets of two may overtake each other.
+/// The ids of future paths. The client opens all paths, so their ids are even, and a path id is never used again. Paths
+/// may be opened in any order, since the first packets of two may overtake each other.
 #[derive(Debug)]
 pub(in crate::connection) struct SpareIds {
     ours: Vec<Ours>,
     theirs: Vec<(PathId, Theirs)>,
     /// The next path to issue an id for.
     next: u32,
-    /// Asked of the endpoint and not yet given.
+    /// The ids requested from the endpoint and not yet issued.
     asked: usize,
-    /// Every lower path has been.
+    /// Every path below this was opened or given up.
     first: u32,
-    /// Paths above it that have been.
+    /// The paths above it that were opened or given up.
     over: Vec<u32>,
 }
 
@@ -50,7 +51,7 @@ impl Default for SpareIds {
 }
 
 impl SpareIds {
-    /// How many more the endpoint should issue; they are asked for with this call.
+    /// Returns how many more ids the endpoint should issue, and counts them as requested.
     pub(in crate::connection) fn ask(&mut self) -> usize {
         let wanted = AHEAD.saturating_sub(self.ours.len() + self.asked);
         let wanted = if self.next - self.first < 2 * FARTHEST { wanted } else { 0 };
@@ -58,14 +59,15 @@ impl SpareIds {
         wanted
     }
 
-    /// Gives back memory kept for growth.
+    /// Frees memory that is kept for growth.
     pub(in crate::connection) fn trim(&mut self) {
         self.ours.shrink_to_fit();
         self.theirs.shrink_to_fit();
         self.over.shrink_to_fit();
     }
 
-    /// The endpoint issued one, for the next path: `tell` has the peer told, and returns the notice.
+    /// Takes an id that the endpoint issued, for the next path. `tell` queues the notice that tells the peer, and
+    /// returns its number.
     pub(in crate::connection) fn issue(&mut self, id: ConnectionId, tell: impl FnOnce(PathId) -> u32) {
         let path = PathId(self.next);
         self.next += 2;
@@ -73,10 +75,10 @@ impl SpareIds {
         self.ours.push(Ours { path, told: tell(path), id });
     }
 
-    /// The peer gave one.
+    /// Takes an id from the peer. Returns whether it is new.
     ///
     /// # Errors
-    /// It is of a path the client could not open, or far above those that are still to be opened.
+    /// The client cannot open that path, or it is too far above the lowest path that is still to be opened.
     pub(in crate::connection) fn take(
         &mut self,
         path: PathId,
@@ -96,33 +98,33 @@ impl SpareIds {
         Ok(true)
     }
 
-    /// The peer gave its id of this path.
+    /// Returns whether the peer gave its id for this path.
     pub(in crate::connection) fn knows(&self, path: PathId) -> bool {
         self.theirs.iter().any(|(known, _)| *known == path)
     }
 
-    /// A path that has been: opened here, or given up by the client before anything of it came.
+    /// Returns whether the path was opened here, or given up by the client before any of its packets came.
     pub(in crate::connection) fn is_over(&self, path: PathId) -> bool {
         path.0 < self.first || self.over.contains(&path.0)
     }
 
-    /// The path that packets addressed to `id` would open.
+    /// Returns the path that a packet addressed to `id` would open.
     pub(in crate::connection) fn expected(&self, id: ConnectionId) -> Option<PathId> {
         self.ours.iter().find(|ours| ours.id == id).map(|ours| ours.path)
     }
 
-    /// The first path that both ends have ids for.
+    /// Returns the first path for which both ends have given ids.
     pub(in crate::connection) fn ready(&self) -> Option<PathId> {
         self.ours.iter().map(|ours| ours.path).filter(|path| self.knows(*path)).min()
     }
 
-    /// Takes the ids of a path that is opened, ours and theirs.
+    /// Takes both ends' ids of a path that is being opened.
     pub(in crate::connection) fn open(&mut self, path: PathId) -> Option<(Ours, Theirs)> {
         let theirs = self.theirs.iter().find(|(id, _)| *id == path)?.1;
         self.give_up(path).map(|ours| (ours, theirs))
     }
 
-    /// Takes our id of a path that will not be opened any more, since it is or was.
+    /// Takes our id of a path that will not be opened later: it is being opened now, or was given up.
     pub(in crate::connection) fn give_up(&mut self, path: PathId) -> Option<Ours> {
         let at = self.ours.iter().position(|ours| ours.path == path)?;
         self.theirs.retain(|(id, _)| *id != path);
@@ -146,7 +148,7 @@ pub(in crate::connection) fn write_new_cid(path: PathId, id: ConnectionId, token
     out
 }
 
-/// What NEW_CID says.
+/// Reads NEW_CID: the path, and the peer's id and reset token for it.
 pub(in crate::connection) fn read_new_cid(reader: &mut Reader) -> Result<(PathId, Theirs), PeerMisbehaved> {
     let path = read_path(reader)?;
     let id = ConnectionId::from_bytes(reader.array()?);
@@ -154,7 +156,7 @@ pub(in crate::connection) fn read_new_cid(reader: &mut Reader) -> Result<(PathId
     Ok((path, Theirs { id, token }))
 }
 
-/// A path's id.
+/// Reads a path's id.
 pub(in crate::connection) fn read_path(reader: &mut Reader) -> Result<PathId, PeerMisbehaved> {
     let path = reader.varint()?;
     u32::try_from(path)
@@ -174,7 +176,7 @@ mod tests {
         Ours { path: PathId(path), told: path, id: id(number) }
     }
 
-    /// For which path it is.
+    /// Issues an id, and returns the path that it is for.
     fn issue(spare: &mut SpareIds, number: u64) -> PathId {
         spare.issue(id(number), |path| path.0);
         spare.expected(id(number)).unwrap()
@@ -232,7 +234,7 @@ mod tests {
         assert!(spare.take(PathId(600), theirs(22)).is_err());
         assert!((4..1000u32).step_by(2).any(|path| spare.take(PathId(path), theirs(path.into())).is_err()));
         assert!(spare.theirs.len() <= FARTHEST as usize);
-        // One that is never opened holds the others up only so far.
+        // A path that is never opened limits how many later ones are remembered.
         for path in (4..1000u32).step_by(2) {
             spare.ours.push(ours(path, path.into()));
             spare.open(PathId(path));

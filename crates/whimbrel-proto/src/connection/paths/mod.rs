@@ -1,4 +1,4 @@
-//! The paths of a connection: their states, addresses, ids, and which of them carries what.
+//! The paths of a connection: their states, addresses and ids, and the choice of path for each packet.
 
 pub(in crate::connection) mod addresses;
 pub(in crate::connection) mod attempts;

@@ -1,4 +1,4 @@
-//! Several paths: opened, judged, given up. Everything here is about the set of them; what is about one is in `path`.
+//! Opening, judging and closing paths. This file is about the set of paths; `path` is about a single one.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -25,11 +25,11 @@ use crate::recovery::Fate;
 use crate::wire::{Reader, Writer, block};
 use crate::{ConnectionId, PathId, PeerMisbehaved, Side, Time};
 
-/// Notices not acknowledged and ids not free yet, from which on no ids for further paths are given: a peer that opens and closes paths
-/// without end waits for what it left behind.
+/// With this many notices not acknowledged yet, or ids not free yet, no ids for further paths are given. A peer that
+/// opens and closes paths without end must wait until what it left behind is cleared.
 const MOST_LOOSE_ENDS: usize = 32;
 
-/// A server that no path works for challenges one again after a quarter of the silence there, within these.
+/// If no path works, a server challenges one again after a quarter of the silence there, within these limits.
 const SOONEST_AGAIN: Duration = Duration::from_millis(250);
 const LATEST_AGAIN: Duration = Duration::from_secs(10);
 
@@ -37,13 +37,13 @@ const LATEST_AGAIN: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenPathError {
-    /// The server does not open paths: announce the address instead, and the client will.
+    /// The server does not open paths. Announce the address instead, and the client opens a path to it.
     #[error("only the side that connected opens paths; announce the address, and the client opens one to it")]
     NotClient,
-    /// The handshake is not done, or the peer has given no ids for further paths yet.
+    /// The handshake is not complete, or the peer has given no ids for further paths yet.
     #[error("no further path can be opened yet: the peer has given no ids for one")]
     NotReady,
-    /// As many as the settings allow.
+    /// There are as many paths as the settings allow.
     #[error("there are as many paths as `max_paths` allows")]
     TooMany,
     /// The connection is over, or its peer is out of reach or suspended.
@@ -51,20 +51,20 @@ pub enum OpenPathError {
     Away,
 }
 
-/// What a packet is for.
+/// The path that a packet is for.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::connection) enum Destination {
     Path(At),
-    /// It would open this path.
+    /// The packet would open this path.
     New(PathId),
 }
 
 impl Connection {
-    /// This host's addresses, all of them, whenever they change: the peer is told, and a client opens and closes paths by them. A path
-    /// that is left alone is kept, since its address may only be gone for a moment.
+    /// Sets all addresses of this host. Call it whenever they change: the peer is told, and a client opens and closes
+    /// paths accordingly. A path whose address is gone is kept until another works, since the address may come back.
     pub fn set_local_addresses(&mut self, now: Time, addresses: &[LocalAddress]) {
         let detached = self.ending.is_waiting();
-        // Who closes has to deliver yet what is queued, wherever the host goes meanwhile.
+        // A connection that is closing must still deliver what is queued, wherever the host moves meanwhile.
         if self.ending.is_over() {
             return;
         }
@@ -94,10 +94,11 @@ impl Connection {
         self.review(now);
     }
 
-    /// Opens a path from `local` (none: wherever the system sends from) to `remote`, beside those there are.
+    /// Opens a path from `local` to `remote`, beside the existing ones. Without `local`, the system chooses the
+    /// address.
     ///
     /// # Errors
-    /// Not now: the error says what has to happen first.
+    /// [`OpenPathError`] if no path can be opened now. It says what has to happen first.
     pub fn open_path(
         &mut self,
         now: Time,
@@ -121,9 +122,11 @@ impl Connection {
         Ok(id)
     }
 
-    /// Gives a path up: it takes nothing more, and is closed once what is out on it has arrived, or goes another way. The last one that works
-    /// stays until another does, which can tell the other end; and it is the client's to say: if each end closed another one at the same time
-    /// none would be left.
+    /// Closes a path. It carries nothing new, and is closed once what is in flight on it has arrived or been moved to
+    /// another. On a server this does nothing.
+    ///
+    /// The last path that works stays until another works, on which the peer can be told. Only the client closes paths:
+    /// if each end closed another one at the same time, none would be left.
     pub fn close_path(&mut self, now: Time, id: PathId) {
         if self.side == Side::Client
             && let Some(at) = self.paths.by_id(id)
@@ -137,7 +140,7 @@ impl Connection {
         }
     }
 
-    /// Which path a packet to `id` is for. None: one that is no more.
+    /// Returns which path a packet to `id` is for. `None` if that path is gone.
     pub(in crate::connection) fn target(&self, id: ConnectionId) -> Option<Destination> {
         if let Some(at) = self.paths.by_local_id(id) {
             return Some(Destination::Path(at));
@@ -146,11 +149,11 @@ impl Connection {
             let room = self.paths.len() < self.most_paths();
             return (self.side == Side::Server && room).then_some(Destination::New(path));
         }
-        // An id of a PING that began the session again is the first path's.
+        // The id of a PING that began the session again stands for the primary path.
         (!self.supply.retired.contains(id)).then_some(Destination::Path(self.paths.main()))
     }
 
-    /// The client opened a path: its first packet opened under our keys.
+    /// Accepts a path that the client opened: its first packet opened under our keys.
     pub(in crate::connection) fn accept_path(
         &mut self,
         now: Time,
@@ -184,7 +187,7 @@ impl Connection {
         Some(self.paths.push(path))
     }
 
-    /// The path's far address has answered: a reset from there counts from now on.
+    /// Handles a path whose remote address has answered. Its stateless reset token counts from now on.
     pub(in crate::connection) fn on_path_up(&mut self, now: Time, at: At) {
         let path = &mut self.paths[at];
         path.last_eliciting = now;
@@ -195,9 +198,11 @@ impl Connection {
         self.review(now);
     }
 
-    /// Closes the paths that are not wanted, and those from addresses that this host has no longer, as long as another works to tell the
-    /// peer on: it may know of no other, and an address that comes back finds its path. Where there is a choice, the other one works only
-    /// once the peer may send there, too: until then it goes on here, and would take answers from here for a path that is in order.
+    /// Closes the paths that are not wanted, and those from addresses that this host has lost. Another path must work
+    /// on which the peer can be told: the peer may know of no other, and an address that comes back finds its path.
+    ///
+    /// While the local address is still there, that other path must also be validated by the peer. Until then the peer
+    /// goes on here, and would take answers from here for a sign that this path is in order.
     fn close_unwanted(&mut self, now: Time) {
         let may_close = |connection: &Self, at: At| {
             let lost = connection.has_lost_address(at);
@@ -226,20 +231,22 @@ impl Connection {
         self.paths[at].local.is_some_and(lost)
     }
 
-    /// Who has no path that works may have lost SACKs of others: the answer should have room for them.
+    /// Returns the length of the packets that open a path. If no path works, SACKs of the others may have been lost,
+    /// and the answer should have room for them.
     pub(in crate::connection) fn opening_len(&self) -> usize {
         let works = |at: At| self.is_at_hand(at) && !self.has_lost_address(at);
         if self.paths.all().any(works) { CHALLENGE_LEN } else { OPENING_LEN }
     }
 
-    /// What is under way on a path that is left by choice is about to be acknowledged, and need not be sent again.
+    /// Returns whether a path that is left by choice still has packets in flight. They are about to be acknowledged,
+    /// and need not be sent again.
     fn is_draining(&self, at: At) -> bool {
         let path = &self.paths[at];
         let under_way = path.lifecycle.is_usable() && path.recovery.in_flight() > 0;
         path.lingers && under_way && !self.has_lost_address(at)
     }
 
-    /// Carries nothing more on a path, and tells the peer. What the peer sends there until it knows is taken.
+    /// Stops sending on a path, and tells the peer. What the peer sends there until it knows is still accepted.
     fn close_at(&mut self, now: Time, at: At) {
         self.surrender(now, at);
         let path = &mut self.paths[at];
@@ -248,20 +255,21 @@ impl Connection {
         }
         path.lifecycle.on_closed();
         path.on_closed();
-        // Once the peer knows, it forgets the id, and answers as if it had lost the connection.
+        // Once the peer knows, it forgets the id. It then answers with a stateless reset, which must not end the
+        // connection.
         self.endpoint_events.extend(path.token.take().map(EndpointEvent::PeerTokenUnused));
         self.events.push_back(Event::PathClosed(Box::new(path.stats())));
         self.tell_closed();
     }
 
-    /// The peer has the answer to its challenge on a path: it may send there.
+    /// Handles that the peer has the answer to its challenge on a path, and so may send there.
     pub(in crate::connection) fn on_proven_there(&mut self, now: Time) {
         self.close_unwanted(now);
         self.tell_closed();
     }
 
-    /// Tells the peer of closed paths, once it has another that it may send on: it forgets what it is told of, and on a path that it has
-    /// not proven it could neither send nor ask where this end is.
+    /// Tells the peer of closed paths once it has another on which it may send. The peer forgets a path that it is told
+    /// of. On one that it has not validated, it could neither send nor ask where this end is.
     fn tell_closed(&mut self) {
         let lasts =
             |path: &Path| path.proven_there.is_proven() && path.lifecycle.state() != PathState::Closed;
@@ -281,9 +289,9 @@ impl Connection {
         }
     }
 
-    /// No path works, and the peer goes on where one was closed, of which it has not heard: what comes from here shows it a path that is in
-    /// order, so it looks for no other. Both have proven each other there, and both go on there, unless what was sent of CLOSE_PATH
-    /// arrives yet.
+    /// Reopens a closed path if no path works, and the peer goes on there because it has not heard of the closing. What
+    /// comes from here shows the peer a working path, so it looks for no other. Both ends have validated each other
+    /// there, and both go on there unless a CLOSE_PATH that was already sent arrives.
     pub(in crate::connection) fn reopen(&mut self, now: Time, at: At) {
         let path = &self.paths[at];
         let untold = path.told.is_none_or(|told| self.control.holds_notice(told));
@@ -302,7 +310,8 @@ impl Connection {
         self.on_path_up(now, at);
     }
 
-    /// The peer has heard of something: a path that was opened before it knew our id for it could not be answered, and asks again.
+    /// Challenges paths again whose announcement the peer has acknowledged. A path that was opened before the peer knew
+    /// our id for it could not be answered.
     pub(in crate::connection) fn ask_again(&mut self, now: Time) {
         for path in self.paths.iter_mut() {
             if path.announced.is_some_and(|told| !self.control.holds_notice(told)) {
@@ -312,7 +321,7 @@ impl Connection {
         }
     }
 
-    /// CLOSE_PATH of a path that is used again arrived after all: the peer has forgotten the path.
+    /// Closes reopened paths whose CLOSE_PATH arrived after all: the peer has forgotten them.
     fn close_recalled(&mut self, now: Time) {
         let arrived = |connection: &Self, at: At| {
             connection.paths[at].recalled.is_some_and(|recalled| !connection.control.holds_notice(recalled))
@@ -321,7 +330,7 @@ impl Connection {
             let recalled = self.paths[at].recalled.take();
             let id = self.paths[at].id;
             let stays = |path: &Path| path.id != id && path.lifecycle.state() != PathState::Closed;
-            // The peer keeps the only path it has.
+            // The peer keeps its only path.
             if self.paths.iter().any(stays) {
                 self.paths[at].told = recalled;
                 self.close_at(now, at);
@@ -329,7 +338,7 @@ impl Connection {
         }
     }
 
-    /// Forgets paths that the peer knows to be closed.
+    /// Forgets the closed paths of which the peer knows that they are closed.
     pub(in crate::connection) fn forget_closed(&mut self, now: Time) {
         self.close_recalled(now);
         let known = |connection: &Self, at: At| {
@@ -347,13 +356,13 @@ impl Connection {
     }
 
     fn forget(&mut self, now: Time, at: At) -> Box<PathStats> {
-        // Whether it was given up by choice or its network is gone cannot be told from here.
+        // It is not known here whether the path was closed by choice or its network is gone.
         if at == self.paths.main() {
             self.steering.changeover.on_failed(now, &self.paths[at]);
         }
         let mut path = self.paths.remove(at);
         if path.lifecycle.state() != PathState::Opening {
-            // It can be asked again when nothing else works.
+            // Its address can be tried again when nothing else works.
             self.supply.addresses.on_answered(path.remote);
         }
         path.lifecycle.on_closed();
@@ -368,7 +377,7 @@ impl Connection {
         Box::new(stats)
     }
 
-    /// Asks the endpoint for ids of paths that may come.
+    /// Requests ids for future paths from the endpoint.
     pub(in crate::connection) fn ask_for_ids(&mut self) {
         let backlog = self.control.notices().max(self.supply.retired.0.len());
         if self.config.max_paths > 1 && self.peer.confirmed && backlog < MOST_LOOSE_ENDS {
@@ -378,7 +387,7 @@ impl Connection {
         }
     }
 
-    /// The endpoint issued an id.
+    /// Handles an id that the endpoint issued.
     pub(in crate::connection) fn handle_id(&mut self, id: ConnectionId, token: &ResetToken) {
         let control = &mut self.control;
         self.supply.ids.issue(id, |path| control.notice(write_new_cid(path, id, token)));
@@ -396,7 +405,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The first packet of a path may bring the client's id for it before anything else does: no other path may work.
+    /// Takes the client's id for a path from the start of that path's first packet. No other path may work to bring it.
     pub(in crate::connection) fn introduce(&mut self, path: PathId, blocks: &[u8]) {
         if self.supply.ids.knows(path) || blocks.first() != Some(&block::NEW_CID) {
             return;
@@ -405,7 +414,7 @@ impl Connection {
         if let Ok((of, theirs)) = read_new_cid(&mut reader)
             && of == path
         {
-            // What is wrong with it is found where all blocks are taken.
+            // An error in it is found when all blocks are handled.
             self.supply.ids.take(path, theirs).ok();
         }
     }
@@ -421,14 +430,15 @@ impl Connection {
         }
         if let Some(at) = self.paths.by_id(id) {
             if self.paths.len() == 1 {
-                // The client has another, or goes on here: CLOSE_PATH was under way when it had to use the path again.
+                // The client has another path, or goes on with this one: CLOSE_PATH was in flight when the client had
+                // to use the path again.
                 return Ok(());
             }
             let stats = self.forget(now, at);
             self.events.push_back(Event::PathClosed(stats));
             self.review(now);
         } else if let Some(unused) = self.supply.ids.give_up(id) {
-            // Nothing of it has come, and may yet.
+            // Nothing of the path has come, but it may yet.
             self.supply.retired.0.push((unused.id, now + self.paths.drain_time()));
             self.ask_for_ids();
         }
@@ -471,7 +481,7 @@ impl Connection {
         }));
     }
 
-    /// Opens what pairs of addresses are worth a path.
+    /// Opens paths on the address pairs that are worth one.
     fn open_missing(&mut self, now: Time) {
         if self.side == Side::Server || !self.peer.confirmed || self.ending.is_detached() {
             return;
@@ -498,7 +508,7 @@ impl Connection {
         }
     }
 
-    /// Pairs of addresses that a path should be on, and none is.
+    /// Returns the address pairs that should have a path and have none.
     fn missing_pairs(&self) -> Vec<(IpAddr, SocketAddr)> {
         let locals: Vec<IpAddr> = self.supply.addresses.ours().map(|ours| ours.address.ip()).collect();
         let wanted = self.paths.iter().filter(|path| !path.unwanted);
@@ -506,14 +516,15 @@ impl Connection {
         remotes.extend(self.supply.addresses.theirs());
         remotes.sort_unstable();
         remotes.dedup();
-        // A path that was closed does not come back, though the peer may not know yet, but its addresses may.
+        // A closed path does not come back, although the peer may not know of the closing yet. Its addresses may come
+        // back.
         let there = self.paths.iter().filter(|path| path.lifecycle.state() != PathState::Closed);
         let mut taken: Vec<_> = there.map(|path| (path.local, path.remote)).collect();
         taken.extend(self.supply.attempts.waiting());
         pairing::missing(&locals, &remotes, &taken)
     }
 
-    /// No path works: those that the application closed are opened again, until another works.
+    /// Opens paths again on the pairs that the application closed, while no path works.
     pub(in crate::connection) fn open_refused(&mut self, now: Time) {
         if self.side == Side::Server || !self.peer.confirmed || self.ending.is_detached() {
             return;
@@ -535,7 +546,7 @@ impl Connection {
         }
     }
 
-    /// A challenge of this path's own address came to nothing.
+    /// Handles a challenge of the path's own address that was not answered.
     pub(in crate::connection) fn on_unanswered(&mut self, now: Time, at: At) {
         let path = &self.paths[at];
         if self.side == Side::Client && path.lifecycle.state() == PathState::Opening {
@@ -543,7 +554,8 @@ impl Connection {
         }
     }
 
-    /// Gives up paths whose far address did not answer, to try again later; one that may be all there is is asked again instead.
+    /// Closes paths whose remote address did not answer, to try again later. One that may be the only way is challenged
+    /// again instead.
     pub(in crate::connection) fn close_unanswered(&mut self, now: Time) {
         if self.supply.attempts.handle_timeout(now) | self.supply.quota.handle_timeout(now) {
             self.open_missing(now);
@@ -576,8 +588,9 @@ impl Connection {
         }
     }
 
-    /// No path works, no id is left to open another with, and the peer cannot be told to send more: one that was asked in vain is asked from
-    /// and to addresses that no path has. An observer of both networks may link them by its id.
+    /// Moves an unanswered path to an address pair that has no path, and challenges that. This is for when no path
+    /// works and no id is left for another: the peer cannot be told to give more. An observer of both networks may link
+    /// them by the path's id. Returns whether there was such a pair.
     fn aim_elsewhere(&mut self, now: Time, at: At) -> bool {
         if self.supply.ids.ready().is_some() {
             return false;
@@ -594,16 +607,16 @@ impl Connection {
         let settings = self.supply.addresses.settings(Some(local));
         let path = &mut self.paths[at];
         (path.local, path.remote) = (Some(local), remote);
-        // What the address costs, and whether it is in reserve, goes with it.
+        // The cost and the standby setting are those of the new address.
         path.cost = settings.map_or(0, |settings| settings.cost);
         path.standby_wanted(settings.is_some_and(|settings| settings.standby));
         path.ask(now, challenge, length);
         true
     }
 
-    /// A server mostly waits for the client to say something on a path. But if none works, the client may be sending to an address that a
-    /// NAT here has given up: only a packet from here shows the new one. The longer nothing came, the less often, and within what the
-    /// client's packets paid for.
+    /// Challenges the client on a path if no path works. A server mostly waits for the client to send. But the client
+    /// may be sending to an address that a NAT at this end has dropped, and only a packet from here shows it the new
+    /// one. Challenges become rarer the longer nothing comes, and stay within the amplification limit.
     fn ask_while_none_works(&mut self, now: Time, at: At) {
         let path = &self.paths[at];
         if path.validation.room() < CHALLENGE_LEN || self.paths.all().any(|other| self.is_at_hand(other)) {
@@ -615,7 +628,8 @@ impl Connection {
         self.paths[at].challenge(then, challenge);
     }
 
-    /// The operating system says that a link came up: what is silent is probed at once, and what was in vain is tried again.
+    /// Handles a report of the operating system that a link came up: silent paths are probed at once, and failed
+    /// address pairs are tried again.
     pub fn handle_link_up(&mut self, now: Time) {
         for at in self.paths.all() {
             self.paths[at].on_link_up(now);
@@ -627,8 +641,9 @@ impl Connection {
         self.dial_now(now);
     }
 
-    /// A link comes up in steps, and each is news: all challenges may be spent before there is a way. An address that has answered before may
-    /// be asked more often.
+    /// Challenges an opening path again if all its challenges are spent. A link comes up in steps, each reported by
+    /// itself, so the challenges may be spent before packets get through. An address that has answered before may be
+    /// challenged more often.
     fn ask_anew(&mut self, now: Time, at: At) {
         let path = &self.paths[at];
         let opens = self.side == Side::Client && path.lifecycle.state() == PathState::Opening;
@@ -639,7 +654,7 @@ impl Connection {
         }
     }
 
-    /// Judges every path by what its recovery knows, moves what is out on a suspect one, and chooses the primary.
+    /// Judges every path by its recovery state, moves what is in flight on one that fails, and chooses the primary.
     pub(in crate::connection) fn review(&mut self, now: Time) {
         if self.paths.len() == 1
             && self.is_affordable(self.paths.main())
@@ -671,7 +686,7 @@ impl Connection {
         }
     }
 
-    /// Returns whether it works again.
+    /// Updates the state of a path. Returns whether it works again.
     fn judge(&mut self, now: Time, at: At) -> bool {
         let others_work = self.paths.all().any(|other| other != at && self.is_at_hand(other));
         let path = &mut self.paths[at];
@@ -679,7 +694,7 @@ impl Connection {
         let event = if path.recovery.is_unreachable() {
             path.lifecycle.on_unanswered().then_some(Event::PathDown(id))
         } else if path.recovery.is_silent() {
-            // Alone it has nobody to be suspected in favour of.
+            // A path is suspected only if another works that can take over.
             (others_work && path.lifecycle.on_overdue()).then_some(Event::PathSuspect(id))
         } else {
             path.lifecycle.on_heard().then_some(Event::PathUp(id))
@@ -689,7 +704,7 @@ impl Connection {
             former.on_silence(now);
         }
         if fails {
-            // The last SACK may not have got there; the next takes another way.
+            // The last SACK may not have arrived. The next one goes another way.
             path.received.report_again();
         }
         let returned = matches!(event, Some(Event::PathUp(_)));
@@ -700,7 +715,7 @@ impl Connection {
         returned
     }
 
-    /// What is out on a path goes another way.
+    /// Counts what is in flight on a path as lost, so that it is sent on another.
     fn surrender(&mut self, now: Time, at: At) {
         let mut notes = Notes::default();
         let (session, control) = (&mut self.session, &mut self.control);
@@ -710,7 +725,8 @@ impl Connection {
         self.take_notes(now, at, notes);
     }
 
-    /// While none worked, probes on each brought what waited longest: now that one does, it goes there.
+    /// Moves what is in flight on paths that fail, now that another works. While none worked, probes on each of them
+    /// carried the data that had waited longest.
     fn surrender_unusable(&mut self, now: Time) {
         for at in self.paths.all() {
             if matches!(self.paths[at].lifecycle.state(), PathState::Suspect | PathState::Down) {
@@ -719,7 +735,7 @@ impl Connection {
         }
     }
 
-    /// Whether a path may carry data now.
+    /// Returns whether a path may carry data now.
     pub(in crate::connection) fn carries(&self, at: At) -> bool {
         let path = &self.paths[at];
         if !path.lifecycle.is_proven() {
@@ -732,7 +748,7 @@ impl Connection {
             return true;
         }
         if !self.paths.all().any(|at| self.is_at_hand(at)) {
-            // All are silent: whichever probe arrives first may as well bring something.
+            // All paths are silent. Whichever probe arrives first may as well carry data.
             return true;
         }
         if !self.is_at_hand(at) {
@@ -744,7 +760,7 @@ impl Connection {
         self.config.scheduler.may_carry(views, at.index(), self.paths.main().index(), waiting)
     }
 
-    /// The path that what was lost goes on before others, and that carries no new data.
+    /// Returns the path on which lost data is retransmitted first, and which carries no new data.
     pub(in crate::connection) fn mender(&self) -> Option<At> {
         if self.paths.len() == 1 || !self.session.has_lost() {
             return None;
@@ -755,7 +771,7 @@ impl Connection {
         self.paths.all().nth(next)
     }
 
-    /// What a scheduler sees of all paths, in `room`.
+    /// Writes the scheduler's views of all paths into `room`, and returns them.
     fn views<'a>(&self, room: &'a mut [View; crate::connection::paths::path_set::MOST_PATHS]) -> &'a [View] {
         for (view, at) in room.iter_mut().zip(self.paths.all()) {
             *view = self.view(at);
@@ -763,18 +779,18 @@ impl Connection {
         &room[..self.paths.len()]
     }
 
-    /// What a scheduler sees of a path.
+    /// Returns the scheduler's view of a path.
     pub(in crate::connection) fn view(&self, at: At) -> View {
         let view = self.paths[at].view();
         if !self.paths[at].lifecycle.is_proven() {
-            // After all others.
+            // It ranks after all others.
             return View { usable: false, standby: true, cost: u32::MAX, ..view };
         }
         let cost = if self.config.cost_policy == CostPolicy::Ignore { 0 } else { view.cost };
         View { usable: self.is_at_hand(at), cost, ..view }
     }
 
-    /// Ids whose last packets have arrived by now.
+    /// Frees retired ids whose last packets must have arrived by now.
     pub(in crate::connection) fn free_retired(&mut self, now: Time) {
         let events = &mut self.endpoint_events;
         self.supply.retired.0.retain(|(id, until)| {

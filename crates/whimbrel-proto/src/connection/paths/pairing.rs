@@ -1,8 +1,9 @@
-//! Which pairs of addresses are worth a path: each address of either end once, with the one on the other side that is nearest.
+//! Which address pairs are worth a path. Each address of either end is used once, with the nearest address of the other
+//! end.
 
 use std::net::{IpAddr, SocketAddr};
 
-/// Pairs to open paths on, beside those there are: `taken`, their addresses.
+/// Returns the pairs to open paths on. `taken` holds the addresses of the existing paths.
 pub(in crate::connection) fn missing(
     locals: &[IpAddr],
     remotes: &[SocketAddr],
@@ -37,19 +38,19 @@ pub(in crate::connection) fn missing(
     pairs
 }
 
-/// Addresses alike in more than this are in one network anyway.
+/// Addresses that have more leading bits in common than this are in one network anyway.
 const LAN_BITS: u32 = 24;
 
 fn uses(taken: &[(Option<IpAddr>, SocketAddr)], pairs: &[(IpAddr, SocketAddr)], remote: SocketAddr) -> bool {
     taken.iter().any(|(_, used)| *used == remote) || pairs.iter().any(|(_, used)| *used == remote)
 }
 
-/// One family, and both or neither on this very host.
+/// Returns whether both are of one family, and both or neither are loopback addresses.
 fn is_reachable(local: IpAddr, remote: IpAddr) -> bool {
     local.is_ipv4() == remote.is_ipv4() && local.is_loopback() == remote.is_loopback()
 }
 
-/// How many leading bits are the same: who shares many is in the same network.
+/// Returns how many leading bits are equal. Addresses with many equal bits are in the same network.
 fn common_bits(a: IpAddr, b: IpAddr) -> u32 {
     match (a, b) {
         (IpAddr::V4(a), IpAddr::V4(b)) => (u32::from(a) ^ u32::from(b)).leading_zeros(),

@@ -1,4 +1,5 @@
-//! One pair of addresses, with everything that is its own: ids, numbers, round trips, loss, congestion, size.
+//! A pair of addresses with everything that is its own: ids, packet numbers, round trips, loss, congestion control,
+//! MTU.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -24,16 +25,17 @@ use crate::crypto::ResetToken;
 use crate::recovery::{AckPace, Ecn, Received, Recovery};
 use crate::{ConnectionId, PathId, Time};
 
-/// Packets a SACK may be held back for at most.
+/// The most packets for which a SACK may be held back.
 const MOST_UNREPORTED: u32 = 64;
 
-/// A path that sent no SACK for so long had little to report: waiting for another packet would mostly be for a timer to fire.
+/// On a path without a SACK for this long, the next packet is acknowledged at once. It had little to report: waiting
+/// for another packet would mostly end with a timer.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What is old is waited for no longer, whatever round trip a peer shows: until then its ids are held.
+/// The longest time for which late packets are expected, whatever round trip a peer shows. Ids are held until then.
 const LONGEST_DRAIN: Duration = Duration::from_secs(10);
 
-/// A packet after so long a silence is news of the path.
+/// A packet after a silence of this length shows that the path may work again.
 const AFTER_SILENCE: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
@@ -41,68 +43,70 @@ pub(in crate::connection) struct Path {
     pub(in crate::connection) id: PathId,
     pub(in crate::connection) remote: SocketAddr,
     pub(in crate::connection) local: Option<IpAddr>,
-    /// By which the peer addresses us.
+    /// The id by which the peer addresses us.
     pub(in crate::connection) local_id: ConnectionId,
-    /// By which we address the peer.
+    /// The id by which we address the peer.
     pub(in crate::connection) remote_id: ConnectionId,
     pub(in crate::connection) lifecycle: PathLifecycle,
-    /// What a byte costs here, in the user's measure; less is better.
+    /// The cost of a byte here, in the application's unit. Less is better.
     pub(in crate::connection) cost: u32,
     pub(in crate::connection) consent: Consent,
     pub(in crate::connection) keys: KeyUse,
-    /// By which the peer would say that it lost the connection. A client gives none for the first path.
+    /// The token by which the peer would report that it lost the connection. A client gives none for the first path.
     pub(in crate::connection) token: Option<ResetToken>,
     pub(in crate::connection) recovery: Recovery<SentBlock>,
     pub(in crate::connection) received: Received,
     pub(in crate::connection) mtu: Mtu,
     pub(in crate::connection) rebinding: Option<Box<Rebinding>>,
-    /// Where the peer was before it moved, if it did.
+    /// The peer's address before it moved, if it did.
     pub(in crate::connection) former: Option<Box<Former>>,
-    /// So much later packets came directly than from somebody who passed them on: round trips are no measure of it then.
+    /// How much later packets came directly than from somebody who relayed them. Round trips do not show that delay
+    /// then.
     pub(in crate::connection) lag: Duration,
-    /// Of `remote`.
+    /// Whether `remote` is validated.
     pub(in crate::connection) validation: Validation,
-    /// It is to be closed as soon as another works.
+    /// Whether the path is to be closed as soon as another works.
     pub(in crate::connection) unwanted: bool,
-    /// That is by choice, and it works: what is under way on it may arrive.
+    /// Whether the path is left by choice although it works, so that what is in flight on it may arrive.
     pub(in crate::connection) lingers: bool,
-    /// It is closed; CLOSE_PATH, by its number, once that was sent. Until the peer has it, it may send here.
+    /// The number of the CLOSE_PATH that was queued after the path was closed. The peer may send here until it has
+    /// that.
     pub(in crate::connection) told: Option<u32>,
-    /// It was closed and is used again; CLOSE_PATH by its number, which may arrive yet.
+    /// The number of an earlier CLOSE_PATH that was withdrawn when the path was reopened. It may still arrive.
     pub(in crate::connection) recalled: Option<u32>,
-    /// The peer has proven our address here: it can go on here when others are closed.
+    /// Whether the peer has validated our address here. It can then go on here when others are closed.
     pub(in crate::connection) proven_there: ProvenThere,
-    /// NEW_CID with our id, by its number, until the peer has it: before that it cannot answer here.
+    /// The number of the NEW_CID with our id, until the peer has it. Before that it cannot answer here.
     pub(in crate::connection) announced: Option<u32>,
-    /// Challenges of the peer's, to be answered here.
+    /// The peer's challenges that are to be answered here.
     pub(in crate::connection) answers: ChallengeAnswers,
-    /// What goes here too.
+    /// Copies of blocks sent on other paths, which are to go here, too.
     pub(in crate::connection) echoes: Echoes,
-    /// A KEEP_ALIVE is due here.
+    /// Whether a KEEP_ALIVE is due here.
     pub(in crate::connection) keep_alive_due: bool,
     pub(in crate::connection) last_eliciting: Time,
     pub(in crate::connection) last_received: Time,
     pub(in crate::connection) last_sack: Time,
     pub(in crate::connection) pacing_until: Option<Time>,
     pub(in crate::connection) traffic: Traffic,
-    /// What it carried and how long that took, compared with other paths; none while it is alone.
+    /// The path's load, for comparison with other paths. `None` while it is the only path.
     pub(in crate::connection) load: Option<Box<Load>>,
-    /// Marks are of use here: the peer has reported them back, or had no chance to yet.
+    /// Whether packets are sent with an ECN mark, as configured.
     pub(in crate::connection) ecn_usable: bool,
 }
 
-/// Bytes and packets both ways, UDP payload.
+/// Packets and bytes in both directions. Bytes are UDP payload.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::connection) struct Traffic {
     pub(in crate::connection) sent_packets: u64,
     pub(in crate::connection) sent_bytes: u64,
     pub(in crate::connection) received_packets: u64,
     pub(in crate::connection) received_bytes: u64,
-    /// When it was last compared with that of other paths.
+    /// `received_bytes` when it was last compared with that of other paths.
     pub(in crate::connection) received_before: u64,
 }
 
-/// What makes a path.
+/// The ids and addresses of a path.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::connection) struct Ends {
     pub(in crate::connection) id: PathId,
@@ -158,10 +162,10 @@ impl Path {
         }
     }
 
-    /// A packet opened that had not come before.
+    /// Records a packet that opened and is no duplicate.
     pub(in crate::connection) fn on_received(&mut self, now: Time, from: SocketAddr, size: usize) {
         if now.since(self.last_received) > AFTER_SILENCE && self.recovery.is_unreachable() {
-            // What comes this way again may go that way again.
+            // A path that works again in this direction may work again in the other.
             self.recovery.on_link_up(now);
             self.received.report_again();
         }
@@ -173,7 +177,7 @@ impl Path {
         }
     }
 
-    /// What a scheduler needs to know.
+    /// Returns what a scheduler needs to know of the path.
     pub(in crate::connection) fn view(&self) -> View {
         View {
             usable: self.lifecycle.is_usable(),
@@ -189,19 +193,19 @@ impl Path {
         self.lifecycle.on_preference(standby);
     }
 
-    /// A datagram, or several, that go to where the peer is known to be.
+    /// Returns the transmission of one datagram or several to the peer's known address.
     pub(in crate::connection) fn transmit(&self, size: usize, segment_size: Option<usize>) -> Transmit {
         let ecn = self.ecn_usable.then_some(Ecn::Ect0);
         Transmit { destination: self.remote, source: self.local, ecn, size, segment_size }
     }
 
-    /// Bytes that IP and UDP add to a datagram here.
+    /// Returns how many bytes IP and UDP add to a datagram here.
     pub(in crate::connection) fn headers(&self) -> u64 {
         if self.remote.is_ipv4() { 28 } else { 48 }
     }
 
-    /// How fast SACKs are wanted: two packets, but no more often than eight in a round trip; what comes after a pause at once, since it may
-    /// be all that comes.
+    /// Returns how soon a SACK is wanted: after two packets, but no more than eight times in a round trip. A packet
+    /// after a pause is acknowledged at once, since it may be the only one.
     pub(in crate::connection) fn ack_pace(&self, now: Time, max_delay: Duration) -> AckPace {
         let eighth = self.recovery.rtt.smoothed() / 8;
         let every = match now.since(self.last_sack) {
@@ -212,7 +216,7 @@ impl Path {
         AckPace { every, delay: eighth.min(max_delay).max(Duration::from_millis(1)) }
     }
 
-    /// When something of this path is due; `established`: SACKs may be sent.
+    /// Returns when something is due on this path. `established` says whether SACKs may be sent.
     pub(in crate::connection) fn timeout(&self, established: bool) -> Option<Time> {
         let may_send = established && self.validation.room() >= SACK_LEN;
         let sack = may_send.then(|| self.received.next_sack()).flatten();
@@ -221,8 +225,9 @@ impl Path {
         [sack, self.recovery.timeout(), self.pacing_until, rebinding, former].into_iter().flatten().min()
     }
 
-    /// When it is probed although nothing is sent on it (MMSP 3.3.4): `interval` after the last packet that came, or asked for an answer, and the longer
-    /// nothing has been sent anywhere, the less often, down to the keep-alive.
+    /// Returns when the path is probed although nothing is sent on it (MMSP 3.3.4). That is `interval` after the last
+    /// packet that came, or that asked for acknowledgement. The interval grows the longer no messages have been sent or
+    /// received on any path, up to the keep-alive. Without a keep-alive there are no such probes.
     pub(in crate::connection) fn probe_at(
         &self,
         last_data: Time,
@@ -237,12 +242,14 @@ impl Path {
         Some(quiet_since + stretched)
     }
 
-    /// Three probe timeouts: how long what is old may still arrive.
+    /// Returns three probe timeouts, which is how long late packets may still arrive. At least 100 ms and at most
+    /// [`LONGEST_DRAIN`].
     pub(in crate::connection) fn drain_time(&self) -> Duration {
         (self.recovery.rtt.deadline() * 3).clamp(Duration::from_millis(100), LONGEST_DRAIN)
     }
 
-    /// Asks the far end of a new path whether it is there, in packets of `length`: what an address of our own choice gets before it answered.
+    /// Challenges the remote address of a path that this end opens. The address was chosen here and has sent nothing
+    /// yet, so it is credited with `length` bytes: it may be sent three times as much.
     pub(in crate::connection) fn ask(&mut self, now: Time, challenge: u64, length: usize) {
         if self.validation == Validation::Proven {
             self.validation = Validation::UNPROVEN;
@@ -256,21 +263,21 @@ impl Path {
         self.rebinding = Some(Box::new(Rebinding::new(now, self.remote, self.local, challenge)));
     }
 
-    /// Nobody asks now whether the peer is there.
+    /// Returns whether no challenge is in progress: there is none, or its first try is not due yet.
     pub(in crate::connection) fn is_unasked(&self, now: Time) -> bool {
         self.rebinding.as_deref().is_none_or(|rebinding| rebinding.tries == 0 && rebinding.next_probe > now)
     }
 
-    /// A link came up, and maybe the way that the last challenge did not have.
+    /// Handles a link that came up. The last challenge may have found no way, so the next one goes at once.
     pub(in crate::connection) fn on_link_up(&mut self, now: Time) {
         self.recovery.on_link_up(now);
         self.hurry(now);
     }
 
-    /// The last challenge of the path's own address may have been in vain: the next goes at once.
+    /// Makes the next challenge of the path's own address due now, because the last one may have been in vain.
     pub(in crate::connection) fn hurry(&mut self, now: Time) {
         if self.validation.room() < CHALLENGE_LEN {
-            // The one on its way is all there is.
+            // The amplification limit permits no other: the one in flight must do.
             return;
         }
         if let Some(rebinding) =
@@ -280,13 +287,14 @@ impl Path {
         }
     }
 
-    /// All challenges of its own address are out.
+    /// Returns whether no further challenge of the path's own address can be sent.
     pub(in crate::connection) fn is_spent(&self) -> bool {
         let own = self.rebinding.as_deref().filter(|rebinding| rebinding.remote == self.remote);
         own.is_some_and(|rebinding| rebinding.tries == PROBES || self.validation.room() < CHALLENGE_LEN)
     }
 
-    /// The challenge that may go out now: three times what came in from there, three tries.
+    /// Returns the challenge that may be sent now. There are three tries, within the amplification limit of three times
+    /// what came from there.
     pub(in crate::connection) fn challenge_due(&self, now: Time) -> Option<Rebinding> {
         let rebinding = self.rebinding.as_deref().copied()?;
         let own = rebinding.remote == self.remote;
@@ -295,7 +303,7 @@ impl Path {
             .then_some(rebinding)
     }
 
-    /// A challenge of `size` bytes went out.
+    /// Records that a challenge of `size` bytes was sent.
     pub(in crate::connection) fn on_challenge(&mut self, now: Time, size: usize) {
         let wait = self.recovery.rtt.deadline() * 2;
         if let Some(rebinding) = self.rebinding.as_deref_mut() {
@@ -307,7 +315,8 @@ impl Path {
         }
     }
 
-    /// An answer came in a packet from `remote`: the round trip that it shows, if it counts, and counts already.
+    /// Handles a packet from `remote`, which may hold an answer. Returns the round trip that the answer shows, if it
+    /// counts and is believed already.
     pub(in crate::connection) fn take_answer(&mut self, now: Time, remote: SocketAddr) -> Option<Duration> {
         let moves = self.lifecycle.is_proven() && remote != self.remote;
         let direct = self.recovery.rtt.smoothed().max(self.lag * 2);
@@ -321,13 +330,13 @@ impl Path {
         Some(rtt)
     }
 
-    /// The same for an answer that came before and is believed now.
+    /// Returns the round trip of an answer that came earlier, once it is believed.
     pub(in crate::connection) fn take_believed(&mut self, now: Time) -> Option<Duration> {
         let rebinding = self.rebinding.as_deref().filter(|rebinding| now >= rebinding.next_probe)?;
         rebinding.proved.filter(|_| !rebinding.copied)
     }
 
-    /// Gives a challenge up that nothing may follow, and whose last packet has had its time. True if there was one.
+    /// Gives up a challenge that has no further try, once the last try has had its time. Returns whether there was one.
     pub(in crate::connection) fn expire_challenge(&mut self, now: Time) -> bool {
         let waits = self.rebinding.as_deref().is_some_and(|rebinding| now < rebinding.next_probe);
         let over = !waits && self.rebinding.is_some() && self.challenge_due(now).is_none();
@@ -337,7 +346,7 @@ impl Path {
         over
     }
 
-    /// A copy of packet `number` came from `from`.
+    /// Handles a duplicate of packet `number` that came from `from`.
     pub(in crate::connection) fn on_copy(&mut self, now: Time, number: u64, from: SocketAddr) {
         self.received.on_duplicate();
         let (remote, rebinding) = (self.remote, self.rebinding.as_deref_mut());
@@ -350,7 +359,7 @@ impl Path {
         }
     }
 
-    /// Only what comes in counts from now on.
+    /// Stops all sending on the path. Only what comes in counts from now on.
     pub(in crate::connection) fn on_closed(&mut self) {
         self.rebinding = None;
         self.former = None;
@@ -358,20 +367,22 @@ impl Path {
         self.keep_alive_due = false;
     }
 
-    /// The peer goes from here to another address: here it is asked with `challenge` from now on, unless it is back where it was before.
+    /// Handles the peer's move from this address to another. This address is challenged with `challenge` from now on,
+    /// unless the peer is back at its former address.
     pub(in crate::connection) fn leave(&mut self, now: Time, challenge: u64, to: SocketAddr) {
         let goes_back = self.former.as_deref().is_some_and(|former| former.remote == to);
         let moves = to != self.remote && !goes_back;
         self.former = moves.then(|| Box::new(Former::new(now, self.remote, self.local, challenge)));
     }
 
-    /// Moves to the address that answered. Round trip and congestion state stay: a rebinding NAT is the same path.
+    /// Moves the path to the address that answered. Round trip and congestion state stay, since a path behind a
+    /// rebinding NAT is the same path.
     pub(in crate::connection) fn adopt(&mut self, now: Time, rebinding: Rebinding, rtt: Duration) {
         self.recovery.on_moved(now, Some(rtt));
         self.move_to(rebinding.remote, rebinding.local);
     }
 
-    /// The peer is where it was before. Returns where it seemed to be.
+    /// Moves the path back to the peer's former address. Returns the address where the peer seemed to be.
     pub(in crate::connection) fn go_back(&mut self, now: Time) -> Option<SocketAddr> {
         let former = self.former.take()?;
         self.recovery.on_moved(now, None);
@@ -380,7 +391,7 @@ impl Path {
         Some(seemed)
     }
 
-    /// The peer has proven to be there.
+    /// Moves the path to an address that the peer has proven.
     pub(in crate::connection) fn move_to(&mut self, remote: SocketAddr, local: Option<IpAddr>) {
         self.remote = remote;
         self.local = local;

@@ -1,25 +1,25 @@
-//! How many paths are opened to addresses that the peer announced and that may be anybody's.
+//! A limit on paths to addresses that the peer announced and that may be anybody's.
 
 use std::time::Duration;
 
 use crate::Time;
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// Paths in a minute to addresses that never answered.
+/// The most paths a minute to addresses that never answered.
 const MOST: u32 = 8;
 
-/// See the module.
+/// The paths opened in the current minute.
 #[derive(Debug, Default)]
 pub(in crate::connection) struct PathQuota {
-    /// Since the clock began.
+    /// The current minute since the clock began.
     minute: u64,
     opened: u32,
-    /// More are wanted when the minute turns.
+    /// Whether more are wanted when the minute is over.
     wanted: bool,
 }
 
 impl PathQuota {
-    /// Whether one more may be opened now; if not, it is wanted later.
+    /// Returns whether one more may be opened now. If not, it is remembered as wanted.
     pub(in crate::connection) fn may_open(&mut self, now: Time) -> bool {
         let minute = now.since(Time::ZERO).as_secs() / MINUTE.as_secs();
         if self.minute != minute {
@@ -34,12 +34,12 @@ impl PathQuota {
         self.opened += 1;
     }
 
-    /// When what is wanted may be opened.
+    /// Returns when the paths that are wanted may be opened.
     pub(in crate::connection) fn timeout(&self) -> Option<Time> {
         self.wanted.then(|| Time::ZERO + Duration::from_secs((self.minute + 1) * MINUTE.as_secs()))
     }
 
-    /// True if what was wanted may be opened now.
+    /// Returns whether paths that were wanted may be opened now.
     pub(in crate::connection) fn handle_timeout(&mut self, now: Time) -> bool {
         let due = self.timeout().is_some_and(|due| due <= now);
         self.wanted &= !due;

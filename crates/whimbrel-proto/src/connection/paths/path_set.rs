@@ -1,4 +1,4 @@
-//! The paths of a connection: at least one, at most a few, found by position, by id, or as the primary.
+//! The paths of a connection: at least one and at most a few, found by position, by id, or as the primary.
 
 use std::ops::{Index, IndexMut};
 use std::time::Duration;
@@ -7,10 +7,10 @@ use super::path::Path;
 use super::path_state::{PathLifecycle, PathState};
 use crate::{ConnectionId, PathId};
 
-/// Paths a connection may have at the most.
+/// The most paths that a connection may have.
 pub const MOST_PATHS: usize = 8;
 
-/// Where a path stands in the list; good until a path is added or removed.
+/// The position of a path in the list. It is valid until a path is added or removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::connection) struct At(usize);
 
@@ -20,11 +20,11 @@ impl At {
     }
 }
 
-/// The primary path, as an index.
+/// The index of the primary path.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::connection) struct Main;
 
-/// See the module.
+/// The list of paths.
 #[derive(Debug)]
 pub(in crate::connection) struct Paths {
     list: Vec<Path>,
@@ -49,11 +49,11 @@ impl Paths {
         At(self.list.len() - 1)
     }
 
-    /// Takes one out that is not the last.
+    /// Removes a path, which must not be the only one.
     pub(in crate::connection) fn remove(&mut self, at: At) -> Path {
         let path = self.list.remove(at.0);
         if self.primary == at.0 {
-            // Whichever works, until they are reviewed.
+            // Whichever works is primary until the paths are reviewed.
             let find =
                 |wanted: fn(PathLifecycle) -> bool| self.list.iter().position(|path| wanted(path.lifecycle));
             self.primary =
@@ -64,12 +64,12 @@ impl Paths {
         path
     }
 
-    /// True if that changed something.
+    /// Sets the primary path. Returns whether that changed it.
     pub(in crate::connection) fn set_main(&mut self, index: usize) -> bool {
         std::mem::replace(&mut self.primary, index) != index
     }
 
-    /// The primary first, then the others.
+    /// Iterates over the primary path, then the others.
     pub(in crate::connection) fn in_order(&self) -> impl Iterator<Item = At> + use<> {
         let main = self.primary;
         std::iter::once(At(main)).chain((0..self.list.len()).filter(move |at| *at != main).map(At))
@@ -87,18 +87,19 @@ impl Paths {
         self.list.iter_mut()
     }
 
-    /// The smallest of the packet sizes in use.
+    /// Returns the smallest of the packet sizes in use.
     pub(in crate::connection) fn mtu(&self) -> u16 {
         let carry = self.list.iter().filter(|path| path.lifecycle.is_proven());
         carry.map(|path| path.mtu.current()).min().unwrap_or(crate::connection::packet::mtu::BASE)
     }
 
-    /// Three probe timeouts of the slowest: how long what is old may still arrive.
+    /// Returns three probe timeouts of the slowest path, which is how long late packets may still arrive.
     pub(in crate::connection) fn drain_time(&self) -> Duration {
         self.list.iter().map(Path::drain_time).max().unwrap_or_default()
     }
 
-    /// What was sent under `generation` of the keys has arrived on every path that works, and somewhere at all.
+    /// Returns whether the keys may be updated: what was sent under `generation` has arrived on every path that works
+    /// and sent something, and on at least one.
     pub(in crate::connection) fn let_rotate(&self, generation: u64) -> bool {
         let works = |path: &&Path| path.lifecycle.is_proven() && path.lifecycle.state() != PathState::Down;
         self.list.iter().filter(works).all(|path| path.keys.lets_rotate(generation))
@@ -109,7 +110,7 @@ impl Paths {
         self.list.iter().position(|path| path.id == id).map(At)
     }
 
-    /// The path whose packets are addressed to `id`.
+    /// Returns the path whose packets are addressed to `id`.
     pub(in crate::connection) fn by_local_id(&self, id: ConnectionId) -> Option<At> {
         self.list.iter().position(|path| path.local_id == id).map(At)
     }

@@ -1,23 +1,24 @@
-//! How a path stands: what it may be used for, and the named ways from one to another.
+//! The states of a path: what it may be used for, and the named transitions between them.
 
-/// See the module. Issue order is order of use: an active path before a standby one.
+/// The state of a path. The order of the variants is the order of use: an active path comes before a standby one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PathState {
-    /// Its far address has not answered a challenge yet: it carries nothing else.
+    /// The remote address has not answered a challenge yet. The path carries no data.
     Opening,
     /// In use.
     Active,
-    /// Works; used when no active one does.
+    /// Works, and is used when no active path works.
     Standby,
-    /// What was sent on it is overdue: it is probed, and what is out on it goes another way.
+    /// Packets sent on it are overdue. It is probed, and what is in flight on it is sent another way.
     Suspect,
-    /// Three probes went unanswered: it is probed more and more rarely.
+    /// Three probes went unanswered. It is probed less and less often.
     Down,
-    /// Given up: an event with its figures was its end. What still comes on it is taken until the other end knows.
+    /// Given up, and reported with its final statistics. Packets that still come are accepted until the other end
+    /// knows.
     Closed,
 }
 
-/// A path's state, and what it goes back to when it answers.
+/// A path's state, and whether it returns to active or standby when it answers.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::connection) struct PathLifecycle {
     state: PathState,
@@ -25,12 +26,12 @@ pub(in crate::connection) struct PathLifecycle {
 }
 
 impl PathLifecycle {
-    /// The path of the handshake: its address has answered.
+    /// The path of the handshake, whose address has answered.
     pub(in crate::connection) fn proven() -> Self {
         Self { state: PathState::Active, standby: false }
     }
 
-    /// A new path under challenge.
+    /// A new path that is being challenged.
     pub(in crate::connection) fn opening(standby: bool) -> Self {
         Self { state: PathState::Opening, standby }
     }
@@ -39,12 +40,12 @@ impl PathLifecycle {
         self.state
     }
 
-    /// Its far address has answered, and it was not given up.
+    /// Returns whether the remote address has answered and the path was not given up.
     pub(in crate::connection) fn is_proven(self) -> bool {
         !matches!(self.state, PathState::Opening | PathState::Closed)
     }
 
-    /// Works now.
+    /// Returns whether the path works now.
     pub(in crate::connection) fn is_usable(self) -> bool {
         matches!(self.state, PathState::Active | PathState::Standby)
     }
@@ -57,39 +58,39 @@ impl PathLifecycle {
         if self.standby { PathState::Standby } else { PathState::Active }
     }
 
-    /// The challenge was answered. True if that changed something.
+    /// Records that the challenge was answered. Returns whether the state changed.
     pub(in crate::connection) fn on_validated(&mut self) -> bool {
         self.change(&[PathState::Opening], self.working())
     }
 
-    /// What was sent on it is overdue.
+    /// Records that packets sent on the path are overdue. Returns whether the state changed.
     pub(in crate::connection) fn on_overdue(&mut self) -> bool {
         self.change(&[PathState::Active, PathState::Standby], PathState::Suspect)
     }
 
-    /// Three probes went unanswered.
+    /// Records that three probes went unanswered. Returns whether the state changed.
     pub(in crate::connection) fn on_unanswered(&mut self) -> bool {
         self.change(&[PathState::Active, PathState::Standby, PathState::Suspect], PathState::Down)
     }
 
-    /// Something of it was acknowledged.
+    /// Records that something sent on the path was acknowledged. Returns whether the state changed.
     pub(in crate::connection) fn on_heard(&mut self) -> bool {
         self.change(&[PathState::Suspect, PathState::Down], self.working())
     }
 
-    /// It is wanted in use, or in reserve only.
+    /// Sets whether the path is held in reserve. Returns whether the state changed.
     pub(in crate::connection) fn on_preference(&mut self, standby: bool) -> bool {
         self.standby = standby;
         self.change(&[PathState::Active, PathState::Standby], self.working())
     }
 
-    /// It is given up.
+    /// Gives the path up. Returns whether the state changed.
     pub(in crate::connection) fn on_closed(&mut self) -> bool {
         use PathState::{Active, Down, Opening, Standby, Suspect};
         self.change(&[Opening, Active, Standby, Suspect, Down], PathState::Closed)
     }
 
-    /// The peer goes on with it, and so does this end after all.
+    /// Takes a closed path into use again, because the peer goes on with it. Returns whether the state changed.
     pub(in crate::connection) fn on_reopened(&mut self) -> bool {
         self.change(&[PathState::Closed], self.working())
     }
@@ -110,7 +111,7 @@ mod tests {
 
     type Transition = fn(&mut PathLifecycle) -> bool;
 
-    /// Every state with every transition: where it leads, `None` where it changes nothing.
+    /// Tries every transition in every state. `None` where it changes nothing.
     #[test]
     fn every_arrow() {
         let states = [Opening, Active, Standby, Suspect, Down, Closed];

@@ -9,12 +9,12 @@ use crate::wire::Reader;
 use crate::{Cause, PathId, PeerMisbehaved, Side, Time};
 
 impl Connection {
-    /// Has data go on this path first, in both directions: the peer is asked to do the same. A path that does not work is not used for a
-    /// wish, and used once it does. Of this end's wishes and the peer's the latest counts, the peer's only among paths that are no dearer and
-    /// no more in reserve than others that work.
+    /// Makes a path the primary in both directions: the peer is asked to do the same. A path that does not work becomes
+    /// the primary once it works. The latest wish of either end counts. A wish of the peer counts only if no other
+    /// working path is cheaper or less in reserve.
     ///
     /// # Errors
-    /// There is no such path, or the connection is ending.
+    /// [`SetPrimaryError`] if there is no such path, or the connection is ending.
     pub fn set_primary(&mut self, now: Time, id: PathId) -> Result<(), SetPrimaryError> {
         if !self.ending.is_open() {
             return Err(SetPrimaryError::Closing);
@@ -28,14 +28,14 @@ impl Connection {
         Ok(())
     }
 
-    /// The peer would have its data on this path.
+    /// Handles SET_PRIMARY: the peer wants its data on this path.
     pub(in crate::connection) fn on_set_primary(
         &mut self,
         now: Time,
         reader: &mut Reader,
     ) -> Result<(), PeerMisbehaved> {
         let (sequence, path) = read_set_primary(reader)?;
-        // Where two wishes cross, both ends follow the client's.
+        // If two wishes cross, both ends follow the client's.
         let crosses = sequence + 1 == self.steering.choice.next
             && !self.steering.choice.by_peer
             && self.side == Side::Server;
@@ -48,14 +48,14 @@ impl Connection {
         Ok(())
     }
 
-    /// What was asked for last, if it works and may be had.
+    /// Returns the path that was asked for last, if it works and may be used.
     pub(in crate::connection) fn wished(&self) -> Option<At> {
         let at = self.paths.by_id(self.steering.choice.path?).filter(|at| self.is_at_hand(*at))?;
         let least = || self.paths.all().filter(|other| self.is_at_hand(*other)).map(|at| self.rank(at)).min();
         (!self.steering.choice.by_peer || Some(self.rank(at)) == least()).then_some(at)
     }
 
-    /// Something arrived: the rule of the web agent looks at what came by which path.
+    /// Applies [`PrimaryRule::MostReceived`] after a packet arrived: compares how much came by each path.
     pub(in crate::connection) fn compare_received(&mut self, now: Time) {
         if self.config.primary_rule != PrimaryRule::MostReceived
             || self.paths.len() == 1
@@ -79,14 +79,14 @@ impl Connection {
         }
     }
 
-    /// A standby path, or a dearer one, is not made the primary by carrying more.
+    /// Returns the rank of a path. A standby path, or a dearer one, does not become the primary by carrying more.
     fn rank(&self, at: At) -> (bool, u32) {
         let view = self.view(at);
         (view.standby, view.cost)
     }
 }
 
-/// What SET_PRIMARY says: the wish's number and the path.
+/// Reads SET_PRIMARY: the wish's sequence number and the path.
 pub(in crate::connection) fn read_set_primary(reader: &mut Reader) -> Result<(u64, PathId), PeerMisbehaved> {
     let (sequence, path) = (reader.varint()?, read_path(reader)?);
     if sequence > u64::from(u32::MAX) {
@@ -96,7 +96,7 @@ pub(in crate::connection) fn read_set_primary(reader: &mut Reader) -> Result<(u6
 }
 
 impl Path {
-    /// UDP payload bytes since this was last asked.
+    /// Returns the UDP payload bytes received since the last call.
     fn received_since(&mut self) -> u64 {
         let total = self.traffic.received_bytes;
         total - std::mem::replace(&mut self.traffic.received_before, total)

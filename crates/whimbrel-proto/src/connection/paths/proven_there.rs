@@ -1,15 +1,17 @@
-//! Whether the peer has proven our address on a path: it has once an answer to one of its challenges arrived.
+//! Whether the peer has validated our address on a path. It has once one of our answers to its challenges has arrived.
 
 use crate::wire::sack::Sack;
 
-/// Packets with answers that are remembered: as many challenges as the peer makes of one address, and some.
+/// The number of packets with answers that are remembered: one more than the challenges that the peer sends to one
+/// address.
 const REMEMBERED: usize = 4;
 const NONE: u64 = u64::MAX;
 
-/// See the module. By their numbers, since recovery forgets a packet it took for lost, which may be held up and arrive after all.
+/// Whether the peer has validated our address. Answers are remembered by their packet numbers: recovery forgets a
+/// packet that it declared lost, which may be delayed and arrive after all.
 #[derive(Debug)]
 pub(in crate::connection) enum ProvenThere {
-    /// Not that we know; the packets in which we answered, the last first.
+    /// Not as far as we know. Holds the numbers of the packets in which we answered, the latest first.
     No(Option<Box<[u64; REMEMBERED]>>),
     Yes,
 }
@@ -23,7 +25,7 @@ impl ProvenThere {
         matches!(self, Self::Yes)
     }
 
-    /// The packet of this number holds an answer.
+    /// Records that packet `number` holds an answer.
     pub(in crate::connection) fn on_answer_sent(&mut self, number: u64) {
         if let Self::No(answers) = self {
             let answers = answers.get_or_insert_with(|| Box::new([NONE; REMEMBERED]));
@@ -32,7 +34,7 @@ impl ProvenThere {
         }
     }
 
-    /// A SACK of the path came. Says whether it is news that an answer arrived.
+    /// Handles a SACK of the path. Returns whether it shows for the first time that an answer arrived.
     pub(in crate::connection) fn on_sack(&mut self, sack: &Sack) -> bool {
         let Self::No(Some(answers)) = self else { return false };
         let arrived = |number: &u64| sack.ranges.iter().any(|range| range.contains(number));

@@ -1,8 +1,8 @@
-//! Ids that are not used any more, until nothing can come to them.
+//! Connection ids that are no longer used, kept until no packet can come to them.
 
 use crate::{ConnectionId, Time};
 
-/// Ids that are no longer in use but may still be on the way, and until when.
+/// Ids that are no longer used, and until when packets to them may still arrive.
 #[derive(Debug, Default)]
 pub(in crate::connection) struct Retired(pub(in crate::connection) Vec<(ConnectionId, Time)>);
 

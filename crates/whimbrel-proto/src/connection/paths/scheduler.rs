@@ -1,38 +1,39 @@
-//! Which path carries what is sent next.
+//! The choice of path for what is sent next.
 //!
-//! Paths pull: each in its turn, the best first, asks whether it may carry data now. A scheduler answers from what is known of all of
-//! them; what it refuses one path is there for the next, or waits for a better one to have room.
+//! Paths pull: each in turn, the best first, asks whether it may carry data now. A scheduler answers from what is known
+//! of all of them. Data that it refuses to one path goes to the next, or waits for a better path to have room.
 
 use std::time::Duration;
 
-/// How paths are used together.
+/// How several paths are used together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Scheduling {
-    /// The best path carries everything, others wait for it to fail; then data goes on the next best, and back once the path has worked for
-    /// a while (MMSP's Automatic Changeover). What is lost goes again on the next best (its Retransmission Correction), if that costs no
-    /// more and is not held in reserve.
+    /// The best path carries everything, and the others wait for it to fail. Data then goes on the next best, and
+    /// returns once the first has worked for a while (MMSP's Automatic Changeover). Lost data is retransmitted on the
+    /// next best path (MMSP's Retransmission Correction), if that costs no more and is not held in reserve.
     Primary,
-    /// All carry, the one where data would arrive first before the others; a slow path only what would not arrive earlier by waiting for a
-    /// faster one.
+    /// All paths carry data, the one where it would arrive first before the others. A slow path carries only what would
+    /// not arrive earlier by waiting for a faster one.
     #[default]
     Aggregate,
-    /// Every message goes on every path that works, as far as the path keeps up: the best latency there is, at so many times the bytes.
+    /// Every message goes on every path that works, as far as the path keeps up. This gives the lowest latency, at a
+    /// multiple of the bytes.
     Redundant,
 }
 
-/// What a scheduler knows of a path.
+/// A scheduler's view of a path.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::connection) struct View {
-    /// It works.
+    /// Whether the path works and may be used.
     pub(in crate::connection) usable: bool,
-    /// Wanted in reserve only.
+    /// Whether it is held in reserve.
     pub(in crate::connection) standby: bool,
-    /// What a byte costs there, in the user's measure.
+    /// The cost of a byte there, in the application's unit.
     pub(in crate::connection) cost: u32,
     pub(in crate::connection) rtt: Duration,
-    /// Share of packets lost lately.
+    /// The share of packets lost lately, 0 to 1.
     pub(in crate::connection) loss: f64,
-    /// Bytes a second.
+    /// The rate at which packets leave, bytes a second.
     pub(in crate::connection) rate: u64,
 }
 
@@ -40,41 +41,41 @@ impl View {
     pub(in crate::connection) const NONE: Self =
         Self { usable: false, standby: false, cost: 0, rtt: Duration::ZERO, loss: 0.0, rate: 0 };
 
-    /// When `bytes` that begin to leave now have arrived.
+    /// Returns how long it takes until `bytes` that begin to leave now have arrived.
     fn arrival(&self, bytes: u64) -> Duration {
         self.rtt / 2 + Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / self.rate.max(1))
     }
 
-    /// What is wanted more comes first: what works, is no standby path, and costs less.
+    /// Returns the order in which paths are wanted: those that work, then those not in reserve, then the cheaper ones.
     fn wanted(&self) -> (bool, bool, u32) {
         (!self.usable, self.standby, self.cost)
     }
 
-    /// Better comes first.
+    /// Returns the rank of the path; the lowest is the best.
     fn rank(&self) -> ((bool, bool, u32), Duration) {
         (self.wanted(), self.score())
     }
 
-    /// The round trip, and what losses add to it: what is lost takes three times as long.
+    /// Returns the round trip with a penalty for loss: each lost packet counts as three more round trips.
     fn score(&self) -> Duration {
         self.rtt.mul_f64(1.0 + 3.0 * self.loss.clamp(0.0, 1.0))
     }
 }
 
-/// What waits to be sent.
+/// The data that waits to be sent.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::connection) struct Waiting {
     pub(in crate::connection) bytes: u64,
-    /// Something was lost, and goes again.
+    /// Whether lost data waits to be retransmitted.
     pub(in crate::connection) lost: bool,
 }
 
-/// One way to share data out.
+/// A way to share data out among paths.
 pub(in crate::connection) trait Scheduler {
-    /// Whether path `me` may carry data now. `primary` is where it goes by itself.
+    /// Returns whether path `me` may carry data now. `primary` is the primary path.
     fn may_carry(&self, paths: &[View], me: usize, primary: usize, waiting: Waiting) -> bool;
 
-    /// The path that what was lost goes on first, and no new data does.
+    /// Returns the path on which lost data is retransmitted first, and which carries no new data.
     fn mends(&self, paths: &[View], primary: usize) -> Option<usize>;
 }
 
@@ -97,7 +98,7 @@ impl Scheduler for Scheduling {
     }
 }
 
-/// A path may carry if what it takes arrives no later than if it waited for the primary's turn.
+/// Returns whether a packet on `me` arrives no later than if it waited for its turn on the primary.
 fn earliest_completion_first(paths: &[View], me: usize, primary: usize, backlog: u64) -> bool {
     let (mine, best) = (&paths[me], &paths[primary]);
     if me == primary {
@@ -109,12 +110,13 @@ fn earliest_completion_first(paths: &[View], me: usize, primary: usize, backlog:
     mine.arrival(PACKET) <= best.arrival(backlog.saturating_add(PACKET))
 }
 
-/// A packet, about.
+/// The approximate size of a packet, bytes.
 const PACKET: u64 = 1500;
-/// A path must be so much quicker than the primary, in eighths of its score, to take its place.
+/// To replace the primary, a path's score must be at most this many eighths of the primary's.
 pub(in crate::connection) const MARGIN_EIGHTHS: u32 = 6;
 
-/// The best of them. The one that is primary now stays unless it fails, is wanted less, or another's score is clearly better.
+/// Returns the best path. The current primary, `now`, stays unless it fails, is wanted less, or another's score is
+/// clearly better.
 pub(in crate::connection) fn primary(paths: &[View], now: usize) -> usize {
     let best = (0..paths.len()).min_by_key(|path| paths[*path].rank()).unwrap_or(now);
     let (current, other) = (&paths[now], &paths[best]);

@@ -1,10 +1,10 @@
-//! Which path carries what, seen over all of them.
+//! The decision which path carries what, over all paths.
 
 use super::changeover::Changeover;
 use super::coupling::Coupling;
 use super::primary::Choice;
 
-/// See the module.
+/// The state behind that decision.
 #[derive(Default)]
 pub(in crate::connection) struct Steering {
     pub(in crate::connection) choice: Choice,

@@ -1,4 +1,4 @@
-//! Everything that new paths are made of: addresses of both ends, ids, and attempts that are allowed.
+//! Everything that new paths are made of: both ends' addresses, ids, and the attempts that are allowed.
 
 use super::addresses::Addresses;
 use super::attempts::Attempts;
@@ -7,7 +7,7 @@ use super::path_quota::PathQuota;
 use super::retired::Retired;
 use super::validation::Challenges;
 
-/// See the module.
+/// The supply for new paths.
 pub(in crate::connection) struct Supply {
     pub(in crate::connection) addresses: Addresses,
     pub(in crate::connection) ids: SpareIds,

@@ -1,9 +1,10 @@
-//! Whether the peer has shown that it is where its packets say they come from.
+//! Address validation: whether the peer has shown that it is where its packets seem to come from.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 
-/// Where challenges come from: a generator would be ten times as large, in every connection, for what few ever need.
+/// The source of challenges. It keeps a seed and a counter: a generator would be ten times as large, in every
+/// connection, and few need it.
 #[derive(Debug)]
 pub(in crate::connection) struct Challenges {
     seed: [u8; 32],
@@ -25,20 +26,23 @@ impl Challenges {
     }
 }
 
-/// Until it has, an address may be somebody's whom a flood is to hit (RFC 9000 section 8.1).
+/// Whether an address is validated. Until it is, it may be that of a victim that a flood is to hit (RFC 9000 section
+/// 8.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::connection) enum Validation {
-    /// A cookie came back from there, or a packet under keys that only who received PONG can have.
+    /// The peer is there: a cookie came back, a challenge was answered, or a packet came under keys that only the
+    /// receiver of PONG can have.
     Proven,
-    /// A ticket says who it is and not where: three times what came from there may be sent. UDP payload.
+    /// Not validated: a ticket, for example, says who the peer is but not where. At most three times the bytes received
+    /// from there may be sent. UDP payload.
     Unproven { received: u64, sent: u64 },
 }
 
 impl Validation {
-    /// Nothing has come from there yet.
+    /// The state of an address from which nothing has come yet.
     pub(in crate::connection) const UNPROVEN: Self = Self::Unproven { received: 0, sent: 0 };
 
-    /// Bytes that may be sent now.
+    /// Returns how many bytes may be sent now.
     pub(in crate::connection) fn room(&self) -> usize {
         match self {
             Self::Proven => usize::MAX,

@@ -1,17 +1,18 @@
-//! What may be handed in beside a session that is busy, to be queued once it is not.
+//! Admission of messages that are handed in while the session is busy and queued afterwards.
 
 use crate::session::message::{Outgoing, StreamKind};
 use crate::session::state::Session;
 use crate::{MessageId, StreamId, Time};
 
-/// Messages that may wait beside a session.
+/// The most messages that may wait beside a session.
 pub const MAX_BESIDE: usize = 4096;
-/// Payload bytes of them.
+/// Payload bytes of those messages.
 pub const MAX_BESIDE_BYTES: u64 = 1 << 20;
 
-/// A promise to queue messages that are handed in without the session being asked. It covers those for which only limits have to be
-/// checked; where the answer depends on more (another stream, a tag, a confirmation) the session itself has to be asked. Whoever drives
-/// the session may fill the queue meanwhile, so that it goes beyond its limits by at most [`MAX_BESIDE`] messages and [`MAX_BESIDE_BYTES`].
+/// A promise to queue messages that are handed in without asking the session. It covers messages for which only limits
+/// have to be checked. If the answer depends on more (another stream, a tag, a confirmation), the session itself has to
+/// be asked. The queue may be filled meanwhile by others, so it can exceed its limits by at most [`MAX_BESIDE`]
+/// messages and [`MAX_BESIDE_BYTES`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Admission {
     messages: usize,
@@ -20,7 +21,8 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Whether the message will be queued; it is counted then. If not, [`Session::send`] says why or takes it.
+    /// Returns whether the message will be queued, and counts it if so. If not, [`Session::send`] takes it or returns
+    /// the reason.
     #[inline]
     pub fn take(&mut self, message: &Outgoing) -> bool {
         let length = message.payload.len() as u64;
@@ -36,7 +38,7 @@ impl Admission {
 }
 
 impl Session {
-    /// What is promised from now on, where so many messages and bytes are on their way already.
+    /// Returns what is promised from now on, when this many messages and bytes are already on their way.
     pub fn admission(&mut self, messages: usize, bytes: u64) -> Admission {
         let stream = self.streams.find(StreamId(0)).and_then(|slot| self.streams.at(slot));
         if self.closing || stream.and_then(|stream| stream.takes()) != Some(StreamKind::Messages) {
@@ -50,7 +52,8 @@ impl Session {
         }
     }
 
-    /// Queues a message that was promised to be: the limits were asked then. None: it was of a kind that is never promised.
+    /// Queues a message that was promised a place. Limits were checked when it was promised. None: messages of this
+    /// kind are never promised a place.
     pub fn send_admitted(&mut self, now: Time, message: Outgoing) -> Option<MessageId> {
         let slot = self.streams.find(message.stream)?;
         self.queue(now, slot, message).ok()

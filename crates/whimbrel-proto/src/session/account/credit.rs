@@ -1,4 +1,4 @@
-//! Credit: sums of charges against absolute limits, on both sides.
+//! Flow control credit: sums of charges against absolute limits, in both directions.
 
 #[path = "../snapshot/credit.rs"]
 mod snapshot;
@@ -9,14 +9,16 @@ use crate::mutants::{Mutant, planted};
 use crate::session::config::{DEFAULT_CREDIT, MESSAGE_CHARGE};
 use crate::{Cause, PeerMisbehaved, Time};
 
-/// The first window is renewed once this part of it was read: a stream that is read had better not wait for a round trip then.
+/// The first window is renewed once 1/32 of it was read. A stream that is read should not wait a round trip that early.
 const FIRST_PART: u64 = 32;
-/// Later ones once this part was, while they grow: where the sender doubles its rate each round trip, half would be too late.
+/// A growing window is renewed once a quarter of it was read. If the sender doubles its rate each round trip, half
+/// would be too late.
 const PART: u64 = 4;
-/// One that is large enough is renewed once this part was read: each limit told is a packet that wants an acknowledgement.
+/// A window that is large enough is renewed once half of it was read. Each limit sent is a packet that needs an
+/// acknowledgement.
 const STEADY_PART: u64 = 2;
 
-/// What we may send: on one stream, or early on all of them together.
+/// Credit for sending: on one stream, or early in the session on all of them together.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::session) struct SendCredit {
     used: u64,
@@ -28,19 +30,19 @@ impl SendCredit {
         Self { used: 0, limit }
     }
 
-    /// A message may begin: it may overdraw, the next may not.
+    /// Returns whether a message may begin. It may overdraw the credit; the next one may not.
     #[inline]
     pub(in crate::session) fn is_open(&self) -> bool {
         self.admits(0)
     }
 
-    /// A message may begin behind others that are charged this much.
+    /// Returns whether a message may begin behind others with this total charge.
     #[inline]
     pub(in crate::session) fn admits(&self, before: u64) -> bool {
         self.used + before < self.limit || planted(Mutant::CreditIgnored)
     }
 
-    /// Bytes that fit without overdrawing.
+    /// Returns the bytes that fit without overdrawing.
     #[inline]
     pub(in crate::session) fn room(&self) -> u64 {
         self.limit.saturating_sub(self.used)
@@ -55,7 +57,7 @@ impl SendCredit {
         self.used
     }
 
-    /// A new limit; says whether it opened.
+    /// Raises the limit. Returns whether that opened a window that was closed.
     pub(in crate::session) fn raise(&mut self, limit: u64) -> bool {
         let was_open = self.is_open();
         self.limit = self.limit.max(limit);
@@ -63,37 +65,39 @@ impl SendCredit {
     }
 }
 
-/// What a stream's window is renewed by.
+/// The terms on which a stream's window is renewed.
 pub(in crate::session) struct Terms<'a> {
-    /// The least the stream is assured of.
+    /// The minimum the stream is assured of.
     pub(in crate::session) share: u64,
-    /// The most its window grows to.
+    /// The maximum its window grows to.
     pub(in crate::session) most: u64,
     pub(in crate::session) pace: Pace,
     pub(in crate::session) reserve: &'a mut Reserve,
 }
 
-/// What the peer may send on one stream.
+/// Credit the peer has on one stream.
 ///
-/// The window is what the peer may have on its way and unread. It starts as the stream's share, and what it has beyond that is drawn from the
-/// session's reserve. A limit once told is never lowered, so a window shrinks only as what was granted is read.
+/// The window is what the peer may have in flight and unread. It starts as the stream's share, and anything beyond that
+/// is drawn from the session's reserve. A limit once sent is never lowered, so a window shrinks only as data that was
+/// granted is read.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::session) struct RecvCredit {
     charged: u64,
     consumed: u64,
     granted: u64,
     window: u64,
-    /// Once so much was read it is time to renew the window.
+    /// The window is renewed once this much was read.
     mark: u64,
-    /// Once so much came it is time to see who keeps it from being read.
+    /// Once this much has arrived, it is checked whether the reader holds the stream up.
     alarm: u64,
     /// When the window was last renewed. None: never.
     renewed: Option<Time>,
-    /// An update waits to be sent or was sent and not lost.
+    /// Whether an update waits to be sent. Also set once nothing is left to give back, so that the window is not
+    /// renewed again.
     due: bool,
-    /// The window is as large as it is wanted.
+    /// Whether the window is as large as it needs to be.
     steady: bool,
-    /// All has come that will.
+    /// Whether everything the peer will send has arrived.
     over: bool,
 }
 
@@ -113,8 +117,8 @@ impl RecvCredit {
         }
     }
 
-    /// `charge` was used; `overdraft` is by how much the last message begun may exceed the limit. Says whether half of the window came and was
-    /// not read: it is time to see why.
+    /// Charges `charge`. `overdraft` is how far the last message begun may exceed the limit. Returns whether half of
+    /// the window has arrived unread, so that the reason should be checked.
     #[inline]
     pub(in crate::session) fn charge(&mut self, charge: u64, overdraft: u64) -> Result<bool, PeerMisbehaved> {
         self.charged = self.charged.saturating_add(charge);
@@ -127,7 +131,7 @@ impl RecvCredit {
         Ok(!self.due && !self.over)
     }
 
-    /// There is no more to be had for now: not before all of it was used up it is time to see again.
+    /// Postpones the next check until all granted credit is used up, when no more can be granted for now.
     pub(in crate::session) fn calm(&mut self) {
         self.alarm = self.granted;
     }
@@ -140,7 +144,7 @@ impl RecvCredit {
         self.charged
     }
 
-    /// Of what came, what was not read.
+    /// Returns what has arrived and not been read.
     pub(in crate::session) fn unread(&self) -> u64 {
         self.charged.saturating_sub(self.consumed)
     }
@@ -149,19 +153,19 @@ impl RecvCredit {
         self.window
     }
 
-    /// Nothing of what came waits to be read.
+    /// Returns whether everything that arrived has been read.
     pub(in crate::session) fn is_read(&self) -> bool {
         self.consumed == self.charged
     }
 
-    /// `amount` was read or will never be; says whether it is time to [renew](Self::renew) the window.
+    /// Counts `amount` as read, or as never to be read. Returns whether it is time to [renew](Self::renew) the window.
     #[inline]
     pub(in crate::session) fn consume(&mut self, amount: u64) -> bool {
         self.consumed += amount;
         self.consumed >= self.mark && !self.due
     }
 
-    /// A part of the window was read: the next one. Says whether there is a new limit to tell.
+    /// Sizes the next window after a part of this one was read. Returns whether there is a new limit to send.
     pub(in crate::session) fn renew(&mut self, now: Time, terms: Terms<'_>) -> bool {
         let Terms { share, most, pace, reserve } = terms;
         let read = (self.consumed + self.window).saturating_sub(self.granted);
@@ -179,17 +183,17 @@ impl RecvCredit {
         self.steady = !matches!(pace, Pace::Faster(_));
         self.set_mark();
         let raised = !self.over && self.consumed + self.window > self.granted;
-        // There is nothing left to give back of a stream that is over and has its share only.
+        // A stream that is over and has only its share has nothing left to give back.
         self.due = raised || self.over && self.window == share;
         raised
     }
 
-    /// When the window was last renewed. None: it never was.
+    /// Returns when the window was last renewed. None: never.
     pub(in crate::session) fn renewed(&self) -> Option<Time> {
         self.renewed
     }
 
-    /// The new limit, now being sent. None: nothing more comes.
+    /// Returns the new limit, which is about to be sent. None: everything has arrived already.
     pub(in crate::session) fn grant(&mut self) -> Option<u64> {
         if self.over {
             return None;
@@ -206,7 +210,7 @@ impl RecvCredit {
         self.alarm = self.granted.saturating_sub(self.window / 2);
     }
 
-    /// All has come that will: only what is unread needs credit now. Says whether that is news.
+    /// Notes that everything has arrived, so only unread data still needs credit. Returns whether that is new.
     pub(in crate::session) fn close(&mut self) -> bool {
         let news = !std::mem::replace(&mut self.over, true);
         if news {
@@ -217,24 +221,24 @@ impl RecvCredit {
         news
     }
 
-    /// What it has of the session's reserve.
+    /// Returns what the stream has drawn from the session's reserve.
     pub(in crate::session) fn drawn(&self, share: u64) -> u64 {
         self.window.saturating_sub(share)
     }
 }
 
-/// What came in the whole session.
+/// Charges of everything received in the session.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::session) struct Received {
     charged: u64,
     consumed: u64,
-    /// Charged by blocks that came before the peer was proven.
+    /// Charges of blocks that arrived before the peer was proven.
     early: u64,
     is_early: bool,
 }
 
 impl Received {
-    /// What is charged from now on came early, or did not.
+    /// Sets whether what is charged from now on arrived early.
     #[inline]
     pub(in crate::session) fn begin_block(&mut self, early: bool) {
         self.is_early = early;
@@ -246,7 +250,7 @@ impl Received {
         if self.is_early { self.charge_early(charge) } else { Ok(()) }
     }
 
-    /// A message may begin early while all before it together are below the limit.
+    /// Charges early data. A message may begin early while the sum of all before it is below the limit.
     fn charge_early(&mut self, charge: u64) -> Result<(), PeerMisbehaved> {
         self.early = self.early.saturating_add(charge);
         if self.early > DEFAULT_CREDIT + DEFAULT_CREDIT + MESSAGE_CHARGE {
@@ -260,7 +264,7 @@ impl Received {
         self.consumed += amount;
     }
 
-    /// What was read goes back unread.
+    /// Counts data that was read as unread again.
     pub(in crate::session) fn take_back(&mut self, amount: u64) {
         self.consumed = self.consumed.saturating_sub(amount);
     }

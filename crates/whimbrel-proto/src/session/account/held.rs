@@ -1,24 +1,25 @@
-//! What is really held for the peer, beside what it was charged.
+//! The memory really held for the peer, as opposed to what it was charged.
 //!
-//! Both ends compute the charge, so it cannot say what an entry takes here. This account does, and nothing of it is on the wire. It does not
-//! follow each change: a stream that a block was for is weighed when the block is done, and what the session has as a whole is added up
-//! then.
+//! Both ends compute the charge, so it cannot reflect what an entry costs here. This account does, and nothing of it
+//! appears on the wire. It does not follow each change: a stream is weighed when a block for it is done, and the
+//! session's other memory is added up then.
 
 use crate::budget::{Budget, Budgets};
 use crate::session::config::{DEFAULT_CREDIT, DEFAULT_STREAMS, SessionConfig};
 use crate::{Cause, PeerMisbehaved};
 
-/// Every session may hold this much, whatever others do, bytes.
+/// Memory every session may hold, whatever others do, bytes.
 pub(in crate::session) const ASSURED: u64 = 64 << 10;
-/// And beyond it this much out of what its peer has for first windows, which nobody else can use up: what a small honest session needs is
-/// there, however little of the budget is left.
+/// Memory a session may hold beyond that, out of its peer's allowance for first windows, which nobody else can use up.
+/// It covers the needs of a small honest session, however little of the budget is left.
 const FIRST: u64 = DEFAULT_CREDIT;
-/// What lies beyond comes out of the budget in steps, bytes: those who share it meet rarely.
+/// The step in which memory beyond that is taken from the budget, bytes. Large steps keep sessions from contending for
+/// the budget often.
 const STEP: u64 = 64 << 10;
-/// One session may have so much of what is free.
+/// One session may have at most 1/8 of the free budget.
 const PART: u64 = 8;
 
-/// The most that one session may have of a budget now.
+/// Returns the most that one session may have of a budget now.
 pub(in crate::session) fn room(budget: &Budget) -> u64 {
     budget.rest() / PART
 }
@@ -28,27 +29,28 @@ pub(in crate::session) const TOO_MUCH: PeerMisbehaved = PeerMisbehaved::new(
     "more is held for this peer than may be: raise memory_budget, or send larger messages",
 );
 
-/// The account of one session, and its share of the budget.
+/// The memory account of one session, and its share of the budget.
 #[derive(Debug)]
 pub(in crate::session) struct Held {
     firsts: Budget,
-    /// Of what the peer has for first windows.
+    /// Bytes taken from the peer's allowance for first windows.
     first: u64,
     budget: Budget,
-    /// Of the budget.
+    /// Bytes taken from the budget.
     taken: u64,
-    /// What the streams hold, each as it was weighed last.
+    /// Memory the streams hold, each as it was last weighed.
     pub(in crate::session) streams: u64,
-    /// What waits to be sent, while the session waits for its peer.
+    /// Memory of what waits to be sent, counted while the session waits for its peer.
     pub(in crate::session) outgoing: u64,
 }
 
-/// What a map with so many entries of this size takes: its nodes may be half empty, and others lead to them.
+/// Returns the memory of a map with this many entries of this size. Its nodes may be half empty, and inner nodes lead
+/// to them.
 pub(in crate::session) const fn of_map(entries: usize, size: usize) -> u64 {
     (entries * (2 * (size + 8) + 24)) as u64
 }
 
-/// What so many entries of this size take in a queue.
+/// Returns the memory of a queue with this many entries of this size.
 pub(in crate::session) const fn of_queue(entries: usize, size: usize) -> u64 {
     (entries * size) as u64
 }
@@ -61,13 +63,13 @@ impl Default for Held {
 }
 
 impl Held {
-    /// A stream was weighed anew.
+    /// Updates the sum after a stream was weighed again.
     #[inline]
     pub(in crate::session) fn reweigh(&mut self, before: u64, now: u64) {
         self.streams = self.streams - before + now;
     }
 
-    /// Something of it may be of use to others.
+    /// Returns whether the session draws on a budget, so that others could use what it gives back.
     #[inline]
     pub(in crate::session) fn is_drawing(&self) -> bool {
         self.drawn() > 0
@@ -83,12 +85,12 @@ impl Held {
         total <= ASSURED + self.drawn()
     }
 
-    /// What is needed for so much, in whole steps.
+    /// Returns what a total needs beyond the assured memory, in whole steps.
     fn needed(total: u64) -> u64 {
         total.saturating_sub(ASSURED).next_multiple_of(STEP)
     }
 
-    /// What is missing for so much, in whole steps, once the peer's own was taken.
+    /// Takes what it can from the peer's allowance, and returns what is then still missing for a total, in whole steps.
     fn missing(&mut self, total: u64) -> u64 {
         let needed = Self::needed(total);
         let own = needed.min(FIRST).saturating_sub(self.first).min(needed.saturating_sub(self.drawn()));
@@ -98,8 +100,8 @@ impl Held {
         needed.saturating_sub(self.drawn())
     }
 
-    /// Takes what is missing. No session gets more than an eighth of what is free: whoever holds little still gets something when others hold
-    /// all they can.
+    /// Takes what is missing from the budget. No session gets more than an eighth of what is free, so one that holds
+    /// little still gets something when others hold all they can.
     pub(in crate::session) fn grow(&mut self, total: u64, limit: u64) -> bool {
         if total > limit {
             return false;
@@ -111,7 +113,7 @@ impl Held {
         grown
     }
 
-    /// Gives back what is not needed any more, but for a step.
+    /// Gives back what is no longer needed, except for a step.
     pub(in crate::session) fn shrink(&mut self, total: u64) {
         let needed = Self::needed(total) + STEP;
         if self.drawn() > needed + STEP {
@@ -119,12 +121,12 @@ impl Held {
         }
     }
 
-    /// Gives back all that is not needed now.
+    /// Gives back everything that is not needed now.
     pub(in crate::session) fn settle(&mut self, total: u64) {
         self.keep(Self::needed(total));
     }
 
-    /// What is everybody's goes back first.
+    /// Keeps what is needed. The shared budget is given back first.
     fn keep(&mut self, needed: u64) {
         let first = self.first.min(needed);
         let taken = self.taken.min(needed - first);
@@ -133,7 +135,7 @@ impl Held {
         (self.first, self.taken) = (first, taken);
     }
 
-    /// Draws on other budgets from now on. What is held already is not refused.
+    /// Moves to other budgets. What is held already is not refused.
     pub(in crate::session) fn draw_on(&mut self, budgets: &Budgets, total: u64) {
         self.keep(0);
         self.firsts = budgets.first.clone();
@@ -150,15 +152,16 @@ impl Drop for Held {
     }
 }
 
-/// What is held for a byte of credit at most, where the peer is honest: an empty message is charged 32 bytes, and alone in a map behind a gap
-/// takes eight times that.
+/// The most memory a byte of credit costs if the peer is honest. An empty message is charged 32 bytes and, alone in a
+/// map behind a gap, takes eight times that.
 const WORTH: u64 = 8;
-/// A stream with all its parts and nothing in them, bytes.
+/// The memory of a stream with all its parts and nothing in them, bytes.
 const OF_STREAM: u64 = 4096;
 
 impl SessionConfig {
-    /// The most that one session may hold for its peer beyond what the peer was charged and nobody has read, bytes. A peer that keeps to its
-    /// credit, and cuts into parts only what is longer than a packet, stays below, whatever it sends and whatever is lost.
+    /// Returns the most memory one session may hold for its peer beyond unread charged data, bytes. A peer that keeps
+    /// to its credit, and splits only messages longer than a packet, stays below it, whatever it sends and whatever is
+    /// lost.
     pub fn most_held(&self) -> u64 {
         let streams = self.streams().max(DEFAULT_STREAMS);
         let credit = self.session_window.max(DEFAULT_CREDIT).saturating_mul(WORTH);
@@ -170,7 +173,7 @@ impl SessionConfig {
 mod tests {
     use super::*;
 
-    /// Of a peer that has used its first windows up.
+    /// Creates the account of a peer that has used up its first windows.
     fn account(budget: &Budget) -> Held {
         Held { budget: budget.clone(), firsts: Budget::new(0), ..Held::default() }
     }
@@ -203,7 +206,8 @@ mod tests {
         assert_eq!((other.memory.used(), other.first.used()), (0, 0));
     }
 
-    /// However little of the budget is left. A peer that uses its own up is like any other.
+    /// The peer's own allowance holds however little of the budget is left. A peer that has used its own up is like any
+    /// other.
     #[test]
     fn the_first_window_is_the_peers_own() {
         let budgets = Budgets { first: Budget::new(FIRST + STEP), ..Budgets::new(0, 0) };

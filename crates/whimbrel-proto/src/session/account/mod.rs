@@ -1,4 +1,4 @@
-//! Credit, what is held for the peer, and what is promised to the application.
+//! Credit, memory held for the peer, and promises to the application.
 
 pub(in crate::session) mod admission;
 pub(in crate::session) mod credit;
@@ -18,10 +18,10 @@ use stalls::Stalls;
 use super::config::{DEFAULT_CREDIT, SessionConfig};
 use crate::budget::Budgets;
 
-/// What the ends of a session allow each other.
+/// The credit and limits that the two ends of a session grant each other.
 #[derive(Debug)]
 pub(in crate::session) struct Account {
-    /// What was sent on all streams, limited until the peer has said what it takes.
+    /// Credit used on all streams together, limited until the peer has announced its limits.
     pub(in crate::session) sent: SendCredit,
     pub(in crate::session) received: Received,
     pub(in crate::session) reserve: Reserve,
@@ -31,7 +31,7 @@ pub(in crate::session) struct Account {
 }
 
 impl Account {
-    /// Of a session that draws on nobody's budget yet.
+    /// Creates the account of a session that does not draw on a shared budget yet.
     pub(in crate::session) fn new(config: &SessionConfig) -> Self {
         Self {
             sent: SendCredit::new(DEFAULT_CREDIT),

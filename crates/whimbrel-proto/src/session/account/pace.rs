@@ -1,28 +1,30 @@
-//! How fast windows are read, measured by how long the peer takes to hear of the next.
+//! How fast windows are read, compared with the time the peer takes to hear of the next one.
 
 use std::time::Duration;
 
 use crate::Time;
 use crate::session::message::DomainKey;
 
-/// A delay below this makes no window small: readers are late by as much on a busy machine.
+/// The shortest delay counted. Readers on a busy machine are this late anyway, so a shorter one must not make windows
+/// small.
 const LEAST: Duration = Duration::from_millis(20);
 
-/// What a window should do.
+/// How a window should change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::session) enum Pace {
-    /// A part of it was read within about such a delay: it may be what holds the peer back. One so many times as large would not.
+    /// A part of it was read within about one delay, so it may be holding the peer back. A window this many times as
+    /// large would not.
     Faster(u64),
     Same,
-    /// It was not for many of them.
+    /// A part of it was not read for many delays.
     Slower,
 }
 
-/// The time from a grant to its acknowledgement, smoothed.
+/// The smoothed time from a grant to its acknowledgement.
 #[derive(Debug, Default)]
 pub(in crate::session) struct GrantDelay {
     measured: Option<Duration>,
-    /// The grant that is timed.
+    /// The grant that is being timed.
     probe: Option<(DomainKey, Time)>,
 }
 
@@ -42,12 +44,12 @@ impl GrantDelay {
         self.probe.take_if(|(probed, _)| *probed == key);
     }
 
-    /// Of a window that was last renewed then.
+    /// Returns the pace of a window that was last renewed at `renewed`.
     pub(in crate::session) fn pace(&self, now: Time, renewed: Option<Time>) -> Pace {
         let (Some(delay), Some(renewed)) = (self.measured, renewed) else { return Pace::Faster(4) };
         let (delay, took) = (delay.max(LEAST), now.since(renewed));
         match took {
-            // Where the window is what holds the peer back, all of it is read within one delay and a little.
+            // A window that holds the peer back is read completely within a little more than one delay.
             _ if took <= delay * 3 / 2 => Pace::Faster(4),
             _ if took <= delay * 2 => Pace::Faster(2),
             _ if took <= delay * 16 => Pace::Same,

@@ -3,18 +3,20 @@
 use super::held;
 use crate::budget::{Budget, Budgets};
 
-/// What a session's streams have drawn from two pools: the session's own, and the endpoint's, which all its sessions share, those of one
-/// key no more than a part.
+/// Credit that a session's streams have drawn from two pools: the session's own, and the endpoint's, which all its
+/// sessions share. Sessions of one key may use only a part of the endpoint's pool.
 ///
-/// A stream gets no more than is left over for others (the dynamic threshold of Choudhury and Hahne, 1998). One that nobody reads keeps what
-/// it has, since credit cannot be taken back; but the next reader still finds half of the rest, and so does the one after it.
+/// A stream gets no more than it leaves for others (the dynamic threshold of Choudhury and Hahne, 1998). A stream that
+/// nobody reads keeps what it has, since credit cannot be taken back. But the next reader still finds half of the rest,
+/// and so does the one after it.
 #[derive(Debug)]
 pub(in crate::session) struct Reserve {
-    /// The session's pool, bytes. Nothing once the session has ended.
+    /// Size of the session's pool, bytes. 0 once the session has ended.
     limit: u64,
     used: u64,
     endpoint: Budget,
-    /// What is granted may have to be held. An honest peer that uses its credit must not be closed because there is no memory for it.
+    /// The memory budget, because granted credit may have to be held. An honest peer that uses its credit must not be
+    /// disconnected for lack of memory.
     memory: Budget,
 }
 
@@ -27,7 +29,7 @@ impl Reserve {
         self.used
     }
 
-    /// Fewer than half are left: whoever has no use for credit had better give it back.
+    /// Returns whether less than half of a pool is left. Streams with no use for their credit should then give it back.
     pub(in crate::session) fn is_short(&self) -> bool {
         self.free() < self.limit / 2 || self.endpoint.is_short()
     }
@@ -36,13 +38,14 @@ impl Reserve {
         self.limit.saturating_sub(self.used)
     }
 
-    /// What a stream that has `held` may have: as much as it leaves.
+    /// Returns how much a stream that has `held` may have: as much as it leaves.
     fn allows(&self, held: u64) -> u64 {
         let memory = held::room(&self.memory).min(self.memory.free());
         self.free().min(self.endpoint.free()).min(memory).saturating_add(held) / 2
     }
 
-    /// A stream that has `held` wants `wanted`, and keeps at least `promised`, which its peer was told. Returns what it has now.
+    /// Changes a stream's credit from `held` towards `wanted`. It keeps at least `promised`, which its peer was told.
+    /// Returns what it has now.
     pub(in crate::session) fn change(&mut self, held: u64, wanted: u64, promised: u64) -> u64 {
         let to = wanted.min(self.allows(held)).max(promised);
         if to <= held {
@@ -53,26 +56,26 @@ impl Reserve {
             self.used += to - held;
             return to;
         }
-        // Somebody else was faster.
+        // Another session took the credit first.
         let least = promised.max(held);
         self.adopt(least - held);
         least
     }
 
-    /// Credit was given before, whether it is there or not.
+    /// Counts credit that was granted before, whether the pools have room for it or not.
     pub(in crate::session) fn adopt(&mut self, amount: u64) {
         self.used += amount;
         self.endpoint.force(amount);
     }
 
     pub(in crate::session) fn give_back(&mut self, amount: u64) {
-        // What is given back once the session has ended was given back then.
+        // Credit given back after the session's end was already returned at its end.
         let amount = amount.min(self.used);
         self.used -= amount;
         self.endpoint.give_back(amount);
     }
 
-    /// Draws on another endpoint's pool from now on.
+    /// Moves to another endpoint's pools.
     pub(in crate::session) fn move_to(&mut self, budgets: &Budgets) {
         self.endpoint.give_back(self.used);
         self.endpoint = budgets.credit.clone();
@@ -80,7 +83,7 @@ impl Reserve {
         self.endpoint.force(self.used);
     }
 
-    /// The session has ended: nothing comes any more.
+    /// Returns all credit to the endpoint when the session has ended.
     pub(in crate::session) fn close(&mut self) {
         self.give_back(self.used);
         self.limit = 0;
@@ -105,7 +108,7 @@ mod tests {
         assert_eq!(most[..4], [4 << 20, 2 << 20, 1 << 20, 512 << 10]);
         assert!(most.iter().all(|drawn| *drawn > 4000), "{most:?}");
         assert_eq!(endpoint.used(), reserve.used());
-        // Those that are read come to have alike.
+        // Streams that are read converge to equal amounts.
         let mut held = most;
         for _ in 0..100 {
             held = held.into_iter().map(|held| reserve.change(held, 4 << 20, 0)).collect();

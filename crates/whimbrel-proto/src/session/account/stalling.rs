@@ -1,4 +1,4 @@
-//! Who holds credit, and who is told of it.
+//! Detecting and reporting streams that stand still for want of credit.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::session::state::Session;
 use crate::session::stream::Stream;
 
 impl Session {
-    /// Who holds credit: figures of every stream, in the order of their ids.
+    /// Returns the credit of every stream, in the order of their ids.
     pub fn stream_credit(&self, now: Time) -> Vec<StreamCredit> {
         let slots = self.streams.slots().filter_map(|slot| Some((slot, self.streams.at(slot)?)));
         let credit = |(slot, stream): (StreamSlot, &Stream)| StreamCredit {
@@ -33,7 +33,7 @@ impl Session {
         Some(now.since(since))
     }
 
-    /// Streams that stand still, by whose reader holds them up.
+    /// Returns the number of streams that stand still because of this reader.
     pub(in crate::session) fn stalled(&self, reader: Whose) -> u64 {
         let of_theirs = self.account.stalls.0.iter().filter(|stall| stall.reader == reader);
         of_theirs.filter(|stall| self.is_stalled(stall.key, reader)).count() as u64
@@ -50,7 +50,8 @@ impl Session {
         }
     }
 
-    /// There is something of the stream that its reader could take: what waits for a lost packet is not the reader's fault.
+    /// Returns whether the reader could take something from the stream. Data that waits for a lost packet is not the
+    /// reader's fault.
     pub(in crate::session) fn is_readable(&self, key: DomainKey) -> bool {
         self.streams.by_key(key).is_some_and(|stream| match &stream.bytes_in {
             Some(half) => half.is_readable(),
@@ -59,7 +60,7 @@ impl Session {
         })
     }
 
-    /// Tells of streams that have stood still for long enough, once each.
+    /// Reports streams that have stood still for long enough, once each.
     pub(in crate::session) fn tell_stalls(&mut self, now: Time) {
         if self.account.stalls.next().is_none_or(|at| at > now) {
             return;

@@ -1,11 +1,11 @@
-//! Streams that stand still for want of credit, and who is told of it.
+//! Streams that stand still for want of credit, and when each is reported.
 
 use std::time::Duration;
 
 use crate::session::message::DomainKey;
 use crate::{StreamId, Time};
 
-/// A stream that stands still for so long has stalled.
+/// How long a stream must stand still to count as stalled.
 pub(in crate::session) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Whose reader holds the stream up.
@@ -20,11 +20,11 @@ pub(in crate::session) struct Stall {
     pub(in crate::session) key: DomainKey,
     pub(in crate::session) reader: Whose,
     pub(in crate::session) since: Time,
-    /// When to tell of it; never again once that was done.
+    /// When to report it. `Time::MAX` once that was done.
     pub(in crate::session) tell: Time,
 }
 
-/// See the module.
+/// The streams that stand still, each with the end whose reader holds it up.
 #[derive(Debug, Default)]
 pub(in crate::session) struct Stalls(pub(in crate::session) Vec<Stall>);
 
@@ -41,7 +41,7 @@ impl Stalls {
         }
     }
 
-    /// The stream is gone.
+    /// Forgets a stream that is gone.
     pub(in crate::session) fn forget(&mut self, key: DomainKey) {
         self.end(key, Whose::Ours);
         self.end(key, Whose::Peers);
@@ -61,19 +61,19 @@ impl Stalls {
     }
 }
 
-/// The credit of one stream, both ways.
+/// The credit of one stream, in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamCredit {
-    /// Which.
+    /// The stream.
     pub stream: StreamId,
-    /// Bytes that came and were not read, with what each message counts beside its length.
+    /// Bytes received and not read, including what each message counts beside its length.
     pub unread: u64,
-    /// The window granted to the peer: bytes it may have on their way and unread.
+    /// The window granted to the peer, bytes: what it may have in flight and unread.
     pub window: u64,
     /// How long the peer has been out of credit because nobody reads here. None: it is not.
     pub unread_for: Option<Duration>,
     /// Bytes this end may send now.
     pub room: u64,
-    /// How long something has waited here for the peer's credit. None: nothing does.
+    /// How long data has waited here for credit from the peer. None: none does.
     pub blocked_for: Option<Duration>,
 }

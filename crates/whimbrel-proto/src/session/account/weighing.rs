@@ -1,4 +1,4 @@
-//! Adding up what is held for the peer, and covering it.
+//! Adding up the memory held for the peer, and covering it from the budgets.
 
 use super::held::TOO_MUCH;
 use crate::PeerMisbehaved;
@@ -7,7 +7,7 @@ use crate::session::numbers::StreamSlot;
 use crate::session::state::Session;
 
 impl Session {
-    /// Everything that is held for the peer, bytes.
+    /// Returns the memory held for the peer, bytes.
     pub fn held(&self) -> u64 {
         self.account.held.streams
             + self.account.held.outgoing
@@ -20,7 +20,7 @@ impl Session {
             + self.incoming.received_tags.memory()
     }
 
-    /// A stream may hold more or less than before.
+    /// Weighs a stream that may hold more or less than before.
     #[inline]
     pub(in crate::session) fn weigh(&mut self, slot: StreamSlot) {
         if let Some(stream) = self.streams.at_mut(slot) {
@@ -36,7 +36,8 @@ impl Session {
         }
     }
 
-    /// The peer sent something: what is held for it now must be covered.
+    /// Checks, after the peer sent something, that the memory held for it is covered, and takes more from the budgets
+    /// if needed.
     #[inline]
     pub(in crate::session) fn cover_held(&mut self) -> Result<(), PeerMisbehaved> {
         if self.account.held.covers(self.held()) { Ok(()) } else { self.cover_more() }
@@ -47,7 +48,7 @@ impl Session {
         if self.account.held.grow(self.held(), limit) {
             return Ok(());
         }
-        // What is kept for speed only must not end a session.
+        // Memory kept only for speed must not end a session.
         self.trim();
         let total = self.held();
         if self.account.held.covers(total) || self.account.held.grow(total, limit) {
@@ -57,17 +58,17 @@ impl Session {
         }
     }
 
-    /// Something was read from a stream.
+    /// Weighs a stream after something was read from it, and gives back what is not needed.
     #[inline]
     pub(in crate::session) fn on_lighter(&mut self, slot: StreamSlot) {
-        // What lies within the assured share need not be known to the byte.
+        // Memory within the assured share need not be known to the byte.
         if self.account.held.is_drawing() {
             self.weigh(slot);
             self.account.held.shrink(self.held());
         }
     }
 
-    /// Something was read from the shared inbox.
+    /// Gives back what is not needed after something was read from the shared inbox.
     #[inline]
     pub(in crate::session) fn on_inbox_lighter(&mut self) {
         if self.account.held.is_drawing() {
@@ -75,20 +76,21 @@ impl Session {
         }
     }
 
-    /// Nothing happens for a while: what is not needed goes to others.
+    /// Gives back what is not needed, when the session is idle.
     pub(in crate::session) fn settle_held(&mut self) {
         self.weigh_all();
         let total = self.held();
         self.account.held.settle(total);
     }
 
-    /// Draws on these budgets from now on, with all that is held.
+    /// Moves to these budgets with all that is held.
     pub(in crate::session) fn draw_on(&mut self, budgets: &Budgets) {
         self.weigh_all();
         self.account.held.draw_on(budgets, self.held());
     }
 
-    /// The session waits for its peer: what waits to be sent is held for it, too. False: there is no room for that.
+    /// Begins waiting for the peer. The data that waits to be sent is now counted as held for it. Returns false if
+    /// there is no room for that.
     pub(crate) fn begin_wait(&mut self) -> bool {
         self.account.held.outgoing = self.outgoing_bytes();
         let covered = self.cover_held().is_ok();
@@ -96,7 +98,7 @@ impl Session {
         covered
     }
 
-    /// The peer is back.
+    /// Ends the wait when the peer is back.
     pub(crate) fn end_wait(&mut self) {
         self.account.held.outgoing = 0;
         self.on_inbox_lighter();

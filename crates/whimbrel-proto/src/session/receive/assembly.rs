@@ -1,4 +1,4 @@
-//! Bytes that arrive in any order, once or more, put in order.
+//! Reassembly of bytes that arrive in any order, possibly more than once.
 
 #[path = "../snapshot/assembly.rs"]
 mod snapshot;
@@ -12,48 +12,51 @@ use super::ranges::RangeSet;
 use crate::session::config::MAX_RANGES;
 use crate::{Cause, PeerMisbehaved};
 
-/// In-order data is appended; a hole is filled with zeros until its bytes come. What lies far beyond all that has come waits aside: a single
-/// byte at the end of a long message must not cost its length in zeros.
+/// A reassembly buffer. In-order data is appended, and a hole is filled with zeros until its bytes arrive. Data far
+/// beyond everything received is kept aside, so that a single byte at the end of a long message does not cost its
+/// length in zeros.
 #[derive(Debug, Default)]
 pub(in crate::session) struct Assembly {
     /// Offset of the buffer's first byte.
     base: u64,
     buf: BytesMut,
-    /// What has come, absolute.
+    /// Ranges received, as absolute offsets.
     have: RangeSet,
-    /// Bytes of it.
+    /// Bytes in `have`.
     received: u64,
     far: Option<Box<Far>>,
 }
 
-/// The buffer may reach so far beyond twice what has come, bytes: a few packets may be late or lost.
+/// How far the buffer may reach beyond twice the bytes received, bytes. This allows for a few late or lost packets.
 const NEAR: u64 = 16 << 10;
 
-/// Reserve no more than this ahead of what a sender has really sent. Pages not touched cost nothing.
+/// Most bytes reserved ahead of what the sender has really sent. Pages not touched cost nothing.
 const RESERVE: usize = 1 << 20;
 
-/// Buffers of messages that the application is done with, for the next ones. Each entry is the empty tail of a
-/// buffer given away: once the rest is dropped it gets the whole buffer back.
+/// Buffers of messages that the application has dropped, for reuse. Each entry is the empty tail of a buffer that was
+/// given away. Once the rest is dropped, the tail reclaims the whole buffer.
 #[derive(Debug, Default)]
 pub(in crate::session) struct Spares {
     tails: VecDeque<(BytesMut, usize)>,
-    /// Empty, with memory for some ranges.
+    /// Empty range sets that still have memory.
     ranges: Vec<RangeSet>,
     bytes: usize,
 }
 
-/// Bytes kept at most, in use and not.
+/// Most bytes kept, in use or not.
 const SPARE_BYTES: usize = 4 << 20;
-/// Sets of ranges kept.
+/// Most range sets kept.
 const SPARE_RANGES: usize = 8;
-/// Shorter messages are not worth it, longer ones keep too much.
+/// Message lengths for which buffers are reused. Shorter messages are not worth it, and longer ones keep too much
+/// memory.
 const SPARE_SIZES: std::ops::RangeInclusive<usize> = 1024..=RESERVE;
 
 impl Spares {
-    /// A buffer of at least `size` bytes.
+    /// Returns a buffer of at least `size` bytes.
     ///
-    /// Messages are mostly read in turn: the newest buffers are in use, and the first behind them is the likeliest to be in the processor's
-    /// cache still. It is looked for in steps that grow, so among the first half as many again as are in use.
+    /// Messages are mostly read in order. The newest buffers are in use, and the first free one behind them is the
+    /// likeliest to be in the processor's cache still. The search steps grow by half each time, so it
+    /// ends within half as many more buffers as are in use.
     fn take(&mut self, size: usize) -> BytesMut {
         if !SPARE_SIZES.contains(&size) {
             return BytesMut::with_capacity(size);
@@ -71,7 +74,7 @@ impl Spares {
         }
     }
 
-    /// Takes one out, if it fits and nobody has any of it.
+    /// Removes and returns a buffer if its size fits and no part of it is in use.
     fn reclaim(&mut self, at: usize, size: usize) -> Option<BytesMut> {
         let (tail, capacity) = self.tails.get_mut(at)?;
         if !(size..=2 * size.max(32 << 10)).contains(capacity) || !tail.try_reclaim(*capacity) {
@@ -90,36 +93,36 @@ impl Spares {
             self.bytes -= oldest;
         }
         self.bytes += capacity;
-        // The tail must have at least a byte of its own, else it is a buffer of nothing.
+        // The tail needs at least one byte of its own, or it would not belong to the buffer.
         let tail = buf.split_off(capacity - 1);
         self.tails.push_back((tail, capacity));
         buf
     }
 
-    /// Bytes of the buffers, in use and not.
+    /// Returns the bytes of all buffers, in use or not.
     #[inline]
     pub(in crate::session) fn memory(&self) -> u64 {
         self.bytes as u64
     }
 
-    /// Forgets all of them.
+    /// Drops all of them.
     pub(in crate::session) fn clear(&mut self) {
         *self = Self::default();
     }
 }
 
 impl Assembly {
-    /// Starts at `base`.
+    /// Creates an empty buffer that starts at offset `base`.
     pub(in crate::session) fn at(base: u64) -> Self {
         Self { base, ..Self::default() }
     }
 
-    /// Nothing waits.
+    /// Returns whether nothing waits in the buffer.
     pub(in crate::session) fn is_empty(&self) -> bool {
         self.have.is_empty()
     }
 
-    /// Begins a message of `length` bytes in a buffer that was used before, if there is one.
+    /// Prepares for a message of `length` bytes, reusing a buffer if there is one.
     pub(in crate::session) fn prepare(&mut self, length: u64, spares: &mut Spares) {
         if self.buf.capacity() == 0 && length <= RESERVE as u64 {
             self.buf = spares.take(length as usize + 1);
@@ -129,7 +132,7 @@ impl Assembly {
         }
     }
 
-    /// Takes `bytes` at `offset`; `expected` is how long the buffer will become, as far as known.
+    /// Inserts `bytes` at `offset`. `expected` is how long the buffer will become, as far as known.
     pub(in crate::session) fn insert(
         &mut self,
         offset: u64,
@@ -154,12 +157,12 @@ impl Assembly {
         Ok(())
     }
 
-    /// How far the buffer may go.
+    /// Returns how far the buffer may reach.
     fn reach(&self) -> u64 {
         (2 * self.received + NEAR).max(self.buf.len() as u64)
     }
 
-    /// What was far comes into the buffer once that has come near.
+    /// Moves data that was kept aside into the buffer once it is within reach.
     #[inline]
     fn draw_in(&mut self, expected: u64) {
         while let Some(far) = &mut self.far {
@@ -194,18 +197,18 @@ impl Assembly {
         }
     }
 
-    /// What it takes beside its own size, bytes.
+    /// Returns the memory held besides the struct itself, bytes.
     #[inline]
     pub(in crate::session) fn memory(&self) -> u64 {
         self.buf.capacity() as u64 + self.have.memory() + self.far.as_ref().map_or(0, |far| far.memory())
     }
 
-    /// Everything from the base to `length` is there.
+    /// Returns whether everything from the base to `length` is there.
     pub(in crate::session) fn is_whole(&self, length: u64) -> bool {
         self.have.first() == Some((self.base, length))
     }
 
-    /// The message.
+    /// Returns the reassembled message.
     pub(in crate::session) fn into_bytes(mut self, spares: &mut Spares) -> Bytes {
         if self.have.clear() && spares.ranges.len() < SPARE_RANGES {
             spares.ranges.push(self.have);
@@ -213,7 +216,7 @@ impl Assembly {
         self.buf.freeze()
     }
 
-    /// Moves the base up to `offset`, dropping what is below.
+    /// Moves the base up to `offset` and drops everything below it.
     pub(in crate::session) fn advance(&mut self, offset: u64) {
         let drop = (offset.saturating_sub(self.base)).min(self.buf.len() as u64);
         if drop > 0 {
@@ -224,7 +227,7 @@ impl Assembly {
         self.received = if self.have.is_empty() { 0 } else { self.received };
     }
 
-    /// Takes what is contiguous from the base, if anything.
+    /// Removes and returns the contiguous bytes from the base, if there are any.
     pub(in crate::session) fn take(&mut self) -> Option<Bytes> {
         let (start, end) = self.have.first().filter(|(start, _)| *start == self.base)?;
         let bytes = self.buf.split_to((end - start) as usize).freeze();
@@ -245,7 +248,7 @@ mod tests {
 
     use super::*;
 
-    /// The buffers that messages of `size` bytes were put in, of which `held` at a time are not read yet.
+    /// Returns the buffers used for 500 messages of `size` bytes, with `held` of them unread at a time.
     fn buffers(size: usize, held: usize) -> (Vec<usize>, Spares) {
         let (mut spares, mut unread, mut buffers) = (Spares::default(), VecDeque::new(), Vec::new());
         for number in 0..500u32 {
@@ -292,7 +295,7 @@ mod tests {
             let whole: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
             let mut assembly = Assembly::default();
             let parts = cuts.into_iter().map(|(at, len)| (at.index(length), len)).collect::<Vec<_>>();
-            // And all of it at last, in parts and in turn.
+            // At last the whole message follows, in parts and in order.
             let rest = (0..length).step_by(1200).map(|at| (at, 1200));
             for (at, len) in parts.into_iter().chain(rest) {
                 prop_assert!(!assembly.is_whole(length as u64) || assembly.have.len() == 1);

@@ -1,4 +1,4 @@
-//! Messages read together, and lent rather than given.
+//! Messages read together and borrowed instead of moved.
 
 use bytes::Bytes;
 
@@ -6,42 +6,43 @@ use super::inbox::Unread;
 use crate::session::message::Message;
 use crate::{Service, StreamId, Tag};
 
-/// Messages that were read. Filled again and again it keeps its memory. Small messages that came together lie in it as they came, and are
-/// lent one after the other: at millions of them a second, to count the shares of a buffer for each would cost more than all the rest.
+/// A batch of messages that were read. It keeps its memory when it is filled again and again. Small messages that
+/// arrived together stay in one buffer and are borrowed one after the other. At millions of messages a second,
+/// reference counting for each one would cost more than everything else.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     unread: Vec<Unread>,
     messages: usize,
 }
 
-/// A message lent by a [`Batch`].
+/// A message borrowed from a [`Batch`].
 #[derive(Clone, Copy, Debug)]
 pub struct MessageRef<'a> {
-    /// The message.
+    /// The content.
     pub payload: &'a [u8],
     /// Its number in its order domain.
     pub id: u64,
-    /// What else is known of it, and the buffer.
+    /// Its other properties, and the buffer that holds its payload.
     like: &'a Message,
 }
 
 impl Batch {
-    /// Nothing yet.
+    /// Creates an empty batch.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Messages in it.
+    /// Returns the number of messages.
     pub fn len(&self) -> usize {
         self.messages
     }
 
-    /// Nothing is in it.
+    /// Returns whether there are no messages.
     pub fn is_empty(&self) -> bool {
         self.messages == 0
     }
 
-    /// Forgets them, keeping the memory.
+    /// Removes all messages and keeps the memory.
     pub fn clear(&mut self) {
         self.unread.clear();
         self.messages = 0;
@@ -59,7 +60,7 @@ impl Batch {
         self.unread.push(unread);
     }
 
-    /// In the order in which they are read.
+    /// Iterates over the messages in the order in which they are read.
     pub fn iter(&self) -> impl Iterator<Item = MessageRef<'_>> {
         self.unread.iter().flat_map(|unread| {
             let (mut at, mut number, like, left) = match unread {
@@ -80,47 +81,47 @@ impl Batch {
 }
 
 impl MessageRef<'_> {
-    /// The stream it came on.
+    /// Returns the stream it came on.
     pub fn stream(&self) -> StreamId {
         self.like.stream
     }
 
-    /// The sender's tag.
+    /// Returns the sender's tag.
     pub fn tag(&self) -> Option<Tag> {
         self.like.tag
     }
 
-    /// Payload protocol identifier.
+    /// Returns the payload protocol identifier.
     pub fn ppid(&self) -> Option<u32> {
         self.like.ppid
     }
 
-    /// How it travelled.
+    /// Returns the service it was sent with.
     pub fn service(&self) -> Service {
         self.like.service
     }
 
-    /// The sender's priority.
+    /// Returns the sender's priority.
     pub fn priority(&self) -> u8 {
         self.like.priority
     }
 
-    /// It came before the handshake was done.
+    /// Returns whether it arrived before the handshake was complete.
     pub fn is_early(&self) -> bool {
         self.like.early
     }
 
-    /// The sender waits for a confirmation of [`MessageRef::to_message`].
+    /// Returns whether the sender waits for a confirmation. Pass [`MessageRef::to_message`] to confirm it.
     pub fn wants_confirmation(&self) -> bool {
         self.like.confirm
     }
 
-    /// A share of its bytes, to keep.
+    /// Returns the payload as shared bytes, to keep.
     pub fn to_bytes(&self) -> Bytes {
         self.like.payload.slice_ref(self.payload)
     }
 
-    /// The message itself, to keep or to confirm.
+    /// Returns the message itself, to keep or to confirm.
     pub fn to_message(&self) -> Message {
         Message { payload: self.to_bytes(), id: self.id, ..*self.like }
     }

@@ -19,14 +19,14 @@ const ENDED: PeerMisbehaved =
 const OPENED_TWICE: PeerMisbehaved =
     PeerMisbehaved::new(Cause::Inconsistent, "a byte stream with an opening, and without one");
 
-/// Bytes until the application reads them.
+/// Bytes received, kept until the application reads them.
 #[derive(Debug, Default)]
 pub(in crate::session) struct BytesIn {
     ready: VecDeque<Bytes>,
     ready_bytes: u64,
-    /// Small parts, gathered so that each does not hold a buffer.
+    /// Small parts gathered in one buffer, so that each does not hold its own.
     tail: BytesMut,
-    /// Offset up to which all has come.
+    /// Offset below which everything has arrived.
     next: u64,
     assembly: Assembly,
     highest: u64,
@@ -35,14 +35,14 @@ pub(in crate::session) struct BytesIn {
     reset: Option<u64>,
     stopped: Option<u64>,
     stop_acked: bool,
-    /// The application was told of the end.
+    /// Whether the application was told of the end.
     told: bool,
     pub(in crate::session) opening: Opening,
     has_opening: bool,
 }
 
 impl BytesIn {
-    /// What it takes, bytes.
+    /// Returns the memory it takes, bytes.
     #[inline]
     pub(in crate::session) fn memory(&self) -> u64 {
         let ready = of_queue(self.ready.capacity(), size_of::<Bytes>()) + self.ready_bytes;
@@ -50,7 +50,7 @@ impl BytesIn {
         size_of::<Self>() as u64 + ready + parts
     }
 
-    /// Checks a part and says by how much it raises the highest offset.
+    /// Checks a part and returns by how much it raises the highest offset.
     pub(in crate::session) fn grows(&self, offset: u64, len: u64, fin: bool) -> Result<u64, PeerMisbehaved> {
         let end = offset + len;
         let beyond = self.final_size.is_some_and(|size| end > size || (fin && end != size));
@@ -60,7 +60,7 @@ impl BytesIn {
         Ok(end.saturating_sub(self.highest))
     }
 
-    /// Takes a checked part; says whether there is news to read and how much counts as read at once.
+    /// Inserts a checked part. Returns whether there is something new to read, and how much counts as read at once.
     pub(in crate::session) fn insert(
         &mut self,
         offset: u64,
@@ -82,7 +82,7 @@ impl BytesIn {
             self.assembly.advance(end);
             self.ready(bytes, small);
         } else if end > self.next {
-            // No more room is made ahead than has been charged.
+            // At most twice the charged bytes are allocated ahead.
             let expected = 2 * (self.highest - self.next);
             self.assembly.insert(offset, &bytes, expected)?;
             if let Some(bytes) = self.assembly.take() {
@@ -93,11 +93,11 @@ impl BytesIn {
         Ok((self.next > before || self.is_over(), 0))
     }
 
-    /// A block says whether the stream has an opening: all of them say the same. Says whether the application may hear of the stream now, and
-    /// could not before.
+    /// Handles a block's statement of whether the stream has an opening, which must be the same in all blocks. Returns
+    /// whether the application may hear of the stream now but could not before.
     pub(in crate::session) fn declare(&mut self, opening: bool) -> Result<bool, PeerMisbehaved> {
         match self.opening {
-            // Nothing of it is wanted any more.
+            // The opening is not wanted any more.
             _ if self.reset.is_some() || self.stopped.is_some() => {}
             Opening::Unknown => {
                 self.opening = if opening { Opening::Awaited } else { Opening::None };
@@ -110,7 +110,7 @@ impl BytesIn {
         Ok(false)
     }
 
-    /// Takes the opening off what came, once all of it is there: says how many bytes that were.
+    /// Removes the opening from the received bytes once it is complete. Returns how many bytes it took.
     pub(in crate::session) fn take_off_opening(&mut self) -> Result<Option<u64>, PeerMisbehaved> {
         self.flush();
         let begun = match self.ready.len() {
@@ -156,7 +156,7 @@ impl BytesIn {
         self.ready.push_back(bytes);
     }
 
-    /// Everything seen counts as read; returns what had not.
+    /// Counts everything seen as read, and returns how much of it had not been.
     fn discard(&mut self) -> u64 {
         let unread = self.highest - self.read;
         self.read = self.highest;
@@ -167,14 +167,14 @@ impl BytesIn {
         unread
     }
 
-    /// The peer gave up; the charge that is new and what counts as read.
+    /// Handles RESET from the peer. Returns the additional charge.
     pub(in crate::session) fn on_reset(&mut self, code: u64, final_size: u64) -> Result<u64, PeerMisbehaved> {
         if final_size < self.highest || self.final_size.is_some_and(|size| size != final_size) {
             return Err(ENDED);
         }
         let grown = final_size - self.highest;
         self.highest = final_size;
-        // Whole is only what FIN ended: that all bytes before a RESET have come does not make it one.
+        // Only FIN makes a stream complete. A stream that was reset is not, even if all bytes before the RESET arrived.
         if !self.has_all() {
             self.reset.get_or_insert(code);
         }
@@ -182,12 +182,12 @@ impl BytesIn {
         Ok(grown)
     }
 
-    /// After [`Self::on_reset`]: what counts as read now.
+    /// Returns what counts as read now. Called after [`Self::on_reset`].
     pub(in crate::session) fn after_reset(&mut self) -> u64 {
         if self.reset.is_some() { self.discard() } else { 0 }
     }
 
-    /// Reads no more; says whether that is news, and what counts as read now.
+    /// Stops reading. Returns what counts as read now, or none if the stream was stopped or had ended already.
     pub(in crate::session) fn stop(&mut self, code: u64) -> Option<u64> {
         if self.stopped.is_some() || self.reset.is_some() || self.told {
             return None;
@@ -196,7 +196,7 @@ impl BytesIn {
         Some(self.discard())
     }
 
-    /// STOP's code, while it makes sense to say.
+    /// Returns the code for STOP, as long as it makes sense to send it.
     pub(in crate::session) fn stop_notice(&self) -> Option<u64> {
         self.stopped.filter(|_| !self.stop_acked && self.final_size.is_none())
     }
@@ -213,7 +213,7 @@ impl BytesIn {
         self.reset.is_some() || self.has_all()
     }
 
-    /// The next bytes, at most `max`.
+    /// Returns the next bytes, at most `max`.
     pub(in crate::session) fn read(&mut self, max: usize) -> Read {
         if let Some(code) = self.reset {
             self.told = true;
@@ -238,12 +238,12 @@ impl BytesIn {
         Read::Blocked
     }
 
-    /// Bytes wait for the application.
+    /// Returns whether bytes wait for the application.
     pub(in crate::session) fn is_readable(&self) -> bool {
         !self.ready.is_empty() || !self.tail.is_empty()
     }
 
-    /// The application knows of the end, or does not want to, and no more can come.
+    /// Returns whether nothing more can come and the application knows of the end or does not want to.
     pub(in crate::session) fn is_done(&self) -> bool {
         self.told || (self.stopped.is_some() && self.final_size.is_some())
     }

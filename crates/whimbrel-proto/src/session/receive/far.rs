@@ -1,36 +1,36 @@
-//! Parts of something long that lie far beyond all that has come of it.
+//! Parts of a long message or byte stream that lie far beyond everything received of it.
 
 use std::collections::BTreeMap;
 
 use crate::session::account::held::of_map;
 
-/// Segments by offset. None begins where another that lies before it ends.
+/// Segments by offset. Data that begins where a segment ends is appended to it.
 #[derive(Debug, Default)]
 pub(in crate::session) struct Far {
     segments: BTreeMap<u64, Vec<u8>>,
-    /// Memory of the segments.
+    /// Memory of the segments, bytes.
     bytes: usize,
 }
 
 impl Far {
-    /// What it takes, bytes.
+    /// Returns the memory it takes, bytes.
     pub(in crate::session) fn memory(&self) -> u64 {
         size_of::<Self>() as u64 + self.bytes as u64 + of_map(self.segments.len(), size_of::<Vec<u8>>())
     }
 
-    /// Where the first segment begins.
+    /// Returns the offset of the first segment.
     pub(in crate::session) fn first(&self) -> Option<u64> {
         self.segments.first_key_value().map(|(offset, _)| *offset)
     }
 
-    /// Takes the first segment out.
+    /// Removes and returns the first segment.
     pub(in crate::session) fn pop(&mut self) -> Option<Vec<u8>> {
         let (_, bytes) = self.segments.pop_first()?;
         self.bytes -= bytes.capacity();
         Some(bytes)
     }
 
-    /// Keeps a part. What follows a segment lengthens it.
+    /// Keeps a part. If it continues a segment, the segment grows.
     pub(in crate::session) fn insert(&mut self, offset: u64, bytes: &[u8]) {
         if let Some((start, segment)) = self.segments.range_mut(..=offset).next_back() {
             let end = start + segment.len() as u64;
@@ -41,12 +41,12 @@ impl Far {
                 return;
             }
         }
-        // A longer one may have begun at the same offset: that is the case above.
+        // There is no segment at this offset, or it would have been extended above.
         self.bytes += bytes.len();
         self.segments.insert(offset, bytes.to_vec());
     }
 
-    /// Copies what it has from `from` on over `copy`.
+    /// Copies the bytes it has from `from` on into `copy`.
     pub(in crate::session) fn copy(&self, from: u64, copy: &mut [u8]) {
         let to = from + copy.len() as u64;
         for (start, segment) in self.segments.range(..to) {

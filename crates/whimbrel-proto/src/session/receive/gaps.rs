@@ -1,11 +1,12 @@
-//! Gaps that are passed over by time alone, by when.
+//! Gaps that are passed over after a time, ordered by that time.
 
 use std::collections::BTreeSet;
 
 use crate::Time;
 use crate::session::message::DomainKey;
 
-/// Domains in which a whole message waits behind a gap of unreliable ones. Those whose gap must be filled are not here: no time passes them.
+/// Domains in which a whole message waits behind a gap of unreliable messages. Gaps that must be filled are not listed,
+/// because they are never passed over.
 #[derive(Debug, Default)]
 pub(in crate::session) struct Gaps(BTreeSet<(Time, DomainKey)>);
 

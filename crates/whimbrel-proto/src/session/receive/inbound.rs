@@ -1,4 +1,4 @@
-//! Blocks from the peer: DATA here, the rest in `notices_in`.
+//! Handling blocks from the peer: DATA here, the others in `notices_in`.
 
 use bytes::Bytes;
 
@@ -15,21 +15,21 @@ use crate::wire::data::{DataHead, Extras};
 use crate::wire::{Reader, block};
 use crate::{Cause, PeerMisbehaved, Service, StreamId, Tag, Time};
 
-/// What is unread is left in its packet if that is at most so many times as long: its charge and the session's account know of no more than
-/// the bytes themselves. Bulk nearly fills its packets.
+/// An unread payload stays in its packet if the packet is at most this many times as long. Credit and the session's
+/// account know only of the payload's bytes. Bulk data nearly fills its packets.
 const MOST_AROUND: usize = 2;
-/// Messages unread beyond which no more are left in their receive buffers, each of which holds many packets.
+/// Most unread messages for which payloads stay in their receive buffers. Each of these buffers holds many packets.
 const MOST_SLICES: u64 = 1024;
-/// Shorter parts of byte streams are not left in theirs.
+/// Shorter parts of byte streams are copied out of their receive buffers, bytes.
 const SHORTEST_SLICE: usize = 1024;
 const INCONSISTENT: PeerMisbehaved =
     PeerMisbehaved::new(Cause::Inconsistent, "a message contradicts what was said of it");
 
 impl Session {
-    /// Takes a block whose type was read.
+    /// Handles a block whose type was already read.
     ///
     /// # Errors
-    /// The peer broke the protocol; the connection closes.
+    /// The peer broke the protocol, and the connection must close.
     pub fn handle_block(
         &mut self,
         now: Time,
@@ -70,7 +70,7 @@ impl Session {
             return self.on_run(now, slot, domain, &head, reader, length, early);
         }
         if !(head.begins() && head.ends()) {
-            // Copied from where it lies: a share of the packet would cost two atomic operations that wait for all that was written before.
+            // Copied in place: sharing the packet would cost two atomic operations that wait for all earlier writes.
             let part = &reader.peek()[..length];
             self.on_part(now, slot, domain, &head, part, early)?;
             self.weigh(slot);
@@ -92,7 +92,7 @@ impl Session {
         self.on_message(now, slot, domain, &head, payload, early)
     }
 
-    /// The index of the domain a head names, made if need be.
+    /// Returns the domain that a head names, creating it if needed.
     #[inline]
     fn recv_domain(&mut self, slot: StreamSlot, head: &DataHead) -> Result<Domain, PeerMisbehaved> {
         let service = head.service();
@@ -153,10 +153,10 @@ impl Session {
         let body = stream.arena.copy(&reader.peek()[..length], &mut self.arenas);
         reader.skip(length as u64)?;
         let Some(state) = stream.recv[domain.index()].as_deref() else { return Ok(()) };
-        // Nothing of a malformed block is delivered.
+        // No message of a malformed block is delivered.
         let mut run = Run::new(message(head, head.number, body, early, domain))?;
         if state.is_next(head.number) {
-            // In order and nothing odd: no bookkeeping a message.
+            // In order and nothing unusual: no bookkeeping for each message.
             let (count, bytes) = (run.len() as u64, run.bytes());
             self.charge(slot, bytes + count * MESSAGE_CHARGE)?;
             let Some(Stream { recv, inbox, claimed, .. }) = self.streams.at_mut(slot) else { return Ok(()) };
@@ -191,7 +191,7 @@ impl Session {
         Ok(())
     }
 
-    /// A run behind a gap waits as it came, not message by message.
+    /// Keeps a run that is behind a gap as it arrived, instead of message by message.
     fn on_run_behind(
         &mut self,
         now: Time,
@@ -204,7 +204,7 @@ impl Session {
         state.check(head.number)?;
         state.check(head.number + run.len() as u64 - 1)?;
         self.charge(slot, run.bytes() + run.len() as u64 * MESSAGE_CHARGE)?;
-        // Who waits, perhaps for ever, holds its own bytes and nobody else's.
+        // A run that may wait for ever holds its own bytes and no receive buffer.
         run.own();
         let latest = latest_reliable(head, head.extras.latest_reliable);
         if let Some(state) = self.recv_state(slot, domain) {
@@ -268,7 +268,7 @@ impl Session {
                 let state = self.recv_state(slot, domain);
                 let plain = state.as_ref().is_some_and(|state| state.is_next(head.number));
                 let in_turn = state.is_none_or(|state| state.is_in_turn(head.number));
-                // Who waits, perhaps for ever, holds its own bytes and nobody else's.
+                // A message that may wait for ever holds its own bytes and no receive buffer.
                 let payload = if in_turn { payload } else { Bytes::copy_from_slice(&payload) };
                 let whole = message(head, head.number, payload, early, domain);
                 let latest = latest_reliable(head, head.extras.latest_reliable);
@@ -289,13 +289,13 @@ impl Session {
         self.streams.at_mut(slot)?.recv.get_mut(domain.index())?.as_deref_mut()
     }
 
-    /// A message is whole: into its inbox, or held behind a gap.
+    /// Handles a whole message: puts it into its inbox, or holds it behind a gap.
     fn on_whole(&mut self, now: Time, slot: StreamSlot, domain: Domain, whole: Message, latest: u64) {
         self.deliver(slot, domain, |state, deliver| state.on_whole(now, whole, latest, deliver));
         self.list_gap(slot, domain);
     }
 
-    /// Runs `change`, which hands messages to the inbox of the stream.
+    /// Runs `change`, which passes messages to the inbox of the stream.
     pub(in crate::session) fn deliver(
         &mut self,
         slot: StreamSlot,
@@ -341,7 +341,8 @@ impl Session {
         }
     }
 
-    /// Of the newest `count` in the inbox of a stream that keeps the latest only, takes the unreliable ones aside.
+    /// For a stream that keeps only the latest messages, moves the unreliable ones of the newest `count` out of its
+    /// inbox.
     fn sift(&mut self, slot: StreamSlot, count: u64) {
         let Some(stream) = self.streams.at_mut(slot) else { return };
         let Some(latest) = stream.latest.as_mut().filter(|latest| latest.takes_more()) else { return };
@@ -404,7 +405,7 @@ impl Session {
         Ok(())
     }
 
-    /// A part of a message that was passed over: only its charge matters, and that once.
+    /// Handles a part of a message that was passed over. Only its charge matters, and that only once.
     fn on_late_part(
         &mut self,
         slot: StreamSlot,
@@ -440,7 +441,7 @@ impl Session {
             return Ok(());
         };
         let grown = half.grows(head.offset, payload.len() as u64, head.ends())?;
-        // Charged first: nothing is allocated for what credit does not cover.
+        // It is charged first, so nothing is allocated beyond the credit.
         self.charge_bytes(slot, grown)?;
         if head.ends() {
             self.close_credit(slot);
@@ -448,7 +449,7 @@ impl Session {
         let Some(half) = self.streams.at_mut(slot).and_then(|stream| stream.bytes_in.as_mut()) else {
             return Ok(());
         };
-        // A short one, and one that is not next, is copied in any case.
+        // A short part, and one that is not next, is copied in any case.
         let payload =
             if slices || payload.len() <= small { payload } else { Bytes::copy_from_slice(&payload) };
         let (news, mut consumed) = half.insert(head.offset, payload, head.ends(), small)?;
@@ -469,7 +470,7 @@ impl Session {
 }
 
 impl Partial {
-    /// What of its charge counts as read.
+    /// Returns how much of its charge counts as read.
     pub(in crate::session) fn consumed(&self) -> u64 {
         if self.dropped { self.charged } else { 0 }
     }
@@ -478,7 +479,7 @@ impl Partial {
         self.highest > length || self.length.is_some_and(|known| known != length)
     }
 
-    /// Learns of a part that ends at `end` and perhaps of the whole length.
+    /// Notes a part that ends at `end` and, if known, the whole length.
     fn take_length(&mut self, claimed: Option<u64>, end: u64, longest: u64) -> Result<(), PeerMisbehaved> {
         self.highest = self.highest.max(end);
         if let Some(length) = claimed {
@@ -497,13 +498,13 @@ impl Partial {
     }
 }
 
-/// So many bytes are enough of their packet to keep all of it for them.
+/// Returns whether the payload is large enough, compared with its packet, to keep the whole packet for it.
 #[inline]
 fn is_most(length: usize, of: &Reader) -> bool {
     of.whole() <= MOST_AROUND * length
 }
 
-/// One more than the latest reliable number before a message, as far as its receiver must know.
+/// Returns one more than the latest reliable number before a message, as far as its receiver must know it.
 #[inline]
 fn latest_reliable(head: &DataHead, said: Option<u64>) -> u64 {
     said.unwrap_or(if head.service().is_reliable() { head.number } else { 0 })

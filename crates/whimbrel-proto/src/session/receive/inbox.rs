@@ -1,4 +1,4 @@
-//! What is in turn and unread.
+//! Messages that are in turn and unread.
 
 use super::others::Others;
 use super::run::Run;
@@ -10,12 +10,12 @@ use crate::session::send::queue::Queue;
 #[derive(Clone, Debug)]
 pub(in crate::session) enum Unread {
     One(Message),
-    /// Waits as it came, and is taken apart when it is read.
+    /// A run that waits as it arrived. It is taken apart when it is read.
     Run(Run),
 }
 
 impl Unread {
-    /// The first message; of a run with the payload of all.
+    /// Returns the first message. That of a run has the payload of all its messages.
     #[inline]
     pub(in crate::session) fn first(&self) -> &Message {
         match self {
@@ -28,7 +28,7 @@ impl Unread {
         self.first().stream
     }
 
-    /// What its payload takes, bytes.
+    /// Returns the memory of the payload, bytes.
     #[inline]
     pub(in crate::session) fn memory(&self) -> u64 {
         self.first().payload.len() as u64
@@ -41,7 +41,7 @@ impl Unread {
         }
     }
 
-    /// Of the payloads.
+    /// Returns the bytes of the payloads.
     pub(in crate::session) fn bytes(&self) -> u64 {
         match self {
             Self::One(message) => message.payload.len() as u64,
@@ -50,28 +50,29 @@ impl Unread {
     }
 }
 
-/// Messages in the order in which they are read.
+/// Unread messages in the order in which they are read.
 #[derive(Clone, Debug, Default)]
 pub(in crate::session) struct Inbox {
-    /// The stream whose messages wait in `queue`. In the shared inbox it is stream 0, which nearly all are of.
+    /// The stream whose messages wait in `queue`. In the shared inbox it is stream 0, to which nearly all messages
+    /// belong.
     own: StreamId,
     queue: Queue<Unread>,
-    /// Entries that left the queue, ever.
+    /// How many entries have ever left the queue.
     popped: i64,
-    /// Those of other streams. Whoever claims one of them must not look through all.
+    /// Messages of other streams, kept by stream so that claiming one of these need not search through all.
     others: Option<Box<Others>>,
     messages: usize,
-    /// Memory of the payloads.
+    /// Memory of the payloads, bytes.
     bytes: u64,
 }
 
 impl Inbox {
-    /// The inbox of one stream.
+    /// Creates the inbox of one stream.
     pub(in crate::session) fn of(own: StreamId) -> Self {
         Self { own, ..Self::default() }
     }
 
-    /// Messages.
+    /// Returns the number of messages.
     #[inline]
     pub(in crate::session) fn len(&self) -> usize {
         self.messages
@@ -82,7 +83,7 @@ impl Inbox {
         self.messages == 0
     }
 
-    /// What it takes beside its own size, bytes.
+    /// Returns the memory held besides the struct itself, bytes.
     #[inline]
     pub(in crate::session) fn memory(&self) -> u64 {
         let others = self.others.as_ref().map_or(0, |others| others.memory());
@@ -106,7 +107,7 @@ impl Inbox {
         }
     }
 
-    /// Before all others.
+    /// Adds a message before all others.
     pub(in crate::session) fn push_front(&mut self, message: Message) {
         self.put_back(Unread::One(message));
     }
@@ -118,7 +119,7 @@ impl Inbox {
         }
     }
 
-    /// What is left of an entry goes back to its place.
+    /// Puts the rest of an entry back in its place.
     fn put_back(&mut self, unread: Unread) {
         self.messages += unread.len();
         self.bytes += unread.memory();
@@ -173,7 +174,7 @@ impl Inbox {
         }
     }
 
-    /// Appends up to `most` to `out` and shows each to `see`; returns how many.
+    /// Moves up to `most` messages to `out` and shows each to `see`. Returns how many.
     #[inline]
     pub(in crate::session) fn read(
         &mut self,
@@ -204,7 +205,8 @@ impl Inbox {
         most - left
     }
 
-    /// Up to `most` go to `take` as they wait, each time with their stream, their number and their bytes; returns how many.
+    /// Passes up to `most` messages to `take` as they wait: each entry with its stream, its number of messages and its
+    /// bytes. Returns how many messages there were.
     #[inline]
     pub(in crate::session) fn move_out(
         &mut self,
@@ -228,7 +230,8 @@ impl Inbox {
         most - left
     }
 
-    /// The newest `count`, which came by themselves: no run has but some of them.
+    /// Removes and returns the newest `count` messages. The caller makes sure that they arrived by themselves, so that
+    /// no run has to be split.
     pub(in crate::session) fn split_newest(&mut self, count: usize) -> Self {
         let mut newest = Self::of(self.own);
         while newest.messages < count
@@ -241,7 +244,7 @@ impl Inbox {
         newest
     }
 
-    /// Those of a stream leave it.
+    /// Removes and returns the messages of a stream.
     pub(in crate::session) fn split_stream(&mut self, id: StreamId) -> Self {
         let mut own = Self::of(id);
         if id == self.own {
@@ -257,14 +260,14 @@ impl Inbox {
         own
     }
 
-    /// Those of `other` behind these.
+    /// Moves the messages of `other` behind these.
     pub(in crate::session) fn append(&mut self, other: &mut Self) {
         while let Some(unread) = other.pop_unread() {
             self.push_unread(unread);
         }
     }
 
-    /// Copies of all.
+    /// Returns copies of all messages.
     pub(in crate::session) fn messages(&self) -> Vec<Message> {
         let mut all = Vec::new();
         self.clone().read(&mut all, usize::MAX, |_| ());
@@ -298,7 +301,8 @@ mod tests {
         }
     }
 
-    /// Messages from `id` on whose payloads are so long, each of its number's last byte.
+    /// Returns a run of messages from number `id` on with these payload lengths. Each payload repeats the last byte of
+    /// its number.
     fn run(stream: u64, id: u64, lengths: &[usize]) -> Run {
         let mut body = Vec::new();
         for (number, length) in (id..).zip(lengths) {

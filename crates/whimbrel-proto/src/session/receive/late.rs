@@ -1,25 +1,25 @@
-//! Messages that came after their gap was passed over: the sender must not take their acknowledgement for delivery.
+//! Messages that arrive after their gap was passed over. The sender must not take their acknowledgement for delivery.
 //!
-//! So a verdict, an answer to a SKIP that was not asked for, rides before the acknowledgement in every packet that has one, until it
-//! has arrived: then no acknowledgement can be there before it.
+//! Therefore the receiver sends a verdict, which is an answer to a SKIP that was not sent. It precedes the acknowledgement
+//! in every packet that has one, until the verdict has arrived. No acknowledgement can then arrive before it.
 
 use std::ops::Range;
 
 use crate::session::message::DomainKey;
 
-/// Verdicts that ride with every acknowledgement, all in one packet. With more at a time the oldest is forgotten: its messages count as
-/// delivered.
+/// Most verdicts kept, all of which ride in one packet with every acknowledgement. Beyond that the oldest is forgotten,
+/// and its messages count as delivered.
 const MAX_VERDICTS: usize = 64;
 
-/// Messages that one verdict is on: the sender looks at each.
+/// Most messages covered by one verdict, since the sender looks at each.
 pub(in crate::session) const MAX_TOGETHER: u64 = 256;
 
-/// What the peer says of a message.
+/// The peer's answer on a message that was given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::session) enum Answer {
-    /// It never got it, and will not take it any more.
+    /// The peer never received it and will not take it any more.
     Skipped,
-    /// It had come.
+    /// The peer had received it.
     Delivered,
 }
 
@@ -27,12 +27,13 @@ pub(in crate::session) enum Answer {
 pub(in crate::session) struct LateVerdict {
     pub(in crate::session) key: DomainKey,
     pub(in crate::session) numbers: Range<u64>,
-    /// They came in one piece each: nothing more will be heard of them. Of those in parts the sender sends SKIPs yet.
+    /// Whether each message arrived in one piece, so that nothing more follows. For messages in parts, the sender still
+    /// sends SKIPs.
     pub(in crate::session) whole: bool,
 }
 
 impl LateVerdict {
-    /// Takes in the number after the last. Messages that travel together are late together.
+    /// Extends the verdict by the number after its last. Messages that travel together are late together.
     fn extend(&mut self, key: DomainKey, number: u64, whole: bool) -> bool {
         let room = self.numbers.end - self.numbers.start < MAX_TOGETHER;
         let next = (self.key, self.numbers.end, self.whole) == (key, number, whole) && room;
@@ -41,7 +42,7 @@ impl LateVerdict {
     }
 }
 
-/// Verdicts on their way.
+/// Verdicts that are not acknowledged yet.
 #[derive(Debug, Default)]
 pub(in crate::session) struct LateVerdicts {
     pub(in crate::session) list: Vec<LateVerdict>,
@@ -49,18 +50,18 @@ pub(in crate::session) struct LateVerdicts {
 }
 
 impl LateVerdicts {
-    /// Numbers of a domain, and whether all of the message came.
+    /// Returns the numbers of a domain that have verdicts, each with whether the whole message arrived.
     pub(in crate::session) fn of(&self, key: DomainKey) -> Vec<(u64, bool)> {
         let of = self.list.iter().filter(|verdict| verdict.key == key);
         of.flat_map(|verdict| verdict.numbers.clone().map(|number| (number, verdict.whole))).collect()
     }
 
-    /// One that was on its way when the session was written down.
+    /// Restores a verdict that was unacknowledged when the session was saved.
     pub(in crate::session) fn restore(&mut self, key: DomainKey, number: u64, whole: bool) -> bool {
         self.add(key, number, whole).is_none()
     }
 
-    /// One more; the oldest if there is no room for both.
+    /// Adds a message to the verdicts. Returns the oldest verdict if it had to make room.
     pub(in crate::session) fn add(
         &mut self,
         key: DomainKey,
@@ -76,12 +77,12 @@ impl LateVerdicts {
         forgotten
     }
 
-    /// Takes out what is over of these numbers.
+    /// Removes and returns the parts of verdicts that these acknowledged numbers settle.
     pub(in crate::session) fn take(&mut self, key: DomainKey, numbers: &Range<u64>) -> Vec<LateVerdict> {
         let mut taken = Vec::new();
         for verdict in self.list.iter_mut().filter(|verdict| verdict.key == key) {
             let of = &mut verdict.numbers;
-            // It was written whole, and can only have grown at its end since.
+            // It was written whole and can only have grown at its end since.
             if of.start >= numbers.start && of.start < numbers.end {
                 let end = of.end.min(numbers.end);
                 taken.push(LateVerdict { key, numbers: of.start..end, whole: verdict.whole });

@@ -1,4 +1,4 @@
-//! What becomes of messages that came too late, at both ends.
+//! Handling of messages that arrived too late, at both ends.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use crate::wire::{Writer, block, data};
 use crate::{PeerMisbehaved, Time};
 
 impl Session {
-    /// A message, or the first part of one, came too late.
+    /// Handles a message, or the first part of one, that arrived too late.
     pub(in crate::session) fn on_late(
         &mut self,
         key: DomainKey,
@@ -33,7 +33,7 @@ impl Session {
         }
         let Some(state) = self.recv_state(key.slot, key.domain) else { return Ok(()) };
         if whole {
-            // Should a SKIP be on its way.
+            // A SKIP for it may be on its way.
             state.skipped.insert(number, number + 1);
         }
         if state.is_bounded() { Ok(()) } else { Err(TOO_MUCH) }
@@ -61,13 +61,13 @@ impl Session {
             .any(|verdict| verdict.key == key && numbers.contains(&verdict.numbers.start));
     }
 
-    /// Verdicts are to be written before the next acknowledgement.
+    /// Returns whether verdicts have to be written before the next acknowledgement.
     #[inline]
     pub fn has_verdicts(&self) -> bool {
         !self.out_blocks.verdicts.list.is_empty()
     }
 
-    /// Writes them. False: not all fit, so that no acknowledgement may follow.
+    /// Writes the verdicts. Returns false if not all fit, so that no acknowledgement may follow.
     pub fn fill_verdicts(&mut self, out: &mut Writer<'_>, carried: &mut Vec<Carried>) -> bool {
         self.out_blocks.verdicts.due = false;
         for LateVerdict { key, numbers, .. } in &self.out_blocks.verdicts.list {
@@ -86,7 +86,7 @@ impl Session {
         true
     }
 
-    /// The peer's verdict on messages: they came too late.
+    /// Handles the peer's verdict that messages arrived too late.
     pub(in crate::session) fn on_verdict(&mut self, now: Time, key: DomainKey, numbers: &Range<u64>) {
         let Some(domain) = self.streams.send_domain_ref(key) else { return };
         if domain.bits & data::UNSEQUENCED != 0 {
@@ -94,7 +94,7 @@ impl Session {
         }
         let parted = domain.items_of(numbers.clone()).filter(|item| item.has(PARTED) && !item.has(RELIABLE));
         for number in parted.map(|item| item.first).collect::<Vec<_>>() {
-            // Some parts may not have been sent: SKIP says what they are charged.
+            // Some parts may not have been sent, so SKIP tells the message's full charge.
             self.give_up(key, number, Outcome::Lost);
         }
         self.with_domain(now, key, |domain, accounting| {

@@ -1,4 +1,5 @@
-//! Unread messages of a reader who wants the newest: credit was granted when they came, so their number is bounded here.
+//! Unread messages for a reader that wants only the newest. Their credit was granted again on arrival, so their number
+//! is bounded here.
 
 use std::collections::VecDeque;
 
@@ -8,13 +9,13 @@ use crate::session::message::Message;
 
 #[derive(Debug)]
 pub(in crate::session) struct Latest {
-    /// None: new ones are not kept here any more.
+    /// Most messages kept. None: new messages are not kept here any more.
     most: Option<usize>,
     window: u64,
-    /// Each with how many of the stream's other messages come before it.
+    /// The unread messages, each with the position it has among the stream's other messages.
     queue: VecDeque<(u64, Message)>,
     bytes: u64,
-    /// Others that were read since.
+    /// How many of the other messages were read.
     read: u64,
 }
 
@@ -27,33 +28,33 @@ impl Latest {
         Self { most: Some(most.max(1)), window, queue: VecDeque::new(), bytes: 0, read: 0 }
     }
 
-    /// Takes no new ones.
+    /// Creates a queue that takes no new messages.
     pub(in crate::session) fn kept(window: u64) -> Self {
         Self { most: None, window, queue: VecDeque::new(), bytes: 0, read: 0 }
     }
 
-    /// Those unread, each with how many of the stream's other messages come before it.
+    /// Iterates over the unread messages, each with how many of the stream's other messages come before it.
     pub(in crate::session) fn unread(&self) -> impl Iterator<Item = (u64, &Message)> {
         self.queue.iter().map(|(before, message)| (before.saturating_sub(self.read), message))
     }
 
-    /// Keeps so many from now on, or takes no more.
+    /// Changes how many messages are kept. None: takes no more.
     pub(in crate::session) fn keep(&mut self, most: Option<usize>) {
         self.most = most.map(|most| most.max(1));
     }
 
-    /// What they take.
+    /// Returns the charges of the messages, bytes.
     pub(in crate::session) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// What it takes, bytes.
+    /// Returns the memory it takes, bytes.
     #[inline]
     pub(in crate::session) fn memory(&self) -> u64 {
         of_queue(self.queue.capacity(), size_of::<(u64, Message)>()) + self.bytes
     }
 
-    /// All of them, and their bytes.
+    /// Returns the number of messages and their payload bytes.
     pub(in crate::session) fn len(&self) -> (u64, u64) {
         let messages = self.queue.len() as u64;
         (messages, self.bytes - messages * MESSAGE_CHARGE)
@@ -63,7 +64,8 @@ impl Latest {
         self.most.is_some()
     }
 
-    /// A message came behind `others` that wait in the stream's inbox; returns its charge, which counts as read.
+    /// Adds a message that came behind `others` waiting in the stream's inbox. Returns its charge, which counts as
+    /// read.
     pub(in crate::session) fn push(&mut self, message: Message, others: usize) -> u64 {
         let charge = charge(&message);
         self.bytes += charge;
@@ -71,7 +73,7 @@ impl Latest {
         charge
     }
 
-    /// Discards the oldest beyond the bounds; how many, and their bytes. The newest always stays.
+    /// Discards the oldest messages beyond the limits and returns how many, and their bytes. The newest always stays.
     pub(in crate::session) fn discard(&mut self) -> (u64, u64) {
         let Some(most) = self.most else { return (0, 0) };
         let (mut discarded, mut bytes) = (0, 0);
@@ -84,7 +86,7 @@ impl Latest {
         (discarded, bytes)
     }
 
-    /// The oldest, if no other message came before it.
+    /// Removes and returns the oldest message, if no other message comes before it.
     pub(in crate::session) fn pop_in_turn(&mut self) -> Option<Message> {
         self.queue.front().filter(|(before, _)| *before <= self.read)?;
         let (_, message) = self.queue.pop_front()?;
@@ -92,7 +94,7 @@ impl Latest {
         Some(message)
     }
 
-    /// One of the other messages was read.
+    /// Records that one of the stream's other messages was read.
     pub(in crate::session) fn on_other_read(&mut self) {
         self.read += 1;
     }

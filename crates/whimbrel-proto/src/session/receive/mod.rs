@@ -1,4 +1,4 @@
-//! What comes in: from a block to what the application reads.
+//! The receiving side, from a block to what the application reads.
 
 pub(in crate::session) mod assembly;
 pub(in crate::session) mod batch;
@@ -28,11 +28,11 @@ use inbox::Inbox;
 
 use super::tag_stats::ReceivedTags;
 
-/// What has come and is not of one stream only.
+/// Received state that does not belong to one stream only.
 #[derive(Debug, Default)]
 pub(in crate::session) struct Incoming {
     pub(in crate::session) inbox: Inbox,
-    /// The application knows that the inbox has something.
+    /// Whether a `Readable` event waits to be polled.
     pub(in crate::session) readable_told: bool,
     pub(in crate::session) received_tags: ReceivedTags,
     /// Domains in which a whole message waits behind a gap.

@@ -1,4 +1,4 @@
-//! SKIP, SKIP-ACK, TAKEN, grants and stream ends from the peer.
+//! Handling SKIP, SKIP-ACK, TAKEN, credit grants and stream ends from the peer.
 
 use super::late::{Answer, MAX_TOGETHER};
 use super::opening::Opening;
@@ -63,11 +63,12 @@ impl Session {
         Ok(())
     }
 
-    /// The work is in proportion to what is new, and not to how many numbers a range names: those cost the peer nothing.
+    /// Skips the messages of a range. The cost depends on what is new, and not on how many numbers the range names,
+    /// which cost the peer nothing.
     fn skip(&mut self, slot: StreamSlot, domain: Domain, range: NumberRange) -> Result<(), PeerMisbehaved> {
         let Some(state) = self.recv_state(slot, domain) else { return Ok(()) };
         state.check(range.end() - 1)?;
-        // What lies further back was answered long ago.
+        // Numbers further back were answered long ago.
         let (first, end) = (range.first.max(state.floor().saturating_sub(MAX_SPAN)), range.end());
         if first >= end {
             return Ok(());
@@ -137,7 +138,7 @@ impl Session {
             domain.confirming.remove(range.first, range.end());
             for (from, to) in waiting {
                 for number in from..to {
-                    // Taken says delivered, should the packet's acknowledgement come later.
+                    // TAKEN implies delivery, even if the packet's acknowledgement arrives later.
                     domain.settle(key, number, Outcome::Delivered, accounting);
                 }
                 accounting.on_taken(key, from, to);
@@ -147,7 +148,8 @@ impl Session {
         Ok(())
     }
 
-    /// Answers are looked up among what waits for one, not number by number: those cost the peer nothing.
+    /// Applies answers to the messages that wait for one. The numbers in a range are not looked at one by one, since
+    /// they cost the peer nothing.
     fn on_answers(
         &mut self,
         now: Time,
@@ -231,7 +233,7 @@ impl Session {
                 let grown = half.on_reset(code, final_size)?;
                 let discarded = half.after_reset();
                 if !half.opening.is_settled() {
-                    // It will not come any more.
+                    // The opening will not arrive any more.
                     half.opening = Opening::None;
                     self.announce(slot);
                 }
@@ -244,7 +246,7 @@ impl Session {
             }
             StreamEnd::Stop { stream, code } => {
                 let Some(slot) = self.route(stream)? else { return Ok(()) };
-                // Its data, or its end, says whether it has an opening.
+                // Its DATA or its RESET will tell whether it has an opening.
                 self.be_bytes(slot)?;
                 self.on_stop(slot, code);
             }

@@ -1,4 +1,5 @@
-//! The opening of a byte stream that the peer opened: it comes before the bytes, and is there when the stream is accepted.
+//! The opening of a byte stream that the peer opened. It precedes the stream's other bytes and is available when the
+//! stream is accepted.
 
 use bytes::Bytes;
 
@@ -11,32 +12,32 @@ pub const MAX_OPENING: usize = 1024;
 const TOO_LONG: PeerMisbehaved =
     PeerMisbehaved::new(Cause::InvalidField, "a byte stream's opening is longer than 1,024 bytes");
 
-/// The opening of one byte stream, as it comes.
+/// The state of a byte stream's opening on the receiving side.
 #[derive(Debug, Default)]
 pub(in crate::session) enum Opening {
-    /// No block of the stream has said whether it has one.
+    /// No block of the stream has told yet whether it has an opening.
     #[default]
     Unknown,
-    /// It has none, or the application has it.
+    /// The stream has no opening, or the application has taken it.
     None,
-    /// It has one, and not all of it has come.
+    /// The stream has an opening, and part of it is missing.
     Awaited,
-    /// All of it has come.
+    /// The opening is complete.
     Here(Box<Bytes>),
 }
 
 impl Opening {
-    /// The application may hear of the stream: it is known whether it has an opening, and that is there.
+    /// Returns whether the application may hear of the stream: it has no opening, or the opening is complete.
     pub(in crate::session) fn is_settled(&self) -> bool {
         matches!(self, Self::None | Self::Here(_))
     }
 
-    /// There is one, and a part of it is missing.
+    /// Returns whether there is an opening of which a part is missing.
     pub(in crate::session) fn is_awaited(&self) -> bool {
         matches!(self, Self::Awaited)
     }
 
-    /// The memory it takes, bytes.
+    /// Returns the memory it takes, bytes.
     pub(in crate::session) fn memory(&self) -> u64 {
         match self {
             Self::Here(bytes) => (size_of::<Bytes>() + bytes.len()) as u64,
@@ -44,7 +45,7 @@ impl Opening {
         }
     }
 
-    /// For the application, once.
+    /// Returns the opening once, for the application.
     pub(in crate::session) fn take(&mut self) -> Option<Bytes> {
         match std::mem::replace(self, Self::None) {
             Self::Here(bytes) => Some(*bytes),
@@ -55,7 +56,7 @@ impl Opening {
         }
     }
 
-    /// Where the opening lies in `begun`, with which the stream begins. None: not all of it is there.
+    /// Returns where the opening lies in `begun`, the first bytes of the stream. None: it is not complete.
     pub(in crate::session) fn find(begun: &Bytes) -> Result<Option<std::ops::Range<usize>>, PeerMisbehaved> {
         let mut reader = Reader::new(begun.clone());
         let Ok(length) = reader.varint() else { return Ok(None) };

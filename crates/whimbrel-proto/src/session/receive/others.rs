@@ -1,4 +1,5 @@
-//! Unread messages of streams that share an inbox with another: found by stream, and read in the order in which they came.
+//! Unread messages of the other streams in a shared inbox. They can be found by stream, and are read in the order in
+//! which they arrived.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +8,16 @@ use crate::StreamId;
 use crate::session::account::held::{of_map, of_queue};
 use crate::session::send::queue::Queue;
 
-/// A place in the order of arrival: how many entries of the inbox's own stream came before it, ever, and how many of these.
+/// A position in the order of arrival: how many entries of the inbox's own stream ever came before it, then its number
+/// among the others.
 type Place = (i64, i64);
 
 #[derive(Clone, Debug, Default)]
 pub(in crate::session) struct Others {
     queues: BTreeMap<StreamId, Queue<(Place, Unread)>>,
-    /// The stream of the first entry of each queue.
+    /// For the first entry of each queue, its stream.
     fronts: BTreeMap<Place, StreamId>,
-    /// Numbers that were given to entries at the front, and at the back.
+    /// The numbers last given to an entry at the front and next given to one at the back.
     numbers: (i64, i64),
     entries: usize,
 }
@@ -25,15 +27,15 @@ impl Others {
         self.entries == 0
     }
 
-    /// What it takes, bytes, beside the payloads.
+    /// Returns the memory it takes besides the payloads, bytes.
     pub(in crate::session) fn memory(&self) -> u64 {
         let entry = size_of::<(Place, Unread)>();
-        // A queue has room for four at least.
+        // A queue has room for at least four entries.
         let queues = self.queues.len();
         of_queue(self.entries + 4 * queues, entry) + of_map(queues, size_of::<Queue<Unread>>() + entry)
     }
 
-    /// How many of the own stream's came before the first of these.
+    /// Returns how many entries of the inbox's own stream came before the first of these.
     #[inline]
     pub(in crate::session) fn front(&self) -> Option<i64> {
         self.fronts.first_key_value().map(|((before, _), _)| *before)
@@ -51,7 +53,7 @@ impl Others {
     }
 
     pub(in crate::session) fn push_front(&mut self, before: i64, unread: Unread) {
-        // Of the own stream more may have gone, when it was claimed.
+        // If the own stream was claimed, more of its entries may have left.
         let before = self.front().map_or(before, |first| first.min(before));
         self.numbers.0 -= 1;
         let (place, stream) = ((before, self.numbers.0), unread.first().stream);
@@ -76,7 +78,7 @@ impl Others {
         Some(first)
     }
 
-    /// Takes out all of a stream.
+    /// Removes and returns the entries of a stream.
     pub(in crate::session) fn take(
         &mut self,
         stream: StreamId,

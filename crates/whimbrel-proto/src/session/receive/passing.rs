@@ -1,4 +1,4 @@
-//! Passing over gaps that were waited for long enough.
+//! Passing over gaps that have lasted long enough.
 
 use super::receiving::RecvDomain;
 use crate::Time;
@@ -7,7 +7,8 @@ use crate::session::numbers::{Domain, StreamSlot};
 use crate::session::state::Session;
 
 impl Session {
-    /// What waits behind a gap of a domain may have changed, or the gap.
+    /// Updates the time at which a domain's gap may be passed over. Called when the gap, or what waits behind it, may
+    /// have changed.
     pub(in crate::session) fn list_gap(&mut self, slot: StreamSlot, domain: Domain) {
         let key = DomainKey { domain, ..self.key_of(slot) };
         let wait = self.gap_wait(slot);
@@ -22,7 +23,7 @@ impl Session {
         }
     }
 
-    /// Passes over gaps that were waited for long enough.
+    /// Passes over gaps that have lasted long enough.
     pub(in crate::session) fn pass_gaps(&mut self, now: Time) {
         while let Some(key) = self.incoming.gaps.pop_due(now) {
             let Some(stream) = self.streams.by_key_mut(key) else { continue };
@@ -36,7 +37,7 @@ impl Session {
         }
     }
 
-    /// False: there is one that cannot be passed.
+    /// Passes over the due gaps of a domain. Returns false if one cannot be passed.
     fn pass_gaps_of(&mut self, now: Time, key: DomainKey) -> bool {
         let wait = self.gap_wait(key.slot);
         let until = |state: &mut RecvDomain| state.gap_until(wait);
@@ -49,11 +50,12 @@ impl Session {
             });
             self.consume(key.slot, abandoned);
             for number in late {
-                // There are no more of them than there were parts.
+                // The limit cannot be exceeded here: there are no more late messages than there were messages in parts.
                 self.on_late(key, number, false).ok();
             }
             if !passed {
-                // Cannot be; but a fault of ours here should be a message late, not a program that hangs.
+                // This should be impossible. If it happens, a message is late, which is better than a program that
+                // hangs.
                 debug_assert!(cfg!(feature = "mutants"), "a gap that cannot be passed");
                 return false;
             }

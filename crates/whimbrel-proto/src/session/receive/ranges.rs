@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::session::account::held::of_queue;
 
-/// Entries for which there is room even where there are none.
+/// Largest capacity that is kept when the set becomes empty, in ranges.
 const KEPT: usize = 64;
 
 /// A set of numbers, held as sorted disjoint half-open ranges.
@@ -18,30 +18,30 @@ impl RangeSet {
         self.ranges.is_empty()
     }
 
-    /// It has no memory.
+    /// Returns whether the set has no memory allocated.
     pub(in crate::session) fn is_bare(&self) -> bool {
         self.ranges.capacity() == 0
     }
 
-    /// Forgets everything; true if the memory is worth keeping.
+    /// Removes everything. Returns whether the memory is worth keeping.
     pub(in crate::session) fn clear(&mut self) -> bool {
         const WORTH: std::ops::RangeInclusive<usize> = 1..=64;
         self.ranges.clear();
         WORTH.contains(&self.ranges.capacity())
     }
 
-    /// What it takes beside its own size, bytes.
+    /// Returns the memory held besides the struct itself, bytes.
     #[inline]
     pub(in crate::session) fn memory(&self) -> u64 {
         of_queue(self.ranges.capacity(), size_of::<(u64, u64)>())
     }
 
-    /// How many ranges: what limits look at.
+    /// Returns the number of ranges, which limits are checked against.
     pub(in crate::session) fn len(&self) -> usize {
         self.ranges.len()
     }
 
-    /// Index of the first range that ends after `number`.
+    /// Returns the index of the first range that ends after `number`.
     fn at(&self, number: u64) -> usize {
         match self.ranges.back() {
             Some((_, end)) if *end <= number => self.ranges.len(),
@@ -49,12 +49,12 @@ impl RangeSet {
         }
     }
 
-    /// Adds `start..end`; returns how many numbers are new.
+    /// Adds `start..end` and returns how many numbers are new.
     pub(in crate::session) fn insert(&mut self, start: u64, end: u64) -> u64 {
         if start >= end {
             return 0;
         }
-        // Touching ranges merge, so look one below.
+        // Ranges that touch are merged, so the search begins one below.
         let mut index = if start == 0 { 0 } else { self.at(start - 1) };
         let (mut low, mut high, mut known, mut merged) = (start, end, 0, 0);
         while let Some((from, to)) = self.ranges.get(index + merged).copied().filter(|(from, _)| *from <= end)
@@ -66,7 +66,7 @@ impl RangeSet {
         }
         if merged == 0 {
             if self.ranges.capacity() == 0 {
-                // Most sets never have a second.
+                // Most sets never have a second range.
                 self.ranges.reserve_exact(1);
             }
             self.ranges.insert(index, (low, high));
@@ -78,7 +78,7 @@ impl RangeSet {
         end - start - known
     }
 
-    /// Takes `start..end` out.
+    /// Removes `start..end`.
     pub(in crate::session) fn remove(&mut self, start: u64, end: u64) {
         if start >= end {
             return;
@@ -102,13 +102,13 @@ impl RangeSet {
         }
     }
 
-    /// What it has of `start..end`.
+    /// Returns the parts of `start..end` that are in the set.
     pub(in crate::session) fn within(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
         let touching = self.ranges.range(self.at(start)..).take_while(move |(from, _)| *from < end);
         touching.map(move |(from, to)| (start.max(*from), end.min(*to)))
     }
 
-    /// The first range.
+    /// Returns the first range.
     pub(in crate::session) fn first(&self) -> Option<(u64, u64)> {
         self.ranges.front().copied()
     }

@@ -1,4 +1,4 @@
-//! What applications take: messages, and what they give back for them.
+//! Reading messages, and granting the credit they used again.
 
 use super::batch::Batch;
 use crate::mutants::{Mutant, planted};
@@ -16,7 +16,7 @@ use crate::session::stream::WHOLE;
 use crate::{StreamId, Time};
 
 impl Session {
-    /// The next message of the shared inbox.
+    /// Returns the next message of the shared inbox.
     pub fn recv(&mut self, now: Time) -> Option<Message> {
         let _ = now;
         let message = self.incoming.inbox.pop()?;
@@ -25,7 +25,7 @@ impl Session {
         Some(message)
     }
 
-    /// Up to `max` messages of the shared inbox are appended to `out`; returns how many.
+    /// Appends up to `max` messages of the shared inbox to `out` and returns how many.
     pub fn recv_many(&mut self, now: Time, out: &mut impl Extend<Message>, max: usize) -> usize {
         let _ = now;
         let mut inbox = std::mem::take(&mut self.incoming.inbox);
@@ -44,7 +44,7 @@ impl Session {
         count
     }
 
-    /// Up to `max` messages of the shared inbox are added to `out`; returns how many.
+    /// Adds up to `max` messages of the shared inbox to `out` and returns how many.
     pub fn recv_batch(&mut self, now: Time, out: &mut Batch, max: usize) -> usize {
         let _ = now;
         let mut inbox = std::mem::take(&mut self.incoming.inbox);
@@ -57,7 +57,8 @@ impl Session {
         count
     }
 
-    /// From now on the stream's messages have a queue of their own, read by [`Session::recv_on`]; those unread move.
+    /// Gives the stream's messages a queue of their own, read by [`Session::recv_on`]. Unread messages move there.
+    /// Returns whether the stream is open.
     pub fn claim_stream(&mut self, id: StreamId) -> bool {
         let Some(slot) = self.streams.find(id) else { return false };
         let Some(stream) = self.streams.at_mut(slot) else { return false };
@@ -69,8 +70,8 @@ impl Session {
         true
     }
 
-    /// The stream's messages go to the shared inbox again; those unread move, but for what only the latest was wanted of: that is
-    /// discarded, and what comes from now on waits to be read.
+    /// Returns the stream's messages to the shared inbox. Unread messages move there, except those of which only the
+    /// latest were wanted, which are discarded. From now on every message waits to be read.
     pub fn release_stream(&mut self, id: StreamId) {
         let Some(slot) = self.streams.find(id) else { return };
         let Some(stream) = self.streams.at_mut(slot) else { return };
@@ -92,13 +93,13 @@ impl Session {
         self.on_quiet(slot);
     }
 
-    /// The next message of a claimed stream.
+    /// Returns the next message of a claimed stream.
     pub fn recv_on(&mut self, now: Time, id: StreamId) -> Option<Message> {
         let _ = now;
         let slot = self.streams.find(id)?;
         let stream = self.streams.at_mut(slot)?;
         if let Some(message) = stream.latest.as_mut().and_then(|latest| latest.pop_in_turn()) {
-            // Its credit was granted when it came.
+            // Its credit was granted again when it arrived.
             self.accounting.stats.unread = self.accounting.stats.unread.saturating_sub(1);
             self.on_lighter(slot);
             return Some(message);
@@ -123,12 +124,12 @@ impl Session {
                 self.consume(slot, charge);
                 self.on_quiet(slot);
             }
-            // Read once more after it had been read and had ended.
+            // The message was put back after it was read, and its stream has ended since.
             None => self.account.received.consume(charge),
         }
     }
 
-    /// Credit was used up for good; it may be granted again.
+    /// Counts credit as used up, so that it may be granted again.
     #[inline]
     pub(in crate::session) fn consume(&mut self, slot: StreamSlot, charge: u64) {
         self.account.received.consume(charge);
@@ -138,8 +139,9 @@ impl Session {
         }
     }
 
-    /// Half of a stream's window came and was not read. What waits for a lost packet, or for the rest of a message, keeps nobody from
-    /// reading: then more may come. Else it is the reader who holds the peer up, once all is used up.
+    /// Checks a stream of which half of the window arrived unread. If what arrived waits for a lost packet or the rest
+    /// of a message, the reader is not to blame, and more is granted. Otherwise the reader holds the peer up, and the
+    /// stream stalls once all credit is used up.
     #[cold]
     pub(in crate::session) fn on_unread(&mut self, slot: StreamSlot) {
         let key = self.streams.key(slot, WHOLE);
@@ -153,17 +155,17 @@ impl Session {
         }
     }
 
-    /// A part of a stream's window was read.
+    /// Renews a stream's window after a part of it was read.
     fn renew(&mut self, slot: StreamSlot) {
         let key = self.streams.key(slot, WHOLE);
         self.account.stalls.end(key, Whose::Ours);
         let readable = self.is_readable(key);
         let Some(stream) = self.streams.at_mut(slot) else { return };
-        // What was lost counts as read, too, and is no reader's merit.
+        // Skipped and lost messages count as read too, but do not show that the reader is fast.
         let behind = readable && stream.recv_credit.unread() > stream.recv_credit.window() / 2;
         let pace = self.account.grant_delay.pace(self.clock, stream.recv_credit.renewed());
         let pace = if behind && matches!(pace, Pace::Faster(_)) { Pace::Same } else { pace };
-        // What nobody is short of may stay where it is.
+        // Credit that nobody is short of may stay where it is.
         let pace = if pace == Pace::Slower && !self.account.reserve.is_short() { Pace::Same } else { pace };
         let (share, most) = (self.config.share_of(stream.id), self.config.widest(stream.options.window));
         if stream
@@ -174,14 +176,14 @@ impl Session {
         }
     }
 
-    /// All has come of a stream that will.
+    /// Handles that everything a stream will carry has arrived.
     pub(in crate::session) fn close_credit(&mut self, slot: StreamSlot) {
         if self.streams.at_mut(slot).is_some_and(|stream| stream.recv_credit.close()) {
             self.renew(slot);
         }
     }
 
-    /// Confirms a message whose sender asked for it ([`Message::confirm`]); of others nothing is sent.
+    /// Confirms a message whose sender asked for it ([`Message::confirm`]). Does nothing for other messages.
     pub fn confirm(&mut self, message: &Message) {
         if !message.confirm || self.out_blocks.taken.len() >= MAX_NOTICES {
             return;

@@ -1,4 +1,4 @@
-//! Messages of one order domain as they arrive.
+//! Messages of one order domain on the receiving side.
 
 #[path = "../snapshot/receiving.rs"]
 mod snapshot;
@@ -19,50 +19,51 @@ use crate::session::message::Message;
 use crate::wire::data::Extras;
 use crate::{Cause, PeerMisbehaved, Time};
 
-/// A message in parts.
+/// A message that arrives in parts.
 #[derive(Debug, Default)]
 pub(in crate::session) struct Partial {
     pub(in crate::session) assembly: Assembly,
     pub(in crate::session) extras: Option<Extras>,
     pub(in crate::session) length: Option<u64>,
-    /// Highest end of a part.
+    /// The highest offset at which a part ended.
     pub(in crate::session) highest: u64,
-    /// What it has been charged so far.
+    /// Credit charged for it so far.
     pub(in crate::session) charged: u64,
     pub(in crate::session) early: bool,
-    /// Late: charged, but its parts are not kept.
+    /// Whether it is late: charged, but its parts are not kept.
     pub(in crate::session) dropped: bool,
-    /// Late, and the sender takes it for delivered: no SKIP of it comes.
+    /// Whether it is late and the sender takes it for delivered, so that no SKIP for it follows.
     pub(in crate::session) forgotten: bool,
 }
 
-/// What a number means to the receiver.
+/// The state of a message number at the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::session) enum NumberState {
     /// Not whole yet, and in time.
     Open,
-    /// Passed over, but not accounted for.
+    /// Passed over, with its charge not settled yet.
     Late,
-    /// Over.
+    /// Delivered, skipped or settled.
     Finished,
 }
 
 #[derive(Debug, Default)]
 pub(in crate::session) struct RecvDomain {
     pub(in crate::session) sequenced: bool,
-    /// Whole or skipped.
+    /// Numbers that are whole or skipped.
     pub(in crate::session) finished: Window,
     pub(in crate::session) partial: BTreeMap<u64, Partial>,
     pub(in crate::session) held: Waiting,
-    /// Memory of the parts.
+    /// Memory of the parts, bytes.
     kept: u64,
-    /// Skipped, the answer not acknowledged.
+    /// Numbers skipped, until the answer is acknowledged.
     pub(in crate::session) skipped: Scattered,
-    /// Passed over without ever having been seen: not charged yet.
+    /// Numbers passed over without any part seen, and so not charged yet.
     pub(in crate::session) passed: Scattered,
-    /// Entries of `partial` that are dropped: kept until their SKIP comes, and credit does not cover them any more.
+    /// How many entries of `partial` are dropped. They are kept until their SKIP arrives, and credit does not cover
+    /// them any more.
     dropped: usize,
-    /// When the session's list of gaps says that this one may be passed over.
+    /// When the gap may be passed over, as entered in the session's list of gaps.
     pub(in crate::session) gap_at: Option<Time>,
 }
 
@@ -71,7 +72,7 @@ impl RecvDomain {
         Self { sequenced, ..Self::default() }
     }
 
-    /// What it takes, bytes.
+    /// Returns the memory it takes, bytes.
     #[inline]
     pub(in crate::session) fn memory(&self) -> u64 {
         size_of::<Self>() as u64
@@ -88,13 +89,13 @@ impl RecvDomain {
         self.finished.floor()
     }
 
-    /// What arrives now is the next in order and nothing is odd.
+    /// Returns whether the number is next in order and nothing is unusual.
     #[inline]
     pub(in crate::session) fn is_next(&self, number: u64) -> bool {
         number == self.finished.floor() && self.finished.is_flush() && self.partial.is_empty()
     }
 
-    /// What is whole now is delivered at once.
+    /// Returns whether a message with this number would be delivered at once.
     #[inline]
     pub(in crate::session) fn is_in_turn(&self, number: u64) -> bool {
         !self.sequenced || number == self.floor()
@@ -113,7 +114,7 @@ impl RecvDomain {
         Ok(())
     }
 
-    /// What is kept and not covered by credit is within its limit.
+    /// Returns whether everything kept without being covered by credit is within its limits.
     pub(in crate::session) fn is_bounded(&self) -> bool {
         self.passed.len() <= MAX_RANGES && self.skipped.len() <= MAX_RANGES && self.dropped <= MAX_RANGES
     }
@@ -126,7 +127,7 @@ impl RecvDomain {
         if self.finished.contains(number) { NumberState::Finished } else { NumberState::Open }
     }
 
-    /// A message is whole. What is in turn goes to `deliver`.
+    /// Handles a message that is whole. Messages that are in turn go to `deliver`.
     pub(in crate::session) fn on_whole(
         &mut self,
         now: Time,
@@ -149,7 +150,8 @@ impl RecvDomain {
         }
     }
 
-    /// A run with these numbers waits for its turn as it came: nothing is known of any of its messages.
+    /// Returns whether a run with these numbers can wait for its turn as it arrived, because nothing is known of any of
+    /// its messages.
     pub(in crate::session) fn parks(&self, first: u64, end: u64) -> bool {
         self.sequenced
             && first > self.floor()
@@ -174,7 +176,7 @@ impl RecvDomain {
         self.finished.settle();
     }
 
-    /// Delivers what has come in its turn.
+    /// Delivers the messages whose turn has come.
     pub(in crate::session) fn advance(&mut self, mut deliver: impl FnMut(Unread)) {
         self.finished.settle();
         while let Some(unread) = self.held.pop_below(self.finished.floor()) {
@@ -182,7 +184,7 @@ impl RecvDomain {
         }
     }
 
-    /// Puts a part in its place in a message of which `expected` bytes are known of. The message, if that makes it whole.
+    /// Inserts a part of a message, of which `expected` bytes are known. Returns the message if that makes it whole.
     pub(in crate::session) fn insert_part(
         &mut self,
         number: u64,
@@ -204,7 +206,7 @@ impl RecvDomain {
         Ok(if whole { self.take_partial(number) } else { None })
     }
 
-    /// Takes out what is known of a message in parts.
+    /// Removes and returns what is known of a message in parts.
     pub(in crate::session) fn take_partial(&mut self, number: u64) -> Option<Partial> {
         let partial = self.partial.remove(&number)?;
         self.dropped -= usize::from(partial.dropped);
@@ -212,7 +214,8 @@ impl RecvDomain {
         Some(partial)
     }
 
-    /// Of a message that was passed over nothing but its charge is kept, until its SKIP comes. Says whether that is news.
+    /// Drops the parts of a message that was passed over, and keeps only its charge until its SKIP arrives. Returns
+    /// whether that is new.
     pub(in crate::session) fn drop_partial(&mut self, number: u64) -> bool {
         let Some(partial) = self.partial.get_mut(&number) else { return false };
         let news = !std::mem::replace(&mut partial.dropped, true);
@@ -221,14 +224,14 @@ impl RecvDomain {
         news
     }
 
-    /// As [`RecvDomain::drop_partial`], of one whose whole came after its parts.
+    /// Keeps the charge of a late message that arrived whole after its parts, as [`RecvDomain::drop_partial`] does.
     pub(in crate::session) fn keep_charge(&mut self, number: u64, length: u64, charged: u64) {
         let length = Some(length);
         self.partial.insert(number, Partial { length, charged, dropped: true, ..Partial::default() });
         self.dropped += 1;
     }
 
-    /// No SKIP of a late message comes any more: what is kept of it is kept until all of its charge is known.
+    /// Notes that no SKIP of a late message will arrive. Its entry is kept until its whole charge is known.
     pub(in crate::session) fn forget(&mut self, number: u64) {
         if let Some(partial) = self.partial.get_mut(&number) {
             partial.forgotten = true;
@@ -242,7 +245,7 @@ impl RecvDomain {
         }
     }
 
-    /// Skips a message that had begun.
+    /// Skips a message of which a part has arrived.
     pub(in crate::session) fn skip_begun(&mut self, number: u64) {
         if number >= self.floor() {
             self.finish(number);
@@ -250,7 +253,8 @@ impl RecvDomain {
         self.skipped.insert(number, number + 1);
     }
 
-    /// Skips those of `first..end` that nothing was seen of; says how many. What is over already is not gone through.
+    /// Skips the numbers of `first..end` of which nothing was seen, and returns how many. Finished numbers are not
+    /// looked at one by one.
     pub(in crate::session) fn skip_unseen(&mut self, first: u64, end: u64) -> u64 {
         let mut count = 0;
         for (from, to) in self.passed.within(first, end) {
@@ -273,13 +277,14 @@ impl RecvDomain {
         count
     }
 
-    /// When the gap before the oldest waiting message may be passed over, if ever by time alone.
+    /// Returns when the gap before the first waiting message may be passed over. None: time alone does not suffice.
     pub(in crate::session) fn gap_until(&self, wait: Duration) -> Option<Time> {
         let held = self.held.first()?;
         (held.latest_reliable <= self.floor()).then(|| held.since + wait)
     }
 
-    /// Passes over the gap. What messages in parts that are late now were charged counts as read: how much, and which they are.
+    /// Passes over the gap. Messages in parts become late, and what they were charged counts as read. Returns that
+    /// charge and their numbers.
     pub(in crate::session) fn pass_gap(&mut self, mut deliver: impl FnMut(Unread)) -> (u64, Vec<u64>) {
         let Some(number) = self.held.first().map(Parked::number) else { return (0, Vec::new()) };
         let mut at = self.floor();

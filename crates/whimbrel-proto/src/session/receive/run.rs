@@ -1,21 +1,22 @@
-//! A run: small messages that came in one block and differ in nothing but number and payload.
+//! A run: small messages that arrived in one block and differ only in number and payload.
 
 use bytes::{Buf, Bytes};
 
 use crate::session::message::Message;
 use crate::wire::Malformed;
 
-/// The messages of a run that are left, each still behind its length: one share of one buffer until somebody wants them apart.
+/// The remaining messages of a run, each still preceded by its length. They share one buffer until they are taken
+/// apart.
 #[derive(Clone, Debug)]
 pub(in crate::session) struct Run {
-    /// The next of them, with the payload of all.
+    /// The next message, with the payload of all that remain.
     next: Message,
     left: usize,
     bytes: u64,
 }
 
 impl Run {
-    /// A run whose `first` message has the payload of all.
+    /// Creates a run whose `first` message has the payload of all.
     #[inline]
     pub(in crate::session) fn new(first: Message) -> Result<Self, Malformed> {
         let (body, mut at, mut left, mut bytes) = (&first.payload[..], 0, 0, 0);
@@ -33,13 +34,13 @@ impl Run {
         self.left
     }
 
-    /// What its messages have together.
+    /// Returns the payload bytes of its messages.
     #[inline]
     pub(in crate::session) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Lets go of the buffer it came in.
+    /// Copies the payload, so that the run no longer holds its receive buffer.
     pub(in crate::session) fn own(&mut self) {
         self.next.payload = Bytes::copy_from_slice(&self.next.payload);
     }
@@ -49,14 +50,14 @@ impl Run {
         &self.next
     }
 
-    /// Where the payload of the message at `at` lies in that of [`Run::next`].
+    /// Returns where the payload of the message at offset `at` lies in that of [`Run::next`].
     #[inline]
     pub(in crate::session) fn payload_at(&self, at: usize) -> (usize, usize) {
-        // That it can be read was seen when it came.
+        // It was checked when the run arrived.
         next_at(&self.next.payload, at).unwrap_or((at, self.next.payload.len()))
     }
 
-    /// The first `count` of them, as a run of their own; there are more.
+    /// Splits off the first `count` messages as a run. There must be more.
     pub(in crate::session) fn split(&mut self, count: usize) -> Self {
         let mut first = self.clone();
         (first.left, first.bytes) = (0, 0);
@@ -75,13 +76,13 @@ impl Run {
         first
     }
 
-    /// Up to `most` of its messages leave it, the first first.
+    /// Removes up to `most` messages from the front, in order.
     #[inline]
     pub(in crate::session) fn take(&mut self, most: usize) -> impl Iterator<Item = Message> {
         Taken { left: most.min(self.left), run: self }
     }
 
-    /// The first of them; there is one.
+    /// Removes and returns the first message. There must be one.
     #[inline]
     pub(in crate::session) fn split_first(&mut self) -> Message {
         let (from, to) = self.payload_at(0);
@@ -116,7 +117,7 @@ impl Iterator for Taken<'_> {
     }
 }
 
-/// Where the payload of the message at `at` lies.
+/// Returns where the payload of the message at offset `at` lies.
 #[inline]
 fn next_at(body: &[u8], at: usize) -> Result<(usize, usize), Malformed> {
     const SHORT: Malformed = Malformed("DATA: a run's message beyond its block");

@@ -1,14 +1,15 @@
-//! Sets of numbers as ranges, of which a peer may make thousands in any order.
+//! Sets of numbers as ranges, for cases where a peer may create thousands in any order.
 
 use std::collections::BTreeMap;
 
 use crate::session::account::held::of_map;
 
-/// As [`RangeSet`](crate::session::receive::ranges::RangeSet), but a range more or less costs the same wherever it is: the sorted queue of that one moves
-/// thousands aside for a number between two. What has few ranges, or grows at its end, is faster there.
+/// A set like [`RangeSet`](crate::session::receive::ranges::RangeSet), in which adding or removing a range costs the
+/// same everywhere. The sorted queue of that set moves thousands of entries for a number in the middle. It is faster
+/// for few ranges, or ranges that grow at the end.
 #[derive(Clone, Debug, Default)]
 pub(in crate::session) struct Scattered {
-    /// By their starts, their ends.
+    /// Ends of the ranges by their starts.
     ranges: BTreeMap<u64, u64>,
 }
 
@@ -17,29 +18,29 @@ impl Scattered {
         self.ranges.is_empty()
     }
 
-    /// How many ranges: what limits look at.
+    /// Returns the number of ranges, which limits are checked against.
     pub(in crate::session) fn len(&self) -> usize {
         self.ranges.len()
     }
 
-    /// What it takes beside its own size, bytes.
+    /// Returns the memory held besides the struct itself, bytes.
     #[inline]
     pub(in crate::session) fn memory(&self) -> u64 {
         Self::memory_of(self.len())
     }
 
-    /// The same of so many ranges.
+    /// Returns the memory that this many ranges take, bytes.
     #[inline]
     pub(in crate::session) const fn memory_of(ranges: usize) -> u64 {
         of_map(ranges, size_of::<u64>())
     }
 
-    /// The first range.
+    /// Returns the first range.
     pub(in crate::session) fn first(&self) -> Option<(u64, u64)> {
         self.ranges.first_key_value().map(|(from, to)| (*from, *to))
     }
 
-    /// The last range that starts below `number`.
+    /// Returns the last range that starts below `number`.
     fn before(&self, number: u64) -> Option<(u64, u64)> {
         self.ranges.range(..number).next_back().map(|(from, to)| (*from, *to))
     }
@@ -54,7 +55,7 @@ impl Scattered {
             return;
         }
         let (mut low, mut high) = (start, end);
-        // Touching ranges merge: from the last one back to the first.
+        // Ranges that touch are merged, from the last back to the first.
         while let Some((from, to)) = self.before(end + 1).filter(|(_, to)| *to >= start) {
             if from <= start && to >= end {
                 return;
@@ -65,7 +66,7 @@ impl Scattered {
         self.ranges.insert(low, high);
     }
 
-    /// Takes `start..end` out.
+    /// Removes `start..end`.
     pub(in crate::session) fn remove(&mut self, start: u64, end: u64) {
         if start >= end {
             return;
@@ -81,13 +82,13 @@ impl Scattered {
         }
     }
 
-    /// What it has of `start..end`.
+    /// Returns the parts of `start..end` that are in the set.
     pub(in crate::session) fn within(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
         let low = self.before(start).filter(|(_, to)| *to > start).map_or(start, |(from, _)| from);
         self.ranges.range(low..end.max(low)).map(move |(from, to)| (start.max(*from), end.min(*to)))
     }
 
-    /// Whether it has `start`, and up to where in `start..end` that does not change.
+    /// Returns whether the set has `start`, and up to where in `start..end` that stays the same.
     pub(in crate::session) fn stretch(&self, start: u64, end: u64) -> (bool, u64) {
         match self.within(start, end).next() {
             Some((from, to)) if from <= start => (true, to),

@@ -10,7 +10,7 @@ use crate::Time;
 use crate::session::account::held::{of_map, of_queue};
 use crate::session::send::queue::Queue;
 
-/// A whole message, or a run of them, that waits for its turn.
+/// A whole message, or a run, that waits for its turn.
 #[derive(Debug)]
 pub(in crate::session) struct Parked {
     pub(in crate::session) unread: Unread,
@@ -20,20 +20,20 @@ pub(in crate::session) struct Parked {
 }
 
 impl Parked {
-    /// The first number.
+    /// Returns the first number.
     #[inline]
     pub(in crate::session) fn number(&self) -> u64 {
         self.unread.first().id
     }
 }
 
-/// Nearly all that waits came in order behind a hole and is appended to a queue; what fills holes without being next
-/// goes into a map, so that no order of arrival costs more than a logarithm.
+/// Whole messages waiting behind a gap. Nearly all arrived in order behind a hole and are appended to a queue. Others
+/// go into a map, so that no order of arrival costs more than a logarithm.
 #[derive(Debug, Default)]
 pub(in crate::session) struct Waiting {
     queue: Queue<Parked>,
     map: BTreeMap<u64, Parked>,
-    /// Of the payloads.
+    /// Bytes of the payloads.
     bytes: u64,
 }
 
@@ -42,7 +42,7 @@ impl Waiting {
         self.queue.is_empty() && self.map.is_empty()
     }
 
-    /// What it takes beside its own size, bytes.
+    /// Returns the memory held besides the struct itself, bytes.
     #[inline]
     pub(in crate::session) fn memory(&self) -> u64 {
         let entry = size_of::<Parked>();
@@ -59,7 +59,7 @@ impl Waiting {
         }
     }
 
-    /// The one with the lowest number.
+    /// Returns the entry with the lowest number.
     pub(in crate::session) fn first(&self) -> Option<&Parked> {
         match (self.queue.front(), self.map.first_key_value()) {
             (Some(front), Some((number, parked))) => {
@@ -70,7 +70,8 @@ impl Waiting {
         }
     }
 
-    /// Takes the one with the lowest number, if that is below `floor`. Of a run all are, or none.
+    /// Removes and returns the entry with the lowest number, if that is below `floor`. A run is either wholly below or
+    /// not at all.
     pub(in crate::session) fn pop_below(&mut self, floor: u64) -> Option<Unread> {
         let first = self.first()?.number();
         if first >= floor {

@@ -1,20 +1,21 @@
-//! Which numbers at or above a floor are finished.
+//! The set of finished numbers, as a floor and bits above it.
 
 use std::collections::VecDeque;
 
 use crate::session::account::held::of_queue;
 
-/// Words for which there is room even where there are none.
+/// Largest capacity that is kept however empty it is, in words.
 const KEPT: usize = 64;
 
-/// One bit a number, the floor being the lowest that is not finished. Two more bits for each word of those say whether it is worth a look: a
-/// peer may name all of a window with a few bytes, as often as it likes, and what is uniform must not be gone through each time.
+/// One bit for each number from the floor on, where the floor is the lowest number not finished. Two summary bits for
+/// each word tell whether the word is full or empty. A peer can name a whole window with a few bytes as often as it
+/// likes, so uniform words must not be searched each time.
 #[derive(Clone, Debug, Default)]
 pub(in crate::session) struct Window {
     floor: u64,
-    /// From `floor - floor % 64` on.
+    /// Bits of the numbers from `floor - floor % 64` on.
     numbers: Bits,
-    /// Words of `numbers` with all their bits, and with any.
+    /// Words of `numbers` with all bits set, and (`some`) with any bit set.
     full: Bits,
     some: Bits,
 }
@@ -25,13 +26,13 @@ impl Window {
         self.floor
     }
 
-    /// Nothing above the floor is finished.
+    /// Returns whether nothing above the floor is finished.
     #[inline]
     pub(in crate::session) fn is_flush(&self) -> bool {
         self.numbers.is_empty()
     }
 
-    /// The first word of `numbers`, and of what sums them up.
+    /// Returns the number of the first word in `numbers`, and in the summaries.
     #[inline]
     fn bases(&self) -> (u64, u64) {
         (self.floor / 64, self.floor / 64 / 64)
@@ -54,7 +55,7 @@ impl Window {
         }
     }
 
-    /// Marks `from..to`, not below the floor. The caller limits how far above.
+    /// Marks `from..to`, which is not below the floor. The caller limits how far above.
     pub(in crate::session) fn mark_all(&mut self, from: u64, to: u64) {
         if from >= to {
             return;
@@ -68,13 +69,14 @@ impl Window {
         self.full.set(upper, from, to);
     }
 
-    /// The first stretch of `from..to` that is not finished.
+    /// Returns the first stretch of `from..to` that is not finished.
     pub(in crate::session) fn next_open(&self, from: u64, to: u64) -> Option<(u64, u64)> {
         let start = self.seek(from.max(self.floor), to, false);
         (start < to).then(|| (start, self.seek(start, to, true)))
     }
 
-    /// The first number of `from..to`, not below the floor, that is marked, or not; `to` if there is none.
+    /// Returns the first number of `from..to` that is marked, or is not marked, or `to` if there is none. `from` is not
+    /// below the floor.
     fn seek(&self, from: u64, to: u64, marked: bool) -> u64 {
         let (base, upper) = self.bases();
         if from >= to {
@@ -89,7 +91,7 @@ impl Window {
         to.min(next * 64 + bit)
     }
 
-    /// Raises the floor over what is marked.
+    /// Raises the floor past the numbers marked from it on.
     pub(in crate::session) fn settle(&mut self) {
         if self.contains(self.floor) {
             let end = (self.bases().0 + self.numbers.len()) * 64;
@@ -97,7 +99,7 @@ impl Window {
         }
     }
 
-    /// Raises the floor to `floor`, whatever is marked below.
+    /// Raises the floor to `floor`, whatever is marked below it.
     #[inline]
     pub(in crate::session) fn raise(&mut self, floor: u64) {
         let (base, upper) = self.bases();
@@ -119,20 +121,21 @@ impl Window {
         }
     }
 
-    /// What it takes beside its own size, bytes.
+    /// Returns the memory held besides the struct itself, bytes.
     #[inline]
     pub(in crate::session) fn memory(&self) -> u64 {
         self.numbers.memory() + self.full.memory() + self.some.memory()
     }
 }
 
-/// The lowest bit of a word from one on that is set, or not.
+/// Returns the lowest bit of a word, from bit `from` on, that is set, or is not set.
 fn first_bit(word: u64, from: u64, set: bool) -> Option<u64> {
     let wanted = if set { word } else { !word } >> from;
     (wanted != 0).then(|| from + u64::from(wanted.trailing_zeros()))
 }
 
-/// Bits from a base on, which who has them knows: the number of the first word. None beyond the last word is set.
+/// Bits from a base on. The owner keeps the base, which is the number of the first word. No bit beyond the last word is
+/// set.
 #[derive(Clone, Debug, Default)]
 struct Bits {
     words: VecDeque<u64>,
@@ -144,7 +147,7 @@ impl Bits {
         self.words.is_empty()
     }
 
-    /// In words.
+    /// Returns the length in words.
     fn len(&self) -> u64 {
         self.words.len() as u64
     }
@@ -160,7 +163,7 @@ impl Bits {
         self.words.get((word - base) as usize).copied().unwrap_or(0)
     }
 
-    /// Sets a bit; its word as it is then.
+    /// Sets a bit and returns its word.
     #[inline]
     fn set_one(&mut self, base: u64, bit: u64) -> u64 {
         let word = (bit / 64 - base) as usize;
@@ -190,7 +193,7 @@ impl Bits {
         self.words[last] |= high;
     }
 
-    /// The first of `from..to` that is set, or not; `to` if there is none.
+    /// Returns the first bit of `from..to` that is set, or is not set, or `to` if there is none.
     fn seek(&self, base: u64, from: u64, to: u64, set: bool) -> u64 {
         let mut at = from;
         while at < to {
@@ -217,7 +220,7 @@ impl Bits {
     }
 }
 
-/// How much work it was.
+/// Counts the words looked at, for tests of cost.
 #[cfg(test)]
 pub(in crate::session) mod looks {
     use std::cell::Cell;
@@ -230,7 +233,7 @@ pub(in crate::session) mod looks {
         LOOKS.set(LOOKS.get() + 1);
     }
 
-    /// Words that this thread looked at since this was last asked.
+    /// Returns how many words this thread looked at since the last call.
     pub(in crate::session) fn take() -> u64 {
         LOOKS.take()
     }
@@ -266,7 +269,7 @@ mod tests {
             }
         }
 
-        /// Stretches so long that whole words are uniform, and whole words of those that sum them up.
+        /// Stretches are so long that whole words are uniform, and whole words of the summaries too.
         #[test]
         fn long_stretches_are_known_from_their_ends(
             marks in proptest::collection::vec((0u64..30_000, 1u64..9_000, any::<bool>()), 1..40)

@@ -1,4 +1,4 @@
-//! What is known about messages as a whole: tags, outcomes, counters, deadlines.
+//! Bookkeeping across all messages: tags, outcomes, counters and deadlines.
 
 #[path = "../snapshot/accounting.rs"]
 mod snapshot;
@@ -12,10 +12,10 @@ use crate::session::numbers::{LaneSlot, TagSlot};
 use crate::session::stats::{Counters, SessionStats};
 use crate::{MessageId, Time};
 
-/// Where a message with a tag or a lifetime is to be found.
+/// The place where a message with a tag or a lifetime is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::session) enum Place {
-    /// In a lane, at this place of all it ever held.
+    /// In a lane. `seq` counts the items the lane has ever held.
     Pending { lane: LaneSlot, seq: u64 },
     /// Sent at least once.
     Sent { key: DomainKey, number: u64 },
@@ -30,7 +30,7 @@ struct Bucket {
 }
 
 impl Bucket {
-    /// Tokens that gather: 100 ms.
+    /// Adds the tokens gained until `now`. At most 100 ms' worth accumulate.
     fn fill(&mut self, now: Time) {
         let nanos = now.since(self.filled).as_nanos();
         let gained = nanos * u128::from(self.rate) / 1_000_000_000;
@@ -69,14 +69,14 @@ pub(in crate::session) struct Accounting {
     last_tag: Option<((u64, u64), TagSlot)>,
     deadlines: BinaryHeap<Reverse<(Time, Place)>>,
     mortal: usize,
-    /// Delivered (or on the way) and awaiting TAKEN.
+    /// Tracked messages that were delivered and await TAKEN.
     unconfirmed: BTreeMap<(DomainKey, u64), MessageId>,
     /// Sent at least once and not resolved.
     pub(in crate::session) outstanding: u64,
 }
 
 impl Accounting {
-    /// The tag's slot, made if need be.
+    /// Returns the tag's slot, creating it if needed. None: there are more than `limit` tags in use.
     pub(in crate::session) fn tag(&mut self, stream: u64, tag: u64, limit: usize) -> Option<TagSlot> {
         let key = (stream, tag);
         if let Some((last, slot)) = self.last_tag
@@ -122,7 +122,7 @@ impl Accounting {
         self.tags.iter().filter(|tag| tag.used)
     }
 
-    /// Nothing more is sent there: its tags may be used for others.
+    /// Resets the settings of a stream's tags when the stream is gone, so that their slots may be reused.
     pub(in crate::session) fn on_stream_gone(&mut self, stream: u64) {
         for slot in self.by_tag.range((stream, 0)..=(stream, u64::MAX)).map(|(_, slot)| slot.index()) {
             self.tags[slot].settings = TagSettings::default();
@@ -145,14 +145,14 @@ impl Accounting {
         self.tags.get(slot.index()).is_some_and(|tag| tag.bucket.is_some())
     }
 
-    /// When the tag's cap lets the next message begin, if not now.
+    /// Returns when the tag's bandwidth limit lets the next message begin. None: it may begin now.
     pub(in crate::session) fn capped_until(&mut self, now: Time, slot: TagSlot) -> Option<Time> {
         let bucket = self.tags.get_mut(slot.index())?.bucket.as_mut()?;
         bucket.fill(now);
         (bucket.tokens <= 0).then(|| bucket.open_at())
     }
 
-    /// A message was queued.
+    /// Counts a message that was queued.
     #[inline]
     pub(in crate::session) fn on_queued(&mut self, item: &SendItem, place: Place) {
         self.stats.total.queued += 1;
@@ -168,7 +168,7 @@ impl Accounting {
         }
     }
 
-    /// A message waits elsewhere.
+    /// Notes that a waiting message has moved to another place.
     pub(in crate::session) fn on_moved(&mut self, item: &SendItem, place: Place) {
         if let Some(tag) = self.tags.get_mut(item.tag.index()) {
             Self::note(tag, place);
@@ -182,7 +182,8 @@ impl Accounting {
         tag.places.push_back(place);
     }
 
-    /// The tag's list of places holds many of messages long gone: `keep` says which are not.
+    /// Thins out the tag's list of places once most of its messages are resolved. `keep` returns whether a place is
+    /// still live.
     pub(in crate::session) fn thin_places(&mut self, slot: TagSlot, keep: impl Fn(&Place) -> bool) {
         let Some(tag) = self.tags.get_mut(slot.index()) else { return };
         if tag.places.len() > 4 * tag.live + 64 {
@@ -190,7 +191,7 @@ impl Accounting {
         }
     }
 
-    /// A message goes out for the first time.
+    /// Counts a message that is sent for the first time.
     #[inline]
     pub(in crate::session) fn on_begun(&mut self, item: &SendItem, key: DomainKey, number: u64) {
         self.outstanding += u64::from(item.count);
@@ -211,7 +212,7 @@ impl Accounting {
         }
     }
 
-    /// A message that was sent is resolved.
+    /// Counts the outcome of a message that was sent.
     #[inline]
     pub(in crate::session) fn on_settled(
         &mut self,
@@ -231,13 +232,13 @@ impl Accounting {
         }
     }
 
-    /// One message of a bundle that was given up is resolved.
+    /// Counts the outcome of one message of a bundle that was given up.
     pub(in crate::session) fn on_one_settled(&mut self, length: u32, outcome: Outcome) {
         self.outstanding -= 1;
         self.stats.total.count(outcome, 1, u64::from(length));
     }
 
-    /// A message that was never sent is resolved.
+    /// Counts the outcome of a message that was never sent.
     pub(in crate::session) fn on_dropped(&mut self, item: &SendItem, outcome: Outcome) {
         self.count(item, outcome);
         if item.has(TRACKED) {
@@ -259,17 +260,17 @@ impl Accounting {
         }
     }
 
-    /// Everywhere messages of the tag may be, oldest first.
+    /// Returns every place where messages of the tag may be, oldest first.
     pub(in crate::session) fn places(&self, slot: TagSlot) -> impl Iterator<Item = Place> {
         self.tags.get(slot.index()).into_iter().flat_map(|tag| tag.places.iter().copied())
     }
 
-    /// As [`Accounting::places`]; the list starts anew.
+    /// Returns the same as [`Accounting::places`] and empties the list.
     pub(in crate::session) fn take_places(&mut self, slot: TagSlot) -> VecDeque<Place> {
         self.tags.get_mut(slot.index()).map(|tag| std::mem::take(&mut tag.places)).unwrap_or_default()
     }
 
-    /// The next deadline passed.
+    /// Removes the earliest deadline if it has passed, and returns its message's place.
     pub(in crate::session) fn pop_deadline(&mut self, now: Time) -> Option<Place> {
         let Reverse((at, place)) = *self.deadlines.peek()?;
         if at > now {
@@ -283,7 +284,7 @@ impl Accounting {
         self.deadlines.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Too many deadlines are of messages long resolved: `keep` says which are not.
+    /// Thins out the deadlines once most of their messages are resolved. `keep` returns whether a place is still live.
     pub(in crate::session) fn thin_deadlines(&mut self, keep: impl Fn(&Place) -> bool) {
         if self.deadlines.len() > 4 * self.mortal + 256 {
             self.deadlines.retain(|Reverse((_, place))| keep(place));

@@ -1,5 +1,5 @@
-//! Where small payloads are copied to, so that a held message holds its own bytes and not a receive buffer, and so that messages
-//! that will share a run are gathered as it has them.
+//! An arena for small payloads. A held message then holds its own bytes instead of a receive buffer, and messages that
+//! will share a run are gathered in one place.
 
 use std::collections::VecDeque;
 
@@ -7,12 +7,13 @@ use bytes::{Bytes, BytesMut};
 
 const FIRST_CHUNK: usize = 2048;
 const LARGEST_CHUNK: usize = 32 << 10;
-/// Chunks kept for use again: as much as a reader may be behind without new ones being allocated for each batch.
+/// Most chunks kept for reuse. A reader may be this far behind without new chunks being allocated for each batch.
 const MOST_CHUNKS: usize = 256;
-/// What the arenas of one session keep together, bytes: chunks that all were read of stay with the arena, and there may be many arenas.
+/// Most bytes the arenas of one session keep together. An arena keeps its chunks after they were read, and there may be
+/// many arenas.
 const MOST_BYTES: u64 = (MOST_CHUNKS * LARGEST_CHUNK) as u64;
 
-/// What the arenas of a session keep, in use and not.
+/// The memory kept by all arenas of a session, in use or not.
 #[derive(Debug, Default)]
 pub(in crate::session) struct Arenas {
     bytes: u64,
@@ -24,30 +25,30 @@ impl Arenas {
         self.bytes
     }
 
-    /// An arena is no more.
+    /// Removes an arena that is being dropped from the sum.
     pub(in crate::session) fn forget(&mut self, arena: &Arena) {
         self.bytes -= arena.kept();
     }
 }
 
-/// Chunks in turn; one is used again once everything cut from it was dropped. One arena serves one stream, so that what holds a
-/// chunk is unread messages of that stream.
+/// Chunks used in turn. A chunk is reused once everything cut from it was dropped. Each arena serves one stream, so
+/// only unread messages of that stream hold its chunks.
 #[derive(Debug, Default)]
 pub(in crate::session) struct Arena {
     current: BytesMut,
-    /// Filled before, the oldest first, which is the likeliest to be free.
+    /// Chunks filled before, oldest first. The oldest is the likeliest to be free.
     filled: VecDeque<BytesMut>,
     size: usize,
 }
 
 impl Arena {
-    /// There is room for `bytes` more behind what was appended.
+    /// Returns whether there is room for `bytes` more behind what was appended.
     #[inline]
     pub(in crate::session) fn has_room(&self, bytes: usize) -> bool {
         self.current.capacity() - self.current.len() >= bytes
     }
 
-    /// Finds room for `bytes`; what was appended must have been taken.
+    /// Makes room for `bytes`. What was appended before must have been taken.
     #[inline]
     pub(in crate::session) fn make_room(&mut self, bytes: usize) {
         if !self.has_room(bytes) {
@@ -55,19 +56,19 @@ impl Arena {
         }
     }
 
-    /// Adds `bytes`, for which there is room.
+    /// Appends `bytes`. There must be room for them.
     #[inline]
     pub(in crate::session) fn append(&mut self, bytes: &[u8]) {
         self.current.extend_from_slice(bytes);
     }
 
-    /// What was appended.
+    /// Returns everything that was appended.
     #[inline]
     pub(in crate::session) fn take(&mut self) -> Bytes {
         self.current.split().freeze()
     }
 
-    /// A copy of `bytes`, in an arena that shares what may be kept with others.
+    /// Returns a copy of `bytes`, for an arena that shares a memory limit with others.
     #[inline]
     pub(in crate::session) fn copy(&mut self, bytes: &[u8], all: &mut Arenas) -> Bytes {
         if !self.has_room(bytes.len()) {
@@ -84,7 +85,7 @@ impl Arena {
         all.bytes += self.kept();
     }
 
-    /// Bytes of its chunks. They may have been smaller at first.
+    /// Returns the bytes of its chunks. This is an upper bound, since earlier chunks may be smaller.
     fn kept(&self) -> u64 {
         let chunks = self.filled.len() + usize::from(self.size > 0);
         (chunks * self.size) as u64
@@ -100,7 +101,8 @@ impl Arena {
                 self.current = oldest;
                 return;
             }
-            // Smaller than is wanted by now: let it go. In use: its turn comes again. (Its unused end could be had in either case.)
+            // A chunk that is too small by now is dropped. A chunk still in use goes back, and its turn comes again.
+            // (Its unused end can be reclaimed in both cases.)
             let beyond_end = oldest.capacity() + 1;
             if !oldest.try_reclaim(beyond_end) {
                 self.filled.push_front(oldest);

@@ -11,10 +11,11 @@ use super::fragments::FragmentList;
 use crate::mutants::{Mutant, planted};
 use crate::wire::{Writer, varint_len};
 
-/// Bytes from the application until they are acknowledged; then FIN or RESET.
+/// Bytes written by the application, kept until they are acknowledged, followed by FIN or RESET. FIN is here the E flag
+/// of DATA that ends the stream, and not the FIN block that closes a session.
 #[derive(Debug, Default)]
 pub(in crate::session) struct BytesOut {
-    /// With the offset of each.
+    /// The written chunks that are not fully acknowledged, each with its offset.
     chunks: VecDeque<(u64, Bytes)>,
     written: u64,
     pub(in crate::session) parts: FragmentList,
@@ -29,7 +30,7 @@ pub(in crate::session) struct BytesOut {
 }
 
 impl BytesOut {
-    /// Bytes held.
+    /// Returns the bytes written and not acknowledged.
     pub(in crate::session) fn buffered(&self) -> u64 {
         self.written - self.parts.acked()
     }
@@ -40,7 +41,7 @@ impl BytesOut {
         self.chunks.push_back((at, bytes));
     }
 
-    /// Begins the stream with an opening, before anything is written.
+    /// Begins the stream with an opening. Nothing may have been written before.
     pub(in crate::session) fn open_with(&mut self, opening: &[u8]) {
         let mut begun = Vec::with_capacity(varint_len(opening.len() as u64) + opening.len());
         let mut out = Writer::new(&mut begun, usize::MAX);
@@ -54,7 +55,7 @@ impl BytesOut {
         self.has_opening
     }
 
-    /// No more will be written; says whether that is news.
+    /// Marks the end of the stream. Returns whether that is new.
     pub(in crate::session) fn finish(&mut self) -> bool {
         let news = !self.finished && self.reset.is_none();
         if news {
@@ -64,7 +65,7 @@ impl BytesOut {
         news
     }
 
-    /// Gives up; the final size, if that is news.
+    /// Gives up sending. Returns whether that is new.
     pub(in crate::session) fn reset(&mut self, code: u64) -> bool {
         if self.reset.is_some() || self.is_done() {
             return false;
@@ -87,22 +88,22 @@ impl BytesOut {
         !self.finished && self.reset.is_none()
     }
 
-    /// RESET's code and final size.
+    /// Returns the code and final size for RESET, while it is not acknowledged.
     pub(in crate::session) fn reset_notice(&self) -> Option<(u64, u64)> {
         self.reset.filter(|_| !self.reset_acked).map(|code| (code, self.parts.sent()))
     }
 
-    /// Bytes never sent.
+    /// Returns how many bytes were never sent.
     pub(in crate::session) fn unsent(&self) -> u64 {
         if self.reset.is_some() { 0 } else { self.written - self.parts.sent() }
     }
 
-    /// FIN has to go by itself.
+    /// Returns whether FIN has to be sent by itself.
     pub(in crate::session) fn fin_due(&self) -> bool {
         self.fin_due && self.unsent() == 0
     }
 
-    /// A part that ends at `end` ends the stream; it is then taken as sent.
+    /// Returns whether a part that ends at `end` ends the stream. If so, FIN counts as sent.
     pub(in crate::session) fn take_fin(&mut self, end: u64) -> bool {
         let fin = self.finished && end == self.written && self.reset.is_none();
         if fin {
@@ -111,7 +112,7 @@ impl BytesOut {
         fin
     }
 
-    /// Says whether a part that ends at `end` would end the stream.
+    /// Returns whether a part that ends at `end` would end the stream.
     pub(in crate::session) fn ends_at(&self, end: u64) -> bool {
         self.finished && end == self.written
     }
@@ -126,7 +127,7 @@ impl BytesOut {
         }
     }
 
-    /// Says whether there is something to send again.
+    /// Handles a lost part. Returns whether there is something to send again.
     pub(in crate::session) fn on_lost(&mut self, offset: u64, len: u32, fin: bool) -> bool {
         if self.reset.is_some() {
             return false;
@@ -144,12 +145,12 @@ impl BytesOut {
         self.reset.is_some()
     }
 
-    /// Everything arrived, or the peer knows that nothing more will.
+    /// Returns whether everything arrived, or the peer has acknowledged the reset.
     pub(in crate::session) fn is_done(&self) -> bool {
         self.reset_acked || (self.fin_acked && self.parts.acked() == self.written)
     }
 
-    /// Nothing waits to be sent or acknowledged.
+    /// Returns whether nothing waits to be sent or acknowledged.
     pub(in crate::session) fn is_quiet(&self) -> bool {
         match self.reset {
             Some(_) => self.reset_acked,

@@ -1,28 +1,28 @@
 //! Which copies are sent on purpose, and where they go.
 
-/// What of a packet goes a second time on another path.
+/// The part of a packet that is sent a second time on another path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Copied {
     /// Everything.
     All,
-    /// Urgent messages, and those that could not be sent again in time.
+    /// Urgent messages, and those that could not be retransmitted in time.
     Pressing,
 }
 
-/// Where copies of what could not be sent again in time go.
+/// Where to send copies of messages that could not be retransmitted in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Copies {
-    /// One, on another path.
+    /// One copy, on another path.
     Elsewhere,
-    /// So many, in packets that follow.
+    /// This many copies, in packets that follow.
     Following(u8),
 }
 
-/// Messages that will go more than once, and what their copies may take.
+/// Messages that will be sent more than once, and the cost of their copies.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pressed {
     pub(crate) messages: u64,
     pub(crate) bytes: u64,
-    /// Of the bytes, those of urgent messages, which nobody was asked to afford.
+    /// The part of `bytes` that belongs to urgent messages. It does not count against a budget.
     pub(crate) exempt: u64,
 }

@@ -1,4 +1,4 @@
-//! Copies sent on purpose, on another path or in a packet that follows, before anything says that the first was lost.
+//! Copies sent on purpose, on another path or in a following packet, before there is any sign that the first was lost.
 
 use std::time::Duration;
 
@@ -13,18 +13,18 @@ use crate::session::state::Session;
 use crate::wire::Writer;
 use crate::wire::data::DataHead;
 
-/// Runs remembered to see whether their copies were of use.
+/// Most runs remembered, to find out whether their copies were useful.
 const MOST_PRESSED: usize = 64;
 
 impl Session {
-    /// Since the last call messages were begun that are urgent or have a lifetime.
+    /// Returns whether messages that are urgent or have a lifetime were begun since the last call.
     pub(crate) fn take_special(&mut self) -> bool {
         std::mem::take(&mut self.retransmit.special)
     }
 
-    /// Marks messages of `carried` that could not be sent again in time if they were lost, since that takes `recovery`, for more
-    /// copies. Urgent ones always; others while `afford` takes the bytes that a copy costs. Those in parts are not
-    /// marked: one that fills packets would take a budget for itself.
+    /// Marks messages of `carried` for copies if a retransmission, which takes `recovery`, would come too late for
+    /// their lifetime. Of these, urgent messages are always marked, others while `afford` accepts the bytes that their
+    /// copies cost. Messages in parts are not marked: one that fills packets would use a whole budget.
     pub(crate) fn press(
         &mut self,
         now: Time,
@@ -56,7 +56,7 @@ impl Session {
             }
         }
         if pressed.messages > 0 {
-            // Others may wait for copies behind the first still; what goes elsewhere now needs none there.
+            // Others may still wait for copies in following packets. A copy on another path needs none there.
             self.retransmit.pressed = self.retransmit.pressed.max(following);
             if self.retransmit.pressed_runs.len() == MOST_PRESSED {
                 self.retransmit.pressed_runs.pop_front();
@@ -66,7 +66,7 @@ impl Session {
         pressed
     }
 
-    /// Something of `carried` should go on another path too.
+    /// Returns whether anything in `carried` should also go on another path.
     pub(crate) fn is_pressing(&self, carried: &Carried) -> bool {
         let Carried::Run { key, first, count } = *carried else { return false };
         let want = Want::Copy { copied: Copied::Pressing, urgent: self.config.urgent_priority };
@@ -75,12 +75,12 @@ impl Session {
         })
     }
 
-    /// Messages whose first packet was lost and that a copy had brought by then.
+    /// Returns how many messages a copy had delivered by the time their first packet was lost.
     pub(crate) fn saved(&self) -> u64 {
         self.retransmit.saved
     }
 
-    /// The packet with this run was lost.
+    /// Counts messages saved by a copy, when the packet with their run was lost.
     pub(in crate::session) fn count_saved(&mut self, carried: &Carried) {
         let Carried::Run { key, first, count } = *carried else { return };
         let Some(at) = self.retransmit.pressed_runs.iter().position(|run| run == carried) else { return };
@@ -93,8 +93,9 @@ impl Session {
         }
     }
 
-    /// Writes a copy of what `of` says and is not acknowledged; what is left of it, and whether the packet is full. What would not fit into a
-    /// packet with `most` bytes of room is not copied. Of parts there is no part: what is acknowledged of it would count for the whole.
+    /// Writes a copy of what `of` names and is not acknowledged. Returns what is left of it, and whether the packet is
+    /// full. Anything that would not fit into a packet with `most` bytes of room is not copied. A part is copied whole
+    /// or not at all, because its acknowledgement counts for the whole part.
     pub(crate) fn fill_copy(
         &mut self,
         of: &Carried,

@@ -7,21 +7,21 @@ use super::sending::SendDomain;
 use crate::wire::data::{self, DataHead, Extras, Length};
 use crate::wire::{Writer, varint_len};
 
-/// No part of a message shorter than this is begun in what is left of a packet.
+/// No part of a message shorter than this is begun in the rest of a packet.
 pub(in crate::session) const SHORTEST_PART: usize = 64;
 /// Longest payload of a run: its length field has two bytes.
 pub(in crate::session) const LONGEST_RUN: usize = 0x3fff;
 
-/// What writing came to.
+/// Whether writing may go on in the same packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
-    /// Go on with the next.
+    /// The next block may follow.
     Go,
     /// Nothing more goes into this packet.
     Full,
 }
 
-/// The head of a block with `item`'s bytes from `offset` on; END and the declared length are for the writer to settle.
+/// Returns the head of a block with `item`'s bytes from `offset` on. The writer decides END and the declared length.
 #[inline]
 pub(in crate::session) fn head_of(
     domain: &SendDomain,
@@ -56,7 +56,8 @@ pub(in crate::session) fn head_of(
     }
 }
 
-/// Writes as much of the first `want` bytes of `rest` as fits; the bytes taken, 0 if the room is too small to begin.
+/// Writes as much of the first `want` bytes of `rest` as fits. Returns the bytes taken, 0 if there is too little room
+/// to begin.
 pub(in crate::session) fn write_part(
     head: DataHead,
     rest: &[u8],
@@ -80,14 +81,14 @@ pub(in crate::session) fn write_part(
     (take as u16, if to_end { Flow::Full } else { Flow::Go })
 }
 
-/// The head of a block with a byte stream's bytes from `offset` on; END is for the writer to settle.
+/// Returns the head of a block with a byte stream's bytes from `offset` on. The writer decides END.
 pub(in crate::session) fn bytes_head(half: &BytesOut, stream: u64, offset: u64) -> DataHead {
     let flags = data::RELIABLE | if offset == 0 { data::BEGIN } else { 0 };
     let extras = Extras { bytes: true, opening: half.has_opening(), ..Extras::NONE };
     DataHead { flags, stream, number: 0, offset, extras, message_length: None }
 }
 
-/// Writes up to `want` bytes of a byte stream from `offset` on, and its end where it comes.
+/// Writes up to `want` bytes of a byte stream from `offset` on, and its end if it is reached.
 pub(in crate::session) fn write_bytes(
     half: &BytesOut,
     stream: u64,

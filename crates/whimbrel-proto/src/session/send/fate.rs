@@ -1,4 +1,4 @@
-//! What became of packets, and of time.
+//! Handling acknowledged and lost packets, and timeouts.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use crate::session::message::{Carried, DomainKey, Outcome, SessionEvent};
 use crate::session::state::Session;
 
 impl Session {
-    /// The packet that carried `item` arrived, even if it was thought lost before.
+    /// Handles the acknowledgement of the packet that carried `item`, even if it was declared lost before.
     pub fn on_acked(&mut self, now: Time, item: &Carried) {
         match *item {
             Carried::Run { key, first, count } => self.with_domain(now, key, |domain, accounting| {
@@ -58,7 +58,8 @@ impl Session {
         }
     }
 
-    /// Lets `change` resolve messages of a domain, and wakes lanes if numbers had run out.
+    /// Lets `change` resolve messages of a domain. Wakes the stream's lanes if the domain had run out of numbers and
+    /// has some again.
     pub(in crate::session) fn with_domain(
         &mut self,
         now: Time,
@@ -102,7 +103,8 @@ impl Session {
         }
     }
 
-    /// The packet that carried `item` is taken for lost. What is reliable goes again once no copy is in flight.
+    /// Handles the loss of the packet that carried `item`. Reliable data is retransmitted once no copy of it is in
+    /// flight.
     pub fn on_lost(&mut self, now: Time, item: &Carried) {
         let _ = now;
         if !self.retransmit.pressed_runs.is_empty() {
@@ -143,12 +145,12 @@ impl Session {
         }
     }
 
-    /// What was lost waits to be sent again.
+    /// Returns whether lost data waits to be retransmitted.
     pub fn has_lost(&self) -> bool {
         !self.retransmit.lost.is_empty()
     }
 
-    /// Sends what is reliable in `item` once more on the chance, though nothing says that it was lost.
+    /// Sends the reliable data in `item` once more, without a sign that it was lost.
     pub fn send_again(&mut self, item: &Carried) {
         match *item {
             Carried::Run { key, first, count } => {
@@ -159,7 +161,7 @@ impl Session {
                     let split = domain.has_parts(number);
                     let Some(item) = domain.get_mut(number) else { return };
                     number = item.end();
-                    // What is out twice has its second copy.
+                    // A message with two copies in flight needs no third.
                     if !split && item.state == SendState::Flying && item.copies == 1 && item.has(RELIABLE) {
                         item.state = SendState::Lost;
                         self.retransmit.lose(key, item.first, u64::from(item.count));
@@ -249,7 +251,8 @@ impl Session {
         }
     }
 
-    /// When [`Session::handle_timeout`] wants to be called: a lifetime, a gap or a cap ends, or a stream has stood still for long.
+    /// Returns when [`Session::handle_timeout`] should be called: when a lifetime, a gap or a bandwidth limit ends, or
+    /// a stream has stalled.
     pub fn poll_timeout(&self) -> Option<Time> {
         let others = [
             self.accounting.next_deadline(),
@@ -260,7 +263,7 @@ impl Session {
         others.into_iter().flatten().min()
     }
 
-    /// Time has come to `now`.
+    /// Handles everything that is due at `now`.
     pub fn handle_timeout(&mut self, now: Time) {
         while let Some(place) = self.accounting.pop_deadline(now) {
             match place {

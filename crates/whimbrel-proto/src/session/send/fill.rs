@@ -1,4 +1,4 @@
-//! Filling packets: what was lost, then what is new, then repeats.
+//! Filling packets: lost data first, then new data, then repeats.
 
 use super::accounting::Place;
 use super::data_out::{Flow, LONGEST_RUN, SHORTEST_PART, head_of, write_bytes, write_part};
@@ -16,35 +16,35 @@ use crate::wire::data::{self, DataHead, Length};
 use crate::wire::{Writer, varint_len};
 
 impl Session {
-    /// There is something that [`Session::fill`] would send now, repeats aside.
+    /// Returns whether [`Session::fill`] would send anything now, apart from repeats.
     #[inline]
     pub fn wants_to_send(&self) -> bool {
         self.outbox.has_active() || !self.retransmit.lost.is_empty() || self.has_control()
     }
 
-    /// Something waits for credit.
+    /// Returns whether anything waits for credit.
     #[inline]
     pub fn is_blocked(&self) -> bool {
         self.outbox.has_blocked()
     }
 
-    /// Blocks other than DATA wait.
+    /// Returns whether blocks other than DATA wait to be sent.
     #[inline]
     pub fn has_control(&self) -> bool {
         !self.out_blocks.is_empty()
     }
 
-    /// Small messages are unacknowledged that were repeated less than `repeats` times.
+    /// Returns whether unacknowledged small messages were repeated fewer than `repeats` times.
     pub fn wants_repeat(&self, repeats: u8) -> bool {
         let want = self.repeat(repeats);
         repeats > 0 && self.retransmit.repeatable.iter().any(|entry| self.repeats_any(entry, want))
     }
 
-    /// Appends blocks to a packet until its room ends or nothing is left, notes in `carried` what rides in it, and
-    /// says whether anything was written. Nothing may be written into the packet afterwards.
+    /// Appends blocks to a packet until it is full or nothing is left. Records in `carried` what the packet carries,
+    /// and returns whether anything was written. Nothing may be written into the packet afterwards.
     ///
-    /// Order: control, what was lost, new messages by priority and age, then, each at most `repeats` times beyond its
-    /// first transmission, small messages still unacknowledged, oldest first.
+    /// The order is: control blocks, lost data, new messages by priority and age, and at last small messages still
+    /// unacknowledged, oldest first. The latter are repeated at most `repeats` times beyond their first transmission.
     pub fn fill(&mut self, now: Time, out: &mut Writer<'_>, carried: &mut Vec<Carried>, repeats: u8) -> bool {
         let (start, room) = (out.len(), out.remaining());
         self.retransmit.packet += 1;
@@ -72,7 +72,7 @@ impl Session {
         out.len() > start
     }
 
-    /// As [`Session::fill`], but only what was lost.
+    /// Fills a packet like [`Session::fill`], but only with lost data.
     pub(crate) fn fill_again(&mut self, now: Time, out: &mut Writer<'_>, carried: &mut Vec<Carried>) {
         let room = out.remaining();
         self.retransmit.packet += 1;
@@ -155,8 +155,8 @@ impl Session {
         }
     }
 
-    /// What is in front was queued before its tag was capped: it goes to that tag's own lane, and holds nothing else up. Not where its
-    /// order counts.
+    /// Moves the front message, which was queued before its tag was limited, to that tag's own lane, where it holds up
+    /// nothing else. Returns false, and moves nothing, if its order matters.
     fn set_aside(&mut self, now: Time, lane: LaneSlot, tag: TagSlot) -> bool {
         let Lane { key, priority, tag: of, .. } = *self.outbox.lane(lane);
         if priority.is_none() || of == tag {
@@ -179,7 +179,7 @@ impl Session {
         }
     }
 
-    /// Sends the message in front for the first time: with those behind it as a run, alone, or its first part.
+    /// Sends the front message for the first time: in a run with those behind it, alone, or its first part.
     #[allow(clippy::too_many_arguments, reason = "the innermost step of one loop, split for reading")]
     fn begin_messages(
         &mut self,
@@ -283,7 +283,8 @@ impl Session {
         Flow::Go
     }
 
-    /// One with a lifetime may prove too late to be sent again in time: that one goes once more however long it is.
+    /// Remembers messages that may be repeated: small ones, and those with a lifetime. The latter may turn out too late
+    /// for a retransmission, so they are repeated however long they are.
     fn note_repeatable(&mut self, key: DomainKey, first: u64, count: u16, length: usize, mortal: bool) {
         if length <= self.config.small_message || mortal {
             if self.retransmit.repeatable.len() >= MAX_REPEATABLE {
@@ -334,7 +335,7 @@ impl Session {
         flow
     }
 
-    /// A lane waits, and not for credit that its stream has.
+    /// Notes a stall if a lane is blocked for lack of stream credit.
     fn note_blocked(&mut self, now: Time, key: DomainKey, has_credit: bool) {
         if !has_credit {
             self.account.stalls.begin(now, DomainKey { domain: WHOLE, ..key }, Whose::Peers);

@@ -1,4 +1,4 @@
-//! Writing the blocks other than DATA.
+//! Writing blocks other than DATA.
 
 use super::out_blocks::Notice;
 use crate::session::message::Carried;

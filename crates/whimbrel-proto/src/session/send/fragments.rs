@@ -1,4 +1,4 @@
-//! The sender's view of one message, or byte stream, that travels in parts.
+//! The sender's record of a message or byte stream that travels in parts.
 
 #[path = "../snapshot/fragments.rs"]
 mod snapshot;
@@ -19,35 +19,35 @@ struct Fragment {
     state: FragmentState,
 }
 
-/// Fragments in order of offset. Cuts are only added, never taken back, so that every copy ever sent covers whole
-/// entries.
+/// Fragments in order of offset. A fragment may be split but is never merged again, so every copy ever sent covers
+/// whole entries.
 #[derive(Debug, Default)]
 pub(in crate::session) struct FragmentList {
     fragments: VecDeque<Fragment>,
-    /// Everything below was sent at least once.
+    /// All bytes below this offset were sent at least once.
     sent: u64,
-    /// Offsets to look at for retransmission; entries acknowledged meanwhile are passed over.
+    /// Offsets of fragments to retransmit. Fragments acknowledged meanwhile are passed over.
     lost: VecDeque<u64>,
 }
 
 impl FragmentList {
-    /// Everything below was sent at least once.
+    /// Returns the offset below which everything was sent at least once.
     pub(in crate::session) fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// Everything below was acknowledged.
+    /// Returns the offset below which everything was acknowledged.
     pub(in crate::session) fn acked(&self) -> u64 {
         self.fragments.front().map_or(self.sent, |fragment| fragment.offset)
     }
 
-    /// The next `len` bytes go out for the first time.
+    /// Records that the next `len` bytes are sent for the first time.
     pub(in crate::session) fn on_sent(&mut self, len: u32) {
         self.fragments.push_back(Fragment { offset: self.sent, len, state: FragmentState::Flying });
         self.sent += u64::from(len);
     }
 
-    /// `len` bytes are to be sent that were thought sent.
+    /// Adds the next `len` bytes as lost. They were sent before, but not as a part.
     pub(in crate::session) fn begin_lost(&mut self, len: u32) {
         self.lost.push_back(self.sent);
         self.fragments.push_back(Fragment { offset: self.sent, len, state: FragmentState::Lost });
@@ -88,7 +88,7 @@ impl FragmentList {
         }
     }
 
-    /// The next lost part.
+    /// Returns the next lost fragment.
     pub(in crate::session) fn peek_lost(&mut self) -> Option<(u64, u32)> {
         while let Some(offset) = self.lost.front().copied() {
             let index = self.index(offset);
@@ -102,7 +102,7 @@ impl FragmentList {
         None
     }
 
-    /// The first `len` bytes of what [`Self::peek_lost`] gave go out again.
+    /// Records that the first `len` bytes of the fragment from [`Self::peek_lost`] are sent again.
     pub(in crate::session) fn resend(&mut self, len: u32) {
         let Some(offset) = self.lost.pop_front() else { return };
         let index = self.index(offset);
@@ -117,7 +117,7 @@ impl FragmentList {
         }
     }
 
-    /// Forgets everything, keeping the memory.
+    /// Removes all fragments and keeps the memory.
     pub(in crate::session) fn clear(&mut self) {
         self.fragments.clear();
         self.lost.clear();

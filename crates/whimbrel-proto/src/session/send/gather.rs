@@ -1,11 +1,11 @@
-//! Small messages that wait at the end of a lane, gathered into a bundle as they come.
+//! Gathering small messages at the end of a lane into a bundle as they are queued.
 
 use super::arena::Arena;
 use super::send_item::SendItem;
 
-/// Longest message that is gathered: its length takes two bytes at most.
+/// Longest message that is gathered, bytes. Its length field takes at most two bytes.
 pub(in crate::session) const LONGEST_GATHERED: usize = 0x3fff;
-/// Most that the length takes.
+/// Most bytes that the length field takes.
 const PREFIX: usize = 2;
 
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ impl Gathering {
         self.count == 0
     }
 
-    /// The message may join what was gathered.
+    /// Returns whether the message may join those gathered.
     #[inline]
     pub(in crate::session) fn takes(&self, flags: u8, priority: u8, payload: &[u8]) -> bool {
         let need = payload.len() + PREFIX;
@@ -46,7 +46,7 @@ impl Gathering {
         self.length += payload.len() as u32;
     }
 
-    /// What was gathered, if anything.
+    /// Returns the gathered messages as a bundle, if there are any.
     #[inline]
     pub(in crate::session) fn close(&mut self) -> Option<SendItem> {
         if self.count == 0 {
@@ -56,7 +56,7 @@ impl Gathering {
         Some(SendItem::bundle(self.arena.take(), count, length, self.flags, self.priority))
     }
 
-    /// Gives back the memory, if nothing is in it.
+    /// Frees the memory if nothing is gathered.
     pub(in crate::session) fn shrink(&mut self) {
         if self.is_empty() {
             self.arena = Arena::default();

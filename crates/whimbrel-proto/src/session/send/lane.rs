@@ -1,4 +1,4 @@
-//! Where messages wait for their first transmission, and which goes next.
+//! Lanes, where messages wait for their first transmission, and the choice of the next lane.
 
 #[path = "../snapshot/lane.rs"]
 pub(in crate::session) mod snapshot;
@@ -14,16 +14,16 @@ use crate::session::numbers::{LaneSlot, TagSlot};
 use crate::time::nanos;
 use crate::wire::data::DEFAULT_PRIORITY;
 
-/// What keeps a lane from being served.
+/// Whether a lane may be served, and if not, why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::session) enum LaneState {
-    /// Nothing to send.
+    /// It has nothing to send.
     Idle,
-    /// In the running.
+    /// It has something to send and may be picked.
     Active,
-    /// Credit or the span of numbers is used up.
+    /// Credit or the span of message numbers is used up.
     Blocked,
-    /// Its tag's cap, until then.
+    /// The bandwidth limit of its tag blocks it until this time.
     Capped(Time),
 }
 
@@ -33,25 +33,26 @@ impl LaneState {
     }
 }
 
-/// A first-in-first-out queue: one a sequenced domain, one a priority (and capped tag) of an unsequenced one, one a
-/// byte stream.
+/// A first-in-first-out queue. There is one for each sequenced domain, one for each priority (and bandwidth-limited
+/// tag) of an unsequenced domain, and one for each byte stream.
 #[derive(Debug)]
 pub(in crate::session) struct Lane {
     pub(in crate::session) key: DomainKey,
-    /// `None`: sequenced, messages of all priorities.
+    /// The priority of all its messages. `None`: the domain is sequenced, and the lane holds messages of all
+    /// priorities.
     pub(in crate::session) priority: Option<u8>,
-    /// The capped tag whose messages alone it holds.
+    /// The bandwidth-limited tag whose messages alone it holds.
     pub(in crate::session) tag: TagSlot,
     pub(in crate::session) bytes: bool,
     pub(in crate::session) state: LaneState,
     queue: VecDeque<SendItem>,
-    /// What comes behind the queue.
+    /// Messages gathered behind the queue.
     gathering: Gathering,
-    /// Items that left the front, ever: the sequence number of the front one.
+    /// How many items have ever left the front, which is the sequence number of the front item.
     base: u64,
-    /// Messages.
+    /// Number of waiting messages.
     live: usize,
-    /// Message that was begun and has parts to send.
+    /// Number of a message that was begun and has parts left to send.
     pub(in crate::session) partial: Option<u64>,
     urgent: BTreeMap<u8, u32>,
     served: Time,
@@ -59,7 +60,7 @@ pub(in crate::session) struct Lane {
 }
 
 impl Lane {
-    /// Highest priority waiting: an urgent message lifts those before it.
+    /// Returns the highest priority waiting. A message above the default priority also lifts the messages before it.
     fn priority(&self) -> u8 {
         if let Some(priority) = self.priority {
             return priority;
@@ -89,7 +90,7 @@ impl Lane {
         }
     }
 
-    /// Puts what was gathered into the queue.
+    /// Moves the gathered messages into the queue.
     #[inline]
     pub(in crate::session) fn settle(&mut self) {
         if let Some(bundle) = self.gathering.close() {
@@ -97,7 +98,7 @@ impl Lane {
         }
     }
 
-    /// The first in the queue.
+    /// Returns the first item in the queue.
     #[inline]
     pub(in crate::session) fn front(&self) -> Option<&SendItem> {
         self.queue.front()
@@ -108,7 +109,7 @@ impl Lane {
         self.queue.get(1)
     }
 
-    /// Messages that wait.
+    /// Returns how many messages wait.
     pub(in crate::session) fn waiting(&self) -> usize {
         self.live
     }
@@ -127,7 +128,7 @@ impl Lane {
     }
 }
 
-/// All lanes and the sums over them.
+/// All lanes, and totals over them.
 #[derive(Debug)]
 pub(in crate::session) struct Outbox {
     lanes: Vec<Lane>,
@@ -136,11 +137,11 @@ pub(in crate::session) struct Outbox {
     ageing: u64,
     messages: usize,
     bytes: u64,
-    /// Lanes that wait for credit.
+    /// Number of lanes that wait for credit.
     blocked: usize,
-    /// Lanes that wait for their tag's cap.
+    /// Number of lanes that wait for their tag's bandwidth limit.
     capped: usize,
-    /// Lanes that nobody has.
+    /// Lanes that are not in use.
     free: Vec<LaneSlot>,
 }
 
@@ -182,7 +183,7 @@ impl Outbox {
             turn: 0,
         };
         if let Some(slot) = self.free.pop() {
-            // Places of the old lane's messages must not name the new one's.
+            // Places that name messages of the old lane must not name messages of the new one.
             lane.base = self.lanes[slot.index()].base;
             self.lanes[slot.index()] = lane;
             return slot;
@@ -191,7 +192,7 @@ impl Outbox {
         LaneSlot((self.lanes.len() - 1) as u32)
     }
 
-    /// The lane is not needed any more; it must be empty.
+    /// Closes a lane that is no longer needed. It must be empty.
     pub(in crate::session) fn close(&mut self, slot: LaneSlot) {
         self.deactivate(slot, LaneState::Idle);
         let lane = &mut self.lanes[slot.index()];
@@ -232,7 +233,7 @@ impl Outbox {
         self.blocked > 0
     }
 
-    /// The place in the lane that the next message pushed will have.
+    /// Returns the sequence number of the next message pushed to the lane.
     #[inline]
     pub(in crate::session) fn next_seq(&mut self, slot: LaneSlot) -> u64 {
         let lane = &mut self.lanes[slot.index()];
@@ -255,7 +256,7 @@ impl Outbox {
         }
     }
 
-    /// Appends a copy of a small message with nothing of its own but these.
+    /// Appends a copy of a small message that has no properties but these.
     #[inline]
     pub(in crate::session) fn gather(
         &mut self,
@@ -279,7 +280,7 @@ impl Outbox {
         }
     }
 
-    /// The lane has something that may be sent: its age begins if it had nothing.
+    /// Activates a lane that has something to send. Its waiting time starts now if it was idle.
     pub(in crate::session) fn activate(&mut self, now: Time, slot: LaneSlot) {
         let lane = &mut self.lanes[slot.index()];
         if lane.state == LaneState::Active {
@@ -306,14 +307,15 @@ impl Outbox {
         lane.state = state;
     }
 
-    /// Wakes a blocked lane.
+    /// Activates a lane if it is blocked.
     pub(in crate::session) fn unblock(&mut self, now: Time, slot: LaneSlot) {
         if self.lanes[slot.index()].state == LaneState::Blocked {
             self.activate(now, slot);
         }
     }
 
-    /// The lane whose turn it is: longest unserved, where a level of priority counts as so much waiting.
+    /// Returns the lane to serve next: the one unserved the longest, where each level of priority counts as some
+    /// waiting time.
     #[inline]
     pub(in crate::session) fn pick(&self) -> Option<LaneSlot> {
         match self.active.as_slice() {
@@ -330,7 +332,7 @@ impl Outbox {
         }
     }
 
-    /// The lane had its quantum.
+    /// Records that the lane was served.
     #[inline]
     pub(in crate::session) fn served(&mut self, now: Time, slot: LaneSlot) {
         self.turn += 1;
@@ -339,7 +341,7 @@ impl Outbox {
         lane.turn = self.turn;
     }
 
-    /// Takes what is in front out.
+    /// Removes and returns the front item.
     #[inline]
     pub(in crate::session) fn pop(&mut self, slot: LaneSlot) -> Option<SendItem> {
         let lane = &mut self.lanes[slot.index()];
@@ -349,7 +351,7 @@ impl Outbox {
         Some(item)
     }
 
-    /// Takes a share of what is in front out.
+    /// Removes a share of the front item and returns it.
     #[inline]
     pub(in crate::session) fn take(&mut self, slot: LaneSlot, share: Share) -> Option<SendItem> {
         let front = self.lanes[slot.index()].queue.front_mut()?;
@@ -373,7 +375,7 @@ impl Outbox {
         self.bytes -= u64::from(item.length);
     }
 
-    /// Takes a message out of the middle, leaving its place.
+    /// Removes a message from the middle and leaves its place empty.
     pub(in crate::session) fn kill(&mut self, slot: LaneSlot, seq: u64) -> Option<SendItem> {
         let lane = self.lanes.get_mut(slot.index())?;
         let index = usize::try_from(seq.checked_sub(lane.base)?).ok()?;
@@ -394,7 +396,7 @@ impl Outbox {
         Some(dead)
     }
 
-    /// Puts `item` in the place of a waiting one, which is returned.
+    /// Replaces a waiting message by `item` and returns the old one.
     pub(in crate::session) fn swap(&mut self, slot: LaneSlot, seq: u64, item: SendItem) -> Option<SendItem> {
         let lane = self.lanes.get_mut(slot.index())?;
         let index = usize::try_from(seq.checked_sub(lane.base)?).ok()?;
@@ -407,7 +409,7 @@ impl Outbox {
         Some(old)
     }
 
-    /// Lanes whose cap lets them go on by `until` are in the running again.
+    /// Activates lanes whose bandwidth limit ends by `until`.
     pub(in crate::session) fn uncap(&mut self, until: Time, now: Time) {
         if self.capped == 0 {
             return;
@@ -419,7 +421,7 @@ impl Outbox {
         }
     }
 
-    /// The peer said what it takes.
+    /// Activates all blocked lanes after the peer announced its limits.
     pub(in crate::session) fn unblock_all(&mut self, now: Time) {
         if self.blocked == 0 {
             return;
@@ -429,7 +431,7 @@ impl Outbox {
         }
     }
 
-    /// The message a lane had begun was given up.
+    /// Forgets the message that a lane had begun, when it was given up.
     pub(in crate::session) fn forget_partial(&mut self, slot: LaneSlot, key: DomainKey, number: u64) {
         let lane = &mut self.lanes[slot.index()];
         if lane.key == key && lane.partial == Some(number) {

@@ -1,4 +1,4 @@
-//! What goes out: from the send call to the outcome.
+//! The sending side, from the send call to the outcome.
 
 pub(in crate::session) mod accounting;
 pub(in crate::session) mod arena;

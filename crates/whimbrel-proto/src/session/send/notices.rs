@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use crate::session::message::DomainKey;
 
-/// Something that is written with its value at that time.
+/// A block that is written with the values at the time of writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::session) enum Notice {
     MaxStreams,
@@ -14,14 +14,15 @@ pub(in crate::session) enum Notice {
     End(DomainKey),
 }
 
-/// With so many a look through all of them is quick.
+/// Below this number, searching the whole queue is fast.
 const FEW: usize = 16;
 
-/// In the order they came up.
+/// Waiting notices in the order they were added.
 #[derive(Debug, Default)]
 pub(in crate::session) struct Notices {
     queue: VecDeque<Notice>,
-    /// The same, once there are many: a peer that opens and ends streams decides how many there are.
+    /// The same notices as a set, once there are many. The peer controls how many there are by opening and ending
+    /// streams.
     known: BTreeSet<Notice>,
 }
 
@@ -31,7 +32,7 @@ impl Notices {
         self.queue.is_empty()
     }
 
-    /// Adds one that does not wait yet.
+    /// Adds a notice if it does not wait already.
     pub(in crate::session) fn push(&mut self, notice: Notice) {
         if self.is_news(notice) {
             self.queue.push_back(notice);

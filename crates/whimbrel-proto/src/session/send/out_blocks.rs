@@ -12,7 +12,7 @@ use crate::session::stream::{Stream, Streams};
 use crate::wire::skip::{NumberRange, RangesHead};
 use crate::wire::{Writer, block};
 
-/// Ranges of one kind, of all domains, in the order they came up.
+/// Ranges of one kind from all domains, in the order they were added.
 pub(in crate::session) type Ranges = VecDeque<(DomainKey, NumberRange)>;
 
 #[derive(Debug, Default)]
@@ -24,8 +24,8 @@ pub(in crate::session) struct OutBlocks {
     pub(in crate::session) verdicts: LateVerdicts,
 }
 
-/// Adds a range before those of its domain that are further on, and joins it to its neighbours: what was lost comes again out of order,
-/// and notices that do not join would fill a small probe by themselves.
+/// Adds a range before those of its domain with higher numbers, and merges it with its neighbours. Lost notices return
+/// out of order, and unmerged ones would fill a small probe packet by themselves.
 pub(in crate::session) fn push(ranges: &mut Ranges, key: DomainKey, first: u64, count: u64, value: u64) {
     let further = |(of, range): &&(DomainKey, NumberRange)| *of == key && range.first > first;
     let at = ranges.len() - ranges.iter().rev().take_while(further).count();
@@ -68,7 +68,7 @@ impl OutBlocks {
         self.notices.push(notice);
     }
 
-    /// Writes range blocks while there is room. What is no longer of interest is passed over.
+    /// Writes range blocks while there is room. Ranges of streams that are gone are dropped.
     pub(in crate::session) fn fill_ranges(
         &mut self,
         streams: &Streams,
@@ -81,7 +81,7 @@ impl OutBlocks {
     }
 }
 
-/// The domain's name on the wire.
+/// Returns the bits that name the domain on the wire.
 pub(in crate::session) fn bits(stream: &Stream, key: DomainKey) -> u8 {
     const BITS: [u8; 4] = [0x08, 0x0c, 0x00, 0x04];
     let own = stream.send.get(key.domain.index()).and_then(|domain| domain.as_deref());

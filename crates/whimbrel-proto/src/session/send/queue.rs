@@ -1,23 +1,23 @@
-//! A queue that gives its memory back while it drains.
+//! A queue that frees its memory while it drains.
 
 use std::collections::VecDeque;
 
-/// First in, first out. A `VecDeque` keeps the memory of the longest it ever was, and has twice as much as it needs when it grows. Of this
-/// one only the first piece is kept.
+/// A first-in-first-out queue. A `VecDeque` keeps the memory of its greatest length, and has twice what it needs when
+/// it grows. This queue keeps only its first piece.
 #[derive(Clone, Debug)]
 pub(in crate::session) struct Queue<T> {
     first: VecDeque<T>,
     rest: Option<Box<Rest<T>>>,
 }
 
-/// Full pieces but for the last.
+/// The pieces after the first. All but the last are full.
 #[derive(Clone, Debug)]
 struct Rest<T> {
     pieces: VecDeque<VecDeque<T>>,
     len: usize,
 }
 
-/// Entries of a piece.
+/// Entries in a piece.
 const PIECE: usize = 64;
 
 impl<T> Default for Queue<T> {

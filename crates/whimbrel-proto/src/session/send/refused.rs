@@ -1,19 +1,19 @@
 //! Senders whose messages were refused, until they are told that there is room.
 use crate::session::numbers::StreamSlot;
 
-/// See the module.
+/// The refusals that have not been followed by a `Writable` event.
 #[derive(Debug, Default)]
 pub(in crate::session) struct Refused {
-    /// The queue was full.
+    /// Whether a message was refused because the queue was full.
     full: bool,
-    /// Streams whose messages were refused for that.
+    /// Streams whose messages were refused because the queue was full.
     slots: Vec<StreamSlot>,
-    /// Too many messages await their confirmation.
+    /// Whether a message was refused because too many await their confirmation.
     unconfirmed: bool,
 }
 
 impl Refused {
-    /// A message of a stream was refused since the queue was full.
+    /// Records that a stream's message was refused because the queue was full.
     pub(in crate::session) fn on_full(&mut self, slot: StreamSlot) {
         self.full = true;
         if !self.slots.contains(&slot) {
@@ -21,12 +21,12 @@ impl Refused {
         }
     }
 
-    /// One was refused since too many await their confirmation.
+    /// Records that a message was refused because too many await their confirmation.
     pub(in crate::session) fn on_unconfirmed(&mut self) {
         self.unconfirmed = true;
     }
 
-    /// Somebody waits for room in the queue.
+    /// Returns whether a sender waits for room in the queue.
     #[inline]
     pub(in crate::session) fn waits_for_room(&self) -> bool {
         self.full
@@ -36,18 +36,18 @@ impl Refused {
         self.unconfirmed
     }
 
-    /// Streams that wait for room.
+    /// Returns the streams that wait for room.
     pub(in crate::session) fn slots(&self) -> impl Iterator<Item = StreamSlot> {
         self.slots.iter().copied()
     }
 
-    /// There is room, and the application is told.
+    /// Forgets the refusals for a full queue, when the application is told of room.
     pub(in crate::session) fn on_room(&mut self) {
         self.full = false;
         self.slots.clear();
     }
 
-    /// There are confirmations, and the application is told.
+    /// Forgets the refusals for unconfirmed messages, when the application is told of confirmations.
     pub(in crate::session) fn on_confirmed(&mut self) {
         self.unconfirmed = false;
     }

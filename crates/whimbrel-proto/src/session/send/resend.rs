@@ -1,4 +1,4 @@
-//! Sending again: what was lost, and small messages on the chance.
+//! Sending again: lost data, and repeats of small messages.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -66,9 +66,9 @@ impl Session {
             return flow.after_pop(&mut self.retransmit.lost);
         }
         self.retransmit.lost[0] = Lost::Run { key, first: next, count: end - next };
-        // It does not fit. If that is because packets have become smaller, it goes on in parts.
+        // It does not fit. If packets have become smaller since, it is sent in parts.
         let domain = self.streams.send_domain_ref(key);
-        // The packet may also have become full before one that is lost no longer.
+        // The packet may also have become full before a message that is no longer lost.
         let is_lost =
             domain.and_then(|domain| domain.get(next)).is_some_and(|item| item.state == SendState::Lost);
         let index = domain.and_then(|domain| domain.index(next));
@@ -163,7 +163,7 @@ impl Session {
         repeats: u8,
     ) {
         let want = self.repeat(repeats);
-        // What this very packet carries may be marked for copies yet.
+        // Messages that this very packet carries may still be marked for copies.
         let packet = self.retransmit.packet;
         while let Some(entry) = self.retransmit.repeatable.front()
             && entry.packet != packet
@@ -174,7 +174,7 @@ impl Session {
         self.repeat_all(want, out, carried);
     }
 
-    /// Before anything new goes out, what could not be sent again in time goes once more.
+    /// Sends copies of messages that could not be retransmitted in time, before anything new.
     pub(in crate::session) fn fill_pressed(&mut self, out: &mut Writer<'_>, carried: &mut Vec<Carried>) {
         let want = self.repeat(0);
         if !self.retransmit.repeatable.iter().any(|entry| self.repeats_any(entry, want)) {
@@ -196,7 +196,8 @@ impl Session {
             if entry.packet == self.retransmit.packet || !self.repeats_any(&entry, want) {
                 continue;
             }
-            // What follows without a gap goes in the same block. Once a packet: a second copy in it would be lost with the first.
+            // Entries that follow without a gap go in the same block. Each goes once in a packet: a second copy would
+            // be lost with the first.
             self.retransmit.repeatable[index].packet = self.retransmit.packet;
             let mut end = entry.first + u64::from(entry.count);
             while let Some(next) = self.retransmit.repeatable.get_mut(entries.start)
@@ -221,7 +222,7 @@ impl Session {
 }
 
 impl Flow {
-    /// The front entry is done with; the caller's loop must not take another if the packet is full.
+    /// Removes the front entry if the packet is full, because the caller then returns before removing it.
     fn after_pop(self, lost: &mut VecDeque<Lost>) -> Self {
         if self == Self::Full {
             lost.pop_front();
@@ -230,7 +231,7 @@ impl Flow {
     }
 }
 
-/// Sends whole messages of one domain again.
+/// Writes whole messages of one domain again.
 pub(in crate::session) struct Resend<'a> {
     pub(in crate::session) domain: &'a mut SendDomain,
     pub(in crate::session) accounting: &'a Accounting,
@@ -244,7 +245,7 @@ impl Resend<'_> {
         self.want.takes(item) && !self.domain.has_parts(item.first)
     }
 
-    /// Writes those of `numbers` that are wanted, until one does not fit; the number to go on with.
+    /// Writes those of `numbers` that are wanted, until one does not fit. Returns the number to go on with.
     pub(in crate::session) fn write(
         &mut self,
         numbers: Range<u64>,
@@ -282,8 +283,8 @@ impl Resend<'_> {
         (number, Flow::Go)
     }
 
-    /// Writes a run, or one message, from the item at `index` on; how many items, 0 if not even one message fits. A bundle of which not
-    /// all fits is cut.
+    /// Writes a run, or one message, from the item at `index` on. Returns how many items were written, 0 if not even
+    /// one message fits. A bundle that does not fit whole is cut.
     fn write_run(&mut self, index: usize, end: u64, out: &mut Writer<'_>) -> (usize, Flow) {
         let Some(front) = self.domain.at(index) else { return (0, Flow::Go) };
         let mut head = head_of(self.domain, self.accounting, self.stream, front.first, front, 0);

@@ -1,4 +1,4 @@
-//! What is to be, or may be, sent again.
+//! Data that must be sent again, or may be.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use super::copied::Copied;
 use super::send_item::{PRESSED, SendItem, SendState};
 use crate::session::message::{Carried, DomainKey};
 
-/// Something lost that waits to be sent again.
+/// Lost data that waits to be retransmitted.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::session) enum Lost {
     Run { key: DomainKey, first: u64, count: u64 },
@@ -14,35 +14,35 @@ pub(in crate::session) enum Lost {
     Bytes { key: DomainKey },
 }
 
-/// Whole messages sent once, small ones or with a lifetime, that may be sent again on the chance.
+/// A run of small messages, or of messages with a lifetime, that may be repeated without a sign of loss.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::session) struct Repeatable {
     pub(in crate::session) key: DomainKey,
     pub(in crate::session) first: u64,
     pub(in crate::session) count: u16,
-    /// The fill that sent it last.
+    /// Number of the packet that carried it last.
     pub(in crate::session) packet: u64,
 }
 
-/// What is to be, or may be, sent again.
+/// Data that must be sent again, or may be.
 #[derive(Debug, Default)]
 pub(in crate::session) struct Retransmit {
     pub(in crate::session) lost: VecDeque<Lost>,
     pub(in crate::session) repeatable: VecDeque<Repeatable>,
     pub(in crate::session) packet: u64,
-    /// Messages were begun that are urgent or have a lifetime.
+    /// Whether messages were begun that are urgent or have a lifetime.
     pub(in crate::session) special: bool,
-    /// Copies beyond the first of messages that could not be sent again in time; 0: there have been none.
+    /// Number of extra copies for messages that could not be retransmitted in time. 0: there are no such messages.
     pub(in crate::session) pressed: u8,
-    /// Runs with such messages, to see whether the copies were of use.
+    /// Runs with such messages, kept to find out whether the copies were useful.
     pub(in crate::session) pressed_runs: VecDeque<Carried>,
-    /// Messages whose first packet was lost and that a copy had brought by then.
+    /// Messages that a copy had delivered by the time their first packet was lost.
     pub(in crate::session) saved: u64,
 }
 
 impl Retransmit {
-    /// Queues messages to be sent again, before those of its domain that are newer: after a blackout the probes must bring what
-    /// the receiver waits for, which is the oldest.
+    /// Queues lost messages for retransmission, before newer ones of their domain. After a blackout, probes must bring
+    /// what the receiver waits for, which is the oldest.
     pub(in crate::session) fn lose(&mut self, key: DomainKey, number: u64, messages: u64) {
         let at = self.place(key, number);
         if let Some(Lost::Run { key: of, first, count }) =
@@ -56,13 +56,13 @@ impl Retransmit {
         self.lost.insert(at, Lost::Run { key, first: number, count: messages });
     }
 
-    /// Queues what is lost of a message in parts, in the same order.
+    /// Queues the lost parts of a message, in the same order.
     pub(in crate::session) fn lose_parts(&mut self, key: DomainKey, number: u64) {
         let at = self.place(key, number);
         self.lost.insert(at, Lost::Parts { key, number });
     }
 
-    /// Before the newer ones of its domain.
+    /// Returns the position before the newer messages of the domain.
     fn place(&self, key: DomainKey, number: u64) -> usize {
         let newer = |lost: &&Lost| match lost {
             Lost::Run { key: of, first, .. } => *of == key && *first > number,
@@ -73,17 +73,17 @@ impl Retransmit {
     }
 }
 
-/// Which messages that were sent are to be sent again.
+/// Which of the messages that were sent are to be sent again.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::session) enum Want {
     Lost,
-    /// `pressed`: the limit of those that could not be sent again in time.
+    /// Repeats without a sign of loss. `pressed` is the limit for messages that could not be retransmitted in time.
     Repeat {
         limit: u8,
         pressed: u8,
         small: u32,
     },
-    /// On another path.
+    /// Copies for another path.
     Copy {
         copied: Copied,
         urgent: u8,

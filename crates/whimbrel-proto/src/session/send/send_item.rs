@@ -15,67 +15,68 @@ pub(in crate::session) const RELIABLE: u8 = 1;
 pub(in crate::session) const TRACKED: u8 = 2;
 pub(in crate::session) const CONFIRM: u8 = 4;
 pub(in crate::session) const PPID: u8 = 8;
-/// Cancelled, replaced or expired while it waited in a lane; its place remains.
+/// The message was cancelled, replaced or expired while it waited in a lane. Its place remains.
 pub(in crate::session) const DEAD: u8 = 16;
-/// It went in parts.
+/// The message was sent in parts.
 pub(in crate::session) const PARTED: u8 = 32;
 
-/// Sent when it could not have been sent again in time.
+/// A retransmission of the message would come too late for its lifetime, so it is sent in copies.
 pub(in crate::session) const PRESSED: u8 = 64;
 
-/// Where a message that was sent at least once stands.
+/// The state of a message that was sent at least once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::session) enum SendState {
-    /// Sent or to be sent; of a message in parts the parts know more.
+    /// Sent, or to be sent for the first time. For a message in parts, its fragments hold the details.
     Flying,
-    /// All copies lost, to be sent again.
+    /// All copies were lost, and it waits to be retransmitted.
     Lost,
-    /// Given up; the peer's answer to SKIP decides.
+    /// Given up. The outcome depends on the peer's answer to SKIP.
     Skipping(Outcome),
     /// Resolved.
     Done,
 }
 
-/// One message, or a *bundle*: small messages of one kind in a row, without tag, lifetime or anything else of their own, which are
-/// one thing as long as they travel together.
+/// One message, or a *bundle*: a row of small messages of one kind, without tag, lifetime or other properties of their
+/// own. A bundle is handled as one item as long as its messages travel together.
 #[derive(Clone, Debug)]
 pub(in crate::session) struct SendItem {
-    /// Of a bundle as it stands in a run: length, bytes, length, bytes.
+    /// The content. In a bundle it is encoded as in a run: length, bytes, length, bytes.
     pub(in crate::session) payload: Bytes,
     pub(in crate::session) id: MessageId,
-    /// Number of the first message, once it was sent.
+    /// Number of the first message, assigned when it is first sent.
     pub(in crate::session) first: u64,
-    /// Messages.
+    /// Number of messages.
     pub(in crate::session) count: u32,
-    /// `Time::MAX`: never.
+    /// When the lifetime ends. `Time::MAX`: never.
     pub(in crate::session) expires: Time,
     pub(in crate::session) tag: TagSlot,
     pub(in crate::session) ppid: u32,
-    /// Bytes of the messages; the payload may have been dropped.
+    /// Bytes of the messages. They count even after the payload was dropped.
     pub(in crate::session) length: u32,
-    /// Cross-sequenced: how far below this number the latest reliable one is; 0: none that matters.
+    /// In a cross-sequenced domain, how far below this number the latest reliable one is. 0: there is none that
+    /// matters.
     pub(in crate::session) reliable_gap: u32,
-    /// None: the stream's.
+    /// Route class. None: the stream's.
     pub(in crate::session) route: Option<RouteClass>,
     pub(in crate::session) priority: u8,
     pub(in crate::session) flags: u8,
     pub(in crate::session) state: SendState,
-    /// Copies in flight.
+    /// Number of copies in flight.
     pub(in crate::session) copies: u8,
-    /// Copies sent beyond the first, on purpose.
+    /// Number of copies sent on purpose beyond the first.
     pub(in crate::session) repeats: u8,
 }
 
-/// So many messages from the front of an item.
+/// A number of messages from the front of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::session) struct Share {
     pub(in crate::session) count: u32,
-    /// What they take of a bundle's payload.
+    /// Bytes they take of a bundle's payload.
     bytes: usize,
     pub(in crate::session) length: u32,
 }
 
-/// The first message of a bundle: where it begins, where it ends.
+/// Returns where the first message of a bundle begins and ends.
 #[inline]
 fn first_of(run: &[u8]) -> (usize, usize) {
     match *run {
@@ -86,7 +87,7 @@ fn first_of(run: &[u8]) -> (usize, usize) {
 }
 
 impl SendItem {
-    /// Messages gathered, all of which have these flags and this priority.
+    /// Creates a bundle of gathered messages, all of which have these flags and this priority.
     pub(in crate::session) fn bundle(
         payload: Bytes,
         count: u32,
@@ -115,7 +116,7 @@ impl SendItem {
         item
     }
 
-    /// A bundle of one is a message.
+    /// Turns a bundle of one message into a plain message, by removing its length field.
     fn strip(&mut self) {
         if self.count == 1 {
             self.payload.advance(first_of(&self.payload).0);
@@ -127,13 +128,13 @@ impl SendItem {
         self.count > 1
     }
 
-    /// One more than the last message's number.
+    /// Returns one more than the last message's number.
     #[inline]
     pub(in crate::session) fn end(&self) -> u64 {
         self.first + u64::from(self.count)
     }
 
-    /// The length of the first message.
+    /// Returns the length of the first message.
     #[inline]
     pub(in crate::session) fn first_length(&self) -> usize {
         if !self.is_bundle() {
@@ -143,14 +144,14 @@ impl SendItem {
         to - from
     }
 
-    /// The length of the second message, of a bundle.
+    /// Returns the length of a bundle's second message.
     pub(in crate::session) fn second_length(&self) -> Option<usize> {
         let (from, to) =
             first_of(self.payload.get(first_of(&self.payload).1..).filter(|_| self.is_bundle())?);
         Some(to - from)
     }
 
-    /// The lengths of a bundle's messages.
+    /// Returns the lengths of a bundle's messages.
     pub(in crate::session) fn lengths(&self) -> impl Iterator<Item = u32> + '_ {
         let mut rest = &self.payload[..];
         (0..self.count).map(move |_| {
@@ -160,13 +161,13 @@ impl SendItem {
         })
     }
 
-    /// All of it.
+    /// Returns a share with all messages.
     #[inline]
     pub(in crate::session) fn whole(&self) -> Share {
         Share { count: self.count, bytes: self.payload.len(), length: self.length }
     }
 
-    /// The first message.
+    /// Returns a share with the first message only.
     #[inline]
     pub(in crate::session) fn first_share(&self) -> Share {
         if !self.is_bundle() {
@@ -176,8 +177,8 @@ impl SendItem {
         Share { count: 1, bytes: to, length: (to - from) as u32 }
     }
 
-    /// As many messages as fit into `room` bytes of a run and are at most `most`; each must be admitted with the charge of those
-    /// before it.
+    /// Returns a share with as many messages as fit into `room` bytes of a run, at most `most`. `admits` must accept
+    /// each message, given the charge of those before it.
     #[inline]
     pub(in crate::session) fn share(&self, room: usize, most: u32, admits: impl Fn(u64) -> bool) -> Share {
         if self.is_bundle() && self.payload.len() <= room && self.count <= most && admits(self.charge()) {
@@ -200,7 +201,7 @@ impl SendItem {
         share
     }
 
-    /// Takes the share's messages out of a bundle, which keeps at least one.
+    /// Removes the share's messages from a bundle, which keeps at least one.
     pub(in crate::session) fn split_off(&mut self, share: Share) -> Self {
         let front = Self {
             payload: self.payload.split_to(share.bytes),
@@ -232,7 +233,7 @@ impl SendItem {
         out.bytes(&self.payload[..share.bytes]);
     }
 
-    /// Bytes it takes in a run.
+    /// Returns the bytes it takes in a run.
     #[inline]
     pub(in crate::session) fn run_len(&self) -> usize {
         if self.is_bundle() {
@@ -257,13 +258,13 @@ impl SendItem {
         matches!(self.state, SendState::Flying | SendState::Lost)
     }
 
-    /// What must be equal in a run.
+    /// Returns the properties that all messages of a run share.
     #[inline]
     pub(in crate::session) fn kind(&self) -> (TagSlot, u32, u8, u8) {
         (self.tag, self.ppid, self.flags, self.priority)
     }
 
-    /// May ride in one run behind `head`.
+    /// Returns whether the item may be in one run behind `head`.
     #[inline]
     pub(in crate::session) fn runs_with(&self, head: &Self) -> bool {
         self.kind() == head.kind()

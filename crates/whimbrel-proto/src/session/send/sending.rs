@@ -14,29 +14,29 @@ use crate::session::message::{DomainKey, Outcome};
 use crate::session::receive::late::Answer;
 use crate::session::receive::ranges::RangeSet;
 
-/// Lists of fragments kept to be used again: as many as there are large messages in flight on most paths.
+/// Most fragment lists kept for reuse. This is as many as there are large messages in flight on most paths.
 const SPARE: usize = 256;
 
-/// The front item has the oldest unresolved message.
+/// The messages of a domain that were sent. The front item holds the oldest unresolved message.
 #[derive(Debug)]
 pub(in crate::session) struct SendDomain {
-    /// DATA's U and R bits naming the domain.
+    /// The U and R bits of DATA that name the domain.
     pub(in crate::session) bits: u8,
-    /// Both sequenced services share it.
+    /// Whether both sequenced services share the domain.
     pub(in crate::session) cross: bool,
     next: u64,
-    /// Without a gap between their numbers.
+    /// Items in order of their numbers, which have no gaps.
     items: VecDeque<SendItem>,
-    /// Lengths of those messages of bundles given up whose fate the peer has not told, by number.
+    /// Lengths of messages from bundles that were given up, by number, until the peer answers.
     given_up: BTreeMap<u64, u32>,
-    /// Parts of those that travel in parts, by number.
+    /// Fragment lists of messages that travel in parts, by number.
     parts: VecDeque<(u64, FragmentList)>,
     spare: Vec<FragmentList>,
-    /// Given up, and SKIP is not answered.
+    /// Messages given up whose SKIP is not answered.
     pub(in crate::session) skipping: RangeSet,
-    /// Tracked, and TAKEN may come.
+    /// Tracked messages for which TAKEN may come.
     pub(in crate::session) confirming: RangeSet,
-    /// One more than the latest reliable number begun.
+    /// One more than the number of the latest reliable message begun.
     latest_reliable: u64,
 }
 
@@ -66,19 +66,19 @@ impl SendDomain {
         self.items.front().map_or(self.next, |item| item.first)
     }
 
-    /// The span of numbers is not used up.
+    /// Returns whether the span of numbers is not used up.
     #[inline]
     pub(in crate::session) fn is_open(&self) -> bool {
         self.room() > 0
     }
 
-    /// How many more numbers there are for now.
+    /// Returns how many more numbers can be used for now.
     #[inline]
     pub(in crate::session) fn room(&self) -> u32 {
         MAX_SPAN.saturating_sub(self.next - self.base()) as u32
     }
 
-    /// Where the item is that a number belongs to.
+    /// Returns the index of the item that a number belongs to.
     #[inline]
     pub(in crate::session) fn index(&self, number: u64) -> Option<usize> {
         let base = self.base();
@@ -86,7 +86,7 @@ impl SendDomain {
             return None;
         }
         if self.next - base == self.items.len() as u64 {
-            // No bundles.
+            // There are no bundles.
             return Some((number - base) as usize);
         }
         self.items.partition_point(|item| item.first <= number).checked_sub(1)
@@ -102,13 +102,13 @@ impl SendDomain {
         self.items.get_mut(index)
     }
 
-    /// The items that have any of these numbers.
+    /// Returns the items that contain any of these numbers.
     pub(in crate::session) fn items_of(&self, numbers: Range<u64>) -> impl Iterator<Item = &SendItem> {
         let from = self.index(numbers.start.max(self.base())).unwrap_or(self.items.len());
         self.items.range(from..).take_while(move |item| item.first < numbers.end)
     }
 
-    /// One more than the latest reliable number before `number`, or 0 if it was long resolved.
+    /// Returns one more than the latest reliable number before `number`, or 0 if there is none that matters.
     pub(in crate::session) fn latest_reliable(&self, number: u64) -> u64 {
         match self.get(number) {
             Some(item) if item.reliable_gap > 0 => number - u64::from(item.reliable_gap) + 1,
@@ -117,7 +117,7 @@ impl SendDomain {
         }
     }
 
-    /// Gives what goes out for the first time its number.
+    /// Assigns the next number to an item that is sent for the first time, and returns it.
     #[inline]
     pub(in crate::session) fn begin(&mut self, mut item: SendItem) -> u64 {
         let number = self.next;
@@ -138,7 +138,7 @@ impl SendDomain {
         number
     }
 
-    /// The item that a number belongs to.
+    /// Returns the item that a number belongs to.
     #[inline]
     pub(in crate::session) fn get(&self, number: u64) -> Option<&SendItem> {
         self.items.get(self.index(number)?)
@@ -152,7 +152,7 @@ impl SendDomain {
 
     #[inline]
     fn parts_index(&self, number: u64) -> Option<usize> {
-        // Nearly always it is the one that is being sent, or the one that is being acknowledged.
+        // It is nearly always the one being sent, or the one being acknowledged.
         let last = self.parts.len().checked_sub(1)?;
         if let Some(end) = [last, 0].into_iter().find(|at| self.parts[*at].0 == number) {
             return Some(end);
@@ -169,7 +169,7 @@ impl SendDomain {
         self.parts_index(number).is_some()
     }
 
-    /// From now on the message travels in parts.
+    /// Makes the message travel in parts from now on.
     pub(in crate::session) fn split(&mut self, number: u64) -> &mut FragmentList {
         if let Some(item) = self.get_mut(number) {
             item.flags |= PARTED;
@@ -190,8 +190,8 @@ impl SendDomain {
         }
     }
 
-    /// `first..first + count` arrived whole. What was given up waits for the answer to SKIP all the same: the copy may
-    /// have come after the notice.
+    /// Handles the acknowledgement of `first..first + count`, which arrived whole. Messages that were given up still
+    /// wait for the answer to SKIP, because the copy may have arrived after it.
     pub(in crate::session) fn on_run_acked(
         &mut self,
         key: DomainKey,
@@ -220,7 +220,7 @@ impl SendDomain {
         self.pop_done();
     }
 
-    /// Resolves one message that is not in a bundle, unless it is resolved.
+    /// Resolves one message that is not in a bundle, unless it is resolved already.
     pub(in crate::session) fn settle(
         &mut self,
         key: DomainKey,
@@ -253,14 +253,14 @@ impl SendDomain {
         }
     }
 
-    /// Of these numbers, those given up whose fate the peer has not told.
+    /// Returns those of these numbers that were given up and not answered by the peer.
     pub(in crate::session) fn asked(&self, numbers: Range<u64>) -> Vec<u64> {
         let single = self.skipping.within(numbers.start, numbers.end).flat_map(|(from, to)| from..to);
         single.chain(self.given_up.range(numbers).map(|(number, _)| *number)).collect()
     }
 
-    /// The peer said that messages came too late: live ones are lost, those given up are what they were given up for. Of one in
-    /// parts the answer to its SKIP says so.
+    /// Handles the peer's verdict that messages arrived too late. Live ones are lost, and those given up keep the
+    /// outcome they were given up with. For a message in parts, the answer to its SKIP decides instead.
     pub(in crate::session) fn on_late(
         &mut self,
         key: DomainKey,
@@ -283,7 +283,7 @@ impl SendDomain {
         }
     }
 
-    /// The peer said what became of a message that was given up.
+    /// Resolves a message that was given up, by the peer's answer.
     pub(in crate::session) fn on_answer(
         &mut self,
         key: DomainKey,
@@ -308,7 +308,7 @@ impl SendDomain {
         }
     }
 
-    /// Resolves everything.
+    /// Resolves all messages.
     pub(in crate::session) fn settle_all(
         &mut self,
         key: DomainKey,
@@ -335,7 +335,7 @@ impl SendDomain {
         }
     }
 
-    /// Part of a message arrived; says whether it is whole now.
+    /// Handles the acknowledgement of a part of a message. Returns whether the message is whole now.
     pub(in crate::session) fn on_part_acked(&mut self, number: u64, offset: u64, len: u32) -> bool {
         let Some(length) = self.get(number).map(|item| u64::from(item.length)) else { return false };
         let Some(list) = self.parts_mut(number) else { return false };
@@ -343,7 +343,8 @@ impl SendDomain {
         list.acked() == length
     }
 
-    /// Gives a message up: nothing of it is sent again, the receiver is told. Says whether it was still live.
+    /// Gives a message up, so that nothing of it is sent again. Returns whether it was still live. The caller tells the
+    /// receiver.
     pub(in crate::session) fn give_up(&mut self, number: u64, why: Outcome) -> bool {
         let Some(item) = self.get_mut(number).filter(|item| item.is_live()) else { return false };
         item.state = SendState::Skipping(why);
@@ -353,7 +354,7 @@ impl SendDomain {
         true
     }
 
-    /// As [`SendDomain::give_up`], a whole bundle.
+    /// Gives up a whole bundle, like [`SendDomain::give_up`].
     pub(in crate::session) fn give_up_bundle(&mut self, index: usize, why: Outcome) {
         let Some(item) = self.items.get_mut(index).filter(|item| item.is_live()) else { return };
         item.state = SendState::Skipping(why);
@@ -361,7 +362,7 @@ impl SendDomain {
         item.payload = bytes::Bytes::new();
     }
 
-    /// What a message was charged whose fate the peer has not told since it was given up.
+    /// Returns the charge of a message that was given up and not answered by the peer.
     pub(in crate::session) fn charge_given_up(&self, number: u64) -> Option<u64> {
         let item = self.get(number).filter(|item| matches!(item.state, SendState::Skipping(_)))?;
         if !item.is_bundle() {
@@ -370,7 +371,7 @@ impl SendDomain {
         self.given_up.get(&number).map(|length| u64::from(*length) + MESSAGE_CHARGE)
     }
 
-    /// Makes messages of one item an item of their own.
+    /// Splits an item so that these messages form an item of their own.
     fn single_out(&mut self, numbers: Range<u64>) {
         let Some(mut index) = self.index(numbers.start) else { return };
         let item = &self.items[index];
@@ -384,7 +385,7 @@ impl SendDomain {
         self.cut(index, share);
     }
 
-    /// Makes the share of the item at `index` an item of its own.
+    /// Splits the item at `index` so that the share forms an item of its own.
     pub(in crate::session) fn cut(&mut self, index: usize, share: Share) {
         if self.items[index].count > share.count {
             let front = self.items[index].split_off(share);
@@ -392,17 +393,17 @@ impl SendDomain {
         }
     }
 
-    /// Gives back memory kept for speed.
+    /// Frees memory that is kept for speed.
     pub(in crate::session) fn trim(&mut self) {
         self.spare = Vec::new();
     }
 
-    /// Everything sent has its outcome, and nobody waits to hear more of it.
+    /// Returns whether every message sent has its outcome and no confirmation is awaited.
     pub(in crate::session) fn is_settled(&self) -> bool {
         self.items.is_empty() && self.confirming.is_empty()
     }
 
-    /// Numbers not resolved, oldest first.
+    /// Returns the numbers from the oldest unresolved one to the next one.
     pub(in crate::session) fn numbers(&self) -> Range<u64> {
         self.base()..self.next
     }

@@ -13,12 +13,12 @@ use crate::session::stream::Streams;
 use crate::wire::skip::{NumberRange, RangesHead};
 use crate::wire::{Writer, block};
 
-/// Numbers that were asked about. What had become of them is looked up when the answer is written, so that a question costs the same
-/// however many it names.
+/// Numbers that SKIP asked about. Their fate is looked up when the answer is written, so a question costs the same
+/// however many numbers it names.
 #[derive(Debug, Default)]
 pub(in crate::session) struct SkipAnswers {
     asked: BTreeMap<DomainKey, Scattered>,
-    /// Ranges of all.
+    /// Number of ranges in all domains.
     ranges: usize,
 }
 
@@ -28,12 +28,12 @@ impl SkipAnswers {
         self.asked.is_empty()
     }
 
-    /// Ranges asked about.
+    /// Returns the number of ranges asked about.
     pub(in crate::session) fn len(&self) -> usize {
         self.ranges
     }
 
-    /// What they take, bytes.
+    /// Returns the memory they take, bytes.
     #[inline]
     pub(in crate::session) fn memory(&self) -> u64 {
         of_map(self.asked.len(), size_of::<Scattered>()) + Scattered::memory_of(self.ranges)

@@ -1,4 +1,4 @@
-//! Tags, counters, and who waits for an outcome.
+//! Saving tags, counters and messages that await an outcome.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ impl Accounting {
         self.tags.len()
     }
 
-    /// Counts a message that was there before, where it is now.
+    /// Counts a restored message at its new place.
     pub(in crate::session) fn restore(&mut self, item: &SendItem, place: Place) {
         if item.tag != NO_TAG {
             let tag = &mut self.tags[item.tag.index()];
@@ -60,7 +60,7 @@ impl Accounting {
         }
     }
 
-    /// Messages of a domain that wait for TAKEN.
+    /// Returns the messages of a domain that wait for TAKEN.
     pub(in crate::session) fn unconfirmed_in(&self, key: DomainKey) -> Vec<(u64, MessageId)> {
         self.unconfirmed.range((key, 0)..=(key, u64::MAX)).map(|((_, number), id)| (*number, *id)).collect()
     }
@@ -116,7 +116,7 @@ fn load_counters(input: &mut In) -> Loaded<Counters> {
     })
 }
 
-/// Those that are not counted anew.
+/// Saves the statistics that are not recounted on restore.
 fn save_stats(stats: &SessionStats, out: &mut Out<'_>) {
     save_counters(&stats.total, out);
     let SessionStats {
@@ -203,7 +203,7 @@ mod tests {
             discarded_bytes: next(),
             stream_bytes_sent: next(),
             stream_bytes_read: next(),
-            // These follow from what is there.
+            // These are recounted on restore.
             queue_messages: 0,
             queue_bytes: 0,
             outstanding: 0,

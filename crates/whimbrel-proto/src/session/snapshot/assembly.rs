@@ -1,4 +1,4 @@
-//! Bytes in any order.
+//! Saving bytes that arrive in any order.
 
 use super::Assembly;
 use crate::session::snapshot::codec::{BROKEN, In, Loaded, Out};
@@ -13,7 +13,7 @@ impl Assembly {
         }
     }
 
-    /// Bytes that have come, wherever they are.
+    /// Returns a copy of received bytes, wherever they are kept.
     fn copy(&self, from: u64, to: u64) -> Vec<u8> {
         let start = (from - self.base) as usize;
         let near = self.buf.get(start..self.buf.len().min((to - self.base) as usize)).unwrap_or_default();
@@ -25,7 +25,7 @@ impl Assembly {
         copy
     }
 
-    /// From `base`, with nothing at or beyond `end`.
+    /// Loads bytes from `base` on. Nothing may lie at or beyond `end`.
     pub(in crate::session) fn load(input: &mut In, base: u64, end: u64) -> Loaded<Self> {
         let mut assembly = Self::at(base);
         let mut reached = base;

@@ -1,4 +1,4 @@
-//! Bytes received and not read.
+//! Saving bytes received and not read.
 
 use bytes::BytesMut;
 
@@ -8,7 +8,7 @@ use crate::session::receive::opening::{MAX_OPENING, Opening};
 use crate::session::snapshot::codec::{BROKEN, In, Loaded, Out};
 use crate::wire::VARINT_MAX;
 
-/// The longest form of the length before an opening, bytes.
+/// The longest encoding of the length before an opening, bytes.
 const LONGEST_LENGTH: usize = 8;
 
 impl Opening {
@@ -90,7 +90,7 @@ impl BytesIn {
         }
         let assembly = Assembly::load(input, next, highest)?;
         let tail = BytesMut::from(&unread[..]);
-        // Before there were openings no stream had one.
+        // Before format 4 there were no openings.
         let (has_opening, opening) =
             if input.is_since(4) { (input.flag()?, Opening::load(input)?) } else { (false, Opening::None) };
         if opening.is_awaited() && (read > 0 || unread.len() > MAX_OPENING + LONGEST_LENGTH) {
@@ -113,7 +113,7 @@ impl BytesIn {
         Ok(half)
     }
 
-    /// There is something that the application does not know.
+    /// Returns whether there is something the application has not been told of.
     pub(in crate::session) fn has_news(&self) -> bool {
         !self.told && !self.opening.is_awaited() && (!self.tail.is_empty() || self.is_over())
     }

@@ -1,4 +1,4 @@
-//! Bytes written and not acknowledged.
+//! Saving bytes written and not acknowledged.
 
 use bytes::BytesMut;
 
@@ -71,12 +71,12 @@ impl BytesOut {
         Ok(out)
     }
 
-    /// Something is to be sent for the first time, or an end by itself.
+    /// Returns whether data is to be sent for the first time, or FIN by itself.
     pub(in crate::session) fn has_new(&self) -> bool {
         self.unsent() > 0 || self.fin_due()
     }
 
-    /// Something is to be sent again.
+    /// Returns whether data is to be sent again.
     pub(in crate::session) fn has_lost(&self) -> bool {
         self.reset.is_none() && self.parts.has_lost()
     }

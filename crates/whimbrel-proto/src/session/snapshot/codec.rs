@@ -1,4 +1,5 @@
-//! Values to bytes and back. Every reader takes any bytes: it answers [`Broken`] and allocates in proportion to what is really there.
+//! Encoding and decoding of snapshot values. Every reader accepts any bytes: it returns a [`SnapshotError`] for bad
+//! ones, and allocates in proportion to what is really there.
 
 use std::time::Duration;
 
@@ -11,37 +12,37 @@ use crate::time::nanos;
 use crate::wire::{Malformed, Reader, VARINT_MAX, Writer};
 use crate::{Service, StreamId, Tag, Time};
 
-/// The version that is written. Another layout is another version.
+/// The snapshot format that is written. Each change of layout is a new version.
 pub const SNAPSHOT_VERSION: u8 = 4;
-/// The oldest that is read.
+/// The oldest format that can be read.
 pub(super) const OLDEST_VERSION: u8 = 3;
 
-/// Why bytes are no session.
+/// An error from restoring a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SnapshotError {
-    /// Not a snapshot at all.
+    /// The bytes are not a snapshot.
     #[error("these bytes are no suspended session")]
     NotOne,
-    /// Written by another version of the program.
+    /// It was written by another version of the program.
     #[error(
         "the suspended session was written in format {found}, this program reads {OLDEST_VERSION} to {SNAPSHOT_VERSION}: resume it with the version that wrote it"
     )]
     Version {
-        /// The format it has.
+        /// The format it was written in.
         found: u8,
     },
-    /// It ends before it should.
+    /// It ends too early.
     #[error("the suspended session is cut short")]
     Truncated,
-    /// It cannot have been written by a session.
+    /// It contains a value that no session can have.
     #[error("the suspended session is damaged: {0}")]
     Corrupt(&'static str),
 }
 
 pub(in crate::session) type Loaded<T> = Result<T, SnapshotError>;
 
-/// What cannot have been written by a session.
+/// The error for values that no session can have written.
 pub(in crate::session) const BROKEN: SnapshotError = SnapshotError::Corrupt("a value that no session has");
 
 impl From<Malformed> for SnapshotError {
@@ -50,7 +51,7 @@ impl From<Malformed> for SnapshotError {
     }
 }
 
-/// Where a snapshot goes. Times are written as they are from now.
+/// A snapshot being written. Times are written relative to now.
 pub(in crate::session) struct Out<'a> {
     writer: Writer<'a>,
     now: Time,
@@ -78,7 +79,7 @@ impl<'a> Out<'a> {
         self.writer.bytes(bytes);
     }
 
-    /// A value that may be missing.
+    /// Writes a value that may be missing.
     pub(in crate::session) fn option<T>(&mut self, value: Option<T>, save: impl FnOnce(&mut Self, T)) {
         self.flag(value.is_some());
         if let Some(value) = value {
@@ -90,7 +91,7 @@ impl<'a> Out<'a> {
         self.option(value, Self::int);
     }
 
-    /// How many, and each.
+    /// Writes the number of items, and then each item.
     pub(in crate::session) fn list<T>(
         &mut self,
         items: impl ExactSizeIterator<Item = T>,
@@ -102,17 +103,17 @@ impl<'a> Out<'a> {
         }
     }
 
-    /// Full 64 bits of nanoseconds.
+    /// Writes a duration as 64 bits of nanoseconds.
     pub(in crate::session) fn duration(&mut self, duration: Duration) {
         self.writer.u64(nanos(duration));
     }
 
-    /// Something that will be.
+    /// Writes a time in the future.
     pub(in crate::session) fn deadline(&mut self, at: Time) {
         self.writer.u64(if at == Time::MAX { u64::MAX } else { nanos(at.since(self.now)) });
     }
 
-    /// Something that was.
+    /// Writes a time in the past.
     pub(in crate::session) fn past(&mut self, at: Time) {
         self.duration(self.now.since(at));
     }
@@ -140,12 +141,12 @@ impl<'a> Out<'a> {
     }
 }
 
-/// Numbers in windows that one snapshot may mark: a bit each.
+/// Most numbers that one snapshot may mark in windows. Each costs a bit.
 const MOST_MARKED: u64 = 1 << 28;
-/// Bytes that holes in messages may take together.
+/// Most bytes that holes in messages may take together.
 const MOST_HOLES: u64 = 256 << 20;
 
-/// Where a snapshot comes from. Times are as far from now as they were when it was written, `away` counted off.
+/// A snapshot being read. Times keep their distance from now, adjusted by the time `away`.
 pub(in crate::session) struct In {
     reader: Reader,
     version: u8,
@@ -161,14 +162,14 @@ impl In {
         Self { reader: Reader::new(bytes), version, now, away, marked: 0, room }
     }
 
-    /// Whether what was read may take so many bytes more than it has itself.
+    /// Returns whether the restored session may take this many bytes beyond those in the snapshot, and deducts them.
     pub(in crate::session) fn affords(&mut self, bytes: u64) -> bool {
         let rest = self.room.checked_sub(bytes);
         self.room = rest.unwrap_or(0);
         rest.is_some()
     }
 
-    /// The snapshot has the fields that came with format `version`.
+    /// Returns whether the snapshot has the fields that were added in format `version`.
     pub(in crate::session) fn is_since(&self, version: u8) -> bool {
         self.version >= version
     }
@@ -185,7 +186,7 @@ impl In {
         Ok(self.reader.varint()?)
     }
 
-    /// An integer up to `most`.
+    /// Reads an integer up to `most`.
     pub(in crate::session) fn at_most(&mut self, most: u64) -> Loaded<u64> {
         self.int().and_then(|value| if value <= most { Ok(value) } else { Err(BROKEN) })
     }
@@ -226,7 +227,7 @@ impl In {
         self.option(Self::int)
     }
 
-    /// Calls `load` as often as the list has entries, each of which takes at least a byte.
+    /// Calls `load` once for each entry of the list. Each entry takes at least a byte.
     pub(in crate::session) fn list(&mut self, mut load: impl FnMut(&mut Self) -> Loaded<()>) -> Loaded<()> {
         let count = self.at_most(self.reader.remaining() as u64).map_err(|error| match error {
             SnapshotError::Corrupt(_) => SnapshotError::Truncated,
@@ -254,7 +255,7 @@ impl In {
         self.ranges_up_to(2 * MAX_RANGES)
     }
 
-    /// As many as there are.
+    /// Reads ranges without a limit on their number.
     pub(in crate::session) fn many_ranges(&mut self) -> Loaded<Scattered> {
         self.ranges_up_to(usize::MAX)
     }
@@ -276,7 +277,7 @@ impl In {
         let floor = self.at_most(VARINT_MAX / 2)?;
         let (mut window, mut end) = (Window::default(), floor);
         window.raise(floor);
-        // Not as a set of ranges: there may be one for every second number.
+        // This is not read as a set of ranges, since there may be one for every second number.
         let mut first = true;
         self.list(|input| {
             let gap = input.int()?;

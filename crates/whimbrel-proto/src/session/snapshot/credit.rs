@@ -1,4 +1,4 @@
-//! Credit: absolute sums, which the peer counts alike.
+//! Saving credit: absolute sums, which the peer counts in the same way.
 
 use super::{Received, RecvCredit, SendCredit};
 use crate::session::config::WIDEST;
@@ -46,7 +46,7 @@ impl RecvCredit {
         Ok(credit)
     }
 
-    /// What was read goes back unread.
+    /// Counts data that was read as unread again.
     pub(in crate::session) fn take_back(&mut self, amount: u64) {
         self.consumed = self.consumed.saturating_sub(amount);
     }
@@ -54,7 +54,7 @@ impl RecvCredit {
 
 impl Received {
     pub(in crate::session) fn save(&self, out: &mut Out<'_>) {
-        // A session that can be suspended is past what comes early.
+        // A session that can be suspended has no early data any more.
         let Self { charged, consumed, early: _, is_early: _ } = *self;
         out.int(charged);
         out.int(consumed);

@@ -1,4 +1,4 @@
-//! The session's own fields, its streams, and how it goes on after it was read.
+//! Saving the session's own fields and its streams, and resuming after a restore.
 
 use crate::session::receive::scattered::Scattered;
 use std::sync::Arc;
@@ -183,7 +183,7 @@ impl Session {
         stream.send_credit.save(out);
         stream.recv_credit.save(out);
         out.flag(stream.claimed);
-        // What was told, and not known to have arrived, is told again.
+        // An END that was sent and not acknowledged is sent again.
         out.byte(match stream.end_out {
             EndOut::Open => 0,
             EndOut::Wanted | EndOut::Told => 1,
@@ -332,7 +332,7 @@ impl Session {
         input.list(|input| {
             let (others, message) = (input.size()?, Message::load(input)?);
             let stream = self.streams.at_mut(slot).ok_or(BROKEN)?;
-            // Set to wait since: what was kept before is still read from here.
+            // The policy was set to `Wait` since. Messages kept before are still read from here.
             stream.latest.get_or_insert_with(|| Box::new(Latest::kept(window))).push(message, others);
             Ok(())
         })?;
@@ -424,7 +424,8 @@ impl Session {
         Ok(())
     }
 
-    /// After it was read: what was in flight goes again, credit is granted again, and what the application does not know is announced.
+    /// Resumes after a restore: data that was in flight is sent again, credit is granted again, and the application is
+    /// told what it does not know.
     pub(super) fn wake_up(&mut self, now: Time) {
         for slot in self.streams.slots() {
             for domain in Domain::ALL {
@@ -520,7 +521,7 @@ impl Session {
         self.on_quiet(slot);
     }
 
-    /// Which end began it.
+    /// Returns which side this end is.
     pub(crate) fn side(&self) -> Side {
         self.side
     }
@@ -529,40 +530,41 @@ impl Session {
         self.peer
     }
 
-    /// Its settings.
+    /// Returns the session's settings.
     pub fn config(&self) -> SessionConfig {
         *self.config
     }
 
-    /// The same, as other sessions may share it.
+    /// Returns the settings in the form that other sessions may share.
     pub(crate) fn shared_config(&self) -> Arc<SessionConfig> {
         Arc::clone(&self.config)
     }
 
-    /// Bytes kept while it waits: queued, sent and not acknowledged, and received, in parts or out of turn too, and not read.
+    /// Returns the bytes kept while the session waits: queued, sent and not acknowledged, and received and not read,
+    /// including parts and messages out of turn.
     pub(crate) fn kept_bytes(&self) -> u64 {
         let streams = self.streams.slots().filter_map(|slot| self.streams.at(slot));
         let of_streams: u64 = streams.map(Stream::kept_bytes).sum();
         self.outbox.bytes() + self.account.received.unread() + of_streams
     }
 
-    /// Of those, what this side sends.
+    /// Returns those of the kept bytes that this end sends.
     pub(crate) fn outgoing_bytes(&self) -> u64 {
         let streams = self.streams.slots().filter_map(|slot| self.streams.at(slot));
         self.outbox.bytes() + streams.map(Stream::outgoing_bytes).sum::<u64>()
     }
 
-    /// Byte streams that are open, by their ids.
+    /// Returns the open byte streams, sorted by id.
     pub fn byte_streams(&self) -> Vec<StreamId> {
         self.streams_where(|stream| stream.kind == Some(StreamKind::Bytes))
     }
 
-    /// Streams of messages beside stream 0 that this end has not ended, by their ids.
+    /// Returns the message streams that this end has not ended, except stream 0, sorted by id.
     pub fn message_streams(&self) -> Vec<StreamId> {
         self.streams_where(is_message_stream)
     }
 
-    /// [`Session::message_streams`] has it.
+    /// Returns whether [`Session::message_streams`] contains the stream.
     pub fn is_message_stream(&self, id: StreamId) -> bool {
         self.streams.look(id).is_some_and(is_message_stream)
     }
@@ -574,7 +576,7 @@ impl Session {
         ids
     }
 
-    /// Messages that were read and not taken by anybody wait again, before all others.
+    /// Puts messages that were read but not delivered back into the inbox, before all others.
     pub fn unread(&mut self, messages: impl DoubleEndedIterator<Item = Message>) {
         for message in messages.rev() {
             let charge = message.payload.len() as u64 + MESSAGE_CHARGE;

@@ -1,4 +1,4 @@
-//! A message or byte stream that travels in parts.
+//! Saving a message or byte stream that travels in parts.
 
 use super::{Fragment, FragmentList, FragmentState};
 use crate::session::snapshot::codec::{BROKEN, In, Loaded, Out};
@@ -13,7 +13,7 @@ impl FragmentList {
         });
     }
 
-    /// Of something `length` bytes long. What was not acknowledged is lost.
+    /// Loads the fragments of something `length` bytes long. Those not acknowledged count as lost.
     pub(in crate::session) fn load(input: &mut In, length: u64) -> Loaded<Self> {
         let sent = input.at_most(length)?;
         let mut parts: Vec<(u32, bool)> = Vec::new();

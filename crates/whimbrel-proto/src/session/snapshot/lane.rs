@@ -1,11 +1,11 @@
-//! Messages that wait.
+//! Saving messages that wait to be sent.
 
 use super::{Lane, LaneState, Outbox, SendItem};
 use crate::Time;
 use crate::session::numbers::{Domain, LaneSlot, TagSlot};
 use crate::session::snapshot::codec::{BROKEN, In, Loaded, Out};
 
-/// A lane as it was written.
+/// A saved lane.
 pub(in crate::session) struct SavedLane {
     pub(in crate::session) domain: Domain,
     pub(in crate::session) priority: Option<u8>,
@@ -16,7 +16,7 @@ pub(in crate::session) struct SavedLane {
 }
 
 impl Lane {
-    /// What was gathered must have been settled.
+    /// Saves the lane. Gathered messages must have been moved to the queue.
     pub(in crate::session) fn save(&self, out: &mut Out<'_>) {
         out.byte(self.key.domain.0);
         out.optional_int(self.priority.map(u64::from));
@@ -55,7 +55,7 @@ impl Outbox {
         self.lanes.iter_mut().for_each(Lane::settle);
     }
 
-    /// Appends what waited before.
+    /// Appends a message that waited when the session was saved.
     pub(in crate::session) fn put_back(&mut self, now: Time, slot: LaneSlot, item: SendItem) {
         self.messages += item.count as usize;
         self.bytes += u64::from(item.length);

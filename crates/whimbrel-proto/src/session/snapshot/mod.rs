@@ -1,8 +1,10 @@
-//! A session as bytes, and back: what [`Session::snapshot`] writes [`Session::restore`] takes, in another process or on another host.
+//! Saving a session as bytes and restoring it. [`Session::restore`] takes what [`Session::snapshot`] writes, in another
+//! process or on another host.
 //!
-//! Each part of the session writes itself, in a file of its own beside this one. What is in flight is written as lost: a session that
-//! was away does not know what arrived, sends it again, and the peer knows it by its number. Nothing that was acknowledged to the peer is
-//! left out, so nothing is lost; nothing that the peer acknowledged is kept, so little goes twice.
+//! Each part of the session writes itself, in a file of its own beside this one. Data in flight is written as lost. A
+//! session that was away does not know what arrived and sends it again, and the peer recognises it by its number.
+//! Everything acknowledged to the peer is saved, so nothing is lost. Nothing that the peer acknowledged is saved, so
+//! little is sent twice.
 
 pub(super) mod codec;
 mod fields;
@@ -16,11 +18,12 @@ use codec::{In, OLDEST_VERSION, Out, SNAPSHOT_VERSION, SnapshotError};
 use crate::Time;
 use crate::session::state::Session;
 
-/// What every snapshot begins with.
+/// The first bytes of every snapshot.
 const MAGIC: [u8; 4] = *b"WSES";
 
 impl Session {
-    /// All that exactly-once rests on, as bytes. The session is best told first that all it has in flight is lost.
+    /// Returns everything that exactly-once delivery depends on, as bytes. The session should first be told that all
+    /// packets in flight are lost.
     pub fn snapshot(&mut self, now: Time) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.push(SNAPSHOT_VERSION);
@@ -28,11 +31,11 @@ impl Session {
         bytes
     }
 
-    /// The session that [`Session::snapshot`] made bytes of, `away` ago by the wall clock: lifetimes have run on meanwhile. Its news
-    /// begins anew: what is unread is announced once more.
+    /// Restores a session from the bytes that [`Session::snapshot`] returned `away` ago by the wall clock. Lifetimes
+    /// have run on meanwhile. Events start anew, so unread messages are announced once more.
     ///
     /// # Errors
-    /// [`SnapshotError`]; there is no half of a session.
+    /// Returns a [`SnapshotError`]. A session is never restored in part.
     pub fn restore(now: Time, away: Duration, bytes: Bytes) -> Result<Self, SnapshotError> {
         let head = bytes.get(..5).ok_or(SnapshotError::NotOne)?;
         if head[..4] != MAGIC {

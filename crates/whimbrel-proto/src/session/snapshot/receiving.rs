@@ -1,4 +1,4 @@
-//! What a domain has received.
+//! Saving the receiving side of a domain.
 
 use super::{Partial, RecvDomain};
 use crate::Service;
@@ -31,7 +31,7 @@ impl RecvDomain {
         });
     }
 
-    /// The domain with this index in its stream.
+    /// Loads the domain with this index in its stream.
     pub(in crate::session) fn load(input: &mut In, index: usize) -> Loaded<Self> {
         let mut domain =
             Self::new(Service::ALL.iter().any(|service| service.index() == index && service.is_sequenced()));
@@ -91,7 +91,7 @@ impl Partial {
         }
         let (early, dropped, forgotten) = (input.flag()?, input.flag()?, input.flag()?);
         let assembly = Assembly::load(input, 0, highest)?;
-        // A message that is whole is no part.
+        // A message that is whole is not kept in parts.
         if length.is_some_and(|length| assembly.is_whole(length)) && extras.is_none() {
             return Err(BROKEN);
         }

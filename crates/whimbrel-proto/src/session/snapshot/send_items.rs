@@ -1,4 +1,4 @@
-//! Messages on their way out, and messages that have come.
+//! Saving messages on their way out, and received messages.
 
 use bytes::Bytes;
 
@@ -53,7 +53,7 @@ impl SendItem {
         out.bytes(payload);
     }
 
-    /// An item whose first number is `first`, in a session that has so many tags.
+    /// Loads an item whose first number is `first`, in a session with this many tags.
     pub(in crate::session) fn load(input: &mut In, first: u64, tags: usize) -> Loaded<Self> {
         let state = match input.byte()? {
             LIVE => SendState::Lost,
@@ -104,7 +104,7 @@ impl SendItem {
         }
     }
 
-    /// A bundle's payload holds as many messages as it should.
+    /// Returns whether a bundle's payload holds exactly the messages it should.
     fn is_run(&self) -> bool {
         let (mut at, mut sum, mut count) = (0usize, 0usize, 0u32);
         while at < self.payload.len() {

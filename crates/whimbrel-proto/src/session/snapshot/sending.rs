@@ -1,4 +1,4 @@
-//! What a domain has sent and does not know the fate of.
+//! Saving the sent messages of a domain whose fate is not known.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ impl SendDomain {
         });
     }
 
-    /// The domain with this index in its stream. All that is live and has no parts is lost.
+    /// Loads the domain with this index in its stream. All live messages without parts count as lost.
     pub(in crate::session) fn load(input: &mut In, index: usize, tags: usize) -> Loaded<Self> {
         let cross = input.flag()?;
         if cross && index != 0 {
@@ -86,7 +86,7 @@ impl SendDomain {
         Ok(())
     }
 
-    /// Makes again what follows from the items.
+    /// Recomputes the sets that follow from the items.
     fn recount(&mut self) {
         for item in &self.items {
             if matches!(item.state, SendState::Skipping(_)) && !item.is_bundle() {
@@ -98,7 +98,7 @@ impl SendDomain {
         }
     }
 
-    /// Messages sent and not resolved.
+    /// Returns how many messages were sent and not resolved.
     pub(in crate::session) fn outstanding(&self) -> u64 {
         let counted = |item: &&SendItem| {
             item.state != SendState::Done
@@ -112,12 +112,12 @@ impl SendDomain {
         self.items.iter()
     }
 
-    /// Messages in parts of which some are lost.
+    /// Returns the messages in parts of which some parts are lost.
     pub(in crate::session) fn lost_parts(&self) -> Vec<u64> {
         self.parts.iter().filter(|(_, list)| list.has_lost()).map(|(number, _)| *number).collect()
     }
 
-    /// Everything given up whose fate the peer has not told: number and charge.
+    /// Returns everything given up and not answered by the peer, as number and charge.
     pub(in crate::session) fn unanswered(&self) -> Vec<(u64, u64)> {
         let single = self
             .items

@@ -1,4 +1,4 @@
-//! Numbers that were asked about.
+//! Saving the numbers that SKIP asked about.
 
 use super::SkipAnswers;
 use crate::session::message::DomainKey;

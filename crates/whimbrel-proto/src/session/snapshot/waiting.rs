@@ -1,10 +1,10 @@
-//! Messages behind a gap.
+//! Saving messages behind a gap.
 
 use super::{Parked, Unread, Waiting};
 use crate::Time;
 use crate::session::message::Message;
 
-/// One message: what a run is taken apart into.
+/// One message. Runs are taken apart into these.
 pub(in crate::session) struct One {
     pub(in crate::session) message: Message,
     pub(in crate::session) latest_reliable: u64,
@@ -12,7 +12,7 @@ pub(in crate::session) struct One {
 }
 
 impl Waiting {
-    /// By number.
+    /// Returns the messages in order of number.
     pub(in crate::session) fn in_order(&self) -> Vec<One> {
         let mut all: Vec<&Parked> = self.map.values().chain(self.queue.iter()).collect();
         all.sort_unstable_by_key(|parked| parked.number());
@@ -24,7 +24,7 @@ impl Parked {
     fn apart(&self) -> Vec<One> {
         let (first, latest, since) = (self.number(), self.latest_reliable, self.since);
         let one = |message: Message| {
-            // In a run of reliable messages each follows a reliable one.
+            // In a run of reliable messages, each follows a reliable one.
             let follows = message.id > first && message.service.is_reliable();
             One { latest_reliable: if follows { message.id } else { latest }, message, since }
         };

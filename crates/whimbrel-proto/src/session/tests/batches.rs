@@ -1,4 +1,4 @@
-//! Many at a time is as one at a time: sending and reading.
+//! Sending and reading many messages at a time gives the same result as one at a time.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::super::*;
 use super::pipe::*;
 use crate::{Service, StreamId};
 
-/// Messages of all lengths, some of them long, of all services, in groups of one service.
+/// Returns messages of all lengths, some of them long, for a group of one service.
 fn payloads(rng: &mut Rng, group: u64) -> Vec<Bytes> {
     (0..rng.below(200))
         .map(|number| {
@@ -18,7 +18,7 @@ fn payloads(rng: &mut Rng, group: u64) -> Vec<Bytes> {
         .collect()
 }
 
-/// What the far end reads, in turn, of what a seed sends; `batches`: many at a time at both ends.
+/// Returns what the far end reads, in order, of what a seed sends. With `batches`, both ends handle many at a time.
 fn exchange(seed: u64, batches: bool) -> Vec<Message> {
     let roomy = SessionConfig { stream_share: 4 << 20, ..SessionConfig::default() };
     let mut pipe = Pipe { loss: 5, jitter: 3, ..Pipe::new(seed, roomy) };

@@ -8,13 +8,13 @@ use crate::{Service, StreamId, Time};
 fn send_small(pipe: &mut Pipe, service: Service, numbers: std::ops::Range<u64>) {
     let template = numbered(service, 0, 8);
     for number in numbers {
-        // Of all lengths, so that each needs its own.
+        // The lengths differ, so that each message needs its own length field.
         let payload = body(number, 8 + number as usize % 90);
         assert!(pipe.ends[0].send_copy(pipe.now, &template, &payload));
     }
 }
 
-/// One packet of at most `mtu` bytes, and what it carried.
+/// Returns one packet of at most `mtu` bytes, and what it carried.
 fn packet(pipe: &mut Pipe, mtu: usize) -> (Vec<u8>, Vec<Carried>) {
     let (mut packet, mut carried) = (Vec::new(), Vec::new());
     pipe.ends[0].fill(pipe.now, &mut Writer::new(&mut packet, mtu), &mut carried, 0);
@@ -52,7 +52,7 @@ fn lost_together_they_go_again_in_smaller_packets() {
     send_small(&mut pipe, Service::ReliableSequenced, 0..20);
     let (_, carried) = packet(&mut pipe, 1400);
     pipe.ends[0].on_lost(pipe.now, &carried[0]);
-    // Some of these are smaller than some of the messages.
+    // Some of these packets are smaller than some of the messages.
     let mut received = Vec::new();
     for mtu in std::iter::repeat_n(90, 10).chain(std::iter::repeat(300)) {
         let (bytes, carried) = packet(&mut pipe, mtu);
@@ -94,7 +94,7 @@ fn each_of_a_lost_bundle_has_its_own_outcome() {
     send_small(&mut pipe, Service::UnreliableUnsequenced, 0..20);
     let (_, carried) = packet(&mut pipe, 1400);
     pipe.ends[0].on_lost(pipe.now, &carried[0]);
-    // The notices go in packets so small that the answers come one after another.
+    // The SKIPs go in packets so small that the answers come one after another.
     let mut lost = 0;
     for _ in 0..20 {
         let (bytes, _) = packet(&mut pipe, 40);
@@ -135,7 +135,7 @@ fn no_more_begin_than_credit_covers() {
         }
     }
     while !packet(&mut pipe, 1400).0.is_empty() {}
-    // Only the last one may overdraw.
+    // Only the last message may overdraw.
     assert_eq!(pipe.ends[0].credit_used().0, window.div_ceil(each) * each);
 }
 

@@ -7,7 +7,7 @@ use crate::{Service, StreamId};
 
 const KIB: u64 = 1 << 10;
 
-/// A pipe whose ends draw on budgets of their own.
+/// Returns a pipe whose ends have budgets of their own.
 fn budgeted(seed: u64, config: SessionConfig, credit: u64) -> (Pipe, [Budgets; 2]) {
     let mut pipe = Pipe { window: 4096, ..Pipe::new(seed, config) };
     let budgets = [(); 2].map(|()| Budgets::new(credit, u64::MAX));
@@ -17,7 +17,7 @@ fn budgeted(seed: u64, config: SessionConfig, credit: u64) -> (Pipe, [Budgets; 2
     (pipe, budgets)
 }
 
-/// Writes as much as the stream takes, again and again, and reads of it what `read` says, until that is done.
+/// Writes as much as the stream takes, again and again, until `read` bytes of it were read.
 fn stream_through(pipe: &mut Pipe, stream: StreamId, read: u64) {
     let mut got = 0;
     for _ in 0..10_000 {
@@ -36,7 +36,7 @@ fn stream_through(pipe: &mut Pipe, stream: StreamId, read: u64) {
     panic!("{got} of {read} bytes");
 }
 
-/// Streams of bytes that were read up to some point, and then no more.
+/// Opens byte streams of which `read` bytes each are read, and then no more.
 fn stall(pipe: &mut Pipe, streams: u64, read: u64) -> Vec<StreamId> {
     (0..streams)
         .map(|_| {
@@ -136,7 +136,7 @@ fn early_credit_is_the_default_and_grows_with_the_handshake() {
     let too_large = numbered(Service::ReliableSequenced, 0, 300_000);
     assert_eq!(pipe.ends[0].send(pipe.now, too_large), Err(SendError::TooLarge { limit: DEFAULT_CREDIT }));
     pipe.settle();
-    // All streams together, and the last message may overdraw.
+    // The limit holds for all streams together, and the last message may overdraw.
     let used = pipe.ends[0].credit_used().0;
     assert!((DEFAULT_CREDIT..DEFAULT_CREDIT + 1032).contains(&used), "{used}");
     assert_eq!(pipe.ends[0].stats().blocked_streams, 0, "no stream is out of its own credit");
@@ -171,7 +171,7 @@ fn windows_grow_with_what_is_read_as_far_as_the_reserve_goes() {
     assert_eq!(credit(&pipe, 1, first).window, 64 * KIB, "nobody reads");
     stream_through(&mut pipe, first, 8 << 20);
     assert_eq!(credit(&pipe, 1, first).window, 4096 * KIB);
-    // The endpoint's budget counts, too.
+    // The endpoint's budget also limits the windows.
     let (mut small, [_, budget]) = budgeted(1, SessionConfig::default(), 512 * KIB);
     let streams = stall(&mut small, 2, 4 << 20);
     let windows: Vec<u64> = streams.iter().map(|stream| credit(&small, 1, *stream).window).collect();
@@ -192,12 +192,12 @@ fn stalled_streams_leave_room_for_the_next_reader() {
     let next = pipe.ends[0].open_stream(StreamKind::Bytes).unwrap();
     let begin = pipe.now;
     stream_through(&mut pipe, next, 4 << 20);
-    // The share each round trip of 10 ms, and a little for driving in steps.
+    // Each round trip of 10 ms carries the stream's share. Driving in steps takes a little longer.
     assert!(pipe.now - begin < Duration::from_millis(1500), "{:?}", pipe.now - begin);
     pipe.send(0, numbered(Service::ReliableSequenced, 1, 9));
     pipe.run_for(Duration::from_millis(11));
     assert_eq!(pipe.recv_all(1).len(), 1);
-    // One that is read again goes on, and those that end give back what they had.
+    // A stream that is read again continues, and streams that end give back what they had.
     stream_through(&mut pipe, stalled[0], 8 << 20);
     for stream in stalled.into_iter().chain([next]) {
         pipe.ends[0].reset(stream, 1).unwrap();
@@ -249,7 +249,7 @@ fn both_ends_hear_of_a_stall_once() {
     assert!(credit(&pipe, 1, stream).unread_for >= Some(Duration::from_secs(1)));
     pipe.run_for(Duration::from_secs(100));
     assert_eq!(news(&mut pipe, 0), []);
-    // Read again, and stalled again.
+    // The stream is read again, and stalls again.
     while let Ok(Read::Data(_)) = pipe.ends[1].read(stream, 1000) {}
     pipe.run_for(Duration::from_millis(15));
     assert_eq!(stats(&pipe), (0, 0));

@@ -1,5 +1,5 @@
-//! A peer with good keys that wants our time and memory. Where work must not be in proportion to what a block names, the block comes so
-//! often that the test would otherwise not end.
+//! A peer with valid keys that tries to use up time and memory. Where the work must not grow with what a block names,
+//! the block is repeated so often that otherwise the test would not end.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{Cause, Service, Side, Time};
 const OFTEN: usize = 20_000;
 const WHOLE: u8 = data::BEGIN | data::END;
 
-/// Each number of a range that had been skipped or delivered was looked at again, for twelve bytes: 20 ms of work.
+/// Each number of a range that had been skipped or delivered was looked at again: 20 ms of work for twelve bytes.
 #[test]
 fn regression_a_repeated_skip_costs_the_same_however_many_it_names() {
     for first in [0, 1] {
@@ -28,7 +28,7 @@ fn regression_a_repeated_skip_costs_the_same_however_many_it_names() {
     }
 }
 
-/// Answers that waited were looked through from the end.
+/// Waiting answers were searched from the end.
 #[test]
 fn regression_many_questions_do_not_make_the_next_one_dear() {
     let mut session = server();
@@ -52,7 +52,7 @@ fn regression_many_questions_do_not_make_the_next_one_dear() {
     panic!("questions without end");
 }
 
-/// Each number of an answer was looked at that the sender still had in its ring, behind one that nothing was said of.
+/// Each number of an answer that the sender still had in its ring was looked at, behind one that was not answered.
 #[test]
 fn regression_answers_are_looked_up_among_what_was_asked() {
     let (mut session, mut now) = (server(), Time::ZERO);
@@ -84,7 +84,8 @@ fn far_ahead(floor: u64) -> Vec<u8> {
     block_of(head(WHOLE, floor + MAX_SPAN - 1, 0), b"")
 }
 
-/// Every number of a gap was noted as passed over, 5 ms for ten bytes; and what is noted was bounded only against SKIP.
+/// Every number of a gap was recorded as passed over, 5 ms of work for ten bytes. The record was bounded only against
+/// SKIP.
 #[test]
 fn regression_gaps_are_passed_over_whole_and_only_so_many() {
     let mut session = server();
@@ -118,7 +119,8 @@ fn regression_many_gaps_and_many_parts_do_not_multiply() {
     assert_eq!(session.stats().received, half / 2);
 }
 
-/// Of a message passed over in the middle its charge counts as read, but what was known of it stayed: memory that no credit covered.
+/// When a message in parts was passed over, its charge counted as read, but its entry stayed in memory that no credit
+/// covered.
 #[test]
 fn regression_parts_of_messages_passed_over_are_bounded() {
     let mut session = Session::new(Side::Server, SessionConfig::default());
@@ -136,8 +138,8 @@ fn regression_parts_of_messages_passed_over_are_bounded() {
     assert_eq!(fault.map(|fault| fault.cause), Some(Cause::LimitExceeded));
 }
 
-/// A message held behind a gap, or unread, held the receive buffer it came in: 64 KB for 300 bytes of credit. A small one held its
-/// arena's chunk, of which all else was read.
+/// A message held behind a gap, or unread, held the receive buffer it came in: 64 KB for 300 bytes of credit. A small
+/// one held its arena's chunk, although everything else in it had been read.
 #[test]
 fn regression_what_waits_holds_its_own_bytes_only() {
     let mut session = server();
@@ -163,13 +165,13 @@ fn regression_what_waits_holds_its_own_bytes_only() {
     assert!(take(&mut session, part(300), 1300));
 }
 
-/// Eleven bytes name nearly all numbers there may be, and a packet has room for 130 such blocks.
+/// Eleven bytes can name nearly all numbers of a span, and a packet has room for 130 such blocks.
 #[test]
 fn regression_a_skip_does_not_go_through_what_it_names() {
     const SPAN: u64 = MAX_SPAN - 1;
     const BLOCKS: u64 = 130;
     let skip = |first, count| ranges(block::SKIP, &[(first, count, MESSAGE_CHARGE)]);
-    // All but the lowest are over, so none becomes old.
+    // All numbers but the lowest are finished, so none falls below the floor.
     let mut session = server();
     feed(&mut session, skip(1, SPAN - 1)).unwrap();
     let packet = skip(1, SPAN - 1).repeat(BLOCKS as usize);
@@ -178,7 +180,7 @@ fn regression_a_skip_does_not_go_through_what_it_names() {
     feed(&mut session, packet).unwrap();
     let looks = receive::window::looks::take();
     assert!(looks <= 100 * BLOCKS, "{looks} words for nothing new");
-    // Where there is news a block costs no more: the highest, all between, and the lowest.
+    // A block with something new costs no more: the highest number, all between, and the lowest.
     let mut session = server();
     for packet in [skip(SPAN, 1), skip(1, SPAN - 1), skip(0, 1)] {
         feed(&mut session, packet).unwrap();

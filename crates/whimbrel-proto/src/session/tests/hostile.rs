@@ -75,7 +75,7 @@ fn contradictions_are_misbehaviour() {
 
 #[test]
 fn credit_is_verified() {
-    // Messages of nothing are charged too.
+    // Empty messages are charged too.
     let mut session = server();
     let bound = (DEFAULT_CREDIT + (16 << 20) + 32) / MESSAGE_CHARGE;
     let mut taken = 0;
@@ -94,7 +94,7 @@ fn credit_is_verified() {
     assert_eq!(cause(feed(&mut session, block_of(beyond, b"x"))), Cause::Credit);
 }
 
-/// Before the peer is proven all streams together are bounded, by what one of them may be charged and one message.
+/// Before the peer is proven, all streams together are limited to one stream's credit and one message.
 #[test]
 fn early_data_is_bounded_over_all_streams() {
     let bytes = Extras { bytes: true, ..Extras::NONE };
@@ -172,7 +172,7 @@ fn notices_to_the_maximum_are_refused() {
     session.send(Time::ZERO, numbered(Service::ReliableSequenced, 0, 20)).unwrap();
     session.fill(Time::ZERO, &mut Writer::new(&mut Vec::new(), 1400), &mut Vec::new(), 0);
     assert_eq!(cause(feed(&mut session, ranges(block::TAKEN, &[(0, 2, 0)]))), Cause::AckOfUnsent);
-    // An answer nobody asked for changes nothing.
+    // An answer to a SKIP that was not sent changes nothing.
     feed(&mut session, ranges(block::SKIP_ACK, &[(0, 1, 0)])).unwrap();
     assert_eq!(session.stats().outstanding, 1);
 }
@@ -240,7 +240,7 @@ proptest! {
         for (packet, kind) in packets.into_iter().zip(kinds) {
             let mut bytes = vec![KINDS[usize::from(kind) % KINDS.len()]];
             bytes.extend(packet);
-            // Small streams and numbers are where it gets interesting.
+            // Low stream ids and message numbers reach the most code.
             for byte in bytes.iter_mut().skip(2).take(2) {
                 *byte &= 0x07;
             }
@@ -252,7 +252,8 @@ proptest! {
     }
 }
 
-/// An opening is bounded, is the opener's alone, and each block of a stream says the same of it.
+/// An opening is limited in length, only the opener may send one, and all blocks of a stream must agree on whether
+/// there is one.
 #[test]
 fn openings_that_contradict_are_refused() {
     let extras = |opening| Extras { bytes: true, opening, ..Extras::NONE };

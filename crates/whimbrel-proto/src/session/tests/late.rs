@@ -1,4 +1,4 @@
-//! Messages that come after their gap was passed over are not taken for delivered.
+//! Messages that arrive after their gap was passed over do not count as delivered.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::{Service, Side, Time};
 
 const WAIT: Duration = Duration::from_millis(100);
 
-/// A sender, a receiver, and packets in somebody's hand.
+/// A sender and a receiver, whose packets the test delivers by hand.
 struct Hand {
     ends: [Session; 2],
     now: Time,
@@ -64,7 +64,8 @@ impl Hand {
         }
     }
 
-    /// Two messages, the first held up but for its first packets, the second passing it over; the packets of the first.
+    /// Sends two messages. Only the first `in_time` packets of the first arrive before the second passes it over.
+    /// Returns the packets of the first.
     fn overtaken(&mut self, size: usize, in_time: usize) -> Vec<Packet> {
         let message = Outgoing { tracked: true, ..numbered(Service::UnreliableSequenced, 0, size) };
         self.ends[0].send(self.now, message).unwrap();
@@ -90,7 +91,7 @@ impl Hand {
         events.filter_map(outcome).collect()
     }
 
-    /// What rides before an acknowledgement.
+    /// Returns the verdicts that precede an acknowledgement.
     fn verdicts(&mut self) -> Packet {
         let (mut packet, mut carried) = (Vec::new(), Vec::new());
         assert!(self.ends[1].has_verdicts());
@@ -139,7 +140,7 @@ fn the_verdict_rides_with_every_acknowledgement_until_it_arrives() {
     hand.arrive(0, &again);
     hand.acked(1, &again);
     assert!(!hand.ends[1].has_verdicts());
-    // The first was lost; nothing is left to say.
+    // The first copy was lost, and nothing is left to report.
     hand.lost(1, &first);
     assert!(!hand.ends[1].wants_to_send());
     assert_eq!(hand.outcomes(), [Outcome::Lost]);
@@ -176,7 +177,7 @@ fn a_skip_under_way_and_a_verdict_agree() {
     assert_eq!(hand.outcomes(), [Outcome::Lost]);
 }
 
-/// The verdict on one message of the default stream's unreliable sequenced ones.
+/// Returns a verdict on one unreliable sequenced message of stream 0.
 fn verdict_on(number: u8) -> Packet {
     (vec![block::SKIP_ACK, 0, 0x00, 0x40, 1, number, 1, 2], Vec::new())
 }
@@ -241,7 +242,7 @@ fn a_verdict_is_on_some_of_what_travelled_together_and_on_no_reliable_ones() {
     }
     hand.arrive(0, &(vec![block::SKIP_ACK, 0, 0x00, 0x40, 1, 1, 3, 2], Vec::new()));
     assert_eq!(hand.ends[0].stats().total.lost, 3);
-    // The one in parts waits for the answer to its SKIP.
+    // The message in parts waits for the answer to its SKIP.
     hand.arrive(0, &(vec![block::SKIP_ACK, 0, 0x00, 0x40, 1, 0, 6, 2], Vec::new()));
     assert_eq!((hand.ends[0].stats().total.lost, hand.outcomes()), (5, vec![]));
     let skip = hand.packet(0);
@@ -283,7 +284,7 @@ fn a_verdict_on_more_than_travel_together_is_refused() {
 #[test]
 fn many_late_together_are_each_told_though_more_come_while_the_verdict_is_out() {
     let mut hand = Hand::new();
-    // Two packets of more messages each than there may be verdicts.
+    // There are two packets, and more messages in them than there may be verdicts.
     let mut held = Vec::new();
     for batch in 0..2 {
         for number in 0..40 {
@@ -310,7 +311,7 @@ fn many_late_together_are_each_told_though_more_come_while_the_verdict_is_out() 
     }
     let second = hand.verdicts();
     assert_eq!((first.1.len(), second.1.len()), (1, 1));
-    // Of the first only what it said is settled.
+    // Only the messages that the first verdict named are settled.
     hand.arrive(0, &first);
     hand.acked(1, &first);
     let rest = hand.verdicts();
@@ -332,7 +333,7 @@ fn late_messages_in_parts_that_are_forgotten_do_not_pile_up() {
     let roomy = SessionConfig { stream_share: window, ..SessionConfig::default() };
     let mut hand = Hand::with(roomy);
     for _ in 0..=MAX_RANGES + 32 {
-        // Nothing comes back: of each but the last 32 the verdict is forgotten.
+        // Nothing comes back, so all verdicts but the latest are forgotten.
         for packet in hand.overtaken(2000, 0) {
             hand.arrive(1, &packet);
             hand.acked(0, &packet);
@@ -383,13 +384,13 @@ fn verdicts_of_what_cannot_be_passed_over_change_nothing() {
 
 #[test]
 fn late_parts_without_end_close_the_connection() {
-    // Parts that say no length are kept until their SKIP; a peer that sends none is cut off.
+    // Parts without a message length are kept until their SKIP. A peer that sends no SKIP is disconnected.
     let mut hand = Hand::new();
     let mut failed = None;
     for number in 0..40_000u64 {
         let mut packet = Vec::new();
         let mut out = Writer::new(&mut packet, 1200);
-        // A middle part of `number`, then `number + 1` whole.
+        // The packet has a middle part of the first message, then all of the second.
         let part = crate::wire::data::DataHead {
             flags: 0,
             stream: 0,

@@ -1,4 +1,4 @@
-//! A peer that opens very many streams. What is done for one of them must not look through all: with so many the tests would not end.
+//! A peer that opens very many streams. Work for one stream must not search all of them, or these tests would not end.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn roomy() -> Session {
     Session::new(Side::Server, SessionConfig { max_streams: 2 * STREAMS, ..SessionConfig::default() })
 }
 
-/// Packets until there is nothing more to say.
+/// Fills packets until no control blocks wait, and returns what they carried.
 fn drain(session: &mut Session) -> Vec<Carried> {
     let (mut packet, mut all) = (Vec::new(), Vec::new());
     while session.has_control() {
@@ -94,7 +94,7 @@ fn regression_questions_on_all_streams_do_not_make_the_next_one_dear() {
     assert_eq!(drain(&mut session).len(), MAX_NOTICES);
 }
 
-/// All that was unread was moved for each stream that was accepted.
+/// All unread messages were moved for each stream that was accepted.
 #[test]
 fn regression_claiming_a_stream_does_not_look_at_what_others_have_unread() {
     let mut session = roomy();

@@ -1,4 +1,4 @@
-//! Tests by topic, on a virtual clock.
+//! Tests of the session by topic, on a virtual clock.
 
 mod batches;
 mod bundles;

@@ -1,4 +1,4 @@
-//! What one stream is set to: order, gap, credit, priority, route.
+//! Settings of one stream: order, gap wait, credit, priority and route.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn read_stream(pipe: &mut Pipe, side: usize, stream: StreamId) -> Vec<u64> {
         .collect()
 }
 
-/// A stream both ends know, of which the receiver wants the latest only.
+/// Returns a stream that both ends know and of which the receiver wants only the latest messages.
 fn latest(pipe: &mut Pipe) -> StreamId {
     let stream = pipe.ends[0].open_messages(StreamOptions::default()).unwrap();
     pipe.send(0, on(stream, Service::ReliableUnsequenced, 0, 8));
@@ -42,7 +42,7 @@ fn a_reader_of_the_latest_finds_the_newest_and_stops_nobody() {
     for service in [Service::UnreliableSequenced, Service::UnreliableUnsequenced] {
         let mut pipe = Pipe::plain();
         let stream = latest(&mut pipe);
-        // Far more than any window, and nobody reads.
+        // This is far more than any window, and nobody reads.
         for number in 1..=30_000 {
             pipe.send(0, on(stream, service, number, 1000));
             if number % 1000 == 0 {
@@ -93,7 +93,7 @@ fn reliable_messages_of_such_a_stream_wait_and_keep_their_place() {
         pipe.settle();
     }
     assert_eq!(read_stream(&mut pipe, 1, stream), [1, 3, 4, 5, 6], "2 made room, in order of arrival");
-    // A reliable flood still waits for its reader.
+    // Many reliable messages still wait for their reader.
     for number in 7..=10_000 {
         pipe.send(0, on(stream, Service::ReliableUnsequenced, number, 1000));
     }
@@ -177,7 +177,7 @@ fn a_stream_waits_for_its_gaps_as_long_as_it_is_told() {
         pipe.send(0, on(stream, Service::UnreliableSequenced, 2, 8));
         pipe.flush();
     }
-    // Nothing tells the receiver of the loss but time: SKIP is cut off.
+    // Only time can tell the receiver of the loss, because SKIP is cut off.
     pipe.blackout = true;
     pipe.recv_all(1);
     pipe.run_for(Duration::from_millis(200));
@@ -222,7 +222,7 @@ fn the_connection_is_told_the_route_of_what_goes_next() {
     assert!(!pipe.ends[0].send_copy(pipe.now, &routed, &routed.payload));
     pipe.send(0, routed);
     assert_eq!(pipe.ends[0].next_route(), Some(RouteClass(9)), "its own goes before the stream's");
-    // Lost, it goes again by the same.
+    // A lost message is sent again by the same route.
     pipe.blackout = true;
     pipe.run_for(Duration::from_millis(6));
     pipe.window = 0;

@@ -1,4 +1,4 @@
-//! Two sessions joined by a link that loses, delays and reorders packets, from a seed.
+//! Two sessions joined by a link that loses, delays and reorders packets, controlled by a seed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::super::*;
 use crate::wire::{Reader, Writer};
 use crate::{MessageId, PeerMisbehaved, Service, Side, StreamId, Time};
 
-/// SplitMix64.
+/// The SplitMix64 random number generator.
 #[derive(Clone, Debug)]
 pub(super) struct Rng(pub(super) u64);
 
@@ -43,7 +43,8 @@ pub(super) struct Pipe {
     pub(super) ends: [Session; 2],
     pub(super) now: Time,
     pub(super) rng: Rng,
-    /// Per cent of packets lost, of acknowledgements lost, of packets taken for lost that arrive after all.
+    /// Percentages: `loss` of packets and acknowledgements that are lost, `spurious` of packets declared lost that
+    /// arrive after all.
     pub(super) loss: u64,
     pub(super) spurious: u64,
     pub(super) jitter: u64,
@@ -112,7 +113,7 @@ impl Pipe {
         self.delay + Duration::from_millis(self.rng.below(self.jitter + 1))
     }
 
-    /// Sends what may be sent.
+    /// Sends everything that may be sent.
     pub(super) fn flush(&mut self) {
         for side in 0..2 {
             while self.flying[side].len() < self.window
@@ -183,7 +184,7 @@ impl Pipe {
         }
     }
 
-    /// One event or timer; false when nothing more will happen before `until`.
+    /// Handles one event or timer. Returns false if nothing more happens before `until`.
     pub(super) fn step(&mut self, until: Time) -> bool {
         self.flush();
         let timer = self.ends.iter().filter_map(|end| end.poll_timeout()).min();
@@ -211,7 +212,7 @@ impl Pipe {
         self.flush();
     }
 
-    /// Until nothing moves any more; an hour is a stall.
+    /// Runs until nothing happens any more. An hour of activity counts as a stall.
     pub(super) fn settle(&mut self) {
         let until = self.now + Duration::from_secs(3600);
         let mut steps = 0;
@@ -221,7 +222,7 @@ impl Pipe {
         }
     }
 
-    /// The connection is cut, and the ends named by the bits of `who` go on from their snapshots, after `away`.
+    /// Cuts the connection. The ends named by the bits of `who` resume from their snapshots after `away`.
     pub(super) fn suspend(&mut self, who: u64, away: Duration) {
         for (_, event) in std::mem::take(&mut self.events) {
             let (side, carried) = match event {
@@ -235,7 +236,7 @@ impl Pipe {
         self.now += away;
         for (side, bytes) in snapshots.into_iter().enumerate().filter(|(side, _)| who >> side & 1 == 1) {
             let end = Session::restore(self.now, away, bytes.into()).unwrap();
-            // Who stands still is found out anew.
+            // Stalls are detected again after a restore.
             let stats = self.ends[side].stats();
             assert_eq!(end.stats(), SessionStats { unread_streams: 0, blocked_streams: 0, ..stats });
             self.ends[side] = end;
@@ -259,7 +260,7 @@ impl Pipe {
             .collect()
     }
 
-    /// Both sides agree on what was charged.
+    /// Checks that both ends agree on what was charged.
     pub(super) fn assert_credit_agrees(&self) {
         assert_eq!(self.ends[0].credit_used().0, self.ends[1].credit_used().1, "client to server");
         assert_eq!(self.ends[1].credit_used().0, self.ends[0].credit_used().1, "server to client");
@@ -270,7 +271,7 @@ pub(super) fn numbered(service: Service, number: u64, size: usize) -> Outgoing {
     Outgoing::new(StreamId(0), service, body(number, size))
 }
 
-/// `size` bytes (at least 8) that begin with `number` and go on in a way that shows a byte out of place.
+/// Returns `size` bytes (at least 8) that begin with `number` and continue in a pattern that reveals misplaced bytes.
 pub(super) fn body(number: u64, size: usize) -> Bytes {
     let mut bytes = number.to_be_bytes().to_vec();
     bytes.extend((8..size.max(8)).map(|at| (at as u64 * 31 + number + (at as u64 >> 8)) as u8));

@@ -1,4 +1,4 @@
-//! Random operations against a model outside the session.
+//! Random operations checked against a model outside the session.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,12 +12,12 @@ struct Sent {
     side: usize,
     stream: StreamId,
     service: Service,
-    /// Of those whose outcome is asked for.
+    /// Set if the message is tracked.
     id: Option<MessageId>,
-    /// It may be given up.
+    /// Whether the message may be given up.
     mortal: bool,
     confirm: bool,
-    /// It may have taken an older one's place.
+    /// Whether the message may have taken the place of an older one.
     replacement: bool,
 }
 
@@ -103,7 +103,7 @@ impl Model {
     }
 }
 
-/// Many small messages of one kind whose outcomes nobody asked for.
+/// Sends many small untracked messages of one kind.
 fn send_burst(pipe: &mut Pipe, model: &mut Model, rng: &mut Rng, side: usize, stream: StreamId) {
     let service = Service::ALL[rng.below(4) as usize];
     let priority = if rng.chance(80) { 100 } else { rng.below(256) as u8 };
@@ -248,7 +248,7 @@ fn run(seed: u64, operations: u64, suspends: u64) {
         }
     }
     pipe.blackout = false;
-    // Read to the end: as long as anything moves, it goes on.
+    // Everything is read, for as long as anything still moves.
     for round in 0.. {
         let before = (model.got.len(), pipe.packets);
         pipe.settle();
@@ -282,7 +282,7 @@ fn check(pipe: &Pipe, model: &Model, seed: u64) {
         }
         let late = sent.service == Service::UnreliableSequenced;
         if outcome.is_none() && late && sent.confirm && !here {
-            // It arrived after its gap was passed over: nobody can take it.
+            // The message arrived after its gap was passed over, so nobody can take it.
             continue;
         }
         let outcome = *outcome.unwrap_or_else(|| panic!("{}", story()));

@@ -8,7 +8,7 @@ fn prioritised(number: u64, priority: u8) -> Outgoing {
     Outgoing { priority, ..numbered(Service::ReliableUnsequenced, number, 1000) }
 }
 
-/// One packet every millisecond: a slow link.
+/// Sends one packet every millisecond, like a slow link, and returns the order of arrival.
 fn trickle(pipe: &mut Pipe, packets: usize) -> Vec<u64> {
     let mut order = Vec::new();
     for _ in 0..packets {
@@ -46,7 +46,7 @@ fn waiting_outgrows_priority() {
     let mut number = 0;
     let mut waited = None;
     for step in 0..400 {
-        // Always more of priority 110 than the link takes.
+        // There are always more messages of priority 110 than the link can carry.
         pipe.send(0, prioritised(number, 110));
         pipe.send(0, prioritised(number + 1, 110));
         number += 2;
@@ -55,7 +55,7 @@ fn waiting_outgrows_priority() {
             break;
         }
     }
-    // Ten levels at 20 ms.
+    // Ten levels of priority are worth 20 ms each.
     assert!((190..=210).contains(&waited.unwrap()), "{waited:?}");
 }
 

@@ -101,13 +101,13 @@ fn a_repeat_never_rides_with_its_original() {
         assert_eq!(carried.len(), copy);
     }
     assert!(!pipe.ends[0].wants_repeat(2));
-    // Lost only when no copy flies.
+    // It is lost only when no copy is in flight.
     pipe.ends[0].on_lost(Time::ZERO, &carried[0]);
     pipe.ends[0].on_lost(Time::ZERO, &carried[1]);
     assert!(!pipe.ends[0].wants_to_send());
     pipe.ends[0].on_lost(Time::ZERO, &carried[2]);
     assert!(pipe.ends[0].wants_to_send());
-    // A late acknowledgement makes the retransmission moot.
+    // A late acknowledgement makes the retransmission unnecessary.
     pipe.ends[0].on_acked(Time::ZERO, &carried[1]);
     packet.clear();
     assert!(!pipe.ends[0].fill(

@@ -1,4 +1,4 @@
-//! Sessions as bytes. That nothing is lost or doubled over them is held by `random`.
+//! Saving and restoring sessions. The tests in `random` check that nothing is lost or doubled by it.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::super::*;
 use super::pipe::*;
 use crate::{Service, StreamId, Tag, Time};
 
-/// A session in the middle of everything, as bytes.
+/// Returns the snapshot of a session in the middle of everything.
 fn busy(seed: u64) -> Vec<u8> {
     let mut pipe = Pipe::lossy(seed);
     let bytes = pipe.ends[0].open_stream(StreamKind::Bytes).unwrap();
@@ -142,7 +142,7 @@ proptest! {
     }
 }
 
-/// Sends all it has, and reads.
+/// Sends everything the session has, and reads from it.
 fn exercise(session: &mut Session) {
     let (mut now, mut packet, mut carried) = (Time::ZERO, Vec::new(), Vec::new());
     for round in 0..200 {
@@ -194,8 +194,8 @@ fn openings_windows_and_unheard_streams_go_with_the_session() {
     }
 }
 
-/// Both ends of a session in the middle of traffic, written by the program of format 3 (revision a58db22): the client had written 5,000 bytes
-/// on a stream and sent 300 messages, the server 300.
+/// Both ends of a session in the middle of traffic, written in format 3 (revision a58db22). The client had written
+/// 5,000 bytes on a stream and sent 300 messages, and the server had sent 300.
 const OF_FORMAT_3: [&[u8]; 2] =
     [include_bytes!("fixtures/session-v3-0.bin"), include_bytes!("fixtures/session-v3-1.bin")];
 
@@ -220,7 +220,7 @@ fn a_session_of_the_format_before_goes_on() {
         bytes.extend_from_slice(&read);
     }
     assert!(bytes == body(9, 5000));
-    // It is written in the format of today, and both ends go on.
+    // It is saved in the current format, and both ends continue.
     let written = pipe.ends[0].snapshot(pipe.now);
     assert_eq!(written[4], SNAPSHOT_VERSION);
     pipe.ends[0] = Session::restore(pipe.now, Duration::ZERO, written.into()).unwrap();

@@ -1,4 +1,4 @@
-//! What a message costs. `cargo test --release -p whimbrel-proto speed -- --ignored --nocapture`
+//! The cost of a message. `cargo test --release -p whimbrel-proto speed -- --ignored --nocapture`
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::pipe::*;
 use crate::wire::{Reader, Writer};
 use crate::{Service, Side, StreamId, Time};
 
-/// CPU time of this thread would need a clock; the test process may read one, the crate may not.
+/// Measures `work` by the wall clock. A test may read a clock, but the crate may not.
 #[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a benchmark measures")]
 fn timed(work: impl FnOnce()) -> Duration {
     let start = std::time::Instant::now();

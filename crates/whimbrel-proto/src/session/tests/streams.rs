@@ -8,7 +8,7 @@ use crate::wire::data::DataHead;
 use crate::wire::{Reader, Writer};
 use crate::{Service, Side, StreamId};
 
-/// Writes `len` bytes on `from`, reads them on the other side; what was read and how it ended.
+/// Writes `len` bytes on `from` and reads them on the other end. Returns what was read and how it ended.
 fn transfer(pipe: &mut Pipe, from: usize, id: StreamId, len: usize) -> (Vec<u8>, Read) {
     let data = body(id.0, len);
     let (mut at, mut got, mut finished) = (0, Vec::new(), false);
@@ -134,7 +134,7 @@ fn message_streams_beyond_the_limit_one_after_another() {
             Err(SendError::UnknownStream)
         );
         pipe.run_for(Duration::from_millis(20));
-        // Who did not open it and has no reader for it need not end it.
+        // An end that did not open the stream and has no reader for it need not end it.
         for message in pipe.recv_all(1).into_iter().filter(|message| message.service.is_reliable()) {
             got[usize::from(message.service.is_sequenced())] += 1;
             number_of(&message);
@@ -173,7 +173,7 @@ fn a_message_stream_lasts_until_it_is_read_and_ended_by_both_that_hold_it() {
     pipe.settle();
     assert!(pipe.ends[1].is_at_end(id));
     assert_eq!(pipe.outcomes(0).last().map(|(_, outcome)| *outcome), Some(Outcome::Taken));
-    // The other direction goes on.
+    // The other direction continues.
     pipe.send(1, on(id, Service::ReliableSequenced, 2, 100));
     pipe.settle();
     assert_eq!(number_of(&pipe.ends[0].recv_on(pipe.now, id).unwrap()), 2);
@@ -250,7 +250,7 @@ fn a_byte_stream_waits_for_its_reader() {
         written += pipe.ends[0].write(pipe.now, id, body(0, 100_000)).unwrap();
         pipe.settle();
     }
-    // What a stream is assured of, and the sender's buffer.
+    // This is the stream's assured share and the sender's buffer.
     assert_eq!(written, (64 << 10) + (1 << 20));
     let mut read = 0;
     loop {
@@ -300,7 +300,7 @@ fn an_opening_is_there_when_the_stream_is_told_of() {
         let openings = [0, 1, 63, 64, MAX_OPENING].map(|len| body(len as u64, len).slice(..len));
         let ids: Vec<StreamId> =
             openings.iter().map(|opening| pipe.ends[0].open_stream_with(now, opening).unwrap()).collect();
-        // What goes on behind it, and what is only ended.
+        // Some streams continue after the opening, and others only end.
         for (number, id) in ids.iter().enumerate().filter(|(number, _)| number % 2 == 0) {
             pipe.ends[0].write(now, *id, body(number as u64, 5000)).unwrap();
         }
@@ -345,7 +345,8 @@ fn an_opening_is_bounded_and_waits_for_a_peer_that_takes_it() {
     assert_eq!(session.open_stream_with(now, b"x"), Err(OpenError::NoOpenings));
 }
 
-/// A stream that is given up before its opening has come is told of all the same: somebody has to end its other direction.
+/// A stream that is reset before its opening arrived is reported all the same, since its other direction has to be
+/// ended.
 #[test]
 fn a_stream_that_is_reset_before_its_opening_came_is_told_of() {
     let mut pipe = Pipe::plain();
@@ -363,7 +364,7 @@ fn a_stream_that_is_reset_before_its_opening_came_is_told_of() {
     pipe.assert_credit_agrees();
 }
 
-/// Streams that are opened only by naming a later one take no room until something of theirs comes.
+/// Streams that are opened only by naming a later one take no memory until something of theirs arrives.
 #[test]
 fn naming_a_late_stream_costs_one() {
     let config = SessionConfig { max_streams: 1 << 20, ..SessionConfig::default() };
@@ -385,7 +386,7 @@ fn naming_a_late_stream_costs_one() {
     assert_eq!(pipe.ends[1].read(first, 9), Ok(Read::Data(Bytes::from_static(b"early"))));
 }
 
-/// With the same window and less than both can send the higher priority goes first, and that can be changed while bytes wait.
+/// If both streams have more to send than fits, the higher priority goes first. Priorities can change while bytes wait.
 #[test]
 fn byte_streams_have_priorities() {
     let mut pipe = Pipe::plain();
@@ -410,7 +411,7 @@ fn byte_streams_have_priorities() {
     assert_eq!(next(&mut pipe), low);
 }
 
-/// STOP may come before any byte: the stream is told of once, when it is known what it begins with.
+/// STOP may arrive before any byte. The stream is then reported once, as soon as it is known whether it has an opening.
 #[test]
 fn a_stream_that_is_stopped_before_its_opening_came_is_told_of_once() {
     for opening in [None, Some(&b"target"[..])] {
@@ -435,7 +436,7 @@ fn a_stream_that_is_stopped_before_its_opening_came_is_told_of_once() {
     }
 }
 
-/// A stream's own window bounds its credit, however fast it is read, and leaves another's alone.
+/// A stream's own window limits its credit, however fast it is read, and does not affect other streams.
 #[test]
 fn a_window_of_its_own_bounds_a_streams_credit() {
     let granted = |window: Option<u64>| {
@@ -450,7 +451,7 @@ fn a_window_of_its_own_bounds_a_streams_credit() {
             pipe.run_for(Duration::from_millis(5));
             while let Ok(Read::Data(_)) = pipe.ends[1].read(id, 1 << 20) {}
         }
-        // Nobody reads any more: what is unread in the end is the window.
+        // Nobody reads any more, so what is unread in the end is the window.
         for _ in 0..200 {
             let now = pipe.now;
             pipe.ends[0].write(now, id, body(1, 1 << 20)).unwrap();

@@ -128,13 +128,13 @@ fn a_replacement_of_nothing_that_waits_needs_room() {
     assert!(matches!(refused, Err(SendError::QueueFull(back)) if back.payload == body(9, 8)));
     assert!(matches!(replace(&mut pipe, 7, 9, 8), Err(SendError::QueueFull(_))), "there is none of it");
     assert_eq!((pipe.ends[0].stats().queue_messages, pipe.outcomes(0).len()), (3, 0), "nothing was given up");
-    // Messages of 100 bytes wait: one of them gives way to what fits beside the others.
+    // Messages of 100 bytes wait. A replacement takes the place of one of them if it fits beside the others.
     replace(&mut pipe, 2, 10, 100).unwrap();
     assert!(matches!(replace(&mut pipe, 2, 11, 801), Err(SendError::QueueFull(_))));
     replace(&mut pipe, 2, 11, 800).unwrap();
     replace(&mut pipe, 2, 12, 800).unwrap();
     assert_eq!(pipe.ends[0].stats().queue_bytes, 1_000);
-    // Alone it may be as long as it likes.
+    // A message that is alone in the queue may have any length.
     let now = pipe.now;
     assert_eq!(pipe.ends[0].cancel(now, S0, Tag(3)) + pipe.ends[0].cancel(now, S0, Tag(4)), 2);
     replace(&mut pipe, 2, 13, 5_000).unwrap();
@@ -203,7 +203,7 @@ fn a_capped_tag_is_held_to_its_rate_and_holds_up_no_other() {
     let got: Vec<u64> = pipe.recv_all(1).iter().map(number_of).collect();
     let capped = got.iter().filter(|number| *number % 2 == 1).count();
     assert_eq!(got.len() - capped, 500);
-    // 10,000 bytes in the second, a tenth of that as the first burst.
+    // The limit allows 10,000 bytes in the second, and a tenth of that as the first burst.
     assert!((95..=112).contains(&capped), "{capped}");
     pipe.settle();
     assert_eq!(pipe.recv_all(1).len(), 500 - capped);

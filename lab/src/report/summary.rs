@@ -1,0 +1,480 @@
+//! The table of the summary: one row an experiment, with the figure that stands for it and the targets set for it.
+
+use super::agreement;
+use super::table::{Group, LATE, around, best, groups};
+use crate::experiment::{Better, Column, Experiment};
+use crate::sample::Record;
+
+/// Whose figures the summary is about.
+const OURS: &str = "whimbrel";
+/// The laboratory's own links.
+const LINK: &str = "link";
+
+/// The figure that stands for an experiment.
+struct Headline {
+    /// The experiment's name.
+    experiment: &'static str,
+    /// The row: its condition, with the name of its table.
+    condition: &'static str,
+    /// The row: its peer.
+    peer: &'static str,
+    /// The column.
+    metric: &'static str,
+    /// What was set beforehand. The first is shown, all are counted.
+    targets: &'static [Target],
+}
+
+/// A figure that an experiment should reach, set beforehand.
+#[derive(Clone, Copy)]
+struct Target {
+    condition: &'static str,
+    peer: &'static str,
+    metric: &'static str,
+    at: At,
+    value: f64,
+    times: Times,
+}
+
+/// Which side of its value a target is met on.
+#[derive(Clone, Copy)]
+enum At {
+    /// The median is at least that.
+    Least,
+    /// The median is at most that.
+    Most,
+    /// No trial has any.
+    Never,
+}
+
+/// What a target's value is a multiple of.
+#[derive(Clone, Copy)]
+enum Times {
+    /// The column's unit.
+    Unit,
+    /// What physics leaves.
+    Limit,
+    /// What another row has in the same column: its condition and its peer.
+    Row(&'static str, &'static str),
+}
+
+const fn least(condition: &'static str, metric: &'static str, value: f64) -> Target {
+    Target { condition, peer: OURS, metric, at: At::Least, value, times: Times::Unit }
+}
+
+const fn most(condition: &'static str, metric: &'static str, value: f64) -> Target {
+    Target { condition, peer: OURS, metric, at: At::Most, value, times: Times::Unit }
+}
+
+const fn never(condition: &'static str, metric: &'static str) -> Target {
+    Target { condition, peer: OURS, metric, at: At::Never, value: 0.0, times: Times::Unit }
+}
+
+impl Target {
+    /// The same for another peer than ours.
+    const fn of(self, peer: &'static str) -> Self {
+        Self { peer, ..self }
+    }
+
+    /// The same with its value as a multiple of something.
+    const fn times(self, times: Times) -> Self {
+        Self { times, ..self }
+    }
+
+    /// Which way is better, as the target has it.
+    fn better(&self) -> Option<Better> {
+        match self.at {
+            At::Least => Some(Better::Higher),
+            At::Most => Some(Better::Lower),
+            At::Never => None,
+        }
+    }
+
+    /// Whether it is met; none if it was not measured.
+    fn met(&self, experiment: &dyn Experiment, groups: &[Group<'_>]) -> Option<bool> {
+        let spread = find(groups, self.condition, self.peer)?.spread(self.metric)?;
+        let unit = match self.times {
+            Times::Unit => 1.0,
+            Times::Limit => experiment.limit(self.condition, self.metric)?,
+            Times::Row(condition, peer) => find(groups, condition, peer)?.spread(self.metric)?.median,
+        };
+        let bound = self.value * unit;
+        Some(match self.at {
+            At::Least => spread.median >= bound,
+            At::Most => spread.median <= bound,
+            At::Never => spread.high <= 0.0,
+        })
+    }
+
+    /// It in words; names its column if that is not the headline's.
+    fn words(&self, headline: &Headline, columns: &[Column]) -> String {
+        let column = columns.iter().find(|column| column.metric == self.metric);
+        let other = column.filter(|_| self.metric != headline.metric);
+        let title = other.map_or(String::new(), |column| format!("{}: ", column.title));
+        let side = match self.at {
+            At::Least => "at least",
+            At::Most => "at most",
+            At::Never => return format!("{title}none in any trial"),
+        };
+        let unit = match self.times {
+            Times::Unit => String::new(),
+            Times::Limit => " x the limit".to_owned(),
+            Times::Row(_, peer) => format!(" x {peer}"),
+        };
+        format!("{title}{side} {}{unit}", self.value)
+    }
+}
+
+fn find<'a, 'b>(groups: &'a [Group<'b>], condition: &str, peer: &str) -> Option<&'a Group<'b>> {
+    groups.iter().find(|group| group.condition == condition && group.peer == peer)
+}
+
+/// The names of the columns.
+pub(super) const HEAD: &str = "| experiment | figure | ours | best of the others | target | met | measured |\n\
+                               |---|---|---|---|---|---|---|";
+
+/// The row of an experiment, in the columns of [`HEAD`].
+pub(super) fn row(experiment: &dyn Experiment, record: Option<&Record>) -> String {
+    let name = experiment.name();
+    let link = format!("[{name}](results/{name}.md)");
+    let Some(record) = record else {
+        return format!("| {link} | | | | | | not yet: a gap |");
+    };
+    let headline = HEADLINES.iter().find(|headline| headline.experiment == name);
+    let cells = headline.and_then(|headline| cells(headline, experiment, record)).unwrap_or_default();
+    format!("| {link} | {} | {}, {} trials |", cells.join(" | "), record.header.date, record.header.trials)
+}
+
+/// What the figure is, ours, that of the best of the others, the target, and whether it was met.
+fn cells(headline: &Headline, experiment: &dyn Experiment, record: &Record) -> Option<[String; 5]> {
+    let (groups, columns) = (groups(experiment, record), experiment.columns());
+    let column = columns.iter().find(|column| column.metric == headline.metric)?;
+    let rows: Vec<&Group<'_>> = groups.iter().filter(|group| group.condition == headline.condition).collect();
+    let better = column.better.or_else(|| headline.targets.first()?.better());
+    let other = match better {
+        Some(better) => best(column.metric, better, &rows),
+        None => rows.iter().copied().find(|group| group.peer != headline.peer),
+    };
+    let named = |group: &Group<'_>| Some(format!("{} {}", group.peer, figure(group, column)?));
+    let ours = find(&groups, headline.condition, headline.peer);
+    let ours = ours.and_then(|group| if group.peer == OURS { figure(group, column) } else { named(group) });
+    let blank = || "-".to_owned();
+    let (target, met) = verdict(headline, experiment, record, &groups);
+    Some([
+        format!("{} ({})", column.title, headline.condition),
+        ours.unwrap_or_else(blank),
+        other.and_then(named).unwrap_or_else(blank),
+        target,
+        met,
+    ])
+}
+
+/// Median and spread.
+fn figure(group: &Group<'_>, column: &Column) -> Option<String> {
+    let spread = group.spread(column.metric)?;
+    let (digits, mark) = (column.digits, if group.late() > 0 { LATE } else { "" });
+    Some(format!("{:.digits$}{mark}{}", spread.median, around(&spread, digits)))
+}
+
+/// The first target in words, and whether it was met. Where what was measured is the links, how many were as they should be.
+fn verdict(
+    headline: &Headline,
+    experiment: &dyn Experiment,
+    record: &Record,
+    groups: &[Group<'_>],
+) -> (String, String) {
+    let columns = experiment.columns();
+    if let Some(first) = headline.targets.first() {
+        let met: Vec<bool> =
+            headline.targets.iter().filter_map(|target| target.met(experiment, groups)).collect();
+        let word = match first.met(experiment, groups) {
+            Some(true) => "yes",
+            Some(false) => "**no**",
+            None => "not measured",
+        };
+        let kept = met.iter().filter(|met| **met).count();
+        return (first.words(headline, &columns), format!("{word}; {kept} of {}", met.len()));
+    }
+    let alike = agreement::all(experiment, record);
+    if !alike.is_empty() {
+        let kept = alike.iter().filter(|(_, one)| one.holds()).count();
+        let target = "the other emulator's, within what is allowed";
+        return (target.to_owned(), format!("{kept} of {}", alike.len()));
+    }
+    if columns.iter().any(|column| column.verdict) {
+        let kept = groups.iter().filter(|group| group.failures().is_none()).count();
+        return ("what was set, within what is allowed".to_owned(), format!("{kept} of {}", groups.len()));
+    }
+    ("-".to_owned(), "-".to_owned())
+}
+
+const BLACKOUT_BULK: [&str; 3] = ["Bulk: 1 s", "Bulk: 5 s", "Bulk: 10 s"];
+const NEWEST: [&str; 3] = [
+    "10 updates a second, the newest wanted: 1 s",
+    "10 updates a second, the newest wanted: 5 s",
+    "10 updates a second, the newest wanted: 10 s",
+];
+const ORDERED: [&str; 3] = [
+    "10 updates a second, all wanted in order: 1 s",
+    "10 updates a second, all wanted in order: 5 s",
+    "10 updates a second, all wanted in order: 10 s",
+];
+const SMALL: [&str; 3] = [
+    "Messages of 50 bytes: in order, a call each",
+    "Messages of 50 bytes: in order, 64 a call",
+    "Messages of 50 bytes: datagrams",
+];
+const BULK: &str = "Bulk: as many bytes as will go";
+const ROUND_TRIP: &str = "Round trip: 64 bytes there and back";
+const ONE_PATH: [&str; 2] =
+    ["One path, a lifetime of 60 ms: 0 % loss", "One path, a lifetime of 60 ms: 5 % loss"];
+const LONGER: [&str; 2] =
+    ["A longer path beside, all wanted: 0 % loss", "A longer path beside, all wanted: 5 % loss"];
+const ALIKE: [&str; 2] = ["Two paths alike, all wanted: 0 % loss", "Two paths alike, all wanted: 10 % loss"];
+const ONCE: &str = "whimbrel-once";
+const DEADLINE: &str = "whimbrel-deadline";
+const URGENT: &str = "whimbrel-urgent";
+const REDUNDANT: &str = "whimbrel-redundant";
+
+/// One an experiment. Targets are the goals that its source names; those of `loss-matrix`, `short-transfers` and `loopback` are in
+/// docs/performance.md.
+const HEADLINES: &[Headline] = &[
+    Headline {
+        experiment: "mockets-table1",
+        condition: "2 MB over 802.11b",
+        peer: OURS,
+        metric: "transfer_ms",
+        targets: &[],
+    },
+    Headline {
+        experiment: "mockets-table2",
+        condition: "10 updates a second",
+        peer: OURS,
+        metric: "age_mean_ms",
+        targets: &[],
+    },
+    Headline {
+        experiment: "loss-matrix",
+        condition: "2 MB: 20 Mbit/s, 100 ms, 5 %",
+        peer: OURS,
+        metric: "seconds",
+        targets: &[
+            most("2 MB: 20 Mbit/s, 100 ms, 5 %", "seconds", 1.45),
+            most("2 MB: 20 Mbit/s, 100 ms, 1 %", "seconds", 1.30),
+            most("2 MB: 20 Mbit/s, 100 ms, 0 %", "seconds", 1.26),
+            most("2 MB: 4 Mbit/s, 50 ms, 0 %", "seconds", 1.04).times(Times::Limit),
+            most("2 MB: 4 Mbit/s, 50 ms, 5 %", "seconds", 1.04).times(Times::Limit),
+            most("2 MB: 4 Mbit/s, 50 ms, 10 %", "seconds", 1.06).times(Times::Limit),
+            most("2 MB: 4 Mbit/s, 50 ms, 15 %", "seconds", 1.08).times(Times::Limit),
+        ],
+    },
+    Headline {
+        experiment: "short-transfers",
+        condition: "5 % loss: 10 KB",
+        peer: OURS,
+        metric: "median_ms",
+        targets: &[most("5 % loss: 10 KB", "median_ms", 121.0), most("5 % loss: 10 KB", "p95_ms", 221.0)],
+    },
+    Headline {
+        experiment: "message-latency",
+        condition: "5 % loss",
+        peer: OURS,
+        metric: "p99_ms",
+        // 2.2 times the 160 bytes that a message of 100 takes in a packet of its own.
+        targets: &[
+            most("5 % loss", "p99_ms", 35.0),
+            most("5 % loss", "bytes_ratio", 3.52),
+            most("20 % loss", "p99_ms", 55.0),
+            most("20 % loss", "bytes_ratio", 3.52),
+        ],
+    },
+    Headline {
+        experiment: "blackout",
+        condition: BLACKOUT_BULK[1],
+        peer: OURS,
+        metric: "silence_ms",
+        // A round trip of 50 ms and 250 ms.
+        targets: &[
+            most(BLACKOUT_BULK[1], "silence_ms", 300.0),
+            most(BLACKOUT_BULK[0], "silence_ms", 300.0),
+            most(BLACKOUT_BULK[2], "silence_ms", 300.0),
+            most(NEWEST[0], "first_ms", 300.0),
+            most(NEWEST[1], "first_ms", 300.0),
+            most(NEWEST[2], "first_ms", 300.0),
+            most(ORDERED[0], "first_ms", 300.0),
+            most(ORDERED[1], "first_ms", 300.0),
+            most(ORDERED[2], "first_ms", 300.0),
+        ],
+    },
+    Headline {
+        experiment: "fairness",
+        condition: "beside tcp-cubic",
+        peer: OURS,
+        metric: "least_share",
+        targets: &[least("beside tcp-cubic", "least_share", 30.0), least("four of its kind", "jain", 0.95)],
+    },
+    Headline {
+        experiment: "conditions",
+        condition: "Bulk: tactical-10",
+        peer: OURS,
+        metric: "goodput",
+        targets: &[],
+    },
+    Headline {
+        experiment: "paths-aggregate",
+        condition: "10 Mbit/s 30 ms + 5 Mbit/s 60 ms, 5 %",
+        peer: OURS,
+        metric: "goodput",
+        targets: &[
+            least("10 Mbit/s 30 ms + 5 Mbit/s 60 ms, 5 %", "goodput", 0.97).times(Times::Limit),
+            least("10 Mbit/s 30 ms + 5 Mbit/s 60 ms, 0 %", "goodput", 0.975).times(Times::Limit),
+            least("20 Mbit/s 20 ms + 4 Mbit/s 200 ms, 0 %", "goodput", 0.975).times(Times::Limit),
+            least("20 Mbit/s 20 ms + 4 Mbit/s 200 ms, 5 %", "goodput", 0.97).times(Times::Limit),
+        ],
+    },
+    Headline {
+        experiment: "paths-dark",
+        condition: "the first link: 5 s",
+        peer: OURS,
+        metric: "gap_ms",
+        // With both dark a round trip of 20 ms and 250 ms.
+        targets: &[
+            most("the first link: 5 s", "gap_ms", 150.0),
+            most("the first link: 5 s", "again_ms", 1000.0),
+            most("both links: 5 s", "first_ms", 270.0),
+            most("both links: 30 s", "first_ms", 270.0),
+            most("both links: 60 s", "first_ms", 270.0),
+        ],
+    },
+    Headline {
+        experiment: "paths-messages",
+        condition: ONE_PATH[1],
+        peer: DEADLINE,
+        metric: "in_time",
+        // Bytes are times what goes once without loss.
+        targets: &[
+            least(ONE_PATH[1], "in_time", 99.9).of(DEADLINE),
+            most(ONE_PATH[1], "bytes_ratio", 2.5).of(DEADLINE).times(Times::Row(ONE_PATH[0], ONCE)),
+            most(LONGER[1], "p99_ms", 45.0).of(URGENT),
+            most(LONGER[1], "bytes_ratio", 2.2).of(URGENT).times(Times::Row(LONGER[0], ONCE)),
+            most(LONGER[1], "p99_ms", 70.0).of(ONCE),
+            most(LONGER[1], "bytes_ratio", 1.1).of(ONCE).times(Times::Row(LONGER[0], ONCE)),
+            most(ALIKE[1], "p98_ms", 1.2).of(REDUNDANT).times(Times::Row(ALIKE[0], REDUNDANT)),
+            most(ALIKE[1], "p999_ms", 80.0).of(REDUNDANT),
+        ],
+    },
+    Headline {
+        experiment: "handover",
+        condition: "make before break",
+        peer: OURS,
+        metric: "gap_ms",
+        // The round trip of the slower link.
+        targets: &[
+            most("make before break", "gap_ms", 40.0),
+            never("make before break", "lost"),
+            never("make before break", "twice"),
+            never("break before make", "lost"),
+            never("break before make", "twice"),
+            never("the old link fades", "lost"),
+            never("the old link fades", "twice"),
+            never("the address changes", "lost"),
+            never("the address changes", "twice"),
+        ],
+    },
+    Headline {
+        experiment: "suspend",
+        condition: "5 % loss",
+        peer: OURS,
+        metric: "first_ms",
+        targets: &[
+            never("5 % loss", "lost"),
+            never("5 % loss", "twice"),
+            never("0 % loss", "lost"),
+            never("0 % loss", "twice"),
+        ],
+    },
+    Headline {
+        experiment: "mmsp-table41",
+        condition: "all six states in a row",
+        peer: OURS,
+        metric: "lost",
+        targets: &[],
+    },
+    Headline {
+        experiment: "mmsp-table42",
+        condition: "2008: 1 wired + 1 wireless",
+        peer: OURS,
+        metric: "goodput",
+        targets: &[],
+    },
+    Headline {
+        experiment: "mmsp-figures",
+        condition: "Figure 4.1, wired primary: 40 %",
+        peer: OURS,
+        metric: "goodput",
+        targets: &[],
+    },
+    Headline {
+        experiment: "loopback",
+        condition: BULK,
+        peer: OURS,
+        metric: "gbits",
+        targets: &[
+            least(BULK, "gbits", 2.0).times(Times::Row(BULK, "quinn")),
+            least(SMALL[0], "messages", 1.3).times(Times::Row(SMALL[0], "noq")),
+            least(SMALL[1], "messages", 1.0).times(Times::Row(SMALL[1], "quinn")),
+            least(SMALL[2], "messages", 1.0).times(Times::Row(SMALL[2], "quinn")),
+            most(ROUND_TRIP, "rtt_us", 1.3).times(Times::Row(ROUND_TRIP, "udp")),
+        ],
+    },
+    Headline {
+        experiment: "scale",
+        condition: "Handshakes: 64 under way",
+        peer: OURS,
+        metric: "handshakes",
+        targets: &[
+            least("Handshakes: 64 under way", "handshakes", 4000.0),
+            most("Idle: 10,000 connections", "bytes_each", 10_000.0),
+            most("Idle: 10,000 connections", "core", 1.0),
+            least("Flood: 100,000 SYNs a second", "share", 70.0),
+        ],
+    },
+    Headline {
+        experiment: "self",
+        condition: "rate, Mbit/s: 100",
+        peer: LINK,
+        metric: "found",
+        targets: &[],
+    },
+    Headline {
+        experiment: "cross-check",
+        condition: "TCP, IP bytes, Mbit/s: 100",
+        peer: LINK,
+        metric: "found",
+        targets: &[],
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::{Options, all};
+
+    #[test]
+    fn every_headline_and_target_is_a_row_and_a_column_of_its_experiment() {
+        assert_eq!(HEADLINES.len(), all().len());
+        let options = Options { quick: false, seconds: None };
+        for experiment in all() {
+            let headline = HEADLINES.iter().find(|headline| headline.experiment == experiment.name());
+            let headline = headline.unwrap_or_else(|| panic!("{} has no headline", experiment.name()));
+            let (cases, columns) = (experiment.cases(&options), experiment.columns());
+            let own = (headline.condition, headline.peer, headline.metric);
+            let targets = headline.targets.iter();
+            let targets = targets.map(|target| (target.condition, target.peer, target.metric));
+            for (condition, peer, metric) in targets.chain([own]) {
+                let row = cases.iter().any(|case| case.condition == condition && case.peer == peer);
+                let column = columns.iter().any(|column| column.metric == metric);
+                assert!(row && column, "{}: {condition}, {peer}, {metric}", experiment.name());
+            }
+        }
+    }
+}
