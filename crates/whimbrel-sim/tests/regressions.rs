@@ -257,7 +257,7 @@ fn regression_a_packet_holds_one_sack() {
 }
 
 /// Two FINs crossed and one was lost. The FIN-ACK of the lost FIN's sender overtook that FIN and was ignored, because
-/// it answered nothing known. Then nobody was left to answer that sender's own FIN, so it ended by timeout.
+/// it answered nothing known. That sender's FIN-ACK then had no peer left to answer it, so it ended by timeout.
 #[test]
 fn regression_fin_ack_may_come_with_or_before_the_fin_that_crossed() {
     let (fin, fin_ack) = ([6, 0, 0], [7]);

@@ -53,7 +53,8 @@ fn what_the_primary_loses_goes_on_the_next_best_and_nothing_else_does() {
     println!("{lost} lost, {mended} fragments sent again, {sent} packets on the next best");
     assert!(after.paths.iter().any(|path| path.id == first && path.primary));
     assert!(lost > 200, "{lost}");
-    // The primary path continues where its pacer allows it. Besides what was lost there are ten probes.
+    // Where the pacer holds the next best path back, the primary continues. Besides what was lost there are ten
+    // probes.
     assert!(sent * 4 >= lost * 3 && sent <= lost * 13 / 10 + 40, "{sent} packets for {lost} lost");
 }
 

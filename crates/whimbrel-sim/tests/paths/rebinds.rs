@@ -71,7 +71,7 @@ fn regression_a_peer_is_followed_that_has_not_heard_that_its_path_is_closed() {
 }
 
 /// A path over the second network that answered the client, while the server gets no answer to its own challenge.
-/// Everything that the server's peer sends there except its answer is lost until the cell says otherwise.
+/// Everything that the server sends there except its answer is lost until the cell says otherwise.
 fn half_open(seed: u64) -> (Pair, Rc<Cell<bool>>) {
     let mut pair = Pair::connected(seed, config(), LINK);
     pair.world.add_network(pair.client, link(LINK), link(LINK));
