@@ -745,8 +745,8 @@ fn regression_a_closing_that_arrives_when_the_path_is_used_again() {
     );
 }
 
-/// The NATs of both ends rebound, one after the other. Of two paths between the same addresses only one had shown it in between; on the other each
-/// end went on sending to where the other was no more.
+/// The NATs of both ends rebound, one after the other. Of two paths between the same addresses, only one had shown it
+/// in between. On the other, each end kept sending to the peer's former address.
 #[test]
 fn regression_where_one_path_shows_that_the_peer_moved_the_others_look_there_too() {
     play(
