@@ -47,9 +47,9 @@ pub(crate) struct DialOptions {
 /// How long to wait for a peer.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct WaitOption {
-    /// How long the peer may take to answer and to complete the handshake, in seconds or with a unit; looking up the host's address may
-    /// take twice as long. It does not limit what comes later: `cat` waits up to an hour for a connected peer that is out of reach, or until
-    /// Ctrl-C; `perf run` waits for such a peer as long as this again.
+    /// How long the peer may take to answer and to complete the handshake, in seconds or with a unit; looking up the
+    /// host's address may take twice as long. It does not limit what comes later: `cat` waits up to an hour for a
+    /// connected peer that is out of reach, or until Ctrl-C; `perf run` waits for such a peer as long as this again.
     #[arg(long, value_name = "TIME", default_value = "5", value_parser = units::wait)]
     wait: Duration,
 }
@@ -66,8 +66,9 @@ pub(crate) struct ListenOptions {
     /// The address and port to listen on. Port 0 takes any free one [default: [::]:4433, all addresses of both families].
     #[arg(long, value_name = "ADDR", value_parser = units::address)]
     pub(crate) listen: Option<String>,
-    /// Our key file; `whimbrel key new` makes one [default: ~/.config/whimbrel/key if it exists, else a key for this run]. Unless the port is
-    /// 0, a file KEY.salt-ADDRESS-PORT is kept beside it, which lets peers notice at once that the program was started again.
+    /// Our key file; `whimbrel key new` makes one [default: ~/.config/whimbrel/key if it exists, else a key for this
+    /// run]. Unless the port is 0, a file KEY.salt-ADDRESS-PORT is kept beside it, which lets peers notice at once
+    /// that the program was restarted.
     #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<PathBuf>,
     #[command(flatten)]

@@ -99,8 +99,9 @@ pub(super) struct CatOptions {
     /// Give up messages that are older than this; milliseconds, or a number with a unit.
     #[arg(long, value_name = "MS", value_parser = units::millis)]
     lifetime: Option<Duration>,
-    /// On Ctrl-Z or SIGUSR1, write the session to this file and end. `whimbrel cat --resume-from FILE` continues it, and first sends what was
-    /// read and not sent. Both need the same --key, and --bytes if the first had it.
+    /// On Ctrl-Z or SIGUSR1, write the session to this file and end. `whimbrel cat --resume-from FILE` continues it,
+    /// and first sends the input that was read but not sent. Both need the same --key, and --bytes if the first had
+    /// it.
     #[arg(long, value_name = "FILE")]
     pub(super) suspend_to: Option<PathBuf>,
     /// A file that contains the passphrase under which suspended sessions are sealed [default: they are not sealed].

@@ -46,10 +46,11 @@ const SILENT: &str = "the other end does not say what it has sent";
 
 /// Measures the path to a `whimbrel perf serve`.
 ///
-/// The receiving end takes the figures, and seconds count from the connect call. A load with an end of its own (--bytes, --rate) is measured
-/// to its last delivery; any other is cut off when the time is over. Ctrl-C or SIGTERM ends the measurement and prints the figures so far; a
-/// second signal ends it at once. Latency is measured one way if both ends share a clock (on one machine). If they do not, latency mode gives
-/// half the round trip of messages that are sent back, and the other modes give none. docs/perf.md describes the document of --json.
+/// The receiving end takes the figures, and seconds count from the connect call. A load with an end of its own
+/// (--bytes, --rate) is measured to its last delivery; any other is cut off when the time is over. Ctrl-C or SIGTERM
+/// ends the measurement and prints the figures so far; a second signal ends it at once. Latency is measured one way
+/// if both ends share a clock (on one machine). If they do not, latency mode gives half the round trip of messages
+/// that are sent back, and the other modes give none. docs/perf.md describes the document of --json.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct RunCommand {
@@ -87,8 +88,9 @@ pub(super) struct RunCommand {
     reverse: bool,
     #[command(flatten)]
     transport: TransportOptions,
-    /// Begin with the ticket in this file, if there is one, and leave one there for the next measurement. With a ticket, data travels with the
-    /// first packet, at the rate that the path had. A ticket belongs to one key and is as secret as the key.
+    /// Begin with the ticket in this file, if there is one, and leave one there for the next measurement. With a
+    /// ticket, data travels with the first packet, at the rate that the path had. A ticket belongs to one key and is
+    /// as secret as the key.
     #[arg(long, value_name = "FILE", requires = "key")]
     ticket: Option<PathBuf>,
     /// The most bytes that may wait in the send queue.
