@@ -1,4 +1,4 @@
-//! A link of the emulator's from the near end to the far end, and the near end's socket before it.
+//! An emulated link from the near end to the far end, and the near end's socket in front of it.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use crate::cargo::kind;
 use crate::far_end::FarEnd;
 use crate::report::Report;
 
-/// How long a polite close may take, everything that still has to be delivered included.
+/// How long a graceful close may take, including the delivery of everything outstanding.
 const CLOSE_WITHIN: Duration = Duration::from_secs(30);
 
-/// Share of an IP packet of 1,500 bytes that is payload once all headers and seals are paid.
+/// The payload's share of an IP packet of 1,500 bytes, after all headers and tags.
 const PAYLOAD_SHARE: f64 = 1437.0 / 1500.0;
 
-/// A link and a client of its own. The same both ways.
+/// A link with a client of its own. Both directions have the same settings.
 pub(crate) struct BadLink {
     relay: Relay,
     setting: &'static str,
@@ -37,7 +37,7 @@ pub(crate) struct Lane {
 }
 
 impl BadLink {
-    /// `setting` as of `whimbrel link`: `rate=4mbit, delay=25ms, loss=5%`.
+    /// Opens a link with a `setting` as for `whimbrel link`: `rate=4mbit, delay=25ms, loss=5%`.
     pub(crate) async fn open(far: &FarEnd, setting: &'static str, seed: u64) -> anyhow::Result<Self> {
         let url = far.url();
         let to = SocketAddr::new(url.host.parse()?, url.port);
@@ -52,7 +52,7 @@ impl BadLink {
         Ok(Self { relay, setting, endpoint, url })
     }
 
-    /// Connects, and tells the far end what this connection is called.
+    /// Connects, and tells the far end the name of this connection.
     pub(crate) async fn connect(self, lane: &str) -> anyhow::Result<Lane> {
         let start_ns = monotonic_ns();
         let mocket = self.endpoint.connect(&self.url).await?;
@@ -60,12 +60,12 @@ impl BadLink {
         Ok(Lane { link: self, mocket, name: lane.to_owned(), start_ns })
     }
 
-    /// From now on nothing comes through.
+    /// Cuts the link: from now on nothing gets through.
     pub(crate) fn cut(&self) -> anyhow::Result<()> {
         self.set("loss=100%")
     }
 
-    /// As before the cut.
+    /// Restores the link as it was before the cut.
     pub(crate) fn mend(&self) -> anyhow::Result<()> {
         self.set("")
     }
@@ -78,25 +78,26 @@ impl BadLink {
         Ok(())
     }
 
-    /// The far end sees us come from another port from now on, as after a NAT has forgotten us.
+    /// Changes the port from which the far end sees us, as when a NAT has forgotten its mapping.
     pub(crate) fn rebind(&self) {
         self.relay.control().rebind();
     }
 }
 
 impl Lane {
-    /// Closes politely, which waits until everything that was sent is delivered or given up; returns what the far end has received.
+    /// Closes gracefully, which waits until everything sent is delivered or given up. Returns what the far end
+    /// received.
     pub(crate) async fn finish(self, far: &FarEnd) -> anyhow::Result<Report> {
         let closing = self.mocket.close(0, "");
         timeout(CLOSE_WITHIN, closing).await.context("the connection does not close")?;
-        // The link stays until the far end knows, too, that it is over.
+        // The link stays until the far end also knows that the connection is over.
         let report = far.report(&self.name).await?;
         self.link.relay.stop()?;
         Ok(report)
     }
 }
 
-/// The most payload bits a second that a link with this rate and this share of loss can carry.
+/// The highest payload rate, in bits per second, of a link with this rate and share of loss.
 pub(crate) fn limit_bps(rate_bps: f64, loss: f64) -> f64 {
     rate_bps * (1.0 - loss) * PAYLOAD_SHARE
 }

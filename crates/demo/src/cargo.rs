@@ -1,28 +1,28 @@
-//! What travels: files from a seed, and messages stamped with their number and time.
+//! The data that is sent: files generated from a seed, and messages stamped with their number and time.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use whimbrel_cli::perf::monotonic_ns;
 
-/// Kinds of message, carried as the payload protocol identifier.
+/// The kinds of message, carried as the payload protocol identifier.
 pub(crate) mod kind {
     /// The first message of a connection: the lane's name.
     pub(crate) const OPENING: u32 = 1;
-    /// What fills the link.
+    /// Data that fills the link.
     pub(crate) const BULK: u32 = 2;
     /// A position.
     pub(crate) const POSITION: u32 = 3;
-    /// A message somebody waits for.
+    /// A message that somebody waits for.
     pub(crate) const URGENT: u32 = 4;
-    /// The same, sent as if nobody did.
+    /// A message like an urgent one, but sent without priority.
     pub(crate) const ORDINARY: u32 = 5;
 }
 
-/// Number and time of sending.
+/// The length of number and sending time.
 const STAMP: usize = 16;
 
-/// A file that compresses to nothing less: the same for the same seed.
+/// An incompressible file, the same for the same seed.
 pub(crate) fn file(bytes: usize, seed: u64) -> Vec<u8> {
     let mut file = vec![0; bytes];
     ChaCha8Rng::seed_from_u64(seed).fill_bytes(&mut file);
@@ -34,12 +34,12 @@ pub(crate) fn sha256(bytes: &[u8]) -> String {
     hex(digest(&SHA256, bytes).as_ref())
 }
 
-/// Two digits a byte.
+/// Hexadecimal text, two digits per byte.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A message of `size` bytes (at least 16) that says its number and that it was sent now.
+/// A message of `size` bytes (at least 16) that carries its number and the current time.
 pub(crate) fn stamped(number: u64, size: usize) -> Vec<u8> {
     let mut payload = vec![0; size.max(STAMP)];
     payload[..8].copy_from_slice(&number.to_be_bytes());
@@ -47,7 +47,7 @@ pub(crate) fn stamped(number: u64, size: usize) -> Vec<u8> {
     payload
 }
 
-/// The number and the time of a stamped message.
+/// The number and time of a stamped message.
 pub(crate) fn stamp(payload: &[u8]) -> Option<(u64, u64)> {
     let (number, rest) = payload.split_first_chunk()?;
     let (sent_ns, _) = rest.split_first_chunk()?;

@@ -1,4 +1,4 @@
-//! The far end's process: takes every connection and reports what came through it.
+//! The far end's process: accepts every connection and reports what arrived through it.
 
 use tokio::io::AsyncReadExt;
 use whimbrel::{Config, Endpoint, new_identity};
@@ -8,7 +8,7 @@ use whimbrel_cli::process::{abort_all, interrupted};
 use crate::receiver::receive;
 use crate::report::Word;
 
-/// Serves until standard input ends, which it also does when the near end dies.
+/// Serves until standard input ends, which also happens when the near end dies.
 pub(crate) async fn run() -> anyhow::Result<()> {
     let interrupted = interrupted()?;
     let endpoint = Endpoint::bind(Config::listen_as(new_identity()), "127.0.0.1:0").await?;
@@ -31,7 +31,7 @@ pub(crate) fn say(word: &Word) -> anyhow::Result<()> {
 async fn serve(endpoint: &Endpoint) -> anyhow::Result<()> {
     while let Some(mocket) = endpoint.accept().await {
         tokio::spawn(async move {
-            // Fails only when nobody reads any more; standard input tells that, too.
+            // This fails only if nobody reads any more, and then standard input ends too.
             drop(say(&Word::Report(receive(mocket).await)));
         });
     }

@@ -1,4 +1,4 @@
-//! The far end, as the near end sees it: a child process that reports.
+//! The far end as seen by the near end: a child process that reports.
 
 use std::collections::BTreeMap;
 use std::process::Stdio;
@@ -15,19 +15,19 @@ use whimbrel::Url;
 use crate::report::{Report, Word};
 use crate::screen::Screen;
 
-/// How long it may take to start, and to stop.
+/// How long it may take to start and to stop.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long after the close its report may take.
+/// How long its report may take after the close.
 const REPORT_WITHIN: Duration = Duration::from_secs(10);
 
-/// A running far end. Dropped, it is killed; [`FarEnd::stop`] lets it finish.
+/// A running far end. It is killed when dropped; [`FarEnd::stop`] lets it finish.
 pub(crate) struct FarEnd {
     child: Child,
     url: Url,
     board: Arc<Board>,
 }
 
-/// Where its reports are put.
+/// The place where its reports are stored.
 #[derive(Default)]
 struct Board {
     news: Mutex<News>,
@@ -37,18 +37,18 @@ struct Board {
 #[derive(Default)]
 struct News {
     reports: BTreeMap<String, Report>,
-    /// It says no more.
+    /// Whether it has ended, so that no further report follows.
     over: bool,
 }
 
 impl FarEnd {
-    /// Starts this program once more, and waits until it listens.
+    /// Starts this program a second time and waits until it listens.
     pub(crate) async fn start(screen: &Arc<Screen>) -> anyhow::Result<Self> {
         let mut child = Command::new(std::env::current_exe()?)
             .arg("--far")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // Ctrl-C is for us alone: it ends when its input does.
+            // Ctrl-C is for this process alone: the far end stops when its input ends.
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
@@ -65,12 +65,12 @@ impl FarEnd {
         Ok(Self { child, url, board })
     }
 
-    /// Where it listens, without any link between.
+    /// Its address, without a link between.
     pub(crate) fn url(&self) -> &Url {
         &self.url
     }
 
-    /// What came through a lane, once that is closed.
+    /// The report of a lane, once the lane is closed.
     pub(crate) async fn report(&self, lane: &str) -> anyhow::Result<Report> {
         let report = timeout(REPORT_WITHIN, self.board.wait(lane)).await;
         let report = report.with_context(|| format!("no report of {lane}"))??;
@@ -80,7 +80,7 @@ impl FarEnd {
         }
     }
 
-    /// Ends it.
+    /// Stops the far end.
     pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
         drop(self.child.stdin.take());
         let ended = timeout(PATIENCE, self.child.wait()).await.context("the far end does not end")??;

@@ -1,4 +1,4 @@
-//! A file crosses a lossy link, beside what the link can carry.
+//! A file crosses a lossy link; its rate is compared with what the link can carry.
 
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
@@ -11,11 +11,11 @@ use crate::report::Report;
 use crate::screen::Unit;
 use crate::show::Stage;
 
-/// 40 ms there and back.
+/// The link has a round trip of 40 ms.
 const LINK: &str = "rate=10mbit, delay=20ms, queue=100ms, loss=5%";
 const LANE: &str = "file";
 
-/// Plays the part.
+/// Runs this part of the demo.
 pub(crate) async fn play(stage: &Stage) -> anyhow::Result<Findings> {
     stage.screen.say("A file crosses 10 Mbit/s, 40 ms, 5 % loss each way");
     let file = cargo::file(stage.scale.file, stage.seed);
@@ -37,7 +37,7 @@ pub(crate) async fn write(mocket: &Mocket, file: &[u8]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is wrong with what arrived of a file.
+/// What is missing or wrong in the file that arrived.
 pub(crate) fn missing(name: &str, file: &[u8], report: &Report) -> Vec<String> {
     let arrived = report.bytes;
     match (arrived == file.len() as u64, report.sha256 == cargo::sha256(file)) {

@@ -1,4 +1,4 @@
-//! What a part has found, for the table and for programs.
+//! The findings of a part of the demo, for the table and for programs.
 
 use serde_json::Value;
 
@@ -7,15 +7,15 @@ use serde_json::Value;
 pub(crate) struct Findings {
     /// Its name in the JSON document.
     pub(crate) name: &'static str,
-    /// Its figures there.
+    /// Its figures in the JSON document.
     pub(crate) figures: Value,
     /// Its rows in the table.
     pub(crate) rows: Vec<Row>,
-    /// What should have arrived and did not, a sentence each.
+    /// What should have arrived and did not, one sentence for each.
     pub(crate) missing: Vec<String>,
 }
 
-/// What was sent, what became of it, and what that is to be read beside.
+/// A row of the table: what was sent, what arrived, and a figure to compare it with.
 #[derive(Debug)]
 pub(crate) struct Row(pub(crate) String, pub(crate) String, pub(crate) String);
 
@@ -25,7 +25,7 @@ impl Row {
     }
 }
 
-/// All rows, in columns.
+/// Formats all rows in columns.
 pub(crate) fn table(findings: &[Findings]) -> String {
     let head = Row::new("sent", "arrived (measured there)", "to be read beside");
     let rows: Vec<&Row> = std::iter::once(&head).chain(findings.iter().flat_map(|part| &part.rows)).collect();
@@ -43,7 +43,7 @@ pub(crate) fn table(findings: &[Findings]) -> String {
     lines.join("\n")
 }
 
-/// The value that this share of all does not exceed; 0 of none.
+/// The value that this share of the values does not exceed; 0 if there are none.
 pub(crate) fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -51,17 +51,17 @@ pub(crate) fn quantile(values: &[f64], share: f64) -> f64 {
     sorted.get(at.max(1) - 1).copied().unwrap_or(0.0)
 }
 
-/// `35 ms`, `1.25 s`.
+/// Formats a time: `35 ms`, `1.25 s`.
 pub(crate) fn time(seconds: f64) -> String {
     if seconds < 1.0 { format!("{:.0} ms", seconds * 1e3) } else { format!("{seconds:.2} s") }
 }
 
-/// `8.71 Mbit/s`.
+/// Formats a rate: `8.71 Mbit/s`.
 pub(crate) fn rate(bits_per_s: f64) -> String {
     format!("{:.2} Mbit/s", bits_per_s / 1e6)
 }
 
-/// `8.0 MB`.
+/// Formats a size: `8.0 MB`.
 pub(crate) fn size(bytes: f64) -> String {
     format!("{:.1} MB", bytes / 1e6)
 }

@@ -1,8 +1,10 @@
-//! `cargo demo`: two processes on loopback, a bad link between them, and what becomes of a file, positions, an urgent message.
+//! `cargo demo`: two processes on loopback with a bad link between them, over which a file, positions and urgent
+//! messages are sent.
 //!
-//! This process is the near end: it starts itself once more as the far end, opens links of the project's own emulator towards it, and
-//! sends. Whatever is printed as a result was measured by the far end, where it arrived; it answers over a pipe, so that its figures do
-//! not cross the links they are about. The two share the machine's monotonic clock, so ages are true ages.
+//! This process is the near end. It starts itself a second time as the far end, opens links of the project's own
+//! emulator towards it, and sends. All results are measured by the far end, where the data arrives. It reports them
+//! over a pipe, so that the figures do not cross the links they are about. Both processes share the machine's
+//! monotonic clock, so ages are exact.
 
 mod bad_link;
 mod cargo;
@@ -29,16 +31,16 @@ use whimbrel_cli::process::{Flavour, Interrupted, RuntimeOptions};
 #[derive(Parser)]
 #[command(name = "cargo demo", version, max_term_width = 110)]
 struct Cli {
-    /// Everything in small, in a few seconds.
+    /// Run everything at a small scale, in a few seconds.
     #[arg(long)]
     quick: bool,
     /// Print exactly one JSON document, at the end.
     #[arg(long)]
     json: bool,
-    /// Where the links' losses are drawn from.
+    /// The seed of the links' random losses.
     #[arg(long, value_name = "N", default_value_t = 2026)]
     seed: u64,
-    /// Be the far end.
+    /// Run as the far end.
     #[arg(long, hide = true)]
     far: bool,
 }
@@ -53,7 +55,7 @@ fn main() -> ExitCode {
     match result {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        // Whoever closed our output had enough.
+        // The reader closed our output on purpose, so this is no error.
         Err(error) if error.is::<OutputClosed>() => ExitCode::SUCCESS,
         Err(error) => match error.downcast_ref::<Interrupted>() {
             Some(signal) => ExitCode::from(signal.exit_code()),

@@ -1,4 +1,5 @@
-//! Position updates through a blackout: replaced by newer ones, with lifetimes, and, for comparison, through a queue that keeps all.
+//! Position updates through a blackout: replaced by newer ones, with lifetimes, and, for comparison, through a queue
+//! that keeps them all.
 
 use std::time::Duration;
 
@@ -16,13 +17,13 @@ use crate::scale::Scale;
 use crate::screen::Unit;
 use crate::show::Stage;
 
-/// A radio link: 100 ms there and back.
+/// A radio link with a round trip of 100 ms.
 const LINK: &str = "rate=256kbit, delay=50ms, queue=1s, loss=1%";
 const EVERY: Duration = Duration::from_millis(50);
 const SIZE: usize = 120;
 const LIFETIME: Duration = Duration::from_millis(500);
 const POSITION: Tag = Tag(1);
-/// Whoever looks at a position older than this looks at the past: the lifetime, and what travelling once more takes.
+/// A position older than this is stale: the lifetime, plus the time of a retransmission.
 const STALE_S: f64 = 0.75;
 
 /// How positions are sent.
@@ -35,7 +36,7 @@ enum Manner {
 
 const WAYS: [Manner; 3] = [Manner::Replace, Manner::Lifetime, Manner::Queue];
 
-/// Plays the part: all ways at once, each over a link of its own with the same losses.
+/// Runs this part of the demo: all manners at once, each over its own link with the same losses.
 pub(crate) async fn play(stage: &Stage) -> anyhow::Result<Findings> {
     let blackout = format!("{} s", stage.scale.blackout.as_secs());
     stage
@@ -76,7 +77,7 @@ impl Manner {
     }
 }
 
-/// One way's positions, and what came of them.
+/// The positions sent in one manner, and their report.
 struct Flight {
     way: Manner,
     sent: u64,
@@ -126,12 +127,12 @@ impl Flight {
         self.report.arrivals.iter().filter(|arrival| arrival.arrived_ns > self.back_ns)
     }
 
-    /// The greatest age of a position that arrived after the link's return.
+    /// The greatest age of a position that arrived after the link came back.
     fn oldest_s(&self) -> f64 {
         self.after_blackout().map(Arrival::age_s).fold(0.0, f64::max)
     }
 
-    /// From the link's return until the last stale position was past.
+    /// The time from the link's return until the last stale position had arrived.
     fn fresh_after_s(&self) -> Option<f64> {
         let last_stale = self.after_blackout().filter(|arrival| arrival.age_s() > STALE_S).last();
         let stale_until = last_stale.map_or(self.back_ns, |arrival| arrival.arrived_ns);
@@ -161,7 +162,8 @@ impl Flight {
         })
     }
 
-    /// The newest must arrive in any way, all in order, and none twice; through the queue all.
+    /// What is missing. In any manner the newest position must arrive, all in order and none twice; through the queue
+    /// all must arrive.
     fn missing(&self) -> Vec<String> {
         let arrivals = &self.report.arrivals;
         let name = self.way.title();

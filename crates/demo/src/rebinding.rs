@@ -1,4 +1,4 @@
-//! The client's address changes while a file is under way, as when a NAT forgets it or it moves to another network.
+//! The client's address changes during a file transfer, as when a NAT forgets it or it moves to another network.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use crate::report::Report;
 use crate::screen::Unit;
 use crate::show::Stage;
 
-/// 40 ms there and back.
+/// The link has a round trip of 40 ms.
 const LINK: &str = "rate=10mbit, delay=20ms, queue=100ms, loss=1%";
 const LANE: &str = "rebinding";
-/// Bits a second the link carries about, for the moments of the changes.
+/// The approximate rate of the link in bits per second, used to time the changes.
 const RATE: f64 = 9e6;
 
-/// Plays the part.
+/// Runs this part of the demo.
 pub(crate) async fn play(stage: &Stage) -> anyhow::Result<Findings> {
     stage.screen.say("The client's address changes twice while a file is under way");
     let file = cargo::file(stage.scale.moving, stage.seed + 1);

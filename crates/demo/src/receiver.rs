@@ -1,4 +1,4 @@
-//! What the far end does with one connection: receive everything, and note when it came.
+//! Receives everything from one connection at the far end, and notes when it arrived.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::cargo::{self, kind};
 use crate::far::say;
 use crate::report::{Arrival, Report, Word};
 
-/// How often progress is told.
+/// How often progress is reported.
 const TELL_EVERY: Duration = Duration::from_millis(100);
 
 /// Receives until the near end closes.
@@ -28,7 +28,7 @@ pub(crate) async fn receive(mocket: Mocket) -> Report {
 
 struct Receiver {
     report: Report,
-    /// Kind and number of every stamped message.
+    /// The kind and number of every stamped message.
     seen: BTreeSet<(u32, u64)>,
     messages: u64,
     told: Instant,
@@ -47,7 +47,7 @@ impl Receiver {
                 },
                 stream = mocket.accept_stream() => match stream {
                     Ok(stream) => self.read(stream).await?,
-                    // What came before is still to be read.
+                    // Messages that arrived before are still to be read.
                     Err(_) => while let Some(message) = mocket.try_recv() {
                         self.on_message(&message)?;
                     },

@@ -1,66 +1,66 @@
-//! What the far end tells the near end, a line of JSON each.
+//! The far end's reports to the near end, one line of JSON each.
 
 use serde::{Deserialize, Serialize};
 
 /// A line on the far end's standard output.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Word {
-    /// Where it can be reached; always the first.
+    /// The address at which it can be reached; always the first line.
     Listening {
-        /// `whimbrel://KEY@host:port`.
+        /// The URL `whimbrel://KEY@host:port`.
         url: String,
     },
     /// What a lane has received so far.
     Progress {
-        /// Which.
+        /// The lane's name.
         lane: String,
-        /// Payload bytes.
+        /// The payload bytes received.
         bytes: u64,
-        /// Messages; none of a file.
+        /// The messages received; 0 for a file.
         messages: u64,
     },
-    /// What a lane has received in all; its last line.
+    /// All that a lane has received; its last line.
     Report(Report),
 }
 
-/// What came through one connection. Times are nanoseconds of the machine's monotonic clock.
+/// What arrived through one connection. Times are in nanoseconds of the machine's monotonic clock.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Report {
     /// The connection's name, from its opening message.
     pub(crate) lane: String,
-    /// Bytes of the file, or of bulk messages.
+    /// The bytes of the file or of bulk messages.
     pub(crate) bytes: u64,
-    /// Of the file, in hexadecimal.
+    /// The SHA-256 of the file, in hexadecimal.
     pub(crate) sha256: String,
-    /// The last of the file or of bulk.
+    /// When the last part of the file or of bulk arrived.
     pub(crate) last_ns: u64,
-    /// Longest time in which nothing of the file came.
+    /// The longest time during which nothing of the file arrived.
     pub(crate) longest_gap_ns: u64,
-    /// Different bulk messages.
+    /// The number of different bulk messages.
     pub(crate) bulk_messages: u64,
-    /// Messages that came a second time. There must be none.
+    /// Messages that arrived a second time. There must be none.
     pub(crate) duplicated: u64,
     /// Stamped messages in the order of their arrival.
     pub(crate) arrivals: Vec<Arrival>,
-    /// What went wrong.
+    /// The error, if there was one.
     pub(crate) error: Option<String>,
 }
 
-/// One message that arrived.
+/// A message that arrived.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Arrival {
-    /// Which kind.
+    /// Its kind.
     pub(crate) kind: u32,
-    /// Counted by the sender from 0.
+    /// Its number; the sender counts from 0.
     pub(crate) number: u64,
     /// When the sender called `send`.
     pub(crate) sent_ns: u64,
-    /// When the receiver had it.
+    /// When the receiver got it.
     pub(crate) arrived_ns: u64,
 }
 
 impl Arrival {
-    /// Seconds from the send call to the arrival.
+    /// The seconds from the `send` call to the arrival.
     pub(crate) fn age_s(&self) -> f64 {
         self.arrived_ns.saturating_sub(self.sent_ns) as f64 / 1e9
     }

@@ -1,28 +1,28 @@
-//! How much of everything.
+//! The sizes and durations of the demo.
 
 use std::time::Duration;
 
-/// Sizes and durations of the parts.
+/// The sizes and durations of the parts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale {
-    /// Bytes of the file.
+    /// The size of the file in bytes.
     pub(crate) file: usize,
-    /// Positions before the link goes away.
+    /// How long positions are sent before the link goes down.
     pub(crate) before: Duration,
-    /// It is away.
+    /// How long the link is down.
     pub(crate) blackout: Duration,
-    /// Positions after it has come back.
+    /// How long positions are sent after the link is back.
     pub(crate) after: Duration,
-    /// Bytes of bulk beside urgent messages.
+    /// The bytes of bulk beside urgent messages.
     pub(crate) bulk: usize,
-    /// For how long urgent messages are sent.
+    /// How long urgent messages are sent.
     pub(crate) urgent: Duration,
-    /// Bytes of the file that is under way when the address changes.
+    /// The bytes of the file in transfer when the address changes.
     pub(crate) moving: usize,
 }
 
 impl Scale {
-    /// Under a minute.
+    /// Takes less than a minute.
     pub(crate) const FULL: Self = Self {
         file: 10_000_000,
         before: Duration::from_secs(2),
@@ -33,7 +33,7 @@ impl Scale {
         moving: 6_000_000,
     };
 
-    /// A few seconds.
+    /// Takes a few seconds.
     pub(crate) const QUICK: Self = Self {
         file: 1_000_000,
         before: Duration::from_millis(700),

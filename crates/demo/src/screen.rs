@@ -1,4 +1,4 @@
-//! What people see while it runs: bars on a terminal, lines elsewhere, nothing if a program is to read the output.
+//! The display for people: bars on a terminal, lines elsewhere, and nothing if the output is for a program.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, stderr};
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use whimbrel_cli::output::note;
 
-/// How often a line tells of progress.
+/// How often a line reports progress.
 const LINE_EVERY: Duration = Duration::from_secs(1);
 
-/// Shows how far the far end has got.
+/// Shows the progress of the far end.
 pub(crate) struct Screen {
     manner: Manner,
     tasks: Mutex<BTreeMap<String, Task>>,
@@ -23,7 +23,7 @@ enum Manner {
     Silence,
 }
 
-/// What is counted on the way to a task's end.
+/// The unit in which a task's progress is counted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
     Bytes,
@@ -39,7 +39,7 @@ struct Task {
 }
 
 impl Screen {
-    /// Bars need a terminal, and nobody who wants it plain (NO_COLOR).
+    /// Creates a screen. Bars require a terminal, and NO_COLOR must not be set.
     pub(crate) fn new(silent: bool) -> Self {
         let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let manner = match (silent, stderr().is_terminal() && !plain) {
@@ -50,7 +50,7 @@ impl Screen {
         Self { manner, tasks: Mutex::default() }
     }
 
-    /// A heading.
+    /// Prints a heading.
     pub(crate) fn say(&self, text: &str) {
         match &self.manner {
             // A terminal that cannot be written to is no reason to stop.
@@ -60,7 +60,7 @@ impl Screen {
         }
     }
 
-    /// A lane begins, which will have received `total` if all arrives.
+    /// Begins a lane, which will have received `total` if everything arrives.
     pub(crate) fn begin(&self, lane: &str, title: &str, total: u64, unit: Unit) {
         let bar = match &self.manner {
             Manner::Bars(bars) => Some(bars.add(new_bar(title, total, unit))),
@@ -70,7 +70,7 @@ impl Screen {
         self.lock().insert(lane.to_owned(), task);
     }
 
-    /// The far end has received so much.
+    /// Shows how much the far end has received.
     pub(crate) fn progress(&self, lane: &str, bytes: u64, messages: u64) {
         let mut tasks = self.lock();
         let Some(task) = tasks.get_mut(lane) else { return };
@@ -83,7 +83,7 @@ impl Screen {
         }
     }
 
-    /// A lane has ended.
+    /// Ends a lane.
     pub(crate) fn end(&self, lane: &str, result: &str) {
         let Some(task) = self.lock().remove(lane) else { return };
         match (&self.manner, task.bar) {
@@ -96,7 +96,7 @@ impl Screen {
         }
     }
 
-    /// Takes all bars away.
+    /// Removes all bars.
     pub(crate) fn clear(&self) {
         self.lock().clear();
         if let Manner::Bars(bars) = &self.manner {

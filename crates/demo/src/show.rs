@@ -1,4 +1,4 @@
-//! The near end's process: one part after the other, then what was found.
+//! The near end's process: runs one part after the other, then prints the findings.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,14 +13,14 @@ use crate::scale::Scale;
 use crate::screen::Screen;
 use crate::{file, positions, rebinding, urgent};
 
-/// The demo.
+/// The demo and its options.
 pub(crate) struct Show {
     pub(crate) quick: bool,
     pub(crate) json: bool,
     pub(crate) seed: u64,
 }
 
-/// What every part needs.
+/// The resources that every part needs.
 pub(crate) struct Stage {
     pub(crate) far: FarEnd,
     pub(crate) screen: Arc<Screen>,
@@ -29,7 +29,7 @@ pub(crate) struct Stage {
 }
 
 impl Show {
-    /// True if everything arrived that should have.
+    /// Runs the demo. Returns true if everything arrived that should have.
     pub(crate) async fn run(self) -> anyhow::Result<bool> {
         let (start, interrupted) = (Instant::now(), interrupted()?);
         let screen = Arc::new(Screen::new(self.json));

@@ -1,4 +1,4 @@
-//! Urgent messages overtake bulk; the same without priority wait in line.
+//! Urgent messages overtake bulk, while the same messages without priority wait in line.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::report::Report;
 use crate::screen::Unit;
 use crate::show::Stage;
 
-/// 40 ms there and back.
+/// The link has a round trip of 40 ms.
 const LINK: &str = "rate=10mbit, delay=20ms, queue=100ms, loss=1%";
 const LANE: &str = "urgent";
 const URGENT: u8 = 220;
@@ -22,13 +22,13 @@ const BULK_MESSAGE: usize = 30_000;
 const SMALL_MESSAGE: usize = 100;
 const EVERY: Duration = Duration::from_millis(100);
 
-/// Plays the part.
+/// Runs this part of the demo.
 pub(crate) async fn play(stage: &Stage) -> anyhow::Result<Findings> {
     stage.screen.say("Urgent messages beside bulk over 10 Mbit/s, 40 ms, 1 % loss");
     let bulk = (stage.scale.bulk / BULK_MESSAGE) as u64;
     stage.screen.begin(LANE, "bulk with urgent messages", bulk * BULK_MESSAGE as u64, Unit::Bytes);
     let lane = BadLink::open(&stage.far, LINK, stage.seed).await?.connect(LANE).await?;
-    // All at once: what comes later finds all of it waiting.
+    // All bulk is queued at once, so that later messages find it waiting.
     let sender = sender(&lane.mocket, kind::BULK, ORDINARY);
     for number in 0..bulk {
         sender.send(stamped(number, BULK_MESSAGE)).await?;
@@ -40,12 +40,12 @@ pub(crate) async fn play(stage: &Stage) -> anyhow::Result<Findings> {
     Ok(findings)
 }
 
-/// Alike in everything but the priority.
+/// Senders that differ only in their priority.
 fn sender(mocket: &Mocket, kind: u32, priority: u8) -> Sender {
     mocket.sender().unsequenced().ppid(kind).priority(priority).build()
 }
 
-/// Sends one of each at a time; returns how many times.
+/// Sends one message of each kind at a time. Returns how many times.
 async fn send_small(mocket: &Mocket, lasting: Duration) -> anyhow::Result<u64> {
     let urgent = sender(mocket, kind::URGENT, URGENT);
     let ordinary = sender(mocket, kind::ORDINARY, ORDINARY);
@@ -59,7 +59,7 @@ async fn send_small(mocket: &Mocket, lasting: Duration) -> anyhow::Result<u64> {
     Ok(sent)
 }
 
-/// Messages of a kind, and how old they were.
+/// The messages of one kind, and their ages.
 struct Ages {
     sent: u64,
     ages: Vec<f64>,

@@ -1,4 +1,5 @@
-//! How exact `whimbrel link` is on this machine: the rate it carries and the delay it adds against what was set.
+//! Measures how exact `whimbrel link` is on this machine: the rate it carries and the delay it adds, compared with
+//! its settings.
 //!
 //! `cargo run --release -p whimbrel-cli --example link_accuracy`
 #![allow(clippy::unwrap_used, reason = "an example that cannot go on stops")]
@@ -38,14 +39,14 @@ fn relay(to: &UdpSocket, link: &str) -> Relay {
     Relay::spawn(config).unwrap()
 }
 
-/// Sends `count` packets, one every `gap`, each with its number and when it left.
+/// Sends `count` packets, one every `gap`, each with its number and sending time.
 fn send(relay: &Relay, start: Instant, gap: Duration, count: u32) {
     let client = open();
     let mut packet = [0; PAYLOAD];
     for i in 0..count {
         let due = start + gap * i;
         let wait = due.saturating_duration_since(Instant::now());
-        // Many a gap is shorter than a sleep: sleep through some and then catch up.
+        // Many gaps are shorter than a sleep, so it sleeps through some of them and then catches up.
         if wait > Duration::from_micros(500) || (gap > Duration::from_millis(1) && !wait.is_zero()) {
             thread::sleep(wait);
         }
@@ -54,7 +55,7 @@ fn send(relay: &Relay, start: Instant, gap: Duration, count: u32) {
     }
 }
 
-/// Everything that arrives: when it left and when it came, until a second of silence.
+/// Receives until a second of silence. Returns the sending and arrival times.
 fn receive(server: &UdpSocket, start: Instant) -> Vec<(Duration, Duration)> {
     let mut arrivals = Vec::new();
     let mut packet = [0; PAYLOAD];

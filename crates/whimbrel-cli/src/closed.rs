@@ -1,4 +1,4 @@
-//! Why a mocket is closed, in words for people. The library's own words are made for programs, which read them in front of others.
+//! Describes for people why a mocket is closed. The library's own descriptions are made for programs.
 
 use std::error::Error;
 
@@ -8,7 +8,7 @@ use whimbrel::{
 };
 use whimbrel_proto::Cause;
 
-/// One sentence, without a full stop.
+/// Describes the reason in one sentence, without a full stop.
 pub(crate) fn why(reason: &CloseReason) -> String {
     match reason {
         CloseReason::Peer(said) => format!("the peer closed{}", words(said)),
@@ -22,13 +22,13 @@ pub(crate) fn why(reason: &CloseReason) -> String {
     }
 }
 
-/// `: TEXT (code N)`.
+/// Formats as `: TEXT (code N)`.
 fn words(said: &Reason) -> String {
     let text = if said.text.is_empty() { String::new() } else { format!(": {}", said.text) };
     if said.code == 0 { text } else { format!("{text} (code {})", said.code) }
 }
 
-/// An error as `{:#}` shows it, with what the library says of a closed mocket in the words of this module.
+/// Formats an error as `{:#}` does, but describes a closed mocket in this module's words.
 pub fn sentence(error: &anyhow::Error) -> String {
     let mut parts = Vec::new();
     for link in error.chain() {
@@ -38,7 +38,7 @@ pub fn sentence(error: &anyhow::Error) -> String {
         }
         parts.push(link.to_string());
     }
-    // An error that says what its source says is said once.
+    // An error that repeats its source's text is shown once.
     parts.dedup();
     parts.join(": ")
 }

@@ -1,4 +1,4 @@
-//! Reaching a peer: whom we trust, as whom we come, and how the connection is set up.
+//! Connecting and listening: which keys to trust, which key to use, and how the connection is set up.
 
 use std::fmt::Display;
 use std::io::ErrorKind;
@@ -21,7 +21,7 @@ use crate::paths::PathOptions;
 use crate::process::Misused;
 use crate::units;
 
-/// Options of whoever connects.
+/// Options of the connecting end.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DialOptions {
     /// The listener's address, as it printed it: whimbrel://KEY@HOST:PORT. Without KEY@, see --trust-on-first-use.
@@ -44,12 +44,12 @@ pub(crate) struct DialOptions {
     pub(crate) wait: WaitOption,
 }
 
-/// How long somebody waits for a peer.
+/// How long to wait for a peer.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct WaitOption {
-    /// How long the peer may take to answer and to complete the handshake, in seconds or with a unit; looking up the host's address may
-    /// take twice as long. It does not limit what comes later: `cat` waits up to an hour for a connected peer that is out of reach, or until
-    /// Ctrl-C; `perf run` waits for such a peer as long as this again.
+    /// How long the peer may take to answer and to complete the handshake, in seconds or with a unit; looking up the
+    /// host's address may take twice as long. It does not limit what comes later: `cat` waits up to an hour for a
+    /// connected peer that is out of reach, or until Ctrl-C; `perf run` waits for such a peer as long as this again.
     #[arg(long, value_name = "TIME", default_value = "5", value_parser = units::wait)]
     wait: Duration,
 }
@@ -60,14 +60,15 @@ impl WaitOption {
     }
 }
 
-/// Options of whoever listens.
+/// Options of the listening end.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ListenOptions {
     /// The address and port to listen on. Port 0 takes any free one [default: [::]:4433, all addresses of both families].
     #[arg(long, value_name = "ADDR", value_parser = units::address)]
     pub(crate) listen: Option<String>,
-    /// Our key file; `whimbrel key new` makes one [default: ~/.config/whimbrel/key if it exists, else a key for this run]. Unless the port is
-    /// 0, a file KEY.salt-ADDRESS-PORT is kept beside it, which lets peers notice at once that the program was started again.
+    /// Our key file; `whimbrel key new` makes one [default: ~/.config/whimbrel/key if it exists, else a key for this
+    /// run]. Unless the port is 0, a file KEY.salt-ADDRESS-PORT is kept beside it, which lets peers notice at once
+    /// that the program was restarted.
     #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<PathBuf>,
     #[command(flatten)]
@@ -78,7 +79,7 @@ pub(crate) struct ListenOptions {
     /// Accept connections from this public key only. May be repeated; others get no answer [default: any key].
     #[arg(long, value_name = "KEY")]
     pub(crate) allow: Vec<PublicKey>,
-    /// Clients get tickets, and what comes by one is taken at once.
+    /// Whether clients get tickets, and early data of clients with a ticket is delivered at once.
     #[arg(skip)]
     pub(crate) tickets: bool,
 }
@@ -97,7 +98,7 @@ pub(crate) struct TransportOptions {
 }
 
 impl TransportOptions {
-    /// As settings of the library.
+    /// Converts the options to the library's settings.
     pub(crate) fn config(&self) -> TransportConfig {
         let mut config = TransportConfig::default();
         config.congestion = self.congestion;
@@ -107,30 +108,30 @@ impl TransportOptions {
     }
 }
 
-/// Whom to connect to, once it is clear whom to trust.
+/// A connection to make, once it is clear which key to trust.
 pub(crate) struct Dial {
     endpoint: Endpoint,
     url: Url,
     trust: Trust,
     wait: Duration,
-    /// Our key is for this run only.
+    /// Whether our key is for this run only.
     temporary: bool,
 }
 
 enum Trust {
-    /// The key in the URL.
+    /// The peer must have the key in the URL.
     Key,
-    /// The key it showed before.
+    /// The peer must have the key that it showed before.
     Remembered(PublicKey, KnownPeers),
-    /// Whatever it shows now.
+    /// Any key that the peer shows is trusted and remembered.
     FirstUse(KnownPeers),
 }
 
 impl DialOptions {
-    /// Finds out whom to trust and opens the socket.
+    /// Decides which key to trust and opens the socket.
     ///
     /// # Errors
-    /// The URL, the key files, the known peers, or the socket.
+    /// The URL, the key files, the known peers or the socket cannot be used.
     pub(crate) async fn prepare(&self, transport: TransportConfig, paths: Paths) -> anyhow::Result<Dial> {
         if self.bind.is_some() && matches!(paths, Paths::Only(_)) {
             bail!(Misused("--bind and --path both say where to send from: leave one out".to_owned()));
@@ -169,17 +170,17 @@ impl DialOptions {
 }
 
 impl Dial {
-    /// The socket.
+    /// The endpoint with the open socket.
     pub(crate) fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// Connects. With a key in the URL it does not wait for the handshake, so that what is sent at once travels with it.
+    /// Connects. With a key in the URL it does not wait for the handshake, so that data sent at once travels with it.
     ///
     /// # Errors
-    /// No answer, or not from whom we want.
+    /// There was no answer, or not from the trusted peer.
     pub(crate) async fn connect(&mut self) -> anyhow::Result<Mocket> {
-        // The handshake has a limit of its own; finding the address has none.
+        // The handshake has a time limit of its own; the address lookup has none.
         let (limit, host) = (self.wait * 2, self.url.host.clone());
         let connected = tokio::time::timeout(limit, self.begin()).await;
         connected.unwrap_or_else(|_| bail!("cannot find the address of {host} in time: check the name"))
@@ -188,7 +189,7 @@ impl Dial {
     /// Waits for the handshake of a connection that was begun.
     ///
     /// # Errors
-    /// No answer, or not from whom we want.
+    /// There was no answer, or not from the trusted peer.
     pub(crate) async fn established(&self, mocket: &Mocket) -> anyhow::Result<()> {
         mocket.established().await.map_err(|reason| match reason {
             CloseReason::HandshakeTimedOut => anyhow!(self.no_answer(mocket.peer_addr())),
@@ -196,7 +197,7 @@ impl Dial {
         })
     }
 
-    /// The message for when nobody answers at this address.
+    /// The message shown if there is no answer at this address.
     pub(crate) fn no_answer(&self, address: impl Display) -> String {
         no_answer(address, self.wait, self.endpoint.public_key(), self.temporary)
     }
@@ -237,7 +238,8 @@ impl Dial {
     }
 }
 
-/// The message for when nobody answers says where we asked, as whom, and what to check. A listener that refuses a stranger says nothing.
+/// The message shown if there is no answer: which address was asked, with which key, and what to check. A listener
+/// that refuses a stranger stays silent.
 pub(crate) fn no_answer(address: impl Display, wait: Duration, own: PublicKey, temporary: bool) -> String {
     let until = if temporary { " (for this run only: `whimbrel key new` makes one that stays)" } else { "" };
     format!(
@@ -249,10 +251,10 @@ pub(crate) fn no_answer(address: impl Display, wait: Duration, own: PublicKey, t
 }
 
 impl ListenOptions {
-    /// Opens the socket; the URL is what others connect to.
+    /// Opens the socket. Returns the endpoint and the URL that others connect to.
     ///
     /// # Errors
-    /// The key file, or the port is taken.
+    /// The key file cannot be used, or the port is taken.
     pub(crate) async fn bind(
         &self,
         transport: TransportConfig,
@@ -270,13 +272,13 @@ impl ListenOptions {
             Some(address) => bind(config, address).await,
             None => bind_both_families(config, whimbrel::DEFAULT_PORT).await,
         };
-        // Who cannot listen leaves nothing behind, and has nothing to say but why.
+        // A process that cannot listen leaves no file behind, and reports only why.
         if let Some(salt) = salt {
             if bound.is_ok() { salt.keep() } else { salt.discard() }
         }
         let endpoint = bound?;
         let mut address = endpoint.local_addr()?;
-        // A person wants something to connect to, if only from this machine.
+        // People need an address to connect to, even if it works only on this machine.
         if address.ip().is_unspecified() {
             let loopback = if address.is_ipv4() { "127.0.0.1" } else { "::1" };
             address.set_ip(loopback.parse()?);
@@ -286,7 +288,7 @@ impl ListenOptions {
         Ok((endpoint, url))
     }
 
-    /// Stored beside the key.
+    /// The salt of reset tokens, stored beside the key.
     fn reset_salt(&self) -> anyhow::Result<Option<ResetSalt>> {
         let key = self.key.clone().map_or_else(default_key_file, Ok)?;
         let address = self.listen.clone().unwrap_or_else(|| format!("[::]:{}", whimbrel::DEFAULT_PORT));
@@ -302,7 +304,7 @@ impl ListenOptions {
     }
 }
 
-/// All addresses of both families, or of IPv4 on a machine without IPv6.
+/// Listens on all addresses of both families, or of IPv4 only on a machine without IPv6.
 async fn bind_both_families(config: Config, port: u16) -> anyhow::Result<Endpoint> {
     match Endpoint::bind(config.clone(), &format!("[::]:{port}")).await {
         Err(BindError::System(_, error)) if error.kind() != ErrorKind::AddrInUse => {
@@ -312,7 +314,7 @@ async fn bind_both_families(config: Config, port: u16) -> anyhow::Result<Endpoin
     }
 }
 
-/// As the library binds, with words for whoever uses the program.
+/// Binds like the library, with error messages for users of the program.
 pub(crate) async fn bind(config: Config, address: &str) -> anyhow::Result<Endpoint> {
     Endpoint::bind(config, address).await.map_err(bind_error)
 }
@@ -325,7 +327,7 @@ fn bind_error(error: BindError) -> Error {
     }
 }
 
-/// Says why an address could not be bound, and what to do. None: the system's own message is as good.
+/// Explains why an address could not be bound, and what to do. `None` if the system's own message is good enough.
 pub(crate) fn bind_advice(address: SocketAddr, why: &std::io::Error) -> Option<String> {
     Some(match (why.kind(), address.port()) {
         (ErrorKind::PermissionDenied, 1..1024) => {

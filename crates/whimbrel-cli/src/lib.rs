@@ -1,4 +1,4 @@
-//! What the `whimbrel` program is made of, for those who want it in their own process: the tests and the demo.
+//! The parts of the `whimbrel` program, for use in another process: the tests and the demo.
 
 pub mod cat;
 pub mod closed;

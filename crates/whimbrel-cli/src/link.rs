@@ -1,4 +1,4 @@
-//! `whimbrel link`: a bad link between UDP programs.
+//! `whimbrel link`: emulates a bad link between UDP programs.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
@@ -38,7 +38,7 @@ Examples:
   A radio that falls from 10 to 2 Mbit/s for half a second of every one and a half:
     whimbrel link --listen 127.0.0.1:7000 --to 127.0.0.1:4433 --rate trace:10mbit/1s+2mbit/500ms";
 
-/// A setting of a link: its option for both directions and for each, its placeholder, its help.
+/// A setting of a link: its options for both directions and for each, its placeholder and its help text.
 struct Setting {
     both: &'static str,
     up: &'static str,
@@ -104,7 +104,7 @@ const SETTINGS: [Setting; 13] = [
     ),
 ];
 
-/// `whimbrel link`.
+/// The command `whimbrel link`.
 #[derive(Clone, Debug)]
 pub struct LinkCommand {
     relay: RelayConfig,
@@ -113,10 +113,10 @@ pub struct LinkCommand {
 }
 
 impl LinkCommand {
-    /// Relays until it is time, or a signal comes; prints where it listens, and in the end what it has done.
+    /// Relays until the time is over or a signal arrives. Prints where it listens, and its figures at the end.
     ///
     /// # Errors
-    /// The listening address cannot be had, or a socket has failed.
+    /// The listening address is not available, or a socket has failed.
     pub fn run(self) -> anyhow::Result<()> {
         tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(self.relay())
     }
@@ -204,7 +204,7 @@ impl Setting {
         Arg::new(option).long(option).value_name(self.value).help(self.help).value_parser(check)
     }
 
-    /// The name of the field of [`LinkConfig`].
+    /// The name of the corresponding field of [`LinkConfig`].
     fn field(&self) -> String {
         self.both.replace('-', "_")
     }

@@ -1,4 +1,4 @@
-//! The `whimbrel` program: one subcommand a job. `whimbrel --help` says which.
+//! The `whimbrel` program, with one subcommand for each job; `whimbrel --help` lists them.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -34,7 +34,7 @@ enum Command {
     Completions(Completions),
 }
 
-/// Prints the completions for a shell.
+/// Prints shell completions.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example: whimbrel completions bash > ~/.local/share/bash-completion/completions/whimbrel"
@@ -47,13 +47,13 @@ struct Completions {
 fn main() -> ExitCode {
     match run(Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever closed our output had enough.
+        // The reader closed our output on purpose, so this is no error.
         Err(error) if error.is::<OutputClosed>() => ExitCode::SUCCESS,
         Err(error) => match error.downcast_ref::<Interrupted>() {
             Some(signal) => ExitCode::from(signal.exit_code()),
             None => {
                 note(format_args!("error: {}", sentence(&error)));
-                // As clap ends where it finds the mistake.
+                // The exit code is the one that clap uses for a wrong command line.
                 if error.is::<Misused>() { ExitCode::from(2) } else { ExitCode::FAILURE }
             }
         },
@@ -74,7 +74,7 @@ fn run(command: Command) -> anyhow::Result<()> {
 
 impl Completions {
     fn run(&self) -> anyhow::Result<()> {
-        // Into memory first: written straight to a closed pipe it would panic.
+        // The script is written to memory first: clap would panic on a closed pipe.
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Cli::command(), "whimbrel", &mut script);
         io::stdout().write_all(&script).map_err(output_error)

@@ -1,11 +1,11 @@
-//! Standard output that may be closed at any time: a reader that went away is no fault and no panic.
+//! Standard output that may be closed at any time: if its reader is gone, that is neither an error nor a panic.
 
 use std::fmt::{Arguments, Display};
 use std::io::{self, Write};
 
 use whimbrel::PeerText;
 
-/// The reader of standard output went away: there is nothing more to do, and nothing to complain about.
+/// The reader of standard output is gone: there is nothing more to do, and nothing to report.
 #[derive(Debug)]
 pub struct OutputClosed;
 
@@ -17,7 +17,7 @@ impl Display for OutputClosed {
 
 impl std::error::Error for OutputClosed {}
 
-/// An error of standard output, with [`OutputClosed`] told apart.
+/// Converts an error of standard output; a closed one becomes [`OutputClosed`].
 pub fn output_error(error: io::Error) -> anyhow::Error {
     match error.kind() {
         io::ErrorKind::BrokenPipe => OutputClosed.into(),
@@ -34,8 +34,8 @@ pub fn print_line(line: Arguments<'_>) -> anyhow::Result<()> {
     writeln!(out, "{line}").and_then(|()| out.flush()).map_err(output_error)
 }
 
-/// Lines for people on standard error; if nobody reads them, so be it. What could steer the terminal is escaped: some of it may be the
-/// peer's.
+/// Prints lines for people on standard error, and ignores failures. Characters that could steer the terminal are
+/// escaped, because parts may come from the peer.
 pub fn note(line: impl Display) {
     let text = line.to_string();
     let mut lines = text.split('\n').map(PeerText::show);

@@ -1,4 +1,4 @@
-//! A line for each path, again and again: where it is, how it stands, and its share of the traffic.
+//! Prints a line for each path periodically: its addresses, its state, and its share of the traffic.
 
 use std::collections::BTreeMap;
 
@@ -6,15 +6,15 @@ use whimbrel::{PathId, PathStats};
 
 use crate::shown::{bits, delay, size};
 
-/// What was shown last, so that rates and shares are of the time since.
+/// The previous figures, so that rates and shares cover the time since then.
 #[derive(Default)]
 pub(crate) struct PathLines {
-    /// Bytes that each path had carried, both ways.
+    /// The bytes that each path had carried in both directions.
     carried: BTreeMap<PathId, u64>,
 }
 
 impl PathLines {
-    /// The paths as they are now, `seconds` after they were shown last.
+    /// Describes the paths as they are now, `seconds` after the previous call.
     pub(crate) fn next(&mut self, paths: &[PathStats], seconds: f64) -> Vec<String> {
         let now: Vec<(PathId, u64)> =
             paths.iter().map(|path| (path.id, path.sent_bytes + path.received_bytes)).collect();
@@ -23,9 +23,9 @@ impl PathLines {
         paths.iter().zip(since).map(|(path, bytes)| line(path, bytes, all, seconds)).collect()
     }
 
-    /// Of each path what it has carried since.
+    /// The bytes that each path carried since the previous call.
     fn since(&mut self, now: &[(PathId, u64)]) -> Vec<u64> {
-        // A session that went on over another connection counts its paths anew, and from nothing.
+        // A session that continued over another connection counts its paths from zero again.
         let before = |id: &PathId, carried: u64| self.carried.get(id).copied().filter(|old| *old <= carried);
         let since = now.iter().map(|(id, carried)| carried - before(id, *carried).unwrap_or(0)).collect();
         self.carried = now.iter().copied().collect();
@@ -33,7 +33,7 @@ impl PathLines {
     }
 }
 
-/// From where to where.
+/// The path's two addresses.
 pub(crate) fn ends(path: &PathStats) -> String {
     let local = path.local.map_or_else(|| "?".to_owned(), |local| local.to_string());
     format!("{local} - {}", path.remote)

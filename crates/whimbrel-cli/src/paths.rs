@@ -1,4 +1,4 @@
-//! Which networks are used, and how: the options of both ends.
+//! Options of both ends for which networks are used, and how.
 
 use std::net::UdpSocket;
 
@@ -37,7 +37,7 @@ pub(crate) struct PathOptions {
 }
 
 impl PathOptions {
-    /// Settings of connections.
+    /// Applies the options to connection settings.
     pub(crate) fn configure(&self, config: &mut TransportConfig) {
         config.scheduler = self.scheduler;
         config.cost_policy = self.cost_policy;
@@ -45,10 +45,10 @@ impl PathOptions {
         config.coupled = !self.uncoupled;
     }
 
-    /// Which networks.
+    /// The networks to use.
     ///
     /// # Errors
-    /// This host has none of the addresses now. Those it does not have beside others are told.
+    /// This host has none of the addresses now. If only some are absent, a note says so.
     pub(crate) fn paths(&self) -> anyhow::Result<Paths> {
         if self.single_path {
             return Ok(Paths::Single);
@@ -57,7 +57,7 @@ impl PathOptions {
             return Ok(Paths::Auto);
         }
         let absent: Vec<String> = self.path.iter().filter_map(why_absent).collect();
-        // To begin with, one has to be there.
+        // At least one of them must be present at the start.
         if absent.len() == self.path.len() {
             bail!("{}; `ip address` lists them", absent.join("; "));
         }
@@ -76,7 +76,7 @@ fn why_absent(path: &LocalPath) -> Option<String> {
 /// As the library reads it, but for what only a program can answer.
 ///
 /// # Errors
-/// What there is.
+/// The text is none of them; the message lists them.
 fn cost_policy(text: &str) -> Result<CostPolicy, String> {
     match text.parse() {
         Ok(CostPolicy::Ask) => Err(

@@ -1,4 +1,4 @@
-//! Files for their owner alone, whatever the umask says.
+//! Files that only their owner can access, whatever the umask is.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
-/// A file to be, for nobody else to read: begun beside its place, and put there whole. One that was there before is replaced, with
-/// whatever others might do with it.
+/// A file in the making that nobody else can read. It is written beside its final place and moved there when
+/// complete. It replaces an existing file, including that file's permissions.
 pub(crate) struct Draft {
     file: PathBuf,
     draft: PathBuf,
@@ -19,7 +19,7 @@ impl Draft {
         let mut draft = file.as_os_str().to_owned();
         draft.push(".part");
         let draft = PathBuf::from(draft);
-        // One that was left behind may be open to others.
+        // A draft left behind earlier may be readable by others.
         fs::remove_file(&draft).ok();
         let out = private(OpenOptions::new().write(true).create_new(true)).open(&draft)?;
         Ok(Self { file: file.to_owned(), draft, out })
@@ -36,12 +36,13 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        // It is not there if it was finished.
+        // A finished draft no longer exists here.
         fs::remove_file(&self.draft).ok();
     }
 }
 
-/// Has the folder remember a new name even if the power fails. Not every file system can; the file is whole all the same.
+/// Makes the folder's new entry survive a power failure. Not every file system can do that; the file itself is
+/// complete anyway.
 fn keep_name(file: &Path) {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if let Ok(folder) = File::open(folder) {
@@ -49,28 +50,28 @@ fn keep_name(file: &Path) {
     }
 }
 
-/// A file that is made by this is for its owner alone.
+/// Makes a file that is created with these options accessible to its owner only.
 pub(crate) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
     options
 }
 
-/// The secrets in a file, wiped when they are let go, and who else can get at it.
+/// Reads the secrets in a file, which are wiped when dropped. Also returns who else can access the file.
 pub(crate) fn read(path: &Path) -> io::Result<(Zeroizing<Vec<u8>>, Exposure)> {
     let mut file = File::open(path)?;
     let found = file.metadata()?;
-    // With room to spare: what grows leaves copies behind.
+    // With room to spare, because a buffer that grows leaves copies behind.
     let length = usize::try_from(found.len()).unwrap_or(0);
     let mut bytes = Zeroizing::new(Vec::with_capacity(length + 64));
     file.read_to_end(&mut bytes)?;
     Ok((bytes, Exposure::of(&found)))
 }
 
-/// Who can get at a file beside its owner.
+/// Who can access a file besides its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Exposure {
-    /// Nobody.
+    /// Only the owner can access it.
     Private,
     /// Others can read it.
     Readable,
@@ -96,7 +97,7 @@ impl Exposure {
     }
 }
 
-/// Takes from others what they may do with an open file.
+/// Removes others' permissions from an open file.
 pub(crate) fn shut(file: &File) -> io::Result<()> {
     #[cfg(unix)]
     if Exposure::of(&file.metadata()?) != Exposure::Private {

@@ -1,4 +1,4 @@
-//! What the process itself is asked for: a runtime, and when to end.
+//! The process itself: its runtime, and when it ends.
 
 use std::future::Future;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use whimbrel::Endpoint;
 
-/// The runtime everything runs on.
+/// The runtime that everything runs on.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct RuntimeOptions {
     /// The threads of the runtime: one, or two that share the work.
@@ -27,7 +27,7 @@ impl RuntimeOptions {
     /// Runs a future to its end.
     ///
     /// # Errors
-    /// The future's, or the system gives no threads.
+    /// The future failed, or the system is out of threads.
     pub fn block_on<T>(self, future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
         let mut builder = match self.runtime {
             Flavour::Current => tokio::runtime::Builder::new_current_thread(),
@@ -41,7 +41,7 @@ impl RuntimeOptions {
     }
 }
 
-/// Somebody pressed Ctrl-C or sent SIGTERM.
+/// Ctrl-C was pressed, or SIGTERM arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Interrupted {
     signal: u8,
@@ -52,7 +52,7 @@ impl Interrupted {
     #[cfg(unix)]
     const TERMINATE: Self = Self { signal: 15 };
 
-    /// As shells have it, 128 and the number of the signal: 130 for Ctrl-C, 143 for SIGTERM.
+    /// The exit code that shells use, 128 plus the signal's number: 130 for Ctrl-C, 143 for SIGTERM.
     pub fn exit_code(self) -> u8 {
         128 + self.signal
     }
@@ -66,7 +66,8 @@ impl std::fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// The command line asks for what cannot be; says what to write. The program ends with 2 then, as where an option is not known.
+/// The command line asks for something impossible; the text says what to write instead. The program then ends with 2,
+/// as for an unknown option.
 #[derive(Debug)]
 pub struct Misused(pub String);
 
@@ -78,17 +79,17 @@ impl std::fmt::Display for Misused {
 
 impl std::error::Error for Misused {}
 
-/// Ctrl-C and SIGTERM, one after another.
+/// A stream of Ctrl-C and SIGTERM signals.
 pub struct Interrupts {
     #[cfg(unix)]
     signals: [tokio::signal::unix::Signal; 2],
 }
 
 impl Interrupts {
-    /// Listens for them from now on.
+    /// Listens for the signals from now on.
     ///
     /// # Errors
-    /// The system does not tell of signals.
+    /// The system does not report signals.
     pub fn listen() -> std::io::Result<Self> {
         Ok(Self {
             #[cfg(unix)]
@@ -99,7 +100,7 @@ impl Interrupts {
         })
     }
 
-    /// Waits for the next, and says which it is.
+    /// Waits for the next signal and returns it.
     pub async fn next(&mut self) -> Interrupted {
         #[cfg(unix)]
         {
@@ -109,7 +110,7 @@ impl Interrupts {
                 _ = terminate.recv() => Interrupted::TERMINATE,
             }
         }
-        // Where signals cannot be heard, the system ends the process.
+        // Where signals cannot be received, the system ends the process.
         #[cfg(not(unix))]
         {
             drop(tokio::signal::ctrl_c().await);
@@ -118,26 +119,26 @@ impl Interrupts {
     }
 }
 
-/// Listens for Ctrl-C and SIGTERM from now on; the future waits for one.
+/// Listens for Ctrl-C and SIGTERM from now on; the returned future waits for one.
 ///
 /// # Errors
-/// The system does not tell of signals.
+/// The system does not report signals.
 pub fn interrupted() -> std::io::Result<impl Future<Output = Interrupted>> {
     let mut interrupts = Interrupts::listen()?;
     Ok(async move { interrupts.next().await })
 }
 
-/// How long peers are given to hear of an abort.
+/// How long to wait for an abort to reach the peers.
 const FAREWELL: Duration = Duration::from_millis(300);
 
-/// Aborts every connection and gives the peers a moment to hear of it.
+/// Aborts every connection and waits a moment for the peers to be told.
 pub async fn abort_all(endpoint: &Endpoint, text: &str) {
     abort_all_with(endpoint, 0, text).await;
 }
 
-/// As [`abort_all`], with a code for the peers' programs.
+/// Works like [`abort_all`], with a code for the peers' programs.
 pub(crate) async fn abort_all_with(endpoint: &Endpoint, code: u64, text: &str) {
     endpoint.abort_all(code, text);
-    // Peers that do not hear of it notice by themselves.
+    // Peers that are not told find out by themselves.
     drop(tokio::time::timeout(FAREWELL, endpoint.wait_idle()).await);
 }

@@ -1,10 +1,10 @@
-//! The four services by their short names.
+//! The four services under their short names.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use whimbrel::Service;
 
-/// A service, by its short name.
+/// A service under its short name.
 #[derive(ValueEnum, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ServiceName {

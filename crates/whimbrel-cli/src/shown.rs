@@ -1,16 +1,16 @@
-//! Quantities as people read them.
+//! Formats quantities for people.
 
-/// A rate.
+/// Formats a rate in bits per second.
 pub(crate) fn bits(per_second: f64) -> String {
     scaled(per_second, ["bit/s", "kbit/s", "Mbit/s", "Gbit/s"])
 }
 
-/// Bytes.
+/// Formats a number of bytes.
 pub(crate) fn size(bytes: u64) -> String {
     scaled(bytes as f64, ["B", "kB", "MB", "GB"])
 }
 
-/// Messages a second.
+/// Formats a number of messages per second.
 pub(crate) fn count(value: f64) -> String {
     match value {
         ..100.0 => format!("{value:.1} msg"),
@@ -18,12 +18,12 @@ pub(crate) fn count(value: f64) -> String {
     }
 }
 
-/// So many of something.
+/// Formats a count of something, singular or plural.
 pub(crate) fn plural(number: u64, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// A time, from microseconds.
+/// Formats a duration given in microseconds.
 pub(crate) fn delay(micros: f64) -> String {
     match micros {
         ..1e3 => format!("{micros:.0} µs"),

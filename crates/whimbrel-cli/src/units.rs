@@ -1,13 +1,13 @@
-//! Quantities as people write them on the command line.
+//! Parses quantities on the command line.
 
 use std::time::Duration;
 
 use whimbrel_link::units;
 
-/// `30`, `1.5s`, `200ms`: a bare number is seconds.
+/// Parses a duration: `30`, `1.5s`, `200ms`. A bare number counts seconds.
 ///
 /// # Errors
-/// What a good one looks like.
+/// The text is invalid; the message shows a valid one.
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
     let seconds = text.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     if let Some(time) = seconds {
@@ -16,10 +16,10 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
     units::duration(text).map_err(|error| error.to_string())
 }
 
-/// `0.0.0.0:4433`, `[::]:0`: an address of this host and a port.
+/// Parses an address of this host and a port: `0.0.0.0:4433`, `[::]:0`.
 ///
 /// # Errors
-/// What a good one looks like.
+/// The text is invalid; the message shows a valid one.
 pub(crate) fn address(text: &str) -> Result<String, String> {
     let address: Result<std::net::SocketAddr, _> = text.parse();
     address.map(|address| address.to_string()).map_err(|_| {
@@ -27,10 +27,10 @@ pub(crate) fn address(text: &str) -> Result<String, String> {
     })
 }
 
-/// A time that somebody waits: as [`time`], above 0 and up to a week.
+/// Parses a time to wait: as [`time`], above 0 and up to a week.
 ///
 /// # Errors
-/// What a good one looks like.
+/// The text is invalid; the message shows a valid one.
 pub(crate) fn wait(text: &str) -> Result<Duration, String> {
     const WEEK: Duration = Duration::from_secs(7 * 86_400);
     let time = time(text)?;
@@ -42,18 +42,18 @@ pub(crate) fn wait(text: &str) -> Result<Duration, String> {
     Ok(time)
 }
 
-/// `500`, `500ms`, `2s`: a bare number is milliseconds.
+/// Parses a duration: `500`, `500ms`, `2s`. A bare number counts milliseconds.
 ///
 /// # Errors
-/// What a good one looks like.
+/// The text is invalid; the message shows a valid one.
 pub(crate) fn millis(text: &str) -> Result<Duration, String> {
     text.parse().map(Duration::from_millis).or_else(|_| time(text))
 }
 
-/// `1200`, `64k` (64,000), `64Ki` (65,536), `10M`, `1G`; a B at the end does not matter.
+/// Parses a number of bytes: `1200`, `64k` (64,000), `64Ki` (65,536), `10M`, `1G`. A trailing B is ignored.
 ///
 /// # Errors
-/// What a good one looks like.
+/// The text is invalid; the message shows a valid one.
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     let wrong = || format!("`{text}` is not a number of bytes: write for example 1200, 64k, 64Ki, 10M or 1G");
     let text = text.trim().trim_end_matches(['b', 'B']);
@@ -74,10 +74,10 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     if bytes <= 1e18 { Ok(bytes.round() as u64) } else { Err(wrong()) }
 }
 
-/// A tag: what fits into a number of the wire format.
+/// Parses a tag, a number that fits into a variable-length integer.
 ///
 /// # Errors
-/// The largest.
+/// The text is invalid; the message gives the largest tag.
 pub(crate) fn tag(text: &str) -> Result<u64, String> {
     const LARGEST: u64 = (1 << 62) - 1;
     let tag = text.parse().ok().filter(|tag| *tag <= LARGEST);

@@ -1,4 +1,4 @@
-//! `whimbrel cat`, two processes.
+//! Tests of `whimbrel cat` with two processes.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -16,7 +16,7 @@ fn listen(home: &Home, arguments: &[&str]) -> Running {
     Running::noting(whimbrel(home).args(["cat", "listen", "--listen", "127.0.0.1:0"]).args(arguments))
 }
 
-/// Feeds both ends; what each wrote, after both ended well.
+/// Feeds both ends and returns what each wrote, after both ended without an error.
 fn exchange(home: &Home, arguments: &[&str], near: &[u8], far: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let mut listener = listen(home, arguments);
     let url = listener.listening.clone();
@@ -76,7 +76,7 @@ fn ctrl_c_tells_the_peer() {
     let url = listener.listening.clone();
     let mut far = listener.stdin();
     far.write_all(b"listening now\n").unwrap();
-    // Once the line has come, both are connected. The input stays open.
+    // Once the line has arrived, both are connected. The input stays open.
     let mut command = whimbrel(&home);
     let client = Running::listening(command.args(["cat", "connect", &url]).stdin(Stdio::piped()));
     client.signal("-INT");
@@ -109,7 +109,7 @@ fn bytes_at_one_end_only_is_said_at_both() {
         let mut listener = listen(&home, far);
         let url = listener.listening.clone();
         let mut client = Running::started(whimbrel(&home).args(["cat", "connect", &url]).args(near));
-        // Nobody says anything.
+        // Neither end sends anything.
         let _silent = (listener.stdin(), client.stdin());
         for (code, _, errors) in [client.end(), listener.end()] {
             assert!(code == Some(1) && errors.contains("--bytes at both ends or at neither"), "{errors}");
@@ -126,7 +126,7 @@ fn who_comes_second_is_turned_away_and_the_first_goes_on() {
     far.write_all(b"for the first\n").unwrap();
     let mut command = whimbrel(&home);
     command.args(["cat", "connect", &url]).stdin(Stdio::piped());
-    // Its first line in place of `listening`: it is the one.
+    // Its first line stands in for `listening`: the first client is connected.
     let mut first = Running::listening(&mut command);
     let mut second = Running::started(whimbrel(&home).args(["cat", "connect", &url]));
     let _silent = second.stdin();
@@ -231,14 +231,14 @@ fn a_pre_shared_key_is_asked_for_beside_the_others() {
     assert_eq!(listener.1, b"from the environment\n");
 }
 
-/// A listener of the library, and what to connect to.
+/// A listener of the library, and its URL.
 async fn server() -> (Endpoint, String) {
     let server = Endpoint::bind(Config::listen_as(new_identity()), "127.0.0.1:0").await.unwrap();
     let url = format!("whimbrel://{}@{}", server.public_key(), server.local_addr().unwrap());
     (server, url)
 }
 
-/// Sends until the peer reads no more.
+/// Sends until the peer stops reading.
 async fn stuff(mocket: &Mocket, bytes: bool) {
     let mut events = mocket.subscribe();
     let sending = async {
@@ -260,7 +260,7 @@ async fn stuff(mocket: &Mocket, bytes: bool) {
 /// Longer than anything takes on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits for its end; one that does not end is killed.
+/// Waits for the child's end; a child that does not end is killed.
 fn code_of(mut child: Child) -> Option<i32> {
     let start = Instant::now();
     while child.try_wait().unwrap().is_none() {
@@ -314,10 +314,10 @@ fn an_input_has_not_arrived_before_the_other_end_has_written_it() {
         }
         let url = line["listening ".len()..].trim();
         let mut client = Running::started(whimbrel(&home).args(["cat", "connect", url]).args(how));
-        // More than a pipe holds, less than the two ends keep.
+        // More than a pipe holds, but less than the two ends buffer.
         let text = "0123456789abcde\n".repeat(12_500);
         client.stdin().write_all(text.as_bytes()).unwrap();
-        // The first has come, the rest is stuck.
+        // The first byte has arrived, and the rest is stuck.
         let mut output = BufReader::with_capacity(1, listener.stdout.take().unwrap());
         assert_eq!(output.fill_buf().unwrap(), b"0");
         let killed = std::process::Command::new("kill").args(["-INT", &listener.id().to_string()]).status();
@@ -368,7 +368,7 @@ async fn a_program_of_the_library_ends_in_order_by_a_polite_close() {
             _ => assert!(ended == Some(1) && errors.contains("the peer closed: bye (code 7)"), "{errors}"),
         }
     }
-    // It closes before what was read of our input is whole.
+    // The server closes before all input that was read is delivered.
     let (server, url) = server().await;
     let mut client = Running::started(whimbrel(&home).args(["cat", "connect", &url]));
     let mut input = client.stdin();
@@ -402,7 +402,7 @@ fn a_start_that_fails_says_what_to_do_and_leaves_no_file() {
         assert_eq!(String::from_utf8_lossy(&output.stderr).lines().count(), 1, "{output:?}");
         assert_eq!(files(), before, "{address}");
     }
-    // One that listens has its salt to itself; who comes second hears of the port only.
+    // The first listener holds the salt alone; a second one reports only the busy port.
     drop(taken);
     let first = Running::noting(whimbrel(&home).args(["cat", "listen", "--listen", &busy]));
     let with_salt = files();

@@ -1,4 +1,4 @@
-//! The `--help` of every command.
+//! Tests of the `--help` of every command.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,4 +1,4 @@
-//! `whimbrel key`.
+//! Tests of `whimbrel key`.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use common::{Home, assert_fails, whimbrel};
 use whimbrel::Identity;
 
-// What the guide recommends.
+// The code that the guide recommends.
 include!("recipe/key_file.rs");
 
 #[test]

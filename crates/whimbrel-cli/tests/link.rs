@@ -1,4 +1,4 @@
-//! `whimbrel link` as a program.
+//! Tests of `whimbrel link` as a program.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Long enough for anything that would come to have come.
+/// Long enough for a packet to arrive.
 const SILENCE: Duration = Duration::from_millis(300);
 
 fn socket() -> UdpSocket {

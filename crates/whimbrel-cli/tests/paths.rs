@@ -1,4 +1,4 @@
-//! Several paths between two processes on one machine, each through a link of its own.
+//! Tests of several paths between two processes on one machine, each through its own link.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -40,7 +40,7 @@ fn named_paths_are_used_and_shown() {
     assert_eq!((&document["lost"], &document["duplicated"]), (&0.into(), &0.into()));
 }
 
-/// The paths of a transfer, with what each carried of all that was sent.
+/// The paths of a transfer, each with its share of what was sent.
 fn shares(server: &Running, home: &Home, load: &[&str], arguments: &[&str]) -> Vec<(String, f64)> {
     let run = ["perf", "run", &server.listening, "--json"];
     let output = whimbrel(home).args(run).args(load).args(arguments).output().unwrap();
@@ -67,7 +67,7 @@ fn a_preferred_path_begins_and_a_single_one_stays_alone() {
 fn what_a_second_path_carries_is_what_its_cost_says() {
     let home = Home::new("paths-shares");
     let server = serve(&home);
-    // Redundant: a path that may carry anything carries everything, whichever is quicker.
+    // With redundant scheduling, a path that may carry anything carries everything, whichever is faster.
     let load = ["--scheduler", "redundant", "--rate", "500", "--size", "1000", "--time", "1.5"];
     let of_second = |second: &str, policy: &str| {
         let arguments = ["--path", "127.0.0.1,prefer", "--path", second, "--cost-policy", policy];
@@ -82,7 +82,8 @@ fn what_a_second_path_carries_is_what_its_cost_says() {
         ("127.0.0.2,standby", "ignore"),
     ];
     for (second, policy) in waits {
-        // Where the host is late the first path is suspected for a moment, and the second is there for that: one run without is enough.
+        // On a slow host the first path may be suspected for a moment, and then the second is used. One run without
+        // that is enough.
         let runs: Vec<f64> =
             (0..6).map(|_| of_second(second, policy)).take_while(|share| *share >= 0.1).collect();
         assert!(runs.len() < 6, "{second}, {policy}: {runs:?}");

@@ -1,4 +1,4 @@
-//! `whimbrel perf`, two processes. What is asserted holds on a machine of any speed.
+//! Tests of `whimbrel perf` with two processes. The assertions hold on a machine of any speed.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -19,7 +19,7 @@ fn serve(home: &Home, arguments: &[&str]) -> Running {
     Running::listening(whimbrel(home).args(["perf", "serve", "--listen", "127.0.0.1:0"]).args(arguments))
 }
 
-/// Runs a measurement; its document, with everything in it that has to be.
+/// Runs a measurement and returns its document, after checking that all required fields are there.
 fn run(home: &Home, url: &str, arguments: &[&str]) -> Value {
     let output = whimbrel(home).args(["perf", "run", url, "--json"]).args(arguments).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -54,7 +54,7 @@ fn run(home: &Home, url: &str, arguments: &[&str]) -> Value {
     document
 }
 
-/// The fields that the first table below a heading of the page names.
+/// The fields that the first table below a heading of the page lists.
 fn described(heading: &str) -> BTreeSet<String> {
     const PAGE: &str = include_str!("../../../docs/perf.md");
     let below = PAGE.split_once(&format!("# {heading}\n")).expect("a heading").1;
@@ -187,7 +187,7 @@ fn figures_hold_after_an_outage() {
     let (key, address) = server.listening.split_once('@').unwrap();
     let bad = ["link", "--to", address, "--rate", "8mbit", "--delay", "5ms", "--outage", "1s on 2s off"];
     for arguments in [&["--time", "4"][..], &["--bytes", "2M"]] {
-        // Whenever it begins, a whole outage falls into it.
+        // Whenever the transfer begins, it meets a whole outage.
         let link = Running::listening(whimbrel(&home).args(bad));
         let url = format!("{key}@{}", link.listening);
         let document = run(&home, &url, arguments);
@@ -295,7 +295,7 @@ fn a_measurement_that_did_not_begin_has_a_document_too() {
             assert!(document[unheard].is_null(), "{unheard}: {document}");
         }
         assert_eq!(described("The document"), fields(&document));
-        // People are told in the one sentence.
+        // People get the same reason, in one sentence.
         let output = whimbrel(&home).args(["perf", "run", &url]).args(arguments).output().unwrap();
         assert_fails(&output, why);
         assert!(output.stdout.is_empty() && output.stderr.iter().filter(|byte| **byte == b'\n').count() == 1);
@@ -306,7 +306,7 @@ fn a_measurement_that_did_not_begin_has_a_document_too() {
 async fn what_is_no_sink_is_told_from_one() {
     let home = Arc::new(Home::new("perf-no-sink"));
     for load in [&["--mode", "bulk"][..], &["--reverse"], &["--mode", "latency"]] {
-        // It listens, and says nothing.
+        // It listens but never answers.
         let silent =
             Endpoint::bind(Config::listen_as(whimbrel::new_identity()), "127.0.0.1:0").await.unwrap();
         let url = format!("whimbrel://{}@{}", silent.public_key(), silent.local_addr().unwrap());
@@ -321,7 +321,8 @@ async fn what_is_no_sink_is_told_from_one() {
     }
 }
 
-/// What a stranger says to a server, and what the server says before it hangs up, or None if it does not.
+/// Returns what a stranger sends to a server and what the server answers before it closes, or `None` if it does not
+/// close.
 async fn said_to(server: &str, words: &[(u32, &str)]) -> (Vec<String>, Option<CloseReason>) {
     let endpoint = Endpoint::bind(Config::default(), "127.0.0.1:0").await.unwrap();
     let mocket = endpoint.connect(server).await.unwrap();
@@ -340,7 +341,7 @@ async fn said_to(server: &str, words: &[(u32, &str)]) -> (Vec<String>, Option<Cl
     }
 }
 
-/// Ppid of the words that the two ends exchange.
+/// The payload protocol identifier of control messages.
 const CONTROL: u32 = 1;
 
 fn start(of_plan: &str, clock: &str, times: &str) -> String {
@@ -415,7 +416,7 @@ fn ctrl_c_ends_a_measurement_and_the_server_goes_on() {
     let server = serve(&home, &[]);
     let mut command = whimbrel(&home);
     command.args(["perf", "run", &server.listening, "--time", "600"]);
-    // The first interval line in place of `listening`: it is under way.
+    // The first interval line stands in for `listening`: the measurement is running.
     let running = Running::listening(&mut command);
     running.signal("-INT");
     let (code, output, errors) = running.end();
@@ -458,10 +459,11 @@ fn a_peer_that_never_comes_back_is_given_up_as_soon_as_was_said() {
     }
 }
 
-/// Datagrams each way after which a measurement has figures.
+/// The number of datagrams in each direction after which a measurement has figures.
 const UNDER_WAY: u32 = 100;
 
-/// Stands between a measurement and its server: where to connect to, news of that it is under way, and a way to cut the wire.
+/// A relay between a measurement and its server. Returns its address, a signal that the measurement is running, and a
+/// switch that cuts the wire.
 fn wire(server: &str) -> (String, Receiver<()>, Arc<AtomicBool>) {
     let (key, server) = server.split_once('@').unwrap();
     let server: SocketAddr = server.parse().unwrap();
@@ -492,7 +494,7 @@ fn wire(server: &str) -> (String, Receiver<()>, Arc<AtomicBool>) {
     (url, told, cut)
 }
 
-/// A measurement that would take ten minutes.
+/// Starts a measurement that would take ten minutes.
 fn long(home: &Home, url: &str, arguments: &[&str]) -> Running {
     Running::started(whimbrel(home).args(["perf", "run", url, "--json", "--time", "600"]).args(arguments))
 }
@@ -541,7 +543,7 @@ fn a_second_ctrl_c_waits_for_nothing() {
         let (url, under_way, cut) = wire(&server.listening);
         let mut running = long(&home, &url, load);
         under_way.recv().unwrap();
-        // The other end's figures cannot come.
+        // The other end's figures cannot arrive.
         cut.store(true, Ordering::Relaxed);
         while !running.has_ended() {
             running.signal("-INT");

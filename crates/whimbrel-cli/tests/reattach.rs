@@ -1,4 +1,5 @@
-//! Two endpoints of the library and `whimbrel link` between them: an outage longer than their connection lives.
+//! Tests two endpoints of the library with `whimbrel link` between them, and an outage longer than their connection
+//! lives.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -20,7 +21,7 @@ fn config(config: Config) -> Config {
     config
 }
 
-/// One every 50 ms: before the outage, in it, and after it.
+/// Sends a message every 50 ms: before, during and after the outage.
 async fn talk(mocket: Mocket) {
     for number in 0..MESSAGES {
         mocket.send(number.to_be_bytes().to_vec()).await.unwrap();

@@ -1,4 +1,4 @@
-//! A listener that is started again with the same key and port is noticed at once.
+//! Tests that peers notice at once when a listener is restarted with the same key and port.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::{Home, Running, whimbrel};
 use whimbrel::{CloseReason, Config, Endpoint};
 
-/// One that nobody has now.
+/// An address that nobody uses now.
 fn free_address() -> String {
     std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
@@ -32,7 +32,7 @@ async fn a_listener_stores_its_salt_beside_its_key() {
     let salt = home.file(&format!("whimbrel/key.salt-{}", address.replace(':', "-")));
     assert_eq!(std::fs::metadata(&salt).unwrap().permissions().mode() & 0o777, 0o600);
     mocket.send("is anybody there?").await.unwrap();
-    // By silence it would take minutes.
+    // By silence alone it would take minutes.
     let closed = tokio::time::timeout(Duration::from_secs(60), mocket.closed()).await;
     assert_eq!(closed, Ok(CloseReason::PeerRestarted));
 }

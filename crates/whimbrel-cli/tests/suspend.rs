@@ -1,4 +1,4 @@
-//! Sessions of `whimbrel cat` that leave one process and go on in another.
+//! Tests of `whimbrel cat` sessions that leave one process and continue in another.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -11,10 +11,10 @@ use std::sync::mpsc::Sender;
 use common::{Home, Running, assert_fails, whimbrel};
 use whimbrel::{Config, Endpoint, new_identity};
 
-/// More lines than it takes to say anything: some a second.
+/// More lines than a process prints while it is observed: it prints a few a second.
 const MANY: usize = 100;
 
-/// A `cat` that is listened to line by line; killed with the test.
+/// A `cat` whose output is read line by line; killed with the test.
 struct Heard {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -46,14 +46,14 @@ impl Heard {
         line
     }
 
-    /// The rest of what it writes, or so much of it.
+    /// The rest of its output, up to `most` bytes.
     fn writes(&mut self, most: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
         (&mut self.stdout).take(most).read_to_end(&mut bytes).unwrap();
         bytes
     }
 
-    /// What it listens on, as others connect to it.
+    /// The URL that it listens on.
     fn listens(&mut self) -> String {
         let mut line = String::new();
         self.stderr.read_line(&mut line).unwrap();
@@ -63,7 +63,7 @@ impl Heard {
             .to_owned()
     }
 
-    /// Waits until it says so on standard error.
+    /// Waits until its standard error contains a line with the wanted text.
     fn says(&mut self, wanted: &str) {
         let mut said = String::new();
         while !said.lines().last().is_some_and(|line| line.contains(wanted)) {
@@ -77,7 +77,7 @@ impl Heard {
         assert!(Command::new("kill").args(["-USR1", &process]).status().unwrap().success());
     }
 
-    /// Lifts the limit on the length of its files.
+    /// Removes the limit on the length of its files.
     #[cfg(target_os = "linux")]
     fn make_room(&self) {
         let process = self.child.id().to_string();
@@ -85,8 +85,8 @@ impl Heard {
         assert!(lift.unwrap().success());
     }
 
-    /// Waits until it has left. Its input stays open: an end of input that overtakes the signal goes with the session, and the peer would
-    /// rightly take nothing more for said.
+    /// Waits until it has left. Its input stays open: an end of input that overtakes the signal would go with the
+    /// session, and the peer would rightly expect no more input.
     fn has_left(mut self) {
         assert!(self.child.wait().unwrap().success());
     }
@@ -104,7 +104,7 @@ impl Drop for Heard {
     }
 }
 
-/// With a key that outlives its processes.
+/// Creates a home with a key that outlives its processes.
 fn home(name: &str) -> Home {
     let home = Home::new(name);
     let made = whimbrel(&home).args(["key", "new"]).output().unwrap();
@@ -122,7 +122,7 @@ fn a_session_goes_on_in_another_process() {
     let (file, secret) = (home.file("session"), home.file("passphrase"));
     std::fs::write(&secret, "between two processes\n").unwrap();
     let how = ["--passphrase-file", secret.to_str().unwrap()];
-    // An older one that others may read, and one in the way of what is written.
+    // An older session file that others may read, and a folder in the way of the draft.
     std::fs::write(&file, "older").unwrap();
     let in_the_way = home.file("session.part");
     std::fs::create_dir(&in_the_way).unwrap();
@@ -136,7 +136,7 @@ fn a_session_goes_on_in_another_process() {
     far.write_all(b"to the first\n").unwrap();
     assert_eq!(first.receive(), "to the first\n");
     first.leave();
-    // What cannot be written leaves the session where it is.
+    // If the file cannot be written, the session stays where it is.
     first.says("not suspended");
     std::fs::remove_dir(&in_the_way).unwrap();
     first.leave();
@@ -166,7 +166,7 @@ fn a_session_that_cannot_be_written_waits_until_it_can() {
     let mut listener = listen(&home);
     let mut far = listener.stdin();
     far.write_all(b"to the first\n").unwrap();
-    // No file may be longer than nothing, as on a full disk, until the limit is lifted.
+    // No file may be longer than zero bytes, as on a full disk, until the limit is removed.
     let script = r#"trap "" XFSZ; ulimit -S -f 0; exec "$0" "$@""#;
     let mut command = Command::new("sh");
     command.args(["-c", script, env!("CARGO_BIN_EXE_whimbrel"), "cat", "connect", &listener.listening]);
@@ -223,7 +223,7 @@ fn cat(home: &Home, arguments: &[&str]) -> Command {
     command
 }
 
-/// More than everything between two processes holds while nobody reads: windows, queue, pipes.
+/// More lines than everything between two processes holds while nobody reads: windows, queue and pipes.
 const LINES: u32 = 300_000;
 
 #[test]
@@ -235,7 +235,7 @@ fn what_was_read_ahead_goes_with_the_session() {
     let url = listener.listens();
     drop(listener.stdin.take());
 
-    // Two processes, one after the other, read the one pipe.
+    // Two processes read the same pipe, one after the other.
     let (from, mut into) = std::io::pipe().unwrap();
     let line = |number: u32| format!("{number} of {LINES} lines\n");
     let (half, begun) = std::sync::mpsc::channel();
@@ -263,7 +263,7 @@ fn what_was_read_ahead_goes_with_the_session() {
     listener.ends_well();
 }
 
-/// Pseudo-random bytes.
+/// Generates pseudo-random bytes.
 fn noise(seed: u32) -> Vec<u8> {
     let mut state = seed;
     let next = || {
@@ -273,7 +273,7 @@ fn noise(seed: u32) -> Vec<u8> {
     std::iter::repeat_with(next).take(6 << 20).collect()
 }
 
-/// A pipe that gives the first half of the bytes, and the second once asked for.
+/// A pipe that delivers the first half of the bytes, and the second half on request.
 fn in_halves(bytes: &[u8]) -> (PipeReader, Sender<()>) {
     let (from, mut into) = std::io::pipe().unwrap();
     let (ask, asked) = std::sync::mpsc::channel();
@@ -287,14 +287,14 @@ fn in_halves(bytes: &[u8]) -> (PipeReader, Sender<()>) {
     (from, ask)
 }
 
-/// A file each way; one end leaves in the middle of both and goes on in another process.
+/// Sends a file in each direction. One end leaves in the middle of both and continues in another process.
 fn bytes_go_on(name: &str, listener_leaves: bool) {
     let home = home(name);
     let (up, down) = (noise(1), noise(2));
     let ((near, rest_up), (far, rest_down)) = (in_halves(&up), in_halves(&down));
     let file = home.file("session");
     let session = file.to_str().unwrap();
-    // Slow enough that something is always under way.
+    // Slow enough that data is always in flight.
     let how = ["--bytes", "--suspend-to", session, "--congestion", "fixed:40mbit"];
     let start = |side: &[&str], input: &PipeReader| {
         Heard::start_on(&mut cat(&home, &[side, &how[..]].concat()), input.try_clone().unwrap())
@@ -314,7 +314,7 @@ fn bytes_go_on(name: &str, listener_leaves: bool) {
     for rest in [rest_up, rest_down] {
         rest.send(()).unwrap();
     }
-    // What it carries is said again.
+    // The kind of data must be given again.
     let wrong = cat(&home, &["--resume-from", session]).output().unwrap();
     assert_fails(&wrong, "add --bytes");
     let mut back = Heard::start_on(&mut cat(&home, &["--resume-from", session, "--bytes"]), input);
@@ -357,7 +357,7 @@ async fn after_the_last_word_nothing_more_is_read() {
     let written = far.recv().await.unwrap();
     assert!(written.payload.is_empty() && written.ppid != end.ppid, "nothing but that our end is written");
     far.sender().ppid(written.ppid.unwrap()).build().send("").await.unwrap();
-    // Its input stays open, and it ends.
+    // It ends although its input stays open.
     assert!(second.child.wait().unwrap().success());
     assert!(far.recv().await.is_err(), "nothing came after the end");
 }

@@ -1,4 +1,4 @@
-//! The transmitter and the queue before it, as one number: when it will be free.
+//! The transmitter and its queue, reduced to one number: when the transmitter will be free.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use super::Rate;
 
 const BITS_NANOS: u64 = 8 * 1_000_000_000;
 
-/// A transmitter. Since it is first in, first out and never idles with work, the moment at which it becomes free is
-/// all there is to know of its queue.
+/// A transmitter. It is first in, first out and never idles with work waiting, so the time at which it becomes free
+/// describes its queue completely.
 #[derive(Debug, Default)]
 pub(crate) struct Bottleneck {
     free: Time,
-    /// What rounding `free` down has left out, in units of 1/rate ns: keeps the rate exact over any number of packets.
+    /// What rounding `free` down left out, in units of 1/rate ns. It keeps the rate exact over any number of packets.
     remainder: u64,
 }
 
@@ -23,7 +23,7 @@ impl Bottleneck {
         self.free.since(now)
     }
 
-    /// Sends `size` bytes behind everything that waits, at `rate`; returns when the last bit has left.
+    /// Sends `size` bytes after everything that waits, at `rate`. Returns when the last bit has left.
     pub(crate) fn send(&mut self, now: Time, size: usize, rate: Option<&Rate>) -> Time {
         if now >= self.free {
             self.remainder = 0;
@@ -34,7 +34,7 @@ impl Bottleneck {
         self.free
     }
 
-    /// When so much work that begins at `start` is done.
+    /// When `work` that begins at `start` is done.
     fn finish(&mut self, mut start: Time, mut work: u64, rate: &Rate) -> Time {
         loop {
             let (now, change) = rate.at(start);
@@ -54,7 +54,7 @@ impl Bottleneck {
     }
 }
 
-/// How many bytes a transmitter sends from `now` on in `time`.
+/// The bytes that a transmitter sends within `time` from `now` on.
 pub(crate) fn bytes_in(now: Time, time: Duration, rate: &Rate) -> u128 {
     let (mut start, end) = (now, now + time);
     let mut bits_nanos = 0;

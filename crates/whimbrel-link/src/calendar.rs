@@ -1,11 +1,12 @@
-//! What is under way, in the order it is due.
+//! Items in the order in which they are due.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
 use whimbrel_proto::Time;
 
-/// What comes out of a link later, in order of time; what is due together comes out in the order it went in.
+/// Items that a link delivers later, in order of time. Items due at the same time come out in the order in which they
+/// went in.
 #[derive(Debug)]
 pub struct Calendar<T> {
     heap: BinaryHeap<Reverse<Entry<T>>>,
@@ -27,18 +28,18 @@ impl<T> Default for Calendar<T> {
 }
 
 impl<T> Calendar<T> {
-    /// Enters what is due at `due`.
+    /// Adds an item that is due at `due`.
     pub fn push(&mut self, due: Time, item: T) {
         self.pushed += 1;
         self.heap.push(Reverse(Entry { due, number: self.pushed, item }));
     }
 
-    /// When the next is due.
+    /// When the next item is due.
     pub fn next_due(&self) -> Option<Time> {
         self.heap.peek().map(|Reverse(entry)| entry.due)
     }
 
-    /// The next and when it was due, if that is not after `now`.
+    /// Removes and returns the next item and when it was due, if that is not after `now`.
     pub fn pop_due(&mut self, now: Time) -> Option<(Time, T)> {
         self.next_due().filter(|due| *due <= now)?;
         self.heap.pop().map(|Reverse(entry)| (entry.due, entry.item))

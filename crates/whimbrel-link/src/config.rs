@@ -1,4 +1,4 @@
-//! How a link is set, in words that people write.
+//! The settings of a link, in a form that people write.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use crate::units::{self, ParseError};
 
 /// The settings of one direction of a link. The default is a perfect wire.
 ///
-/// Written as `name=value` pairs with commas between, in which every name is a field's:
+/// The text form is `name=value` pairs separated by commas, in which every name is a field's:
 ///
 /// ```
 /// let weak: whimbrel_link::LinkConfig = "rate=4mbit, delay=25ms, queue=100ms, loss=5%".parse()?;
@@ -21,32 +21,32 @@ use crate::units::{self, ParseError};
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkConfig {
-    /// Bits per second, counted on IP bytes. Default none: infinitely fast, so nothing ever queues.
+    /// The rate in bits per second of IP bytes. Default: none, which is infinitely fast, so nothing ever queues.
     pub rate: Option<Rate>,
-    /// Propagation, one way. Default 0.
+    /// The one-way propagation delay. Default: 0.
     pub delay: Duration,
-    /// The delay swings uniformly by as much to either side; packets stay in order. Default 0. More than `delay`
-    /// is cut off at zero.
+    /// The delay varies uniformly by up to this much in either direction; packets stay in order. Default: 0. The
+    /// delay never falls below zero.
     pub jitter: Duration,
-    /// How much may wait before the bottleneck. Default 100 ms.
+    /// How much may wait before the bottleneck. Default: 100 ms.
     pub queue: QueueLimit,
-    /// Loss after the bottleneck. Default none.
+    /// Loss after the bottleneck. Default: none.
     pub loss: Loss,
-    /// When the link is down. Default never.
+    /// When the link is down. Default: never.
     pub outage: Outage,
-    /// Probability that a packet is held back and overtaken, 0 to 1. Default 0.
+    /// The probability that a packet is held back and overtaken, 0 to 1. Default: 0.
     pub reorder: f64,
-    /// For how long it is held back. Default 10 ms.
+    /// How long such a packet is held back. Default: 10 ms.
     pub reorder_by: Duration,
-    /// Probability that a packet arrives twice, 0 to 1. Default 0.
+    /// The probability that a packet arrives twice, 0 to 1. Default: 0.
     pub duplicate: f64,
-    /// Probability that a byte of a packet's payload is changed, 0 to 1. Default 0.
+    /// The probability that a byte of a packet's payload is changed, 0 to 1. Default: 0.
     pub corrupt: f64,
-    /// Largest IP packet, bytes. Default none: any size.
+    /// The largest IP packet in bytes. Default: none, so any size passes.
     pub mtu: Option<usize>,
-    /// ECN-capable packets that wait longer than this are marked. Default none: no marks.
+    /// ECN-capable packets that wait longer than this are marked. Default: none, so no packet is marked.
     pub ecn_mark: Option<Duration>,
-    /// Bytes that a payload has around it on the wire. Default 28: IPv4 and UDP headers.
+    /// The header bytes around a payload on the wire. Default: 28, for IPv4 and UDP.
     pub overhead: usize,
 }
 
@@ -71,10 +71,10 @@ impl Default for LinkConfig {
 }
 
 impl LinkConfig {
-    /// Sets one field by its name, from text. `none` takes back what has no other zero.
+    /// Sets one field by its name, from text. `none` unsets a field for which zero would mean something else.
     ///
     /// # Errors
-    /// The name or the value is not understood; the message shows a good one.
+    /// The name or the value is invalid; the message shows a valid one.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), ParseError> {
         let none = value.trim().eq_ignore_ascii_case("none");
         match name.trim() {
@@ -117,7 +117,8 @@ impl FromStr for LinkConfig {
     }
 }
 
-/// What differs from the default, in the form that [`FromStr`] reads; `perfect` would be empty.
+/// Displays the settings that differ from the defaults, in the form that [`FromStr`] reads. A perfect wire displays
+/// as nothing.
 impl fmt::Display for LinkConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let default = Self::default();
@@ -148,13 +149,13 @@ impl fmt::Display for LinkConfig {
     }
 }
 
-/// How much may wait before the bottleneck; the rest is dropped as it comes (drop-tail). A packet that finds the
-/// transmitter idle always gets through.
+/// How much may wait before the bottleneck; packets beyond it are dropped on arrival (drop-tail). A packet that finds
+/// the transmitter idle always gets through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueLimit {
     /// No packet waits longer than this. Written `100ms`.
     Time(Duration),
-    /// No more bytes than this wait or are being sent. Written `64kb`.
+    /// No more bytes than this wait or are being transmitted. Written `64kb`.
     Bytes(usize),
     /// Nothing is ever dropped. Written `none`.
     Unlimited,
@@ -167,7 +168,7 @@ impl Default for QueueLimit {
 }
 
 impl QueueLimit {
-    /// Whether a packet of `size` that would wait for `wait` from `now` on gets in.
+    /// Returns whether a packet of `size` that would wait for `wait` from `now` on is admitted.
     pub(crate) fn admits(self, now: Time, wait: Duration, size: usize, rate: Option<&Rate>) -> bool {
         match self {
             Self::Unlimited => true,

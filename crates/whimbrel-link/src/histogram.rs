@@ -6,8 +6,8 @@ use std::time::Duration;
 const STEPS: u64 = 32;
 const STEP_BITS: u32 = STEPS.trailing_zeros();
 
-/// A histogram of durations from 0 to 584 years, to 3 % of their value and at best to 1 µs. Grows with the range
-/// of what it sees, to 15 KB at most; records in constant time.
+/// A histogram of durations from 0 to 584 years, with a resolution of 3 % or 1 µs, whichever is larger. It grows with
+/// the range of its values to at most 15 KB, and records in constant time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
     buckets: Vec<u64>,
@@ -29,23 +29,23 @@ impl Histogram {
         self.max = self.max.max(duration);
     }
 
-    /// How many were recorded.
+    /// The number of durations recorded.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The largest, exactly; zero if none.
+    /// The exact maximum; zero if nothing was recorded.
     pub fn max(&self) -> Duration {
         self.max
     }
 
-    /// The mean, exactly; zero if none.
+    /// The exact mean; zero if nothing was recorded.
     pub fn mean(&self) -> Duration {
         if self.count == 0 { Duration::ZERO } else { self.sum.div_f64(self.count as f64) }
     }
 
-    /// The value that the share `quantile` (0 to 1) of the durations do not exceed, rounded up by at most 3 % or
-    /// 1 µs; zero if none.
+    /// The value that a share `quantile` (0 to 1) of the durations does not exceed, rounded up by at most 3 % or 1
+    /// µs. Zero if nothing was recorded.
     pub fn quantile(&self, quantile: f64) -> Duration {
         let rank = (quantile.clamp(0.0, 1.0) * self.count as f64).ceil().max(1.0) as u64;
         let mut seen = 0;

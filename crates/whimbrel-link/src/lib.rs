@@ -1,18 +1,18 @@
-//! One model of a bad link, pure: the simulator, the UDP relay and the laboratory put the same packets through it.
+//! One pure model of a bad link, used by the simulator, the UDP relay and the laboratory alike.
 //!
 //! A [`Link`] is one direction. A packet meets, in this order:
 //!
 //! 1. the *MTU*: larger ones are dropped;
-//! 2. the *bottleneck*: a drop-tail queue in front of a transmitter, its rate constant or by time, with an optional CE mark
-//!    for packets that would wait long;
-//! 3. the *outage*: whatever leaves the transmitter while the link is down is gone (the queue keeps draining:
-//!    a radio does not know that nobody hears it);
+//! 2. the *bottleneck*: a drop-tail queue in front of a transmitter. Its rate is constant or varies by time. Packets that would
+//!    wait long may get a CE mark;
+//! 3. the *outage*: packets that leave the transmitter while the link is down are lost (the queue keeps draining: a radio does
+//!    not know that nobody hears it);
 //! 4. the *loss*, drawn after the bottleneck: a lost packet has used its share of the rate;
 //! 5. *duplication* and *corruption*;
-//! 6. the *delay*, with jitter that never reorders and reordering that is asked for by name.
+//! 6. the *delay*, with jitter that never reorders, and with reordering where it is configured.
 //!
-//! Everything is decided when the packet is pushed, so there is nothing to poll: [`Link::push`] answers with the
-//! times of delivery. The shell keeps the packet until then. The clock only moves forward.
+//! The fate of a packet is decided when it is pushed, so there is nothing to poll: [`Link::push`] returns the times
+//! of delivery. The caller keeps the packet until then. The clock must only move forward.
 
 mod bottleneck;
 mod calendar;
@@ -45,7 +45,7 @@ use bottleneck::Bottleneck;
 use loss::LossState;
 use outage::OutageState;
 
-/// One direction of an emulated link. See the [crate](self) for what happens to a packet in it.
+/// One direction of an emulated link. The [crate documentation](self) tells what happens to a packet in it.
 #[derive(Debug)]
 pub struct Link {
     config: LinkConfig,
@@ -57,17 +57,17 @@ pub struct Link {
     stats: LinkStats,
 }
 
-/// What becomes of a pushed packet.
+/// The fate of a pushed packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It arrives, once or twice.
+    /// The packet arrives, once or twice.
     Delivered(Delivery, Option<Delivery>),
-    /// It does not arrive.
+    /// The packet does not arrive.
     Dropped(DropReason),
 }
 
 impl Verdict {
-    /// The arrivals: none, one or two.
+    /// The arrivals of the packet: none, one or two.
     pub fn deliveries(self) -> impl Iterator<Item = Delivery> {
         let (first, second) = match self {
             Self::Delivered(first, second) => (Some(first), second),
@@ -80,25 +80,25 @@ impl Verdict {
 /// One arrival of a packet at the far end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// When.
+    /// When it arrives.
     pub at: Time,
-    /// The link marked it "congestion experienced".
+    /// Whether the link marked it "congestion experienced".
     pub ce: bool,
-    /// The damage to do to its payload.
+    /// The damage to apply to its payload.
     pub flip: Option<Flip>,
 }
 
 /// Damage to one byte of a packet's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flip {
-    /// Which byte of the payload.
+    /// The offset of the byte in the payload.
     pub offset: usize,
     /// The bits that change; never zero.
     pub mask: u8,
 }
 
 impl Flip {
-    /// Does the damage; nothing if `payload` is shorter than the packet that was pushed.
+    /// Applies the damage. It does nothing if `payload` is shorter than the packet that was pushed.
     pub fn apply(self, payload: &mut [u8]) {
         if let Some(byte) = payload.get_mut(self.offset) {
             *byte ^= self.mask;
@@ -109,25 +109,25 @@ impl Flip {
 /// Why a packet did not arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DropReason {
-    /// Larger than the link's MTU.
+    /// The packet was larger than the link's MTU.
     TooBig,
     /// The bottleneck's queue was full.
     QueueFull,
-    /// The link was down when it was sent.
+    /// The link was down when the packet was sent.
     Outage,
-    /// Random loss.
+    /// The packet was lost at random.
     Loss,
 }
 
 impl Link {
-    /// An idle link. The same seed gives the same fate to the same packets; the draws for loss and outages do not
-    /// depend on the other settings.
+    /// Creates an idle link. The same seed gives the same fate to the same packets. The draws for loss and outages do
+    /// not depend on the other settings.
     pub fn new(config: LinkConfig, seed: u64) -> Self {
         Self::with_dice(config, seed, seed)
     }
 
-    /// The two directions of one link. Each loses packets by dice of its own, but random outages are the same for both: who
-    /// is out of reach is so in both directions.
+    /// Creates the two directions of one link. Each has its own draws for loss, but random outages are the same for
+    /// both: a host out of reach is so in both directions.
     pub fn pair(up: LinkConfig, down: LinkConfig, seed: u64) -> [Self; 2] {
         [Self::with_dice(up, seed, seed), Self::with_dice(down, seed ^ (1 << 63), seed)]
     }
@@ -146,8 +146,8 @@ impl Link {
 
     /// Sends a packet with `payload` bytes of UDP payload into the link.
     ///
-    /// `ecn_capable`: it carries ECT(0) or ECT(1), so it may be marked. `now` must not run backwards; the
-    /// schedules of outages count from [`Time::ZERO`].
+    /// `ecn_capable` says that the packet carries ECT(0) or ECT(1), so it may be marked. `now` must not run
+    /// backwards. Outage schedules count from [`Time::ZERO`].
     pub fn push(&mut self, now: Time, payload: usize, ecn_capable: bool) -> Verdict {
         let size = payload + self.config.overhead;
         self.stats.offered += 1;
@@ -161,12 +161,12 @@ impl Link {
         }
     }
 
-    /// Changes the link under way, as a moving radio would. What is in the queue or in flight stays as it was.
+    /// Changes the settings at run time, as for a moving radio. Packets in the queue or in flight keep their fate.
     pub fn reconfigure(&mut self, config: LinkConfig) {
         self.config = config;
     }
 
-    /// How the link is set.
+    /// The link's settings.
     pub fn config(&self) -> &LinkConfig {
         &self.config
     }
@@ -176,7 +176,7 @@ impl Link {
         self.bottleneck.wait(now)
     }
 
-    /// What has happened since the start.
+    /// Counters since the start.
     pub fn stats(&self) -> &LinkStats {
         &self.stats
     }
@@ -223,7 +223,7 @@ impl Link {
             at = (at + swing).saturating_sub(self.config.jitter).max(sent);
         }
         if chance(&mut self.dice, self.config.reorder) {
-            // Held back without holding back those behind it: they overtake.
+            // The packet is held back without those behind it, so that they overtake it.
             self.stats.reordered += 1;
             return at + self.config.reorder_by;
         }

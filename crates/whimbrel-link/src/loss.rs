@@ -1,4 +1,4 @@
-//! Random loss: independent, or in bursts by time.
+//! Random loss: independent, or in bursts.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,22 +13,22 @@ use crate::units::{self, ParseError};
 /// How packets are lost after the bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub enum Loss {
-    /// None.
+    /// No packet is lost.
     #[default]
     None,
-    /// Each packet with this probability, 0 to 1, independently. Written `5%` or `0.05`.
+    /// Each packet is lost with this probability, 0 to 1, independently of others. Written `5%` or `0.05`.
     Independent(f64),
-    /// Bursts (Gilbert 1960, Elliott 1963), in continuous time, so that a burst is as long for a slow sender as
-    /// for a fast one: the channel is good, then bad, for exponentially distributed times. Written
+    /// Loss comes in bursts (Gilbert 1960, Elliott 1963): the channel is good, then bad, for exponentially
+    /// distributed times. Time is continuous, so bursts last as long for a slow sender as for a fast one. Written
     /// `ge:GOOD/BAD[/LOSS-IN-BAD[/LOSS-IN-GOOD]]`, for example `ge:950ms/50ms/80%`.
     Bursts {
-        /// Mean length of a good time.
+        /// The mean length of a good time.
         good: Duration,
-        /// Mean length of a bad time.
+        /// The mean length of a bad time.
         bad: Duration,
-        /// Loss probability in a bad time, 0 to 1; 1 if not written.
+        /// The loss probability in a bad time, 0 to 1; 1 if not given.
         loss_bad: f64,
-        /// Loss probability in a good time, 0 to 1; 0 if not written.
+        /// The loss probability in a good time, 0 to 1; 0 if not given.
         loss_good: f64,
     },
 }
@@ -88,12 +88,12 @@ impl fmt::Display for Loss {
     }
 }
 
-/// Where the channel is.
+/// The state of the channel.
 #[derive(Debug)]
 pub(crate) struct LossState {
     dice: ChaCha8Rng,
     bad: bool,
-    /// When the present state of the channel ends; `None` before the first packet.
+    /// When the current state of the channel ends; `None` before the first packet.
     until: Option<Time>,
 }
 
@@ -102,7 +102,7 @@ impl LossState {
         Self { dice, bad: false, until: None }
     }
 
-    /// Whether a packet sent at `now` is lost. `now` does not run backwards.
+    /// Returns whether a packet sent at `now` is lost. `now` must not run backwards.
     pub(crate) fn draw(&mut self, loss: &Loss, now: Time) -> bool {
         match *loss {
             Loss::None => false,

@@ -16,21 +16,21 @@ const EXAMPLES: &str = "`5s on 2s off` (or 5s/2s), `exp:60s/5s`, `at 10s for 5s`
 /// When the link is down, counted from the start of its clock.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum Outage {
-    /// Never.
+    /// The link is never down.
     #[default]
     Never,
-    /// Up for `on`, down for `off`, again and again. Written `5s on 2s off` or `5s/2s`.
+    /// Up for `on`, then down for `off`, repeatedly. Written `5s on 2s off` or `5s/2s`.
     Periodic {
-        /// How long it stays up; it starts up.
+        /// How long it stays up. It starts up.
         on: Duration,
         /// How long it stays down.
         off: Duration,
     },
     /// Up and down for exponentially distributed times with these means. Written `exp:60s/5s`.
     Exponential {
-        /// Mean time up; it starts up.
+        /// The mean time up. It starts up.
         on: Duration,
-        /// Mean time down.
+        /// The mean time down.
         off: Duration,
     },
     /// Down in these windows. Written `at 10s for 5s`, several joined by `+`.
@@ -102,7 +102,7 @@ impl fmt::Display for Outage {
     }
 }
 
-/// Where an exponential outage is; the other kinds need no state.
+/// The state of an exponential outage; the other kinds need none.
 #[derive(Debug)]
 pub(crate) struct OutageState {
     dice: ChaCha8Rng,
@@ -115,7 +115,7 @@ impl OutageState {
         Self { dice, down: false, until: None }
     }
 
-    /// Whether the link is down at `now`, which does not run backwards.
+    /// Returns whether the link is down at `now`, which must not run backwards.
     pub(crate) fn is_down(&mut self, outage: &Outage, now: Time) -> bool {
         match outage {
             Outage::Never => false,

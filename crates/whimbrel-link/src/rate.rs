@@ -1,4 +1,4 @@
-//! How fast a transmitter is, always or by time.
+//! The rate of a transmitter, constant or by time.
 
 use std::fmt;
 use std::fs;
@@ -11,42 +11,42 @@ use crate::units::{self, ParseError};
 
 const EXAMPLES: &str = "bits per second, for example 4mbit, 500kbit, 1gbit; or what it is by time, again and again, for \
                         example trace:10mbit/1s+2mbit/500ms; or mahimahi:FILE, a trace of that program";
-/// The packets that a line of mahimahi's files stands for, bits.
+/// The size in bits of the packet that a line of a mahimahi file stands for.
 const MAHIMAHI_BITS: u64 = 1504 * 8;
-/// What of such a file makes one step.
+/// The time in such a file that makes one step.
 const MAHIMAHI_STEP: Duration = Duration::from_millis(100);
 
-/// Bits per second of a transmitter.
+/// The rate of a transmitter in bits per second.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rate {
-    /// Always the same, at least 1. Written `4mbit`.
+    /// A constant rate, at least 1. Written `4mbit`.
     Constant(u64),
-    /// By time, from the start of the link's clock. Written `trace:10mbit/1s+2mbit/500ms`, or `mahimahi:FILE` for a file of
-    /// mahimahi's, in which each line is the millisecond at which one packet of 1504 bytes can leave, read as the mean of
-    /// every 100 ms.
+    /// A rate by time, from the start of the link's clock. Written `trace:10mbit/1s+2mbit/500ms`, or `mahimahi:FILE`
+    /// for a trace file of mahimahi. Each line of such a file is the millisecond at which one packet of 1504 bytes
+    /// can leave. It is read as the mean of every 100 ms.
     Trace(Trace),
 }
 
-/// Rates one after the other, again and again.
+/// A sequence of rates that repeats.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
     steps: Vec<Step>,
-    /// When each ends, from the start.
+    /// When each step ends, from the start.
     ends: Vec<Duration>,
     length: Duration,
 }
 
-/// A time at one rate.
+/// A stretch of time at one rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Bits per second; 0 while nothing can leave.
+    /// The rate in bits per second; 0 while nothing can leave.
     pub rate: u64,
-    /// For how long.
+    /// How long the step lasts.
     pub length: Duration,
 }
 
 impl Rate {
-    /// The rate over a long time, bits per second.
+    /// The mean rate over a long time, in bits per second.
     pub fn mean(&self) -> u64 {
         match self {
             Self::Constant(rate) => *rate,
@@ -64,7 +64,7 @@ impl Rate {
 }
 
 impl Trace {
-    /// `None` if that is shorter than 1 ms or, taken together, slower than 1 bit/s.
+    /// Creates a trace. Returns `None` if it is shorter than 1 ms in all, or slower than 1 bit/s on average.
     pub fn new(steps: Vec<Step>) -> Option<Self> {
         let mut length = Duration::ZERO;
         let mut ends = Vec::with_capacity(steps.len());
@@ -120,7 +120,7 @@ fn step(text: &str) -> Option<Step> {
 fn mahimahi(lines: &str) -> Option<Trace> {
     let times: Vec<u64> = lines.split_whitespace().map(|line| line.parse().ok()).collect::<Option<_>>()?;
     let step = MAHIMAHI_STEP.as_millis() as u64;
-    // As long as its last line says; a line belongs to the step that it ends.
+    // The last line gives the length. A line belongs to the step that it ends.
     let count = times.last()?.div_ceil(step);
     if !times.is_sorted() || !(1..=10_000_000).contains(&count) {
         return None;

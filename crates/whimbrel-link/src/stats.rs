@@ -1,4 +1,4 @@
-//! What a link has done.
+//! The counters of a link.
 
 use super::{DropReason, Histogram};
 
@@ -13,23 +13,23 @@ pub struct LinkStats {
     pub delivered: u64,
     /// Bytes that arrive, copies included.
     pub delivered_bytes: u64,
-    /// Dropped because the queue was full.
+    /// Packets dropped because the queue was full.
     pub queue_drops: u64,
-    /// Dropped because the link was down.
+    /// Packets dropped because the link was down.
     pub outage_drops: u64,
-    /// Dropped at random.
+    /// Packets dropped at random.
     pub loss_drops: u64,
-    /// Dropped because larger than the MTU.
+    /// Packets dropped because they were larger than the MTU.
     pub mtu_drops: u64,
-    /// Delivered twice.
+    /// Packets delivered twice.
     pub duplicated: u64,
-    /// Deliveries held back so that later ones overtake.
+    /// Deliveries held back so that later ones overtake them.
     pub reordered: u64,
     /// Deliveries with a byte changed.
     pub corrupted: u64,
     /// Packets marked "congestion experienced".
     pub ce_marked: u64,
-    /// How long each packet that got into the queue waited for the transmitter.
+    /// How long each packet admitted to the queue waited for the transmitter.
     pub queue_delay: Histogram,
 }
 

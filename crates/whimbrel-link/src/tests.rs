@@ -1,4 +1,4 @@
-//! What a link promises, over many packets of virtual time.
+//! Tests of a link over many packets of virtual time.
 
 use super::*;
 
@@ -57,10 +57,10 @@ fn the_rate_is_exact_over_many_packets_that_do_not_divide_it() {
 fn a_rate_by_time_is_exact_across_its_steps() {
     let mut link = link("rate=trace:12mbit/10ms+0/5ms+1.2mbit/10ms, queue=none");
     let ends: Vec<_> = (0..22).map(|_| only(link.push(Time::ZERO, PAYLOAD, false)).at).collect();
-    // Ten packets in the first step, none in the second, one in the third; then from the beginning.
+    // Ten packets in the first step, none in the second, one in the third; then it repeats.
     assert_eq!((ends[9], ends[10], ends[11], ends[21]), (at(ms(10)), at(ms(25)), at(ms(26)), at(ms(50))));
     assert_eq!(link.backlog(Time::ZERO), ms(50));
-    // A packet of 2 ms that begins 1 ms before its rate falls to a tenth.
+    // A packet of 2 ms, whose transmission begins 1 ms before the rate falls to a tenth.
     let mut link = self::link("rate=trace:6mbit/10ms+600kbit/100ms");
     assert_eq!(only(link.push(at(ms(9)), PAYLOAD, false)).at, at(ms(20)));
 }
@@ -110,7 +110,7 @@ fn a_queue_in_bytes_holds_so_many_packets() {
     let burst: Vec<_> = (0..20).map(|_| link.push(Time::ZERO, PAYLOAD, false)).collect();
     assert!(burst[..10].iter().all(|verdict| matches!(verdict, Verdict::Delivered(..))));
     assert!(burst[10..].iter().all(|verdict| *verdict == Verdict::Dropped(DropReason::QueueFull)));
-    // One packet's time later there is room for one.
+    // One packet's time later, there is room for one more.
     assert!(matches!(link.push(at(ms(12)), PAYLOAD, false), Verdict::Delivered(..)));
     assert_eq!(link.push(at(ms(12)), PAYLOAD, false), Verdict::Dropped(DropReason::QueueFull));
     assert_eq!(link.backlog(at(ms(12))), ms(120));

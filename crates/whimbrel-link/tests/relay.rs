@@ -1,4 +1,4 @@
-//! The relay between real sockets. What is asserted holds on a machine of any speed.
+//! Tests of the relay between real sockets. The assertions hold on a machine of any speed.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -10,7 +10,7 @@ use whimbrel_link::relay::{Direction, Relay, RelayConfig};
 use whimbrel_net::{BareSocket, EcnCodepoint, RecvBatch, SocketOptions, Transmit};
 
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Long enough for anything that would come to have come, in a test that nothing does.
+/// Long enough for a packet to arrive, in a test that none does.
 const SILENCE: Duration = Duration::from_millis(300);
 
 fn socket() -> UdpSocket {
@@ -31,7 +31,7 @@ fn receive(socket: &UdpSocket) -> (Vec<u8>, SocketAddr) {
     (buffer[..length].to_vec(), from)
 }
 
-/// The upward link's counters once it has seen `offered` packets.
+/// The counters of the upward link once it has seen `offered` packets.
 fn stats_after(relay: &Relay, offered: u64) -> LinkStats {
     let start = Instant::now();
     loop {
@@ -81,7 +81,7 @@ fn what_the_link_delivers_arrives_in_order_and_nothing_else() {
             client.send_to(&(burst * 50 + i).to_be_bytes(), relay.local_addr()).unwrap();
         }
         let stats = stats_after(&relay, u64::from(burst) * 50);
-        // Read as we go: a receive buffer may be too small for all.
+        // Packets are read along the way, because a receive buffer may be too small for all.
         numbers.extend((numbers.len() as u64..stats.delivered).map(|_| receive(&server).0));
     }
     let expected = numbers.len();
@@ -114,7 +114,7 @@ fn a_link_can_be_cut_and_mended_under_way() {
     send(b"before");
     assert_eq!(receive(&server).0, b"before");
     relay.control().reconfigure(Direction::Up, "loss=100%".parse().unwrap());
-    // An answer to a later order means that the earlier was followed.
+    // An answer to a later order means that the earlier one was carried out.
     relay.control().report().unwrap();
     send(b"during");
     assert!(hears_nothing(&server));
@@ -164,7 +164,7 @@ fn marks_are_kept_and_made() {
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    // A machine slow enough to spread the three over their transmission times would queue none.
+    // A machine slow enough to spread the three over their transmission times would queue none of them.
     let marked = relay.stop().unwrap().up.stats.ce_marked;
     let expected = if marked == 1 { EcnCodepoint::Ce } else { EcnCodepoint::Ect0 };
     assert_eq!(marks, [Some(EcnCodepoint::Ect0), Some(expected), None]);

@@ -1,32 +1,32 @@
-//! The addresses of this host that a packet can be sent from and answered to.
+//! The addresses of this host from which packets can be sent and at which answers arrive.
 
 use std::ffi::CStr;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::ptr;
 
-/// An address of this host, and the device it belongs to.
+/// An address of this host, and its device.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HostAddress {
     /// The address.
     pub ip: IpAddr,
     /// The device's name, such as `eth0`.
     pub device: String,
-    /// The system's number of the device: another one after it was unplugged and plugged in again.
+    /// The system's index of the device. It changes when the device is unplugged and plugged in again.
     pub index: u32,
-    /// Made to be used for a while (RFC 8981): good for connecting, not for being found.
+    /// Whether this is a temporary address (RFC 8981): good for connecting, not for being found.
     pub temporary: bool,
-    /// The device is up and has its carrier.
+    /// Whether the device is up and has its carrier.
     pub up: bool,
-    /// It can be used for traffic with other hosts now: it is up, and the address is neither of this host or this link only, nor still
-    /// being checked, nor about to be taken away.
+    /// Whether the address can be used for traffic with other hosts now. The device must be up. The address must not
+    /// be limited to this host or link, still being checked for duplicates, or deprecated.
     pub usable: bool,
 }
 
-/// All addresses of this host, in a stable order.
+/// Lists all addresses of this host in a stable order.
 ///
 /// # Errors
-/// The system does not tell.
+/// The system does not list them.
 pub fn host_addresses() -> io::Result<Vec<HostAddress>> {
     let flags = ipv6_flags();
     let mut addresses = Vec::new();
@@ -48,30 +48,30 @@ pub fn host_addresses() -> io::Result<Vec<HostAddress>> {
     Ok(addresses)
 }
 
-/// The address that the system would send from to `remote`.
+/// The address from which the system would send to `remote`.
 ///
 /// # Errors
-/// It has no route there.
+/// There is no route to `remote`.
 pub fn source_for(remote: SocketAddr) -> io::Result<IpAddr> {
     let any: IpAddr = match remote {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
     let socket = UdpSocket::bind((any, 0))?;
-    // Looks for the route and sends nothing.
+    // This looks up the route and sends nothing.
     socket.connect(remote)?;
     Ok(socket.local_addr()?.ip())
 }
 
-/// The device is up, and its carrier is there.
+/// The flags of a device that is up and has its carrier.
 const WANTED: u32 = (libc::IFF_UP | libc::IFF_RUNNING) as u32;
 
-/// Of IPv6 addresses on Linux (`linux/if_addr.h`).
+/// Flags of IPv6 addresses on Linux (`linux/if_addr.h`).
 const TEMPORARY: u32 = 0x01;
-/// Another host has it; it is about to go; whether another host has it is being found out.
+/// Flags of unusable addresses: another host has it, it is deprecated, or duplicates are still being looked for.
 const UNFIT: u32 = 0x08 | 0x20 | 0x40;
 
-/// Reaches beyond this host and this link.
+/// Returns whether an address reaches beyond this host and this link.
 fn is_global(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => {
@@ -87,13 +87,13 @@ fn is_global(ip: IpAddr) -> bool {
     }
 }
 
-/// What Linux says of its IPv6 addresses and getifaddrs does not; empty elsewhere.
+/// Flags of IPv6 addresses, which Linux has and getifaddrs does not return; empty on other systems.
 fn ipv6_flags() -> Vec<(Ipv6Addr, u32)> {
     let table = std::fs::read_to_string("/proc/thread-self/net/if_inet6").unwrap_or_default();
     table.lines().filter_map(ipv6_flag).collect()
 }
 
-/// `address index prefix scope flags device`, in hexadecimal.
+/// Parses a line `address index prefix scope flags device`, in hexadecimal.
 fn ipv6_flag(line: &str) -> Option<(Ipv6Addr, u32)> {
     let mut fields = line.split_whitespace();
     let ip = u128::from_str_radix(fields.next()?, 16).ok()?;
@@ -107,11 +107,11 @@ fn device_index(name: &CStr) -> u32 {
     unsafe { libc::if_nametoindex(name.as_ptr()) }
 }
 
-/// Tells of each address: its device's name and flags, and the address.
+/// Calls `tell` for each address, with its device's name and flags.
 #[allow(unsafe_code, reason = "the system's list is C")]
 fn each_interface(mut tell: impl FnMut(&CStr, u32, IpAddr)) -> io::Result<()> {
     let mut first = ptr::null_mut();
-    // SAFETY: it writes the head of a list into `first`, which is freed below and read in between only.
+    // SAFETY: getifaddrs writes the head of a list into `first`. The list is only read, and freed below.
     if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -125,16 +125,16 @@ fn each_interface(mut tell: impl FnMut(&CStr, u32, IpAddr)) -> io::Result<()> {
         }
         next = entry.ifa_next;
     }
-    // SAFETY: it is the list from above, freed once.
+    // SAFETY: this is the list from above, freed once.
     unsafe { libc::freeifaddrs(first) };
     Ok(())
 }
 
 /// # Safety
-/// `address` is null, or an address of the length that its family says.
+/// `address` must be null, or point to an address as long as its family requires.
 #[allow(unsafe_code, reason = "the system's addresses are C")]
 unsafe fn ip_of(address: *const libc::sockaddr) -> Option<IpAddr> {
-    // SAFETY: the caller's promise; an address may stand at any place, so it is read unaligned.
+    // SAFETY: the caller guarantees the length. An address may be anywhere in memory, so it is read unaligned.
     unsafe {
         match i32::from(address.as_ref()?.sa_family) {
             libc::AF_INET => {

@@ -1,4 +1,4 @@
-//! A socket without a runtime.
+//! A UDP socket without a runtime.
 
 use std::io::{self, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
@@ -9,8 +9,8 @@ use quinn_udp::{RecvMeta, Transmit};
 use crate::SocketOptions;
 use crate::io::Io;
 
-/// A non-blocking UDP socket for a thread that waits by itself, with `poll` or `epoll` on its descriptor. What it
-/// sends and receives is as with [`UdpSocket`](crate::UdpSocket).
+/// A non-blocking UDP socket for a thread that waits by itself, with `poll` or `epoll` on its descriptor. It sends
+/// and receives like [`UdpSocket`](crate::UdpSocket).
 #[derive(Debug)]
 pub struct BareSocket {
     socket: UdpSocket,
@@ -21,7 +21,7 @@ impl BareSocket {
     /// Opens a socket on `addr`.
     ///
     /// # Errors
-    /// As [`SocketOptions::open`].
+    /// See [`SocketOptions::open`].
     pub fn bind(addr: SocketAddr, options: &SocketOptions) -> io::Result<Self> {
         Self::from_std(options.open(addr)?)
     }
@@ -29,32 +29,32 @@ impl BareSocket {
     /// Takes over an open socket.
     ///
     /// # Errors
-    /// The system refuses an option that every supported one knows.
+    /// The system refuses an option that all supported systems have.
     pub fn from_std(socket: UdpSocket) -> io::Result<Self> {
         let io = Io::new((&socket).into(), socket.local_addr()?)?;
         Ok(Self { socket, io })
     }
 
-    /// The address it is bound to.
+    /// The address that the socket is bound to.
     ///
     /// # Errors
-    /// The system's, if it has lost the socket.
+    /// The system no longer knows the socket.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
 
-    /// As [`UdpSocket::try_send`](crate::UdpSocket::try_send).
+    /// Sends like [`UdpSocket::try_send`](crate::UdpSocket::try_send).
     ///
     /// # Errors
-    /// As there.
+    /// See there.
     pub fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<usize> {
         self.io.send(|| (&self.socket).into(), transmit)
     }
 
-    /// As [`UdpSocket::try_recv`](crate::UdpSocket::try_recv).
+    /// Receives like [`UdpSocket::try_recv`](crate::UdpSocket::try_recv).
     ///
     /// # Errors
-    /// As there.
+    /// See there.
     pub fn try_recv(&self, bufs: &mut [IoSliceMut<'_>], meta: &mut [RecvMeta]) -> io::Result<usize> {
         self.io.recv(|| (&self.socket).into(), bufs, meta)
     }

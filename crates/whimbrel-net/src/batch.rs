@@ -1,4 +1,4 @@
-//! Memory for receiving, and the single datagrams in it.
+//! Memory for receiving, and access to single datagrams in it.
 
 use std::array;
 use std::fmt;
@@ -10,12 +10,12 @@ use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta};
 
 use crate::{BareSocket, UdpSocket};
 
-/// A coalesced buffer is never larger than this.
+/// The size of a buffer, the most that a coalesced receive can fill.
 const BUFFER: usize = 65_535;
 
 /// Buffers for one receive call: up to [`BATCH_SIZE`] of 64 KiB, each with up to 64 datagrams of one sender.
 ///
-/// The payloads lie in buffers that the next fill overwrites: open them in place, copy what is to stay.
+/// The payloads lie in buffers that the next fill overwrites. Open them in place, and copy what must be kept.
 pub struct RecvBatch {
     memory: Box<[u8]>,
     meta: [RecvMeta; BATCH_SIZE],
@@ -25,18 +25,19 @@ pub struct RecvBatch {
 /// One received datagram.
 #[derive(Debug)]
 pub struct Datagram<'a> {
-    /// Who sent it.
+    /// The sender's address.
     pub from: SocketAddr,
-    /// The local address it was sent to, where the system says.
+    /// The local address that it was sent to, if the system reports it.
     pub to: Option<IpAddr>,
     /// Its ECN mark; `None` is Not-ECT.
     pub ecn: Option<EcnCodepoint>,
-    /// What is in it, to be changed at will.
+    /// The payload, which may be modified.
     pub payload: &'a mut [u8],
 }
 
 impl RecvBatch {
-    /// Room for `buffers` coalesced buffers, 1 to [`BATCH_SIZE`], at 64 KiB each. More take fewer calls at high rates.
+    /// Creates a batch of `buffers` coalesced buffers, 1 to [`BATCH_SIZE`], of 64 KiB each. With more buffers, high
+    /// rates need fewer calls.
     pub fn new(buffers: usize) -> Self {
         let buffers = buffers.clamp(1, BATCH_SIZE);
         Self {
@@ -46,23 +47,23 @@ impl RecvBatch {
         }
     }
 
-    /// Receives what has arrived, in place of what the batch held; returns how many buffers have been filled.
+    /// Receives what has arrived, replacing the batch's contents. Returns how many buffers were filled.
     ///
     /// # Errors
-    /// `WouldBlock` if nothing has; else the socket is beyond use.
+    /// `WouldBlock` if nothing has arrived; otherwise the socket is unusable.
     pub fn try_fill(&mut self, socket: &UdpSocket) -> io::Result<usize> {
         self.fill(|bufs, meta| socket.try_recv(bufs, meta))
     }
 
-    /// As [`try_fill`](Self::try_fill), on a [`BareSocket`].
+    /// Works like [`try_fill`](Self::try_fill), on a [`BareSocket`].
     ///
     /// # Errors
-    /// As [`try_fill`](Self::try_fill).
+    /// See [`try_fill`](Self::try_fill).
     pub fn try_fill_bare(&mut self, socket: &BareSocket) -> io::Result<usize> {
         self.fill(|bufs, meta| socket.try_recv(bufs, meta))
     }
 
-    /// Receives what has arrived, or wakes the task of `cx` when something does. Only the last task to call it is
+    /// Receives what has arrived, or wakes the task of `cx` when something arrives. Only the last task to call it is
     /// woken.
     pub fn poll_fill(&mut self, cx: &mut Context<'_>, socket: &UdpSocket) -> Poll<io::Result<usize>> {
         loop {
@@ -74,10 +75,10 @@ impl RecvBatch {
         }
     }
 
-    /// Receives what has arrived, waiting for it. Cancel-safe: a cancelled call has received nothing.
+    /// Waits for datagrams and receives them. Cancel-safe: a cancelled call has received nothing.
     ///
     /// # Errors
-    /// The socket is beyond use.
+    /// The socket is unusable.
     pub async fn fill_from(&mut self, socket: &UdpSocket) -> io::Result<usize> {
         loop {
             socket.readable().await?;
@@ -88,11 +89,11 @@ impl RecvBatch {
         }
     }
 
-    /// The datagrams received last, in the order of their arrival.
+    /// The datagrams of the last fill, in order of arrival.
     pub fn datagrams(&mut self) -> impl Iterator<Item = Datagram<'_>> {
         let buffers = self.memory.chunks_exact_mut(BUFFER).zip(&self.meta);
         buffers.take(self.filled).flat_map(|(buffer, meta)| {
-            // An empty datagram is a datagram too.
+            // An empty datagram counts, too.
             let empty = (meta.len == 0).then_some(&mut [][..]);
             let payloads = buffer[..meta.len].chunks_mut(meta.stride.max(1)).chain(empty);
             payloads.map(|payload| Datagram { from: meta.addr, to: meta.dst_ip, ecn: meta.ecn, payload })

@@ -1,14 +1,14 @@
-//! Sending and receiving on either kind of socket.
+//! Sending and receiving, for both kinds of socket.
 
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 
-/// Most that one call may hand the kernel: a UDP length has 16 bits, and IPv4 and UDP headers count.
+/// The most bytes for one call to the kernel: a UDP length has 16 bits and includes the IPv4 and UDP headers.
 const CALL_MAX: usize = 65_507;
 
-/// What the kernel can do for a socket.
+/// A socket's state, with the capabilities that the kernel has for it.
 #[derive(Debug)]
 pub(crate) struct Io {
     state: UdpSocketState,
@@ -32,7 +32,7 @@ impl Io {
         self.state.may_fragment()
     }
 
-    /// Sends as much of `transmit` as the kernel takes; returns its bytes, a whole number of segments.
+    /// Sends as much of `transmit` as the kernel accepts. Returns the number of bytes, a whole number of segments.
     pub(crate) fn send<'s>(
         &self,
         socket: impl Fn() -> UdpSockRef<'s>,
@@ -46,7 +46,7 @@ impl Io {
             let chunk = &rest[..rest.len().min(segments * segment)];
             match self.send_chunk(socket(), transmit, chunk, segment) {
                 Ok(()) => sent += chunk.len(),
-                // The kernel or the device could not segment; `max_gso_segments` says 1 from now on.
+                // The kernel or the device cannot segment; from now on `max_gso_segments` returns 1.
                 Err(_) if chunk.len() > segment && self.max_gso_segments() == 1 => continue,
                 Err(_) if sent > 0 => return Ok(sent),
                 Err(error) => return Err(error),
@@ -72,13 +72,15 @@ impl Io {
             src_ip: transmit.src_ip,
         };
         match self.state.try_send(socket, &chunk) {
-            // News of an earlier datagram, which has kept this one from being sent: it was taken, and is lost.
+            // The error is about an earlier datagram and kept this one from being sent. This one counts as sent, and
+            // is lost.
             Err(error) if is_about_the_past(&error) => Ok(()),
             other => other,
         }
     }
 
-    /// Receives up to as many buffers as there are; a buffer may hold several datagrams of [`RecvMeta::stride`].
+    /// Receives into up to as many buffers as there are. A buffer may hold several datagrams, [`RecvMeta::stride`]
+    /// bytes apart.
     pub(crate) fn recv<'s>(
         &self,
         socket: impl Fn() -> UdpSockRef<'s>,
@@ -114,7 +116,7 @@ fn is_about_the_past(error: &io::Error) -> bool {
 
 fn plain(meta: &mut RecvMeta) {
     meta.dst_ip = meta.dst_ip.map(|ip| ip.to_canonical());
-    // Only IPv4 is changed: an IPv6 address keeps its scope.
+    // Only IPv4 addresses are rewritten: an IPv6 address keeps its scope.
     if let ip @ IpAddr::V4(_) = meta.addr.ip().to_canonical() {
         meta.addr = SocketAddr::new(ip, meta.addr.port());
     }

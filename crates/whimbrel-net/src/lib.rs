@@ -1,15 +1,16 @@
-//! What the Whimbrel transport asks of the operating system: UDP in batches.
+//! The operating system's side of the Whimbrel transport: UDP in batches.
 //!
-//! [`UdpSocket`] is a socket on the tokio runtime, [`BareSocket`] the same for a thread that waits by itself. Both
-//! send up to 64 datagrams in one call (GSO), receive as many coalesced (GRO), and carry with each its ECN mark and
-//! the local address it was sent to. [`RecvBatch`] holds the memory for receiving and hands out single datagrams.
+//! [`UdpSocket`] is a socket on the tokio runtime; [`BareSocket`] is the same for a thread that waits by itself. Both
+//! send up to 64 datagrams in one call (GSO) and receive as many coalesced (GRO). Each datagram comes with its ECN
+//! mark and the local address that it was sent to. [`RecvBatch`] holds the memory for receiving and gives access to
+//! single datagrams.
 //!
-//! [`host_addresses`] lists what this host can be reached by, and [`AddressWatch`] tells when that changes.
+//! [`host_addresses`] lists the addresses of this host, and [`AddressWatch`] reports when they change.
 //!
-//! Addresses are always plain: a dual-stack socket takes and gives `192.0.2.1`, never `::ffff:192.0.2.1`.
+//! Addresses are always plain: a dual-stack socket takes and returns `192.0.2.1`, never `::ffff:192.0.2.1`.
 //!
-//! An error from sending is about that datagram, never about the socket: send the next one. What ICMP reports
-//! about earlier datagrams ("port unreachable") is not an error here; anyone can forge it, and the transport finds
+//! An error from sending concerns that datagram and never the socket: continue with the next one. ICMP errors about
+//! earlier datagrams ("port unreachable") are not reported as errors. Anyone can forge them, and the transport finds
 //! out by itself whether its peer is there.
 
 mod addresses;

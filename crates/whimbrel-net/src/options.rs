@@ -5,16 +5,16 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// How to open a socket.
+/// The options with which a socket is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketOptions {
-    /// Kernel memory for datagrams not yet received, bytes. Default 4 MiB. Smaller loses datagrams when the
-    /// program is held up for a moment; larger hides that it cannot keep up. The kernel grants what its own limit
-    /// (`net.core.rmem_max`) allows, without an error: ask the socket for what it got.
+    /// Kernel memory for datagrams not yet received, in bytes. Default: 4 MiB. Smaller: datagrams are lost when the
+    /// program is delayed for a moment. Larger: it hides that the program cannot keep up. The kernel silently limits
+    /// it to `net.core.rmem_max`; ask the socket for the size granted.
     pub recv_buffer: usize,
-    /// Kernel memory for datagrams not yet sent, bytes. Default 4 MiB, limited by `net.core.wmem_max`.
+    /// Kernel memory for datagrams not yet sent, in bytes. Default: 4 MiB, limited by `net.core.wmem_max`.
     pub send_buffer: usize,
-    /// An IPv6 wildcard takes IPv4 too. Default true.
+    /// Whether an IPv6 wildcard socket accepts IPv4 too. Default: true.
     pub dual_stack: bool,
 }
 
@@ -25,10 +25,11 @@ impl Default for SocketOptions {
 }
 
 impl SocketOptions {
-    /// A non-blocking socket bound to `addr`. `[::]` becomes `0.0.0.0` on a machine without IPv6, if dual stack.
+    /// Opens a non-blocking socket bound to `addr`. With `dual_stack`, `[::]` becomes `0.0.0.0` on a machine without
+    /// IPv6.
     ///
     /// # Errors
-    /// The address is taken, not this machine's, or not permitted.
+    /// The address is in use, not one of this machine, or not permitted.
     pub fn open(&self, addr: SocketAddr) -> io::Result<UdpSocket> {
         match self.open_exactly(addr) {
             Err(error)
@@ -40,16 +41,17 @@ impl SocketOptions {
         }
     }
 
-    /// As [`SocketOptions::open`], for traffic over one device only, whatever the routes say: what comes by another is not received. Where
-    /// the system has no such thing or does not permit it, the address alone decides.
+    /// Opens a socket like [`SocketOptions::open`], for traffic over one device only, whatever the routes say.
+    /// Packets that arrive by another device are not received. Where the system does not support or permit this, the
+    /// address alone decides.
     ///
     /// # Errors
-    /// As [`SocketOptions::open`].
+    /// See [`SocketOptions::open`].
     pub fn open_on(&self, addr: SocketAddr, device: &str) -> io::Result<UdpSocket> {
         let socket = self.open_exactly(addr)?;
         #[cfg(target_os = "linux")]
         match socket2::SockRef::from(&socket).bind_device(Some(device.as_bytes())) {
-            // Linux before 5.7 wants CAP_NET_RAW.
+            // Linux before 5.7 requires CAP_NET_RAW.
             Err(error) if error.kind() != io::ErrorKind::PermissionDenied => return Err(error),
             _ => {}
         }

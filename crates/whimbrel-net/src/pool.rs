@@ -1,4 +1,5 @@
-//! Receiving into pooled buffers that the datagrams own: no copy and, once the pool is warm, no allocation.
+//! Receiving into pooled buffers that the datagrams own: without a copy and, once the pool is warm, without an
+//! allocation.
 
 use std::array;
 use std::collections::VecDeque;
@@ -10,15 +11,15 @@ use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta};
 
 use crate::UdpSocket;
 
-/// A coalesced buffer is never larger than this.
+/// The size of a buffer, the most that a coalesced receive can fill.
 const BUFFER: usize = 65_535;
-/// Buffers kept beside those of one call, for what applications hold on to for a while.
+/// Buffers kept in addition to those of one call, for datagrams that applications hold for a while.
 const SPARE: usize = 24;
 
 /// Buffers for receiving: those of one call, and some whose datagrams are still in use.
 pub struct RecvPool {
     ready: Vec<Buffer>,
-    /// Given out; the oldest is the likeliest to be free again.
+    /// Buffers whose datagrams were given out. The oldest is the likeliest to be free again.
     used: VecDeque<Buffer>,
     meta: [RecvMeta; BATCH_SIZE],
     filled: usize,
@@ -27,17 +28,17 @@ pub struct RecvPool {
 /// One received datagram, with its bytes.
 #[derive(Debug)]
 pub struct OwnedDatagram {
-    /// Who sent it.
+    /// The sender's address.
     pub from: SocketAddr,
-    /// The local address it was sent to, where the system says.
+    /// The local address that it was sent to, if the system reports it.
     pub to: Option<IpAddr>,
     /// Its ECN mark; `None` is Not-ECT.
     pub ecn: Option<EcnCodepoint>,
-    /// What is in it, to be changed at will.
+    /// The payload, which may be modified.
     pub bytes: BytesMut,
 }
 
-/// [`BUFFER`] bytes, all of them initialised when it was made.
+/// A buffer of [`BUFFER`] bytes, all initialised when it was created.
 struct Buffer {
     bytes: BytesMut,
     start: usize,
@@ -54,14 +55,14 @@ impl Buffer {
         self.bytes.split_to(length)
     }
 
-    /// Makes it whole again, if nobody holds any part of it.
+    /// Restores the whole buffer if no part of it is held any more. Returns whether it did.
     fn reclaim(&mut self) -> bool {
         self.bytes.clear();
         if !self.bytes.try_reclaim(BUFFER) || self.bytes.as_ptr() as usize != self.start {
             return false;
         }
-        // SAFETY: it is the allocation of `new` from its start, of at least BUFFER bytes, all of which were initialised there and
-        // have since been written to at most.
+        // SAFETY: this is the allocation of `new` from its start, of at least BUFFER bytes. All of them were
+        // initialised there, and have only been written to since.
         #[allow(
             unsafe_code,
             reason = "zeroing 64 KiB for each call would cost as much as opening its packets"
@@ -74,7 +75,8 @@ impl Buffer {
 }
 
 impl RecvPool {
-    /// Room for `buffers` coalesced buffers a call, 1 to [`BATCH_SIZE`], at 64 KiB each, and as much again and more while datagrams are held.
+    /// Creates a pool for `buffers` coalesced buffers a call, 1 to [`BATCH_SIZE`], of 64 KiB each. While datagrams
+    /// are held, it allocates more.
     pub fn new(buffers: usize) -> Self {
         Self {
             ready: (0..buffers.clamp(1, BATCH_SIZE)).map(|_| Buffer::new()).collect(),
@@ -84,10 +86,10 @@ impl RecvPool {
         }
     }
 
-    /// Receives what has arrived, waiting for it. Cancel-safe: a cancelled call has received nothing.
+    /// Waits for datagrams and receives them. Cancel-safe: a cancelled call has received nothing.
     ///
     /// # Errors
-    /// The socket is beyond use.
+    /// The socket is unusable.
     pub async fn fill_from(&mut self, socket: &UdpSocket) -> io::Result<usize> {
         loop {
             socket.readable().await?;
@@ -98,10 +100,10 @@ impl RecvPool {
         }
     }
 
-    /// Receives what has arrived; returns how many buffers have been filled.
+    /// Receives what has arrived. Returns how many buffers were filled.
     ///
     /// # Errors
-    /// `WouldBlock` if nothing has; else the socket is beyond use.
+    /// `WouldBlock` if nothing has arrived; otherwise the socket is unusable.
     pub fn try_fill(&mut self, socket: &UdpSocket) -> io::Result<usize> {
         let count = self.ready.len();
         let mut buffers = self.ready.iter_mut();
@@ -113,12 +115,12 @@ impl RecvPool {
         Ok(self.filled)
     }
 
-    /// Whether the last call filled every buffer, so that more may have arrived.
+    /// Returns whether the last call filled every buffer, so that more may have arrived.
     pub fn is_full(&self) -> bool {
         self.filled == self.ready.len()
     }
 
-    /// Gives out the datagrams received last, in the order of their arrival.
+    /// Passes on the datagrams of the last fill, in order of arrival.
     pub fn drain(&mut self, mut each: impl FnMut(OwnedDatagram)) {
         for index in 0..self.filled {
             let meta = self.meta[index];
@@ -131,7 +133,7 @@ impl RecvPool {
                         break;
                     }
                 },
-                // All are held by what came before: whoever holds what comes now holds that and no more.
+                // All buffers are held by earlier datagrams, so this one gets a copy of its own size.
                 None if length == 0 => each(give(BytesMut::new())),
                 None => {
                     for datagram in self.ready[index].bytes[..length].chunks(stride) {
@@ -143,7 +145,7 @@ impl RecvPool {
         self.filled = 0;
     }
 
-    /// What was received into a buffer, with the buffer, if there is another for the next call.
+    /// The bytes received into a buffer, as part of it, if another buffer is free for the next call.
     fn take(&mut self, index: usize, length: usize) -> Option<BytesMut> {
         let fresh = self.reclaim()?;
         let mut buffer = std::mem::replace(&mut self.ready[index], fresh);
@@ -152,7 +154,7 @@ impl RecvPool {
         Some(whole)
     }
 
-    /// A buffer that nobody uses: one given out long ago, or, up to a number, a new one.
+    /// A free buffer: one given out earlier, or a new one while there are fewer than [`SPARE`].
     fn reclaim(&mut self) -> Option<Buffer> {
         for _ in 0..self.used.len().min(4) {
             let mut oldest = self.used.pop_front()?;
@@ -182,7 +184,7 @@ mod tests {
         assert_eq!((buffer.bytes.len(), buffer.bytes.as_ptr() as usize), (BUFFER, start));
     }
 
-    /// One that holds a datagram of each call holds buffers up to a number, then datagrams.
+    /// Holding a datagram of each call holds whole buffers up to a limit, and single datagrams beyond it.
     #[test]
     fn what_is_held_is_bounded_by_what_was_received() {
         let mut pool = RecvPool::new(1);

@@ -1,4 +1,4 @@
-//! A socket on the tokio runtime.
+//! A UDP socket on the tokio runtime.
 
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use tokio::io::Interest;
 use crate::SocketOptions;
 use crate::io::Io;
 
-/// A UDP socket on the tokio runtime, made for many datagrams a call. All its methods take `&self`; the ones with
+/// A UDP socket on the tokio runtime, made for many datagrams per call. All its methods take `&self`. Methods with
 /// `poll_` in their name wake only the last task that called them.
 #[derive(Debug)]
 pub struct UdpSocket {
@@ -20,13 +20,13 @@ pub struct UdpSocket {
 }
 
 impl UdpSocket {
-    /// Opens a socket on `addr` with the default [`SocketOptions`]. `[::]` takes IPv4 too.
+    /// Opens a socket on `addr` with the default [`SocketOptions`]. `[::]` accepts IPv4 too.
     ///
     /// # Errors
-    /// The address is taken, not this machine's, or not permitted.
+    /// The address is in use, not one of this machine, or not permitted.
     ///
     /// # Panics
-    /// Outside a tokio runtime with I/O enabled.
+    /// If called outside a tokio runtime with I/O enabled.
     pub fn bind(addr: SocketAddr) -> io::Result<Self> {
         Self::bind_with(addr, &SocketOptions::default())
     }
@@ -34,10 +34,10 @@ impl UdpSocket {
     /// Opens a socket on `addr`.
     ///
     /// # Errors
-    /// As [`bind`](Self::bind).
+    /// See [`bind`](Self::bind).
     ///
     /// # Panics
-    /// As [`bind`](Self::bind).
+    /// See [`bind`](Self::bind).
     pub fn bind_with(addr: SocketAddr, options: &SocketOptions) -> io::Result<Self> {
         Self::from_std(options.open(addr)?)
     }
@@ -45,70 +45,70 @@ impl UdpSocket {
     /// Takes over an open socket, whatever its blocking mode.
     ///
     /// # Errors
-    /// The system refuses an option that every supported one knows.
+    /// The system refuses an option that all supported systems have.
     ///
     /// # Panics
-    /// As [`bind`](Self::bind).
+    /// See [`bind`](Self::bind).
     pub fn from_std(socket: std::net::UdpSocket) -> io::Result<Self> {
         let io = Io::new((&socket).into(), socket.local_addr()?)?;
         Ok(Self { socket: tokio::net::UdpSocket::from_std(socket)?, io })
     }
 
-    /// The address it is bound to.
+    /// The address that the socket is bound to.
     ///
     /// # Errors
-    /// The system's, if it has lost the socket.
+    /// The system no longer knows the socket.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
 
-    /// Most datagrams one system call sends; 1 where segmentation offload is missing or has failed, so it may
-    /// fall to 1 at any time.
+    /// The most datagrams that one system call sends. It is 1 where segmentation offload is missing or has failed, so
+    /// it may fall to 1 at any time.
     pub fn max_gso_segments(&self) -> usize {
         self.io.max_gso_segments()
     }
 
-    /// Most datagrams that arrive in one buffer; 1 where the system does not coalesce.
+    /// The most datagrams that arrive in one buffer; 1 where the system does not coalesce.
     pub fn gro_segments(&self) -> usize {
         self.io.gro_segments()
     }
 
-    /// Whether the network may cut datagrams up: if so, nothing can be learnt about the path's MTU.
+    /// Returns whether the network may fragment datagrams. If so, the path's MTU cannot be discovered.
     pub fn may_fragment(&self) -> bool {
         self.io.may_fragment()
     }
 
-    /// Kernel memory granted for receiving, bytes; Linux reports twice what it was asked for.
+    /// The kernel memory granted for receiving, in bytes. Linux reports twice what was requested.
     ///
     /// # Errors
-    /// The system's, if it has lost the socket.
+    /// The system no longer knows the socket.
     pub fn recv_buffer(&self) -> io::Result<usize> {
         SockRef::from(&self.socket).recv_buffer_size()
     }
 
-    /// Kernel memory granted for sending, bytes; Linux reports twice what it was asked for.
+    /// The kernel memory granted for sending, in bytes. Linux reports twice what was requested.
     ///
     /// # Errors
-    /// The system's, if it has lost the socket.
+    /// The system no longer knows the socket.
     pub fn send_buffer(&self) -> io::Result<usize> {
         SockRef::from(&self.socket).send_buffer_size()
     }
 
     /// Sends `transmit.contents` to `transmit.destination`, cut into datagrams of `segment_size` (one datagram if
-    /// `None`; the last may be shorter), any number of them, in as few system calls as the system allows.
+    /// `None`; the last may be shorter). There may be any number of them; as few system calls are made as the system
+    /// allows.
     ///
-    /// Returns how many bytes the kernel took: all, or a whole number of segments if it ran out of room on the way.
+    /// Returns how many bytes the kernel accepted: all, or a whole number of segments if it ran out of room.
     ///
     /// # Errors
-    /// Only if nothing was taken. `WouldBlock`: wait for [`writable`](Self::writable); a fresh socket says so until
-    /// the runtime has looked at it once. `EMSGSIZE`: larger than the
-    /// local MTU. Others (no route, source address gone, forbidden by a firewall, out of memory) are about this
-    /// datagram: treat it as lost.
+    /// Errors are returned only if nothing was accepted. `WouldBlock`: wait for [`writable`](Self::writable); a fresh
+    /// socket returns it until the runtime has polled it once. `EMSGSIZE`: larger than the local MTU. Others (no
+    /// route, source address gone, forbidden by a firewall, out of memory) concern this datagram: treat it as lost.
     pub fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<usize> {
         self.socket.try_io(Interest::WRITABLE, || self.io.send(|| (&self.socket).into(), transmit))
     }
 
-    /// As [`try_send`](Self::try_send), but arranges for the task of `cx` to be woken when there is room.
+    /// Sends like [`try_send`](Self::try_send), but wakes the task of `cx` when there is room.
     pub fn poll_send(&self, cx: &mut Context<'_>, transmit: &Transmit<'_>) -> Poll<io::Result<usize>> {
         loop {
             ready!(self.poll_writable(cx))?;
@@ -119,10 +119,10 @@ impl UdpSocket {
         }
     }
 
-    /// Sends all of `transmit`, waiting for room. Not cancel-safe: some of it may have been sent.
+    /// Sends all of `transmit`, waiting for room. Not cancel-safe: part of it may have been sent.
     ///
     /// # Errors
-    /// As [`try_send`](Self::try_send), without `WouldBlock`.
+    /// See [`try_send`](Self::try_send), without `WouldBlock`.
     pub async fn send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
         let mut rest = transmit.clone();
         loop {
@@ -135,20 +135,20 @@ impl UdpSocket {
         }
     }
 
-    /// Receives what has arrived into `bufs`, and what is known of each into `meta`; returns how many were filled.
-    /// A buffer holds several datagrams, [`RecvMeta::stride`] bytes apart, if the system has coalesced them, for
-    /// which it needs 64 KiB; a datagram larger than its buffer is cut. [`RecvBatch`](crate::RecvBatch) spares the
-    /// bookkeeping.
+    /// Receives what has arrived into `bufs`, with details of each in `meta`. Returns how many buffers were filled.
+    /// If the system has coalesced datagrams, a buffer holds several, [`RecvMeta::stride`] bytes apart, and needs 64
+    /// KiB. A datagram larger than its buffer is cut. [`RecvBatch`](crate::RecvBatch) does the bookkeeping.
     ///
     /// # Errors
-    /// `WouldBlock` if nothing has arrived; else the socket is beyond use.
+    /// `WouldBlock` if nothing has arrived; otherwise the socket is unusable.
     pub fn try_recv(&self, bufs: &mut [IoSliceMut<'_>], meta: &mut [RecvMeta]) -> io::Result<usize> {
         self.socket.try_io(Interest::READABLE, || self.io.recv(|| (&self.socket).into(), bufs, meta))
     }
 
-    /// As [`try_recv`](Self::try_recv). Where fewer than `bufs` were filled the socket is empty, and the next wait sleeps until something
-    /// new arrives: that spares the call that would only say so. What arrives meanwhile is a new event and is not missed, since what is
-    /// taken back is the readiness seen before the call.
+    /// Receives like [`try_recv`](Self::try_recv). If fewer than `bufs` were filled, the socket is empty, and the
+    /// next wait sleeps until something new arrives. That saves a call that would only return `WouldBlock`. Datagrams
+    /// that arrive meanwhile are a new event and are not missed, because only the readiness seen before the call is
+    /// cleared.
     pub(crate) fn try_recv_all(
         &self,
         bufs: &mut [IoSliceMut<'_>],
@@ -166,7 +166,7 @@ impl UdpSocket {
         last.map_or(received, Ok)
     }
 
-    /// As [`try_recv`](Self::try_recv), but arranges for the task of `cx` to be woken when something arrives.
+    /// Receives like [`try_recv`](Self::try_recv), but wakes the task of `cx` when something arrives.
     pub fn poll_recv(
         &self,
         cx: &mut Context<'_>,
@@ -182,12 +182,12 @@ impl UdpSocket {
         }
     }
 
-    /// Ready when something may have arrived.
+    /// Becomes ready when something may have arrived.
     pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.socket.poll_recv_ready(cx)
     }
 
-    /// Ready when there may be room to send.
+    /// Becomes ready when there may be room to send.
     pub fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.socket.poll_send_ready(cx)
     }

@@ -1,4 +1,4 @@
-//! Real sockets on loopback.
+//! Tests with real sockets on loopback.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -30,7 +30,7 @@ async fn receive(socket: &UdpSocket, count: usize) -> Vec<Got> {
     got
 }
 
-/// Sends at once; only the first wait for room is the runtime's, which has not looked at the socket yet.
+/// Sends at once. Only the first call waits, because the runtime has not polled the socket yet.
 async fn put(socket: &UdpSocket, transmit: &Transmit<'_>) -> io::Result<usize> {
     std::future::poll_fn(|cx| socket.poll_send(cx, transmit)).await
 }
@@ -80,7 +80,7 @@ fn a_dual_stack_socket_speaks_both_and_shows_plain_addresses() {
         let dual = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0).into()).unwrap();
         let port = dual.local_addr().unwrap().port();
         let mut families = vec![IpAddr::from(Ipv4Addr::LOCALHOST)];
-        // A machine may have no IPv6: then the socket is an IPv4 one.
+        // A machine without IPv6 opens an IPv4 socket instead.
         families.extend(dual.local_addr().unwrap().is_ipv6().then_some(IpAddr::from(Ipv6Addr::LOCALHOST)));
         for ip in families {
             let plain = UdpSocket::bind((ip, 0).into()).unwrap();
@@ -207,7 +207,7 @@ fn where_the_kernel_cannot_segment_datagrams_go_one_by_one() {
     });
 }
 
-/// Linux segments no datagrams without checksums.
+/// Disables checksums, because Linux does not segment datagrams without them.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code, reason = "no crate at hand sets SO_NO_CHECK")]
 fn refuse_segmentation(socket: &std::net::UdpSocket) {

@@ -1,4 +1,4 @@
-//! Notices that this host's addresses, links or routes changed.
+//! Reports changes of this host's addresses, links or routes.
 
 use std::time::Duration;
 
@@ -6,22 +6,24 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::{HostAddress, host_addresses};
 
-/// Least time between the first two tellings: an address and its route are news that come together.
+/// The least time between the first two reports: a new address and its route come together.
 const FIRST_APART: Duration = Duration::from_millis(10);
-/// Least time between two tellings, once there have been many: a router learns thousands of routes in a second.
+/// The least time between two reports once there have been many: a router learns thousands of routes in a second.
 const APART: Duration = Duration::from_millis(100);
-/// Where the system does not tell of itself, it is asked this often.
+/// How often the addresses are checked where the system does not report changes.
 const POLL: Duration = Duration::from_secs(3);
 
-/// Tells when this host's addresses, links or routes changed: by netlink on Linux, elsewhere by looking every 3 s at the addresses.
+/// Reports when this host's addresses, links or routes changed: by netlink on Linux, elsewhere by checking the
+/// addresses every 3 s.
 ///
-/// What it tells is only that something changed: look at [`host_addresses`].
+/// It reports only that something changed: look at [`host_addresses`].
 pub struct AddressWatch {
     source: Source,
     pace: Pace,
 }
 
-/// The first news is told at once, since somebody may be waiting for nothing else; what follows closely less and less often.
+/// Paces reports. The first is immediate, since somebody may be waiting for it; later ones become rarer while they
+/// follow closely.
 #[derive(Default)]
 struct Pace {
     last: Option<Instant>,
@@ -29,7 +31,7 @@ struct Pace {
 }
 
 impl Pace {
-    /// When news of `now` may be told.
+    /// When a change noticed at `now` may be reported.
     fn due(&self, now: Instant) -> Instant {
         self.last.map_or(now, |last| now.max(last + self.apart))
     }
@@ -48,10 +50,10 @@ enum Source {
 }
 
 impl AddressWatch {
-    /// Changes from now on.
+    /// Creates a watch for changes from now on.
     ///
     /// # Panics
-    /// Outside a tokio runtime with I/O and time enabled.
+    /// If called outside a tokio runtime with I/O and time enabled.
     #[allow(clippy::new_without_default, reason = "it listens from the moment it is made")]
     pub fn new() -> Self {
         #[cfg(target_os = "linux")]
@@ -61,12 +63,13 @@ impl AddressWatch {
         Self::polling()
     }
 
-    /// As [`AddressWatch::new`], by looking from time to time.
+    /// Creates a watch that checks the addresses periodically.
     pub(crate) fn polling() -> Self {
         Self { source: Source::Poll(host_addresses().unwrap_or_default()), pace: Pace::default() }
     }
 
-    /// Waits for the next change: the first is told at once, the next 10 ms later at the earliest, and so on up to 100 ms. Cancel-safe.
+    /// Waits for the next change. The first is reported at once, the next 10 ms later at the earliest, and so on up
+    /// to 100 ms. Cancel-safe.
     pub async fn changed(&mut self) {
         match &mut self.source {
             #[cfg(target_os = "linux")]
@@ -97,14 +100,15 @@ mod netlink {
     use tokio::io::Interest;
     use tokio::io::unix::AsyncFd;
 
-    /// Links, addresses and routes (`linux/rtnetlink.h`).
+    /// The netlink groups of links, addresses and routes (`linux/rtnetlink.h`).
     const GROUPS: i32 = libc::RTMGRP_LINK
         | libc::RTMGRP_IPV4_IFADDR
         | libc::RTMGRP_IPV6_IFADDR
         | libc::RTMGRP_IPV4_ROUTE
         | libc::RTMGRP_IPV6_ROUTE;
 
-    /// A socket on which the kernel tells of changes. What exactly it says is not read: asking afresh is simpler and never misses a part.
+    /// A socket on which the kernel reports changes. The reports are not parsed: listing the addresses again is
+    /// simpler and misses nothing.
     pub(super) struct Listener(AsyncFd<Socket>);
 
     impl Listener {
@@ -114,18 +118,19 @@ mod netlink {
             socket.set_nonblocking(true)?;
             socket.bind(&address()?)?;
             #[allow(unsafe_code, reason = "the runtime cannot know whether a descriptor stays open")]
-            // SAFETY: the socket owns its descriptor and is owned here; it keeps it open as long as it lives.
+            // SAFETY: the socket owns its descriptor and is owned here, so the descriptor stays open as long as
+            // needed.
             Ok(Self(unsafe { AsyncFd::register(socket) }?))
         }
 
         pub(super) async fn readable(&self) {
             if self.0.readable().await.is_err() {
-                // The runtime is shutting down: nothing will ever come.
+                // The runtime is shutting down, so there will be no further report.
                 std::future::pending::<()>().await;
             }
         }
 
-        /// Forgets what was told up to now. An overflow is news, too, and told.
+        /// Discards the reports up to now. An overflow counts as a change, too.
         pub(super) fn drain(&self) {
             let mut buffer = [MaybeUninit::uninit(); 8192];
             loop {
@@ -140,7 +145,7 @@ mod netlink {
     #[allow(unsafe_code, reason = "this kind of address is known to the C library only")]
     fn address() -> io::Result<SockAddr> {
         let init = |storage: *mut socket2::SockAddrStorage, length: *mut libc::socklen_t| {
-            // SAFETY: the storage is zeroed and large enough for any address of the system, and so aligned.
+            // SAFETY: the storage is zeroed, and large enough and aligned for any address of the system.
             unsafe {
                 let address = &mut *storage.cast::<libc::sockaddr_nl>();
                 address.nl_family = libc::AF_NETLINK as libc::sa_family_t;

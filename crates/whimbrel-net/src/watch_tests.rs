@@ -1,4 +1,4 @@
-//! A network namespace of a test's own, whose links come and go. As root only; skipped otherwise.
+//! Tests in a network namespace of their own, whose links come and go. They need root and are skipped otherwise.
 
 #![cfg(target_os = "linux")]
 
@@ -20,7 +20,7 @@ fn usable() -> Vec<IpAddr> {
     addresses.into_iter().filter(|address| address.usable).map(|address| address.ip).collect()
 }
 
-/// Changes until the usable addresses are these.
+/// Waits for changes until these are the usable addresses.
 async fn until(watch: &mut AddressWatch, wanted: &[&str]) {
     let wanted: Vec<IpAddr> = wanted.iter().map(|ip| ip.parse().unwrap()).collect();
     let seen = timeout(Duration::from_secs(10), async {
@@ -33,11 +33,11 @@ async fn until(watch: &mut AddressWatch, wanted: &[&str]) {
 
 #[allow(unsafe_code, reason = "no safe crate of ours changes namespaces")]
 fn leave_for_a_new_namespace() -> bool {
-    // SAFETY: it moves this thread, and this thread only, to an empty network.
+    // SAFETY: it moves only this thread to an empty network.
     unsafe { libc::unshare(libc::CLONE_NEWNET) == 0 }
 }
 
-/// Runs a test on a thread of its own in a network of its own.
+/// Runs a test on its own thread in its own network.
 fn in_a_network<F: Future<Output = ()>>(test: impl FnOnce() -> F + Send) {
     let ran = std::thread::scope(|scope| {
         let run = scope.spawn(|| {

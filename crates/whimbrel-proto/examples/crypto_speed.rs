@@ -1,4 +1,5 @@
-//! What one core does of handshakes and packets: `cargo run --release -p whimbrel-proto --example crypto_speed`.
+//! Measures the handshakes and packets that one core handles: `cargo run --release -p whimbrel-proto --example
+//! crypto_speed`.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a stopwatch outside the core")]
 
@@ -97,7 +98,7 @@ fn packets(aead: Aead) {
     let (seal, open) = (SealKey::new(aead, &secret), OpenKey::new(aead, &secret));
     let header = HeaderKey::new(aead, &secret);
     let head = [0; 11];
-    // Path of 1,452 bytes of UDP payload: head, blocks, tag.
+    // A packet of 1,452 bytes of UDP payload: head, blocks, tag.
     let mut body = [0; PACKET];
     let gbit = |start: Instant, count: u64| {
         (count as usize * PACKET * 8) as f64 / start.elapsed().as_secs_f64() / 1e9

@@ -1,14 +1,14 @@
-//! Budgets that all sessions of an endpoint draw on.
+//! Budgets that all sessions of an endpoint share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::session::config::DEFAULT_CREDIT;
 
-/// A sum that several draw on, up to a limit. Clones are handles on the same sum.
+/// A counter with a limit that several users draw on. Clones are handles on the same counter.
 ///
-/// A handle may be on a [share](Self::share) of the sum: what all that have it took together is then no more than a part of what they leave
-/// to others (the dynamic threshold of Choudhury and Hahne, 1998).
+/// A handle may be on a [share](Self::share) of the budget. All users of a share together then get at most a part of
+/// what is left for others (the dynamic threshold of Choudhury and Hahne, 1998).
 #[derive(Clone, Debug)]
 pub struct Budget(Arc<Account>);
 
@@ -19,11 +19,11 @@ struct Account {
     within: Option<Within>,
 }
 
-/// Of a share: what it is of.
+/// The budget that a share belongs to.
 #[derive(Debug)]
 struct Within {
     around: Budget,
-    /// Its part of what is free of the whole: one in so many.
+    /// The share may use one part in this many of what is free in the whole.
     part: u64,
 }
 
@@ -43,35 +43,35 @@ impl Account {
 }
 
 impl Budget {
-    /// A budget of which nothing is used.
+    /// Creates an unused budget.
     pub fn new(limit: u64) -> Self {
         Self(Arc::new(Account { limit, used: AtomicU64::new(0), within: None }))
     }
 
-    /// A share of this budget, of which nothing is used: what is taken of it counts here as well, and is together never more than one in
-    /// `part` of what is free of the whole.
+    /// Creates an unused share of this budget. What is taken from it counts here as well. In total it is at most one
+    /// part in `part` of what is free in the whole.
     pub fn share(&self, part: u64) -> Self {
         let within = Some(Within { around: self.clone(), part });
         Self(Arc::new(Account { limit: self.limit(), used: AtomicU64::new(0), within }))
     }
 
-    /// The most that all can use together.
+    /// The most that all users together can use.
     pub fn limit(&self) -> u64 {
         self.0.limit
     }
 
-    /// The part in use, of a share by those who have it. What was [forced](Self::force) may exceed the limit.
+    /// The amount in use; for a share, the amount its users have. [Forced](Self::force) amounts may exceed the limit.
     pub fn used(&self) -> u64 {
         self.0.used()
     }
 
-    /// What is free of the whole, whoever may take it.
+    /// The amount free in the whole, whoever may take it.
     pub fn rest(&self) -> u64 {
         let whole = self.accounts().last();
         whole.map_or(0, |whole| whole.limit.saturating_sub(whole.used()))
     }
 
-    /// What can still be taken by this handle.
+    /// The amount that this handle can still take.
     pub fn free(&self) -> u64 {
         let rest = self.rest();
         let rooms = self.accounts().map(|account| match &account.within {
@@ -81,7 +81,7 @@ impl Budget {
         rooms.min().unwrap_or(0)
     }
 
-    /// Less than half is left, of the whole or of a share.
+    /// Returns whether less than half is left, of the whole or of a share.
     pub fn is_short(&self) -> bool {
         let rest = self.rest();
         rest < self.limit() / 2
@@ -90,7 +90,7 @@ impl Budget {
             })
     }
 
-    /// Takes `amount` if it is there, else nothing.
+    /// Takes `amount` if that much is free, or else nothing. Returns whether it was taken.
     pub fn take(&self, amount: u64) -> bool {
         if self.0.within.is_some() && amount > self.free() {
             return false;
@@ -98,7 +98,8 @@ impl Budget {
         self.take_each(amount)
     }
 
-    /// Of the whole never more than there is. Two that take of one share at once may exceed it by as much as one of them takes.
+    /// Never takes more of the whole than there is. Two concurrent takers of one share may exceed the share by one of
+    /// their amounts.
     fn take_each(&self, amount: u64) -> bool {
         let add = |used: u64| used.checked_add(amount).filter(|sum| *sum <= self.0.limit);
         if self.0.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_err() {
@@ -111,47 +112,48 @@ impl Budget {
         taken
     }
 
-    /// Takes `amount` whether it is there or not: an assured share is counted, and never refused.
+    /// Takes `amount` even beyond the limit: an assured share is counted and never refused.
     pub fn force(&self, amount: u64) {
         for account in self.accounts() {
             account.used.fetch_add(amount, Ordering::Relaxed);
         }
     }
 
-    /// Gives back what was taken.
+    /// Gives back an amount that was taken.
     pub fn give_back(&self, amount: u64) {
         for account in self.accounts() {
             account.give_back(amount);
         }
     }
 
-    /// This share, what it is of, and so on up to the whole.
+    /// This share, the budget around it, and so on up to the whole.
     fn accounts(&self) -> impl Iterator<Item = &Account> {
         std::iter::successors(Some(&*self.0), |account: &&Account| account.around())
     }
 }
 
-/// The budgets of an endpoint, or what one of its peers may have of them. Several endpoints that serve one port share them.
+/// The budgets of an endpoint, or a peer's share of them. Several endpoints that serve one port share them.
 #[derive(Clone, Debug)]
 pub struct Budgets {
-    /// Credit that streams have beyond their assured shares, bytes.
+    /// The credit that streams have beyond their assured shares, in bytes.
     pub credit: Budget,
-    /// Memory that sessions hold for their peers, bytes.
+    /// The memory that sessions hold for their peers, in bytes.
     pub memory: Budget,
-    /// Memory beside it that sessions of one peer hold, each no more than stream 0's first window takes: nobody else can use it up, bytes.
+    /// The memory for the first windows of one peer's sessions, in bytes. It is separate from `memory`, and each
+    /// session takes at most stream 0's first window. No other peer can use it up.
     pub first: Budget,
 }
 
-/// A peer has first windows up to this part of `memory`'s limit.
+/// The first windows of a peer may take up to one part in this many of `memory`'s limit.
 const FIRST_PART: u64 = 8;
 
 impl Budgets {
-    /// Budgets with these limits, bytes.
+    /// Creates budgets with these limits, in bytes.
     pub fn new(credit: u64, memory: u64) -> Self {
         Self { credit: Budget::new(credit), memory: Budget::new(memory), first: first(memory) }
     }
 
-    /// The budgets of a session that shares with nobody.
+    /// The budgets of a session that shares with no other.
     pub fn unlimited() -> Self {
         Self::new(u64::MAX, u64::MAX)
     }
@@ -160,7 +162,7 @@ impl Budgets {
         [&self.credit, &self.memory, &self.first].iter().any(|budget| budget.used() > 0)
     }
 
-    /// One in `part` of what is free, and first windows of its own.
+    /// Creates a share of one part in `part` of what is free, with first windows of its own.
     pub(crate) fn share(&self, part: u64) -> Self {
         let (credit, memory) = (self.credit.share(part), self.memory.share(part));
         Self { credit, first: first(memory.limit()), memory }

@@ -1,4 +1,4 @@
-//! Settings of a connection: each with unit, default, and what gets worse.
+//! Settings of a connection, each with its unit, its default, and what gets worse when it changes.
 
 use std::time::Duration;
 
@@ -8,82 +8,96 @@ use crate::connection::paths::primary::PrimaryRule;
 use crate::connection::paths::scheduler::Scheduling;
 use crate::session::config::SessionConfig;
 
-/// Settings of a connection. The guide's tuning page lists them all; a test holds it against this type.
+/// Settings of a connection. The guide's tuning page lists them all, and a test compares it with this type.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TransportConfig {
-    /// Messages, streams and credit.
+    /// Settings of messages, streams and credit.
     pub session: SessionConfig,
-    /// Credit that streams of all sessions of the endpoint may have together beyond their assured shares, bytes. Default 1 GiB. Raised, slow
-    /// readers can make the endpoint hold more; lowered, streams are slower when many are busy. One client key and one network have a part only,
-    /// as of `memory_budget`. The endpoint's own settings count, not those of one connection.
+    /// Credit that the streams of all sessions of the endpoint may have together beyond their assured shares, in
+    /// bytes. Default: 1 GiB. Higher: slow readers can make the endpoint hold more. Lower: streams are slower when
+    /// many are busy. One client key or one network gets only a part, as with `memory_budget`. The endpoint's own
+    /// settings count, not those of one connection.
     pub credit_budget: u64,
-    /// Memory that all sessions of the endpoint may hold for their peers beyond 320 KiB each, bytes: unread, in parts, behind a gap. Of what is
-    /// free one session gets an eighth at the most, all of one client key a quarter, all of one network of an open listener half. Default 1 GiB.
-    /// Raised, peers can make the process grow more; lowered, peers that hold much are closed sooner, and windows stay smaller. The endpoint's
-    /// own settings count, not those of one connection.
+    /// Memory that all sessions of the endpoint may hold for their peers beyond 320 KiB each, in bytes: unread
+    /// messages, incomplete ones, and those behind a gap. One session gets at most an eighth of what is free, all
+    /// sessions of one client key a quarter, all of one network of an open listener half. Default: 1 GiB. Higher:
+    /// peers can make the process grow more. Lower: peers that hold much are closed sooner, and windows stay smaller.
+    /// The endpoint's own settings count, not those of one connection.
     pub memory_budget: u64,
-    /// Congestion controller. Default: `Gauge`. `Cubic` loses most of a lossy link; `Fixed` floods a link slower than it says.
+    /// The congestion controller. Default: `Gauge`. `Cubic` wastes most of a lossy link; `Fixed` floods a link that
+    /// is slower than its rate.
     pub congestion: Congestion,
-    /// Largest UDP payload tried, and taken from the peer, bytes: longer packets are dropped. Default 1,472 (an Ethernet packet over IPv4). Larger ones help only where the whole path
-    /// takes them; 1,200 turns discovery off.
+    /// The largest UDP payload tried, and accepted from the peer, in bytes: longer packets are dropped. Default:
+    /// 1,472 (an Ethernet packet over IPv4). Higher: it helps only where the whole path carries such packets. 1,200
+    /// turns discovery off.
     pub max_udp_payload: u16,
-    /// Silence after which the connection is given up, out of service. Default 5 minutes: a tunnel or a lift is no end. Longer: a dead peer is
-    /// held longer. Shorter: an outage costs a handshake, or ends the session where `reattach` is off.
+    /// The silence after which the connection is given up, outages included. Default: 5 minutes, so that a tunnel or
+    /// a lift does not end it. Longer: a dead peer is held longer. Shorter: an outage costs a handshake, or ends the
+    /// session where `reattach` is off.
     pub idle_timeout: Duration,
-    /// How long a session outlives a connection that was given up: messages wait by their limits, lifetimes run, and the side that connected
-    /// dials until it is answered. Default 1 h. Longer: memory for peers that never come back. None: the session ends with its connection.
+    /// How long a session outlives a connection that was given up. Meanwhile messages wait within their limits,
+    /// lifetimes run, and the side that connected dials until it is answered. Default: 1 h. Longer: memory for peers
+    /// that never come back. `None`: the session ends with its connection.
     pub reattach: Option<Duration>,
-    /// How often an otherwise idle connection is probed. Default 25 s (NAT bindings last 30 s and more). None: never, and a dead peer is
-    /// noticed only when something is sent. Shorter: a sleeping radio is woken more often. Who was connected to waits a tenth longer, so that
-    /// one probe serves both.
+    /// How often an otherwise idle connection is probed. Default: 25 s (NAT bindings last 30 s and more). `None`:
+    /// never, and a dead peer is noticed only when something is sent. Shorter: a sleeping radio is woken more often.
+    /// The accepting side waits a tenth longer, so that one probe serves both.
     pub keep_alive: Option<Duration>,
-    /// Longest time an acknowledgement is held back. Default 25 ms. Longer: fewer packets on half-duplex links, slower recovery.
+    /// The longest delay of an acknowledgement. Default: 25 ms. Longer: fewer packets on half-duplex links, but
+    /// slower recovery.
     pub max_ack_delay: Duration,
-    /// How often a small message is repeated in following packets while unacknowledged, on an underused path. Default: 1, and 2
-    /// where more than 8 % is lost. 0: never; the tail of sparse traffic then costs a round trip, and so does a loss at the end of bulk,
-    /// which otherwise goes twice where packets are lost (at most an eighth more bytes).
+    /// How often a small message is repeated in following packets while unacknowledged, on an underused path.
+    /// Default: 1, and 2 where more than 8 % is lost. The end of bulk data is repeated as well where packets are
+    /// lost, for at most an eighth more bytes. 0: never; a loss at the end of sparse traffic or bulk data then costs
+    /// a round trip.
     pub repeats: Repeats,
-    /// Paths at once. Default 8, which is the most. 1: one path only, and no ids for others are kept (some 300 bytes a connection).
+    /// The most paths at a time. Default: 8, which is the maximum. 1: a single path, and no ids for others are kept
+    /// (some 300 bytes a connection).
     pub max_paths: u8,
-    /// How paths are used together. Default: `Aggregate`. `Primary`: the others wait for the best one to fail; bandwidth does not add up.
+    /// How paths are used together. Default: `Aggregate`. `Primary`: the others wait for the best one to fail, and
+    /// bandwidth does not add up.
     pub scheduler: Scheduling,
-    /// How the primary path is chosen while nobody asks for one. Default: `LossAndRtt`. `MostReceived`: the path on which most arrives, and the peer is
-    /// told; it follows a receiver that moves, and says nothing while little arrives.
+    /// How the primary path is chosen unless one is requested. Default: `LossAndRtt`. `MostReceived`: the path on
+    /// which most arrives; the peer is told. It follows a receiver that moves, but does not decide while little
+    /// arrives.
     pub primary_rule: PrimaryRule,
-    /// Paths that seem to share a bottleneck take together what one flow would. Default true. False: several paths through one bottleneck take
-    /// as many shares of it.
+    /// Whether paths that seem to share a bottleneck take together what one flow would. Default: true. False: several
+    /// paths through one bottleneck take as many shares of it.
     pub coupled: bool,
-    /// What the cost of paths means. Default: `CheapFirst`. `Ignore`: dear paths carry as much as others. `NeverAbove`, `Ask`: messages wait
-    /// where only dear paths work.
+    /// What the cost of paths means. Default: `CheapFirst`. `Ignore`: expensive paths carry as much as others.
+    /// `NeverAbove`, `Ask`: messages wait where only expensive paths work.
     pub cost_policy: CostPolicy,
-    /// What may be spent on copies of messages whose lifetime would end before they could be sent again, percent of all bytes sent. Default 3.
-    /// More: more of them in time where packets are lost, and more bytes. Messages of the session's `urgent_priority` are exempt, those
-    /// longer than a packet have no copies.
+    /// The budget for copies of messages whose lifetime would end before a retransmission, in percent of all bytes
+    /// sent. Default: 3. Higher: more such messages arrive in time where packets are lost, for more bytes. Messages
+    /// of the session's `urgent_priority` are exempt. Messages longer than a packet have no copies.
     pub deadline_budget: u16,
-    /// How often a path that carries nothing is probed while others carry something. Default 1 s. Shorter: a path that fails unused is
-    /// noticed sooner; longer: a radio sleeps longer. When nothing is sent anywhere it stretches to `keep_alive`.
+    /// How often an unused path is probed while others are in use. Default: 1 s. Shorter: a failure of the path is
+    /// noticed sooner. Longer: a radio sleeps longer. When nothing is sent on any path, it stretches to `keep_alive`.
     pub probe_interval: Duration,
-    /// How long a session waits whose peer suspended it. Default 1 h. Longer: memory for peers that never come back.
+    /// How long a session waits after its peer suspended it. Default: 1 h. Longer: memory for peers that never come
+    /// back.
     pub wait_time: Duration,
-    /// Sessions that one peer key may have waiting here, suspended or out of reach; beyond it they end. Default 64. What this side dials for
-    /// does not count. Raised, one peer can have more kept here; lowered, sessions of a peer that was out of reach are lost.
+    /// The most sessions of one peer key that may wait here, suspended or out of reach; beyond it they end. Default:
+    /// 64. Sessions that this side dials for do not count. Higher: one peer can have more kept here. Lower: sessions
+    /// of a peer that was out of reach are lost.
     pub max_waiting: usize,
-    /// Bytes they may hold together when they begin to wait. Default 64 MiB. Raised, one peer can take more memory; lowered, sessions with
-    /// much unread or unsent end instead of waiting.
+    /// The most bytes that these sessions may hold together when they begin to wait. Default: 64 MiB. Higher: one
+    /// peer can take more memory. Lower: sessions with much unread or unsent data end and do not wait.
     pub max_waiting_bytes: u64,
-    /// How long connecting may take, and how long a server keeps a connection whose client is not proven yet. Default 10 s. Shorter: gives
-    /// up on slow links. Longer: a wrong address is noticed later.
+    /// How long connecting may take, and how long a server keeps a connection whose client is not proven yet.
+    /// Default: 10 s. Shorter: slow links are given up. Longer: a wrong address is noticed later.
     pub handshake_timeout: Duration,
-    /// How long a polite close may take before the session is abandoned, not counting the time for which the peer cannot be reached:
-    /// that ends by `idle_timeout`, and before the handshake is done by `handshake_timeout`. Default 10 s.
+    /// How long a graceful close may take before the session is abandoned. Time while the peer is unreachable does
+    /// not count: `idle_timeout` ends it, or `handshake_timeout` before the handshake is done. Default: 10 s.
     pub close_timeout: Duration,
-    /// Packets sealed under one generation of keys. Default 4,194,304 (2^22; RFC 9001 6.6 allows 2^23). Fewer: more key
-    /// derivations, no other harm.
+    /// Packets sealed under one generation of keys. Default: 4,194,304 (2^22; RFC 9001 6.6 allows 2^23). Lower: more
+    /// key derivations, no other harm.
     pub key_update_packets: u64,
-    /// Offer packet keys by [`crate::Connection::poll_key_log`]. Default false. True: whoever reads the log reads the connection.
+    /// Whether [`crate::Connection::poll_key_log`] returns packet keys. Default: false. True: whoever reads the log
+    /// can read the connection.
     pub key_log: bool,
-    /// Mark packets as ECN-capable and read marks. Default true.
+    /// Whether packets are marked as ECN-capable and marks are read. Default: true.
     pub ecn: bool,
 }
 
@@ -115,12 +129,12 @@ crate::setters!(TransportConfig {
     ecn: bool,
 });
 
-/// Repeats of small messages.
+/// How often small messages are repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeats {
-    /// 1, and 2 where more than 8 % of packets is lost.
+    /// Once, and twice where more than 8 % of packets are lost.
     Adaptive,
-    /// Always this many.
+    /// Always this often.
     Fixed(u8),
 }
 

@@ -2,16 +2,16 @@
 
 use crate::wire::Malformed;
 
-/// Error causes carried by ERROR inside RST. 1 to 10 are MMSP's (thesis Table 3.3).
+/// Error causes carried by the ERROR block inside RST. 1 to 10 are MMSP's (thesis Table 3.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 #[repr(u16)]
 pub enum Cause {
-    /// Closed by the application; its own code travels beside.
+    /// The application closed the connection; its own code is sent beside it.
     Application = 0,
     /// DATA for a stream that cannot exist.
     WrongStream = 1,
-    /// An address of a family the peer cannot use.
+    /// An address of a family that the peer cannot use.
     UnresolvedAddress = 2,
     /// An unknown block below 128.
     UnrecognizedBlock = 3,
@@ -19,7 +19,7 @@ pub enum Cause {
     InvalidField = 4,
     /// A mandatory field or parameter is missing.
     MissingField = 5,
-    /// A field that is not understood and must be.
+    /// A field that must be understood is not.
     UnrecognizedField = 6,
     /// DATA without data.
     NoData = 7,
@@ -33,17 +33,17 @@ pub enum Cause {
     Credit = 11,
     /// More streams than were granted.
     StreamLimit = 12,
-    /// A message longer than the receiver takes.
+    /// A message longer than the receiver accepts.
     MessageTooLarge = 13,
-    /// A message contradicts what was said of it before.
+    /// A message contradicts earlier information about it.
     Inconsistent = 14,
-    /// An acknowledgement of what was never sent.
+    /// An acknowledgement of something never sent.
     AckOfUnsent = 15,
-    /// A limit on what a peer may make grow.
+    /// The peer exceeded a limit on what it may make grow.
     LimitExceeded = 16,
-    /// The AEAD's limit of forgeries or of packets under one key.
+    /// The AEAD's limit of forgeries or of packets under one key is reached.
     AeadLimit = 17,
-    /// No common version.
+    /// The ends have no version in common.
     Version = 18,
     /// The application protocol is not served here.
     Protocol = 19,
@@ -51,12 +51,12 @@ pub enum Cause {
     Refused = 20,
     /// The endpoint shuts down.
     Shutdown = 21,
-    /// Something of ours failed.
+    /// An internal error of the sender.
     Internal = 22,
 }
 
 impl Cause {
-    /// In the order of their numbers, from 0.
+    /// All causes in the order of their numbers, from 0.
     const ALL: [Self; 23] = [
         Self::Application,
         Self::WrongStream,
@@ -83,24 +83,24 @@ impl Cause {
         Self::Internal,
     ];
 
-    /// From the wire; an unknown number is [`Cause::Unrecognized`].
+    /// The cause with this number on the wire; an unknown number is [`Cause::Unrecognized`].
     pub fn from_code(code: u64) -> Self {
         usize::try_from(code).ok().and_then(|code| Self::ALL.get(code).copied()).unwrap_or(Self::Unrecognized)
     }
 }
 
-/// The peer broke the protocol; the connection closes with this cause.
+/// The peer violated the protocol; the connection closes with this cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the peer broke the protocol: {what} ({cause:?})")]
 pub struct PeerMisbehaved {
-    /// What is sent to the peer.
+    /// The cause sent to the peer.
     pub cause: Cause,
-    /// In words.
+    /// A description for people.
     pub what: &'static str,
 }
 
 impl PeerMisbehaved {
-    /// A fault of the peer.
+    /// Creates the error.
     pub const fn new(cause: Cause, what: &'static str) -> Self {
         Self { cause, what }
     }

@@ -1,18 +1,18 @@
-//! Identifiers, each a type of its own so that one cannot be passed for another.
+//! Identifiers, each with a type of its own so that they cannot be confused.
 
 use std::fmt;
 
-/// Which end of a connection: the client sent SYN.
+/// One end of a connection. The client is the end that sent SYN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
-    /// Opened the connection.
+    /// The end that opened the connection.
     Client,
-    /// Accepted it.
+    /// The end that accepted it.
     Server,
 }
 
 impl Side {
-    /// The low bit of the stream and path ids this side opens: 0 client, 1 server.
+    /// The low bit of the stream and path ids that this side opens: 0 for the client, 1 for the server.
     pub const fn bit(self) -> u64 {
         match self {
             Self::Client => 0,
@@ -34,15 +34,15 @@ impl Side {
 pub struct ConnectionId(pub u64);
 
 impl ConnectionId {
-    /// Length on the wire, bytes.
+    /// The length on the wire, in bytes.
     pub const LEN: usize = 8;
 
-    /// As on the wire.
+    /// The bytes of the id, as on the wire.
     pub const fn to_bytes(self) -> [u8; 8] {
         self.0.to_be_bytes()
     }
 
-    /// From the wire.
+    /// Creates an id from its bytes on the wire.
     pub const fn from_bytes(bytes: [u8; 8]) -> Self {
         Self(u64::from_be_bytes(bytes))
     }
@@ -54,21 +54,21 @@ impl fmt::Debug for ConnectionId {
     }
 }
 
-/// A path within a connection: 32 bits, the low bit says who opened it, never reused.
+/// A path within a connection: 32 bits, never reused. The low bit says which side opened it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct PathId(pub u32);
 
 impl PathId {
-    /// The path the handshake ran on.
+    /// The path on which the handshake ran.
     pub const FIRST: Self = Self(0);
 }
 
-/// A stream within a session: a domain of order. The low bit says who opened it, never reused.
+/// A stream within a session: a domain of order. Ids are never reused. The low bit says which side opened it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct StreamId(pub u64);
 
 impl StreamId {
-    /// Who opens streams of this parity.
+    /// The side that opened this stream.
     pub const fn opener(self) -> Side {
         if self.0 & 1 == 0 { Side::Client } else { Side::Server }
     }
@@ -78,36 +78,36 @@ impl StreamId {
         Self(index << 1 | side.bit())
     }
 
-    /// How many streams its opener opened before it.
+    /// The number of streams that its opener opened before it.
     pub const fn index(self) -> u64 {
         self.0 >> 1
     }
 }
 
-/// A number the application gives messages so it can cancel, replace, limit or retune them as a group.
+/// A number that the application gives messages, so that it can cancel, replace, limit or retune them as a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag(pub u64);
 
-/// One `send` call of a mocket: counts up from 0.
+/// Identifies one `send` call of a mocket; ids count up from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(pub u64);
 
-/// How a message travels (Mockets section 3.2), chosen message by message.
+/// The service of a message (Mockets section 3.2), chosen message by message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Service {
     /// Retransmitted until it arrives; delivered in the order sent.
     #[default]
     ReliableSequenced,
-    /// Retransmitted until it arrives; delivered as soon as it is whole.
+    /// Retransmitted until it arrives; delivered as soon as it is complete.
     ReliableUnsequenced,
-    /// Sent once (repeats aside); late ones are passed over.
+    /// Sent once (repeats aside); late messages are skipped.
     UnreliableSequenced,
-    /// Sent once (repeats aside); delivered as soon as it is whole.
+    /// Sent once (repeats aside); delivered as soon as it is complete.
     UnreliableUnsequenced,
 }
 
 impl Service {
-    /// All four, in the order of [`Service::index`].
+    /// All four services, in the order of [`Service::index`].
     pub const ALL: [Self; 4] = [
         Self::ReliableSequenced,
         Self::ReliableUnsequenced,
@@ -115,7 +115,7 @@ impl Service {
         Self::UnreliableUnsequenced,
     ];
 
-    /// From its two properties.
+    /// Creates a service from its two properties.
     pub const fn new(reliable: bool, sequenced: bool) -> Self {
         match (reliable, sequenced) {
             (true, true) => Self::ReliableSequenced,
@@ -125,17 +125,17 @@ impl Service {
         }
     }
 
-    /// Lost data is sent again.
+    /// Returns whether lost data is sent again.
     pub const fn is_reliable(self) -> bool {
         matches!(self, Self::ReliableSequenced | Self::ReliableUnsequenced)
     }
 
-    /// Delivered in the order sent.
+    /// Returns whether messages are delivered in the order sent.
     pub const fn is_sequenced(self) -> bool {
         matches!(self, Self::ReliableSequenced | Self::UnreliableSequenced)
     }
 
-    /// 0 to 3, for tables.
+    /// A number from 0 to 3, for tables.
     pub const fn index(self) -> usize {
         match self {
             Self::ReliableSequenced => 0,

@@ -1,10 +1,10 @@
 //! The Whimbrel transport as pure state machines: no sockets, no clock, no randomness of its own.
 //!
-//! Think of it as three rooms. The *session* knows messages, streams, order, credit, tags, lifetimes and
-//! outcomes; it has never heard of a packet. The *connection* knows keys, paths, packets, acknowledgement, loss
-//! and congestion; it has never heard of a message: it asks the session to fill a packet's room with blocks,
-//! remembers which [`session::Carried`] rode in it, and tells the session each one's fate. The *endpoint*
-//! finds the connection a datagram is for, and answers strangers without remembering them.
+//! Think of it as three rooms. The *session* knows messages, streams, order, credit, tags, lifetimes and outcomes; it
+//! knows nothing of packets. The *connection* knows keys, paths, packets, acknowledgement, loss and congestion; it
+//! knows nothing of messages. It asks the session to fill a packet's room with blocks, remembers which
+//! [`session::Carried`] the packet contained, and tells the session the fate of each. The *endpoint* finds the
+//! connection that a datagram is for, and answers strangers without keeping state for them.
 //!
 //! Everything is driven by `handle_…(now, …)` and drained by `poll_…`. The same inputs give the same outputs.
 

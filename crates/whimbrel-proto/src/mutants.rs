@@ -1,6 +1,7 @@
-//! Faults planted on purpose: a checker that finds none of them would find no others.
+//! Faults planted on purpose: a checker that does not find these would not find others.
 //!
-//! Only with the feature `mutants`, and then only what [`plant`] names, on its thread.
+//! They exist only with the feature `mutants`. Even then only the fault given to [`plant`] is active, and only on its
+//! thread.
 
 /// A fault, named by what goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +33,7 @@ pub enum Mutant {
     ResumedMessageDropped,
     ResumedMessageTwice,
     ResumedAgain,
-    /// Not in [`Mutant::ALL`]: for the fuzz targets of the parsers.
+    /// Not in [`Mutant::ALL`]; it is for the fuzz targets of the parsers.
     SackBelowZero,
 }
 
@@ -43,7 +44,7 @@ mod planting {
     use super::Mutant;
 
     impl Mutant {
-        /// All of them.
+        /// All faults for the checker.
         pub const ALL: [Self; 25] = [
             Self::AcknowledgementDropped,
             Self::PacketNumberReused,
@@ -77,7 +78,7 @@ mod planting {
         static PLANTED: Cell<Option<Mutant>> = const { Cell::new(None) };
     }
 
-    /// From now on this thread has this fault, or none.
+    /// Plants a fault on this thread, or removes it.
     pub fn plant(mutant: Option<Mutant>) {
         PLANTED.set(mutant);
     }
@@ -92,7 +93,7 @@ pub use planting::plant;
 #[cfg(feature = "mutants")]
 pub(crate) use planting::planted;
 
-/// Never: the compiler drops the fault.
+/// Always false, so the compiler removes the fault.
 #[cfg(not(feature = "mutants"))]
 #[inline(always)]
 pub(crate) const fn planted(_: Mutant) -> bool {

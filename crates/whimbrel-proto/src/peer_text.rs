@@ -1,9 +1,9 @@
-//! Text that a peer chose: shown, it cannot steer a terminal or pretend to be something else.
+//! Text chosen by a peer, displayed so that it cannot steer a terminal or pretend to be something else.
 
 use std::fmt::{self, Write};
 
-/// Text from the other end of a connection. Shown (`{}` and `{:?}`) it is one line without control characters: those, and the characters
-/// that reorder or hide text, appear as escapes such as `\u{1b}`. [`PeerText::raw`] gives it as it came.
+/// Text from the other end of a connection. Displayed (`{}` and `{:?}`), it is one line without control characters. Those,
+/// and the characters that reorder or hide text, appear as escapes such as `\u{1b}`. [`PeerText::raw`] returns it unchanged.
 ///
 /// ```
 /// use whimbrel_proto::PeerText;
@@ -16,22 +16,23 @@ use std::fmt::{self, Write};
 pub struct PeerText(String);
 
 impl PeerText {
-    /// As it came: not for a terminal, a log or a page without escaping of its own.
+    /// The text as it arrived. Do not put it into a terminal, a log or a page without escaping it.
     pub fn raw(&self) -> &str {
         &self.0
     }
 
-    /// There is none.
+    /// Returns whether the text is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Any text, to be shown in the same way.
+    /// Displays any text in the same way.
     pub fn show(text: &str) -> impl fmt::Display + '_ {
         Shown(text)
     }
 
-    /// Not to be shown as it is: a control character, or one that reorders, hides or breaks the text around it.
+    /// Returns whether a character must be escaped: a control character, or one that reorders, hides or breaks the
+    /// text around it.
     pub fn is_unsafe(character: char) -> bool {
         character.is_control()
             || matches!(character,

@@ -1,4 +1,4 @@
-//! Tickets a client holds, and a place to keep them.
+//! The tickets that a client holds, and a store for them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,17 +9,17 @@ use crate::Time;
 use crate::crypto::{PathMemory, PublicKey};
 use crate::wire::Malformed;
 
-/// Begins the next connection to a server without SYN, its first packet carrying data. Good once, for the key of the client that got it.
-/// Its bytes are as secret as that key, and never printed.
+/// Begins the next connection to a server without SYN, so that its first packet carries data. It is good once, for
+/// the client key that it was issued to. Its bytes are as secret as that key, and never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Ticket {
-    /// Whose it is.
+    /// The key of the server that issued it.
     pub server_key: PublicKey,
-    /// What the server wrote.
+    /// The bytes that the server issued.
     pub bytes: Bytes,
-    /// When it ends.
+    /// When the ticket expires.
     pub until: Time,
-    /// What this end has measured of the path, for a quick start.
+    /// What this end measured of the path, for a quick start.
     pub memory: Option<PathMemory>,
 }
 
@@ -30,20 +30,20 @@ impl std::fmt::Debug for Ticket {
     }
 }
 
-/// The newest ticket of each server, at most a bound of them. Each is given out once.
+/// The newest ticket of each server, for a bounded number of servers. Each ticket is given out once.
 #[derive(Debug)]
 pub struct TicketStore {
     tickets: BTreeMap<PublicKey, Ticket>,
     bound: usize,
 }
 
-/// What an export begins with: a name and a version.
+/// The start of an export: a name and a version.
 const MAGIC: [u8; 5] = *b"whtk\x01";
-/// What stands before a ticket: key, end, rate, round trip, length.
+/// The length of the fields before a ticket: key, end, rate, round trip, length.
 const HEAD_LEN: usize = 32 + 3 * 8 + 2;
-/// No ticket is longer.
+/// The longest ticket accepted, in bytes.
 const LONGEST: usize = 512;
-/// None is believed to last longer.
+/// The longest lifetime that is believed.
 pub(crate) const LONGEST_LIFE: Duration = Duration::from_secs(7 * 86_400);
 
 impl Default for TicketStore {
@@ -53,22 +53,23 @@ impl Default for TicketStore {
 }
 
 impl TicketStore {
-    /// Keeps tickets of at most `bound` servers, up to about 700 bytes each.
+    /// Creates a store for tickets of at most `bound` servers, up to about 700 bytes each.
     pub const fn new(bound: usize) -> Self {
         Self { tickets: BTreeMap::new(), bound }
     }
 
-    /// How many there are.
+    /// The number of tickets.
     pub fn len(&self) -> usize {
         self.tickets.len()
     }
 
-    /// None is there.
+    /// Returns whether there is no ticket.
     pub fn is_empty(&self) -> bool {
         self.tickets.is_empty()
     }
 
-    /// Keeps a ticket in the place of that server's last. At the bound the one that ends first goes.
+    /// Stores a ticket in place of the same server's previous one. At the bound, the ticket that expires first is
+    /// dropped.
     pub fn insert(&mut self, ticket: Ticket) {
         if self.bound == 0 || ticket.bytes.len() > LONGEST {
             return;
@@ -81,14 +82,15 @@ impl TicketStore {
         self.tickets.insert(ticket.server_key, ticket);
     }
 
-    /// Takes the ticket of this server out, if there is one that still counts: it is good once.
+    /// Removes and returns the ticket of this server, if there is one that has not expired. A ticket is good once.
     pub fn take(&mut self, now: Time, server_key: &PublicKey) -> Option<Ticket> {
         self.tickets.remove(server_key).filter(|ticket| ticket.until > now)
     }
 
-    /// All of them as bytes, to be kept as secret as the client's key, and wiped when they are written. `wall` is the time of day, since the epoch, at `now`.
+    /// Exports all tickets as bytes. Keep them as secret as the client's key, and wipe them once written. `wall` is
+    /// the wall-clock time since the Unix epoch at `now`.
     pub fn export(&self, now: Time, wall: Duration) -> Vec<u8> {
-        // At once as long as it can become: what grows leaves copies behind.
+        // The full capacity is reserved at once, because a buffer that grows leaves copies behind.
         let most: usize = self.tickets.values().map(|ticket| HEAD_LEN + ticket.bytes.len()).sum();
         let mut out = Vec::with_capacity(MAGIC.len() + most);
         out.extend_from_slice(&MAGIC);
@@ -105,10 +107,10 @@ impl TicketStore {
         out
     }
 
-    /// Adds what [`TicketStore::export`] wrote; returns how many still count.
+    /// Adds the tickets that [`TicketStore::export`] wrote. Returns how many have not expired.
     ///
     /// # Errors
-    /// Not such bytes; what came before the error was added.
+    /// The bytes are not an export. Tickets before the error were added.
     pub fn import(&mut self, now: Time, wall: Duration, exported: &[u8]) -> Result<usize, Malformed> {
         let mut rest = exported.strip_prefix(&MAGIC).ok_or(Malformed("tickets: not an export"))?;
         let mut count = 0;
@@ -174,7 +176,7 @@ mod tests {
         let at = |seconds| Time::ZERO + Duration::from_secs(seconds);
         let exported = store.export(at(50), Duration::from_secs(1_000_000));
         let mut next = TicketStore::default();
-        // 60 seconds later, by a clock that begins again.
+        // 60 seconds later, by a clock that starts anew.
         assert_eq!(next.import(at(1), Duration::from_secs(1_000_060), &exported), Ok(1));
         let mut kept = ticket(6, 91);
         assert_eq!(next.take(at(1), &kept.server_key), Some(kept.clone()));

@@ -1,4 +1,4 @@
-//! The core's clock: an argument, never read.
+//! The core's clock: time is always an argument and never read.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
@@ -38,7 +38,7 @@ impl Time {
     }
 }
 
-/// A duration as nanoseconds, saturating at 584 years.
+/// The duration in nanoseconds, saturating at 584 years.
 pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,10 +1,10 @@
-//! Quantities as people write them. Every error says what a good one looks like.
+//! Parses quantities as people write them. Every error shows a valid example.
 
 use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-/// A setting that could not be understood, in one sentence with an example of a good one.
+/// A setting that is invalid, described in one sentence with an example of a valid one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError(String);
 
@@ -28,7 +28,7 @@ impl fmt::Display for ParseError {
 
 impl Error for ParseError {}
 
-/// A number and the unit behind it, in lower case.
+/// Splits text into a number and its unit, in lower case.
 fn split(text: &str) -> Option<(f64, String)> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -36,10 +36,10 @@ fn split(text: &str) -> Option<(f64, String)> {
     Some((number, text[end..].trim().to_ascii_lowercase()))
 }
 
-/// Bits per second: `4mbit`, `500 kbit/s`, `9600bit`.
+/// Parses bits per second: `4mbit`, `500 kbit/s`, `9600bit`.
 ///
 /// # Errors
-/// What a good one looks like.
+/// The text is not a rate; the message shows a valid one.
 pub fn rate(text: &str) -> Result<u64, ParseError> {
     let wrong = || ParseError::new("rate", text, "bits per second, for example 4mbit, 500kbit, 1gbit");
     let (number, unit) = split(text).ok_or_else(wrong)?;
@@ -54,10 +54,10 @@ pub fn rate(text: &str) -> Result<u64, ParseError> {
     if (1.0..=1e12).contains(&rate) { Ok(rate.round() as u64) } else { Err(wrong()) }
 }
 
-/// A duration: `50ms`, `1.5s`, `250us`, `2min`; `0` needs no unit.
+/// Parses a duration: `50ms`, `1.5s`, `250us`, `2min`; `0` needs no unit.
 ///
 /// # Errors
-/// What a good one looks like.
+/// The text is not a duration; the message shows a valid one.
 pub fn duration(text: &str) -> Result<Duration, ParseError> {
     let wrong =
         || ParseError::new("duration", text, "a number and a unit, for example 50ms, 1.5s, 250us, 2min");
@@ -73,11 +73,11 @@ pub fn duration(text: &str) -> Result<Duration, ParseError> {
         _ => return Err(wrong()),
     };
     let nanos = number * scale * 1e9;
-    // A century: more is a slip of the keyboard.
+    // The limit is a century: more is a typing error.
     if nanos <= 3.2e18 { Ok(Duration::from_nanos(nanos.round() as u64)) } else { Err(wrong()) }
 }
 
-/// A duration above zero.
+/// Parses a duration above zero.
 ///
 /// # Errors
 /// What a good one looks like.
@@ -88,7 +88,7 @@ pub fn positive_duration(text: &str) -> Result<Duration, ParseError> {
     }
 }
 
-/// Bytes: `64kb` is 64,000, `64kib` 65,536, a bare number bytes.
+/// Parses bytes: `64kb` is 64,000, `64kib` is 65,536, and a bare number counts bytes.
 ///
 /// # Errors
 /// What a good one looks like.
@@ -108,7 +108,7 @@ pub fn size(text: &str) -> Result<usize, ParseError> {
     if size <= 1e12 { Ok(size.round() as usize) } else { Err(wrong()) }
 }
 
-/// 0 to 1: `5%` or `0.05`.
+/// Parses a probability from 0 to 1: `5%` or `0.05`.
 ///
 /// # Errors
 /// What a good one looks like.
@@ -123,13 +123,13 @@ pub fn probability(text: &str) -> Result<f64, ParseError> {
     if (0.0..=1.0).contains(&probability) { Ok(probability) } else { Err(wrong()) }
 }
 
-/// As [`probability`] reads it.
+/// Formats a probability as [`probability`] reads it.
 pub fn percent(probability: f64) -> String {
     // Enough digits to come back the same for anything a person writes, without 0.07 becoming 7.000000000000001 %.
     format!("{}%", (probability * 1e14).round() / 1e12)
 }
 
-/// As [`rate`] reads it.
+/// Formats a rate as [`rate`] reads it.
 pub fn rate_text(rate: u64) -> String {
     let (scale, unit) = match rate {
         0..1_000 => (1, "bit"),

@@ -1,29 +1,29 @@
-//! `whimbrel://KEY@host:port`: whom to connect to, and the key that proves it.
+//! URLs of the form `whimbrel://KEY@host:port`: the peer to connect to, and the key that authenticates it.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::crypto::PublicKey;
 
-/// The port where the URL names none.
+/// The port used where the URL names none.
 pub const DEFAULT_PORT: u16 = 4433;
 
-/// A peer's address. Without KEY the peer must be known otherwise.
+/// A peer's address. Without KEY, the peer's key must be known otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
     /// The peer's public key, base64url without padding, 43 characters.
     pub key: Option<PublicKey>,
-    /// A name or an address; IPv6 addresses in brackets.
+    /// A host name or an address; IPv6 addresses are in brackets.
     pub host: String,
-    /// UDP port.
+    /// The UDP port.
     pub port: u16,
 }
 
-/// A URL that is not one of ours.
+/// A text that is not a Whimbrel URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{url:?} is not whimbrel://KEY@host:port: {what}")]
 pub struct UrlError {
-    /// What was given.
+    /// The text given.
     pub url: String,
     /// What is wrong with it.
     pub what: &'static str,
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!("whimbrel://host".parse::<Url>().unwrap().port, DEFAULT_PORT);
     }
 
-    /// Every single change, and every cut, of these.
+    /// Tries every single insertion, replacement and cut of these URLs.
     #[test]
     fn what_can_be_read_is_written_so_that_it_reads_the_same() {
         let mut read = 0;

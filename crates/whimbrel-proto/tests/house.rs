@@ -1,10 +1,11 @@
-//! Holds what ARCHITECTURE.md says of rooms: nouns know nothing of the coordinator, so that no circle of imports is over three files.
+//! Checks the module rules of ARCHITECTURE.md: nouns do not import the coordinator, so no import cycle exceeds three
+//! files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Files that import one another, directly or by way of others, may be so many.
+/// The most files that may import one another, directly or indirectly.
 const MOST: usize = 3;
 
 type Names = Vec<String>;
@@ -20,7 +21,7 @@ fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
     }
 }
 
-/// What a file is as a module: its path below `src`.
+/// The module path of a file: its path below `src`.
 fn module(file: &Path, root: &Path) -> Names {
     let below = file.strip_prefix(root).expect("below the root").with_extension("");
     let mut names: Names = below.iter().map(|part| part.to_string_lossy().into_owned()).collect();
@@ -30,12 +31,12 @@ fn module(file: &Path, root: &Path) -> Names {
     names
 }
 
-/// The text that is built without tests.
+/// The part of the text before the tests.
 fn without_tests(text: &str) -> &str {
     text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default()
 }
 
-/// `a::{b, c::d}` is `a::b` and `a::c::d`.
+/// Expands `a::{b, c::d}` to `a::b` and `a::c::d`.
 fn expand(prefix: &[String], tree: &str, into: &mut Vec<Names>) {
     let (head, branches) = match tree.split_once('{') {
         Some((head, rest)) => (head, Some(rest.trim_end().strip_suffix('}').unwrap_or(rest))),
@@ -80,7 +81,7 @@ fn reexports(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The module that a path leads to from another, as far as there are modules.
+/// The module that a path leads to from another module, as far as there are modules.
 fn resolve(path: &Names, from: &Names, modules: &BTreeMap<Names, PathBuf>) -> Option<Names> {
     let up = path.iter().take_while(|name| *name == "super").count();
     let mut whole = match path.first()?.as_str() {
@@ -93,11 +94,11 @@ fn resolve(path: &Names, from: &Names, modules: &BTreeMap<Names, PathBuf>) -> Op
     while !modules.contains_key(&whole) {
         whole.pop()?;
     }
-    // What is no module of ours is a crate.
+    // A path that starts at none of our modules starts at a crate.
     (!relative || whole.len() > from.len()).then_some(whole)
 }
 
-/// Everything that is reached from a module.
+/// All modules reachable from a module.
 fn reached(from: &Names, edges: &BTreeMap<Names, BTreeSet<Names>>) -> BTreeSet<Names> {
     let (mut seen, mut next) = (BTreeSet::new(), vec![from.clone()]);
     while let Some(module) = next.pop() {
@@ -123,7 +124,7 @@ fn no_circle_of_imports_is_over_three_files() {
         files.iter().filter(|file| !is_test(file)).map(|file| (module(file, &root), file.clone())).collect();
     let mut edges: BTreeMap<Names, BTreeSet<Names>> = BTreeMap::new();
     for (from, file) in &modules {
-        // What `lib.rs` hands on is the crate's own vocabulary, which everybody speaks.
+        // What `lib.rs` re-exports is the crate's common vocabulary, used everywhere.
         if from.is_empty() {
             continue;
         }

@@ -1,16 +1,17 @@
-//! Holds docs/limits.md against the code: each row names a constant or setting, its value, and the file that has both.
+//! Compares docs/limits.md with the code: each row names a constant or setting, its value, and the file that has
+//! both.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The page has at least so many rows: a page that cannot be read must not pass.
+/// The least number of rows on the page: a page that cannot be parsed must not pass.
 const FEWEST: usize = 200;
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A row's name, value and file. None: the line is no row of a limit.
+/// The name, value and file of a row; `None` if the line is no row of a limit.
 fn row(line: &str) -> Option<(String, String, String)> {
     if !line.starts_with("| `") {
         return None;
@@ -20,13 +21,14 @@ fn row(line: &str) -> Option<(String, String, String)> {
     Some((plain(0)?, plain(1)?, plain(3)?))
 }
 
-/// The source with each value on the line of its name, where it was broken after `=`.
+/// The source with each value on the line of its name, where a line break followed the `=`.
 fn joined(source: &str) -> String {
     let lines: Vec<&str> = source.lines().map(str::trim).collect();
     lines.join("\n").replace("=\n", "= ")
 }
 
-/// A field's value follows its name; a constant's follows its type.
+/// Returns whether `rest`, the text after a name, sets `value`: a field's value follows its name, a constant's its
+/// type.
 fn is_set(rest: &str, value: &str) -> bool {
     let field = rest.strip_prefix(": ").and_then(|rest| rest.strip_prefix(value));
     if field.is_some_and(|end| end.starts_with(',') || end.starts_with(" }")) {
@@ -35,7 +37,7 @@ fn is_set(rest: &str, value: &str) -> bool {
     rest.starts_with(':') && rest.contains(&format!("= {value};"))
 }
 
-/// A line gives `name` this value.
+/// Returns whether a line gives `name` this value.
 fn holds(source: &str, name: &str, value: &str) -> bool {
     let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
     source.lines().any(|line| {

@@ -1,5 +1,5 @@
-//! What the fuzz targets run: each takes any bytes and panics where a promise is broken. `fuzz/` gives them to libFuzzer, a smoke test
-//! gives them the committed corpora and seeded changes of these.
+//! The fuzz targets. Each accepts any bytes and panics if a guarantee is violated. `fuzz/` runs them with libFuzzer;
+//! a smoke test runs them with the committed corpora and seeded changes of these.
 
 use std::time::Duration;
 
@@ -19,13 +19,13 @@ use crate::checker;
 use crate::pair::{End, Pair};
 use crate::world::SERVER;
 
-/// A target: its name (that of its corpus, too) and what it does.
+/// A fuzz target.
 pub struct Target {
-    /// As in `fuzz/fuzz_targets` and `fuzz/corpus`.
+    /// Its name, as in `fuzz/fuzz_targets` and `fuzz/corpus`.
     pub name: &'static str,
-    /// Takes any bytes.
+    /// The function that runs it on any bytes.
     pub run: fn(&[u8]),
-    /// Inputs for a short run, in proportion to what one costs.
+    /// The number of inputs in a short run, chosen by what one costs.
     pub smoke: u32,
 }
 
@@ -49,21 +49,21 @@ pub const TARGETS: &[Target] = &[
     Target { name: "operations", run: operations, smoke: 400 },
 ];
 
-/// Room for whatever a parsed block may be written as.
+/// Enough room to write any parsed block.
 const ROOM: usize = 1 << 17;
 
 fn reader(input: &[u8]) -> Reader {
     Reader::new(Bytes::copy_from_slice(input))
 }
 
-/// What `write` writes, without the type byte.
+/// The bytes that `write` writes, without the type byte.
 fn written(write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     let mut out = Vec::new();
     write(&mut Writer::new(&mut out, ROOM));
     out.split_off(1)
 }
 
-/// SACK: ranges are ascending, disjoint and not adjacent, and what is written again reads the same.
+/// SACK: ranges ascend, are disjoint and not adjacent, and a rewritten block reads the same.
 pub fn sack_block(input: &[u8]) {
     let mut read = Sack::default();
     if read.read(&mut reader(input)).is_err() {
@@ -81,7 +81,7 @@ pub fn sack_block(input: &[u8]) {
     assert_eq!((same.path, &same.ranges, same.duplicates), (read.path, &read.ranges, read.duplicates));
 }
 
-/// DATA: the length is within the packet, and the head reads the same again.
+/// DATA: the length is within the packet, and a rewritten head reads the same.
 pub fn data_block(input: &[u8]) {
     let mut reader_of_it = reader(input);
     let Ok((head, length)) = DataHead::read(&mut reader_of_it) else { return };
@@ -98,7 +98,7 @@ pub fn skip_block(input: &[u8]) {
     ranges(input, true);
 }
 
-/// TAKEN: the same, without values.
+/// TAKEN: as [`skip_block`], without values.
 pub fn taken_block(input: &[u8]) {
     ranges(input, false);
 }
@@ -118,7 +118,7 @@ fn ranges(input: &[u8], valued: bool) {
     }
 }
 
-/// MAX_STREAM_DATA, MAX_STREAMS, by the first byte.
+/// MAX_STREAM_DATA and MAX_STREAMS, chosen by the first byte.
 pub fn credit_block(input: &[u8]) {
     let Some((kind, rest)) = input.split_first() else { return };
     let kind = [block::MAX_STREAM_DATA, block::MAX_STREAMS][usize::from(kind % 2)];
@@ -128,7 +128,7 @@ pub fn credit_block(input: &[u8]) {
     }
 }
 
-/// RESET, STOP and END, by the first byte.
+/// RESET, STOP and END, chosen by the first byte.
 pub fn stream_end_block(input: &[u8]) {
     let Some((kind, rest)) = input.split_first() else { return };
     let kind = [block::RESET, block::STOP, block::END][usize::from(kind % 3)];
@@ -138,7 +138,7 @@ pub fn stream_end_block(input: &[u8]) {
     }
 }
 
-/// FIN, RST, ERROR, by the first byte.
+/// FIN, RST and ERROR, chosen by the first byte.
 pub fn close_block(input: &[u8]) {
     let Some((kind, rest)) = input.split_first() else { return };
     let mut reader_of_it = reader(rest);
@@ -156,7 +156,7 @@ pub fn close_block(input: &[u8]) {
     }
 }
 
-/// A handshake's parameters, from the side that the first byte names.
+/// The parameters of a handshake, from the side that the first byte chooses.
 pub fn params(input: &[u8]) {
     let Some((side, rest)) = input.split_first() else { return };
     let side = if side % 2 == 0 { Side::Client } else { Side::Server };
@@ -166,7 +166,7 @@ pub fn params(input: &[u8]) {
     }
 }
 
-/// A suspended session: whatever is taken for one works, and can be written again.
+/// A suspended session: any input that is accepted works and can be written again.
 pub fn snapshot(input: &[u8]) {
     let Ok(mut session) = Session::restore(Time::ZERO, Duration::ZERO, Bytes::copy_from_slice(input)) else {
         return;
@@ -187,7 +187,8 @@ pub fn snapshot(input: &[u8]) {
     session.end();
 }
 
-/// A suspended session with whom it is with, less the checksum, which nobody would guess: what we write of it reads the same.
+/// A suspended session with its peer, without the checksum, which a fuzzer would not guess. A rewritten session reads
+/// the same.
 pub fn suspended(input: &[u8]) {
     let written = [input, digest(&SHA256, input).as_ref()].concat();
     let Ok(read) = Suspended::from_bytes(&written) else { return };
@@ -197,11 +198,11 @@ pub fn suspended(input: &[u8]) {
     assert_eq!(same.to_bytes(), again);
 }
 
-/// Exported tickets: what counts of them is exported again, and reads the same.
+/// Exported tickets: valid ones are exported again and read the same.
 pub fn tickets(input: &[u8]) {
     let (now, wall) = (Time::ZERO, Duration::from_secs(1_700_000_000));
     let mut read = TicketStore::default();
-    // Those before an error count.
+    // Tickets before an error count.
     read.import(now, wall, input).ok();
     let written = read.export(now, wall);
     let mut same = TicketStore::default();
@@ -209,18 +210,18 @@ pub fn tickets(input: &[u8]) {
     assert_eq!(same.export(now, wall), written);
 }
 
-/// A peer's URL: what is read is written so that it reads the same.
+/// A peer's URL: a parsed URL displays as text that parses the same.
 pub fn url(input: &[u8]) {
     let Ok(Ok(read)) = std::str::from_utf8(input).map(str::parse::<Url>) else { return };
     assert_eq!(read.to_string().parse(), Ok(read));
 }
 
-/// Packets of the handshake to either side of one that is going on: an even first byte is for the server. The genuine one still gets
-/// through, unless something only the server can say came.
+/// Handshake packets to either side of a handshake in progress; an even first byte sends to the server. The genuine
+/// handshake still succeeds, unless the packet contains something that only the server can send.
 pub fn clear_packets(input: &[u8]) {
     let Some((to, rest)) = input.split_first() else { return };
-    // Another world than the corpus is from: there its PING would be of the client's own ephemeral key, with other contents. Only who has
-    // that key can make such a PING, and the PONG answers whichever comes first.
+    // The corpus is from another world. In the same world its PING would use the client's own ephemeral key with
+    // other contents. Only the holder of that key can make such a PING, and the PONG answers whichever arrives first.
     let mut pair = Pair::new(2, TransportConfig::default(), "delay=10ms");
     let at = Duration::from_millis(u64::from(to >> 4) * 3);
     pair.run(at);
@@ -238,7 +239,7 @@ pub fn clear_packets(input: &[u8]) {
     assert_eq!(pair.world.endpoint(SERVER).connections(), 1);
 }
 
-/// A connection with something of everything under way.
+/// A connection with traffic of every kind in progress.
 fn busy_pair() -> Pair {
     let mut pair = Pair::connected(1, TransportConfig::default(), "delay=10ms,rate=20mbit");
     for end in End::BOTH {
@@ -255,7 +256,7 @@ fn busy_pair() -> Pair {
     pair
 }
 
-/// What a hostile peer must not get, whatever it sends: time without end, memory without end, silence.
+/// Checks what a hostile peer must not cause, whatever it sends: unlimited time, unlimited memory, or silence.
 fn bear(mut pair: Pair, at: End) {
     pair.run(Duration::from_millis(500));
     let stats = pair.session(at).stats();
@@ -271,7 +272,7 @@ fn bear(mut pair: Pair, at: End) {
     assert!(pair.closed(at.other()).is_some());
 }
 
-/// Sealed packets that somebody without the keys makes up: the first byte says for whom, the rest follows the connection id.
+/// Sealed packets made up without the keys. The first byte chooses the receiver; the rest follows the connection id.
 pub fn sealed_packets(input: &[u8]) {
     let Some((to, rest)) = input.split_first() else { return };
     let at = if to % 2 == 0 { End::Server } else { End::Client };
@@ -287,7 +288,7 @@ pub fn sealed_packets(input: &[u8]) {
     bear(pair, at);
 }
 
-/// Blocks of a peer that has the keys: up to four packets, each as long as its first byte says, times four.
+/// Blocks of a peer that has the keys: up to four packets, each with a length of four times its first byte.
 pub fn blocks_of_a_hostile_peer(input: &[u8]) {
     let mut pair = busy_pair();
     let mut rest = input;
@@ -302,7 +303,7 @@ pub fn blocks_of_a_hostile_peer(input: &[u8]) {
     bear(pair, End::Server);
 }
 
-/// Operations on both ends, and the model's questions.
+/// Operations on both ends, checked by the model.
 pub fn operations(input: &[u8]) {
     checker::run(&mut checker::FromBytes::new(input), 1);
 }

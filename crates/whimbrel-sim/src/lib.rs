@@ -1,4 +1,4 @@
-//! Nodes, scenarios and checkers for the Whimbrel transport, on a virtual clock, from a seed.
+//! Nodes, scenarios and checkers for the Whimbrel transport, on a virtual clock, reproducible from a seed.
 
 pub mod checker;
 pub mod fuzz;

@@ -1,4 +1,4 @@
-//! A client and a server with one connection between them: what most tests are about.
+//! A client and a server with one connection between them, which most tests use.
 
 use std::time::Duration;
 
@@ -12,20 +12,20 @@ use whimbrel_proto::{
 use crate::world::{SERVER, World};
 use whimbrel_link::LinkConfig;
 
-/// One of the two ends.
+/// One end of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum End {
-    /// Who connected.
+    /// The end that connected.
     Client,
-    /// Who was connected to.
+    /// The end that accepted.
     Server,
 }
 
 impl End {
-    /// Both.
+    /// Both ends.
     pub const BOTH: [Self; 2] = [Self::Client, Self::Server];
 
-    /// The other one.
+    /// The other end.
     pub fn other(self) -> Self {
         match self {
             Self::Client => Self::Server,
@@ -34,9 +34,9 @@ impl End {
     }
 }
 
-/// See the module.
+/// A client and a server; see the module documentation.
 pub struct Pair {
-    /// Where they live.
+    /// The world in which they live.
     pub world: World,
     /// The client's node.
     pub client: usize,
@@ -45,45 +45,46 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// A client that has begun to connect, with the same settings on both sides and both ways of the link alike.
+    /// Creates a client that has begun to connect. Both sides have the same settings, and both directions of the link
+    /// are alike.
     pub fn new(seed: u64, transport: TransportConfig, link: &str) -> Self {
         let link: LinkConfig = link.parse().expect("a test's link is well written");
         let world = World::new(seed, transport.clone(), ListenConfig::default());
         Self::join(world, transport, link.clone(), link)
     }
 
-    /// A client added to a world, that has begun to connect.
+    /// Adds a client to a world; it has begun to connect.
     pub fn join(mut world: World, transport: TransportConfig, up: LinkConfig, down: LinkConfig) -> Self {
         let client = world.add_client(transport, up, down);
         let client_handle = world.connect(client);
         Self { world, client, client_handle, server_handle: None }
     }
 
-    /// As [`Pair::new`], and both ends know that they are connected.
+    /// Works like [`Pair::new`], and waits until both ends know that they are connected.
     pub fn connected(seed: u64, transport: TransportConfig, link: &str) -> Self {
         let mut pair = Self::new(seed, transport, link);
         assert!(pair.settle(Duration::from_secs(30)), "no connection over {link}, seed {seed}");
         pair
     }
 
-    /// An end's handle. Panics if it has gone.
+    /// The connection's handle at an end. Panics if the connection is gone.
     pub fn handle(&mut self, end: End) -> Handle {
         self.place(end).expect("the connection is there").1
     }
 
-    /// Lets time pass until both ends are connected; false if that took too long.
+    /// Runs until both ends are connected. Returns false if that took longer than `limit`.
     pub fn settle(&mut self, limit: Duration) -> bool {
         self.run_until(limit, |pair| {
             End::BOTH.iter().all(|end| pair.events(*end).contains(&Event::Connected))
         })
     }
 
-    /// The clock.
+    /// The current time.
     pub fn now(&self) -> Time {
         self.world.now()
     }
 
-    /// The node that an end lives on.
+    /// The node of an end.
     pub fn node(&self, end: End) -> usize {
         match end {
             End::Client => self.client,
@@ -91,12 +92,12 @@ impl Pair {
         }
     }
 
-    /// An end's node and the connection's handle there. None: the server has not heard of it.
+    /// An end's node and the connection's handle there. `None` if the server does not know the connection.
     pub fn place(&mut self, end: End) -> Option<(usize, Handle)> {
         match end {
             End::Client => Some((self.client, self.client_handle)),
             End::Server => {
-                // A client that got no answer begins another connection: the latest counts.
+                // A client without an answer begins another connection, so the latest counts.
                 while let Some(handle) = self.world.accept() {
                     self.server_handle = Some(handle);
                 }
@@ -105,7 +106,7 @@ impl Pair {
         }
     }
 
-    /// An end goes on by this handle, on the node where it was.
+    /// Sets the handle of an end that continues under another one, on the same node.
     pub fn adopt(&mut self, end: End, handle: Handle) {
         match end {
             End::Client => self.client_handle = handle,
@@ -113,13 +114,13 @@ impl Pair {
         }
     }
 
-    /// An end's connection, if it is there.
+    /// An end's connection, if it exists.
     pub fn try_connection(&mut self, end: End) -> Option<&mut Connection> {
         let (node, handle) = self.place(end)?;
         self.world.try_peer(node, handle).map(|peer| &mut peer.connection)
     }
 
-    /// An end's connection.
+    /// An end's connection. Panics if it is gone.
     pub fn connection(&mut self, end: End) -> &mut Connection {
         self.try_connection(end).expect("the connection is there")
     }
@@ -129,29 +130,29 @@ impl Pair {
         self.connection(end).session()
     }
 
-    /// An end's figures.
+    /// An end's statistics.
     pub fn stats(&mut self, end: End) -> ConnectionStats {
         let now = self.now();
         self.connection(end).stats(now)
     }
 
-    /// Everything an end's connection has said.
+    /// All events of an end's connection.
     pub fn events(&mut self, end: End) -> Vec<Event> {
         self.heard(end).iter().map(|(_, event)| event.clone()).collect()
     }
 
-    /// The same, with times.
+    /// All events of an end's connection, with their times.
     pub fn timed_events(&mut self, end: End) -> Vec<(Time, Event)> {
         self.heard(end).to_vec()
     }
 
-    /// The same, to look at.
+    /// All events of an end's connection, with their times, by reference.
     pub fn heard(&mut self, end: End) -> &[(Time, Event)] {
         let Some((node, handle)) = self.place(end) else { return &[] };
         self.world.events(node, handle)
     }
 
-    /// Why an end's connection is over, if it is.
+    /// Why an end's connection is closed, if it is.
     pub fn closed(&mut self, end: End) -> Option<CloseReason> {
         self.heard(end).iter().find_map(|(_, event)| match event {
             Event::Closed(why) => Some(why.clone()),
@@ -159,47 +160,47 @@ impl Pair {
         })
     }
 
-    /// Both are over.
+    /// Returns whether both ends are closed.
     pub fn both_closed(&mut self) -> bool {
         End::BOTH.iter().all(|end| self.closed(*end).is_some())
     }
 
-    /// Sends on stream 0.
+    /// Sends a message on stream 0.
     pub fn send(&mut self, from: End, service: Service, payload: impl Into<Bytes>) -> MessageId {
         self.try_send(from, Outgoing::new(StreamId(0), service, payload.into())).expect("there is room")
     }
 
-    /// Sends.
+    /// Sends a message.
     pub fn try_send(&mut self, from: End, message: Outgoing) -> Result<MessageId, SendError> {
         let now = self.now();
         self.session(from).send(now, message)
     }
 
-    /// Everything that waits in the shared inbox.
+    /// Receives everything that waits in the shared inbox.
     pub fn recv(&mut self, at: End) -> Vec<Message> {
         let now = self.now();
         let Some(connection) = self.try_connection(at) else { return Vec::new() };
         std::iter::from_fn(|| connection.session().recv(now)).collect()
     }
 
-    /// The session's news.
+    /// Returns the session's events.
     pub fn news(&mut self, at: End) -> Vec<SessionEvent> {
         let Some(connection) = self.try_connection(at) else { return Vec::new() };
         std::iter::from_fn(|| connection.session().poll_event()).collect()
     }
 
-    /// Closes politely.
+    /// Closes gracefully.
     pub fn close(&mut self, end: End, code: u64, text: &str) {
         let now = self.now();
         self.connection(end).close(now, code, text);
     }
 
-    /// Changes both ways of the link.
+    /// Changes both directions of the link.
     pub fn relink(&mut self, link: &str) {
         self.relink_over(0, link);
     }
 
-    /// As [`Pair::relink`], over one of several networks.
+    /// Works like [`Pair::relink`], on one of several networks.
     pub fn relink_over(&mut self, network: usize, link: &str) {
         let link: LinkConfig = link.parse().expect("a test's link is well written");
         let client = self.client;
@@ -207,13 +208,13 @@ impl Pair {
         self.world.link_over(network, SERVER, client).reconfigure(link);
     }
 
-    /// Lets time pass until `done` holds or `limit` is over; says whether it held.
+    /// Runs until `done` holds or `limit` is over. Returns whether it held.
     pub fn run_until(&mut self, limit: Duration, mut done: impl FnMut(&mut Self) -> bool) -> bool {
         let end = self.now() + limit;
         loop {
             self.world.flush();
             if done(self) {
-                // What it did may have something to send.
+                // The check itself may have queued something to send.
                 self.world.flush();
                 return true;
             }
@@ -224,7 +225,7 @@ impl Pair {
         }
     }
 
-    /// Lets this much time pass.
+    /// Runs for this long.
     pub fn run(&mut self, time: Duration) {
         self.world.run(time);
     }

@@ -1,7 +1,7 @@
 //! Nodes on a virtual clock, joined by emulated links: the whole transport without a socket.
 //!
-//! A world is one server and any number of clients. Each client has a link to the server and one back. Everything that happens is
-//! decided by the seed; a run can be repeated to the byte.
+//! A world has one server and any number of clients. Each client has a link to the server and one back. The seed
+//! decides everything that happens, so a run can be repeated to the byte.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -22,37 +22,37 @@ use whimbrel_proto::{
 
 use whimbrel_link::{Link, LinkConfig};
 
-/// One host: an endpoint and its connections.
+/// A host: an endpoint and its connections.
 pub struct Node {
     endpoint: Endpoint,
     identity: Identity,
     listen: Option<ListenConfig>,
-    /// Of its reset tokens; the node stores it, so that its peers notice a restart at once.
+    /// The salt of its reset tokens. The node stores it, so that its peers notice a restart at once.
     salt: Option<[u8; 32]>,
-    /// One for each network it is on, by the network's number; none where it is not.
+    /// Its address on each network, by the network's number; `None` where it has none.
     addresses: Vec<Option<SocketAddr>>,
-    /// What the node itself takes for its address on the first network, where a NAT has given it another.
+    /// The node's own idea of its address on the first network, if a NAT has given it another.
     behind_nat: Option<IpAddr>,
     connections: BTreeMap<Handle, Peer>,
-    /// Accepted and not yet asked for.
+    /// Connections that were accepted and not yet returned.
     accepted: Vec<Handle>,
     transport: TransportConfig,
     sleep: Sleep,
 }
 
-/// What a host that is busy with other things sleeps through.
+/// The state of a host that is busy with other things and wakes up late.
 #[derive(Default)]
 struct Sleep {
-    /// It sleeps.
+    /// Whether it sleeps.
     deep: bool,
     /// How late it will wake up.
     late: Duration,
-    /// What arrived meanwhile, and when the first of it did.
+    /// Packets that arrived meanwhile, and when the first of them did.
     inbox: Vec<Flight>,
     called_at: Option<Time>,
 }
 
-/// A connection and what it has said.
+/// A connection and its events.
 pub struct Peer {
     /// The connection.
     pub connection: Connection,
@@ -61,13 +61,13 @@ pub struct Peer {
     due: Due,
 }
 
-/// Whether a connection has to be asked again, as a driver asks only one that something happened to.
+/// Whether a connection must be polled again, as a driver polls only connections that something happened to.
 #[derive(Default)]
 enum Due {
-    /// Somebody had hold of it: it may have something to send, and another timer.
+    /// The connection was accessed: it may have something to send, and another timer.
     #[default]
     Touched,
-    /// It has nothing to send before its timer, if it has one.
+    /// The connection has nothing to send before its timer, if it has one.
     Quiet(Option<Time>),
 }
 
@@ -85,7 +85,7 @@ impl Peer {
         self
     }
 
-    /// It has sent and said everything.
+    /// Notes that everything was sent and all events were taken.
     fn settle(&mut self) {
         self.due = Due::Quiet(self.connection.poll_timeout());
     }
@@ -98,7 +98,7 @@ impl Peer {
     }
 }
 
-/// A packet on its way.
+/// A packet in flight.
 struct Flight {
     to: SocketAddr,
     from: SocketAddr,
@@ -106,64 +106,64 @@ struct Flight {
     bytes: Vec<u8>,
 }
 
-/// How packets of one network get from one node to another.
+/// The route of one network's packets from one node to another.
 #[derive(Clone, Copy)]
 struct Leg {
     link: usize,
-    /// How much longer than the link's own delay: of what others do not share.
+    /// How much longer than the link's own delay it takes, for a part that others do not share.
     more: Duration,
 }
 
-/// Somebody in the middle who sees each packet before the link does: changes it, or returns more to inject.
+/// An attacker on the path, who sees each packet before the link does, and may change it.
 pub type Tap = Box<dyn FnMut(Time, SocketAddr, SocketAddr, &mut Vec<u8>) -> TapVerdict>;
 
-/// What the tap wants done with the packet.
+/// What the tap wants done with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TapVerdict {
-    /// Let it go on, changed or not.
+    /// Forward the packet, changed or not.
     Pass,
-    /// It never gets to the link.
+    /// Drop the packet before it reaches the link.
     Drop,
-    /// It goes on, and once more.
+    /// Forward the packet twice.
     Twice,
 }
 
-/// See the module.
+/// The simulated world; see the module documentation.
 pub struct World {
     now: Time,
     nodes: Vec<Node>,
-    /// From, to, and over which network: which of `links` that way takes.
+    /// The leg for each sender, receiver and network.
     ways: BTreeMap<(usize, usize, usize), Leg>,
     links: Vec<Link>,
     flights: BTreeMap<u64, Flight>,
     arrivals: BinaryHeap<Reverse<(Time, u64)>>,
     next_flight: u64,
     rng: ChaCha20Rng,
-    /// Where packets to an address really go: NAT, by the address that is seen.
+    /// The node and network behind each address, as a NAT presents it.
     routes: BTreeMap<SocketAddr, (usize, usize)>,
     tap: Option<Tap>,
     /// Packets that reached no node.
     pub stray: u64,
-    /// Bytes of packets to addresses that nobody has.
+    /// The bytes of packets to addresses that nobody has.
     pub to_nobody: BTreeMap<SocketAddr, u64>,
-    /// Steps that took no time, in a row.
+    /// The number of steps in a row that took no time.
     standstill: u32,
-    /// Timers fire at multiples of this only.
+    /// Timers fire only at multiples of this.
     grain: Duration,
     /// How often hosts wake up late, and how late.
     late: (f64, RangeInclusive<Duration>),
-    /// Of all packets, events and states so far.
+    /// A hash of all packets, events and states so far.
     digest: DefaultHasher,
 }
 
-/// So many steps without time passing mean that somebody asks to be woken at once, again and again.
+/// This many steps without time passing mean that a timer fires again and again at once.
 const STANDSTILL: u32 = 100_000;
 
-/// The server's number.
+/// The server's node number.
 pub const SERVER: usize = 0;
 
 impl World {
-    /// A world with a server.
+    /// Creates a world with a server.
     pub fn new(seed: u64, transport: TransportConfig, listen: ListenConfig) -> Self {
         let mut world = Self {
             now: Time::ZERO,
@@ -211,21 +211,21 @@ impl World {
         index
     }
 
-    /// A client, joined to the server by a link each way.
+    /// Adds a client, joined to the server by a link in each direction.
     pub fn add_client(&mut self, transport: TransportConfig, up: LinkConfig, down: LinkConfig) -> usize {
         let index = self.add_node(transport, None);
         self.lay(index, 0, up, down);
         index
     }
 
-    /// A client, joined to the server by the links that another client has on a network.
+    /// Adds a client that shares the links of another client on one of its networks.
     pub fn add_client_behind(&mut self, transport: TransportConfig, other: usize, network: usize) -> usize {
         let index = self.add_node(transport, None);
         self.share(index, 0, (other, network), Duration::ZERO);
         index
     }
 
-    /// A link each way between a client and the server.
+    /// Adds a link in each direction between a client and the server.
     fn lay(&mut self, client: usize, network: usize, up: LinkConfig, down: LinkConfig) {
         for (from, to, config) in [(client, SERVER, up), (SERVER, client, down)] {
             let way = Leg { link: self.links.len(), more: Duration::ZERO };
@@ -234,7 +234,7 @@ impl World {
         }
     }
 
-    /// Has a client's network lead over the links of another.
+    /// Routes a client's network over the links of another.
     fn share(&mut self, client: usize, network: usize, with: (usize, usize), more: Duration) {
         let (other, over) = with;
         for [from, to] in [[0, 1], [1, 0]] {
@@ -244,39 +244,39 @@ impl World {
         }
     }
 
-    /// Puts somebody in the middle.
+    /// Puts an attacker on the path.
     pub fn set_tap(&mut self, tap: Tap) {
         self.tap = Some(tap);
     }
 
-    /// Lets timers fire at multiples of `grain` only, as a host's do. Default: to the nanosecond.
+    /// Makes timers fire only at multiples of `grain`, as on a real host. Default: to the nanosecond.
     pub fn set_timer_grain(&mut self, grain: Duration) {
         self.grain = grain;
     }
 
-    /// Has hosts wake up late, as on a busy machine: what arrives, and timers, wait for it. So many of the times (0 to 1), and each time for
-    /// another while of these. To be set before anything happens. Default: never.
+    /// Makes hosts wake up late, as on a busy machine: arriving packets and timers wait for it. `share` (0 to 1) is
+    /// how often, and `late` the range of delays. Call it before anything happens. Default: never.
     pub fn set_lateness(&mut self, share: f64, late: RangeInclusive<Duration>) {
         self.late = (share, late);
     }
 
-    /// The clock.
+    /// The current time.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// A link's direction.
+    /// One direction of a link.
     pub fn link(&mut self, from: usize, to: usize) -> &mut Link {
         self.link_over(0, from, to)
     }
 
-    /// A link's direction, over one of several networks.
+    /// One direction of a link on one of several networks.
     pub fn link_over(&mut self, network: usize, from: usize, to: usize) -> &mut Link {
         let way = self.ways.get(&(from, to, network)).expect("clients are joined to the server");
         &mut self.links[way.link]
     }
 
-    /// Another network between a client and the server, with an address for both on it. Returns its number.
+    /// Adds a network between a client and the server, with an address for both. Returns its number.
     pub fn add_network(&mut self, client: usize, up: LinkConfig, down: LinkConfig) -> usize {
         let network = self.nodes[client].addresses.len();
         self.lay(client, network, up, down);
@@ -285,8 +285,8 @@ impl World {
         network
     }
 
-    /// As [`World::add_network`], but what goes over it goes through the links of the client's first network, too: one bottleneck for
-    /// both. It is `more` longer each way. Returns its number.
+    /// Works like [`World::add_network`], but the new network also uses the links of the client's first network: one
+    /// bottleneck for both. It is `more` longer in each direction. Returns its number.
     pub fn add_network_behind(&mut self, client: usize, more: Duration) -> usize {
         let network = self.nodes[client].addresses.len();
         self.share(client, network, (client, 0), more);
@@ -295,7 +295,7 @@ impl World {
         network
     }
 
-    /// A node has an address on a network: a new one, or the one it had.
+    /// Gives a node an address on a network: a new one, or the one it had.
     pub fn set_up(&mut self, node: usize, network: usize) {
         let address = SocketAddr::from(([10, network as u8, (node >> 8) as u8, node as u8], 4433));
         let addresses = &mut self.nodes[node].addresses;
@@ -304,24 +304,24 @@ impl World {
         self.routes.insert(address, (node, network));
     }
 
-    /// A node loses its address on a network: packets to it and from it are lost.
+    /// Takes a node's address on a network away: packets to it and from it are lost.
     pub fn take_down(&mut self, node: usize, network: usize) {
         if let Some(address) = self.nodes[node].addresses[network].take() {
             self.routes.remove(&address);
         }
     }
 
-    /// The addresses a node has now.
+    /// The current addresses of a node.
     pub fn addresses(&self, node: usize) -> Vec<SocketAddr> {
         self.nodes[node].addresses.iter().flatten().copied().collect()
     }
 
-    /// Tells a connection the addresses its host has now.
+    /// Tells a connection the current addresses of its host.
     pub fn announce(&mut self, node: usize, handle: Handle) {
         self.announce_as(node, handle, |_, address| address.into());
     }
 
-    /// As [`World::announce`], with what `like` says of the address on each network.
+    /// Works like [`World::announce`], with `like` describing the address on each network.
     pub fn announce_as(
         &mut self,
         node: usize,
@@ -336,7 +336,7 @@ impl World {
         self.flush();
     }
 
-    /// As [`World::announce`], with what a byte costs on each network.
+    /// Works like [`World::announce`], with the cost of each network.
     pub fn announce_at_cost(&mut self, node: usize, handle: Handle, costs: &[u32]) {
         let addresses = self.addresses(node).into_iter().zip(costs);
         let addresses: Vec<LocalAddress> =
@@ -351,24 +351,24 @@ impl World {
         &mut self.nodes[node].endpoint
     }
 
-    /// A node's address as the server sees it.
+    /// A node's address on the first network, as the server sees it.
     pub fn address(&self, node: usize) -> SocketAddr {
         self.nodes[node].addresses[0].expect("the first network stays")
     }
 
-    /// A node's NAT gives it another port: what is sent to the old one is lost.
+    /// Makes a node's NAT give it another port: packets to the old one are lost.
     pub fn rebind(&mut self, node: usize) {
         self.rebind_over(0, node);
     }
 
-    /// As [`World::rebind`], on one of several networks.
+    /// Works like [`World::rebind`], on one of several networks.
     pub fn rebind_over(&mut self, network: usize, node: usize) {
         let mut new = self.nodes[node].addresses[network].expect("the node is on that network");
         new.set_port(new.port().wrapping_add(1).max(1024));
         self.rebind_to(network, node, new);
     }
 
-    /// As [`World::rebind`], another address, of another network, and port.
+    /// Works like [`World::rebind`], but also changes to an address in another network.
     pub fn rebind_address(&mut self, node: usize) {
         let old = self.address(node);
         let ip = match old.ip() {
@@ -386,24 +386,24 @@ impl World {
         self.routes.insert(new, (node, network));
     }
 
-    /// Begins a connection from a client to the server.
+    /// Opens a connection from a client to the server.
     pub fn connect(&mut self, client: usize) -> Handle {
         let key = self.nodes[SERVER].endpoint.public_key();
         self.connect_with(client, ServerKey::Known(key))
     }
 
-    /// As [`World::connect`], with what is known of the server's key.
+    /// Works like [`World::connect`], with the given knowledge of the server's key.
     pub fn connect_with(&mut self, client: usize, server_key: ServerKey) -> Handle {
         self.begin(client, server_key, None, None)
     }
 
-    /// As [`World::connect`], with a pre-shared key.
+    /// Works like [`World::connect`], with a pre-shared key.
     pub fn connect_with_psk(&mut self, client: usize, psk: [u8; 32]) -> Handle {
         let key = self.nodes[SERVER].endpoint.public_key();
         self.begin(client, ServerKey::Known(key), Some(psk.into()), None)
     }
 
-    /// As [`World::connect`], by a ticket from an earlier connection.
+    /// Works like [`World::connect`], with a ticket from an earlier connection.
     pub fn connect_by(&mut self, client: usize, ticket: Ticket) -> Handle {
         let key = self.nodes[SERVER].endpoint.public_key();
         self.begin(client, ServerKey::Known(key), None, Some(ticket))
@@ -431,18 +431,18 @@ impl World {
         handle
     }
 
-    /// The server process is killed and started again with the same key: it knows nothing.
+    /// Kills the server's process and starts it again with the same key and no other state.
     pub fn restart_server(&mut self) {
         self.restart(SERVER);
     }
 
-    /// The same, and it listens otherwise from then on.
+    /// Restarts the server with other listen settings.
     pub fn listen_as(&mut self, listen: ListenConfig) {
         self.nodes[SERVER].listen = Some(listen);
         self.restart(SERVER);
     }
 
-    /// The same of any node.
+    /// Restarts a node.
     pub fn restart(&mut self, node: usize) {
         let mut seed = [0; 32];
         self.rng.fill_bytes(&mut seed);
@@ -456,12 +456,12 @@ impl World {
         node.accepted.clear();
     }
 
-    /// A node does not store the salt of its reset tokens: started again, it makes others.
+    /// Makes a node forget the salt of its reset tokens: after a restart its tokens differ.
     pub fn forget_salt(&mut self, node: usize) {
         self.nodes[node].salt = None;
     }
 
-    /// A node's listener takes these keys only from now on, or any but those denied; connections of others end.
+    /// Restricts a node's listener to these keys, or opens it to all but denied ones. Connections of other keys end.
     pub fn set_allow(&mut self, node: usize, allow: Option<BTreeSet<PublicKey>>) {
         let now = self.now;
         let Node { endpoint, connections, .. } = &mut self.nodes[node];
@@ -472,7 +472,7 @@ impl World {
         self.flush();
     }
 
-    /// A node lets a key in no more; what the key has ends.
+    /// Revokes a key at a node, which ends its connections.
     pub fn revoke(&mut self, node: usize, key: &PublicKey) {
         let now = self.now;
         let Node { endpoint, connections, .. } = &mut self.nodes[node];
@@ -483,7 +483,7 @@ impl World {
         self.flush();
     }
 
-    /// Another host of a client's owner: the same identity, an endpoint of its own.
+    /// Adds another host of a client's owner, with the same identity and its own endpoint.
     pub fn add_host_of(&mut self, client: usize, up: LinkConfig, down: LinkConfig) -> usize {
         let transport = self.nodes[client].transport.clone();
         let index = self.add_client(transport.clone(), up, down);
@@ -496,7 +496,8 @@ impl World {
         index
     }
 
-    /// Another server with the server's identity, which clients know nothing of. It gets what [`World::misdeliver`] gives it.
+    /// Adds another server with the server's identity, unknown to clients. It receives only what
+    /// [`World::misdeliver`] passes to it.
     pub fn add_sibling(&mut self) -> usize {
         let (transport, listen) = (self.nodes[SERVER].transport.clone(), self.nodes[SERVER].listen.clone());
         let index = self.add_node(transport, listen);
@@ -505,7 +506,8 @@ impl World {
         index
     }
 
-    /// A packet to one server of a fleet gets to another; if that answers, the answer comes from where the packet was for.
+    /// Delivers a packet for one server of a fleet to another. An answer is sent from the address that the packet was
+    /// for.
     pub fn misdeliver(&mut self, node: usize, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
         let datagram = Datagram { from, to: Some(to.ip()), ecn: None, bytes: bytes.into() };
         let mut reply = Vec::new();
@@ -515,12 +517,12 @@ impl World {
         }
     }
 
-    /// The wall clock, which all hosts share.
+    /// The wall-clock time, which all hosts share.
     pub fn wall(&self) -> Duration {
         self.now.since(Time::ZERO)
     }
 
-    /// Takes the state of a connection that was suspended.
+    /// Takes the state of a suspended connection.
     pub fn take_suspended(&mut self, node: usize, handle: Handle) -> Option<Suspended> {
         let (now, wall) = (self.now, self.wall());
         let own = self.nodes[node].endpoint.public_key();
@@ -529,12 +531,12 @@ impl World {
         Some(state)
     }
 
-    /// The same for two worlds in which the same packets were sent, the same events told and the same states written, each at the same time.
+    /// A hash that is equal for two worlds with the same packets, events and written states, each at the same time.
     pub fn digest(&self) -> u64 {
         self.digest.finish()
     }
 
-    /// Goes on with a suspended session on a node, towards where the peer was or to another address.
+    /// Resumes a suspended session on a node, with the peer at its former address or another.
     pub fn resume(
         &mut self,
         node: usize,
@@ -547,7 +549,7 @@ impl World {
         Ok(handle)
     }
 
-    /// Takes a suspended session up on a node and waits there for its peer.
+    /// Takes up a suspended session on a node, where it waits for its peer.
     pub fn wait_for_peer(&mut self, node: usize, suspended: &Suspended) -> Result<Handle, ResumeError> {
         let (now, wall) = (self.now, self.wall());
         let (handle, connection) = self.nodes[node].endpoint.wait_for_peer(now, wall, suspended)?;
@@ -555,7 +557,7 @@ impl World {
         Ok(handle)
     }
 
-    /// A node vanishes: packets to it are lost and it sends none.
+    /// Makes a node vanish: packets to it are lost and it sends none.
     pub fn kill(&mut self, node: usize) {
         self.nodes[node].connections.clear();
         for network in 0..self.nodes[node].addresses.len() {
@@ -563,33 +565,33 @@ impl World {
         }
     }
 
-    /// The next connection the server let in.
+    /// The next connection that the server accepted.
     pub fn accept(&mut self) -> Option<Handle> {
         let accepted = &mut self.nodes[SERVER].accepted;
         (!accepted.is_empty()).then(|| accepted.remove(0))
     }
 
-    /// A connection.
+    /// A connection. Panics if it is gone.
     pub fn peer(&mut self, node: usize, handle: Handle) -> &mut Peer {
         self.try_peer(node, handle).expect("the connection is there")
     }
 
-    /// A connection, if it has not gone.
+    /// A connection, if it still exists.
     pub fn try_peer(&mut self, node: usize, handle: Handle) -> Option<&mut Peer> {
         self.nodes[node].connections.get_mut(&handle).map(Peer::touch)
     }
 
-    /// Everything a connection has said, if it has not gone.
+    /// All events of a connection; none if it is gone.
     pub fn events(&self, node: usize, handle: Handle) -> &[(Time, Event)] {
         self.nodes[node].connections.get(&handle).map_or(&[], |peer| &peer.events)
     }
 
-    /// Handles of a node's connections.
+    /// The handles of a node's connections.
     pub fn handles(&self, node: usize) -> Vec<Handle> {
         self.nodes[node].connections.keys().copied().collect()
     }
 
-    /// Lets time pass until `done` holds or `limit` is over; returns whether it held.
+    /// Runs until `done` holds or `limit` is over. Returns whether it held.
     pub fn run_until(&mut self, limit: Duration, mut done: impl FnMut(&mut Self) -> bool) -> bool {
         let end = self.now + limit;
         loop {
@@ -603,7 +605,8 @@ impl World {
         }
     }
 
-    /// Goes on to the next thing that happens, no later than `end`; false if nothing does before, and it is `end` now.
+    /// Advances to the next event, at most to `end`. Returns false if nothing happens until then; the time is `end`
+    /// then.
     pub fn step(&mut self, end: Time) -> bool {
         let next = self.next_event().filter(|next| *next <= end);
         let was = self.now;
@@ -620,7 +623,7 @@ impl World {
         next.is_some()
     }
 
-    /// Lets this much time pass.
+    /// Runs for this long.
     pub fn run(&mut self, time: Duration) {
         self.run_until(time, |_| false);
     }
@@ -631,14 +634,14 @@ impl World {
         arrival.into_iter().chain(nodes).min()
     }
 
-    /// When a node has something to do, and is awake for it.
+    /// When a node that is awake has something to do.
     fn wakes_at(&self, node: &Node) -> Option<Time> {
         let timers = node.connections.values().filter_map(Peer::timer);
         let timer = timers.min().map(|at| self.wake_at(at));
         timer.into_iter().chain(node.sleep.called_at).min().map(|at| at + node.sleep.late)
     }
 
-    /// Whose time has come wakes up and finds what arrived; the others, if hosts are late, sleep on.
+    /// Wakes the nodes that are due, which then find what arrived. If hosts are late, the others keep sleeping.
     fn wake_up(&mut self) {
         let (share, late) = self.late.clone();
         if share == 0.0 {
@@ -694,7 +697,7 @@ impl World {
         }
     }
 
-    /// Gives a datagram to whoever has the address, as if it had come from `from`.
+    /// Delivers a datagram to the owner of an address, as if it came from `from`.
     pub fn inject(&mut self, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
         self.receive(Flight { to, from, ecn: None, bytes: bytes.to_vec() });
         self.flush();
@@ -750,7 +753,7 @@ impl World {
         }
     }
 
-    /// Sends whatever anybody has to send now.
+    /// Sends everything that any node has to send now.
     pub fn flush(&mut self) {
         let mut buffer = Vec::new();
         for index in 0..self.nodes.len() {
@@ -789,7 +792,7 @@ impl World {
         }
     }
 
-    /// Takes what a connection has to say. True: the answer may be something to send.
+    /// Takes a connection's events. Returns whether an answer was given, so that there may be more to send.
     fn collect(&mut self, index: usize, handle: Handle) -> bool {
         let now = self.now;
         let node = &mut self.nodes[index];

@@ -1,6 +1,6 @@
-//! What the core allocates: nothing for a packet once it is warm, and little for a connection that is idle.
+//! Limits of the core's allocations: none per packet once it is warm, and little memory for an idle connection.
 //!
-//! Two connections are driven by hand in memory; only what happens inside calls of the core is counted.
+//! Two connections are driven by hand in memory. Only allocations inside calls of the core are counted.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -22,11 +22,11 @@ use whimbrel_testing::counting;
 static ALLOCATOR: counting::Counting = counting::Counting;
 
 thread_local! {
-    /// What the server holds.
+    /// The bytes that the server holds.
     static SERVER_BYTES: Cell<i64> = const { Cell::new(0) };
 }
 
-/// Runs a call of the core of an end, counting.
+/// Runs a call of the core at an end, counting allocations.
 fn core<T>(end: usize, call: impl FnOnce() -> T) -> T {
     let before = counting::bytes();
     counting::switch(true);
@@ -38,7 +38,7 @@ fn core<T>(end: usize, call: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Receive buffers that are used again once nobody holds a part of them, as sockets' are.
+/// Receive buffers that are reused once no part of them is held, like those of sockets.
 struct Buffers {
     buffers: VecDeque<BytesMut>,
 }
@@ -59,7 +59,7 @@ impl Buffers {
     }
 }
 
-/// An end, and what is on its way to it.
+/// An end, and the packets in flight to it.
 struct End {
     connection: Connection,
     address: SocketAddr,
@@ -69,7 +69,7 @@ struct End {
     inbox: VecDeque<Message>,
 }
 
-/// Two ends with a link between them, 800 Mbit/s and 2 ms each way.
+/// Two ends with a link of 800 Mbit/s and 2 ms in each direction between them.
 struct Rig {
     now: Time,
     ends: [End; 2],
@@ -88,7 +88,8 @@ fn endpoint(number: u8, listen: Option<ListenConfig>, transport: &TransportConfi
     Endpoint::new(identity, listen, transport.clone(), number, [number; 32], true)
 }
 
-/// A client of this number connects from there. Both ends of the connection, and when it was accepted.
+/// Connects the client with this number from that address. Returns both ends of the connection, and when it was
+/// accepted.
 fn meet(
     server: &mut Endpoint,
     number: u8,
@@ -129,7 +130,7 @@ impl Rig {
     fn new(transport: &TransportConfig) -> Self {
         let mut server = endpoint(2, Some(ListenConfig::default()), transport);
         let addresses: [SocketAddr; 2] = [([10, 0, 0, 1], 1).into(), ([10, 0, 0, 2], 2).into()];
-        // The first connection also makes the maps of the endpoint, which have room for some more then.
+        // The first connection also creates the endpoint's maps, which then have room for some more.
         meet(&mut server, 3, ([10, 0, 0, 3], 1).into(), addresses[SERVER], transport);
         SERVER_BYTES.set(0);
         let (now, connection, accepted) =
@@ -146,7 +147,7 @@ impl Rig {
         Self { now, ends, packets: 0, out: Vec::with_capacity(64 << 10), received: 0 }
     }
 
-    /// Everything that is due now, then on to when something is due next.
+    /// Does everything that is due now, then advances to when something is due next.
     fn step(&mut self) {
         for at in [CLIENT, SERVER] {
             let now = self.now;
@@ -174,7 +175,7 @@ impl Rig {
             [end.connection.poll_timeout(), end.coming.front().map(|(due, _)| *due)].into_iter().flatten()
         });
         let next = due.min().unwrap_or(self.now);
-        // Never less, so that whatever comes of rounding cannot stop the clock.
+        // At least 20 µs, so that rounding cannot stop the clock.
         self.now = next.max(self.now + Duration::from_micros(20));
     }
 
@@ -193,7 +194,8 @@ impl Rig {
         }
     }
 
-    /// Fills the sender's queue with messages up to some number of bytes, and steps on, until so many packets have gone.
+    /// Fills the sender's queue with messages up to some number of bytes and steps on, until `packets` have been
+    /// sent.
     fn send(&mut self, service: Service, payload: &Bytes, packets: u64) {
         let end = self.packets + packets;
         while self.packets < end {
@@ -219,7 +221,7 @@ fn datagram(from: SocketAddr, bytes: BytesMut) -> Datagram {
     Datagram { from, to: None, ecn: None, bytes }
 }
 
-/// Allocations in so many packets of steady traffic, after others to get warm, and messages received.
+/// The allocations in `packets` of steady traffic, after `warm` packets, and the messages received.
 fn steady(congestion: Congestion, service: Service, size: usize, warm: u64, packets: u64) -> (u64, u64) {
     let mut transport = TransportConfig::default();
     transport.congestion = congestion;
@@ -243,11 +245,11 @@ fn a_packet_allocates_nothing() {
         ("small, ru", Congestion::Gauge, Service::ReliableUnsequenced, 50, 1_000_000),
         ("small, uu", fixed, Service::UnreliableUnsequenced, 50, 1_000_000),
     ];
-    // What is counted is a thread's.
+    // Allocations are counted per thread.
     std::thread::scope(|scope| {
         for (name, congestion, service, size, warm) in cases {
             scope.spawn(move || {
-                // Its window breathes: it takes a while until no queue is longer than it ever was.
+                // Its window varies, so it takes a while until no queue exceeds its former length.
                 let (calls, messages) = steady(congestion, service, size, warm, PACKETS);
                 println!("{name}: {calls} allocations in {PACKETS} packets, {messages} messages");
                 assert!(messages > 1000, "{name}: {messages} messages");
@@ -268,6 +270,6 @@ fn an_idle_connection_takes_little() {
     println!("{bytes} bytes, {} of them the connection itself", size_of::<Connection>());
     assert!(rig.ends.iter().all(|end| end.connection.is_established()));
     assert!(size_of::<Connection>() <= 4800, "{}", size_of::<Connection>());
-    // What the ciphers allocate beside Rust's allocator comes on top: some 1,200 bytes.
+    // The ciphers allocate some 1,200 bytes more, outside Rust's allocator.
     assert!((1..10_000).contains(&bytes), "{bytes}");
 }

@@ -1,7 +1,8 @@
-//! What a peer with good keys makes a session hold, as the allocator sees it: never more than the session's limit and its share of the
-//! endpoint's budget, and who wants more is closed. An honest peer never meets either.
+//! Memory that a peer with valid keys makes a session hold, as the allocator sees it. It never exceeds the session's
+//! limit and its share of the endpoint's budget, and a peer that wants more is closed. An honest peer never meets
+//! either limit.
 //!
-//! A binary of its own, because of the allocator.
+//! This is a separate binary because of its allocator.
 
 use std::time::Duration;
 
@@ -20,10 +21,10 @@ static ALLOCATOR: counting::Counting = counting::Counting;
 
 const MIB: u64 = 1 << 20;
 const WHOLE: u8 = data::BEGIN | data::END;
-/// What the account may overlook: half-empty nodes of maps, queues that have just grown, the fault's own text.
+/// What the account may miss: half-empty nodes of maps, queues that have just grown, and the error's text.
 const SLACK: u64 = MIB;
 
-/// Memory that this thread holds, of what was allocated in [`counted`].
+/// The memory that this thread holds of what was allocated in [`counted`].
 fn live() -> u64 {
     counting::bytes().max(0) as u64
 }
@@ -81,7 +82,7 @@ fn streams_and_services() -> impl Iterator<Item = (u64, u8)> {
     (0..128).flat_map(|stream| SERVICES.map(|service| (2 * stream, service)))
 }
 
-/// What an attack came to.
+/// The result of an attack.
 struct Outcome {
     fault: Option<PeerMisbehaved>,
     packets: u64,
@@ -89,7 +90,7 @@ struct Outcome {
     session: Session,
 }
 
-/// Feeds a session until it has enough. It says at any time how much it holds, and that is within the limit.
+/// Feeds a session until it refuses. At any time its account must match the memory held, and stay within the limit.
 fn attack(name: &str, budgets: &Budgets, packets: impl Iterator<Item = Vec<u8>>) -> Outcome {
     let before = live();
     let config = SessionConfig::default();
@@ -99,7 +100,7 @@ fn attack(name: &str, budgets: &Budgets, packets: impl Iterator<Item = Vec<u8>>)
     for packet in packets {
         outcome.fault = feed(&mut outcome.session, &packet).err();
         outcome.packets += 1;
-        // It is driven; what it answers never arrives.
+        // The session is driven; its answers never arrive.
         counted(|| {
             while outcome.session.poll_event().is_some() {}
             outcome.session.fill(Time::ZERO, &mut Writer::new(&mut out, 1400), &mut carried, 0);
@@ -126,7 +127,7 @@ fn is_refused(name: &str, packets: impl Iterator<Item = Vec<u8>>) {
     assert_eq!(fault.map(|fault| fault.cause), Some(Cause::LimitExceeded), "{name}");
 }
 
-/// No more than so much is held, and the peer is refused by other limits, if by any.
+/// Checks that no more than `most` is held, and that the peer is refused by other limits, if at all.
 fn takes_little(name: &str, most: u64, packets: impl Iterator<Item = Vec<u8>>) {
     let outcome = attack(name, &Budgets::unlimited(), packets);
     assert!(outcome.most <= most, "{name}: {}", outcome.most);
@@ -244,7 +245,7 @@ fn messages_begun_on_many_streams() {
         let first = DataHead { message_length: Some(1 << 20), ..head(service | data::BEGIN, stream, 0, 0) };
         block_of(first, b"x")
     });
-    // Each stream may overdraw its credit by a message. What all of them are told to hold meets the budget.
+    // Each stream may overdraw its credit by a message. All of them together reach the budget.
     let transport = TransportConfig::default();
     let budgets = Budgets::new(transport.credit_budget, transport.memory_budget);
     let outcome = attack("begun", &budgets, begun);
@@ -252,7 +253,7 @@ fn messages_begun_on_many_streams() {
     assert!(outcome.most <= transport.memory_budget / 8, "{}", outcome.most);
 }
 
-/// Sixteen megabytes of zeros for 22 bytes.
+/// An attack that takes sixteen megabytes of zeros for 22 bytes.
 #[test]
 fn a_part_at_the_far_end_of_a_message() {
     let far = (0..2000u64).map(|number| {
@@ -272,7 +273,7 @@ fn skip_of(number: u64, charge: u64) -> Vec<u8> {
     })
 }
 
-/// Each stream kept the chunks its messages were copied to for the next ones: 8 MiB a stream, all of it read.
+/// Each stream kept the chunks into which its messages were copied: 8 MiB per stream, although everything was read.
 #[test]
 fn what_was_read_is_not_held() {
     let before = live();
@@ -291,7 +292,8 @@ fn what_was_read_is_not_held() {
     assert!(live() - before <= 12 * MIB + MIB / 2, "{}", live() - before);
 }
 
-/// Feeds one block that comes alone in a packet so long, which is allocated as a receive buffer is and held by what is kept of it.
+/// Feeds one block that is alone in a packet of `size` bytes. The packet is allocated like a receive buffer, and held
+/// by what is kept of it.
 fn feed_padded(session: &mut Session, block: &[u8], size: usize) {
     counted(|| {
         let mut packet = Vec::with_capacity(size);
@@ -303,8 +305,8 @@ fn feed_padded(session: &mut Session, block: &[u8], size: usize) {
     });
 }
 
-/// Messages just too long to be copied for their smallness, and parts of byte streams the same, each in a packet of its own: what was kept of
-/// them was the packets.
+/// Messages and parts of byte streams just too long to be copied, each in a packet of its own: the session kept the
+/// whole packets.
 #[test]
 fn little_in_large_packets_does_not_hold_the_packets() {
     let bytes = Extras { bytes: true, ..Extras::NONE };
@@ -336,7 +338,8 @@ fn little_in_large_packets_does_not_hold_the_packets() {
     }
 }
 
-/// No packet is longer than its receiver said it takes, or what it keeps of one may be any multiple of what it counts.
+/// A packet must not exceed the length that its receiver announced. Otherwise the memory held could be any multiple
+/// of what is counted.
 #[test]
 fn a_sealed_packet_longer_than_announced_is_dropped_unopened() {
     let mut pair = Pair::connected(1, TransportConfig::default(), "delay=10ms");
@@ -345,7 +348,7 @@ fn a_sealed_packet_longer_than_announced_is_dropped_unopened() {
         let mut blocks = block_of(head(data::RELIABLE | data::UNSEQUENCED | WHOLE, 0, number, 0), &[7; 300]);
         blocks.push(block::PADDING);
         let now = pair.now();
-        // Its head and tag are as long as those of a packet without blocks.
+        // The head and tag are as long as those of a packet without blocks.
         let around = pair.connection(End::Client).seal_blocks(now, &[block::PADDING]).len() - 1;
         blocks.resize(size - around, 0);
         let packet = pair.connection(End::Client).seal_blocks(now, &blocks);
@@ -358,7 +361,7 @@ fn a_sealed_packet_longer_than_announced_is_dropped_unopened() {
     assert_eq!(pair.closed(End::Server), None);
 }
 
-/// One endpoint, one budget, many peers that want all of it.
+/// One endpoint with one budget, and many peers that want all of it.
 #[test]
 fn many_sessions_share_one_budget() {
     const BUDGET: u64 = 64 * MIB;
@@ -400,7 +403,7 @@ fn send_much(pair: &mut Pair, from: End) {
     }
 }
 
-/// A share of credit that holds all that is sent here and not read.
+/// Settings with enough credit to hold everything that is sent here and not read.
 fn roomy() -> TransportConfig {
     let mut transport = TransportConfig::default();
     transport.session.stream_share = 4 << 20;
@@ -424,7 +427,7 @@ fn the_budget_is_given_back_when_a_session_is_read_or_gone() {
     assert_eq!(memory.used(), 0);
 }
 
-/// A session whose peer is out of reach keeps what waits for the peer, too.
+/// A session whose peer is out of reach also keeps what waits for the peer.
 #[test]
 fn what_waits_is_counted_while_the_peer_is_out_of_reach() {
     let mut transport = roomy();
@@ -446,7 +449,7 @@ fn what_waits_is_counted_while_the_peer_is_out_of_reach() {
     assert!(memory.used() <= MIB / 8, "{}", memory.used());
 }
 
-/// Moved to another endpoint, by way of bytes or not, a session takes its share along.
+/// A session that moves to another endpoint, through bytes or not, takes its use of the budget along.
 #[test]
 fn a_session_draws_on_the_budget_of_where_it_is() {
     let [first, second] = [0; 2].map(|_| Budgets::new(u64::MAX, 64 * MIB));
@@ -466,7 +469,8 @@ fn a_session_draws_on_the_budget_of_where_it_is() {
     assert_eq!((first.memory.used(), second.memory.used()), (0, 0));
 }
 
-/// Small messages of all services and parts of larger ones, over a link that loses a fifth, to somebody who hardly reads.
+/// Small messages of all services and parts of larger ones, over a link that loses a fifth, to a reader that hardly
+/// reads.
 #[test]
 fn an_honest_peer_never_meets_the_limit() {
     const LINK: &str = "delay=300ms,rate=50mbit,loss=20%";

@@ -1,4 +1,4 @@
-//! A connection from SYN to FIN-DONE, over links good and bad.
+//! Tests of a connection from SYN to FIN-DONE, over good and bad links.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -44,7 +44,7 @@ fn data_rides_the_third_packet() {
         server.is_some_and(|server| !received(world, SERVER, server).is_empty())
     });
     assert!(arrived);
-    // One round trip for the cookie and half of one for PING.
+    // One round trip for the cookie, and half of one for PING.
     assert_eq!(world.now().as_nanos(), 75_000_000);
 }
 

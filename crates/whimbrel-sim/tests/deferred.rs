@@ -1,4 +1,4 @@
-//! An endpoint whose key agreements are made elsewhere, while packets go on arriving.
+//! Tests of an endpoint whose key agreements run elsewhere while packets keep arriving.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -46,7 +46,7 @@ impl Ends {
         Self { server, client, from: "192.0.2.9:5000".parse().unwrap() }
     }
 
-    /// What the client has to send.
+    /// The packets that the client has to send.
     fn packets(&mut self) -> Vec<Vec<u8>> {
         let mut packets = Vec::new();
         let mut out = Vec::new();
@@ -66,7 +66,7 @@ impl Ends {
         (self.server.handle_datagram_deferring(NOW, datagram, &mut reply), reply)
     }
 
-    /// Up to PING, and the early packets behind it.
+    /// Runs up to PING. Returns it and the early packets after it.
     fn up_to_ping(&mut self) -> Vec<Vec<u8>> {
         let syn = self.packets().remove(0);
         let (_, syn_ack) = self.ask_server(&syn);

@@ -1,4 +1,4 @@
-//! The fuzz targets without a fuzzer: the committed corpora, and seeded changes of them, for a few seconds.
+//! Runs the fuzz targets without a fuzzer: on the committed corpora and seeded changes of them, for a few seconds.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ fn folder(target: &Target) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "..", "..", "fuzz", "corpus", target.name].iter().collect()
 }
 
-/// The corpus, in the order of the names.
+/// The corpus of a target, in the order of the names.
 fn corpus(target: &Target) -> Vec<Vec<u8>> {
     let files = std::fs::read_dir(folder(target))
         .unwrap_or_else(|error| panic!("no corpus of {}: {error}", target.name));
@@ -20,7 +20,7 @@ fn corpus(target: &Target) -> Vec<Vec<u8>> {
     names.iter().map(|name| std::fs::read(name).expect("it is readable")).collect()
 }
 
-/// One input made of another: bits changed, numbers made extreme, parts cut out, doubled, or taken from a third.
+/// Makes an input from another: bits changed, numbers made extreme, and parts cut out, doubled or taken from a third.
 fn change(dice: &mut impl Rng, input: &[u8], other: &[u8]) -> Vec<u8> {
     let mut bytes = input.to_vec();
     for _ in 0..dice.random_range(1..5) {
@@ -46,26 +46,26 @@ fn change(dice: &mut impl Rng, input: &[u8], other: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// `WHIMBREL_FUZZ=50` makes the run so many times as long.
+/// `WHIMBREL_FUZZ=50` makes the run this many times as long.
 fn times() -> u32 {
     std::env::var("WHIMBREL_FUZZ").ok().map_or(1, |text| text.parse().expect("WHIMBREL_FUZZ is a number"))
 }
 
-/// An input, and what is complained of.
+/// An input, and its failure.
 type Found = (Vec<u8>, String);
 
 fn run(target: &Target, input: &[u8]) -> Option<Found> {
     complaint(|| (target.run)(input)).err().map(|why| (input.to_vec(), why))
 }
 
-/// The first input that is complained about.
+/// The first input that fails.
 fn smoke(target: &Target) -> Option<Found> {
     let corpus = corpus(target);
     assert!(!corpus.is_empty(), "an empty corpus of {}", target.name);
     corpus.iter().find_map(|input| run(target, input)).or_else(|| by_change(target, &corpus))
 }
 
-/// The first of many changed ones.
+/// The first of many changed inputs that fails.
 fn by_change(target: &Target, corpus: &[Vec<u8>]) -> Option<Found> {
     let mut dice = ChaCha8Rng::seed_from_u64(7);
     (0..target.smoke * times()).find_map(|_| {
@@ -90,7 +90,7 @@ fn no_target_complains() {
     });
 }
 
-/// Planted faults: one in a parser, one that only operations show.
+/// Planted faults: one in a parser, and one that only operations show.
 #[cfg(feature = "mutants")]
 #[test]
 fn planted_faults_are_found() {
@@ -98,7 +98,7 @@ fn planted_faults_are_found() {
     for (name, mutant) in [("sack", Mutant::SackBelowZero), ("operations", Mutant::FragmentOffByOne)] {
         let target = TARGETS.iter().find(|target| target.name == name).unwrap();
         plant(Some(mutant));
-        // As if no input in the corpus had been kept for showing it.
+        // Pretends that no input in the corpus shows the fault already.
         let mut corpus = corpus(target);
         corpus.retain(|input| run(target, input).is_none());
         assert!(!corpus.is_empty(), "{mutant:?}: nothing is left to be changed");
@@ -108,7 +108,7 @@ fn planted_faults_are_found() {
     }
 }
 
-/// Writes the corpora anew, from what the protocol itself writes: after a change of the format.
+/// Writes the corpora anew from what the protocol itself writes, after a change of the format.
 #[test]
 #[ignore = "writes files: run it when the format changes"]
 fn write_corpora() {
@@ -219,7 +219,7 @@ mod seeds {
         ]
     }
 
-    /// Targets whose first byte chooses, in place of the block's type.
+    /// The choosing first byte of some targets, instead of the block's type.
     fn choice(target: &str, name: &str) -> Option<u8> {
         match (target, name) {
             ("credit", "stream") | ("stream_end", "reset") | ("close", "fin") => Some(0),
@@ -228,7 +228,7 @@ mod seeds {
         }
     }
 
-    /// One packet for the target `blocks`.
+    /// A packet for the target `blocks`.
     fn packet(block: &[u8]) -> Vec<u8> {
         let mut packet = vec![block.len().div_ceil(4) as u8];
         packet.extend_from_slice(block);
@@ -236,7 +236,7 @@ mod seeds {
         packet
     }
 
-    /// Every block there is, as the specification's vectors have it.
+    /// Every block, as in the specification's vectors.
     fn vectors() -> Vec<(String, Vec<u8>)> {
         const FILE: &str = include_str!("../../../docs/vectors/blocks.txt");
         let lines = FILE.lines().filter(|line| !line.starts_with([' ', '#']));
@@ -290,7 +290,7 @@ mod seeds {
         seeds
     }
 
-    /// Sessions in the middle of some traffic.
+    /// Sessions in the middle of traffic.
     fn snapshots() -> Vec<Vec<u8>> {
         use whimbrel_proto::session::{Outgoing, StreamKind};
         use whimbrel_proto::{Service, StreamId, Tag};
@@ -311,7 +311,7 @@ mod seeds {
         End::BOTH.map(|end| pair.session(end).snapshot(now)).into()
     }
 
-    /// What two ends that part leave, less its checksum.
+    /// The states that two suspended ends leave, without their checksums.
     fn suspended() -> Vec<Vec<u8>> {
         use whimbrel_proto::SuspendMode;
 
@@ -324,7 +324,7 @@ mod seeds {
         vec![left[..left.len() - 32].to_vec()]
     }
 
-    /// An export of two tickets, one with what was measured.
+    /// An export of two tickets, one with a path memory.
     fn tickets() -> Vec<u8> {
         use whimbrel_proto::crypto::{PathMemory, PublicKey};
         use whimbrel_proto::{Ticket, TicketStore, Time};
@@ -340,7 +340,7 @@ mod seeds {
         store.export(now, wall)
     }
 
-    /// With a key and without, at a name and at an address.
+    /// URLs with a key and without, with a name and with an address.
     fn urls() -> [(&'static str, String); 3] {
         use whimbrel_proto::Url;
         use whimbrel_proto::crypto::PublicKey;
@@ -354,7 +354,7 @@ mod seeds {
         ]
     }
 
-    /// SYN, SYN-ACK, PING, PONG of one handshake.
+    /// The SYN, SYN-ACK, PING and PONG of one handshake.
     fn handshake() -> Vec<Vec<u8>> {
         let packets = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
         let seen = packets.clone();

@@ -1,4 +1,4 @@
-//! The checkers find what they are there to find: each of these faults, planted on purpose, makes some seed fail.
+//! Tests that the checkers find what they are meant to find: each of these planted faults makes some seed fail.
 //!
 //! `cargo test -p whimbrel-sim --features mutants --test mutants`
 
@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use whimbrel_proto::mutants::{Mutant, plant};
 use whimbrel_sim::checker::{move_seed, run_seed};
 
-/// Seeds tried for each.
+/// The number of seeds tried for each fault.
 const SEEDS: u64 = 400;
 
-/// What is wrong with a seed that is right without the fault.
+/// How a seed fails that passes without the fault.
 fn complaint(mutant: Mutant, seed: u64) -> Option<String> {
     let run = |seed| move_seed(seed).and_then(|()| run_seed(seed).map(drop));
     plant(Some(mutant));
@@ -22,7 +22,7 @@ fn complaint(mutant: Mutant, seed: u64) -> Option<String> {
 
 #[test]
 fn every_mutant_is_caught() {
-    // Complaints are what is wanted here: they are not for the screen.
+    // Failures are expected here, so they are not printed.
     std::panic::set_hook(Box::new(|_| {}));
     let next = AtomicUsize::new(0);
     let lines = Mutex::new(Vec::new());

@@ -1,4 +1,4 @@
-//! A polite close delivers what was queued, also through an outage.
+//! Tests that a graceful close delivers what was queued, even through an outage.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -18,7 +18,8 @@ fn config() -> TransportConfig {
     TransportConfig::default()
 }
 
-/// Queues a second of data at `from`, closes at `closer`, and cuts the link for `outage` in the midst of it; what arrived.
+/// Queues a second of data at `from`, closes at `closer`, and cuts the link for `outage` meanwhile. Returns the
+/// number of messages that arrived.
 fn close_through(outage: Duration, from: End, closer: End) -> (Pair, usize) {
     let mut pair = Pair::connected(4, config(), LINK);
     for _ in 0..500 {
@@ -76,7 +77,7 @@ fn a_peer_that_does_not_read_holds_a_close_for_close_timeout_only() {
 
 #[test]
 fn what_was_sent_before_the_handshake_was_done_is_delivered() {
-    // More than the packets of the handshake hold, and on some seeds those are lost.
+    // More than the packets of the handshake can hold; on some seeds those are lost.
     for seed in 0..20 {
         let mut pair = Pair::new(seed, config(), "rate=4mbit,delay=25ms,queue=200ms,loss=20%");
         let sent: Vec<Vec<u8>> = (0..50).map(|number| vec![number; 1000]).collect();
@@ -118,8 +119,8 @@ fn with_nothing_sent_nobody_waits_for_the_handshake() {
     assert_eq!(pair.closed(End::Client), Some(CloseReason::Local));
 }
 
-/// A client that suspended unheard comes back; its SYN-ACK and PONG pass, its packets are `held` until the cell says otherwise. Its end
-/// goes on with the new handle.
+/// A client that suspended unheard comes back. Its SYN-ACK and PONG pass; its packets are `held` until the cell says
+/// otherwise. Its end continues with the new handle.
 fn come_back(pair: &mut Pair, held: &Rc<Cell<bool>>, reset_passes: bool) {
     let client = pair.client;
     let now = pair.now();
@@ -145,7 +146,7 @@ fn come_back(pair: &mut Pair, held: &Rc<Cell<bool>>, reset_passes: bool) {
     assert!(pair.run_until(5 * SECOND, |pair| pair.events(End::Client).contains(&Event::Connected)));
 }
 
-/// A second network, with a path over it.
+/// Adds a second network with a path over it.
 fn second_network(pair: &mut Pair) {
     let link: LinkConfig = LINK.parse().expect("it is well written");
     pair.world.add_network(pair.client, link.clone(), link);
@@ -157,7 +158,7 @@ fn second_network(pair: &mut Pair) {
     assert_eq!(pair.stats(End::Server).paths.len(), 2);
 }
 
-/// All that was sent arrives, and both end as by a polite close.
+/// Checks that everything sent arrives, and that both ends close gracefully.
 fn closes_politely(pair: &mut Pair, text: &str) {
     let mut got = 0;
     let done = pair.run_until(8 * SECOND, |pair| {
@@ -170,13 +171,14 @@ fn closes_politely(pair: &mut Pair, text: &str) {
     assert!(ends.iter().all(polite), "{text}: {ends:?}");
 }
 
-/// A server that closed while a peer was on its way back was told by that peer's endpoint that the old connection was lost, which is how
-/// coming back begins. It took that for the end, lost what was queued, and the peer found nobody.
+/// A server had closed while its peer was on its way back. The peer's endpoint told it that the old connection was
+/// lost, which is how coming back begins. The server took that for the end and lost what was queued, and the peer
+/// found no session.
 #[test]
 fn regression_a_close_that_meets_a_resuming_peer_is_a_close() {
     for both in [false, true] {
         let mut pair = Pair::connected(21, TransportConfig::default(), LINK);
-        // Of a client's first path its peer has no token.
+        // The server has no reset token of the client's first path.
         second_network(&mut pair);
         pair.relink("loss=100%");
         pair.relink_over(1, "loss=100%");
@@ -195,7 +197,8 @@ fn regression_a_close_that_meets_a_resuming_peer_is_a_close() {
     }
 }
 
-/// The same where the server knew that its peer was away: to close ended a session at once that its peer took for resumed.
+/// The same where the server knew that its peer was away: closing ended the session at once, although the peer
+/// considered it resumed.
 #[test]
 fn regression_a_close_in_waiting_meets_a_resuming_peer() {
     let mut pair = Pair::connected(22, TransportConfig::default(), LINK);
@@ -210,7 +213,8 @@ fn regression_a_close_in_waiting_meets_a_resuming_peer() {
     closes_politely(&mut pair, "waiting");
 }
 
-/// Patience with a close does not count the time for which the peer is out of reach. Over the connection by which it came back it did.
+/// The patience with a close does not count time while the peer is out of reach. After the peer came back over a new
+/// connection, it did.
 #[test]
 fn regression_a_close_through_an_outage_keeps_its_patience() {
     let mut pair = Pair::connected(23, TransportConfig::default(), LINK);

@@ -1,4 +1,4 @@
-//! Thresholds of quality on a link that gets worse and better again.
+//! Tests of quality thresholds on a link that gets worse and better again.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -18,7 +18,7 @@ fn watched(thresholds: &[Quality]) -> Pair {
     pair
 }
 
-/// A message every 20 ms, all read.
+/// Sends a message every 20 ms, and reads all of them.
 fn talk(pair: &mut Pair, time: Duration) {
     let end = pair.now() + time;
     while pair.now() < end {
@@ -28,7 +28,7 @@ fn talk(pair: &mut Pair, time: Duration) {
     }
 }
 
-/// Which thresholds were crossed, in order, and which way.
+/// The thresholds that were crossed, in order and with their directions.
 fn crossings(pair: &mut Pair) -> Vec<(Quality, bool)> {
     let events = pair.events(End::Client);
     let change = |event: &Event| match event {

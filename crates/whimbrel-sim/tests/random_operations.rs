@@ -1,13 +1,13 @@
-//! Random operations on both ends, over links that change, held against a model: see `whimbrel_sim::checker`.
+//! Random operations on both ends, over links that change, compared with a model: see `whimbrel_sim::checker`.
 //!
-//! `WHIMBREL_SEEDS=10000` runs so many seeds; `WHIMBREL_SEED=17` runs that one alone.
+//! `WHIMBREL_SEEDS=10000` runs this many seeds; `WHIMBREL_SEED=17` runs only that one.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use whimbrel_sim::checker::{Coverage, Special, move_seed, run_seed};
 
-/// Seeds of a plain `cargo test`; `cargo xtask test` asks for 10,000.
+/// The number of seeds of a plain `cargo test`; `cargo xtask test` requests 10,000.
 const SEEDS: u64 = 2_000;
 
 fn number(name: &str) -> Option<u64> {
@@ -16,7 +16,7 @@ fn number(name: &str) -> Option<u64> {
         .map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number, not {text}")))
 }
 
-/// Seeds of sessions that move, for each ten of random operations.
+/// Seeds of sessions that move, for every ten seeds of random operations.
 const MOVES: u64 = 1;
 
 #[test]
@@ -72,7 +72,7 @@ fn random_operations_keep_every_promise() {
     }
 }
 
-/// Runs that do not go where faults may be prove nothing.
+/// Checks the coverage: runs that do not go where faults may be prove nothing.
 fn went_everywhere(total: &Coverage) {
     let counts = [
         ("messages read", total.delivered),

@@ -1,4 +1,5 @@
-//! Sessions that outlive a connection nobody ended: all paths are dark for longer than it waits, then they are back.
+//! Tests of sessions that outlive a connection that nobody closed: all paths are dark for longer than the connection
+//! waits, then they return.
 
 use std::time::Duration;
 
@@ -51,14 +52,14 @@ fn reattached(pair: &mut Pair, end: End) -> Option<Time> {
     pair.timed_events(end).iter().rev().find(is).map(|(at, _)| *at)
 }
 
-/// Dark until both ends have given the connection up.
+/// Keeps the link dark until both ends have given the connection up.
 fn darken(pair: &mut Pair) {
     pair.relink(DARK);
     let both = |pair: &mut Pair| End::BOTH.iter().all(|end| detached(pair, *end));
     assert!(pair.run_until(30 * SECOND, both), "{:?}", pair.events(End::Client));
 }
 
-/// What a probe of a peer that has been away for so long may cost.
+/// The longest delay of a probe after the peer was away for this long.
 fn probe(away: Duration) -> Duration {
     (away / 240).clamp(SECOND / 2, 5 * SECOND)
 }
@@ -169,7 +170,8 @@ fn a_nat_that_rebound_meanwhile_is_no_hindrance() {
 
 #[test]
 fn an_end_that_gave_up_alone_takes_the_old_connection_back() {
-    // One way only is dark: the client goes on hearing the server for a while, and has not given up when it is over.
+    // Only one direction is dark: the client keeps hearing the server for a while, and has not given up when the
+    // outage is over.
     let mut pair = Pair::connected(3, config(), LINK);
     let client = pair.client;
     pair.world.link(client, SERVER).reconfigure(link(DARK));
@@ -184,7 +186,7 @@ fn an_end_that_gave_up_alone_takes_the_old_connection_back() {
         assert_eq!(received(&mut pair, end).len(), 10);
     }
     assert_eq!(reattached(&mut pair, End::Client), None, "it never knew");
-    // And the next outage is none the worse for it.
+    // The next outage is handled just as well.
     darken(&mut pair);
     pair.relink(LINK);
     send(&mut pair, End::Server, 10..20);
@@ -247,7 +249,7 @@ fn a_peer_that_has_no_session_any_more_says_so() {
     pair.relink(LINK);
     pair.run(3 * SECOND);
     assert_eq!(pair.closed(End::Client), Some(CloseReason::PeerRestarted));
-    // One that did not wait for so long says so, too.
+    // An end that waited less long also reports it.
     let mut pair = Pair::connected(8, config(), LINK);
     darken(&mut pair);
     let now = pair.now();
@@ -318,7 +320,8 @@ fn a_session_without_a_connection_can_be_suspended_and_closed() {
 
 #[test]
 fn an_answer_that_is_the_last_to_get_through_locks_nobody_out() {
-    // PONG arrives; of what follows it nothing does, for longer than the new connection lives. The next one goes on from there.
+    // PONG arrives. Nothing that follows does, for longer than the new connection lives. The next one continues from
+    // there.
     for rounds in 1..4 {
         let mut pair = Pair::connected(13, config(), LINK);
         send(&mut pair, End::Client, 0..10);
@@ -351,7 +354,7 @@ fn an_answer_that_is_the_last_to_get_through_locks_nobody_out() {
 
 #[test]
 fn an_outage_right_after_the_answer_is_survived_too() {
-    // As long as the peer may think that the new connection stands, it does.
+    // The new connection stands as long as the peer may believe that it does.
     let mut patient = config();
     patient.idle_timeout = 60 * SECOND;
     let mut pair = Pair::connected(14, patient, LINK);
@@ -372,12 +375,12 @@ fn an_outage_right_after_the_answer_is_survived_too() {
     assert!(reattached(&mut pair, End::Server).is_some());
 }
 
-/// Paths of the client's that work.
+/// The number of the client's paths that work.
 fn working(pair: &mut Pair) -> usize {
     pair.stats(End::Client).paths.iter().filter(|path| path.state == PathState::Active).count()
 }
 
-/// Two networks between the ends, both in use, and the second one's number.
+/// Two networks between the ends, both in use. Also returns the second one's number.
 fn two(seed: u64) -> (Pair, usize) {
     let mut pair = Pair::connected(seed, config(), LINK);
     let client = pair.client;
@@ -411,7 +414,7 @@ fn whichever_network_is_back_first_is_used_and_then_all_of_them() {
     }
 }
 
-/// What was counted before an outage is not forgotten with the connection.
+/// Counters of before an outage are not lost with the connection.
 #[test]
 fn figures_go_on_over_the_next_connection() {
     let mut roomy = config();
@@ -457,7 +460,7 @@ fn figures_go_on_over_the_next_connection() {
     }
 }
 
-/// What had been sent is what the deadline rule's budget is a part of, whatever connection carried it.
+/// The budget of the deadline rule is a share of what was sent, whichever connection carried it.
 #[test]
 fn the_deadline_budget_goes_on_over_the_next_connection() {
     let mut config = config();
@@ -488,7 +491,7 @@ fn the_deadline_budget_goes_on_over_the_next_connection() {
     assert_eq!((spent.messages, spent.refused), (250, 0), "there are 20 left");
 }
 
-/// A path that was given up before the connection was is not given up again with it.
+/// A path that was given up before its connection is not given up again together with it.
 #[test]
 fn a_path_is_closed_once_also_where_the_peer_never_heard_of_it() {
     let (mut pair, other) = two(18);
@@ -510,7 +513,7 @@ fn a_path_is_closed_once_also_where_the_peer_never_heard_of_it() {
     assert!(closed.len() == count && closed.contains(&PathId(0)), "{events:?}");
 }
 
-/// Each session is dialled with the secret it began with, whatever its endpoint began others with.
+/// Each session is dialled with its own pre-shared key, whatever key other sessions of its endpoint have.
 #[test]
 fn a_session_is_dialled_with_its_own_pre_shared_key() {
     let mut listen = ListenConfig::default();
@@ -531,8 +534,9 @@ fn a_session_is_dialled_with_its_own_pre_shared_key() {
     assert!(events.iter().any(|(_, event)| matches!(event, Event::Reattached { .. })), "{events:?}");
 }
 
-/// The server was resumed at another address, and data went on the second network, which the client then left. When all went dark it
-/// dialled where that path had led to and where the server had been at first, but not where its other path led to.
+/// The server was resumed at another address, and data went over the second network, which the client then left. When
+/// everything went dark, the client dialled where that path had led and the server's first address, but not where its
+/// other path led.
 #[test]
 fn regression_the_peer_is_dialled_wherever_a_path_led_to() {
     let tape = "kind operations\n\
@@ -548,8 +552,9 @@ fn regression_the_peer_is_dialled_wherever_a_path_led_to() {
     assert!(played.is_ok(), "{played:?}");
 }
 
-/// The client left a network and came back to it, and its NAT on the other rebound at once, while the server was behind a new address as
-/// well. Its last id was on a path that cannot work, from where the only pair that does would have needed another.
+/// The client left a network and returned to it. Its NAT on the other rebound at once, while the server had a new
+/// address as well. The client's last id was on a path that could not work, while the only working address pair would
+/// have needed another id.
 #[test]
 fn regression_the_last_id_is_not_kept_for_a_path_that_cannot_work() {
     let tape = "kind operations\n\
@@ -566,7 +571,8 @@ fn regression_the_last_id_is_not_kept_for_a_path_that_cannot_work() {
     assert!(played.is_ok(), "{played:?}");
 }
 
-/// A fault of the checker's: what waits unread when its stream is released came when it came, not when the common queue was last empty.
+/// A fault of the checker: unread messages of a released stream keep their own arrival times, whenever the common
+/// queue was last empty.
 #[test]
 fn regression_what_was_unread_when_its_stream_was_released_is_not_late() {
     let tape = "kind operations\n\
@@ -588,8 +594,9 @@ fn regression_what_was_unread_when_its_stream_was_released_is_not_late() {
     assert!(played.is_ok(), "{played:?}");
 }
 
-/// Data waited through an outage of seconds, then both NATs rebound. The server followed, but the tail probes had gone to the old address
-/// and the next were seconds away, while the client's reports came all the time: half a minute for what takes a round trip.
+/// Data waited through an outage of seconds, then both NATs rebound. The server followed, but the tail probes had
+/// gone to the old address and the next were seconds away, while the client's reports kept arriving. It took half a
+/// minute instead of a round trip.
 #[test]
 fn regression_a_path_that_moved_is_probed_at_once() {
     let tape = "kind operations\n\
@@ -613,8 +620,9 @@ fn play(tape: &str) {
     assert!(played.is_ok(), "{played:?}");
 }
 
-/// The answer that proved the client's address on its second path was held up until recovery had forgotten its packet. The client never knew
-/// that the server may send there, so it did not tell that it had closed the first path, and the server probed that for ever.
+/// The answer that proved the client's address on its second path was delayed until recovery had forgotten its
+/// packet. So the client never knew that the server might send there. It did not report that it had closed the first
+/// path, and the server probed that for ever.
 #[test]
 fn regression_an_answer_that_was_held_up_proves_an_address() {
     play(
@@ -634,7 +642,8 @@ fn regression_an_answer_that_was_held_up_proves_an_address() {
     );
 }
 
-/// A fault of the checker's: a copy of SUSPEND came after the client was back, and before it had shown that it was.
+/// A fault of the checker: a copy of SUSPEND arrived after the client was back, and before the client had shown that
+/// it was.
 #[test]
 fn regression_a_server_that_waits_prefers_no_path() {
     play(
@@ -648,8 +657,9 @@ fn regression_a_server_that_waits_prefers_no_path() {
     );
 }
 
-/// The server left a network, and its NAT on the other rebound before it had proven the client's address there. The client had closed the path
-/// on the first, and could not say so; the server took answers from there for a path in order, and neither found the other again.
+/// The server left a network, and its NAT on the other rebound before it had proven the client's address there. The
+/// client had closed the path on the first network, and could not report it. The server took answers from there for a
+/// working path, and neither found the other again.
 #[test]
 fn regression_a_path_is_kept_until_the_peer_may_send_on_another() {
     play(
@@ -666,8 +676,9 @@ fn regression_a_path_is_kept_until_the_peer_may_send_on_another() {
     );
 }
 
-/// The client left a network and came back to it, while the server's NAT on the other rebound. It had closed its path there and could not say
-/// so; the server took answers from there for a path in order, and neither found the other again.
+/// The client left a network and returned to it, while the server's NAT on the other rebound. The client had closed
+/// its path there and could not report it. The server took answers from there for a working path, and neither found
+/// the other again.
 #[test]
 fn regression_a_closed_path_is_tried_again_where_the_peer_goes_on() {
     play(
@@ -713,8 +724,8 @@ fn regression_a_closed_path_is_tried_again_where_the_peer_goes_on() {
     );
 }
 
-/// CLOSE_PATH was under way on a link that had become slow when the client used the path again. Its arrival closed the path at the server
-/// alone, and the client said there, and nowhere else, that it had heard the server's FIN-ACK.
+/// CLOSE_PATH was in flight on a slow link when the client used the path again. Its arrival closed the path only at
+/// the server. The client acknowledged the server's FIN-ACK on that path and nowhere else.
 #[test]
 fn regression_a_closing_that_arrives_when_the_path_is_used_again() {
     play(
@@ -734,8 +745,8 @@ fn regression_a_closing_that_arrives_when_the_path_is_used_again() {
     );
 }
 
-/// The NATs of both ends rebound, one after the other. Of two paths between the same addresses only one had shown it in between; on the other each
-/// end went on sending to where the other was no more.
+/// The NATs of both ends rebound, one after the other. Of two paths between the same addresses, only one had shown it
+/// in between. On the other, each end kept sending to the peer's former address.
 #[test]
 fn regression_where_one_path_shows_that_the_peer_moved_the_others_look_there_too() {
     play(

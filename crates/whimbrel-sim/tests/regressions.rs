@@ -12,8 +12,8 @@ use whimbrel_sim::world::{SERVER, TapVerdict};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Probes through a blackout brought lost messages in turn, not the oldest each time: when the link came back, the first probe that
-/// arrived held one that had to wait for another round trip.
+/// Probes through a blackout carried lost messages in turn, and not the oldest each time. When the link came back,
+/// the first probe that arrived held a message that had to wait for another round trip.
 #[test]
 fn regression_probes_bring_the_oldest_lost_message() {
     let mut pair = Pair::connected(1, TransportConfig::default(), "delay=25ms");
@@ -29,8 +29,8 @@ fn regression_probes_bring_the_oldest_lost_message() {
     assert!(pair.now().since(begin) <= 275 * MS, "one probe is enough: {:?}", pair.now().since(begin));
 }
 
-/// SKIP entries that were lost and came up again out of order did not join, and at last filled each probe so that the newest message
-/// did not fit.
+/// SKIP entries that were lost and came up again out of order were not merged. In the end they filled each probe, so
+/// that the newest message did not fit.
 #[test]
 fn regression_replacements_through_a_blackout_stay_one_entry() {
     let mut pair = Pair::connected(2, TransportConfig::default(), "delay=25ms");
@@ -50,14 +50,15 @@ fn regression_replacements_through_a_blackout_stay_one_entry() {
         pair.run(100 * MS);
     }
     let sizes = sizes.borrow();
-    // The first few hold what the connection has to say, too.
+    // The first few also hold other blocks of the connection.
     let probes = &sizes[8..];
     let (early, late) = (probes[0], probes[probes.len() - 1]);
     assert!(probes.iter().all(|size| *size >= 93), "a message in each probe: {sizes:?}");
     assert!(late < early + 20, "and no more with time: {sizes:?}");
 }
 
-/// A damaged SYN-ACK (nothing proves it) led to a PING that no server could answer, repeated until the handshake timed out.
+/// A damaged SYN-ACK, which nothing authenticates, led to a PING that no server could answer, repeated until the
+/// handshake timed out.
 #[test]
 fn regression_a_damaged_syn_ack_does_not_end_the_handshake() {
     let mut pair = Pair::new(3, TransportConfig::default(), "delay=25ms");
@@ -75,7 +76,8 @@ fn regression_a_damaged_syn_ack_does_not_end_the_handshake() {
     assert_eq!(pair.recv(End::Server).len(), 1);
 }
 
-/// A client whose PING was answered too late begins another connection; the first stayed in the server for the whole idle timeout.
+/// A client whose PING is answered too late begins another connection. The first one stayed at the server for the
+/// whole idle timeout.
 #[test]
 fn regression_an_unproven_connection_does_not_wait_for_the_idle_timeout() {
     let mut pair = Pair::new(4, TransportConfig::default(), "delay=25ms");
@@ -87,8 +89,8 @@ fn regression_an_unproven_connection_does_not_wait_for_the_idle_timeout() {
     assert!(!pair.events(End::Server).contains(&Event::Connected));
 }
 
-/// Who had rotated its keys forgot the old ones after a while, though the peer could not have the new ones yet: with the peer's NAT
-/// rebound at that moment neither heard the other again.
+/// An end that had rotated its keys forgot the old ones after a while, although the peer could not have the new ones
+/// yet. If the peer's NAT rebound at that moment, neither end heard the other again.
 #[test]
 fn regression_old_keys_open_until_the_peer_has_the_new_ones() {
     let mut config = TransportConfig::default();
@@ -99,7 +101,7 @@ fn regression_old_keys_open_until_the_peer_has_the_new_ones() {
         pair.run(100 * MS);
     }
     let updates = pair.stats(End::Server).key_updates;
-    // The server goes on into the void until its keys are due.
+    // The server keeps sending into the void until its keys are due.
     pair.relink("loss=100%");
     let client = pair.client;
     pair.world.rebind(client);
@@ -114,7 +116,8 @@ fn regression_old_keys_open_until_the_peer_has_the_new_ones() {
     assert!(pair.run_until(2000 * MS, |pair| !pair.recv(End::Server).is_empty()));
 }
 
-/// A byte stream that was reset after all its bytes had arrived ended as if it had been finished: what was cut short looked whole.
+/// A byte stream that was reset after all its bytes had arrived ended as if finished, so truncated data looked
+/// complete.
 #[test]
 fn regression_a_reset_stream_is_not_finished() {
     let mut pair = Pair::connected(6, TransportConfig::default(), "delay=25ms");
@@ -127,7 +130,8 @@ fn regression_a_reset_stream_is_not_finished() {
     assert_eq!(pair.session(End::Server).read(stream, 100), Ok(Read::Reset(42)));
 }
 
-/// A restarted server answered no packet of 41 bytes or less, so a client that only kept the connection alive never heard of it.
+/// A restarted server did not answer packets of 41 bytes or less, so a client that only kept the connection alive
+/// never noticed the restart.
 #[test]
 fn regression_a_keep_alive_notices_a_restarted_server() {
     let mut pair = Pair::connected(7, TransportConfig::default(), "delay=25ms");
@@ -137,20 +141,21 @@ fn regression_a_keep_alive_notices_a_restarted_server() {
     assert_eq!(pair.closed(End::Client), Some(CloseReason::PeerRestarted));
 }
 
-/// Challenges to a new address whose allowance was used up before the tries were left a timer that was always due.
+/// Challenges to a new address used up its allowance before all tries were made, and left a timer that was always
+/// due.
 #[test]
 fn regression_challenges_without_allowance_do_not_spin() {
     let mut pair = Pair::connected(8, TransportConfig::default(), "delay=25ms");
     let client = pair.client;
     pair.world.rebind(client);
     pair.world.link(SERVER, client).reconfigure("loss=100%".parse().unwrap());
-    // Of a keep-alive three times its length is room for two challenges.
+    // Three times the length of a keep-alive is enough for two challenges.
     pair.run(40_000 * MS);
     assert_eq!(pair.closed(End::Server), None);
 }
 
-/// Who had heard nothing for a while answered a challenge only with its next probe; by then the challenge was given up, and where both
-/// had data under way when the NAT rebound, the new address was never proven.
+/// An end that had heard nothing for a while answered a challenge only with its next probe, when the challenge was
+/// given up already. If both ends had data in flight when the NAT rebound, the new address was never proven.
 #[test]
 fn regression_a_challenge_is_answered_at_once() {
     let mut pair = Pair::connected(9, TransportConfig::default(), "delay=5ms");
@@ -172,7 +177,7 @@ fn regression_a_challenge_is_answered_at_once() {
     assert!(done, "{got} of 100");
 }
 
-/// An empty message that did not fit into what was left of a packet was split into parts, of which there was never a last: it was sent
+/// An empty message that did not fit into the rest of a packet was split into fragments without a last one, and sent
 /// again and again.
 #[test]
 fn regression_an_empty_message_is_not_split() {
@@ -198,7 +203,7 @@ fn regression_an_empty_message_is_not_split() {
     assert!(done, "{got} of 90");
 }
 
-/// Tags and codes that have no encoding were a failed assertion, or nonsense on the wire.
+/// Tags and codes that cannot be encoded caused a failed assertion, or nonsense on the wire.
 #[test]
 fn regression_numbers_without_an_encoding_are_refused_or_cut() {
     let mut pair = Pair::connected(11, TransportConfig::default(), "delay=25ms");
@@ -215,7 +220,8 @@ fn regression_numbers_without_an_encoding_are_refused_or_cut() {
     assert!(pair.run_until(1000 * MS, Pair::both_closed));
 }
 
-/// A client that waited for credit said nothing; what granted it went to an address that its NAT had given up, until the keep-alive.
+/// A client that waited for credit sent nothing. The grant went to an address that its NAT had given up, until the
+/// keep-alive.
 #[test]
 fn regression_waiting_for_credit_is_not_silent() {
     let mut config = TransportConfig::default();
@@ -236,7 +242,7 @@ fn regression_waiting_for_credit_is_not_silent() {
     assert!(done, "{got} of 8");
 }
 
-/// Each SACK costs work in proportion to what is in flight, and a packet held two hundred of them.
+/// Each SACK costs work in proportion to what is in flight, and a packet could hold two hundred of them.
 #[test]
 fn regression_a_packet_holds_one_sack() {
     let mut pair = Pair::connected(1, TransportConfig::default(), "delay=10ms");
@@ -250,8 +256,8 @@ fn regression_a_packet_holds_one_sack() {
     assert_eq!(why.cause, Cause::InvalidField);
 }
 
-/// Two FINs crossed and one was lost: its sender's FIN-ACK overtook it, was passed over since it answered nothing known of, and its own
-/// FIN-ACK had nobody any more to answer it, so that it ended by patience.
+/// Two FINs crossed and one was lost. The FIN-ACK of the lost FIN's sender overtook that FIN and was ignored, because
+/// it answered nothing known. That sender's FIN-ACK then had no peer left to answer it, so it ended by timeout.
 #[test]
 fn regression_fin_ack_may_come_with_or_before_the_fin_that_crossed() {
     let (fin, fin_ack) = ([6, 0, 0], [7]);

@@ -1,4 +1,4 @@
-//! The security chapter of the specification names a test for each promise: here it is checked that those tests exist.
+//! Checks that the tests exist that the specification's security chapter names for its guarantees.
 
 use std::collections::BTreeSet;
 use std::fs;

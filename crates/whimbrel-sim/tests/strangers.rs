@@ -1,4 +1,4 @@
-//! What somebody without keys can do to those who have them, from any address.
+//! Attacks by strangers without keys, from any address.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -18,8 +18,8 @@ fn forged_ping() -> Vec<u8> {
     packet
 }
 
-/// What a PING may cost was counted before its cookie was looked at: a thousand forged ones a second kept a client's whole network out,
-/// and 16,384 addresses everybody.
+/// PINGs were counted against a limit before their cookies were checked. A thousand forged ones a second locked out a
+/// client's whole network, and 16,384 addresses locked out everyone.
 #[test]
 fn regression_forged_pings_keep_nobody_out() {
     let mut pair = Pair::new(1, TransportConfig::default(), LINK);
@@ -62,7 +62,7 @@ fn a_flood_of_syns_costs_no_more_than_the_limit_and_lets_others_in_afterwards() 
     assert_eq!(world.endpoint(SERVER).stats().syns_dropped, stats.syns_dropped);
 }
 
-/// One more than `max_connections` was let in.
+/// One connection more than `max_connections` was accepted.
 #[test]
 fn regression_the_limit_of_connections_is_the_limit() {
     let listen = ListenConfig::default().max_connections(2);

@@ -1,4 +1,4 @@
-//! Sessions that leave their connections and go on over others, on a virtual clock.
+//! Tests of sessions that leave their connections and continue over others, on a virtual clock.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ fn numbers(connection: &mut Connection, now: whimbrel_proto::Time) -> Vec<u64> {
     std::iter::from_fn(|| connection.session().recv(now)).map(|message| number(&message.payload)).collect()
 }
 
-/// Suspends the client in the middle of traffic; its state.
+/// Suspends an end in the middle of traffic and returns its state.
 fn suspend(pair: &mut Pair, end: End, mode: SuspendMode) -> Suspended {
     let now = pair.now();
     pair.connection(end).suspend(now, mode, None).expect("it can be suspended");
@@ -71,7 +71,7 @@ fn a_session_goes_on_from_another_host_and_nothing_is_lost_or_doubled() {
         let state = suspend(&mut pair, End::Client, SuspendMode::Snapshot);
         assert!(state.peer_waits.is_some(), "seed {seed}: the peer answered");
         assert!(pair.events(End::Server).contains(&Event::PeerSuspended), "seed {seed}");
-        // The peer's sends queue.
+        // The peer's messages are queued.
         send(&mut pair, End::Server, 400..500);
         pair.run(30 * SECOND);
         let state = Suspended::from_bytes(&state.to_bytes()).expect("it was just written");
@@ -109,7 +109,7 @@ fn who_has_left_says_nothing_more() {
         pair.run(Duration::from_millis(100));
         let now = pair.now();
         let (client, sent) = (pair.world.address(pair.client), std::rc::Rc::new(std::cell::Cell::new(0)));
-        // What this end acknowledges until it hears of the answer trails its SUSPEND, and is answered, too.
+        // Acknowledgements that this end sends before it gets the answer follow its SUSPEND, and are answered too.
         pair.connection(End::Client).suspend(now, SuspendMode::Snapshot, None).expect("it can be suspended");
         assert!(pair.run_until(SECOND, |pair| pair.closed(End::Client).is_some()), "seed {seed}");
         let counted = std::rc::Rc::clone(&sent);
@@ -318,7 +318,7 @@ fn another_key_resumes_only_what_was_left_to_it() {
         let mut state = pair.world.take_suspended(node, handle).expect("the state is there");
         if !left {
             assert_eq!(pair.world.resume(other, &state, None), Err(ResumeError::Identity));
-            // Even a thief who lies to its own endpoint.
+            // The same for a thief who lies to its own endpoint.
             state.own_key = key;
         }
         let handle = pair.world.resume(other, &state, None).expect("it says that it may");
@@ -399,7 +399,7 @@ fn bytes_that_are_none_are_told_apart() {
 
 #[test]
 fn what_was_acknowledged_and_not_heard_of_is_neither_lost_nor_doubled() {
-    // The last SACKs each way are lost: both ends hold as unknown what the other has, and send it again.
+    // The last SACKs in each direction are lost: both ends do not know what the other has, and send it again.
     for seed in 0..20 {
         let both = seed % 2 == 1;
         let mut pair = Pair::connected(seed, TransportConfig::default(), "rate=10mbit, delay=20ms");
@@ -407,7 +407,7 @@ fn what_was_acknowledged_and_not_heard_of_is_neither_lost_nor_doubled() {
         send(&mut pair, End::Server, 0..60);
         pair.run(Duration::from_millis(21 + seed));
         let (client, lost) = (pair.client, "rate=10mbit, delay=20ms, loss=100%");
-        // One way goes on delivering; what it acknowledges is not heard.
+        // One direction keeps delivering, but the acknowledgements are lost.
         let (deaf, heard) = if seed % 4 < 2 { (SERVER, client) } else { (client, SERVER) };
         pair.world.link(heard, deaf).reconfigure(lost.parse().expect("it is well written"));
         pair.run(Duration::from_millis(200));
@@ -446,7 +446,7 @@ fn leaving_again_before_the_peer_heard_of_coming_back_locks_nobody_out() {
     let client = pair.client;
     for round in 0..3 {
         let server = pair.world.address(SERVER);
-        // Of what is sealed nothing gets to the server any more: PONG is the last that anybody hears.
+        // Sealed packets no longer reach the server: PONG is the last packet that either end receives.
         pair.world.set_tap(Box::new(move |_, _, to, bytes| {
             let drop = to == server && bytes[0] & 0x80 == 0;
             if drop { whimbrel_sim::world::TapVerdict::Drop } else { whimbrel_sim::world::TapVerdict::Pass }
@@ -563,7 +563,7 @@ fn a_listener_that_is_full_lets_its_own_sessions_back_in() {
 
 #[test]
 fn a_flood_of_resumptions_is_answered_no_more_than_any_other() {
-    // Every packet of the handshake is shorter than three times what it answers, and PINGs count against their address.
+    // Every handshake packet is shorter than three times what it answers, and PINGs count against their address.
     let listen = ListenConfig::default().pings_per_address(5);
     let link: LinkConfig = "rate=100mbit, delay=1ms".parse().expect("it is well written");
     let mut world = World::new(25, TransportConfig::default(), listen);
@@ -599,7 +599,7 @@ fn a_flood_of_resumptions_is_answered_no_more_than_any_other() {
     assert!(sums.get().1 > 0);
 }
 
-/// A program that fetches its suspended session late must not lengthen the lifetimes in it.
+/// A program that takes its suspended session late must not extend the lifetimes in it.
 #[test]
 fn regression_lifetimes_run_from_the_suspension_on() {
     let mut pair = Pair::connected(1, TransportConfig::default(), LINK);

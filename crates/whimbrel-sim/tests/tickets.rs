@@ -1,4 +1,5 @@
-//! Clients that return with a ticket: data on the first packet, and what becomes of it when the ticket does not count.
+//! Tests of clients that return with a ticket: data in the first packet, and its fate when the ticket is not
+//! accepted.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -69,7 +70,7 @@ fn tickets(world: &mut World, client: usize, handle: Handle) -> Vec<Ticket> {
         .collect()
 }
 
-/// Connects, sends `bytes`, closes; returns the last ticket.
+/// Connects, sends `bytes` and closes. Returns the last ticket.
 fn first_visit(world: &mut World, client: usize, bytes: usize) -> Ticket {
     let handle = world.connect(client);
     for _ in 0..bytes / 1000 {
@@ -87,7 +88,8 @@ fn first_visit(world: &mut World, client: usize, bytes: usize) -> Ticket {
     tickets(world, client, handle).pop().unwrap()
 }
 
-/// Runs until every accepted connection together has delivered `count` messages and a while longer; what came, by connection.
+/// Runs until all accepted connections together have delivered `count` messages, and a while longer. Returns the
+/// messages by connection.
 fn deliveries(world: &mut World, count: usize, limit: Duration) -> Vec<(Handle, Vec<Message>)> {
     let mut servers: Vec<(Handle, Vec<Message>)> = Vec::new();
     let mut take = |world: &mut World| {
@@ -110,7 +112,7 @@ fn deliveries(world: &mut World, count: usize, limit: Duration) -> Vec<(Handle, 
     servers
 }
 
-/// Everything the tap saw of a kind of packet: from, to, bytes.
+/// All packets of one kind that the tap saw: from, to, bytes.
 type Seen = Rc<RefCell<Vec<(SocketAddr, SocketAddr, Vec<u8>)>>>;
 
 fn watch(world: &mut World, kind: u8) -> Seen {
@@ -204,7 +206,7 @@ fn a_replayed_ping_from_another_address_opens_nothing_and_delivers_nothing() {
                 "the same PONG to where the first came from"
             );
         }
-        // Under way, established, closed, forgotten.
+        // In progress, established, closed, forgotten.
         match round {
             1 => assert!(world.peer(client, handle).connection.is_established()),
             2 => close(&mut world, client, handle),
@@ -219,7 +221,8 @@ fn a_replayed_ping_from_another_address_opens_nothing_and_delivers_nothing() {
     assert_eq!(got.len(), 1);
 }
 
-/// A returning client whose ticket does not count sends `COUNT` messages: each arrives once, in order, on one connection.
+/// The number of messages sent by a returning client whose ticket is not accepted. Each arrives once, in order, on
+/// one connection.
 const COUNT: usize = 300;
 
 fn falls_back(world: &mut World, client: usize, ticket: Ticket, seed: u64, why: &str) {
@@ -230,7 +233,7 @@ fn falls_back(world: &mut World, client: usize, ticket: Ticket, seed: u64, why: 
         send(world, client, handle, payload);
     }
     let got = deliveries(world, COUNT, Duration::from_secs(30));
-    // A PONG that was lost again and again is asked for by another PING, which opens no second connection.
+    // A PONG that is lost repeatedly is requested by another PING, which opens no second connection.
     assert_eq!(got.len(), 1, "{why}, seed {seed}");
     let order: Vec<u32> =
         got[0].1.iter().map(|message| u32::from_be_bytes(message.payload[..4].try_into().unwrap())).collect();
@@ -272,7 +275,7 @@ fn with_another_clients_ticket_nothing_is_lost_or_doubled() {
         let thief = world.add_client(TransportConfig::default(), link.clone(), link);
         let ticket = first_visit(&mut world, client, 1000);
         falls_back(&mut world, thief, ticket.clone(), seed, "another key");
-        // The owner's is still good.
+        // The owner's ticket is still valid.
         falls_back(&mut world, client, ticket, seed, "its own");
     }
 }
@@ -301,7 +304,7 @@ fn a_lost_pong_comes_again() {
 
 #[test]
 fn a_forged_syn_ack_beside_a_good_ticket_does_not_stop_or_double_anything() {
-    // Answers as whoever sees the client's packets can make them up: SYN-ACK with a cookie of nobody's.
+    // Answers that anyone who sees the client's packets can make up: SYN-ACK with an invalid cookie.
     for (seed, flags, lost_pongs) in [(6, 2, 0), (7, 2, 3), (8, 0, 0), (9, 2, 1)] {
         let (mut world, client) = world(seed, "delay=25ms");
         let ticket = first_visit(&mut world, client, 1000);
@@ -314,7 +317,7 @@ fn a_forged_syn_ack_beside_a_good_ticket_does_not_stop_or_double_anything() {
                 let mut packet = vec![SYN_ACK];
                 packet.extend_from_slice(&bytes[9..17]);
                 packet.extend_from_slice(&0x5748_0001u32.to_be_bytes());
-                // In one case with the very id of the ticket.
+                // In one case with the id of the ticket.
                 packet.extend_from_slice(if seed == 9 { &bytes[1..9] } else { &[9; 8] });
                 packet.extend_from_slice(&[flags, 0x20]);
                 packet.extend_from_slice(&[5; 32]);
@@ -346,7 +349,7 @@ fn a_silent_client_gets_three_times_what_it_sent() {
     let (up, down) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
     let server_address = world.address(SERVER);
     let (sent, answered) = (Rc::clone(&up), Rc::clone(&down));
-    // The client's address is a victim's: it says nothing more, and what it gets is counted and dropped.
+    // The client's address is a victim's: it sends nothing more, and what it receives is counted and dropped.
     world.set_tap(Box::new(move |_, from, _, bytes| {
         if from == server_address {
             answered.set(answered.get() + bytes.len());
@@ -372,7 +375,7 @@ fn a_silent_client_gets_three_times_what_it_sent() {
     world.run(Duration::from_secs(8));
     assert!(down.get() > up.get(), "something was answered: {} to {}", down.get(), up.get());
     assert!(down.get() <= 3 * up.get(), "{} bytes for {}", down.get(), up.get());
-    // Also when it is over.
+    // The limit also holds after the end.
     world.run(Duration::from_secs(60));
     assert!(down.get() <= 3 * up.get(), "{} bytes for {}", down.get(), up.get());
     assert!(world.try_peer(SERVER, server).is_none_or(|peer| peer.connection.is_closed()));
@@ -416,7 +419,7 @@ fn the_remembered_rate_is_used_and_not_exceeded() {
     let (took, early) = arrived_after(&mut world, Some(ticket));
     let ideal = Duration::from_secs_f64(400.0 * 1100.0 / 2_500_000.0);
     assert!(took < ideal + ms(60), "{took:?} to send what the link carries in {ideal:?}");
-    // What a burst allows beside, and no more.
+    // No more than a burst allows in addition.
     assert!(early as f64 <= memory.rate as f64 * 0.1 + 12_000.0, "{early} bytes in the first round trip");
     let (cold, _) = arrived_after(&mut world, None);
     assert!(took + ms(60) < cold, "{took:?} with a ticket, {cold:?} without");

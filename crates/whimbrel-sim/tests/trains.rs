@@ -1,4 +1,4 @@
-//! What leaves at once: trains of packets of one size, as the host's segmentation wants them.
+//! Tests of packet trains: packets of one size that are sent together, as the host's segmentation offload requires.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,10 +9,10 @@ use whimbrel_proto::congestion::Congestion;
 use whimbrel_proto::{Service, TransportConfig};
 use whimbrel_sim::pair::{End, Pair};
 
-/// Packets of a train at the most.
+/// The most packets in a train.
 const SEGMENTS: usize = 44;
 
-/// The packets of each train, and the size of all of its packets but the last, of what a client at `bytes_per_s` sends of these.
+/// For each train that a client at `bytes_per_s` sends: the number of its packets, and the size of all but the last.
 fn trains(bytes_per_s: u64, messages: usize, size: usize) -> Vec<(usize, usize)> {
     let congestion = Congestion::Fixed { bytes_per_s };
     let mut transport = TransportConfig::default();
@@ -21,7 +21,7 @@ fn trains(bytes_per_s: u64, messages: usize, size: usize) -> Vec<(usize, usize)>
     transport.session.stream_share = 8 << 20;
     let mut pair = Pair::connected(1, transport, "delay=10ms");
     pair.send(End::Client, Service::ReliableSequenced, Bytes::from(vec![1; 1 << 20]));
-    // Until the path's MTU is known.
+    // Run until the path's MTU is known.
     pair.run(Duration::from_secs(3));
     for _ in 0..messages {
         pair.send(End::Client, Service::ReliableSequenced, Bytes::from(vec![7; size]));
@@ -41,7 +41,7 @@ fn small_messages_leave_in_long_trains_however_fast_the_path_is() {
         let trains = trains(bytes_per_s, 6000, 50);
         let packets: usize = trains.iter().map(|(packets, _)| packets).sum();
         assert!(packets >= 200, "{trains:?}");
-        // The first of them tells how much of a message was left for it.
+        // The first packet's size depends on how much of a message was left for it.
         assert!(packets / trains.len() >= SEGMENTS / 2, "{bytes_per_s} B/s: {trains:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! An allocator that counts, for tests that bound what is allocated.
+//! A counting allocator, for tests that limit allocations.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -9,17 +9,17 @@ thread_local! {
     static BYTES: Cell<i64> = const { Cell::new(0) };
 }
 
-/// Whether what this thread allocates counts from now on. At first it does not.
+/// Switches counting of this thread's allocations on or off. It is off at first.
 pub fn switch(on: bool) {
     COUNTING.set(on);
 }
 
-/// Allocations that counted.
+/// The number of allocations counted.
 pub fn calls() -> u64 {
     CALLS.get()
 }
 
-/// Bytes allocated while it counted, less those freed meanwhile.
+/// The bytes allocated while counting, minus those freed meanwhile.
 pub fn bytes() -> i64 {
     BYTES.get()
 }
@@ -31,28 +31,28 @@ fn count(calls: u64, bytes: i64) {
     }
 }
 
-/// The system's allocator, counted: a test's binary makes it its `#[global_allocator]`.
+/// The system's allocator with counting. A test's binary makes it its `#[global_allocator]`.
 #[derive(Clone, Copy, Debug)]
 pub struct Counting;
 
 #[allow(unsafe_code, reason = "an allocator is unsafe by its nature; this one hands everything on")]
-// SAFETY: everything is the system allocator's.
+// SAFETY: everything is passed to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(1, layout.size() as i64);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees the requirements.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         count(0, -(layout.size() as i64));
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees the requirements.
         unsafe { System.dealloc(at, layout) }
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(1, size as i64 - layout.size() as i64);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees the requirements.
         unsafe { System.realloc(at, layout, size) }
     }
 }

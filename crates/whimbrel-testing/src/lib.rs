@@ -1,4 +1,4 @@
-//! What the tests of several crates share. Not published.
+//! Helpers shared by the tests of several crates. This crate is not published.
 
 pub mod counting;
 mod skip;

@@ -1,11 +1,12 @@
-//! A test that cannot do its work here must not read as one that passed.
+//! Reports skipped tests: a test that cannot run here must not look as if it had passed.
 
 use std::io::Write;
 
-/// Says so past the runner, which hides what tests print: `skipped: TEST: WHY`. `cargo xtask test` counts them.
+/// Prints `skipped: TEST: WHY` past the test runner, which hides what tests print. `cargo xtask test` counts these
+/// lines.
 pub fn skipped(why: &str) {
     let test = std::thread::current();
     let line = format!("skipped: {}: {why}\n", test.name().unwrap_or_default());
-    // There is nobody else to tell.
+    // There is no other place to report it.
     drop(std::io::stdout().write_all(line.as_bytes()));
 }

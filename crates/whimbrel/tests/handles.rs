@@ -127,6 +127,7 @@ async fn several_tasks_accept() {
 }
 
 #[tokio::test]
+#[allow(clippy::mutable_key_type, reason = "what changes in it is not what it is told by")]
 async fn mockets_are_equal_by_session() {
     let (server, client, near, far) = pair().await;
     let all: HashSet<Mocket> = [near.clone(), near.clone(), far.clone()].into();
@@ -292,14 +293,17 @@ async fn a_payload_for_many_is_not_copied_for_each() {
         ends.push((client.connect(&url).await.unwrap(), server.accept().await.unwrap()));
     }
     // Of the application's own memory: it is let go when the last session has let it go.
-    struct Payload(Vec<u8>, Arc<()>);
+    struct Payload {
+        bytes: Vec<u8>,
+        _held: Arc<()>,
+    }
     impl AsRef<[u8]> for Payload {
         fn as_ref(&self) -> &[u8] {
-            &self.0
+            &self.bytes
         }
     }
     let held = Arc::new(());
-    let payload = bytes::Bytes::from_owner(Payload(vec![7; 100_000], Arc::clone(&held)));
+    let payload = bytes::Bytes::from_owner(Payload { bytes: vec![7; 100_000], _held: Arc::clone(&held) });
     for (near, _) in &ends {
         near.send(payload.clone()).await.unwrap();
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
-use whimbrel::{Config, Endpoint, Event, Mocket, PathState, PathStats, Paths, new_identity};
+use whimbrel::{Config, Endpoint, Event, Events, Mocket, PathState, PathStats, Paths, new_identity};
 
 use whimbrel_testing::skipped;
 
@@ -217,7 +217,7 @@ impl Load {
 
 /// The events since the last call.
 fn told(events: &mut Events) -> Vec<Event> {
-    std::iter::from_fn(|| events.try_recv().ok()).collect()
+    std::iter::from_fn(|| events.try_recv().ok().flatten()).collect()
 }
 
 /// Each of these begins one of the events.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use join::join;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use whimbrel::{Config, Event, Mocket, Stream, new_identity};
+use whimbrel::{Config, Event, Events, Mocket, Stream, new_identity};
 
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -34,9 +34,9 @@ Examples:
     whimbrel cat connect whimbrel://KEY@host:4433 --key mine --suspend-to session
     whimbrel cat --resume-from session --key mine";
 
-/// Code of the abort for whoever comes second.
+/// The code of the abort for a second peer.
 const BUSY: u64 = 3;
-/// How long a peer that was slower to close is still answered.
+/// How long to keep answering a peer that closes more slowly.
 const LINGER: Duration = Duration::from_secs(5);
 
 /// Carries messages or bytes between standard input and output and a peer.
@@ -78,7 +78,7 @@ enum Side {
     },
 }
 
-/// How what we read travels.
+/// How the input is sent.
 #[derive(Args, Clone, Debug)]
 pub(super) struct CatOptions {
     /// Carry a byte stream, as TCP does, instead of messages. Both ends need this option.
@@ -99,8 +99,9 @@ pub(super) struct CatOptions {
     /// Give up messages that are older than this; milliseconds, or a number with a unit.
     #[arg(long, value_name = "MS", value_parser = units::millis)]
     lifetime: Option<Duration>,
-    /// On Ctrl-Z or SIGUSR1, write the session to this file and end. `whimbrel cat --resume-from FILE` continues it, and first sends what was
-    /// read and not sent. Both need the same --key, and --bytes if the first had it.
+    /// On Ctrl-Z or SIGUSR1, write the session to this file and end. `whimbrel cat --resume-from FILE` continues it,
+    /// and first sends the input that was read but not sent. Both need the same --key, and --bytes if the first had
+    /// it.
     #[arg(long, value_name = "FILE")]
     pub(super) suspend_to: Option<PathBuf>,
     /// A file that contains the passphrase under which suspended sessions are sealed [default: they are not sealed].
@@ -116,7 +117,7 @@ pub(super) struct CatOptions {
 }
 
 impl CatOptions {
-    /// Where one message ends.
+    /// Where a message ends.
     pub(super) fn cut(&self) -> Cut {
         match self.message_size {
             _ if self.bytes => Cut::Anywhere,
@@ -147,10 +148,10 @@ impl CatOptions {
 }
 
 impl CatCommand {
-    /// Does it.
+    /// Runs the command.
     ///
     /// # Errors
-    /// The peer, the input or the output; or the mocket ended before everything was through.
+    /// The peer, the input or the output failed, or the mocket ended before everything was transferred.
     pub fn run(self) -> anyhow::Result<()> {
         let Some(side) = self.side else {
             let how = self.resume.how.clone();
@@ -197,14 +198,15 @@ impl Side {
     }
 }
 
-/// Whoever comes second hears so at once.
+/// Turns away further peers at once.
 async fn turn_away(endpoint: Endpoint) {
     while let Some(mocket) = endpoint.accept().await {
         mocket.abort(BUSY, "this `whimbrel cat listen` has a peer already: start another for a second one");
     }
 }
 
-/// Until both inputs have ended, or the session leaves; what becomes of it meanwhile is told. `unsent` is input of an earlier process.
+/// Carries on until both inputs have ended or the session leaves, and reports events meanwhile. `unsent` is input
+/// that an earlier process read.
 pub(super) async fn carry_on(
     mocket: &Mocket,
     leaving: Leaving,
@@ -215,10 +217,11 @@ pub(super) async fn carry_on(
     let mut output = Writer::start();
     let carried = carry_or_leave(mocket, leaving, how, progress, unsent, &mut output).await;
     if let Err(error) = &carried {
-        // Now: a mocket that is dropped closes politely, and the peer would take all for said.
+        // Abort now: dropping the mocket would close it gracefully, and the peer would believe that it has
+        // everything.
         mocket.abort(EARLY, in_short(error));
     }
-    // What came is written, however it ended.
+    // Data that arrived is written, however the exchange ended.
     let written = output.finish().await;
     carried.and(written)
 }
@@ -231,7 +234,7 @@ async fn carry_or_leave(
     unsent: &[u8],
     output: &mut Writer,
 ) -> anyhow::Result<()> {
-    // After the last word nothing can be said.
+    // After the end of input was announced, no more input can be sent.
     let mut input =
         if progress.said_all { Input::of(how.cut(), unsent) } else { Input::start(how.cut(), unsent)? };
     let left = tokio::select! {
@@ -259,7 +262,7 @@ async fn exchange(
     }
 }
 
-/// Why this end ends early, for the peer: nothing of what only this host should know.
+/// Why this end stops early, for the peer, without any details of this host.
 fn in_short(error: &anyhow::Error) -> &'static str {
     if error.is::<Interrupted>() {
         "interrupted"
@@ -270,20 +273,21 @@ fn in_short(error: &anyhow::Error) -> &'static str {
     }
 }
 
-/// Runs to the end, or until Ctrl-C. An end that is not in order is told to the peer.
+/// Runs to the end or until Ctrl-C. If the exchange fails, the peer is told.
 pub(super) async fn finish(
     endpoint: &Endpoint,
     exchange: impl Future<Output = anyhow::Result<()>>,
     interrupted: impl Future<Output = Interrupted>,
 ) -> anyhow::Result<()> {
     tokio::pin!(exchange);
-    // An exchange that is cut off is dropped after the abort: dropped before, its mocket would close politely.
+    // An interrupted exchange is dropped after the abort. If it were dropped before, its mocket would close
+    // gracefully.
     let result = tokio::select! {
         result = &mut exchange => result,
         signal = interrupted => Err(signal.into()),
     };
     match &result {
-        // The peer may still ask whether we have heard that it closed too.
+        // The peer may still ask whether its close was received.
         Ok(()) => drop(tokio::time::timeout(LINGER, endpoint.wait_idle()).await),
         Err(error) => abort_all_with(endpoint, EARLY, in_short(error)).await,
     }

@@ -1,4 +1,4 @@
-//! How an exchange ends: in order, once both inputs have ended and are written at the other end, or early.
+//! How an exchange ends: properly, once both inputs have ended and were written at the other end, or early.
 
 use anyhow::{Error, anyhow, bail};
 use whimbrel::EventsError;
@@ -7,15 +7,16 @@ use whimbrel_proto::Cause;
 
 use crate::closed::why;
 
-/// Code of an abort before everything was through. A polite close has code 0.
+/// The code of an abort before everything was transferred. A graceful close has code 0.
 pub(super) const EARLY: u64 = 4;
-/// Protocol identifier of the empty message that says that all of the peer's input is written: only then has it arrived.
+/// The protocol identifier of the empty message that says that all of the peer's input was written. Only then has the
+/// input arrived.
 const WRITTEN: u32 = 3;
 
-/// Says that all of the peer's input is written, unless nobody is there to hear it.
+/// Tells the peer that all of its input was written, unless the mocket is closed.
 ///
 /// # Errors
-/// As of any message.
+/// The message cannot be sent for another reason.
 pub(super) async fn say_written(mocket: &Mocket) -> Result<(), SendError> {
     match mocket.sender().ppid(WRITTEN).build().send("").await {
         Err(SendError::Closed(_) | SendError::NoStream) => Ok(()),
@@ -23,12 +24,13 @@ pub(super) async fn say_written(mocket: &Mocket) -> Result<(), SendError> {
     }
 }
 
-/// By this message the peer says that all of our input is written.
+/// Returns whether the peer says by this message that all of our input was written.
 pub(super) fn says_written(message: &Message) -> bool {
     message.ppid == Some(WRITTEN) && message.payload.is_empty()
 }
 
-/// Starts to listen now; the future waits until the peer closes, or the mocket is closed, if it is not already.
+/// Starts listening now. The returned future waits until the peer closes or the mocket is closed, unless it already
+/// is.
 pub(super) fn closing(mocket: &Mocket) -> impl Future<Output = ()> {
     let mut events = mocket.subscribe();
     let told = async move {
@@ -42,18 +44,19 @@ pub(super) fn closing(mocket: &Mocket) -> impl Future<Output = ()> {
     async move {
         tokio::select! {
             () = told => {}
-            // What happened before is told to nobody.
+            // Events before the subscription are not delivered.
             _ = mocket.closed() => {}
         }
     }
 }
 
-/// The peer closed politely: all that it had sent has come. Programs that know nothing of `cat` end so.
+/// Returns whether the peer closed gracefully: everything it sent has arrived. Programs that do not know `cat`'s
+/// protocol end this way.
 pub(super) fn is_polite(reason: &CloseReason) -> bool {
     matches!(reason, CloseReason::Peer(said) if said.code == 0)
 }
 
-/// Closes politely. `whole`: nothing is missing, and nothing is left that was to be sent.
+/// Closes gracefully. `whole` says that nothing is missing and nothing is left to send.
 ///
 /// # Errors
 /// Not everything may have arrived.
@@ -65,7 +68,7 @@ pub(super) async fn close(mocket: &Mocket, whole: bool) -> anyhow::Result<()> {
     }
 }
 
-/// The error for an end that is not in order.
+/// The error for an early end.
 pub(super) fn early(reason: &CloseReason) -> Error {
     match reason {
         CloseReason::Peer(said) | CloseReason::Aborted(Cause::Application, said)

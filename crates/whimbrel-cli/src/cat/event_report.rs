@@ -1,4 +1,4 @@
-//! What becomes of the session and its paths, for people on standard error.
+//! Reports events of the session and its paths to people on standard error.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -16,8 +16,8 @@ use crate::shown::size;
 /// How often figures are shown.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Tells until it is dropped: that the peer is out of reach, and when it is back; the rest on a terminal, or where `figures` are wanted, and
-/// those each second.
+/// Reports events until it is dropped. It always reports that the peer is out of reach, and when it is back. Other
+/// events are reported on a terminal, or if `figures` are wanted; the figures are shown each second.
 pub(super) async fn tell(mocket: &Mocket, figures: bool) -> Infallible {
     let all = figures || io::stderr().is_terminal();
     let mut events = mocket.subscribe();
@@ -36,7 +36,7 @@ pub(super) async fn tell(mocket: &Mocket, figures: bool) -> Infallible {
                 Err(EventsError::Closed) => return pending().await,
             },
             _ = ticks.tick(), if figures => {
-                // A busy machine shows them late: rates are of the time there was.
+                // A busy machine shows figures late, so rates use the time that really passed.
                 let since = std::mem::replace(&mut shown, Instant::now());
                 lines.next(&mocket.paths(), (shown - since).as_secs_f64()).into_iter().for_each(note);
             }
@@ -44,7 +44,7 @@ pub(super) async fn tell(mocket: &Mocket, figures: bool) -> Infallible {
     }
 }
 
-/// What somebody has to know who waits for the peer.
+/// The message for events that matter to anyone who waits for the peer.
 fn reach(event: &Event) -> Option<&'static str> {
     match event {
         Event::PeerUnreachable => Some("the peer is out of reach: what is sent waits; Ctrl-C gives it up"),

@@ -1,4 +1,4 @@
-//! What this end says: standard input, a message at a time.
+//! Standard input, one message at a time.
 
 use std::io;
 
@@ -6,49 +6,51 @@ use bytes::{Buf, BytesMut};
 
 use super::reader::Reader;
 
-/// Where one message ends.
+/// Where a message ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cut {
-    /// At a line end, which is not part of it.
+    /// A message ends at a line end, which does not belong to it.
     Lines,
-    /// After so many bytes.
+    /// A message has this many bytes.
     Pieces(usize),
-    /// Wherever a read ends.
+    /// A message ends wherever a read ends.
     Anywhere,
 }
 
-/// A line longer than what a peer takes in one message would fill memory for nothing.
+/// The longest line, in bytes: a longer one than a peer accepts as a message would only fill memory.
 const LINE_MAX: usize = 16 << 20;
 
-/// Standard input behind what an earlier process had read of its own. What was not taken yet is still in here, so that it can be left to
-/// another process.
+/// Standard input, preceded by what an earlier process had read of its own. Input that was not taken yet stays in
+/// here, so that it can be handed to another process.
 pub(super) struct Input {
     cut: Cut,
-    /// None: it has ended.
+    /// The reader of standard input; `None` once the input has ended.
     reader: Option<Reader>,
     held: BytesMut,
-    /// So much of it holds no line end.
+    /// The length of the part of `held` that is known to contain no line end.
     searched: usize,
-    /// What the message given out last takes, with its line end.
+    /// The length of the message that was returned last, with its line end.
     given: usize,
 }
 
 impl Input {
+    /// Starts reading standard input, after the bytes `before`.
+    ///
     /// # Errors
-    /// The system gives no handle on standard input.
+    /// The system provides no handle on standard input.
     pub(super) fn start(cut: Cut, before: &[u8]) -> io::Result<Self> {
         Ok(Self { reader: Some(Reader::start()?), ..Self::of(cut, before) })
     }
 
-    /// Of these bytes and nothing else.
+    /// Creates an input of these bytes and nothing else.
     pub(super) fn of(cut: Cut, bytes: &[u8]) -> Self {
         Self { cut, reader: None, held: bytes.into(), searched: 0, given: 0 }
     }
 
-    /// The next message; it stays here until it is taken. None at the end. Cancel-safe.
+    /// Returns the next message, which stays here until it is taken, or `None` at the end. Cancel-safe.
     ///
     /// # Errors
-    /// Reading fails, or a line is too long.
+    /// Reading failed, or a line is too long.
     pub(super) async fn next(&mut self) -> io::Result<Option<&[u8]>> {
         loop {
             if let Some((length, given)) = self.first()? {
@@ -66,35 +68,35 @@ impl Input {
         }
     }
 
-    /// What [`Self::next`] gave is on its way.
+    /// Removes the message that [`Self::next`] returned.
     pub(super) fn take(&mut self) {
         self.take_part(self.given);
     }
 
-    /// So many bytes of it are.
+    /// Removes the first `count` bytes of it.
     pub(super) fn take_part(&mut self, count: usize) {
         self.held.advance(count);
         self.searched = 0;
     }
 
-    /// Nothing was read that was not taken.
+    /// Returns whether everything that was read was taken.
     pub(super) fn is_idle(&self) -> bool {
         self.held.is_empty() && self.reader.as_ref().is_none_or(Reader::is_idle)
     }
 
-    /// What was read and not taken. Standard input is left alone from now on.
+    /// Stops reading standard input and returns what was read and not taken.
     pub(super) fn stop(self) -> Vec<u8> {
         let mut rest = self.held.to_vec();
         match self.reader {
             Some(reader) => rest.extend(reader.stop()),
-            // The last line needs no end, but is none with what another process reads.
+            // The last line needs no line end by itself, but does before the input of another process.
             None if self.cut == Cut::Lines && !matches!(rest.last(), None | Some(b'\n')) => rest.push(b'\n'),
             None => {}
         }
         rest
     }
 
-    /// The length of the first whole message, and the same with its line end.
+    /// The length of the first complete message, without and with its line end.
     fn first(&mut self) -> io::Result<Option<(usize, usize)>> {
         let held = self.held.len();
         match self.cut {

@@ -1,5 +1,5 @@
-//! What the two ends carry: both bytes, or both messages. An end that carries bytes says so with an empty message; one that carries messages
-//! opens no byte streams.
+//! The kind of data: both ends carry bytes, or both carry messages. An end that carries bytes says so with an empty
+//! message. An end that carries messages opens no byte streams.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -10,14 +10,14 @@ use whimbrel::{Message, Mocket};
 use super::ending::says_written;
 use crate::commands;
 
-/// Protocol identifier of the empty message that says that an end carries bytes.
+/// The protocol identifier of the empty message that says that an end carries bytes.
 const BYTES: u32 = 2;
-/// Code of the abort.
+/// The code of the abort if the kinds differ.
 const OTHER_KIND: u64 = 2;
 const SENTENCE: &str =
     "one end of cat carries bytes and the other messages: give --bytes at both ends or at neither";
 
-/// Says that this end carries bytes.
+/// Tells the other end that this end carries bytes.
 ///
 /// # Errors
 /// The mocket is closed.
@@ -25,18 +25,18 @@ pub(super) async fn say_bytes(mocket: &Mocket) -> anyhow::Result<()> {
     Ok(mocket.sender().ppid(BYTES).priority(255).build().send("").await?)
 }
 
-/// By this message the other end says that it carries bytes.
+/// Returns whether the other end says by this message that it carries bytes.
 pub(super) fn says_bytes(message: &Message) -> bool {
     message.ppid == Some(BYTES) && message.payload.is_empty()
 }
 
-/// At the end that carries bytes: reads what comes beside them, until the other end has written all of ours.
+/// At an end that carries bytes: reads messages until the other end has written all of our bytes.
 ///
 /// # Errors
 /// The other end carries messages.
 pub(super) async fn expect_bytes(mocket: &Mocket, heard_written: &mut bool) -> anyhow::Result<()> {
     while !*heard_written {
-        // Whoever reads the bytes is told why it is closed.
+        // The reader of the bytes is told why the mocket is closed.
         let Ok(message) = mocket.recv().await else { return Ok(()) };
         expect_cat(mocket, &message)?;
         if !says_bytes(&message) && !says_written(&message) {
@@ -47,7 +47,7 @@ pub(super) async fn expect_bytes(mocket: &Mocket, heard_written: &mut bool) -> a
     Ok(())
 }
 
-/// At the end that carries messages: looks out for byte streams.
+/// At an end that carries messages: watches for byte streams.
 ///
 /// # Errors
 /// The other end carries bytes.
@@ -58,16 +58,16 @@ pub(super) async fn expect_messages(mocket: &Mocket) -> anyhow::Result<Infallibl
     }
 }
 
-/// Ends it at once, and tells both ends why.
+/// Aborts at once and tells both ends why.
 pub(super) fn refuse<T>(mocket: &Mocket) -> anyhow::Result<T> {
     mocket.abort(OTHER_KIND, SENTENCE);
     bail!(SENTENCE)
 }
 
-/// The same where the other end does not run `cat`.
+/// Checks that the other end runs `cat`, and aborts if it does not.
 ///
 /// # Errors
-/// It does not.
+/// The other end runs `whimbrel perf`.
 pub(super) fn expect_cat(mocket: &Mocket, message: &Message) -> anyhow::Result<()> {
     if !commands::is_perf(message) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Lines or pieces, as messages both ways.
+//! The exchange of lines or pieces as messages in both directions.
 
 use std::io;
 
@@ -13,9 +13,9 @@ use super::kind;
 use super::progress::Progress;
 use super::writer::Writer;
 
-/// Messages taken from the mocket at once.
+/// The most messages taken from the mocket at once.
 const TAKE: usize = 256;
-/// Protocol identifier of the empty message that says that an end's input has ended.
+/// The protocol identifier of the empty message that says that an end's input has ended.
 const END: u32 = 1;
 
 pub(super) async fn exchange(
@@ -28,7 +28,7 @@ pub(super) async fn exchange(
     let closing = closing(mocket);
     let Progress { said_all, heard_all, said_written, heard_written, .. } = progress;
     let transfer = async {
-        // Who was left need not go on sending; what it had sent comes yet, and why it closed.
+        // If the peer closes, this end stops sending. It still receives what was sent, and why the peer closed.
         let sending = async {
             tokio::select! {
                 sent = send_all(mocket, how, input, said_all) => sent,
@@ -50,7 +50,8 @@ pub(super) async fn exchange(
         exchanged = transfer => drop(exchanged?),
         never = kind::expect_messages(mocket) => match never? {},
     }
-    // The one that was not heard closed politely without a word of `cat`: it may end before our input, but not before what was read of it.
+    // A peer that did not report the end closed gracefully without `cat`'s protocol. It may end before our input, but
+    // not before what was read of it.
     close(mocket, *said_all || input.is_idle()).await
 }
 
@@ -66,7 +67,7 @@ async fn send_all(
     let sender = how.sender(mocket);
     while let Some(message) = input.next().await.context("cannot read standard input")? {
         match sender.send(Bytes::copy_from_slice(message)).await {
-            // Whoever receives is told why.
+            // The receiving side is told why the mocket is closed.
             Err(SendError::Closed(_) | SendError::NoStream) => return Ok(()),
             sent => sent?,
         }
@@ -81,7 +82,7 @@ async fn send_all(
     Ok(())
 }
 
-/// The end has to come after all else, whatever the services.
+/// Waits until all messages are resolved: the end must come after everything else, whatever the services.
 async fn wait_until_resolved(mocket: &Mocket) {
     const POLL: std::time::Duration = std::time::Duration::from_millis(2);
     loop {
@@ -105,7 +106,8 @@ async fn receive_all(
 ) -> anyhow::Result<()> {
     let mut batch = Vec::with_capacity(TAKE);
     while !*heard_all {
-        // What is taken is handed over or gathered before anything else is waited for: nothing is lost if the session leaves.
+        // Received messages are handed over or gathered before anything else is awaited, so that nothing is lost if
+        // the session leaves.
         let received = tokio::select! {
             biased;
             received = mocket.recv_many(&mut batch, TAKE), if output.has_room() => received,
@@ -124,7 +126,7 @@ async fn receive_all(
             return kind::refuse(mocket);
         }
         *heard_all = batch.iter().any(is_end);
-        // It comes when our input has ended, which may be long before the peer's.
+        // This message arrives when our input has ended, which may be long before the peer's ends.
         *heard_written |= batch.iter().any(says_written);
         write_all(output, &batch, cut)?;
         batch.clear();
@@ -132,10 +134,10 @@ async fn receive_all(
     Ok(())
 }
 
-/// After the peer's end nothing else comes.
+/// Waits for the peer's confirmation; after its end nothing else arrives.
 async fn hear_written(mocket: &Mocket, heard_written: &mut bool) -> anyhow::Result<()> {
     while !*heard_written {
-        // Why it is closed is looked at when closing.
+        // The reason of the close is checked when closing.
         let Ok(message) = mocket.recv().await else { return Ok(()) };
         *heard_written = says_written(&message);
     }

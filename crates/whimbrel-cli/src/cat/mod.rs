@@ -1,7 +1,8 @@
 //! `whimbrel cat`: messages or bytes between standard input and output and a peer.
 //!
-//! Messages are lines, unless `--bytes` asks for a byte stream or `--message-size` for pieces. Each end sends what it reads until its
-//! input ends, and writes what it receives until the peer's input has ended too; then both close politely.
+//! Messages are lines, unless `--bytes` asks for a byte stream or `--message-size` for pieces. Each end sends its
+//! input until that ends, and writes what it receives until the peer's input has ended too. Then both close
+//! gracefully.
 
 mod command;
 mod ending;

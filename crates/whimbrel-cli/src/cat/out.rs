@@ -1,14 +1,14 @@
-//! Standard output: what the peer said, as it is for a program, and safe to look at on a terminal.
+//! Standard output: the peer's data, unchanged for a program, and safe to look at on a terminal.
 
 use std::io::{self, IsTerminal, Write};
 use std::str::from_utf8;
 
 use whimbrel::PeerText;
 
-/// See the module. On a terminal control characters are shown escaped: whoever wants them as they are pipes the output.
+/// Standard output. On a terminal, control characters are shown escaped; pipe the output to get them unchanged.
 pub(super) struct Out {
     is_terminal: bool,
-    /// The beginning of a character whose rest has not come.
+    /// The first bytes of a character whose rest has not arrived.
     begun: Vec<u8>,
 }
 
@@ -21,7 +21,7 @@ impl Out {
         Self { is_terminal, begun: Vec::new() }
     }
 
-    /// Writes what came, and what of it is begun with the next.
+    /// Writes the bytes received. An incomplete character at their end is written with the next bytes.
     pub(super) fn write(&mut self, out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
         if !self.is_terminal {
             return out.write_all(bytes);
@@ -42,14 +42,14 @@ impl Out {
         show(out, from_utf8(rest).unwrap_or_default())
     }
 
-    /// Nothing more belongs to what was written.
+    /// Writes an incomplete character, because nothing more belongs to it.
     pub(super) fn end(&mut self, out: &mut impl Write) -> io::Result<()> {
         show_bytes(out, &std::mem::take(&mut self.begun))
     }
 }
 
 fn show(out: &mut impl Write, text: &str) -> io::Result<()> {
-    // Line ends and tabs move on and do nothing else.
+    // Line ends and tabs only move the cursor forward, so they stay unescaped.
     text.split_inclusive(['\n', '\t']).try_for_each(|part| {
         let plain = part.trim_end_matches(['\n', '\t']);
         write!(out, "{}{}", PeerText::show(plain), &part[plain.len()..])
@@ -77,7 +77,7 @@ mod tests {
         let wanted = r"a	b
 
 \u{1b}]0;owned\u{7}\u{d}\u{9b}2J é\u{202e}";
-        // Wherever it is cut.
+        // The result is the same wherever the text is cut.
         for at in 0..hostile.len() {
             let (first, second) = hostile.split_at(at);
             assert_eq!(String::from_utf8(shown(true, &[first, second])).unwrap(), wanted);

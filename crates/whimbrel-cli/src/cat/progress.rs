@@ -1,32 +1,32 @@
-//! How far an exchange has come: what goes with a session to the process that goes on with it.
+//! The progress of an exchange, which goes with a session to the process that continues it.
 
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 
-/// See the module.
+/// The progress; see the module documentation.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub(super) struct Progress {
-    /// It carries bytes, not messages.
+    /// Whether the exchange carries bytes, not messages.
     bytes: bool,
-    /// The byte stream that our input goes out on, once it is open.
+    /// The byte stream for our input, once it is open.
     pub(super) out: Option<u64>,
-    /// The peer was told of the end of our input.
+    /// Whether the peer was told that our input has ended.
     pub(super) said_all: bool,
-    /// The peer's input has ended, and all of it has come; the process that took it writes it.
+    /// Whether the peer's input has ended and all of it has arrived. The process that received it writes it.
     pub(super) heard_all: bool,
-    /// The peer was told that all of its input is written.
+    /// Whether the peer was told that all of its input was written.
     pub(super) said_written: bool,
-    /// The peer has written all of our input.
+    /// Whether the peer has written all of our input.
     pub(super) heard_written: bool,
 }
 
 impl Progress {
-    /// Of an exchange that begins.
+    /// The progress of an exchange that begins.
     pub(super) fn begin(bytes: bool) -> Self {
         Self { bytes, ..Self::default() }
     }
 
-    /// With the input that was read and not sent.
+    /// Saves the progress, with the input that was read and not sent.
     pub(super) fn save(&self, unsent: &[u8]) -> Vec<u8> {
         // Serialising plain data into memory does not fail.
         let mut saved = serde_json::to_vec(self).unwrap_or_default();
@@ -35,10 +35,10 @@ impl Progress {
         saved
     }
 
-    /// What [`Self::save`] made, for an exchange of bytes or of messages.
+    /// Loads what [`Self::save`] saved, for an exchange of bytes or of messages.
     ///
     /// # Errors
-    /// Something else made it, or it was an exchange of the other kind.
+    /// Another program saved it, or the exchange was of the other kind.
     pub(super) fn load(saved: &[u8], bytes: bool) -> anyhow::Result<(Self, &[u8])> {
         let at = saved.iter().position(|byte| *byte == b'\n');
         let parts = at.map(|at| (&saved[..at], &saved[at + 1..]));

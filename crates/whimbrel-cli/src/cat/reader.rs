@@ -1,26 +1,26 @@
-//! A thread that reads standard input ahead, and can be stopped without losing what it has read.
+//! A thread that reads standard input ahead and can be stopped without losing what it has read.
 
 use std::io::{self, Read};
 use std::thread::JoinHandle;
 
 use tokio::sync::mpsc;
 
-/// What one read takes at most.
+/// The most bytes of one read.
 const READ: usize = 1 << 16;
 
-/// Reading cannot be cancelled, so it is done on a thread; what has come is handed over in chunks, one ahead.
+/// Reads standard input. Reading cannot be cancelled, so a thread does it and passes on chunks, one ahead.
 pub(super) struct Reader {
     chunks: mpsc::Receiver<io::Result<Vec<u8>>>,
     stop: stop::Asker,
-    /// Gives what it had read and could not hand over.
+    /// The thread. It returns what it had read and could not pass on.
     thread: JoinHandle<Vec<u8>>,
 }
 
 impl Reader {
-    /// Begins to read standard input.
+    /// Starts to read standard input.
     ///
     /// # Errors
-    /// The system gives no handle on it.
+    /// The system provides no handle on it.
     pub(super) fn start() -> io::Result<Self> {
         let (send, chunks) = mpsc::channel(1);
         let (mut input, stop) = stop::input()?;
@@ -43,17 +43,17 @@ impl Reader {
         Ok(Self { chunks, stop, thread })
     }
 
-    /// The next bytes; None at the end. Cancel-safe.
+    /// Returns the next bytes, or `None` at the end. Cancel-safe.
     pub(super) async fn next(&mut self) -> Option<io::Result<Vec<u8>>> {
         self.chunks.recv().await
     }
 
-    /// Nothing has come that was not taken.
+    /// Returns whether no chunk is waiting to be taken.
     pub(super) fn is_idle(&self) -> bool {
         self.chunks.is_empty()
     }
 
-    /// Reads no more, and gives what was read and not taken: what comes later is for another process.
+    /// Stops reading and returns what was read and not taken. Later input is for another process.
     pub(super) fn stop(self) -> Vec<u8> {
         let Self { mut chunks, stop, thread } = self;
         chunks.close();
@@ -68,7 +68,7 @@ impl Reader {
     }
 }
 
-/// None: the input has ended, or is to be left alone.
+/// Reads a chunk. Returns `None` if the input has ended or must be left alone.
 fn read(input: &mut stop::Input) -> io::Result<Option<Vec<u8>>> {
     let mut chunk = vec![0; READ];
     let count = loop {
@@ -89,10 +89,10 @@ mod stop {
     use std::io::{self, PipeReader, PipeWriter, Read};
     use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-    /// Dropped, the input ends.
+    /// Ends the input when dropped.
     pub(super) type Asker = PipeWriter;
 
-    /// Standard input itself, not what the library buffers of it.
+    /// Standard input itself, without the library's buffer.
     pub(super) struct Input {
         stdin: File,
         stop: PipeReader,
@@ -110,17 +110,17 @@ mod stop {
         }
     }
 
-    /// Waits until there is something to read, or it is not to be read any more.
+    /// Waits until there is something to read, or reading must stop. Returns whether it must stop.
     fn is_stopped(stdin: BorrowedFd<'_>, stop: BorrowedFd<'_>) -> io::Result<bool> {
         let mut both =
             [stdin, stop].map(|file| libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLIN, revents: 0 });
-        // SAFETY: an array of two.
+        // SAFETY: this is an array of two.
         let ready = unsafe { libc::poll(both.as_mut_ptr(), 2, -1) };
         if ready < 0 { Err(io::Error::last_os_error()) } else { Ok(both[1].revents != 0) }
     }
 }
 
-/// No session leaves a process here, so that nothing has to be stopped.
+/// On this system no session can leave a process, so nothing needs to be stopped.
 #[cfg(not(unix))]
 mod stop {
     use std::io;

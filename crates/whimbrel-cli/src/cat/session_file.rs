@@ -11,10 +11,10 @@ use super::command::CatOptions;
 use crate::output::note;
 use crate::private_file::{self, Exposure};
 
-/// A session in a file. One that is not sealed is worth as much as the key.
+/// Reads a session from a file. A session that is not sealed is as sensitive as the key.
 ///
 /// # Errors
-/// Says what the file holds instead of a session, and what to do.
+/// The file holds no usable session; the message says what it holds instead, and what to do.
 pub(super) fn read(file: &Path, passphrase: Option<Zeroizing<String>>) -> anyhow::Result<SuspendedMocket> {
     let path = file.display();
     if file.is_dir() {
@@ -54,7 +54,7 @@ pub(super) fn read(file: &Path, passphrase: Option<Zeroizing<String>>) -> anyhow
     })
 }
 
-/// It says so: no passphrase is needed to see it.
+/// Returns whether the session is sealed, which can be seen without the passphrase.
 fn is_sealed(bytes: &[u8]) -> bool {
     SuspendedMocket::open(bytes, "").is_err_and(|error| !matches!(error, SealError::NotSealed))
 }
@@ -73,10 +73,10 @@ fn unusable(file: &Path, error: SnapshotError) -> anyhow::Error {
     }
 }
 
-/// The passphrase that sessions are sealed under.
+/// The passphrase under which sessions are sealed.
 ///
 /// # Errors
-/// The file cannot be read, or is empty.
+/// The file cannot be read or is empty.
 pub(super) fn passphrase(how: &CatOptions) -> anyhow::Result<Option<Zeroizing<String>>> {
     let Some(file) = &how.passphrase_file else { return Ok(None) };
     let path = file.display();

@@ -1,4 +1,4 @@
-//! Bytes, as one byte stream both ways.
+//! The exchange of bytes, as one byte stream in each direction.
 
 use std::io;
 
@@ -12,7 +12,7 @@ use super::kind;
 use super::progress::Progress;
 use super::writer::Writer;
 
-/// Bytes read at once.
+/// The most bytes read at once.
 const READ: usize = 1 << 16;
 
 pub(super) async fn exchange(
@@ -23,7 +23,7 @@ pub(super) async fn exchange(
 ) -> anyhow::Result<()> {
     let closing = closing(mocket);
     let Progress { out, said_all, heard_all, said_written, heard_written, .. } = progress;
-    // Both ends open one and take the other's: neither needs to know who listens.
+    // Both ends open a stream and accept the other's, so neither needs to know which one listens.
     let mut going = match *out {
         Some(id) => mocket.stream(StreamId(id)),
         None => {
@@ -31,7 +31,7 @@ pub(super) async fn exchange(
                 kind::say_bytes(mocket).await?;
                 anyhow::Ok(mocket.open_stream().await?)
             };
-            // At the beginning nothing else fails than a peer that has closed, and that says why.
+            // At the beginning this fails only if the peer has closed; the close gives the reason.
             let Ok(opened) = begun.await else { return Err(early(&mocket.closed().await)) };
             *out = Some(opened.id().0);
             Some(opened)
@@ -39,7 +39,7 @@ pub(super) async fn exchange(
     };
     let out = *out;
     let transfer = async {
-        // Who was left need not go on sending; what it had written comes yet, and why it closed.
+        // If the peer closes, this end stops sending. It still receives what was written, and why the peer closed.
         let sending = async {
             tokio::select! {
                 sent = send_all(going.as_mut(), input, said_all) => sent,
@@ -58,12 +58,12 @@ pub(super) async fn exchange(
         tokio::try_join!(sending, receiving, kind::expect_bytes(mocket, heard_written))
     };
     transfer.await?;
-    // Dropped before, it would stop the peer's direction of it.
+    // If the stream were dropped before, it would stop the peer's direction.
     drop(going);
     close(mocket, *said_all || input.is_idle()).await
 }
 
-/// The stream that the peer opened, now or while another process held the session.
+/// The stream that the peer opens, now or while another process held the session.
 async fn coming(mocket: &Mocket, out: Option<u64>) -> anyhow::Result<Stream> {
     let known = mocket.byte_streams().into_iter().find(|id| Some(id.0) != out);
     match known.and_then(|id| mocket.stream(id)) {
@@ -79,7 +79,7 @@ async fn send_all(out: Option<&mut Stream>, input: &mut Input, said_all: &mut bo
     let out = out.context("the peer has ended the byte stream")?;
     while let Some(bytes) = input.next().await.context("cannot read standard input")? {
         let count = match out.write(bytes).await {
-            // Whoever receives is told why.
+            // The receiving side is told why the mocket is closed.
             Err(error) if is_closed(&error) => return Ok(()),
             written => written?,
         };
@@ -102,9 +102,9 @@ async fn receive_all(
     let mut back = coming(mocket, out).await?;
     let mut buffer = vec![0; READ];
     while !*heard_all {
-        // A stream that always has more must not keep us from sending, or from hearing signals.
+        // A stream that always has more data must not keep this task from sending or from handling signals.
         tokio::task::coop::consume_budget().await;
-        // What is taken is gathered before anything else is waited for: nothing is lost if the session leaves.
+        // Received bytes are gathered before anything else is awaited, so that nothing is lost if the session leaves.
         let count = tokio::select! {
             biased;
             count = back.read(&mut buffer), if output.has_room() => count.map_err(why_short)?,
@@ -123,7 +123,7 @@ fn is_closed(error: &io::Error) -> bool {
     matches!(stream_error(error), Some(StreamIoError::Closed(_)))
 }
 
-/// Why there is no more, and no end of the stream.
+/// The error for a stream that breaks off without its end.
 fn why_short(error: io::Error) -> Error {
     match stream_error(&error) {
         Some(StreamIoError::Closed(reason)) => early(reason),

@@ -1,4 +1,4 @@
-//! Leaving a session in a file, and going on with one.
+//! Suspending a session to a file, and resuming one.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -18,10 +18,10 @@ use crate::output::note;
 use crate::private_file::Draft;
 use crate::process::interrupted;
 
-/// When a file that could not be written is tried again.
+/// How long to wait before a failed write of the file is repeated.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// How a session is gone on with.
+/// Options for resuming a session.
 #[derive(Args, Clone, Debug)]
 pub(super) struct ResumeOptions {
     /// Continue the session that --suspend-to left in this file. The file is then deleted, since a session is resumed once.
@@ -79,7 +79,7 @@ impl ResumeOptions {
     }
 }
 
-/// Where to, and sealed how, when a signal says so.
+/// Where a session is suspended to when a signal asks for it, and the passphrase that seals it.
 pub(super) struct Leaving {
     file: Option<PathBuf>,
     passphrase: Option<Zeroizing<String>>,
@@ -88,7 +88,7 @@ pub(super) struct Leaving {
 }
 
 impl Leaving {
-    /// Listens for the signals from now on, if there is a file to write.
+    /// Listens for the signals from now on, and checks the file's folder if there is a file to write.
     pub(super) fn prepare(how: &CatOptions) -> anyhow::Result<Self> {
         if let Some(file) = &how.suspend_to {
             check_folder(file)?;
@@ -97,7 +97,7 @@ impl Leaving {
         {
             use tokio::signal::unix::{SignalKind, signal};
             const SIGTSTP: i32 = 20;
-            // Without a file Ctrl-Z stops the process as it always does: that signal is not asked for.
+            // Without a file, Ctrl-Z stops the process as usual: that signal is not caught.
             let second = if how.suspend_to.is_some() {
                 SignalKind::from_raw(SIGTSTP)
             } else {
@@ -115,7 +115,7 @@ impl Leaving {
         }
     }
 
-    /// A key that goes with the process cannot resume anything.
+    /// Checks the key: a key that ends with the process cannot resume a session.
     pub(super) fn check_key(&self, key: Option<&Path>) -> anyhow::Result<()> {
         if self.file.is_some() && own_or_temporary(key)?.1 {
             bail!(
@@ -139,27 +139,28 @@ impl Leaving {
     }
 }
 
-/// A session that has left, and the file it is for.
+/// A session that has left, and its file.
 pub(super) struct Left {
     pub(super) state: SuspendedMocket,
     file: PathBuf,
     since: Instant,
 }
 
-/// Carries on to the end, or has the session leave when asked to.
+/// Runs the exchange to its end, or suspends the session when asked to.
 pub(super) async fn leave_or(
     mocket: &Mocket,
     leaving: &mut Leaving,
     exchange: impl Future<Output = anyhow::Result<()>>,
 ) -> anyhow::Result<Option<Left>> {
-    // It rests while the session leaves, and is dropped after: what it was about to receive goes with the session.
+    // The exchange pauses while the session leaves, and is dropped afterwards: data it was about to receive goes with
+    // the session.
     tokio::pin!(exchange);
     loop {
         let file = tokio::select! {
             result = &mut exchange => return result.map(|()| None),
             file = leaving.asked() => file,
         };
-        // Told now, since a session that has left cannot be called back.
+        // The file is tried first, because a session that has left cannot be called back.
         if let Err(error) = Draft::begin(&file) {
             note(format_args!("not suspended, cannot write {}: {error}", file.display()));
             continue;
@@ -205,7 +206,7 @@ impl Left {
     }
 }
 
-/// How long the peer waits yet, `since` it was told.
+/// How much longer the peer waits, `since` it was told.
 fn peer_waits(told: Option<Duration>, since: Duration) -> String {
     match told.map(|told| told.saturating_sub(since)) {
         Some(Duration::ZERO) => "the peer waits no more".to_owned(),
@@ -214,7 +215,8 @@ fn peer_waits(told: Option<Duration>, since: Duration) -> String {
     }
 }
 
-/// A full disk must not cost the session, which is nowhere else: it is kept here until there is room.
+/// Writes the file, and repeats that until there is room: the session exists only in this process, and a full disk
+/// must not lose it.
 async fn write_in_the_end(file: &Path, bytes: &[u8]) {
     let mut told = String::new();
     while let Err(error) = Draft::begin(file).and_then(|draft| draft.finish(bytes)) {
@@ -230,7 +232,7 @@ async fn write_in_the_end(file: &Path, bytes: &[u8]) {
     }
 }
 
-/// Told at once: who starts in a wrong place should not learn it when leaving.
+/// Checks the folder at the start, so that a wrong place is not noticed only when leaving.
 fn check_folder(file: &Path) -> anyhow::Result<()> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !folder.is_dir() || file.is_dir() {

@@ -1,4 +1,4 @@
-//! A thread that writes standard output: an output that nobody reads holds back neither signals nor the session.
+//! A thread that writes standard output, so that an output that nobody reads blocks neither signals nor the session.
 
 use std::io::{self, Write};
 
@@ -8,21 +8,22 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use super::out::Out;
 use crate::output::output_error;
 
-/// Bytes that wait for the thread at the most; then nothing more is taken from the peer.
+/// The most bytes that wait for the thread; beyond it nothing more is taken from the peer.
 const ROOM: usize = 1 << 18;
 
-/// Writing cannot be cancelled, so it is done on a thread. One part is being written, one waits for the thread, and one is gathered here.
+/// Writes standard output. Writing cannot be cancelled, so a thread does it. One part is being written, one waits for
+/// the thread, and one is gathered here.
 pub(super) struct Writer {
     out: Out,
     gathered: Vec<u8>,
-    /// None: all was said.
+    /// The channel to the thread; `None` once everything was passed on.
     parts: Option<mpsc::Sender<Vec<u8>>>,
-    /// None: its result was given.
+    /// The thread; `None` once its result was returned.
     thread: Option<JoinHandle<io::Result<()>>>,
 }
 
 impl Writer {
-    /// Starts the thread that writes standard output. It needs a tokio runtime.
+    /// Starts the thread that writes standard output. It requires a tokio runtime.
     pub(super) fn start() -> Self {
         let (parts, mut given) = mpsc::channel::<Vec<u8>>(1);
         let thread = spawn_blocking(move || {
@@ -35,15 +36,15 @@ impl Writer {
         Self { out: Out::standard(), gathered: Vec::new(), parts: Some(parts), thread: Some(thread) }
     }
 
-    /// More may be given.
+    /// Returns whether more may be given.
     pub(super) fn has_room(&self) -> bool {
         self.gathered.len() < ROOM
     }
 
-    /// Takes what came from the peer; what of it is begun is shown with the next.
+    /// Gathers bytes from the peer. An incomplete character at their end is shown with the next bytes.
     ///
     /// # Errors
-    /// None: memory takes all.
+    /// None: memory accepts everything.
     pub(super) fn give(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.out.write(&mut self.gathered, bytes)
     }
@@ -51,14 +52,15 @@ impl Writer {
     /// Ends a line.
     ///
     /// # Errors
-    /// None: memory takes all.
+    /// None: memory accepts everything.
     pub(super) fn end_line(&mut self) -> io::Result<()> {
         self.out.end(&mut self.gathered)?;
         self.gathered.push(b'\n');
         Ok(())
     }
 
-    /// Hands what was gathered to the thread as soon as that has time; with nothing to hand over, waits until writing fails. Cancel-safe.
+    /// Passes the gathered bytes to the thread as soon as it is ready. Without any, it waits until writing fails.
+    /// Cancel-safe.
     ///
     /// # Errors
     /// Standard output cannot be written.
@@ -73,13 +75,13 @@ impl Writer {
         self.finish().await
     }
 
-    /// Waits until all is written. Cancel-safe, and the second time it has nothing to do.
+    /// Waits until everything is written. Cancel-safe; a second call has nothing to do.
     ///
     /// # Errors
     /// Standard output cannot be written.
     pub(super) async fn finish(&mut self) -> anyhow::Result<()> {
         if let (Some(parts), false) = (&self.parts, self.gathered.is_empty()) {
-            // The thread says itself why it takes no more.
+            // The thread itself reports why it accepts no more.
             if let Ok(place) = parts.reserve().await {
                 place.send(std::mem::take(&mut self.gathered));
             }

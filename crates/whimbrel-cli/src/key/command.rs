@@ -54,10 +54,10 @@ enum Verb {
 }
 
 impl KeyCommand {
-    /// Does it.
+    /// Runs the command.
     ///
     /// # Errors
-    /// The file exists already, or is not there, or is no key.
+    /// The file exists already, is missing, or holds no key.
     pub fn run(self) -> anyhow::Result<()> {
         let place = |file: Option<PathBuf>| file.map_or_else(default_key_file, Ok);
         let identity = match self.verb {

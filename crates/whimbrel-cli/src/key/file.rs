@@ -1,4 +1,4 @@
-//! The key file: one line of text that says what it is.
+//! The key file: one line of text with a prefix that tells what it is.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -10,21 +10,21 @@ use zeroize::Zeroizing;
 use super::default_key_file;
 use crate::private_file::{self, Exposure, private};
 
-/// What the line begins with; 64 hexadecimal digits follow.
+/// The prefix of the line; 64 hexadecimal digits follow.
 const PREFIX: &str = "whimbrel-secret-key ";
 
-/// Reading or writing a key file; each says what to do.
+/// An error of reading or writing a key file. Each message says what to do.
 #[derive(Debug)]
 pub enum KeyFileError {
-    /// There is none.
+    /// The file does not exist.
     Missing(PathBuf),
-    /// There is one, and a key is never overwritten.
+    /// The file exists, and a key is never overwritten.
     Exists(PathBuf),
-    /// Others may read it.
+    /// Others may read the file.
     Exposed(PathBuf),
-    /// It holds something else.
+    /// The file holds something else.
     NotAKey(PathBuf),
-    /// The system refuses.
+    /// The system reported an error.
     System(PathBuf, io::Error),
 }
 
@@ -65,7 +65,7 @@ impl std::error::Error for KeyFileError {}
 /// Reads a key.
 ///
 /// # Errors
-/// Missing, not a key, or readable by others.
+/// The file is missing, holds no key, or is readable by others.
 pub fn load(path: &Path) -> Result<Identity, KeyFileError> {
     let (text, exposure) = private_file::read(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => KeyFileError::Missing(path.to_owned()),
@@ -78,15 +78,15 @@ pub fn load(path: &Path) -> Result<Identity, KeyFileError> {
     Ok(Identity::from_secret(*secret))
 }
 
-/// Writes a key into a file that does not exist yet, readable by its owner only; makes the folders it is in.
+/// Writes a key into a new file that only its owner can read, and creates the missing folders.
 ///
 /// # Errors
-/// The file exists, or cannot be written.
+/// The file exists or cannot be written.
 pub fn save_new(path: &Path, identity: &Identity) -> Result<(), KeyFileError> {
     write_new(path, PREFIX, identity.secret())
 }
 
-/// A line of `prefix` and the digits of a secret.
+/// Writes a line of `prefix` and the digits of a secret into a new file.
 pub(super) fn write_new(path: &Path, prefix: &str, secret: &[u8; 32]) -> Result<(), KeyFileError> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::AlreadyExists => KeyFileError::Exists(path.to_owned()),
@@ -105,7 +105,7 @@ pub(super) fn write_new(path: &Path, prefix: &str, secret: &[u8; 32]) -> Result<
     written.and_then(|()| file.sync_all()).map_err(failed)
 }
 
-/// Those that are not there yet, for their owner only: they are made for secrets.
+/// Creates missing folders for their owner only, because they are for secrets.
 fn make_folders(folder: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
@@ -114,11 +114,11 @@ fn make_folders(folder: &Path) -> io::Result<()> {
     builder.create(folder)
 }
 
-/// The key in `file`; without a file named, the one at the default place if there is one, else one for this process only. The second
-/// is true if it is only for this process.
+/// The key in `file`. If no file is given, it is the key at the default place, or else a new one for this process
+/// only. The returned flag is true if the key is only for this process.
 ///
 /// # Errors
-/// As [`load`]; a file that was named has to exist.
+/// See [`load`]; a file that was given must exist.
 pub fn own_or_temporary(file: Option<&Path>) -> Result<(Identity, bool), KeyFileError> {
     if let Some(file) = file {
         return Ok((load(file)?, false));
@@ -137,7 +137,7 @@ fn parse(text: &[u8]) -> Option<Zeroizing<[u8; 32]>> {
 }
 
 pub(super) fn digits(secret: &[u8; 32]) -> Zeroizing<String> {
-    // As long as it will be: what grows leaves copies behind.
+    // The full capacity is reserved at once, because a buffer that grows leaves copies behind.
     let mut text = Zeroizing::new(String::with_capacity(64));
     for half in secret.iter().flat_map(|byte| [byte >> 4, byte & 0xf]) {
         text.extend(char::from_digit(half.into(), 16));

@@ -1,4 +1,4 @@
-//! Keys of peers that were trusted on first use, a line a peer: `host:port KEY`.
+//! The keys of peers that were trusted on first use, one line `host:port KEY` for each peer.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -17,14 +17,14 @@ pub struct KnownPeers {
     peers: BTreeMap<String, PublicKey>,
 }
 
-/// Reading or writing it.
+/// An error of reading or writing the file.
 #[derive(Debug)]
 pub enum KnownPeersError {
-    /// The system refuses.
+    /// The system reported an error.
     System(PathBuf, io::Error),
     /// A line is not `host:port KEY`.
     Line(PathBuf, usize),
-    /// Others can write it: whom we trust would be theirs to say.
+    /// Others can write the file, and so decide whom we trust.
     Exposed(PathBuf),
 }
 
@@ -51,10 +51,10 @@ impl std::fmt::Display for KnownPeersError {
 impl std::error::Error for KnownPeersError {}
 
 impl KnownPeers {
-    /// Reads the file; one that does not exist is empty.
+    /// Reads the file; a missing one counts as empty.
     ///
     /// # Errors
-    /// It cannot be read, others can write it, or a line makes no sense.
+    /// The file cannot be read, others can write it, or a line is invalid.
     pub fn load(path: &Path) -> Result<Self, KnownPeersError> {
         match fs::metadata(path).map_or(Exposure::Private, |found| Exposure::of(&found)) {
             Exposure::Private => {}
@@ -76,23 +76,23 @@ impl KnownPeers {
             }
             let wrong = || KnownPeersError::Line(path.to_owned(), at + 1);
             let (peer, key) = line.split_once(char::is_whitespace).ok_or_else(wrong)?;
-            // The last word on a peer counts.
+            // The last line of a peer counts.
             peers.insert(peer.to_owned(), key.trim().parse().map_err(|_| wrong())?);
         }
         Ok(Self { path: path.to_owned(), peers })
     }
 
-    /// Where it is.
+    /// The file's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The key a peer showed before.
+    /// The key that a peer showed before.
     pub fn key_of(&self, url: &Url) -> Option<PublicKey> {
         self.peers.get(&name(url)).copied()
     }
 
-    /// Remembers a peer's key, in the file too, which is for its owner alone from then on.
+    /// Remembers a peer's key, in the file too, which only its owner can access from then on.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -101,7 +101,7 @@ impl KnownPeers {
         if let Some(folder) = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             fs::create_dir_all(folder).map_err(failed)?;
         }
-        // One write appends a whole line, whoever else appends at the same time.
+        // A single write appends a whole line, even if another process appends at the same time.
         let mut options = OpenOptions::new();
         let mut file = private(options.append(true).create(true)).open(&self.path).map_err(failed)?;
         shut(&file).map_err(failed)?;
@@ -112,7 +112,7 @@ impl KnownPeers {
     }
 }
 
-/// What a peer goes by: as in its URL, without the key.
+/// The name under which a peer is remembered: as in its URL, without the key.
 fn name(url: &Url) -> String {
     match url.host.contains(':') {
         true => format!("[{}]:{}", url.host, url.port),

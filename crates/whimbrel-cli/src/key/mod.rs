@@ -1,4 +1,4 @@
-//! Who we are and whom we know: the key file, the known peers, and `whimbrel key`.
+//! Our key and the keys of peers: the key file, the known peers, and `whimbrel key`.
 
 mod command;
 mod file;

@@ -1,4 +1,4 @@
-//! The pre-shared key: one more secret, beside the identities.
+//! The pre-shared key: a further secret beside the identities.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 use super::file::{parse_digits, write_new};
 use crate::private_file::{self, Exposure};
 
-/// Where its digits may be, instead of in a file.
+/// The environment variable that may hold the digits instead of a file.
 const VARIABLE: &str = "WHIMBREL_PSK";
 
 /// Options of a pre-shared key, for both ends.
@@ -23,10 +23,10 @@ pub(crate) struct PskOptions {
 }
 
 impl PskOptions {
-    /// The key in the file, else in the environment.
+    /// Reads the key from the file, or else from the environment.
     ///
     /// # Errors
-    /// There is something else, or others can read it.
+    /// The text is not a key, or others can read the file.
     pub(crate) fn read(&self) -> anyhow::Result<Option<Secret>> {
         match (&self.psk, std::env::var_os(VARIABLE)) {
             (Some(file), _) => load(file).map(Some),
@@ -58,11 +58,11 @@ fn load(file: &Path) -> anyhow::Result<Secret> {
     Ok(Secret::new(*key))
 }
 
-/// Writes a new one into a file that does not exist yet, readable by its owner only.
+/// Writes a new key into a new file that only its owner can read.
 ///
 /// # Errors
-/// The file exists, or cannot be written.
+/// The file exists or cannot be written.
 pub(super) fn make_new(file: &Path) -> anyhow::Result<()> {
-    // An identity's secret is 32 bytes of the system's randomness, which is all that is wanted.
+    // An identity's secret is 32 bytes of the system's randomness, just like a pre-shared key.
     Ok(write_new(file, "", whimbrel::new_identity().secret())?)
 }

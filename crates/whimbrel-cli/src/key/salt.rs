@@ -1,7 +1,8 @@
-//! The salt of a listener's reset tokens, stored beside its key, so that peers notice at once when the program is started again.
+//! The salt of a listener's reset tokens. It is stored beside the key, so that peers notice at once when the program
+//! was restarted.
 //!
-//! No two processes of one key may use a salt at the same time: each would answer for the other's connections. So there is a file for
-//! each key and address, and the process that uses it holds a lock on it.
+//! Processes with the same key must not use the same salt at the same time: each would answer for the other's
+//! connections. So there is a file for each key and address, and the process that uses it holds a lock on it.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -12,10 +13,10 @@ use super::file::{digits, parse_digits};
 use crate::output::note;
 use crate::private_file::{private, shut};
 
-/// What the line begins with; 64 hexadecimal digits follow.
+/// The prefix of the line; 64 hexadecimal digits follow.
 const PREFIX: &str = "whimbrel-reset-salt ";
 
-/// The salt of whoever listens as this key at this address, before it is clear that it can listen there.
+/// The salt for listening with this key at this address, before it is known whether the address can be used.
 pub(crate) struct ResetSalt {
     path: PathBuf,
     taken: io::Result<Taken>,
@@ -23,12 +24,12 @@ pub(crate) struct ResetSalt {
 
 struct Taken {
     salt: [u8; 32],
-    /// There was no file before.
+    /// Whether the file was created now.
     is_new: bool,
 }
 
 impl ResetSalt {
-    /// None for port 0: whoever listens there is found elsewhere after a restart.
+    /// Takes the salt; `None` for port 0, because after a restart the port is another one.
     pub(crate) fn take(key_file: &Path, address: &str) -> Option<Self> {
         let address: SocketAddr = address.parse().ok()?;
         if address.port() == 0 {
@@ -39,12 +40,12 @@ impl ResetSalt {
         Some(Self { path, taken })
     }
 
-    /// None where it cannot be used: a restart is then noticed late, and nothing else is worse.
+    /// The salt; `None` if it cannot be used. Peers then notice a restart late, which has no other effect.
     pub(crate) fn value(&self) -> Option<[u8; 32]> {
         self.taken.as_ref().ok().map(|taken| taken.salt)
     }
 
-    /// It listens. Tells people if the salt cannot be used.
+    /// Keeps the salt of a process that listens, and notes if it cannot be used.
     pub(crate) fn keep(self) {
         if let Err(why) = self.taken {
             let path = self.path.display();
@@ -52,7 +53,7 @@ impl ResetSalt {
         }
     }
 
-    /// It does not: a file that was made for it goes.
+    /// Discards the salt of a process that cannot listen, with the file if it was created now.
     pub(crate) fn discard(self) {
         if self.taken.is_ok_and(|taken| taken.is_new) {
             fs::remove_file(self.path).ok();
@@ -60,7 +61,7 @@ impl ResetSalt {
     }
 }
 
-/// `KEY.salt-ADDRESS-PORT`, with no colon in it.
+/// The path `KEY.salt-ADDRESS-PORT`, without a colon in it.
 fn place(key_file: &Path, address: SocketAddr) -> PathBuf {
     let mut path = key_file.as_os_str().to_owned();
     path.push(format!(".salt-{}-{}", address.ip().to_string().replace(':', "_"), address.port()));
@@ -93,7 +94,7 @@ fn read_or_make(file: &mut File) -> io::Result<[u8; 32]> {
     if let Some(salt) = text.strip_prefix(PREFIX).and_then(|rest| parse_digits(rest.trim_end())) {
         return Ok(*salt);
     }
-    // One that was cut off while it was written is made again; anything else is somebody's.
+    // A file that was cut off while being written is rewritten; any other content is left alone.
     if !text.starts_with(PREFIX) && !PREFIX.starts_with(&text) {
         return Err(io::Error::other("it holds something else: remove it"));
     }

@@ -30,10 +30,10 @@ enum Part {
 }
 
 impl PerfCommand {
-    /// Does it.
+    /// Runs the command.
     ///
     /// # Errors
-    /// The key, the port, the peer; or the measurement ended early.
+    /// The key, the port or the peer failed, or the measurement ended early.
     pub fn run(self) -> anyhow::Result<()> {
         match self.part {
             Part::Serve(command) => command.run(),

@@ -1,4 +1,4 @@
-//! What the two ends of a measurement tell each other: JSON in messages of their own protocol identifier.
+//! The control messages between the two ends of a measurement: JSON under a protocol identifier of its own.
 
 use serde::{Deserialize, Serialize};
 use whimbrel::{Message, Mocket, SendError, Sender, Service};
@@ -7,51 +7,51 @@ use super::clock::ClockMark;
 use super::figures::{Interval, Received, Sent};
 use super::plan::Plan;
 
-/// Payload protocol identifiers of what is not the load itself.
+/// The payload protocol identifier of control messages.
 pub(super) const CONTROL: u32 = 1;
-/// Small urgent messages of mixed mode.
+/// The identifier of the small urgent messages of mixed mode.
 pub(super) const URGENT: u32 = 2;
-/// A message of the load on its way back.
+/// The identifier of load messages on their way back.
 pub(super) const ECHO: u32 = 3;
 
-/// Version of these messages.
+/// The version of these messages.
 pub(super) const VERSION: u32 = 2;
 
-/// One of them.
+/// A control message.
 #[derive(Serialize, Deserialize, Debug)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Control {
-    /// The first from whoever connected.
+    /// The first message of the connecting end.
     Start(Start),
     /// The listener's answer.
     Hello {
-        /// Both ends read one clock.
+        /// Whether both ends read one clock.
         one_clock: bool,
     },
-    /// How it goes, from the sink, once a second.
+    /// The sink's progress, once a second.
     Progress(Interval),
-    /// Everything is sent and its fate known; or the source was told to stop.
+    /// Everything was sent and its fate is known, or the source was told to stop.
     Done(Sent),
-    /// The sink has enough.
+    /// The sink wants no more.
     Stop,
-    /// The sink's figures: the end.
+    /// The sink's figures, which end the measurement.
     Report(Received),
 }
 
-/// What is to be done, and since when.
+/// The plan of the measurement, and when it began.
 #[derive(Serialize, Deserialize, Debug)]
 pub(super) struct Start {
     pub(super) version: u32,
     pub(super) plan: Plan,
-    /// Which clock stamps are of, if that can be known.
+    /// The clock of the stamps, if it can be determined.
     pub(super) clock: Option<ClockMark>,
     /// When connecting began, by that clock.
     pub(super) connect_ns: u64,
-    /// How long ago that was when this was sent.
+    /// How long before the sending of this message that was.
     pub(super) elapsed_ns: u64,
 }
 
-/// Sends control messages, ahead of all else.
+/// Sends control messages ahead of everything else.
 pub(super) struct ControlSender(Sender);
 
 impl ControlSender {
@@ -65,7 +65,7 @@ impl ControlSender {
     }
 }
 
-/// Reads a control message; None if it is something else. What makes no sense is an error.
+/// Parses a control message. Returns `None` for another kind of message, and an error for an invalid one.
 pub(super) fn parse(message: &Message) -> Option<Result<Control, serde_json::Error>> {
     (message.ppid == Some(CONTROL)).then(|| serde_json::from_slice(&message.payload))
 }

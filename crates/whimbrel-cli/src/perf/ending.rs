@@ -1,4 +1,4 @@
-//! How a measurement ends that does not come to its own end.
+//! How a measurement ends early.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use crate::output::note;
 
 const OUT_OF_REACH: &str = "the peer is out of reach";
 
-/// Why it did not.
+/// Why a measurement ended early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Cut {
-    /// Somebody pressed Ctrl-C.
+    /// Ctrl-C was pressed.
     Interrupted,
-    /// The peer is gone, or says no more.
+    /// The peer is gone, or no longer answers.
     Lost(String),
 }
 
@@ -52,11 +52,11 @@ impl From<SendError> for Cut {
     }
 }
 
-/// How long the listener waits for a peer out of reach: that one has its own patience, and says so by closing. A session would wait for an
-/// hour.
+/// How long the listener waits for a peer out of reach. The peer has a limit of its own and closes when it is
+/// reached. A session would wait for an hour.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Waits until nobody hopes any more for a peer that is out of reach: for so long as `patience` says, and not before `end`.
+/// Waits until a peer out of reach is given up: after `patience`, and not before `end`.
 pub(super) async fn given_up(mocket: &Mocket, end: Option<Instant>, patience: Duration) -> Cut {
     let mut events = mocket.subscribe();
     let mut unreachable = None;
@@ -67,7 +67,7 @@ pub(super) async fn given_up(mocket: &Mocket, end: Option<Instant>, patience: Du
                 Ok(Event::PeerUnreachable | Event::Detached) => drop(unreachable.get_or_insert_with(Instant::now)),
                 Ok(Event::PeerReachable | Event::Reattached { .. } | Event::PeerResumed { .. }) => unreachable = None,
                 Ok(_) | Err(EventsError::Missed(_)) => {}
-                // Whoever receives is told why.
+                // The receiving side is told why the mocket is closed.
                 Err(EventsError::Closed) => return std::future::pending().await,
             },
             () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => {
@@ -77,7 +77,7 @@ pub(super) async fn given_up(mocket: &Mocket, end: Option<Instant>, patience: Du
     }
 }
 
-/// Tells people when the peer is out of reach, and when it is back, until it is dropped.
+/// Tells people when the peer is out of reach and when it is back, until it is dropped.
 pub(super) async fn tell_reach(mocket: &Mocket) -> Infallible {
     let mut events = mocket.subscribe();
     loop {
@@ -112,7 +112,7 @@ mod tests {
         tokio::pin!(over, soon, never);
         assert!(timeout(Duration::ZERO, &mut over).await.is_err(), "the peer is there");
         assert!(timeout(Duration::ZERO, &mut soon).await.is_err(), "the peer is there");
-        // It says no farewell.
+        // The peer disappears without a farewell.
         elsewhere.shutdown_background();
         mocket.send("is anybody there?").await.unwrap();
         let cut = timeout(Duration::from_secs(60), &mut over).await.unwrap();

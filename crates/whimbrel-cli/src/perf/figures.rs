@@ -1,4 +1,4 @@
-//! The figures: what each end counted, and the document made of both.
+//! The figures: the counters of each end, and the document made of both.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::ending::Cut;
 use super::plan::{Mode, Plan};
 use super::stamp::STAMP;
 
-/// A distribution of delays, µs.
+/// A distribution of delays, in µs.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Latency {
     pub(super) p50: f64,
@@ -21,7 +21,7 @@ pub(super) struct Latency {
 }
 
 impl Latency {
-    /// None if nothing was recorded.
+    /// The distribution in a histogram; `None` if nothing was recorded.
     pub(super) fn of(histogram: &Histogram) -> Option<Self> {
         let at = |quantile| micros(histogram.quantile(quantile));
         let max = micros(histogram.max());
@@ -49,38 +49,38 @@ fn micros(duration: Duration) -> f64 {
     duration.as_nanos() as f64 / 1e3
 }
 
-/// What the sink saw in an interval.
+/// The sink's figures of an interval.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, Default)]
 pub(super) struct Interval {
-    /// Its ends, seconds since the connect call.
+    /// Start and end of the interval, in seconds since the connect call.
     pub(super) from_s: f64,
     pub(super) to_s: f64,
     pub(super) bytes: u64,
     pub(super) messages: u64,
     pub(super) latency_us: Option<Latency>,
-    /// Since the beginning.
+    /// Totals since the beginning.
     pub(super) total_bytes: u64,
     pub(super) total_messages: u64,
 }
 
-/// What the sink saw of one kind of message.
+/// The sink's figures of one kind of message.
 #[derive(Serialize, Deserialize, Clone, Debug, Default)]
 pub(super) struct Counted {
     pub(super) bytes: u64,
     pub(super) messages: u64,
-    /// Different numbers among them, and one above the highest; 0 where messages are too short to carry one.
+    /// The count of different numbers, and the highest plus one; 0 where messages are too short to carry a number.
     pub(super) unique: u64,
     pub(super) next: u64,
     pub(super) duplicated: u64,
     pub(super) out_of_order: u64,
-    /// One way; None where the clocks of the two ends cannot be compared.
+    /// The one-way latency; `None` if the clocks of the two ends cannot be compared.
     pub(super) latency_us: Option<Latency>,
     pub(super) longest_gap_ms: f64,
-    /// When the last came, seconds since the connect call.
+    /// When the last message arrived, in seconds since the connect call.
     pub(super) last_s: f64,
 }
 
-/// What the sink has to say in the end.
+/// The sink's final figures.
 #[derive(Serialize, Deserialize, Clone, Debug, Default)]
 pub(super) struct Received {
     pub(super) seconds: f64,
@@ -90,10 +90,10 @@ pub(super) struct Received {
     pub(super) paths: Vec<PathFigures>,
 }
 
-/// What the source has to say in the end.
+/// The source's final figures.
 #[derive(Serialize, Deserialize, Clone, Debug, Default)]
 pub(super) struct Sent {
-    /// Handed to the transport, urgent ones apart.
+    /// Messages handed to the transport, without the urgent ones.
     pub(super) messages: u64,
     pub(super) urgent_messages: u64,
     pub(super) expired: u64,
@@ -104,18 +104,18 @@ pub(super) struct Sent {
     pub(super) cpu_s: f64,
     pub(super) paths: Vec<PathFigures>,
     pub(super) total: Total,
-    /// Everything was sent and its fate is known.
+    /// Whether everything was sent and its fate is known.
     pub(super) finished: bool,
     /// Round trips of messages that were sent back.
     pub(super) round_trip_us: Option<Latency>,
 }
 
-/// Over all paths, those that are closed included.
+/// Totals over all paths, including closed ones.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, Default)]
 pub(super) struct Total {
     wire_bytes_sent: u64,
     packets_sent: u64,
-    /// Without those that arrived after all.
+    /// Lost packets, without those that arrived after all.
     packets_lost: u64,
 }
 
@@ -129,43 +129,44 @@ impl From<Totals> for Total {
     }
 }
 
-/// One path, as one end sees it, since it was opened. Messages are not a path's: one may go over several, and copies of it too.
+/// One path as one end sees it, since it was opened. It counts no messages: a message may use several paths, and so
+/// may its copies.
 #[derive(Serialize, Deserialize, Clone, Debug, Default)]
 pub(super) struct PathFigures {
     pub(super) id: u32,
-    /// opening, active, standby, suspect, down or closed.
+    /// The path's state: opening, active, standby, suspect, down or closed.
     #[serde(deserialize_with = "escaped")]
     pub(super) state: String,
-    /// Data goes here first.
+    /// Whether this is the primary path, which data uses first.
     pub(super) primary: bool,
     #[serde(deserialize_with = "escaped_if_any")]
     pub(super) local: Option<String>,
     #[serde(deserialize_with = "escaped")]
     pub(super) remote: String,
-    /// Of the wire bytes sent on the paths there are now, 0 to 1.
+    /// The share of the wire bytes sent on the current paths, 0 to 1.
     pub(super) share: f64,
-    /// With IP and UDP headers.
+    /// Bytes sent with IP and UDP headers.
     pub(super) wire_bytes_sent: u64,
-    /// UDP payload.
+    /// UDP payload bytes.
     pub(super) bytes_sent: u64,
     pub(super) bytes_received: u64,
-    /// The same over the measurement's seconds.
+    /// The same per second of the measurement, in bits.
     pub(super) sent_bps: f64,
     pub(super) received_bps: f64,
     pub(super) packets_sent: u64,
     pub(super) packets_lost: u64,
-    /// Of those, packets that arrived after all.
+    /// Packets among those lost that arrived after all.
     pub(super) packets_lost_spuriously: u64,
     pub(super) packets_received: u64,
     pub(super) packets_duplicated: u64,
     pub(super) rtt_us: f64,
     pub(super) rtt_min_us: f64,
-    /// Mean deviation.
+    /// The mean deviation of the round trip.
     pub(super) rtt_variation_us: f64,
-    /// Share of the packets sent that was lost.
+    /// The share of the packets sent that was lost.
     pub(super) loss: f64,
     pub(super) mtu: u16,
-    /// What congestion control thinks.
+    /// Congestion control's estimate of the bandwidth.
     pub(super) bandwidth_bps: u64,
     /// Wire bytes that may be in flight.
     pub(super) cwnd_bytes: u64,
@@ -173,7 +174,7 @@ pub(super) struct PathFigures {
     pub(super) congestion_phase: String,
 }
 
-/// Words of the other end, as they may be shown.
+/// Text of the other end, escaped for display.
 fn escaped<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     String::deserialize(deserializer).map(|text| PeerText::show(&text).to_string())
 }
@@ -229,37 +230,38 @@ pub(super) fn paths(mocket: &Mocket) -> Vec<PathFigures> {
 #[derive(Serialize, Clone, Copy, Debug, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum LatencyKind {
-    /// The two ends share a clock.
+    /// One way: the two ends share a clock.
     OneWay,
-    /// They do not, and messages were sent back.
+    /// Half of a round trip: the ends share no clock, and messages were sent back.
     HalfRoundTrip,
-    /// They do not, or messages are too short to carry the time, or none came.
+    /// Not measured: there is no shared clock, messages are too short to carry the time, or none arrived.
     Unknown,
 }
 
-/// What was heard of both ends. None: never heard.
+/// The figures received from both ends; `None` for those never received.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Heard<'a> {
     pub(super) received: Option<&'a Received>,
-    /// The sink's last words before the end came early.
+    /// The sink's last progress before an early end.
     pub(super) progress: Option<&'a Interval>,
     pub(super) sent: Option<&'a Sent>,
-    /// Both ends read one clock.
+    /// Whether both ends read one clock.
     pub(super) one_clock: Option<bool>,
 }
 
-/// The document of a whole measurement. None is what was never heard.
+/// The document of a whole measurement. Values that were never received are `None`.
 #[derive(Serialize, Clone, Debug)]
 pub(super) struct Document {
     pub(super) mode: Mode,
     pub(super) service: crate::service::ServiceName,
     pub(super) size: usize,
     pub(super) reverse: bool,
-    /// False: the connection ended first, or somebody interrupted; the figures are as far as it came.
+    /// False if the connection ended first or the measurement was interrupted; the figures then cover the time until
+    /// then.
     pub(super) complete: bool,
-    /// Why it did not come to its end.
+    /// Why it ended early.
     pub(super) ended: Option<Cut>,
-    /// What went wrong, where something did: as on standard error.
+    /// The error, if there was one, as on standard error.
     pub(super) error: Option<String>,
     pub(super) seconds: Option<f64>,
     pub(super) bytes: Option<u64>,
@@ -271,7 +273,7 @@ pub(super) struct Document {
     /// Why no latency is known.
     #[serde(skip)]
     pub(super) no_latency: &'static str,
-    /// Of a message and its echo, where there are echoes.
+    /// Round trips of a message and its echo, where there are echoes.
     pub(super) round_trip_us: Option<Latency>,
     pub(super) longest_gap_ms: Option<f64>,
     pub(super) lost: Option<u64>,
@@ -285,18 +287,18 @@ pub(super) struct Document {
     pub(super) packets_sent: Option<u64>,
     pub(super) rtt_us: Option<f64>,
     pub(super) loss: Option<f64>,
-    /// Of both ends' processes.
+    /// The processor time of both ends' processes.
     pub(super) cpu_s: Option<f64>,
     pub(super) cpu_source_s: Option<f64>,
     pub(super) cpu_sink_s: Option<f64>,
-    /// As the source sees them.
+    /// The paths as the source sees them.
     pub(super) paths: Option<Vec<PathFigures>>,
-    /// As the sink sees them.
+    /// The paths as the sink sees them.
     pub(super) sink_paths: Option<Vec<PathFigures>>,
     pub(super) urgent: Option<Urgent>,
 }
 
-/// The urgent messages of mixed mode.
+/// The figures of the urgent messages of mixed mode.
 #[derive(Serialize, Clone, Debug)]
 pub(super) struct Urgent {
     pub(super) messages: u64,
@@ -307,13 +309,13 @@ pub(super) struct Urgent {
     pub(super) duplicated: u64,
 }
 
-/// So many in so many seconds.
+/// The rate of `count` events in `seconds`; 0 if no time passed.
 fn rate(count: f64, seconds: f64) -> f64 {
     if seconds > 0.0 { count / seconds } else { 0.0 }
 }
 
 impl Document {
-    /// From what both ends have counted, as far as it was heard.
+    /// Creates the document from the counters of both ends, as far as they were received.
     pub(super) fn new(plan: &Plan, heard: Heard<'_>, ended: Option<Cut>) -> Self {
         let Heard { received, progress, sent, .. } = heard;
         let load = received.map(|received| &received.load);
@@ -323,7 +325,7 @@ impl Document {
         let messages = load.map(|load| load.messages).or(progress.map(|last| last.total_messages));
         let one_way = load.map_or(progress.and_then(|last| last.latency_us), |load| load.latency_us);
         let half = sent.and_then(|sent| sent.round_trip_us).map(Latency::halved);
-        // The path most is sent on stands for all.
+        // The path with the most packets sent represents all.
         let main = sent.and_then(|sent| sent.paths.iter().max_by_key(|path| path.packets_sent));
         let total = sent.map(|sent| sent.total);
         Self {
@@ -364,12 +366,12 @@ impl Document {
         }
     }
 
-    /// Of a measurement that did not come to be, or was not to be.
+    /// The document of a measurement that could not or should not start.
     pub(super) fn failed(plan: &Plan, why: Cut) -> Self {
         Self::new(plan, Heard::default(), Some(why))
     }
 
-    /// Something was heard of what arrived or of what was sent.
+    /// Returns whether there are figures of arrivals or of packets sent.
     pub(super) fn has_figures(&self) -> bool {
         self.messages.is_some() || self.packets_sent.is_some()
     }
@@ -416,8 +418,8 @@ fn urgent(received: &Received, sent: Option<&Sent>) -> Option<Urgent> {
     })
 }
 
-/// Messages that never came, for another reason than having been given up on purpose. Of a load that was cut off, what was still under
-/// way does not count: only gaps before the last that came, where nothing may fill them any more.
+/// The messages that never arrived, except those given up on purpose. Of a load that was cut off, messages still in
+/// flight do not count: only gaps before the last arrival do, and only where nothing can fill them any more.
 fn lost(plan: &Plan, load: &Counted, sent: &Sent) -> u64 {
     let numbered = load.next > 0;
     let arrived = if numbered { load.unique } else { load.messages };
@@ -428,7 +430,7 @@ fn lost(plan: &Plan, load: &Counted, sent: &Sent) -> u64 {
     } else {
         0
     };
-    // What the other end counted may be anything.
+    // The other end's counters may have any value.
     missing.saturating_sub(sent.expired.saturating_add(sent.replaced))
 }
 

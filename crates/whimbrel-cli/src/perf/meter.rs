@@ -1,4 +1,4 @@
-//! Counts what arrives.
+//! Counts arrivals.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::figures::{Counted, Latency};
 use super::received_set::ReceivedSet;
 use super::stamp::Stamp;
 
-/// Counts one kind of message. Times are the sink's CLOCK_MONOTONIC, nanoseconds.
+/// Counts one kind of message. Times are the sink's CLOCK_MONOTONIC in nanoseconds.
 pub(super) struct Meter {
     bytes: u64,
     messages: u64,
@@ -19,18 +19,18 @@ pub(super) struct Meter {
     last_ns: Option<u64>,
     longest_gap_ns: u64,
     sequenced: bool,
-    /// Out of order among what has to be in order.
+    /// Messages out of order, on a service that keeps order.
     out_of_order: u64,
 }
 
 /// Which messages' delays are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Timing {
-    /// None: the clocks have nothing in common.
+    /// No delays: the clocks cannot be compared.
     None,
-    /// The newest of each batch: of many messages a sample is enough.
+    /// The delay of the newest message of each batch: of many messages a sample is enough.
     Newest,
-    /// All.
+    /// The delays of all messages.
     Each,
 }
 
@@ -65,7 +65,7 @@ impl Meter {
         self.last_ns
     }
 
-    /// Messages that came at `now_ns`.
+    /// Counts messages that arrived at `now_ns`.
     pub(super) fn record<'a>(
         &mut self,
         now_ns: u64,
@@ -99,7 +99,7 @@ impl Meter {
         self.last_ns = Some(now_ns);
     }
 
-    /// The time since the last message counts as a gap too.
+    /// Counts the time since the last message as a gap.
     pub(super) fn close_gap(&mut self, now_ns: u64) {
         let gap = self.last_ns.map_or(0, |last| now_ns.saturating_sub(last));
         self.longest_gap_ns = self.longest_gap_ns.max(gap);
@@ -109,7 +109,7 @@ impl Meter {
         self.interval_latency.record(Duration::from_nanos(now_ns.saturating_sub(stamp.sent_ns)));
     }
 
-    /// Delays since the last call.
+    /// Returns the delays since the last call.
     pub(super) fn take_interval_latency(&mut self) -> Option<Latency> {
         let interval = std::mem::take(&mut self.interval_latency);
         self.latency.merge(&interval);

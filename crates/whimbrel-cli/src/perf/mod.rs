@@ -1,8 +1,9 @@
 //! `whimbrel perf`: measures a path, as iperf does for TCP.
 //!
-//! The two ends play two parts. The *source* generates the messages of a `Plan`; the *sink* counts what arrives. Figures are the
-//! sink's, with the source's counters beside them. Both talk by small control messages on the same mocket, of high priority, told apart
-//! from the load by their payload protocol identifier; a `Start` travels ahead of the load, so that measuring costs no round trip.
+//! The *source* generates the messages of a `Plan`, and the *sink* counts what arrives. The figures are the sink's,
+//! together with the source's counters. Both exchange small control messages of high priority on the same mocket,
+//! distinguished from the load by their payload protocol identifier. A `Start` message travels ahead of the load, so
+//! that measuring costs no round trip.
 
 mod clock;
 mod command;

@@ -1,4 +1,4 @@
-//! What is to be sent: agreed between the ends by the `Start` message.
+//! The plan of a measurement, which the `Start` message carries to the other end.
 
 use std::time::Duration;
 
@@ -22,29 +22,29 @@ pub(super) enum Mode {
     Mixed,
 }
 
-/// What is to be sent.
+/// The load to send.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 pub(super) struct Plan {
     pub(super) mode: Mode,
     pub(super) service: ServiceName,
-    /// Bytes of a message.
+    /// Bytes per message.
     pub(super) size: usize,
     /// Messages handed over in one call.
     pub(super) batch: usize,
-    /// Messages a second. None: as many as there is room for. In mixed mode: of the urgent ones.
+    /// Messages per second; `None`: as many as there is room for. In mixed mode, the rate of the urgent ones.
     pub(super) rate: Option<f64>,
     pub(super) lifetime_ms: Option<u64>,
-    /// Each message replaces the one before.
+    /// Whether each message replaces the one before.
     pub(super) replace: bool,
-    /// Seconds from the connect call.
+    /// The length of the measurement, in seconds from the connect call.
     pub(super) time_s: Option<f64>,
-    /// Instead: until so many bytes are sent.
+    /// The number of bytes to send, instead of a time.
     pub(super) bytes: Option<u64>,
-    /// The listener sends.
+    /// Whether the listener sends.
     pub(super) reverse: bool,
 }
 
-/// Longest message, as the library's default limit has it.
+/// The longest message, which is the library's default limit.
 const MAX_SIZE: usize = 16 << 20;
 const MAX_BATCH: usize = 1 << 16;
 const MIN_RATE: f64 = 1e-3;
@@ -53,7 +53,8 @@ const MAX_TIME_S: f64 = 7.0 * 86_400.0;
 const MAX_LIFETIME_MS: u64 = 7 * 86_400_000;
 
 impl Plan {
-    /// What is wrong with it, in a sentence that says what to do. Both ends ask: a plan that comes from the other end is a stranger's.
+    /// Checks the plan; the error says what to do. Both ends check it, because a plan from the other end is a
+    /// stranger's.
     pub(super) fn check(&self) -> Result<(), String> {
         if !(1..=MAX_SIZE).contains(&self.size) {
             return Err(format!("--size {} is not between 1 and {MAX_SIZE} bytes", self.size));
@@ -87,29 +88,29 @@ impl Plan {
         Ok(())
     }
 
-    /// One message at a time, sent back by the other end.
+    /// Returns whether one message at a time is sent and sent back by the other end.
     pub(super) fn is_ping_pong(&self) -> bool {
         self.mode == Mode::Latency && self.rate.is_none()
     }
 
-    /// The load has no end of its own: the sink cuts it off.
+    /// Returns whether the load has no end of its own, so that the sink cuts it off.
     pub(super) fn is_cut(&self) -> bool {
         let endless = self.rate.is_none() || self.mode == Mode::Mixed;
         self.time_s.is_some() && endless && !self.is_ping_pong()
     }
 
-    /// Everything sent arrives.
+    /// Returns whether everything sent arrives.
     pub(super) fn is_complete(&self) -> bool {
         Service::from(self.service).is_reliable() && self.lifetime_ms.is_none() && !self.replace
     }
 
-    /// The time of each message matters, not of one a batch.
+    /// Returns whether the time of each message matters, not only of one per batch.
     pub(super) fn times_each(&self) -> bool {
         self.rate.is_some() && self.mode != Mode::Mixed || self.mode == Mode::Latency
     }
 
     pub(super) fn time(&self) -> Option<Duration> {
-        // A plan that was checked has one that fits.
+        // The plan was checked, so the time fits.
         self.time_s.map(|time| Duration::try_from_secs_f64(time).unwrap_or_default())
     }
 
@@ -118,7 +119,7 @@ impl Plan {
     }
 }
 
-/// When the message of this number is due at a rate, from the beginning on.
+/// When the message with this number is due at a rate, counted from the beginning.
 pub(super) fn due(number: u64, rate: f64) -> Duration {
     let longest = Duration::from_secs_f64(MAX_TIME_S);
     Duration::try_from_secs_f64(number as f64 / rate).map_or(longest, |due| due.min(longest))

@@ -1,37 +1,39 @@
-//! Which numbers have come: finds duplicates and what came out of order.
+//! The set of numbers that arrived, which detects duplicates and reordering.
 
-/// How far behind the highest number a late one is still told from a duplicate, to 64; more than any transport holds open.
+/// How far behind the highest number a late one is still told from a duplicate, to within 64. This is more than any
+/// transport keeps open.
 const WINDOW: u64 = 1 << 20;
-/// Words of the window.
+/// The number of words in the window.
 const WORDS: u64 = WINDOW / 64;
-/// No source counts as far as this: what claims to is counted as a duplicate.
+/// The first number that no source reaches: numbers from here on count as duplicates.
 const LAST: u64 = 1 << 62;
 
-/// Numbers seen. Rises mostly by one, which costs an addition; wherever else a number is, it costs the same few steps.
+/// A set of numbers. Most arrive in order, which costs an addition; any other number costs a few steps, wherever it
+/// is.
 #[derive(Debug, Default)]
 pub(super) struct ReceivedSet {
-    /// All numbers below have come, as far as that can be known.
+    /// All numbers below this have arrived, or are too old to tell.
     whole: u64,
-    /// One above the highest.
+    /// The highest number plus one.
     next: u64,
-    /// The window, each word by its remainder; allocated with the first gap. What an older one left there is cleared when the place is
-    /// used again, so that a leap costs nothing.
+    /// The window, each word at its index modulo the size; allocated with the first gap. An older word in a place is
+    /// cleared when the place is reused, so that a jump costs nothing.
     words: Vec<Word>,
-    /// Different numbers.
+    /// The count of different numbers.
     pub(super) unique: u64,
-    /// Numbers that came again.
+    /// The count of numbers that arrived again.
     pub(super) duplicated: u64,
-    /// Numbers that came after a higher one.
+    /// The count of numbers that arrived after a higher one.
     pub(super) overtaken: u64,
-    /// Words looked at.
+    /// The number of words examined.
     #[cfg(test)]
     looks: u64,
 }
 
-/// Whether each of 64 numbers has come.
+/// Which of 64 numbers have arrived.
 #[derive(Clone, Copy, Debug, Default)]
 struct Word {
-    /// Of which numbers: those from 64 times this on.
+    /// The index of the word: it covers the 64 numbers from 64 times this on.
     index: u64,
     bits: u64,
 }
@@ -65,15 +67,15 @@ impl ReceivedSet {
         self.close_gap();
     }
 
-    /// Numbers up to `next` exclusive may come in the window; what falls out of it counts as lost.
+    /// Extends the window to numbers below `next`. Missing numbers that fall out of it count as lost.
     fn advance_to(&mut self, next: u64) {
         self.next = self.next.max(next);
-        // A word behind the window has made room for one that is in it.
+        // A word behind the window has given its place to one inside it.
         let oldest = (self.next.saturating_sub(1) / 64 + 1).saturating_sub(WORDS) * 64;
         self.whole = self.whole.max(oldest);
     }
 
-    /// Passes what has come in a row: each word once.
+    /// Advances over numbers that arrived without a gap, visiting each word once.
     fn close_gap(&mut self) {
         while self.whole < self.next {
             let behind = self.bits(self.whole / 64) >> (self.whole % 64);
@@ -85,7 +87,7 @@ impl ReceivedSet {
         }
     }
 
-    /// One above the highest number.
+    /// The highest number plus one.
     pub(super) fn next(&self) -> u64 {
         self.next
     }
@@ -103,7 +105,7 @@ impl ReceivedSet {
         if word.index == index { word.bits } else { 0 }
     }
 
-    /// Says whether that is news.
+    /// Marks a number as arrived and returns whether it is new.
     fn set(&mut self, number: u64) -> bool {
         let index = number / 64;
         let before = self.bits(index);

@@ -1,4 +1,4 @@
-//! `whimbrel perf run`: one measurement, and its figures.
+//! `whimbrel perf run`: runs one measurement and prints its figures.
 
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -39,17 +39,18 @@ Examples:
   Position updates, ten a second, each of which replaces the one before if that has not arrived:
     whimbrel perf run whimbrel://KEY@host:4433 --mode latency --rate 10 --replace --time 60";
 
-/// Longest wait for the source's figures once everything has arrived.
+/// The longest wait for the source's figures once everything has arrived.
 const LAST_WORDS: Duration = Duration::from_secs(30);
-/// Why a measurement is not complete that has all but those.
+/// Why a measurement is incomplete if only those figures are missing.
 const SILENT: &str = "the other end does not say what it has sent";
 
 /// Measures the path to a `whimbrel perf serve`.
 ///
-/// The receiving end takes the figures, and seconds count from the connect call. A load with an end of its own (--bytes, --rate) is measured
-/// to its last delivery; any other is cut off when the time is over. Ctrl-C or SIGTERM ends the measurement and prints the figures so far; a
-/// second signal ends it at once. Latency is measured one way if both ends share a clock (on one machine). If they do not, latency mode gives
-/// half the round trip of messages that are sent back, and the other modes give none. docs/perf.md describes the document of --json.
+/// The receiving end takes the figures, and seconds count from the connect call. A load with an end of its own
+/// (--bytes, --rate) is measured to its last delivery; any other is cut off when the time is over. Ctrl-C or SIGTERM
+/// ends the measurement and prints the figures so far; a second signal ends it at once. Latency is measured one way
+/// if both ends share a clock (on one machine). If they do not, latency mode gives half the round trip of messages
+/// that are sent back, and the other modes give none. docs/perf.md describes the document of --json.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct RunCommand {
@@ -87,8 +88,9 @@ pub(super) struct RunCommand {
     reverse: bool,
     #[command(flatten)]
     transport: TransportOptions,
-    /// Begin with the ticket in this file, if there is one, and leave one there for the next measurement. With a ticket, data travels with the
-    /// first packet, at the rate that the path had. A ticket belongs to one key and is as secret as the key.
+    /// Begin with the ticket in this file, if there is one, and leave one there for the next measurement. With a
+    /// ticket, data travels with the first packet, at the rate that the path had. A ticket belongs to one key and is
+    /// as secret as the key.
     #[arg(long, value_name = "FILE", requires = "key")]
     ticket: Option<PathBuf>,
     /// The most bytes that may wait in the send queue.
@@ -111,7 +113,7 @@ impl RunCommand {
         let (runtime, json) = (self.runtime, self.json);
         let Measured { mut document, result } = match runtime.block_on(self.measure(plan.clone())) {
             Ok(measured) => measured,
-            // Whoever presses twice waits for nothing.
+            // After a second signal nothing is waited for.
             Err(error) if error.is::<Interrupted>() => return Err(error),
             Err(error) => {
                 Measured { document: Document::failed(&plan, Cut::Lost(shown(&error))), result: Err(error) }
@@ -188,13 +190,13 @@ impl RunCommand {
     }
 }
 
-/// A document, and what the process ends with.
+/// A document, and the result of the process.
 struct Measured {
     document: Document,
     result: anyhow::Result<()>,
 }
 
-/// As standard error will say it.
+/// Formats an error as standard error will show it.
 fn shown(error: &anyhow::Error) -> String {
     PeerText::show(&sentence(error)).to_string()
 }
@@ -203,15 +205,15 @@ struct Measurement {
     plan: Plan,
     clock: Option<String>,
     screen: Screen,
-    /// How long a peer out of reach is waited for.
+    /// How long to wait for a peer out of reach.
     patience: Duration,
 }
 
-/// Of the time that connecting may take: what the other end has to say something.
+/// How long the other end may take to answer, as a multiple of the time allowed for connecting.
 const ANSWER: u32 = 3;
 
 impl Measurement {
-    /// To its end, or until it is to stop; then with the figures so far.
+    /// Measures to the end, or until stopped; then it returns the figures so far.
     async fn run(mut self, dial: &mut Dial, stop: &Notify) -> anyhow::Result<Document> {
         let (start, start_ns) = (Instant::now(), monotonic_ns());
         let mocket = tokio::select! {
@@ -242,7 +244,7 @@ impl Measurement {
         Ok(document)
     }
 
-    /// We send.
+    /// Measures with this end as the source.
     async fn give(&self, mocket: &Mocket, start: Instant, stop: &Notify) -> anyhow::Result<Document> {
         let source = Source::new(mocket, &self.plan, start, self.patience);
         let source = source.expecting_hello(start + self.patience * ANSWER);
@@ -251,7 +253,7 @@ impl Measurement {
         let Given { sent, received, progress, one_clock, cut } = given;
         let lost = matches!(cut, Some(Cut::Lost(_))) && one_clock.is_none();
         if (mocket.peer_key().is_none() || lost) && received.is_none() {
-            // There was no connection, or nobody who measures: there is nothing to tell but why.
+            // There was no connection, or no sink at the other end, so only the reason can be reported.
             return Ok(Document::failed(&self.plan, cut.unwrap_or(Cut::Interrupted)));
         }
         let heard =
@@ -259,7 +261,7 @@ impl Measurement {
         Ok(Document::new(&self.plan, heard, cut))
     }
 
-    /// The other end sends.
+    /// Measures with the other end as the source.
     async fn take(
         &mut self,
         mocket: &Mocket,

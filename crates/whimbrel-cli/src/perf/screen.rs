@@ -1,4 +1,4 @@
-//! What people see.
+//! The output for people.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -10,7 +10,7 @@ use crate::output::note;
 use crate::path_lines::PathLines;
 use crate::shown::{bits, count, delay, plural, size};
 
-/// Prints intervals, unless a program is to read the output.
+/// Prints intervals, unless the output is for a program.
 pub(super) struct Screen {
     quiet: bool,
     paths: Mutex<PathLines>,
@@ -38,7 +38,7 @@ impl Screen {
             delay(rtt),
             loss * 100.0
         );
-        // Whether anybody reads it is found out when the result is printed.
+        // A closed output is detected when the result is printed.
         drop(crate::output::print_line(format_args!("{line}")));
         let mut paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
         let lines = paths.next(&stats.paths, seconds);
@@ -54,7 +54,7 @@ impl Audience for Screen {
     }
 }
 
-/// The result, for people.
+/// Formats the result for people.
 pub(super) fn summary(document: &Document) -> String {
     let mut lines = vec![delivered(document), latency(document)];
     if let Some(round_trip) = document.round_trip_us {
@@ -112,7 +112,7 @@ fn latency(document: &Document) -> String {
     }
 }
 
-/// What was never heard is said to be unknown.
+/// Shows a value that was never received as unknown.
 fn known<T>(value: Option<T>, show: impl FnOnce(T) -> String) -> String {
     value.map_or_else(|| "unknown".to_owned(), show)
 }
@@ -125,7 +125,7 @@ fn seconds(value: f64) -> String {
     format!("{value:.2} s")
 }
 
-/// The result, wherever it is wanted.
+/// Prints the result in the form wanted.
 pub(super) fn print(document: &Document, json: bool) -> anyhow::Result<()> {
     if json {
         return crate::output::print_line(format_args!("{}", serde_json::to_string_pretty(document)?));

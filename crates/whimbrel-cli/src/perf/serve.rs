@@ -1,4 +1,4 @@
-//! `whimbrel perf serve`: the other end of measurements, for as many as come.
+//! `whimbrel perf serve`: the other end of any number of measurements.
 
 use std::time::Duration;
 
@@ -19,16 +19,16 @@ use crate::dial::{ListenOptions, TransportOptions};
 use crate::output::{note, print_line};
 use crate::process::{RuntimeOptions, abort_all, interrupted};
 
-/// A measurement began no longer ago than this.
+/// The longest time ago that a client may claim its measurement began.
 const LONGEST_OPENING: Duration = Duration::from_secs(600);
-/// Messages, and their bytes, that may come before it is clear what they are: anybody may send them.
+/// The most messages and bytes accepted before it is clear what they are: anyone may send them.
 const EARLY: usize = 1 << 16;
 const EARLY_BYTES: usize = 64 << 20;
-/// How long a client has to say what it wants.
+/// How long a client may take to say what it wants.
 const SHYNESS: Duration = Duration::from_secs(15);
 const NO_PERF: &str = "the other end runs something else than `whimbrel perf`, or another version of it: run the same program at both ends";
 const SILENT: &str = "the other end does not say what it wants to measure: run `whimbrel perf run` there";
-/// Code of an abort of what cannot be measured.
+/// The code of the abort if a measurement cannot be made.
 const FAILED: u64 = 1;
 
 /// Serves measurements, any number at a time, until Ctrl-C or SIGTERM.
@@ -82,7 +82,7 @@ impl ServeCommand {
     }
 }
 
-/// One measurement. Whoever wanted it is told why there is none.
+/// Runs one measurement. If it fails, the client is told why.
 async fn measure(mocket: Mocket) -> anyhow::Result<()> {
     let measured = carry_out(&mocket).await;
     if let Err(error) = &measured {
@@ -103,13 +103,13 @@ async fn carry_out(mocket: &Mocket) -> anyhow::Result<()> {
     let control = ControlSender::new(mocket);
     control.send(&Control::Hello { one_clock }).await?;
     let plan = &start.plan;
-    // Who asked for it says when it is enough.
+    // The client decides when it is over.
     let never = Notify::new();
     if plan.reverse {
         let elapsed = Duration::from_nanos(start.elapsed_ns).min(LONGEST_OPENING);
         let began = Instant::now().checked_sub(elapsed);
         let source = Source::new(mocket, plan, began.unwrap_or_else(Instant::now), PATIENCE);
-        // It ends when the client has all it wants and closes.
+        // The source ends when the client has all it wants and closes.
         source.run(|_, _| {}, &never).await;
         return Ok(());
     }
@@ -123,7 +123,7 @@ async fn carry_out(mocket: &Mocket) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads until the client has said what it wants; with what came before, and when.
+/// Reads until the client says what it wants. Returns that, and the messages before it with their arrival times.
 async fn await_start(mocket: &Mocket) -> anyhow::Result<(Start, Vec<(u64, Message)>)> {
     let (start, early) = await_control(mocket, |control| match control {
         Control::Start(start) => Some(start),
@@ -133,7 +133,7 @@ async fn await_start(mocket: &Mocket) -> anyhow::Result<(Start, Vec<(u64, Messag
     Ok((start, early))
 }
 
-/// Reads until a certain control message; with what came before, and when.
+/// Reads until the wanted control message. Returns it, and the messages before it with their arrival times.
 pub(super) async fn await_control<T>(
     mocket: &Mocket,
     mut wanted: impl FnMut(Control) -> Option<T>,
@@ -146,7 +146,7 @@ pub(super) async fn await_control<T>(
         }
         match parse(&message) {
             Some(control) => {
-                // What is wrong with the text is of no use to anybody.
+                // The details of the parse error do not help anyone.
                 let control = control.map_err(|_| anyhow!(NO_PERF))?;
                 if let Some(found) = wanted(control) {
                     return Ok((found, early));
@@ -163,7 +163,7 @@ pub(super) async fn await_control<T>(
     }
 }
 
-/// The other end runs `whimbrel cat`.
+/// The error that the other end runs `whimbrel cat`.
 #[derive(Debug)]
 struct OtherCommand;
 
@@ -182,12 +182,13 @@ fn check(start: &Start) -> Result<(), String> {
     start.plan.check()
 }
 
-/// What a client says of its beginning may be anything: not after now, nor longer ago than a handshake can take.
+/// Limits the client's start time, which may be any value: not after now, nor longer ago than a handshake can take.
 fn plausible(start_ns: u64, now_ns: u64) -> u64 {
     start_ns.clamp(now_ns.saturating_sub(LONGEST_OPENING.as_nanos() as u64), now_ns)
 }
 
-/// When the client began to connect, by our clock: it says how long ago that was when it spoke, and its words took half a round trip.
+/// Estimates by our clock when the client began to connect. The client says how long ago that was when it sent its
+/// message, and the message took half a round trip.
 fn estimate_start(mocket: &Mocket, start: &Start) -> u64 {
     let rtt = mocket.stats().connection.paths.first().map_or(Duration::ZERO, |path| path.rtt_min);
     let rtt = if rtt > Duration::from_secs(3600) { Duration::ZERO } else { rtt };

@@ -1,4 +1,4 @@
-//! The sink: takes what comes, counts it, knows when it is over.
+//! The sink: receives and counts messages, and knows when the measurement is over.
 
 use std::time::Duration;
 
@@ -13,33 +13,33 @@ use super::figures::{Interval, Received, Sent, paths};
 use super::meter::{Meter, Timing};
 use super::plan::{Mode, Plan};
 
-/// Messages taken from the mocket at once.
+/// The most messages taken from the mocket at once.
 const TAKE: usize = 1024;
-/// How long after the source is done what was overtaken may still come in.
+/// How long overtaken messages may still arrive after the source is done.
 const GRACE: Duration = Duration::from_millis(250);
-/// How often it tells how it goes.
+/// How often progress is reported.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// How it ended.
+/// The result of the sink.
 pub(super) struct Taken {
     pub(super) received: Received,
-    /// The source's figures, if it gave them.
+    /// The source's figures, if it sent them.
     pub(super) sent: Option<Sent>,
     /// Why it ended early.
     pub(super) cut: Option<Cut>,
 }
 
-/// Who hears how it goes.
+/// The receiver of progress reports.
 pub(super) trait Audience {
     async fn interval(&mut self, interval: Interval, mocket: &Mocket);
 }
 
-/// The other end, by control messages.
+/// The other end, which is told by control messages.
 pub(super) struct Far;
 
 impl Audience for Far {
     async fn interval(&mut self, interval: Interval, mocket: &Mocket) {
-        // If it does not get through, the next one will, or the end of the mocket is noticed elsewhere.
+        // If a report does not get through, the next one may. A closed mocket is noticed elsewhere.
         drop(ControlSender::new(mocket).send(&Control::Progress(interval)).await);
     }
 }
@@ -50,7 +50,7 @@ pub(super) struct Sink<'a> {
     load: Meter,
     urgent: Meter,
     timing: Timing,
-    /// The connect call, by this process's CLOCK_MONOTONIC.
+    /// The time of the connect call, by this process's CLOCK_MONOTONIC.
     start_ns: u64,
     cpu_start: Duration,
     /// Sends the load back.
@@ -58,12 +58,12 @@ pub(super) struct Sink<'a> {
     reported: Interval,
     sent: Option<Sent>,
     stopped: bool,
-    /// How long a peer out of reach is waited for.
+    /// How long to wait for a peer out of reach.
     patience: Duration,
 }
 
 impl<'a> Sink<'a> {
-    /// `one_clock`: stamps are of the clock that we read.
+    /// Creates a sink. `one_clock` says that stamps are from the clock that this process reads.
     pub(super) fn new(
         mocket: &'a Mocket,
         plan: &'a Plan,
@@ -95,7 +95,8 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Takes messages to the end, or until it is to stop. `early` came before it was clear what they are, and when.
+    /// Receives messages to the end, or until stopped. `early` holds messages that arrived before their kind was
+    /// known, with their arrival times.
     pub(super) async fn run(
         mut self,
         early: Vec<(u64, Message)>,
@@ -120,7 +121,7 @@ impl<'a> Sink<'a> {
         Taken { received, sent: self.sent, cut }
     }
 
-    /// The measurement ends with its time, or with the last delivery, or when it is stopped.
+    /// The end of the measurement: when its time is over, at the last delivery, or when it is stopped.
     fn end_ns(&self) -> u64 {
         match self.plan.time() {
             _ if self.stopped => monotonic_ns(),
@@ -129,7 +130,7 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Some: why the end came early.
+    /// Receives everything. Returns why it ended early, if it did.
     async fn take_all(&mut self, audience: &mut impl Audience, stop: &Notify) -> Option<Cut> {
         let start = self.instant(self.start_ns);
         let mut tick = start + INTERVAL;
@@ -155,7 +156,7 @@ impl<'a> Sink<'a> {
                 () = sleep_until(tick) => {
                     let interval = self.interval();
                     audience.interval(interval, mocket).await;
-                    // After a long stop not one for each second of it.
+                    // After a long pause there is not one report for each missed second.
                     tick = (tick + INTERVAL).max(Instant::now());
                 }
                 taken = mocket.recv_many(&mut batch, TAKE) => match taken {
@@ -188,7 +189,7 @@ impl<'a> Sink<'a> {
                 (Some(Ok(Control::Done(sent))), _) => self.sent = Some(sent),
                 (Some(Ok(Control::Stop)), _) => self.stopped = true,
                 (None, Some(echo)) if message.ppid.is_none() => {
-                    // A mocket that has closed is noticed by the next receive.
+                    // A closed mocket is noticed by the next receive.
                     drop(echo.send(message.payload.clone()).await);
                 }
                 _ => {}
@@ -196,12 +197,12 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Nothing more can come.
+    /// Returns whether nothing more can arrive.
     fn has_all(&self) -> bool {
         let whole =
             self.plan.mode != Mode::Mixed && self.plan.bytes.is_some_and(|bytes| self.load.bytes() >= bytes);
         let sent = self.sent.as_ref().is_some_and(|sent| {
-            // What the other end counted may be anything.
+            // The other end's counters may have any value.
             let gone = sent.expired.saturating_add(sent.replaced).saturating_add(sent.lost);
             sent.finished
                 && self.load.unique().saturating_add(gone) >= sent.messages

@@ -1,4 +1,4 @@
-//! The source: generates the load, and listens to what the sink says of it.
+//! The source: generates the load and receives the sink's reports.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,48 +16,48 @@ use super::figures::{Interval, Latency, Received, Sent, paths};
 use super::plan::{Mode, Plan, due};
 use super::stamp::{Payloads, Stamp};
 
-/// Messages a second of the urgent ones in mixed mode, and what they are like.
+/// The rate of urgent messages in mixed mode per second, their size and their priority.
 const URGENT_RATE: f64 = 100.0;
 const URGENT_SIZE: usize = 64;
 const URGENT_PRIORITY: u8 = 200;
-/// What replaced messages go by.
+/// The tag of messages that replace one another.
 const REPLACED: Tag = Tag(1);
-/// Messages up to this size may be sent before the peer has said what it takes.
+/// Messages up to this size may be sent before the peer has announced its limit.
 const ALWAYS_TAKEN: usize = 262_144;
-/// Bytes of messages that are due at once, unless one is longer.
+/// The most bytes of due messages made at once, unless a single one is longer.
 const MADE_AT_ONCE: usize = 4 << 20;
-/// How often it is looked whether everything has arrived.
+/// How often to check whether everything has arrived.
 const POLL: Duration = Duration::from_millis(1);
-/// An unreliable message that has not come back by then is lost.
+/// An unreliable message counts as lost if it has not come back by then.
 const ECHO_PATIENCE: Duration = Duration::from_secs(1);
-/// How long somebody who stops a measurement waits for the other end's figures.
+/// How long a stopped measurement waits for the other end's figures.
 pub(super) const LAST_FIGURES: Duration = Duration::from_secs(3);
-/// Messages taken from the mocket at once.
+/// The most messages taken from the mocket at once.
 const TAKE: usize = 256;
-/// Why there are no figures where something else listens.
+/// The error if something other than a sink listens there.
 pub(super) const NO_SINK: &str =
     "the other end does not answer as `whimbrel perf serve` does: check that it is one, and of this version";
 
-/// How it ended.
+/// The result of the source.
 pub(super) struct Given {
     pub(super) sent: Sent,
-    /// The sink's figures, or the last it said before the end came early.
+    /// The sink's figures, or its last progress before an early end.
     pub(super) received: Option<Received>,
     pub(super) progress: Option<Interval>,
-    /// Both ends read one clock; None: the sink has not said.
+    /// Whether both ends read one clock; `None` if the sink has not said.
     pub(super) one_clock: Option<bool>,
     /// Why it ended early.
     pub(super) cut: Option<Cut>,
 }
 
-/// What the generator has handed over so far.
+/// The messages that the generator has handed over so far.
 #[derive(Clone, Copy, Default)]
 struct Generated {
     messages: u64,
     urgent: u64,
 }
 
-/// Urgent messages handed over so far: told even if the generator is cut off.
+/// The urgent messages handed over so far, known even if the generator is aborted.
 type Urgent = Arc<AtomicU64>;
 
 pub(super) struct Source<'a> {
@@ -69,14 +69,14 @@ pub(super) struct Source<'a> {
     progress: Option<Interval>,
     urgent: Urgent,
     one_clock: Option<bool>,
-    /// How long a peer out of reach is waited for.
+    /// How long to wait for a peer out of reach.
     patience: Duration,
-    /// Until when the sink has to say something.
+    /// The deadline for the sink's first answer.
     hello_by: Option<Instant>,
 }
 
 impl<'a> Source<'a> {
-    /// `start`: the connect call.
+    /// Creates a source. `start` is the time of the connect call.
     pub(super) fn new(mocket: &'a Mocket, plan: &'a Plan, start: Instant, patience: Duration) -> Self {
         Self {
             mocket,
@@ -92,12 +92,12 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The sink answers by then, or is none.
+    /// Sets the deadline for the sink's answer; without one by then, there is no sink.
     pub(super) fn expecting_hello(self, by: Instant) -> Self {
         Self { hello_by: Some(by), ..self }
     }
 
-    /// Waits until it is clear that nobody answers.
+    /// Waits until the deadline for the sink's answer has passed.
     async fn no_hello(&self) -> Cut {
         match self.hello_by.filter(|_| self.one_clock.is_none()) {
             Some(by) => sleep_until(by).await,
@@ -106,8 +106,8 @@ impl<'a> Source<'a> {
         Cut::Lost(NO_SINK.to_owned())
     }
 
-    /// Sends everything, until the sink has reported or the mocket is closed, or until it is to stop. `show` sees what the sink says
-    /// meanwhile.
+    /// Sends everything, until the sink has reported, the mocket is closed, or the measurement is stopped. `show`
+    /// receives the sink's progress meanwhile.
     pub(super) async fn run(mut self, show: impl FnMut(Interval, &Mocket), stop: &Notify) -> Given {
         if self.plan.is_ping_pong() { self.ping_pong(show, stop).await } else { self.load(show, stop).await }
     }
@@ -119,7 +119,7 @@ impl<'a> Source<'a> {
         let abort = generator.abort_handle();
         let _stops = AbortOnDrop(abort.clone());
         let mut generated = None;
-        // Once somebody has stopped it: how long the sink's figures are waited for.
+        // Once stopped: how long to wait for the sink's figures.
         let mut patience = None;
         let given_up = given_up(self.mocket, self.end(), self.patience);
         tokio::pin!(given_up);
@@ -147,7 +147,7 @@ impl<'a> Source<'a> {
                         Ok(Err(error)) => {
                             return self.given(Generated::default(), None, Some(error.into()));
                         }
-                        // Aborted, because the sink has enough: what follows comes from there.
+                        // It was aborted because the sink wants no more; the sink continues from here.
                         Err(_) => {
                             generated = Some(Generated::default());
                             continue;
@@ -202,7 +202,7 @@ impl<'a> Source<'a> {
         self.round_trips.record(Duration::from_nanos(monotonic_ns().saturating_sub(stamp.sent_ns)));
     }
 
-    /// One message at a time; the next when the last has come back.
+    /// Sends one message at a time; the next when the last has come back.
     async fn ping_pong(&mut self, mut show: impl FnMut(Interval, &Mocket), stop: &Notify) -> Given {
         let sender = sender(self.mocket, self.plan);
         let end = self.end();
@@ -273,7 +273,7 @@ impl<'a> Source<'a> {
                 cut = self.no_hello() => return Echo::Never(cut),
             };
             self.hear_hello(&message);
-            // Too short to carry a number: any is the one.
+            // A message too short for a number is taken for the one expected.
             let is_it = Stamp::read(&message.payload).is_none_or(|stamp| stamp.number == number);
             if message.ppid == Some(ECHO) && is_it {
                 return Echo::Back;
@@ -361,11 +361,11 @@ fn generated(messages: u64) -> Generated {
 enum Echo {
     Back,
     Lost,
-    /// It ends here.
+    /// The measurement ends here.
     Never(Cut),
 }
 
-/// A generator does not outlive its source.
+/// Aborts the generator when the source is dropped.
 struct AbortOnDrop(tokio::task::AbortHandle);
 
 impl Drop for AbortOnDrop {
@@ -411,7 +411,7 @@ async fn generate(
     }
 }
 
-/// Sizes of the messages of a load that is limited in bytes: the last is what is left.
+/// The message sizes of a load that is limited in bytes; the last message has what is left.
 struct Sizes {
     size: usize,
     left: u64,
@@ -433,7 +433,7 @@ impl Iterator for Sizes {
     }
 }
 
-/// As much as there is room for.
+/// Sends as much as there is room for.
 async fn flood(sender: &Sender, plan: &Plan) -> Result<u64, SendError> {
     let mut payloads = Payloads::new();
     let mut sizes = Sizes::new(plan);
@@ -445,7 +445,7 @@ async fn flood(sender: &Sender, plan: &Plan) -> Result<u64, SendError> {
     }
     loop {
         let before = payloads.made();
-        // One look at the clock a batch.
+        // The clock is read once per batch.
         let now = monotonic_ns();
         let batch = sizes.by_ref().take(plan.batch).map(|size| payloads.next(size, now));
         sender.send_many(batch).await?;
@@ -455,7 +455,7 @@ async fn flood(sender: &Sender, plan: &Plan) -> Result<u64, SendError> {
     }
 }
 
-/// At a rate, for as long as the plan says.
+/// Sends at a rate, as long as the plan says.
 async fn pour(sender: &Sender, plan: &Plan, rate: f64, start: Instant) -> Result<u64, SendError> {
     let mut payloads = Payloads::new();
     let mut sizes = Sizes::new(plan);
@@ -469,7 +469,7 @@ async fn pour(sender: &Sender, plan: &Plan, rate: f64, start: Instant) -> Result
         }
         let wanted = ((now - begin).as_secs_f64() * rate) as u64 + 1;
         let sent_ns = monotonic_ns();
-        // However many are due, no more is made than a queue would take: the plan may be a stranger's.
+        // However many messages are due, no more are made than a queue would accept: the plan may be a stranger's.
         let most = plan.batch.max(1024).min(MADE_AT_ONCE / plan.size.max(1)).max(1);
         let count = wanted.saturating_sub(payloads.made()).min(most as u64) as usize;
         ready.extend(sizes.by_ref().take(count).map(|size| payloads.next(size, sent_ns)));
@@ -491,7 +491,7 @@ async fn pour(sender: &Sender, plan: &Plan, rate: f64, start: Instant) -> Result
     }
 }
 
-/// The urgent messages of mixed mode, until it is dropped.
+/// Sends the urgent messages of mixed mode until it is dropped.
 async fn hurry(mocket: &Mocket, rate: f64, count: &Urgent) -> Result<(), SendError> {
     let mut payloads = Payloads::new();
     let sender = mocket.sender().unsequenced().priority(URGENT_PRIORITY).ppid(URGENT).build();
@@ -503,7 +503,7 @@ async fn hurry(mocket: &Mocket, rate: f64, count: &Urgent) -> Result<(), SendErr
     }
 }
 
-/// Waits for something that should not take for ever.
+/// Waits for a future, up to a limit.
 pub(super) async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
     timeout(limit, future).await.ok()
 }

@@ -1,18 +1,18 @@
-//! The payload: a sequence number, the time it was sent, zeros.
+//! The payload: a sequence number, the time of sending, and zeros.
 
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 
-/// Bytes of the number and the time; shorter messages carry neither.
+/// The length of number and time in bytes; shorter messages carry neither.
 pub(super) const STAMP: usize = 16;
 
-/// What a payload says of itself.
+/// The number and time in a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
-    /// Counts the source's messages from 0.
+    /// The message's number; the source counts from 0.
     pub(super) number: u64,
-    /// CLOCK_MONOTONIC of the source, nanoseconds.
+    /// The source's CLOCK_MONOTONIC in nanoseconds.
     pub(super) sent_ns: u64,
 }
 
@@ -31,14 +31,15 @@ impl Stamp {
     }
 }
 
-/// Payloads of this size and more are recycled once the transport has let go of them; smaller ones are cut from a chunk.
+/// Payloads of at least this size are recycled once the transport has released them; smaller ones are cut from a
+/// chunk.
 const RECYCLED: usize = 4096;
-/// What small payloads are cut from.
+/// The size of the chunks from which small payloads are cut.
 const CHUNK: usize = 1 << 16;
-/// Recycled payloads kept, bytes.
+/// The most bytes of recycled payloads kept.
 const POOL: usize = 16 << 20;
 
-/// Makes payloads without allocating one each.
+/// Makes payloads without an allocation for each.
 pub(super) struct Payloads {
     number: u64,
     chunk: BytesMut,
@@ -50,12 +51,12 @@ impl Payloads {
         Self { number: 0, chunk: BytesMut::new(), pool: VecDeque::new() }
     }
 
-    /// Messages made so far.
+    /// The number of payloads made so far.
     pub(super) fn made(&self) -> u64 {
         self.number
     }
 
-    /// The next payload, as sent at `sent_ns`.
+    /// Makes the next payload, with the sending time `sent_ns`.
     pub(super) fn next(&mut self, size: usize, sent_ns: u64) -> Bytes {
         let stamp = Stamp { number: self.number, sent_ns };
         self.number += 1;
@@ -84,7 +85,7 @@ impl Payloads {
         payload
     }
 
-    /// The oldest payload, if nobody else holds it any more.
+    /// The oldest payload, if nothing else holds it any more.
     fn free(&mut self, size: usize) -> Option<BytesMut> {
         if !self.pool.front()?.is_unique() {
             return None;

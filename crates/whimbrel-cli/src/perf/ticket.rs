@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use crate::private_file::{Draft, Exposure, read};
 
-/// See the module.
+/// A ticket file; see the module documentation.
 #[derive(Clone, Debug)]
 pub(super) struct TicketFile(PathBuf);
 
@@ -18,7 +18,7 @@ impl TicketFile {
         Self(path)
     }
 
-    /// Gives the endpoint what an earlier measurement left, if one did.
+    /// Gives the endpoint the tickets that an earlier measurement left, if any.
     pub(super) fn load(&self, endpoint: &Endpoint) -> anyhow::Result<()> {
         let path = self.0.display();
         match read(&self.0) {
@@ -36,7 +36,7 @@ impl TicketFile {
         }
     }
 
-    /// Leaves what the endpoint has, readable by its owner only: a ticket is as secret as the key.
+    /// Saves the endpoint's tickets, readable by the owner only: a ticket is as secret as the key.
     pub(super) fn save(&self, endpoint: &Endpoint) -> anyhow::Result<()> {
         let tickets = Zeroizing::new(endpoint.export_tickets());
         let written = Draft::begin(&self.0).and_then(|draft| draft.finish(&tickets));

@@ -1,4 +1,4 @@
-//! The real program as a child process.
+//! Runs the real program as a child process.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(dead_code, reason = "each test file uses a part")]
 
@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 /// Longer than anything takes on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The program, with a home of its own.
+/// The program with its own home folder.
 pub(crate) fn whimbrel(home: &Home) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_whimbrel"));
     command.env("XDG_CONFIG_HOME", &home.0).env("HOME", &home.0);
     command
 }
 
-/// A folder that goes with the test.
+/// A folder that is deleted after the test.
 pub(crate) struct Home(pub(crate) PathBuf);
 
 impl Home {
@@ -39,17 +39,17 @@ impl Drop for Home {
     }
 }
 
-/// A running program, whose streams are read all the time; killed with the test.
+/// A running program whose output is read continuously; killed with the test.
 pub(crate) struct Running {
     child: Child,
     stdout: Option<JoinHandle<Vec<u8>>>,
     stderr: Option<JoinHandle<String>>,
-    /// What it said on `listening …`.
+    /// The rest of its line `listening …`.
     pub(crate) listening: String,
 }
 
 impl Running {
-    /// Starts it and waits until it listens, as it says on standard output.
+    /// Starts it and waits until it listens, as announced on standard output.
     pub(crate) fn listening(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
@@ -62,7 +62,7 @@ impl Running {
         Self { child, stdout: Some(stdout), stderr: Some(stderr), listening }
     }
 
-    /// Starts it and waits until it listens, as it says on standard error.
+    /// Starts it and waits until it listens, as announced on standard error.
     pub(crate) fn noting(command: &mut Command) -> Self {
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -79,7 +79,7 @@ impl Running {
         Self { child, stdout: Some(stdout), stderr: Some(stderr), listening }
     }
 
-    /// The same, without waiting for anything.
+    /// Starts it without waiting for anything.
     pub(crate) fn started(command: &mut Command) -> Self {
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -102,7 +102,7 @@ impl Running {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// Waits for its end: exit code, standard output, standard error.
+    /// Waits for its end. Returns exit code, standard output and standard error.
     pub(crate) fn end(mut self) -> (Option<i32>, Vec<u8>, String) {
         let start = Instant::now();
         let status = loop {
@@ -134,7 +134,7 @@ fn read_text(from: impl Read) -> String {
     String::from_utf8_lossy(&read_all(from)).into_owned()
 }
 
-/// A failure in one sentence, without a panic.
+/// Asserts that the program failed with a sentence and without a panic.
 pub(crate) fn assert_fails(output: &Output, hint: &str) {
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && text.contains(hint) && !text.contains("panicked"), "{text}");

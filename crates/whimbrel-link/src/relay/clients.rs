@@ -1,4 +1,4 @@
-//! The relay's clients, each with an upstream socket of its own, as behind a NAT.
+//! The relay's clients. Each has an upstream socket of its own, as behind a NAT.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -7,21 +7,21 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use whimbrel_net::{BareSocket, SocketOptions};
 use whimbrel_proto::Time;
 
-/// A client, for as long as it is known; never reused.
+/// Identifies a client as long as it is known; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct ClientId(pub(super) u64);
 
-/// One address that talks to the relay.
+/// An address that talks to the relay.
 #[derive(Debug)]
 pub(super) struct Client {
     pub(super) addr: SocketAddr,
-    /// The relay's address that it talks to.
+    /// The relay's address that the client talks to.
     pub(super) local: Option<IpAddr>,
     pub(super) upstream: BareSocket,
     heard: Time,
 }
 
-/// All clients. When there are as many as allowed, a new one takes the place of the longest silent.
+/// All clients. When there are as many as allowed, a new one replaces the one that was silent longest.
 #[derive(Debug)]
 pub(super) struct Clients {
     known: BTreeMap<ClientId, Client>,
@@ -37,7 +37,7 @@ impl Clients {
         Self { known: BTreeMap::new(), ids: HashMap::new(), max: max.max(1), server, options, accepted: 0 }
     }
 
-    /// The client at `addr`, if known. Notes that it has been heard.
+    /// The client at `addr`, if known. Records that it was heard from.
     pub(super) fn heard(&mut self, addr: SocketAddr, local: Option<IpAddr>, now: Time) -> Option<ClientId> {
         let id = *self.ids.get(&addr)?;
         let client = self.known.get_mut(&id)?;
@@ -45,7 +45,7 @@ impl Clients {
         Some(id)
     }
 
-    /// Takes on a new client.
+    /// Adds a new client.
     pub(super) fn accept(
         &mut self,
         addr: SocketAddr,
@@ -63,22 +63,22 @@ impl Clients {
         Ok(id)
     }
 
-    /// The client of that id, unless it has been forgotten.
+    /// The client with that id, unless it has been forgotten.
     pub(super) fn client(&self, id: ClientId) -> Option<&Client> {
         self.known.get(&id)
     }
 
-    /// All, in the order they came.
+    /// All clients, in the order in which they appeared.
     pub(super) fn iter(&self) -> impl Iterator<Item = (ClientId, &Client)> {
         self.known.iter().map(|(id, client)| (*id, client))
     }
 
-    /// How many there have been.
+    /// The number of clients so far.
     pub(super) fn accepted(&self) -> u64 {
         self.accepted
     }
 
-    /// Gives every client a new upstream port and closes the old one, as a NAT that has forgotten its mappings.
+    /// Gives every client a new upstream port and closes the old one, like a NAT that forgot its mappings.
     pub(super) fn rebind(&mut self) -> io::Result<()> {
         for id in self.known.keys().copied().collect::<Vec<_>>() {
             let upstream = self.upstream()?;

@@ -1,4 +1,4 @@
-//! The relay's thread: receive, push through the link, send when due.
+//! The relay's thread: it receives, pushes packets through the link, and sends them when due.
 
 use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, SocketAddr};
@@ -14,14 +14,14 @@ use super::wait::{self, Waiter};
 use super::{Direction, Order, Orders, RelayConfig};
 use crate::{Calendar, Delivery, Histogram, Link};
 
-/// Below this, going to sleep and waking up takes as long as the wait.
+/// Shorter waits are not slept: going to sleep and waking up takes as long.
 const NO_SLEEP: Duration = Duration::from_micros(5);
-/// Buffers of one receive call.
+/// The number of buffers of one receive call.
 const BUFFERS: usize = 8;
-/// Most bytes and segments of one send call.
+/// The most bytes and segments of one send call.
 const CALL_BYTES: usize = 60_000;
 const CALL_SEGMENTS: usize = 60;
-/// Positions in the waiter; clients follow.
+/// Positions in the waiter; the clients follow.
 const ORDERS: usize = 0;
 const LISTEN: usize = 1;
 const CLIENTS: usize = 2;
@@ -41,7 +41,7 @@ pub(super) struct Engine {
     rebind_every: Option<Duration>,
     rebind_at: Option<Time>,
     rebinds: u64,
-    /// The clock's zero: the first packet.
+    /// The clock's zero, which is the first packet.
     start: Option<Instant>,
     lateness: Histogram,
     unsent: u64,
@@ -77,7 +77,7 @@ impl Engine {
         }
     }
 
-    /// Relays until told to stop.
+    /// Relays until it is told to stop.
     pub(super) fn run(mut self) -> io::Result<RelayReport> {
         wait::punctual();
         let mut batch = RecvBatch::new(BUFFERS);
@@ -115,10 +115,10 @@ impl Engine {
         }
     }
 
-    /// Does what it has been told; true if that was to stop.
+    /// Carries out the orders. Returns true if one was to stop.
     fn follow_orders(&mut self) -> io::Result<bool> {
         match self.orders.wake.read(&mut [0; 64]) {
-            // All controls are gone, and with them whoever could want this relay.
+            // All controls were dropped, so nobody needs this relay any more.
             Ok(0) => return Ok(true),
             Err(error) if !is_temporary(&error) => return Err(error),
             _ => {}
@@ -128,7 +128,7 @@ impl Engine {
                 Order::Reconfigure(Direction::Up, config) => self.up.reconfigure(*config),
                 Order::Reconfigure(Direction::Down, config) => self.down.reconfigure(*config),
                 Order::Rebind => self.rebind()?,
-                // Whoever asked may have gone.
+                // The requester may be gone.
                 Order::Report(answer) => drop(answer.send(self.report())),
                 Order::Stop => return Ok(true),
             }
@@ -157,7 +157,7 @@ impl Engine {
             let known = self.clients.accepted();
             self.take_up(batch);
             if self.clients.accepted() != known {
-                // Positions have changed: ask again who has something.
+                // Positions have changed: ask again which sockets are readable.
                 self.watch();
                 return Ok(());
             }
@@ -179,7 +179,7 @@ impl Engine {
         for datagram in batch.datagrams() {
             match self.client(datagram.from, datagram.to, now) {
                 Ok(client) => self.push(Direction::Up, client, datagram, now),
-                // No descriptor for one more: that client is not served.
+                // There is no descriptor for one more client, so it is not served.
                 Err(_) => self.unsent += 1,
             }
         }
@@ -216,7 +216,7 @@ impl Engine {
         }
     }
 
-    /// Sends everything that is due, packets of one size to one place in one call.
+    /// Sends everything that is due. Packets of one size to one destination go in one call.
     fn send_due(&mut self) {
         let now = self.now();
         let mut next = self.calendar.pop_due(now);
@@ -259,7 +259,7 @@ impl Engine {
         let segment_size = (count > 1).then_some(segment);
         let transmit =
             Transmit { destination, ecn: packet.ecn, contents: &self.segments, segment_size, src_ip };
-        // What the system refuses is lost, as it would be in a router; the report says so.
+        // A packet that the system refuses is lost, as in a router, and the report counts it.
         let sent = socket.try_send(&transmit).unwrap_or(0);
         self.unsent += ((self.segments.len() - sent) / segment.max(1)) as u64;
     }
@@ -289,7 +289,7 @@ fn copy(mut buffer: Vec<u8>, payload: &[u8], delivery: Delivery) -> Vec<u8> {
     buffer
 }
 
-/// Receives what there is; false if nothing.
+/// Receives what has arrived. Returns false if there was nothing.
 fn fill(batch: &mut RecvBatch, socket: &BareSocket) -> io::Result<bool> {
     match batch.try_fill_bare(socket) {
         Ok(_) => Ok(true),

@@ -1,8 +1,8 @@
-//! A bad link between UDP programs, without root: what `whimbrel link` is made of.
+//! A bad link between UDP programs that needs no root. `whimbrel link` is built on it.
 //!
-//! A [`Relay`] listens where the client would expect its server and passes everything on, both ways, through one
-//! [`Link`](crate::Link) a direction. It runs on a thread of its own: packets leave when they are due, to
-//! some tens of microseconds, which the timers of an async runtime cannot do. Idle, it sleeps.
+//! A [`Relay`] listens where the client would expect its server, and passes everything on in both directions through
+//! one [`Link`](crate::Link) per direction. It runs on its own thread: packets leave on time to some tens of
+//! microseconds, which the timers of an async runtime cannot do. It sleeps when idle.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -39,7 +39,7 @@ use engine::Engine;
 pub use report::{Lane, RelayReport};
 pub use wait::{Waiter, punctual};
 
-/// Which way a packet goes.
+/// The direction of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Direction {
     /// From a client to the server.
@@ -48,27 +48,28 @@ pub enum Direction {
     Down,
 }
 
-/// What a relay does.
+/// The settings of a relay.
 #[derive(Clone, Debug)]
 pub struct RelayConfig {
-    /// Where clients send to. Port 0 lets the system choose.
+    /// The address that clients send to. Port 0 lets the system choose.
     pub listen: SocketAddr,
-    /// Where the server is.
+    /// The server's address.
     pub to: SocketAddr,
     /// The link from clients to the server. Default: a perfect wire.
     pub up: LinkConfig,
     /// The link from the server to clients. Default: a perfect wire.
     pub down: LinkConfig,
-    /// Where the random draws come from. Default 1.
+    /// The seed of the random draws. Default: 1.
     pub seed: u64,
-    /// How often the upstream ports change, as with a NAT that forgets its mappings. Default never.
+    /// How often the upstream ports change, as with a NAT that forgets its mappings. Default: never.
     pub rebind_every: Option<Duration>,
-    /// Most clients at once; each costs a socket. One more takes the place of the longest silent. Default 256.
+    /// The most clients at a time; each costs a socket. One more replaces the one that was silent longest. Default:
+    /// 256.
     pub clients_max: usize,
 }
 
 impl RelayConfig {
-    /// A perfect wire from `listen` to `to`.
+    /// Creates settings for a perfect wire from `listen` to `to`.
     pub fn new(listen: SocketAddr, to: SocketAddr) -> Self {
         Self {
             listen,
@@ -84,7 +85,7 @@ impl RelayConfig {
 
 /// A running relay. Dropping it stops it.
 ///
-/// The clock of the links starts with the first packet from a client, so schedules of outages count from there.
+/// The clock of the links starts with the first packet from a client, so outage schedules count from there.
 #[derive(Debug)]
 pub struct Relay {
     local: SocketAddr,
@@ -92,14 +93,14 @@ pub struct Relay {
     thread: Option<JoinHandle<io::Result<RelayReport>>>,
 }
 
-/// Steers a running relay from another thread. Cheap to clone. What is asked of a relay that has ended is ignored.
+/// Controls a running relay from another thread. It is cheap to clone. Orders to a relay that has ended are ignored.
 #[derive(Clone, Debug)]
 pub struct RelayControl {
     orders: Sender<Order>,
     wake: Arc<UnixStream>,
 }
 
-/// What a relay can be told.
+/// An order to a relay.
 #[derive(Debug)]
 pub(super) enum Order {
     Reconfigure(Direction, Box<LinkConfig>),
@@ -119,7 +120,7 @@ impl Relay {
     /// Opens the listening socket and starts the relay's thread.
     ///
     /// # Errors
-    /// The listening address cannot be had, or the system has no more threads or descriptors.
+    /// The listening address is not available, or the system is out of threads or descriptors.
     pub fn spawn(config: RelayConfig) -> io::Result<Self> {
         let listen = BareSocket::bind(config.listen, &SocketOptions::default())?;
         let local = listen.local_addr()?;
@@ -132,29 +133,29 @@ impl Relay {
         Ok(Self { local, control: RelayControl { orders, wake: wake.into() }, thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
 
-    /// A handle to steer it with.
+    /// A handle that controls the relay.
     pub fn control(&self) -> RelayControl {
         self.control.clone()
     }
 
-    /// Stops it; what is under way is lost.
+    /// Stops the relay; packets in flight are lost.
     ///
     /// # Errors
-    /// What had stopped it before.
+    /// The error that had stopped it before.
     pub fn stop(self) -> io::Result<RelayReport> {
         self.control.stop();
         self.wait()
     }
 
-    /// Blocks until it has been stopped.
+    /// Blocks until the relay has been stopped.
     ///
     /// # Errors
-    /// What stopped it, if it was not [`RelayControl::stop`].
+    /// The error that stopped it, if it was not [`RelayControl::stop`].
     pub fn wait(mut self) -> io::Result<RelayReport> {
         let died = || io::Error::other("the relay's thread has panicked");
         let thread = self.thread.take().ok_or_else(died)?;
@@ -166,14 +167,14 @@ impl Drop for Relay {
     fn drop(&mut self) {
         self.control.stop();
         if let Some(thread) = self.thread.take() {
-            // Its report is of no interest, and a panic has been printed where it happened.
+            // Its report is not needed, and a panic was already printed.
             drop(thread.join());
         }
     }
 }
 
 impl RelayControl {
-    /// Changes one direction's link under way; packets already in it keep their fate.
+    /// Changes one direction's link at run time. Packets already in it keep their fate.
     pub fn reconfigure(&self, direction: Direction, config: LinkConfig) {
         self.order(Order::Reconfigure(direction, config.into()));
     }
@@ -196,7 +197,7 @@ impl RelayControl {
     }
 
     fn order(&self, order: Order) {
-        // Either fails if the relay has ended, the write also if it has yet to read the bytes of earlier orders.
+        // Both fail if the relay has ended. The write also fails while the bytes of earlier orders are unread.
         if self.orders.send(order).is_ok() {
             drop((&*self.wake).write(&[0]));
         }

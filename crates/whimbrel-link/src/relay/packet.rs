@@ -1,4 +1,4 @@
-//! Packets under way, and their memory.
+//! Packets in flight, and their memory.
 
 use whimbrel_net::EcnCodepoint;
 
@@ -15,13 +15,13 @@ pub(super) struct Packet {
 }
 
 impl Packet {
-    /// Whether the two can leave in one system call as segments of one size.
+    /// Returns whether both packets can be sent in one system call as segments of one size.
     pub(super) fn is_like(&self, next: &Self) -> bool {
         (self.direction, self.client, self.ecn) == (next.direction, next.client, next.ecn)
     }
 }
 
-/// The memory of packets that have left, to be used again.
+/// The memory of packets that were sent, for reuse.
 #[derive(Debug, Default)]
 pub(super) struct Buffers(Vec<Vec<u8>>);
 

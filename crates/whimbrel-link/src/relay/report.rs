@@ -1,4 +1,4 @@
-//! What the relay has done, for people and for programs.
+//! The relay's figures, for people and for programs.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -9,37 +9,37 @@ use serde_json::{Value, json};
 
 use crate::{Histogram, LinkConfig, LinkStats};
 
-/// The figures of a relay at a moment. [`Display`](fmt::Display) is a table.
+/// The figures of a relay at a point in time. [`Display`](fmt::Display) prints a table.
 #[derive(Clone, Debug)]
 pub struct RelayReport {
-    /// Where it listens.
+    /// The address that it listens on.
     pub listen: SocketAddr,
-    /// Where it sends to.
+    /// The server's address.
     pub to: SocketAddr,
-    /// What the draws came from.
+    /// The seed of the random draws.
     pub seed: u64,
-    /// Since the first packet; zero if there was none.
+    /// The time since the first packet; zero if there was none.
     pub elapsed: Duration,
-    /// Addresses it has had as clients.
+    /// The number of client addresses so far.
     pub clients: u64,
     /// How often the upstream ports were changed.
     pub rebinds: u64,
-    /// Packets that came through the link but that the system would not send.
+    /// Packets that passed the link but that the system refused to send.
     pub unsent: u64,
-    /// How long after they were due packets left: the relay's own error.
+    /// How late packets were sent: the relay's own error.
     pub lateness: Histogram,
-    /// Client to server.
+    /// The direction from clients to the server.
     pub up: Lane,
-    /// Server to client.
+    /// The direction from the server to clients.
     pub down: Lane,
 }
 
-/// One direction.
+/// The figures of one direction.
 #[derive(Clone, Debug)]
 pub struct Lane {
-    /// How the link is set.
+    /// The link's settings.
     pub config: LinkConfig,
-    /// What it did.
+    /// The link's counters.
     pub stats: LinkStats,
 }
 
@@ -63,7 +63,7 @@ fn micros(duration: Duration) -> u64 {
 }
 
 impl RelayReport {
-    /// One JSON object. Bytes are IP bytes; times are microseconds, `seconds` aside.
+    /// Returns the figures as one JSON object. Bytes are IP bytes; times are in microseconds, except `seconds`.
     pub fn to_json(&self) -> Value {
         json!({
             "listen": self.listen.to_string(),

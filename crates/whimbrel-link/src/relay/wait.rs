@@ -1,4 +1,4 @@
-//! Waiting for sockets and for a moment, to the microsecond.
+//! Waits for sockets and for a point in time, to the microsecond.
 #![allow(unsafe_code, reason = "poll with nanoseconds and the thread's scheduling are libc calls")]
 
 use std::io;
@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
 use std::time::Duration;
 
-/// Descriptors to wait on, known by their position.
+/// A set of descriptors to wait on, identified by their positions.
 #[derive(Debug, Default)]
 pub struct Waiter {
     fds: Vec<libc::pollfd>,
@@ -18,17 +18,17 @@ impl Waiter {
         self.fds.clear();
     }
 
-    /// Adds a descriptor, to be waited on until it can be read.
+    /// Adds a descriptor to wait on until it is readable.
     pub fn add(&mut self, fd: &impl AsFd) {
         self.fds.push(libc::pollfd { fd: fd.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 });
     }
 
-    /// Whether the descriptor at `position` could be read when [`wait`](Self::wait) returned.
+    /// Returns whether the descriptor at `position` was readable when [`wait`](Self::wait) returned.
     pub fn is_readable(&self, position: usize) -> bool {
         self.fds.get(position).is_some_and(|fd| fd.revents != 0)
     }
 
-    /// Waits until a descriptor can be read, or for `timeout`; for ever if `None`.
+    /// Waits until a descriptor is readable, or for `timeout`; without a limit if `None`.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let timeout = timeout.map(|timeout| libc::timespec {
             tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
@@ -47,8 +47,8 @@ impl Waiter {
     #[cfg(not(target_vendor = "apple"))]
     fn poll(&mut self, timeout: Option<libc::timespec>) -> libc::c_int {
         let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
-        // SAFETY: the array has the length given, and the timeout is null or lives across the call. A descriptor
-        // closed since it was added is reported as such, not touched.
+        // SAFETY: the array has the given length, and the timeout is null or lives across the call. A descriptor
+        // closed since it was added is reported as such and not touched.
         unsafe { libc::ppoll(self.fds.as_mut_ptr(), self.fds.len() as libc::nfds_t, timeout, ptr::null()) }
     }
 
@@ -62,15 +62,16 @@ impl Waiter {
     }
 }
 
-/// Asks for this thread to be run when it should be: with exact timers, which Linux by default lets be late by
-/// 50 µs to save wake-ups, and before all ordinary threads, which takes root. What is refused stays as it was.
+/// Asks the system to run this thread on time. It disables timer slack, by which Linux may delay timers by 50 µs to
+/// save wake-ups. It also asks for a real-time priority above all ordinary threads, which requires root. A request
+/// that is refused has no effect.
 pub fn punctual() {
     #[cfg(target_os = "linux")]
     {
         let nanos: libc::c_ulong = 1;
-        // The lowest of the real-time priorities: other such threads go first, and the kernel keeps them all from
-        // taking a processor for themselves.
-        // SAFETY: a structure of integers, for which zero is a value.
+        // The lowest real-time priority: other such threads go first, and the kernel keeps them all from occupying a
+        // processor completely.
+        // SAFETY: this is a structure of integers, for which zero is a valid value.
         let mut priority: libc::sched_param = unsafe { std::mem::zeroed() };
         priority.sched_priority = 1;
         // SAFETY: both set a property of the calling thread; the structure lives across the call.

@@ -1,8 +1,9 @@
-//! Paths that share a bottleneck take together what one flow takes.
+//! Makes paths that share a bottleneck take together what one flow takes.
 //!
-//! Nobody tells a sender which paths share one, so it is found out: round trips of paths through one queue rise and fall together
-//! ([`share_queue`]; Rubenstein, Kurose, Towsley, "Detecting shared congestion of flows via end-to-end measurement", 2002; RFC 8382 is the
-//! same idea). Until shown to be apart, paths count as sharing. What those that share do is told to each one's controller as [`Company`].
+//! A sender is not told which paths share a bottleneck, so it finds out: the round trips of paths through one queue
+//! rise and fall together ([`share_queue`]; Rubenstein, Kurose, Towsley, "Detecting shared congestion of flows via
+//! end-to-end measurement", 2002; RFC 8382 uses the same idea). Paths count as sharing until they are shown to be
+//! apart. Each controller learns what the other paths on its bottleneck do as [`Company`].
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,44 +11,45 @@ use std::time::Duration;
 use super::math;
 use super::math::ONE;
 
-/// Spans kept to compare.
+/// Spans kept for comparison.
 const KEPT: usize = 64;
-/// Spans in common at least before two are compared.
+/// Spans that two paths must have in common before they are compared.
 const LEAST_COMMON: usize = 20;
-/// Less variation than this, mean square of nanoseconds, tells nothing: 0.1 ms.
+/// Less variation than this tells nothing. It is a variance in square nanoseconds: 0.1 ms squared.
 const LEAST_VARIANCE: f64 = 1e5 * 1e5;
-/// Variance of the difference, as a share of what it would be if neither knew of the other: below the first they share a queue, above
-/// the second they do not; between them what was found before goes on.
+/// Thresholds for the variance of the difference, as a share of its value for independent paths. Below the first, two
+/// paths share a queue; above the second, they do not. In between, the earlier finding stands.
 const TOGETHER: f64 = 0.4;
 const APART: f64 = 0.7;
 
-/// How often a controller did what those who share its bottleneck should do, too.
+/// How often a controller took steps that the others on its bottleneck should take as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Calls {
-    /// It met congestion, and gave way.
+    /// Times it met congestion and gave way.
     pub congestions: u32,
-    /// It drained the queue to see the base round trip.
+    /// Times it drained the queue to see the base round trip.
     pub drains: u32,
 }
 
-/// What the other paths through a path's bottleneck do.
+/// The other paths through a path's bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Company {
     /// How many paths share the bottleneck, this one included.
     pub paths: u32,
-    /// What the others take, bytes a second.
+    /// The rate that the others take, in bytes a second.
     pub others: u64,
-    /// The shortest base round trip of them all.
+    /// The shortest base round trip of all these paths.
     pub base: Duration,
-    /// By how much a window may grow compared with a flow of its own, permille (RFC 6356 section 3).
+    /// How fast a window may grow compared with a flow of its own, permille (RFC 6356 section 3).
     pub growth: u64,
-    /// What the others did so far that this one should do, too, all told.
+    /// The steps of the others so far that this path should take as well, summed.
     pub calls: Calls,
 }
 
 impl Company {
-    /// The rate by which a path of `own` rate should judge how long a queue to keep: that of all together, so that they want what one
-    /// flow would; a fourth of it depends on the path's own, or the shares of the paths would drift.
+    /// The rate by which a path of rate `own` chooses the length of its queue. It is mostly the joint rate, so that
+    /// all paths want what one flow would. A fourth depends on the path's own rate, or the shares of the paths would
+    /// drift.
     pub(super) fn joint(&self, own: u64) -> u64 {
         let all = u128::from(own) + u128::from(self.others);
         let rate = (all * 3 + u128::from(own) * u128::from(self.paths)) / 4;
@@ -55,22 +57,22 @@ impl Company {
     }
 }
 
-/// One path of several, as coupling sees it.
+/// One of several paths, as coupling sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Member {
-    /// Bytes a second that arrive.
+    /// The arrival rate in bytes a second.
     pub rate: u64,
     /// Bytes that may be in flight.
     pub window: u64,
-    /// Smoothed round trip.
+    /// The smoothed round-trip time.
     pub rtt: Duration,
-    /// Base round trip.
+    /// The base round trip.
     pub base: Duration,
-    /// What it did so far that the others should do, too.
+    /// Its steps so far that the others should take as well.
     pub calls: Calls,
 }
 
-/// What `members[me]` is told of all `members`, who share a bottleneck. None: it is alone.
+/// The company of `members[me]` among `members`, who share a bottleneck. `None` if it is alone.
 pub fn company(members: &[Member], me: usize) -> Option<Company> {
     let (paths, mine) = (u32::try_from(members.len()).ok()?, members.get(me)?);
     if paths < 2 {
@@ -90,7 +92,7 @@ pub fn company(members: &[Member], me: usize) -> Option<Company> {
     })
 }
 
-/// RFC 6356: of `alpha × acked / total window`, relative to `acked / own window`, never more than that.
+/// The growth of RFC 6356: the increase `alpha × acked / total window` relative to `acked / own window`, at most 1.
 fn growth(members: &[Member], mine: &Member) -> u64 {
     let seconds = |member: &Member| member.rtt.max(Duration::from_micros(20)).as_secs_f64();
     let best = members.iter().map(|m| m.window as f64 / seconds(m).powi(2)).fold(0.0, f64::max);
@@ -99,7 +101,7 @@ fn growth(members: &[Member], mine: &Member) -> u64 {
     ((part * ONE as f64) as u64).clamp(1, ONE)
 }
 
-/// Mean round trips of a path, span by span. The spans of all paths of a connection begin and end together.
+/// The mean round trips of a path, span by span. The spans of all paths of a connection begin and end together.
 #[derive(Debug, Default)]
 pub struct Delays {
     sum: Duration,
@@ -108,13 +110,13 @@ pub struct Delays {
 }
 
 impl Delays {
-    /// A round trip was measured.
+    /// Takes in a round trip.
     pub fn on_sample(&mut self, rtt: Duration) {
         self.sum = self.sum.saturating_add(rtt);
         self.count = self.count.saturating_add(1);
     }
 
-    /// A span is over.
+    /// Ends a span.
     pub fn end_span(&mut self) {
         if self.means.len() == KEPT {
             self.means.pop_front();
@@ -124,7 +126,7 @@ impl Delays {
     }
 }
 
-/// Whether two paths go through one queue; none: what was measured does not tell.
+/// Returns whether two paths go through one queue, or `None` if the measurements do not tell.
 pub fn share_queue(a: &Delays, b: &Delays) -> Option<bool> {
     let latest = a.means.iter().rev().zip(b.means.iter().rev());
     let pairs = latest.filter_map(|(a, b)| Some((math::nanos((*a)?) as f64, math::nanos((*b)?) as f64)));
@@ -160,7 +162,7 @@ mod tests {
         Member { rate: window * 1000 / rtt_ms, window, rtt, base: rtt / 2, calls: Calls::default() }
     }
 
-    /// Mean round trips of two paths, span by span.
+    /// The mean round trips of two paths, span by span.
     fn delays(spans: impl Iterator<Item = (u64, u64)>) -> [Delays; 2] {
         let mut both = <[Delays; 2]>::default();
         for (a, b) in spans {
@@ -178,7 +180,7 @@ mod tests {
         share_queue(&a, &b)
     }
 
-    /// As good as random, from 0 to 9,999.
+    /// A pseudo-random number from 0 to 9,999.
     fn noise(at: u64) -> u64 {
         let mixed = (at + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,4 +1,4 @@
-//! RFC 9438, with HyStart++ (RFC 9406) to leave slow start, paced.
+//! CUBIC (RFC 9438), paced, with HyStart++ (RFC 9406) to leave slow start.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use crate::Time;
 const BETA: u64 = 700;
 /// Additive increase that is fair to Reno, permille of a packet a window: 3 × (1 - β) / (1 + β) (4.3).
 const ALPHA: u64 = 529;
-/// Leaves faster than the window alone would, so that the window and not the pacer is the limit.
+/// Pacing is faster than the window needs, so that the window and not the pacer is the limit.
 const PACING_GAIN: u64 = 1250;
-/// HyStart++: samples before a round's delay is believed (RFC 9406 4.3).
+/// HyStart++: samples needed before a round's delay is used (RFC 9406 4.3).
 const HYSTART_SAMPLES: u32 = 8;
-/// HyStart++: rounds of conservative slow start.
+/// HyStart++: the number of rounds of conservative slow start.
 const HYSTART_ROUNDS: u32 = 5;
-/// HyStart++: slow start is this much slower in them.
+/// HyStart++: how much slower the window grows in these rounds.
 const HYSTART_DIVISOR: u64 = 4;
 
 /// A window that grows with the cube of the time since it was last cut.
@@ -29,31 +29,33 @@ pub struct Cubic {
     window: u64,
     threshold: u64,
     epoch: Option<Epoch>,
-    /// The window when it was last cut, and the cut itself, for undoing a spurious one.
+    /// The window before it was last cut. `before_cut` holds window and threshold of that time, to undo a spurious
+    /// cut.
     window_max: u64,
     before_cut: Option<(u64, u64)>,
     cut_at: Option<Time>,
     srtt: Option<Duration>,
     min_rtt: Duration,
     hystart: HyStart,
-    /// By how much it may grow compared with a flow of its own, permille: paths that share a bottleneck grow as one (RFC 6356).
+    /// How fast the window may grow compared with a flow of its own, permille: paths that share a bottleneck grow as
+    /// one (RFC 6356).
     growth: u64,
 }
 
-/// One stretch of congestion avoidance.
+/// A stretch of congestion avoidance.
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
     start: Time,
-    /// Time to return to `origin`: K, milliseconds.
+    /// The time to return to `origin`, in milliseconds: K.
     k_ms: u64,
     origin: u64,
-    /// What Reno would have by now.
+    /// The window that Reno would have by now.
     reno: u64,
     growth: u64,
 }
 
 impl Cubic {
-    /// For full packets of `packet_size` wire bytes.
+    /// Creates a controller for full packets of `packet_size` wire bytes.
     pub fn new(packet_size: u64) -> Self {
         let packet_size = packet_size.clamp(1, LARGEST_PACKET);
         Self {
@@ -88,7 +90,7 @@ impl Cubic {
             self.window,
         ));
         let target = self.cubic(&epoch, sample.now.since(epoch.start).saturating_add(srtt));
-        // At most half as much again within a round trip (4.4).
+        // The window grows by at most half within a round trip (4.4).
         let target = target.clamp(self.window, math::scale(self.window, 1500));
         self.window = self.window.saturating_add(share(target - self.window, sample.acked, self.window));
         self.window = self.window.max(epoch.reno);
@@ -98,7 +100,7 @@ impl Cubic {
     fn start_epoch(&self, now: Time) -> Epoch {
         let origin = self.window_max.max(self.window);
         let packets = (origin - self.window) / self.packet_size;
-        // A window goes with the root of Reno's growth and with the fourth root of C.
+        // Windows scale with the square root of Reno's growth and with the fourth root of C.
         let slower = math::ONE * math::ONE / self.growth;
         // K = cbrt((W_max - cwnd) / C), C = 0.4 packets/s³; in ms: × 10⁹ under the root.
         let cubed = math::scale(math::scale(packets.saturating_mul(2_500_000_000), slower), slower);
@@ -120,7 +122,7 @@ impl Cubic {
     }
 
     fn cut(&mut self, now: Time) {
-        // One cut a round trip, however many packets it lost.
+        // There is one cut a round trip, however many packets it lost.
         let round = self.srtt.unwrap_or(ASSUMED_RTT);
         if self.cut_at.is_some_and(|at| now.since(at) < round) {
             return;
@@ -181,7 +183,7 @@ impl Controller for Cubic {
 
     fn on_company(&mut self, _now: Time, company: Option<Company>) {
         self.growth = company.map_or(math::ONE, |company| company.growth);
-        // A curve goes on as it began unless it is far from what it should be by now.
+        // A curve continues unchanged unless its growth is far from the current one.
         self.epoch = self.epoch.filter(|epoch| epoch.growth.abs_diff(self.growth) <= epoch.growth / 4);
     }
 
@@ -221,19 +223,19 @@ impl Controller for Cubic {
     }
 }
 
-/// Notices in slow start that the round trip grows.
+/// Detects in slow start that the round trip grows.
 #[derive(Debug, Default)]
 struct HyStart {
     round_end: u64,
     round_min: Option<Duration>,
     last_min: Option<Duration>,
     samples: u32,
-    /// Rounds spent in conservative slow start, and the round trip it began at.
+    /// The rounds spent in conservative slow start, and the shortest round trip when it began.
     slowed: Option<(u32, Duration)>,
 }
 
 impl HyStart {
-    /// Whether slow start is conservative.
+    /// Takes in an acknowledgement and returns whether slow start is conservative.
     fn on_ack(&mut self, sample: &AckSample) -> bool {
         if sample.rate.newest > self.round_end {
             self.round_end = sample.rate.sent;

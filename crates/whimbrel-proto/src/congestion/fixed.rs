@@ -1,4 +1,4 @@
-//! A rate from the configuration, kept whatever happens.
+//! A configured rate that is kept whatever happens.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use super::coupling::Company;
 use super::math;
 use crate::Time;
 
-/// Sends at a given rate. The window only bounds what a dead path swallows: two round trips' worth.
+/// Sends at a given rate. The window only bounds what is lost on a dead path: two round trips' worth.
 #[derive(Debug)]
 pub struct Fixed {
     rate: u64,
@@ -17,7 +17,7 @@ pub struct Fixed {
 }
 
 impl Fixed {
-    /// `rate` in wire bytes a second.
+    /// Creates a controller that sends at `rate` wire bytes a second.
     pub fn new(rate: u64, packet_size: u64) -> Self {
         Self {
             rate: rate.max(1),
@@ -49,7 +49,7 @@ impl Controller for Fixed {
     fn on_company(&mut self, _now: Time, _company: Option<Company>) {}
 
     fn window(&self) -> u64 {
-        // 50 ms more for acknowledgements held back and for timers.
+        // 50 ms more allow for delayed acknowledgements and timers.
         let span = self.rtt.unwrap_or(ASSUMED_RTT).saturating_add(Duration::from_millis(50));
         math::volume(self.rate, span).saturating_mul(2).max(self.packet_size.saturating_mul(4))
     }

@@ -7,22 +7,22 @@ pub(super) const ONE: u64 = 1000;
 
 const NANOS: u64 = 1_000_000_000;
 
-/// Nanoseconds, saturating.
+/// The duration in nanoseconds, saturating.
 pub(super) fn nanos(duration: Duration) -> u64 {
     crate::time::nanos(duration)
 }
 
-/// Bytes a second, of `bytes` in `elapsed`. A zero `elapsed` counts as a nanosecond.
+/// The rate of `bytes` in `elapsed`, in bytes a second. A zero `elapsed` counts as a nanosecond.
 pub(super) fn rate(bytes: u64, elapsed: Duration) -> u64 {
     part(bytes, NANOS, nanos(elapsed).max(1))
 }
 
-/// Bytes that `rate` carries in `span`.
+/// The bytes that `rate` carries in `span`.
 pub(super) fn volume(rate: u64, span: Duration) -> u64 {
     part(rate, nanos(span), NANOS)
 }
 
-/// How long `rate` takes for `bytes`; a rate of zero counts as 1.
+/// The time that `rate` takes for `bytes`; a rate of zero counts as 1.
 pub(super) fn span(bytes: u64, rate: u64) -> Duration {
     Duration::from_nanos(part(bytes, NANOS, rate.max(1)))
 }
@@ -32,7 +32,7 @@ pub(super) fn scale(value: u64, permille: u64) -> u64 {
     part(value, permille, ONE)
 }
 
-/// `value × permille / 1000` of a time.
+/// `value × permille / 1000` for a duration.
 pub(super) fn stretch(value: Duration, permille: u64) -> Duration {
     Duration::from_nanos(scale(nanos(value), permille))
 }
@@ -41,7 +41,7 @@ pub(super) fn stretch(value: Duration, permille: u64) -> Duration {
 #[inline]
 fn part(value: u64, times: u64, of: u64) -> u64 {
     match value.checked_mul(times) {
-        // A division of 128 bits takes ten times as long, and there are some for each packet.
+        // A 128-bit division takes ten times as long, and there are several for each packet.
         Some(product) => product / of,
         None => u64::try_from(u128::from(value) * u128::from(times) / u128::from(of)).unwrap_or(u64::MAX),
     }

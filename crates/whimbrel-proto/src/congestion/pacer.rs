@@ -1,4 +1,4 @@
-//! When the next packet may leave.
+//! Decides when the next packet may be sent.
 
 use std::time::Duration;
 
@@ -6,63 +6,64 @@ use super::controller::INITIAL_PACKETS;
 use super::math;
 use crate::Time;
 
-/// Timers of a millisecond's grain (tokio) wake up to two late: the bucket must not overflow until then, or
-/// the timer and not the rate is what sends.
+/// Timers with a resolution of a millisecond (tokio) wake up to two late. The bucket must not overflow until then, or
+/// the timer would set the rate.
 const WAKE_UP: Duration = Duration::from_micros(2000);
-/// A host too busy to wake up in time is believed no later than this: the burst that makes up for it stays a fraction of most queues.
+/// The latest wake-up that is made up for, however busy the host. The burst that makes up for it stays a fraction of
+/// most queues.
 const LATEST: Duration = Duration::from_millis(20);
 
-/// So late a wake-up is made up for on a path however short, as far as an initial window goes: there a few milliseconds are many round
-/// trips, and a queue of a few milliseconds is empty long before the sender wakes up.
+/// A wake-up up to this late is made up for on any path, up to an initial window. On short paths a few milliseconds are
+/// many round trips, and a queue of a few milliseconds empties long before the sender wakes up.
 const LEAST: Duration = Duration::from_millis(5);
 
-/// A bucket of bytes that fills at the pacing rate, to the depth of one burst.
+/// A token bucket that fills at the pacing rate, to the depth of one burst.
 #[derive(Clone, Copy, Debug)]
 pub struct Pacer {
-    /// When everything sent so far is paid for.
+    /// When the bucket has refilled everything sent so far.
     paid_at: Time,
     rate: u64,
     packet_size: u64,
-    /// How late wake-ups have been lately.
+    /// How late wake-ups have been recently.
     late: Duration,
 }
 
 impl Pacer {
-    /// A full bucket for packets of `packet_size` wire bytes.
+    /// Creates a full bucket for packets of `packet_size` wire bytes.
     pub fn new(packet_size: u64) -> Self {
         Self { paid_at: Time::ZERO, rate: u64::MAX, packet_size, late: Duration::ZERO }
     }
 
-    /// When a packet of `size` bytes may leave: `now`, or later.
+    /// When a packet of `size` bytes may be sent: `now` or later.
     pub fn ready_at(&self, now: Time, size: u64) -> Time {
         let burst = self.burst(self.rate).max(size);
         let ready = self.paid_at.saturating_sub(math::span(burst - size, self.rate));
         ready.max(now)
     }
 
-    /// A packet left, while the controller's rate was `rate` bytes a second.
+    /// Notes that a packet was sent while the controller's rate was `rate` bytes a second.
     pub fn on_sent(&mut self, now: Time, size: u64, rate: u64) {
         self.rate = rate.max(1);
         self.paid_at = self.paid_at.max(now) + math::span(size, self.rate);
     }
 
-    /// A packet that was to leave some time ago had to wait `late` for its sender to be woken. What the rate would have sent meanwhile is
-    /// made up for, as far as `most` or a few milliseconds: else a busy host's scheduler would be the rate.
+    /// Notes that a packet was sent `late` because its sender woke up late. What the rate would have sent in that
+    /// time is made up for, up to `most` or a few milliseconds. Otherwise a busy host's scheduler would set the rate.
     pub fn on_woken(&mut self, late: Duration, most: Duration) {
         let initial = math::span(self.packet_size.saturating_mul(INITIAL_PACKETS), self.rate);
         let most = most.max(LEAST.min(initial)).min(LATEST);
-        // A quarter more: what is left of a packet would get lost each time.
+        // A quarter more, because a fraction of a packet is lost at each wake-up.
         self.late = (late + late / 4).max(self.late - self.late / 8).min(most);
     }
 
-    /// The size of full packets changed.
+    /// Changes the size of full packets.
     pub fn set_packet_size(&mut self, bytes: u64) {
         self.packet_size = bytes;
     }
 
-    /// Bytes that may leave at once: a wake-up's worth. A smaller bucket would make the timer the limit.
+    /// The bytes that may be sent at once: a wake-up's worth. With a smaller bucket the timer would be the limit.
     pub fn burst(&self, rate: u64) -> u64 {
-        // One packet more, since a bucket with less than a packet in it fills in vain.
+        // One packet more, because a bucket that lacks part of a packet fills without effect.
         let wake_up = math::volume(rate, WAKE_UP.max(self.late)).saturating_add(self.packet_size);
         wake_up.max(self.packet_size.saturating_mul(2))
     }
@@ -72,7 +73,7 @@ impl Pacer {
 mod tests {
     use super::*;
 
-    /// Share of the rate that is sent in ten seconds if the sender wakes only this often.
+    /// The share of the rate that is sent in ten seconds if the sender wakes up only this often.
     fn share(wakes: Duration, told: bool, most: Duration) -> f64 {
         let (rate, size) = (500_000, 1500);
         let (mut pacer, mut now, mut sent, mut due) = (Pacer::new(size), Time::ZERO, 0, None);

@@ -1,23 +1,23 @@
-//! How fast a path carries packets, measured from its acknowledgements.
+//! Measures from a path's acknowledgements how fast the path carries packets.
 //!
-//! After draft-cheng-iccrg-delivery-rate-estimation, with one difference. The draft counts what was delivered
-//! since a packet's sending; here *progress* is counted too: how far the newest acknowledged packet lies beyond
-//! the newest one acknowledged when it was sent. What was lost behind the bottleneck took its time on the
-//! bottleneck nevertheless, so progress shows the bottleneck's rate however much is lost, and does so without
-//! the noise that loss gives to a count of deliveries. It shows too much where packets are dropped before the
-//! bottleneck, which is what [`RateSample::delivered`] is for.
+//! It follows draft-cheng-iccrg-delivery-rate-estimation, with one difference. The draft counts what was delivered
+//! since a packet was sent. This sampler also counts *progress*: how far the newest acknowledged packet lies beyond
+//! the packet that was the newest acknowledged when it was sent. A packet lost behind the bottleneck has used the
+//! bottleneck nevertheless, so progress shows the bottleneck's rate however much is lost, without the noise that loss
+//! adds to a count of deliveries. Progress shows too much where packets are dropped before the bottleneck;
+//! [`RateSample::delivered`] covers that case.
 
 use std::time::Duration;
 
 use super::math;
 use crate::Time;
 
-/// Packets between the ends of a sample taken within one flight.
+/// Least number of packets between the ends of a sample taken within one flight.
 const TRAIN_PACKETS: u64 = 8;
-/// Shorter samples measure batching, not the path.
+/// The shortest sample: a shorter one measures batching, not the path.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// What a sent packet remembers of its path's sampler.
+/// The sampler's state when a packet was sent, kept with the packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Snapshot {
     end: u64,
@@ -26,7 +26,7 @@ pub struct Snapshot {
     app_limited: bool,
 }
 
-/// A packet acknowledged: where it stands among all bytes sent, and when it went and was heard of.
+/// An acknowledged packet: its position among all bytes sent, and when it was sent and acknowledged.
 #[derive(Clone, Copy, Debug, Default)]
 struct Point {
     offset: u64,
@@ -35,48 +35,49 @@ struct Point {
     acked_at: Time,
 }
 
-/// What a SACK says of the path's rate.
+/// What a SACK reveals about the path's rate.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RateSample {
-    /// Bytes a second the bottleneck passed, whether they arrived or not; 0: nothing measured.
+    /// The rate that the bottleneck passed, in bytes a second, whether the bytes arrived or not; 0 if nothing was
+    /// measured.
     pub progress: u64,
-    /// Bytes a second acknowledged over the same time.
+    /// The rate of acknowledged bytes over the same time, in bytes a second.
     pub delivered: u64,
-    /// Packets left no faster than that: the path may carry more.
+    /// Whether packets were sent no faster than they were acknowledged, so the path may carry more.
     pub send_limited: bool,
-    /// The sender had too little to send: the path may carry more.
+    /// Whether the sender had too little to send, so the path may carry more.
     pub app_limited: bool,
     /// When the measured stretch began.
     pub since: Time,
-    /// Position, in bytes sent on this path, of the newest packet acknowledged.
+    /// The position of the newest acknowledged packet among the bytes sent on this path.
     pub newest: u64,
     /// Bytes sent on this path so far.
     pub sent: u64,
 }
 
-/// One path's sampler.
+/// The rate sampler of one path.
 #[derive(Debug, Default)]
 pub struct RateSampler {
     sent: u64,
     delivered: u64,
     newest: Point,
-    /// First acknowledgement of the flight that started from idle.
+    /// The first acknowledgement of the flight that started from idle.
     train: Option<Point>,
     /// A point at least [`SHORTEST`] old, on paths whose round trip is shorter.
     slot: Point,
     fresh_from: u64,
-    /// Until something sent beyond this position is acknowledged, the sender and not the path is measured.
+    /// The sender limits the rate, and not the path, until bytes beyond this position are acknowledged.
     app_limited_to: u64,
     best: Option<(Time, u64, Snapshot)>,
 }
 
 impl RateSampler {
-    /// A sampler for a path nothing was sent on.
+    /// Creates a sampler for a path on which nothing was sent yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A packet of `size` wire bytes leaves.
+    /// Notes that a packet of `size` wire bytes is sent.
     pub fn on_sent(&mut self, now: Time, in_flight_before: u64, size: u64) -> Snapshot {
         if in_flight_before == 0 {
             self.start_flight(now);
@@ -90,7 +91,7 @@ impl RateSampler {
         }
     }
 
-    /// Nothing is in flight: time passed without progress, which says nothing about the path.
+    /// Starts a flight when nothing was in flight: the time since without progress says nothing about the path.
     fn start_flight(&mut self, now: Time) {
         self.fresh_from = self.sent;
         self.newest = Point { offset: self.sent, delivered: self.delivered, sent_at: now, acked_at: now };
@@ -98,12 +99,12 @@ impl RateSampler {
         self.train = None;
     }
 
-    /// The sender ran out of data with `in_flight` bytes out and room for more.
+    /// Notes that the sender ran out of data with `in_flight` bytes in flight and room for more.
     pub fn on_app_limited(&mut self, in_flight: u64) {
         self.app_limited_to = self.sent.max(in_flight).max(1);
     }
 
-    /// A packet is newly acknowledged.
+    /// Takes in a newly acknowledged packet.
     pub fn on_acked(&mut self, _now: Time, sent_at: Time, size: u64, snapshot: &Snapshot) {
         self.delivered = self.delivered.saturating_add(size);
         if self.best.is_none_or(|(_, _, best)| best.end < snapshot.end) {
@@ -111,7 +112,7 @@ impl RateSampler {
         }
     }
 
-    /// The SACK is processed.
+    /// Ends the processing of a SACK and returns its sample.
     pub fn finish(&mut self, now: Time) -> RateSample {
         let mut sample =
             RateSample { newest: self.newest.offset, sent: self.sent, since: now, ..RateSample::default() };
@@ -129,11 +130,11 @@ impl RateSampler {
         sample
     }
 
-    /// Where the stretch that `point` ends began; `None`: too short to measure.
+    /// Where the stretch that ends at `point` began; `None` if it is too short to measure.
     fn stretch_start(&mut self, snapshot: &Snapshot, size: u64, point: Point) -> Option<Point> {
         let mut since = snapshot.since;
         if snapshot.fresh {
-            // The first flight has no acknowledgement before it: it is measured from its own first one.
+            // The first flight has no earlier acknowledgement, so it is measured from its own first one.
             let train = *self.train.get_or_insert(point);
             if point.offset.saturating_sub(train.offset) < size.saturating_mul(TRAIN_PACKETS) {
                 return None;

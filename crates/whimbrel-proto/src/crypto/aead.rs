@@ -1,19 +1,20 @@
-//! Which cipher seals packets.
+//! The ciphers that seal packets, and how the two ends agree on one.
 
 use aws_lc_rs::aead::{AES_128_GCM, Algorithm, CHACHA20_POLY1305, quic};
 
-/// A cipher both ends can agree on.
+/// A cipher that both ends can agree on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Aead {
-    /// 45 Gbit/s a core where the processor has AES instructions, poor where it has not.
+    /// AES-128-GCM: 45 Gbit/s a core where the processor has AES instructions, slow where it has not.
     Aes128Gcm = 1,
-    /// Good everywhere.
+    /// ChaCha20-Poly1305: good everywhere.
     ChaCha20Poly1305 = 2,
 }
 
 impl Aead {
-    /// From its number on the wire (docs/protocol.md section 3); None for one this version does not know.
+    /// The cipher with this number on the wire (docs/protocol.md section 3), or `None` if this version does not know
+    /// it.
     pub const fn from_code(code: u8) -> Option<Self> {
         match code {
             1 => Some(Self::Aes128Gcm),
@@ -22,12 +23,12 @@ impl Aead {
         }
     }
 
-    /// Its number on the wire.
+    /// The cipher's number on the wire.
     pub const fn code(self) -> u8 {
         self as u8
     }
 
-    /// Length of packet and header keys, bytes.
+    /// The length of packet and header keys, in bytes.
     pub const fn key_len(self) -> usize {
         match self {
             Self::Aes128Gcm => 16,
@@ -35,16 +36,17 @@ impl Aead {
         }
     }
 
-    /// Packets one key may seal, summed over all paths (RFC 9001 section 6.6).
+    /// The number of packets that one key may seal, summed over all paths (RFC 9001 section 6.6).
     pub const fn confidentiality_limit(self) -> u64 {
         match self {
             Self::Aes128Gcm => 1 << 23,
-            // Beyond the number of packets that can be numbered.
+            // More than the packets that can be numbered.
             Self::ChaCha20Poly1305 => u64::MAX,
         }
     }
 
-    /// Packets that may fail to open in the life of a connection, over all its keys (RFC 9001 section 6.6).
+    /// The number of packets that may fail to open in the life of a connection, over all its keys (RFC 9001 section
+    /// 6.6).
     pub const fn integrity_limit(self) -> u64 {
         match self {
             Self::Aes128Gcm => 1 << 52,
@@ -67,7 +69,7 @@ impl Aead {
     }
 }
 
-/// The ciphers one end accepts, in order of preference; never empty.
+/// The ciphers that one end accepts, in order of preference; never empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
     first: Aead,
@@ -75,7 +77,7 @@ pub struct Offer {
 }
 
 impl Offer {
-    /// Both: AES first where the processor has instructions for it.
+    /// Offers both ciphers; AES comes first where the processor has instructions for it.
     pub const fn both(aes_in_hardware: bool) -> Self {
         let (first, second) = if aes_in_hardware {
             (Aead::Aes128Gcm, Aead::ChaCha20Poly1305)
@@ -85,34 +87,34 @@ impl Offer {
         Self { first, second: Some(second) }
     }
 
-    /// One and no other.
+    /// Offers a single cipher.
     pub const fn only(aead: Aead) -> Self {
         Self { first: aead, second: None }
     }
 
-    /// From the wire: unknown numbers and repetitions are passed over; None if nothing known is left.
+    /// Parses an offer. Unknown numbers and repetitions are ignored; returns `None` if nothing known is left.
     pub fn parse(codes: &[u8]) -> Option<Self> {
         let mut known = codes.iter().filter_map(|code| Aead::from_code(*code));
         let first = known.next()?;
         Some(Self { first, second: known.find(|aead| *aead != first) })
     }
 
-    /// The favourite. It also seals early data, before a choice is known.
+    /// The preferred cipher. It also seals early data, before the server has chosen.
     pub const fn first(self) -> Aead {
         self.first
     }
 
-    /// In order of preference.
+    /// The ciphers in order of preference.
     pub fn iter(self) -> impl Iterator<Item = Aead> {
         [Some(self.first), self.second].into_iter().flatten()
     }
 
-    /// Is it among them?
+    /// Returns whether `aead` is offered.
     pub fn contains(self, aead: Aead) -> bool {
         self.first == aead || self.second == Some(aead)
     }
 
-    /// What a server picks: the first of the client's list that is fast here as well, else the first at all.
+    /// The server's choice: the first cipher of the client's list that is fast here as well, or else the first.
     /// ChaCha20 is fast everywhere, so a client without AES instructions gets it by putting it first.
     pub fn choose(self, aes_in_hardware: bool) -> Aead {
         self.iter().find(|aead| *aead != Aead::Aes128Gcm || aes_in_hardware).unwrap_or(self.first)

@@ -1,4 +1,5 @@
-//! Looking up what a stranger must not guess: an index by a keyed hash, so that the time a look-up takes says nothing of what is there.
+//! Blinded lookups: an index keyed by a hash with a secret key, so that lookup times reveal nothing of the tokens in
+//! it.
 
 use aws_lc_rs::aead::quic::{AES_128, HeaderProtectionKey};
 use rand::CryptoRng;
@@ -9,7 +10,7 @@ use super::reset::ResetToken;
 /// A pseudorandom function of reset tokens, under a key that nobody else has.
 pub(crate) struct Blind(HeaderProtectionKey);
 
-/// A token as an index holds it: 80 bits, so that two of a million tokens do not meet.
+/// A token as it stands in an index: 80 bits, so that two of a million tokens do not collide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Blinded([u8; 10]);
 
@@ -21,7 +22,8 @@ impl Blind {
         Self(key.expect("the key has the cipher's length"))
     }
 
-    /// Header protection's mask is the head of AES(sample); two samples that differ give twice as many bytes. Some 20 ns each.
+    /// Blinds a token. Header protection's mask is the head of AES(sample); two different samples give twice as many
+    /// bytes. Each takes some 20 ns.
     pub(crate) fn of(&self, token: &ResetToken) -> Blinded {
         let sample = token.as_bytes();
         let mask = |sample: &[u8; 16]| self.0.new_mask(sample).expect("a token has the sample's length");

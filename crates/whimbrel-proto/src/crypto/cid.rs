@@ -7,15 +7,15 @@ use zeroize::Zeroizing;
 use super::identity::Identity;
 use crate::ConnectionId;
 
-/// A Luby-Rackoff permutation with four rounds is strong already; two more are margin, at about 25 ns each.
+/// A Luby-Rackoff permutation is strong with four rounds; two more are a margin, at about 25 ns each.
 const ROUNDS: u8 = 6;
 
 /// Issues connection ids for one core.
 ///
-/// An id is `core (8 bits) ‖ counter (56 bits)` under a 64-bit permutation: a Feistel network whose round function
-/// is AES-128 (AWS-LC has no 64-bit block cipher), keyed from the static key, so that every core, and a steering
-/// program, can read the core of any id. The counter starts at a random place in each process: ids of before a
-/// restart do not come back soon.
+/// An id is `core (8 bits) ‖ counter (56 bits)` under a 64-bit permutation. The permutation is a Feistel network with
+/// AES-128 as its round function, because AWS-LC has no 64-bit block cipher. Its key is derived from the static key,
+/// so every core, and a steering program, can read the core of any id. The counter starts at a random value in each
+/// process, so ids from before a restart do not return soon.
 pub struct CidGenerator {
     key: HeaderProtectionKey,
     core: u8,
@@ -23,7 +23,8 @@ pub struct CidGenerator {
 }
 
 impl CidGenerator {
-    /// For ids owned by `core`. Two generators of one identity and core must not run at the same time.
+    /// Creates a generator of ids owned by `core`. Two generators of one identity and core must not run at the same
+    /// time.
     pub fn new(identity: &Identity, core: u8, rng: &mut impl CryptoRng) -> Self {
         let mut key = Zeroizing::new([0; 16]);
         identity.derive("connection ids").expand("key", &[], key.as_mut_slice());
@@ -32,7 +33,8 @@ impl CidGenerator {
         Self { key, core, counter: rng.next_u64() }
     }
 
-    /// An id never issued before by this generator (in its 2^56); never zero, which means "none" in SYN.
+    /// Issues an id that this generator has not issued before (within 2^56 ids). It is never zero, which means "none"
+    /// in SYN.
     pub fn issue(&mut self) -> ConnectionId {
         loop {
             self.counter = self.counter.wrapping_add(1);
@@ -43,7 +45,7 @@ impl CidGenerator {
         }
     }
 
-    /// Which core owns `id`; an arbitrary one if the id was not issued under this identity.
+    /// The core that owns `id`; an arbitrary one if the id was not issued under this identity.
     pub fn core_of(&self, id: ConnectionId) -> u8 {
         (self.decrypt(id.0) >> 56) as u8
     }
@@ -59,7 +61,7 @@ impl CidGenerator {
         join(right, left)
     }
 
-    /// Header protection's mask is the head of AES(sample): a pseudorandom function of round number and half.
+    /// Header protection's mask is the head of AES(sample): a pseudorandom function of the round number and the half.
     fn round(&self, round: u8, half: u32) -> u32 {
         let mut block = [0; 16];
         block[0] = round;

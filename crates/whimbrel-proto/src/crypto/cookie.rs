@@ -1,9 +1,9 @@
-//! Cookies: what a server would have to remember between SYN-ACK and PING, kept by the client instead
-//! (MMSP 3.3.1; docs/protocol.md section 2).
+//! Cookies: the state that a server would have to keep between SYN-ACK and PING, held by the client instead (MMSP
+//! 3.3.1; docs/protocol.md section 2).
 //!
-//! `key parity (1) · sealed: time (8), client's id (8), prologue (32) · tag (16)`, 65 bytes. The server's id is the
-//! nonce: it is in SYN-ACK and PING anyway and never issued twice, so it costs no byte. The additional data is the
-//! client's address and port.
+//! A cookie is `key parity (1) · sealed: time (8), client's id (8), prologue (32) · tag (16)`, 65 bytes. The server's
+//! id is the nonce: SYN-ACK and PING carry it anyway and it is never issued twice, so it costs no byte. The
+//! additional data is the key parity and the client's address and port.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -16,48 +16,49 @@ use super::kdf::Secret;
 use crate::time::nanos;
 use crate::{ConnectionId, Time};
 
-/// How long a cookie is good.
+/// How long a cookie is valid.
 pub const COOKIE_LIFE: Duration = Duration::from_secs(10);
 const PLAIN_LEN: usize = 8 + 8 + 32;
 
-/// What a cookie holds.
+/// The contents of a cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cookie {
     /// When it was made.
     pub made: Time,
-    /// The id that SYN named for the client.
+    /// The id that the SYN gave for the client.
     pub client_id: ConnectionId,
-    /// Hash of SYN and SYN-ACK.
+    /// The hash of SYN and SYN-ACK.
     pub prologue: [u8; 32],
 }
 
-/// Why a cookie does not count.
+/// Why a cookie is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CookieError {
-    /// Made elsewhere, for another address or server id, or damaged.
+    /// The cookie was made elsewhere or for another address or server id, or it is damaged.
     #[error("the cookie is not ours, or not for this address")]
     Invalid,
-    /// Older than [`COOKIE_LIFE`].
+    /// The cookie is older than [`COOKIE_LIFE`].
     #[error("the cookie is stale")]
     Stale,
 }
 
-/// Seals and opens cookies. Its keys change every [`COOKIE_LIFE`]; two are live.
+/// Seals and opens cookies. Its keys change every [`COOKIE_LIFE`]; two are valid at a time.
 pub struct CookieJar {
     secret: Secret,
     keys: [Option<(u64, LessSafeKey)>; 2],
 }
 
 impl CookieJar {
-    /// Length of a cookie, bytes.
+    /// The length of a cookie, in bytes.
     pub const COOKIE_LEN: usize = 1 + PLAIN_LEN + 16;
 
-    /// With fresh keys.
+    /// Creates a jar with fresh keys.
     pub fn new(rng: &mut impl CryptoRng) -> Self {
         Self { secret: Secret::random(rng), keys: [None, None] }
     }
 
-    /// Appends the cookie for the client at `from` that was given `server_id`, which is never given again.
+    /// Appends the cookie for the client at `from`. `server_id` is the id given to it, which must never be given
+    /// again.
     pub fn seal(&mut self, from: SocketAddr, server_id: ConnectionId, cookie: &Cookie, out: &mut Vec<u8>) {
         let mut plain = [0; PLAIN_LEN];
         plain[..8].copy_from_slice(&cookie.made.as_nanos().to_be_bytes());
@@ -73,7 +74,7 @@ impl CookieJar {
         out.extend_from_slice(tag.expect("a cookie is short").as_ref());
     }
 
-    /// What [`CookieJar::seal`] put in.
+    /// Opens a cookie and returns what [`CookieJar::seal`] put into it.
     pub fn open(
         &mut self,
         now: Time,
@@ -127,7 +128,8 @@ pub(super) fn nonce(id: ConnectionId) -> Nonce {
     Nonce::assume_unique_for_key(nonce)
 }
 
-/// Key parity, address and port; an IPv4 address counts the same however the socket spells it.
+/// The additional data: key parity, address and port. An IPv4 address counts the same whether or not it is
+/// IPv6-mapped.
 fn additional(parity: u8, from: SocketAddr) -> [u8; 19] {
     let ip = match from.ip() {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),

@@ -1,4 +1,4 @@
-//! Who somebody is: a static X25519 key (RFC 7748), and its public half as people pass it around.
+//! Identities: static X25519 keys (RFC 7748), and public keys in the form that people pass around.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,7 +21,8 @@ pub(crate) struct StaticKey {
 }
 
 impl Identity {
-    /// From 32 secret bytes, as kept in a key file. Wipe yours: the identity wipes its own when it goes.
+    /// Creates an identity from 32 secret bytes, as kept in a key file. Wipe your copy: the identity wipes its own
+    /// when dropped.
     pub fn from_secret(mut secret: [u8; 32]) -> Self {
         let private = PrivateKey::from_private_key(&X25519, &secret).expect("any 32 bytes are an X25519 key");
         let public = PublicKey(public_of(&private));
@@ -30,7 +31,7 @@ impl Identity {
         Self(Arc::new(StaticKey { private, secret: kept, public }))
     }
 
-    /// A new one.
+    /// Generates a new identity.
     pub fn generate(rng: &mut impl CryptoRng) -> Self {
         let mut secret = Zeroizing::new([0; 32]);
         rng.fill_bytes(secret.as_mut_slice());
@@ -42,12 +43,12 @@ impl Identity {
         self.0.secret.bytes()
     }
 
-    /// What others know this identity by.
+    /// The public key by which others know this identity.
     pub fn public(&self) -> PublicKey {
         self.0.public
     }
 
-    /// A secret of this identity for one purpose, the same after a restart.
+    /// Derives a secret of this identity for one purpose. It is the same after a restart.
     pub(crate) fn derive(&self, label: &str) -> Secret {
         self.0.secret.derive(label)
     }
@@ -71,39 +72,40 @@ pub(crate) fn public_of(private: &PrivateKey) -> [u8; 32] {
     bytes
 }
 
-/// A static public key that can be agreed with. Written as 43 characters of base64url without padding.
+/// A static public key for key agreements. It is written as 43 characters of base64url without padding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicKey([u8; 32]);
 
 impl PublicKey {
-    /// Length on the wire, bytes.
+    /// The key's length on the wire, in bytes.
     pub const LEN: usize = 32;
 
-    /// From its bytes. Refused: points of low order (the all-zero key among them), with which everybody agrees on
-    /// the same secret (RFC 7748 section 6.1), and second spellings of a point, which would be second names.
+    /// Creates a key from its bytes. Points of low order (the all-zero key among them) are refused: agreements with
+    /// them give everyone the same secret (RFC 7748 section 6.1). Non-canonical encodings are refused, because they
+    /// would be second names of a key.
     pub fn new(bytes: [u8; 32]) -> Result<Self, InvalidKey> {
         if !is_canonical(&bytes) {
             return Err(InvalidKey::NotCanonical);
         }
-        // A clamped private key is a multiple of 8, so points of low order, and no others, lead to zero; which
-        // the agreement refuses.
+        // A clamped private key is a multiple of 8, so exactly the points of low order lead to zero, which the
+        // agreement refuses.
         let any = PrivateKey::from_private_key(&X25519, &[1; 32]).expect("any 32 bytes are an X25519 key");
         agree(&any, UnparsedPublicKey::new(&X25519, &bytes[..]), InvalidKey::LowOrder, |_| Ok(Self(bytes)))
     }
 
-    /// Of a peer that has just proven that it holds the private half: an agreement succeeded, so the order is not
-    /// low.
+    /// Takes the key of a peer that has just proven that it holds the private half. An agreement succeeded, so the
+    /// point is not of low order.
     pub(crate) fn proven(bytes: [u8; 32]) -> Result<Self, InvalidKey> {
         if is_canonical(&bytes) { Ok(Self(bytes)) } else { Err(InvalidKey::NotCanonical) }
     }
 
-    /// As on the wire.
+    /// The key's 32 bytes, as on the wire.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 }
 
-/// Below 2^255 - 19, top bit clear.
+/// Returns whether the value is below 2^255 - 19 with the top bit clear.
 fn is_canonical(bytes: &[u8; 32]) -> bool {
     let [low, middle @ .., high] = bytes;
     *high < 0x7f || *high == 0x7f && (*low < 0xed || middle.iter().any(|byte| *byte != 0xff))
@@ -112,13 +114,13 @@ fn is_canonical(bytes: &[u8; 32]) -> bool {
 /// Why something is not a public key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidKey {
-    /// Not 43 characters of base64url.
+    /// The text is not 43 characters of base64url.
     #[error("a key is 43 characters of A to Z, a to z, 0 to 9, - and _")]
     Text,
-    /// A point everybody agrees with on the same secret.
+    /// The key is a point of low order, with which all agreements give the same secret.
     #[error("the key is one that gives no secrecy")]
     LowOrder,
-    /// Another spelling of a key.
+    /// The bytes are a second, non-canonical encoding of a key.
     #[error("the key is not written in its one canonical form")]
     NotCanonical,
 }
@@ -166,7 +168,7 @@ impl FromStr for PublicKey {
                 bits &= (1 << held) - 1;
             }
         }
-        // 43 digits hold 258 bits: the last two have to be zero, else one key had four spellings.
+        // 43 digits hold 258 bits. The last two must be zero, or one key would have four spellings.
         if bits != 0 {
             return Err(InvalidKey::Text);
         }

@@ -1,4 +1,4 @@
-//! Key derivation: HKDF-Expand with SHA-256 (RFC 5869 section 2.3), labels `whimbrel ` ‖ name.
+//! Key derivation: HKDF-Expand with SHA-256 (RFC 5869 section 2.3), with labels `whimbrel ` ‖ name.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ impl Secret {
         Self(bytes)
     }
 
-    /// Fresh.
+    /// Generates a random secret.
     pub fn random(rng: &mut impl CryptoRng) -> Self {
         let mut secret = Self([0; 32]);
         rng.fill_bytes(&mut secret.0);
@@ -32,14 +32,14 @@ impl Secret {
         self.derive("ku")
     }
 
-    /// Another secret of this one, told apart by `label`.
+    /// Derives another secret, distinguished by `label`.
     pub(crate) fn derive(&self, label: &str) -> Self {
         self.derive_with(label, &[])
     }
 
-    /// The same, told apart by `context` as well.
+    /// Derives another secret, distinguished by `label` and `context`.
     pub(crate) fn derive_with(&self, label: &str, context: &[u8]) -> Self {
-        // Filled where it is wiped.
+        // The result is filled in place, where it will be wiped.
         let mut derived = Self([0; 32]);
         self.expand(label, context, &mut derived.0);
         derived

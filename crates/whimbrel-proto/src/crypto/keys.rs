@@ -1,31 +1,32 @@
-//! The keys of a connection: both directions, and how they change.
+//! The keys of a connection in both directions, and how they change.
 
 use super::aead::{Aead, Offer};
 use super::kdf::Secret;
 use super::packet_keys::{HeaderKey, OpenKey, SealKey, key_log_line};
 use crate::{ConnectionId, PathId, Side};
 
-/// Both directions under the secrets that the Noise handshake ended with.
+/// The keys of both directions, derived from the secrets that the Noise handshake ended with.
 pub struct Keys {
-    /// Seals what leaves.
+    /// Seals outgoing packets.
     pub seal: SealKey,
-    /// Masks the heads of what leaves.
+    /// Masks the headers of outgoing packets.
     pub seal_header: HeaderKey,
-    /// Opens what arrives.
+    /// Opens incoming packets.
     pub open: OpenKey,
-    /// Unmasks the heads of what arrives.
+    /// Unmasks the headers of incoming packets.
     pub open_header: HeaderKey,
     aead: Aead,
     generation: u64,
     sealing: Direction,
     opening: Direction,
-    /// Derived ahead of its use, so that a rotation takes no longer than any other packet (RFC 9001 section 6.3).
+    /// The next generation, derived ahead of its use so that a packet that rotates keys takes no longer to open (RFC
+    /// 9001 section 6.3).
     next: Option<Box<Next>>,
 }
 
 struct Direction {
     first: Secret,
-    /// After a rotation.
+    /// The current secret after a rotation.
     later: Option<Box<Secret>>,
 }
 
@@ -47,7 +48,8 @@ struct Next {
 }
 
 impl Keys {
-    /// From the raw split of Noise: `client` and `server` are the keys of what each of them sends.
+    /// Derives the keys from the raw split of Noise: `client` and `server` are the secrets of what each of them
+    /// sends.
     pub(crate) fn new(side: Side, aead: Aead, client: Secret, server: Secret) -> Self {
         let (client, server) = (client.derive("client"), server.derive("server"));
         let (sealing, opening) = match side {
@@ -72,19 +74,19 @@ impl Keys {
         self.aead
     }
 
-    /// How often [`Keys::rotate`] was called; the low bit is the key phase bit of sealed packets.
+    /// The number of calls to [`Keys::rotate`]. Its low bit is the key phase bit of sealed packets.
     pub const fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Opens packets of the next generation, to try on a packet whose key phase bit differs. Derived at most once
-    /// a generation, whatever a forger sends.
+    /// The key that opens packets of the next generation, to try on a packet whose key phase bit differs. It is
+    /// derived at most once a generation, whatever a forger sends.
     pub fn next_open(&mut self) -> &OpenKey {
         &self.next().open
     }
 
-    /// Moves to the next generation in both directions and returns the key that opens what is still under way
-    /// from before. Header keys stay.
+    /// Moves to the next generation in both directions. Returns the key that opens packets still in flight from the
+    /// previous one. Header keys stay the same.
     pub fn rotate(&mut self) -> OpenKey {
         self.next();
         let next = self.next.take().expect("derived in the line before");
@@ -96,7 +98,7 @@ impl Keys {
         std::mem::replace(&mut self.open, open)
     }
 
-    /// What the session's next secret is made of; of no use for reading the connection.
+    /// The input to the session's next secret. It does not help to read the connection.
     pub(crate) fn resumption(&self, side: Side) -> Secret {
         match side {
             Side::Client => self.sealing.first.derive("resume"),
@@ -113,7 +115,7 @@ impl Keys {
         client.derive("exporter").export(label, context, out)
     }
 
-    /// Two key log lines (see [`key_log_line`]): packets we send to `theirs`, packets that come to `ours`.
+    /// Returns two key log lines (see [`key_log_line`]): packets we send to `theirs`, packets that come to `ours`.
     pub fn log(&self, path: PathId, ours: ConnectionId, theirs: ConnectionId) -> [String; 2] {
         let line = |id, direction: &Direction| {
             key_log_line(id, path, self.aead, direction.current(), &direction.first)
@@ -136,27 +138,27 @@ impl Keys {
 
 /// A client's keys for packets between PING and PONG.
 pub struct EarlySeal {
-    /// Seals them.
+    /// Seals the packets.
     pub seal: SealKey,
-    /// Masks their heads.
+    /// Masks their headers.
     pub header: HeaderKey,
     secret: Secret,
     aead: Aead,
 }
 
 impl EarlySeal {
-    /// `early` is what parameter EARLY_SECRET carries.
+    /// Creates the keys. `early` is the secret that the parameter EARLY_SECRET carries.
     pub(crate) fn new(offer: Offer, early: &Secret) -> Self {
         let (aead, secret) = (offer.first(), early.derive("early"));
         Self { seal: SealKey::new(aead, &secret), header: HeaderKey::new(aead, &secret), secret, aead }
     }
 
-    /// The cipher: the first the client offers.
+    /// The cipher, which is the first that the client offers.
     pub const fn aead(&self) -> Aead {
         self.aead
     }
 
-    /// A key log line (see [`key_log_line`]) for early packets to the server's id.
+    /// Returns a key log line (see [`key_log_line`]) for early packets to the server's id.
     pub fn log(&self, path: PathId, server: ConnectionId) -> String {
         key_log_line(server, path, self.aead, &self.secret, &self.secret)
     }
@@ -164,27 +166,27 @@ impl EarlySeal {
 
 /// A server's keys for packets that the client sends between PING and PONG.
 pub struct EarlyOpen {
-    /// Opens them.
+    /// Opens the packets.
     pub open: OpenKey,
-    /// Unmasks their heads.
+    /// Unmasks their headers.
     pub header: HeaderKey,
     secret: Secret,
     aead: Aead,
 }
 
 impl EarlyOpen {
-    /// `early` is what parameter EARLY_SECRET carried.
+    /// Creates the keys. `early` is the secret that the parameter EARLY_SECRET carried.
     pub(crate) fn new(offer: Offer, early: &Secret) -> Self {
         let (aead, secret) = (offer.first(), early.derive("early"));
         Self { open: OpenKey::new(aead, &secret), header: HeaderKey::new(aead, &secret), secret, aead }
     }
 
-    /// The cipher: the first the client offers.
+    /// The cipher, which is the first that the client offers.
     pub const fn aead(&self) -> Aead {
         self.aead
     }
 
-    /// A key log line (see [`key_log_line`]) for early packets to the server's id.
+    /// Returns a key log line (see [`key_log_line`]) for early packets to the server's id.
     pub fn log(&self, path: PathId, server: ConnectionId) -> String {
         key_log_line(server, path, self.aead, &self.secret, &self.secret)
     }

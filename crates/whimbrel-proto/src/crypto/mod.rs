@@ -1,9 +1,11 @@
-//! Everything secret: identities, packet keys, cookies, reset tokens, connection ids, tickets.
+//! Everything secret: identities, packet keys, cookies, reset tokens, connection ids and tickets.
 //!
-//! No randomness of its own: whoever needs some is handed a generator, so that a seed reproduces a run to the
-//! byte. Nothing here prints a secret; the one way out is [`Keys::log`], for a packet dissector. What is long-lived
-//! is wiped when it is let go: [`Secret`] does so itself, AWS-LC with private keys, and so is what stood on the way to them. The key of a cipher stays where its memory was; it
-//! is derived from a secret, for one generation, and nothing leads back from it.
+//! This module has no randomness of its own: callers pass a generator, so that a seed reproduces a run to the byte.
+//! Nothing here prints a secret, except [`Keys::log`], which is meant for a packet dissector.
+//!
+//! Long-lived secrets are wiped when dropped: by [`Secret`] itself, and by AWS-LC for private keys. Intermediate
+//! copies are wiped as well. A cipher's key may remain in freed memory. It is derived from a secret for one
+//! generation, and the secret cannot be computed from it.
 
 mod aead;
 mod blind;

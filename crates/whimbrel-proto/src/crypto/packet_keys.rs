@@ -1,6 +1,6 @@
-//! Keys of sealed packets, one direction and generation each (docs/protocol.md sections 1.1 and 2).
+//! Keys of sealed packets, each for one direction and generation (docs/protocol.md sections 1.1 and 2).
 //!
-//! The hot path: nothing here allocates once a key exists.
+//! This is the hot path: nothing here allocates once a key exists.
 
 use aws_lc_rs::aead::quic::HeaderProtectionKey;
 use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce, UnboundKey};
@@ -11,7 +11,7 @@ use super::kdf::Secret;
 use crate::wire::packet::{SAMPLE_LEN, TAG_LEN};
 use crate::{ConnectionId, PathId};
 
-/// The 12 bytes that path and packet number are mixed into.
+/// The 12 bytes that the path id and packet number are combined with.
 #[derive(Clone, Copy)]
 struct Iv([u8; 12]);
 
@@ -22,7 +22,7 @@ impl Iv {
         Self(iv)
     }
 
-    /// IV xor (path id, 32 bits, ‖ packet number, 64 bits).
+    /// Returns IV xor (path id, 32 bits, ‖ packet number, 64 bits).
     #[inline]
     fn nonce(&self, path: PathId, number: u64) -> Nonce {
         let [a, b, c, d, rest @ ..] = self.0;
@@ -42,20 +42,20 @@ fn packet_key(aead: Aead, secret: &Secret) -> LessSafeKey {
     LessSafeKey::new(UnboundKey::new(aead.algorithm(), key).expect("the key has the cipher's length"))
 }
 
-/// Seals packets that leave.
+/// Seals outgoing packets.
 pub struct SealKey {
     key: LessSafeKey,
     iv: Iv,
 }
 
 impl SealKey {
-    /// Derived from `secret` by labels `key` and `iv`.
+    /// Derives the key from `secret` by labels `key` and `iv`.
     pub fn new(aead: Aead, secret: &Secret) -> Self {
         Self { key: packet_key(aead, secret), iv: Iv::new(secret) }
     }
 
-    /// Encrypts `buf` in place and returns the tag that goes behind it. `aad` is the unmasked head. The caller
-    /// never repeats a `number` on a `path` under one key.
+    /// Encrypts `buf` in place and returns the tag that follows it. `aad` is the unmasked header. The caller must
+    /// never repeat a `number` on a `path` under one key.
     #[inline]
     pub fn seal(&self, path: PathId, number: u64, aad: &[u8], buf: &mut [u8]) -> [u8; TAG_LEN] {
         let nonce = self.iv.nonce(path, number);
@@ -69,20 +69,21 @@ impl SealKey {
     }
 }
 
-/// Opens packets that arrive.
+/// Opens incoming packets.
 pub struct OpenKey {
     key: LessSafeKey,
     iv: Iv,
 }
 
 impl OpenKey {
-    /// Derived from `secret` by labels `key` and `iv`.
+    /// Derives the key from `secret` by labels `key` and `iv`.
     pub fn new(aead: Aead, secret: &Secret) -> Self {
         Self { key: packet_key(aead, secret), iv: Iv::new(secret) }
     }
 
-    /// Decrypts in place what [`SealKey::seal`] made, tag at the end, and returns the length of the plaintext at
-    /// the front. None: forged, damaged or sealed under another key; the buffer is then garbage.
+    /// Decrypts in place what [`SealKey::seal`] made, with the tag at the end, and returns the length of the
+    /// plaintext at the front. Returns `None` if it was forged, damaged or sealed under another key; the buffer then
+    /// holds garbage.
     #[inline]
     pub fn open(
         &self,
@@ -97,11 +98,11 @@ impl OpenKey {
     }
 }
 
-/// Masks flags and packet numbers (RFC 9001 section 5.4). Stays the same over all generations of a direction.
+/// Masks flags and packet numbers (RFC 9001 section 5.4). It stays the same over all generations of a direction.
 pub struct HeaderKey(HeaderProtectionKey);
 
 impl HeaderKey {
-    /// Derived from `secret` by label `hp`.
+    /// Derives the key from `secret` by label `hp`.
     pub fn new(aead: Aead, secret: &Secret) -> Self {
         let mut key = Zeroizing::new([0; 32]);
         let key = &mut key[..aead.key_len()];
@@ -110,7 +111,7 @@ impl HeaderKey {
         Self(key.expect("the key has the cipher's length"))
     }
 
-    /// The mask for `sample`: its first byte for the flags ([`crate::wire::packet::PROTECTED_BITS`]), the rest for
+    /// The mask for `sample`. Its first byte is for the flags ([`crate::wire::packet::PROTECTED_BITS`]), the rest for
     /// the packet number.
     #[inline]
     pub fn mask(&self, sample: &[u8; SAMPLE_LEN]) -> [u8; 5] {
@@ -118,11 +119,12 @@ impl HeaderKey {
     }
 }
 
-/// A key log line by which a dissector can open packets to `id`:
-/// `WHIMBREL_TRAFFIC <id> <aead> <key> <iv> <hp>`, all but the AEAD's number in hexadecimal.
+/// Returns a key log line by which a dissector can open packets to `id`: `WHIMBREL_TRAFFIC <id> <aead> <key> <iv>
+/// <hp>`, all but the AEAD's number in hexadecimal.
 ///
-/// An id names a path, so the line's IV has the path already mixed in and the nonce is IV xor packet number.
-/// `generation` is the secret of the key that seals, `first` that of generation 0, which header keys come from.
+/// An id names a path, so the path is already mixed into the line's IV, and the nonce is IV xor packet number.
+/// `generation` is the secret of the key that seals. `first` is the secret of generation 0, from which header keys
+/// are derived.
 pub fn key_log_line(
     id: ConnectionId,
     path: PathId,

@@ -1,11 +1,11 @@
-//! What was used once and must not be used again: a bounded memory of cookies and tickets.
+//! A bounded memory of used cookies and tickets, which must not be used again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{ConnectionId, Time};
 
-/// Connection ids whose cookie or ticket was used, each with the Noise ephemeral that used it, until they
-/// would be too old anyway.
+/// Connection ids whose cookie or ticket was used, each with the Noise ephemeral that used it, kept until the cookie
+/// or ticket would have expired.
 ///
 /// Every cookie and ticket belongs to one server id and is worthless with another, so the id stands for it.
 pub struct Register {
@@ -16,30 +16,30 @@ pub struct Register {
 }
 
 struct Used {
-    /// None: of no message, and it is not to be used.
+    /// The Noise ephemeral that used the id; `None` if the id was withdrawn.
     ephemeral: Option<[u8; 32]>,
 }
 
-/// What a register knows of an id.
+/// What a register knows about an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// Nothing: it may be used.
+    /// The id is unknown and may be used.
     Never,
-    /// It was used by this very message: the same answer is due.
+    /// The id was used by this very message, which gets the same answer.
     Repeated,
-    /// It was used by another message.
+    /// The id was used by another message, or withdrawn.
     Used,
-    /// Nothing, and there is no room to remember it: to be refused.
+    /// The id is unknown, but there is no room to remember it, so it must be refused.
     Full,
 }
 
 impl Register {
-    /// Remembers up to `bound` ids, about 100 bytes each.
+    /// Creates a register for up to `bound` ids, of about 100 bytes each.
     pub const fn new(bound: usize) -> Self {
         Self { used: BTreeMap::new(), by_time: BTreeSet::new(), bound, refused: 0 }
     }
 
-    /// Was `id` used, and by the message whose Noise ephemeral this is?
+    /// Returns whether `id` was used, and whether by the message with this Noise ephemeral.
     pub fn look(&mut self, now: Time, id: ConnectionId, ephemeral: &[u8; 32]) -> Seen {
         self.forget(now);
         match self.used.get(&id) {
@@ -53,12 +53,12 @@ impl Register {
         }
     }
 
-    /// From now on `id` is used, and after `until` nobody will ask. Only after [`Seen::Never`].
+    /// Marks `id` as used until `until`, when its cookie or ticket expires. Call only after [`Seen::Never`].
     pub fn mark(&mut self, id: ConnectionId, ephemeral: [u8; 32], until: Time) {
         self.insert(id, Some(ephemeral), until);
     }
 
-    /// As if a message had used it that nobody has. Only after [`Seen::Never`].
+    /// Marks `id` as used without a message that could repeat it. Call only after [`Seen::Never`].
     pub fn withdraw(&mut self, id: ConnectionId, until: Time) {
         self.insert(id, None, until);
     }
@@ -69,22 +69,22 @@ impl Register {
         self.by_time.insert((until, id));
     }
 
-    /// No more than a quarter of it is left.
+    /// Returns whether no more than a quarter of the room is left.
     pub(crate) fn is_crowded(&self) -> bool {
         self.used.len() >= self.bound - self.bound / 4
     }
 
-    /// How many are remembered.
+    /// The number of ids remembered.
     pub fn len(&self) -> usize {
         self.used.len()
     }
 
-    /// None is remembered.
+    /// Returns whether no id is remembered.
     pub fn is_empty(&self) -> bool {
         self.used.is_empty()
     }
 
-    /// How many were refused for want of room.
+    /// The number of ids refused for want of room.
     pub const fn refused(&self) -> u64 {
         self.refused
     }

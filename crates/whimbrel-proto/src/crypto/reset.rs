@@ -1,7 +1,8 @@
-//! Stateless reset (docs/protocol.md section 1.3): how a restarted peer tells that it knows a connection no more.
+//! Stateless reset (docs/protocol.md section 1.3): how a restarted peer says that it no longer knows a connection.
 //!
-//! The key of the tokens comes from the identity and from a salt of the instance. Several processes may share an identity; with the
-//! identity alone any of them would answer a packet for a sibling's id with that sibling's token, and end its connections for whoever asks.
+//! The key of the tokens is derived from the identity and from a salt of the instance, because several processes may
+//! share an identity. With the identity alone, any of them would answer a packet for a sibling's id with that
+//! sibling's token. Anyone could then end the sibling's connections.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::hmac::{HMAC_SHA256, Key, sign};
@@ -11,28 +12,28 @@ use super::identity::Identity;
 use crate::ConnectionId;
 use crate::wire::packet::{CLEAR_BIT, MIN_SEALED};
 
-/// Longest stateless reset, bytes: enough to look like a packet.
+/// The longest stateless reset in bytes: enough to look like a packet.
 const LONGEST: usize = 42;
 
-/// Sixteen bytes at the end of a packet that only who issued the connection id can know.
+/// Sixteen bytes at the end of a packet that only the issuer of the connection id can know.
 #[derive(Clone, Copy)]
 pub struct ResetToken([u8; 16]);
 
 impl ResetToken {
-    /// Length on the wire, bytes.
+    /// The token's length on the wire, in bytes.
     pub const LEN: usize = 16;
 
-    /// From the wire.
+    /// Creates a token from its bytes on the wire.
     pub const fn new(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    /// As on the wire.
+    /// The token's bytes, as on the wire.
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }
 
-    /// Does `packet` end with this token? Takes the same time whatever the answer.
+    /// Returns whether `packet` ends with this token, in constant time.
     pub fn ends(&self, packet: &[u8]) -> bool {
         packet.last_chunk::<16>().is_some_and(|last| Self(*last) == *self)
     }
@@ -52,12 +53,12 @@ impl std::fmt::Debug for ResetToken {
     }
 }
 
-/// Makes the tokens of ids issued here. It survives a restart if the salt does.
+/// Makes the tokens of ids issued here. The tokens survive a restart if the salt does.
 #[derive(Clone)]
 pub struct ResetKey(Key);
 
 impl ResetKey {
-    /// The key of one instance of an identity. No two instances that run at the same time may have the same salt.
+    /// Creates the key of one instance of an identity. Instances that run at the same time must have different salts.
     pub fn new(identity: &Identity, salt: &[u8; 32]) -> Self {
         let key = identity.derive("reset").derive_with("instance", salt);
         Self(Key::new(HMAC_SHA256, key.bytes()))
@@ -71,8 +72,9 @@ impl ResetKey {
         ResetToken(token)
     }
 
-    /// Appends the answer to a packet of `asked_len` bytes for an `id` that nobody knows. None, and nothing, if that
-    /// is too short to be answered: a reset is always the shorter one, so two ends cannot keep each other busy.
+    /// Appends the answer to a packet of `asked_len` bytes for an unknown `id`. Returns `None` and appends nothing if
+    /// that packet is too short. A reset is always shorter than the packet it answers, so two ends cannot keep each
+    /// other busy.
     pub fn write(
         &self,
         id: ConnectionId,

@@ -1,28 +1,30 @@
-//! Who may attach a session to another connection: a secret that both ends have, and that no use leaves as it was.
+//! Proof of the right to attach a session to another connection: a secret that both ends share and that changes with
+//! each use.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::hmac::{HMAC_SHA256, Key, sign};
 
 use super::kdf::Secret;
 
-/// What the holder of a session proves with: which session, how often it was attached, and the secret of that time. Never printed.
+/// What the holder of a session proves with: the session, how often it was attached, and its current secret. The
+/// secret is never printed.
 #[derive(Clone)]
 pub struct Claim {
     /// The session's id.
     pub session: [u8; 16],
-    /// Attachments so far, beyond the first.
+    /// The number of attachments so far, beyond the first.
     pub epoch: u64,
     secret: Secret,
 }
 
-/// A claim as it travels. Never printed but for its epoch.
+/// A claim as it is sent. Only its epoch is ever printed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Proof {
     /// The session's id.
     pub session: [u8; 16],
     /// The epoch that begins with this handshake.
     pub epoch: u64,
-    /// HMAC-SHA256(secret, handshake hash before message 1 ‖ epoch).
+    /// HMAC-SHA256 over handshake hash before message 1 ‖ session ‖ epoch, under a key derived from the secret.
     pub mac: [u8; 32],
 }
 
@@ -33,7 +35,7 @@ impl std::fmt::Debug for Proof {
 }
 
 impl Claim {
-    /// Takes its parts.
+    /// Creates a claim from its parts.
     pub const fn new(session: [u8; 16], epoch: u64, secret: Secret) -> Self {
         Self { session, epoch, secret }
     }
@@ -48,19 +50,20 @@ impl Claim {
         mac
     }
 
-    /// For the handshake that has this hash before its first message.
+    /// Makes the proof for the handshake with this hash before its first message.
     pub fn prove(&self, hash: &[u8; 32]) -> Proof {
         Proof { session: self.session, epoch: self.epoch + 1, mac: self.mac(hash) }
     }
 
-    /// Whether a proof is of the same secret. Takes the same time whatever the answer.
+    /// Returns whether `proof` was made with the same secret, in constant time.
     pub fn verify(&self, hash: &[u8; 32], proof: &Proof) -> bool {
         proof.session == self.session
             && proof.epoch == self.epoch + 1
             && verify_slices_are_equal(&self.mac(hash), &proof.mac).is_ok()
     }
 
-    /// The claim of the next epoch. What the new connection agreed on goes in: who stole the old one does not have it.
+    /// The claim of the next epoch. It depends on `fresh`, a secret of the new connection, which a thief of the old
+    /// claim does not have.
     #[must_use]
     pub fn next(&self, fresh: &Secret) -> Self {
         let secret = fresh.derive_with("ratchet", self.secret.bytes());

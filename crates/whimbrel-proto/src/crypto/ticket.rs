@@ -1,8 +1,8 @@
-//! Tickets: a returning client's PING without SYN first (docs/protocol.md section 2).
+//! Tickets, which let a returning client send PING without a SYN first (docs/protocol.md section 2).
 //!
-//! `server's id (8) · sealed: good until (8), client's key (32), rate (8), round trip (8) · tag (16)`, 80 bytes. The id
-//! is the one the next connection will have at the server: PING goes to it, which brings it to the core that issued
-//! the ticket; it is the nonce; and it is what the register remembers.
+//! A ticket is `server's id (8) · sealed: good until (8), client's key (32), rate (8), round trip (8) · tag (16)`, 80
+//! bytes. The id is the server's id for the next connection. PING is addressed to it and so reaches the core that
+//! issued the ticket. It is also the nonce and the entry in the register of used tickets.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,42 +19,42 @@ use crate::{ConnectionId, Time};
 
 const PLAIN_LEN: usize = 8 + 32 + 8 + 8;
 
-/// What is known of the path from last time, for a quick start.
+/// What is remembered of a path for a quick start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathMemory {
-    /// Bytes a second it carried.
+    /// The rate that it carried, in bytes a second.
     pub rate: u64,
-    /// Its smallest round trip.
+    /// The path's smallest round trip.
     pub rtt: Duration,
 }
 
-/// Why a ticket does not count; the client is asked to begin with a cookie instead.
+/// Why a ticket is not accepted. The client is then asked to begin with a cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TicketError {
-    /// Of another process, or damaged.
+    /// The ticket was issued by another process, or it is damaged.
     #[error("the ticket is not ours")]
     Invalid,
-    /// Too old.
+    /// The ticket has expired.
     #[error("the ticket has expired")]
     Stale,
-    /// Issued to another key.
+    /// The ticket was issued to another key.
     #[error("the ticket is somebody else's")]
     NotYours,
-    /// Its owner was not let in for a time since it was issued.
+    /// The owner's key was revoked after the ticket was issued.
     #[error("the ticket was revoked")]
     Revoked,
-    /// It was good for one connection, which it had.
+    /// The ticket was used before; it is good for one connection.
     #[error("the ticket was used before")]
     Used,
-    /// Too many messages came with it that were not its owner's.
+    /// Too many messages that came with the ticket were not from its owner.
     #[error("the ticket was tried too often")]
     Tried,
-    /// No room to remember that it is used.
+    /// There is no room to remember that the ticket is used.
     #[error("too many tickets were used lately")]
     Full,
 }
 
-/// What a ticket says, before its bearer has proven to be its owner.
+/// The contents of a ticket, before its bearer has proven to be its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
     pub(crate) server_id: ConnectionId,
@@ -64,24 +64,26 @@ pub(crate) struct Claim {
     owner: [u8; 32],
 }
 
-/// Issues and redeems tickets; one for each core, with a key that no other process has.
+/// Issues and redeems tickets. Each core has its own, with a key that no other process has.
 pub struct TicketJar {
     key: LessSafeKey,
     used: Register,
     life: Duration,
-    /// What was issued until then is void: one of these was once declined for want of room, and its bearer began without it, so that a
-    /// copy of its PING must not count when there is room again. Issued later, a ticket was not there to be declined.
+    /// Tickets issued until then are void, because a ticket was declined then for want of room. Its bearer connected
+    /// without it, so a copy of its PING must not be accepted once there is room again. Tickets issued later cannot
+    /// have been declined.
     void_until: Option<Time>,
-    /// The same of single owners, whose keys were revoked then; forgotten when the last of their tickets has expired.
+    /// Times until which the tickets of single owners are void, because their keys were revoked. An entry is
+    /// forgotten when the last of the owner's tickets has expired.
     void_of: BTreeMap<PublicKey, Time>,
 }
 
 impl TicketJar {
-    /// Length of a ticket, bytes.
+    /// The length of a ticket, in bytes.
     pub const TICKET_LEN: usize = 8 + PLAIN_LEN + 16;
 
-    /// Tickets live for `life`; at most `bound` used ones are remembered, about 100 bytes each. While that many are, none is redeemed,
-    /// nor later one that was issued before then.
+    /// Creates a jar whose tickets live for `life` and that remembers at most `bound` used ones, about 100 bytes
+    /// each. While it is full, no ticket is redeemed, and tickets issued before then stay void.
     pub fn new(life: Duration, bound: usize, rng: &mut impl CryptoRng) -> Self {
         let mut key = Zeroizing::new([0; 16]);
         rng.fill_bytes(key.as_mut_slice());
@@ -91,29 +93,29 @@ impl TicketJar {
         Self { key, used: Register::new(bound), life, void_until: None, void_of: BTreeMap::new() }
     }
 
-    /// The id that PING with this ticket goes to.
+    /// The id to which PING with this ticket is addressed.
     pub(crate) fn server_id(ticket: &[u8]) -> Option<ConnectionId> {
         ticket.first_chunk().copied().map(ConnectionId::from_bytes)
     }
 
-    /// How long a ticket is good.
+    /// How long a ticket is valid.
     pub const fn life(&self) -> Duration {
         self.life
     }
 
-    /// What was used lately.
+    /// The register of used tickets.
     pub const fn used(&self) -> &Register {
         &self.used
     }
 
-    /// What `owner` was issued so far does not count any more.
+    /// Voids all tickets issued to `owner` so far.
     pub(crate) fn void_of(&mut self, now: Time, owner: &PublicKey) {
         let life = self.life;
         self.void_of.retain(|_, void| *void + life >= now);
         self.void_of.insert(*owner, now);
     }
 
-    /// What anybody was issued so far does not count any more.
+    /// Voids all tickets issued so far.
     pub(crate) fn void(&mut self, now: Time) {
         self.void_until = Some(now);
     }
@@ -122,7 +124,8 @@ impl TicketJar {
         self.void_of.get(owner).is_some_and(|void| until <= *void + self.life)
     }
 
-    /// A ticket for `owner`. `server_id` is fresh from this core's [`super::CidGenerator`] and used for nothing else.
+    /// Issues a ticket for `owner`. `server_id` is fresh from this core's [`super::CidGenerator`] and used for
+    /// nothing else.
     pub fn issue(
         &self,
         now: Time,
@@ -143,7 +146,7 @@ impl TicketJar {
         ticket
     }
 
-    /// Reads a ticket that came with a message of this Noise ephemeral. Nothing is used up yet.
+    /// Reads a ticket that came with a message of this Noise ephemeral, without using it up.
     pub(crate) fn look(
         &mut self,
         now: Time,
@@ -171,8 +174,8 @@ impl TicketJar {
         Ok(Claim { server_id, repeated, memory, until, owner: *owner })
     }
 
-    /// Uses a ticket up, once its bearer has proven to hold `bearer`. Another PING with it may have done so since it was looked at:
-    /// [`Seen::Repeated`], if it was the same.
+    /// Uses up a ticket once its bearer has proven to hold the key `bearer`. Another PING may have used it since
+    /// [`Self::look`]; returns [`Seen::Repeated`] if that was the same message.
     pub(crate) fn redeem(
         &mut self,
         now: Time,
@@ -183,7 +186,7 @@ impl TicketJar {
         if claim.owner != *bearer.as_bytes() {
             return Err(TicketError::NotYours);
         }
-        // Asked now, too: the key may have been revoked while its proof was checked.
+        // Checked again here: the key may have been revoked while its proof was checked.
         if self.is_void_of(bearer, claim.until) {
             return Err(TicketError::Revoked);
         }
@@ -194,12 +197,12 @@ impl TicketJar {
         Ok(Seen::Never)
     }
 
-    /// A ticket that was looked at, and not used, does not count any more.
+    /// Voids a ticket that was read but not used.
     pub(crate) fn withdraw(&mut self, claim: &Claim) {
         self.used.withdraw(claim.server_id, claim.until);
     }
 
-    /// Never, or repeated.
+    /// Returns [`Seen::Never`] or [`Seen::Repeated`], or an error if the ticket is not to be used.
     fn seen(
         &mut self,
         now: Time,

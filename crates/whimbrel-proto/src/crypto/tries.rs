@@ -1,15 +1,18 @@
-//! PINGs that came with a cookie and have not opened. Anybody who sees a cookie can send some; each costs a key agreement.
+//! Counts PINGs that came with a valid cookie but failed to open. Anyone who sees a cookie can send some, and each
+//! costs a key agreement.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{ConnectionId, Time};
 
-/// PINGs that may fail with one cookie; with more it is void. A genuine one may be damaged on its way.
+/// PINGs that may be tried with one cookie before it is void. It exceeds one because a genuine PING may be damaged in
+/// transit.
 const MOST: u8 = 4;
-/// Cookies remembered of which PINGs failed. Of further ones failures are not counted: only the limits of a second hold.
+/// The number of cookies for which failures are counted. For further ones only the limits per second apply.
 const MOST_COOKIES: usize = 65_536;
 
-/// See the module. A cookie is known by its server id, and forgotten when it is too old anyway.
+/// The tries of all cookies; see the module documentation. A cookie is identified by its server id and forgotten once
+/// it has expired.
 #[derive(Debug, Default)]
 pub(crate) struct Tries {
     tried: BTreeMap<ConnectionId, Tried>,
@@ -20,23 +23,23 @@ pub(crate) struct Tries {
 struct Tried {
     until: Time,
     begun: u8,
-    /// The heads of the ephemeral keys of those under way; 0: none.
+    /// The heads of the ephemeral keys of PINGs being opened; 0 marks a free slot.
     under_way: [u64; MOST as usize],
 }
 
-/// What a PING with a cookie is.
+/// How to treat a PING with a cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Try {
-    /// It may be opened.
+    /// The PING may be opened.
     Fresh,
-    /// It is being opened.
+    /// The PING is already being opened.
     UnderWay,
-    /// Too many failed.
+    /// Too many PINGs with this cookie were tried.
     Void,
 }
 
 impl Tries {
-    /// What a PING of this Noise ephemeral is.
+    /// Returns how to treat a PING with this Noise ephemeral.
     pub(crate) fn look(&mut self, now: Time, id: ConnectionId, ephemeral: &[u8; 32]) -> Try {
         self.forget(now);
         match self.tried.get(&id) {
@@ -46,7 +49,7 @@ impl Tries {
         }
     }
 
-    /// It is opened. Its cookie is of no use after `until`.
+    /// Notes that a PING is being opened. Its cookie expires at `until`.
     pub(crate) fn begin(&mut self, id: ConnectionId, ephemeral: &[u8; 32], until: Time) {
         if self.tried.len() >= MOST_COOKIES && !self.tried.contains_key(&id) {
             return;
@@ -60,7 +63,7 @@ impl Tries {
         }
     }
 
-    /// It did not open.
+    /// Notes that a PING failed to open.
     pub(crate) fn fail(&mut self, id: ConnectionId, ephemeral: &[u8; 32]) {
         let slots = self.tried.get_mut(&id).map(|tried| &mut tried.under_way);
         if let Some(slot) = slots.and_then(|slots| slots.iter_mut().find(|slot| **slot == head(ephemeral))) {
@@ -68,7 +71,7 @@ impl Tries {
         }
     }
 
-    /// It is not opened after all.
+    /// Notes that a PING is not opened after all.
     pub(crate) fn release(&mut self, id: ConnectionId, ephemeral: &[u8; 32]) {
         self.fail(id, ephemeral);
         if let Some(tried) = self.tried.get_mut(&id) {
@@ -76,7 +79,7 @@ impl Tries {
         }
     }
 
-    /// It opened, or is remembered otherwise.
+    /// Forgets a cookie whose PING opened, or that is remembered elsewhere.
     pub(crate) fn settle(&mut self, id: ConnectionId) {
         if let Some(tried) = self.tried.remove(&id) {
             self.by_time.remove(&(tried.until, id));
@@ -92,7 +95,7 @@ impl Tries {
 }
 
 fn head(ephemeral: &[u8; 32]) -> u64 {
-    // Zero marks a free place.
+    // Zero marks a free slot.
     ephemeral.first_chunk().map_or(0, |head| u64::from_be_bytes(*head)).max(1)
 }
 

@@ -1,4 +1,4 @@
-//! PINGs: who is let in, and over which connection.
+//! PINGs: which clients are accepted, and by which connection.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use crate::handshake::{Accepted, Checked, Effort, Ping, Refusal};
 use crate::{ConnectionId, Side, Time};
 
 impl Endpoint {
-    /// Looks at a PING, up to what costs.
+    /// Makes the cheap checks of a PING.
     pub(super) fn check_ping(&mut self, now: Time, datagram: Datagram, out: &mut Vec<u8>) -> Routed {
         let Some((acceptor, listen)) = &mut self.acceptor else { return self.refuse() };
-        // Who is awaited takes no further place.
+        // A full listener still answers peers of waiting sessions, which take no further place.
         let full = self.accepted >= listen.max_connections && self.waiting.is_empty();
         let (from, bytes) = (datagram.from, &datagram.bytes);
         let mut afford = |effort| {
@@ -39,8 +39,8 @@ impl Endpoint {
         }
     }
 
-    /// Takes the key agreements of a PING that [`Endpoint::handle_datagram_deferring`] returned. An answer is appended to `out`, which is
-    /// empty, to be sent to where the PING came from.
+    /// Handles the key agreements of a PING that [`Endpoint::handle_datagram_deferring`] returned. `out` must be
+    /// empty; an answer appended to it goes back to where the PING came from.
     pub fn handle_agreed(&mut self, now: Time, agreed: AgreedPing, out: &mut Vec<u8>) -> Routed {
         let AgreedPing { agreed, datagram } = agreed;
         let Some((acceptor, listen)) = &mut self.acceptor else { return self.refuse() };
@@ -63,7 +63,7 @@ impl Endpoint {
         }
     }
 
-    /// The key agreements of a PING are not made: there is no time for them. Its repetition may have better luck.
+    /// Gives up the key agreements of a PING for want of time. The PING may succeed when it is repeated.
     pub fn abandon(&mut self, agreeing: &Agreeing) {
         self.stats.agreements -= 1;
         self.stats.over_budget += 1;
@@ -84,14 +84,15 @@ impl Endpoint {
         let issues_tickets = listen.early_from_tickets;
         let served = listen.protocols.is_empty() || listen.protocols.contains(&accepted.params.protocol);
         let full = self.accepted >= listen.max_connections;
-        // Who can be taken is asked about last.
+        // The lists and `admit` are checked last.
         if !served || full || self.resumes_only || !listen.lets_in(&accepted.client_key, datagram.from) {
             return self.refuse();
         }
         let local_id = accepted.server_id;
         let (session, client) = (accepted.params.session, accepted.client_key);
         if let Some(handle) = session.and_then(|session| self.begun(&session, client)) {
-            // What came with the first PING was delivered: a second connection would deliver it twice. And a ticket proves no address.
+            // The early data of the first PING was delivered, and a second connection would deliver it again. A
+            // ticket does not prove an address either.
             if accepted.unvalidated().is_some() {
                 return self.refuse();
             }
@@ -101,7 +102,7 @@ impl Endpoint {
         if !self.has_room(place) {
             return self.refuse();
         }
-        // Asked last: a session that begins is remembered.
+        // Checked last, because it records the session as begun.
         if accepted.offers_early() && !self.may_begin(now, session, &accepted) {
             self.stats.begun_before += 1;
             return self.refuse();
@@ -129,13 +130,14 @@ impl Endpoint {
         Routed::Accepted(handle, Box::new(connection))
     }
 
-    /// The connection that a PING of this client's began the session over.
+    /// The connection over which an earlier PING of this client began the session.
     fn begun(&self, session: &[u8; 16], client: PublicKey) -> Option<Handle> {
         let handle = self.waiting.find(session)?;
         (self.connections.get(&handle)?.begun_by == Some(client)).then_some(handle)
     }
 
-    /// Nothing that comes early may have been delivered before. A session without an id goes by the client's, which all its PINGs name.
+    /// Returns whether early data of this PING cannot have been delivered before. A session without an id is
+    /// identified by the client's id, which all its PINGs contain.
     fn may_begin(&mut self, now: Time, session: Option<[u8; 16]>, accepted: &Accepted) -> bool {
         let session = session.unwrap_or_else(|| {
             let mut id = [0; 16];
@@ -146,7 +148,7 @@ impl Endpoint {
         self.begun.begin(now, &session, &accepted.client_key, Begun::bound(rate))
     }
 
-    /// A PING with a good cookie, for a session that an earlier one began.
+    /// Handles a PING with a valid cookie for a session that an earlier PING began.
     fn begin_again(&mut self, handle: Handle, alias: ConnectionId, datagram: Datagram) -> Routed {
         if !self.add_alias(handle, alias) {
             return self.refuse();
@@ -154,7 +156,8 @@ impl Endpoint {
         Routed::SecondPing(handle, datagram)
     }
 
-    /// When the PING with this id is repeated, it is for the connection. Of too many the oldest goes: a client repeats its last.
+    /// Routes repetitions of the PING with this id to the connection. Beyond [`ALIASES`] the oldest is dropped,
+    /// because a client repeats its latest PING.
     pub(super) fn add_alias(&mut self, handle: Handle, alias: ConnectionId) -> bool {
         let Some(ids) = self.connections.get_mut(&handle) else { return false };
         let aliases = &mut ids.rare.get_or_insert_default().aliases;

@@ -1,11 +1,11 @@
-//! Whom an endpoint has room for.
+//! Whether an endpoint has room for a connection.
 
 use super::handle::Handle;
 use super::state::Endpoint;
 use crate::endpoint::places::{Full, Place};
 
 impl Endpoint {
-    /// Whether a connection more may come from there; a refusal is counted.
+    /// Returns whether one more connection may come from `place`, and counts a refusal.
     pub(super) fn has_room(&mut self, place: Place) -> bool {
         let Some((_, listen)) = &self.acceptor else { return false };
         let full = self.places.full(place, listen);

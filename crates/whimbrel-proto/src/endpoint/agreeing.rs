@@ -1,4 +1,4 @@
-//! A key agreement that waits to be made, and one that was made.
+//! Key agreements of a PING, before and after they are run.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use crate::connection::Datagram;
 use crate::handshake::{Agreed, Agreement};
 
-/// A PING whose key agreements are due. It needs nothing of its endpoint, so any thread can make them.
+/// A PING whose key agreements are due. It needs nothing from its endpoint, so any thread can run them.
 pub struct Agreeing {
     pub(in crate::endpoint) agreement: Box<Agreement>,
     pub(super) datagram: Datagram,
@@ -15,28 +15,29 @@ pub struct Agreeing {
 }
 
 impl Agreeing {
-    /// Makes them: two Diffie-Hellmans.
+    /// Runs the key agreements: two Diffie-Hellman operations.
     pub fn run(self) -> AgreedPing {
         AgreedPing { agreed: self.agreement.run(), datagram: self.datagram }
     }
 
-    /// It has a ticket, or comes from a network from which somebody is connected: it goes before strangers.
+    /// Returns whether the PING has a ticket or comes from a network with a connected client. Such PINGs go before
+    /// strangers'.
     pub const fn is_known(&self) -> bool {
         self.known
     }
 
-    /// Where it came from, and to which of our addresses.
+    /// The source address of the PING, and our address that it was sent to.
     pub const fn addresses(&self) -> (SocketAddr, Option<IpAddr>) {
         (self.datagram.from, self.datagram.to)
     }
 
-    /// Copies the packet, which may be a small part of a large buffer: before it waits.
+    /// Copies the packet out of its buffer, which may be much larger. Call it before the PING waits.
     pub fn detach(&mut self) {
         self.datagram.bytes = BytesMut::from(&self.datagram.bytes[..]);
     }
 }
 
-/// A PING whose key agreements were made, for [`Endpoint::handle_agreed`](crate::Endpoint::handle_agreed).
+/// A PING after its key agreements, for [`Endpoint::handle_agreed`](crate::Endpoint::handle_agreed).
 pub struct AgreedPing {
     pub(super) agreed: Agreed,
     pub(super) datagram: Datagram,

@@ -1,4 +1,4 @@
-//! The calls that an endpoint answers.
+//! The public methods of an endpoint.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,23 +23,23 @@ use crate::wire::packet::{CLEAR_BIT, EARLY_BIT, destination};
 use crate::{ConnectionId, Side, Time};
 
 impl Endpoint {
-    /// The key others know this endpoint by.
+    /// The public key of this endpoint.
     pub fn public_key(&self) -> PublicKey {
         self.identity.public()
     }
 
-    /// A secret that both ends must have beside their keys where a suspended session is resumed. Default: the listener's. A connection that
-    /// is dialled again has the one it began with.
+    /// Sets the pre-shared key that both ends need where a suspended session is resumed. Default: the listener's. A
+    /// connection that is dialled again keeps the key it began with.
     pub fn set_psk(&mut self, psk: Option<Secret>) {
         self.psk = psk;
     }
 
-    /// Makes reset tokens from this salt, to be called before the first connection. A process that is started again with the salt it had
-    /// before is noticed by its peers at once. Default: a salt from the seed, so that they notice by silence, or when the session is
-    /// dialled again.
+    /// Derives reset tokens from this salt. Call it before the first connection. If a process restarts with its
+    /// former salt, its peers notice at once. Default: a salt from the seed; peers then notice the restart by
+    /// silence, or when the session is dialled again.
     ///
-    /// No two endpoints of one identity may have the same salt while both run: each would give the other's tokens to whoever asks, and
-    /// end its connections so.
+    /// Endpoints of one identity that run at the same time must have different salts. Otherwise each would give the
+    /// other's tokens to anyone who asks, and so end its connections.
     pub fn set_reset_salt(&mut self, salt: &[u8; 32]) {
         debug_assert!(self.connections.is_empty(), "tokens that were told before would mean nothing");
         self.reset_key = ResetKey::new(&self.identity, salt);
@@ -48,27 +48,28 @@ impl Endpoint {
         }
     }
 
-    /// Counts.
+    /// The endpoint's counters.
     pub fn stats(&self) -> EndpointStats {
         self.stats
     }
 
-    /// Whoever drives this has dropped so many datagrams of connections, since more of them waited than there was room for.
+    /// Counts datagrams of connections that the driver dropped because too many were waiting.
     pub fn count_crowded(&mut self, datagrams: u64) {
         self.stats.crowded += datagrams;
     }
 
-    /// Connections, those that are ending included.
+    /// The number of connections, including those that are closing.
     pub fn connections(&self) -> usize {
         self.connections.len()
     }
 
-    /// What its sessions share; those of one client key have no more than a part. What they use of it is beyond what each is assured of.
+    /// The budgets that its sessions share, beyond what each session is assured of. The sessions of one client key
+    /// get only a part.
     pub fn budgets(&self) -> &Budgets {
         &self.budgets
     }
 
-    /// Begins a connection; its first packet comes out of `poll_transmit`.
+    /// Opens a connection. Its first packet comes from `poll_transmit`.
     pub fn connect(&mut self, now: Time, remote: SocketAddr, config: ConnectConfig) -> (Handle, Connection) {
         let ConnectConfig { server_key, protocol, psk, ticket, alternatives, transport } = config;
         let local_id = self.ids.issue();
@@ -94,7 +95,7 @@ impl Endpoint {
         (handle, connection)
     }
 
-    /// Of a connection of which the peer's id is not known yet.
+    /// The setup of a connection whose peer's id is not known yet.
     pub(in crate::endpoint) fn setup(
         &mut self,
         side: Side,
@@ -152,8 +153,7 @@ impl Endpoint {
         handle
     }
 
-    /// Takes what a connection has to say to its endpoint.
-    /// What is returned is for the connection: [`Connection::handle_answer`].
+    /// Handles an event of a connection. The answer is for the connection: pass it to [`Connection::handle_answer`].
     pub fn handle_event(
         &mut self,
         now: Time,
@@ -225,7 +225,7 @@ impl Endpoint {
         None
     }
 
-    /// Its client is no stranger, and who else is there is less of one.
+    /// Notes that a connection's client has proven itself, which makes its network a known one.
     fn on_proven(&mut self, handle: Handle, from: SocketAddr) {
         let Some(ids) = self.connections.get_mut(&handle) else { return };
         let network = Network::of(from.ip());
@@ -235,7 +235,7 @@ impl Endpoint {
         }
     }
 
-    /// The connection is gone.
+    /// Forgets a connection that is over.
     pub fn forget(&mut self, handle: Handle) {
         if let Some(ids) = self.connections.remove(&handle) {
             self.accepted -= usize::from(ids.accepted);
@@ -258,7 +258,7 @@ impl Endpoint {
         }
     }
 
-    /// Finds what a datagram is for. An answer to a stranger is appended to `out`, which is empty.
+    /// Routes a datagram. An answer to a stranger is appended to `out`, which must be empty.
     pub fn handle_datagram(&mut self, now: Time, datagram: Datagram, out: &mut Vec<u8>) -> Routed {
         match self.handle_datagram_deferring(now, datagram, out) {
             Routed::Agreeing(agreeing) => self.handle_agreed(now, agreeing.run(), out),
@@ -266,7 +266,8 @@ impl Endpoint {
         }
     }
 
-    /// The same, but leaves the key agreements of a PING to the caller, who may have a thread for them.
+    /// Routes a datagram like [`Endpoint::handle_datagram`], but leaves the key agreements of a PING to the caller,
+    /// who may run them on another thread.
     pub fn handle_datagram_deferring(&mut self, now: Time, datagram: Datagram, out: &mut Vec<u8>) -> Routed {
         let Some((flags, id)) = destination(&datagram.bytes) else {
             self.stats.unknown += 1;
@@ -323,7 +324,8 @@ impl Endpoint {
         Routed::Nothing
     }
 
-    /// A packet for nobody: a peer's reset, or of a connection lost in a restart, which its peer is told.
+    /// Handles a packet for an unknown id: a peer's reset, or a packet of a connection lost in a restart, which is
+    /// answered with a reset.
     fn handle_unknown(&mut self, now: Time, id: ConnectionId, packet: &[u8], out: &mut Vec<u8>) -> Routed {
         self.stats.unknown += 1;
         if let Some(token) = packet.last_chunk().copied().map(ResetToken::new)
@@ -331,11 +333,13 @@ impl Endpoint {
         {
             return Routed::Reset(handle, token);
         }
-        // Its sender has no PONG, and so no connection that it could be told of: its PING got lost, or is still being opened.
+        // An early packet: its sender has no PONG, and so no connection that a reset could end. Its PING was lost or
+        // is still being opened.
         if packet.first().is_some_and(|flags| flags & EARLY_BIT != 0) {
             return Routed::Nothing;
         }
-        // Shorter than what it answers: two endpoints cannot reset each other for ever (RFC 9000 section 10.3.3).
+        // A reset is shorter than the packet it answers, so two endpoints cannot reset each other for ever (RFC 9000
+        // section 10.3.3).
         if !self.reset_budget.take(now, (), RESETS_PER_SECOND) {
             return Routed::Nothing;
         }

@@ -1,8 +1,10 @@
-//! Sessions begun here lately, remembered beyond the end of their connections, so that nothing sent early is delivered twice.
+//! Remembers recently begun sessions beyond the end of their connections, so that early data is never delivered
+//! twice.
 //!
-//! A client that misses every PONG sends another PING for the same session. While the first connection lives, both are one. Afterwards
-//! only this memory tells the second PING from a new session. It outlasts every PING that a client may still have on its way
-//! ([`EARLY_WINDOW`] and [`COOKIE_LIFE`]), so it need not know whether the client was proven.
+//! A client that misses every PONG sends another PING for the same session. While the first connection lives, both
+//! PINGs belong to it. Afterwards only this memory tells the second PING from a new session. It outlasts every PING
+//! that a client may still have in flight ([`EARLY_WINDOW`] and [`COOKIE_LIFE`]), so it need not know whether the
+//! client was proven.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -13,21 +15,22 @@ use crate::Time;
 use crate::crypto::{COOKIE_LIFE, PublicKey, Secret};
 use crate::handshake::EARLY_WINDOW;
 
-/// How long a session is remembered: as long as PINGs for it may come, and a third of the sum more for clocks that run apart.
+/// How long a session is remembered: as long as PINGs for it may arrive, plus 10 s for clocks that differ.
 const KEPT: Duration = Duration::from_secs(30);
 const _: () = assert!(EARLY_WINDOW.as_secs() + COOKIE_LIFE.as_secs() + 10 <= KEPT.as_secs());
-/// Sessions begun within this time are forgotten together, up to this much later than each could be.
+/// Sessions begun within this time are forgotten together, up to this much later than necessary.
 const GENERATION: Duration = Duration::from_secs(5);
-/// Seconds for which sessions are remembered, at the most.
+/// The longest time in seconds for which a session is remembered.
 const SECONDS: usize = (KEPT.as_secs() + GENERATION.as_secs()) as usize;
 
 /// A keyed hash of session and client.
 type Tag = [u8; 16];
 
-/// See the module. It belongs to no receive loop: several on one port may share it.
+/// The memory of begun sessions; see the module documentation. It is independent of receive loops: several on one
+/// port may share it.
 pub(super) struct Begun {
     secret: Secret,
-    /// Oldest first.
+    /// The generations, oldest first.
     generations: VecDeque<Generation>,
 }
 
@@ -41,12 +44,13 @@ impl Begun {
         Self { secret: Secret::random(rng), generations: VecDeque::new() }
     }
 
-    /// How many are remembered at the most where so many handshakes a second are taken.
+    /// The most sessions remembered if this many handshakes a second are accepted.
     pub(super) fn bound(handshakes_per_second: u32) -> usize {
         usize::try_from(handshakes_per_second).map_or(usize::MAX, |rate| rate.saturating_mul(SECONDS))
     }
 
-    /// A PING of `client` begins `session`. False: one did before, or there is no room to remember this one, and it must not begin.
+    /// Records that a PING of `client` begins `session`. Returns false if an earlier one did, or if there is no room
+    /// to record it; the session must not begin then.
     pub(super) fn begin(&mut self, now: Time, session: &[u8; 16], client: &PublicKey, bound: usize) -> bool {
         self.forget(now);
         let tag = self.tag(session, client);

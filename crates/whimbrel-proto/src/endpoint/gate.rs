@@ -1,4 +1,4 @@
-//! How much strangers may cost: SYN-ACKs, and above all the key agreements of PINGs.
+//! Limits on the work for strangers: SYN-ACKs, and above all the key agreements of PINGs.
 
 use std::net::SocketAddr;
 
@@ -8,17 +8,17 @@ use super::settings::ListenConfig;
 use crate::handshake::Effort;
 use crate::{ConnectionId, Time};
 
-/// PINGs taken a second with one ticket. It is good for one connection; more come from who has it and cannot use it, and then it is good for
-/// none.
+/// The number of PINGs a second accepted with one ticket. A ticket is good for one connection. More PINGs come only
+/// from someone who copied it and cannot use it, and then it is voided.
 const TRIES_PER_TICKET: u32 = 4;
 
-/// See the module.
+/// The rate limits; see the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
     syns: Trickle,
-    /// Key agreements of everybody.
+    /// Key agreements for all clients.
     all: Trickle,
-    /// Of those, strangers'.
+    /// Key agreements for strangers, which count in `all` as well.
     strangers: Trickle,
     networks: [Budget<Network>; SIZES.len()],
     tickets: Budget<ConnectionId>,
@@ -35,7 +35,7 @@ impl Gate {
         self.syns.take(now, listen.syns_per_second)
     }
 
-    /// Whether so much may be done for who is at `from`. If so it is spent.
+    /// Returns whether `effort` may be spent on the client at `from`, and spends it.
     pub(super) fn affords(
         &mut self,
         now: Time,
@@ -53,7 +53,7 @@ impl Gate {
         }
     }
 
-    /// Nothing is spent of any limit while another is exhausted.
+    /// Spends from all limits or from none.
     fn affords_cookie(&mut self, now: Time, from: SocketAddr, listen: &ListenConfig) -> bool {
         let networks = Network::all_of(from.ip());
         let mut limits = self.networks.iter_mut().zip(networks).zip(SIZES);
@@ -69,7 +69,7 @@ impl Gate {
         granted
     }
 
-    /// Its bearer was here before, and may be anywhere.
+    /// The bearer of a ticket was connected before and counts as known at any address.
     fn affords_ticket(&mut self, now: Time, id: ConnectionId, listen: &ListenConfig) -> bool {
         let granted = self.takes_agreement(now, listen, true);
         if granted {
@@ -90,17 +90,17 @@ impl Gate {
         true
     }
 
-    /// Somebody is connected from there.
+    /// Returns whether a client is connected from the network of `from`.
     pub(super) fn knows(&self, from: SocketAddr) -> bool {
         self.known.contains(Network::of(from.ip()))
     }
 
-    /// A client has proven itself from there.
+    /// Notes that a client has proven itself from `network`.
     pub(super) fn add_known(&mut self, network: Network) {
         self.known.add(network);
     }
 
-    /// It is gone.
+    /// Notes that a client at `network` is gone.
     pub(super) fn remove_known(&mut self, network: Network) {
         self.known.remove(network);
     }
@@ -116,7 +116,7 @@ mod tests {
         (std::net::Ipv6Addr::new(0x2001, 0xdb8, network, 0, 0, 0, 0, 1), 5000).into()
     }
 
-    /// Of so many that ask at once, every millisecond for a second.
+    /// Offers this many requests at once, every millisecond for a second.
     fn granted(
         gate: &mut Gate,
         listen: &ListenConfig,
@@ -138,7 +138,7 @@ mod tests {
             known += usize::from(gate.affords(now, Effort::Cookie { crowded: false }, address(7), &listen));
             stranger
         });
-        // What may be ahead is a twentieth of a second.
+        // A twentieth of a second may be taken ahead.
         assert!((700..=790).contains(&strangers), "{strangers}");
         assert!((240..=350).contains(&known), "{known}");
     }

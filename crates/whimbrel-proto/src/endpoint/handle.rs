@@ -1,5 +1,5 @@
-//! The name an endpoint gives a connection.
+//! The identifier that an endpoint gives a connection.
 
-/// A connection of an endpoint.
+/// Identifies a connection of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Handle(pub usize);

@@ -1,4 +1,5 @@
-//! The endpoint: finds the connection a datagram is for, and answers strangers without remembering them.
+//! The endpoint: it finds the connection that a datagram is for, and answers strangers without keeping state for
+//! them.
 
 mod accepting;
 mod admitting;

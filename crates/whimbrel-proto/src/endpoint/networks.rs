@@ -1,24 +1,25 @@
-//! The networks that addresses are in, and those from which somebody is connected.
+//! Networks of addresses, and the networks with connected clients.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::num::NonZeroU64;
 
-/// A network of any size. The low byte is never part of an IPv6 prefix here, so it tells size and family.
+/// A network of any size. The low byte, which is never part of an IPv6 prefix here, encodes size and family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Network(NonZeroU64);
 
-/// One host can have many addresses, and one customer many networks. So each size has a limit: the smallest's, this many times.
+/// Multiples of the smallest network's limit for each network size: one host can have many addresses, and one
+/// customer many networks.
 pub(super) const SIZES: [u32; 3] = [1, 2, 4];
 
 impl Network {
-    /// Who counts as one address: an IPv4 /24 or IPv6 /56.
+    /// The network that counts as one address: an IPv4 /24 or IPv6 /56.
     pub(super) fn of(ip: IpAddr) -> Self {
         let [smallest, ..] = Self::all_of(ip);
         smallest
     }
 
-    /// From small to large: /24, /20 and /16, or /56, /48 and /40.
+    /// The networks of an address from small to large: /24, /20 and /16, or /56, /48 and /40.
     pub(super) fn all_of(ip: IpAddr) -> [Self; SIZES.len()] {
         match ip.to_canonical() {
             IpAddr::V4(ip) => [24u8, 20, 16].map(|bits| Self::new(u64::from(u32::from(ip)) << 32, bits)),
@@ -32,7 +33,7 @@ impl Network {
     }
 }
 
-/// Networks from which a client is connected that has proven itself, or whose session waits for it.
+/// Networks with a connected client that has proven itself, or whose session waits for it.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     clients: BTreeMap<Network, u32>,
@@ -77,7 +78,7 @@ mod tests {
             ("2001:db8:1:200::1", "2001:db8:1:300::1", [false, true, true]),
             ("2001:db8:100::1", "2001:db8:1ff::1", [false, false, true]),
             ("2001:db8:100::1", "2001:db8:200::1", [false, false, false]),
-            // The same 64 bits in another family.
+            // The same 64 bits in the other address family.
             ("192.0.2.0", "c000:200::", [false, false, false]),
         ] {
             let (a, b) = (of(a), of(b));

@@ -1,4 +1,4 @@
-//! Connections counted by client key and by network, so that neither fills a listener alone.
+//! Counts connections by client key and by network, so that none fills a listener alone.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -6,24 +6,25 @@ use std::net::IpAddr;
 use super::settings::ListenConfig;
 use crate::crypto::PublicKey;
 
-/// A network may always have this many connections: of a listener that takes few, a share is next to nothing.
+/// The number of connections that a network may always have, because a share of a small listener is almost nothing.
 const LEAST: usize = 16;
 
-/// What one connection counts against, in 16 bytes.
+/// The key and network that a connection counts against, in 16 bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
-    /// The beginning of the key. To find another key that begins so takes 2^64 tries, and gains that the two share a limit.
+    /// The first 8 bytes of the key. Finding another key with the same prefix takes 2^64 tries, and the two would
+    /// only share a limit.
     pub(super) key: u64,
-    /// 0: none, for loopback.
+    /// The network; 0 for loopback, which has none.
     network: Network,
 }
 
-/// An address's beginning, and in the low byte which beginning.
+/// An address prefix, with its family and length encoded in the low byte.
 pub(super) type Network = u64;
 
-/// An IPv4 /24.
+/// The code of an IPv4 /24.
 const V4_24: u64 = 1;
-/// An IPv6 /56, and the /48 that it is in.
+/// The codes of an IPv6 /56 and of the /48 around it.
 const V6_56: u64 = 2;
 const V6_48: u64 = 3;
 
@@ -33,7 +34,7 @@ impl Place {
         Self { key: u64::from_be_bytes([a, b, c, d, e, f, g, h]), network: network(ip) }
     }
 
-    /// The largest network that it is in. None for loopback.
+    /// The largest network around it; `None` for loopback.
     pub(super) fn widest(self) -> Option<Network> {
         networks(self).last()
     }
@@ -47,19 +48,19 @@ fn network(ip: IpAddr) -> Network {
     }
 }
 
-/// The network around a network.
+/// The next larger network around a network.
 fn wider(network: Network) -> Option<Network> {
     (network & 0xff == V6_56).then_some(network >> 16 << 16 | V6_48)
 }
 
-/// Connections that a network may have.
+/// The number of connections that a network may have.
 fn share(network: Network, listen: &ListenConfig) -> usize {
     let share = listen.max_connections.saturating_mul(listen.network_share.into()) / 100;
     let share = if network & 0xff == V6_56 { share / 2 } else { share };
     share.max(LEAST)
 }
 
-/// See the module.
+/// The counts; see the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     keys: BTreeMap<u64, u32>,
@@ -79,7 +80,7 @@ impl Places {
         if taken(&self.keys, place.key) >= listen.max_per_key {
             return Some(Full::Key);
         }
-        // Whoever is on a list is known.
+        // Clients on an allow list are known, so networks are not limited.
         let limited = listen.allow.is_none() && listen.network_share < 100 && place.network != 0;
         let mut around = Some(place.network).filter(|_| limited);
         while let Some(network) = around {
@@ -98,7 +99,7 @@ impl Places {
         }
     }
 
-    /// The connection is gone. One that was not accepted has no place.
+    /// Forgets the place of a connection that is gone. A connection that was not accepted has none.
     pub(super) fn leave(&mut self, place: Place) {
         if place == Place::default() {
             return;

@@ -1,19 +1,20 @@
-//! How much of a kind is done in a second.
+//! Rate limits per second.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::Time;
 
-/// So many a second, evenly: what is refused in a flood is a share of what comes at any time, and not all of what comes late in a second.
+/// Limits a rate evenly over each second. In a flood it refuses a share of what arrives at any moment, and not
+/// everything late in a second.
 #[derive(Debug, Default)]
 pub(super) struct Trickle {
-    /// What was taken is paid for by then.
+    /// The time by which everything taken so far has refilled.
     until: Time,
 }
 
 impl Trickle {
-    /// Taken ahead of time at most.
+    /// How far ahead of time the limit may be used.
     const AHEAD: Duration = Duration::from_millis(50);
 
     pub(super) fn take(&mut self, now: Time, limit: u32) -> bool {
@@ -41,7 +42,7 @@ fn each(limit: u32) -> Duration {
     Duration::from_secs(1) / limit.max(1)
 }
 
-/// So many a second for each key; keys beyond a bound share what is left by being refused.
+/// A limit per second for each key. Beyond [`Self::MAX_KEYS`] keys, further keys are refused.
 #[derive(Debug)]
 pub(super) struct Budget<K> {
     second: u64,
@@ -77,7 +78,7 @@ impl<K: Ord> Budget<K> {
         }
     }
 
-    /// Only after it was said that there is some.
+    /// Spends one; call only after [`Self::has`] returned true.
     pub(super) fn spend(&mut self, key: K) {
         *self.spent.entry(key).or_default() += 1;
     }

@@ -1,4 +1,4 @@
-//! Sessions that come back: taken up here by who holds them as bytes, or resumed by their peer.
+//! Sessions that continue: taken up here from their suspended state, or resumed by their peer.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use crate::handshake::{
 use crate::session::SnapshotError;
 use crate::{ConnectionId, Side, Time};
 
-/// Why a suspended session was not taken up. Nothing was changed.
+/// Why a suspended session was not taken up. The endpoint is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResumeError {
-    /// The bytes.
+    /// The bytes are not a usable snapshot.
     #[error(transparent)]
     State(#[from] SnapshotError),
-    /// Suspended under another key, and this one was not named.
+    /// The session was suspended under another key, and this key was not named at the time.
     #[error(
         "the session was suspended under another key: use that identity, or name this key when suspending"
     )]
@@ -33,11 +33,12 @@ pub enum ResumeError {
 }
 
 impl Endpoint {
-    /// Goes on with a suspended session: dials the peer, at `remote` if it is elsewhere now. `wall` is the time since the epoch by the wall
-    /// clock. The connection says [`crate::Event::Connected`], or why not by [`crate::Event::Closed`].
+    /// Continues a suspended session and dials the peer, at `remote` if it has moved. `wall` is the wall-clock time
+    /// since the Unix epoch. The connection reports [`crate::Event::Connected`], or [`crate::Event::Closed`] with the
+    /// reason.
     ///
     /// # Errors
-    /// [`ResumeError`]; the peer heard of nothing.
+    /// Returns a [`ResumeError`]; nothing was sent to the peer.
     pub fn resume(
         &mut self,
         now: Time,
@@ -66,7 +67,7 @@ impl Endpoint {
         Ok((handle, connection))
     }
 
-    /// What a connection that was given up dials its peer with.
+    /// Prepares a new handshake for a connection that was given up.
     pub(super) fn dial(&mut self, now: Time, handle: Handle, peer: PublicKey) -> Option<Dial> {
         let local_id = self.ids.issue();
         let ids = self.connections.get_mut(&handle)?;
@@ -79,7 +80,8 @@ impl Endpoint {
         Some(Dial { now, handshake, local_id, rng: self.child_rng() })
     }
 
-    /// Whether a session may wait here. Those of clients that have gone must leave room for others to come.
+    /// Returns whether a session may wait here for its peer. Sessions of clients that are gone must leave room for
+    /// new ones.
     pub(super) fn admit(&mut self, handle: Handle, peer: PublicKey, bytes: u64) -> bool {
         let Some(ids) = self.connections.get(&handle) else { return false };
         if !ids.accepted {
@@ -91,10 +93,10 @@ impl Endpoint {
         self.waiting.admitted() < places && self.waiting.admit(handle, peer, bytes, limits)
     }
 
-    /// Takes a suspended session up and waits for the peer, which was suspended too, to resume it here.
+    /// Takes up a suspended session and waits for the peer, which was suspended too, to resume it here.
     ///
     /// # Errors
-    /// [`ResumeError`].
+    /// Returns a [`ResumeError`].
     pub fn wait_for_peer(
         &mut self,
         now: Time,
@@ -141,7 +143,7 @@ impl Endpoint {
         }
     }
 
-    /// Who has sessions waiting answers their peers, even if it takes no others.
+    /// Makes an endpoint with waiting sessions answer their peers, even if it accepts no other clients.
     pub(super) fn open_door(&mut self) {
         if self.acceptor.is_some() {
             return;
@@ -158,7 +160,7 @@ impl Endpoint {
         self.resumes_only = true;
     }
 
-    /// A PING that asks for a session that is here, or was.
+    /// Handles a PING that asks for a session that is here, or was here.
     pub(super) fn accept_resume(
         &mut self,
         accepted: Accepted,
@@ -193,7 +195,7 @@ impl Endpoint {
         Routed::Resuming(handle, Box::new(Resuming { accepted, setup }))
     }
 
-    /// The session goes on over another connection: the ids of before are nobody's.
+    /// Notes that a session continues over another connection, so its former ids no longer belong to it.
     pub(super) fn on_reattached(&mut self, handle: Handle, id: ConnectionId) {
         self.waiting.on_reattached(handle);
         let Some(ids) = self.connections.get_mut(&handle) else { return };

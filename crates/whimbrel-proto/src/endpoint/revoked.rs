@@ -1,8 +1,9 @@
-//! Who may connect, changed while the endpoint runs.
+//! Changes at run time to the keys that may connect.
 //!
-//! The endpoint changes its lists and forgets tickets; the connections are the driver's. After each change it goes through them and calls
-//! [`crate::Connection::revoke`] or [`crate::Connection::recheck`]. A connection that it takes over from [`super::Routed`] after the change
-//! may have been let in before, so it is asked about once more when it is in its place.
+//! The endpoint changes its lists and voids tickets; the connections belong to the driver. After each change the
+//! driver calls [`crate::Connection::revoke`] or [`crate::Connection::recheck`] on every connection. A connection
+//! that it takes from [`super::Routed`] after the change may have been accepted before. So the driver checks it once
+//! more after storing it.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -13,18 +14,18 @@ use crate::Time;
 use crate::crypto::PublicKey;
 
 impl ListenConfig {
-    /// By the two lists; `admit` is not asked.
+    /// Checks the two lists only, and does not ask `admit`.
     pub(super) fn lists(&self, key: &PublicKey) -> bool {
         !self.deny.contains(key) && self.allow.as_ref().is_none_or(|allow| allow.contains(key))
     }
 }
 
 impl Endpoint {
-    /// Replaces the listener's list of keys that may connect; None opens it to any key but those denied. A key that the new list names is
-    /// denied no more. Tickets of keys that lose by this never count again, not even when the key is let in later. Nothing is changed
-    /// where nobody listens.
+    /// Replaces the listener's list of keys that may connect; `None` admits any key that is not denied. A key on the
+    /// new list is no longer denied. Tickets of keys that drop off the list are void for good, even if the key is
+    /// allowed again later. Without a listener nothing changes.
     ///
-    /// The driver then calls [`crate::Connection::recheck`] of every connection with [`Endpoint::lists`].
+    /// Afterwards the driver calls [`crate::Connection::recheck`] on every connection with [`Endpoint::lists`].
     pub fn set_allow(&mut self, now: Time, allow: Option<BTreeSet<PublicKey>>) {
         let Some((acceptor, listen)) = &mut self.acceptor else { return };
         if let Some(allow) = &allow {
@@ -34,15 +35,15 @@ impl Endpoint {
             (Some(before), Some(after)) => {
                 before.difference(after).for_each(|key| acceptor.void_tickets_of(now, key));
             }
-            // Who had one is not known.
+            // There was no list, so it is not known which keys had tickets.
             (None, Some(_)) => acceptor.void_tickets(now),
             (_, None) => {}
         }
         listen.allow = allow;
     }
 
-    /// Lets a key in again, or for the first time: it is denied no more and, if there is a list, on it. What it had before it was
-    /// revoked does not come back.
+    /// Allows a key, again or for the first time: it is no longer denied and, if there is a list, is put on it.
+    /// Tickets and sessions from before it was revoked do not come back.
     pub fn allow(&mut self, key: PublicKey) {
         let Some((_, listen)) = &mut self.acceptor else { return };
         listen.deny.remove(&key);
@@ -51,9 +52,9 @@ impl Endpoint {
         }
     }
 
-    /// Lets a key in no more: it is denied, and off the list if there is one. Its tickets never count again.
+    /// Revokes a key: it is denied and taken off the list, if there is one. Its tickets are void for good.
     ///
-    /// The driver then calls [`crate::Connection::revoke`] of every connection.
+    /// Afterwards the driver calls [`crate::Connection::revoke`] on every connection.
     pub fn revoke(&mut self, now: Time, key: &PublicKey) {
         let Some((acceptor, listen)) = &mut self.acceptor else { return };
         listen.deny.insert(*key);
@@ -63,12 +64,12 @@ impl Endpoint {
         acceptor.void_tickets_of(now, key);
     }
 
-    /// Whether the listener's lists have this key; true where nobody listens.
+    /// Returns whether the listener's lists admit this key; true without a listener.
     pub fn lists(&self, key: &PublicKey) -> bool {
         self.acceptor.as_ref().is_none_or(|(_, listen)| listen.lists(key))
     }
 
-    /// Whether the listener lets this key in from this address: by its lists, and by what `admit` says.
+    /// Returns whether the listener admits this key from this address, by its lists and by `admit`.
     pub fn lets_in(&self, key: &PublicKey, from: SocketAddr) -> bool {
         self.acceptor.as_ref().is_none_or(|(_, listen)| listen.lets_in(key, from))
     }

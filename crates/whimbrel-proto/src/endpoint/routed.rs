@@ -1,35 +1,39 @@
-//! The result of handing an endpoint a datagram.
+//! The result of passing a datagram to an endpoint.
 
 use super::agreeing::Agreeing;
 use crate::connection::{Connection, Datagram, Resuming};
 use crate::crypto::ResetToken;
 use crate::endpoint::handle::Handle;
 
-/// What a datagram led to.
+/// What to do after a datagram.
 pub enum Routed {
-    /// Nothing further: dropped, and counted.
+    /// Nothing: the datagram was dropped or counted.
     Nothing,
-    /// An answer was appended to the buffer, to be sent back to where the datagram came from.
+    /// Send the answer that was appended to the buffer back to where the datagram came from.
     Reply,
-    /// It is for this connection.
+    /// Pass the datagram to this connection.
     Connection(Handle, Datagram),
-    /// The peer repeated PING: the connection's PONG is due again.
+    /// The peer repeated its PING: the connection must send its PONG again.
     RepeatedPing(Handle, Datagram),
-    /// The peer missed every PONG and began again with another cookie: the connection's PONG is due again, to where that came from.
+    /// The peer missed every PONG and began again with another cookie. The connection must send its PONG again, to
+    /// where this PING came from.
     SecondPing(Handle, Datagram),
-    /// The peer of this connection has lost it, as its token says.
+    /// The peer of this connection has lost it: the packet ends in the peer's reset token.
     Reset(Handle, ResetToken),
-    /// The peer of this connection wants its session to go on over another: for [`Connection::handle_resume`].
+    /// The peer of this connection wants to continue the session over another one. Pass this to
+    /// [`Connection::handle_resume`].
     Resuming(Handle, Box<Resuming>),
-    /// A PING whose key agreements are due; then [`Endpoint::handle_agreed`](crate::Endpoint::handle_agreed), or [`Endpoint::abandon`](crate::Endpoint::abandon). Only from
-    /// [`Endpoint::handle_datagram_deferring`](crate::Endpoint::handle_datagram_deferring).
+    /// A PING whose key agreements are due. Run them and call
+    /// [`Endpoint::handle_agreed`](crate::Endpoint::handle_agreed), or call
+    /// [`Endpoint::abandon`](crate::Endpoint::abandon). Only
+    /// [`Endpoint::handle_datagram_deferring`](crate::Endpoint::handle_datagram_deferring) returns this.
     Agreeing(Box<Agreeing>),
-    /// Somebody new was let in.
+    /// A new connection was accepted.
     Accepted(Handle, Box<Connection>),
 }
 
 impl Routed {
-    /// The connection that it is for, if that is known already.
+    /// The existing connection that the datagram is for, if any.
     pub fn handle(&self) -> Option<Handle> {
         match self {
             Self::Nothing | Self::Reply | Self::Agreeing(_) | Self::Accepted(..) => None,
@@ -42,37 +46,37 @@ impl Routed {
     }
 }
 
-/// Datagrams that led to nothing, by reason.
+/// An endpoint's counters of handshakes and of datagrams that it dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EndpointStats {
     /// SYNs answered.
     pub syns: u64,
-    /// SYNs beyond what is answered in a second.
+    /// SYNs beyond the limit per second.
     pub syns_dropped: u64,
     /// Connections accepted.
     pub accepted: u64,
-    /// PINGs refused: no valid cookie, replayed, forged, over a limit, not allowed.
+    /// PINGs refused: without a valid cookie, replayed, forged, over a limit or not allowed.
     pub refused: u64,
-    /// PINGs whose key agreements were made.
+    /// PINGs whose key agreements were run.
     pub agreements: u64,
-    /// PINGs with a good cookie or ticket for which none were made, since an address, a ticket or everybody together had had its share of
-    /// the second, or there were too many connections.
+    /// PINGs with a valid cookie or ticket whose key agreements were not run: an address, a ticket or all clients
+    /// together had reached a limit per second, or there were too many connections.
     pub over_budget: u64,
-    /// Of those refused, PINGs with a good cookie or ticket that did not open.
+    /// PINGs among those refused with a valid cookie or ticket that did not open.
     pub forged: u64,
-    /// Of those refused, PINGs for a session whose early data may have been delivered by a connection that is over, or of more sessions than are
-    /// remembered.
+    /// PINGs among those refused because a former connection may have delivered the session's early data, or because
+    /// too many sessions are remembered.
     pub begun_before: u64,
     /// PINGs among those refused whose key had `max_per_key` connections.
     pub key_full: u64,
     /// PINGs among those refused whose network had its share of the connections.
     pub network_full: u64,
-    /// Connections and waiting sessions that ended because their peer's key is not let in any more.
+    /// Connections and waiting sessions that ended because their peer's key is no longer allowed.
     pub revoked: u64,
-    /// Packets for nobody.
+    /// Packets that belong to no connection.
     pub unknown: u64,
     /// Stateless resets sent.
     pub resets: u64,
-    /// Datagrams dropped before they were opened, since more waited from their senders than from others.
+    /// Datagrams dropped unopened because more from their senders were waiting than from others.
     pub crowded: u64,
 }

@@ -1,4 +1,4 @@
-//! How an endpoint accepts and connects.
+//! Settings for accepting and opening connections.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -11,44 +11,50 @@ use crate::config::TransportConfig;
 use crate::crypto::{PublicKey, Secret};
 use crate::handshake::{AcceptorConfig, ServerKey};
 
-/// How an endpoint accepts.
+/// The settings of a listener.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ListenConfig {
     /// The handshake's settings.
     pub acceptor: AcceptorConfig,
-    /// Keys that may connect. None: any key, the listener is open.
+    /// Keys that may connect. `None`: any key, so the listener is open.
     pub allow: Option<BTreeSet<PublicKey>>,
-    /// Keys that may not connect, whatever `allow` and `admit` say. Default: none. [`Endpoint::revoke`](crate::Endpoint::revoke) adds to them.
+    /// Keys that may not connect, whatever `allow` and `admit` say. Default: none.
+    /// [`Endpoint::revoke`](crate::Endpoint::revoke) adds keys.
     pub deny: BTreeSet<PublicKey>,
-    /// Asked of whoever `allow` lets in, with what it came from, before anything is kept for it; false: it gets no answer, either. Called
-    /// while the endpoint is held: it must be quick, and must not call the endpoint. None: nobody is asked.
+    /// A function asked about each client that the lists admit, with its key and address, before anything is kept for
+    /// it. If it returns false, the client gets no answer. It is called while the endpoint is borrowed, so it must be
+    /// quick and must not call the endpoint. `None`: no further check.
     pub admit: Option<Admit>,
-    /// Application protocols served. Empty: any.
+    /// Application protocols served; empty: any.
     pub protocols: Vec<Bytes>,
-    /// Give clients tickets, and deliver what comes with the first packet of one that returns: half a round trip after it connects, where
-    /// others need one and a half. Default false: such data is as `early` as any that comes with PING, its sender's address is not proven,
-    /// and whoever can hold that packet back can deliver it later, once, while its ticket lasts.
+    /// Gives clients tickets, and delivers early data from the first packet of a returning client. The data arrives
+    /// half a round trip after the client connects, and not one and a half. Default: false. Such data is `early`,
+    /// like any that comes with PING, and its sender's address is not proven. Whoever can hold back that packet can
+    /// deliver it later, once, while its ticket is valid.
     pub early_from_tickets: bool,
-    /// Connections at once; beyond it PING is not answered. Default 100,000. Sessions whose peers are suspended or out of reach count, and
-    /// may be half of them.
+    /// The most connections at a time; beyond it PINGs are not answered. Default: 100,000. Sessions whose peers are
+    /// suspended or out of reach count, and may be up to half of them.
     pub max_connections: usize,
-    /// Connections at once of one client key; beyond it PING is not answered. Default 1,024. Higher: one client can take more of
-    /// `max_connections`. Lower: a gateway that connects for many under one key is refused.
+    /// The most connections at a time for one client key; beyond it PINGs are not answered. Default: 1,024. Higher:
+    /// one client can take more of `max_connections`. Lower: a gateway that connects for many under one key is
+    /// refused.
     pub max_per_key: usize,
-    /// Percent of `max_connections` that one network may take of a listener that is open (`allow` is None): an IPv4 /24, an IPv6 /48, and half
-    /// of it an IPv6 /56. Default 25. At least 16 connections; loopback has no limit. Higher: fewer networks can fill the listener; 100 turns the
-    /// limit off. Lower: a large NAT is refused sooner.
+    /// The percentage of `max_connections` that one network may take of an open listener (`allow` is `None`). It
+    /// holds for an IPv4 /24 and an IPv6 /48; an IPv6 /56 may take half of it. Default: 25. A network may always have
+    /// 16 connections, and loopback has no limit. Higher: fewer networks can fill the listener; 100 turns the limit
+    /// off. Lower: a large NAT is refused sooner.
     pub network_share: u8,
-    /// PINGs with a valid cookie taken a second and address (the address's /24 or /56). Default 1,000: each costs five
-    /// Diffie-Hellmans. A /20 or /48 has twice as many, a /16 or /40 four times.
+    /// PINGs with a valid cookie accepted per second and address (its /24 or /56). Default: 1,000; each costs five
+    /// Diffie-Hellman operations. A /20 or /48 may have twice as many, a /16 or /40 four times.
     pub pings_per_address: u32,
-    /// PINGs whose key agreements are made a second, from everybody together. Default 10,000, of which strangers have three quarters at the
-    /// most: the rest is for tickets, and for networks from which somebody is connected. Higher: a flood takes more of the processor from
-    /// those who are connected. Lower: fewer handshakes a second.
+    /// PINGs per second whose key agreements are run, for all clients together. Default: 10,000. Strangers get at
+    /// most three quarters; the rest is for tickets and for networks with connected clients. Higher: a flood takes
+    /// more processor time from connected clients. Lower: fewer handshakes a second.
     pub handshakes_per_second: u32,
-    /// SYNs answered a second, from everybody together. Default 20,000: a flood of more takes from strangers, who ask again, and not from
-    /// those who are connected. Higher: more of the processor for strangers; lower: fewer handshakes a second.
+    /// SYNs answered per second, for all clients together. Default: 20,000. A larger flood takes from strangers, who
+    /// retry, and not from connected clients. Higher: more processor time for strangers. Lower: fewer handshakes a
+    /// second.
     pub syns_per_second: u32,
 }
 
@@ -93,22 +99,23 @@ impl Default for ListenConfig {
     }
 }
 
-/// Whom to connect to, and how.
+/// The settings of an outgoing connection.
 #[derive(Clone)]
 pub struct ConnectConfig {
     /// What is known of the server's key.
     pub server_key: ServerKey,
-    /// The application protocol asked for.
+    /// The application protocol to ask for.
     pub protocol: Bytes,
-    /// A pre-shared key; turns early data off.
+    /// A pre-shared key. It disables early data.
     pub psk: Option<Secret>,
-    /// From an earlier connection to this server: what is sent at once travels with the first packet.
+    /// A ticket from an earlier connection to this server. Data sent at once then travels with the first packet.
     pub ticket: Option<Ticket>,
-    /// Further addresses of the server: while none has answered, one more is asked every 250 ms, and the first that answers is taken.
+    /// Further addresses of the server. While none has answered, one more is tried every 250 ms. The first that
+    /// answers is used.
     pub alternatives: Vec<SocketAddr>,
-    /// Settings of the connection.
+    /// The connection's transport settings.
     pub transport: TransportConfig,
 }
 
-/// Whether a client with this key, at this address, is let in.
+/// Decides whether a client with this key and address is admitted.
 pub type Admit = Arc<dyn Fn(&PublicKey, SocketAddr) -> bool + Send + Sync>;

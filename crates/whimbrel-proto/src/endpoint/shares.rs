@@ -1,43 +1,45 @@
-//! What the sessions of one client key, and of all the keys of one network, may have of an endpoint's budgets together.
+//! Shares of an endpoint's budgets: for the sessions of one client key, and for all keys of one network.
 //!
-//! A key may have many connections. If each had a share of its own, whoever has one key could take everything, and the next session that
-//! needs something would be closed: another's. So a key has a share; and since keys cost a stranger nothing, its network has one, where the
-//! listener is open.
+//! A key may have many connections. If each had a share of its own, one key could take everything, and the next
+//! session that needed something would be closed, although it belongs to another. So each key has a share. Keys cost
+//! a stranger nothing, so on an open listener each network has a share too.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::places::{Network, Place};
 use crate::budget::Budgets;
 
-/// A key may have one in so many of the bytes that are free.
+/// A key may take at most one part in this many of the free bytes.
 const OF_KEY: u64 = 4;
-/// A network may.
+/// A network may take at most one part in this many of the free bytes.
 const OF_NETWORK: u64 = 2;
 
-/// See the module.
+/// The shares; see the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Shares {
     keys: BTreeMap<u64, Share>,
-    /// By how many keys each has.
+    /// The share of each network, and the number of keys that use it.
     networks: BTreeMap<Network, (u32, Budgets)>,
-    /// Keys that had no connections left when something of theirs was still held, which nobody has read yet: to be looked at again.
+    /// Keys without connections whose data is still held because nobody has read it yet. They are checked again
+    /// later.
     gone: VecDeque<u64>,
 }
 
-/// How many of those are looked at whenever a connection comes or goes.
+/// How many of them are checked whenever a connection comes or goes.
 const LOOKS: usize = 2;
 
-/// A key's.
+/// The share of one key.
 #[derive(Debug)]
 struct Share {
     connections: u32,
-    /// From which it came first, and against which it counts wherever else it comes from. None: the listener is not open.
+    /// The network from which the key first connected; the key counts against it wherever else it connects from.
+    /// `None` if the listener is not open.
     network: Option<Network>,
     budgets: Budgets,
 }
 
 impl Shares {
-    /// What a connection more from there draws on.
+    /// Adds a connection and returns the budgets that it draws on.
     pub(super) fn enter(&mut self, place: Place, is_open: bool, whole: &Budgets) -> Budgets {
         self.forget();
         let networks = &mut self.networks;
@@ -50,7 +52,7 @@ impl Shares {
         share.budgets.clone()
     }
 
-    /// It is gone.
+    /// Removes a connection.
     pub(super) fn leave(&mut self, place: Place) {
         self.forget();
         let Some(share) = self.keys.get_mut(&place.key) else { return };
@@ -59,8 +61,8 @@ impl Shares {
         self.forget();
     }
 
-    /// A share is forgotten once nothing of it is held: else who closes its connections before anybody has read what they brought would
-    /// have another.
+    /// Forgets shares of which nothing is held any more. A client that closes its connections before its data is read
+    /// must not get another share.
     fn forget(&mut self) {
         for _ in 0..LOOKS {
             let Some(key) = self.gone.pop_front() else { return };
@@ -106,7 +108,7 @@ mod tests {
         Place::new(&PublicKey::proven([key; 32]).unwrap(), ip.parse().unwrap())
     }
 
-    /// Takes all that it gets.
+    /// Takes as much as it gets, and returns it in MiB.
     fn fill(budgets: &Budgets) -> u64 {
         while budgets.memory.take(MIB) {}
         while budgets.credit.take(MIB) {}

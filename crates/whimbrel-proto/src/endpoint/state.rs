@@ -1,4 +1,4 @@
-//! The endpoint itself: what it consists of, and how it begins.
+//! The endpoint's state and constructor.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,10 +24,10 @@ use crate::endpoint::settings::ListenConfig;
 use crate::handshake::{Acceptor, AcceptorConfig};
 use crate::session::SessionConfig;
 
-/// Resets sent a second at the most.
+/// The most resets sent per second.
 pub(super) const RESETS_PER_SECOND: u32 = 100;
 
-/// See the module.
+/// Routes datagrams to connections and accepts new ones. See the module documentation.
 pub struct Endpoint {
     pub(super) identity: Identity,
     pub(super) ids: CidGenerator,
@@ -42,11 +42,11 @@ pub struct Endpoint {
     pub(super) connections: BTreeMap<Handle, Ids>,
     pub(super) waiting: Waiting,
     pub(super) begun: Begun,
-    /// Needed beside the keys wherever a session goes on.
+    /// The pre-shared key needed wherever a session is resumed.
     pub(super) psk: Option<Secret>,
-    /// Only peers of sessions that wait here are let in.
+    /// Whether only peers of sessions that wait here are admitted.
     pub(super) resumes_only: bool,
-    /// Of `connections`, those that others began.
+    /// The number of accepted connections among `connections`.
     pub(super) accepted: usize,
     pub(super) places: Places,
     pub(super) shares: Shares,
@@ -62,36 +62,37 @@ pub struct Endpoint {
 pub(super) struct Ids {
     pub(super) id: ConnectionId,
     pub(super) accepted: bool,
-    /// Whose limits it counts against, if it was accepted.
+    /// The place whose limits it counts against, if it was accepted.
     pub(super) place: Place,
-    /// Whose PING began the session over this connection: another of the same client's begins it again.
+    /// The client whose PING began the session over this connection. A second PING of that client for the session
+    /// belongs to it too.
     pub(super) begun_by: Option<PublicKey>,
     pub(super) rare: Option<Box<Rare>>,
-    /// Ids of further paths.
+    /// Its ids on further paths.
     pub(super) more: Vec<ConnectionId>,
-    /// The id of the session, by which it is resumed.
+    /// The session's id, by which it can be resumed.
     pub(super) resumable: Option<[u8; 16]>,
-    /// Where its client was when it proved itself.
+    /// The client's network when it proved itself.
     pub(super) network: Option<Network>,
-    /// What this end began it with, and dials with again.
+    /// The pre-shared key with which this end opened it and dials again.
     pub(super) psk: Option<Box<Secret>>,
 }
 
-/// What few of a server's connections have.
+/// State that few of a server's connections have.
 #[derive(Debug, Default)]
 pub(super) struct Rare {
-    /// By which its peer would say that it lost the connection.
+    /// The reset tokens by which its peer would report that it lost the connection.
     pub(super) tokens: Vec<ResetToken>,
-    /// Ids of PINGs that began the same session again.
+    /// The ids of PINGs that began the same session again.
     pub(super) aliases: Vec<ConnectionId>,
 }
 
-/// PINGs that began one session again and are known when they are repeated.
+/// The most PINGs of one session, beside the first, whose repetitions are recognised.
 pub(super) const ALIASES: usize = 8;
 
 impl Endpoint {
-    /// An endpoint for the core numbered `core`, reproducible from `seed`. Its reset tokens are its own, of no other instance of the
-    /// identity: see [`Endpoint::set_reset_salt`].
+    /// Creates an endpoint for the core numbered `core`, reproducible from `seed`. No other instance of the identity
+    /// has its reset tokens: see [`Endpoint::set_reset_salt`].
     pub fn new(
         identity: Identity,
         listen: Option<ListenConfig>,
@@ -101,14 +102,14 @@ impl Endpoint {
         aes_in_hardware: bool,
     ) -> Self {
         let mut rng = ChaCha20Rng::from_seed(seed);
-        // From a stream of its own: it moves no other draw.
+        // A separate stream, so that no other random value changes.
         let mut apart = ChaCha20Rng::from_seed(seed);
         apart.set_stream(1);
         let mut salt = [0; 32];
         apart.fill_bytes(&mut salt);
         let reset_key = ResetKey::new(&identity, &salt);
         let psk = listen.as_ref().and_then(|listen| listen.acceptor.psk.clone());
-        // Two generators of one identity must differ: the acceptor's core has the high bit set.
+        // Two generators of one identity must differ, so the acceptor's core has the high bit set.
         let ids = CidGenerator::new(&identity, core, &mut rng);
         let acceptor = listen.map(|listen| {
             let own = CidGenerator::new(&identity, core | 0x80, &mut rng);

@@ -1,4 +1,4 @@
-//! Reset tokens of peers: whose connection a packet that ends in one means.
+//! The reset tokens of peers, which tell the connection that a reset is for.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,8 @@ use rand::CryptoRng;
 use super::handle::Handle;
 use crate::crypto::{Blind, Blinded, ResetToken};
 
-/// See the module. Indexed by a keyed hash: a stranger who measures look-ups learns nothing of a token.
+/// Connections by reset token; see the module documentation. The index uses a keyed hash, so that lookup times reveal
+/// nothing of a token.
 pub(super) struct Tokens {
     blind: Blind,
     owners: BTreeMap<Blinded, Handle>,
@@ -26,7 +27,7 @@ impl Tokens {
         self.owners.remove(&self.blind.of(token));
     }
 
-    /// The connection compares the token itself, in constant time.
+    /// Finds the connection of a token. The connection then compares the token itself, in constant time.
     pub(super) fn find(&self, token: &ResetToken) -> Option<Handle> {
         if self.owners.is_empty() {
             return None;

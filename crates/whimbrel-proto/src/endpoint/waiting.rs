@@ -1,35 +1,35 @@
-//! Sessions by their ids, those that wait for their peer, and those that did so in vain.
+//! Sessions by their ids, those that wait for their peer, and those that waited in vain.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::handle::Handle;
 use crate::crypto::PublicKey;
 
-/// Sessions remembered that are not here any more.
+/// The number of sessions remembered that are no longer here.
 const MOST_GONE: usize = 1024;
 
 type SessionId = [u8; 16];
 
-/// See the module.
+/// The sessions; see the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    /// Who came first keeps an id: another session of that id cannot be resumed.
+    /// Connections by session id. The first session keeps its id: another session with that id cannot be resumed.
     by_id: BTreeMap<SessionId, Handle>,
-    /// With what counts against whom: nothing, where the session is this side's own doing.
+    /// Waiting sessions, each with the peer and bytes that it counts against, or `None` if this side made it wait.
     waiting: BTreeMap<Handle, Option<(PublicKey, u64)>>,
-    /// Sessions and bytes that wait for each peer.
+    /// The number and bytes of waiting sessions of each peer.
     tallies: BTreeMap<PublicKey, (usize, u64)>,
     admitted: usize,
     gone: VecDeque<SessionId>,
     known_gone: BTreeMap<SessionId, Gone>,
 }
 
-/// Why a session is not here any more, although its peer may look for it here.
+/// Why a session is no longer here, although its peer may look for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gone {
-    /// Nobody came back to it in time.
+    /// The peer did not return in time.
     Expired,
-    /// It was suspended, and goes on elsewhere, or here again.
+    /// The session was suspended, and continues elsewhere or here again.
     Left,
 }
 
@@ -38,7 +38,7 @@ impl Waiting {
         self.by_id.entry(id).or_insert(handle);
     }
 
-    /// The session was taken up here: whatever had the id before is no more.
+    /// Gives a session id to a session that was taken up here, whatever had the id before.
     pub(super) fn take_over(&mut self, id: SessionId, handle: Handle) {
         self.by_id.insert(id, handle);
         if self.known_gone.remove(&id).is_some() {
@@ -54,7 +54,7 @@ impl Waiting {
         self.known_gone.get(id).copied()
     }
 
-    /// A session of `peer` is to wait; says whether it may.
+    /// Lets a session of `peer` wait, if limits allow. Returns whether it may.
     pub(super) fn admit(
         &mut self,
         handle: Handle,
@@ -73,13 +73,13 @@ impl Waiting {
         fits
     }
 
-    /// A session waits that counts against nobody.
+    /// Lets a session wait that counts against no peer.
     pub(super) fn wait(&mut self, handle: Handle) {
         self.on_reattached(handle);
         self.waiting.insert(handle, None);
     }
 
-    /// Sessions that were admitted and still wait.
+    /// The number of admitted sessions that still wait.
     pub(super) fn admitted(&self) -> usize {
         self.admitted
     }
@@ -88,7 +88,7 @@ impl Waiting {
         self.waiting.is_empty()
     }
 
-    /// It was taken up again, or given up. True if it did wait.
+    /// Notes that a session was resumed or given up. Returns whether it was waiting.
     pub(super) fn on_reattached(&mut self, handle: Handle) -> bool {
         let Some(counted) = self.waiting.remove(&handle) else { return false };
         if let Some((peer, bytes)) = counted {
@@ -103,7 +103,7 @@ impl Waiting {
         true
     }
 
-    /// The session is over.
+    /// Notes that a session is over.
     pub(super) fn forget(&mut self, handle: Handle, id: SessionId) {
         if self.by_id.get(&id) == Some(&handle) {
             self.by_id.remove(&id);
@@ -113,7 +113,7 @@ impl Waiting {
         }
     }
 
-    /// The session was suspended.
+    /// Notes that a session was suspended.
     pub(super) fn leave(&mut self, handle: Handle, id: SessionId) {
         self.on_reattached(handle);
         self.forget(handle, id);

@@ -1,5 +1,5 @@
-//! The key agreements of a PING: nearly all that a handshake costs, apart from everything that decides about it. A value that needs nothing
-//! of its acceptor, so any thread can make them.
+//! The key agreements of a PING: nearly all the cost of a handshake, separate from the decisions about it. An
+//! agreement is a value that needs nothing from its acceptor, so any thread can run it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,37 +19,37 @@ use crate::crypto::{
 use crate::wire::{Malformed, Reader, Writer};
 use crate::{ConnectionId, Side, Time};
 
-/// A PONG without room for blocks still fits in this.
+/// The room that is enough for a PONG without blocks.
 const LEAST_PONG: usize = 400;
 
-/// See the module.
+/// The key agreements of one PING; see the module documentation.
 pub struct Agreement {
     pub(super) identity: Identity,
     pub(super) pattern: Arc<Pattern>,
     pub(super) aes_in_hardware: bool,
     pub(super) token: ResetToken,
-    /// Our ephemeral key's secret.
+    /// The secret half of our ephemeral key.
     pub(super) ours: Secret,
     pub(super) prologue: [u8; 32],
     pub(super) asked: PingAsked,
 }
 
-/// A PING whose cookie or ticket is good.
+/// A PING with a valid cookie or ticket.
 pub(super) struct PingAsked {
     pub(super) from: SocketAddr,
     pub(super) packet: Vec<u8>,
-    /// Bytes before the Noise message.
+    /// The number of bytes before the Noise message.
     pub(super) head: usize,
     pub(super) server_id: ConnectionId,
     pub(super) client_id: ConnectionId,
-    /// The client's.
+    /// The client's ephemeral key.
     pub(super) ephemeral: [u8; 32],
     pub(super) pass: Proof,
 }
 
-/// What showed that it is not just anybody's.
+/// What proved that the PING is not a stranger's.
 pub(super) enum Proof {
-    /// Good until then.
+    /// A cookie, and when it expires.
     Cookie {
         until: Time,
     },
@@ -71,19 +71,19 @@ impl PingAsked {
     }
 }
 
-/// An [`Agreement`] that was made, for [`super::Acceptor::conclude`].
+/// A completed [`Agreement`], for [`super::Acceptor::conclude`].
 pub struct Agreed {
     pub(super) asked: PingAsked,
     pub(super) opened: Result<Box<Accepted>, Refusal>,
 }
 
 impl Agreement {
-    /// It came with a ticket.
+    /// Returns whether the PING came with a ticket.
     pub const fn has_ticket(&self) -> bool {
         matches!(self.asked.pass, Proof::Ticket(_))
     }
 
-    /// Opens message 1: two Diffie-Hellmans, or one if it is forged.
+    /// Opens message 1. This costs two Diffie-Hellman operations, or one if the message is forged.
     pub fn run(self) -> Agreed {
         let opened = self.open();
         Agreed { asked: self.asked, opened }
@@ -94,7 +94,7 @@ impl Agreement {
         let mut noise = noise.map_err(|_| Refusal::Forged)?;
         let first_hash = hash(&noise);
         let message = &self.asked.packet[self.asked.head..];
-        // It carries the early secret, which stands before the blocks that are kept.
+        // The payload carries the early secret, which stands before the blocks that are kept.
         let mut payload = Zeroizing::new(vec![0; message.len()]);
         let length = noise.read_message(message, &mut payload).map_err(|_| Refusal::Forged)?;
         payload.truncate(length);
@@ -125,60 +125,63 @@ impl Agreement {
     }
 }
 
-/// A client at the door, authenticated but for the freshness of its PING.
+/// A client that asks for a connection. It is authenticated, but its PING may be a replay.
 pub struct Accepted {
-    /// Where PONG goes.
+    /// The id to which PONG is addressed.
     pub client_id: ConnectionId,
     /// The server's id for the first path.
     pub server_id: ConnectionId,
-    /// Who it is.
+    /// The client's key.
     pub client_key: PublicKey,
-    /// Its parameters.
+    /// The client's parameters.
     pub params: Params,
-    /// Blocks that came with PING: early data.
+    /// The blocks that came with PING: early data.
     pub blocks: Bytes,
-    /// Keys for further early packets.
+    /// The keys for further early packets.
     pub early: Option<EarlyOpen>,
     /// The cipher chosen.
     pub aead: Aead,
-    /// From its ticket. If there is one, its address is not validated: send at most three times what came in
-    /// (PONG keeps to it by itself).
+    /// The path memory from its ticket. If there is one, the client's address is not validated: send at most three
+    /// times the bytes received. PONG respects this by itself.
     pub memory: Option<PathMemory>,
     token: ResetToken,
     ping_len: usize,
-    /// Before message 1: what RESUME proves itself against.
+    /// The handshake hash before message 1, which the proof of RESUME covers.
     first_hash: [u8; 32],
     noise: HandshakeState,
 }
 
-/// A connection begun.
+/// A connection that has begun.
 pub struct Finished {
-    /// PONG, to be kept and repeated whenever PING is, until the client's first packet under the keys.
+    /// The PONG, to be kept and sent again whenever the PING arrives again, until the client's first packet under the
+    /// keys.
     pub pong: Vec<u8>,
-    /// The keys from now on.
+    /// The connection's keys.
     pub keys: Keys,
-    /// Noise's handshake hash: the same at both ends, of no other connection.
+    /// Noise's handshake hash: the same at both ends and unique to this connection.
     pub handshake_hash: [u8; 32],
 }
 
 impl Accepted {
-    /// Whether its RESUME proves that `claim` is known.
+    /// Returns whether its RESUME proves that the client knows `claim`.
     pub fn proves(&self, claim: &Claim) -> bool {
         self.params.resume.is_some_and(|proof| claim.verify(&self.first_hash, &proof))
     }
 
-    /// Messages may come before the client is proven: with this PING, or in packets behind it.
+    /// Returns whether messages may arrive before the client is proven to be live, with this PING or in packets after
+    /// it.
     pub const fn offers_early(&self) -> bool {
         self.early.is_some() || !self.blocks.is_empty()
     }
 
-    /// Bytes received from an address that nothing has proven; None: a cookie has.
+    /// The bytes received, if the address is not validated; `None` if a cookie has validated it.
     pub fn unvalidated(&self) -> Option<usize> {
         self.memory.is_some().then_some(self.ping_len)
     }
 
-    /// Lets the client in. `write_blocks` fills the room that is left up to `max_packet` bytes, what the client takes,
-    /// and three times its PING if its address is not validated. AEADS and FIRST_RESET_TOKEN are added to `params`.
+    /// Accepts the client. `write_blocks` fills the room that is left. The PONG is limited by `max_packet`, by what
+    /// the client accepts, and by three times its PING if its address is not validated. The parameters AEADS and
+    /// FIRST_RESET_TOKEN are added to `params`.
     pub fn finish(
         mut self,
         params: &Params,

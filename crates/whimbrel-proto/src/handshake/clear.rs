@@ -1,4 +1,4 @@
-//! The clear packets (docs/protocol.md section 1.2): parse and write.
+//! The clear (unsealed) packets (docs/protocol.md section 1.2): how to parse and write them.
 
 use std::time::Duration;
 
@@ -10,22 +10,22 @@ use crate::wire::block::{PING, PONG, SYN, SYN_ACK};
 use crate::wire::packet::{CLEAR_BIT, CLEAR_LEN};
 use crate::wire::{Malformed, Writer};
 
-/// The version this code speaks.
+/// The protocol version of this implementation.
 pub const VERSION: u32 = 0x5748_0001;
-/// Length of SYN, bytes: no shorter than any SYN-ACK.
+/// The length of a SYN in bytes. No SYN-ACK is longer.
 pub const SYN_LEN: usize = 160;
-/// Longest PING and PONG that every path carries, bytes.
+/// The longest PING or PONG that every path carries, in bytes.
 pub const PING_LEN: usize = 1_200;
-/// PINGs offer early data only so long after the client's first that did. A server remembers a session so much longer than a cookie is
-/// good.
+/// How long PINGs may offer early data, counted from the client's first PING that did. A server remembers a session
+/// this much longer than a cookie is valid.
 pub const EARLY_WINDOW: Duration = Duration::from_secs(10);
-/// Nobody yet.
+/// The id that stands for no peer.
 pub(super) const NOBODY: ConnectionId = ConnectionId(0);
 
 const SHOW_KEY: u8 = 1;
 const INSTEAD_OF_PONG: u8 = 2;
 
-/// Asks for a cookie.
+/// A SYN, which asks for a cookie.
 pub(super) struct Syn {
     pub(super) version: u32,
     pub(super) client_id: ConnectionId,
@@ -43,7 +43,7 @@ impl Syn {
         packet
     }
 
-    /// Of any version: all agree on the place of version and id, and on the length.
+    /// Parses a SYN of any version: all versions share its length and the places of version and id.
     pub(super) fn parse(packet: &[u8]) -> Result<Self, Malformed> {
         let (_, mut rest) = body(packet, SYN)?;
         if packet.len() != SYN_LEN {
@@ -56,17 +56,18 @@ impl Syn {
     }
 }
 
-/// Answers SYN, and a PING whose ticket does not count.
+/// The head of a SYN-ACK, which answers a SYN, or a PING whose ticket is not accepted.
 pub(super) struct SynAckHead {
     pub(super) version: u32,
     pub(super) server_id: ConnectionId,
     pub(super) key: Option<[u8; 32]>,
-    /// It answers not SYN but a PING whose ticket does not count; the prologue begins with that.
+    /// Whether it answers a PING whose ticket is not accepted, and not a SYN. The prologue then begins with that
+    /// PING.
     pub(super) instead_of_pong: bool,
 }
 
 impl SynAckHead {
-    /// Up to where the cookie's length begins: what the prologue covers.
+    /// Writes the packet up to the cookie's length, which is the part that the prologue covers.
     pub(super) fn write(&self, client_id: ConnectionId, packet: &mut Vec<u8>) {
         let mut out = head(packet, SYN_ACK, client_id, SYN_LEN);
         out.u32(self.version);
@@ -77,7 +78,7 @@ impl SynAckHead {
     }
 }
 
-/// A SYN-ACK as it came.
+/// A received SYN-ACK.
 pub(super) struct SynAckPacket<'a> {
     pub(super) client_id: ConnectionId,
     pub(super) head: SynAckHead,
@@ -96,7 +97,7 @@ impl<'a> SynAckPacket<'a> {
         let instead_of_pong = flags & INSTEAD_OF_PONG != 0;
         let covered = &packet[..packet.len() - rest.len()];
         let cookie = sized(&mut rest)?;
-        // SYN-ACK is never longer than SYN, which bounds what a client keeps.
+        // SYN-ACK is never longer than SYN. This bounds what a client keeps.
         if packet.len() > SYN_LEN || !rest.is_empty() {
             return Err(Malformed("SYN-ACK: wrong length"));
         }
@@ -104,19 +105,19 @@ impl<'a> SynAckPacket<'a> {
     }
 }
 
-/// What shows that a PING is not a stranger's.
+/// What proves that a PING is not a stranger's.
 #[derive(Clone, Copy)]
 pub(super) enum Pass<'a> {
     Cookie(&'a [u8]),
     Ticket(&'a [u8]),
 }
 
-/// The client's Noise message and what goes before it.
+/// The client's Noise message and the head before it.
 pub(super) struct PingPacket<'a> {
     pub(super) server_id: ConnectionId,
     pub(super) client_id: ConnectionId,
     pub(super) pass: Pass<'a>,
-    /// All before the Noise message.
+    /// All bytes before the Noise message.
     pub(super) head: &'a [u8],
     pub(super) noise: &'a [u8],
 }
@@ -149,13 +150,13 @@ impl<'a> PingPacket<'a> {
         Ok(Self { server_id, client_id, pass, head, noise: rest })
     }
 
-    /// The ephemeral key that opens the Noise message.
+    /// The ephemeral key at the start of the Noise message.
     pub(super) fn ephemeral(&self) -> Result<[u8; 32], Malformed> {
         self.noise.first_chunk().copied().ok_or(Malformed("PING: no message"))
     }
 }
 
-/// The server's Noise message.
+/// The server's Noise message and the head before it.
 pub(super) struct PongPacket<'a> {
     pub(super) client_id: ConnectionId,
     pub(super) server_id: ConnectionId,
@@ -163,7 +164,7 @@ pub(super) struct PongPacket<'a> {
 }
 
 impl<'a> PongPacket<'a> {
-    /// Bytes before the Noise message.
+    /// The number of bytes before the Noise message.
     pub(super) const HEAD_LEN: usize = CLEAR_LEN + ConnectionId::LEN;
 
     pub(super) fn write_head(client_id: ConnectionId, server_id: ConnectionId, packet: &mut Vec<u8>) {
@@ -177,7 +178,7 @@ impl<'a> PongPacket<'a> {
     }
 }
 
-/// SHA-256 over `parts`, back to back: the Noise prologue.
+/// The Noise prologue: SHA-256 over the concatenation of `parts`.
 pub(super) fn prologue(parts: [&[u8]; 2]) -> [u8; 32] {
     let mut context = Context::new(&SHA256);
     for part in parts {
@@ -188,12 +189,12 @@ pub(super) fn prologue(parts: [&[u8]; 2]) -> [u8; 32] {
     hash
 }
 
-/// The prologue of a PING with a ticket: nothing went before it.
+/// The prologue of a PING with a ticket, which no other packet preceded.
 pub(super) fn ticket_prologue(head: &[u8]) -> [u8; 32] {
     prologue([b"whimbrel ticket", head])
 }
 
-/// Tickets and cookies a PING can have and still carry the parameters.
+/// The longest ticket or cookie that a PING can carry beside the parameters.
 pub(super) const LONGEST_PASS: usize = 512;
 const _: () = assert!(CookieJar::COOKIE_LEN <= LONGEST_PASS && TicketJar::TICKET_LEN <= LONGEST_PASS);
 
@@ -220,7 +221,8 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], Malformed> {
     Ok(*taken)
 }
 
-/// A length of one or two bytes, and what it measures. Other spellings of a length are refused: there is one PING.
+/// Takes a length of one or two bytes, and as many bytes. Longer encodings of a length are refused, so that each PING
+/// has one form.
 fn sized<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], Malformed> {
     let [first] = take(rest)?;
     let length = match first {

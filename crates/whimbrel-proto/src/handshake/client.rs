@@ -1,4 +1,4 @@
-//! The client's end.
+//! The client's side of the handshake.
 
 use std::collections::VecDeque;
 
@@ -18,62 +18,65 @@ use crate::crypto::{Aead, Claim, EarlySeal, Identity, Keys, Offer, PublicKey, Se
 use crate::wire::{Malformed, Reader, Writer};
 use crate::{ConnectionId, Side};
 
-/// PINGs under way at once, each with a cookie of its own. More than one only after a forged SYN-ACK, or where no PONG gets through: then
-/// the server answers the first that arrived, so the first half of them stays.
+/// The number of PINGs in progress at once, each with a cookie of its own. There is more than one only after a forged
+/// SYN-ACK, or where no PONG gets through. In the latter case the server answers the PING that arrived first, so the
+/// older half stays.
 const ATTEMPTS: usize = 16;
 
 /// What the client knows of the server's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerKey {
-    /// From a URL or a configuration: nobody else will do.
+    /// The key is from a URL or a configuration; no other is accepted.
     Known(PublicKey),
-    /// Remembered from an earlier contact: the server is asked to show its key, so that a changed one is noticed
-    /// before PING instead of met with silence.
+    /// The key is remembered from an earlier contact. The server is asked to show its key, so that a changed key is
+    /// detected before PING and not met with silence.
     Remembered(PublicKey),
-    /// Unknown: trust on first use. The server is asked to show its key, and [`ClientHandshake::trust`] decides.
+    /// The key is unknown: trust on first use. The server is asked to show its key, and [`ClientHandshake::trust`]
+    /// decides.
     Ask,
 }
 
-/// What a handshake starts with.
+/// The settings with which a handshake starts.
 pub struct ClientConfig {
-    /// Whom to talk to.
+    /// The server's key.
     pub server_key: ServerKey,
-    /// A pre-shared key (Noise `psk2`); turns early data off.
+    /// A pre-shared key (Noise `psk2`). It disables early data.
     pub psk: Option<Secret>,
-    /// Ciphers, in order of preference.
+    /// The ciphers offered, in order of preference.
     pub aeads: Offer,
-    /// From an earlier connection to the same server; of no use without its key, and passed over if it cannot be one.
+    /// A ticket from an earlier connection to the same server. It is ignored if the server's key is unknown or if it
+    /// cannot be a ticket.
     pub ticket: Option<Bytes>,
-    /// A session that is to go on over this connection; nothing is sent early then.
+    /// A session to continue over this connection. No early data is sent then.
     pub resume: Option<Claim>,
 }
 
 impl ClientConfig {
-    /// Both ciphers, no pre-shared key, no ticket.
+    /// Settings with both ciphers, no pre-shared key and no ticket.
     pub const fn new(server_key: ServerKey, aes_in_hardware: bool) -> Self {
         Self { server_key, psk: None, aeads: Offer::both(aes_in_hardware), ticket: None, resume: None }
     }
 }
 
-/// Why a packet, or a call, did not move the handshake on. The state is as it was before.
+/// Why a packet or a call did not advance the handshake. The state is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HandshakeError {
-    /// Not a packet of that kind.
+    /// The packet is malformed or of another kind.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// For another handshake, or one that is over.
+    /// The packet belongs to another handshake, or to one that is over.
     #[error("the packet belongs to no handshake that is going on")]
     NotOurs,
-    /// The server speaks another version. Not authenticated: give a genuine answer a chance to follow.
+    /// The server speaks another version. This is not authenticated: a genuine answer may still follow.
     #[error("the server speaks version {0:#010x}")]
     Version(u32),
-    /// The server shows another key than the one remembered. Not authenticated either.
+    /// The server shows a key that differs from the remembered one. This is not authenticated either.
     #[error("the server's key has changed: it shows {shown}")]
     KeyDiffers {
-        /// What it shows.
+        /// The key that the server shows.
         shown: PublicKey,
     },
-    /// The server does not show its key, or shows none that can be used.
+    /// The server does not show its key, or shows an unusable one.
     #[error("the server does not show its key; pass it in the URL")]
     NoKeyShown,
     /// [`ClientHandshake::ping`] needs a SYN-ACK or a ticket first.
@@ -82,54 +85,54 @@ pub enum HandshakeError {
     /// [`ClientHandshake::ping`] needs [`ClientHandshake::trust`] first.
     #[error("the server's key is not trusted yet")]
     KeyNotTrusted,
-    /// Whoever sent it does not hold the server's key, or something changed it on its way.
+    /// The sender does not hold the server's key, or the packet was changed in transit.
     #[error("the packet is not the server's")]
     Forged,
-    /// The server, authenticated, breaks the protocol.
+    /// The authenticated server violated the protocol.
     #[error("the server broke the protocol: {0}")]
     Server(&'static str),
 }
 
-/// What a SYN-ACK brought.
+/// The contents of a SYN-ACK that was accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SynAck {
-    /// The id that PING will go to.
+    /// The id to which PING will be addressed.
     pub server_id: ConnectionId,
-    /// The key to decide about, if none is known ([`ServerKey::Ask`]).
+    /// The key to decide about, if none is trusted yet ([`ServerKey::Ask`]).
     pub shown_key: Option<PublicKey>,
 }
 
-/// A PING to send, and to repeat byte for byte until its PONG comes.
+/// A PING to send, and to repeat byte for byte until its PONG arrives.
 pub struct PingFlight {
-    /// The packet.
+    /// The PING packet.
     pub packet: Vec<u8>,
-    /// Keys for packets before PONG. None if there is no early data: with a pre-shared key, or on first contact.
+    /// Keys for packets before PONG. `None` if there is no early data, as with a pre-shared key or on first contact.
     pub early: Option<EarlySeal>,
-    /// Where it and they go.
+    /// The id to which the PING and the early packets are addressed.
     pub server_id: ConnectionId,
 }
 
-/// A handshake done.
+/// A completed handshake.
 pub struct Established {
-    /// The keys from now on.
+    /// The connection's keys.
     pub keys: Keys,
     /// The server's parameters.
     pub params: Params,
-    /// Blocks that came with PONG.
+    /// The blocks that came with PONG.
     pub blocks: Bytes,
     /// The cipher agreed on.
     pub aead: Aead,
     /// The server's id for the first path.
     pub server_id: ConnectionId,
-    /// The key the server has proven to hold.
+    /// The key that the server has proven to hold.
     pub server_key: PublicKey,
-    /// Noise's handshake hash: the same at both ends, of no other connection.
+    /// Noise's handshake hash: the same at both ends and unique to this connection.
     pub handshake_hash: [u8; 32],
-    /// PONG answers the latest PING, and not one that was given up after a SYN-ACK that proved worthless.
+    /// Whether PONG answers the latest PING, and not one that was given up after a worthless SYN-ACK.
     pub answers_latest: bool,
 }
 
-/// A handshake going on.
+/// A handshake in progress.
 pub struct ClientHandshake {
     identity: Identity,
     pattern: Pattern,
@@ -165,18 +168,18 @@ impl Trust {
 enum TicketState {
     None,
     Unused(Bytes),
-    /// The PING it went out with, which a SYN-ACK may answer.
+    /// The PING that carried the ticket, which a SYN-ACK may answer.
     Used(Vec<u8>),
 }
 
-/// A SYN-ACK taken.
+/// A SYN-ACK that was accepted.
 struct Invitation {
     server_id: ConnectionId,
     prologue: [u8; 32],
     cookie: Vec<u8>,
 }
 
-/// A PING sent.
+/// A PING that was sent.
 struct Attempt {
     server_id: ConnectionId,
     server_key: PublicKey,
@@ -184,8 +187,8 @@ struct Attempt {
 }
 
 impl ClientHandshake {
-    /// Begins. `client_id` is fresh, and what the server will send to. All randomness to come is drawn from `rng`
-    /// here.
+    /// Begins a handshake. `client_id` is a fresh id to which the server will send. All randomness needed later is
+    /// drawn from `rng` here.
     pub fn new(
         rng: &mut impl CryptoRng,
         identity: &Identity,
@@ -218,35 +221,37 @@ impl ClientHandshake {
         }
     }
 
-    /// A session is to go on over the connection. Before any PING.
+    /// Sets the session to continue over the connection. Call it before any PING.
     pub(crate) fn resume(&mut self, claim: Claim) {
         self.resume = Some(claim);
     }
 
-    /// Further PINGs carry no early data, and no keys for any.
+    /// Stops early data: further PINGs carry none, and no keys for any.
     pub(crate) fn end_early(&mut self) {
         self.early_is_over = true;
     }
 
-    /// The id that SYN-ACK and PONG come to.
+    /// The id to which SYN-ACK and PONG are addressed.
     pub const fn client_id(&self) -> ConnectionId {
         self.client_id
     }
 
-    /// A ticket is at hand: [`ClientHandshake::ping`] can be called at once, without SYN.
+    /// Returns whether there is an unused ticket, so that [`ClientHandshake::ping`] can be called at once, without
+    /// SYN.
     pub const fn has_ticket(&self) -> bool {
         matches!(self.ticket, TicketState::Unused(_))
     }
 
-    /// The SYN; the same bytes on every call.
+    /// The SYN, with the same bytes on every call.
     pub fn syn(&self) -> Vec<u8> {
         self.syn.clone()
     }
 
-    /// Takes a SYN-ACK: the next [`ClientHandshake::ping`] uses its cookie.
+    /// Handles a SYN-ACK: the next [`ClientHandshake::ping`] uses its cookie.
     ///
-    /// Nothing proves it genuine. A forged one leads to a PING without an answer; after some silence take a later
-    /// SYN-ACK and ping again. The server sees a second PING as another connection, so not earlier.
+    /// Nothing proves that it is genuine. A forged one leads to a PING without an answer. After a while without an
+    /// answer, take a later SYN-ACK and ping again. Do not ping again sooner: the server treats a second PING as
+    /// another connection.
     pub fn handle_syn_ack(&mut self, packet: &[u8]) -> Result<SynAck, HandshakeError> {
         let answer = SynAckPacket::parse(packet)?;
         if answer.client_id != self.client_id {
@@ -258,8 +263,8 @@ impl ClientHandshake {
         if answer.cookie.is_empty() || answer.head.server_id == NOBODY {
             return Err(Malformed("SYN-ACK: no cookie").into());
         }
-        // Only as it was asked: all that a SYN holds can be read in a PING with a ticket, so that a SYN which the client never sent may
-        // have a genuine answer, whose PING would be taken beside the first.
+        // Only in answer to what was sent. An observer can build a SYN from a PING with a ticket, and so get a
+        // genuine SYN-ACK to a SYN that the client never sent. Its PING would be accepted beside the first.
         let asked_by = match (&self.ticket, answer.head.instead_of_pong) {
             (TicketState::None, false) => &self.syn,
             (TicketState::Used(ping), true) => ping,
@@ -284,17 +289,17 @@ impl ClientHandshake {
         }
     }
 
-    /// Decides for the key that a SYN-ACK showed. Nothing if one is known already.
+    /// Trusts the key that a SYN-ACK showed. It has no effect if a key is known already.
     pub fn trust(&mut self, key: PublicKey) {
         if matches!(self.trust, Trust::Undecided) {
             self.trust = Trust::FirstContact(key);
         }
     }
 
-    /// Makes the PING for the latest SYN-ACK, once; or for the ticket if there was none.
+    /// Makes the PING for the latest SYN-ACK, once, or for the ticket if there was no SYN-ACK.
     ///
-    /// `write_blocks` fills the room that is left up to `max_packet` bytes (not below [`PING_LEN`]); it is not called if
-    /// nothing may be sent early. AEADS, EARLY_SECRET are added to `params`.
+    /// `write_blocks` fills the room that is left up to `max_packet` bytes (not below [`PING_LEN`]). It is not called
+    /// if no early data may be sent. The parameters AEADS and EARLY_SECRET are added to `params`.
     pub fn ping(
         &mut self,
         params: &Params,
@@ -308,7 +313,7 @@ impl ClientHandshake {
 
         let max_packet = max_packet.clamp(PING_LEN, usize::from(u16::MAX));
         let room = max_packet - packet.len() - MESSAGE_1_OVERHEAD;
-        // It carries the early secret.
+        // The payload carries the early secret.
         let mut payload = Zeroizing::new(Vec::with_capacity(room));
         let mut out = Writer::new(&mut payload, room);
 
@@ -323,7 +328,7 @@ impl ClientHandshake {
         }
         let head = packet.len();
         packet.resize(head + MESSAGE_1_OVERHEAD + payload.len(), 0);
-        // Fails only if the server's key is no key, which an unauthenticated SYN-ACK cannot bring about.
+        // Fails only if the server's key is invalid, which an unauthenticated SYN-ACK cannot cause.
         noise.write_message(&payload, &mut packet[head..]).map_err(|_| HandshakeError::Forged)?;
 
         // A cookie is good for one PING.
@@ -338,7 +343,7 @@ impl ClientHandshake {
         Ok(PingFlight { packet, early, server_id })
     }
 
-    /// Server's id, prologue, and the packet up to the Noise message.
+    /// The server's id, the prologue, and the packet up to the Noise message.
     fn ping_head(&self) -> Result<(ConnectionId, [u8; 32], Vec<u8>), HandshakeError> {
         if let Some(Invitation { server_id, prologue, cookie }) = &self.invitation {
             let head = PingPacket::write_head(*server_id, self.client_id, Pass::Cookie(cookie));
@@ -352,7 +357,7 @@ impl ClientHandshake {
         Ok((server_id, ticket_prologue(&head), head))
     }
 
-    /// Early data is only as safe as the server's key, and with `psk2` not even protected by the pre-shared one.
+    /// Early data is only as safe as the server's key. With `psk2` the pre-shared key does not protect it.
     const fn may_send_early(&self) -> bool {
         !self.pattern.has_psk()
             && !self.early_is_over
@@ -360,12 +365,12 @@ impl ClientHandshake {
             && matches!(self.trust, Trust::Known(_) | Trust::Remembered(_))
     }
 
-    /// The key that is trusted; None: whatever the server shows is still to be decided about.
+    /// The trusted key; `None` while the key that the server shows is still to be decided about.
     pub(crate) const fn server_key(&self) -> Option<PublicKey> {
         self.trust.key()
     }
 
-    /// Takes the PONG. A forged one fails and the genuine one behind it does not.
+    /// Handles a PONG. A forged one fails, and does not prevent the genuine one from being accepted later.
     pub fn handle_pong(&mut self, packet: &[u8]) -> Result<Established, HandshakeError> {
         let pong = PongPacket::parse(packet)?;
         if pong.client_id != self.client_id {
@@ -390,7 +395,7 @@ impl ClientHandshake {
         let (client, server) = split(&mut attempt.noise);
         let (server_id, server_key) = (attempt.server_id, attempt.server_key);
         let handshake_hash = hash(&attempt.noise);
-        // Whatever the message says: it is the server's, and there is no second one.
+        // Whatever the message contains, it is the server's, and there is no second one.
         self.attempts.clear();
 
         let mut reader = Reader::new(payload.into());
@@ -406,7 +411,7 @@ impl ClientHandshake {
     }
 }
 
-/// It may be one: it begins with an id, and a PING has room for it.
+/// Returns whether the bytes may be a ticket: they begin with an id, and a PING has room for them.
 fn is_ticket(ticket: &[u8]) -> bool {
     (ConnectionId::LEN..=LONGEST_PASS).contains(&ticket.len())
 }

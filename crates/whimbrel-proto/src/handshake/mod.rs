@@ -1,9 +1,10 @@
-//! Four packets, data on the third (MMSP 3.3.1, Mockets 5.3; docs/protocol.md section 2): SYN, SYN-ACK with a cookie,
-//! PING and PONG with the two messages of `Noise_IK_25519_ChaChaPoly_BLAKE2s`.
+//! The handshake of four packets, with data from the third on (MMSP 3.3.1, Mockets 5.3; docs/protocol.md section 2).
+//! They are SYN, SYN-ACK with a cookie, and PING and PONG with the two messages of
+//! `Noise_IK_25519_ChaChaPoly_BLAKE2s`.
 //!
-//! Bytes in, bytes out: no timers (the connection repeats what [`ClientHandshake::syn`] and
-//! [`ClientHandshake::ping`] returned) and no memory of strangers (the cookie has it). Whatever fails leaves the
-//! state as it was, so a forged packet cannot spoil the genuine one behind it.
+//! The module takes bytes and returns bytes. It has no timers: the connection repeats what [`ClientHandshake::syn`]
+//! and [`ClientHandshake::ping`] returned. It keeps no state for strangers: the cookie holds it. A packet that fails
+//! leaves the state unchanged, so a forged packet cannot spoil the genuine one that follows.
 
 mod agreement;
 mod clear;

@@ -1,7 +1,7 @@
-//! Noise (revision 34) by `snow`, on AWS-LC's X25519 and ChaCha20-Poly1305: several times as many handshakes a second
-//! as with snow's own, and the static key is prepared once, not for each handshake.
+//! Noise (revision 34) by `snow`, on AWS-LC's X25519 and ChaCha20-Poly1305. This gives several times as many
+//! handshakes a second as snow's own cryptography, and prepares the static key once, not for each handshake.
 //!
-//! All randomness is handed in: 32 bytes for the one ephemeral key of a handshake.
+//! All randomness is passed in: 32 bytes for the one ephemeral key of a handshake.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ use zeroize::{Zeroize, Zeroizing};
 
 use crate::crypto::{Identity, PublicKey, Secret, StaticKey, public_of};
 
-/// Bytes of message 1 beside its payload: ephemeral key, sealed static key, tag.
+/// The length of message 1 without its payload: ephemeral key, sealed static key, tag.
 pub(super) const MESSAGE_1_OVERHEAD: usize = 32 + 32 + 16 + 16;
-/// Bytes of message 2 beside its payload: ephemeral key, tag.
+/// The length of message 2 without its payload: ephemeral key, tag.
 pub(super) const MESSAGE_2_OVERHEAD: usize = 32 + 16;
 
-/// The pattern, with or without a pre-shared key; parsed once.
+/// The Noise pattern, with or without a pre-shared key, parsed once.
 #[derive(Clone)]
 pub(super) struct Pattern {
     params: NoiseParams,
@@ -40,7 +40,7 @@ impl Pattern {
         self.psk.is_some()
     }
 
-    /// The client's end. `ephemeral`: 32 random bytes used nowhere else.
+    /// Builds the client's side. `ephemeral` is 32 random bytes used nowhere else.
     pub(super) fn initiator(
         &self,
         identity: &Identity,
@@ -51,7 +51,7 @@ impl Pattern {
         self.builder(identity, prologue, ephemeral)?.remote_public_key(server.as_bytes())?.build_initiator()
     }
 
-    /// The server's end. `ephemeral`: 32 random bytes used nowhere else.
+    /// Builds the server's side. `ephemeral` is 32 random bytes used nowhere else.
     pub(super) fn responder(
         &self,
         identity: &Identity,
@@ -79,7 +79,7 @@ impl Pattern {
     }
 }
 
-/// The two secrets that a handshake ends with: of the client's packets, and of the server's. No copy stays behind.
+/// The two secrets that a handshake ends with: of the client's packets, then of the server's. No copy remains.
 pub(super) fn split(noise: &mut HandshakeState) -> (Secret, Secret) {
     let (mut client, mut server) = noise.dangerously_get_raw_split();
     let secrets = (Secret::new(client), Secret::new(server));
@@ -113,7 +113,7 @@ impl CryptoResolver for Resolver {
     }
 }
 
-/// Gives its bytes once: a second ephemeral key from them would be the first again.
+/// Gives its bytes once: a second ephemeral key from them would equal the first.
 struct Once(Option<Zeroizing<[u8; 32]>>);
 
 impl Random for Once {
@@ -124,7 +124,7 @@ impl Random for Once {
     }
 }
 
-/// snow makes two of these for a handshake: one is `set` to the static key, the other `generate`s.
+/// snow makes two of these for a handshake: it calls `set` with the static key on one, and `generate` on the other.
 struct X25519Dh {
     own: Arc<StaticKey>,
     key: Key,
@@ -148,7 +148,7 @@ impl Dh for X25519Dh {
         32
     }
 
-    /// There is one private key that is ever set, and it is prepared already.
+    /// Only one private key is ever set, and it is already prepared.
     fn set(&mut self, private: &[u8]) {
         debug_assert!(private == self.own.secret.bytes(), "somebody else's key");
         self.key = Key::Static(Arc::clone(&self.own));
@@ -170,7 +170,7 @@ impl Dh for X25519Dh {
         }
     }
 
-    /// Only asked for by snow's key generation, which is not used.
+    /// Used only by snow's key generation, which is not called.
     fn privkey(&self) -> &[u8] {
         &[]
     }
@@ -197,7 +197,7 @@ impl ChaChaPoly {
     }
 }
 
-/// Four zero bytes, then the counter, little-endian (Noise section 12.3).
+/// The nonce: four zero bytes, then the counter, little-endian (Noise section 12.3).
 fn nonce(counter: u64) -> Nonce {
     let mut bytes = [0; 12];
     bytes[4..].copy_from_slice(&counter.to_le_bytes());
@@ -236,7 +236,7 @@ impl Cipher for ChaChaPoly {
 mod tests {
     use super::*;
 
-    /// snow's own cryptography, but for its random numbers.
+    /// snow's own cryptography, except for its random numbers.
     struct Snows;
 
     impl CryptoResolver for Snows {
@@ -257,7 +257,7 @@ mod tests {
         }
     }
 
-    /// The other end is snow's own cryptography.
+    /// The other end uses snow's own cryptography.
     #[test]
     fn agrees_with_snow_and_the_raw_split_matches() {
         let (client, server) = (Identity::from_secret([1; 32]), Identity::from_secret([2; 32]));

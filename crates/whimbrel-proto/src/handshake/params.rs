@@ -1,4 +1,4 @@
-//! What each end tells the other of itself inside PING and PONG (docs/protocol.md section 3).
+//! The parameters that each end announces inside PING and PONG (docs/protocol.md section 3).
 
 use std::time::Duration;
 
@@ -25,8 +25,8 @@ const RESUME: u64 = 14;
 const RESUMED: u64 = 15;
 const EXTENSIONS: u64 = 16;
 
-/// Blocks and bits that an end takes beyond the first version of the protocol. Nobody sends what the other end did not announce, and bits that are not known
-/// are passed over: either end may be the newer one.
+/// Features that an end accepts beyond the first version of the protocol. An end sends only what the other announced.
+/// Unknown bits are ignored, since either end may be the newer one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extensions {
     /// Byte streams that begin with an opening.
@@ -34,7 +34,7 @@ pub struct Extensions {
 }
 
 impl Extensions {
-    /// All that this version of the program takes.
+    /// All features that this version accepts.
     pub const OWN: Self = Self { openings: true };
     const OPENINGS: u64 = 1;
 
@@ -51,13 +51,13 @@ impl Extensions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Resumed {
-    /// The session goes on over this connection, once the client has sent a packet under its keys.
+    /// The session continues over this connection, once the client has sent a packet under its keys.
     Yes = 0,
-    /// That state was resumed before.
+    /// The session was already resumed from that state.
     Already = 1,
-    /// Nobody came in time: the session is over.
+    /// Nobody resumed the session in time, so it is over.
     Expired = 2,
-    /// No such session, or not this client's.
+    /// The session is unknown, or it is not this client's.
     Unknown = 3,
 }
 
@@ -69,34 +69,36 @@ impl Resumed {
     }
 }
 
-/// What one end announces. Values out of their range are clamped when written; those of a peer end the handshake.
+/// The parameters that one end announces. Values out of range are clamped when written; a peer's value out of range
+/// ends the handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Params {
-    /// The application protocol, up to 255 bytes. From the client only. Default: empty.
+    /// The application protocol, up to 255 bytes. Only clients send it. Default: empty.
     pub protocol: Bytes,
-    /// Credit of each stream at the start, bytes; stream 0 has 262,144 at least. Default: 65,536.
+    /// The initial credit of each stream in bytes; stream 0 has at least 262,144. Default: 65,536.
     pub max_stream_data: u64,
-    /// Streams the peer may open. Default: 128.
+    /// The number of streams that the peer may open. Default: 128.
     pub max_streams: u64,
-    /// Longest message taken, bytes. Default: 262,144.
+    /// The longest message accepted, in bytes. Default: 262,144.
     pub max_message: u64,
-    /// Longest UDP payload taken, 1,200 to 65,527 bytes. Default: 1,472.
+    /// The longest UDP payload accepted, from 1,200 to 65,527 bytes. Default: 1,472.
     pub max_packet: u16,
-    /// By how much an acknowledgement may be held back: whole microseconds, up to 16 s. Default: 25 ms.
+    /// The longest delay of an acknowledgement, in whole microseconds up to 16.8 s. Default: 25 ms.
     pub max_ack_delay: Duration,
-    /// Silence after which the sender gives the connection up: whole milliseconds, at least one. Default: 60 s.
+    /// The idle time after which the sender gives up the connection, in whole milliseconds, at least one. Default: 60
+    /// s.
     pub idle: Duration,
-    /// Streams this side opens are cross-sequenced. Default: no.
+    /// Whether the streams that this side opens are cross-sequenced. Default: no.
     pub cross_sequencing: bool,
-    /// The reset token of the server's first id. From the server only, which fills it in by itself.
+    /// The reset token of the server's first id. Only servers send it; the handshake fills it in.
     pub first_reset_token: Option<ResetToken>,
-    /// The session's id, chosen by the client. From the client only.
+    /// The session's id, chosen by the client. Only clients send it.
     pub session: Option<[u8; 16]>,
-    /// The session that is to go on over this connection, and the proof that it may. From the client only.
+    /// The session to continue over this connection, and the proof of the right to do so. Only clients send it.
     pub resume: Option<Proof>,
-    /// Whether it does. From the server only.
+    /// Whether the session continues. Only servers send it.
     pub resumed: Option<Resumed>,
-    /// Blocks and bits taken beyond the first version. Default: none.
+    /// The features accepted beyond the first version. Default: none.
     pub extensions: Extensions,
 }
 
@@ -120,26 +122,27 @@ impl Default for Params {
     }
 }
 
-/// What the handshake itself says beside [`Params`].
+/// The parameters of the handshake itself, in addition to [`Params`].
 #[derive(Clone)]
 pub(super) struct Secrets {
-    /// The client's offer; the server's choice.
+    /// The client's offer, or the server's choice.
     pub(super) aeads: Offer,
-    /// From the client, if it sends early data.
+    /// The early secret, if the client sends early data.
     pub(super) early: Option<Secret>,
 }
 
 impl Params {
-    /// Longest protocol name, bytes.
+    /// The longest protocol name, in bytes.
     pub const MAX_PROTOCOL: usize = 255;
-    /// Shortest `max_packet`: what every path carries (as RFC 9000 section 14).
+    /// The smallest `max_packet`: every path carries packets of this size (as in RFC 9000 section 14).
     pub const MIN_PACKET: u16 = 1_200;
     const LARGEST_PACKET: u16 = 65_527;
     const LONGEST_ACK_DELAY_US: u64 = 1 << 24;
     const DEFAULT_ACK_DELAY_US: u64 = 25_000;
     const DEFAULT_IDLE_MS: u64 = 60_000;
 
-    /// Writes the list, ascending, defaults left out. At most 530 bytes; what does not fit `out` is a bug of ours.
+    /// Writes the list in ascending order, without values equal to their defaults. It takes at most 530 bytes; the
+    /// caller must provide the room.
     pub(super) fn write(&self, side: Side, secrets: &Secrets, out: &mut Writer<'_>) {
         let default = Self::default();
         let aeads: Vec<u8> = secrets.aeads.iter().map(|aead| aead.code()).collect();
@@ -181,16 +184,16 @@ impl Params {
         out.varint(END);
     }
 
-    /// What the handshake makes of a peer's parameters, without the handshake: for fuzzing.
+    /// Parses a peer's parameters without a handshake, for fuzzing.
     ///
     /// # Errors
-    /// They are malformed.
+    /// The parameters are malformed.
     #[doc(hidden)]
     pub fn parse(from: Side, bytes: bytes::Bytes) -> Result<Self, Malformed> {
         Self::read(from, &mut Reader::new(bytes)).map(|(params, _)| params)
     }
 
-    /// Reads the list that `side` wrote, up to and with its end.
+    /// Reads the list that `side` wrote, including its end.
     pub(super) fn read(side: Side, reader: &mut Reader) -> Result<(Self, Secrets), Malformed> {
         let mut params = Self::default();
         let (mut aeads, mut early, mut last) = (None, None, END);
@@ -214,7 +217,7 @@ impl Params {
                 (MAX_STREAMS, _) => params.max_streams = int(value, 0, VARINT_MAX)?,
                 (MAX_MESSAGE, _) => params.max_message = int(value, 0, VARINT_MAX)?,
                 (MAX_PACKET, _) => {
-                    // Above what UDP can carry means "whatever comes".
+                    // A value above what UDP can carry means no limit.
                     let largest =
                         int(value, Self::MIN_PACKET.into(), VARINT_MAX)?.min(Self::LARGEST_PACKET.into());
                     params.max_packet = largest as u16;

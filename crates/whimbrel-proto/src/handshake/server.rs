@@ -1,4 +1,4 @@
-//! The server's end: answers strangers without remembering them.
+//! The server's side of the handshake, which answers strangers without keeping state for them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,21 +16,22 @@ use crate::crypto::{
 use crate::wire::Malformed;
 use crate::{ConnectionId, Time};
 
-/// How a server answers.
+/// The settings of an [`Acceptor`].
 #[derive(Clone)]
 pub struct AcceptorConfig {
-    /// Tell strangers that ask the static key, so that they can trust it on first use. Default: no.
+    /// Whether to tell the static key to strangers that ask, so that they can trust it on first use. Default: no.
     pub show_key: bool,
-    /// A pre-shared key (Noise `psk2`) that every client must have; turns early data off. Default: none.
+    /// A pre-shared key (Noise `psk2`) that every client must have. It disables early data. Default: none.
     pub psk: Option<Secret>,
-    /// The processor has AES instructions. Default: no.
+    /// Whether the processor has AES instructions. Default: no.
     pub aes_in_hardware: bool,
-    /// Used cookies remembered, 100 bytes each; with more handshakes than this in [`COOKIE_LIFE`] PINGs are refused, strangers' with three
-    /// quarters of it. Default: 65,536.
+    /// The number of used cookies remembered, of 100 bytes each. With more handshakes than this within
+    /// [`COOKIE_LIFE`], PINGs are refused; those of strangers at three quarters of it. Default: 65,536.
     pub cookies_remembered: usize,
-    /// How long tickets are good. Default: a day.
+    /// How long tickets are valid. Default: a day.
     pub ticket_life: Duration,
-    /// Used tickets remembered until they expire, 100 bytes each; when full, tickets do not count. Default: 65,536.
+    /// The number of used tickets remembered until they expire, of 100 bytes each. While it is full, no ticket is
+    /// accepted. Default: 65,536.
     pub tickets_remembered: usize,
 }
 
@@ -47,81 +48,82 @@ impl Default for AcceptorConfig {
     }
 }
 
-/// Why a SYN or PING gets no answer. Nothing was changed by it.
+/// Why a SYN or PING gets no answer. The acceptor's state is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// Does not follow the format.
+    /// The packet is malformed.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// The cookie does not count.
+    /// The cookie is not accepted.
     #[error(transparent)]
     Cookie(#[from] CookieError),
     /// The cookie was used by another PING.
     #[error("the cookie was used before")]
     Replayed,
-    /// Too many handshakes of late to remember one more.
+    /// There were too many handshakes lately to remember one more.
     #[error("too many handshakes at a time")]
     Full,
-    /// The Noise message fails: for another key, another SYN, without the pre-shared key, or forged.
+    /// The Noise message does not open: it is for another key or SYN, lacks the pre-shared key, or is forged.
     #[error("the handshake message does not open")]
     Forged,
-    /// Too many PINGs with the cookie failed.
+    /// Too many PINGs with this cookie failed.
     #[error("too many messages with this cookie failed")]
     Void,
-    /// The same PING is being opened.
+    /// The same PING is being opened already.
     #[error("the same message is being opened")]
     UnderWay,
-    /// The answer could not be made.
+    /// The answer could not be sealed.
     #[error("the answer could not be sealed")]
     Unsealable,
 }
 
-/// What a PING is about to cost, for whoever limits it. What went before cost an AEAD operation.
+/// The cost of the next step for a PING, for the caller's rate limits. The steps before cost one AEAD operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
-    /// Diffie-Hellmans, for somebody who is where the PING came from: a cookie came back.
+    /// Diffie-Hellman operations for a client whose address is proven by its cookie.
     Cookie {
-        /// Most of what can be remembered of used cookies is: the rest had better be left to who is known.
+        /// Whether the memory of used cookies is nearly full, so that the rest should be kept for known clients.
         crowded: bool,
     },
-    /// One message more with this ticket is looked at. Nothing yet; but many come from who has a copy of it and not its key.
+    /// One more message with this ticket. It costs nothing yet, but someone who copied the ticket without its key may
+    /// send many.
     Try(ConnectionId),
-    /// Diffie-Hellmans, for the bearer of this ticket, who may be anywhere.
+    /// Diffie-Hellman operations for the bearer of this ticket, whose address is not proven.
     Ticket(ConnectionId),
-    /// A SYN-ACK, for anybody.
+    /// A SYN-ACK to an address that is not proven.
     SynAck,
 }
 
-/// What a PING means.
+/// What a PING turned out to be.
 pub enum Ping {
-    /// A client begins a connection: let it in by [`Accepted::finish`], or drop it.
+    /// A client begins a connection: accept it with [`Accepted::finish`], or drop it.
     New(Box<Accepted>),
-    /// It began before: its PONG got lost and is due again, byte for byte, to the address the first PING came from.
-    /// Nothing if the connection was not let in, or is over.
+    /// The connection began before, but its PONG was lost. Send the PONG again, byte for byte, to the address from
+    /// which the first PING came. Send nothing if the connection was not accepted or is over.
     Repeated {
-        /// The connection.
+        /// The server's id of the connection.
         server_id: ConnectionId,
     },
-    /// Its ticket does not count; a SYN-ACK is in the buffer.
+    /// The ticket is not accepted; a SYN-ACK was appended to the buffer.
     Answered(TicketError),
 }
 
-/// What a PING needs after all that is cheap was looked at.
+/// What is left to do for a PING after all cheap checks.
 pub enum Checked {
-    /// Its key agreements, which any thread can make; then [`Acceptor::conclude`].
+    /// Its key agreements, which any thread can run, followed by [`Acceptor::conclude`].
     Agree(Box<Agreement>),
-    /// They are being made.
+    /// The key agreements of the same PING are running already.
     UnderWay,
-    /// As [`Ping::Repeated`].
+    /// See [`Ping::Repeated`].
     Repeated {
-        /// The connection.
+        /// The server's id of the connection.
         server_id: ConnectionId,
     },
-    /// As [`Ping::Answered`].
+    /// See [`Ping::Answered`].
     Answered(TicketError),
 }
 
-/// What a SYN-ACK answers.
+/// The packet that a SYN-ACK answers.
 pub(super) struct Asked<'a> {
     pub(super) packet: &'a [u8],
     pub(super) client_id: ConnectionId,
@@ -133,7 +135,7 @@ fn asked_by_ticket<'a>(packet: &'a [u8], ping: &PingPacket<'_>) -> Asked<'a> {
     Asked { packet, client_id: ping.client_id, show_key: false, by_ticket: true }
 }
 
-/// The door of one core: SYN in, SYN-ACK out; PING in, a client out.
+/// The entry to one core: it answers SYNs with SYN-ACKs, and turns PINGs into clients.
 pub struct Acceptor {
     identity: Identity,
     pattern: Arc<Pattern>,
@@ -148,7 +150,7 @@ pub struct Acceptor {
 }
 
 impl Acceptor {
-    /// For the core that `ids` is for; `reset` makes the tokens of the ids.
+    /// Creates the acceptor of the core that `ids` belongs to. `reset` makes the reset tokens of the ids.
     pub fn new(
         identity: &Identity,
         config: &AcceptorConfig,
@@ -170,42 +172,42 @@ impl Acceptor {
         }
     }
 
-    /// Issues this core's connection ids, of clients too.
+    /// The generator of this core's connection ids. Connections that this core opens use it as well.
     pub const fn ids(&mut self) -> &mut CidGenerator {
         &mut self.ids
     }
 
-    /// Makes the reset tokens of this core's ids.
+    /// The key that makes the reset tokens of this core's ids.
     pub const fn reset_key(&self) -> &ResetKey {
         &self.reset
     }
 
-    /// Tokens are made by another key from now on.
+    /// Replaces the key that makes reset tokens.
     pub(crate) fn set_reset_key(&mut self, reset: ResetKey) {
         self.reset = reset;
     }
 
-    /// Tickets that this client was issued so far do not count any more.
+    /// Voids the tickets issued to this client so far.
     pub(crate) fn void_tickets_of(&mut self, now: Time, client_key: &PublicKey) {
         self.tickets.void_of(now, client_key);
     }
 
-    /// Tickets that anybody was issued so far do not count any more.
+    /// Voids all tickets issued so far.
     pub(crate) fn void_tickets(&mut self, now: Time) {
         self.tickets.void(now);
     }
 
-    /// Cookies used lately.
+    /// The register of recently used cookies.
     pub const fn cookies_used(&self) -> &Register {
         &self.used
     }
 
-    /// Tickets used and not yet expired.
+    /// The register of used tickets that have not expired.
     pub const fn tickets_used(&self) -> &Register {
         self.tickets.used()
     }
 
-    /// A ticket for a client that is connected, and how long it is good.
+    /// Issues a ticket for a connected client. Returns it and how long it is valid.
     pub fn issue_ticket(
         &mut self,
         now: Time,
@@ -216,7 +218,7 @@ impl Acceptor {
         (self.tickets.issue(now, server_id, client_key, memory), self.tickets.life())
     }
 
-    /// Answers SYN: appends SYN-ACK, no longer than the SYN, to `out`. Remembers nothing.
+    /// Answers a SYN: appends a SYN-ACK no longer than the SYN to `out`, and keeps no state.
     pub fn handle_syn(
         &mut self,
         now: Time,
@@ -244,14 +246,14 @@ impl Acceptor {
         let head = SynAckHead { version: VERSION, server_id, key, instead_of_pong: asked.by_ticket };
         head.write(asked.client_id, out);
         let prologue = prologue([asked.packet, &out[start..]]);
-        // As a two-byte integer.
+        // The length is written as a two-byte integer.
         out.extend_from_slice(&(CookieJar::COOKIE_LEN as u16 | 0x4000).to_be_bytes());
         let cookie = Cookie { made: now, client_id: asked.client_id, prologue };
         self.cookies.seal(from, server_id, &cookie, out);
         debug_assert!(out.len() - start <= asked.packet.len(), "never longer than what came in");
     }
 
-    /// Takes a PING: [`Acceptor::check_ping`], [`Agreement::run`] and [`Acceptor::conclude`] in one.
+    /// Handles a PING: [`Acceptor::check_ping`], [`Agreement::run`] and [`Acceptor::conclude`] in one.
     pub fn handle_ping(
         &mut self,
         now: Time,
@@ -269,10 +271,11 @@ impl Acceptor {
         }
     }
 
-    /// Looks at all of a PING that costs no key agreement. Something is appended to `out` only if the answer is [`Checked::Answered`].
+    /// Makes all checks of a PING that need no key agreement. `out` is appended to only if the result is
+    /// [`Checked::Answered`].
     ///
-    /// This costs an AEAD; what follows costs two Diffie-Hellmans, and [`Accepted::finish`] three. `afford` is asked before what
-    /// costs more is done: not what anybody can send from any address.
+    /// This costs one AEAD operation. The rest costs two Diffie-Hellman operations, and [`Accepted::finish`] three.
+    /// `afford` is asked before each costlier step. It is not asked for work that anyone can cause from any address.
     pub fn check_ping(
         &mut self,
         now: Time,
@@ -285,7 +288,7 @@ impl Acceptor {
         let ping = PingPacket::parse(packet)?;
         match ping.pass {
             Pass::Cookie(cookie) => self.check_cookie(now, from, &ping, cookie, rng, afford),
-            // The answer may be a SYN-ACK, which is not to be longer.
+            // The answer may be a SYN-ACK, which must not be longer than the PING.
             Pass::Ticket(_) if packet.len() < SYN_LEN => {
                 Err(Malformed("PING: too short for a ticket").into())
             }
@@ -337,7 +340,7 @@ impl Acceptor {
         Ok(Checked::Agree(Box::new(self.agreement(from, ping, ephemeral, cookie.prologue, pass, rng))))
     }
 
-    /// None: it was tried too often.
+    /// Checks a PING with a valid ticket. Returns `None` if the ticket was tried too often.
     fn check_ticket(
         &mut self,
         now: Time,
@@ -396,12 +399,12 @@ impl Acceptor {
         }
     }
 
-    /// The key agreements of a PING are not made after all: nobody has the time. It may come again.
+    /// Gives up the key agreements of a PING because there is no capacity for them. The PING may arrive again.
     pub fn abandon(&mut self, agreement: &Agreement) {
         self.tries.release(agreement.asked.server_id, &agreement.asked.ephemeral);
     }
 
-    /// What the key agreements of a PING lead to. Something is appended to `out` only if the answer is [`Ping::Answered`].
+    /// Decides about a PING after its key agreements. `out` is appended to only if the result is [`Ping::Answered`].
     pub fn conclude(
         &mut self,
         now: Time,
@@ -417,13 +420,13 @@ impl Acceptor {
                 Err(refusal)
             }
             (Proof::Ticket(_), Err(refusal)) => {
-                // How often one ticket may fail is limited by the second.
+                // A limit per second bounds how often one ticket may fail.
                 self.tries.settle(id);
                 Err(refusal)
             }
             (Proof::Cookie { until }, Ok(accepted)) => {
                 self.tries.settle(id);
-                // Another PING with this cookie, or too many with others, may have opened meanwhile.
+                // Another PING with this cookie, or many with other cookies, may have been opened in the meantime.
                 match self.used.look(now, id, &ephemeral) {
                     Seen::Never => self.used.mark(id, ephemeral, *until),
                     Seen::Repeated => return Ok(Ping::Repeated { server_id: id }),
@@ -446,8 +449,9 @@ impl Acceptor {
         }
     }
 
-    /// Others try this ticket. Its owner, who may be among them, had better begin with a cookie than wait until they stop; and what it said
-    /// early comes once more then, so that no copy of its first PING may count afterwards.
+    /// Declines and voids a ticket that others try as well. Its owner, who may be among them, should begin with a
+    /// cookie and not wait until they stop. The owner then repeats its early data, so no copy of its first PING may
+    /// be accepted afterwards.
     fn withdraw(
         &mut self,
         now: Time,
@@ -462,7 +466,7 @@ impl Acceptor {
         Ok(declined)
     }
 
-    /// A ticket that does not count: SYN-ACK, as if PING were a SYN.
+    /// Answers a PING whose ticket is not accepted with a SYN-ACK, as if the PING were a SYN.
     fn decline(
         &mut self,
         now: Time,

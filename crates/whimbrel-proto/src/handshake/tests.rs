@@ -1,4 +1,4 @@
-//! Both ends against each other, and against whoever stands between them.
+//! Tests of both ends with each other, and with an attacker between them.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn reset_key(identity: &Identity) -> ResetKey {
     ResetKey::new(identity, &[6; 32])
 }
 
-/// A server, and a client that has not begun.
+/// A server, and a client that has not started.
 struct World {
     rng: ChaCha20Rng,
     client: Identity,
@@ -80,7 +80,7 @@ impl World {
         }
     }
 
-    /// A client up to its PING.
+    /// Runs a client up to its PING.
     fn up_to_ping(&mut self, config: ClientConfig) -> (ClientHandshake, PingFlight) {
         let mut client = self.begin(config);
         let syn_ack = self.syn(&client.syn()).unwrap();
@@ -115,7 +115,7 @@ fn passes(seal: &SealKey, open: &OpenKey) -> bool {
     open.open(PathId(0), 1, b"head", &mut body) == Some(6)
 }
 
-/// Every packet that differs from `packet` in one bit of one byte.
+/// All packets that differ from `packet` in one bit of one byte.
 fn spoilt(packet: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     (0..packet.len()).map(|at| {
         let mut copy = packet.to_vec();
@@ -124,7 +124,7 @@ fn spoilt(packet: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     })
 }
 
-/// Every beginning of `packet`, and the packet with something behind it.
+/// All prefixes of `packet`, and the packet with one byte appended.
 fn cut(packet: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     (0..packet.len()).map(|length| packet[..length].to_vec()).chain([[packet, b"!"].concat()])
 }
@@ -228,7 +228,7 @@ fn spoilt_packets_fail_and_the_genuine_ones_still_work() {
     let mut client = world.begin(world.config());
     let mut bystander = World::new(9, &AcceptorConfig::default());
 
-    // A changed SYN gets a SYN-ACK at most, and the PING after that is refused.
+    // A changed SYN gets a SYN-ACK at most, and the PING that follows is refused.
     for syn in spoilt(&client.syn()) {
         let Ok(syn_ack) = world.syn(&syn) else { continue };
         let mut victim = world.begin(world.config());
@@ -241,7 +241,7 @@ fn spoilt_packets_fail_and_the_genuine_ones_still_work() {
         assert!(world.syn(&syn).is_err());
     }
 
-    // A changed SYN-ACK is refused, or leads to a PING that is; then the genuine one is taken.
+    // A changed SYN-ACK is refused or leads to a PING that is refused. Then the genuine one is accepted.
     let syn_ack = world.syn(&client.syn()).unwrap();
     for forged in spoilt(&syn_ack).chain(cut(&syn_ack)) {
         if client.handle_syn_ack(&forged).is_ok() {
@@ -253,7 +253,7 @@ fn spoilt_packets_fail_and_the_genuine_ones_still_work() {
     client.handle_syn_ack(&syn_ack).unwrap();
     let flight = client.ping(&Params::default(), PING_LEN, &mut |out| out.bytes(b"first")).unwrap();
 
-    // Three with each cookie, which stands no more than that.
+    // Three forgeries with each cookie, because a cookie is void after a few failures.
     let count = spoilt(&flight.packet).chain(cut(&flight.packet)).count();
     for first in (0..count).step_by(3) {
         let used = world.acceptor.cookies_used().len();
@@ -300,7 +300,7 @@ fn replays_change_nothing() {
     client.handle_pong(&done.pong).unwrap();
     assert_eq!(failed(client.handle_pong(&done.pong)), HandshakeError::NotOurs);
 
-    // Remembered for as long as the cookie lives, and stale from then on.
+    // The cookie is remembered while it is valid, and stale from then on.
     world.now += Duration::from_secs(10);
     assert!(matches!(world.ping(&flight.packet), Ok(Ping::Repeated { .. })));
     world.now += Duration::from_nanos(1);
@@ -317,7 +317,7 @@ fn a_forged_syn_ack_costs_a_silence_and_not_the_connection() {
     let mut forged = genuine.clone();
     *forged.last_mut().unwrap() ^= 1;
     let ping = |client: &mut ClientHandshake| client.ping(&Params::default(), PING_LEN, &mut |_| ()).unwrap();
-    // Not more than the client keeps; the genuine one is neither first nor last.
+    // No more than the client keeps; the genuine one is neither first nor last.
     client.handle_syn_ack(&forged).unwrap();
     ping(&mut client);
     client.handle_syn_ack(&genuine).unwrap();
@@ -363,7 +363,7 @@ fn another_version_is_told_which_is_spoken() {
     syn[9..13].copy_from_slice(&7u32.to_be_bytes());
     let mut answer = world.syn(&syn).unwrap();
     assert_eq!(answer.len(), 23);
-    // Ours, as the old client would see it: another version than it asked for.
+    // The answer is our own version's; to the client it looks like a version other than the one it asked for.
     answer[9..13].copy_from_slice(&7u32.to_be_bytes());
     assert_eq!(failed(client.handle_syn_ack(&answer)), HandshakeError::Version(7));
     let syn_ack = world.syn(&client.syn()).unwrap();
@@ -411,7 +411,7 @@ fn a_server_that_hides_its_key_and_one_that_changed_it_stop_before_ping() {
     let ping = client.ping(&Params::default(), PING_LEN, &mut |_| ());
     assert_eq!(failed(ping), HandshakeError::NoCookie);
 
-    // A key without secrecy is not shown to anybody.
+    // A key without secrecy is not shown to the application.
     let mut client = world.begin(ClientConfig::new(ServerKey::Ask, true));
     let mut syn_ack = world.syn(&client.syn()).unwrap();
     syn_ack[22..54].fill(0);
@@ -444,7 +444,7 @@ fn a_pre_shared_key_is_needed_at_both_ends_and_turns_early_data_off() {
     let (_, without) = world.up_to_ping(world.config());
     assert_eq!(refused(world.ping(&without.packet)), Refusal::Forged);
 
-    // psk2 is mixed in with message 2: it is the client that notices first, the server with the first sealed packet.
+    // psk2 is mixed in with message 2, so the client notices first, and the server with the first sealed packet.
     let (mut client, wrong) = world.up_to_ping(ClientConfig { psk: Some([2; 32].into()), ..world.config() });
     let done = finish(world.accept(&wrong.packet));
     assert_eq!(failed(client.handle_pong(&done.pong)), HandshakeError::Forged);
@@ -474,7 +474,7 @@ fn a_ticket_saves_a_round_trip_once() {
     let (ticket, life) = world.acceptor.issue_ticket(world.now, &world.client.public(), memory);
     assert_eq!(life, Duration::from_secs(86_400));
     world.now += Duration::from_secs(3_600);
-    // From another address.
+    // The client comes from another address.
     world.from = "198.51.100.1:1".parse().unwrap();
     let mut client =
         world.begin(ClientConfig { ticket: Some(Bytes::copy_from_slice(&ticket)), ..world.config() });
@@ -510,7 +510,7 @@ fn a_ticket_saves_a_round_trip_once() {
     let established = client.handle_pong(&done.pong).unwrap();
     assert!(passes(&established.keys.seal, &done.keys.open));
 
-    // A second use is a SYN-ACK, and goes on from there.
+    // A second use of the ticket is answered with a SYN-ACK, and the handshake continues from there.
     let mut client =
         world.begin(ClientConfig { ticket: Some(Bytes::copy_from_slice(&ticket)), ..world.config() });
     let flight = client.ping(&Params::default(), PING_LEN, &mut |_| ()).unwrap();

@@ -1,5 +1,5 @@
-//! `docs/vectors/handshake.txt`: one handshake and a few sealed packets, byte by byte, for whoever writes another
-//! implementation. `WHIMBREL_WRITE_VECTORS=1 cargo test -p whimbrel-proto vectors` writes it anew.
+//! The test vectors `docs/vectors/handshake.txt`: one handshake and a few sealed packets, byte by byte, for other
+//! implementations. `WHIMBREL_WRITE_VECTORS=1 cargo test -p whimbrel-proto vectors` writes the file anew.
 
 use std::fmt::Write as _;
 
@@ -67,7 +67,7 @@ fn handshake(vectors: &mut Vectors) {
     let finished = accepted.finish(&params, PING_LEN, &mut |out| out.bytes(b"server's blocks")).unwrap();
     let established = client.handle_pong(&finished.pong).unwrap();
 
-    // Again, from nothing but what the file says.
+    // The same again, from nothing but the contents of the file.
     let answer = SynAckPacket::parse(&syn_ack).unwrap();
     let prologue = prologue([&syn, answer.covered]);
     let pattern = Pattern::new(None);

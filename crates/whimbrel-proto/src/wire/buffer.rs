@@ -1,11 +1,11 @@
-//! Cursors over packet bytes: reads that cannot overrun, writes that know what room is left.
+//! Cursors over packet bytes: a reader that cannot overrun, and a writer that knows how much room is left.
 
 use bytes::Bytes;
 
 use super::Malformed;
 use super::varint::{VARINT_MAX, varint_len};
 
-/// Reads a packet front to back; payload slices share the packet's buffer.
+/// Reads a packet from front to back. Payload slices share the packet's buffer.
 #[derive(Debug)]
 pub struct Reader {
     bytes: Bytes,
@@ -13,36 +13,36 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Reads `bytes` from the start.
+    /// Creates a reader at the start of `bytes`.
     pub fn new(bytes: Bytes) -> Self {
         Self { bytes, at: 0 }
     }
 
-    /// All of the packet, read or not: what a slice of it keeps in memory, bytes.
+    /// The length of the whole packet in bytes, read or not. A slice of the packet keeps this much memory alive.
     #[inline]
     pub fn whole(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Bytes not read yet.
+    /// The number of bytes not read yet.
     #[inline]
     pub fn remaining(&self) -> usize {
         self.bytes.len() - self.at
     }
 
-    /// All was read.
+    /// Returns whether everything was read.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.at == self.bytes.len()
     }
 
-    /// What is left, without moving.
+    /// The unread bytes, without advancing.
     #[inline]
     pub fn peek(&self) -> &[u8] {
         &self.bytes[self.at..]
     }
 
-    /// One byte.
+    /// Reads one byte.
     #[inline]
     pub fn u8(&mut self) -> Result<u8, Malformed> {
         let byte = *self.bytes.get(self.at).ok_or(Malformed("block: truncated"))?;
@@ -50,7 +50,7 @@ impl Reader {
         Ok(byte)
     }
 
-    /// The next `N` bytes.
+    /// Reads the next `N` bytes.
     #[inline]
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
         let array = *self.peek().first_chunk::<N>().ok_or(Malformed("block: truncated"))?;
@@ -58,19 +58,19 @@ impl Reader {
         Ok(array)
     }
 
-    /// Four bytes.
+    /// Reads a 32-bit integer.
     #[inline]
     pub fn u32(&mut self) -> Result<u32, Malformed> {
         self.array().map(u32::from_be_bytes)
     }
 
-    /// Eight bytes.
+    /// Reads a 64-bit integer.
     #[inline]
     pub fn u64(&mut self) -> Result<u64, Malformed> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// A variable-length integer.
+    /// Reads a variable-length integer.
     #[inline]
     pub fn varint(&mut self) -> Result<u64, Malformed> {
         let rest = &self.bytes[self.at..];
@@ -87,7 +87,7 @@ impl Reader {
         Ok(value)
     }
 
-    /// The next `length` bytes, sharing the buffer.
+    /// Reads the next `length` bytes, sharing the buffer.
     #[inline]
     pub fn bytes(&mut self, length: u64) -> Result<Bytes, Malformed> {
         let length = usize::try_from(length).ok().filter(|length| *length <= self.remaining());
@@ -97,7 +97,7 @@ impl Reader {
         Ok(bytes)
     }
 
-    /// Passes over `length` bytes.
+    /// Skips `length` bytes.
     #[inline]
     pub fn skip(&mut self, length: u64) -> Result<(), Malformed> {
         let length = usize::try_from(length).ok().filter(|length| *length <= self.remaining());
@@ -105,7 +105,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Everything left, sharing the buffer.
+    /// Reads everything left, sharing the buffer.
     #[inline]
     pub fn rest(&mut self) -> Bytes {
         let bytes = self.bytes.slice(self.at..);
@@ -114,8 +114,8 @@ impl Reader {
     }
 }
 
-/// Appends to a packet under construction, up to a limit. Callers ask [`Writer::remaining`] first: to write
-/// beyond the limit is a bug of ours, caught by a debug assertion.
+/// Appends to a packet under construction, up to a limit. Callers must check [`Writer::remaining`] first: a debug
+/// assertion catches writes beyond the limit.
 #[derive(Debug)]
 pub struct Writer<'a> {
     buf: &'a mut Vec<u8>,
@@ -123,54 +123,54 @@ pub struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Appends to `buf` until its whole length is `limit`.
+    /// Creates a writer that appends to `buf` until its whole length is `limit`.
     pub fn new(buf: &'a mut Vec<u8>, limit: usize) -> Self {
         Self { buf, limit }
     }
 
-    /// Room left, bytes.
+    /// The room left, in bytes.
     #[inline]
     pub fn remaining(&self) -> usize {
         self.limit.saturating_sub(self.buf.len())
     }
 
-    /// Length of the underlying buffer: a mark for [`Writer::truncate`] and [`Writer::patch`].
+    /// The length of the underlying buffer: a mark for [`Writer::truncate`] and [`Writer::patch`].
     #[inline]
     pub fn len(&self) -> usize {
         self.buf.len()
     }
 
-    /// Nothing is in the underlying buffer.
+    /// Returns whether the underlying buffer is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.buf.is_empty()
     }
 
-    /// Takes back what was written since `mark`.
+    /// Removes what was written since `mark`.
     #[inline]
     pub fn truncate(&mut self, mark: usize) {
         self.buf.truncate(mark);
     }
 
-    /// One byte.
+    /// Writes one byte.
     #[inline]
     pub fn u8(&mut self, value: u8) {
         self.bytes(&[value]);
     }
 
-    /// Four bytes.
+    /// Writes a 32-bit integer.
     #[inline]
     pub fn u32(&mut self, value: u32) {
         self.bytes(&value.to_be_bytes());
     }
 
-    /// Eight bytes.
+    /// Writes a 64-bit integer.
     #[inline]
     pub fn u64(&mut self, value: u64) {
         self.bytes(&value.to_be_bytes());
     }
 
-    /// A variable-length integer; `value` is at most [`VARINT_MAX`].
+    /// Writes a variable-length integer; `value` is at most [`VARINT_MAX`].
     #[inline]
     pub fn varint(&mut self, value: u64) {
         debug_assert!(value <= VARINT_MAX, "not encodable: {value}");
@@ -182,14 +182,14 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Bytes as they are.
+    /// Writes bytes as they are.
     #[inline]
     pub fn bytes(&mut self, bytes: &[u8]) {
         debug_assert!(bytes.len() <= self.remaining(), "written beyond the packet");
         self.buf.extend_from_slice(bytes);
     }
 
-    /// Overwrites one byte written before.
+    /// Overwrites a byte written before.
     #[inline]
     pub fn patch(&mut self, at: usize, value: u8) {
         self.buf[at] = value;

@@ -1,21 +1,21 @@
-//! FIN, RST and ERROR (MMSP 3.2.7 to 3.2.11): ends of a connection, polite and not.
+//! FIN, RST and ERROR (MMSP 3.2.7 to 3.2.11): the graceful and the abrupt end of a connection.
 
 use super::{Malformed, Reader, Writer, block, varint_len};
 use crate::{Cause, PeerText};
 
-/// Longest reason carried, bytes; longer ones are cut.
+/// The longest reason text in bytes; a longer one is cut.
 pub const MAX_REASON: usize = 256;
 
-/// Why, for programs and for people.
+/// Why a connection ends, for programs and for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reason {
-    /// The application's number, 0 if it gave none.
+    /// The application's code; 0 if it gave none.
     pub code: u64,
-    /// In words: the peer's, unless this end made it. Shown, it is escaped.
+    /// The text. It is the peer's, unless this end made it, and is escaped when displayed.
     pub text: PeerText,
 }
 
-/// ` (code 3): the words`, to be put after what happened; the words escaped ([`PeerText`]).
+/// Displays as ` (code 3): the text`, to follow a description of what happened. The text is escaped ([`PeerText`]).
 impl std::fmt::Display for Reason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.code != 0 {
@@ -29,7 +29,7 @@ impl std::fmt::Display for Reason {
 }
 
 impl Reason {
-    /// A reason; text beyond [`MAX_REASON`] bytes is cut at a character.
+    /// Creates a reason. Text beyond [`MAX_REASON`] bytes is cut at a character.
     pub fn new(code: u64, text: &str) -> Self {
         let mut end = text.len().min(MAX_REASON);
         while !text.is_char_boundary(end) {
@@ -54,12 +54,12 @@ impl Reason {
         if length > MAX_REASON as u64 {
             return Err(Malformed("reason: too long"));
         }
-        // The text is for people: what is not UTF-8 is shown as such rather than refused.
+        // The text is for people, so invalid UTF-8 is replaced and not refused.
         Ok(Self { code, text: String::from_utf8_lossy(&reader.bytes(length)?).into_owned().into() })
     }
 }
 
-/// Writes FIN if there is room.
+/// Writes FIN if there is room. Returns whether there was.
 pub fn write_fin(out: &mut Writer<'_>, reason: &Reason) -> bool {
     if out.remaining() < 1 + reason.len() {
         return false;
@@ -74,7 +74,7 @@ pub fn read_fin(reader: &mut Reader) -> Result<Reason, Malformed> {
     Reason::read(reader)
 }
 
-/// Writes RST with one error cause, if there is room.
+/// Writes RST with one error cause if there is room. Returns whether there was.
 pub fn write_rst(out: &mut Writer<'_>, cause: Cause, reason: &Reason) -> bool {
     if out.remaining() < 4 + reason.len() {
         return false;
@@ -86,7 +86,7 @@ pub fn write_rst(out: &mut Writer<'_>, cause: Cause, reason: &Reason) -> bool {
     true
 }
 
-/// Reads what follows RST's type byte: the first cause (further ones are passed over).
+/// Reads what follows RST's type byte and returns the first cause; further ones are ignored.
 pub fn read_rst(reader: &mut Reader) -> Result<(Cause, Reason), Malformed> {
     let count = reader.varint()?;
     let mut first = None;

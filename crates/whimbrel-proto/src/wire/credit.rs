@@ -2,22 +2,22 @@
 
 use super::{Malformed, Reader, Writer, block, varint_len};
 
-/// A grant of credit.
+/// A grant of credit by one end to the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grant {
-    /// Sum of charges in one stream.
+    /// The sum of charges that one stream may reach.
     StreamData {
-        /// Stream id.
+        /// The stream's id.
         stream: u64,
-        /// The limit.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// Streams the receiver of the block may have opened.
+    /// The number of streams that the receiver of the block may have opened.
     Streams(u64),
 }
 
 impl Grant {
-    /// Bytes on the wire, type included.
+    /// The length on the wire in bytes, type included.
     pub fn len(&self) -> usize {
         1 + match self {
             Self::Streams(limit) => varint_len(*limit),
@@ -25,12 +25,12 @@ impl Grant {
         }
     }
 
-    /// Never empty.
+    /// Always false.
     pub const fn is_empty(&self) -> bool {
         false
     }
 
-    /// Writes type and body.
+    /// Writes the type and body.
     pub fn write(&self, out: &mut Writer<'_>) {
         match self {
             Self::StreamData { stream, limit } => {
@@ -45,7 +45,7 @@ impl Grant {
         }
     }
 
-    /// Reads the body of a block of type `kind`, one of the two.
+    /// Reads the body of a block of type `kind`, which must be one of the two.
     pub fn read(kind: u8, reader: &mut Reader) -> Result<Self, Malformed> {
         match kind {
             block::MAX_STREAM_DATA => {

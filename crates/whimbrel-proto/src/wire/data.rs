@@ -3,13 +3,13 @@
 use super::{Malformed, Reader, VARINT_MAX, Writer, block, varint_len};
 use crate::Service;
 
-/// Last fragment of its message.
+/// The block holds the last fragment of its message.
 pub const END: u8 = 0x01;
-/// First fragment of its message.
+/// The block holds the first fragment of its message.
 pub const BEGIN: u8 = 0x02;
-/// Unsequenced.
+/// The message is unsequenced.
 pub const UNSEQUENCED: u8 = 0x04;
-/// Reliable.
+/// The message is reliable.
 pub const RELIABLE: u8 = 0x08;
 /// The payload's length follows the head.
 pub const LENGTH: u8 = 0x10;
@@ -26,30 +26,32 @@ const BYTES: u8 = 16;
 const CONFIRM: u8 = 32;
 const OPENING: u8 = 64;
 
-/// Priority of a message that names none.
+/// The priority of a message that names none.
 pub const DEFAULT_PRIORITY: u8 = 100;
 
-/// What most messages have no need of.
+/// Fields that most messages do not need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extras {
     /// The application's tag.
     pub tag: Option<u64>,
-    /// 0 to 255, higher first.
+    /// The priority from 0 to 255; higher goes first.
     pub priority: u8,
-    /// Payload protocol identifier.
+    /// The payload protocol identifier.
     pub ppid: Option<u32>,
-    /// Cross-sequenced: one more than the number of the latest reliable message before this one, 0 for none.
+    /// On a cross-sequenced stream, one more than the number of the latest reliable message before this one; 0 for
+    /// none.
     pub latest_reliable: Option<u64>,
-    /// A byte stream: no declared length.
+    /// Whether this is a byte stream, which has no declared length.
     pub bytes: bool,
-    /// The sender wants TAKEN once the application confirmed.
+    /// Whether the sender wants a TAKEN once the application has confirmed the message.
     pub confirm: bool,
-    /// The byte stream begins with an opening: its length, then that many bytes. Said in every block of the stream.
+    /// Whether the byte stream begins with an opening: its length, then that many bytes. Every block of the stream
+    /// says so.
     pub opening: bool,
 }
 
 impl Extras {
-    /// Nothing out of the ordinary.
+    /// The defaults, which need no bytes on the wire.
     pub const NONE: Self = Self {
         tag: None,
         priority: DEFAULT_PRIORITY,
@@ -70,7 +72,7 @@ impl Extras {
             | (u8::from(self.opening) * OPENING)
     }
 
-    /// Bytes on the wire; nothing when nothing is out of the ordinary.
+    /// The length on the wire in bytes; 0 if all fields have their defaults.
     #[inline]
     pub fn len(&self) -> usize {
         if self.is_empty() {
@@ -82,7 +84,7 @@ impl Extras {
             + self.latest_reliable.map_or(0, varint_len)
     }
 
-    /// Nothing out of the ordinary.
+    /// Returns whether all fields have their defaults.
     #[inline]
     pub fn is_empty(&self) -> bool {
         *self == Self::NONE
@@ -135,60 +137,60 @@ impl Extras {
     }
 }
 
-/// How a DATA block says where its payload ends.
+/// How a DATA block marks the end of its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
-    /// With the packet.
+    /// The payload ends with the packet.
     ToEnd,
-    /// After this many bytes.
+    /// The payload has this length in bytes.
     Bytes(usize),
-    /// Two bytes are left for [`Writer::patch_varint2`].
+    /// Two bytes are reserved for the length, for [`Writer::patch_varint2`].
     Reserved,
 }
 
-/// Everything of a DATA block before its payload.
+/// The part of a DATA block before its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataHead {
-    /// The flags as they were or will be on the wire; L and X follow from the rest when written.
+    /// The flags as on the wire. When written, LENGTH and EXTRAS are set from the rest.
     pub flags: u8,
-    /// Stream id.
+    /// The stream's id.
     pub stream: u64,
-    /// Message number in its domain; of a run the first.
+    /// The message number in its domain; in a run, the first message's number.
     pub number: u64,
-    /// Offset of the payload in its message; 0 in a first fragment.
+    /// The offset of the payload in its message; 0 in a first fragment.
     pub offset: u64,
     /// The rarer fields.
     pub extras: Extras,
-    /// The whole message's length, where a first fragment declares it.
+    /// The length of the whole message, where a first fragment declares it.
     pub message_length: Option<u64>,
 }
 
 impl DataHead {
-    /// The service the flags name.
+    /// The service that the flags encode.
     #[inline]
     pub const fn service(&self) -> Service {
         Service::new(self.flags & RELIABLE != 0, self.flags & UNSEQUENCED == 0)
     }
 
-    /// The first fragment.
+    /// Returns whether this is the first fragment.
     #[inline]
     pub const fn begins(&self) -> bool {
         self.flags & BEGIN != 0
     }
 
-    /// The last fragment.
+    /// Returns whether this is the last fragment.
     #[inline]
     pub const fn ends(&self) -> bool {
         self.flags & END != 0
     }
 
-    /// A run.
+    /// Returns whether the payload is a run of messages.
     #[inline]
     pub const fn many(&self) -> bool {
         self.flags & MANY != 0
     }
 
-    /// Bytes on the wire with the type, without the length field.
+    /// The length on the wire in bytes, with the type and without the length field.
     #[inline]
     pub fn len(&self) -> usize {
         let offset = if self.begins() { 0 } else { varint_len(self.offset) };
@@ -196,12 +198,12 @@ impl DataHead {
         2 + varint_len(self.stream) + varint_len(self.number) + offset + self.extras.len() + declared
     }
 
-    /// A head is never empty.
+    /// Always false.
     pub const fn is_empty(&self) -> bool {
         false
     }
 
-    /// Writes type and head; the payload is next.
+    /// Writes the type and head; the payload must follow.
     #[inline]
     pub fn write(&self, out: &mut Writer<'_>, length: Length) {
         let mut flags = self.flags & !(LENGTH | EXTRAS);
@@ -231,7 +233,7 @@ impl DataHead {
         }
     }
 
-    /// Reads a head, the type being read already, and how long its payload is: that many bytes are there.
+    /// Reads a head after its type byte. Returns it and the length of its payload, which is present in the packet.
     #[inline]
     pub fn read(reader: &mut Reader) -> Result<(Self, usize), Malformed> {
         let flags = reader.u8()?;

@@ -1,7 +1,7 @@
-//! Bytes on the wire: one file a block, parse, write and round-trip test side by side.
+//! The wire format: one file per block, with parser, writer and round-trip test side by side.
 //!
-//! Integers are big-endian; most are variable-length integers (RFC 9000 section 16). Every parser takes
-//! hostile bytes: it returns [`Malformed`] and allocates nothing in proportion to what a length field claims.
+//! Integers are big-endian; most are variable-length integers (RFC 9000 section 16). Every parser accepts hostile
+//! bytes: it returns [`Malformed`], and never allocates memory in proportion to a length field's claim.
 
 mod buffer;
 pub mod close;
@@ -17,13 +17,13 @@ mod varint;
 pub use buffer::{Reader, Writer};
 pub use varint::{VARINT_MAX, varint_len};
 
-/// Bytes that do not follow the format.
+/// An error for bytes that do not follow the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed {0}")]
 pub struct Malformed(pub &'static str);
 
-/// Block types. 0 to 12 are MMSP's (thesis Table 3.1) with the same meaning. From 128 on an unknown type is
-/// skipped by its length; an unknown one below 128 closes the connection with an error.
+/// Block types. 0 to 12 are MMSP's (thesis Table 3.1) with the same meaning. An unknown type from 128 on is skipped
+/// by its length. An unknown type below 128 closes the connection with an error.
 pub mod block {
     #![allow(missing_docs, reason = "docs/protocol.md is the reference; the names are the documentation")]
     pub const DATA: u8 = 0;

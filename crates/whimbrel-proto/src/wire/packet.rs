@@ -1,38 +1,38 @@
 //! The clear head of a packet.
 //!
-//! Sealed: `flags(1) destination-id(8) packet-number(1..4) blocks… tag(16)`.
-//! Flags: bit 7 clear; bit 6 early; bits 5 to 3 zero; bit 2 key phase; bits 1 and 0 packet-number length less one.
-//! The low six bits and the packet number are masked (RFC 9001 section 5.4, sample 4 bytes past the start of
-//! the packet number). Clear packets of the handshake have bit 7 set and a block type in the low bits.
+//! A sealed packet is `flags(1) destination-id(8) packet-number(1..4) blocks… tag(16)`. The flags are: bit 7 clear;
+//! bit 6 early; bits 5 to 3 zero; bit 2 key phase; bits 1 and 0 packet-number length less one. The low six bits and
+//! the packet number are masked (RFC 9001 section 5.4, sample 4 bytes past the start of the packet number). Clear
+//! packets of the handshake have bit 7 set and a block type in the low bits.
 
 use crate::ConnectionId;
 
-/// Bytes of the clear part: flags and destination id.
+/// The length of the clear part, flags and destination id, in bytes.
 pub const CLEAR_LEN: usize = 1 + ConnectionId::LEN;
-/// AEAD tag, bytes.
+/// The length of the AEAD tag in bytes.
 pub const TAG_LEN: usize = 16;
-/// Bytes of ciphertext sampled for header protection.
+/// The number of ciphertext bytes sampled for header protection.
 pub const SAMPLE_LEN: usize = 16;
-/// Set on SYN, SYN-ACK, PING and PONG packets.
+/// Set in SYN, SYN-ACK, PING and PONG packets.
 pub const CLEAR_BIT: u8 = 0x80;
-/// Sealed under the early secret.
+/// Set in packets sealed under the early secret.
 pub const EARLY_BIT: u8 = 0x40;
-/// Which of the two live generations of keys sealed it.
+/// The low bit of the number of the key generation that sealed the packet.
 pub const KEY_PHASE_BIT: u8 = 0x04;
-/// Bits of the flags byte under header protection.
+/// The bits of the flags byte under header protection.
 pub const PROTECTED_BITS: u8 = 0x3f;
-/// Shortest sealed packet that can carry a sample.
+/// The length of the shortest sealed packet that can carry a sample.
 pub const MIN_SEALED: usize = CLEAR_LEN + 4 + SAMPLE_LEN;
 
-/// Where a packet says it goes: its flags byte (still masked if sealed) and its destination id.
+/// The flags byte (still masked if the packet is sealed) and the destination id of a packet.
 pub fn destination(packet: &[u8]) -> Option<(u8, ConnectionId)> {
     let (flags, rest) = packet.split_first()?;
     let id = rest.first_chunk::<8>()?;
     Some((*flags, ConnectionId::from_bytes(*id)))
 }
 
-/// Bytes a packet number needs so that a receiver that has acknowledged `acked` (None: nothing) can tell it
-/// (RFC 9000 section A.2).
+/// The bytes that a packet number needs, so that a receiver that has acknowledged `acked` (`None`: nothing) can
+/// expand it (RFC 9000 section A.2).
 pub fn number_len(number: u64, acked: Option<u64>) -> usize {
     let span = acked.map_or(number + 1, |acked| number - acked);
     match span {
@@ -69,7 +69,7 @@ mod tests {
             let number = acked + ahead;
             let length = number_len(number, Some(acked));
             let truncated = number & ((1 << (8 * length)) - 1);
-            // The receiver has seen at least what it acknowledged, at most a little beyond this one.
+            // The receiver has seen at least what it acknowledged, and at most a little beyond this number.
             prop_assert_eq!(expand_number(truncated, length, acked + 1), number);
             prop_assert_eq!(expand_number(truncated, length, number + behind.min(ahead)), number);
         }

@@ -1,4 +1,4 @@
-//! SACK (MMSP 3.2.2, RFC 9000 section 19.3): which packets of a path arrived.
+//! SACK (MMSP 3.2.2, RFC 9000 section 19.3): the packets of a path that arrived.
 
 use std::ops::RangeInclusive;
 
@@ -8,17 +8,17 @@ use crate::mutants::{Mutant, planted};
 const ECN: u8 = 1;
 const DUPLICATES: u8 = 2;
 
-/// Ranges a SACK may name; the sender keeps no more, the receiver refuses more.
+/// The most ranges in a SACK. The sender keeps no more, and the receiver refuses more.
 pub const MAX_RANGES: usize = 64;
 
-/// Received packets by their ECN mark, since the path began.
+/// Counts of received packets by ECN mark, since the path began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EcnCounts {
-    /// ECT(0).
+    /// Packets marked ECT(0).
     pub ect0: u64,
-    /// ECT(1).
+    /// Packets marked ECT(1).
     pub ect1: u64,
-    /// Congestion experienced.
+    /// Packets marked CE (congestion experienced).
     pub ce: u64,
 }
 
@@ -28,28 +28,28 @@ impl EcnCounts {
     }
 }
 
-/// A parsed SACK. Reused from packet to packet, so that parsing allocates nothing.
+/// A parsed SACK. It is reused from packet to packet, so that parsing does not allocate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sack {
-    /// The path whose packets it speaks of.
+    /// The path whose packets it acknowledges.
     pub path: u32,
-    /// µs between the arrival of the largest number and this SACK.
+    /// The time in µs between the arrival of the largest number and this SACK.
     pub delay_us: u64,
-    /// Packets received more than once since the connection began.
+    /// The number of packets received more than once since the connection began.
     pub duplicates: u64,
-    /// Counts by ECN mark, if the receiver sees marks.
+    /// The counts by ECN mark, if the receiver sees marks.
     pub ecn: Option<EcnCounts>,
-    /// Numbers received, highest range first, disjoint, none adjacent.
+    /// The packet numbers received: highest range first, disjoint and not adjacent.
     pub ranges: Vec<RangeInclusive<u64>>,
 }
 
 impl Sack {
-    /// The highest number acknowledged.
+    /// The highest packet number acknowledged.
     pub fn largest(&self) -> u64 {
         self.ranges.first().map_or(0, |range| *range.end())
     }
 
-    /// Reads what follows the type byte into `self`, in place of what was there.
+    /// Reads what follows the type byte into `self`, replacing its contents.
     pub fn read(&mut self, reader: &mut Reader) -> Result<(), Malformed> {
         let flags = reader.u8()?;
         if flags & !(ECN | DUPLICATES) != 0 {
@@ -87,7 +87,7 @@ impl Sack {
     }
 }
 
-/// Writes a SACK of as many of `ranges` (highest first) as fit. False if not even the first did.
+/// Writes a SACK of as many of `ranges` (highest first) as fit. Returns false if not even the first fits.
 pub fn write(
     out: &mut Writer<'_>,
     path: u32,

@@ -1,26 +1,26 @@
-//! SKIP (14), SKIP-ACK (15): messages that will not be sent (again), and what had become of them (Mockets 3.5, 5.3).
+//! SKIP (14) and SKIP-ACK (15): messages that will not be sent (again), and what became of them (Mockets 3.5, 5.3).
 
 use super::{Malformed, Reader, VARINT_MAX, Writer, varint_len};
 
-/// A value of SKIP-ACK that nobody asked for: the message came after it had been passed over.
+/// The value in an unrequested SKIP-ACK: the message arrived after it had been skipped.
 pub const LATE: u64 = 2;
 
-/// What a list of number ranges is about: used by SKIP, SKIP-ACK and TAKEN.
+/// The head of a list of number ranges, used by SKIP, SKIP-ACK and TAKEN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RangesHead {
-    /// Stream id.
+    /// The stream's id.
     pub stream: u64,
-    /// Order domain: DATA's U and R bits.
+    /// The order domain: DATA's bits UNSEQUENCED and RELIABLE.
     pub domain: u8,
-    /// Ranges that follow.
+    /// The number of ranges that follow.
     pub count: u64,
 }
 
 impl RangesHead {
-    /// Most bytes a head takes with its type: room to ask for before writing one.
+    /// The most bytes that a head takes with its type; check for this much room before writing one.
     pub const MAX_LEN: usize = 1 + 8 + 1 + 2;
 
-    /// Writes type and head, the count left open; returns the mark that [`RangesHead::close`] wants.
+    /// Writes the type and head with the count left open. Returns the mark that [`RangesHead::close`] needs.
     pub fn open(out: &mut Writer<'_>, kind: u8, stream: u64, domain: u8) -> usize {
         out.u8(kind);
         out.varint(stream);
@@ -30,12 +30,12 @@ impl RangesHead {
         mark
     }
 
-    /// Fills in the count, below 16,384.
+    /// Fills in the count, which must be below 16,384.
     pub fn close(out: &mut Writer<'_>, mark: usize, count: usize) {
         out.patch_varint2(mark, count);
     }
 
-    /// Reads a head; the type was read.
+    /// Reads a head after its type byte.
     pub fn read(reader: &mut Reader) -> Result<Self, Malformed> {
         let stream = reader.varint()?;
         let domain = reader.u8()?;
@@ -46,25 +46,26 @@ impl RangesHead {
     }
 }
 
-/// One range of message numbers and, in SKIP and SKIP-ACK, a value.
+/// A range of message numbers with, in SKIP and SKIP-ACK, a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NumberRange {
-    /// First number.
+    /// The first number.
     pub first: u64,
-    /// How many, at least 1.
+    /// The length of the range, at least 1.
     pub count: u64,
-    /// SKIP: charge of each; SKIP-ACK: 1 delivered, 0 skipped, 2 late; TAKEN: none on the wire, 0 here.
+    /// In SKIP the charge of each message. In SKIP-ACK 1 for delivered, 0 for skipped, 2 for late. TAKEN has none on
+    /// the wire, and 0 here.
     pub value: u64,
 }
 
 impl NumberRange {
-    /// Bytes on the wire after a range that ended (exclusively) at `end`.
+    /// The length on the wire in bytes, after a range whose end (exclusive) is `end`.
     pub fn len(&self, end: u64, valued: bool) -> usize {
         let value = if valued { varint_len(self.value) } else { 0 };
         varint_len(self.first - end) + varint_len(self.count) + value
     }
 
-    /// Writes it after a range that ended at `end`; returns its own end.
+    /// Writes the range after a range that ended at `end`. Returns its own end.
     pub fn write(&self, out: &mut Writer<'_>, end: u64, valued: bool) -> u64 {
         out.varint(self.first - end);
         out.varint(self.count);
@@ -74,7 +75,7 @@ impl NumberRange {
         self.first + self.count
     }
 
-    /// Reads one after a range that ended at `end`.
+    /// Reads a range after a range that ended at `end`.
     pub fn read(reader: &mut Reader, end: u64, valued: bool) -> Result<Self, Malformed> {
         let gap = reader.varint()?;
         let count = reader.varint()?;
@@ -87,7 +88,7 @@ impl NumberRange {
         }
     }
 
-    /// One past the last number.
+    /// The end of the range: one past the last number.
     pub const fn end(&self) -> u64 {
         self.first + self.count
     }

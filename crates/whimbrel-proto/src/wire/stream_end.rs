@@ -1,37 +1,37 @@
-//! How a direction of a stream ends: RESET (19) and STOP (20), a byte stream's and early; END (26), a message stream's.
+//! The end of a stream's direction: RESET (19) and STOP (20) end a byte stream early, END (26) ends a message stream.
 
 use super::{Malformed, Reader, Writer, block, varint_len};
 
-/// An end of one direction.
+/// The end of one direction of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamEnd {
-    /// The sender of the bytes gives up.
+    /// The sender of a byte stream gives up.
     Reset {
-        /// Stream id.
+        /// The stream's id.
         stream: u64,
         /// The application's code.
         code: u64,
-        /// Bytes that count against credit.
+        /// The number of bytes that count against credit.
         final_size: u64,
     },
-    /// The receiver of the bytes asks for a RESET.
+    /// The receiver of a byte stream asks for a RESET.
     Stop {
-        /// Stream id.
+        /// The stream's id.
         stream: u64,
         /// The application's code.
         code: u64,
     },
-    /// All messages of the sender have arrived or been given up, and no more will come.
+    /// All messages of the sender have arrived or were given up, and no more will follow.
     End {
-        /// Stream id.
+        /// The stream's id.
         stream: u64,
-        /// What they were charged.
+        /// The sum of the charges of all messages.
         final_size: u64,
     },
 }
 
 impl StreamEnd {
-    /// Bytes on the wire, type included.
+    /// The length on the wire in bytes, type included.
     pub fn len(&self) -> usize {
         match self {
             Self::Reset { stream, code, final_size } => {
@@ -42,12 +42,12 @@ impl StreamEnd {
         }
     }
 
-    /// Never empty.
+    /// Always false.
     pub const fn is_empty(&self) -> bool {
         false
     }
 
-    /// Writes type and body.
+    /// Writes the type and body.
     pub fn write(&self, out: &mut Writer<'_>) {
         match self {
             Self::Reset { stream, code, final_size } => {
@@ -69,7 +69,7 @@ impl StreamEnd {
         }
     }
 
-    /// Reads the body of a block of type `kind`, one of the three.
+    /// Reads the body of a block of type `kind`, which must be one of the three.
     pub fn read(kind: u8, reader: &mut Reader) -> Result<Self, Malformed> {
         let (stream, second) = (reader.varint()?, reader.varint()?);
         match kind {

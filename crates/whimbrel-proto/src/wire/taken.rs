@@ -1,4 +1,4 @@
-//! TAKEN (24): the application confirmed these messages. The same list of ranges as SKIP's, without values.
+//! TAKEN (24): the application confirmed these messages. The block is a list of ranges as in SKIP, without values.
 
 pub use super::skip::{NumberRange, RangesHead};
 

@@ -1,4 +1,4 @@
-//! What comes out at both ends, and the limits it has to keep.
+//! The arrivals at both ends, and the limits that they must keep.
 
 use whimbrel_proto::session::{DEFAULT_CREDIT, Read, SessionEvent, StreamKind, URGENT_BEYOND, URGENT_LEN};
 use whimbrel_proto::{PathState, StreamId};
@@ -7,7 +7,7 @@ use super::run::Run;
 use crate::pair::End;
 
 impl Run {
-    /// Hears and reads what there is.
+    /// Takes events and reads data at both ends.
     pub(super) fn pump(&mut self) {
         self.let_go();
         if !self.over && !self.away {
@@ -96,7 +96,7 @@ impl Run {
         let (read, now) = (self.model.read_bytes(at), self.pair.now());
         let Some(connection) = self.pair.try_connection(at) else { return };
         let stats = connection.session_ref().stats();
-        // One message or write may exceed a limit that the others have not reached.
+        // One message or write may exceed a limit that was not reached before.
         const LONGEST: u64 = 65_000;
         let queue = stats.queue_bytes;
         let urgent = URGENT_BEYOND as u64 * URGENT_LEN;
@@ -117,7 +117,7 @@ impl Run {
         }
     }
 
-    /// Challenges, their answers and SACKs are short.
+    /// Checks that an opening path carries only short packets: challenges, answers and SACKs.
     fn check_openings(&mut self, at: End) {
         const SHORT: u64 = 400;
         let paths = self.pair.stats(at).paths;

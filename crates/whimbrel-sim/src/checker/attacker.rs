@@ -1,4 +1,5 @@
-//! Somebody on the way without keys: keeps what passes, has it come again, later, from elsewhere, or to the wrong server.
+//! An attacker on the path without keys, who keeps packets and sends them again, later, from elsewhere, or to the
+//! wrong server.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -13,10 +14,10 @@ use super::special::{Attack, View};
 use crate::pair::End;
 use crate::world::{SERVER, TapVerdict};
 
-/// Packets kept: the first, which are of the handshake, and the newest.
+/// The packets kept: the first ones, which belong to the handshake, and the newest.
 const FIRST: usize = 8;
 const NEWEST: usize = 400;
-/// Where nobody is.
+/// An address that nobody has.
 const ELSEWHERE: ([u8; 4], u16) = ([192, 0, 2, 66], 6666);
 
 #[derive(Clone, Debug)]
@@ -28,7 +29,7 @@ struct Packet {
 }
 
 impl Packet {
-    /// The end that sent it, by its address: the node's number is in it.
+    /// The end that sent it, derived from its address, which contains the node's number.
     fn sender(&self) -> End {
         let node = match self.from.ip() {
             IpAddr::V4(ip) => usize::from(ip.octets()[3]),
@@ -37,13 +38,13 @@ impl Packet {
         if node == SERVER { End::Server } else { End::Client }
     }
 
-    /// Not of a handshake.
+    /// Returns whether the packet is sealed, and not part of a handshake.
     fn is_sealed(&self) -> bool {
         self.bytes.first().is_some_and(|first| first & 0x80 == 0)
     }
 }
 
-/// What is done to packets for a while.
+/// Something that is done to packets for a while.
 #[derive(Clone, Copy, Debug)]
 struct Doing<T> {
     what: T,
@@ -53,7 +54,7 @@ struct Doing<T> {
 }
 
 impl<T> Doing<T> {
-    /// This packet's turn has come.
+    /// Counts a packet and returns whether it is affected.
     fn takes(&mut self, now: Time) -> bool {
         self.count += 1;
         now < self.until && self.count.is_multiple_of(self.every)
@@ -66,7 +67,7 @@ pub(super) struct Attacker {
     newest: VecDeque<Packet>,
     hold: Option<Doing<(View, Duration, bool)>>,
     stray: Option<Doing<bool>>,
-    /// What comes later, and what comes to the wrong server.
+    /// Packets that arrive later, and packets for the wrong server.
     held: Vec<(Time, Packet)>,
     strays: Vec<Packet>,
 }
@@ -102,7 +103,7 @@ impl Attacker {
         self.newest.push_back(packet);
     }
 
-    /// Past packets, the newest last.
+    /// Packets that have passed, the newest last.
     fn past(&self, view: View, back: u32, count: u32) -> Vec<Packet> {
         let seen = self.first.iter().chain(&self.newest).filter(|packet| view.sees(packet.sender()));
         let seen: Vec<&Packet> = seen.collect();
@@ -111,7 +112,7 @@ impl Attacker {
         seen[begin..end].iter().map(|packet| (*packet).clone()).collect()
     }
 
-    /// What is due at `now`.
+    /// Removes and returns the packets due at `now`.
     fn due(&mut self, now: Time) -> Vec<Packet> {
         let (due, held) = self.held.drain(..).partition(|(at, _)| *at <= now);
         self.held = held;
@@ -125,7 +126,7 @@ fn moved(packet: Packet, elsewhere: bool) -> Packet {
 }
 
 impl Run {
-    /// Puts somebody on the way, from the first packet on.
+    /// Puts an attacker on the path, from the first packet on.
     pub(super) fn watch(&mut self) {
         let attacker = Rc::new(RefCell::new(Attacker::default()));
         self.attacker = Some(Rc::clone(&attacker));
@@ -157,7 +158,7 @@ impl Run {
         }
     }
 
-    /// What was held back comes, and strays get where they should not.
+    /// Delivers held packets that are due, and strays to the wrong server.
     pub(super) fn let_go(&mut self) {
         let (now, Some(attacker)) = (self.pair.now(), self.attacker.clone()) else { return };
         let due = attacker.borrow_mut().due(now);
@@ -170,7 +171,7 @@ impl Run {
         }
     }
 
-    /// From now on nobody interferes.
+    /// Stops all interference.
     pub(super) fn calm(&mut self) {
         if let Some(attacker) = &self.attacker {
             let mut attacker = attacker.borrow_mut();

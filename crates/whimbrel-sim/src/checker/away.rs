@@ -1,4 +1,5 @@
-//! Leaving and coming back: suspending, in a process that ends or not, on either side or on both, and outages that no connection survives.
+//! Leaving and coming back: suspension on either side or on both, whether the process ends or not, and outages that
+//! no connection survives.
 
 use std::time::Duration;
 
@@ -9,17 +10,17 @@ use super::run::Run;
 use super::{Dice, Special};
 use crate::pair::End;
 
-/// One absence, from the first end's leaving to the session's going on.
+/// An absence, from the first end's leaving until the session continues.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "the names are the documentation")]
 pub enum Away {
-    /// An end is away for a while; with `crash` its process ends; with `unheard` the other is not told.
-    /// `rebind`: the NAT of this end gives it another address meanwhile.
+    /// One end is away for a while. With `crash` its process ends; with `unheard` the other end is not told. The NAT
+    /// of the end in `rebind` gives it another address meanwhile.
     One { end: End, mode: SuspendMode, time: Duration, crash: bool, unheard: bool, rebind: Option<End> },
-    /// Both suspend within a moment of each other.
+    /// Both ends suspend within `apart` of each other.
     Both { apart: Duration, time: Duration, crash: bool, rebind: Option<End> },
-    /// All networks are dark for so long that both give the connection up.
-    /// `rebind`: the client has another address then.
+    /// All networks are dark for so long that both ends give the connection up. With `rebind` the client has another
+    /// address afterwards.
     Outage { time: Duration, rebind: bool },
 }
 
@@ -52,7 +53,7 @@ impl Run {
                 let Some(state) = self.suspend(end, mode) else { return };
                 self.stay_away(&[end], time);
                 self.restore_links();
-                // A peer that did not hear of it will dial if it began the session, where the server was.
+                // A peer that was not told dials if it began the session, at the server's former address.
                 let dialled = end == End::Server && !self.was_told(end.other());
                 self.rebind_away(rebind.filter(|moves| !(dialled && *moves == End::Server)));
                 if dialled {
@@ -75,7 +76,7 @@ impl Run {
                 self.stay_away(&ends, time);
                 self.restore_links();
                 self.rebind_away(rebind);
-                // Whoever is dialled is there first.
+                // The end that is dialled must be there first.
                 self.wait_for_peer(ends[1], &second, crash);
                 self.take_up(ends[0], &first, crash);
                 self.until(|run| ends.iter().all(|end| !run.is_away(*end)));
@@ -101,14 +102,14 @@ impl Run {
         }
     }
 
-    /// Both know that they are connected.
+    /// Waits until both ends know that they are connected.
     pub(super) fn proven(&mut self) {
         self.restore_links();
         let proven = |run: &mut Self, end| run.pair.connection(end).is_peer_proven() && !run.is_away(end);
         self.until(|run| End::BOTH.iter().all(|end| proven(run, *end)));
     }
 
-    /// It waits for the other to come back.
+    /// Returns whether the end was told that the other is suspended, and waits for it.
     fn was_told(&mut self, end: End) -> bool {
         let told = |event: &&Event| {
             matches!(event, Event::PeerSuspended | Event::Reattached { .. } | Event::PeerResumed { .. })
@@ -137,7 +138,7 @@ impl Run {
         Some(self.taken(end))
     }
 
-    /// Begins to suspend; the state if that is over `apart` later.
+    /// Starts to suspend. Returns the state if suspension is complete after `apart`.
     fn suspend_soon(&mut self, end: End, apart: Duration) -> Option<Option<Suspended>> {
         let now = self.pair.now();
         self.pair.connection(end).suspend(now, SuspendMode::Snapshot, None).ok()?;
@@ -146,7 +147,7 @@ impl Run {
         Some(self.pair.closed(end).is_some().then(|| self.taken(end)))
     }
 
-    /// What an end left, as bytes that are read again.
+    /// The state that an end left, written to bytes and read again.
     fn taken(&mut self, end: End) -> Suspended {
         self.pump();
         assert_eq!(self.pair.closed(end), Some(CloseReason::Suspended));
@@ -155,7 +156,7 @@ impl Run {
         Suspended::from_bytes(&state.to_bytes()).expect("it was just written")
     }
 
-    /// Time passes in which whoever is left goes on sending.
+    /// Lets time pass while the remaining ends keep sending.
     fn stay_away(&mut self, away: &[End], time: Duration) {
         for end in End::BOTH.into_iter().filter(|end| !away.contains(end)) {
             self.send(end, &Draft::plain(700));
@@ -193,7 +194,7 @@ impl Run {
     }
 
     fn until(&mut self, done: impl FnMut(&mut Self) -> bool) {
-        // One that was left unheard may have to find out by silence.
+        // An end that was not told may detect it only by silence.
         self.until_within(self.config.idle_timeout + Duration::from_secs(30), done);
         self.announce();
     }

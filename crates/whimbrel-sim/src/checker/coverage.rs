@@ -1,4 +1,4 @@
-//! What a run came by.
+//! The coverage of a run.
 
 use std::collections::BTreeMap;
 
@@ -9,50 +9,50 @@ use super::Special;
 use super::run::Run;
 use crate::pair::End;
 
-/// What a run came by, so that one can see whether runs go where faults may be.
+/// Counts of what happened in a run, which show whether runs go where faults may be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
     /// Messages sent.
     pub sent: u64,
     /// Messages read.
     pub delivered: u64,
-    /// Outcomes by kind.
+    /// Outcomes by their kind.
     pub outcomes: BTreeMap<Outcome, u64>,
     /// Byte streams opened.
     pub streams: u64,
-    /// Packets sent, both ends.
+    /// Packets sent by both ends.
     pub packets: u64,
-    /// Of these, lost.
+    /// Packets among these that were lost.
     pub lost: u64,
     /// Key updates.
     pub key_updates: u64,
     /// Address changes.
     pub moves: u64,
-    /// Address changes of the server's.
+    /// Address changes of the server.
     pub server_moves: u64,
     /// Paths opened beside the first.
     pub paths: u64,
-    /// Times that data went on another path first.
+    /// Times that data moved to another primary path.
     pub changeovers: u64,
     /// Runs that sent on several paths, by what was drawn for them.
     pub drawn: BTreeMap<String, u64>,
-    /// What went beyond use, by its name.
+    /// Special events, by name.
     pub specials: BTreeMap<Special, u64>,
-    /// Times that a session went on from bytes.
+    /// Times that a session was resumed from bytes.
     pub resumed: u64,
     /// Operations.
     pub operations: u64,
-    /// [`crate::world::World::digest`] at the end; of several runs the sum.
+    /// The value of [`crate::world::World::digest`] at the end; over several runs, the sum.
     pub digest: u64,
 }
 
 impl Coverage {
-    /// It was done.
+    /// Counts a special event.
     pub(super) fn special(&mut self, special: Special) {
         *self.specials.entry(special).or_default() += 1;
     }
 
-    /// Adds another run's.
+    /// Adds another run's counts.
     pub fn add(&mut self, other: &Self) {
         self.sent += other.sent;
         self.delivered += other.delivered;
@@ -80,7 +80,7 @@ impl Coverage {
 }
 
 impl Run {
-    /// Notes what there was.
+    /// Takes over the counts at the end of a run.
     pub(super) fn count(&mut self) {
         let (sent, delivered) = self.model.counts();
         self.coverage.sent = sent;

@@ -1,35 +1,35 @@
-//! Where decisions come from.
+//! Sources of random decisions.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 /// A source of decisions.
 pub trait Dice {
-    /// A number below `n`, which is above 0.
+    /// A number below `n`, which must be above 0.
     fn below(&mut self, n: u32) -> u32;
 
-    /// Begins the next part of a run, of those called `name`; false if there are no more.
+    /// Begins the next part of a run, of the parts called `name`. Returns false if there are no more.
     fn part(&mut self, name: &'static str) -> bool {
         let _ = name;
         true
     }
 
-    /// True `percent` times of a hundred.
+    /// True in `percent` of a hundred cases.
     fn chance(&mut self, percent: u32) -> bool {
         self.below(100) < percent
     }
 
-    /// From `low` to `high`, both included.
+    /// A number from `low` to `high`, both included.
     fn between(&mut self, low: u32, high: u32) -> u32 {
         low + self.below(high - low + 1)
     }
 }
 
-/// Decisions by a seed.
+/// Decisions from a seed.
 pub struct Seeded(ChaCha8Rng);
 
 impl Seeded {
-    /// The same seed gives the same decisions.
+    /// Creates a source; the same seed gives the same decisions.
     pub fn new(seed: u64) -> Self {
         Self(ChaCha8Rng::seed_from_u64(seed))
     }
@@ -41,11 +41,11 @@ impl Dice for Seeded {
     }
 }
 
-/// Decisions by bytes, one or two each; zeros when they are used up.
+/// Decisions from bytes, one or two each; zeros when they are used up.
 pub struct FromBytes<'a>(&'a [u8]);
 
 impl<'a> FromBytes<'a> {
-    /// From a fuzzer.
+    /// Creates a source from a fuzzer's bytes.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
@@ -60,7 +60,7 @@ impl<'a> FromBytes<'a> {
 impl Dice for FromBytes<'_> {
     fn below(&mut self, n: u32) -> u32 {
         let value = if n > 256 { self.byte() << 8 | self.byte() } else { self.byte() };
-        // Scaled, so that a small change of a byte is a small change of the decision.
+        // The value is scaled, so that a small change of a byte is a small change of the decision.
         let range = if n > 256 { 1u64 << 16 } else { 1 << 8 };
         (u64::from(value) * u64::from(n) / range) as u32
     }

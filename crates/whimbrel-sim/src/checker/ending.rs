@@ -1,4 +1,4 @@
-//! How a run ends.
+//! The ways in which a run ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::run::Run;
 use super::{Finale, Special};
 use crate::pair::End;
 
-/// As long as it may take until everything is at rest, whatever was before: it bounds every stall.
+/// The longest time until everything is at rest, whatever happened before. It limits every stall.
 const REST: Duration = Duration::from_secs(15);
 
 impl Run {
@@ -45,7 +45,7 @@ impl Run {
                 }
                 let begin = self.pair.now();
                 self.end(self.config.close_timeout + Duration::from_secs(5), |_| {});
-                // A polite close delivers what was queued, unless patience ran out.
+                // A graceful close delivers what was queued, unless `close_timeout` ran out.
                 let ends = End::BOTH.map(|end| self.pair.timed_events(end).last().map(|(at, _)| *at));
                 let in_time = begin + self.config.close_timeout;
                 let discarded = self.discarded();
@@ -59,7 +59,7 @@ impl Run {
                 self.pair.close(end, 6, "close");
                 let node = self.pair.node(moves);
                 self.pair.world.rebind(node);
-                // Who does not know where the other is may have to find out by silence.
+                // An end that does not know the other's address may detect the close only by silence.
                 self.end(self.patience(), |_| {});
             }
             Finale::CloseResuming { away, apart, first } => {
@@ -69,11 +69,11 @@ impl Run {
                 self.over = true;
                 let now = self.pair.now();
                 self.pair.connection(end).abort(now, 8, "abort");
-                // If its last packet is lost and the peer has nothing to say, only silence tells.
+                // If the last packet is lost and the peer has nothing to send, only silence tells.
                 self.end(self.patience(), |_| {});
             }
             Finale::Kill(end) => {
-                // What is read now is all that will be.
+                // Nothing arrives after what is read now.
                 self.over = true;
                 heard.remove(&end);
                 let (node, _) = self.pair.place(end).expect("it is there");
@@ -89,7 +89,7 @@ impl Run {
                 heard.remove(&End::Server);
                 self.pair.world.restart_server();
                 self.restore_networks();
-                // Of a connection that the server made, the client has no token by which to hear of it.
+                // A client has no reset token of a connection that the server opened.
                 let soon = self.config.keep_alive.unwrap_or_default() + Duration::from_secs(5);
                 let limit = if self.coverage.resumed > 0 { self.patience() } else { soon };
                 self.end(limit, |run| {
@@ -99,13 +99,13 @@ impl Run {
             }
         }
         let discarded = self.discarded();
-        // What the vanished end was owed or had asked is nobody's concern.
+        // Debts and requests of the vanished end do not count.
         if heard.len() == End::BOTH.len() {
             self.model.check(false, &heard, &discarded);
         }
     }
 
-    /// One goes on from its state while the other closes.
+    /// One end resumes from its state while the other closes.
     fn close_resuming(&mut self, away: End, apart: Duration, first: bool) {
         self.ease();
         self.proven();
@@ -126,7 +126,8 @@ impl Run {
             let why = run.pair.closed(away.other());
             assert_eq!(why, Some(CloseReason::Local), "it closed");
             let why = run.pair.closed(away);
-            // Who closes what waits for its peer ends it at once. Then a client does not answer who dials it.
+            // An end that closes while it waits for its peer ends at once. If it is the client, it then does not
+            // answer a peer that dials.
             let told = match &why {
                 Some(CloseReason::Peer(reason)) => reason.code == 9,
                 Some(CloseReason::ResumeExpired | CloseReason::UnknownSession) => true,
@@ -137,12 +138,12 @@ impl Run {
         });
     }
 
-    /// As long as a session may last of which nobody hears any more.
+    /// The longest time that a session may last after its peer went silent.
     fn patience(&self) -> Duration {
         self.config.idle_timeout + self.config.reattach.unwrap_or_default() + Duration::from_secs(5)
     }
 
-    /// The links are good, everybody reads, nothing is capped or costs too much.
+    /// Makes the links good, lets everyone read, and lifts all limits and costs.
     fn ease(&mut self) {
         self.make_way();
         let now = self.pair.now();
@@ -154,11 +155,11 @@ impl Run {
         for end in End::BOTH {
             self.read_all(end);
         }
-        // Where a NAT rebound, only what the client says shows the server where it is now.
+        // After a NAT rebinding, only a packet from the client shows the server its new address.
         self.send(End::Client, &Draft::plain(100));
     }
 
-    /// Links are good, and none costs too much.
+    /// Makes the links good, and none too expensive.
     pub(super) fn make_way(&mut self) {
         self.values.values_mut().flatten().for_each(|(cost, _)| *cost = (*cost).min(DEAR));
         self.restore_networks();
@@ -170,7 +171,7 @@ impl Run {
         desk.stalled.clear();
     }
 
-    /// Everything there is comes to its end.
+    /// Runs until everything is at rest.
     fn rest(&mut self) {
         self.ease();
         let now = self.pair.now();
@@ -184,7 +185,7 @@ impl Run {
         assert_eq!((client.0, server.0), (server.1, client.1), "both ends agree on credit");
     }
 
-    /// In few words, for a complaint.
+    /// A short description of the state, for an error message.
     pub(super) fn state(&mut self) -> Vec<String> {
         let words = End::BOTH.map(|end| {
             let (session, now) = (self.pair.session(end).stats(), self.pair.now());
@@ -225,7 +226,8 @@ impl Run {
             .collect()
     }
 
-    /// Both ends (those that are left) end within `limit`, tell so once and last, and free everything.
+    /// Checks that both ends (or those that are left) close within `limit`, report that once and last, and free
+    /// everything.
     fn end(&mut self, limit: Duration, check: impl FnOnce(&mut Self)) {
         for end in End::BOTH {
             self.read_all(end);

@@ -1,21 +1,21 @@
-//! Random operations on both ends of a connection, and a model outside the system that says what must have come of them.
+//! Random operations on both ends of a connection, and a model outside the system that knows what must result from them.
 //!
-//! A run is decided by its [`Dice`]: a seed, or the bytes of a fuzzer. Settings are drawn first, then operations one after the other
-//! ([`Operation`]), on links that change under way; at last the session comes to rest and is closed, or ends in a rougher way
-//! ([`Finale`]). All along the [`Model`] knows what was asked and hears what came out, and panics where they do not fit:
+//! A run is decided by its [`Dice`]: a seed, or the bytes of a fuzzer. Settings are drawn first, then operations one by one
+//! ([`Operation`]), on links that change along the way. At last the session comes to rest and is closed, or ends less gently
+//! ([`Finale`]). The [`Model`] knows what was requested and sees what results, and panics where they do not match:
 //!
-//! - nothing reliable is lost while the session lives, nothing is delivered twice, nothing is changed;
+//! - nothing reliable is lost while the session lives, nothing is delivered twice, and nothing is changed;
 //! - order is kept in each domain; a replacement may take the place of what it replaces;
 //! - every tracked message has one outcome, with a reason for it, and the receiver got it exactly if the outcome says so;
-//! - after its lifetime a message is not sent any more;
+//! - a message is not sent after its lifetime;
 //! - byte streams come out as they went in, and end as they were ended;
-//! - queues and unread data stay within their limits, both ends agree on credit when all is quiet, and in the end nothing is held of it;
-//! - before its challenge was answered a path carries next to nothing;
-//! - once the link is good everything is done within bounded time.
+//! - queues and unread data stay within their limits; both ends agree on credit at rest, and hold none of it in the end;
+//! - a path carries next to nothing before its challenge was answered;
+//! - once the link is good, everything finishes within bounded time.
 //!
-//! [`run_move`] does the same, in small, with sessions that are suspended and resumed.
+//! [`run_move`] does the same on a smaller scale with sessions that are suspended and resumed.
 //!
-//! A [`Tape`] keeps the decisions of a run: [`reduce`] makes one that failed short, and it can be written to a file and played again.
+//! A [`Tape`] keeps the decisions of a run. [`reduce`] shortens one that failed; a tape can be written to a file and replayed.
 
 mod arrivals;
 mod attacker;
@@ -49,31 +49,31 @@ pub use tape::{Kind, Tape};
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs one seed; what was wrong, if anything.
+/// Runs one seed.
 ///
 /// # Errors
-/// The checker's or the system's complaint.
+/// The failure that the checker or the system reported.
 pub fn run_seed(seed: u64) -> Result<Coverage, String> {
     complaint(|| run(&mut Seeded::new(seed), seed))
 }
 
-/// Runs one seed of sessions that move; what was wrong, if anything.
+/// Runs one seed of sessions that move.
 ///
 /// # Errors
-/// The checker's or the system's complaint.
+/// The failure that the checker or the system reported.
 pub fn move_seed(seed: u64) -> Result<(), String> {
     complaint(|| run_move(seed))
 }
 
-/// Runs what the bytes say.
+/// Runs the decisions in `bytes`.
 ///
 /// # Errors
-/// As [`run_seed`].
+/// See [`run_seed`].
 pub fn run_bytes(bytes: &[u8]) -> Result<Coverage, String> {
     complaint(|| run(&mut FromBytes::new(bytes), 1))
 }
 
-/// Runs `check` and turns a panic into words.
+/// Runs `check` and converts a panic to its message.
 ///
 /// # Errors
 /// The panic's message.

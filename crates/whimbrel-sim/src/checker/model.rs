@@ -1,4 +1,4 @@
-//! What was asked for, what came out, and whether they fit.
+//! The model: what was requested, what resulted, and whether they match.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,7 +10,8 @@ use whimbrel_proto::{MessageId, Service, StreamId, Tag, Time};
 use super::operation::Draft;
 use crate::pair::End;
 
-/// How long a packet may be on its way over the worst of the links: what left before a deadline may arrive as much after it.
+/// The longest time in flight over the worst of the links. A packet sent before a deadline may arrive this much after
+/// it.
 const LONGEST_JOURNEY: Duration = Duration::from_secs(2);
 
 /// A message that was sent.
@@ -26,7 +27,7 @@ struct Sent {
     tracked: bool,
     confirm: bool,
     expires: Option<Time>,
-    /// Places in the order that it may have: its own, or that of something it replaced.
+    /// The places in the order that it may have: its own, and that of a message it replaced.
     place: (u64, u64),
     cancelled: bool,
     replaced: bool,
@@ -38,7 +39,8 @@ struct Sent {
 }
 
 impl Sent {
-    /// It will have an outcome before the end. One that may be discarded unread may never be confirmed.
+    /// Returns whether it will have an outcome before the end. A message that may be discarded unread may never be
+    /// confirmed.
     fn is_promised(&self) -> bool {
         !self.confirm || self.service.is_reliable()
     }
@@ -55,49 +57,49 @@ struct Flow {
     ended: bool,
 }
 
-/// See the module above.
+/// The model; see the module documentation.
 #[derive(Debug, Default)]
 pub struct Model {
     sent: Vec<Sent>,
     ids: BTreeMap<(End, MessageId), u32>,
     settings: BTreeMap<(End, StreamId, u64), TagSettings>,
     flows: BTreeMap<(StreamId, End), Flow>,
-    /// What byte streams begin with, by who opened them, and whether the other end was shown it.
+    /// The openings of byte streams by stream and opener, and whether the other end received each.
     openings: BTreeMap<(StreamId, End), (Vec<u8>, bool)>,
     /// The latest place delivered in each order domain.
     last: BTreeMap<(End, StreamId, usize), u64>,
     cross_sequencing: bool,
-    /// What an end sends on a stream is cross-sequenced, or not known to be: where that differs from the session's setting.
+    /// Streams whose cross-sequencing differs from the session's setting at an end; false also where it is not known.
     crossed: BTreeMap<(End, StreamId), bool>,
-    /// Of messages that have the default one.
+    /// The priority of messages that have the default one.
     priorities: BTreeMap<(End, StreamId), u8>,
-    /// Streams of which an end wanted the latest only, at some time.
+    /// Streams of which an end kept only the latest messages at some time.
     latest: BTreeSet<(End, StreamId)>,
     /// Tracked messages without an outcome.
     open: usize,
     read_bytes: BTreeMap<End, u64>,
     outcomes: BTreeMap<Outcome, u64>,
-    /// The longest that somebody on the way has kept a packet that came at last.
+    /// The longest time for which an attacker kept a packet that was finally delivered.
     held: Duration,
 }
 
 impl Model {
-    /// Of a session whose streams are cross-sequenced, or not.
+    /// Creates the model of a session whose streams are cross-sequenced or not.
     pub fn new(cross_sequencing: bool) -> Self {
         Self { cross_sequencing, ..Self::default() }
     }
 
-    /// The payload of the message that will be sent next.
+    /// The payload of the next message to be sent.
     pub fn payload(&self, length: usize) -> Bytes {
         payload(self.sent.len() as u32, length).into()
     }
 
-    /// The number of the message that will be sent next, for its PPID.
+    /// The number of the next message to be sent, for its PPID.
     pub fn next(&self) -> u32 {
         self.sent.len() as u32
     }
 
-    /// A message was taken for sending.
+    /// Notes that a message was accepted for sending.
     pub fn on_sent(&mut self, now: Time, from: End, id: MessageId, stream: StreamId, draft: &Draft) {
         let settings = draft.tag.and_then(|tag| self.settings.get(&(from, stream, tag))).copied();
         let settings = settings.unwrap_or_default();
@@ -141,7 +143,7 @@ impl Model {
         })
     }
 
-    /// Everything of a tag was given up.
+    /// Notes that all messages of a tag were cancelled.
     pub fn on_cancel(&mut self, now: Time, from: End, stream: StreamId, tag: u64) {
         for sent in self.unresolved(from, stream, tag) {
             sent.cancelled = true;
@@ -149,7 +151,7 @@ impl Model {
         }
     }
 
-    /// The message sent last replaces what its tag had before.
+    /// Notes that the message sent last replaces earlier ones with its tag.
     pub fn on_replace(&mut self, now: Time, from: End, stream: StreamId, tag: u64) {
         let Some(mut newest) = self.sent.pop() else { return };
         for old in self.unresolved(from, stream, tag) {
@@ -160,27 +162,28 @@ impl Model {
         self.sent.push(newest);
     }
 
-    /// A tag was set.
+    /// Notes the settings of a tag.
     pub fn on_settings(&mut self, from: End, stream: StreamId, tag: u64, settings: TagSettings) {
         self.settings.insert((from, stream, tag), settings);
     }
 
-    /// Every tag that has settings.
+    /// All tags that have settings.
     pub fn tags(&self) -> Vec<(End, StreamId, u64)> {
         self.settings.keys().copied().collect()
     }
 
-    /// A stream was opened with options.
+    /// Notes that a stream was opened with options.
     pub fn on_opened(&mut self, from: End, stream: StreamId, options: &StreamOptions) {
         if let Some(cross) = options.cross_sequencing {
             self.crossed.insert((from, stream), cross);
-            // That end follows what it has seen by then: more than the order of each service is not promised.
+            // The other end follows only what it has seen by then, so nothing beyond the order of each service is
+            // guaranteed.
             self.crossed.insert((from.other(), stream), false);
         }
         self.on_options(from, stream, options);
     }
 
-    /// A stream was set otherwise at an end.
+    /// Notes new options of a stream at an end.
     pub fn on_options(&mut self, at: End, stream: StreamId, options: &StreamOptions) {
         self.priorities.insert((at, stream), options.priority);
         if matches!(options.credit, CreditPolicy::Latest { .. }) {
@@ -188,12 +191,12 @@ impl Model {
         }
     }
 
-    /// Bytes that may wait unread beyond the session's window: a window for each stream whose latest is kept.
+    /// The number of streams that keep only the latest. Each may have a window of unread bytes beyond the session's.
     pub fn latest_streams(&self, at: End) -> u64 {
         self.latest.iter().filter(|(end, _)| *end == at).count() as u64
     }
 
-    /// A message was read that came after `since`.
+    /// Checks a message that was read and had arrived after `since`.
     pub fn on_message(&mut self, now: Time, since: Time, at: End, message: &Message) {
         *self.read_bytes.entry(at).or_default() += message.payload.len() as u64;
         let in_payload = message.payload.first_chunk().map(|number| u32::from_be_bytes(*number));
@@ -214,7 +217,7 @@ impl Model {
             assert_eq!(message.ppid.is_some(), sent.ppid, "PPID of message {number}");
             assert_eq!(sent.delivered, None, "message {number} was delivered twice: {sent:?}");
             sent.delivered = Some(now);
-            // One in its sequence may have waited there behind a gap.
+            // A sequenced message may have waited behind a gap.
             let ends = [sent.expires, sent.given_up].into_iter().flatten().min();
             let ends = ends.filter(|_| !sent.service.is_sequenced());
             assert!(
@@ -232,7 +235,7 @@ impl Model {
         }
     }
 
-    /// A message was confirmed.
+    /// Notes that a message was confirmed.
     pub fn on_confirmed(&mut self, message: &Message) {
         let in_payload = message.payload.first_chunk().map(|number| u32::from_be_bytes(*number));
         if let Some(number) = message.ppid.or(in_payload) {
@@ -240,7 +243,7 @@ impl Model {
         }
     }
 
-    /// The sender was told what became of a message.
+    /// Checks an outcome that the sender was told.
     pub fn on_outcome(&mut self, now: Time, at: End, id: MessageId, outcome: Outcome, over: bool) {
         let number = *self.ids.get(&(at, id)).expect("an outcome is of a message that was sent");
         let sent = &mut self.sent[number as usize];
@@ -261,32 +264,32 @@ impl Model {
         assert!(reason, "message {number} has no reason to be {outcome:?} at {now:?}: {sent:?}");
     }
 
-    /// The message with this number was read.
+    /// Returns whether the message with this number was read.
     pub fn is_delivered(&self, number: u32) -> bool {
         self.sent.get(number as usize).is_some_and(|sent| sent.delivered.is_some())
     }
 
-    /// A packet comes that somebody on the way has kept for so long.
+    /// Notes that a packet is delivered that an attacker kept for this long.
     pub fn on_held(&mut self, time: Duration) {
         self.held = self.held.max(time);
     }
 
-    /// Tracked messages without an outcome.
+    /// The number of tracked messages without an outcome.
     pub fn open(&self) -> usize {
         self.open
     }
 
-    /// Payload bytes of messages an end has read.
+    /// The payload bytes of messages that an end has read.
     pub fn read_bytes(&self, at: End) -> u64 {
         self.read_bytes.get(&at).copied().unwrap_or_default()
     }
 
-    /// Outcomes by kind.
+    /// Outcomes by their kind.
     pub fn outcomes(&self) -> &BTreeMap<Outcome, u64> {
         &self.outcomes
     }
 
-    /// Messages sent, and delivered.
+    /// The numbers of messages sent and delivered.
     pub fn counts(&self) -> (u64, u64) {
         let delivered = self.sent.iter().filter(|sent| sent.delivered.is_some()).count();
         (self.sent.len() as u64, delivered as u64)
@@ -294,23 +297,23 @@ impl Model {
 
     // --- Byte streams ---
 
-    /// Bytes that follow those written to a stream.
+    /// The next bytes to write to a stream.
     pub fn stream_bytes(&self, from: End, stream: StreamId, length: usize) -> Bytes {
         let offset = self.flows.get(&(stream, from)).map_or(0, |flow| flow.written);
         stream_bytes(stream, from, offset, length).into()
     }
 
-    /// An opening that no other stream begins with.
+    /// An opening that differs from those of all other streams.
     pub fn opening(&self, length: usize) -> Vec<u8> {
         pattern(&STEPS_29, self.openings.len() as u8, 7, length)
     }
 
-    /// A stream that begins with it was opened.
+    /// Notes that a stream was opened with this opening.
     pub fn on_opened_with(&mut self, from: End, stream: StreamId, opening: Vec<u8>) {
         self.openings.insert((stream, from), (opening, false));
     }
 
-    /// What the other end was shown when it accepted a stream.
+    /// Checks the opening that the other end received when it accepted a stream.
     pub fn on_opening(&mut self, at: End, stream: StreamId, opening: Option<&[u8]>) {
         let from = at.other();
         let given_up = self.is_given_up(from, stream);
@@ -319,7 +322,7 @@ impl Model {
             return;
         };
         if std::mem::replace(shown, true) {
-            // A session that goes on from bytes tells of its streams again.
+            // A session restored from bytes reports its streams again.
             assert_eq!(opening, None, "the opening of {stream:?} was shown twice");
             return;
         }
@@ -334,7 +337,7 @@ impl Model {
         flow.is_some_and(|flow| flow.reset.is_some() || flow.stopped.is_some())
     }
 
-    /// The peer has all that was written.
+    /// Checks the report that the peer has everything written.
     pub fn on_stream_delivered(&mut self, at: End, stream: StreamId) {
         let flow = self.flow(at, stream);
         assert!(flow.finished, "{stream:?} is said to be delivered and goes on: {flow:?}");
@@ -344,41 +347,41 @@ impl Model {
         self.flows.entry((stream, from)).or_default()
     }
 
-    /// So many were taken.
+    /// Notes that this many bytes were accepted for writing.
     pub fn on_written(&mut self, from: End, stream: StreamId, length: usize) {
         let flow = self.flow(from, stream);
         assert!(!flow.finished && flow.reset.is_none(), "written after the end of {stream:?}");
         flow.written += length as u64;
     }
 
-    /// The direction was finished.
+    /// Notes that the direction was finished.
     pub fn on_finished(&mut self, from: End, stream: StreamId) {
         self.flow(from, stream).finished = true;
     }
 
-    /// The direction was reset.
+    /// Notes that the direction was reset.
     pub fn on_reset(&mut self, from: End, stream: StreamId, code: u64) {
         self.flow(from, stream).reset = Some(code);
     }
 
-    /// The reader wants no more.
+    /// Notes that the reader stopped the stream.
     pub fn on_stop(&mut self, at: End, stream: StreamId, code: u64) {
         self.flow(at.other(), stream).stopped = Some(code);
     }
 
-    /// The writer heard of it.
+    /// Checks the report to the writer that the stream was stopped.
     pub fn on_stopped(&mut self, at: End, stream: StreamId, code: u64) {
         assert_eq!(self.flow(at, stream).stopped, Some(code), "{stream:?} was not stopped so");
     }
 
-    /// Writing was refused, since the direction has ended.
+    /// Checks that the direction has ended, since writing was refused.
     pub fn check_ended(&mut self, from: End, stream: StreamId) {
         let flow = self.flow(from, stream);
         let ended = flow.finished || flow.reset.is_some() || flow.stopped.is_some();
         assert!(ended, "{from:?} cannot write to {stream:?}, which did not end: {flow:?}");
     }
 
-    /// Bytes were read.
+    /// Checks bytes that were read.
     pub fn on_stream_data(&mut self, at: End, stream: StreamId, bytes: &[u8]) {
         let from = at.other();
         let flow = self.flow(from, stream);
@@ -390,14 +393,14 @@ impl Model {
         assert!(bytes == right, "{stream:?} at {offset} + {:?}", differs());
     }
 
-    /// The reader was told that all was read.
+    /// Checks the report to the reader that everything was read.
     pub fn on_stream_end(&mut self, at: End, stream: StreamId) {
         let flow = self.flow(at.other(), stream);
         assert!(flow.finished && flow.read == flow.written, "{stream:?} ended early: {flow:?}");
         flow.ended = true;
     }
 
-    /// The reader was told that the writer gave up.
+    /// Checks the report to the reader that the writer reset the stream.
     pub fn on_stream_reset(&mut self, at: End, stream: StreamId, code: u64) {
         let flow = self.flow(at.other(), stream);
         let right = [flow.reset, flow.stopped].contains(&Some(code));
@@ -405,13 +408,13 @@ impl Model {
         flow.ended = true;
     }
 
-    /// The reader has nothing to do with the stream any more.
+    /// Returns whether the stream has ended for the reader.
     pub fn has_ended(&mut self, at: End, stream: StreamId) -> bool {
         let flow = self.flow(at.other(), stream);
         flow.ended || flow.stopped.is_some()
     }
 
-    /// Everything written has been read, and ends were told.
+    /// Returns whether everything written was read and ends were reported.
     pub fn streams_are_quiet(&self) -> bool {
         self.flows.values().all(|flow| {
             flow.ended
@@ -420,7 +423,7 @@ impl Model {
         })
     }
 
-    /// What was written and not read, for a complaint.
+    /// The streams and messages that are not at rest, for an error message.
     pub fn unquiet(&self) -> Vec<String> {
         let flows = self.flows.iter().filter(|(_, flow)| !flow.ended && flow.stopped.is_none());
         let flows = flows.filter(|(_, flow)| flow.read != flow.written || flow.finished);
@@ -444,8 +447,9 @@ impl Model {
 
     // --- At the end ---
 
-    /// Holds what every message came to against what the receiver got. `alive`: the session came to rest before it ended.
-    /// `heard`: ends whose inbox was read to its end. `discarded`: for each end, messages it discarded for newer ones.
+    /// Compares the outcome of every message with what the receiver got. `alive` says that the session came to rest
+    /// before it ended. `heard` holds the ends whose inbox was read to its end. `discarded` counts for each end the
+    /// messages that it discarded for newer ones.
     pub fn check(&self, alive: bool, heard: &BTreeSet<End>, discarded: &BTreeMap<End, u64>) {
         let mut claimed = BTreeMap::<End, u64>::new();
         for (number, sent) in self.sent.iter().enumerate() {
@@ -497,7 +501,7 @@ impl Model {
     }
 }
 
-/// A message's payload: its number, then a pattern that no other has.
+/// A message's payload: its number, then a pattern that no other message has.
 fn payload(number: u32, length: usize) -> Vec<u8> {
     let salt = (number.wrapping_mul(0x9e37_79b9) >> 24) as u8;
     let mut bytes = pattern(&STEPS_29, salt, 0, length);
@@ -507,13 +511,13 @@ fn payload(number: u32, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// What a byte stream carries from an offset on.
+/// The bytes of a byte stream from an offset on.
 fn stream_bytes(stream: StreamId, from: End, offset: u64, length: usize) -> Vec<u8> {
     let salt = stream.0.wrapping_mul(37) as u8 ^ if from == End::Client { 0 } else { 0x5a };
     pattern(&STEPS_31, salt, offset, length)
 }
 
-/// Multiples, as far as bytes tell them apart.
+/// Multiples of a number, as far as a byte can distinguish them.
 const fn steps(of: u8) -> [u8; 256] {
     let mut steps = [0; 256];
     let mut at = 0;
@@ -527,7 +531,7 @@ const fn steps(of: u8) -> [u8; 256] {
 static STEPS_29: [u8; 256] = steps(29);
 static STEPS_31: [u8; 256] = steps(31);
 
-/// Bytes that differ by their place: a run of `steps` for each 256, changed by the number of that run.
+/// Bytes that depend on their position: a run of `steps` for each 256, changed by the number of the run.
 fn pattern(steps: &[u8; 256], salt: u8, offset: u64, length: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(length);
     while bytes.len() < length {

@@ -1,5 +1,5 @@
-//! Sessions that move: traffic both ways, one end suspended in the midst of it and resumed on another host, at times a second time from
-//! the same state. Whatever is drawn, each message arrives once and in its order, and a state is good once.
+//! Sessions that move: with traffic in both directions, one end is suspended and resumed on another host, sometimes a
+//! second time from the same state. Each message must arrive once and in order, and a state must work once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use super::{Dice, Seeded};
 use crate::pair::{End, Pair};
 use whimbrel_link::LinkConfig;
 
-/// What is sent before the end is suspended, then while it is away, then after its return: so many times each.
+/// The rounds of messages before the suspension, during it and after it: this many each.
 const ROUNDS: usize = 20;
-/// As long as everything may take to arrive.
+/// The longest time until everything has arrived.
 const REST: Duration = Duration::from_secs(60);
 const SERVICES: [Service; 2] = [Service::ReliableSequenced, Service::ReliableUnsequenced];
 
-/// What is drawn for a session that moves.
+/// The decisions for a session that moves.
 #[derive(Debug)]
 pub(super) struct MoveScript {
     seed: u64,
@@ -29,12 +29,12 @@ pub(super) struct MoveScript {
     /// What the other end sends meanwhile.
     away: Vec<Round>,
     time: Duration,
-    /// The state is used once more.
+    /// Whether the state is used a second time.
     again: bool,
     after: Vec<Round>,
 }
 
-/// Some messages, and some time.
+/// Some messages, followed by some time.
 #[derive(Debug)]
 struct Round {
     from: End,
@@ -43,7 +43,7 @@ struct Round {
     read: bool,
 }
 
-/// A message to be sent: of which of [`SERVICES`], and how long.
+/// A message to send: its index in [`SERVICES`] and its length.
 #[derive(Debug)]
 struct Message {
     kind: usize,
@@ -65,7 +65,7 @@ impl MoveScript {
         Self { seed, link, before, mode, away, time, again, after }
     }
 
-    /// A line for each part, in their order.
+    /// Describes each part in a line, in their order.
     pub(super) fn describe(&self) -> Vec<String> {
         let Self { link, before, mode, away, time, again, after, .. } = self;
         let rounds = |rounds: &[Round]| rounds.iter().map(|round| format!("{round:?}")).collect::<Vec<_>>();
@@ -109,12 +109,12 @@ struct Move {
     got: BTreeMap<(End, usize), Vec<u64>>,
 }
 
-/// Runs what `seed` decides; panics where a promise is broken.
+/// Runs what `seed` decides. Panics if a guarantee is violated.
 pub fn run_move(seed: u64) {
     play(MoveScript::draw(&mut Seeded::new(seed), seed));
 }
 
-/// Plays it; panics where a promise is broken.
+/// Plays a script. Panics if a guarantee is violated.
 pub(super) fn play(script: MoveScript) {
     let pair = Pair::connected(script.seed, TransportConfig::default(), &script.link);
     let link = script.link.parse().expect("it is well written");
@@ -178,7 +178,7 @@ impl Move {
         Suspended::from_bytes(&state.to_bytes()).expect("it was just written")
     }
 
-    /// On a host of its own.
+    /// Resumes the session on a new host.
     fn resume(&mut self, state: &Suspended) -> (usize, Handle) {
         let client = self.pair.client;
         let host = self.pair.world.add_host_of(client, self.link.clone(), self.link.clone());

@@ -1,4 +1,4 @@
-//! Byte streams that nobody reads: the others go on.
+//! Byte streams that nobody reads must not stop the others.
 
 use std::time::Duration;
 
@@ -9,17 +9,18 @@ use super::run::Run;
 use super::special::Special;
 use crate::pair::End;
 
-/// As long as a message may take past streams that stand still, over good links.
+/// The longest time for a message to get past stalled streams, over good links.
 const PAST: Duration = Duration::from_secs(15);
-/// What is written at a time.
+/// The number of bytes written at a time.
 const PIECE: usize = 50_000;
 
 impl Run {
-    /// One end reads a stream no more, for a while or as long as the run lasts, while the other goes on writing to it. A message passes.
+    /// One end stops reading a stream, for a while or for the rest of the run, while the other keeps writing to it. A
+    /// message must get past.
     pub(super) fn stall(&mut self, at: End, nth: u32, length: usize, time: Option<Duration>) {
         let Some(stream) = self.byte_stream(at, nth) else { return };
         if !self.desk(at.other()).bytes.contains(&stream) {
-            // The other end has not heard of it yet.
+            // The other end does not know the stream yet.
             return;
         }
         self.coverage.special(Special::Stall);
@@ -33,20 +34,20 @@ impl Run {
             self.pass(Duration::from_millis(20));
             left -= piece;
         }
-        // Where a NAT rebound, only what the client says shows the server where it is now.
+        // After a NAT rebinding, only a packet from the client shows the server its new address.
         self.send(End::Client, &Draft::plain(100));
         self.goes_past(at);
         let link = self.link.clone();
         self.pair.relink(&link);
     }
 
-    /// It is not read at this time.
+    /// Returns whether the stream is not read at this time.
     pub(super) fn is_stalled(&mut self, at: End, stream: StreamId) -> bool {
         let now = self.pair.now();
         self.desk(at).stalled.get(&stream).is_some_and(|until| *until > now)
     }
 
-    /// A message to `at` arrives.
+    /// Checks that a message to `at` arrives.
     fn goes_past(&mut self, at: End) {
         let most = std::mem::replace(&mut self.desk(at).most, 10_000);
         let until = self.pair.now() + PAST;
@@ -67,7 +68,7 @@ impl Run {
         self.desk(at).most = most;
     }
 
-    /// An application drops a stream without a look at it.
+    /// An application drops a stream without reading it.
     pub(super) fn abandon(&mut self, at: End, nth: u32, code: u64) {
         let Some(stream) = self.byte_stream(at, nth) else { return };
         self.coverage.special(Special::Abandon);

@@ -1,4 +1,4 @@
-//! Networks under way: their links, addresses and paths.
+//! Changes of networks during a run: their links, addresses and paths.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use whimbrel_link::LinkConfig;
 const GOOD: &str = "rate=50mbit,delay=10ms,queue=200ms";
 
 impl Run {
-    /// The second network, once.
+    /// Adds the second network, once.
     pub(super) fn add_network(&mut self) {
         if !self.second {
             self.second = true;
@@ -58,21 +58,21 @@ impl Run {
                 let id = paths[nth as usize % paths.len()].id;
                 let connection = self.pair.connection(end);
                 let set = connection.set_primary(now, id);
-                // A copy of what the peer said as it left may come after it is back, and before it has shown that it is.
+                // A late copy of SUSPEND may arrive after the peer is back, and before the peer has shown that it is.
                 let waits = set == Err(SetPrimaryError::Closing) && connection.is_waiting();
                 assert!(set.is_ok() || waits, "it is there: {set:?}");
             }
         }
     }
 
-    /// The server has another address on the first network, and the client hears of it: if both moved at a time neither would find the
-    /// other.
+    /// Gives the server another address on the first network, and waits until the client knows it. If both moved at a
+    /// time, neither would find the other.
     pub(super) fn rebind_server(&mut self) {
         self.proven();
         let [client, server] = [self.pair.client, SERVER].map(|node| self.pair.world.address(node));
         self.send(End::Client, &Draft::plain(100));
         self.pass(Duration::from_secs(2));
-        // Of two between the same addresses one may be dead, and only one end know it yet.
+        // Of two paths between the same addresses, one may be dead while only one end knows it.
         let there = self.works(End::Server, client);
         if let Some(path) = self.works(End::Client, server).into_iter().find(|path| there.contains(path)) {
             self.pair.world.rebind(SERVER);
@@ -83,14 +83,15 @@ impl Run {
         self.pair.relink(&link);
     }
 
-    /// Paths of `at` to this address that work, as far as it knows.
+    /// The paths of `at` to this address that work, as far as it knows.
     fn works(&mut self, at: End, remote: SocketAddr) -> Vec<PathId> {
         let works = |path: &&PathStats| matches!(path.state, PathState::Active | PathState::Standby);
         let paths = self.pair.stats(at).paths;
         paths.iter().filter(works).filter(|path| path.remote == remote).map(|path| path.id).collect()
     }
 
-    /// Until the client sends there no more on this path: by then it has heard of the server, if only by a keep-alive.
+    /// Waits until the client no longer sends to the old address on this path. By then it has heard from the server,
+    /// at the latest by a keep-alive.
     fn follow(&mut self, id: PathId, old: SocketAddr) {
         let until = self.pair.now() + self.config.keep_alive.unwrap_or_default() * 2;
         while self.pair.stats(End::Client).paths.iter().any(|path| path.id == id && path.remote == old) {
@@ -128,7 +129,7 @@ impl Run {
         }
     }
 
-    /// Every link is good, and everybody has every address.
+    /// Makes every link good, and gives everyone every address.
     pub(super) fn restore_networks(&mut self) {
         self.restore_links();
         if self.second {

@@ -1,4 +1,4 @@
-//! What can be done to a connection.
+//! The operations on a connection.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use whimbrel_proto::session::{CreditPolicy, RouteClass, StreamKind, StreamOption
 use super::{Attack, Away, Dice, special};
 use crate::pair::End;
 
-/// A message to be sent, but for its payload, which the model makes.
+/// A message to send, without its payload, which the model makes.
 #[derive(Clone, Debug)]
 pub struct Draft {
-    /// Which of the streams that are open, counted round.
+    /// The index of the stream among the open ones, modulo their number.
     pub stream: u32,
-    /// How it travels.
+    /// Its service.
     pub service: Service,
     /// Its tag.
     pub tag: Option<u64>,
@@ -21,17 +21,17 @@ pub struct Draft {
     pub priority: u8,
     /// Its lifetime.
     pub lifetime: Option<Duration>,
-    /// Payload, bytes.
+    /// The length of the payload in bytes.
     pub length: usize,
-    /// Its outcome is wanted.
+    /// Whether its outcome is wanted.
     pub tracked: bool,
-    /// The reader is to confirm it.
+    /// Whether the reader must confirm it.
     pub confirm: bool,
-    /// It carries its number as PPID.
+    /// Whether it carries its number as PPID.
     pub ppid: bool,
 }
 
-/// One step of a run. Streams are named by a number that is counted round those that are open.
+/// One step of a run. A stream is named by its index among the open ones, modulo their number.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "the names are the documentation")]
 pub enum Operation {
@@ -40,7 +40,7 @@ pub enum Operation {
         count: u32,
         draft: Draft,
     },
-    /// The same message over and over, in packets of their own: the link may have one overtake another.
+    /// The same message repeatedly, in separate packets: the link may reorder them.
     Trickle {
         from: End,
         count: u32,
@@ -67,19 +67,19 @@ pub enum Operation {
         from: End,
         kind: StreamKind,
     },
-    /// A byte stream that begins with an opening of so many bytes.
+    /// Opens a byte stream with an opening of this many bytes.
     OpenWith {
         from: End,
         length: usize,
     },
-    /// A byte stream's priority or window is set otherwise.
+    /// Changes a byte stream's priority or window.
     Tune {
         at: End,
         stream: u32,
         priority: u8,
         window: Option<u64>,
     },
-    /// A stream of messages that is set to something from the beginning.
+    /// Opens a message stream with options.
     OpenMessages {
         from: End,
         options: StreamOptions,
@@ -88,12 +88,12 @@ pub enum Operation {
         at: End,
         stream: u32,
     },
-    /// The stream's messages go to the shared inbox again.
+    /// Returns the stream's messages to the shared inbox.
     Release {
         at: End,
         stream: u32,
     },
-    /// A stream is set otherwise; one that keeps the latest only has a queue of its own from then on.
+    /// Changes a stream's options. A stream that keeps only the latest messages has a queue of its own from then on.
     Options {
         at: End,
         stream: u32,
@@ -118,12 +118,12 @@ pub enum Operation {
         stream: u32,
         code: u64,
     },
-    /// How much the end reads each time: nothing, a little, all.
+    /// Sets how much the end reads each time: nothing, a little, or all.
     Reading {
         at: End,
         most: usize,
     },
-    /// More than the peer grants, while it reads nothing.
+    /// Sends more than the peer grants, while the peer reads nothing.
     Flood {
         from: End,
     },
@@ -137,18 +137,18 @@ pub enum Operation {
     Rebind {
         end: End,
     },
-    /// A second network, which is there from the first of these on.
+    /// A change of the second network, which exists from the first such operation on.
     Network(NetworkChange),
-    /// The session outlives a connection.
+    /// An absence, in which the session outlives a connection.
     Away(Away),
-    /// A byte stream is not read for a while, or any more.
+    /// A byte stream is not read for a while, or never again.
     Stall {
         at: End,
         stream: u32,
         length: usize,
         time: Option<Duration>,
     },
-    /// A byte stream is dropped by its application.
+    /// The application drops a byte stream.
     Abandon {
         at: End,
         stream: u32,
@@ -160,26 +160,26 @@ pub enum Operation {
     },
 }
 
-/// How a run ends.
+/// The way in which a run ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are the documentation")]
 pub enum Finale {
-    /// All comes to rest, then one closes.
+    /// Everything comes to rest, then one end closes.
     Rest,
-    /// One closes in the midst of it.
+    /// One end closes in the middle of traffic.
     Close(End),
-    /// The same, and the NAT of an end gives it another address at that moment.
+    /// One end closes, and the NAT of an end gives it another address at that moment.
     CloseMoving {
         end: End,
         moves: End,
     },
-    /// One goes on after it was suspended, and so much later, or earlier, the other closes.
+    /// One end was suspended and resumes; the other closes `apart` later or earlier.
     CloseResuming {
         away: End,
         apart: Duration,
         first: bool,
     },
-    /// Both close at once.
+    /// Both ends close at the same time.
     Cross,
     Abort(End),
     /// An end vanishes.
@@ -188,7 +188,7 @@ pub enum Finale {
 }
 
 impl Finale {
-    /// Mostly the peaceful one, where most can be checked.
+    /// Draws a finale: mostly the peaceful one, where most can be checked.
     pub fn draw(dice: &mut dyn Dice) -> Self {
         let end = end(dice);
         match dice.below(100) {
@@ -211,7 +211,7 @@ impl Finale {
 }
 
 impl Operation {
-    /// The next one.
+    /// Draws the next operation.
     pub fn draw(dice: &mut dyn Dice) -> Self {
         let from = end(dice);
         match dice.below(100) {
@@ -277,41 +277,41 @@ impl Operation {
     }
 }
 
-/// Where cost has a limit, this is it.
+/// The limit where a cost policy has one.
 pub(super) const DEAR: u32 = 2;
 
-/// What happens to the second network, or to paths.
+/// A change of the second network or of paths.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "the names are the documentation")]
 pub enum NetworkChange {
     Relink {
         link: String,
     },
-    /// Nothing gets through, this way, that way, or both.
+    /// Nothing gets through, in one direction or both.
     Dark {
         up: bool,
         down: bool,
     },
-    /// An end has its address there no more, or again, and says so.
+    /// An end loses its address there, or regains it, and announces that.
     Leave {
         end: End,
     },
     Return {
         end: End,
     },
-    /// An end gives a path up.
+    /// An end closes a path.
     Close {
         end: End,
         nth: u32,
     },
-    /// What an end would have paths from one of its addresses used for.
+    /// An end sets cost and standby of paths from one of its addresses.
     Value {
         end: End,
         network: usize,
         cost: u32,
         standby: bool,
     },
-    /// An end asks for a path to be the primary.
+    /// An end requests a primary path.
     Primary {
         end: End,
         nth: u32,
@@ -340,7 +340,7 @@ impl NetworkChange {
 }
 
 impl Draft {
-    /// With nothing out of the ordinary.
+    /// A message with default properties.
     pub fn plain(length: usize) -> Self {
         Self {
             stream: 0,
@@ -366,7 +366,7 @@ impl Draft {
             length,
             tracked: dice.chance(70),
             confirm: dice.chance(10),
-            // What is too short for a number in its payload needs it there.
+            // A payload too short for a number needs the number in the PPID.
             ppid: length < 8 || dice.chance(10),
         }
     }
@@ -414,7 +414,7 @@ fn length(dice: &mut dyn Dice) -> usize {
     length as usize
 }
 
-/// A link as people meet them.
+/// A link such as people meet.
 pub(super) fn link(dice: &mut dyn Dice) -> String {
     let rate = ["300kbit", "1mbit", "4mbit", "20mbit", "100mbit"][dice.below(5) as usize];
     let delay = if dice.chance(70) { dice.between(1, 40) } else { dice.between(40, 300) };

@@ -1,19 +1,20 @@
-//! From a run that failed to the shortest one found that fails in the same way.
+//! Reduces a run that failed to the shortest one found that fails in the same way.
 
 use super::tape::{Part, Tape};
 
-/// What became of a run that was reduced.
+/// The result of a reduction.
 #[derive(Clone, Debug)]
 pub struct Reduced {
-    /// The shortest run that was found.
+    /// The shortest run found.
     pub tape: Tape,
-    /// What is wrong with it.
+    /// How it fails.
     pub complaint: String,
-    /// Runs it took.
+    /// The number of runs tried.
     pub runs: u32,
 }
 
-/// A complaint without what differs from run to run: two of the same class are taken for the same fault.
+/// A failure message without the parts that differ from run to run. Failures of the same class count as the same
+/// fault.
 pub fn class(complaint: &str) -> String {
     let line = complaint.lines().next().unwrap_or_default();
     let end = line.find(['{', '[']).unwrap_or(line.len());
@@ -27,7 +28,8 @@ pub fn class(complaint: &str) -> String {
     class.trim_end().to_owned()
 }
 
-/// Leaves parts out and makes decisions smaller as long as the complaint is of the same class. `more` is asked before each run.
+/// Leaves out parts and lowers decisions as long as the failure is of the same class. `more` is asked before each
+/// run.
 pub fn reduce(tape: &Tape, complaint: &str, more: &mut dyn FnMut() -> bool) -> Reduced {
     let best = Reduced { tape: tape.tidy(), complaint: complaint.to_owned(), runs: 0 };
     let mut search = Search { size: size(&best.tape), class: class(complaint), best, more };
@@ -41,7 +43,7 @@ pub fn reduce(tape: &Tape, complaint: &str, more: &mut dyn FnMut() -> bool) -> R
     }
 }
 
-/// Fewer parts, then what reads shorter, then smaller decisions.
+/// The order of sizes: fewer parts, then a shorter description, then lower decisions.
 type Size = (usize, usize, u64);
 
 fn size(tape: &Tape) -> Size {
@@ -58,7 +60,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Takes what `change` makes of the best run if it is smaller and fails as well.
+    /// Tries the change on the best run, and keeps the result if it is smaller and fails in the same way.
     fn attempt(&mut self, change: impl FnOnce(&mut Vec<Part>)) -> bool {
         let mut tape = self.best.tape.clone();
         change(&mut tape.parts);
@@ -76,7 +78,7 @@ impl Search<'_> {
         true
     }
 
-    /// First half of the parts, then fewer and fewer, down to single ones; the last first.
+    /// Tries to leave out half of the parts, then fewer and fewer, down to single ones; the last first.
     fn leave_out(&mut self) {
         let mut count = self.best.tape.len().div_ceil(2);
         while count > 0 {
@@ -98,7 +100,7 @@ impl Search<'_> {
 
     fn simplify(&mut self) {
         for part in (0..self.best.tape.parts.len()).rev() {
-            // Mostly "no" where there is a choice.
+            // Zeros mostly mean "no" where there is a choice.
             self.attempt(|parts| parts[part].draws.clear());
             let mut at = 0;
             while at < self.best.tape.parts[part].draws.len() {

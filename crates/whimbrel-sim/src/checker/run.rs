@@ -1,4 +1,4 @@
-//! A run of operations: the connection they are done to, and the model that is told of each.
+//! A run of operations: the connection they act on, and the model that is told of each.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,9 +15,9 @@ use super::operation::Draft;
 use super::{Coverage, Dice, Model, Operation, Script, Special};
 use crate::pair::{End, Pair};
 
-/// Message streams an end opens.
+/// The number of message streams that an end opens.
 const MESSAGE_STREAMS: usize = 4;
-/// Payload of the messages of a flood.
+/// The payload length of the messages of a flood.
 const FLOOD: u64 = 60_000;
 
 #[derive(Debug, Default)]
@@ -26,16 +26,16 @@ pub(super) struct Desk {
     pub(super) bytes: Vec<StreamId>,
     pub(super) claimed: BTreeSet<StreamId>,
     opened: usize,
-    /// Messages or pieces read each time.
+    /// The messages or pieces read each time.
     pub(super) most: usize,
-    /// When a queue was last found empty: what is in it came later.
+    /// When each queue was last found empty: its contents arrived later.
     pub(super) empty: BTreeMap<Option<StreamId>, Time>,
     /// Byte streams that are not read, and until when.
     pub(super) stalled: BTreeMap<StreamId, Time>,
 }
 
 impl Desk {
-    /// What waited in one queue waits in another now.
+    /// Notes that the contents of one queue moved to another.
     fn on_moved(&mut self, from: Option<StreamId>, to: Option<StreamId>) {
         let since = |queue| self.empty.get(&queue).copied().unwrap_or_default();
         self.empty.insert(to, since(from).min(since(to)));
@@ -48,25 +48,25 @@ pub(super) struct Run {
     desks: BTreeMap<End, Desk>,
     pub(super) config: TransportConfig,
     pub(super) link: String,
-    /// There is a second network.
+    /// Whether there is a second network.
     pub(super) second: bool,
-    /// What paths from the address of each end on each network cost, and whether they are in reserve.
+    /// For each end, cost and standby of paths from its address on each network.
     pub(super) values: BTreeMap<End, [(u32, bool); 2]>,
-    /// An end is suspended.
+    /// Whether an end is suspended.
     pub(super) away: bool,
     pub(super) over: bool,
-    /// Somebody on the way, where a run wants one, and the server's double that gets its strays.
+    /// The attacker on the path, if the run has one, and the server's double that gets its strays.
     pub(super) attacker: Option<Rc<RefCell<Attacker>>>,
     pub(super) sibling: usize,
     pub(super) coverage: Coverage,
 }
 
-/// Runs what the dice decide; panics where the system and the model differ.
+/// Runs the decisions of the dice. Panics if the system and the model differ.
 pub fn run(dice: &mut dyn Dice, seed: u64) -> Coverage {
     play(Script::draw(dice, seed))
 }
 
-/// Plays a run; panics where the system and the model differ.
+/// Plays a run. Panics if the system and the model differ.
 pub fn play(script: Script) -> Coverage {
     let mut run = Run::new(&script);
     if script.operations.iter().any(|operation| matches!(operation, Operation::Attack(_))) {
@@ -110,7 +110,7 @@ impl Run {
         }
     }
 
-    /// Until both are connected, though the client's NAT may rebind meanwhile.
+    /// Waits until both ends are connected; the client's NAT may rebind meanwhile.
     fn settle(&mut self, rebind: Option<Duration>) {
         let mut limit = Duration::from_secs(15);
         if let Some(after) = rebind {
@@ -118,7 +118,7 @@ impl Run {
             self.pair.run(after);
             let client = self.pair.client;
             self.pair.world.rebind(client);
-            // Where the server answered the old address, its client has to find that out.
+            // If the server answered the old address, the client must first find that out.
             limit += Duration::from_secs(30);
         }
         assert!(self.pair.settle(limit), "no connection over {}", self.link);
@@ -244,13 +244,14 @@ impl Run {
         }
     }
 
-    /// Messages that are more than a small window, where there is one: a large one would take most of a run's time.
+    /// The number of messages that exceed a small window, if there is one; filling a large one would take most of a
+    /// run's time.
     fn flood(&self) -> u64 {
         let needed = self.config.session.session_window / FLOOD + 2;
         if needed > 9 { 2 } else { needed }
     }
 
-    /// Time passes, and readers read now and then.
+    /// Lets time pass, with reads now and then.
     pub(super) fn pass(&mut self, time: Duration) {
         const SLICE: Duration = Duration::from_millis(50);
         let end = self.pair.now() + time;
@@ -355,7 +356,7 @@ impl Run {
         if stream != StreamId(0) && self.pair.session(at).claim_stream(stream) {
             self.desk(at).claimed.insert(stream);
         }
-        // Who opened it has said that.
+        // Cross-sequencing is set by the end that opened the stream.
         let before = self.pair.session(at).stream_options(stream).expect("it is open");
         let options = StreamOptions { cross_sequencing: before.cross_sequencing, ..options };
         match self.pair.session(at).set_stream_options(stream, options) {

@@ -1,4 +1,4 @@
-//! A run that is decided: it can be looked at, shortened, and played again.
+//! A decided run, which can be looked at, shortened and replayed.
 
 use std::time::Duration;
 
@@ -8,30 +8,30 @@ use super::operation::Draft;
 use super::settings::settings;
 use super::{Dice, Finale, Operation};
 
-/// Operations of a run by seed.
+/// The number of operations of a run by seed.
 pub const OPERATIONS: usize = 200;
 
-/// A run of operations, before it is played.
+/// A run of operations before it is played.
 #[derive(Clone, Debug)]
 pub struct Script {
-    /// Decides what is left to chance: losses, keys.
+    /// The seed of the world's random events: losses and keys.
     pub seed: u64,
-    /// Both ends' settings.
+    /// The settings of both ends.
     pub settings: TransportConfig,
-    /// The link both ways, at first.
+    /// The initial link in both directions.
     pub link: String,
-    /// The client sends these before it is connected.
+    /// Messages that the client sends before it is connected.
     pub early: Vec<Draft>,
-    /// Its NAT gives it another address so long after it began to connect.
+    /// How long after it began to connect the client's NAT gives it another address.
     pub rebind: Option<Duration>,
-    /// One after the other.
+    /// The operations in their order.
     pub operations: Vec<Operation>,
-    /// How it ends.
+    /// The way in which it ends.
     pub finale: Finale,
 }
 
 impl Script {
-    /// What the dice decide, in a world of this seed.
+    /// Draws a script in a world of this seed.
     pub fn draw(dice: &mut dyn Dice, seed: u64) -> Self {
         dice.part("begin");
         let settings = settings(dice);
@@ -52,7 +52,7 @@ impl Script {
         Self { seed, settings, link, early, rebind, operations, finale }
     }
 
-    /// A line for each part, in their order.
+    /// Describes each part in a line, in their order.
     pub(super) fn describe(&self) -> Vec<String> {
         let Self { settings, link, early, rebind, operations, finale, .. } = self;
         let begin = format!("{link}; early {early:?}; rebind {rebind:?}; {settings:?}");

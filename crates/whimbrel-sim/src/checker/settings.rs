@@ -1,4 +1,4 @@
-//! What a run is set up with.
+//! The settings of a run.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub(super) fn settings(dice: &mut dyn Dice) -> TransportConfig {
     config.congestion = match dice.below(5) {
         0..3 => Congestion::Gauge,
         3 => Congestion::Cubic,
-        // More than some links carry, and enough for what is queued to be through in time.
+        // More than some links carry, and enough to send everything queued in time.
         _ => Congestion::Fixed { bytes_per_s: dice.between(300_000, 1_000_000).into() },
     };
     config.scheduler = match dice.below(4) {

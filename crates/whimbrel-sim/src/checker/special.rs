@@ -1,4 +1,5 @@
-//! What goes beyond use: neglect, attackers on the way, servers of a fleet that get what is not theirs, NATs and closes at bad moments.
+//! Special events beyond normal use: neglect, attackers on the path, packets for the wrong server of a fleet, and NAT
+//! rebindings and closes at bad moments.
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use super::operation::end;
 use super::{Dice, Operation};
 use crate::pair::End;
 
-/// What they are counted by.
+/// The names under which special events are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs, reason = "the names are the documentation")]
 pub enum Special {
@@ -22,7 +23,7 @@ pub enum Special {
 }
 
 impl Special {
-    /// All of them.
+    /// All special events.
     pub const ALL: [Self; 9] = [
         Self::Stall,
         Self::Abandon,
@@ -36,7 +37,7 @@ impl Special {
     ];
 }
 
-/// Which directions an attacker sees.
+/// The directions that an attacker sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are the documentation")]
 pub enum View {
@@ -45,20 +46,21 @@ pub enum View {
     Both,
 }
 
-/// What somebody on the way does who has no keys.
+/// What an attacker without keys does.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "the names are the documentation")]
 pub enum Attack {
-    /// Packets that passed come once more, counted back from the newest, in the order they had.
+    /// Packets that passed are sent again in their former order, counted back from the newest.
     Replay { view: View, back: u32, count: u32, elsewhere: bool },
-    /// For a while one of `every` packets is held back and comes so much later.
+    /// For a while, one of `every` packets is held back and arrives `later`.
     Hold { view: View, every: u32, time: Duration, later: Duration, elsewhere: bool },
-    /// For a while one of `every` packets to the server gets to another server with the same identity, or only there.
+    /// For a while, one of `every` packets to the server also goes to another server with the same identity, or with
+    /// `only` goes just there.
     Stray { every: u32, time: Duration, only: bool },
 }
 
 impl Attack {
-    /// It has a name of its own.
+    /// The name under which it is counted.
     pub fn special(&self) -> Special {
         match self {
             Self::Replay { .. } => Special::Replay,
@@ -99,7 +101,7 @@ impl View {
     }
 }
 
-/// One of those that are operations.
+/// Draws one of the special events that are operations.
 pub(super) fn draw(dice: &mut dyn Dice) -> Operation {
     let at = end(dice);
     match dice.below(20) {

@@ -1,4 +1,5 @@
-//! The decisions of a run, kept part by part: a run that failed is shortened by leaving parts out and making decisions smaller.
+//! The decisions of a run, kept part by part. A run that failed is shortened by leaving out parts and lowering
+//! decisions.
 
 use std::fmt::{self, Display};
 use std::str::FromStr;
@@ -6,7 +7,7 @@ use std::str::FromStr;
 use super::moving::MoveScript;
 use super::{Coverage, Dice, Script, Seeded, complaint, moving, run};
 
-/// What a run is about.
+/// The kind of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// Random operations on both ends: [`run`].
@@ -16,10 +17,10 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// Both kinds.
     pub const ALL: [Self; 2] = [Self::Operations, Self::Moves];
 
-    /// As in files.
+    /// The name of the kind in files.
     pub fn name(self) -> &'static str {
         match self {
             Self::Operations => "operations",
@@ -37,7 +38,7 @@ impl FromStr for Kind {
     }
 }
 
-/// A part of a run and what was drawn for it.
+/// A part of a run, with the decisions drawn for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) name: String,
@@ -45,29 +46,30 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// A run may do without it.
+    /// Returns whether a run can do without the part.
     pub(super) fn is_optional(&self) -> bool {
         ["operation", "before", "away", "after"].contains(&self.name.as_str())
     }
 }
 
-/// All decisions of a run. [`Display`] writes what [`FromStr`] reads: a line for each part, with what it means as a comment.
+/// All decisions of a run. [`Display`] writes what [`FromStr`] reads: a line for each part, with its meaning as a
+/// comment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tape {
-    /// What kind of run.
+    /// The kind of the run.
     pub kind: Kind,
-    /// Of the world: losses, keys.
+    /// The seed of the world's random events: losses and keys.
     pub seed: u64,
     pub(super) parts: Vec<Part>,
 }
 
 impl Tape {
-    /// What a seed decides.
+    /// Records the decisions of a seed.
     pub fn of_seed(kind: Kind, seed: u64) -> Self {
         Self { kind, seed, parts: Vec::new() }.recorded(&mut Seeded::new(seed))
     }
 
-    /// Only what is used of these decisions, each within its limits.
+    /// Keeps only the decisions that are used, each within its limits.
     pub(super) fn tidy(&self) -> Self {
         self.recorded(&mut self.player())
     }
@@ -85,10 +87,10 @@ impl Tape {
         Player { rest: &self.parts, draws: [].iter() }
     }
 
-    /// Runs it; what was wrong, if anything.
+    /// Runs the tape.
     ///
     /// # Errors
-    /// The checker's or the system's complaint.
+    /// The failure that the checker or the system reported.
     pub fn run(&self) -> Result<Coverage, String> {
         complaint(|| match self.kind {
             Kind::Operations => run(&mut self.player(), self.seed),
@@ -99,7 +101,7 @@ impl Tape {
         })
     }
 
-    /// What each part means.
+    /// Describes what each part means.
     pub(super) fn describe(&self) -> Vec<String> {
         match self.kind {
             Kind::Operations => Script::draw(&mut self.player(), self.seed).describe(),
@@ -107,12 +109,12 @@ impl Tape {
         }
     }
 
-    /// Operations, or rounds of messages.
+    /// The number of operations or rounds of messages.
     pub fn len(&self) -> usize {
         self.parts.iter().filter(|part| part.is_optional()).count()
     }
 
-    /// There are none of these.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -152,7 +154,7 @@ impl FromStr for Tape {
     }
 }
 
-/// Notes what other dice decide.
+/// Records the decisions of other dice.
 struct Recorder<'a> {
     dice: &'a mut dyn Dice,
     parts: Vec<Part>,
@@ -176,7 +178,7 @@ impl Dice for Recorder<'_> {
     }
 }
 
-/// Decides as a tape says; zeros where it says nothing.
+/// Repeats the decisions of a tape; zeros beyond its end.
 struct Player<'a> {
     rest: &'a [Part],
     draws: std::slice::Iter<'a, u32>,

@@ -1,5 +1,5 @@
-//! Strangers whose keys are on no list make handshakes as fast as they may, until the server can remember no more used cookies: who comes from
-//! where somebody is connected is let in all the same.
+//! Strangers whose keys are on no list make handshakes as fast as allowed, until the server cannot remember more used
+//! cookies. Clients from a network with a connected client are accepted all the same.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,7 +13,7 @@ use whimbrel_proto::{ConnectConfig, Datagram, Endpoint, Event, ListenConfig, Tra
 use whimbrel_sim::world::{SERVER, World};
 
 const MS: Duration = Duration::from_millis(1);
-/// The defaults, tenfold smaller.
+/// The defaults, reduced to a tenth.
 const HANDSHAKES: u32 = 1_000;
 const COOKIES: usize = 6_553;
 
@@ -33,7 +33,7 @@ struct Strangers {
 }
 
 impl Strangers {
-    /// So many handshakes a second, each from another network, as far as the server answers.
+    /// Makes `rate` handshakes a second, each from another network, as far as the server answers.
     fn flood(&mut self, world: &mut World, rate: u64, time: u64) {
         for _ in 0..time {
             self.due += rate;
@@ -58,7 +58,7 @@ impl Strangers {
             transport: TransportConfig::default(),
         };
         let (handle, mut connection) = self.endpoint.connect(now, server, config);
-        // SYN, and PING.
+        // The SYN, then the PING.
         for _ in 0..2 {
             let (mut packet, mut reply) = (Vec::new(), Vec::new());
             connection.poll_transmit(now, &mut packet, 1);

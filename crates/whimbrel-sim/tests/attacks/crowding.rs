@@ -1,4 +1,4 @@
-//! One network, or one key, takes every connection that an open listener has.
+//! One network or one key takes every connection that an open listener has.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ fn one_network_fills_its_share_and_others_still_connect() {
     world.run(Duration::from_secs(1));
     assert_eq!(connected(&mut world, &elsewhere), 15);
 
-    // A place that is given up is the next one's, once those that were refused have stopped asking.
+    // A place that becomes free goes to the next client, once those that were refused have stopped asking.
     world.run(Duration::from_secs(11));
     let placed = crowd.iter().find(|one| connected(&mut world, &[**one]) == 1);
     let (node, handle) = *placed.expect("20 are connected");

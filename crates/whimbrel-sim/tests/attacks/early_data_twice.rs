@@ -1,5 +1,5 @@
-//! Somebody on the way, without keys, wants early data delivered more than once: PONGs are dropped until the client begins again, and PINGs
-//! are held back or sent once more.
+//! An attacker on the path without keys wants early data delivered more than once. It drops PONGs until the client
+//! begins again, and holds back PINGs or sends them once more.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -23,7 +23,7 @@ const SYN_ACK: u8 = 0x83;
 const PING: u8 = 0x84;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What a server's application does once it has read a request.
+/// What the server's application does once it has read a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Then {
     Stay,
@@ -31,7 +31,7 @@ enum Then {
     Close,
 }
 
-/// The server's application, over every connection it is given.
+/// The server's application, over every connection that it accepts.
 struct Application {
     then: Then,
     connections: Vec<Handle>,
@@ -89,7 +89,7 @@ fn world_of(there: TransportConfig, here: TransportConfig) -> (World, usize) {
     (world, client)
 }
 
-/// From the server nothing but SYN-ACK gets through until then.
+/// Drops everything from the server but SYN-ACK until then.
 fn darken(world: &mut World, until: Duration) {
     let server = world.address(SERVER);
     world.set_tap(Box::new(move |now, from, _, bytes| {
@@ -104,7 +104,7 @@ fn events(world: &mut World, client: usize, handle: Handle) -> Vec<Event> {
         .map_or(Vec::new(), |peer| peer.events.iter().map(|(_, event)| event.clone()).collect())
 }
 
-/// How often a request was delivered, and what the client heard.
+/// How often a request was delivered, and the client's events.
 fn dark_for(
     dark: Duration,
     then: Then,
@@ -188,7 +188,7 @@ fn an_application_that_serves_and_closes_serves_once() {
     }
 }
 
-/// The client has nothing to lose, so it may go on asking.
+/// The client has sent nothing early, so it may keep asking.
 #[test]
 fn a_client_that_said_nothing_early_connects_after_any_outage() {
     let (mut world, client) = world_of(TransportConfig::default(), config(300, 60));
@@ -216,7 +216,7 @@ fn a_ping_that_was_held_back_delivers_nothing_after_a_proven_connection() {
             held.push((from, to, bytes.clone()));
             return if held[0].2 == *bytes { TapVerdict::Pass } else { TapVerdict::Drop };
         }
-        // Until the client has begun again it gets no PONG.
+        // The client gets no PONG until it has begun again.
         let begun_again = held.iter().any(|(.., ping)| *ping != held[0].2);
         let dark = from == server && !begun_again && bytes[0] != SYN_ACK;
         if dark { TapVerdict::Drop } else { TapVerdict::Pass }
@@ -249,7 +249,7 @@ fn a_ping_that_was_held_back_delivers_nothing_after_a_proven_connection() {
     assert_eq!(stats.begun_before, before.begun_before + 1, "its cookie is good, and it opens");
 }
 
-/// Everything that may be chosen, by a seed.
+/// All decisions of a run, from a seed.
 struct Weather {
     dice: ChaCha20Rng,
     world: World,
@@ -286,7 +286,7 @@ impl Weather {
         Self { dice, world, client, then, tape, ticket }
     }
 
-    /// Runs for a while in which what was recorded is sent again.
+    /// Runs for a while in which recorded packets are sent again.
     fn replay(&mut self, application: &mut Application, seconds: u64) {
         for _ in 0..seconds * 4 {
             run(&mut self.world, application, Duration::from_millis(250));

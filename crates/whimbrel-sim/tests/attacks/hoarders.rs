@@ -1,5 +1,5 @@
-//! Peers with good keys have the server hold all the memory that it has for peers, in parts of messages that never become whole, so that
-//! others' connections are closed for want of it.
+//! Peers with valid keys make the server hold all the memory that it has for peers, in fragments of messages that are
+//! never completed, so that connections of others would be closed for lack of memory.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -24,7 +24,7 @@ fn world() -> World {
     World::new(3, transport, ListenConfig::default())
 }
 
-/// From the network that is numbered so.
+/// Adds a client in the network with this number.
 fn client(world: &mut World, network: usize) -> usize {
     let link = || "delay=10ms,rate=100mbit".parse().unwrap();
     let node = world.add_client(TransportConfig::default(), link(), link());
@@ -34,7 +34,7 @@ fn client(world: &mut World, network: usize) -> usize {
     node
 }
 
-/// A part of a byte, which is charged 34 bytes and takes ten times that.
+/// A fragment of one byte, which is charged 34 bytes and takes ten times that.
 fn part(stream: u64, number: u64, flags: u8) -> Vec<u8> {
     let mut packet = Vec::new();
     let out = &mut Writer::new(&mut packet, 100);
@@ -44,7 +44,7 @@ fn part(stream: u64, number: u64, flags: u8) -> Vec<u8> {
     packet
 }
 
-/// Has a connection of the server's hold so much. False: it was closed for it.
+/// Makes a connection of the server hold `goal` bytes. Returns false if it was closed for that.
 fn fill(world: &mut World, handle: Handle, goal: u64) -> bool {
     const SERVICES: [u8; 4] = [data::RELIABLE, data::RELIABLE | data::UNSEQUENCED, 0, data::UNSEQUENCED];
     let now = world.now();
@@ -65,11 +65,11 @@ fn fill(world: &mut World, handle: Handle, goal: u64) -> bool {
     true
 }
 
-/// As many connections as it takes until a new one gets nothing, each as much as it gets.
+/// Opens connections until a new one gets nothing; each holds as much as it gets.
 fn hoard(world: &mut World, honest: usize, mut next: impl FnMut(&mut World, usize) -> usize) -> usize {
     let (mut goal, mut hoarders) = (BUDGET / 9, 0);
     let (server, honest) = (world.address(SERVER), world.address(honest));
-    // Their own ends know nothing of what they are said to have sent, so they hear nothing of it either.
+    // The hoarders' own ends do not know what they are said to have sent, so they do not receive answers either.
     world.set_tap(Box::new(move |_, from, to, bytes| {
         let sealed = bytes[0] & 0x80 == 0;
         if from == server && to != honest && sealed { TapVerdict::Drop } else { TapVerdict::Pass }
@@ -84,7 +84,7 @@ fn hoard(world: &mut World, honest: usize, mut next: impl FnMut(&mut World, usiz
         if fill(world, handle, goal) {
             hoarders += 1;
             if memory.used() == before {
-                // They have only what is their own.
+                // They have only their assured share.
                 break;
             }
         } else {
@@ -98,7 +98,7 @@ fn hoard(world: &mut World, honest: usize, mut next: impl FnMut(&mut World, usiz
     hoarders
 }
 
-/// A message of an honest client to a server that reads; then what the client heard of its end.
+/// Sends a message of an honest client to a server that reads. Returns how the client's connection ended, if it did.
 fn serve(
     world: &mut World,
     node: usize,
@@ -140,7 +140,7 @@ fn one_key_cannot_hold_all_memory_and_others_go_on() {
     }
 }
 
-/// Keys and networks cost this attacker nothing. Little is left, and who needs little has it.
+/// Keys and networks cost this attacker nothing. Little memory is left, but a session that needs little gets it.
 #[test]
 fn however_many_keys_hold_all_memory_a_small_session_goes_on() {
     let mut world = world();
@@ -153,7 +153,8 @@ fn however_many_keys_hold_all_memory_a_small_session_goes_on() {
     for _ in 0..20 {
         assert_eq!(serve(&mut world, honest, ends, 200_000), (true, None));
     }
-    // With loss, so that most of what it may send waits behind a gap: a window as wide as before would be the end of it.
+    // With loss, so that most of what it may send waits behind a gap. With a window as wide as before, the session
+    // would end.
     for link in [(honest, SERVER), (SERVER, honest)] {
         world.link(link.0, link.1).reconfigure("delay=10ms,rate=100mbit,loss=5%".parse().unwrap());
     }
@@ -176,7 +177,7 @@ fn however_many_keys_hold_all_memory_a_small_session_goes_on() {
     assert_eq!(serve(&mut world, late, ends, 200_000), (true, None));
 }
 
-/// Where all keys are in one network, another network has the greater part.
+/// If all keys are in one network, another network has the greater part.
 #[test]
 fn one_network_cannot_hold_all_memory_of_an_open_listener() {
     let mut world = world();

@@ -1,5 +1,5 @@
-//! Strangers want the server's processor: PINGs with good cookies that do not open, from as many networks as one customer has, and with
-//! cookies of others.
+//! Strangers attack the server's processor: with PINGs that have valid cookies but do not open, from as many networks
+//! as one customer has, and with cookies of others.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -33,7 +33,7 @@ fn has(world: &mut World, node: usize, handle: Handle, event: &Event) -> bool {
     world.peer(node, handle).events.iter().any(|(_, heard)| heard == event)
 }
 
-/// What the server answers to a datagram from anywhere.
+/// The server's answer to a datagram from any address.
 fn ask(world: &mut World, from: SocketAddr, packet: &[u8]) -> Vec<u8> {
     let (now, mut reply) = (world.now(), Vec::new());
     let datagram = Datagram { from, to: None, ecn: None, bytes: BytesMut::from(packet) };
@@ -41,7 +41,7 @@ fn ask(world: &mut World, from: SocketAddr, packet: &[u8]) -> Vec<u8> {
     reply
 }
 
-/// Forged PINGs with one good cookie, each other than the last. Empty if the server gave no cookie.
+/// Forged PINGs with one valid cookie, all different. Empty if the server gave no cookie.
 fn forgeries(world: &mut World, from: SocketAddr, count: usize) -> Vec<Vec<u8>> {
     let mut syn = vec![0; 160];
     syn[0] = SYN;
@@ -79,7 +79,7 @@ fn one_cookie_pays_for_a_few_agreements() {
     assert_eq!((stats.agreements, stats.forged, stats.refused), (4, 4, 1_000));
 }
 
-/// Floods for a while from networks numbered so, with as many cookies as they are given, and lets everybody else go on.
+/// Floods from these networks for a while, with as many cookies as they get, while everyone else continues.
 fn flood(world: &mut World, networks: std::ops::Range<u16>, time: u32) {
     let mut host = 0;
     for _ in 0..time {
@@ -110,8 +110,8 @@ fn ticket(world: &mut World, node: usize, handle: Handle) -> Ticket {
     events.iter().find_map(|(_, event)| ticket(event)).unwrap()
 }
 
-/// Many networks flood. The agreements are bounded, and those who are known get in at once: by a ticket from anywhere, or from where
-/// somebody is connected.
+/// Many networks flood. The number of agreements is limited, and known clients connect at once: with a ticket from
+/// anywhere, or from a network with a connected client.
 #[test]
 fn a_flood_from_everywhere_keeps_no_known_client_out() {
     let listen = ListenConfig::default().handshakes_per_second(400).early_from_tickets(true);
@@ -135,7 +135,7 @@ fn a_flood_from_everywhere_keeps_no_known_client_out() {
     flood(&mut world, 0..20, 715);
     let end = stats(&mut world);
     let made = end.agreements - start.agreements;
-    // What strangers may have of 400 in a second, what may be ahead, and two that are known.
+    // The strangers' share of 400 in a second, what may be taken ahead, and two known clients.
     assert!((300..=320).contains(&made), "{made}: {end:?}");
 }
 
@@ -152,7 +152,7 @@ fn a_stranger_gets_in_beside_a_flood() {
     assert!(stats(&mut world).over_budget > 500, "{:?}", stats(&mut world));
 }
 
-/// Somebody who sees the client's PING leave sends so many forged ones with its cookie, which arrive first.
+/// An attacker who sees the client's PING sends `forged` PINGs with its cookie, which arrive first.
 fn overtaken(forged: usize) -> (World, usize, Handle, usize) {
     let mut world = world(ListenConfig::default());
     let node = client(&mut world);

@@ -1,4 +1,4 @@
-//! What hostile networks and peers can try, one file an attack: each test says what it must not gain.
+//! Attacks by hostile networks and peers, one file for each: every test states what the attacker must not gain.
 
 mod cookies_full;
 mod crowding;

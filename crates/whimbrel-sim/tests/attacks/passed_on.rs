@@ -1,4 +1,4 @@
-//! Somebody without keys holds a packet back and sends it on from an address of their own, so that the session comes to them.
+//! An attacker without keys holds a packet back and forwards it from its own address, to attract the session.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use whimbrel_sim::world::{SERVER, TapVerdict};
 const MS: Duration = Duration::from_millis(1);
 const LINK: &str = "delay=10ms";
 
-/// A host of the attacker's, to which packets find their way.
+/// A host of the attacker that packets can reach.
 fn attacker(pair: &mut Pair) -> SocketAddr {
     let link = || LINK.parse().expect("it is well written");
     let node = pair.world.add_client(TransportConfig::default(), link(), link());
@@ -23,8 +23,8 @@ fn moved(pair: &mut Pair, end: End) -> bool {
     pair.events(end).iter().any(|event| matches!(event, Event::PeerAddressChanged { .. }))
 }
 
-/// The server challenges the attacker's address; the attacker passes the challenge on to the client, which answers to the server. It
-/// took the answer for one from the attacker's address, and moved there.
+/// The server challenges the attacker's address. The attacker forwards the challenge to the client, which answers to
+/// the server. The server took the answer for one from the attacker's address, and moved there.
 #[test]
 fn a_challenge_that_is_passed_on_moves_nothing() {
     let mut pair = Pair::connected(1, TransportConfig::default(), LINK);
@@ -62,7 +62,7 @@ fn a_challenge_that_is_passed_on_moves_nothing() {
     assert_eq!(pair.recv(End::Server).len(), 1, "what was held back counts as it is");
 }
 
-/// However long it was held back.
+/// It does not matter how long the packet was held back.
 #[test]
 fn a_packet_that_comes_much_later_from_elsewhere_moves_nothing() {
     let mut pair = Pair::connected(2, TransportConfig::default(), LINK);

@@ -1,4 +1,5 @@
-//! Somebody without keys is on the way for a while, and passes what they see on from an address of their own, faster than it comes directly.
+//! An attacker without keys is on the path for a while, and forwards packets from its own address, faster than they
+//! arrive directly.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -16,26 +17,26 @@ const LINK: &str = "delay=10ms";
 /// What the attacker does with packets that pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// It is not on the way.
+    /// The attacker is not on the path.
     Off,
-    /// Passes a copy on.
+    /// It forwards copies.
     Copies,
-    /// Passes a copy of the client's on; it does not see the server's.
+    /// It forwards copies of the client's packets; it does not see the server's.
     CopiesUp,
-    /// Passes them on, and nothing comes directly.
+    /// It forwards the packets themselves, and nothing arrives directly.
     Takes,
 }
 
-/// Packets to be sent from the attacker's address, and where to.
+/// Packets to send from the attacker's address, and their destinations.
 type Queue = Rc<RefCell<Vec<(SocketAddr, Vec<u8>)>>>;
 
-/// A host of the attacker's: what comes there is passed on as long as it is up.
+/// A host of the attacker, which forwards what it receives as long as it is up.
 struct Relay {
     pair: Pair,
     address: SocketAddr,
     way: Rc<Cell<Way>>,
     up: Rc<Cell<bool>>,
-    /// Packets to the attacker's host.
+    /// The number of packets to the attacker's host.
     through: Rc<Cell<u64>>,
     queue: Queue,
 }
@@ -70,7 +71,7 @@ impl Relay {
         Self { pair, address, way, up, through, queue }
     }
 
-    /// Time passes, a message each way every 20 ms.
+    /// Lets time pass with a message in each direction every 20 ms.
     fn talk(&mut self, time: Duration) {
         let begin = self.pair.now();
         for tick in 0.. {
@@ -90,7 +91,7 @@ impl Relay {
         }
     }
 
-    /// How many ends believe that the other is where the attacker is.
+    /// The number of ends that believe that the other is at the attacker's address.
     fn taken_in(&mut self) -> usize {
         End::BOTH.into_iter().filter(|end| self.pair.connection(*end).remote() == self.address).count()
     }
@@ -101,7 +102,8 @@ impl Relay {
     }
 }
 
-/// Each end challenged the attacker's address, got the answer from there, and moved; the session was the attacker's for ever.
+/// Each end challenged the attacker's address, got the answer from there, and moved; the attacker kept the session
+/// for ever.
 #[test]
 fn packets_passed_on_faster_than_they_come_move_nothing() {
     for way in [Way::Copies, Way::CopiesUp] {
@@ -112,7 +114,8 @@ fn packets_passed_on_faster_than_they_come_move_nothing() {
     }
 }
 
-/// Who cuts the way can stand between two ends; once off the way they are left out again, however faithfully they pass packets on.
+/// An attacker that cuts the path can get between two ends. Once off the path it is bypassed again, however
+/// faithfully it forwards packets.
 #[test]
 fn whoever_stood_between_two_ends_is_left_out_once_off_the_way() {
     let mut relay = Relay::new(2);
@@ -127,7 +130,7 @@ fn whoever_stood_between_two_ends_is_left_out_once_off_the_way() {
     assert_eq!(relay.through.get(), 0, "nothing goes by the attacker");
 }
 
-/// The address that both ends moved to fell silent. Neither asked where the other had been, nor dialled there.
+/// The address to which both ends had moved fell silent. Neither tried the other's former address, nor dialled there.
 #[test]
 fn whoever_stood_between_two_ends_and_falls_silent_cuts_nothing_off() {
     let mut relay = Relay::new(3);
@@ -146,7 +149,7 @@ fn whoever_stood_between_two_ends_and_falls_silent_cuts_nothing_off() {
     assert!(came, "{:?}", pair.events(End::Client));
 }
 
-/// Off the way for longer than the session's connection lasts: it is dialled where it was.
+/// The attacker is off the path for longer than the connection lasts: the session is dialled at its former address.
 #[test]
 fn a_session_is_dialled_where_it_was_before_it_was_led_away() {
     let mut relay = Relay::new(4);

@@ -1,4 +1,4 @@
-//! Somebody without keys keeps what passes by and sends it again, from anywhere and as often as they like.
+//! An attacker without keys keeps packets that pass and sends them again, from anywhere and as often as it likes.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -20,15 +20,15 @@ const CLEAR: u8 = 0x80;
 const PING: u8 = 0x84;
 const PONG: u8 = 0x85;
 
-/// An address that is nobody's.
+/// An address that nobody has.
 fn nobody() -> SocketAddr {
     "203.0.113.9:1".parse().expect("it is one")
 }
 
-/// What passed by: from where, to where, and the bytes.
+/// The packets that passed: from, to, bytes.
 type Heard = Rc<RefCell<Vec<(SocketAddr, SocketAddr, Vec<u8>)>>>;
 
-/// Packets and bytes.
+/// Counts of packets and bytes.
 type Sum = Rc<Cell<(usize, usize)>>;
 
 fn overhear(pair: &mut Pair, mut verdict: impl FnMut(SocketAddr, &[u8]) -> TapVerdict + 'static) -> Heard {
@@ -41,7 +41,7 @@ fn overhear(pair: &mut Pair, mut verdict: impl FnMut(SocketAddr, &[u8]) -> TapVe
     heard
 }
 
-/// What of `heard` came from `node`, and opens under its keys.
+/// The packets of `heard` that came from `node` and are sealed.
 fn sealed_of(pair: &Pair, heard: &Heard, node: usize) -> Vec<Vec<u8>> {
     let own = pair.world.address(node);
     let heard = heard.borrow();
@@ -49,7 +49,7 @@ fn sealed_of(pair: &Pair, heard: &Heard, node: usize) -> Vec<Vec<u8>> {
     of.map(|(_, _, bytes)| bytes.clone()).collect()
 }
 
-/// Counts what a node sends, and lets `verdict` decide over what others do.
+/// Counts what a node sends, and lets `verdict` decide about packets of others.
 fn count(pair: &mut Pair, node: usize, mut verdict: impl FnMut(SocketAddr) -> TapVerdict + 'static) -> Sum {
     let (sum, own) = (Sum::default(), pair.world.address(node));
     let counted = Rc::clone(&sum);
@@ -94,7 +94,7 @@ fn a_thousand_copies_of_a_packet_get_a_handful_of_answers() {
     }
 }
 
-/// SACKs are longest where every second packet was lost and no SACK arrived.
+/// SACKs are longest if every second packet was lost and no SACK arrived.
 #[test]
 fn copies_buy_no_long_answers() {
     let mut pair = Pair::connected(5, TransportConfig::default(), "delay=10ms");
@@ -108,7 +108,7 @@ fn copies_buy_no_long_answers() {
     for _ in 0..400 {
         let payload = vec![7; 1100].into();
         let message = Outgoing::new(StreamId(0), Service::UnreliableUnsequenced, payload);
-        // A full queue takes no more; enough is on its way.
+        // A full queue accepts no more; enough is in flight.
         pair.try_send(End::Client, message).ok();
         pair.run(5 * MS);
     }
@@ -121,7 +121,7 @@ fn copies_buy_no_long_answers() {
     assert!(packets <= 20 && bytes <= 1000 * smallest.len() / 4, "{packets} packets, {bytes} bytes");
 }
 
-/// Two networks, of which the second has the longer way; primaries by what arrives.
+/// Two networks, the second with the longer delay; the primary is chosen by what arrives.
 fn by_arrivals() -> Pair {
     let mut transport = TransportConfig::default();
     transport.primary_rule = PrimaryRule::MostReceived;
@@ -170,9 +170,9 @@ fn copies_choose_no_primary() {
     }
 }
 
-/// What of a path must not depend on copies.
+/// The figures of a path that must not depend on copies.
 fn figures(path: &PathStats) -> String {
-    // Not bytes: a SACK that tells how many copies came is longer for it.
+    // Without bytes: a SACK that reports copies is longer.
     let PathStats { id, state, primary, local, remote, received_packets, .. } = path;
     let sent = (path.sent_packets, path.acked_packets, path.lost_packets, path.rtt);
     format!("{id:?} {state:?} {primary} {local:?} {remote} {received_packets} {sent:?}")
@@ -180,7 +180,8 @@ fn figures(path: &PathStats) -> String {
 
 type Record = Vec<(Vec<(Time, Event)>, Vec<String>)>;
 
-/// A session on two paths; with `copies`, everything that passes by comes again, from nobody's address and from its sender's.
+/// Runs a session on two paths. With `copies`, everything that passes is repeated, from an address that nobody has
+/// and from its sender's.
 fn session(copies: bool) -> Record {
     let mut pair = two(11, TransportConfig::default());
     let heard = overhear(&mut pair, |_, _| TapVerdict::Pass);
@@ -233,7 +234,7 @@ fn copies_keep_nobody_alive() {
     assert_eq!(pair.closed(End::Server), Some(CloseReason::TimedOut));
 }
 
-/// A copy of PING is answered by PONG while the client is not proven, and PONG may be the longer one.
+/// A copy of PING is answered by PONG while the client is not proven, and PONG may be longer.
 #[test]
 fn copies_of_ping_buy_few_pongs() {
     let mut pair = Pair::new(7, TransportConfig::default(), "delay=10ms");
@@ -253,7 +254,7 @@ fn copies_of_ping_buy_few_pongs() {
             tape.borrow_mut().push((from, to, bytes.clone()));
             return TapVerdict::Pass;
         }
-        // Whatever else the client says is lost, so that it stays unproven.
+        // Everything else from the client is lost, so that it stays unproven.
         if from == client && !first { TapVerdict::Drop } else { TapVerdict::Pass }
     }));
     assert!(pair.run_until(SECOND, |_| pongs.get().0 > 0));
@@ -265,7 +266,7 @@ fn copies_of_ping_buy_few_pongs() {
     let (packets, bytes) = pongs.get();
     assert!(packets <= 24, "{packets} PONGs in two seconds for 2,000 copies of a PING");
     assert!(bytes <= 2000 * ping.len() / 10, "{bytes} bytes");
-    // The client is let in once its own PINGs come through.
+    // The client is accepted once its own PINGs get through.
     pair.world.set_tap(Box::new(|_, _, _, _| TapVerdict::Pass));
     assert!(pair.settle(2 * SECOND), "{:?}", pair.events(End::Client));
 }

@@ -23,7 +23,7 @@ fn config(reattach: bool) -> TransportConfig {
     config
 }
 
-/// A connection, and the ids of the server's that were seen on the way.
+/// A connection, and the server's ids that were seen on the path.
 fn watched(config: TransportConfig) -> (Pair, Rc<RefCell<Vec<[u8; 8]>>>) {
     let mut pair = Pair::connected(SEED, config, "delay=10ms");
     let seen = Rc::new(RefCell::new(Vec::new()));
@@ -39,15 +39,15 @@ fn watched(config: TransportConfig) -> (Pair, Rc<RefCell<Vec<[u8; 8]>>>) {
     (pair, seen)
 }
 
-/// Another process of the server's identity: whatever it listens to, on whatever host.
+/// Another process with the server's identity, with any settings and on any host.
 fn sibling(pair: &mut Pair, listen: Option<ListenConfig>) -> Endpoint {
-    // The server's is the first that a world makes.
+    // The server's identity is the first that a world generates.
     let identity = Identity::generate(&mut ChaCha20Rng::seed_from_u64(SEED));
     assert_eq!(identity.public(), pair.world.endpoint(SERVER).public_key());
     Endpoint::new(identity, listen, TransportConfig::default(), 0, [9; 32], true)
 }
 
-/// What it answers to a packet for this id.
+/// Its answer to a packet for this id.
 fn ask(sibling: &mut Endpoint, id: [u8; 8]) -> Vec<u8> {
     let mut packet = [0x40; 60];
     // An early packet would not be answered.
@@ -85,7 +85,7 @@ fn a_sibling_of_the_server_has_no_token_that_counts() {
     }
 }
 
-/// What the salt is for: where two have the same, the attack works.
+/// The purpose of the salt: if two processes have the same one, the attack works.
 #[test]
 fn a_sibling_with_the_same_salt_is_an_oracle() {
     let mut world = World::new(SEED, config(false), ListenConfig::default());

@@ -1,4 +1,4 @@
-//! A key that was taken off the list goes on with what it had: connections, sessions, tickets, what it is the heir of.
+//! A revoked key tries to keep what it had: connections, sessions, tickets, and sessions that it is the heir of.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -25,7 +25,7 @@ fn link() -> LinkConfig {
     LINK.parse().expect("it is well written")
 }
 
-/// Sessions without a connection are dialled for soon.
+/// Settings in which sessions without a connection are dialled soon.
 fn config() -> TransportConfig {
     let mut config = TransportConfig::default();
     config.idle_timeout = Duration::from_secs(3);
@@ -53,7 +53,7 @@ fn has(world: &mut World, node: usize, handle: Handle, event: &Event) -> bool {
     world.try_peer(node, handle).is_some_and(|peer| peer.events.iter().any(|(_, heard)| heard == event))
 }
 
-/// Whether a new connection of the client's is let in.
+/// Returns whether a new connection of the client is accepted.
 fn is_let_in(world: &mut World, client: usize) -> bool {
     let handle = world.connect(client);
     world.run(3 * SECOND);
@@ -136,7 +136,7 @@ fn a_peer_is_dialled_no_more() {
     let sent = pair.world.endpoint(SERVER).stats().syns;
     pair.run(10 * SECOND);
     assert_eq!(pair.world.endpoint(SERVER).stats().syns, sent);
-    // Nor is one that has not answered yet.
+    // The same for a connection that was not answered yet.
     let handle = pair.world.connect(client);
     pair.world.revoke(client, &key);
     assert_eq!(closed(&mut pair.world, client, handle), Some(CloseReason::Revoked));
@@ -144,7 +144,7 @@ fn a_peer_is_dialled_no_more() {
 
 #[test]
 fn a_handshake_under_way_comes_to_nothing() {
-    // The key is revoked while PING is on its way, and while PONG is.
+    // The key is revoked while PING is in flight, and while PONG is.
     for lost in [PING, PONG] {
         let mut world = World::new(5, config(), ListenConfig::default());
         let client = world.add_client(config(), link(), link());
@@ -181,7 +181,7 @@ fn received(world: &mut World) -> Vec<Message> {
     got
 }
 
-/// Comes back with a ticket and a message; what the server got, and whether it asked for a cookie first.
+/// Returns with a ticket and a message. Returns what the server got, and whether it asked for a cookie first.
 fn return_by(world: &mut World, client: usize, ticket: Ticket) -> (Vec<Message>, bool) {
     let asked = Rc::new(Cell::new(false));
     let flag = Rc::clone(&asked);
@@ -228,7 +228,7 @@ fn a_ticket_never_counts_again() {
         world.endpoint(SERVER).allow(key);
         let (messages, asked) = return_by(&mut world, client, kept);
         assert_eq!((messages.len(), asked), (1, true), "the ticket is worth nothing, the key is let in");
-        // One that it gets now counts.
+        // A ticket issued now is valid.
         let fresh = ticket(&mut world);
         let (messages, asked) = return_by(&mut world, client, fresh);
         assert_eq!((messages.len(), asked), (1, false));
@@ -296,7 +296,7 @@ fn a_new_list_ends_those_that_are_not_on_it_and_no_others() {
     assert_eq!(ended(&mut world), [true, false, true]);
     assert!(is_let_in(&mut world, clients[2]) && !is_let_in(&mut world, clients[0]));
     assert_eq!(world.endpoint(SERVER).stats().revoked, 2);
-    // A listener that is opened lets in all but those revoked.
+    // A listener that is opened admits all keys but revoked ones.
     world.revoke(SERVER, &keys[2]);
     world.set_allow(SERVER, None);
     assert!(is_let_in(&mut world, clients[0]) && !is_let_in(&mut world, clients[2]));

@@ -1,5 +1,5 @@
-//! Streams that nobody reads, as many as the peer may open: they hold back no other stream and no message, of an honest peer nor of the
-//! session, and a peer that sends on regardless is closed.
+//! Streams that nobody reads, as many as the peer may open. They stop no other stream or message, of an honest peer
+//! or of the session. A peer that keeps sending regardless is closed.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,12 +12,13 @@ use whimbrel_sim::pair::{End, Pair};
 
 const LINK: &str = "rate=50mbit,delay=25ms,queue=100ms";
 const RTT: Duration = Duration::from_millis(50);
-/// As many as the peer may open, less one for the reader that is to get through; stream 0 is one of the client's.
+/// As many streams as the peer may open, except one for the reader that must get through; stream 0 is one of the
+/// client's.
 const ALL_BUT_ONE: u64 = 126;
-/// What is written into a stream that stalls: more than a window.
+/// The bytes written into a stream that stalls: more than a window.
 const FLOOD: usize = 6 << 20;
 
-/// A sending client, a reading server, and how much the client has still to write into each stream.
+/// A sending client, a reading server, and how much the client has yet to write into each stream.
 struct Scene {
     pair: Pair,
     kind: StreamKind,
@@ -37,7 +38,7 @@ impl Scene {
         stream
     }
 
-    /// The client writes what it can.
+    /// The client writes as much as it can.
     fn write(&mut self) {
         const PIECE: usize = 50_000;
         let now = self.pair.now();
@@ -60,7 +61,7 @@ impl Scene {
         }
     }
 
-    /// The server reads what came on a stream; how much.
+    /// The server reads what arrived on a stream and returns its length.
     fn read(&mut self, stream: StreamId) -> usize {
         let now = self.pair.now();
         let session = self.pair.session(End::Server);
@@ -79,7 +80,7 @@ impl Scene {
         got
     }
 
-    /// Reads of a stream until `bytes` came; how long that took.
+    /// Reads a stream until `bytes` arrived. Returns how long that took.
     fn pass(&mut self, stream: StreamId, bytes: usize, limit: Duration) -> Duration {
         let begin = self.pair.now();
         let end = begin + limit;
@@ -94,7 +95,7 @@ impl Scene {
         self.pair.now() - begin
     }
 
-    /// Lets time pass in which the client writes, and nobody reads.
+    /// Lets time pass in which the client writes and nobody reads.
     fn stall(&mut self, time: Duration) {
         let end = self.pair.now() + time;
         while self.pair.now() < end {
@@ -108,7 +109,7 @@ impl Scene {
         self.pair.session(End::Server).stream_credit(now)
     }
 
-    /// Streams that were read up to `read`, and then no more.
+    /// Opens streams that are read up to `read` and then no more.
     fn stalled(&mut self, streams: u64, read: usize) -> Vec<StreamId> {
         let mut stalled = Vec::new();
         for _ in 0..streams {
@@ -120,7 +121,7 @@ impl Scene {
             }
             stalled.push(stream);
         }
-        // So long that whatever they have of the window is on its way or there.
+        // Long enough for everything in the window to be sent or delivered.
         self.stall(Duration::from_secs(5));
         let out: Vec<_> = self.holders().into_iter().filter(|it| it.unread_for.is_some()).collect();
         assert_eq!(out.len() as u64, streams, "{out:?}");
@@ -129,7 +130,7 @@ impl Scene {
         stalled
     }
 
-    /// The server has a reader for it, who may never come.
+    /// The server has a reader for the stream, which may never read.
     fn claim(&mut self, stream: StreamId) {
         self.stall(RTT);
         if self.kind == StreamKind::Messages {
@@ -150,7 +151,7 @@ impl Scene {
         })
     }
 
-    /// Nobody was closed, and once both are nothing is held.
+    /// Checks that neither end was closed, and that nothing is held once both are.
     fn close(mut self) {
         assert_eq!(End::BOTH.map(|end| self.pair.closed(end)), [None, None]);
         let now = self.pair.now();
@@ -166,10 +167,10 @@ fn others_get_through(kind: StreamKind, streams: u64, read: usize) {
     scene.command_arrives();
     let next = scene.open(1 << 20);
     let took = scene.pass(next, 1 << 20, Duration::from_secs(3));
-    // Its share, 64 KiB, each round trip at the least; of messages the last may overdraw.
+    // It gets at least its share of 64 KiB each round trip; with messages, the last may overdraw.
     assert!(took < RTT * 25, "{kind:?}, {streams} stalled after {read} bytes: {took:?}");
     scene.command_arrives();
-    // What stalled goes on when it is read.
+    // A stalled stream continues when it is read.
     let more = scene.pass(stalled[0], FLOOD / 2, Duration::from_secs(10));
     assert!(more < Duration::from_secs(6), "{more:?}");
     scene.close();
@@ -211,7 +212,7 @@ fn both_ends_say_whose_reader_stalled() {
 
 /// The block that begins DATA of a byte stream at an offset, with one byte.
 fn byte_at(stream: u8, offset: u32) -> Bytes {
-    // R and X; stream, number 0, offset in four bytes; the extra that says byte stream.
+    // The flags RELIABLE and EXTRAS; stream, number 0, offset in four bytes; the extra for a byte stream.
     let head = [0x48, stream, 0];
     let offset = (offset | 0x8000_0000).to_be_bytes();
     [&head[..], &offset, &[16], &[7]].concat().into()

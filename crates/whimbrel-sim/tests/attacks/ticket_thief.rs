@@ -1,5 +1,5 @@
-//! A thief has a copy of a ticket, and not its key: it may cost the owner a round trip, and nothing else. Somebody on the way who saw one PING
-//! with the ticket can do as much.
+//! A thief has a copy of a ticket without its key. It may cost the owner a round trip, and nothing else. An attacker
+//! on the path who saw one PING with the ticket can do the same.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -16,12 +16,13 @@ use whimbrel_sim::world::{SERVER, TapVerdict, World};
 const MS: Duration = Duration::from_millis(1);
 const PING: u8 = 0x84;
 const SYN_ACK: u8 = 0x83;
-/// Where the Noise message begins in a PING with a ticket: head and ids, no cookie, the ticket and its length.
+/// Where the Noise message begins in a PING with a ticket: after head and ids, an empty cookie, the ticket's length
+/// and the ticket.
 const NOISE: usize = 1 + 8 + 8 + 1 + 2 + 80;
 
 type Kept = Rc<RefCell<Vec<Vec<u8>>>>;
 
-/// Keeps the PINGs of a node. They get through only where that is said.
+/// Keeps the PINGs of a node. They are forwarded only if `pass` is set.
 fn keep_pings(world: &mut World, of: usize, pass: bool) -> Kept {
     let kept = Kept::default();
     let (keep, own) = (Rc::clone(&kept), world.address(of));
@@ -40,7 +41,7 @@ struct Scene {
     owner: usize,
     ticket: Ticket,
     thief: SocketAddr,
-    /// A PING with the ticket, under another key.
+    /// A PING with the ticket under another key.
     ping: Vec<u8>,
     forged: u64,
 }
@@ -66,7 +67,7 @@ impl Scene {
         Self { world, owner, ticket, thief, ping, forged: 0 }
     }
 
-    /// A PING with the ticket that is like no other.
+    /// A PING with the ticket that differs from all others.
     fn forge(&mut self) -> Vec<u8> {
         let mut forged = self.ping.clone();
         self.forged += 1;
@@ -74,7 +75,7 @@ impl Scene {
         forged
     }
 
-    /// What the server answers to so many a millisecond.
+    /// The longest answer of the server to `each` forged PINGs a millisecond.
     fn flood(&mut self, each: u64, time: u64) -> usize {
         let mut longest = 0;
         for _ in 0..time {
@@ -92,7 +93,7 @@ impl Scene {
         longest
     }
 
-    /// The owner comes back, with something to say.
+    /// The owner returns and sends a message.
     fn come_back(&mut self) -> Handle {
         let back = self.world.connect_by(self.owner, self.ticket.clone());
         let now = self.world.now();
@@ -101,7 +102,7 @@ impl Scene {
         back
     }
 
-    /// How often that was delivered.
+    /// How often that message was delivered.
     fn delivered(&mut self) -> usize {
         let now = self.world.now();
         let mut messages = 0;
@@ -138,11 +139,11 @@ fn a_thief_of_a_ticket_cannot_keep_its_owner_out() {
     }
 }
 
-/// The thief tries as often as makes no difference, and no more; the owner finds the tries spent.
+/// The thief tries just often enough to use up the tries of a second, and the owner finds them spent.
 #[test]
 fn an_owner_who_finds_the_tries_spent_goes_on_at_once() {
     let mut scene = Scene::new(4);
-    // The beginning of a second.
+    // Wait for the beginning of a second.
     let ahead = 1_000_000_000 - scene.world.now().since(whimbrel_proto::Time::ZERO).subsec_nanos();
     scene.world.run(Duration::from_nanos(ahead.into()));
     assert_eq!(scene.flood(1, 4), 0, "four are opened, or not");
@@ -152,7 +153,8 @@ fn an_owner_who_finds_the_tries_spent_goes_on_at_once() {
     assert_eq!(scene.delivered(), 1);
 }
 
-/// The owner's PING is held back while its ticket is spent, and comes when the server remembers the session still, or not any more.
+/// The owner's PING is held back while its ticket is spent. It arrives when the server still remembers the session,
+/// or no longer does.
 #[test]
 fn a_ticket_that_was_given_up_delivers_nothing_later() {
     for wait in [1, 40_000] {

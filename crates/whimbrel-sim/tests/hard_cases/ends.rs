@@ -1,4 +1,4 @@
-//! How connections end: politely, at once, or by a peer that is no more.
+//! The ends of connections: graceful, abrupt, or because a peer vanished.
 
 use whimbrel_proto::session::{Outcome, Outgoing, SessionEvent};
 use whimbrel_proto::{Cause, CloseReason, Event, Service, StreamId};
@@ -73,7 +73,7 @@ fn an_abort_ends_both_sides_at_once_and_says_why() {
     let now = pair.now();
     pair.connection(End::Client).abort(now, 77, "enough");
     assert!(pair.run_until(SECOND, Pair::both_closed));
-    // The queue of the link is before the last packet.
+    // The link's queue is sent before the last packet.
     assert!(pair.now().since(now) <= 130 * MS, "{:?}", pair.now().since(now));
     let Some(CloseReason::Aborted(Cause::Application, reason)) = pair.closed(End::Server) else {
         panic!("{:?}", pair.closed(End::Server))
@@ -134,7 +134,7 @@ fn a_peer_is_unreachable_when_three_probes_went_unanswered_and_not_before() {
         pair.send(End::Client, Service::ReliableSequenced, numbered(1, 100));
         let unreachable = |pair: &mut Pair| pair.events(End::Client).contains(&Event::PeerUnreachable);
         assert!(pair.run_until(2 * SECOND, unreachable));
-        // The message, its repetition since it is small, and the probes.
+        // The message, its repetition because it is small, and the probes.
         let packets = sent(&mut pair) - before;
         assert!((4..=5).contains(&packets), "seed {seed}: {packets} packets");
     }
@@ -149,7 +149,7 @@ fn a_restarted_server_is_noticed_at_once() {
     let begin = pair.now();
     assert!(pair.run_until(SECOND, |pair| pair.events(End::Client).contains(&Event::Detached)));
     assert!(pair.now().since(begin) <= 50 * MS, "one round trip: {:?}", pair.now().since(begin));
-    // Then it is asked whether it has the session: a handshake.
+    // Then the client asks by a handshake whether the server has the session.
     assert!(pair.run_until(SECOND, |pair| pair.closed(End::Client).is_some()));
     assert_eq!(pair.closed(End::Client), Some(CloseReason::PeerRestarted));
     assert!(pair.now().since(begin) <= 130 * MS, "and two more: {:?}", pair.now().since(begin));

@@ -1,4 +1,4 @@
-//! Setting up a connection, over bad links and among strangers.
+//! Connection setup over bad links and among strangers.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -117,7 +117,7 @@ fn replayed_handshake_packets_make_no_second_connection_and_deliver_nothing_twic
             pair.run(MS);
             got += pair.recv(End::Server).len();
         }
-        // Cookies grow old in the meantime.
+        // Cookies expire in the meantime.
         pair.run(SECOND * (1 + 6 * round));
     }
     got += pair.recv(End::Server).len();
@@ -138,7 +138,7 @@ fn forged_pings_are_at_nobodys_charge() {
     let (_, from, to, mut ping) =
         trace.borrow().iter().find(|(_, _, _, bytes)| bytes[0] == 0x84).cloned().unwrap();
     pair.run(2 * SECOND);
-    // The same second, the same address, and a cookie that is none.
+    // The same second and address, with an invalid cookie.
     ping[30] ^= 1;
     for _ in 0..1_000 {
         pair.world.inject(from, to, &ping);

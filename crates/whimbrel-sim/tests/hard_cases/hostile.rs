@@ -1,4 +1,4 @@
-//! Packets that were copied, forged or damaged, and a peer that lies.
+//! Packets that are copied, forged or damaged, and a peer that lies.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -43,7 +43,7 @@ fn a_copied_packet_with_a_forged_source_redirects_nothing() {
     }
     let (mut seen, mut got, mut fed) = (0, 0, 0);
     let done = pair.run_until(10 * SECOND, |pair| {
-        // The attacker is nearer: its copy of each of the client's packets arrives first.
+        // The attacker is closer: its copy of each of the client's packets arrives first.
         let news: Vec<_> = sent.borrow()[seen..].to_vec();
         seen += news.len();
         for (_, from, to, bytes) in news {
@@ -76,7 +76,7 @@ fn garbage_disturbs_nothing_and_is_counted() {
         seen += news.len();
         for (_, from, to, bytes) in news {
             dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            // Truncated, damaged, and grown.
+            // Truncated, damaged, and extended.
             let mut short = bytes.clone();
             short.truncate(dice as usize % bytes.len());
             let mut damaged = bytes.clone();
@@ -94,7 +94,7 @@ fn garbage_disturbs_nothing_and_is_counted() {
     assert!(pair.stats(End::Server).dropped.forged > 100);
 }
 
-/// SACK of every packet up to `largest` on the first path.
+/// A SACK of every packet up to `largest` on the first path.
 fn sack_of_all(largest: u64) -> Bytes {
     let varint = (0x8000_0000 | u32::try_from(largest).unwrap()).to_be_bytes();
     [&[1, 0, 0][..], &varint, &[0, 0], &varint].concat().into()
@@ -108,7 +108,7 @@ fn who_acknowledges_what_it_did_not_get_is_found_out() {
     let path = &stats.paths[0];
     assert!(path.left_out >= 3, "{path:?}");
     assert_eq!((pair.closed(End::Server), stats.dropped.made_up), (None, 0), "an honest peer");
-    // PONG is number 0.
+    // PONG has number 0.
     let largest = path.sent_packets + path.left_out;
     let now = pair.now();
     pair.connection(End::Server).handle_blocks(now, sack_of_all(largest));

@@ -1,4 +1,4 @@
-//! Full load, sparse traffic, and rest.
+//! Full load, sparse traffic, and idle connections.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ fn an_idle_connection_sends_only_keep_alives() {
     pair.run(5 * SECOND);
     let sent = trace(&mut pair.world);
     pair.run(600 * SECOND);
-    // Every 25 s one from each side at the most, and its answer.
+    // At most one packet from each side every 25 s, and its answer.
     let packets = sent.borrow().len();
     assert!(packets <= 4 * 600 / 25, "{packets} packets in ten minutes");
     assert!(packets >= 24, "NAT bindings are kept: {packets}");
@@ -49,7 +49,7 @@ fn an_idle_connection_sends_only_keep_alives() {
     assert!(total < packets * 100, "and small ones: {total} bytes");
 }
 
-/// The delay that 99 % of 100 messages a second stay below, at 5 % loss both ways and 40 ms of round trip.
+/// The 99th percentile of delay at 100 messages a second, with 5 % loss in each direction and a round trip of 40 ms.
 fn tail(repeats: Repeats) -> Duration {
     let mut config = config();
     config.repeats = repeats;

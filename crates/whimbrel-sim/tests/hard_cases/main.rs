@@ -1,5 +1,5 @@
-//! The hard cases: those of the QUIC interop runner, and the bad input that a transport on the open net must bear. Each asserts
-//! what a user relies on. The clock is virtual, so times are exact.
+//! The hard cases: those of the QUIC interop runner, and the bad input that a transport on the open Internet must
+//! withstand. Each test asserts what a user relies on. The clock is virtual, so times are exact.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -38,7 +38,8 @@ fn number_of(payload: &[u8]) -> u32 {
     u32::from_be_bytes(payload[..4].try_into().unwrap())
 }
 
-/// Sends `count` messages of `length` from `from`, reads them at the other end, and checks that all arrive once and in order.
+/// Sends `count` messages of `length` from `from`, reads them at the other end, and checks that all arrive once and
+/// in order.
 fn transfer(pair: &mut Pair, from: End, count: u32, length: usize, limit: Duration) -> Duration {
     let begin = pair.now();
     for number in 0..count {
@@ -58,7 +59,7 @@ fn transfer(pair: &mut Pair, from: End, count: u32, length: usize, limit: Durati
     pair.now().since(begin)
 }
 
-/// Every datagram that leaves a node: when, from, to, what.
+/// Every datagram that a node sends: when, from, to, bytes.
 type Trace = Rc<RefCell<Vec<(Time, SocketAddr, SocketAddr, Vec<u8>)>>>;
 
 fn trace(world: &mut World) -> Trace {

@@ -1,4 +1,4 @@
-//! Addresses that change under way.
+//! Addresses that change during a connection.
 
 use whimbrel_proto::{Event, Service};
 use whimbrel_sim::pair::{End, Pair};
@@ -46,7 +46,7 @@ fn survives_rebinding(rebind: fn(&mut World, usize)) {
 
 #[test]
 fn a_download_goes_on_after_the_clients_nat_rebinds() {
-    // The client only acknowledges: its acknowledgements show the server where it is now.
+    // The client only acknowledges: its acknowledgements show the server its new address.
     let mut pair = Pair::connected(7, config(), "delay=25ms,rate=2mbit,queue=100ms");
     for number in 0..2000 {
         pair.send(End::Server, Service::ReliableSequenced, numbered(number, 1000));

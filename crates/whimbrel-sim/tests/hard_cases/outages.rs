@@ -50,7 +50,8 @@ fn bulk_is_silent_no_longer_than_the_outage_and_a_round_trip_and_a_quarter_secon
     }
 }
 
-/// 10 updates a second through an outage; the numbers that arrive after it, and when the first does after its end.
+/// Sends 10 updates a second through an outage. Returns the numbers that arrive after it, the time from its end to
+/// the first of them, and the newest number by then.
 fn updates(seed: u64, length: Duration, replace: bool) -> (Vec<u32>, Duration, u32) {
     const LINK: &str = "delay=25ms,rate=1mbit,queue=100ms";
     let mut pair = Pair::connected(seed, config(), LINK);
@@ -77,7 +78,7 @@ fn updates(seed: u64, length: Duration, replace: bool) -> (Vec<u32>, Duration, u
             for message in pair.recv(End::Server) {
                 if pair.now() >= end {
                     if first.is_none() {
-                        // The newest whose word can have reached the other side by now.
+                        // The newest that can have reached the other side by now.
                         newest = number - 1;
                         first = Some(pair.now().since(end));
                     }
@@ -95,7 +96,7 @@ fn with_replace_the_first_update_after_an_outage_is_fresh_and_the_newest() {
     for seconds in [1, 2, 3, 5, 7, 10] {
         let (after, silence, newest) = updates(seconds, SECOND * seconds as u32, true);
         assert!(silence <= 50 * MS + 250 * MS, "{seconds} s: {silence:?}");
-        // One may have been sent while it was on its way.
+        // One more may have been sent while it was in flight.
         assert!(newest - after[0] <= 1, "{seconds} s: {} when {newest} was the newest", after[0]);
         assert!(after.is_sorted(), "{after:?}");
     }

@@ -1,4 +1,4 @@
-//! How large packets may be, and what links mark on them.
+//! Packet sizes and ECN marks.
 
 use whimbrel_proto::Event;
 use whimbrel_sim::pair::{End, Pair};

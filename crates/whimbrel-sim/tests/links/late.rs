@@ -1,4 +1,4 @@
-//! Hosts too busy to wake up in time, on paths whose round trip is no longer than that.
+//! Hosts too busy to wake up in time, on paths whose round trip is no longer than that delay.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use whimbrel_sim::world::{SERVER, World};
 
 use super::{Figures, GRAIN, arrived, secs, seeds, transport};
 
-/// Of bulk between hosts that are late by as much.
+/// The figures of bulk between hosts that are late.
 struct Busy {
-    /// Payload that arrived, of what the link leaves.
+    /// The payload that arrived, as a share of what the link could carry.
     share: f64,
-    /// Of packets at the bottleneck.
+    /// The queueing delay of packets at the bottleneck.
     queue_p95: Duration,
     dropped: f64,
 }
 
-/// Share of wake-ups that are late, and by how much.
+/// The share of wake-ups that are late, and by how much.
 type Late = (f64, RangeInclusive<Duration>);
 
 const MESSAGE: usize = 1200;

@@ -1,5 +1,6 @@
-//! What crosses emulated links, over many seeds on the virtual clock: the figures that `cargo xtask bench link` measures with real
-//! processes, here free of the machine's noise. Tables: `cargo test --release -p whimbrel-sim --test links -- --ignored --nocapture`.
+//! Transfers over emulated links, over many seeds on the virtual clock. These are the figures that `cargo xtask bench
+//! link` measures with real processes, here without the machine's noise. Tables: `cargo test --release -p
+//! whimbrel-sim --test links -- --ignored --nocapture`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,21 +15,21 @@ use whimbrel_proto::session::{Message, SessionConfig};
 use whimbrel_proto::{Handle, TransportConfig};
 use whimbrel_sim::world::{SERVER, World};
 
-/// Of timers, as tokio has it.
+/// The resolution of timers, as in tokio.
 const GRAIN: Duration = Duration::from_millis(1);
 
 fn secs(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
 }
 
-/// As `whimbrel perf` has it.
+/// The settings of `whimbrel perf`.
 fn transport() -> TransportConfig {
     let mut config = TransportConfig::default();
     config.session = SessionConfig::default().send_queue_bytes(4 << 20);
     config
 }
 
-/// What has come to the server, by the connection that it accepted last.
+/// The messages that arrived at the server, on the connection that it accepted last.
 fn arrived(world: &mut World, server: &mut Option<Handle>) -> Vec<Message> {
     while let Some(accepted) = world.accept() {
         *server = Some(accepted);
@@ -38,7 +39,7 @@ fn arrived(world: &mut World, server: &mut Option<Handle>) -> Vec<Message> {
     std::iter::from_fn(|| peer.connection.session().recv(now)).collect()
 }
 
-/// Figures of many seeds.
+/// The figures of many seeds.
 struct Figures(Vec<f64>);
 
 impl Figures {
@@ -73,7 +74,7 @@ impl std::fmt::Display for Figures {
     }
 }
 
-/// Seeds of a table, settable from outside.
+/// The number of seeds of a table, which the environment can set.
 fn seeds(default: u64) -> u64 {
     std::env::var("SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(default)
 }

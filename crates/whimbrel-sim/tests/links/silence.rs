@@ -13,12 +13,12 @@ const LINK: &str = "rate=4mbit,delay=25ms,queue=100ms";
 const RTT: Duration = Duration::from_millis(50);
 const BEGINS: f64 = 5.0;
 
-/// What is sent.
+/// The messages that are sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Load {
-    /// As much as goes, 1,200 bytes each.
+    /// As many as fit, of 1,200 bytes each.
     Bulk,
-    /// Ten a second, each replacing the one before.
+    /// Ten a second, each replacing the previous one.
     Newest,
     /// Ten a second.
     All,
@@ -31,7 +31,7 @@ struct Outage {
     server: Option<Handle>,
     load: Load,
     sent: u64,
-    /// When, which.
+    /// The arrival times and numbers.
     received: Vec<(Time, u64)>,
 }
 
@@ -39,7 +39,7 @@ impl Outage {
     fn new(seed: u64, length: f64, load: Load) -> Self {
         let mut world = World::new(seed, transport(), ListenConfig::default());
         world.set_timer_grain(GRAIN);
-        // Not always at the same point of whatever repeats.
+        // It begins at a different phase each time.
         let begins = BEGINS + seed as f64 * 0.0037;
         let link: LinkConfig =
             format!("{LINK},outage=at {}ms for {}ms", (begins * 1e3).round(), length * 1e3).parse().unwrap();
@@ -104,7 +104,7 @@ fn excess(load: Load, interval: Duration) -> Duration {
             let over = silence.saturating_sub(secs(length)).saturating_sub(interval);
             longest = longest.max(over);
             if load == Load::Newest {
-                // Sent every 100 ms; what arrives took at least half a round trip.
+                // Messages are sent every 100 ms and take at least half a round trip.
                 let newest = (at.since(Time::ZERO).saturating_sub(RTT / 2).as_millis() / 100) as u64;
                 assert!(first + 2 >= newest, "seed {seed}: {first} arrived, {newest} was the newest");
             }

@@ -1,4 +1,4 @@
-//! Small messages at a rate over a path with room to spare: how late the latest are, and what that costs.
+//! Small messages at a rate over a path with spare capacity: the delay of the latest, and the cost.
 
 use whimbrel_link::LinkConfig;
 use whimbrel_proto::session::Outgoing;
@@ -8,11 +8,11 @@ use whimbrel_sim::world::World;
 use super::{Figures, arrived, secs, seeds, transport};
 
 struct Sparse {
-    /// One way.
+    /// The one-way delay.
     p99_ms: f64,
-    /// Of the client, beside one a message.
+    /// The client's packets, as a multiple of one per message.
     packets: f64,
-    /// Of the client on the wire, beside what the messages take sent once each.
+    /// The client's wire bytes, as a multiple of what the messages take if sent once each.
     bytes: f64,
 }
 
@@ -53,7 +53,7 @@ fn run(seed: u64, loss: f64, rate: f64, repeats: Repeats, seconds: f64) -> Spars
     let sent = world.peer(client, handle).connection.stats(now).paths[0];
     assert!(world.run_until(secs(30.0), |world| collect(world, &mut latencies)), "seed {seed}");
     latencies.sort_by(f64::total_cmp);
-    // Header, tag, DATA block: what one message in one packet takes.
+    // The bytes of one message in one packet: headers, tag and DATA block.
     let once = 28.0 + 9.0 + 2.0 + 16.0 + 5.0 + 100.0;
     Sparse {
         p99_ms: latencies[latencies.len() * 99 / 100],
@@ -62,7 +62,7 @@ fn run(seed: u64, loss: f64, rate: f64, repeats: Repeats, seconds: f64) -> Spars
     }
 }
 
-/// Of several seeds of a minute: the 99th percentiles, and the mean cost in packets and bytes.
+/// Runs several seeds of a minute. Returns the 99th percentiles, and the mean cost in packets and bytes.
 fn minutes(loss: f64, rate: f64, repeats: Repeats, seeds: u64) -> (Figures, f64, f64) {
     let (mut packets, mut bytes) = (0.0, 0.0);
     let p99 = Figures::of(seeds, |seed| {

@@ -1,4 +1,4 @@
-//! So many bytes, reliable and in sequence, from the connect call to the last byte read.
+//! Transfers of a number of bytes, reliable and in sequence, from the connect call to the last byte read.
 
 use whimbrel_link::LinkConfig;
 use whimbrel_proto::session::Outgoing;
@@ -22,7 +22,7 @@ impl Visit {
         Self { world, client }
     }
 
-    /// Sends `bytes`; seconds until all were read.
+    /// Sends `bytes`. Returns the seconds until all were read.
     fn transfer(&mut self, handle: Handle, bytes: usize, size: usize) -> f64 {
         let Self { world, client } = self;
         let start = world.now();
@@ -42,7 +42,7 @@ impl Visit {
         world.now().since(start).as_secs_f64()
     }
 
-    /// A first visit, and the ticket it brings.
+    /// Makes a first visit and returns the ticket that it brings.
     fn ticket(&mut self) -> Ticket {
         let handle = self.world.connect(self.client);
         self.transfer(handle, 4_000_000, 8192);
@@ -58,14 +58,14 @@ impl Visit {
     }
 }
 
-/// From cold.
+/// A transfer without a ticket.
 fn cold(seed: u64, link: &str, bytes: usize, size: usize) -> f64 {
     let mut visit = Visit::new(seed, link);
     let handle = visit.world.connect(visit.client);
     visit.transfer(handle, bytes, size)
 }
 
-/// By a ticket that remembers the path.
+/// A transfer with a ticket that remembers the path.
 fn warm(seed: u64, link: &str, bytes: usize, size: usize) -> f64 {
     let mut visit = Visit::new(seed, link);
     let ticket = visit.ticket();
@@ -73,7 +73,8 @@ fn warm(seed: u64, link: &str, bytes: usize, size: usize) -> f64 {
     visit.transfer(handle, bytes, size)
 }
 
-/// The time that an ideal transfer takes: round trips of set-up, half of one to the receiver, bytes at the share that is left.
+/// The time of an ideal transfer: the round trips of setup, half of one to the receiver, and the bytes at the rate
+/// that is left.
 fn ideal(round_trips: f64, bits: f64, rtt: f64, loss: f64, bytes: usize) -> f64 {
     rtt * round_trips + bytes as f64 * 8.0 / (bits * (1.0 - loss) * 1437.0 / 1500.0)
 }

@@ -1,4 +1,4 @@
-//! One path at a time: what it loses goes on the next best, and data is back on it once it has recovered.
+//! One path at a time: what it loses goes over the next best, and data returns to it once it has recovered.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn one_at_a_time() -> TransportConfig {
     transport
 }
 
-/// Both ends keep sending a little, so that each hears of its paths.
+/// Both ends keep sending a little, so that each hears from its paths.
 fn talk(pair: &mut Pair, time: Duration) {
     let end = pair.now() + time;
     while pair.now() < end {
@@ -28,7 +28,7 @@ fn talk(pair: &mut Pair, time: Duration) {
     }
 }
 
-/// How often data changed over, and to which paths.
+/// The paths to which data changed over, in order.
 fn changes(pair: &mut Pair, end: End) -> Vec<PathId> {
     let path = |event| if let Event::PrimaryChanged(path) = event { Some(path) } else { None };
     pair.events(end).into_iter().filter_map(path).collect()
@@ -53,11 +53,12 @@ fn what_the_primary_loses_goes_on_the_next_best_and_nothing_else_does() {
     println!("{lost} lost, {mended} fragments sent again, {sent} packets on the next best");
     assert!(after.paths.iter().any(|path| path.id == first && path.primary));
     assert!(lost > 200, "{lost}");
-    // Where its pacer holds it back the primary goes on; beside what was lost there are ten probes.
+    // Where the pacer holds the next best path back, the primary continues. Besides what was lost there are ten
+    // probes.
     assert!(sent * 4 >= lost * 3 && sent <= lost * 13 / 10 + 40, "{sent} packets for {lost} lost");
 }
 
-/// The network that an end's data goes over, its path there, and the other one.
+/// The network of an end's primary path, that path, and the other one.
 fn usual(pair: &mut Pair, end: End) -> (usize, PathId, PathId) {
     talk(pair, SECOND);
     let usual = primary(pair, end);
@@ -100,7 +101,7 @@ fn a_path_that_comes_and_goes_is_left_alone() {
         }
         assert_eq!(changes(&mut pair, end)[before..], [other], "{end:?}");
         talk(&mut pair, 5 * SECOND);
-        // Each time that it fails again it has to work twice as long.
+        // Each time it fails again, it must work twice as long before it is used.
         for _ in 0..4 {
             blink(&mut pair, 7 * SECOND);
         }

@@ -1,4 +1,4 @@
-//! Messages that are sent more than once on purpose: what it brings, and what it costs.
+//! Messages that are sent more than once on purpose: the benefit and the cost.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use whimbrel_sim::pair::{End, Pair};
 
 use super::{MS, SECOND, config, two};
 
-/// Sends `count` messages of `length` bytes, one each `every`; the latency of those that arrived, in order of length.
+/// Sends `count` messages of `length` bytes, one every `every`. Returns the latencies of those that arrived, sorted.
 fn trickle(pair: &mut Pair, count: usize, every: Duration, draft: &Outgoing) -> Vec<Duration> {
     let length = draft.payload.len();
     let mut sent: Vec<Time> = Vec::new();
@@ -44,7 +44,7 @@ fn quantile(sorted: &[Duration], share: f64) -> Duration {
     sorted[((sorted.len() as f64 * share) as usize).min(sorted.len() - 1)]
 }
 
-/// With IP and UDP headers.
+/// The bytes sent with IP and UDP headers.
 fn sent_bytes(pair: &mut Pair) -> u64 {
     pair.stats(End::Client).paths.iter().map(|path| path.sent_bytes + 28 * path.sent_packets).sum()
 }
@@ -74,7 +74,8 @@ fn redundant_hides_a_tenth_lost_on_both_paths() {
     }
 }
 
-/// What fills the packets of one path fits into none of the other: it goes on the first alone, and holds nothing up on the second.
+/// Messages that fill the packets of one path fit into none of the other. They use only the first path, and hold
+/// nothing up on the second.
 #[test]
 fn regression_copies_too_long_for_a_path_do_not_stop_it() {
     let mut transport = config();
@@ -96,7 +97,7 @@ fn regression_copies_too_long_for_a_path_do_not_stop_it() {
             pair.send(End::Client, Service::ReliableUnsequenced, vec![7; length]);
         }
         pair.run(200 * MS);
-        // What it is to copy was lost on the other one, and waits for its turn to go again.
+        // The messages to be copied were lost on the other path, and wait for their retransmission.
         carry_on(&mut pair, paths[1]);
         let (mut messages, mut bytes) = (0, 0);
         let all = pair.run_until(20 * SECOND, |pair| {
@@ -150,7 +151,7 @@ fn the_deadline_rule_brings_them_in_time() {
     let (bare, _, without) = run(0, none, "loss=5%");
     let (full, bytes, stats) = run(1000, none, "loss=5%");
     let (some, _, limited) = run(3, none, "loss=5%");
-    // The repeats of small messages do not take the place of copies.
+    // The repeats of small messages do not replace copies.
     let (beside, most, _) = run(1000, Repeats::Adaptive, "loss=5%");
     println!(
         "in time {bare:.4} bare, {some:.4} at 3 %, {full:.5} at {:.2} x bytes",
@@ -177,7 +178,7 @@ fn with_budget(budget: u16) -> TransportConfig {
     transport
 }
 
-/// What the deadline rule may have spent by now at a budget of 3 %.
+/// What the deadline rule may have spent by now with a budget of 3 %.
 fn allowed(pair: &mut Pair) -> u64 {
     4096 + pair.stats(End::Client).total.sent_bytes * 3 / 100
 }
@@ -197,11 +198,11 @@ fn the_deadline_rule_spends_its_budget_and_no_more() {
     assert_eq!(spent.exempt, 0);
     assert!(spent.bytes <= allowed, "{spent:?}, {allowed} allowed");
     assert!(spent.bytes + 1000 > allowed, "{spent:?}, {allowed} allowed");
-    // Each copy of 100 bytes has a head of a few.
+    // Each copy of 100 bytes has a head of a few bytes.
     assert!(with <= without + without * 4 / 100, "{with} bytes, {without} without");
 }
 
-/// Urgent messages are pressed whatever it costs, and others have the whole of the budget beside them.
+/// Urgent messages are copied whatever it costs, and others have the whole budget besides.
 #[test]
 fn urgent_messages_do_not_spend_the_budget() {
     const COUNT: usize = 5000;
@@ -221,7 +222,7 @@ fn urgent_messages_do_not_spend_the_budget() {
     assert_eq!(others, COUNT as u64 / 2, "{stats:?}");
 }
 
-/// With a second path that works, the copy goes there, once; alone a path has two, in packets that follow.
+/// If a second path works, one copy goes there; with a single path there are two, in the following packets.
 #[test]
 fn where_there_is_a_second_path_the_deadline_rule_uses_it() {
     const COUNT: usize = 10_000;
@@ -245,12 +246,12 @@ fn where_there_is_a_second_path_the_deadline_rule_uses_it() {
     // A twentieth of a twentieth is lost twice.
     assert!(full >= 0.996, "{full}");
     assert!(stats.messages > COUNT as u64 * 99 / 100, "{stats:?}");
-    // While three probes in a row are lost there is no second path.
+    // While three probes in a row are lost, there is no second path.
     assert!(stats.bytes <= stats.messages * 102, "one copy each: {stats:?}");
     assert!(copies as usize > COUNT * 9 / 10 && (unused as usize) < COUNT / 5, "{copies}, {unused} bare");
 }
 
-/// One that fills a packet is repeated as well; one in parts never is, and costs the budget nothing.
+/// A message that fills a packet is repeated as well; one in fragments never is, and costs the budget nothing.
 #[test]
 fn the_deadline_rule_covers_what_fits_into_a_packet() {
     let lossy = "rate=10mbit,delay=20ms,loss=5%";
@@ -263,7 +264,7 @@ fn the_deadline_rule_covers_what_fits_into_a_packet() {
         let in_time = latencies.iter().filter(|latency| **latency <= 60 * MS).count();
         (in_time as f64 / 5000.0, pair.stats(End::Client).deadlines)
     };
-    // Beside the repeats of small messages, too, of which these are none.
+    // The same with repeats of small messages, which these are not.
     for repeats in [Repeats::Fixed(0), Repeats::Adaptive] {
         let (whole, pressed) = run(1000, repeats);
         let (parts, none) = run(3000, repeats);
@@ -274,7 +275,7 @@ fn the_deadline_rule_covers_what_fits_into_a_packet() {
     }
 }
 
-/// Reliable messages with a second, longer path beside: how late the 99th percentile is, and what that takes.
+/// Reliable messages with a second, longer path besides: the 99th percentile of delay, and the cost.
 #[test]
 fn a_longer_path_beside_takes_out_the_tail() {
     const COUNT: usize = 10_000;
@@ -297,8 +298,8 @@ fn a_longer_path_beside_takes_out_the_tail() {
         let [twice, once] = [twice, once].map(|bytes| bytes as f64 / alone as f64);
         println!("seed {seed}: 99 % {copied:?} at {twice:.2} x bytes, {usual:?} at {once:.2} x");
         assert!(copied <= 45 * MS && twice <= 2.2, "seed {seed}: {copied:?} at {twice:.3} x");
-        // A round trip, a twentieth of SACKs lost, and 10 ms to the next one: what is missed is sent again after 51 ms, so that it takes
-        // 71, not the 70 that were wished for.
+        // A round trip, with a twentieth of SACKs lost and 10 ms to the next one. A lost message is sent again after
+        // 51 ms, so it takes 71 ms, and not the 70 ms aimed at.
         assert!(usual <= 72 * MS && once <= 1.1, "seed {seed}: {usual:?} at {once:.3} x");
     }
 }

@@ -1,11 +1,11 @@
-//! Paths that cost something.
+//! Paths that have a cost.
 
 use whimbrel_proto::{CostPolicy, Event, PathId};
 use whimbrel_sim::pair::{End, Pair};
 
 use super::{ALIKE, DARK, SECOND, bulk, config, two};
 
-/// Two alike, the second at a cost of 5.
+/// Two equal paths, the second with a cost of 5.
 fn dear(policy: CostPolicy) -> Pair {
     let mut transport = config();
     transport.cost_policy = policy;
@@ -15,7 +15,7 @@ fn dear(policy: CostPolicy) -> Pair {
     pair
 }
 
-/// Bytes that a second of bulk brings.
+/// The bytes that arrive in a second of bulk.
 fn second(pair: &mut Pair) -> u64 {
     bulk(pair, SECOND).0
 }

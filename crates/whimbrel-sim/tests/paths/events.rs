@@ -1,4 +1,4 @@
-//! What is said of paths and addresses, at both ends.
+//! Events about paths and addresses at both ends.
 
 use whimbrel_proto::{Event, PathState};
 use whimbrel_sim::pair::{End, Pair};
@@ -28,7 +28,7 @@ fn a_path_is_suspect_then_down_after_three_unanswered_probes_then_up() {
             assert!(said, "{event:?}: {:?}", pair.events(End::Client));
             sent[at] = figures(&mut pair).sent_packets;
         }
-        // Two went out with the suspicion, one in between, and the next goes out as these three are given up.
+        // Two were sent with the suspicion and one in between. The next is sent when these three are given up.
         assert_eq!(sent[1] - sent[0], 2);
         assert_eq!(figures(&mut pair).state, PathState::Down);
         bulk(&mut pair, SECOND);

@@ -1,4 +1,4 @@
-//! What several paths are worth, over many seeds.
+//! The benefit of several paths, over many seeds.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::{ALIKE, DARK, MS, SECOND, active, announce, bulk, config, link, share
 
 const SEEDS: u64 = 6;
 
-/// The lowest of what `run` gives for each seed.
+/// The lowest result of `run` over all seeds.
 fn lowest(run: impl Fn(u64) -> f64) -> f64 {
     let shares: Vec<f64> = (0..SEEDS).map(run).collect();
     println!("{shares:.3?}");
@@ -162,7 +162,7 @@ fn an_outage_longer_than_the_service_time_ends_it_and_says_so() {
     assert_eq!(pair.closed(End::Client), None, "a tunnel or a lift is no end");
 }
 
-/// Numbered messages through a hundred handovers: each comes once, in order.
+/// Numbered messages through a hundred handovers: each arrives once, in order.
 #[test]
 fn a_hundred_handovers_lose_and_double_nothing() {
     let alike = "rate=10mbit,delay=20ms,queue=100ms";
@@ -185,11 +185,12 @@ fn a_hundred_handovers_lose_and_double_nothing() {
     assert!(messages.worst <= 120 * MS, "silent for {:?}", messages.worst);
 }
 
-/// Suspicion sends what is out another way at once: what arrives after all, or was there all along, is not delivered again.
+/// On suspicion, everything in flight is sent over another path at once. Packets that arrive after all, or had
+/// arrived already, are not delivered again.
 #[test]
 fn what_comes_back_from_the_dark_is_delivered_once() {
     for network in 0..2 {
-        // Both ways, then only the one of messages, then only the one of SACKs.
+        // Both directions, then only that of messages, then only that of SACKs.
         for (up, down) in [(true, true), (true, false), (false, true)] {
             for seed in 0..SEEDS {
                 let likes = [ALIKE, "rate=5mbit,delay=30ms,queue=100ms"];
@@ -204,7 +205,7 @@ fn what_comes_back_from_the_dark_is_delivered_once() {
                     if down {
                         pair.world.link_over(network, SERVER, client).reconfigure(like);
                     }
-                    // Not always as long as it takes to be seen.
+                    // Sometimes shorter than detection takes.
                     messages.carry(&mut pair, if seed % 2 == 0 { SECOND } else { 60 * MS });
                 }
                 messages.drain(&mut pair, 2 * SECOND);
@@ -213,8 +214,9 @@ fn what_comes_back_from_the_dark_is_delivered_once() {
     }
 }
 
-/// What a SACK that came another, shorter way takes is no round trip of the long path, whose controller would see a queue that is none and
-/// slow down to nothing: from the first packets on, before any SACK came its own way.
+/// The delay of a SACK that took another, shorter way is no round trip of the long path. Its controller would see a
+/// queue that does not exist and slow down to nothing. This holds from the first packets on, before any SACK came its
+/// own way.
 #[test]
 fn a_long_path_beside_a_short_one_keeps_its_rate() {
     let worst = lowest(|seed| {

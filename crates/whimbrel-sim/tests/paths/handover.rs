@@ -1,4 +1,4 @@
-//! From one network to another under load: with both there for a while, and with none in between.
+//! From one network to another under load: with both present for a while, and with none in between.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use super::{MS, SECOND, active, announce, bulk, config, link, two};
 
 const ALIKE: &str = "rate=10mbit,delay=20ms,queue=100ms";
 
-/// The longest round trip of a path that works, as it is under load.
+/// The longest round trip of a working path under load.
 fn round_trip(pair: &mut Pair) -> Duration {
     let paths = pair.stats(End::Client).paths;
     let working = paths.iter().filter(|path| path.state == PathState::Active);
     working.map(|path| path.rtt.max(path.rtt_latest)).max().expect("one works")
 }
 
-/// Until the next message arrives, of which more wait than can be sent.
+/// The time until the next message arrives, while more wait than can be sent.
 fn next_arrival(pair: &mut Pair, limit: Duration) -> Duration {
     let from = pair.now();
     pair.recv(End::Server);
@@ -33,7 +33,7 @@ fn make_before_break_is_no_gap_over_a_round_trip_if_by_choice() {
         let rtt = round_trip(&mut pair);
         let left = pair.world.addresses(client)[round % 2].ip();
         if round < 10 {
-            // The application knows better: the old one still lives.
+            // The application closes the old path, although it still works.
             let paths = pair.stats(End::Client).paths;
             let old = paths
                 .iter()
@@ -48,7 +48,8 @@ fn make_before_break_is_no_gap_over_a_round_trip_if_by_choice() {
         }
         let (_, gap) = bulk(&mut pair, SECOND);
         println!("round {round}: {gap:?} of {rtt:?}");
-        // Of an address that is gone, what had arrived is sent again, since its SACKs went with it: up to 58 ms, not the 46 wished for.
+        // If an address is gone, its SACKs are too, so data that had arrived is sent again: up to 58 ms, and not the
+        // 46 ms aimed at.
         let bound = if round < 10 { rtt } else { rtt + 15 * MS };
         assert!(gap <= bound, "round {round}: silent for {gap:?}, a round trip is {rtt:?}");
         pair.world.set_up(client, round % 2);
@@ -69,7 +70,7 @@ fn make_before_break_is_no_gap_over_a_round_trip_if_by_choice() {
     }
 }
 
-/// The path an event is about.
+/// The path that an event is about.
 fn path_of(event: &Event) -> Option<PathId> {
     match event {
         Event::PathUp(id) | Event::PathSuspect(id) | Event::PathDown(id) | Event::PrimaryChanged(id) => {
@@ -81,7 +82,7 @@ fn path_of(event: &Event) -> Option<PathId> {
     }
 }
 
-/// Keeps the sender's queue full for `time`; when the last message of that time arrived.
+/// Keeps the sender's queue full for `time`. Returns when the last message of that time arrived.
 fn last_arrival(pair: &mut Pair, time: Duration) -> Time {
     let mut last = pair.now();
     let end = last + time;
@@ -93,8 +94,8 @@ fn last_arrival(pair: &mut Pair, time: Duration) -> Time {
     last
 }
 
-/// The only network goes, and another comes after a while. Nothing but a challenge goes there before it was answered, so that the silence is
-/// the break, and a round trip.
+/// The only network goes away, and another appears after a while. Only a challenge is sent there before it is
+/// answered, so the silence is the break plus a round trip.
 #[test]
 fn break_before_make_is_no_gap_over_the_break_and_a_round_trip() {
     for (seed, away) in [(1, 50), (2, 300), (3, 1000), (4, 5000)] {
@@ -119,7 +120,7 @@ fn break_before_make_is_no_gap_over_the_break_and_a_round_trip() {
     }
 }
 
-/// An address may be there before its route is. The challenge that had no way goes again with the next news.
+/// An address may appear before its route. A challenge that could not be sent is sent again with the next change.
 #[test]
 fn a_network_whose_route_comes_late_is_used_as_soon_as_it_is_told() {
     let mut pair = Pair::connected(1, config(), ALIKE);
@@ -131,7 +132,7 @@ fn a_network_whose_route_comes_late_is_used_as_soon_as_it_is_told() {
     bulk(&mut pair, SECOND);
     pair.world.take_down(client, 0);
     pair.world.set_up(client, new);
-    // Each step of a link that comes up is news.
+    // Each step of a link that comes up is a change.
     for _ in 0..8 {
         pair.world.announce(client, handle);
         let now = pair.now();
@@ -146,7 +147,7 @@ fn a_network_whose_route_comes_late_is_used_as_soon_as_it_is_told() {
     assert!(first <= 65 * MS, "one and a half round trips of 40 ms, not {first:?}");
 }
 
-/// The same network comes back, with the address it had.
+/// The same network returns with its former address.
 #[test]
 fn a_network_that_comes_back_is_used_within_a_round_trip_and_a_probe() {
     for (seed, away) in [(1, 50), (2, 300), (3, 1000), (4, 5000)] {
@@ -165,7 +166,7 @@ fn a_network_that_comes_back_is_used_within_a_round_trip_and_a_probe() {
     }
 }
 
-/// MMSP's Figure 4.2: another network is not waited for because the first one damages what tells of it.
+/// MMSP's Figure 4.2: another network is not delayed because the first one damages the packets that announce it.
 #[test]
 fn a_sound_network_beside_one_that_damages_much_is_soon_in_use() {
     let sound = "rate=182mbit,delay=250us,queue=20ms";
@@ -188,7 +189,7 @@ fn a_sound_network_beside_one_that_damages_much_is_soon_in_use() {
     }
 }
 
-/// Who closes while there is no network delivers what is queued over the next one, whichever end closes.
+/// A close without a network delivers what is queued over the next network, whichever end closes.
 #[test]
 fn a_close_goes_on_over_the_next_network() {
     for closer in [End::Client, End::Server] {

@@ -1,4 +1,4 @@
-//! Who may not have a say in where data goes, and peers that ask for more than their share.
+//! Attackers that must not influence where data goes, and peers that ask for more than their share.
 
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
@@ -20,10 +20,10 @@ fn moved(pair: &mut Pair) -> bool {
     events.iter().any(|event| matches!(event, Event::PeerAddressChanged { .. }))
 }
 
-/// Packets seen on the way, with where they were sent.
+/// Packets seen on the path, with their destinations.
 type Overheard = Rc<RefCell<Vec<(SocketAddr, Vec<u8>)>>>;
 
-/// Every `nth` packet of the client's, as it was on the way.
+/// Every `nth` packet of the client, as seen on the path.
 fn overheard(pair: &mut Pair, nth: u64, verdict: TapVerdict) -> Overheard {
     let client: Vec<SocketAddr> = pair.world.addresses(pair.client);
     let heard = Rc::new(RefCell::new(Vec::new()));
@@ -50,7 +50,7 @@ fn replayed_packets_from_elsewhere_move_nothing() {
         for _ in 0..20 {
             pair.send(End::Client, Service::ReliableSequenced, vec![1; 500]);
         }
-        // Until the last of them is through the queue: a copy that came first would be looked at.
+        // Wait until the last of them has passed the queue: a copy that arrived first would be accepted.
         pair.run(300 * MS);
         for (to, bytes) in heard.take() {
             pair.world.inject(nobody(), to, &bytes);
@@ -77,7 +77,7 @@ fn packets_that_somebody_on_the_way_sends_on_from_elsewhere_move_nothing() {
     assert!(!moved(&mut pair), "nobody answered a challenge there");
     let bytes = pair.world.to_nobody.get(&nobody()).copied().unwrap_or_default();
     assert!(sent_on > 5_000 && bytes > 0, "it was looked at: {bytes} for {sent_on}");
-    // Challenges, at most three for each packet that came first from there.
+    // Challenges, at most three for each packet that arrived first from there.
     assert!(bytes <= 3 * sent_on && bytes < 5_000, "{bytes} bytes to an address that never answered");
     let received = pair.recv(End::Server).len();
     assert!(received > 100, "the session goes on where it was: {received}");
@@ -91,7 +91,7 @@ fn forged_packets_move_nothing() {
     for (to, bytes) in heard.take().into_iter().take(200) {
         for at in [0, 10, 14, bytes.len() - 1] {
             let mut forged = bytes.clone();
-            // The id stays, or it would not be looked at.
+            // The id stays, or the packet would be ignored.
             forged[at] ^= 0x01;
             pair.world.inject(nobody(), to, &forged);
         }
@@ -102,7 +102,7 @@ fn forged_packets_move_nothing() {
     assert_eq!(pair.closed(End::Server), None);
 }
 
-/// The third network is announced, and what is sent there arrives at somebody who does not answer.
+/// The third network is announced, and packets sent there reach a host that does not answer.
 #[test]
 fn an_address_gets_no_data_before_it_answered() {
     let mut pair = two(4, config(), ALIKE, ALIKE);
@@ -137,7 +137,7 @@ fn announcements_ahead_of_ids_use_up_no_openings() {
     let mut pair = Pair::new(5, config(), ALIKE);
     let client = pair.client;
     pair.world.add_network(client, link(ALIKE), link(ALIKE));
-    // What the server says before it has heard that the handshake is done comes ahead of its ids.
+    // Packets that the server sends before it knows that the handshake is done arrive before its ids.
     assert!(pair.run_until(SECOND, |pair| pair.place(End::Server).is_some()));
     pair.send(End::Server, Service::ReliableSequenced, vec![1; 100]);
     assert!(
@@ -151,7 +151,7 @@ fn announcements_ahead_of_ids_use_up_no_openings() {
     };
     let address = [&[4][..], &second.octets(), &4433u16.to_be_bytes()].concat();
     for _ in 0..10 {
-        // Sent again by a peer that has not heard of the first, say.
+        // As if the peer had not got the first and sent it again.
         pair.connection(End::Client).handle_blocks(now, block(32, &[&varint(0), &address]));
     }
     assert_eq!(pair.stats(End::Client).paths.len(), 1, "there are no ids yet");
@@ -159,7 +159,7 @@ fn announcements_ahead_of_ids_use_up_no_openings() {
     assert_eq!(active(&mut pair, End::Client), 2);
 }
 
-/// The id of the path over a network.
+/// The id of the active path over a network.
 fn active_path(pair: &mut Pair, end: End, network: usize) -> PathId {
     let stats = pair.stats(end);
     let mut paths = stats.paths.iter().filter(|path| path.state == PathState::Active);
@@ -187,7 +187,7 @@ fn floods_of_what_concerns_paths_are_bounded() {
             pair.connection(end).handle_blocks(now, blocks);
         };
         for number in 0..20_000u64 {
-            // Addresses that come and go, ids of paths that were, paths nobody knows, challenges.
+            // Addresses that come and go, ids of former paths, unknown paths, and challenges.
             let sequence = varint(number + 100);
             feed(&mut pair, block(32, &[&sequence, &[4, 198, 51, 100, number as u8, 1, 1]]));
             feed(&mut pair, block(33, &[&sequence]));
@@ -242,8 +242,8 @@ fn what_comes_for_a_path_that_was_closed_is_passed_over() {
     assert!(!moved(&mut pair));
 }
 
-/// An endpoint answers what is for an id it does not know with that id's reset token. Of a path that is closed it says nothing of the
-/// connection, whichever path it was and however late CLOSE_PATH is.
+/// An endpoint answers packets for an unknown id with that id's reset token. The token of a closed path must not end
+/// the connection, whichever path it was and however late CLOSE_PATH is.
 #[test]
 fn the_reset_token_of_a_closed_path_ends_nothing() {
     for closed in 0..2 {
@@ -262,7 +262,7 @@ fn the_reset_token_of_a_closed_path_ends_nothing() {
             pair.run(MS);
         }
         pair.run(SECOND);
-        // The first id stays the connection's name at the endpoint.
+        // The first id remains the connection's name at the endpoint.
         let forgotten = pair.world.endpoint(SERVER).stats().resets > resets;
         assert_eq!(forgotten, closed == 1, "path {closed}");
         assert_eq!(pair.closed(End::Client), None, "path {closed}");
@@ -271,7 +271,8 @@ fn the_reset_token_of_a_closed_path_ends_nothing() {
     }
 }
 
-/// The client gives a path up while nothing it says arrives: until the server knows, it sends to an id that must not answer with a reset.
+/// The client closes a path while nothing it sends arrives. Until the server knows, it sends to an id that must not
+/// answer with a reset.
 #[test]
 fn regression_a_path_closed_during_an_outage_does_not_reset_the_connection() {
     for seed in 0..8 {
@@ -313,8 +314,8 @@ fn keys_change_under_load_on_several_paths() {
     }
 }
 
-/// Two paths opened at once: the first packets of the later one came first, the id of the earlier one was forgotten, and a reset answered
-/// what came to it next, which ended the connection.
+/// Two paths opened at the same time. The first packets of the later one arrived first, and the id of the earlier one
+/// was forgotten. The next packet for that id was answered with a reset, which ended the connection.
 #[test]
 fn regression_the_first_packets_of_two_paths_may_overtake_each_other() {
     for seed in 0..4 {
@@ -336,7 +337,8 @@ fn regression_the_first_packets_of_two_paths_may_overtake_each_other() {
     }
 }
 
-/// Paths over a network that leads nowhere took every id there was: the server never heard of them, and none could be opened again.
+/// Paths over a network that led nowhere took all ids: the server never heard of them, and no path could be opened
+/// again.
 #[test]
 fn regression_paths_in_vain_use_up_no_ids() {
     let mut pair = Pair::connected(9, config(), ALIKE);
@@ -364,7 +366,8 @@ fn regression_paths_in_vain_use_up_no_ids() {
     assert!(both, "{:?}", pair.events(End::Client));
 }
 
-/// The application gave up the only path that worked beside one that never answered: nothing was left to tell the other end on.
+/// The application closed the only working path beside one that never answered. No path was left to tell the other
+/// end.
 #[test]
 fn regression_the_last_path_that_works_is_not_closed() {
     let mut pair = Pair::connected(10, config(), ALIKE);
@@ -389,11 +392,11 @@ fn regression_the_last_path_that_works_is_not_closed() {
     assert!(share(bytes, 2 * SECOND, 10.0) > 0.7, "{bytes} bytes");
 }
 
-/// CLOSE_PATH cannot get there: what comes on the closed path is taken and acknowledged.
+/// CLOSE_PATH cannot arrive: packets on the closed path are accepted and acknowledged.
 #[test]
 fn a_closed_path_is_heard_until_the_other_end_knows() {
     let mut pair = two(11, config(), ALIKE, ALIKE);
-    // Nothing is under way that closing would wait for.
+    // Nothing is in flight that closing would wait for.
     pair.run(SECOND);
     pair.relink_over(0, DARK);
     let (now, id) = (pair.now(), active_path(&mut pair, End::Client, 1));

@@ -1,4 +1,4 @@
-//! Several paths, on a virtual clock: opened by themselves, used together, lost and found again.
+//! Several paths on a virtual clock: opened automatically, used together, lost and found again.
 
 mod changeover;
 mod copies;
@@ -24,7 +24,7 @@ use whimbrel_sim::world::SERVER;
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
-/// A link of most tests, and what it is when nothing gets through.
+/// The link of most tests, and a link through which nothing gets.
 const ALIKE: &str = "rate=10mbit,delay=10ms,queue=100ms";
 const DARK: &str = "rate=10mbit,delay=10ms,loss=100%";
 
@@ -57,7 +57,7 @@ fn active(pair: &mut Pair, end: End) -> usize {
     stats.paths.iter().filter(|path| path.state == PathState::Active).count()
 }
 
-/// Keeps the sender's queue full for `time`; returns payload bytes received, and the longest time without any.
+/// Keeps the sender's queue full for `time`. Returns the payload bytes received, and the longest time without any.
 fn bulk(pair: &mut Pair, time: Duration) -> (u64, Duration) {
     let end = pair.now() + time;
     let payload = Bytes::from(vec![7; 8192]);
@@ -98,7 +98,7 @@ fn a_slow_path_does_not_hold_a_fast_one_back() {
     assert!(share > 0.97, "{share:.3} of the better one");
 }
 
-/// Messages in bursts that the better path needs a while for: when each of them arrived.
+/// Sends messages in bursts that keep the better path busy for a while. Returns when each arrived.
 fn bursts(pair: &mut Pair, burst: usize, length: usize) -> Vec<Duration> {
     const BURSTS: usize = 50;
     let mut sent = Vec::new();
@@ -200,7 +200,7 @@ fn break_before_make_is_followed_by_new_ids() {
     let alike = "rate=10mbit,delay=20ms,queue=100ms";
     let mut pair = two(6, config(), alike, alike);
     let (client, handle) = (pair.client, pair.handle(End::Client));
-    // Both networks go, then one is there again.
+    // Both networks go away, then one returns.
     pair.world.take_down(client, 0);
     pair.world.take_down(client, 1);
     pair.world.announce(client, handle);

@@ -1,4 +1,4 @@
-//! Numbered messages, so that it shows if one is lost, comes twice, or out of order.
+//! Numbered messages, which show losses, duplicates and reordering.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,13 +7,13 @@ use bytes::Bytes;
 use whimbrel_proto::Service;
 use whimbrel_sim::pair::{End, Pair};
 
-/// From the client to the server: even numbers sequenced, odd ones not.
+/// Messages from the client to the server: even numbers are sequenced, odd ones are not.
 #[derive(Default)]
 pub(super) struct Numbered {
     pub(super) sent: u64,
     sequenced: u64,
     loose: BTreeSet<u64>,
-    /// The longest time without any.
+    /// The longest time without a message.
     pub(super) worst: Duration,
 }
 
@@ -34,7 +34,7 @@ impl Numbered {
         });
     }
 
-    /// Everything arrives within `limit`.
+    /// Checks that everything arrives within `limit`.
     pub(super) fn drain(&mut self, pair: &mut Pair, limit: Duration) {
         let all = pair.run_until(limit, |pair| {
             self.take(pair);
@@ -52,7 +52,7 @@ impl Numbered {
         self.sent += 1;
     }
 
-    /// True if any came.
+    /// Takes what arrived. Returns whether there was anything.
     fn take(&mut self, pair: &mut Pair) -> bool {
         let messages = pair.recv(End::Server);
         for message in &messages {

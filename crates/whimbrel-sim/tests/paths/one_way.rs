@@ -1,4 +1,4 @@
-//! A path that is dead in one direction only.
+//! A path that is dead in only one direction.
 
 use whimbrel_proto::PathState;
 use whimbrel_sim::pair::End;
@@ -12,7 +12,7 @@ fn a_path_that_carries_one_way_only_goes_on_carrying_that_way() {
         let mut pair = two(seed, config(), ALIKE, ALIKE);
         let client = pair.client;
         bulk(&mut pair, SECOND);
-        // What the server sends over the second network is lost: its SACKs first of all.
+        // Packets that the server sends over the second network are lost, first of all its SACKs.
         pair.world.link_over(1, SERVER, client).reconfigure(link(DARK));
         let (_, gap) = bulk(&mut pair, 3 * SECOND);
         assert!(gap <= 150 * MS, "seed {seed}: silent for {gap:?}");

@@ -1,4 +1,4 @@
-//! Which path data goes on first, and who decides.
+//! The primary path, and which end chooses it.
 
 use bytes::Bytes;
 use whimbrel_proto::{
@@ -8,7 +8,7 @@ use whimbrel_sim::pair::{End, Pair};
 
 use super::{ALIKE, DARK, SECOND, bulk, config, two};
 
-/// The path over a network, as both ends call it.
+/// The path over a network, with the id that both ends use.
 pub(super) fn over(pair: &mut Pair, network: usize) -> PathId {
     let local = pair.world.addresses(pair.client)[network].ip();
     let stats = pair.stats(End::Client);
@@ -20,7 +20,7 @@ pub(super) fn primary(pair: &mut Pair, end: End) -> PathId {
     pair.stats(end).paths.iter().find(|path| path.primary).expect("there is always one").id
 }
 
-/// The server sends all it can for `time`.
+/// The server sends as much as it can for `time`.
 fn download(pair: &mut Pair, time: std::time::Duration) {
     let (end, payload) = (pair.now() + time, Bytes::from(vec![7; 8192]));
     pair.run_until(time, |pair| {
@@ -38,7 +38,7 @@ fn with_rule(primary_rule: PrimaryRule) -> TransportConfig {
     transport
 }
 
-/// A near network that carries little and a far one that carries most.
+/// A near network that carries little, and a far one that carries most.
 fn near_and_far(rule: PrimaryRule) -> (Pair, PathId) {
     let thin = "rate=2mbit,delay=10ms,queue=100ms";
     let mut pair = two(1, with_rule(rule), thin, "rate=20mbit,delay=30ms,queue=100ms");
@@ -63,7 +63,7 @@ fn the_path_on_which_most_arrives_becomes_the_primary_where_that_is_the_rule() {
     assert_ne!(primary(&mut pair, End::Server), far);
 }
 
-/// A host walks out of one network into another: the paper's case.
+/// A host moves out of one network into another: the case of the paper.
 #[test]
 fn a_receiver_that_walks_away_is_followed() {
     for rule in [PrimaryRule::MostReceived, PrimaryRule::LossAndRtt] {

@@ -1,4 +1,4 @@
-//! Paths that carry nothing are asked whether they work: often while others carry, ever more rarely while nothing does.
+//! Probes of unused paths: frequent while other paths are in use, and ever rarer while none is.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn with_interval(probe_interval: Duration) -> TransportConfig {
     transport
 }
 
-/// Packets sent by the client on the path that is not the primary.
+/// The packets that the client sent on the path that is not the primary.
 fn probes(pair: &mut Pair) -> u64 {
     let paths = pair.stats(End::Client).paths;
     paths.iter().filter(|path| !path.primary && path.state == PathState::Active).map(|p| p.sent_packets).sum()
@@ -51,7 +51,7 @@ fn the_longer_nothing_is_sent_the_more_rarely_paths_are_probed() {
         }
         probes(pair) - before
     };
-    // Not for so long that the idle path, whose queue is empty, is taken for the better one.
+    // Short enough that the idle path with its empty queue is not taken for the better one.
     let busy = count(&mut pair, 15 * SECOND, true);
     // What was queued is sent first.
     pair.run_until(300 * SECOND, |pair| {

@@ -1,4 +1,4 @@
-//! NATs that rebind where a path is half open or half closed: what one end knows of it the other does not know yet.
+//! NAT rebindings while a path is half open or half closed: one end knows what the other does not know yet.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -10,15 +10,15 @@ use whimbrel_sim::world::TapVerdict;
 
 const LINK: &str = "delay=10ms";
 
-/// What gets through to the server on other paths than its first.
+/// What gets through to the server on paths other than its first.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Through {
     All,
-    /// What asks, and nothing after it.
+    /// The packets that ask, and nothing after them.
     First,
 }
 
-/// Lets through what `rule` says: on the first path nothing gets to the server while anything is held back.
+/// Filters packets by `rule`. While anything is held back, nothing gets to the server on the first path.
 fn hold(pair: &mut Pair, first: ConnectionId, rule: &Rc<Cell<Through>>) {
     let (client, rule) = (pair.world.address(pair.client), Rc::clone(rule));
     let mut passed = 0;
@@ -46,9 +46,10 @@ fn delivered_both_ways(pair: &mut Pair, limit: Duration) -> bool {
     })
 }
 
-/// The server's NAT rebound, and again. The client had opened a path to the first new address and closed the old one; the server had not
-/// proven the new path, and went on with the old one. There its probes arrived, and showed the client where it was, but a closed path
-/// follows nobody. So both sent to addresses that were no more until the idle timeout.
+/// The server's NAT rebound twice. The client had opened a path to the first new address and closed the old one. The
+/// server had not proven the new path and kept using the old one. Its probes arrived there and showed the client its
+/// address, but a closed path follows no address. So both sent to addresses that no longer existed until the idle
+/// timeout.
 #[test]
 fn regression_a_peer_is_followed_that_has_not_heard_that_its_path_is_closed() {
     let mut pair = Pair::connected(1, config(), LINK);
@@ -58,9 +59,10 @@ fn regression_a_peer_is_followed_that_has_not_heard_that_its_path_is_closed() {
     hold(&mut pair, first, &rule);
     pair.world.rebind(SERVER);
     announce(&mut pair);
-    // The client keeps the old path until the server may send on the new one; it had closed it before that was so.
+    // The client keeps the old path until the server may send on the new one. Formerly it closed the old path before
+    // that.
     pair.run(5 * SECOND);
-    // The server's challenges are spent, and nothing pays for another.
+    // The server's challenges are spent, and its allowance covers no further one.
     pair.run(3 * SECOND);
     pair.world.rebind(SERVER);
     rule.set(Through::All);
@@ -68,8 +70,8 @@ fn regression_a_peer_is_followed_that_has_not_heard_that_its_path_is_closed() {
     assert!(done, "{:?} {:?}", pair.stats(End::Client).paths, pair.stats(End::Server).paths);
 }
 
-/// A path over the second network that answered the client, while the server hears no answer to its own challenge: of what it sends there
-/// all but its answer is lost until the cell says otherwise.
+/// A path over the second network that answered the client, while the server gets no answer to its own challenge.
+/// Everything that the server sends there except its answer is lost until the cell says otherwise.
 fn half_open(seed: u64) -> (Pair, Rc<Cell<bool>>) {
     let mut pair = Pair::connected(seed, config(), LINK);
     pair.world.add_network(pair.client, link(LINK), link(LINK));
@@ -77,7 +79,7 @@ fn half_open(seed: u64) -> (Pair, Rc<Cell<bool>>) {
     let (dark, mut heard) = (Rc::new(Cell::new(true)), 0);
     let darkness = Rc::clone(&dark);
     pair.world.set_tap(Box::new(move |_, from, _, bytes| {
-        // It has a SACK, too, and is longer than a challenge.
+        // It also has a SACK, and is longer than a challenge.
         let is_answer = bytes.len() > 40;
         heard += usize::from(from == second && is_answer);
         let lost = from == second && darkness.get() && !(is_answer && heard == 1);
@@ -89,8 +91,8 @@ fn half_open(seed: u64) -> (Pair, Rc<Cell<bool>>) {
     (pair, dark)
 }
 
-/// The server had one path that it had not proven, and no other that worked: the client sent there. When the server's NAT rebound it
-/// heard nothing more, and a server asked nobody: it waited for the client to say something.
+/// The server had one path that it had not proven, and no other that worked; the client sent there. When the server's
+/// NAT rebound, it heard nothing more. A server did not probe then: it waited for the client to send something.
 #[test]
 fn regression_a_server_asks_on_its_only_path_after_its_nat_rebound() {
     let (mut pair, dark) = half_open(2);
@@ -105,8 +107,8 @@ fn regression_a_server_asks_on_its_only_path_after_its_nat_rebound() {
     assert!(done, "{:?} {:?}", pair.stats(End::Client).paths, pair.stats(End::Server).paths);
 }
 
-/// The client closed its old path as soon as the new one answered, and told so there. The server had not proven the new path, forgot the
-/// old one, and had none to send on or to ask on.
+/// The client closed its old path as soon as the new one answered, and reported that there. The server had not proven
+/// the new path and forgot the old one. Then it had no path to send or probe on.
 #[test]
 fn regression_a_path_is_not_closed_that_the_server_cannot_do_without() {
     let (mut pair, dark) = half_open(4);
@@ -125,8 +127,9 @@ fn regression_a_path_is_not_closed_that_the_server_cannot_do_without() {
     assert!(!paths(&mut pair).contains(&0), "then it is told: {:?}", pair.stats(End::Server).paths);
 }
 
-/// What came on a path was reported another way, seconds later since there was none before. The delay was taken for the round trip of a
-/// path that knew none yet: it waited long for what it lost, and ids were held for half a minute after the end.
+/// Packets on one path were acknowledged over another, seconds later because there was no other before. The delay was
+/// taken for the round trip of a path that had no measurement yet. The path then waited long to retransmit, and ids
+/// were held for half a minute after the end.
 #[test]
 fn regression_a_report_that_waited_for_a_way_is_no_round_trip() {
     let mut pair = Pair::connected(3, config(), LINK);
@@ -153,15 +156,16 @@ fn regression_a_report_that_waited_for_a_way_is_no_round_trip() {
     assert_eq!(pair.world.endpoint(SERVER).connections(), 0, "ids are free");
 }
 
-/// The client's NAT rebound, and the server's while it was asking: each heard the other from an address that it did not know, and answered
-/// its challenges where the other had been. So they challenged each other without end, and the silence that ends a session never came.
+/// The client's NAT rebound, and the server's while it was challenging. Each end heard the other from an unknown
+/// address, and answered challenges at the other's old address. So they challenged each other without end, and the
+/// silence that ends a session never came.
 #[test]
 fn regression_both_ends_move_within_a_round_trip() {
     let mut pair = Pair::connected(5, config(), LINK);
     pair.run(SECOND);
     pair.world.rebind(pair.client);
     pair.send(End::Client, Service::ReliableSequenced, "from elsewhere");
-    // It has arrived; what the server asks of the new address has not.
+    // It has arrived, but the server's challenge of the new address has not.
     pair.run(15 * MS);
     pair.world.rebind(SERVER);
     assert!(delivered_both_ways(&mut pair, 5 * SECOND), "{:?}", pair.events(End::Server));
@@ -169,8 +173,9 @@ fn regression_both_ends_move_within_a_round_trip() {
     assert!(End::BOTH.iter().all(|end| pair.events(*end).iter().any(moved)));
 }
 
-/// A network was gone for a moment while its path was being opened: the client had closed the path, the server had proven it. When the only
-/// other one failed at both ends, no new path could be opened on the same addresses, nor could the server have been told its id.
+/// A network was gone for a moment while its path was being opened: the client had closed the path, and the server
+/// had proven it. When the only other path failed at both ends, no new path could be opened on the same addresses,
+/// and the server could not be told its id.
 #[test]
 fn regression_a_network_is_gone_for_a_moment_while_its_path_opens() {
     let mut pair = Pair::connected(6, config(), LINK);
@@ -190,7 +195,7 @@ fn regression_a_network_is_gone_for_a_moment_while_its_path_opens() {
     assert!(done, "{:?} {:?}", pair.stats(End::Client).paths, pair.stats(End::Server).paths);
 }
 
-/// The application closed the one path that worked, since nobody knew yet that the other did not any more.
+/// The application closed the only working path, because it was not known yet that the other had failed.
 #[test]
 fn regression_a_path_that_was_closed_is_opened_again_if_nothing_else_works() {
     let mut pair = two(7, config(), LINK, LINK);
@@ -201,7 +206,7 @@ fn regression_a_path_that_was_closed_is_opened_again_if_nothing_else_works() {
     let second = pair.stats(End::Client).paths.iter().map(|path| path.id).max().expect("there are two");
     pair.connection(End::Client).close_path(now, second);
     assert!(delivered_both_ways(&mut pair, 10 * SECOND), "{:?}", pair.events(End::Client));
-    // As soon as another works it goes again.
+    // As soon as another path works, this one is closed again.
     announce(&mut pair);
     let (client, server) = (pair.world.address(pair.client), pair.world.address(SERVER));
     let alone = |pair: &mut Pair| {
@@ -214,8 +219,8 @@ fn regression_a_path_that_was_closed_is_opened_again_if_nothing_else_works() {
     assert!(delivered_both_ways(&mut pair, 5 * SECOND));
 }
 
-/// Packets that were held for seconds made a long round trip. A challenge that was lost was not made again for twice that, though packet
-/// after packet came from the new address.
+/// Packets that were held for seconds caused a long round-trip estimate. A lost challenge was not repeated for twice
+/// that time, although packets kept arriving from the new address.
 #[test]
 fn regression_a_challenge_is_made_again_soon_however_long_the_round_trip_was() {
     let mut pair = Pair::connected(8, config(), LINK);
@@ -227,7 +232,7 @@ fn regression_a_challenge_is_made_again_soon_however_long_the_round_trip_was() {
     pair.relink(LINK);
     pair.world.rebind(pair.client);
     pair.send(End::Client, Service::ReliableSequenced, "from elsewhere");
-    // It is on its way; what is asked when it arrives gets lost.
+    // It is in flight; the challenge that it causes gets lost.
     pair.run(5 * MS);
     pair.relink(DARK);
     pair.run(500 * MS);

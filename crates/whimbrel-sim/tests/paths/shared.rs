@@ -1,4 +1,4 @@
-//! Two paths through one bottleneck beside a flow that has one path.
+//! Two paths through one bottleneck, competing with a flow that has one path.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ struct Rival {
     far: Handle,
 }
 
-/// Two paths over one link, the second `more` longer each way.
+/// Two paths over one link, the second `more` longer in each direction.
 fn behind_one(seed: u64, transport: TransportConfig, link: &str, more: Duration) -> Pair {
     let mut pair = Pair::connected(seed, transport, link);
     pair.world.add_network_behind(pair.client, more);
@@ -41,7 +41,7 @@ fn rival(pair: &mut Pair, congestion: Congestion, over: usize) -> Rival {
     Rival { node, near, far }
 }
 
-/// Both send all they can for `time`: payload bytes that arrived, ours and the rival's.
+/// Both send as much as they can for `time`. Returns the payload bytes that arrived, ours and the rival's.
 fn contest(pair: &mut Pair, rival: &Rival, time: Duration) -> (u64, u64) {
     let (end, payload) = (pair.now() + time, Bytes::from(vec![7; 8192]));
     let (mut ours, mut theirs) = (0, 0);
@@ -64,12 +64,12 @@ fn contest(pair: &mut Pair, rival: &Rival, time: Duration) -> (u64, u64) {
     (ours, theirs)
 }
 
-/// Phases at which the rival begins, and seeds with them.
+/// The number of runs, each with another start time of the rival and another seed.
 const RUNS: u64 = 3;
-/// Beside CUBIC each run is another story: shares from 0.14 to 0.72.
+/// Runs against CUBIC vary widely: shares range from 0.14 to 0.72.
 const RUNS_BESIDE_CUBIC: u64 = 9;
 
-/// Our part of what both got from the second ten seconds on: the mean of several runs.
+/// Our share of what both got after the first ten seconds: the mean of several runs.
 fn part(transport: &TransportConfig, theirs: Congestion, link: &str, more: Duration) -> f64 {
     let mut parts = Vec::new();
     let runs = if theirs == Congestion::Cubic { RUNS_BESIDE_CUBIC } else { RUNS };
@@ -130,7 +130,7 @@ fn uncoupled_they_take_two() {
     }
 }
 
-/// Beside a flow that fills every queue.
+/// The rival is a flow that fills every queue.
 #[test]
 fn beside_cubic_two_paths_take_what_one_does() {
     for link in [LINK, "rate=10mbit,delay=15ms,queue=40ms"] {
@@ -140,7 +140,7 @@ fn beside_cubic_two_paths_take_what_one_does() {
         let [two, one] =
             [coupled, single].map(|transport| part(&transport, Congestion::Cubic, link, Duration::ZERO));
         println!("{link}: {two:.2} of two, {one:.2} of one");
-        // Nine runs show 0.10 and 0.11 more of two than of one; three showed anything.
+        // Nine runs show 0.10 and 0.11 more for two paths than for one; three runs showed almost anything.
         assert!(two <= 0.55 && two <= one + 0.15, "{link}: {two:.2} of two, {one:.2} of one");
     }
 }
@@ -155,8 +155,8 @@ fn paths_with_bottlenecks_of_their_own_are_seen_to_be_apart() {
         let (ours, _) = contest(&mut pair, &rival, 20 * SECOND);
         (ours, pair.stats(End::Client).paths.iter().filter(|path| path.coupled).count())
     };
-    // How two flows share a link depends on who came when: several starts tell more than one. Before the two are seen to be apart, the
-    // rival gets ahead, and is caught up with slowly.
+    // How two flows share a link depends on which began first, so several starts tell more than one. Until the two
+    // paths are found to be apart, the rival gets ahead, and is caught up with slowly.
     let mut shares = [0, 0];
     for seed in 1..=5 {
         let ((ours, together), (free, _)) = (run(seed, true), run(seed, false));

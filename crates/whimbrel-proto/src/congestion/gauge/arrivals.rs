@@ -1,4 +1,4 @@
-//! What arrived lately: the rate over about one base round trip, whatever the queue makes of round trips.
+//! Measures the arrival rate over about one base round trip, even when a queue makes round trips much longer.
 
 use std::time::Duration;
 
@@ -12,26 +12,27 @@ struct Mark {
     at: Time,
     /// Position of the newest packet acknowledged.
     newest: u64,
-    /// When that was sent.
+    /// When that packet was sent.
     sent_at: Time,
-    /// All that was acknowledged.
+    /// Bytes acknowledged in all.
     acked: u64,
 }
 
-/// Rates over the last span.
+/// The rates over the last span.
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
     now: Mark,
     last: Mark,
     before: Option<Mark>,
-    /// Spans in a row in which packets arrived more slowly than they had left.
+    /// Consecutive spans in which packets arrived more slowly than they were sent.
     slower: u32,
-    /// Bytes a second that arrived, smoothed over about four spans.
+    /// The arrival rate in bytes a second, smoothed over about four spans.
     average: u64,
 }
 
 impl Arrivals {
-    /// True once `span` is over and brought `least` bytes: time to look at it.
+    /// Takes in an acknowledgement. Returns true once `span` has passed and `least` bytes were delivered: the span
+    /// has ended.
     pub(super) fn on_ack(&mut self, sample: &AckSample, span: Duration, least: u64) -> bool {
         self.now.at = sample.now;
         self.now.acked = self.now.acked.saturating_add(sample.acked);
@@ -59,35 +60,36 @@ impl Arrivals {
         }
     }
 
-    /// Everything acknowledged.
+    /// Bytes acknowledged in all.
     pub(super) fn acked(&self) -> u64 {
         self.now.acked
     }
 
-    /// Bytes a second that arrive.
+    /// The smoothed arrival rate, in bytes a second.
     pub(super) fn average(&self) -> u64 {
         self.average
     }
 
-    /// Bytes a second: what passed the bottleneck, and what arrived.
+    /// The rate at which data passed the bottleneck and the rate at which it arrived, in bytes a second.
     pub(super) fn rates(&self) -> Option<(u64, u64)> {
         let (from, to) = (self.before?, self.last);
         let elapsed = to.at.since(from.at);
         Some((math::rate(to.newest - from.newest, elapsed), math::rate(to.acked - from.acked, elapsed)))
     }
 
-    /// The rate at which what arrived had left.
+    /// The rate at which the bytes that arrived had been sent, in bytes a second.
     pub(super) fn sending_rate(&self) -> Option<u64> {
         let (from, to) = (self.before?, self.last);
         Some(math::rate(to.newest - from.newest, to.sent_at.since(from.sent_at)))
     }
 
-    /// Spans in a row in which packets arrived more slowly than they had left: a queue grows. Once may be jitter.
+    /// Consecutive spans in which packets arrived more slowly than they were sent: a queue is growing. A single one
+    /// may be jitter.
     pub(super) fn lag(&self) -> u32 {
         self.slower
     }
 
-    /// A silence is not a rate.
+    /// Starts a new span after a silence, which must not be measured as a rate.
     pub(super) fn restart(&mut self, now: Time) {
         self.before = None;
         self.slower = 0;

@@ -1,4 +1,4 @@
-//! The base round trip, and how much stands in the queue above it.
+//! Measures the base round trip and the queueing delay above it.
 
 use std::time::Duration;
 
@@ -6,17 +6,17 @@ use super::jitter_baseline::{Delivery, JitterBaseline};
 use super::minimum::Minimum;
 use crate::Time;
 
-/// A base round trip not seen again is forgotten after one to two of these: routes change.
+/// A base round trip that is not seen again is forgotten after one to two of these, because routes change.
 const BASE_BUCKET: Duration = Duration::from_secs(5);
-/// The queue is the least of no shorter a time: a busy host answers every few milliseconds only, and of one answer nothing can tell how
-/// much of it was a queue and how much the host.
+/// The queueing delay is the minimum over at least this long. A busy host may answer only every few milliseconds, and
+/// a single answer cannot tell the queue from the host.
 const LEAST_BUCKET: Duration = Duration::from_millis(10);
 
-/// Bytes sent from which on it matters what is usual: those who have little to send are many, and should be small.
+/// Bytes to send before a jitter baseline is kept. Flows that send little are many and should take little memory.
 const MANY: u64 = 32 << 10;
 
-/// By how much round trips jitter within a short time: the smaller of the largest rise and the largest fall,
-/// since a queue that grows only rises, and one that drains only falls.
+/// How much round trips jitter within a short time: the smaller of the largest rise and the largest fall, because a
+/// growing queue only rises and a draining one only falls.
 #[derive(Clone, Copy, Debug, Default)]
 struct Jitter {
     began: Time,
@@ -40,19 +40,19 @@ impl Jitter {
     }
 }
 
-/// Round trips, and what they say of the queue.
+/// The round-trip times of a path, and the queueing delay they imply.
 #[derive(Debug, Default)]
 pub(super) struct Delay {
     least: Minimum,
-    /// What jitter adds to it.
+    /// What jitter adds to the minimum, once enough was sent to tell.
     jitter_baseline: Option<Box<JitterBaseline>>,
-    /// The least of the last quarter to half round trip, or of ten to twenty milliseconds: jitter only ever adds.
+    /// The minimum of the last quarter to half round trip, or of the last 10 to 20 ms: jitter only ever adds delay.
     standing: Minimum,
     jitter: Jitter,
     latest: Duration,
-    /// When the least round trip was last seen, or nearly.
+    /// When a round trip close to the minimum was last seen.
     base_seen: Time,
-    /// The base until one is measured: an earlier connection's.
+    /// The base round trip of an earlier connection, used until one is measured.
     assumed: Duration,
 }
 
@@ -69,7 +69,8 @@ impl Delay {
         self.jitter.on_sample(now, rtt, bucket);
     }
 
-    /// After [`Self::on_rtt`] of the same acknowledgement; `rate`: bytes a second the bottleneck passes.
+    /// Takes in a delivery, after [`Self::on_rtt`] for the same acknowledgement. `rate` is the bottleneck's rate in
+    /// bytes a second.
     pub(super) fn on_delivery(&mut self, now: Time, delivery: Delivery, rate: u64) {
         let (standing, least) = (self.standing.least().unwrap_or(delivery.rtt), self.least());
         if delivery.position >= MANY || self.jitter_baseline.is_some() {
@@ -81,38 +82,38 @@ impl Delay {
         self.least.least().is_some()
     }
 
-    /// Takes an earlier connection's base for this one's until it is measured.
+    /// Uses an earlier connection's base round trip until one is measured.
     pub(super) fn assume(&mut self, base: Duration) {
         self.assumed = base;
     }
 
-    /// The base round trip, which is the usual one without a queue; zero: unknown.
+    /// The base round trip: the usual one without a queue, jitter included. Zero if unknown.
     pub(super) fn base(&self) -> Duration {
         self.least()
             .saturating_add(self.jitter_baseline.as_ref().map_or(Duration::ZERO, |usual| usual.above()))
     }
 
-    /// The least round trip; zero: unknown.
+    /// The shortest round trip; zero if unknown.
     pub(super) fn least(&self) -> Duration {
         self.least.least().unwrap_or(self.assumed)
     }
 
-    /// Queueing delay, without jitter.
+    /// The queueing delay, with jitter filtered out.
     pub(super) fn queue(&self) -> Duration {
         self.standing.least().unwrap_or_default().saturating_sub(self.base())
     }
 
-    /// The longest that the queue can be: what stands above the least round trip.
+    /// The upper bound of the queueing delay: the excess over the shortest round trip.
     pub(super) fn above_least(&self) -> Duration {
         self.standing.least().unwrap_or_default().saturating_sub(self.least())
     }
 
-    /// How much of [`Self::queue`] may be no queue at all.
+    /// How much of [`Self::queue`] may be jitter.
     pub(super) fn jitter(&self) -> Duration {
         self.jitter.average
     }
 
-    /// Queueing delay as the latest sample has it.
+    /// The queueing delay according to the latest sample.
     pub(super) fn latest_queue(&self) -> Duration {
         self.latest.saturating_sub(self.base())
     }
@@ -121,12 +122,12 @@ impl Delay {
         now.since(self.base_seen)
     }
 
-    /// A drain is over; whatever it showed is the base for now.
+    /// Notes that a drain is over: what it measured counts as the base for now.
     pub(super) fn base_sought(&mut self, now: Time) {
         self.base_seen = now;
     }
 
-    /// After a silence the queue is another one.
+    /// Forgets the queueing delay, because a silence changes the queue.
     pub(super) fn forget_queue(&mut self) {
         self.standing = Minimum::default();
     }

@@ -1,9 +1,11 @@
-//! What round trips usually are above the least one while nothing queues, where they jitter.
+//! Estimates how far round trips usually lie above the shortest one without any queue, on a path that jitters.
 //!
-//! Where jitter is large the least round trip is a rare one, of a packet and an acknowledgement both early. Held against it, the usual
-//! one passes for a queue, and spans counted in it are too short. What is granted as usual is the shortest that a while's round trips
-//! were on the average: a queue comes and goes, jitter stays. That alone would grant a queue that others keep long, too. So no more is
-//! granted than a few times what round trips jump by from one acknowledgement to the next, faster than any queue grows.
+//! Where jitter is large, the shortest round trip is rare: both the packet and its acknowledgement came early.
+//! Measured against it, a usual round trip looks like a queue, and spans derived from it are too short.
+//!
+//! The baseline is the shortest of the averages over a while, because a queue comes and goes but jitter stays. That
+//! alone would also accept a queue that other flows keep long. So the baseline is capped at a few times the jump
+//! between consecutive acknowledgements, which is faster than any queue grows.
 
 use std::time::Duration;
 
@@ -11,36 +13,38 @@ use super::minimum::Minimum;
 use crate::Time;
 use crate::congestion::math;
 
-/// Round trips are averaged over so many of the least one, or so long.
+/// Round trips are averaged over this many of the shortest round trips, and at least over [`SHORTEST_SPAN`].
 const SPAN_ROUND_TRIPS: u32 = 4;
 const SHORTEST_SPAN: Duration = Duration::from_millis(50);
-/// Acknowledgements at least that make an average.
+/// The least number of acknowledgements that make an average.
 const LEAST_COUNT: u32 = 4;
-/// The shortest average of one to two of these is granted. Long enough for flows that share a link, each of which grants what it
-/// sees, to have seen the same queue at its shortest: with 2.5 s they shared less evenly.
+/// The baseline is the shortest average of the last one to two of these. Flows that share a link all use their own
+/// baseline, so this is long enough for all to have seen the queue at its shortest. With 2.5 s they shared less
+/// evenly.
 const BUCKET: Duration = Duration::from_secs(10);
-/// No more is granted than so many times the jumps, permille.
+/// The cap on the baseline, as a multiple of the usual jump, permille.
 const JUMPS: u64 = 3000;
-/// What timers and the bursts of others do is no jitter.
+/// A jump this short is put down to timers and other flows' bursts, not to jitter.
 const BURSTS: Duration = Duration::from_millis(3);
-/// A round trip of so many usual ones, and this long, is a queue's. Nothing is granted until it is so long ago: a rate that falls drops
-/// what is in flight, which a grant makes more.
+/// A round trip of this many usual ones, and of at least [`SHORTEST_DEEP`], means a queue. The baseline is zero until
+/// [`AFTER_DEEP`] has passed since: after a fall of the rate, packets in flight are dropped, and a baseline would put
+/// more in flight.
 const DEEP: u32 = 3;
 const SHORTEST_DEEP: Duration = Duration::from_millis(120);
 const AFTER_DEEP: Duration = Duration::from_secs(2);
 
-/// The newest packet that an acknowledgement tells of.
+/// The newest packet that an acknowledgement covers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Delivery {
     pub(super) rtt: Duration,
     pub(super) sent_at: Time,
-    /// Among all bytes sent.
+    /// The packet's position among all bytes sent.
     pub(super) position: u64,
 }
 
 impl Delivery {
-    /// By how much more it took than `before`, beyond what a queue can have grown: `rate` is what the bottleneck passes at least, and
-    /// others make a queue grow no faster than by half of the time.
+    /// By how much this round trip exceeds that of `before`, beyond what a queue can have grown. `rate` is the least
+    /// that the bottleneck passes. Other flows are assumed to grow a queue by at most half of the time that passes.
     fn jump(&self, before: &Self, rate: u64) -> Duration {
         let apart = self.sent_at.since(before.sent_at);
         let own = math::span(self.position.saturating_sub(before.position), rate).saturating_sub(apart);
@@ -49,7 +53,7 @@ impl Delivery {
     }
 }
 
-/// What is seen of one span.
+/// The measurements of one span.
 #[derive(Clone, Copy, Debug, Default)]
 struct Span {
     began: Time,
@@ -58,14 +62,15 @@ struct Span {
     count: u32,
 }
 
-/// The usual round trip. See the module.
+/// The usual excess over the shortest round trip. See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct JitterBaseline {
     last: Option<Delivery>,
     span: Span,
-    /// The longest jump of the span before.
+    /// The longest jump of the previous span.
     jump_before: Duration,
-    /// The shorter one of two spans, smoothed over eight: jitter makes jumps in each, somebody's burst in one.
+    /// The smaller of the longest jumps of two consecutive spans, smoothed over eight spans. Jitter jumps in every
+    /// span, another flow's burst in only one.
     jumps: Duration,
     average: Minimum,
     deep_at: Time,
@@ -73,7 +78,8 @@ pub(super) struct JitterBaseline {
 }
 
 impl JitterBaseline {
-    /// `standing`: the least round trip of late, of which the averages are; `least`: the least of all; `rate`: bytes a second.
+    /// Takes in a delivery. `standing` is the shortest recent round trip, which is averaged; `least` is the shortest
+    /// of all; `rate` is in bytes a second.
     pub(super) fn on_delivery(
         &mut self,
         now: Time,
@@ -98,7 +104,7 @@ impl JitterBaseline {
             if now.since(self.deep_at) < AFTER_DEEP { Duration::ZERO } else { self.explained(least) };
     }
 
-    /// What is granted.
+    /// The baseline: the excess over the shortest round trip that is not a queue.
     pub(super) fn above(&self) -> Duration {
         self.above
     }
@@ -125,7 +131,8 @@ mod tests {
     const LEAST: Duration = Duration::from_millis(20);
     const RATE: u64 = 500_000;
 
-    /// An acknowledgement every 10 ms for `span`, each of 20 ms and what `above` says of its number.
+    /// Feeds one acknowledgement every 10 ms for `span`. Its round trip is 20 ms plus what `above` returns for its
+    /// number.
     fn run(usual: &mut JitterBaseline, from: Time, span: Duration, above: impl Fn(u32) -> Duration) -> Time {
         let mut now = from;
         for number in 0.. {
@@ -141,7 +148,7 @@ mod tests {
         now
     }
 
-    /// Now 10 ms, now 30.
+    /// Round trips alternate between 10 and 30 ms.
     fn jittery(number: u32) -> Duration {
         Duration::from_millis(if number.is_multiple_of(2) { 10 } else { 30 })
     }

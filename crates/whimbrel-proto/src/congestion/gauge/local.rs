@@ -1,19 +1,19 @@
-//! Paths shorter than a timer's grain: a window serves them better than a rate.
+//! Controls paths shorter than a timer's resolution, which a window serves better than a rate.
 //!
-//! On loopback or one switch a round trip is tens of microseconds and a timer wakes a millisecond late: paced by timers the path
-//! idles most of the time, and what is measured is the timer. There the window opens while round trips stay short, and closes on
-//! loss; pacing lets a window out in half the time it may take.
+//! On loopback or across one switch, a round trip takes tens of microseconds, and a timer fires a millisecond late.
+//! Paced by timers, such a path is idle most of the time, and measurements show the timer. Instead, the window opens
+//! while round trips stay short and closes on loss. Pacing releases a window in half the time it may take.
 
 use std::time::Duration;
 
 use crate::Time;
 use crate::congestion::math;
 
-/// A base round trip below this is local.
+/// A path with a base round trip below this is local.
 const LOCAL: Duration = Duration::from_millis(2);
 /// The window opens while round trips stay below this.
 const SHORT: Duration = Duration::from_micros(1000);
-/// Round trips above this mean that the window is too long.
+/// Round trips above this mean that the window is too large.
 const LONG: Duration = Duration::from_millis(8);
 const LARGEST: u64 = 4 << 20;
 const SMALLEST_PACKETS: u64 = 64;
@@ -26,7 +26,7 @@ pub(super) struct Local {
 }
 
 impl Local {
-    /// A path with this base round trip is local.
+    /// Returns whether a path with this base round trip is local.
     pub(super) fn is(base: Duration) -> bool {
         base > Duration::ZERO && base < LOCAL
     }
@@ -35,7 +35,7 @@ impl Local {
         self.window.max(packet_size.saturating_mul(SMALLEST_PACKETS))
     }
 
-    /// Lets a window out in half of the time that it takes at the least.
+    /// Releases a window in half of [`SHORT`].
     pub(super) fn pacing_rate(&self, packet_size: u64) -> u64 {
         math::rate(self.window(packet_size), SHORT / 2)
     }
@@ -51,7 +51,7 @@ impl Local {
         let window = self.window(packet_size);
         match rtt {
             Some(rtt) if rtt > LONG => self.reduce(now, 850, packet_size),
-            // Only what was used is known to fit.
+            // Only the part of the window that was used is known to fit.
             Some(rtt) if rtt < SHORT && prior_in_flight > window / 2 => {
                 self.window = window.saturating_add(acked).min(LARGEST);
             }
@@ -63,7 +63,8 @@ impl Local {
         self.reduce(now, 700, packet_size);
     }
 
-    /// Once a few milliseconds: what one overflow drops is noticed in pieces.
+    /// Reduces the window at most once every few milliseconds, because the losses of one overflow are detected in
+    /// pieces.
     fn reduce(&mut self, now: Time, permille: u64, packet_size: u64) {
         if now.since(self.reduced_at) > LONG {
             self.window = math::scale(self.window(packet_size), permille);

@@ -1,20 +1,20 @@
-//! Telling congestion from the loss that is the path's nature.
+//! Tells congestion loss from the loss that is inherent to the path.
 
-/// Packets the calm pool remembers, about.
+/// Roughly how many packets the calm pool remembers.
 const CALM_MEMORY: u64 = 2000;
-/// Packets the recent pool remembers, about.
+/// Roughly how many packets the recent pool remembers.
 const RECENT_MEMORY: u64 = 150;
-/// Calm packets before the baseline means anything.
+/// Calm packets needed before there is a baseline.
 const CALM_ENOUGH: u64 = 30;
-/// Loss above baseline that is never congestion, ppm.
+/// Loss up to this much above the baseline is never called congestion, ppm.
 const MARGIN_PPM: u64 = 20_000;
 
-/// Loss that may well be the path's while nothing else is known.
+/// Loss up to this much may be inherent to the path while there is no baseline, ppm.
 const UNKNOWN_PPM: u64 = 50_000;
-/// No path worth using loses more by nature.
+/// The highest baseline, ppm: no usable path loses more.
 const MOST_PPM: u64 = 400_000;
 
-/// Packets sent, and lost of them.
+/// A count of packets sent and of those lost.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pool {
     packets: u64,
@@ -26,7 +26,7 @@ impl Pool {
         self.packets += other.packets;
         self.lost += other.lost;
         if self.packets > memory {
-            // Whole packets are too coarse to halve small pools of: keep the share, not the count.
+            // Whole packets are too coarse for halving small pools, so the share is kept and not the count.
             let keep = memory / 2;
             self.lost = self.lost * keep / self.packets;
             self.packets = keep;
@@ -38,24 +38,24 @@ impl Pool {
     }
 }
 
-/// Loss while the path was calm, against loss lately. Counted in thousandths of packets.
+/// Loss while the path was calm, compared with recent loss. Counts are in thousandths of packets.
 #[derive(Debug, Default)]
 pub(super) struct Losses {
     calm: Pool,
     recent: Pool,
-    /// Lately, in a row, without a queue that would explain it.
+    /// The most recent periods in a row that had no queue to explain their loss.
     unexplained: Pool,
     period: Pool,
 }
 
-/// How a period looked by other evidence.
+/// What the rate and the queue say about a period.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Period {
     /// Sent no faster than the path carries, and no queue grew.
     Calm,
-    /// Neither.
+    /// Neither calm nor queueing.
     Pushing,
-    /// Packets queued well beyond what is wanted.
+    /// The queue was much longer than wanted.
     Queueing,
 }
 
@@ -80,25 +80,25 @@ impl Losses {
         }
     }
 
-    /// A blackout is not a rate of loss.
+    /// Forgets recent loss after a blackout, which says nothing about the loss rate.
     pub(super) fn forget_recent(&mut self) {
         self.recent = Pool::default();
         self.unexplained = Pool::default();
         self.period = Pool::default();
     }
 
-    /// What is counted from here on is a period of its own.
+    /// Starts a new period.
     pub(super) fn start_period(&mut self) {
         let period = std::mem::take(&mut self.period);
         self.recent.add(period, RECENT_MEMORY * 1000);
     }
 
-    /// What was taken for the path's nature was overflow.
+    /// Forgets the baseline: what was taken for inherent loss was overflow.
     pub(super) fn forget_baseline(&mut self) {
         *self = Self::default();
     }
 
-    /// Ends a period of about a round trip; whether its loss was congestion.
+    /// Ends a period of about a round trip and returns whether its loss was congestion.
     pub(super) fn end_period(&mut self, kind: Period) -> bool {
         let period = std::mem::take(&mut self.period);
         if kind == Period::Calm {
@@ -119,7 +119,7 @@ impl Losses {
         excess
     }
 
-    /// Recent loss exceeds the baseline by more than chance has it: a test of two proportions.
+    /// Returns whether recent loss exceeds the baseline by more than chance explains: a test of two proportions.
     fn is_excess(&self, queueing: bool) -> bool {
         if self.recent.packets < 8000 || self.recent.lost < 1000 {
             return false;
@@ -127,7 +127,7 @@ impl Losses {
         let calm = self.calm.packets / 1000;
         let recent = self.recent.packets / 1000;
         if calm < CALM_ENOUGH {
-            // Without a baseline: beyond doubt, and only beside a long queue.
+            // Without a baseline, loss must be beyond doubt and come with a long queue.
             let share = self.recent.ppm().min(1_000_000);
             let deviation = (share * (1_000_000 - share) / recent.max(1)).isqrt();
             return queueing && recent >= 20 && share > UNKNOWN_PPM + 3 * deviation;
@@ -142,22 +142,22 @@ impl Losses {
         self.recent.ppm() > self.calm.ppm() + MARGIN_PPM + deviations * variance.isqrt()
     }
 
-    /// Loss lately that only a calm stretch could explain.
+    /// Returns whether recent loss is high without a queue or a calm period to explain it.
     pub(super) fn is_suspect(&self) -> bool {
         self.unexplained.packets >= 20_000 && self.unexplained.ppm() > self.baseline_ppm() + MARGIN_PPM
     }
 
-    /// That loss, millionths.
+    /// The unexplained recent loss, ppm.
     pub(super) fn unexplained_ppm(&self) -> u64 {
         self.unexplained.ppm()
     }
 
-    /// Enough was sent while the path was calm.
+    /// Returns whether enough packets were sent while the path was calm to know the baseline.
     pub(super) fn is_baseline_known(&self) -> bool {
         self.calm.packets / 1000 >= CALM_ENOUGH
     }
 
-    /// Loss that is the path's nature, millionths.
+    /// The loss inherent to the path, ppm; 0 while unknown.
     pub(super) fn baseline_ppm(&self) -> u64 {
         if self.is_baseline_known() { self.calm.ppm().min(MOST_PPM) } else { 0 }
     }

@@ -1,4 +1,4 @@
-//! What the model learns: from each acknowledgement, each round trip, each period.
+//! What the model learns from each acknowledgement, round trip and period.
 
 use super::losses::Period;
 use super::rate_drop::RateDrop;
@@ -9,7 +9,7 @@ use crate::congestion::rate::RateSample;
 
 impl Gauge {
     pub(super) fn measure_rate(&mut self, rate: &RateSample) {
-        // What began before a silence measured the silence.
+        // A sample that began before a silence would measure the silence.
         if rate.progress == 0 || rate.since < self.restarted_at {
             return;
         }
@@ -19,11 +19,12 @@ impl Gauge {
         }
         self.tried |= !rate.app_limited;
         self.delivered = self.delivered.max(rate.delivered);
-        // Where packets may be dropped before it, the bottleneck limits however fast the rest arrives.
+        // Where packets may be dropped before the bottleneck, it is the limit however fast the rest arrives.
         self.bandwidth.on_sample(measured, !rate.send_limited || self.losses.is_suspect());
     }
 
-    /// Progress counts what was dropped before the bottleneck, too; arrivals do not, but they are noisy.
+    /// The rate to believe. Progress also counts packets dropped before the bottleneck; arrivals do not, but they are
+    /// noisy.
     pub(super) fn credible(&self, progress: u64, delivered: u64) -> u64 {
         let noise = match (self.congested > 0, self.losses.is_baseline_known()) {
             (true, _) => ONE,
@@ -46,7 +47,8 @@ impl Gauge {
         self.bandwidth.end_round();
     }
 
-    /// Several times a round trip: a flight's own spacing shows what it met, before a round trip is over.
+    /// Ends one of several spans in a round trip: the spacing of a flight shows the queue before a round trip is
+    /// over.
     pub(super) fn end_startup_span(&mut self, app_limited: bool) {
         if let (Some((progress, arrived)), Some(sending)) =
             (self.arrivals.rates(), self.arrivals.sending_rate())
@@ -57,7 +59,7 @@ impl Gauge {
         }
     }
 
-    /// About once a base round trip, however long the queue makes round trips.
+    /// Ends a period of about one base round trip, however long the queue makes round trips.
     pub(super) fn end_period(&mut self, now: Time) {
         let kind = self.period_kind();
         self.pushed = [self.gain > ONE, self.pushed[0]];
@@ -78,7 +80,7 @@ impl Gauge {
             RateDrop::notice(&mut self.rate_drop, now, before, self.bandwidth.estimate());
         }
         if long && self.phase == (Phase::Settle { until: None }) {
-            // Nothing sent now is dropped, and the bottleneck does not idle: this is its rate.
+            // Nothing sent now is dropped and the bottleneck is not idle, so this is its rate.
             let progress = self.arrivals.rates().map_or(u64::MAX, |(progress, _)| progress);
             self.bandwidth.limit(math::scale(progress, 1050));
         }
@@ -86,7 +88,8 @@ impl Gauge {
     }
 
     pub(super) fn period_kind(&self) -> Period {
-        // Against what is wanted alone: in company a long queue is wanted, and a calm path it is not.
+        // The queue is compared with what a flow alone would want: in company a longer one is wanted, but such a path
+        // is not calm.
         let (bandwidth, base) = self.joint();
         let alone = QueueTarget::alone(bandwidth, base, self.packet_size);
         if self.delay.queue() > math::stretch(alone, 1500).max(self.delay.base() / 4) {
@@ -94,22 +97,22 @@ impl Gauge {
         } else if self.pushed.contains(&true)
             || self.delay.queue() > math::stretch(self.target.longest(), 800)
         {
-            // A queue that stays at its longest may be full, and what is lost dropped from it.
+            // A queue that stays at its longest may be full, and the losses may be its drops.
             Period::Pushing
         } else {
             Period::Calm
         }
     }
 
-    /// While packets queue, what arrives is what the bottleneck carries: a rate that fell is followed at once.
+    /// Follows a fall of the rate at once: while packets queue, the arrival rate is the bottleneck's rate.
     pub(super) fn follow_arrivals(&mut self) {
         let Some((progress, arrived)) = self.arrivals.rates() else { return };
         let passed = self.behind_loss(arrived).min(progress);
-        // Spans this short are noisy: a tenth is no news.
+        // Spans this short are noisy, so a difference of a tenth is ignored.
         self.bandwidth.limit(math::scale(passed, 1100));
     }
 
-    /// The rate before the path's own loss that arrives as `rate`.
+    /// The sending rate that arrives as `rate` after the path's inherent loss.
     pub(super) fn behind_loss(&self, rate: u64) -> u64 {
         let passed = 1_000_000 - self.losses.baseline_ppm();
         math::scale(rate, 1_000_000_000 / passed.max(1))

@@ -1,4 +1,4 @@
-//! The least of late.
+//! A sliding minimum.
 
 use std::time::Duration;
 

@@ -1,16 +1,17 @@
-//! The default controller: a model of the path.
+//! The default controller, which models the path.
 //!
-//! In the spirit of BBR (draft-ietf-ccwg-bbr): what the bottleneck passes and the base round trip are measured,
-//! and packets are paced by the model; loss alone slows nothing. Where BBR alternates between probing and
-//! draining, this one steers: it keeps a small queue of its own at the bottleneck, sending slightly faster than
-//! the bottleneck's rate while the queue is shorter than wanted, slightly slower while it is longer. A queue that
-//! never runs empty means a bottleneck that never idles, and while it stands every sample of the rate is exact.
+//! In the spirit of BBR (draft-ietf-ccwg-bbr), it measures the bottleneck's rate and the base round trip, and paces
+//! packets by that model. Loss alone does not slow it down. Where BBR alternates between probing and draining, this
+//! controller steers. It keeps a small queue of its own at the bottleneck: it sends slightly faster than the
+//! bottleneck's rate while the queue is shorter than wanted, and slightly slower while it is longer. While the queue
+//! never runs empty, the bottleneck never idles and every rate sample is exact.
 //!
-//! The queue wanted, in packets, grows with the square root of the bandwidth-delay product. Flows that share a
-//! queue see the same delay, so the one with the smaller share is the one that wants more: shares even out.
-//! Where others keep the queue long (CUBIC fills whatever there is), the wanted queue grows until we hold our own.
+//! The wanted queue, in packets, grows with the square root of the bandwidth-delay product. Flows that share a queue
+//! see the same delay, so the flow with the smaller share wants more of it, and shares even out. Where other flows
+//! keep the queue long (CUBIC fills all there is), the wanted queue grows until we hold our own.
 //!
-//! What round trips usually jitter by is no queue (`jitter_baseline`). A rate that fell at once may return at once, and is tried again (`rate_drop`).
+//! Usual jitter is not counted as a queue (`jitter_baseline`). A rate that fell suddenly may return suddenly, so the
+//! former rate is tried again (`rate_drop`).
 
 mod arrivals;
 mod bandwidth;
@@ -45,61 +46,61 @@ use super::math;
 use super::math::ONE;
 use crate::Time;
 
-/// The first packets leave within this share of a round trip, permille: close enough together for their
-/// spacing on arrival to show the rate, so that the second round trip already runs near it.
+/// The first packets are sent within this share of a round trip, permille. That is close enough together for their
+/// spacing on arrival to show the rate, so the second round trip already runs near it.
 const TRAIN_SPAN: u64 = 300;
-/// Pacing while the rate is sought.
+/// The pacing gain during startup.
 const STARTUP_GAIN: u64 = 2000;
-/// Startup ends when three round trips brought less growth than this.
+/// Startup ends after three round trips whose rate grew by less than this factor, permille.
 const STARTUP_GROWTH: u64 = 1250;
-/// Packets at least in a span by which startup measures.
+/// The least number of packets in a measuring span of startup.
 const STARTUP_SPAN_PACKETS: u64 = 8;
-/// Until the path's own loss is known it may be as much as 37 %: 1 / 1.6 arrives.
+/// Until the path's inherent loss is known, it may be as high as 37 %: 1 / 1.6 arrives.
 const UNKNOWN_LOSS: u64 = 1600;
-/// Gains while cruising.
+/// The least and greatest gain while cruising.
 const GAIN_MIN: u64 = 600;
 const GAIN_MAX: u64 = 1250;
-/// The gain once growth met no queue for four round trips, after [`GAIN_MAX`] from two on: the link has become a
-/// faster one.
+/// The gain once growth met no queue for four round trips; from two on it is [`GAIN_MAX`]. The link has become
+/// faster.
 const GAIN_HUNGRY: u64 = 1600;
-/// Steering: change of gain, permille, for a queue wrong by one round trip.
+/// The change of gain, permille, when the queue is wrong by one round trip.
 const STEERING: u64 = 800;
-/// Round trips below this are steered as if this long: shorter ones are mostly scheduling.
+/// Shorter round trips are steered as if they were this long: their variation is mostly scheduling.
 const SHORTEST_RTT: Duration = Duration::from_millis(10);
-/// After this long above the base round trip the queue is drained to see it again.
+/// The queue is drained after the base round trip was not seen for this long.
 const DRAIN_AFTER: Duration = Duration::from_secs(2);
 const DRAIN_GAIN: u64 = 750;
-/// How long loss above the baseline is watched before it is checked; doubles with each check in vain.
+/// How long loss above the baseline is watched before a check. Each check that finds no overflow doubles it.
 const PATIENCE: Duration = Duration::from_millis(400);
 const MOST_PATIENCE: Duration = Duration::from_secs(16);
-/// Of the jitter measured, what is granted as no queue, permille: the extremes within a quarter round trip are
-/// not those of a whole one.
+/// How much of the measured jitter is not counted as a queue, permille. It exceeds 1000 because the extremes within a
+/// quarter round trip are smaller than those of a whole one.
 const JITTER_SHARE: u64 = 1500;
-/// What acknowledgements held back and late timers may add to a window.
+/// What delayed acknowledgements and late timers may add to a window.
 const SLACK: Duration = Duration::from_millis(5);
 
-/// Packets paced into a round trip whatever was measured.
+/// The least number of packets paced into a round trip, whatever was measured.
 const LEAST_PACKETS: u64 = 2;
 
-/// No window is longer, bytes.
+/// The largest window, in bytes.
 const MOST_WINDOW: u64 = 1 << 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// The rate is not known: doubling.
+    /// The rate is unknown, and the controller doubles it.
     Startup,
-    /// Steering.
+    /// The controller steers the queue to its wanted length.
     Cruise,
-    /// The queue that startup built is drained, by what is in flight since round trips tell a round trip late;
-    /// then a round trip passes for its effect to show.
+    /// The queue that startup built is drained. Bytes in flight show when it is done, because round trips lag by one.
+    /// Then one more round trip passes for the effect to show.
     Settle { until: Option<Time> },
-    /// Finding out whether loss is ours.
+    /// The controller finds out whether its own sending causes the loss.
     Check(Check),
-    /// Looking for the base round trip.
+    /// The controller empties the queue to measure the base round trip.
     Drain { until: Time },
 }
 
-/// A model-based controller. See the module.
+/// The model-based controller. See the module documentation.
 #[derive(Debug)]
 pub struct Gauge {
     packet_size: u64,
@@ -113,32 +114,32 @@ pub struct Gauge {
     company: Option<Box<Company>>,
     calls: Calls,
     local: Local,
-    /// Current pacing gain, and whether it exceeded 1 in this period and the last.
+    /// The current pacing gain.
     gain: u64,
     pushed: [bool; 2],
     round_end: u64,
-    /// Rate at the last growth, and round trips without.
+    /// The best rate at the last growth, and the round trips since without growth.
     plateau: (u64, u32),
     delivered: u64,
-    /// Periods for which drops at the queue are taken for granted.
+    /// Remaining periods in which drops at the queue are expected.
     congested: u32,
-    /// Rounds of growth that met no queue.
+    /// Consecutive round trips in which the rate grew and met no queue.
     hungry: u32,
     last_delivered: u64,
-    /// Something was measured while there was enough to send.
+    /// Whether anything was measured while there was enough to send.
     tried: bool,
     restarted_at: Time,
-    /// Bytes sent; and how many of them before the last silence, until one sent after it is acknowledged.
+    /// Bytes sent.
     sent: u64,
     silenced: Option<u64>,
     /// When the last calm period was.
     calm_at: Time,
-    /// How long to go without one while packets are lost.
+    /// How long to wait for a calm period before a check, while packets are lost.
     patience: Duration,
 }
 
 impl Gauge {
-    /// For full packets of `packet_size` wire bytes.
+    /// Creates a controller for full packets of `packet_size` wire bytes.
     pub fn new(packet_size: u64, now: Time) -> Self {
         Self {
             packet_size: packet_size.clamp(1, LARGEST_PACKET),
@@ -174,7 +175,7 @@ impl Gauge {
         self.hungry = 0;
     }
 
-    /// What was dropped was dropped because of us.
+    /// Reacts to loss or marks that our own sending caused.
     fn met_congestion(&mut self, now: Time) {
         self.calls.congestions += 1;
         self.on_congestion(now);
@@ -206,7 +207,7 @@ impl Gauge {
             Phase::Startup => {
                 let much =
                     (self.delay.base() / 8).max(Duration::from_millis(4)).saturating_add(self.delay.jitter());
-                // Where packets arrive more slowly than they leave, what the latest met is no jitter.
+                // Where packets arrive more slowly than they are sent, the delay of the latest is not jitter.
                 let queue = self.delay.latest_queue();
                 let full = match self.arrivals.lag() {
                     0 => false,
@@ -222,7 +223,7 @@ impl Gauge {
                 self.calls.drains += 1;
                 self.drain(now);
             }
-            // Not before the average of arrivals has settled, against which the check measures.
+            // The check compares with the average arrival rate, which must have settled first.
             Phase::Cruise
                 if now.since(self.calm_at) > self.patience.max(self.base().saturating_mul(8))
                     && self.losses.is_suspect() =>
@@ -253,14 +254,14 @@ impl Gauge {
         }
     }
 
-    /// Down to an empty queue, and 1/16 round trip more to find out whether it is empty.
+    /// Drains the queue, and 1/16 round trip more to make sure that it is empty.
     fn drain(&mut self, now: Time) {
         let excess = self.delay.above_least().saturating_add(self.delay.base() / 16);
         let span = math::stretch(excess, ONE * ONE / (ONE - DRAIN_GAIN));
         self.phase = Phase::Drain { until: now + span };
     }
 
-    /// By how much chance alone makes the arrivals of a check differ, permille: √(2 × loss / packets).
+    /// How far chance alone makes the arrivals of a check vary, permille: √(2 × loss / packets).
     fn tolerance(&self, arriving: u64) -> u64 {
         let packets = (math::volume(arriving, self.base()) / self.packet_size).max(1);
         let lost = self.losses.unexplained_ppm().min(900_000);
@@ -272,7 +273,7 @@ impl Gauge {
         self.calm_at = now;
         match verdict {
             CheckResult::Nature => {
-                // It will hardly be another next time: ask less and less often.
+                // The result will hardly differ next time, so checks become rarer.
                 self.patience = self.patience.saturating_mul(2).min(MOST_PATIENCE);
                 self.losses.end_period(Period::Calm);
             }
@@ -288,7 +289,7 @@ impl Gauge {
         }
     }
 
-    /// The base round trip, or what is long enough to measure in.
+    /// The base round trip, but no less than what can be measured.
     fn base(&self) -> Duration {
         self.delay.base().max(SHORTEST_RTT)
     }
@@ -319,10 +320,10 @@ impl Gauge {
         }
     }
 
-    /// The queueing delay to keep, as it is measured: a path's jitter looks like a queue, and is none.
+    /// The queueing delay to keep. Jitter looks like a queue, so it is added to the target.
     fn wanted(&self) -> Duration {
         let (bandwidth, base) = self.joint();
-        // Two packets that leave together are a queue already.
+        // Two packets sent together already form a queue.
         let grain = math::span(self.packet_size.saturating_mul(2), bandwidth);
         let jitter = math::stretch(self.delay.jitter().saturating_sub(grain), JITTER_SHARE);
         self.target.wanted(bandwidth, base, self.packet_size).max(grain).saturating_add(jitter)
@@ -338,13 +339,13 @@ impl Gauge {
             estimate: self.bandwidth.estimate(),
             queue: self.delay.queue(),
             wanted: self.wanted(),
-            // Beside the usual one the queue of a fall on a jittery path would pass for a short one.
+            // With the usual round trip instead, the queue after a fall would look short on a path that jitters.
             base: self.delay.least().max(SHORTEST_RTT),
             srtt,
         }
     }
 
-    /// The rate and the base round trip of the flow that those who share the bottleneck are together.
+    /// The joint rate of the flows that share the bottleneck, and their base round trip.
     fn joint(&self) -> (u64, Duration) {
         let (own, base) = (self.bandwidth.estimate(), self.delay.base());
         self.company.as_ref().map_or((own, base), |company| (company.joint(own), company.base.min(base)))
@@ -370,7 +371,7 @@ impl Controller for Gauge {
             self.local.on_ack(sample.now, sample.acked, sample.prior_in_flight, sample.rtt, self.packet_size);
         }
         if self.silenced.take_if(|sent| sample.rate.newest > *sent).is_some() {
-            // What was lost until now, probes included, was lost to the silence.
+            // Everything lost until now, probes included, was lost to the silence.
             self.losses.forget_recent();
         }
         self.losses.on_acked(sample.acked, self.packet_size);
@@ -402,7 +403,7 @@ impl Controller for Gauge {
 
     fn on_loss(&mut self, now: Time, lost: u64, _in_flight: u64, persistent: bool) {
         if persistent {
-            // A blackout: the link will be the same afterwards, or will be measured anew.
+            // In a blackout the losses say nothing. Afterwards the link is as before, or it is measured anew.
             self.on_restart(now);
         } else if self.silenced.is_none() {
             self.local.on_loss(now, self.packet_size);
@@ -411,7 +412,7 @@ impl Controller for Gauge {
     }
 
     fn on_spurious_loss(&mut self, _now: Time, bytes: u64) {
-        // What a silence swallowed was not counted as lost.
+        // Losses during a silence were not counted.
         if self.silenced.is_none() {
             self.losses.on_spurious(bytes, self.packet_size);
         }
@@ -437,7 +438,7 @@ impl Controller for Gauge {
             self.on_congestion(now);
         }
         if company.calls.drains != known.calls.drains {
-            // A queue that all fill is empty only once all stop filling it.
+            // A shared queue empties only once all flows stop filling it.
             self.drain(now);
         }
     }
@@ -456,7 +457,7 @@ impl Controller for Gauge {
             return initial;
         }
         let span = self.delay.base().saturating_mul(2).saturating_add(self.wanted()).saturating_add(SLACK);
-        // What is lost counts as in flight until it is noticed.
+        // Lost packets count as in flight until the loss is detected.
         let window = self.behind_loss(math::volume(bandwidth, span));
         let least = if self.phase == Phase::Startup { initial } else { self.packet_size.saturating_mul(4) };
         window.saturating_add(self.packet_size.saturating_mul(4)).clamp(least, MOST_WINDOW.max(least))
@@ -469,15 +470,15 @@ impl Controller for Gauge {
         let former =
             self.rate_drop.as_ref().filter(|_| self.phase == Phase::Cruise).map_or(0, |fall| fall.tried());
         let model = math::scale(self.bandwidth.estimate(), self.gain).max(former);
-        // A sender with little to send measured how little it sent, not what the path carries.
+        // A sender with little to send measures its own rate, not what the path carries.
         let rate = if self.phase == Phase::Startup && !self.tried { train.max(model) } else { model };
         let rate = if Local::is(self.delay.least()) {
             rate.max(self.local.pacing_rate(self.packet_size))
         } else {
             rate
         };
-        // Some packets a round trip, at the very least, and the window bounds them: one that always finds the path idle measures
-        // nothing, and a rate that losses brought down would never rise again.
+        // Pace at least a few packets a round trip; the window still bounds them. A sender that always finds the path
+        // idle measures nothing, and a rate that losses reduced would never rise again.
         rate.max(math::rate(self.packet_size * LEAST_PACKETS, self.base())).max(self.packet_size)
     }
 

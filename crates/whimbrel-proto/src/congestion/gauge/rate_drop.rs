@@ -1,61 +1,61 @@
-//! The rate that held before it fell: a link that became slow at once may become fast again at once.
+//! Remembers the rate before a sudden fall: a link that became slow at once may become fast again at once.
 //!
-//! Steering takes ten round trips to find a rate ten times as high. So once the queue that a fall left has drained, the
-//! former rate is paced for about a round trip, as far as the window lets it: where the link is still slow that adds
-//! no more than a window's queue, and what arrives shows which it is.
+//! Steering takes ten round trips to find a rate ten times as high. So once the queue left by a fall has drained, the
+//! sender paces at the former rate for about a round trip, as far as the window allows. If the link is still slow,
+//! that adds at most a window's queue; the arrivals show which it is.
 
 use std::time::Duration;
 
 use crate::Time;
 use crate::congestion::math;
 
-/// How long a rate is remembered after it was last seen fallen.
+/// How long a rate is remembered after the last sign of a fall.
 const MEMORY: Duration = Duration::from_secs(10);
-/// Less than this share of what it was is a fall, permille.
+/// The rate has fallen if it is below this share of the former rate, permille.
 const FALLEN: u64 = 600;
-/// From this share on it has recovered.
+/// The rate has recovered from this share of the former rate on, permille.
 const RECOVERED: u64 = 800;
-/// What was on its way when the link became slow makes a queue of at least so many base round trips. The queues of those who share
-/// a link are shorter: a share that others took is not asked back.
+/// The packets in flight when a link slows down make a queue of at least this many base round trips. The queues of
+/// flows that share a link are shorter, so a share that others took is not claimed back.
 const LEAST_QUEUE: u32 = 4;
-/// The queue has drained at this share of the longest, permille.
+/// The queue has drained once it is below this share of its longest, permille.
 const DRAINED: u64 = 250;
 /// How long a try lasts, permille of a round trip.
 const TRY: u64 = 1250;
-/// A try that brings less growth is in vain, permille.
+/// A try that raises the rate by less than this factor has failed, permille.
 const GROWTH: u64 = 1250;
-/// Round trips to the next after one in vain; twice as many after each further one.
+/// Round trips between a failed try and the next. Each further failure doubles them, up to [`MOST_DOUBLINGS`] times.
 const PATIENCE: u32 = 4;
 const MOST_DOUBLINGS: u32 = 7;
 
-/// The path as an acknowledgement shows it.
+/// The state of the path at an acknowledgement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View {
-    /// Bytes a second.
+    /// The bandwidth estimate in bytes a second.
     pub(super) estimate: u64,
     pub(super) queue: Duration,
     pub(super) wanted: Duration,
     pub(super) base: Duration,
-    /// Smoothed round trip.
+    /// The smoothed round-trip time.
     pub(super) srtt: Duration,
 }
 
-/// A try under way.
+/// A try in progress.
 #[derive(Clone, Copy, Debug)]
 struct Try {
     until: Time,
-    /// The estimate when it began.
+    /// The bandwidth estimate when the try began.
     from: u64,
 }
 
-/// A fall of the rate, and the tries to undo it.
+/// A fall of the rate, and the tries to return to the former one.
 #[derive(Debug, Default)]
 pub(super) struct RateDrop {
-    /// Bytes a second before.
+    /// The rate before the fall, in bytes a second.
     before: u64,
-    /// When it was last seen to fall.
+    /// When the rate was last seen to fall.
     at: Time,
-    /// The longest queue since.
+    /// The longest queue since the fall.
     longest: Duration,
     under_way: Option<Try>,
     in_vain: u32,
@@ -63,7 +63,7 @@ pub(super) struct RateDrop {
 }
 
 impl RateDrop {
-    /// Arrivals took the estimate from `before` to `after`.
+    /// Records a fall if arrivals lowered the estimate from `before` to `after`.
     pub(super) fn notice(fall: &mut Option<Box<Self>>, now: Time, before: u64, after: u64) {
         let highest = fall.as_ref().map_or(before, |fall| fall.before.max(before));
         if after < math::scale(highest, FALLEN) {
@@ -79,7 +79,7 @@ impl RateDrop {
         }
     }
 
-    /// It is too long ago.
+    /// Returns whether the fall is too long ago to matter.
     pub(super) fn is_over(&self, now: Time) -> bool {
         now.since(self.at) > MEMORY
     }
@@ -94,7 +94,7 @@ impl RateDrop {
         }
     }
 
-    /// The rate to pace at, at least: bytes a second, 0 for none.
+    /// The least rate to pace at, in bytes a second; 0 outside a try.
     pub(super) fn tried(&self) -> u64 {
         if self.under_way.is_some() { self.before } else { 0 }
     }

@@ -1,4 +1,4 @@
-//! How long a queue to keep at the bottleneck.
+//! Decides how long a queue to keep at the bottleneck.
 
 use std::time::Duration;
 
@@ -6,25 +6,27 @@ use crate::Time;
 use crate::congestion::math;
 use crate::congestion::math::ONE;
 
-/// Packets queued for a bandwidth-delay product of one packet, permille; grows with its square root.
+/// Packets to queue for a bandwidth-delay product of one packet, permille. They grow with the square root of the
+/// product.
 const PACKETS: u64 = 1200;
-/// Less could not be told from scheduling.
+/// The shortest wanted queue: a shorter one cannot be told from scheduling.
 const SHORTEST: Duration = Duration::from_millis(2);
-/// Periods over which a queue that never empties is someone else's.
+/// Periods after which a queue that never empties is attributed to other flows.
 const PATIENCE: u32 = 8;
-/// Growth of the wanted queue a period while others keep it long, permille.
+/// Growth of the wanted queue per period while other flows keep it long, permille.
 const GROWTH: u64 = 1060;
-/// The longest queue wanted in company, permille of a base round trip. A whole one is what a queue of one bandwidth-delay product holds
-/// only while it overflows: whoever steers for that keeps it full for ever, and a flow that heeds loss starves beside it.
+/// The longest queue wanted in company, permille of a base round trip. A buffer of one bandwidth-delay product holds
+/// a whole base round trip only while it overflows. A flow steering for that would keep it full for ever and starve
+/// flows that react to loss.
 const MOST_IN_COMPANY: u64 = 850;
-/// And of the longest queue seen, permille: where the base round trip is not seen any more, what is measured above it never gets to what
-/// is wanted.
+/// The longest queue wanted in company, permille of the longest queue seen. Where the base round trip is no longer
+/// seen, the queue measured above it would never reach a longer target.
 const BELOW_FULLEST: u64 = 900;
-/// Part of the longest queue seen that is forgotten a period.
+/// The longest queue seen fades by one part in this many per period.
 const FADING: u32 = 256;
-/// Cut at congestion, permille.
+/// What the wanted queue is cut to at congestion, permille.
 const CUT: u64 = 700;
-/// How long the queue's depth is remembered.
+/// How long the depth at which the queue overflowed is remembered.
 const DEPTH_MEMORY: Duration = Duration::from_secs(10);
 
 /// The queue as seen in a round trip.
@@ -36,20 +38,20 @@ pub(super) struct Queue {
     pub(super) packet_size: u64,
 }
 
-/// The queue wanted.
+/// The wanted queue.
 #[derive(Debug)]
 pub(super) struct QueueTarget {
-    /// Multiple of what would do alone, permille.
+    /// The wanted queue as a multiple of what a flow alone would want, permille.
     multiple: u64,
-    /// Shortest and longest queue of this spell of periods and of the one before.
+    /// The shortest and longest queue of this spell of periods and of the previous one.
     spells: [(Duration, Duration); 2],
     periods: u32,
-    /// The most bandwidth since the queue was last seen almost empty: a flow that others push aside must not
-    /// take the little it has left for what the link carries.
+    /// The highest bandwidth since the queue was last almost empty. A flow that others push aside must not take its
+    /// remaining share for what the link carries.
     best: u64,
-    /// The longest queue seen, fading.
+    /// The longest queue seen, which fades.
     fullest: Duration,
-    /// Where the queue overflowed, and when.
+    /// The delay at which the queue overflowed, and when.
     depth: Option<(Duration, Time)>,
 }
 
@@ -67,7 +69,7 @@ impl Default for QueueTarget {
 }
 
 impl QueueTarget {
-    /// What is wanted where nobody else is.
+    /// The queue that a flow alone on the bottleneck wants.
     pub(super) fn alone(bandwidth: u64, base: Duration, packet_size: u64) -> Duration {
         let product = math::volume(bandwidth, base);
         // sqrt(packets) × size = sqrt(bytes × size).
@@ -84,7 +86,7 @@ impl QueueTarget {
         } else {
             alone
         };
-        // Alone, the queue should not come near its end; in company, almost.
+        // A flow alone should stay well below the depth of the queue, one in company just below it.
         let share = if self.multiple > ONE { 950 } else { 700 };
         match self.depth {
             Some((depth, _)) => wanted.min(math::stretch(depth, share)),
@@ -92,12 +94,12 @@ impl QueueTarget {
         }
     }
 
-    /// The queue is known to overflow at some length, or others keep it long and may fill it.
+    /// Returns whether the queue is known to overflow at some length, or other flows keep it long and may fill it.
     pub(super) fn is_bounded(&self) -> bool {
         self.depth.is_some() || self.multiple > ONE
     }
 
-    /// The longest queue of late.
+    /// The longest queue of the last one to two spells.
     pub(super) fn longest(&self) -> Duration {
         self.spells[0].1.max(self.spells[1].1)
     }
@@ -119,7 +121,7 @@ impl QueueTarget {
         }
     }
 
-    /// The shortest and the longest queue of the last one to two spells.
+    /// Takes in a queueing delay and returns the shortest and longest of the last one to two spells.
     fn observe(&mut self, delay: Duration) -> (Duration, Duration) {
         self.periods = self.periods.wrapping_add(1);
         if self.periods.is_multiple_of(PATIENCE) {
@@ -131,7 +133,7 @@ impl QueueTarget {
         ((*least).min(*before_least), (*most).max(*before_most))
     }
 
-    /// The queue overflowed, at a delay of `depth`.
+    /// Takes in that the queue overflowed at a delay of `depth`.
     pub(super) fn on_congestion(&mut self, now: Time, depth: Duration) {
         self.multiple = math::scale(self.multiple, CUT).max(ONE);
         self.depth = Some((depth, now));

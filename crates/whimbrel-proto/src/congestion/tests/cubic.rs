@@ -1,4 +1,4 @@
-//! CUBIC does what TCP does: enough to be measured against, and to be chosen.
+//! Tests that CUBIC behaves like TCP: well enough to be compared with and to be chosen.
 
 use std::time::Duration;
 

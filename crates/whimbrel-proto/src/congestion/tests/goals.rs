@@ -1,5 +1,5 @@
-//! What the default controller is held to, over several seeds. Each figure has room to the one demanded of the
-//! whole transport, since hand-shakes and headers take their part of that.
+//! Goals of the default controller, over several seeds. Each figure is stricter than the one demanded of the whole
+//! transport, because handshakes and headers take their share of that.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ fn secs(s: u64) -> Duration {
     Duration::from_secs(s)
 }
 
-/// 20 s of bulk: goodput from the connect call, queueing delay, drops.
+/// Runs 20 s of bulk and checks goodput from the connect call on, queueing delay and drops.
 fn bulk(link: &Link, seeds: &[u64], goodput: f64) {
     for &seed in seeds {
         let world = World::run(link, &[Flow::bulk(GAUGE)], secs(20), seed);
@@ -99,7 +99,7 @@ fn own_flows_share_alike() {
     }
 }
 
-/// Neither may come to hold the queue for ever, whoever was there first.
+/// Neither flow may hold the queue for ever, whichever was first.
 #[test]
 fn cubic_and_own_leave_each_other_room() {
     let link = Link::new(10_000_000, 40, 40, 0);
@@ -158,8 +158,8 @@ fn shallow_queue_is_not_flooded_for_ever() {
     }
 }
 
-/// A rate that falls again and again is back soon after it has returned: Mbit/s of payload, and drops at the queue, means of ten
-/// seeds. Each fall finds a flight of the former rate on its way, for which the queue has no room.
+/// A rate that falls repeatedly is soon reached again after it has returned. `least` is in Mbit/s of payload; goodput
+/// and drops are means of ten seeds. Each fall meets a flight of the former rate, for which the queue has no room.
 #[test]
 fn fallen_rate_is_found_again() {
     for (name, link, least) in [("crowded-hall", Link::crowded_hall(), 1.5), ("train", Link::train(), 5.5)] {
@@ -174,7 +174,8 @@ fn fallen_rate_is_found_again() {
     }
 }
 
-/// Jitter larger than the least round trip, and as large: means of six seeds. What it adds must not pass for a queue.
+/// Jitter as large as the shortest round trip or larger must not be taken for a queue. The goodput is the mean of six
+/// seeds.
 #[test]
 fn jitter_is_no_queue() {
     let mut wide = Link::new(4_000_000, 50, 100, 10);

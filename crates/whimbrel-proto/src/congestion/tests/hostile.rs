@@ -1,4 +1,4 @@
-//! No sample, however absurd, makes a controller panic, stop, or overflow.
+//! Tests that no sample, however absurd, makes a controller panic, stop or overflow.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::link::Dice;
 use crate::Time;
 use crate::congestion::{AckSample, Congestion, Pacer, RateSample, RateSampler, Remembered};
 
-/// Zero, small, ordinary, huge and largest numbers.
+/// Returns zero, a small, an ordinary, a huge or the largest number.
 fn any(dice: &mut Dice) -> u64 {
     match dice.next() % 6 {
         0 => 0,

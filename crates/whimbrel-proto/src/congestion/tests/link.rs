@@ -1,36 +1,36 @@
-//! A bottleneck: drop-tail queue, rate in steps, then delay, then random loss, bursts of it, and outages.
+//! A simulated bottleneck: a drop-tail queue with stepped rates, then delay, random loss, loss bursts and outages.
 
 use std::time::Duration;
 
 use crate::Time;
 
-/// A path, both ways. The way back has no queue.
+/// A path in both directions. The return direction has no queue.
 #[derive(Clone, Debug)]
 pub(super) struct Link {
-    /// From when, and how many wire bits a second.
+    /// Rates in wire bits a second, each with the time from which it holds.
     pub(super) rates: Vec<(Duration, u64)>,
-    /// After this long the rates come again.
+    /// The rates repeat after this long.
     pub(super) period: Duration,
-    /// Bytes of queue.
+    /// The size of the queue in bytes.
     pub(super) queue: u64,
-    /// No packet waits longer, whatever the rate.
+    /// The longest time that a packet waits, whatever the rate.
     pub(super) longest_wait: Duration,
     pub(super) rtt: Duration,
-    /// Each way, permille.
+    /// Random loss in each direction, permille.
     pub(super) loss: u64,
     pub(super) bursts: Option<Bursts>,
-    /// Nothing arrives, either way.
+    /// Times from and to which nothing arrives in either direction.
     pub(super) outages: Vec<(Duration, Duration)>,
-    /// Delay added, evenly between zero and this, each way; order is kept.
+    /// Delay added in each direction, evenly distributed from zero to this; order is kept.
     pub(super) jitter: Duration,
-    /// By how much a packet may be earlier than half of `rtt`, each way, before that.
+    /// How much earlier than half of `rtt` a packet may be in each direction, before jitter is added.
     pub(super) early: Duration,
-    /// Packets to an acknowledgement.
+    /// Packets per acknowledgement.
     pub(super) ack_every: u32,
 }
 
 impl Link {
-    /// `queue` in milliseconds at the first rate.
+    /// Creates a link whose queue holds `queue_ms` milliseconds at `bits`, with `loss` permille of random loss.
     pub(super) fn new(bits: u64, rtt_ms: u64, queue_ms: u64, loss: u64) -> Self {
         Self {
             rates: vec![(Duration::ZERO, bits)],
@@ -57,7 +57,7 @@ impl Link {
         self.outages.iter().any(|(from, to)| *from <= at && at < *to)
     }
 
-    /// `crowded-hall` of the laboratory.
+    /// The condition `crowded-hall` of the laboratory.
     pub(super) fn crowded_hall() -> Self {
         let ms = Duration::from_millis;
         Self {
@@ -71,13 +71,13 @@ impl Link {
         }
     }
 
-    /// `crowded-hall` with its jitter alone.
+    /// The condition `crowded-hall` with only its jitter.
     pub(super) fn jittery_hall() -> Self {
         let hall = Self::crowded_hall();
         Self { jitter: hall.jitter, early: hall.early, ..Self::new(4_000_000, 30, 200, 0) }
     }
 
-    /// `train` of the laboratory, from the train.
+    /// The condition `train` of the laboratory, from the train's side.
     pub(super) fn train() -> Self {
         let ms = Duration::from_millis;
         Self {
@@ -91,7 +91,7 @@ impl Link {
         }
     }
 
-    /// Over a long time, permille.
+    /// The mean loss over a long time, permille.
     pub(super) fn mean_loss(&self) -> f64 {
         let bad = self.bursts.map_or(0.0, |b| b.bad.as_secs_f64() / (b.good + b.bad).as_secs_f64());
         let bursts = self.bursts.map_or(0.0, |bursts| bursts.loss as f64);
@@ -105,16 +105,16 @@ impl Link {
     }
 }
 
-/// Loss in bursts by time (Gilbert, Elliott): the lengths are means, exponentially distributed.
+/// Loss in bursts by time (Gilbert-Elliott model). The lengths are means of exponential distributions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bursts {
     pub(super) good: Duration,
     pub(super) bad: Duration,
-    /// Lost in a bad time, permille.
+    /// Loss in a bad time, permille.
     pub(super) loss: u64,
 }
 
-/// Whether bad times are now, for one way.
+/// The state of a burst-loss model in one direction.
 #[derive(Debug)]
 pub(super) struct Weather {
     dice: Dice,
@@ -127,7 +127,8 @@ impl Weather {
         Self { dice: Dice(seed), bad: true, until: Time::ZERO }
     }
 
-    /// Whether a packet that leaves the bottleneck at `now` is lost; `otherwise`: in a good time, permille.
+    /// Returns whether a packet that leaves the bottleneck at `now` is lost; `otherwise` is the loss in a good time,
+    /// permille.
     pub(super) fn takes(&mut self, bursts: Bursts, otherwise: u64, now: Time) -> bool {
         while self.until <= now {
             self.bad = !self.bad;
@@ -157,7 +158,7 @@ impl Dice {
     }
 }
 
-/// The queue and what became of packets in it.
+/// The queue, and counts of the packets offered to it.
 #[derive(Debug, Default)]
 pub(super) struct Bottleneck {
     free_at: Time,
@@ -166,12 +167,12 @@ pub(super) struct Bottleneck {
     pub(super) offered: u64,
     pub(super) dropped: u64,
     pub(super) passed: u64,
-    /// Queueing delay of each packet passed.
+    /// The queueing delay of each packet that passed.
     pub(super) delays: Vec<(Time, Duration)>,
 }
 
 impl Bottleneck {
-    /// When the packet is through; `None`: dropped.
+    /// When the packet has passed the bottleneck; `None` if it was dropped.
     pub(super) fn take(&mut self, link: &Link, now: Time, size: u64) -> Option<Time> {
         self.offered += 1;
         while let Some((_, left)) = self.waiting.pop_front_if(|(at, _)| *at <= now) {

@@ -1,4 +1,4 @@
-//! Controllers held against links: a sender, a bottleneck and a receiver on a virtual clock.
+//! Tests of controllers on links: a sender, a bottleneck and a receiver on a virtual clock.
 
 mod cubic;
 mod goals;

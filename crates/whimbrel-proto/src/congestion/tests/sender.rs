@@ -1,4 +1,4 @@
-//! A bulk sender with simple loss detection, and the receiver it talks to.
+//! A bulk sender with simple loss detection, and its receiver.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -24,14 +24,14 @@ enum SentState {
     Acked,
 }
 
-/// What crosses the link.
+/// A packet that crosses the link.
 #[derive(Clone, Debug)]
 pub(super) struct Packet {
     pub(super) number: u64,
     pub(super) unit: u64,
 }
 
-/// Largest number received, and which of the 512 up to it.
+/// The largest number received, and which of the 512 up to it were received.
 #[derive(Clone, Debug)]
 pub(super) struct Ack {
     largest: u64,
@@ -93,7 +93,7 @@ impl Sender {
         (srtt + self.variance * 4).max(srtt * 5 / 4) + Duration::from_millis(10)
     }
 
-    /// The next packet that may leave now, or when to ask again.
+    /// The next packet that may be sent now, or when to ask again.
     pub(super) fn poll(&mut self, now: Time) -> Result<Packet, Time> {
         self.detect_losses(now);
         if !self.records.is_empty() && now >= self.probe_at {
@@ -111,7 +111,7 @@ impl Sender {
         if ready > now { Err(ready.min(timer)) } else { Ok(self.send(now)) }
     }
 
-    /// Two timeouts without a word: the path is silent.
+    /// Sends a probe. After two timeouts without an acknowledgement the path counts as silent.
     fn probe(&mut self, now: Time) -> Packet {
         if now.since(self.heard_at) > self.probe_timeout() * 2 && !self.dark {
             self.dark = true;
@@ -139,7 +139,7 @@ impl Sender {
         self.next += 1;
         self.in_flight += SIZE;
         self.records.push_back(Record { number, unit, sent_at: now, snapshot, state: SentState::Out });
-        // Back-off is capped: a link that comes back is used at once.
+        // The backoff is capped, so that a link that comes back is used at once.
         let cap = Duration::from_millis(250).max(self.srtt.unwrap());
         self.probe_at = now + if self.dark { cap } else { self.probe_timeout() };
         Packet { number, unit }
@@ -241,7 +241,7 @@ impl Ack {
     }
 }
 
-/// Acknowledges every second packet, a gap at once, anything within 5 ms.
+/// Acknowledges every `ack_every` packets, a gap at once, and anything within 5 ms (25 ms if `ack_every` exceeds 2).
 #[derive(Default)]
 pub(super) struct Receiver {
     ack_every: u32,

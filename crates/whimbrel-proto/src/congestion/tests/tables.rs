@@ -1,4 +1,4 @@
-//! The figures, printed: `cargo test -p whimbrel-proto --lib -- --ignored --nocapture tables`.
+//! Prints the figures: `cargo test -p whimbrel-proto --lib -- --ignored --nocapture tables`.
 
 use std::time::Duration;
 

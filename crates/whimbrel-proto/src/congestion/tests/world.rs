@@ -1,4 +1,4 @@
-//! The event loop, and what is read off it.
+//! The event loop of the tests, and the figures derived from a run.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,13 +9,13 @@ use super::sender::{Ack, Packet, Receiver, SIZE, Sender};
 use crate::Time;
 use crate::congestion::{Congestion, Remembered};
 
-/// One flow: what controls it, from when, and how many packets' worth it sends.
+/// One flow: its controller, when it starts, and how many packets' worth it sends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flow {
     pub(super) kind: Congestion,
     pub(super) start: Duration,
     pub(super) units: Option<u64>,
-    /// A ticket's bytes a second.
+    /// The rate that a ticket remembered, in bytes a second.
     pub(super) remembered: Option<u64>,
 }
 
@@ -28,7 +28,7 @@ impl Flow {
 pub(super) struct World {
     pub(super) link: Link,
     dice: Dice,
-    /// There and back, where loss comes in bursts.
+    /// The state of burst loss in each direction.
     weather: [Weather; 2],
     pub(super) bottleneck: Bottleneck,
     events: BinaryHeap<Reverse<(Time, u64, usize)>>,
@@ -36,9 +36,9 @@ pub(super) struct World {
     free: Vec<usize>,
     order: u64,
     pub(super) flows: Vec<(Sender, Receiver)>,
-    /// The wake-up each flow waits for.
+    /// The wake-up that each flow waits for.
     wakes: Vec<Time>,
-    /// The last arrival of each flow, there and back.
+    /// The last arrival of each flow in each direction.
     arrived: Vec<[Time; 2]>,
     pub(super) log: Vec<String>,
     logging: bool,
@@ -74,7 +74,7 @@ impl World {
             logging,
         };
         for (index, flow) in flows.iter().enumerate() {
-            // Data leaves on the third flight: one round trip after the connect call.
+            // Data is sent in the third flight, one round trip after the connect call.
             let start = Time::ZERO + flow.start + link.rtt;
             let mut sender = Sender::new(flow.kind, link.rtt, flow.units, start);
             if let Some(rate) = flow.remembered {
@@ -174,7 +174,7 @@ impl World {
                 Ok(packet) => self.transmit(flow, now, packet),
                 Err(at) if at == Time::MAX => return,
                 Err(at) => {
-                    // Timers have a grain of a millisecond.
+                    // Timers have a resolution of a millisecond.
                     let grain = 1_000_000;
                     let late = at.max(now).as_nanos().saturating_add(1).div_ceil(grain) * grain;
                     return self.wake(flow, Time::from_nanos(late));
@@ -207,13 +207,14 @@ impl World {
         at
     }
 
-    /// Payload arrived by `span` of what the link could carry behind its loss, from the connect call on.
+    /// The payload that arrived by `span`, as a share of what the link could carry after its loss, from the connect
+    /// call on.
     pub(super) fn goodput(&self, span: Duration) -> f64 {
         let arrived: usize = self.flows.iter().map(|(_, receiver)| receiver.arrivals.len()).sum();
         arrived as f64 * SIZE as f64 / self.capacity(span)
     }
 
-    /// Wire bytes that the link could carry behind its loss.
+    /// The wire bytes that the link could carry after its loss.
     pub(super) fn capacity(&self, span: Duration) -> f64 {
         let capacity: f64 = (0..1000)
             .map(|i| Time::ZERO + span * i / 1000)
@@ -223,7 +224,7 @@ impl World {
         capacity * (1.0 - self.link.mean_loss() / 1000.0)
     }
 
-    /// 95th percentile of queueing delay, as a share of the base round trip.
+    /// The 95th percentile of queueing delay, as a share of the base round trip.
     pub(super) fn queue_p95(&self) -> f64 {
         let mut delays: Vec<_> = self.bottleneck.delays.iter().map(|(_, delay)| *delay).collect();
         delays.sort_unstable();
@@ -234,7 +235,7 @@ impl World {
         self.bottleneck.dropped as f64 / self.bottleneck.offered as f64
     }
 
-    /// Units each flow delivered between two times.
+    /// Units that each flow delivered between two times.
     pub(super) fn delivered(&self, from: Duration, to: Duration) -> Vec<f64> {
         let within = |at: &&Time| at.since(Time::ZERO) >= from && at.since(Time::ZERO) < to;
         self.flows
@@ -244,14 +245,14 @@ impl World {
     }
 }
 
-/// Jain's index.
+/// Jain's fairness index.
 pub(super) fn jain(shares: &[f64]) -> f64 {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|share| share * share).sum();
     sum * sum / (squares * shares.len() as f64)
 }
 
-/// The wanted queue's multiple, read from a controller's debug output.
+/// The multiple of the wanted queue, read from a controller's debug output.
 fn state_of(debug: &str) -> &str {
     debug.split("target: ").nth(1).and_then(|rest| rest.split("spells").next()).unwrap_or("-")
 }
