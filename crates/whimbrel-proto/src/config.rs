@@ -97,6 +97,9 @@ pub struct TransportConfig {
     /// Whether [`crate::Connection::poll_key_log`] returns packet keys. Default: false. True: whoever reads the log
     /// can read the connection.
     pub key_log: bool,
+    /// Whether what the connection does is recorded for [`crate::Connection::poll_qlog`]. Default false. True: some 300 bytes of text for each
+    /// packet.
+    pub qlog: bool,
     /// Whether packets are marked as ECN-capable and marks are read. Default: true.
     pub ecn: bool,
 }
@@ -126,6 +129,7 @@ crate::setters!(TransportConfig {
     close_timeout: Duration,
     key_update_packets: u64,
     key_log: bool,
+    qlog: bool,
     ecn: bool,
 });
 
@@ -165,6 +169,7 @@ impl Default for TransportConfig {
             close_timeout: Duration::from_secs(10),
             key_update_packets: 1 << 22,
             key_log: false,
+            qlog: false,
             ecn: true,
         }
     }

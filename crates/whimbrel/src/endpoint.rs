@@ -31,6 +31,7 @@ use crate::error::{BindError, ConnectError, TicketsError};
 use crate::key_log::{self, KeyLog};
 use crate::locals::Paths;
 use crate::mocket::Mocket;
+use crate::recording;
 use crate::resolve::resolve;
 use crate::roam::Networks;
 use crate::serving::{Company, Lane, Serving};
@@ -71,6 +72,9 @@ pub struct Config {
     /// Append the keys of connections to this file, for a packet dissector: whoever has it reads them. Default: what the environment's
     /// WHIMBREL_KEYLOGFILE names, else none.
     pub key_log: Option<PathBuf>,
+    /// Record what each connection does in a file of this folder, in qlog's form, which viewers such as qvis show: packets, losses, round trips,
+    /// congestion control, paths. No payload and no keys. Default: what the environment's WHIMBREL_QLOG_DIR names, else none.
+    pub qlog_dir: Option<PathBuf>,
 }
 
 whimbrel_proto::setters!(Config {
@@ -83,6 +87,7 @@ whimbrel_proto::setters!(Config {
     paths: Paths,
     reset_salt: Option<[u8; 32]>,
     key_log: Option<PathBuf>,
+    qlog_dir: Option<PathBuf>,
 });
 
 impl std::fmt::Debug for Config {
@@ -110,6 +115,7 @@ impl Default for Config {
             paths: Paths::default(),
             reset_salt: None,
             key_log: key_log::from_environment(),
+            qlog_dir: recording::from_environment(),
         }
     }
 }
@@ -245,6 +251,10 @@ impl Endpoint {
             None => None,
         };
         config.transport.key_log = key_log.is_some();
+        if let Some(folder) = &config.qlog_dir {
+            recording::prepare(folder).map_err(|error| BindError::QlogDir { path: folder.clone(), error })?;
+        }
+        config.transport.qlog = config.qlog_dir.is_some();
         if let Some(listen) = &mut config.listen {
             listen.acceptor.psk = listen.acceptor.psk.take().or_else(|| config.psk.clone());
         }

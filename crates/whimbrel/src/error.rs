@@ -23,6 +23,16 @@ pub enum BindError {
     /// The socket that was handed in cannot be used.
     #[error("cannot use this socket: {0}; hand in a UDP socket that is bound")]
     Socket(io::Error),
+    /// The folder of recordings cannot be made.
+    #[error(
+        "cannot make the folder {path:?} for recordings: {error}; name another in WHIMBREL_QLOG_DIR, or unset it"
+    )]
+    QlogDir {
+        /// Which folder.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
     /// The key log cannot be opened.
     #[error(
         "cannot write the key log {path:?}: {error}; name another file in WHIMBREL_KEYLOGFILE, or unset it"

@@ -32,7 +32,10 @@ impl KeyLog {
     pub(crate) fn append(&self, mut line: String) {
         line.push('\n');
         if let Err(error) = lock(&self.0).write_all(line.as_bytes()) {
+            #[cfg(feature = "tracing")]
             tracing::warn!(%error, "the key log cannot be written");
+            #[cfg(not(feature = "tracing"))]
+            drop(error);
         }
     }
 }

@@ -39,6 +39,7 @@ mod message_stream;
 mod mocket;
 mod mocket_set;
 mod paths;
+mod recording;
 mod resolve;
 mod roam;
 mod serving;

@@ -6,6 +6,7 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::future::poll_fn;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,6 +24,7 @@ use crate::endpoint::EndpointShared;
 use crate::events::{Events, Subscribers};
 use crate::local_socket::LocalSocket;
 use crate::locals::{Locals, Paths};
+use crate::recording::Recording;
 use crate::stream_code::StreamCode;
 use crate::submissions::Submissions;
 use crate::wakers::Wakers;
@@ -68,11 +70,8 @@ pub(crate) struct MocketState {
     /// The code with which the peer stopped a byte stream, for each that has a writer: the session forgets streams that are over.
     pub(crate) stops: BTreeMap<StreamId, Option<StreamCode>>,
     pub(crate) backlog: Backlog,
-    subscribers: Subscribers,
-    /// Tasks that poll for messages.
-    pub(crate) receivers: Wakers,
-    /// Tasks that poll for streams.
-    pub(crate) openers: Wakers,
+    /// In a box: most sessions are awaited only.
+    listeners: Option<Box<Listeners>>,
     pub(crate) connected: bool,
     /// What is unread goes with the session.
     pub(crate) suspending: bool,
@@ -94,6 +93,7 @@ pub(crate) struct MocketState {
     armed: Time,
     /// Memory for submissions.
     spare: Vec<Outgoing>,
+    recording: Option<Box<Recording>>,
 }
 
 thread_local! {
@@ -113,7 +113,27 @@ struct TxBuffer {
     via: Via,
 }
 
+/// Those who subscribe or poll.
+#[derive(Default)]
+pub(crate) struct Listeners {
+    subscribers: Subscribers,
+    /// Tasks that poll for messages.
+    pub(crate) receivers: Wakers,
+    /// Tasks that poll for streams.
+    pub(crate) openers: Wakers,
+}
+
 impl MocketState {
+    pub(crate) fn listeners(&mut self) -> &mut Listeners {
+        self.listeners.get_or_insert_default()
+    }
+
+    fn wake_receivers(&mut self) {
+        if let Some(listeners) = &mut self.listeners {
+            listeners.receivers.wake_all();
+        }
+    }
+
     /// The time of a send call: exact where the message ages by the clock.
     pub(crate) fn send_time(&self, clock: &Clock, message: &Outgoing) -> Time {
         if message.lifetime.is_none() && message.tag.is_none() { self.coarse_now } else { clock.now() }
@@ -171,6 +191,9 @@ impl Shared {
         endpoint: Arc<EndpointShared>,
     ) -> Arc<Self> {
         let connected = connection.is_established();
+        let record =
+            |folder: &PathBuf| Box::new(Recording::new(folder, connection.side(), connection.local_id()));
+        let recording = endpoint.config.qlog_dir.as_ref().map(record);
         let shared = Arc::new(Self {
             handle,
             clock: endpoint.clock,
@@ -182,9 +205,7 @@ impl Shared {
                 writers: BTreeMap::new(),
                 stops: BTreeMap::new(),
                 backlog: Backlog::default(),
-                subscribers: Subscribers::default(),
-                receivers: Wakers::default(),
-                openers: Wakers::default(),
+                listeners: None,
                 connected,
                 suspending: false,
                 dropped: false,
@@ -197,6 +218,7 @@ impl Shared {
                 burst: 0,
                 armed: Time::ZERO,
                 spare: Vec::new(),
+                recording,
             }),
             submissions: Submissions::default(),
             mockets: AtomicUsize::new(0),
@@ -397,7 +419,7 @@ impl Shared {
                 }
                 SessionEvent::Readable => {
                     self.readable.notify_waiters();
-                    state.receivers.wake_all();
+                    state.wake_receivers();
                 }
                 SessionEvent::Writable => self.writable.notify_waiters(),
                 SessionEvent::StreamOpened(id, kind) => {
@@ -437,6 +459,11 @@ impl Shared {
                 state.again = true;
             }
         }
+        if let Some(recording) = &mut state.recording
+            && let Some(records) = state.connection.poll_qlog()
+        {
+            recording.append(&records);
+        }
         if let Some(log) = &self.endpoint.key_log {
             while let Some(line) = state.connection.poll_key_log() {
                 log.append(line);
@@ -461,7 +488,7 @@ impl Shared {
                 state.closed = Some(reason.clone());
                 self.readable.notify_waiters();
                 self.writable.notify_waiters();
-                state.receivers.wake_all();
+                state.wake_receivers();
                 for (_, waker) in
                     std::mem::take(&mut state.readers).into_iter().chain(std::mem::take(&mut state.writers))
                 {
@@ -472,21 +499,27 @@ impl Shared {
             _ => {}
         }
         self.tell_changed(state);
-        state.subscribers.tell(&event);
+        if let Some(listeners) = &mut state.listeners {
+            listeners.subscribers.tell(&event);
+        }
     }
 
     /// A stream may be opened or accepted, or the session is in another state.
     fn tell_changed(&self, state: &mut MocketState) {
         self.changed.notify_waiters();
-        state.openers.wake_all();
+        if let Some(listeners) = &mut state.listeners {
+            listeners.openers.wake_all();
+        }
     }
 
     /// Events from now on.
     pub(crate) fn subscribe(&self) -> Events {
         let mut state = self.lock();
-        let events = state.subscribers.subscribe();
-        if let Some(reason) = state.closed.clone() {
-            state.subscribers.tell(&Event::Closed(reason));
+        let closed = state.closed.clone();
+        let subscribers = &mut state.listeners().subscribers;
+        let events = subscribers.subscribe();
+        if let Some(reason) = closed {
+            subscribers.tell(&Event::Closed(reason));
         }
         events
     }

@@ -21,6 +21,7 @@ use super::lifecycle::succession::Succession;
 use super::observe::activity::Activity;
 use super::observe::events::Events;
 use super::observe::figures::Figures;
+use super::observe::observer::Observer;
 use super::packet::building::Building;
 use super::paths::path::{Ends, Path};
 use super::paths::path_set::Paths;
@@ -73,6 +74,8 @@ pub struct Connection {
     pub(super) farewell: Farewell,
     pub(super) succession: Succession,
     pub(super) figures: Figures,
+    /// Whoever looks on.
+    pub(super) observer: Option<Box<Observer>>,
     pub(super) events: Events,
     pub(super) endpoint_events: VecDeque<EndpointEvent>,
 }
@@ -91,6 +94,10 @@ impl Connection {
             issues_tickets,
             mut rng,
         } = setup;
+        let mut observer = Observer::wanted(now, side, local_id, config.qlog);
+        if let Some(observer) = &mut observer {
+            observer.on_started(now, local, remote);
+        }
         let ends = Ends { id: PathId::FIRST, remote, local, local_id, remote_id };
         let path = Path::new(now, ends, &config, PathLifecycle::proven());
         Self {
@@ -114,6 +121,7 @@ impl Connection {
             farewell: Farewell::default(),
             succession: Succession::default(),
             figures: Figures::default(),
+            observer,
             events: Events::default(),
             endpoint_events: VecDeque::new(),
             config,

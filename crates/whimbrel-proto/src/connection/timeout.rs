@@ -86,6 +86,11 @@ impl Connection {
 
     /// Handles every timer that is due at `now`.
     pub fn handle_timeout(&mut self, now: Time) {
+        self.handle_due(now);
+        self.observe(now);
+    }
+
+    fn handle_due(&mut self, now: Time) {
         self.expire_pending(now);
         if self.handle_end(now) {
             return;
@@ -177,7 +182,7 @@ impl Connection {
             }
             Some(at) if at <= now && matches!(self.ending, Ending::Waiting { .. }) => {
                 self.finish(now, CloseReason::WaitExpired, None);
-                self.farewell.packet = None;
+                self.farewell.last = None;
                 true
             }
             Some(at) if at <= now && matches!(self.ending, Ending::Detached { .. }) => {

@@ -136,6 +136,11 @@ impl<I: Copy> Recovery<I> {
         self.sent.in_flight()
     }
 
+    /// Numbers of the packets that were declared lost at this time.
+    pub(crate) fn lost_at(&self, now: Time) -> Vec<u64> {
+        self.sent.lost_at(now)
+    }
+
     pub(crate) fn counters(&self) -> Counters {
         Counters { left_out: self.counters.left_out + self.sent.left_out(), ..self.counters }
     }

@@ -346,6 +346,13 @@ impl<I: Copy> SentPackets<I> {
         }
     }
 
+    /// Returns the numbers of the packets that were declared lost at this time.
+    pub(super) fn lost_at(&self, now: Time) -> Vec<u64> {
+        let numbered = (self.first..).zip(&self.packets);
+        let lost = |packet: &Sent| matches!(packet.state, PacketState::Lost { at, .. } if at == now);
+        numbered.filter(|(_, packet)| lost(packet)).map(|(number, _)| number).collect()
+    }
+
     /// Declares packets lost by a later acknowledgement or their own deadline. Returns how many packets and bytes.
     pub(super) fn detect_lost(&mut self, now: Time, rtt: &Rtt, mut on_item: impl FnMut(&I)) -> (u64, u64) {
         self.trim(now, rtt);

@@ -58,4 +58,42 @@ pub mod block {
     pub const SUSPEND: u8 = 35;
     pub const SUSPEND_ACK: u8 = 36;
     pub const FIRST_SKIPPABLE: u8 = 128;
+
+    /// The name of a block type, for people.
+    pub(crate) fn name(kind: u8) -> &'static str {
+        match kind {
+            DATA => "DATA",
+            SACK => "SACK",
+            SYN => "SYN",
+            SYN_ACK => "SYN_ACK",
+            PING => "PING",
+            PONG => "PONG",
+            FIN => "FIN",
+            FIN_ACK => "FIN_ACK",
+            FIN_DONE => "FIN_DONE",
+            RST => "RST",
+            ERROR => "ERROR",
+            PROBE => "PROBE",
+            PROBE_ACK => "PROBE_ACK",
+            PADDING => "PADDING",
+            SKIP => "SKIP",
+            SKIP_ACK => "SKIP_ACK",
+            MAX_STREAM_DATA => "MAX_STREAM_DATA",
+            MAX_STREAMS => "MAX_STREAMS",
+            RESET => "RESET",
+            STOP => "STOP",
+            NEW_CID => "NEW_CID",
+            CLOSE_PATH => "CLOSE_PATH",
+            TICKET => "TICKET",
+            TAKEN => "TAKEN",
+            KEEP_ALIVE => "KEEP_ALIVE",
+            END => "END",
+            ADD_ADDRESS => "ADD_ADDRESS",
+            DELETE_ADDRESS => "DELETE_ADDRESS",
+            SET_PRIMARY => "SET_PRIMARY",
+            SUSPEND => "SUSPEND",
+            SUSPEND_ACK => "SUSPEND_ACK",
+            _ => "unknown",
+        }
+    }
 }

@@ -207,7 +207,7 @@ impl Mocket {
         state.connection.session_ref().stream_credit(self.shared.clock.now())
     }
 
-    /// Watches these thresholds from now on, and no others: [`Event::Quality`] tells when a figure crosses one, and of those that are
+    /// Watches these thresholds from now on, and no others: [`crate::Event::Quality`] tells when a figure crosses one, and of those that are
     /// above already. With hysteresis, so that a figure that hovers at its level is told once.
     ///
     /// ```no_run

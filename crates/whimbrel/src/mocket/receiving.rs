@@ -161,7 +161,7 @@ impl Mocket {
         }
         let mut state = self.shared.lock();
         let closed = state.closed.clone();
-        state.receivers.add(cx.waker());
+        state.listeners().receivers.add(cx.waker());
         drop(state);
         // It may have come in between.
         match (self.try_recv(), closed) {

@@ -171,7 +171,7 @@ impl Mocket {
         if let Some(reason) = &state.closed {
             return Poll::Ready(Err(reason.clone()));
         }
-        state.openers.add(cx.waker());
+        state.listeners().openers.add(cx.waker());
         Poll::Pending
     }
 

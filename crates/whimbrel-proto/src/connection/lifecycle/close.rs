@@ -84,6 +84,21 @@ pub(in crate::connection) enum Ending {
 }
 
 impl Ending {
+    /// A word for the state.
+    pub(in crate::connection) fn name(&self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Draining { .. } => "draining",
+            Self::FinSent { .. } => "fin sent",
+            Self::PeerFin { .. } => "peer fin",
+            Self::FinAckSent { .. } => "fin ack sent",
+            Self::Suspending { .. } => "suspending",
+            Self::Waiting { .. } => "waiting",
+            Self::Detached { .. } => "detached",
+            Self::Over { .. } => "over",
+        }
+    }
+
     pub(in crate::connection) fn is_open(&self) -> bool {
         *self == Self::Open
     }

@@ -5,11 +5,8 @@ use crate::connection::packet::lengths::FAREWELLS;
 
 /// The farewell, which is repeated to a peer that still sends.
 pub(in crate::connection) struct Farewell {
-    pub(in crate::connection) packet: Option<Vec<u8>>,
-    /// Its blocks, kept to be sealed again for another path.
-    pub(in crate::connection) blocks: Vec<u8>,
-    /// The path it is sealed for.
-    pub(in crate::connection) on: PathId,
+    /// In a box: most connections have none yet.
+    pub(in crate::connection) last: Option<Box<LastPacket>>,
     pub(in crate::connection) due: bool,
     /// How many more times it may be sent.
     pub(in crate::connection) left: u8,
@@ -17,8 +14,16 @@ pub(in crate::connection) struct Farewell {
     pub(in crate::connection) drained: bool,
 }
 
+/// A packet that is sealed again for another path.
+pub(in crate::connection) struct LastPacket {
+    pub(in crate::connection) packet: Vec<u8>,
+    pub(in crate::connection) blocks: Vec<u8>,
+    /// The path it is sealed for.
+    pub(in crate::connection) on: PathId,
+}
+
 impl Default for Farewell {
     fn default() -> Self {
-        Self { packet: None, blocks: Vec::new(), on: PathId(0), due: false, left: FAREWELLS, drained: false }
+        Self { last: None, due: false, left: FAREWELLS, drained: false }
     }
 }

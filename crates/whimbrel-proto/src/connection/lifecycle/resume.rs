@@ -179,6 +179,7 @@ impl Connection {
             fresh.endpoint_events.push_front(event);
         }
         let ours: Vec<LocalAddress> = self.supply.addresses.ours().copied().collect();
+        fresh.observer = self.observer.take().or(fresh.observer.take());
         *self = fresh;
         self.tell_again(now, &ours);
     }

@@ -4,6 +4,8 @@ pub(in crate::connection) mod activity;
 pub(in crate::connection) mod counting;
 pub(in crate::connection) mod events;
 pub(in crate::connection) mod figures;
+pub(in crate::connection) mod observer;
+mod qlog;
 pub(in crate::connection) mod quality;
 pub(in crate::connection) mod stats;
 pub(in crate::connection) mod watching;

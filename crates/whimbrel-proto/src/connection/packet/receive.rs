@@ -42,13 +42,18 @@ pub(in crate::connection) struct Plain {
 impl Connection {
     /// Handles a datagram that the endpoint found to be for this connection.
     pub fn handle_datagram(&mut self, now: Time, datagram: Datagram) {
+        self.take_datagram(now, datagram);
+        self.observe(now);
+    }
+
+    fn take_datagram(&mut self, now: Time, datagram: Datagram) {
         if !self.succession.pending.is_empty() && self.handle_pending(now, &datagram) {
             return;
         }
         let detached = matches!(self.ending, crate::connection::lifecycle::close::Ending::Detached { .. });
         if self.ending.is_detached() && !detached {
             // A peer that still sends has missed the farewell.
-            if self.farewell.packet.is_some() && self.farewell.left > 0 {
+            if self.farewell.last.is_some() && self.farewell.left > 0 {
                 self.repeat_farewell(now, datagram);
             }
             return;
@@ -101,7 +106,11 @@ impl Connection {
             self.pong.wait = self.pong.wait.saturating_mul(2);
         }
         let path = self.paths[at].id;
-        match self.process(now, path, plain) {
+        let taken = self.process(now, path, plain);
+        if let Some(observer) = &mut self.observer {
+            observer.on_packet_received(now, path, number, size);
+        }
+        match taken {
             Ok(eliciting) => {
                 // Blocks may have closed this path, or one before it in the list.
                 let Some(at) = self.paths.by_id(path) else { return };
@@ -121,8 +130,9 @@ impl Connection {
     fn repeat_farewell(&mut self, now: Time, datagram: Datagram) {
         if self.peer.confirmed {
             let Some(at) = self.place_of_news(now, datagram) else { return };
-            if self.paths[at].id != self.farewell.on {
-                self.seal_farewell(now, at);
+            let id = self.paths[at].id;
+            if let Some(last) = self.farewell.last.take_if(|last| last.on != id) {
+                self.seal_farewell(now, at, last.blocks);
             }
         }
         self.farewell.left -= 1;
@@ -349,6 +359,9 @@ impl Connection {
         let (mut eliciting, mut sacked) = (false, Sacked::default());
         while !reader.is_empty() {
             let kind = reader.u8()?;
+            if let Some(observer) = &mut self.observer {
+                observer.on_block(kind);
+            }
             if kind == block::DATA {
                 self.activity.data = now;
             }
@@ -415,6 +428,9 @@ impl Connection {
     fn on_sack(&mut self, now: Time, path: PathId, reader: &mut Reader) -> Result<PathId, PeerMisbehaved> {
         let mut sack = self.building.sack.take().unwrap_or_default();
         let read = sack.read(reader).map_err(PeerMisbehaved::from);
+        if let Some(observer) = &mut self.observer {
+            observer.on_sack(&sack);
+        }
         let taken = read.and_then(|()| self.take_sack(now, path, &sack));
         self.figures.dropped.made_up +=
             u64::from(taken.as_ref().is_err_and(|why| why.cause == Cause::AckOfUnsent));

@@ -7,6 +7,7 @@ use super::sent_block::SentBlock;
 use crate::connection::control::control_queue::ControlBlock;
 use crate::connection::datagram::Transmit;
 use crate::connection::handshake::keys::KeyRing;
+use crate::connection::lifecycle::farewell::LastPacket;
 use crate::connection::paths::path_set::{At, Main};
 use crate::connection::paths::path_state::PathState;
 use crate::connection::state::Connection;
@@ -66,6 +67,12 @@ impl Connection {
     /// Appends to `out` what is to be sent now: at most `segments` datagrams to one destination. Returns `None` if
     /// there is nothing to send now.
     pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>, segments: usize) -> Option<Transmit> {
+        let transmit = self.transmit(now, out, segments);
+        self.observe(now);
+        transmit
+    }
+
+    fn transmit(&mut self, now: Time, out: &mut Vec<u8>, segments: usize) -> Option<Transmit> {
         if let Some(transmit) = self.transmit_single(now, out) {
             return Some(transmit);
         }
@@ -124,12 +131,12 @@ impl Connection {
     ) -> Option<Transmit> {
         if self.farewell.due {
             self.farewell.due = false;
-            let at = self.paths.by_id(self.farewell.on).unwrap_or(self.paths.main());
-            let farewell = self
-                .farewell
-                .packet
-                .as_deref()
-                .filter(|last| last.len() <= self.paths[at].validation.room())?;
+            let last = self.farewell.last.as_deref()?;
+            let at = self.paths.by_id(last.on).unwrap_or(self.paths.main());
+            let farewell = &last.packet[..];
+            if farewell.len() > self.paths[at].validation.room() {
+                return None;
+            }
             out.extend_from_slice(farewell);
             self.paths[at].validation.on_sent(farewell.len());
             return Some(self.paths[at].transmit(farewell.len(), None));
@@ -486,6 +493,10 @@ impl Connection {
     }
 
     fn record(&mut self, now: Time, at: At, size: usize, eliciting: bool) {
+        if let Some(observer) = &mut self.observer {
+            let path = &self.paths[at];
+            observer.on_packet_sent(now, path.id, path.recovery.next_number(), size, &self.building.items);
+        }
         let path = &mut self.paths[at];
         let wire = size as u64 + path.headers();
         let answers = |item: &SentBlock| matches!(item, SentBlock::Answer);
@@ -569,21 +580,20 @@ impl Connection {
         if self.keys.is_none() {
             return;
         }
-        self.farewell.blocks.clear();
-        write(&mut Writer::new(&mut self.farewell.blocks, MOST_FAREWELL));
-        self.seal_farewell(now, self.paths.main());
+        let mut blocks = Vec::new();
+        write(&mut Writer::new(&mut blocks, MOST_FAREWELL));
+        self.seal_farewell(now, self.paths.main(), blocks);
         self.farewell.due = true;
     }
 
     /// Seals the farewell for one path.
-    pub(in crate::connection) fn seal_farewell(&mut self, now: Time, at: At) {
+    pub(in crate::connection) fn seal_farewell(&mut self, now: Time, at: At, blocks: Vec<u8>) {
         let mut packet = Vec::with_capacity(MOST_FAREWELL + 64);
         let head = self.begin(at, &mut packet);
-        packet.extend_from_slice(&self.farewell.blocks);
+        packet.extend_from_slice(&blocks);
         self.seal(at, &mut packet, &head);
         self.building.items.clear();
         self.record(now, at, packet.len(), false);
-        self.farewell.on = self.paths[at].id;
-        self.farewell.packet = Some(packet);
+        self.farewell.last = Some(Box::new(LastPacket { packet, blocks, on: self.paths[at].id }));
     }
 }

@@ -1,0 +1,276 @@
+//! What the connection does, told to whoever looks: as `tracing` events, and as a recording in qlog's form.
+//!
+//! States are not told where they change: the observer compares what it finds with what it found before, each time the connection
+//! has handled something. A connection without an observer pays for one comparison with none.
+
+use std::net::SocketAddr;
+
+use super::qlog::{self, Metrics, Packet, Qlog};
+use crate::connection::packet::sent_block::SentBlock;
+use crate::connection::paths::path_state::PathState;
+use crate::connection::state::Connection;
+use crate::wire::sack::Sack;
+use crate::{ConnectionId, PathId, Side, Time};
+
+/// Tells `tracing`, if the feature is there.
+macro_rules! told {
+    ($observer:expr, $level:ident, $($rest:tt)*) => {
+        #[cfg(feature = "tracing")]
+        tracing::$level!(parent: &$observer.span, $($rest)*);
+    };
+}
+
+/// See the module.
+pub(in crate::connection) struct Observer {
+    qlog: Option<Qlog>,
+    #[cfg(feature = "tracing")]
+    span: tracing::Span,
+    known: Known,
+    /// Frames of the packet that is being taken apart, as JSON.
+    frames: String,
+}
+
+/// As it was found last.
+#[derive(Default)]
+struct Known {
+    is_established: bool,
+    is_proven: bool,
+    ending: &'static str,
+    key_updates: u64,
+    main: Option<PathId>,
+    paths: Vec<KnownPath>,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+struct KnownPath {
+    id: PathId,
+    state: PathState,
+    remote: SocketAddr,
+    metrics: Metrics,
+    phase: &'static str,
+    lost: u64,
+    /// Numbers of lost packets that were told, and when.
+    told: (Time, Vec<u64>),
+}
+
+impl Observer {
+    /// None if nobody looks.
+    pub(in crate::connection) fn wanted(
+        now: Time,
+        side: Side,
+        id: ConnectionId,
+        qlog: bool,
+    ) -> Option<Box<Self>> {
+        #[cfg(feature = "tracing")]
+        let span = tracing::debug_span!("connection", id = %format_args!("{:016x}", id.0), side = ?side);
+        #[cfg(feature = "tracing")]
+        let is_looked_at = !span.is_disabled();
+        #[cfg(not(feature = "tracing"))]
+        let is_looked_at = false;
+        (qlog || is_looked_at).then(|| {
+            Box::new(Self {
+                qlog: qlog.then(|| Qlog::new(now, side, id)),
+                #[cfg(feature = "tracing")]
+                span,
+                known: Known { ending: "open", ..Known::default() },
+                frames: String::new(),
+            })
+        })
+    }
+
+    pub(in crate::connection) fn on_started(
+        &mut self,
+        now: Time,
+        local: Option<std::net::IpAddr>,
+        remote: SocketAddr,
+    ) {
+        told!(self, debug, %remote, "connection started");
+        if let Some(qlog) = &mut self.qlog {
+            qlog.started(now, local, remote);
+        }
+    }
+
+    pub(in crate::connection) fn on_packet_sent(
+        &mut self,
+        now: Time,
+        path: PathId,
+        number: u64,
+        size: usize,
+        blocks: &[SentBlock],
+    ) {
+        told!(self, trace, path = path.0, number, size, ?blocks, "packet sent");
+        let Some(qlog) = &mut self.qlog else { return };
+        let mut frames = String::new();
+        blocks.iter().for_each(|block| qlog::push_sent(&mut frames, block));
+        qlog.packet(now, "transport:packet_sent", &Packet { path, number, size, frames: &frames });
+    }
+
+    /// A block of the packet that is being taken apart.
+    pub(in crate::connection) fn on_block(&mut self, kind: u8) {
+        if self.qlog.is_some() && kind != crate::wire::block::SACK {
+            qlog::push_received(&mut self.frames, kind);
+        }
+    }
+
+    pub(in crate::connection) fn on_sack(&mut self, sack: &Sack) {
+        if self.qlog.is_some() {
+            qlog::push_sack(&mut self.frames, sack);
+        }
+    }
+
+    pub(in crate::connection) fn on_packet_received(
+        &mut self,
+        now: Time,
+        path: PathId,
+        number: u64,
+        size: usize,
+    ) {
+        told!(self, trace, path = path.0, number, size, "packet received");
+        let frames = std::mem::take(&mut self.frames);
+        if let Some(qlog) = &mut self.qlog {
+            qlog.packet(now, "transport:packet_received", &Packet { path, number, size, frames: &frames });
+        }
+    }
+
+    /// Tells what has changed since the last look.
+    fn look(&mut self, now: Time, connection: &Connection) {
+        self.look_at_lifecycle(now, connection);
+        for path in connection.paths.iter() {
+            let recovery = &path.recovery;
+            let stats = recovery.controller().state();
+            let metrics = Metrics {
+                min_rtt: recovery.rtt.min(),
+                smoothed_rtt: recovery.rtt.smoothed(),
+                latest_rtt: recovery.rtt.latest(),
+                window: stats.window,
+                in_flight: recovery.in_flight(),
+                pacing_rate: stats.pacing_rate,
+            };
+            let found = KnownPath {
+                id: path.id,
+                state: path.lifecycle.state(),
+                remote: path.remote,
+                metrics,
+                phase: stats.phase,
+                lost: recovery.counters().lost_packets,
+                told: (now, Vec::new()),
+            };
+            self.look_at_path(now, found, || recovery.lost_at(now));
+        }
+        let is_there = |known: &KnownPath| connection.paths.iter().any(|path| path.id == known.id);
+        self.known.paths.retain(is_there);
+    }
+
+    fn look_at_lifecycle(&mut self, now: Time, connection: &Connection) {
+        let established = connection.keys.is_some();
+        let proven = connection.peer.confirmed;
+        let ending = connection.ending.name();
+        let key_updates = connection.keys.as_ref().map_or(0, |keys| keys.updates());
+        let main = Some(connection.paths[connection.paths.main()].id);
+        if established != self.known.is_established || proven != self.known.is_proven {
+            (self.known.is_established, self.known.is_proven) = (established, proven);
+            told!(self, debug, established, proven, "handshake");
+            self.tell(
+                now,
+                "whimbrel:handshake_updated",
+                format_args!(r#""established":{established},"proven":{proven}"#),
+            );
+        }
+        if ending != self.known.ending {
+            let old = std::mem::replace(&mut self.known.ending, ending);
+            told!(self, debug, old, new = ending, "lifecycle");
+            self.tell(now, "whimbrel:lifecycle_updated", format_args!(r#""old":"{old}","new":"{ending}""#));
+            if ending == "over" {
+                self.tell(now, "connectivity:connection_closed", format_args!(r#""reason":"{old}""#));
+            }
+        }
+        if key_updates != self.known.key_updates {
+            self.known.key_updates = key_updates;
+            told!(self, debug, generation = key_updates, "packet keys updated");
+            self.tell(now, "whimbrel:key_updated", format_args!(r#""generation":{key_updates}"#));
+        }
+        if main != self.known.main {
+            self.known.main = main;
+            let id = main.map_or(0, |id| id.0);
+            told!(self, debug, path = id, "primary path");
+            self.tell(now, "whimbrel:primary_updated", format_args!(r#""path":{id}"#));
+        }
+    }
+
+    fn look_at_path(&mut self, now: Time, mut found: KnownPath, lost: impl FnOnce() -> Vec<u64>) {
+        let id = found.id;
+        let at = self.known.paths.iter().position(|known| known.id == id);
+        let known = at.map(|at| self.known.paths[at].clone());
+        let (state, remote) = (found.state, found.remote);
+        if known.as_ref().is_none_or(|known| (known.state, known.remote) != (state, remote)) {
+            let old = known.as_ref().map(|known| known.state);
+            told!(self, debug, path = id.0, ?old, new = ?state, %remote, "path");
+            let old = old.map_or_else(|| "none".to_owned(), |old| format!("{old:?}"));
+            self.tell(
+                now,
+                "whimbrel:path_updated",
+                format_args!(r#""path":{},"old":"{old}","new":"{state:?}","remote":"{remote}""#, id.0),
+            );
+        }
+        let phase = found.phase;
+        if known.as_ref().is_none_or(|known| known.phase != phase) {
+            let old = known.as_ref().map_or("", |known| known.phase);
+            told!(self, debug, path = id.0, old, new = phase, "congestion control");
+            self.tell(
+                now,
+                "recovery:congestion_state_updated",
+                format_args!(r#""old":"{old}","new":"{phase}","path":{}"#, id.0),
+            );
+        }
+        if known.as_ref().is_some_and(|known| known.lost != found.lost) {
+            let told_before = known.as_ref().filter(|known| known.told.0 == now);
+            let numbers = lost();
+            for number in &numbers {
+                if told_before.is_some_and(|known| known.told.1.contains(number)) {
+                    continue;
+                }
+                told!(self, trace, path = id.0, number, "packet lost");
+                if let Some(qlog) = &mut self.qlog {
+                    qlog.lost(now, id, *number);
+                }
+            }
+            found.told = (now, numbers);
+        } else if let Some(known) = &known {
+            found.told = known.told.clone();
+        }
+        if known.as_ref().is_none_or(|known| known.metrics != found.metrics) {
+            let metrics = found.metrics;
+            told!(self, trace, path = id.0, ?metrics, "metrics");
+            if let Some(qlog) = &mut self.qlog {
+                qlog.metrics(now, id, &metrics);
+            }
+        }
+        match at {
+            Some(at) => self.known.paths[at] = found,
+            None => self.known.paths.push(found),
+        }
+    }
+
+    fn tell(&mut self, now: Time, name: &str, data: std::fmt::Arguments<'_>) {
+        if let Some(qlog) = &mut self.qlog {
+            qlog.event(now, name, data);
+        }
+    }
+}
+
+impl Connection {
+    /// Returns what was recorded since the last call, as records of qlog. `None` if there is nothing, or
+    /// [`crate::TransportConfig::qlog`] is not set. Call this after each batch of packets. A recording holds no payload
+    /// and no keys; it shows addresses, sizes and times.
+    pub fn poll_qlog(&mut self) -> Option<String> {
+        self.observer.as_mut()?.qlog.as_mut()?.take()
+    }
+
+    /// Lets the observer look, if there is one.
+    pub(in crate::connection) fn observe(&mut self, now: Time) {
+        if let Some(mut observer) = self.observer.take() {
+            observer.look(now, self);
+            self.observer = Some(observer);
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! A recording of a connection as qlog: records of JSON (RFC 7464) in the form of qlog 0.3, which viewers open.
+//!
+//! Where qlog has an event or a frame for something it is used, else one whose name begins with `whimbrel:`, or a frame of
+//! type `unknown` with our block number. Packet numbers count for each path, which every event names.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::connection::control::control_queue::ControlBlock;
+use crate::connection::packet::sent_block::SentBlock;
+use crate::session::Carried;
+use crate::wire::block;
+use crate::wire::sack::Sack;
+use crate::{ConnectionId, PathId, Side, Time};
+
+/// What a record begins with.
+const BEGIN: char = '\u{1e}';
+/// A recording that nobody fetches ends here, bytes.
+const MOST_WAITING: usize = 4 << 20;
+
+/// Records that wait to be fetched.
+#[derive(Debug)]
+pub(in crate::connection) struct Qlog {
+    text: String,
+    began: Time,
+    dropped: u64,
+}
+
+/// A packet, in the words of qlog.
+pub(super) struct Packet<'a> {
+    pub(super) path: PathId,
+    pub(super) number: u64,
+    pub(super) size: usize,
+    /// Frames as JSON, with commas between them.
+    pub(super) frames: &'a str,
+}
+
+/// Figures of a path that change all the time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Metrics {
+    pub(super) min_rtt: Duration,
+    pub(super) smoothed_rtt: Duration,
+    pub(super) latest_rtt: Duration,
+    pub(super) window: u64,
+    pub(super) in_flight: u64,
+    pub(super) pacing_rate: u64,
+}
+
+impl Qlog {
+    pub(super) fn new(now: Time, side: Side, id: ConnectionId) -> Self {
+        let vantage_point = match side {
+            Side::Client => "client",
+            Side::Server => "server",
+        };
+        let mut text = String::new();
+        text.push(BEGIN);
+        // Writing to a string cannot fail.
+        writeln!(
+            text,
+            r#"{{"qlog_version":"0.3","qlog_format":"JSON-SEQ","title":"whimbrel","trace":{{"vantage_point":{{"type":"{vantage_point}"}},"common_fields":{{"group_id":"{:016x}","protocol_type":["WHIMBREL"],"time_format":"relative","reference_time":0}}}}}}"#,
+            id.0
+        )
+        .ok();
+        Self { text, began: now, dropped: 0 }
+    }
+
+    /// The records since the last call.
+    pub(super) fn take(&mut self) -> Option<String> {
+        (!self.text.is_empty()).then(|| std::mem::take(&mut self.text))
+    }
+
+    /// A record: `data` is the inside of a JSON object.
+    pub(super) fn event(&mut self, now: Time, name: &str, data: std::fmt::Arguments<'_>) {
+        if self.text.len() >= MOST_WAITING {
+            self.dropped += 1;
+            return;
+        }
+        self.text.push(BEGIN);
+        let time = now.since(self.began).as_secs_f64() * 1e3;
+        writeln!(self.text, r#"{{"time":{time:.3},"name":"{name}","data":{{{data}}}}}"#).ok();
+    }
+
+    pub(super) fn started(&mut self, now: Time, local: Option<std::net::IpAddr>, remote: SocketAddr) {
+        let local = local.map_or_else(|| "unspecified".to_owned(), |local| local.to_string());
+        let (ip, port) = (remote.ip(), remote.port());
+        self.event(
+            now,
+            "connectivity:connection_started",
+            format_args!(r#""src_ip":"{local}","dst_ip":"{ip}","dst_port":{port},"protocol":"WHIMBREL""#),
+        );
+    }
+
+    pub(super) fn packet(&mut self, now: Time, name: &str, packet: &Packet<'_>) {
+        let Packet { path, number, size, frames } = packet;
+        self.event(
+            now,
+            name,
+            format_args!(
+                r#""header":{{"packet_type":"1RTT","packet_number":{number}}},"raw":{{"length":{size}}},"path":{},"frames":[{frames}]"#,
+                path.0
+            ),
+        );
+    }
+
+    pub(super) fn lost(&mut self, now: Time, path: PathId, number: u64) {
+        self.event(
+            now,
+            "recovery:packet_lost",
+            format_args!(r#""header":{{"packet_type":"1RTT","packet_number":{number}}},"path":{}"#, path.0),
+        );
+    }
+
+    pub(super) fn metrics(&mut self, now: Time, path: PathId, metrics: &Metrics) {
+        let millis = |time: Duration| time.as_secs_f64() * 1e3;
+        self.event(
+            now,
+            "recovery:metrics_updated",
+            format_args!(
+                r#""min_rtt":{:.3},"smoothed_rtt":{:.3},"latest_rtt":{:.3},"congestion_window":{},"bytes_in_flight":{},"pacing_rate":{},"path":{}"#,
+                millis(metrics.min_rtt),
+                millis(metrics.smoothed_rtt),
+                millis(metrics.latest_rtt),
+                metrics.window,
+                metrics.in_flight,
+                metrics.pacing_rate.saturating_mul(8),
+                path.0
+            ),
+        );
+    }
+}
+
+/// Appends a block that was sent as a frame.
+pub(super) fn push_sent(frames: &mut String, sent: &SentBlock) {
+    separate(frames);
+    match sent {
+        SentBlock::Sack(largest) => {
+            write!(frames, r#"{{"frame_type":"ack","acked_ranges":[[0,{largest}]]}}"#)
+        }
+        SentBlock::SackOf(path, largest) => {
+            write!(frames, r#"{{"frame_type":"ack","acked_ranges":[[0,{largest}]],"path":{}}}"#, path.0)
+        }
+        SentBlock::MtuProbe(size) => write!(frames, r#"{{"frame_type":"padding","payload_length":{size}}}"#),
+        SentBlock::Answer => frames.write_str(r#"{"frame_type":"path_response"}"#),
+        SentBlock::ControlBlock(ControlBlock::KeepAlive) => frames.write_str(r#"{"frame_type":"ping"}"#),
+        SentBlock::ControlBlock(control) => {
+            let (kind, name) = control_kind(control);
+            unknown(frames, kind, name)
+        }
+        SentBlock::Session(carried) => {
+            let kind = carried_kind(carried);
+            unknown(frames, kind, block::name(kind))
+        }
+    }
+    .ok();
+}
+
+/// Appends a block that was received, of which only its type is known here.
+pub(super) fn push_received(frames: &mut String, kind: u8) {
+    separate(frames);
+    match kind {
+        block::PADDING => frames.write_str(r#"{"frame_type":"padding","payload_length":0}"#),
+        block::KEEP_ALIVE => frames.write_str(r#"{"frame_type":"ping"}"#),
+        block::PROBE => frames.write_str(r#"{"frame_type":"path_challenge"}"#),
+        block::PROBE_ACK => frames.write_str(r#"{"frame_type":"path_response"}"#),
+        kind => unknown(frames, kind, block::name(kind)),
+    }
+    .ok();
+}
+
+/// Appends a SACK that was received.
+pub(super) fn push_sack(frames: &mut String, sack: &Sack) {
+    separate(frames);
+    frames.push_str(r#"{"frame_type":"ack","acked_ranges":["#);
+    for (at, range) in sack.ranges.iter().enumerate() {
+        let comma = if at == 0 { "" } else { "," };
+        write!(frames, "{comma}[{},{}]", range.start(), range.end()).ok();
+    }
+    write!(frames, r#"],"path":{}}}"#, sack.path).ok();
+}
+
+fn separate(frames: &mut String) {
+    if !frames.is_empty() {
+        frames.push(',');
+    }
+}
+
+fn unknown(frames: &mut String, kind: u8, name: &str) -> std::fmt::Result {
+    write!(frames, r#"{{"frame_type":"unknown","raw_frame_type":{kind},"whimbrel":"{name}"}}"#)
+}
+
+fn control_kind(control: &ControlBlock) -> (u8, &'static str) {
+    match control {
+        ControlBlock::Fin => (block::FIN, "FIN"),
+        ControlBlock::FinAck => (block::FIN_ACK, "FIN_ACK"),
+        ControlBlock::KeepAlive => (block::KEEP_ALIVE, "KEEP_ALIVE"),
+        // Of ids, paths or addresses.
+        ControlBlock::Notice(_) => (block::NEW_CID, "notice"),
+        ControlBlock::Ticket(_) => (block::TICKET, "TICKET"),
+        ControlBlock::SetPrimary(_) => (block::SET_PRIMARY, "SET_PRIMARY"),
+    }
+}
+
+fn carried_kind(carried: &Carried) -> u8 {
+    match carried {
+        Carried::Run { .. } | Carried::Fragment { .. } | Carried::Bytes { .. } => block::DATA,
+        Carried::Skip { .. } => block::SKIP,
+        Carried::SkipAck { .. } | Carried::Verdict { .. } => block::SKIP_ACK,
+        Carried::Taken { .. } => block::TAKEN,
+        Carried::MaxStreamData { .. } => block::MAX_STREAM_DATA,
+        Carried::MaxStreams => block::MAX_STREAMS,
+        Carried::Reset { .. } => block::RESET,
+        Carried::Stop { .. } => block::STOP,
+        Carried::End { .. } => block::END,
+    }
+}
