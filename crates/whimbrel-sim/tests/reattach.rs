@@ -764,3 +764,30 @@ fn regression_where_one_path_shows_that_the_peer_moved_the_others_look_there_too
         finale 0 0",
     );
 }
+
+/// The client's NAT rebound after packets that an attacker had held made its round trip seem to be seconds. The server's SACKs had gone to the
+/// address before, and were not said again where the client was: it waited for a timer as long as that round trip.
+#[test]
+fn regression_sacks_are_said_again_where_the_peer_is_now() {
+    play(
+        "kind operations\n\
+        seed 9000000000178989\n\
+        begin 0 0 0 0 14 75172 46227 58 1 70 1 2 3 21 3 28 13 2 36 26 64 71 65 35 1 69 69 125 25 49 9 8 57 55 41 28\n\
+        operation 0 0 0 0 0 0 0 0 40 0 25 0 0\n\
+        operation 0 89 0 12 2 0 914 500 0\n\
+        operation 0 80 800\n\
+        operation 0 0 20 0 0 60 0 0 0 0 60 0 25 0 0\n\
+        operation 0 99 2\n\
+        operation 0 99 0\n\
+        operation 0 99 0\n\
+        operation 0 0 20 0 0 0 0 40 60 0 25 0 0\n\
+        operation 0 80 3240\n\
+        operation 0 0 0 13 80 1958 60 0 0 0 0 60 0 25 0 0 0\n\
+        operation 0 80 3200\n\
+        operation 0 99 0\n\
+        operation 0 89 0 6 1 0 2 27 0\n\
+        operation 0 80 1590\n\
+        operation 0 82\n\
+        finale 0 0",
+    );
+}

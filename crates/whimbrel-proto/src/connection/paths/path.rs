@@ -380,6 +380,8 @@ impl Path {
     pub(in crate::connection) fn adopt(&mut self, now: Time, rebinding: Rebinding, rtt: Duration) {
         self.recovery.on_moved(now, Some(rtt));
         self.move_to(rebinding.remote, rebinding.local);
+        // The last SACKs went to the address before.
+        self.received.report_again();
     }
 
     /// Moves the path back to the peer's former address. Returns the address where the peer seemed to be.
@@ -388,6 +390,7 @@ impl Path {
         self.recovery.on_moved(now, None);
         let seemed = self.remote;
         self.move_to(former.remote, former.local);
+        self.received.report_again();
         Some(seemed)
     }
 
