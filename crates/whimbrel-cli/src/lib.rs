@@ -4,6 +4,7 @@ pub mod cat;
 pub mod closed;
 mod commands;
 mod dial;
+mod faces;
 pub mod key;
 #[cfg(unix)]
 pub mod link;
@@ -16,4 +17,6 @@ mod private_file;
 pub mod process;
 mod service;
 mod shown;
+#[cfg(unix)]
+pub mod status;
 mod units;

@@ -14,6 +14,8 @@ use whimbrel_cli::output::{OutputClosed, note, output_error};
 #[cfg(unix)]
 use whimbrel_cli::perf::PerfCommand;
 use whimbrel_cli::process::{Interrupted, Misused};
+#[cfg(unix)]
+use whimbrel_cli::status::{ReloadCommand, StatusCommand, StopCommand};
 
 /// Keeps programs talking while the network moves under them.
 #[derive(Parser)]
@@ -31,6 +33,12 @@ enum Command {
     Perf(Box<PerfCommand>),
     #[cfg(unix)]
     Link(Box<LinkCommand>),
+    #[cfg(unix)]
+    Status(StatusCommand),
+    #[cfg(unix)]
+    Reload(ReloadCommand),
+    #[cfg(unix)]
+    Stop(StopCommand),
     Completions(Completions),
 }
 
@@ -68,6 +76,12 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Perf(command) => command.run(),
         #[cfg(unix)]
         Command::Link(command) => command.run(),
+        #[cfg(unix)]
+        Command::Status(command) => command.run(),
+        #[cfg(unix)]
+        Command::Reload(command) => command.run(),
+        #[cfg(unix)]
+        Command::Stop(command) => command.run(),
         Command::Completions(command) => command.run(),
     }
 }

@@ -49,8 +49,7 @@ pub struct Interrupted {
 
 impl Interrupted {
     const INTERRUPT: Self = Self { signal: 2 };
-    #[cfg(unix)]
-    const TERMINATE: Self = Self { signal: 15 };
+    pub(crate) const TERMINATE: Self = Self { signal: 15 };
 
     /// The exit code that shells use, 128 plus the signal's number: 130 for Ctrl-C, 143 for SIGTERM.
     pub fn exit_code(self) -> u8 {

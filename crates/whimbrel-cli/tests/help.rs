@@ -6,7 +6,7 @@ mod common;
 
 use common::{Home, whimbrel};
 
-const COMMANDS: [&[&str]; 14] = [
+const COMMANDS: [&[&str]; 17] = [
     &[],
     &["key"],
     &["key", "new"],
@@ -19,6 +19,9 @@ const COMMANDS: [&[&str]; 14] = [
     &["perf", "serve"],
     &["perf", "run"],
     &["link"],
+    &["status"],
+    &["reload"],
+    &["stop"],
     &["completions"],
     &["help", "cat"],
 ];

@@ -473,6 +473,12 @@ impl Endpoint {
         }
     }
 
+    /// A handle on every session of which the application holds one: to look at them. One that is kept keeps its session open.
+    pub fn mockets(&self) -> Vec<Mocket> {
+        let held = |shared: &Arc<Shared>| shared.mockets.load(Ordering::Acquire) > 0;
+        self.shared.all().into_iter().filter(held).map(Mocket::new).collect()
+    }
+
     /// Aborts every connection.
     pub fn abort_all(&self, code: u64, text: &str) {
         for connection in self.shared.all() {

@@ -15,6 +15,7 @@ use super::suspend::{Leaving, ResumeOptions, leave_or};
 use super::writer::Writer;
 use super::{messages, stream};
 use crate::dial::{DialOptions, ListenOptions, TransportOptions};
+use crate::faces::{FaceOptions, until_stopped};
 use crate::output::{OutputClosed, note};
 use crate::process::{Interrupted, Misused, RuntimeOptions, abort_all_with, interrupted};
 use crate::service::ServiceName;
@@ -66,6 +67,8 @@ enum Side {
     Listen {
         #[command(flatten)]
         listen: ListenOptions,
+        #[command(flatten)]
+        faces: FaceOptions,
         #[command(flatten)]
         how: Box<CatOptions>,
     },
@@ -172,16 +175,17 @@ impl Side {
         let leaving = Leaving::prepare(&how)?;
         let (transport, paths) = (how.transport.config(), how.transport.paths.paths()?);
         match self {
-            Self::Listen { listen, .. } => {
+            Self::Listen { listen, faces, .. } => {
                 leaving.check_key(listen.key.as_deref())?;
                 let (endpoint, url) = listen.bind(transport, paths).await?;
+                let mut service = faces.start("cat listen", &endpoint, || serde_json::json!({})).await?;
                 note(format_args!("listening {url}"));
                 let accepting = async {
                     let Some(mocket) = endpoint.accept().await else { bail!("the socket has failed") };
                     tokio::spawn(turn_away(endpoint.clone()));
                     carry_on(&mocket, leaving, &how, Progress::begin(how.bytes), &[]).await
                 };
-                finish(&endpoint, accepting, interrupted).await
+                finish(&endpoint, accepting, until_stopped(&mut service, interrupted)).await
             }
             Self::Connect { dial, .. } => {
                 leaving.check_key(dial.key.as_deref())?;

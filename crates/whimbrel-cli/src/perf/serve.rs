@@ -1,5 +1,7 @@
 //! `whimbrel perf serve`: the other end of any number of measurements.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Error, anyhow, bail};
@@ -7,6 +9,7 @@ use clap::Args;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use whimbrel::{Message, Mocket};
+use whimbrel_service::ActivityLog;
 
 use super::clock::{clock_id, monotonic_ns};
 use super::control::{Control, ControlSender, Start, VERSION, parse};
@@ -16,6 +19,7 @@ use super::source::Source;
 use crate::closed::sentence;
 use crate::commands::{self, OTHER_COMMAND, is_cat};
 use crate::dial::{ListenOptions, TransportOptions};
+use crate::faces::{FaceOptions, until_stopped};
 use crate::output::{note, print_line};
 use crate::process::{RuntimeOptions, abort_all, interrupted};
 
@@ -44,6 +48,8 @@ pub(super) struct ServeCommand {
     transport: TransportOptions,
     #[command(flatten)]
     runtime: RuntimeOptions,
+    #[command(flatten)]
+    faces: FaceOptions,
     /// The most bytes that may wait in the send queue.
     #[arg(long, value_name = "BYTES", default_value = "4Mi", value_parser = crate::units::bytes)]
     queue: u64,
@@ -56,28 +62,60 @@ impl ServeCommand {
 
     async fn serve(mut self) -> anyhow::Result<()> {
         let interrupted = interrupted()?;
-        tokio::pin!(interrupted);
         let mut transport = self.transport.config();
         transport.session.send_queue_bytes = self.queue;
         self.listen.tickets = true;
         let (endpoint, url) = self.listen.bind(transport, self.transport.paths.paths()?).await?;
+        let counts = Arc::new(Counts::default());
+        let mut service = self.faces.start("perf serve", &endpoint, counts.status()).await?;
         print_line(format_args!("listening {url}"))?;
+        let activity = service.activity();
+        let stopped = until_stopped(&mut service, interrupted);
+        tokio::pin!(stopped);
         loop {
             tokio::select! {
                 accepted = endpoint.accept() => {
                     let Some(mocket) = accepted else { bail!("the socket has failed") };
-                    tokio::spawn(async move {
-                        let peer = mocket.peer_addr();
-                        if let Err(error) = measure(mocket).await {
-                            note(format_args!("{peer}: {}", sentence(&error)));
-                        }
-                    });
+                    tokio::spawn(serve(mocket, Arc::clone(&counts), activity.clone()));
                 }
-                _ = &mut interrupted => {
+                _ = &mut stopped => {
                     abort_all(&endpoint, "the server was stopped").await;
                     return Ok(());
                 }
             }
+        }
+    }
+}
+
+/// Measurements so far.
+#[derive(Default)]
+struct Counts {
+    begun: AtomicU64,
+    failed: AtomicU64,
+}
+
+impl Counts {
+    fn status(self: &Arc<Self>) -> impl Fn() -> serde_json::Value + Send + Sync + 'static {
+        let counts = Arc::clone(self);
+        move || {
+            let (begun, failed) =
+                (counts.begun.load(Ordering::Relaxed), counts.failed.load(Ordering::Relaxed));
+            serde_json::json!({ "measurements": begun, "failed": failed })
+        }
+    }
+}
+
+async fn serve(mocket: Mocket, counts: Arc<Counts>, activity: Option<ActivityLog>) {
+    let log = |what: &str, more| activity.as_ref().is_none_or(|activity| activity.note(what, more));
+    let peer = mocket.peer_addr();
+    counts.begun.fetch_add(1, Ordering::Relaxed);
+    log("measurement begun", serde_json::json!({ "peer": peer }));
+    match measure(mocket).await {
+        Ok(()) => drop(log("measurement done", serde_json::json!({ "peer": peer }))),
+        Err(error) => {
+            counts.failed.fetch_add(1, Ordering::Relaxed);
+            log("measurement failed", serde_json::json!({ "peer": peer, "why": sentence(&error) }));
+            note(format_args!("{peer}: {}", sentence(&error)));
         }
     }
 }

@@ -93,6 +93,10 @@ impl Running {
         self.child.stdin.take().unwrap()
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn signal(&self, name: &str) {
         let killed = Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap();
         assert!(killed.success());

@@ -120,6 +120,16 @@ impl Mocket {
         self.shared.lock().connection.export_keying_material(out, label, context)
     }
 
+    /// The handshake is over. A session that the peer has suspended stays established.
+    pub fn is_established(&self) -> bool {
+        self.shared.lock().connected
+    }
+
+    /// The session has ended: [`Mocket::closed`] says why.
+    pub fn is_closed(&self) -> bool {
+        self.shared.lock().closed.is_some()
+    }
+
     /// Waits for the handshake. Cancel-safe.
     ///
     /// # Errors

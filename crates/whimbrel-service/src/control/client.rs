@@ -1,0 +1,58 @@
+//! The side that asks.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+
+use super::{Answer, Request};
+
+/// How long a service may take to answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Why a service did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AskError {
+    /// Nobody is there.
+    #[error("no service answers on {path:?} ({error}): start it with this control socket, or name another")]
+    Nobody {
+        /// The socket.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// It went away, or what it said makes no sense.
+    #[error("the service on {0:?} did not answer: it may be ending, or of another version")]
+    NoAnswer(PathBuf),
+    /// It said no.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// Asks a service by its control socket.
+///
+/// # Errors
+/// Nobody is there, or it says no.
+pub async fn ask(path: &Path, request: Request) -> Result<serde_json::Value, AskError> {
+    let stream =
+        UnixStream::connect(path).await.map_err(|error| AskError::Nobody { path: path.to_owned(), error })?;
+    let answered = tokio::time::timeout(PATIENCE, exchange(stream, request)).await;
+    match answered.ok().and_then(Result::ok) {
+        Some(Answer::Ok(value)) => Ok(value),
+        Some(Answer::Error(why)) => Err(AskError::Refused(why)),
+        None => Err(AskError::NoAnswer(path.to_owned())),
+    }
+}
+
+async fn exchange(stream: UnixStream, request: Request) -> io::Result<Answer> {
+    let (read, mut write) = stream.into_split();
+    let mut line = serde_json::to_vec(&request)?;
+    line.push(b'\n');
+    write.write_all(&line).await?;
+    let mut answer = String::new();
+    BufReader::new(read).read_line(&mut answer).await?;
+    Ok(serde_json::from_str(&answer)?)
+}

@@ -1,0 +1,91 @@
+//! The figures of an endpoint, taken when they are asked for.
+//!
+//! They are sums over sessions and not a figure for each: a listener may have a hundred thousand, whose peers choose their keys.
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use whimbrel::{Endpoint, PathState};
+
+#[derive(Debug)]
+pub(super) struct EndpointCollector {
+    endpoint: Endpoint,
+}
+
+impl EndpointCollector {
+    pub(super) fn new(endpoint: Endpoint) -> Self {
+        Self { endpoint }
+    }
+}
+
+/// Of the sessions that are open.
+#[derive(Default)]
+struct Sums {
+    sessions: u64,
+    paths: u64,
+    working_paths: u64,
+    queue_bytes: u64,
+    unread_bytes: u64,
+    lost_packets: u64,
+    sent_packets: u64,
+    sent_bytes: u64,
+    received_bytes: u64,
+}
+
+impl Sums {
+    fn of(endpoint: &Endpoint) -> Self {
+        let mut sums = Self::default();
+        for mocket in endpoint.mockets() {
+            let stats = mocket.stats();
+            let works = |state| matches!(state, PathState::Active | PathState::Standby);
+            sums.sessions += 1;
+            sums.paths += stats.connection.paths.len() as u64;
+            sums.working_paths +=
+                stats.connection.paths.iter().filter(|path| works(path.state)).count() as u64;
+            sums.queue_bytes += stats.session.queue_bytes;
+            sums.unread_bytes += stats.session.unread;
+            sums.lost_packets += stats.connection.total.lost_packets;
+            sums.sent_packets += stats.connection.total.sent_packets;
+            sums.sent_bytes += stats.connection.total.sent_bytes;
+            sums.received_bytes += stats.connection.total.received_bytes;
+        }
+        sums
+    }
+}
+
+impl Collector for EndpointCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let (stats, sums) = (self.endpoint.stats(), Sums::of(&self.endpoint));
+        let counters = [
+            ("syns", "SYNs answered", stats.syns),
+            ("accepted", "Connections accepted", stats.accepted),
+            ("refused", "Handshakes refused", stats.refused),
+            ("forged", "Handshake packets that did not open", stats.forged),
+            ("over_budget", "Handshakes for which there was no time", stats.over_budget),
+            ("resets", "Stateless resets sent", stats.resets),
+            ("unknown", "Packets for no connection", stats.unknown),
+        ];
+        for (name, help, value) in counters {
+            let metric = ConstCounter::new(value);
+            metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)?;
+        }
+        // Of sessions that are open now: these sums fall when one ends.
+        let gauges = [
+            ("sessions", "Sessions that are open", sums.sessions),
+            ("paths", "Paths of open sessions", sums.paths),
+            ("working_paths", "Paths of open sessions that work", sums.working_paths),
+            ("queue_bytes", "Bytes that wait to be sent", sums.queue_bytes),
+            ("unread_bytes", "Bytes that came and were not read", sums.unread_bytes),
+            ("session_sent_packets", "Packets sent by sessions that are open", sums.sent_packets),
+            ("session_lost_packets", "Packets lost by sessions that are open", sums.lost_packets),
+            ("session_sent_bytes", "UDP payload sent by sessions that are open", sums.sent_bytes),
+            ("session_received_bytes", "UDP payload received by sessions that are open", sums.received_bytes),
+        ];
+        for (name, help, value) in gauges {
+            let metric = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
+            metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)?;
+        }
+        Ok(())
+    }
+}

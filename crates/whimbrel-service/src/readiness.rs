@@ -1,0 +1,49 @@
+//! What systemd is told: that the service is ready, alive, reloading, ending. Without systemd it is nothing.
+
+use std::time::Duration;
+
+use sd_notify::NotifyState;
+use tokio::task::JoinHandle;
+
+/// Says that the service is ready. While it is held the watchdog hears that the runtime is alive. Dropped, the service is ending.
+pub(crate) struct Readiness {
+    watchdog: Option<JoinHandle<()>>,
+}
+
+impl Readiness {
+    pub(crate) fn announce() -> Self {
+        tell(&[NotifyState::Ready]);
+        let watchdog = sd_notify::watchdog_enabled().map(|interval| tokio::spawn(feed(interval / 2)));
+        Self { watchdog }
+    }
+
+    pub(crate) fn reloading(&self) {
+        tell(&[NotifyState::Reloading]);
+    }
+
+    pub(crate) fn reloaded(&self) {
+        tell(&[NotifyState::Ready]);
+    }
+}
+
+impl Drop for Readiness {
+    fn drop(&mut self) {
+        tell(&[NotifyState::Stopping]);
+        if let Some(watchdog) = &self.watchdog {
+            watchdog.abort();
+        }
+    }
+}
+
+async fn feed(every: Duration) {
+    let mut ticks = tokio::time::interval(every.max(Duration::from_millis(1)));
+    loop {
+        ticks.tick().await;
+        tell(&[NotifyState::Watchdog]);
+    }
+}
+
+fn tell(states: &[NotifyState<'_>]) {
+    // Who was not started by systemd has nobody to tell.
+    sd_notify::notify(states).ok();
+}
