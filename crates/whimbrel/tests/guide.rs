@@ -239,6 +239,7 @@ fn config() {
         paths: it.paths,
         reset_salt: none(it.reset_salt),
         key_log: Words("by environment"),
+        qlog_dir: Words("by environment"),
     });
 }
 
@@ -270,6 +271,7 @@ fn transport_config() {
         close_timeout: it.close_timeout,
         key_update_packets: it.key_update_packets,
         key_log: it.key_log,
+        qlog: it.qlog,
         ecn: it.ecn,
     });
 }

@@ -5,6 +5,7 @@ pub(in crate::connection) mod counting;
 pub(in crate::connection) mod events;
 pub(in crate::connection) mod figures;
 pub(in crate::connection) mod observer;
+mod observing;
 mod qlog;
 pub(in crate::connection) mod quality;
 pub(in crate::connection) mod stats;

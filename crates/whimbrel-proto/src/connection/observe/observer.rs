@@ -8,7 +8,6 @@ use std::net::SocketAddr;
 use super::qlog::{self, Metrics, Packet, Qlog};
 use crate::connection::packet::sent_block::SentBlock;
 use crate::connection::paths::path_state::PathState;
-use crate::connection::state::Connection;
 use crate::wire::sack::Sack;
 use crate::{ConnectionId, PathId, Side, Time};
 
@@ -41,16 +40,27 @@ struct Known {
     paths: Vec<KnownPath>,
 }
 
+/// The connection as it is found.
+pub(super) struct Lifecycle {
+    pub(super) established: bool,
+    pub(super) proven: bool,
+    pub(super) ending: &'static str,
+    pub(super) key_updates: u64,
+    pub(super) main: PathId,
+}
+
+/// A path as it is found.
 #[derive(Clone, PartialEq, Eq)]
-struct KnownPath {
-    id: PathId,
-    state: PathState,
-    remote: SocketAddr,
-    metrics: Metrics,
-    phase: &'static str,
-    lost: u64,
+pub(super) struct KnownPath {
+    pub(super) id: PathId,
+    pub(super) state: PathState,
+    pub(super) remote: SocketAddr,
+    pub(super) metrics: Metrics,
+    pub(super) phase: &'static str,
+    /// Packets lost so far.
+    pub(super) lost: u64,
     /// Numbers of lost packets that were told, and when.
-    told: (Time, Vec<u64>),
+    pub(super) told: (Time, Vec<u64>),
 }
 
 impl Observer {
@@ -133,40 +143,9 @@ impl Observer {
     }
 
     /// Tells what has changed since the last look.
-    fn look(&mut self, now: Time, connection: &Connection) {
-        self.look_at_lifecycle(now, connection);
-        for path in connection.paths.iter() {
-            let recovery = &path.recovery;
-            let stats = recovery.controller().state();
-            let metrics = Metrics {
-                min_rtt: recovery.rtt.min(),
-                smoothed_rtt: recovery.rtt.smoothed(),
-                latest_rtt: recovery.rtt.latest(),
-                window: stats.window,
-                in_flight: recovery.in_flight(),
-                pacing_rate: stats.pacing_rate,
-            };
-            let found = KnownPath {
-                id: path.id,
-                state: path.lifecycle.state(),
-                remote: path.remote,
-                metrics,
-                phase: stats.phase,
-                lost: recovery.counters().lost_packets,
-                told: (now, Vec::new()),
-            };
-            self.look_at_path(now, found, || recovery.lost_at(now));
-        }
-        let is_there = |known: &KnownPath| connection.paths.iter().any(|path| path.id == known.id);
-        self.known.paths.retain(is_there);
-    }
-
-    fn look_at_lifecycle(&mut self, now: Time, connection: &Connection) {
-        let established = connection.keys.is_some();
-        let proven = connection.peer.confirmed;
-        let ending = connection.ending.name();
-        let key_updates = connection.keys.as_ref().map_or(0, |keys| keys.updates());
-        let main = Some(connection.paths[connection.paths.main()].id);
+    pub(super) fn look_at_lifecycle(&mut self, now: Time, found: Lifecycle) {
+        let Lifecycle { established, proven, ending, key_updates, main } = found;
+        let main = Some(main);
         if established != self.known.is_established || proven != self.known.is_proven {
             (self.known.is_established, self.known.is_proven) = (established, proven);
             told!(self, debug, established, proven, "handshake");
@@ -197,7 +176,8 @@ impl Observer {
         }
     }
 
-    fn look_at_path(&mut self, now: Time, mut found: KnownPath, lost: impl FnOnce() -> Vec<u64>) {
+    /// Tells what has changed on a path since the last look. `lost` gives the numbers of packets that were declared lost now.
+    pub(super) fn look_at_path(&mut self, now: Time, mut found: KnownPath, lost: impl FnOnce() -> Vec<u64>) {
         let id = found.id;
         let at = self.known.paths.iter().position(|known| known.id == id);
         let known = at.map(|at| self.known.paths[at].clone());
@@ -251,26 +231,19 @@ impl Observer {
         }
     }
 
+    /// Forgets paths that are there no more.
+    pub(super) fn keep_paths(&mut self, is_there: impl Fn(PathId) -> bool) {
+        self.known.paths.retain(|known| is_there(known.id));
+    }
+
+    /// What was recorded since the last call.
+    pub(super) fn take_records(&mut self) -> Option<String> {
+        self.qlog.as_mut()?.take()
+    }
+
     fn tell(&mut self, now: Time, name: &str, data: std::fmt::Arguments<'_>) {
         if let Some(qlog) = &mut self.qlog {
             qlog.event(now, name, data);
-        }
-    }
-}
-
-impl Connection {
-    /// Returns what was recorded since the last call, as records of qlog. `None` if there is nothing, or
-    /// [`crate::TransportConfig::qlog`] is not set. Call this after each batch of packets. A recording holds no payload
-    /// and no keys; it shows addresses, sizes and times.
-    pub fn poll_qlog(&mut self) -> Option<String> {
-        self.observer.as_mut()?.qlog.as_mut()?.take()
-    }
-
-    /// Lets the observer look, if there is one.
-    pub(in crate::connection) fn observe(&mut self, now: Time) {
-        if let Some(mut observer) = self.observer.take() {
-            observer.look(now, self);
-            self.observer = Some(observer);
         }
     }
 }
