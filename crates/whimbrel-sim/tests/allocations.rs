@@ -11,7 +11,7 @@ use bytes::{Bytes, BytesMut};
 use whimbrel_proto::congestion::Congestion;
 use whimbrel_proto::crypto::Identity;
 use whimbrel_proto::handshake::ServerKey;
-use whimbrel_proto::session::{Message, Outgoing, SendError};
+use whimbrel_proto::session::{Message, Outgoing, Read, SendError};
 use whimbrel_proto::{
     ConnectConfig, Connection, Datagram, Endpoint, ListenConfig, Routed, Service, StreamId, Time,
     TransportConfig,
@@ -22,8 +22,8 @@ use whimbrel_testing::counting;
 static ALLOCATOR: counting::Counting = counting::Counting;
 
 thread_local! {
-    /// The bytes that the server holds.
-    static SERVER_BYTES: Cell<i64> = const { Cell::new(0) };
+    /// The bytes that each end holds.
+    static HELD: [Cell<i64>; 2] = const { [Cell::new(0), Cell::new(0)] };
 }
 
 /// Runs a call of the core at an end, counting allocations.
@@ -32,10 +32,12 @@ fn core<T>(end: usize, call: impl FnOnce() -> T) -> T {
     counting::switch(true);
     let result = call();
     counting::switch(false);
-    if end == SERVER {
-        SERVER_BYTES.set(SERVER_BYTES.get() + counting::bytes() - before);
-    }
+    HELD.with(|held| held[end].set(held[end].get() + counting::bytes() - before));
     result
+}
+
+fn held(end: usize) -> i64 {
+    HELD.with(|held| held[end].get())
 }
 
 /// Receive buffers that are reused once no part of them is held, like those of sockets.
@@ -132,7 +134,7 @@ impl Rig {
         let addresses: [SocketAddr; 2] = [([10, 0, 0, 1], 1).into(), ([10, 0, 0, 2], 2).into()];
         // The first connection also creates the endpoint's maps, which then have room for some more.
         meet(&mut server, 3, ([10, 0, 0, 3], 1).into(), addresses[SERVER], transport);
-        SERVER_BYTES.set(0);
+        HELD.with(|held| held[SERVER].set(0));
         let (now, connection, accepted) =
             meet(&mut server, 1, addresses[CLIENT], addresses[SERVER], transport);
         let end = |connection, address| End {
@@ -266,10 +268,63 @@ fn an_idle_connection_takes_little() {
     while rig.now < until {
         rig.step();
     }
-    let bytes = SERVER_BYTES.get();
+    let bytes = held(SERVER);
     println!("{bytes} bytes, {} of them the connection itself", size_of::<Connection>());
     assert!(rig.ends.iter().all(|end| end.connection.is_established()));
     assert!(size_of::<Connection>() <= 4800, "{}", size_of::<Connection>());
     // The ciphers allocate some 1,200 bytes more, outside Rust's allocator.
     assert!((1..10_000).contains(&bytes), "{bytes}");
+}
+
+/// Streams that have carried something both ways and are open: a proxy has one for each connection that it carries.
+#[test]
+fn an_idle_stream_takes_little() {
+    const STREAMS: u64 = 20_000;
+    let mut transport = TransportConfig::default();
+    transport.session.max_streams = STREAMS + 1;
+    let mut rig = Rig::new(&transport);
+    let rest = |rig: &mut Rig| {
+        let until = rig.now + Duration::from_secs(5);
+        while rig.now < until {
+            rig.step();
+        }
+    };
+    rest(&mut rig);
+    let before = [CLIENT, SERVER].map(held);
+    let mut streams = Vec::new();
+    for _ in 0..STREAMS {
+        let now = rig.now;
+        let session = rig.ends[CLIENT].connection.session();
+        let opened = core(CLIENT, || {
+            let stream = session.open_stream_with(now, b"example.org:443").unwrap();
+            session.write(now, stream, Bytes::from_static(b"question")).unwrap();
+            stream
+        });
+        streams.push(opened);
+        if streams.len() % 64 == 0 {
+            rig.step();
+        }
+    }
+    rest(&mut rig);
+    for (end, other) in [(SERVER, CLIENT), (CLIENT, SERVER)] {
+        for stream in &streams {
+            let now = rig.now;
+            let session = rig.ends[end].connection.session();
+            core(end, || {
+                if end == SERVER {
+                    assert_eq!(session.take_opening(*stream).unwrap(), "example.org:443");
+                }
+                assert!(matches!(session.read(*stream, 100), Ok(Read::Data(bytes)) if bytes.len() == 8));
+                if end == SERVER {
+                    session.write(now, *stream, Bytes::from_static(b"answered")).unwrap();
+                }
+            });
+        }
+        rest(&mut rig);
+        assert_eq!(rig.ends[other].connection.session().stats().outstanding, 0);
+    }
+    let each = [CLIENT, SERVER].map(|end| (held(end) - before[end]) / STREAMS as i64);
+    println!("{each:?} bytes a stream, client and server");
+    // More than a proxy for a hundred thousand connections should need: a stream that carries bytes still has room for messages.
+    assert!(each.iter().all(|bytes| (1..=2_050).contains(bytes)), "{each:?} bytes a stream");
 }
