@@ -1,7 +1,6 @@
 //! A socket, the connections on it, and the loop that receives for them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::future::poll_fn;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -389,6 +388,9 @@ impl Endpoint {
     /// To one of these addresses; there is at least one.
     fn open(&self, remotes: &[SocketAddr], server_key: ServerKey) -> Result<Mocket, ConnectError> {
         let shared = &self.shared;
+        if shared.refusing.load(Ordering::Acquire) {
+            return Err(ConnectError::EndpointClosed);
+        }
         let (mut alternatives, locals) = shared.locals_of_any(remotes)?;
         let remote = alternatives.remove(0);
         let now = shared.clock.now();
@@ -425,7 +427,7 @@ impl Endpoint {
     /// # }
     /// ```
     pub async fn accept(&self) -> Option<Mocket> {
-        poll_fn(|cx| self.poll_accept(cx)).await
+        self.accepting.next().await
     }
 
     /// As [`Endpoint::accept`], polled.
@@ -439,9 +441,10 @@ impl Endpoint {
     }
 
     /// Closes every connection politely and waits until all have ended, `patience` at the most: those that have not are aborted, and
-    /// counted. From the first poll on nobody is let in. The socket closes with the last handle.
+    /// counted. From the first poll on nobody is let in, [`Endpoint::accept`] ends, and connecting fails. The socket closes with the last handle.
     pub async fn close(&self, code: u64, text: &str, patience: Duration) -> usize {
         self.shared.refusing.store(true, Ordering::Release);
+        self.accepting.end();
         for connection in self.shared.all() {
             Mocket::new(connection).begin_close(code, text);
         }

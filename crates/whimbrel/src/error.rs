@@ -73,6 +73,9 @@ pub enum ConnectError {
         "none of the addresses in `paths` is this host's now and of the family of {0}: name others, or leave it to Auto"
     )]
     NoPath(SocketAddr),
+    /// [`crate::Endpoint::close`] was called.
+    #[error("the endpoint was closed: bind another")]
+    EndpointClosed,
     /// The handshake ended without a connection.
     #[error(transparent)]
     Closed(#[from] CloseReason),

@@ -98,6 +98,7 @@ pub(crate) struct Subscribers(Vec<Arc<Mutex<Queue>>>);
 
 impl Subscribers {
     pub(crate) fn subscribe(&mut self) -> Events {
+        self.0.retain(|queue| Arc::strong_count(queue) > 1);
         let queue = Arc::default();
         self.0.push(Arc::clone(&queue));
         Events(queue)

@@ -86,7 +86,7 @@ impl MessageStream {
     ///
     /// # Errors
     /// As there.
-    pub fn poll_recv(&self, cx: &mut Context<'_>) -> Poll<Result<Message, StreamRecvError>> {
+    pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<Message, StreamRecvError>> {
         if let Some(message) = self.try_recv() {
             return Poll::Ready(Ok(message));
         }

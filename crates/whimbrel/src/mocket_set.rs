@@ -1,7 +1,7 @@
 //! One task for many mockets.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
 use whimbrel_proto::session::Message;
@@ -55,7 +55,8 @@ struct Queue<K> {
 
 struct MemberWaker<K> {
     key: K,
-    ready: Arc<Ready<K>>,
+    /// Weak: what is ready holds its members.
+    ready: Weak<Ready<K>>,
     is_queued: Mutex<bool>,
 }
 
@@ -64,7 +65,7 @@ impl<K: Send + Sync> Wake for MemberWaker<K> {
         if std::mem::replace(&mut *lock(&self.is_queued), true) {
             return;
         }
-        let ready = Arc::clone(&self.ready);
+        let Some(ready) = self.ready.upgrade() else { return };
         let mut queue = lock(&ready.queue);
         queue.members.push_back(self);
         let reader = queue.reader.take();
@@ -82,7 +83,7 @@ impl<K: Ord + Clone + Send + Sync + 'static> MocketSet<K> {
 
     /// Adds a mocket. Gives back the one that had the key before.
     pub fn insert(&mut self, key: K, mocket: Mocket) -> Option<Mocket> {
-        let ready = Arc::clone(&self.ready);
+        let ready = Arc::downgrade(&self.ready);
         let waker = Arc::new(MemberWaker { key: key.clone(), ready, is_queued: Mutex::new(false) });
         // It may have something already.
         Arc::clone(&waker).wake();

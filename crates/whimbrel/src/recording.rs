@@ -11,6 +11,9 @@ use crate::endpoint::time_of_day;
 /// Names the folder. Off unless it is set.
 const VARIABLE: &str = "WHIMBREL_QLOG_DIR";
 
+/// A recording ends there, bytes: a peer must not fill the disk.
+const MOST_RECORDED: u64 = 1 << 30;
+
 /// The folder that the environment asks for.
 pub(crate) fn from_environment() -> Option<PathBuf> {
     std::env::var_os(VARIABLE).filter(|name| !name.is_empty()).map(PathBuf::from)
@@ -28,9 +31,9 @@ pub(crate) fn prepare(folder: &Path) -> io::Result<()> {
 /// The recording of a connection. Its file is opened with the first record.
 pub(crate) enum Recording {
     Wanted(PathBuf),
-    Open(File),
-    /// It could not be written.
-    Failed,
+    Open(File, u64),
+    /// It could not be written, or is long enough.
+    Ended,
 }
 
 impl Recording {
@@ -51,7 +54,7 @@ impl Recording {
             tracing::warn!(%error, "the recording cannot be written");
             #[cfg(not(feature = "tracing"))]
             drop(error);
-            *self = Self::Failed;
+            *self = Self::Ended;
         }
     }
 
@@ -61,11 +64,18 @@ impl Recording {
             options.append(true).create(true);
             #[cfg(unix)]
             std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-            *self = Self::Open(options.open(path)?);
+            *self = Self::Open(options.open(path)?, 0);
         }
         match self {
-            Self::Open(file) => file.write_all(records.as_bytes()),
-            Self::Wanted(_) | Self::Failed => Ok(()),
+            Self::Open(file, written) => {
+                file.write_all(records.as_bytes())?;
+                *written += records.len() as u64;
+                if *written >= MOST_RECORDED {
+                    *self = Self::Ended;
+                }
+                Ok(())
+            }
+            Self::Wanted(_) | Self::Ended => Ok(()),
         }
     }
 }

@@ -17,6 +17,11 @@ impl Wakers {
         }
     }
 
+    /// It waits no more.
+    pub(crate) fn remove(&mut self, waker: &Waker) {
+        self.0.retain(|waiting| !waiting.will_wake(waker));
+    }
+
     pub(crate) fn wake_all(&mut self) {
         std::mem::take(&mut self.0).into_iter().for_each(Waker::wake);
     }
@@ -32,12 +37,25 @@ impl SharedWakers {
         lock(&self.0).add(waker);
         Arc::clone(self).into()
     }
+
+    pub(crate) fn leave(&self, waker: &Waker) {
+        lock(&self.0).remove(waker);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.0).0.len()
+    }
+
+    pub(crate) fn wake_all(&self) {
+        // Not under the lock: whoever is woken may poll at once.
+        let mut woken = std::mem::take(&mut *lock(&self.0));
+        woken.wake_all();
+    }
 }
 
 impl Wake for SharedWakers {
     fn wake(self: Arc<Self>) {
-        // Not under the lock: whoever is woken may poll at once.
-        let mut woken = std::mem::take(&mut *lock(&self.0));
-        woken.wake_all();
+        self.wake_all();
     }
 }

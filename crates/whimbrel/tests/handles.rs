@@ -70,7 +70,7 @@ async fn handles_are_polled_outside_of_the_runtime() {
             let stream = block_on_thread(|cx| far.poll_accept_stream(cx)).unwrap();
             // Messages of a stream that is not accepted yet come out beside the others.
             far.try_send("now the other").unwrap();
-            let messages = block_on_thread(|cx| far.poll_accept_messages(cx)).unwrap();
+            let mut messages = block_on_thread(|cx| far.poll_accept_messages(cx)).unwrap();
             let first = block_on_thread(|cx| messages.poll_recv(cx)).unwrap();
             let closed = block_on_thread(|cx| far.poll_recv(cx)).unwrap_err();
             (message.payload, stream.opening().clone(), first.payload, closed)
@@ -224,7 +224,44 @@ async fn an_endpoint_closes_politely() {
     let late = self::client().await;
     let mocket = late.begin_connect(&url).await.unwrap();
     assert!(tokio::time::timeout(Duration::from_secs(20), mocket.closed()).await.is_ok());
-    assert!(server.try_accept().is_none());
+    assert!(server.try_accept().is_none() && server.accept().await.is_none(), "who waits for others is told");
+    assert!(matches!(client.connect(&url).await, Err(whimbrel::ConnectError::EndpointClosed)));
+}
+
+/// A set was held by its members' wakers, which it held.
+#[tokio::test]
+async fn regression_a_set_that_is_dropped_leaves_nothing_behind() {
+    let held = Arc::new(());
+    #[derive(Clone)]
+    struct Key(#[allow(dead_code, reason = "it is counted")] Arc<()>);
+    impl PartialEq for Key {
+        fn eq(&self, _: &Self) -> bool {
+            true
+        }
+    }
+    impl Eq for Key {}
+    impl PartialOrd for Key {
+        fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+            Some(self.cmp(other))
+        }
+    }
+    impl Ord for Key {
+        fn cmp(&self, _: &Self) -> std::cmp::Ordering {
+            std::cmp::Ordering::Equal
+        }
+    }
+    let (_server, _client, near, far) = pair().await;
+    for polled in [false, true] {
+        let mut set = MocketSet::new();
+        set.insert(Key(Arc::clone(&held)), far.clone());
+        if polled {
+            assert!(tokio::time::timeout(Duration::from_millis(20), set.recv()).await.is_err());
+        }
+        drop(set);
+    }
+    near.close(0, "").await;
+    far.closed().await;
+    assert_eq!(Arc::strong_count(&held), 1, "keys of sets that are gone");
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! The last packet of a connection.
 
+use std::net::SocketAddr;
+
 use crate::PathId;
 use crate::connection::packet::lengths::FAREWELLS;
 
@@ -8,6 +10,8 @@ pub(in crate::connection) struct Farewell {
     /// In a box: most connections have none yet.
     pub(in crate::connection) last: Option<Box<LastPacket>>,
     pub(in crate::connection) due: bool,
+    /// An address of the peer's that is not the path's, to which the next repetition goes.
+    pub(in crate::connection) to: Option<SocketAddr>,
     /// How many more times it may be sent.
     pub(in crate::connection) left: u8,
     /// Whether the endpoint was told that the connection is over.
@@ -24,6 +28,6 @@ pub(in crate::connection) struct LastPacket {
 
 impl Default for Farewell {
     fn default() -> Self {
-        Self { last: None, due: false, left: FAREWELLS, drained: false }
+        Self { last: None, to: None, due: false, left: FAREWELLS, drained: false }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 
-use super::qlog::{self, Metrics, Packet, Qlog};
+use super::qlog::{Frames, Metrics, Packet, Qlog};
 use crate::connection::packet::sent_block::SentBlock;
 use crate::connection::paths::path_state::PathState;
 use crate::wire::sack::Sack;
@@ -26,7 +26,7 @@ pub(in crate::connection) struct Observer {
     span: tracing::Span,
     known: Known,
     /// Frames of the packet that is being taken apart, as JSON.
-    frames: String,
+    frames: Frames,
 }
 
 /// As it was found last.
@@ -83,7 +83,7 @@ impl Observer {
                 #[cfg(feature = "tracing")]
                 span,
                 known: Known { ending: "open", ..Known::default() },
-                frames: String::new(),
+                frames: Frames::default(),
             })
         })
     }
@@ -110,21 +110,26 @@ impl Observer {
     ) {
         told!(self, trace, path = path.0, number, size, ?blocks, "packet sent");
         let Some(qlog) = &mut self.qlog else { return };
-        let mut frames = String::new();
-        blocks.iter().for_each(|block| qlog::push_sent(&mut frames, block));
-        qlog.packet(now, "transport:packet_sent", &Packet { path, number, size, frames: &frames });
+        let mut frames = Frames::default();
+        blocks.iter().for_each(|block| frames.push_sent(block));
+        qlog.packet(now, "transport:packet_sent", &Packet { path, number, size, frames: frames.end() });
+    }
+
+    /// A packet is about to be taken apart.
+    pub(in crate::connection) fn begin_packet(&mut self) {
+        self.frames.clear();
     }
 
     /// A block of the packet that is being taken apart.
     pub(in crate::connection) fn on_block(&mut self, kind: u8) {
         if self.qlog.is_some() && kind != crate::wire::block::SACK {
-            qlog::push_received(&mut self.frames, kind);
+            self.frames.push_received(kind);
         }
     }
 
     pub(in crate::connection) fn on_sack(&mut self, sack: &Sack) {
         if self.qlog.is_some() {
-            qlog::push_sack(&mut self.frames, sack);
+            self.frames.push_sack(sack);
         }
     }
 
@@ -136,10 +141,11 @@ impl Observer {
         size: usize,
     ) {
         told!(self, trace, path = path.0, number, size, "packet received");
-        let frames = std::mem::take(&mut self.frames);
         if let Some(qlog) = &mut self.qlog {
-            qlog.packet(now, "transport:packet_received", &Packet { path, number, size, frames: &frames });
+            let frames = self.frames.end();
+            qlog.packet(now, "transport:packet_received", &Packet { path, number, size, frames });
         }
+        self.frames.clear();
     }
 
     /// Tells what has changed since the last look.
@@ -215,7 +221,7 @@ impl Observer {
                 }
             }
             found.told = (now, numbers);
-        } else if let Some(known) = &known {
+        } else if let Some(known) = known.as_ref().filter(|known| known.told.0 == now) {
             found.told = known.told.clone();
         }
         if known.as_ref().is_none_or(|known| known.metrics != found.metrics) {

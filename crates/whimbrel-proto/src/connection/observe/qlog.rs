@@ -19,6 +19,9 @@ const BEGIN: char = '\u{1e}';
 /// A recording that nobody fetches ends here, bytes.
 const MOST_WAITING: usize = 4 << 20;
 
+/// The most frames of a packet that are written.
+const MOST_FRAMES: usize = 64;
+
 /// Records that wait to be fetched.
 #[derive(Debug)]
 pub(in crate::connection) struct Qlog {
@@ -76,6 +79,10 @@ impl Qlog {
             self.dropped += 1;
             return;
         }
+        if self.dropped > 0 {
+            let dropped = std::mem::take(&mut self.dropped);
+            self.event(now, "whimbrel:records_dropped", format_args!(r#""count":{dropped}"#));
+        }
         self.text.push(BEGIN);
         let time = now.since(self.began).as_secs_f64() * 1e3;
         writeln!(self.text, r#"{{"time":{time:.3},"name":"{name}","data":{{{data}}}}}"#).ok();
@@ -130,58 +137,117 @@ impl Qlog {
     }
 }
 
-/// Appends a block that was sent as a frame.
-pub(super) fn push_sent(frames: &mut String, sent: &SentBlock) {
-    separate(frames);
-    match sent {
-        SentBlock::Sack(largest) => {
-            write!(frames, r#"{{"frame_type":"ack","acked_ranges":[[0,{largest}]]}}"#)
-        }
-        SentBlock::SackOf(path, largest) => {
-            write!(frames, r#"{{"frame_type":"ack","acked_ranges":[[0,{largest}]],"path":{}}}"#, path.0)
-        }
-        SentBlock::MtuProbe(size) => write!(frames, r#"{{"frame_type":"padding","payload_length":{size}}}"#),
-        SentBlock::Answer => frames.write_str(r#"{"frame_type":"path_response"}"#),
-        SentBlock::ControlBlock(ControlBlock::KeepAlive) => frames.write_str(r#"{"frame_type":"ping"}"#),
-        SentBlock::ControlBlock(control) => {
-            let (kind, name) = control_kind(control);
-            unknown(frames, kind, name)
-        }
-        SentBlock::Session(carried) => {
-            let kind = carried_kind(carried);
-            unknown(frames, kind, block::name(kind))
-        }
-    }
-    .ok();
+/// Frames of a packet as JSON, with commas between them. Equal ones in a row are written once, and no more than
+/// [`MOST_FRAMES`]: a peer puts a thousand into a packet.
+#[derive(Debug, Default)]
+pub(super) struct Frames {
+    text: String,
+    count: usize,
+    /// The type of the last frame, if equal ones may follow, and how many did.
+    last: Option<(u8, usize)>,
 }
 
-/// Appends a block that was received, of which only its type is known here.
-pub(super) fn push_received(frames: &mut String, kind: u8) {
-    separate(frames);
-    match kind {
-        block::PADDING => frames.write_str(r#"{"frame_type":"padding","payload_length":0}"#),
-        block::KEEP_ALIVE => frames.write_str(r#"{"frame_type":"ping"}"#),
-        block::PROBE => frames.write_str(r#"{"frame_type":"path_challenge"}"#),
-        block::PROBE_ACK => frames.write_str(r#"{"frame_type":"path_response"}"#),
-        kind => unknown(frames, kind, block::name(kind)),
+impl Frames {
+    pub(super) fn clear(&mut self) {
+        self.text.clear();
+        (self.count, self.last) = (0, None);
     }
-    .ok();
-}
 
-/// Appends a SACK that was received.
-pub(super) fn push_sack(frames: &mut String, sack: &Sack) {
-    separate(frames);
-    frames.push_str(r#"{"frame_type":"ack","acked_ranges":["#);
-    for (at, range) in sack.ranges.iter().enumerate() {
-        let comma = if at == 0 { "" } else { "," };
-        write!(frames, "{comma}[{},{}]", range.start(), range.end()).ok();
+    /// The whole of it.
+    pub(super) fn end(&mut self) -> &str {
+        self.tell_repeated();
+        &self.text
     }
-    write!(frames, r#"],"path":{}}}"#, sack.path).ok();
-}
 
-fn separate(frames: &mut String) {
-    if !frames.is_empty() {
-        frames.push(',');
+    /// Appends a block that was sent.
+    pub(super) fn push_sent(&mut self, sent: &SentBlock) {
+        match sent {
+            SentBlock::Sack(largest) => {
+                self.push(None, |text| {
+                    write!(text, r#"{{"frame_type":"ack","acked_ranges":[[0,{largest}]]}}"#)
+                });
+            }
+            SentBlock::SackOf(path, largest) => self.push(None, |text| {
+                write!(text, r#"{{"frame_type":"ack","acked_ranges":[[0,{largest}]],"path":{}}}"#, path.0)
+            }),
+            SentBlock::MtuProbe(size) => {
+                self.push(None, |text| write!(text, r#"{{"frame_type":"padding","payload_length":{size}}}"#));
+            }
+            SentBlock::Answer => self.push_kind(block::PROBE_ACK, "PROBE_ACK"),
+            SentBlock::ControlBlock(control) => {
+                let (kind, name) = control_kind(control);
+                self.push_kind(kind, name);
+            }
+            SentBlock::Session(carried) => {
+                let kind = carried_kind(carried);
+                self.push_kind(kind, block::name(kind));
+            }
+        }
+    }
+
+    /// Appends a block that was received, of which only its type is known here.
+    pub(super) fn push_received(&mut self, kind: u8) {
+        self.push_kind(kind, block::name(kind));
+    }
+
+    /// Appends a SACK that was received.
+    pub(super) fn push_sack(&mut self, sack: &Sack) {
+        self.push(None, |text| {
+            text.push_str(r#"{"frame_type":"ack","acked_ranges":["#);
+            for (at, range) in sack.ranges.iter().enumerate() {
+                let comma = if at == 0 { "" } else { "," };
+                write!(text, "{comma}[{},{}]", range.start(), range.end())?;
+            }
+            write!(text, r#"],"path":{}}}"#, sack.path)
+        });
+    }
+
+    fn push_kind(&mut self, kind: u8, name: &str) {
+        self.push(Some(kind), |text| match kind {
+            block::PADDING => text.write_str(r#"{"frame_type":"padding","payload_length":0}"#),
+            block::KEEP_ALIVE => text.write_str(r#"{"frame_type":"ping"}"#),
+            block::PROBE => text.write_str(r#"{"frame_type":"path_challenge"}"#),
+            block::PROBE_ACK => text.write_str(r#"{"frame_type":"path_response"}"#),
+            kind => unknown(text, kind, name),
+        });
+    }
+
+    fn push(&mut self, kind: Option<u8>, write: impl FnOnce(&mut String) -> std::fmt::Result) {
+        if let (Some(kind), Some((last, repeated))) = (kind, &mut self.last)
+            && *last == kind
+        {
+            *repeated += 1;
+            return;
+        }
+        self.tell_repeated();
+        self.last = kind.map(|kind| (kind, 0));
+        self.count += 1;
+        if self.count > MOST_FRAMES {
+            return;
+        }
+        self.separate();
+        // Writing to a string cannot fail.
+        write(&mut self.text).ok();
+    }
+
+    /// Says how many frames like the last one followed it.
+    fn tell_repeated(&mut self) {
+        if let Some((kind, repeated)) = self.last.take()
+            && repeated > 0
+            && self.count <= MOST_FRAMES
+        {
+            self.separate();
+            let more = format_args!(
+                r#"{{"frame_type":"unknown","raw_frame_type":{kind},"whimbrel":"and {repeated} more"}}"#
+            );
+            self.text.write_fmt(more).ok();
+        }
+    }
+
+    fn separate(&mut self) {
+        if !self.text.is_empty() {
+            self.text.push(',');
+        }
     }
 }
 
@@ -212,5 +278,48 @@ fn carried_kind(carried: &Carried) -> u8 {
         Carried::Reset { .. } => block::RESET,
         Carried::Stop { .. } => block::STOP,
         Carried::End { .. } => block::END,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A packet of a peer's became 35 times its length.
+    #[test]
+    fn regression_equal_frames_are_written_once_and_many_are_left_out() {
+        for kind in [block::KEEP_ALIVE, block::MAX_STREAMS, 200] {
+            let mut frames = Frames::default();
+            (0..1440).for_each(|_| frames.push_received(kind));
+            let text = frames.end().to_owned();
+            assert!(text.len() < 200 && text.contains("and 1439 more"), "{text}");
+        }
+        let mut frames = Frames::default();
+        (0..1440).for_each(|at| frames.push_received([block::KEEP_ALIVE, block::PROBE][at % 2]));
+        assert_eq!(frames.end().matches("frame_type").count(), MOST_FRAMES);
+        frames.clear();
+        frames.push_received(block::KEEP_ALIVE);
+        frames.push_received(block::DATA);
+        assert_eq!(
+            frames.end(),
+            r#"{"frame_type":"ping"},{"frame_type":"unknown","raw_frame_type":0,"whimbrel":"DATA"}"#
+        );
+    }
+
+    #[test]
+    fn a_recording_that_nobody_fetches_ends_and_says_so() {
+        let mut qlog = Qlog::new(Time::ZERO, Side::Client, ConnectionId(7));
+        for number in 0..100_000 {
+            qlog.lost(Time::ZERO, PathId(0), number);
+        }
+        let first = qlog.take().unwrap();
+        assert!(first.len() < MOST_WAITING + 1000, "{}", first.len());
+        qlog.lost(Time::ZERO, PathId(0), 1);
+        let dropped = 100_000 - (first.lines().count() - 1);
+        assert!(
+            qlog.take()
+                .unwrap()
+                .contains(&format!(r#""whimbrel:records_dropped","data":{{"count":{dropped}}}"#))
+        );
     }
 }

@@ -47,6 +47,9 @@ impl Connection {
     }
 
     fn take_datagram(&mut self, now: Time, datagram: Datagram) {
+        if let Some(observer) = &mut self.observer {
+            observer.begin_packet();
+        }
         if !self.succession.pending.is_empty() && self.handle_pending(now, &datagram) {
             return;
         }
@@ -128,14 +131,19 @@ impl Connection {
     /// repeated unchanged, so two ends that both have a farewell soon stop answering each other. A peer that never
     /// proved to hold the keys is answered without these checks.
     fn repeat_farewell(&mut self, now: Time, datagram: Datagram) {
+        let (from, size) = (datagram.from, datagram.bytes.len());
         if self.peer.confirmed {
             let Some(at) = self.place_of_news(now, datagram) else { return };
+            self.paths[at].validation.on_received(size);
             let id = self.paths[at].id;
             if let Some(last) = self.farewell.last.take_if(|last| last.on != id) {
                 self.seal_farewell(now, at, last.blocks);
             }
+            // Its NAT may have rebound. A shorter answer makes nobody a victim.
+            let moved = from != self.paths[at].remote;
+            let fits = self.farewell.last.as_ref().is_some_and(|last| last.packet.len() <= size);
+            self.farewell.to = (moved && fits).then_some(from);
         }
-        self.farewell.left -= 1;
         self.farewell.due = true;
     }
 
@@ -181,7 +189,7 @@ impl Connection {
             if path.lifecycle.state() == PathState::Closed { self.stands_in_for(at) } else { Some(at) };
         if newest && let Some(follows) = follows {
             let asked = self.paths[at].answers.newest();
-            self.challenge_origin(now, follows, origin);
+            self.challenge_origin(now, follows, origin, follows == at);
             self.answer_origin(now, follows, asked);
         }
     }
@@ -211,7 +219,7 @@ impl Connection {
     }
 
     /// Challenges the address that a packet came from, unless it is the path's own.
-    fn challenge_origin(&mut self, now: Time, at: At, origin: Origin) {
+    fn challenge_origin(&mut self, now: Time, at: At, origin: Origin, own: bool) {
         let Origin { from, to, size, number } = origin;
         let path = &mut self.paths[at];
         match &mut path.rebinding {
@@ -219,7 +227,9 @@ impl Connection {
             Some(rebinding) if rebinding.remote == from => rebinding.on_received(size),
             _ => {
                 let challenge = self.supply.challenges.draw();
-                let mut rebinding = Rebinding::new(now, from, to, challenge).begins_with(number);
+                // Numbers of a closed path that this one stands in for say nothing here.
+                let first = if own { number } else { path.received.expected() };
+                let mut rebinding = Rebinding::new(now, from, to, challenge).begins_with(first);
                 rebinding.on_received(size);
                 path.rebinding = Some(Box::new(rebinding));
             }
@@ -554,7 +564,9 @@ impl Connection {
             path.id != moved && path.remote == from && same_local && path.lifecycle.is_proven()
         };
         for path in self.paths.iter_mut().filter(|path| path.rebinding.is_none() && led_there(path)) {
-            let mut rebinding = Rebinding::new(now, to.remote, path.local, self.supply.challenges.draw());
+            let challenge = self.supply.challenges.draw();
+            let mut rebinding =
+                Rebinding::new(now, to.remote, path.local, challenge).begins_with(path.received.expected());
             // It answered on the other path.
             rebinding.allowance.prove();
             path.rebinding = Some(Box::new(rebinding));

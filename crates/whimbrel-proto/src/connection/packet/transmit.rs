@@ -131,15 +131,21 @@ impl Connection {
     ) -> Option<Transmit> {
         if self.farewell.due {
             self.farewell.due = false;
+            let to = self.farewell.to.take();
             let last = self.farewell.last.as_deref()?;
             let at = self.paths.by_id(last.on).unwrap_or(self.paths.main());
-            let farewell = &last.packet[..];
-            if farewell.len() > self.paths[at].validation.room() {
+            let size = last.packet.len();
+            if to.is_none() && size > self.paths[at].validation.room() {
                 return None;
             }
-            out.extend_from_slice(farewell);
-            self.paths[at].validation.on_sent(farewell.len());
-            return Some(self.paths[at].transmit(farewell.len(), None));
+            out.extend_from_slice(&last.packet);
+            self.farewell.left = self.farewell.left.saturating_sub(1);
+            let transmit = self.paths[at].transmit(size, None);
+            if let Some(to) = to {
+                return Some(Transmit { destination: to, ..transmit });
+            }
+            self.paths[at].validation.on_sent(size);
+            return Some(transmit);
         }
         if let Some(transmit) = self.transmit_opening(now, out) {
             return Some(transmit);

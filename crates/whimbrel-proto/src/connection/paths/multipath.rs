@@ -328,8 +328,15 @@ impl Connection {
         };
         while let Some(at) = self.paths.all().find(|at| arrived(self, *at)) {
             let recalled = self.paths[at].recalled.take();
+            if self.paths[at].lifecycle.state() == PathState::Closed {
+                // It was closed once more, and need not be told of again.
+                self.paths[at].told = self.paths[at].told.or(recalled);
+                continue;
+            }
             let id = self.paths[at].id;
-            let stays = |path: &Path| path.id != id && path.lifecycle.state() != PathState::Closed;
+            let stays = |path: &Path| {
+                path.id != id && path.lifecycle.state() != PathState::Closed && path.proven_there.is_proven()
+            };
             // The peer keeps its only path.
             if self.paths.iter().any(stays) {
                 self.paths[at].told = recalled;
