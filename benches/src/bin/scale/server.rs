@@ -37,8 +37,7 @@ impl Serve {
 
 async fn run(read_all: bool) -> anyhow::Result<()> {
     // The clients are few processes, each with a few keys.
-    let listen =
-        ListenConfig::default().pings_per_address(u32::MAX).max_per_key(usize::MAX);
+    let listen = ListenConfig::default().pings_per_address(u32::MAX).max_per_key(usize::MAX);
     let config = Config::listen_as(new_identity()).listen(Some(listen));
     let endpoint = Endpoint::bind(config, "127.0.0.1:0").await?;
     println!("whimbrel://{}@{}", endpoint.public_key(), endpoint.local_addr()?);

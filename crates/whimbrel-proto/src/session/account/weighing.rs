@@ -50,6 +50,7 @@ impl Session {
         }
         // Memory kept only for speed must not end a session.
         self.trim();
+        self.arenas.close_for(self.streams.slots().count());
         let total = self.held();
         if self.account.held.covers(total) || self.account.held.grow(total, limit) {
             Ok(())

@@ -17,12 +17,20 @@ const MOST_BYTES: u64 = (MOST_CHUNKS * LARGEST_CHUNK) as u64;
 #[derive(Debug, Default)]
 pub(in crate::session) struct Arenas {
     bytes: u64,
+    /// The number of messages yet that are copied to memory of their own, because memory is short.
+    pub(in crate::session) closed_for: usize,
 }
 
 impl Arenas {
     #[inline]
     pub(in crate::session) fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Opens no chunk for the next `messages`. Freeing what a session can spare costs as much as it has streams, and a
+    /// chunk for the next message would make it necessary again.
+    pub(in crate::session) fn close_for(&mut self, messages: usize) {
+        self.closed_for = messages;
     }
 
     /// Removes an arena that is being dropped from the sum.
@@ -72,6 +80,10 @@ impl Arena {
     #[inline]
     pub(in crate::session) fn copy(&mut self, bytes: &[u8], all: &mut Arenas) -> Bytes {
         if !self.has_room(bytes.len()) {
+            if all.closed_for > 0 {
+                all.closed_for -= 1;
+                return Bytes::copy_from_slice(bytes);
+            }
             self.turn_among(bytes.len(), all);
         }
         self.append(bytes);

@@ -191,3 +191,51 @@ fn regression_a_skip_does_not_go_through_what_it_names() {
         session.recv_state(super::super::numbers::StreamSlot(0), super::super::numbers::Domain(0)).unwrap();
     assert_eq!((state.floor(), state.finished.is_flush()), (MAX_SPAN, true));
 }
+
+/// A session at its share of memory freed what it could, which costs as much as it has streams, for each message: the chunk that the next one
+/// was copied to brought it to its share again.
+#[test]
+fn regression_a_session_at_its_share_does_not_tidy_up_for_each_message() {
+    use crate::budget::{Budget, Budgets};
+    const STREAMS: u64 = 1_000;
+    let config = SessionConfig { max_streams: 1 << 20, ..SessionConfig::default() };
+    let budgets = Budgets { first: Budget::new(0), ..Budgets::new(1 << 40, 1 << 30) };
+    let mut session = Session::new(Side::Server, config).drawing_on(&budgets);
+    for stream in 1..=STREAMS {
+        let mut packet = Vec::new();
+        let mut out = Writer::new(&mut packet, 100);
+        out.u8(block::MAX_STREAM_DATA);
+        out.varint(stream * 2);
+        out.varint(1);
+        feed(&mut session, packet).unwrap();
+    }
+    session.trim();
+    // Others have the rest of the budget, and the peer leaves parts of messages until little of its share is free.
+    while budgets.memory.take(64 << 10) {}
+    let (mut low, mut high) = (0_u64, 1 << 40);
+    while low + 1 < high {
+        let middle = (low + high) / 2;
+        if session.account.held.covers(middle) { low = middle } else { high = middle }
+    }
+    let mut stream = 1;
+    while low - session.held() > 3_000 {
+        let length = (low - session.held() - 2_000).min(60_000);
+        let head = head(data::RELIABLE | data::BEGIN, 0, 0);
+        feed(
+            &mut session,
+            block_of(DataHead { stream: stream * 2, message_length: Some(length), ..head }, b"x"),
+        )
+        .unwrap();
+        session.trim();
+        stream += 1;
+    }
+    let (mut tidied, slots) = (0, session.streams.slots().count());
+    for number in 0..STREAMS {
+        feed(&mut session, block_of(head(data::RELIABLE | WHOLE | data::UNSEQUENCED, number, 0), &[7; 100]))
+            .unwrap();
+        assert_eq!(session.recv(Time::ZERO).unwrap().payload, [7; 100][..]);
+        tidied += usize::from(session.arenas.closed_for == slots);
+    }
+    assert!(session.arenas.closed_for > 0, "it was at its share");
+    assert!(tidied <= 2, "everything was gone through for {tidied} of {STREAMS} messages");
+}
