@@ -153,7 +153,8 @@ fn what_is_no_request_is_answered_and_what_has_no_end_is_not_waited_for() {
     let mut say = |request: &str| {
         client.write_all(request.as_bytes()).unwrap();
         let mut line = String::new();
-        lines.read_line(&mut line).unwrap();
+        // Where bytes were not read, the end is a reset.
+        lines.read_line(&mut line).unwrap_or_default();
         line
     };
     assert!(say("hello\n").contains("\"error\""));

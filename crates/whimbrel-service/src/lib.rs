@@ -17,6 +17,7 @@
 //!     match service.next().await {
 //!         Command::Reload(asked) => asked.done("nothing has changed"),
 //!         Command::Stop => break,
+//!         _ => {}
 //!     }
 //! }
 //! # Ok(())

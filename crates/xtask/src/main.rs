@@ -5,6 +5,7 @@ mod counts;
 mod fuzz;
 mod lab;
 mod link_bench;
+mod mixed;
 mod process;
 mod soak;
 mod test;
@@ -30,6 +31,7 @@ enum Command {
     Bench(bench::Bench),
     Lab(lab::Lab),
     Soak(soak::Soak),
+    Mixed(mixed::Mixed),
 }
 
 fn main() -> ExitCode {
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         Command::Bench(command) => command.run(),
         Command::Lab(command) => command.run(),
         Command::Soak(command) => command.run(),
+        Command::Mixed(command) => command.run(),
     };
     result.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");
