@@ -1,4 +1,4 @@
-//! What all long-running parts of Whimbrel share, so that each is run, monitored and stopped in the same way.
+//! Shared code for the long-running parts of Whimbrel, so that each is run, monitored and stopped in the same way.
 //!
 //! - [`read_config`] reads a TOML file and shows where a mistake is.
 //! - [`Service`] has the interfaces of a running service: a control socket for `status`, `reload` and `stop`, metrics

@@ -110,7 +110,7 @@ impl Asked {
     }
 }
 
-/// What the control socket reports on.
+/// The service, as the control socket reports on it.
 pub(crate) struct Subject {
     name: String,
     began: Instant,

@@ -1,4 +1,4 @@
-//! What an application can see and do of a connection's paths.
+//! The application's view of a connection's paths, and its control over them.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// The reason why one direction of a byte stream was reset or stopped, as a number chosen by the application. It must
-/// be below 2^62; larger numbers are cut to that.
+/// be below 2^62: of a larger number only the lower 62 bits are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamCode(pub u64);
 

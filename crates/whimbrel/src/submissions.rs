@@ -20,7 +20,7 @@ pub(crate) struct Submissions {
 struct List {
     messages: Vec<Outgoing>,
     bytes: u64,
-    /// What the session has promised to queue. Nothing until [`Submissions::queue`] has asked it, and nothing while
+    /// The amount that the session has promised to queue. Nothing until [`Submissions::queue`] has asked it, and nothing while
     /// the session is closing or leaving.
     admission: Admission,
 }

@@ -123,7 +123,8 @@ impl SuspendedMocket {
     }
 
     /// Stores data of the application's own with the session, for the process that resumes it. The data is part of
-    /// the bytes and is sealed with them. The peer does not see it. Its length is not limited. Default: empty.
+    /// the bytes and is sealed with them. The peer does not see it. Its length is limited only by the storage for
+    /// the state. Default: empty.
     pub fn set_app_data(&mut self, data: impl Into<Bytes>) {
         self.0.app_data = data.into();
     }

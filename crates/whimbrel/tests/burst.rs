@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use whimbrel::{Config, Endpoint, new_identity};
 
-/// More clients than the receive loop serves at once.
+/// More clients than the receive loop makes key agreements for in a row.
 const CLIENTS: usize = 150;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -15,7 +15,7 @@ use whimbrel::{Config, Endpoint, Event, Events, Mocket, PathState, PathStats, Pa
 
 use whimbrel_testing::skipped;
 
-/// What the listening host reports.
+/// A report from the listening host.
 enum Told {
     /// Its network namespace. None: the process may not create one.
     Namespace(Option<String>),

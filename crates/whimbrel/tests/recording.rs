@@ -1,4 +1,4 @@
-//! What connections report: recordings, which an independent implementation of qlog reads, and `tracing` events.
+//! Connections are recorded in files, which an independent implementation of qlog reads, and emit `tracing` events.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;

@@ -188,7 +188,7 @@ async fn flushing_waits_for_what_was_sent() {
     }
     near.suspend(SuspendMode::Flush).await.unwrap();
     receive(&far, 500).await;
-    // No end has to come back for the close.
+    // The close does not wait for the suspended end to come back.
     assert_eq!(far.close(0, "").await, CloseReason::Local);
 }
 
