@@ -1,4 +1,4 @@
-//! How a long-running command is watched and steered while it runs.
+//! Options to monitor and control a long-running command.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,25 +10,27 @@ use whimbrel_service::{ActivityOptions, Command, Service, ServiceOptions};
 use crate::output::note;
 use crate::process::Interrupted;
 
-/// Options of long-running commands.
+/// The monitoring and control options of long-running commands.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct FaceOptions {
-    /// Make a control socket here, for `whimbrel status`, `reload` and `stop`. Only this user may use it.
+    /// Create a control socket at this path, for `whimbrel status`, `reload` and `stop`. Only this user can use it.
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
-    /// Serve metrics for Prometheus over HTTP here: /metrics, and /healthz. Whoever reaches the address can read them.
+    /// Serve /metrics for Prometheus, and /healthz, over HTTP on this address. Anyone who can reach the address can
+    /// read them.
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
-    /// Log what happens to this file, a line of JSON each. It is put aside at 16 MiB; four older ones are kept.
+    /// Log activity to this file, as one JSON line per event. The file is rotated at 16 MiB; four older ones are
+    /// kept.
     #[arg(long, value_name = "FILE")]
     activity: Option<PathBuf>,
 }
 
 impl FaceOptions {
-    /// Starts what was asked for, and tells systemd that the command is ready.
+    /// Starts the requested interfaces, and tells systemd that the command is ready.
     ///
     /// # Errors
-    /// A socket or file cannot be made.
+    /// A socket or file cannot be created.
     pub(crate) async fn start(
         &self,
         name: &str,
@@ -47,7 +49,8 @@ impl FaceOptions {
     }
 }
 
-/// Waits until the command is to end, by a signal or by the control socket. A command of the line has nothing to read again.
+/// Waits until a signal or the control socket ends the command. A reload request is refused, since these commands
+/// have no configuration file.
 pub(crate) async fn until_stopped(
     service: &mut Service,
     interrupted: impl Future<Output = Interrupted>,
@@ -58,7 +61,7 @@ pub(crate) async fn until_stopped(
             signal = &mut interrupted => return signal,
             command = service.next() => match command {
                 Command::Reload(asked) => asked.failed("this command has no configuration to read again"),
-                // As by SIGTERM.
+                // Like SIGTERM.
                 _ => return Interrupted::TERMINATE,
             },
         }

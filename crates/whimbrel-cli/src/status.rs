@@ -1,4 +1,4 @@
-//! `whimbrel status`, `reload` and `stop`: asking what runs.
+//! `whimbrel status`, `reload` and `stop`: requests to a running command.
 
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
@@ -12,12 +12,12 @@ use crate::output::print_line;
 use crate::process::{Flavour, RuntimeOptions, interrupted};
 use crate::shown::{bits, delay, plural, size};
 
-/// How often `--watch` looks.
+/// The interval between looks with `--watch`.
 const EVERY: Duration = Duration::from_secs(1);
-/// The sessions that are shown to people; programs get all.
+/// The most sessions shown in text output. JSON output has all of them.
 const SHOWN: usize = 50;
 
-/// Shows what a running `whimbrel` does, by its control socket.
+/// Shows the status of a running `whimbrel` command, through its control socket.
 ///
 /// The command must have been started with --control PATH, by the same user.
 #[derive(Args, Clone, Debug)]
@@ -26,29 +26,29 @@ const SHOWN: usize = 50;
   whimbrel status /run/user/1000/perf.sock
   whimbrel status /run/user/1000/perf.sock --json | jq '.sessions | length'")]
 pub struct StatusCommand {
-    /// Its control socket.
+    /// The path of its control socket.
     #[arg(value_name = "CONTROL")]
     control: PathBuf,
-    /// Look again every second, until Ctrl-C.
+    /// Show the status again every second, until Ctrl-C.
     #[arg(long)]
     watch: bool,
-    /// Print JSON: one document, or one a line with --watch.
+    /// Print JSON: one document, or one per line with --watch.
     #[arg(long)]
     json: bool,
 }
 
-/// Makes a running `whimbrel` read its configuration again, by its control socket.
+/// Makes a running `whimbrel` command read its configuration again, through its control socket.
 #[derive(Args, Clone, Debug)]
 pub struct ReloadCommand {
-    /// Its control socket.
+    /// The path of its control socket.
     #[arg(value_name = "CONTROL")]
     control: PathBuf,
 }
 
-/// Ends a running `whimbrel` in order, by its control socket.
+/// Stops a running `whimbrel` command gracefully, through its control socket.
 #[derive(Args, Clone, Debug)]
 pub struct StopCommand {
-    /// Its control socket.
+    /// The path of its control socket.
     #[arg(value_name = "CONTROL")]
     control: PathBuf,
 }
@@ -57,7 +57,7 @@ impl ReloadCommand {
     /// Runs the command.
     ///
     /// # Errors
-    /// Nobody is there, or the configuration has a mistake.
+    /// No command answers, or the configuration has a mistake.
     pub fn run(self) -> anyhow::Result<()> {
         tell(self.control, Request::Reload)
     }
@@ -67,7 +67,7 @@ impl StopCommand {
     /// Runs the command.
     ///
     /// # Errors
-    /// Nobody is there.
+    /// No command answers.
     pub fn run(self) -> anyhow::Result<()> {
         tell(self.control, Request::Stop)
     }
@@ -86,7 +86,7 @@ impl StatusCommand {
     /// Runs the command.
     ///
     /// # Errors
-    /// Nobody is there.
+    /// No command answers.
     pub fn run(self) -> anyhow::Result<()> {
         RuntimeOptions { runtime: Flavour::Current }.block_on(self.show())
     }

@@ -1,7 +1,7 @@
-//! Settings are set one by one, by a method named like the field.
+//! Builder methods for settings, each named like its field.
 
-/// Adds a method for each field that sets it and gives the settings back, so that they can be written in one expression although
-/// the type may get more fields.
+/// Adds a method for each field that sets it and returns the settings. A configuration can then be written as one
+/// expression, even though the type may gain fields.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! setters {

@@ -1,4 +1,4 @@
-//! Settings as people write them, in files and on command lines: each is read back from what it is shown as.
+//! Text forms of settings, for files and command lines. Each setting parses from the text it is displayed as.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,7 +19,7 @@ impl fmt::Display for Congestion {
     }
 }
 
-/// `gauge`, `cubic`, or `fixed:RATE` as `fixed:2mbit`.
+/// Parses `gauge`, `cubic`, or `fixed:RATE`, for example `fixed:2mbit`.
 impl FromStr for Congestion {
     type Err = ParseError;
 
@@ -54,7 +54,7 @@ impl fmt::Display for Repeats {
     }
 }
 
-/// `auto`, or 0 to 255.
+/// Parses `auto`, or a number from 0 to 255.
 impl FromStr for Repeats {
     type Err = ParseError;
 
@@ -79,7 +79,7 @@ impl fmt::Display for CostPolicy {
     }
 }
 
-/// `ignore`, `cheap-first`, `never-above=N` or `ask`.
+/// Parses `ignore`, `cheap-first`, `never-above=N` or `ask`.
 impl FromStr for CostPolicy {
     type Err = ParseError;
 
@@ -101,7 +101,7 @@ impl FromStr for CostPolicy {
     }
 }
 
-/// A setting that is one of some words.
+/// Implements the text form of a setting that is one of several words.
 macro_rules! words {
     ($type:ident, $what:literal, $good:literal, { $($variant:ident = $word:literal),* $(,)? }) => {
         impl fmt::Display for $type {
@@ -142,7 +142,7 @@ words!(Service, "service", "reliable-sequenced, reliable-unsequenced, unreliable
     UnreliableUnsequenced = "unreliable-unsequenced",
 });
 
-/// Serializes a setting as the text it is shown as.
+/// Serializes settings as the text they are displayed as.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! serde_as_text {

@@ -9,12 +9,12 @@ use std::time::Duration;
 pub struct ParseError(String);
 
 impl ParseError {
-    /// Says that `text` is not a `what`, and what a `good` one looks like.
+    /// Creates an error that says that `text` is not a `what`, with `good` as an example of a valid one.
     pub fn new(what: &str, text: &str, good: &str) -> Self {
         Self(format!("`{}` is not a {what}: write {good}", text.trim()))
     }
 
-    /// The message as it is.
+    /// Creates an error with this message.
     pub fn plain(message: String) -> Self {
         Self(message)
     }
@@ -80,7 +80,7 @@ pub fn duration(text: &str) -> Result<Duration, ParseError> {
 /// Parses a duration above zero.
 ///
 /// # Errors
-/// What a good one looks like.
+/// The text is not a duration above zero; the message shows a valid one.
 pub fn positive_duration(text: &str) -> Result<Duration, ParseError> {
     match duration(text)? {
         Duration::ZERO => Err(ParseError::new("duration above zero", text, "for example 50ms")),
@@ -91,7 +91,7 @@ pub fn positive_duration(text: &str) -> Result<Duration, ParseError> {
 /// Parses bytes: `64kb` is 64,000, `64kib` is 65,536, and a bare number counts bytes.
 ///
 /// # Errors
-/// What a good one looks like.
+/// The text is not a size; the message shows a valid one.
 pub fn size(text: &str) -> Result<usize, ParseError> {
     let wrong =
         || ParseError::new("size", text, "bytes, for example 1500, 64kb (64,000), 64kib (65,536), 1mb");
@@ -111,7 +111,7 @@ pub fn size(text: &str) -> Result<usize, ParseError> {
 /// Parses a probability from 0 to 1: `5%` or `0.05`.
 ///
 /// # Errors
-/// What a good one looks like.
+/// The text is not a probability; the message shows a valid one.
 pub fn probability(text: &str) -> Result<f64, ParseError> {
     let wrong = || ParseError::new("probability", text, "0% to 100%, for example 5% or 0.05");
     let (number, unit) = split(text).ok_or_else(wrong)?;
@@ -125,7 +125,7 @@ pub fn probability(text: &str) -> Result<f64, ParseError> {
 
 /// Formats a probability as [`probability`] reads it.
 pub fn percent(probability: f64) -> String {
-    // Enough digits to come back the same for anything a person writes, without 0.07 becoming 7.000000000000001 %.
+    // These digits round-trip any value that a person would write, and 0.07 does not become 7.000000000000001 %.
     format!("{}%", (probability * 1e14).round() / 1e12)
 }
 

@@ -1,4 +1,4 @@
-//! The activity log: what happened, a line of JSON each, in files that do not grow without end.
+//! The activity log: one JSON line per event, in files of limited size.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -11,16 +11,16 @@ use crate::error::ServiceError;
 /// Where activity is logged, and how much of it is kept.
 #[derive(Clone, Debug)]
 pub struct ActivityOptions {
-    /// The file. Older ones have `.1`, `.2` and so on behind its name.
+    /// The log file. Older files have `.1`, `.2` and so on appended to this name.
     pub path: PathBuf,
-    /// A file is put aside when it would grow beyond this, bytes. Default 16 MiB.
+    /// The size limit of a file, bytes. The file is rotated before it would grow beyond this. Default 16 MiB.
     pub most_bytes: u64,
-    /// Older files kept. Default 4.
+    /// The number of older files to keep. Default 4.
     pub keep: u32,
 }
 
 impl ActivityOptions {
-    /// This file, with the defaults.
+    /// Logs to this file, with the defaults.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), most_bytes: 16 << 20, keep: 4 }
     }
@@ -38,17 +38,18 @@ struct Inner {
 }
 
 impl ActivityLog {
-    /// Opens the file for appending; one that is made is for its owner alone.
+    /// Opens the file for appending. A new file is accessible only to its owner.
     ///
     /// # Errors
-    /// The system refuses.
+    /// The system cannot open the file.
     pub fn open(options: ActivityOptions) -> Result<Self, ServiceError> {
         let failed = |error| ServiceError::Activity { path: options.path.clone(), error };
         let (file, bytes) = open(&options.path).map_err(failed)?;
         Ok(Self(Arc::new(Mutex::new(Inner { options, file, bytes }))))
     }
 
-    /// Writes a line: the time, `what` happened, and the fields of `more`, an object. A full disk stops nobody: false if it was not written.
+    /// Writes a line with the time, `what` happened, and the fields of `more`, which must be an object. An error,
+    /// such as a full disk, does no harm: the call returns false if the line was not written.
     pub fn note(&self, what: &str, more: serde_json::Value) -> bool {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut line = serde_json::Map::new();
@@ -79,7 +80,7 @@ impl Inner {
             PathBuf::from(name)
         };
         for number in (1..self.options.keep).rev() {
-            // There may not be as many yet.
+            // There may be fewer older files so far.
             std::fs::rename(named(number), named(number + 1)).ok();
         }
         if self.options.keep > 0 {
@@ -124,7 +125,7 @@ mod tests {
         assert!(newest.len() <= 200 && newest.lines().count() >= 1);
         let last: serde_json::Value = serde_json::from_str(newest.lines().last().unwrap()).unwrap();
         assert_eq!((&last["what"], &last["number"]), (&"counted".into(), &19.into()));
-        // Opened again, it goes on.
+        // A reopened log is appended to.
         let before = newest.lines().count();
         assert!(ActivityLog::open(options).unwrap().note("again", serde_json::Value::Null));
         let after = std::fs::read_to_string(&path).unwrap().lines().count();

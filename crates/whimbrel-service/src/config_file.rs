@@ -1,4 +1,4 @@
-//! Configuration files: TOML, with the place of a mistake.
+//! Reading TOML configuration files, with errors that show where a mistake is.
 
 use std::fmt;
 use std::io;
@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 
-/// A configuration that cannot be used.
+/// An error from reading a configuration.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// The file cannot be read.
     #[error("cannot read the configuration {path:?}: {error}")]
     Read {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
     /// The file has a mistake.
@@ -24,7 +24,7 @@ pub enum ConfigError {
     Mistake(Mistake),
 }
 
-/// Where a mistake is, and what was expected.
+/// A mistake in a configuration: where it is, and what was expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
     /// The file's name.
@@ -35,9 +35,9 @@ pub struct Mistake {
     pub column: usize,
     /// What is wrong, and what would be right.
     pub message: String,
-    /// The line's text.
+    /// The text of the line.
     text: String,
-    /// How many characters of it are meant.
+    /// The number of characters at fault.
     length: usize,
 }
 
@@ -55,17 +55,17 @@ impl fmt::Display for Mistake {
 /// Reads a configuration file.
 ///
 /// # Errors
-/// The file cannot be read, or has a mistake: the error names its line and column and shows it.
+/// The file cannot be read, or it has a mistake. The error shows the mistake with its line and column.
 pub fn read_config<T: DeserializeOwned>(path: &Path) -> Result<T, ConfigError> {
     let text =
         std::fs::read_to_string(path).map_err(|error| ConfigError::Read { path: path.to_owned(), error })?;
     parse_config(&path.display().to_string(), &text)
 }
 
-/// Reads a configuration that is there already; `file` names it in errors.
+/// Parses the text of a configuration. `file` names it in errors.
 ///
 /// # Errors
-/// It has a mistake.
+/// The text has a mistake.
 pub fn parse_config<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, ConfigError> {
     toml::from_str(text).map_err(|error| {
         let span = error.span().unwrap_or(0..0);
@@ -83,13 +83,13 @@ fn mistake(file: &str, text: &str, span: &Range<usize>, message: &str) -> Mistak
         line: text[..line_start].matches('\n').count() + 1,
         column: text[line_start..start].chars().count() + 1,
         message: message.trim_end().replace('\n', "; "),
-        // A tab is one column here and eight on a terminal.
+        // A tab counts as one column here but is up to eight wide on a terminal.
         text: text[line_start..line_end].trim_end_matches('\r').replace('\t', " "),
         length: text[start..end].chars().count(),
     }
 }
 
-/// The nearest boundary of characters at or before `at`.
+/// Returns the nearest character boundary at or before `at`.
 fn floor(text: &str, at: usize) -> usize {
     (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }

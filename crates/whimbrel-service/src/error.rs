@@ -1,43 +1,43 @@
-//! Why a service does not start.
+//! Errors from starting a service.
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Why a service does not start.
+/// An error from starting a service.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServiceError {
-    /// The control socket cannot be made.
+    /// The control socket cannot be created.
     #[error("cannot make the control socket {path:?}: {error}")]
     Control {
-        /// Where.
+        /// The path of the socket.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
-    /// Somebody answers on the control socket.
+    /// Another process listens on the control socket.
     #[error("another process has the control socket {0:?}: stop it, or choose another path")]
     ControlInUse(PathBuf),
-    /// Metrics cannot be served there.
+    /// Metrics cannot be served on this address.
     #[error(
         "cannot serve metrics on {address}: {error}; choose an address of this host and a port that is free"
     )]
     Metrics {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
     /// The activity log cannot be written.
     #[error("cannot write the activity log {path:?}: {error}")]
     Activity {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
-    /// The system reports no signals.
+    /// The system cannot report signals.
     #[error("the system reports no signals: {0}")]
     Signals(io::Error),
 }

@@ -1,9 +1,10 @@
-//! What every long-running part of Whimbrel shares, so that each is run, watched and stopped in the same way.
+//! Shared code for the long-running parts of Whimbrel, so that each is run, monitored and stopped in the same way.
 //!
-//! - [`read_config`] reads TOML, and says where a mistake is.
-//! - [`Service`] is the running part as others see it: a control socket for `status`, `reload` and `stop`, metrics for Prometheus, an
-//!   activity log, and readiness and watchdog for systemd. Each is there only if [`ServiceOptions`] ask for it.
-//! - [`ask`] is the other side of the control socket.
+//! - [`read_config`] reads a TOML file and shows where a mistake is.
+//! - [`Service`] has the interfaces of a running service: a control socket for `status`, `reload` and `stop`, metrics
+//!   for Prometheus, an activity log, and readiness and watchdog notifications for systemd. Each exists only if
+//!   [`ServiceOptions`] ask for it.
+//! - [`ask`] is the client side of the control socket.
 //!
 //! ```no_run
 //! use whimbrel::{Config, Endpoint, new_identity};

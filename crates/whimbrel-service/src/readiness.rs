@@ -1,11 +1,13 @@
-//! What systemd is told: that the service is ready, alive, reloading, ending. Without systemd it is nothing.
+//! Notifies systemd that the service is ready, alive, reloading or stopping. Does nothing if systemd did not start
+//! the service.
 
 use std::time::Duration;
 
 use sd_notify::NotifyState;
 use tokio::task::JoinHandle;
 
-/// Says that the service is ready. While it is held the watchdog hears that the runtime is alive. Dropped, the service is ending.
+/// Tells systemd that the service is ready, and then feeds its watchdog while the runtime works. Dropping it tells
+/// that the service is stopping.
 pub(crate) struct Readiness {
     watchdog: Option<JoinHandle<()>>,
 }
@@ -44,6 +46,6 @@ async fn feed(every: Duration) {
 }
 
 fn tell(states: &[NotifyState<'_>]) {
-    // Who was not started by systemd has nobody to tell.
+    // Nothing needs to be told if systemd did not start the process.
     sd_notify::notify(states).ok();
 }

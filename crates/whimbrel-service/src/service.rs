@@ -1,4 +1,4 @@
-//! A running service as others see it.
+//! A running service and its interfaces for control and monitoring.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,24 +17,24 @@ use crate::metrics::http::MetricsServer;
 use crate::readiness::Readiness;
 use crate::status::StatusReport;
 
-/// Which of a service's faces there are. Default: none, but for systemd, which is told if it started the service.
+/// The interfaces that a service offers. Default: none, except that systemd is notified if it started the service.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ServiceOptions {
-    /// What runs.
+    /// The name of the service.
     pub name: String,
-    /// Where the control socket is made, with mode 0600.
+    /// The path of the control socket, which is created with mode 0600.
     pub control: Option<PathBuf>,
-    /// Where metrics are served over HTTP. Whoever reaches the address reads them.
+    /// The address on which metrics are served over HTTP. Anyone who can reach it can read them.
     pub metrics: Option<SocketAddr>,
-    /// Where activity is logged.
+    /// Where activity is logged, and how much of it is kept.
     pub activity: Option<ActivityOptions>,
-    /// SIGHUP is [`Command::Reload`]. Default false: it ends the process, as it does when a terminal closes.
+    /// Whether SIGHUP means [`Command::Reload`]. Default false: SIGHUP ends the process, as when its terminal closes.
     pub reload_on_hangup: bool,
 }
 
 impl ServiceOptions {
-    /// Nothing but a name.
+    /// Options with a name only.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }
     }
@@ -68,17 +68,18 @@ impl ServiceOptions {
     }
 }
 
-/// What a service is asked to do.
+/// A command to the service.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Command {
-    /// Read the configuration again, and say how it went. By the control socket, or by SIGHUP.
+    /// Read the configuration again and report the result. Comes from the control socket or from SIGHUP.
     Reload(Asked),
-    /// End in order. By the control socket; what SIGTERM means is the program's business.
+    /// Stop gracefully. Comes from the control socket. SIGTERM is left to the program.
     Stop,
 }
 
-/// Somebody waits to hear how it went. Dropped, they hear that there is nothing to reload.
+/// A reload request whose result someone waits for. If it is dropped, they are told that this service has nothing to
+/// reload.
 #[derive(Debug)]
 pub struct Asked(Option<oneshot::Sender<Result<String, String>>>);
 
@@ -91,25 +92,25 @@ impl Asked {
         Self(None)
     }
 
-    /// It was done; what is said of it.
+    /// Reports success, with a message.
     pub fn done(self, said: impl Into<String>) {
         self.tell(Ok(said.into()));
     }
 
-    /// It was not done, and everything is as it was; why.
+    /// Reports failure, with the reason. Nothing must have changed.
     pub fn failed(self, why: impl Into<String>) {
         self.tell(Err(why.into()));
     }
 
     fn tell(self, how: Result<String, String>) {
         if let Some(tell) = self.0 {
-            // Whoever asked may have gone.
+            // The client may have disconnected.
             tell.send(how).ok();
         }
     }
 }
 
-/// What the service's faces look at.
+/// The service, as the control socket reports on it.
 pub(crate) struct Subject {
     name: String,
     began: Instant,
@@ -123,7 +124,7 @@ impl Subject {
     }
 }
 
-/// A running service as others see it. Dropped, its control socket and metrics are gone.
+/// A running service and its interfaces. Dropping it closes the control socket and the metrics server.
 pub struct Service {
     subject: Arc<Subject>,
     metrics: Metrics,
@@ -138,11 +139,11 @@ pub struct Service {
 }
 
 impl Service {
-    /// Makes what `options` ask for, and tells systemd that the service is ready. `more` is what `status` says beside what all services
-    /// say.
+    /// Starts the interfaces in `options` and tells systemd that the service is ready. `more` returns the data
+    /// specific to this service, which is added to its status.
     ///
     /// # Errors
-    /// A socket or file cannot be made; then nothing is left of the others.
+    /// A socket or file cannot be created. The interfaces started before are then closed again.
     pub async fn start(
         options: ServiceOptions,
         endpoint: &Endpoint,
@@ -179,7 +180,7 @@ impl Service {
         })
     }
 
-    /// What to do next. Cancel-safe.
+    /// Waits for the next command. Cancel-safe.
     pub async fn next(&mut self) -> Command {
         tokio::select! {
             Some(command) = self.commands.recv() => command,
@@ -188,39 +189,39 @@ impl Service {
         }
     }
 
-    /// Where metrics are served.
+    /// Returns the address on which metrics are served.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics_server.as_ref().map(MetricsServer::address)
     }
 
-    /// Its figures, to which more can be added.
+    /// Returns the service's metrics, to which more can be registered.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
     }
 
-    /// What `status` says now.
+    /// Returns the current status.
     pub fn status(&self) -> StatusReport {
         self.subject.status()
     }
 
-    /// Logs activity, if it is logged: what happened, and the fields of an object.
+    /// Writes to the activity log, if there is one: what happened, and the fields of an object.
     pub fn note(&self, what: &str, more: serde_json::Value) {
         if let Some(activity) = &self.activity {
             activity.note(what, more);
         }
     }
 
-    /// The activity log, if activity is logged.
+    /// Returns the activity log, if there is one.
     pub fn activity(&self) -> Option<ActivityLog> {
         self.activity.clone()
     }
 
-    /// Tells systemd that the configuration is being read again; [`Service::reloaded`] says that it was.
+    /// Tells systemd that the configuration is being reloaded. Call [`Service::reloaded`] afterwards.
     pub fn reloading(&self) {
         self.readiness.reloading();
     }
 
-    /// See [`Service::reloading`].
+    /// Tells systemd that reloading is over. See [`Service::reloading`].
     pub fn reloaded(&self) {
         self.readiness.reloaded();
     }
@@ -237,7 +238,7 @@ fn listen_for_hangups() -> Result<tokio::signal::unix::Signal, ServiceError> {
     tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).map_err(ServiceError::Signals)
 }
 
-/// The next SIGHUP, if they are listened for.
+/// Waits for the next SIGHUP. Waits for ever if the service does not listen for it.
 #[cfg(unix)]
 async fn hangup(hangups: &mut Option<tokio::signal::unix::Signal>) {
     let next = match hangups {

@@ -1,4 +1,4 @@
-//! What a service says of itself: for people and for programs.
+//! The status report of a service, for people and programs.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
@@ -6,37 +6,37 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use whimbrel::{Endpoint, Mocket, PathState, PathStats, PublicKey};
 
-/// The answer to `status`.
+/// The answer to a status request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StatusReport {
-    /// What runs.
+    /// The name of the service.
     pub service: String,
     /// Its version.
     pub version: String,
-    /// Its process.
+    /// Its process ID.
     pub pid: u32,
-    /// Seconds since it was started.
+    /// Seconds since its start.
     pub uptime_s: f64,
-    /// Its key.
+    /// Its public key.
     pub public_key: PublicKey,
-    /// Where its socket is bound.
+    /// The address that its socket is bound to, if known.
     pub address: Option<SocketAddr>,
-    /// Sessions that are open.
+    /// Its open sessions.
     pub sessions: Vec<SessionReport>,
-    /// What is particular to this service.
+    /// Data specific to this service.
     pub more: serde_json::Value,
 }
 
-/// One session.
+/// The status of one session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SessionReport {
-    /// The peer's key, once it is known.
+    /// The peer's public key, once it is known.
     pub peer: Option<PublicKey>,
-    /// Where the peer is now.
+    /// The peer's current address.
     pub address: SocketAddr,
-    /// Whether it works.
+    /// The state of the session.
     pub state: SessionState,
-    /// Seconds since the peer was heard.
+    /// Seconds since a packet was last received from the peer.
     pub silent_s: f64,
     /// Bytes sent, UDP payload.
     pub sent_bytes: u64,
@@ -46,22 +46,22 @@ pub struct SessionReport {
     pub sent_messages: u64,
     /// Messages received.
     pub received_messages: u64,
-    /// Bytes that wait to be sent.
+    /// Bytes waiting to be sent.
     pub queue_bytes: u64,
-    /// Bytes that came and were not read.
+    /// Bytes received and not yet read.
     pub unread_bytes: u64,
-    /// Its paths.
+    /// The paths of the session.
     pub paths: Vec<PathReport>,
 }
 
-/// Whether a session works.
+/// The state of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum SessionState {
-    /// The handshake goes on.
+    /// The handshake is not complete.
     Connecting,
-    /// A path works.
+    /// At least one path works.
     Connected,
     /// No path works.
     Unreachable,
@@ -69,26 +69,26 @@ pub enum SessionState {
     Closed,
 }
 
-/// One path of a session.
+/// The status of one path.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PathReport {
-    /// Its number in the connection.
+    /// The ID of the path in the connection.
     pub id: u32,
-    /// As [`PathState`], in lower case.
+    /// Its [`PathState`], in lower case.
     pub state: String,
-    /// Data goes here first.
+    /// Whether this is the primary path, which data takes first.
     pub primary: bool,
     /// This host's address, if it is known.
     pub local: Option<IpAddr>,
-    /// The peer's.
+    /// The peer's address.
     pub remote: SocketAddr,
-    /// Smoothed round trip, milliseconds.
+    /// The smoothed round-trip time, milliseconds.
     pub rtt_ms: f64,
-    /// Share of packets lost lately, 0 to 1.
+    /// The recent packet loss rate, 0 to 1.
     pub loss: f64,
-    /// What congestion control thinks the path carries, bytes a second; 0 if it does not know.
+    /// The rate that congestion control estimates for the path, bytes per second. 0 if unknown.
     pub rate: u64,
-    /// Largest UDP payload.
+    /// The largest UDP payload that the path carries, bytes.
     pub mtu: u16,
     /// Bytes sent, UDP payload.
     pub sent_bytes: u64,
@@ -112,7 +112,7 @@ impl StatusReport {
 }
 
 impl SessionReport {
-    /// Of a session, now.
+    /// Returns the current status of a session.
     pub fn of(mocket: &Mocket) -> Self {
         let stats = mocket.stats();
         let (connection, session) = (&stats.connection, &stats.session);

@@ -1,4 +1,4 @@
-//! A listener that lets in one key only. A stranger gets no answer at all, as if nobody listened.
+//! A listener that accepts one key only. Others get no answer at all, as if nothing listened.
 
 use std::error::Error;
 use std::time::Duration;
@@ -12,7 +12,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let server = Endpoint::bind(config, "127.0.0.1:0").await?;
     let url = format!("whimbrel://{}@{}", server.public_key(), server.local_addr()?);
 
-    // Both would wait ten seconds for an answer; one is enough here.
+    // Both clients would wait ten seconds for an answer; one second is enough here.
     let mut transport = TransportConfig::default();
     transport.handshake_timeout = Duration::from_secs(1);
     let config = Config::default().transport(transport);

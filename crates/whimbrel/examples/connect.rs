@@ -1,4 +1,4 @@
-//! Connects to the `listen` example, sends a message, prints what comes back, and closes politely.
+//! Connects to the `listen` example, sends a message, prints the reply, and closes gracefully.
 //!
 //! `cargo run --example connect whimbrel://KEY@HOST:PORT`
 
@@ -9,7 +9,7 @@ use whimbrel::{Config, Endpoint};
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let url = std::env::args().nth(1).ok_or("give the URL that the listener printed")?;
-    // A socket for both families where the host has IPv6, else for IPv4.
+    // Uses a socket for both families if the host has IPv6, or else for IPv4.
     let endpoint = match Endpoint::bind(Config::default(), "[::]:0").await {
         Ok(endpoint) => endpoint,
         Err(_) => Endpoint::bind(Config::default(), "0.0.0.0:0").await?,

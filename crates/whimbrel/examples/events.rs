@@ -1,4 +1,4 @@
-//! Prints what happens to a mocket, from the handshake to the close. `Closed` is always the last event.
+//! Prints the events of a mocket, from the handshake to the close. `Closed` is always the last event.
 
 use std::error::Error;
 
@@ -11,7 +11,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let client = Endpoint::bind(Config::default(), "127.0.0.1:0").await?;
     let url = format!("whimbrel://{}@{}", server.public_key(), server.local_addr()?);
 
-    // Subscribed before the handshake, to hear `Connected` too.
+    // Subscribes before the handshake, to receive `Connected`, too.
     let near = client.begin_connect(&url).await?;
     let mut events = near.subscribe();
     let far = server.accept().await.ok_or("the endpoint is closed")?;

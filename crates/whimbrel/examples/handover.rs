@@ -1,7 +1,8 @@
-//! A session walks from one network to another in mid-conversation: make before break.
+//! Moves a session from one network to another in mid-conversation: make before break.
 //!
-//! `cargo run --example handover [OLD NEW]`: two addresses of this host; the two of loopback stand in for them. With `Paths::Auto`, the
-//! default, sessions follow the host by themselves; this is for programs that know better when it is time to go.
+//! `cargo run --example handover [OLD NEW]`: OLD and NEW are two addresses of this host. By default, two loopback
+//! addresses stand in for them. With `Paths::Auto`, the default, sessions follow the host by themselves. This example
+//! is for programs that know better when to switch.
 
 use std::error::Error;
 use std::net::IpAddr;

@@ -1,4 +1,5 @@
-//! Gives messages a lifetime, counted from the send call: what is not delivered by then is given up, and the receiver passes over it.
+//! Gives messages a lifetime, counted from the send call. Messages undelivered by then are given up, and the receiver
+//! skips them.
 
 use std::error::Error;
 use std::time::Duration;
@@ -13,7 +14,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let near = client.connect(&url).await?;
     let far = server.accept().await.ok_or("the endpoint is closed")?;
 
-    // In the place of a slow link: a cap of 20 kB/s on the tag. 50 kB in one go do not fit into 500 ms.
+    // A bandwidth limit of 20 kB/s on the tag stands in for a slow link. 50 kB at once do not fit into 500 ms.
     let video = Tag(2);
     near.tag(video).bandwidth(20_000)?;
     let frames = near.sender().unsequenced().tag(video).lifetime(Duration::from_millis(500)).build();

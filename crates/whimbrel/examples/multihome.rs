@@ -1,7 +1,7 @@
-//! Uses two networks at once: everything goes on when one fails, and bandwidth adds up.
+//! Uses two networks at once: their bandwidth adds up, and everything goes on when one fails.
 //!
-//! `cargo run --example multihome [LOCAL LOCAL]`: two addresses of this host; the two of loopback stand in for them. A program that wants
-//! all the networks its host has says nothing at all: `Paths::Auto` is the default.
+//! `cargo run --example multihome [LOCAL LOCAL]`: two addresses of this host. By default, two loopback addresses
+//! stand in for them. To use all networks of the host, a program needs no setting: `Paths::Auto` is the default.
 
 use std::error::Error;
 use std::net::IpAddr;

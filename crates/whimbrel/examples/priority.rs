@@ -15,7 +15,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let near = client.connect(&url).await?;
     let far = server.accept().await.ok_or("the endpoint is closed")?;
 
-    // Unsequenced, so that nothing but priority decides who goes first. 16 MB are queued at once.
+    // Unsequenced, so that only priority decides which message goes first. 16 MB are queued at once.
     let bulk = near.sender().unsequenced().priority(10).build();
     let piece = Bytes::from(vec![0; 16_000]);
     bulk.send_many(std::iter::repeat_n(piece, COUNT)).await?;

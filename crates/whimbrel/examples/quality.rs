@@ -1,4 +1,4 @@
-//! Is told when the round trip, the loss or the queue crosses a threshold.
+//! Reports when the round-trip time, the loss rate or the queue crosses a threshold.
 
 use std::error::Error;
 use std::time::Duration;
@@ -13,7 +13,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let near = client.connect(&url).await?;
 
     let mut events = near.subscribe();
-    // On loopback nothing gets bad, so one of the levels is one that any round trip is above.
+    // Loopback is never bad, so one threshold is below any round-trip time.
     let levels = [Quality::Rtt(Duration::from_nanos(1)), Quality::Loss(50), Quality::Queue(1_000_000)];
     near.watch(levels.map(Threshold::new))?;
     near.send("something").await?;

@@ -1,4 +1,4 @@
-//! Receives one message and all that is known about it, then many at once, until the peer has closed.
+//! Receives one message with all its properties, then many at once, until the peer has closed.
 
 use std::error::Error;
 
@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     near.begin_close(0, "that was all");
 
-    // Whatever has come, up to a limit, in one call.
+    // Takes all messages received so far in one call, up to a limit.
     let (mut messages, mut total) = (Vec::new(), 0);
     while far.recv_many(&mut messages, 64).await.is_ok() {
         total += messages.len();

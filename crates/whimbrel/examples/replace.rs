@@ -1,4 +1,4 @@
-//! Keeps positions fresh over a slow link: a newer one takes the place of the one that still waits.
+//! Keeps positions fresh over a slow link: a newer one replaces the one still waiting.
 
 use std::error::Error;
 use std::time::Duration;
@@ -16,13 +16,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let near = client.connect(&url).await?;
     let far = server.accept().await.ok_or("the endpoint is closed")?;
 
-    // In the place of a slow link: a cap on the tag lets few of the positions through.
+    // A bandwidth limit on the tag stands in for a slow link: it lets only a few of the positions through.
     near.tag(POSITION).bandwidth(2_000)?;
 
     let sending = near.clone();
     tokio::spawn(async move {
         for number in 0..100 {
-            // Padded to 200 bytes, so that the cap is felt: 100 a second are offered, 10 fit.
+            // Padded to 200 bytes so that the limit matters: 100 a second are offered, 10 fit.
             if sending.replace(POSITION, format!("{number:<200}")).is_err() {
                 break;
             }

@@ -1,4 +1,5 @@
-//! Goes on with the session that the `suspend` example left in a file: reads the answer to a message that another process sent.
+//! Resumes the session that the `suspend` example left in a file, and reads the reply to a message that another
+//! process sent.
 //!
 //! `cargo run --example resume FILE`
 

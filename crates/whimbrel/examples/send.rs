@@ -13,22 +13,22 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let near = client.connect(&url).await?;
     let far = server.accept().await.ok_or("the endpoint is closed")?;
 
-    // Reliable and in order: the plain way.
+    // The simplest way: reliable and in order.
     near.send("plain").await?;
 
-    // A sender fixes how messages travel; make it once, use it often.
+    // A sender has fixed options for its messages. Make it once, use it often.
     for service in Service::ALL {
         let sender = near.sender().service(service).ppid(7).build();
         sender.send(format!("{service:?}")).await?;
     }
 
-    // Without waiting: a full queue is an error at once, and the caller decides.
+    // Without waiting: a full queue is an error at once, and the caller decides what to do.
     match near.try_send("now or never") {
         Err(SendError::QueueFull) => println!("no room: try again later"),
         other => other?,
     }
 
-    // Many at the cost of little more than one.
+    // Sends many messages for little more than the cost of one.
     let readings = near.sender().unsequenced().build();
     readings.send_many((0..3).map(|number: u32| Bytes::from(format!("reading {number}")))).await?;
 

@@ -1,4 +1,4 @@
-//! Looks at the figures of a mocket: messages by what became of them, and the path they took.
+//! Shows the statistics of a mocket: messages by outcome, and the path they took.
 
 use std::error::Error;
 
@@ -18,7 +18,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     for _ in 0..1_000 {
         far.recv().await?;
     }
-    // Closed politely, so that every acknowledgement has come.
+    // Closes gracefully, so that every acknowledgement has arrived.
     near.close(0, "").await;
 
     let stats = near.stats();

@@ -1,4 +1,5 @@
-//! A byte stream, used as one uses a TCP socket: copied into, read to its end, answered, each direction ended by itself.
+//! Uses a byte stream like a TCP socket: copies into it, reads it to its end, and answers. Each direction ends by
+//! itself.
 
 use std::error::Error;
 
@@ -17,7 +18,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let mut stream = far.accept_stream().await.map_err(std::io::Error::other)?;
         let mut file = Vec::new();
         stream.read_to_end(&mut file).await?;
-        // The peer has ended its direction; ours is open still.
+        // The peer has ended its direction; this one is still open.
         stream.write_all(format!("{} bytes, thank you", file.len()).as_bytes()).await?;
         stream.shutdown().await?;
         // The mocket stays open until the peer has read the answer.

@@ -1,4 +1,4 @@
-//! Opens a stream of messages beside the default one, and reads only the latest of what comes on it.
+//! Opens a message stream beside the default one, and reads only the latest of its messages.
 
 use std::error::Error;
 
@@ -13,7 +13,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let far = server.accept().await.ok_or("the endpoint is closed")?;
 
     let readings = near.open_messages(StreamOptions { priority: 50, ..StreamOptions::default() }).await?;
-    // The peer hears of a stream with its first message.
+    // The peer learns of a stream with its first message.
     readings.send("begin").await?;
     let mut reader = far.accept_messages().await?;
     println!("{}", String::from_utf8_lossy(&reader.recv().await?.payload));

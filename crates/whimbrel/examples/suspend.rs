@@ -1,5 +1,5 @@
-//! Connects to the `listen` example, sends a message, and leaves with the answer unread: the session is in a file then, and the `resume`
-//! example goes on with it.
+//! Connects to the `listen` example, sends a message, and suspends the session to a file with the reply unread. The
+//! `resume` example continues it.
 //!
 //! `cargo run --example suspend whimbrel://KEY@HOST:PORT FILE`
 
@@ -12,7 +12,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let url = arguments.next().ok_or("give the URL that the listener printed")?;
     let file = arguments.next().ok_or("name a file for the session")?;
-    // The session belongs to this key. A real program has its own and writes only the session.
+    // The session belongs to this key. A real program has a key already and writes only the session.
     let identity = new_identity();
     let secret = *identity.secret();
     let endpoint = Endpoint::bind(Config::default().identity(identity), "0.0.0.0:0").await?;

@@ -1,4 +1,5 @@
-//! Asks what became of a message: whole in the peer's inbox (Delivered), confirmed by its application (Taken), or cancelled.
+//! Tracks the outcome of messages: whole in the peer's inbox (Delivered), confirmed by its application (Taken), or
+//! cancelled.
 
 use std::error::Error;
 
@@ -12,18 +13,18 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let near = client.connect(&url).await?;
     let far = server.accept().await.ok_or("the endpoint is closed")?;
 
-    // Delivered needs nothing of the receiving application.
+    // Delivered requires nothing of the receiving application.
     let delivery = near.sender().build().send_tracked("a report").await?;
     println!("{:?}: {:?}", delivery.id(), delivery.outcome().await);
     far.recv().await?;
 
-    // Taken does: it says that the application is done with the message, for example has stored it.
+    // Taken does: the application has confirmed that it is done with the message, for example that it has stored it.
     let delivery = near.sender().confirm().build().send_tracked("an order").await?;
     let order = far.recv().await?;
     far.confirm(&order);
     println!("{:?}: {:?}", delivery.id(), delivery.outcome().await);
 
-    // A message that waits (here behind a cap of its tag) can be taken back.
+    // A message that still waits (here because of its tag's bandwidth limit) can be cancelled.
     let frames = Tag(9);
     near.tag(frames).bandwidth(1_000)?;
     let sender = near.sender().unsequenced().tag(frames).build();

@@ -1,4 +1,4 @@
-//! Connections that were accepted and not yet taken by the application.
+//! Connections accepted by the endpoint and not yet taken by the application.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ pub(crate) struct Accepting {
     ended: AtomicBool,
 }
 
-/// A task that waits.
+/// A task that waits. Dropping this removes its waker.
 struct Waits<'a> {
     accepting: &'a Accepting,
     waker: Option<Waker>,
@@ -38,7 +38,7 @@ impl Accepting {
 
     pub(crate) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<Mocket>> {
         let mut accepted = lock(&self.accepted);
-        // The channel remembers one waker only.
+        // The channel remembers only one waker.
         let all = self.waiting.join(cx.waker());
         match accepted.poll_recv(&mut Context::from_waker(&all)) {
             Poll::Pending if self.ended.load(Ordering::Acquire) => Poll::Ready(None),
@@ -46,7 +46,7 @@ impl Accepting {
         }
     }
 
-    /// As `poll_next`, awaited. Dropped, it leaves no waker behind.
+    /// Waits like `poll_next`. A dropped future leaves no waker behind.
     pub(crate) async fn next(&self) -> Option<Mocket> {
         let mut waits = Waits { accepting: self, waker: None };
         std::future::poll_fn(|cx| {
@@ -56,7 +56,7 @@ impl Accepting {
         .await
     }
 
-    /// Nobody is let in any more: those who wait are told.
+    /// Ends accepting, and wakes the tasks that wait.
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::Release);
         self.waiting.wake_all();
@@ -79,7 +79,7 @@ mod tests {
         let accepting = Accepting::new(accepted);
         for _ in 0..100 {
             let mut waiting = Box::pin(accepting.next());
-            // Each has a waker of its own, as tasks have.
+            // Each has its own waker, like separate tasks.
             let waker = Waker::from(Arc::new(SharedWakers::default()));
             assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         }

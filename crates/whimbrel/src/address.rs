@@ -1,4 +1,4 @@
-//! What an endpoint can be bound to, and whom it can connect to: as text, or already taken apart.
+//! Types that name a local address to bind to, or a peer to connect to: as text or already parsed.
 
 use std::net::SocketAddr;
 
@@ -11,14 +11,14 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// What an endpoint can be bound to: an address as text (`[::]:4433` for all addresses of both families, port 0 for any port), a
-/// [`SocketAddr`], or a socket of the standard library that is bound already.
+/// Something that an endpoint can be bound to: an address as text (`[::]:4433` for all addresses of both families,
+/// port 0 for any port), a [`SocketAddr`], or a bound socket of the standard library.
 pub trait ToSocket: sealed::Sealed {
     #[doc(hidden)]
     fn open(self) -> Result<UdpSocket, BindError>;
 }
 
-/// Whom to connect to: `whimbrel://KEY@host:port` as text, or taken apart.
+/// Something that names a peer to connect to: `whimbrel://KEY@host:port` as text, or a parsed [`Url`].
 pub trait ToUrl: sealed::Sealed {
     #[doc(hidden)]
     fn to_url(self) -> Result<Url, UrlError>;

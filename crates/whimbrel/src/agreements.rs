@@ -1,5 +1,5 @@
-//! Key agreements of PINGs beside the receive loop, where there is a core for them. A few are made at once, which is soonest; of a flood
-//! the rest waits here, for one thread, and the loop goes on with those who are connected.
+//! Key agreements for PINGs, outside the receive loop if there is a core for it. The loop makes a few at once, which
+//! is fastest. In a flood, the rest waits here for one thread, and the loop goes on with the established connections.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -14,19 +14,19 @@ use crate::mocket::Mocket;
 use crate::serving::serve_at_once;
 use crate::shared::lock;
 
-/// PINGs that wait at the most: some 20 ms of work.
+/// The maximum number of PINGs waiting: about 20 ms of work.
 const MOST_WAITING: usize = 256;
-/// Of them, strangers.
+/// The maximum number of those that may come from unknown peers.
 const MOST_STRANGERS: usize = 192;
-/// One of so many is made at once, by the loop itself: a tenth of its time.
+/// The interval at which the loop itself makes an agreement, which takes a tenth of its time.
 const EVERY: Duration = Duration::from_millis(1);
-/// So many can be made at once after a pause.
+/// The number of agreements that the loop makes in a row after a pause.
 const BURST: u32 = 32;
 
-/// Which key agreements the receive loop makes by itself.
+/// Limits which key agreements the receive loop makes itself.
 #[derive(Debug)]
 struct AtOnce {
-    /// None: all, since there is no other core.
+    /// The time up to which the allowance is used. None: the loop makes all agreements, since there is no other core.
     spent_until: Option<Time>,
 }
 
@@ -36,7 +36,7 @@ impl AtOnce {
         Self { spent_until: (cores > 1).then_some(Time::ZERO) }
     }
 
-    /// Whether the next one is among them.
+    /// Returns whether the loop makes the next agreement itself.
     fn takes(&mut self, now: Time) -> bool {
         let Some(until) = &mut self.spent_until else { return true };
         let spent = (*until).max(now) + EVERY;
@@ -48,19 +48,19 @@ impl AtOnce {
     }
 }
 
-/// Those that are not made at once.
+/// The key agreements that wait for the thread.
 pub(crate) struct Agreements(Mutex<Waiting>);
 
 struct Waiting {
     at_once: AtOnce,
     known: VecDeque<Agreeing>,
     strangers: VecDeque<Agreeing>,
-    /// A thread is at it.
+    /// Whether a thread is working on them.
     working: bool,
 }
 
 impl Waiting {
-    /// Who has been here before comes first. None: there is nothing to do, and the thread ends.
+    /// Returns the next agreement, known peers first. None: nothing is left to do, and the thread ends.
     fn next(&mut self) -> Option<Agreeing> {
         let next = self.known.pop_front().or_else(|| self.strangers.pop_front());
         self.working = next.is_some();
@@ -79,7 +79,8 @@ impl Agreements {
         Self(Mutex::new(Waiting { at_once: AtOnce::new(), known, strangers, working: false }))
     }
 
-    /// Leaves one to the thread, and sees to it that there is one; or gives it back, to be made at once. Without room it is given up.
+    /// Leaves an agreement to the thread, and starts the thread if it is not running. Gives the agreement back if the
+    /// loop is to make it at once. Gives it up if there is no room.
     pub(crate) fn leave(
         shared: &Arc<EndpointShared>,
         now: Time,
@@ -108,7 +109,7 @@ impl Agreements {
     }
 }
 
-/// Until none waits.
+/// Makes agreements until none waits.
 fn work(shared: &Arc<EndpointShared>, socket: &UdpSocket, accept: Option<&mpsc::Sender<Mocket>>) {
     let (mut reply, mut accepted) = (Vec::new(), Vec::new());
     loop {

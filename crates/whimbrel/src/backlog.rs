@@ -1,24 +1,24 @@
-//! Streams that the peer has opened and nobody has accepted yet.
+//! Streams that the peer has opened and the application has not accepted yet.
 
 use std::collections::BTreeSet;
 
 use whimbrel_proto::StreamId;
 use whimbrel_proto::session::{Session, StreamKind};
 
-/// They are kept by kind (byte streams are `true`) and number, so in the order in which they were opened. The peer decides how many there
-/// are, so nothing here looks through all of them each time.
+/// The waiting streams, by kind (true for byte streams) and ID, and so in the order in which they were opened. The
+/// peer decides how many there are, so no operation may look through all of them each time.
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
     waiting: BTreeSet<(bool, StreamId)>,
-    /// With more than this, those that are over are looked for.
+    /// Above this many streams, those that are over are removed.
     most: usize,
 }
 
-/// With fewer it is not worth while to look for those that are over.
+/// With fewer streams than this, it is not worthwhile to look for those that are over.
 const FEW: usize = 64;
 
 impl Backlog {
-    /// One more waits. Of those that wait, the ones that are over are forgotten once they may be half of all.
+    /// Adds a stream. Removes streams that are over, once they may be half of all.
     pub(crate) fn push(&mut self, id: StreamId, kind: StreamKind, session: &Session) {
         self.waiting.insert((kind == StreamKind::Bytes, id));
         if self.waiting.len() > self.most.max(FEW) {
@@ -27,7 +27,7 @@ impl Backlog {
         }
     }
 
-    /// The next of a kind that is not over.
+    /// Returns the next stream of a kind that is not over.
     pub(crate) fn accept(&mut self, kind: StreamKind, session: &Session) -> Option<StreamId> {
         let of_kind = |id| (kind == StreamKind::Bytes, StreamId(id));
         loop {
@@ -39,7 +39,7 @@ impl Backlog {
         }
     }
 
-    /// Somebody has a handle on a stream of the peer's: it is offered to nobody else.
+    /// Removes a stream for which a handle was made otherwise, so that it is not accepted again.
     pub(crate) fn was_accepted(&mut self, id: StreamId) {
         self.waiting.remove(&(false, id));
         self.waiting.remove(&(true, id));
@@ -53,7 +53,7 @@ mod tests {
 
     use super::*;
 
-    /// A session with as many streams of its own, which stand for the peer's.
+    /// Returns a session with this many streams of its own, which stand for the peer's.
     fn session(streams: u64) -> Session {
         let mut session = Session::new(Side::Client, SessionConfig::default());
         for _ in 0..streams {
@@ -75,7 +75,7 @@ mod tests {
         assert_eq!(accepted, [&ids[..1], &ids[2..]].concat());
     }
 
-    /// All that waited was looked through for each stream, and once more to accept it: with so many the test would not end.
+    /// Adding or accepting a stream once looked through all that waited. With that, this test would not end.
     #[test]
     fn regression_a_long_backlog_costs_each_stream_the_same() {
         let (mut backlog, mut session) = (Backlog::default(), session(0));
@@ -92,7 +92,7 @@ mod tests {
     fn streams_that_are_over_are_not_kept() {
         let (mut backlog, session) = (Backlog::default(), session(3));
         let live = session.byte_streams();
-        // Never opened here: as if they had been and were gone.
+        // These were never opened here, as if they were over already.
         for number in 1000..100_000 {
             backlog.push(StreamId(4 * number), StreamKind::Messages, &session);
             assert!(backlog.waiting.len() <= FEW + 1);

@@ -1,10 +1,10 @@
-//! The one place that reads the clock.
+//! The only place that reads the clock.
 
 use std::time::Instant;
 
 use whimbrel_proto::Time;
 
-/// Turns the system's monotonic clock into the core's.
+/// Converts the system's monotonic clock to the time of the protocol core.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     epoch: Instant,
@@ -22,7 +22,8 @@ impl Clock {
         return Time::ZERO + self.epoch.elapsed();
     }
 
-    /// When `time` is, for a timer. The far future stays a day away: timers are set again when they fire.
+    /// Converts a time to an instant for a timer. Times further than a day away are cut to a day, since timers are
+    /// set again when they fire.
     pub(crate) fn instant(&self, time: Time) -> tokio::time::Instant {
         const FAR: std::time::Duration = std::time::Duration::from_secs(86_400);
         let ahead = time.since(self.now()).min(FAR);
@@ -30,7 +31,7 @@ impl Clock {
     }
 }
 
-/// Time that tests have pass without waiting for it.
+/// A clock offset with which tests let time pass without waiting.
 #[cfg(test)]
 pub(crate) mod ahead {
     use std::cell::Cell;
@@ -44,7 +45,7 @@ pub(crate) mod ahead {
         AHEAD.get()
     }
 
-    /// On this thread.
+    /// Lets this much time pass, for this thread only.
     pub(crate) fn pass(time: Duration) {
         AHEAD.set(AHEAD.get() + time);
     }

@@ -1,4 +1,4 @@
-//! A socket, the connections on it, and the loop that receives for them.
+//! An endpoint: a socket, the connections on it, and the receive loop that serves them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
@@ -36,7 +36,7 @@ use crate::roam::Networks;
 use crate::serving::{Company, Lane, Serving};
 use crate::shared::{Shared, lock};
 
-/// How an endpoint is set up. Each setting has a method of its name.
+/// The configuration of an endpoint. Each field has a builder method of the same name.
 ///
 /// ```
 /// use whimbrel::{Config, Paths, TransportConfig};
@@ -48,31 +48,37 @@ use crate::shared::{Shared, lock};
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Config {
-    /// Who this endpoint is. Default: a key made for this process only.
+    /// The key pair of this endpoint. Default: a new one, made for this process only.
     pub identity: Identity,
-    /// Settings of connections.
+    /// The settings of connections.
     pub transport: TransportConfig,
-    /// Accept connections, how and from whom. None (default): only connect.
+    /// Whether to accept connections, how, and from which keys. Default None: the endpoint only connects.
     pub listen: Option<ListenConfig>,
-    /// Application protocol named when connecting. Default: none.
+    /// The application protocol named when connecting. Default: none.
     pub protocol: Bytes,
-    /// A secret both ends must have beside their keys (Noise `psk2`), to connect and, where the listener names no other, to be connected
-    /// to: who has not the same gets no answer. Turns early data off. Default: none.
+    /// A pre-shared key that both ends need in addition to their key pairs (Noise `psk2`). It applies when
+    /// connecting, and when accepting unless `listen` sets another. A peer without the same key gets no answer. Turns
+    /// early data off. Default: none.
     pub psk: Option<Secret>,
-    /// Connections accepted by the endpoint and not yet by the application; beyond it they are aborted. Default 1,024.
+    /// The maximum number of connections accepted by the endpoint but not yet by the application. Further ones are
+    /// aborted. Default 1,024.
     pub backlog: usize,
-    /// Which of the host's networks are used. Default: `Auto`, all of them as they come and go.
+    /// The networks of this host to use. Default: `Auto`, all of them as they come and go.
     pub paths: Paths,
-    /// What makes the reset tokens of this endpoint its own: keep 32 random bytes for it, and peers notice at once when the program is started
-    /// again at the same address. None (default): new ones each time, and peers notice a restart by silence, or when they dial the session
-    /// again. No two endpoints of one identity may have the same while both run: each would answer for the other's connections, and whoever
-    /// has seen one of their packets could end them so. Processes of a fleet have one each.
+    /// A salt from which the reset tokens of this endpoint are derived. Keep 32 random bytes across restarts: peers
+    /// then notice a restart at the same address at once. Default None: a new salt each time. Peers then notice a
+    /// restart by silence, or when they dial the session again.
+    ///
+    /// Two endpoints of one identity must not share a salt while both run, so each process of a fleet needs its own.
+    /// Otherwise each would answer for the other's connections, and an attacker who has seen one of their packets
+    /// could end them.
     pub reset_salt: Option<[u8; 32]>,
-    /// Append the keys of connections to this file, for a packet dissector: whoever has it reads them. Default: what the environment's
-    /// WHIMBREL_KEYLOGFILE names, else none.
+    /// A file to which the keys of connections are appended, for a packet dissector. Anyone with this file can read
+    /// the connections. Default: the file named by the environment variable WHIMBREL_KEYLOGFILE, or none.
     pub key_log: Option<PathBuf>,
-    /// Record what each connection does in a file of this folder, in qlog's form, which viewers such as qvis show: packets, losses, round trips,
-    /// congestion control, paths. No payload and no keys. Default: what the environment's WHIMBREL_QLOG_DIR names, else none.
+    /// A folder in which each connection is recorded in its own file, in the qlog format, which viewers such as qvis
+    /// show. Records packets, losses, round trips, congestion control and paths, but no payload and no keys. Default:
+    /// the folder named by the environment variable WHIMBREL_QLOG_DIR, or none.
     pub qlog_dir: Option<PathBuf>,
 }
 
@@ -91,7 +97,7 @@ whimbrel_proto::setters!(Config {
 
 impl std::fmt::Debug for Config {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Nothing secret.
+        // Secrets are left out.
         f.debug_struct("Config")
             .field("identity", &self.identity.public().to_string())
             .field("listens", &self.listen.is_some())
@@ -120,7 +126,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Accepts connections from any key, as `identity`.
+    /// A configuration that accepts connections from any key, as `identity`.
     pub fn listen_as(identity: Identity) -> Self {
         Self { identity, listen: Some(ListenConfig::default()), ..Self::default() }
     }
@@ -139,11 +145,12 @@ impl Config {
         self
     }
 
-    /// Accepts connections, and takes up sessions that come back, of whom `admit` answers true to only: asked with the key that the client
-    /// has proven and the address it came from, before anything is kept for it. A key that is not among those allowed is not asked about.
-    /// Whoever is refused gets no answer, as if nobody listened.
+    /// Accepts connections, and sessions that come back, only if `admit` returns true. `admit` is called with the key
+    /// that the client has proven and the address it came from, before any state is kept for the client. It is not
+    /// called for a key outside the list of allowed keys. A refused client gets no answer, as if nothing listened.
     ///
-    /// It is called on the path of every handshake, while the endpoint is held: it must be quick, and must not call the endpoint.
+    /// `admit` runs during every handshake while the endpoint is locked. It must be quick and must not call the
+    /// endpoint.
     ///
     /// ```
     /// use std::collections::BTreeSet;
@@ -162,7 +169,7 @@ impl Config {
     }
 }
 
-/// A new key pair from the system's randomness.
+/// Makes a new key pair from the system's random number generator.
 ///
 /// ```
 /// use whimbrel::{Identity, new_identity};
@@ -175,20 +182,20 @@ pub fn new_identity() -> Identity {
     Identity::from_secret(*Zeroizing::new(random_bytes()))
 }
 
-/// Since the epoch; a clock before it counts as there.
+/// The time since the Unix epoch. Zero if the clock is set before it.
 pub(crate) fn time_of_day() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
 pub(crate) fn random_bytes() -> [u8; 32] {
     let mut bytes = [0; 32];
-    // Without randomness there is no safety and nothing sensible to go on with.
+    // Without randomness nothing is secure, so there is no sensible way to go on.
     #[allow(clippy::expect_used, reason = "a system without randomness cannot run this")]
     rand::rngs::SysRng.try_fill_bytes(&mut bytes).expect("the system gives randomness");
     bytes
 }
 
-/// A socket and the connections on it. Cheap to clone; the connections go on when the last clone is dropped.
+/// A UDP socket and the connections on it. Cheap to clone. Connections go on after the last clone is dropped.
 #[derive(Clone)]
 pub struct Endpoint {
     pub(crate) shared: Arc<EndpointShared>,
@@ -216,14 +223,14 @@ pub(crate) struct EndpointShared {
     pub(crate) connections: Mutex<BTreeMap<Handle, Arc<Shared>>>,
     pub(crate) config: Config,
     pub(crate) company: Company,
-    /// The endpoint is being closed.
+    /// Whether the endpoint is being closed and refuses connections.
     refusing: AtomicBool,
-    /// The last connection went, or the last handle.
+    /// Notified when a connection is forgotten, and when the last [`Endpoint`] is dropped.
     changed: Notify,
     closed: OnceLock<()>,
 }
 
-/// Dropped with the last clone of an endpoint.
+/// Marks the endpoint as closed when its last clone is dropped.
 struct OpenGuard(Arc<EndpointShared>);
 
 impl Drop for OpenGuard {
@@ -235,10 +242,12 @@ impl Drop for OpenGuard {
 }
 
 impl Endpoint {
-    /// Opens a socket on `address`: `[::]:4433` for all addresses of both families, port 0 for any port. Or takes over one that is bound.
+    /// Binds an endpoint to `address`, or takes over a socket that is already bound. `[::]:4433` means all addresses
+    /// of both families; port 0 means any port.
     ///
     /// # Errors
-    /// The address does not parse, or the system refuses it.
+    /// The address does not parse, or the system refuses it. Also if the key log or the folder for recordings cannot
+    /// be made.
     #[allow(clippy::unused_async, reason = "must be called within the runtime that will drive it")]
     pub async fn bind(config: Config, address: impl ToSocket) -> Result<Self, BindError> {
         let socket = address.open()?;
@@ -295,26 +304,26 @@ impl Endpoint {
         Ok(Self { shared, accepting: Arc::new(Accepting::new(accepting)), open })
     }
 
-    /// The address the socket is bound to.
+    /// Returns the address that the socket is bound to.
     ///
     /// # Errors
-    /// The system does not say.
+    /// The system cannot tell the address.
     pub fn local_addr(&self) -> std::io::Result<SocketAddr> {
         self.shared.socket.local_addr()
     }
 
-    /// The key others know this endpoint by.
+    /// Returns the public key that identifies this endpoint.
     pub fn public_key(&self) -> PublicKey {
         lock(&self.shared.proto).public_key()
     }
 
-    /// What came in and led to no connection.
+    /// Returns counters of the datagrams that led to no connection.
     pub fn stats(&self) -> EndpointStats {
         lock(&self.shared.proto).stats()
     }
 
-    /// Connects to `whimbrel://KEY@host:port` and waits for the handshake. Of a host with several addresses one more is tried every 250 ms
-    /// until one answers (RFC 8305).
+    /// Connects to `whimbrel://KEY@host:port` and waits for the handshake. If the host has several addresses, another
+    /// one is tried every 250 ms until one answers (RFC 8305).
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -328,18 +337,22 @@ impl Endpoint {
     /// # }
     /// ```
     ///
-    /// # Errors
-    /// The URL, the name, or the handshake; each says what to do. Cancel-safe: a cancelled call abandons the attempt.
+    /// The URL is invalid, the name does not resolve, no local address leads there, the endpoint is closed, or the
+    /// handshake fails. Each error says what to do.
+    ///
+    /// # Cancel safety
+    /// Cancel-safe: dropping the future abandons the attempt.
     pub async fn connect(&self, url: impl ToUrl) -> Result<Mocket, ConnectError> {
         let mocket = self.begin_connect(url).await?;
         mocket.established().await?;
         Ok(mocket)
     }
 
-    /// As [`Endpoint::connect`], without waiting: what is sent meanwhile travels with the third packet of the handshake.
+    /// Connects like [`Endpoint::connect`], but without waiting for the handshake. Data sent meanwhile travels with
+    /// the third packet of the handshake.
     ///
     /// # Errors
-    /// The URL or the name.
+    /// The URL is invalid, the name does not resolve, no local address leads there, or the endpoint is closed.
     pub async fn begin_connect(&self, url: impl ToUrl) -> Result<Mocket, ConnectError> {
         let url = url.to_url()?;
         let key = url.key.ok_or(ConnectError::KeyMissing)?;
@@ -347,11 +360,12 @@ impl Endpoint {
         self.open(&remotes, ServerKey::Known(key))
     }
 
-    /// Connects trusting whatever key the server shows (trust on first use), or insisting on the one `remembered`. Compare or keep
-    /// [`Mocket::peer_key`]. The server must be willing to show its key.
+    /// Connects to a server whose URL names no key. Insists on the key in `remembered`, or else trusts any key that
+    /// the server shows (trust on first use). A key in the URL takes precedence over both. Compare or keep
+    /// [`Mocket::peer_key`]. The server must be configured to show its key.
     ///
     /// # Errors
-    /// As [`Endpoint::connect`].
+    /// The same as for [`Endpoint::connect`].
     pub async fn connect_trusting(
         &self,
         url: impl ToUrl,
@@ -369,23 +383,25 @@ impl Endpoint {
         Ok(mocket)
     }
 
-    /// The tickets that servers gave, as bytes: kept in a file (as secret as the key) they let the next run of the program begin its
-    /// connections half a round trip from data. Each is good for one connection.
+    /// Exports the tickets received from servers as bytes. Keep them in a file, as secret as the private key: the next
+    /// run of the program can then send data with its first packet, so that it arrives after half a round trip. Each
+    /// ticket is good for one connection.
     pub fn export_tickets(&self) -> Vec<u8> {
         lock(&self.shared.tickets).export(self.shared.clock.now(), time_of_day())
     }
 
-    /// Takes back what [`Endpoint::export_tickets`] gave; returns how many still count. They are for the identity that was exported with:
-    /// another's connections begin as if there were none.
+    /// Imports tickets that [`Endpoint::export_tickets`] returned, and returns how many are still valid. They only
+    /// work for the identity that exported them. With another identity, connections begin as if there were no
+    /// tickets.
     ///
     /// # Errors
-    /// Not such bytes.
+    /// The bytes are no exported tickets.
     pub fn import_tickets(&self, exported: &[u8]) -> Result<usize, TicketsError> {
         let now = self.shared.clock.now();
         lock(&self.shared.tickets).import(now, time_of_day(), exported).map_err(|_| TicketsError)
     }
 
-    /// To one of these addresses; there is at least one.
+    /// Begins a connection to one of these addresses. The list must not be empty.
     fn open(&self, remotes: &[SocketAddr], server_key: ServerKey) -> Result<Mocket, ConnectError> {
         let shared = &self.shared;
         if shared.refusing.load(Ordering::Acquire) {
@@ -413,7 +429,7 @@ impl Endpoint {
         Ok(Mocket::new(connection))
     }
 
-    /// The next connection somebody made to us; None once the endpoint cannot receive any more. Cancel-safe.
+    /// Waits for the next connection from a peer. Returns None once the endpoint no longer receives. Cancel-safe.
     ///
     /// ```no_run
     /// # async fn example(endpoint: whimbrel::Endpoint) {
@@ -430,25 +446,26 @@ impl Endpoint {
         self.accepting.next().await
     }
 
-    /// As [`Endpoint::accept`], polled.
+    /// Polls for the next connection, like [`Endpoint::accept`].
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<Option<Mocket>> {
         self.accepting.poll_next(cx)
     }
 
-    /// The next connection somebody made to us, if there is one.
+    /// Returns the next connection from a peer, if one is waiting.
     pub fn try_accept(&self) -> Option<Mocket> {
         self.accepting.try_next()
     }
 
-    /// Closes every connection politely and waits until all have ended, `patience` at the most: those that have not are aborted, and
-    /// counted. From the first poll on nobody is let in, [`Endpoint::accept`] ends, and connecting fails. The socket closes with the last handle.
+    /// Closes every connection gracefully and waits until all have ended, for at most `patience`. Aborts the rest and
+    /// returns how many those were. From the first poll on, no connection is accepted, [`Endpoint::accept`] ends, and
+    /// connecting fails. The socket closes with the last handle.
     pub async fn close(&self, code: u64, text: &str, patience: Duration) -> usize {
         self.shared.refusing.store(true, Ordering::Release);
         self.accepting.end();
         for connection in self.shared.all() {
             Mocket::new(connection).begin_close(code, text);
         }
-        // Connections that have ended linger to answer a peer that missed it.
+        // Connections that have ended stay for a while to answer a peer that missed the close.
         let ended = async {
             for connection in self.shared.all() {
                 Mocket::new(connection).closed().await;
@@ -465,7 +482,7 @@ impl Endpoint {
         left.len()
     }
 
-    /// Waits until every connection has ended: call it before the program ends, so that polite closes get through.
+    /// Waits until every connection has ended. Call it before the program ends, so that graceful closes get through.
     pub async fn wait_idle(&self) {
         loop {
             let changed = self.shared.changed.notified();
@@ -476,13 +493,14 @@ impl Endpoint {
         }
     }
 
-    /// A handle on every session of which the application holds one: to look at them. One that is kept keeps its session open.
+    /// Returns a handle on every session of which the application holds a handle, for inspection. Keeping one keeps
+    /// its session open.
     pub fn mockets(&self) -> Vec<Mocket> {
         let held = |shared: &Arc<Shared>| shared.mockets.load(Ordering::Acquire) > 0;
         self.shared.all().into_iter().filter(held).map(Mocket::new).collect()
     }
 
-    /// Aborts every connection.
+    /// Aborts every connection with this code and text.
     pub fn abort_all(&self, code: u64, text: &str) {
         for connection in self.shared.all() {
             connection.lock().connection.abort(self.shared.clock.now(), code, text);
@@ -513,7 +531,7 @@ impl EndpointShared {
         self.changed.notify_one();
     }
 
-    /// The connections there are.
+    /// Returns all connections.
     pub(crate) fn all(&self) -> Vec<Arc<Shared>> {
         lock(&self.connections).values().cloned().collect()
     }
@@ -527,13 +545,14 @@ impl EndpointShared {
     }
 }
 
-/// Coalesced buffers received in one call.
+/// The number of buffers filled by one receive call. Each may hold several coalesced datagrams.
 const BUFFERS: usize = 8;
 
-/// How long a receive loop that finds more each time it reads goes on before other tasks have their turn.
+/// How long a receive loop whose buffers fill up each time goes on before other tasks run.
 const BUSY: Duration = Duration::from_millis(1);
 
-/// The receive loop of a socket: until the endpoint and its connections are gone. Without `accept` nobody is let in by it.
+/// The receive loop of a socket. It runs until the endpoint and its connections are gone. Without `accept`, new
+/// connections are refused.
 pub(crate) async fn receive(
     shared: Arc<EndpointShared>,
     socket: Arc<UdpSocket>,
@@ -546,7 +565,7 @@ pub(crate) async fn receive(
     loop {
         let others_wait = is_more && shared.clock.now().since(busy_since) >= BUSY;
         if others_wait || !serving.is_idle() {
-            // Other tasks have their turn, and the system may say what has arrived.
+            // Lets other tasks run, then reads without blocking what has arrived meanwhile.
             tokio::task::yield_now().await;
             if batch.try_fill(&socket).is_err_and(|error| error.kind() != ErrorKind::WouldBlock) {
                 break;
@@ -555,7 +574,7 @@ pub(crate) async fn receive(
             tokio::select! {
                 filled = batch.fill_from(&socket) => {
                     if filled.is_err() {
-                        // Errors of single datagrams are not reported here: the socket itself is gone.
+                        // Errors of single datagrams are not reported here, so the socket itself has failed.
                         break;
                     }
                 }
@@ -581,14 +600,14 @@ pub(crate) async fn receive(
     }
 }
 
-/// By where strangers come in.
+/// The way in for new peers: the socket to answer on, and the channel of accepted connections.
 #[derive(Clone, Copy)]
 struct Door<'a> {
     socket: &'a Arc<UdpSocket>,
     accept: Option<&'a mpsc::Sender<Mocket>>,
 }
 
-/// Sorts what has arrived; strangers are answered at once.
+/// Sorts the received datagrams by connection. Unknown peers are answered at once.
 fn route_batch(
     shared: &Arc<EndpointShared>,
     now: Time,
@@ -598,9 +617,10 @@ fn route_batch(
     serving: &mut Serving,
     accepted: &mut Vec<(SocketAddr, Routed)>,
 ) {
-    // Not held while a connection is, which tells the endpoint its news under its own lock.
+    // The endpoint's lock, taken when first needed. It must not be held while a connection is locked: connections
+    // call the endpoint with their own lock held.
     let mut proto = None;
-    // Datagrams come in runs of one connection.
+    // Datagrams often come in runs for one connection, so its lane is looked up once for a run.
     let mut last: Option<(ConnectionId, SocketAddr, Lane)> = None;
     batch.drain(|datagram| {
         let datagram = Datagram {
@@ -622,10 +642,12 @@ fn route_batch(
         let found =
             proto.get_or_insert_with(|| lock(&shared.proto)).handle_datagram_deferring(now, datagram, reply);
         if !matches!(found, Routed::Connection(..)) {
-            // What is for no connection may take a handshake's time, be it forged.
+            // A datagram for no connection, even a forged one, may take as long as a handshake. The lock is released
+            // for that.
             proto = None;
         }
-        // At once, if at all: what comes right behind PING is for the connection that it begins.
+        // An agreement that is not left to the other thread runs now: datagrams right behind the PING belong to the
+        // connection that it begins.
         let found = match found {
             Routed::Agreeing(agreeing) => {
                 match Agreements::leave(shared, now, door.socket, door.accept, *agreeing) {
@@ -651,12 +673,12 @@ fn route_batch(
     });
 }
 
-/// The id of the connection that a sealed packet says it is for.
+/// Returns the connection ID that a sealed packet is addressed to. None for a packet in the clear.
 fn sealed_for(packet: &[u8]) -> Option<ConnectionId> {
     destination(packet).filter(|(flags, _)| flags & CLEAR_BIT == 0).map(|(_, id)| id)
 }
 
-/// Sends a stranger an answer, if there is one. If it does not get through, it is asked for again.
+/// Sends a reply to an unknown peer, if there is one. A lost reply is not repeated: the peer asks again.
 pub(crate) fn reply_to(socket: &UdpSocket, to: SocketAddr, source: Option<IpAddr>, reply: &[u8]) {
     if reply.is_empty() {
         return;
@@ -671,7 +693,7 @@ pub(crate) fn reply_to(socket: &UdpSocket, to: SocketAddr, source: Option<IpAddr
     socket.try_send(&transmit).ok();
 }
 
-/// Offers the application what was accepted.
+/// Registers accepted connections and offers them to the application.
 pub(crate) fn hand_over(
     shared: &Arc<EndpointShared>,
     accepted: &mut Vec<(SocketAddr, Routed)>,
@@ -689,7 +711,8 @@ pub(crate) fn hand_over(
             continue;
         }
         if shared.config.listen.as_ref().is_some_and(|listen| listen.acceptor.psk.is_some()) {
-            // Only a packet under the final keys shows that the client has it, too; nothing can come before.
+            // Only a packet sealed with the final keys proves that the client holds the PSK, too. Nothing can be
+            // received before that.
             let accept = accept.cloned();
             tokio::spawn(async move {
                 if mocket.proven().await.is_ok() {
@@ -703,7 +726,7 @@ pub(crate) fn hand_over(
     }
 }
 
-/// Hands an accepted connection to the application, if that keeps up.
+/// Hands an accepted connection to the application. Aborts it if the backlog is full.
 fn offer(accept: Option<&mpsc::Sender<Mocket>>, mocket: Mocket) {
     let refused = match accept {
         Some(accept) => accept.try_send(mocket).err().map(mpsc::error::TrySendError::into_inner),
@@ -748,7 +771,7 @@ mod tests {
         let server = Endpoint::bind(Config::listen_as(new_identity()), "127.0.0.1:0").await.unwrap();
         let live = server.local_addr().unwrap();
         let dead = ["[::1]:0", "127.0.0.1:0"].map(std::net::UdpSocket::bind);
-        // A host without IPv6 has one dead address less.
+        // On a host without IPv6 there is one dead address less.
         let dead: Vec<SocketAddr> =
             dead.into_iter().flatten().map(|socket| socket.local_addr().unwrap()).collect();
         let ipv6 = dead.len() == 2;

@@ -1,4 +1,4 @@
-//! Errors, an enum an operation; each says what happened and what to do.
+//! Error types, one enum per operation. Each message says what happened and what to do.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -8,29 +8,29 @@ use whimbrel_proto::{CloseReason, OpenPathError, UrlError};
 
 use crate::stream_code::StreamCode;
 
-/// Binding an endpoint.
+/// An error from binding an endpoint.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindError {
-    /// Not `address:port`.
+    /// The text is not of the form `address:port`.
     #[error("{0:?} is no address to bind: write it as 0.0.0.0:4433 or [::]:4433")]
     Address(String),
-    /// The system refuses.
+    /// The system refuses to bind this address.
     #[error(
         "cannot bind {0}: {1}; choose an address of this host and a port that is free, or port 0 for any"
     )]
     System(SocketAddr, io::Error),
-    /// The socket that was handed in cannot be used.
+    /// The socket that was passed in cannot be used.
     #[error("cannot use this socket: {0}; hand in a UDP socket that is bound")]
     Socket(io::Error),
-    /// The folder of recordings cannot be made.
+    /// The folder for qlog recordings cannot be created.
     #[error(
         "cannot make the folder {path:?} for recordings: {error}; name another in WHIMBREL_QLOG_DIR, or unset it"
     )]
     QlogDir {
-        /// Which folder.
+        /// The folder.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
     /// The key log cannot be opened.
@@ -38,42 +38,42 @@ pub enum BindError {
         "cannot write the key log {path:?}: {error}; name another file in WHIMBREL_KEYLOGFILE, or unset it"
     )]
     KeyLog {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
 }
 
-/// Importing tickets.
+/// An error from importing tickets: the bytes are no exported tickets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("these bytes are no exported tickets: delete the file, the next connection starts a new one")]
 pub struct TicketsError;
 
-/// Connecting.
+/// An error from connecting.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
     /// The URL does not parse.
     #[error(transparent)]
     Url(#[from] UrlError),
-    /// The URL names no key and nothing else says whom to trust.
+    /// The URL names no key, and nothing else says which key to trust.
     #[error("the URL names no key: write whimbrel://KEY@host:port, or trust on first use")]
     KeyMissing,
-    /// The host name has no address.
+    /// The host name does not resolve to an address.
     #[error("cannot find the address of {host}: {error}")]
     Resolve {
-        /// As in the URL.
+        /// The host name as in the URL.
         host: String,
-        /// What the resolver says.
+        /// The resolver's error.
         error: io::Error,
     },
-    /// None of the addresses that `paths` names can begin the connection.
+    /// None of the local addresses in `paths` can be used to reach this peer.
     #[error(
         "none of the addresses in `paths` is this host's now and of the family of {0}: name others, or leave it to Auto"
     )]
     NoPath(SocketAddr),
-    /// [`crate::Endpoint::close`] was called.
+    /// The endpoint was closed with [`crate::Endpoint::close`].
     #[error("the endpoint was closed: bind another")]
     EndpointClosed,
     /// The handshake ended without a connection.
@@ -81,107 +81,110 @@ pub enum ConnectError {
     Closed(#[from] CloseReason),
 }
 
-/// Sending a message.
+/// An error from sending a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// The queue is full: wait with `send`, or drop something.
+    /// The send queue is full. Wait with `send`, or cancel something.
     #[error(
         "the send queue is full: await send, cancel something, or raise send_queue_bytes or send_queue_messages"
     )]
     QueueFull,
-    /// The time for entering the queue passed while it was full.
+    /// The send queue stayed full for the whole enqueue limit.
     #[error(
         "the send queue stayed full for the whole enqueue limit: send less, cancel something, or raise the limit"
     )]
     EnqueueTimedOut,
-    /// Longer than the peer takes.
+    /// The message is longer than the peer accepts.
     #[error("the message is longer than the {limit} bytes the peer takes: split it or use a byte stream")]
     TooLarge {
-        /// Bytes.
+        /// The longest message that the peer accepts, bytes.
         limit: u64,
     },
     /// The mocket is closed.
     #[error("the mocket is closed: {0}")]
     Closed(CloseReason),
-    /// The mocket, or this stream, takes no more messages.
+    /// The stream takes no messages: it was not opened for messages, or it has ended.
     #[error("this stream takes no messages: it was not opened for them, or has ended")]
     NoStream,
-    /// Tags are numbers below 2^62.
+    /// The tag is not below 2^62.
     #[error("the tag is too large: use one below 2^62")]
     TagTooLarge,
-    /// More tags than the session keeps.
+    /// More tags are in use than the session keeps (`max_tags`).
     #[error("too many tags are in use: reuse them, or raise max_tags")]
     TooManyTags,
 }
 
-/// Opening a path, or choosing addresses for paths.
+/// An error from opening a path, or from choosing the addresses of paths.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PathError {
-    /// No address of this host.
+    /// The address does not belong to this host.
     #[error("{0} is no address of this host now: `ip address` lists them")]
     NotLocal(IpAddr),
-    /// The system gives no socket there.
+    /// The system cannot open a socket on this address.
     #[error("cannot open a socket on {0}: {1}")]
     System(IpAddr, io::Error),
-    /// Not now, or not by this end.
+    /// The connection can open no path now, or this end may not open one.
     #[error(transparent)]
     Refused(#[from] OpenPathError),
 }
 
-/// Receiving: the mocket is closed and everything that came before was read.
+/// The mocket is closed and everything received before was read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the mocket is closed: {0}")]
 pub struct Closed(pub CloseReason);
 
-/// Receiving on a stream of messages.
+/// An error from receiving on a message stream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StreamRecvError {
-    /// The peer has dropped its end, and everything that came before was read.
+    /// The peer has dropped its end, and everything received before was read.
     #[error("the stream has ended: the peer sends no more on it")]
     Ended,
-    /// The mocket is closed and everything that came before was read.
+    /// The mocket is closed, and everything received before was read.
     #[error("the mocket is closed: {0}")]
     Closed(CloseReason),
 }
 
-/// Setting a stream's options.
+/// An error from setting a stream's options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StreamOptionsError {
-    /// No message stream of this number, or none any more.
+    /// There is no open message stream with this number.
     #[error("no message stream has this number: it was not opened for messages, or the mocket is closed")]
     NoStream,
-    /// A stream that keeps the latest only needs a reader of its own.
+    /// A stream that keeps only the latest messages needs a reader of its own.
     #[error(
         "this stream's messages go to the mocket's inbox: open or accept it as a MessageStream to keep the latest only"
     )]
     SharedInbox,
 }
 
-/// Reading or writing a byte stream: what the [`io::Error`] of `tokio::io` holds, and [`StreamIoError::of`] gives.
+/// An error from reading or writing a byte stream. The [`io::Error`] of the `tokio::io` traits wraps it, and
+/// [`StreamIoError::of`] returns it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StreamIoError {
-    /// Reading, [`io::ErrorKind::ConnectionReset`]: the peer gave up writing, with this code; 0 if it dropped the stream without `shutdown`.
+    /// A read failed because the peer reset its writing direction with this code
+    /// ([`io::ErrorKind::ConnectionReset`]). The code is 0 if the peer dropped the stream without `shutdown`.
     #[error("the peer reset the stream with code {0}: what it wrote may not be whole")]
     Reset(StreamCode),
-    /// Writing, [`io::ErrorKind::BrokenPipe`]: the peer reads no more, and gave this code; 0 if it dropped the stream.
+    /// A write failed because the peer stopped reading, with this code ([`io::ErrorKind::BrokenPipe`]). The code is 0
+    /// if the peer dropped the stream.
     #[error("the peer stopped the stream with code {0}: it reads no more")]
     Stopped(StreamCode),
-    /// [`io::ErrorKind::BrokenPipe`]: this end has ended the direction itself.
+    /// This end has ended the direction itself ([`io::ErrorKind::BrokenPipe`]).
     #[error("this end has ended this direction of the stream")]
     Ended,
-    /// [`io::ErrorKind::ConnectionAborted`]: the mocket is closed, and everything that came before was read. With
-    /// [`CloseReason::Suspended`] what was not read is in the suspended session.
+    /// The mocket is closed, and everything received before was read ([`io::ErrorKind::ConnectionAborted`]). With
+    /// [`CloseReason::Suspended`], unread data is in the suspended session.
     #[error("the mocket is closed: {0}")]
     Closed(CloseReason),
 }
 
 impl StreamIoError {
-    /// Why a stream failed, where `tokio::io` says that it did.
+    /// Returns the stream error inside an [`io::Error`] from the `tokio::io` traits, if it holds one.
     ///
     /// ```
     /// # fn example(error: std::io::Error) {
@@ -210,20 +213,20 @@ impl From<StreamIoError> for io::Error {
     }
 }
 
-/// Opening a stream.
+/// An error from opening a stream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StreamOpenError {
     /// The mocket is closed.
     #[error("the mocket is closed: {0}")]
     Closed(CloseReason),
-    /// The session is closing.
+    /// The session is closing and opens no more streams.
     #[error("the mocket is closing and opens no more streams: connect anew")]
     Closing,
     /// The opening is longer than [`crate::MAX_OPENING`] bytes.
     #[error("the opening is longer than 1,024 bytes: write the rest on the stream")]
     OpeningTooLong,
-    /// The peer's version of the protocol has no openings.
+    /// The peer's version of the protocol does not support openings.
     #[error("the peer takes no openings, being of an older version: open the stream without, or update it")]
     NoOpenings,
 }

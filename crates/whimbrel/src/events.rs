@@ -1,4 +1,4 @@
-//! Events of a session, for whoever subscribes.
+//! Subscriptions to the events of a session.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -8,13 +8,13 @@ use whimbrel_proto::Event;
 
 use crate::shared::lock;
 
-/// Events a subscriber may fall behind by before the oldest are dropped.
+/// The number of events that a subscriber may fall behind before the oldest are dropped.
 const EVENT_BACKLOG: usize = 256;
 
-/// Why there is no event.
+/// An error from receiving an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EventsError {
-    /// The subscriber fell behind, and so many of the oldest events were dropped. Those after them follow.
+    /// The subscriber fell behind, and this many of the oldest events were dropped. The later events follow.
     #[error("{0} events were missed: read them sooner")]
     Missed(u64),
     /// The session has ended, and every event was read.
@@ -22,7 +22,7 @@ pub enum EventsError {
     Closed,
 }
 
-/// Events of a session, from [`crate::Mocket::subscribe`]. It does not keep the session open.
+/// The events of a session, from [`crate::Mocket::subscribe`]. A subscription does not keep the session open.
 #[derive(Debug)]
 pub struct Events(Arc<Mutex<Queue>>);
 
@@ -35,18 +35,19 @@ struct Queue {
 }
 
 impl Events {
-    /// The next event. Cancel-safe.
+    /// Receives the next event. Cancel-safe.
     ///
     /// # Errors
-    /// [`EventsError::Missed`], after which it goes on; [`EventsError::Closed`] after the last, which is [`Event::Closed`].
+    /// [`EventsError::Missed`], after which the events go on. [`EventsError::Closed`] after the last event, which is
+    /// [`Event::Closed`].
     pub async fn recv(&mut self) -> Result<Event, EventsError> {
         std::future::poll_fn(|cx| self.poll_recv(cx)).await
     }
 
-    /// As [`Events::recv`].
+    /// Polls for the next event, like [`Events::recv`].
     ///
     /// # Errors
-    /// As there.
+    /// The same as for [`Events::recv`].
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<Event, EventsError>> {
         let mut queue = lock(&self.0);
         let next = queue.next();
@@ -59,10 +60,10 @@ impl Events {
         }
     }
 
-    /// The next event if one is there.
+    /// Returns the next event, if one is there.
     ///
     /// # Errors
-    /// As [`Events::recv`].
+    /// The same as for [`Events::recv`].
     pub fn try_recv(&mut self) -> Result<Option<Event>, EventsError> {
         lock(&self.0).next().transpose()
     }
@@ -92,7 +93,7 @@ impl Queue {
     }
 }
 
-/// The queues of those who listen.
+/// The queues of all subscribers.
 #[derive(Debug, Default)]
 pub(crate) struct Subscribers(Vec<Arc<Mutex<Queue>>>);
 
@@ -104,7 +105,7 @@ impl Subscribers {
         Events(queue)
     }
 
-    /// Gives the event to everybody who still listens.
+    /// Queues an event for every subscriber.
     pub(crate) fn tell(&mut self, event: &Event) {
         self.0.retain(|queue| Arc::strong_count(queue) > 1);
         for queue in &self.0 {
@@ -119,7 +120,7 @@ impl Subscribers {
         }
     }
 
-    /// Nothing will follow.
+    /// Ends all subscriptions: no events follow.
     fn end(&mut self) {
         for queue in std::mem::take(&mut self.0) {
             let mut queue = lock(&queue);

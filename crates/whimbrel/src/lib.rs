@@ -1,8 +1,9 @@
 //! One sealed, multi-path, message-oriented transport over UDP for networks that move.
 //!
-//! An [`Endpoint`] is a socket. [`Endpoint::connect`] and [`Endpoint::accept`] give a [`Mocket`]: a handle on a session with a peer whose
-//! key is known. Messages go out by [`Mocket::send`], or through a [`Sender`] that says how: reliable or not, in order or not, with a tag,
-//! a priority, a lifetime. They come in by [`Mocket::recv`]. Bytes go through a [`Stream`].
+//! An [`Endpoint`] is a UDP socket and the connections on it. [`Endpoint::connect`] and [`Endpoint::accept`] return a
+//! [`Mocket`]: a handle on a session with a peer whose key is known. [`Mocket::send`] sends messages reliably and in
+//! order. A [`Sender`] sends them with other options: unreliable, unsequenced, or with a tag, a priority or a
+//! lifetime. [`Mocket::recv`] receives messages. A [`Stream`] carries bytes.
 //!
 //! ```
 //! use whimbrel::{Config, Endpoint, new_identity};
@@ -22,7 +23,7 @@
 //! # }
 //! ```
 //!
-//! The futures run on tokio. Handles never decide protocol matters: those are in [`whimbrel_proto`], which knows no clock and no socket.
+//! The futures run on tokio. All protocol logic is in [`whimbrel_proto`], which reads no clock and no socket.
 
 mod accepting;
 mod address;
@@ -58,7 +59,7 @@ mod trust;
 mod turns;
 mod wakers;
 
-/// The examples of the README and the guide compile.
+/// Compiles the examples of the README and the guides.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 #[doc = include_str!("../../../docs/guide.md")]

@@ -1,4 +1,4 @@
-//! Sockets of single addresses: a path that is to leave by a certain network needs one.
+//! Sockets bound to single addresses. A path that has to leave by a certain network needs one.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,10 +11,11 @@ use whimbrel_net::{SocketOptions, UdpSocket};
 use crate::locals::Local;
 use crate::shared::lock;
 
-/// A socket bound to one address of this host, and the task that receives from it; both end with the last connection that uses it.
+/// A socket bound to one address of this host, and the task that receives from it. Both end with the last connection
+/// that uses them.
 pub(crate) struct LocalSocket {
     address: SocketAddr,
-    /// The device it is bound to; 0: none.
+    /// The index of the device that the socket is bound to. 0: none.
     index: u32,
     socket: Arc<UdpSocket>,
     receiving: AbortHandle,
@@ -36,14 +37,14 @@ impl Drop for LocalSocket {
     }
 }
 
-/// An endpoint's sockets of single addresses, shared by its connections.
+/// The sockets of an endpoint that are bound to single addresses, shared by its connections.
 #[derive(Default)]
 pub(crate) struct LocalSockets {
     open: Mutex<BTreeMap<IpAddr, Weak<LocalSocket>>>,
 }
 
 impl LocalSockets {
-    /// The socket of an address; `receive` starts receiving on a new one.
+    /// Returns the socket for an address. If it has to be opened, `receive` starts receiving on it.
     pub(crate) fn get(
         &self,
         local: &Local,
@@ -53,7 +54,7 @@ impl LocalSockets {
         let index = local.device.as_ref().map_or(0, |device| device.index);
         let mut open = lock(&self.open);
         open.retain(|_, socket| socket.strong_count() > 0);
-        // A device that was unplugged and is back has another number, and sockets of the old one are dead.
+        // A device that was unplugged and is back has another index, and sockets bound to the old one are dead.
         let known = open.get(&ip).and_then(Weak::upgrade).filter(|socket| socket.index == index);
         if let Some(socket) = known {
             return Ok(socket);

@@ -1,4 +1,4 @@
-//! Which of this host's addresses a connection uses.
+//! The choice of this host's addresses for a connection.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -11,30 +11,32 @@ use whimbrel_proto::units::ParseError;
 
 use crate::local_socket::LocalSocket;
 
-/// What a connection, or an endpoint, uses of the networks that its host is in.
+/// The networks of the host that a connection, or an endpoint, uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Paths {
-    /// All of them, as they come and go: a client opens a path from an address on each device that is up, and the socket's own choice is the
-    /// first; a listener on `[::]` or `0.0.0.0` announces every address, one that is bound to an address only that. A connection within the
-    /// host, and a client bound to one address, have one path.
+    /// All networks, as they come and go. A client opens a path from an address on each device that is up, and begins
+    /// with the address that the system would choose. A listener on `[::]` or `0.0.0.0` announces every address; one
+    /// bound to a single address announces only that. A connection within the host, and a client bound to a single
+    /// address, have one path.
     #[default]
     Auto,
-    /// These addresses, as far as the host has them at the moment.
+    /// Only these addresses, as far as the host has them at the moment.
     Only(Vec<LocalPath>),
-    /// One path, from wherever the system sends, and nothing is announced.
+    /// A single path, from whatever address the system sends. No address is announced.
     Single,
 }
 
-/// An address of this host, and how paths from it are used.
+/// An address of this host, and how to use paths from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LocalPath {
     /// The address.
     pub address: IpAddr,
-    /// What a byte costs there, in a measure of your own: a path that costs more carries nothing while one that costs less works. Default 0.
+    /// The cost of a byte there, in any unit. A path carries nothing while a cheaper one works. Default 0.
     pub cost: u32,
-    /// Used only while no other path works. Default false.
+    /// Whether paths from here are used only while no other path works. Default false.
     pub standby: bool,
-    /// The connection begins here. Default false: with the first of the list that is neither standby nor dearer.
+    /// Whether the connection begins here. If no address has this set, it begins with the first one on the list that
+    /// is not standby and has the lowest cost. Default false.
     pub prefer: bool,
 }
 
@@ -49,7 +51,7 @@ impl fmt::Display for LocalPath {
     }
 }
 
-/// `LOCAL[,cost=N][,prefer|standby]`, for example `192.0.2.7,cost=2`.
+/// Parses `LOCAL[,cost=N][,prefer|standby]`, for example `192.0.2.7,cost=2`.
 impl FromStr for LocalPath {
     type Err = ParseError;
 
@@ -101,7 +103,7 @@ impl fmt::Display for Paths {
     }
 }
 
-/// `auto`, `single`, or addresses as of [`LocalPath`] with spaces between them.
+/// Parses `auto`, `single`, or addresses as for [`LocalPath`], separated by spaces.
 impl FromStr for Paths {
     type Err = ParseError;
 
@@ -123,13 +125,13 @@ impl From<IpAddr> for LocalPath {
     }
 }
 
-/// Where the other end of a connection is, as seen from here.
+/// The other end of a connection, as seen from this host.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
     pub(crate) remote: SocketAddr,
-    /// The address the system sends from to there.
+    /// The address from which the system sends to `remote`.
     pub(crate) source: Option<IpAddr>,
-    /// On this very host: a socket bound to a device would not hear it.
+    /// Whether the peer is on this same host. A socket bound to a device would not receive from it.
     pub(crate) near: bool,
 }
 
@@ -139,20 +141,20 @@ impl Peer {
         Self { remote, source: None, near }
     }
 
-    /// With the address that the system sends from.
+    /// Fills in the address from which the system sends.
     pub(crate) fn with_source(self) -> Self {
         Self { source: whimbrel_net::source_for(self.remote).ok(), ..self }
     }
 }
 
-/// An address to be used, on a device if traffic is to be kept to one.
+/// A local address to use, with its device if traffic must stay on that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Local {
     pub(crate) path: LocalPath,
     pub(crate) device: Option<HostAddress>,
 }
 
-/// The addresses that a client uses now, the one to begin with first.
+/// Returns the addresses that a client uses now, with the one to begin with first.
 pub(crate) fn of_client(paths: &Paths, peer: Peer, host: &[HostAddress]) -> Vec<Local> {
     let mut locals = match paths {
         Paths::Single => Vec::new(),
@@ -173,7 +175,7 @@ pub(crate) fn of_client(paths: &Paths, peer: Peer, host: &[HostAddress]) -> Vec<
     locals
 }
 
-/// The addresses that a listener on `bound` announces now.
+/// Returns the addresses that a listener on `bound` announces now.
 pub(crate) fn of_server(
     paths: &Paths,
     bound: SocketAddr,
@@ -197,15 +199,16 @@ pub(crate) fn of_server(
     paths.map(|path| announced(path, bound.port())).collect()
 }
 
-/// As the protocol wants to know it.
+/// Converts a local path to the form that the protocol core takes.
 pub(crate) fn announced(path: &LocalPath, port: u16) -> LocalAddress {
     LocalAddress { address: SocketAddr::new(path.address, port), cost: path.cost, standby: path.standby }
 }
 
-/// Of each device one address of each family: more would only be the same way again.
+/// Chooses one address per device and family. A second one would lead over the same network.
 fn one_each(peer: Peer, host: &[HostAddress]) -> Vec<Local> {
     let mut candidates: Vec<&HostAddress> = host.iter().filter(|own| own.usable).collect();
-    // The system's own choice first, and as RFC 6724 5 wants it: temporary addresses before those that follow a person around.
+    // The system's choice comes first. Then temporary addresses come before stable ones, for privacy (RFC 6724
+    // section 5).
     candidates.sort_by_key(|own| (Some(own.ip) != peer.source, !own.temporary, own.ip));
     let mut chosen: Vec<&HostAddress> = Vec::new();
     for own in candidates {
@@ -221,17 +224,17 @@ pub(crate) fn local(path: LocalPath, peer: Peer, host: &[HostAddress]) -> Local 
     Local { path, device: device.cloned() }
 }
 
-/// Of loopback every address is there, without being listed.
+/// Returns whether this host has an address. Every loopback address exists without being listed.
 fn is_there(ip: IpAddr, host: &[HostAddress]) -> bool {
     ip.is_loopback() || host.iter().any(|own| own.ip == ip && own.up)
 }
 
-/// The local side of a connection with several paths, or that may get some.
+/// The local side of a connection that has several paths, or may get them.
 pub(crate) struct Locals {
     pub(crate) paths: Paths,
-    /// Addresses of paths that the application opened.
+    /// Local addresses of the paths that the application opened.
     pub(crate) by_hand: Vec<LocalPath>,
-    /// For packets that name no source, such as the handshake's: by which socket each of the peer's addresses is asked.
+    /// The socket for each of the peer's addresses, for packets that name no source, such as those of the handshake.
     homes: Vec<(SocketAddr, Arc<LocalSocket>)>,
     sockets: Vec<Arc<LocalSocket>>,
 }
@@ -241,21 +244,21 @@ impl Locals {
         Self { paths, by_hand: Vec::new(), homes: Vec::new(), sockets: Vec::new() }
     }
 
-    /// Packets to `remote` that name no source leave by this socket.
+    /// Makes packets to `remote` that name no source leave by this socket.
     pub(crate) fn begin_from(&mut self, socket: Arc<LocalSocket>, remote: SocketAddr) {
         self.add(Arc::clone(&socket));
         self.homes.retain(|(other, _)| *other != remote);
         self.homes.push((remote, socket));
     }
 
-    /// Another of the peer's addresses is asked, too.
+    /// Adds another address of the peer to try, with its socket.
     pub(crate) fn begin_also(&mut self, other: Self) {
         for (remote, socket) in other.homes {
             self.begin_from(socket, remote);
         }
     }
 
-    /// The socket for packets from `source` to `remote`. None: the endpoint's own.
+    /// Returns the socket for packets from `source` to `remote`. None: the endpoint's own.
     pub(crate) fn socket_for(&self, source: Option<IpAddr>, remote: SocketAddr) -> Option<Arc<LocalSocket>> {
         match source {
             None => self.homes.iter().find(|(home, _)| *home == remote).map(|(_, socket)| Arc::clone(socket)),
@@ -263,7 +266,7 @@ impl Locals {
         }
     }
 
-    /// Takes a socket into use, in place of one of the same address.
+    /// Adds a socket, in place of one with the same address.
     pub(crate) fn add(&mut self, socket: Arc<LocalSocket>) {
         let ip = socket.address().ip();
         for (_, old) in self.homes.iter_mut().filter(|(_, old)| old.address().ip() == ip) {
@@ -273,7 +276,7 @@ impl Locals {
         self.sockets.push(socket);
     }
 
-    /// Lets go of sockets that are not wanted.
+    /// Drops the sockets whose addresses are not wanted.
     pub(crate) fn keep(&mut self, wanted: impl Fn(IpAddr) -> bool) {
         self.sockets.retain(|socket| wanted(socket.address().ip()));
         self.homes.retain(|(_, home)| wanted(home.address().ip()));

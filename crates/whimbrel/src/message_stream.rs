@@ -1,4 +1,4 @@
-//! A stream of messages beside the default one.
+//! Message streams beside the default one.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -11,11 +11,15 @@ use crate::error::{SendError, StreamOptionsError, StreamRecvError};
 use crate::mocket::{Mocket, SenderBuilder, TagHandle};
 use crate::shared::Shared;
 
-/// A stream of messages, in both directions: a domain of order with credit of its own, so that neither what it loses nor a reader that
-/// stops holds back another. Its messages come out here and not of [`Mocket::recv`]. Dropped, it ends in this direction: what was sent is
-/// still delivered, then nothing can be sent on it any more, by a [`crate::Sender`] either, and the peer's reader hears of the end; what
-/// the peer goes on sending comes out of [`Mocket::recv`]. Dropped while its session is being suspended, it goes with the session. A stream that both have dropped, or that only its opener has and the peer
-/// never accepted, is over once everything was read, and counts against the peer's `max_streams` no more.
+/// A bidirectional message stream. It has its own order and its own flow control credit, so neither its losses nor a
+/// stalled reader hold back other streams. Its messages are received here instead of from [`Mocket::recv`].
+///
+/// Dropping the handle ends the sending direction. Messages sent before are still delivered, nothing more can be sent
+/// on the stream, not even by a [`crate::Sender`], and the peer's reader is told of the end. Messages that the peer
+/// still sends are received from [`Mocket::recv`]. If the session is being suspended, a dropped stream goes with it.
+///
+/// A stream is over once both ends have dropped it and everything was read. If the peer never accepted it, the drop
+/// by its opener suffices. It then no longer counts against the peer's `max_streams`.
 ///
 /// ```no_run
 /// # async fn example(mocket: whimbrel::Mocket) -> Result<(), Box<dyn std::error::Error>> {
@@ -45,53 +49,53 @@ impl MessageStream {
         Self { shared, mocket, id }
     }
 
-    /// Its number in the session, the same at both ends.
+    /// Returns the ID of the stream in the session. It is the same at both ends.
     pub fn id(&self) -> StreamId {
         self.id
     }
 
-    /// Sends a message, reliable and in order. Waits for room. Cancel-safe.
+    /// Sends a message reliably and in order. Waits for room in the queue. Cancel-safe.
     ///
     /// # Errors
-    /// Too large, or closed.
+    /// The message is too large, or the mocket is closed.
     pub async fn send(&self, payload: impl Into<Bytes>) -> Result<(), SendError> {
         self.sender().build().send(payload).await
     }
 
-    /// A way of sending on this stream.
+    /// Begins a [`crate::Sender`] on this stream.
     pub fn sender(&self) -> SenderBuilder {
         self.mocket.sender().stream(self.id)
     }
 
-    /// Cancels what is queued or under way on this stream with this tag; returns how many messages.
+    /// Cancels all messages on this stream with this tag that are queued or in flight. Returns how many.
     pub fn cancel(&self, tag: Tag) -> usize {
         self.mocket.cancel_on(self.id, tag)
     }
 
-    /// Settings of all messages with a tag on this stream.
+    /// Settings of all messages with a tag on this stream. See [`Mocket::tag`].
     pub fn tag(&self, tag: Tag) -> TagHandle<'_> {
         self.mocket.tag_on(self.id, tag)
     }
 
-    /// The next message. Cancel-safe.
+    /// Receives the next message. Cancel-safe.
     ///
     /// # Errors
-    /// The peer has dropped its end, or the mocket is closed, and all that came was read.
+    /// The peer has dropped its end or the mocket is closed, and everything received was read.
     pub async fn recv(&mut self) -> Result<Message, StreamRecvError> {
         tokio::task::coop::consume_budget().await;
         std::future::poll_fn(|cx| self.poll_recv(cx)).await
     }
 
-    /// As [`MessageStream::recv`], polled.
+    /// Polls for the next message, like [`MessageStream::recv`].
     ///
     /// # Errors
-    /// As there.
+    /// The same as for [`MessageStream::recv`].
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<Message, StreamRecvError>> {
         if let Some(message) = self.try_recv() {
             return Poll::Ready(Ok(message));
         }
         let mut state = self.shared.lock();
-        // Of a session that has left nothing can be said but that.
+        // A session that was suspended here may go on elsewhere, so its streams have not ended.
         if !state.is_leaving() && state.connection.session_ref().is_at_end(self.id) {
             return Poll::Ready(Err(StreamRecvError::Ended));
         }
@@ -100,33 +104,33 @@ impl MessageStream {
         }
         state.readers.insert(self.id, cx.waker().clone());
         drop(state);
-        // It may have come in between.
+        // A message may have been received before the waker was stored.
         self.try_recv().map_or(Poll::Pending, |message| Poll::Ready(Ok(message)))
     }
 
-    /// The next message if one is there.
+    /// Returns the next message, if one is there.
     pub fn try_recv(&self) -> Option<Message> {
         let mut state = self.shared.lock();
         if state.is_leaving() {
-            // It goes with the session.
+            // Unread messages go with the suspended session.
             return None;
         }
         let now = self.shared.clock.now();
         let message = state.connection.session().recv_on(now, self.id);
         if message.is_some() && state.connection.session().has_control() {
-            // Credit to give back.
+            // Wakes the driver task, which returns credit to the peer.
             self.shared.wake(state);
         }
         message
     }
 
-    /// What it is set to at this end.
+    /// Returns the options of the stream at this end.
     pub fn options(&self) -> StreamOptions {
         self.shared.lock().connection.session().stream_options(self.id).unwrap_or_default()
     }
 
-    /// Changes what it is set to at this end, for what is sent and what comes from now on; whether it is cross-sequenced is fixed by
-    /// the first sequenced message.
+    /// Changes the options of the stream at this end, for messages sent and received from now on. Whether it is
+    /// cross-sequenced is fixed by its first sequenced message.
     ///
     /// # Errors
     /// [`StreamOptionsError::NoStream`]: the mocket is closed.
@@ -138,7 +142,7 @@ impl MessageStream {
 impl Drop for MessageStream {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
-        // Nobody is left to be woken.
+        // No reader is left to wake.
         drop(state.readers.remove(&self.id));
         if state.is_leaving() {
             return;

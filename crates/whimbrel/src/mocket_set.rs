@@ -1,4 +1,4 @@
-//! One task for many mockets.
+//! Receiving from many mockets in one task.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, Weak};
@@ -10,8 +10,8 @@ use crate::error::Closed;
 use crate::mocket::Mocket;
 use crate::shared::lock;
 
-/// Many mockets whose messages one task reads, each named by a key of your own: thousands cost nothing while they are silent. They take
-/// turns, a message each.
+/// A set of mockets whose messages one task receives. The application names each with a key. Thousands cost nothing
+/// while they are silent. The mockets take turns, one message each.
 ///
 /// ```no_run
 /// # async fn example(endpoint: whimbrel::Endpoint) {
@@ -55,7 +55,7 @@ struct Queue<K> {
 
 struct MemberWaker<K> {
     key: K,
-    /// Weak: what is ready holds its members.
+    /// Weak, since `Ready` holds the members of its queue.
     ready: Weak<Ready<K>>,
     is_queued: Mutex<bool>,
 }
@@ -75,60 +75,60 @@ impl<K: Send + Sync> Wake for MemberWaker<K> {
 }
 
 impl<K: Ord + Clone + Send + Sync + 'static> MocketSet<K> {
-    /// An empty one.
+    /// Creates an empty set.
     pub fn new() -> Self {
         let queue = Mutex::new(Queue { members: VecDeque::new(), reader: None });
         Self { members: BTreeMap::new(), ready: Arc::new(Ready { queue }) }
     }
 
-    /// Adds a mocket. Gives back the one that had the key before.
+    /// Adds a mocket. Returns the one that had this key before, if any.
     pub fn insert(&mut self, key: K, mocket: Mocket) -> Option<Mocket> {
         let ready = Arc::downgrade(&self.ready);
         let waker = Arc::new(MemberWaker { key: key.clone(), ready, is_queued: Mutex::new(false) });
-        // It may have something already.
+        // The mocket may have messages already.
         Arc::clone(&waker).wake();
         self.members.insert(key, Member { mocket, waker }).map(|before| before.mocket)
     }
 
-    /// Takes a mocket out.
+    /// Removes a mocket from the set and returns it.
     pub fn remove(&mut self, key: &K) -> Option<Mocket> {
         self.members.remove(key).map(|member| member.mocket)
     }
 
-    /// The mocket of a key.
+    /// Returns the mocket with this key.
     pub fn get(&self, key: &K) -> Option<&Mocket> {
         self.members.get(key).map(|member| &member.mocket)
     }
 
-    /// All of them, in the order of their keys.
+    /// Iterates over the mockets in the order of their keys.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &Mocket)> {
         self.members.iter().map(|(key, member)| (key, &member.mocket))
     }
 
-    /// How many there are.
+    /// Returns the number of mockets.
     pub fn len(&self) -> usize {
         self.members.len()
     }
 
-    /// There are none.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
 
-    /// The next message of any of them, as of [`Mocket::recv`]; a mocket that is closed says so and is in the set no more. None while the
-    /// set is empty. Cancel-safe.
+    /// Receives the next message of any mocket, like [`Mocket::recv`]. A closed mocket returns its error once and is
+    /// removed from the set. None while the set is empty. Cancel-safe.
     pub async fn recv(&mut self) -> Option<(K, Result<Message, Closed>)> {
         tokio::task::coop::consume_budget().await;
         std::future::poll_fn(|cx| self.poll_recv(cx)).await
     }
 
-    /// As [`MocketSet::recv`], polled.
+    /// Polls for the next message, like [`MocketSet::recv`].
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<(K, Result<Message, Closed>)>> {
         if self.members.is_empty() {
             return Poll::Ready(None);
         }
         while let Some(next) = self.next_ready(cx) {
-            // One that was taken out, or has made room for another of its key, is of no interest.
+            // Skips a mocket that was removed, or replaced by another with its key.
             let Some(member) = self.members.get(&next.key).filter(|member| Arc::ptr_eq(&member.waker, &next))
             else {
                 continue;
@@ -137,7 +137,7 @@ impl<K: Ord + Clone + Send + Sync + 'static> MocketSet<K> {
             match member.mocket.poll_recv(&mut Context::from_waker(&waker)) {
                 Poll::Pending => {}
                 Poll::Ready(Ok(message)) => {
-                    // It may have more, after the others.
+                    // The mocket may have more messages; the others come first.
                     let key = next.key.clone();
                     next.wake();
                     return Poll::Ready(Some((key, Ok(message))));
@@ -158,7 +158,7 @@ impl<K: Ord + Clone + Send + Sync + 'static> MocketSet<K> {
             return None;
         };
         drop(queue);
-        // Before it is asked: what comes from now on queues it again.
+        // Cleared before the mocket is polled, so that anything received from now on queues it again.
         *lock(&next.is_queued) = false;
         Some(next)
     }

@@ -1,4 +1,4 @@
-//! What an application sees of its paths, and does with them.
+//! The application's view of a connection's paths, and its control over them.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -10,13 +10,14 @@ use crate::locals::{self, LocalPath, Locals, Paths, Peer};
 use crate::mocket::Mocket;
 
 impl Mocket {
-    /// Every path with its state and figures. [`Mocket::subscribe`] tells what happens to them.
+    /// Returns every path with its state and statistics. [`Mocket::subscribe`] reports changes.
     pub fn paths(&self) -> Vec<PathStats> {
         self.stats().connection.paths
     }
 
-    /// Uses these networks from now on, in place of what the endpoint was set up with: for applications that know better, such as which network
-    /// costs money at the moment. A client opens and closes paths accordingly; the side that was connected to announces.
+    /// Uses these networks from now on, instead of those in the endpoint's configuration. This is for applications
+    /// that know more, such as which network costs money at the moment. A client opens and closes paths accordingly;
+    /// the accepting side announces its addresses.
     ///
     /// ```no_run
     /// # fn example(mocket: whimbrel::Mocket, wifi: std::net::IpAddr, mobile: std::net::IpAddr) -> Result<(), whimbrel::PathError> {
@@ -29,7 +30,8 @@ impl Mocket {
     /// ```
     ///
     /// # Errors
-    /// [`PathError::NotLocal`]: nothing was changed. An address that goes later is no error: it is used when it is back.
+    /// [`PathError::NotLocal`] or [`PathError::System`]: an address cannot be used, and nothing was changed. An
+    /// address that disappears later is no error: it is used again when it is back.
     pub fn set_paths(&self, paths: Paths) -> Result<(), PathError> {
         if let Paths::Only(list) = &paths {
             for path in list {
@@ -46,11 +48,13 @@ impl Mocket {
         Ok(())
     }
 
-    /// Opens a path from an address of this host (none: wherever the system sends from) to `remote`, beside those there are. It carries data
-    /// once the other end has answered there; [`Event::PathUp`](crate::Event::PathUp) tells.
+    /// Opens another path from an address of this host to `remote`. Without a local address, packets leave from
+    /// wherever the system sends. The path carries data once the other end has answered on it, which
+    /// [`Event::PathUp`](crate::Event::PathUp) reports.
     ///
     /// # Errors
-    /// The address is not this host's, or the connection can have no further path now.
+    /// The address does not belong to this host, no socket can be opened there, or the connection can open no further
+    /// path now.
     pub fn open_path(&self, local: Option<IpAddr>, remote: SocketAddr) -> Result<PathId, PathError> {
         let socket = match local {
             Some(ip) => Some(self.socket_on(ip, remote)?),
@@ -82,9 +86,12 @@ impl Mocket {
         Ok((local.path, socket))
     }
 
-    /// Gives a path up: nothing more goes there, and it is closed once what is under way has arrived, or goes another way. The last one
-    /// that works stays until another does, and the side that was connected to gives none up. With [`Paths::Auto`] it may be opened again when the host's networks
-    /// change, and is whenever no other works, until one does.
+    /// Closes a path. Nothing more is sent on it. It closes once everything in flight has arrived or was sent another
+    /// way.
+    ///
+    /// The last working path stays until another one works, and the accepting side cannot close any path. With
+    /// [`Paths::Auto`], the path may be opened again when the host's networks change. It is also reopened when no
+    /// other path works, until one does.
     pub fn close_path(&self, path: PathId) {
         let mut state = self.shared.lock();
         state.connection.close_path(self.shared.clock.now(), path);
@@ -92,8 +99,9 @@ impl Mocket {
         self.shared.drive();
     }
 
-    /// Has data go on this path first from now on, in both directions: the peer is asked to do the same (SET-PRIMARY). It is used while it
-    /// works; of this end's wishes and the peer's the latest counts. [`Event::PrimaryChanged`](crate::Event::PrimaryChanged) tells.
+    /// Makes a path the primary one: data goes there first from now on, in both directions, while it works. The peer
+    /// is asked to do the same (SET-PRIMARY). If both ends choose, the latest choice counts.
+    /// [`Event::PrimaryChanged`](crate::Event::PrimaryChanged) reports the change.
     ///
     /// # Errors
     /// There is no such path, or the mocket is closing.
@@ -105,8 +113,9 @@ impl Mocket {
         set
     }
 
-    /// The answer to [`Event::PathCostAsked`](crate::Event::PathCostAsked) under [`CostPolicy::Ask`](crate::CostPolicy::Ask): whether the
-    /// path may carry data. It may be changed at any time.
+    /// Answers [`Event::PathCostAsked`](crate::Event::PathCostAsked) under
+    /// [`CostPolicy::Ask`](crate::CostPolicy::Ask): whether the path may carry data. The answer can be changed at any
+    /// time.
     pub fn allow_path(&self, path: PathId, allowed: bool) {
         let mut state = self.shared.lock();
         state.connection.allow_path(self.shared.clock.now(), path, allowed);

@@ -1,4 +1,4 @@
-//! Recordings of connections in qlog's form: a file each.
+//! Recordings of connections in the qlog format, one file per connection.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -8,18 +8,18 @@ use whimbrel_proto::{ConnectionId, Side};
 
 use crate::endpoint::time_of_day;
 
-/// Names the folder. Off unless it is set.
+/// The environment variable that names the folder. Recording is off unless it is set.
 const VARIABLE: &str = "WHIMBREL_QLOG_DIR";
 
-/// A recording ends there, bytes: a peer must not fill the disk.
+/// The length at which a recording ends, bytes, so that a peer cannot fill the disk.
 const MOST_RECORDED: u64 = 1 << 30;
 
-/// The folder that the environment asks for.
+/// Returns the folder named by the environment.
 pub(crate) fn from_environment() -> Option<PathBuf> {
     std::env::var_os(VARIABLE).filter(|name| !name.is_empty()).map(PathBuf::from)
 }
 
-/// Makes the folder if it is missing; one that is made is for its owner alone, as the files in it.
+/// Creates the folder if it is missing. A new folder, like the files in it, is accessible only to its owner.
 pub(crate) fn prepare(folder: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
@@ -32,12 +32,13 @@ pub(crate) fn prepare(folder: &Path) -> io::Result<()> {
 pub(crate) enum Recording {
     Wanted(PathBuf),
     Open(File, u64),
-    /// It could not be written, or is long enough.
+    /// Writing failed, or the recording is long enough.
     Ended,
 }
 
 impl Recording {
-    /// A file of its own: the time, in milliseconds since 1970, the side, and the connection's id.
+    /// Prepares a recording. Its file is named by the time in milliseconds since 1970, the side, and the connection's
+    /// ID.
     pub(crate) fn new(folder: &Path, side: Side, id: ConnectionId) -> Self {
         let side = match side {
             Side::Client => "client",
@@ -47,7 +48,7 @@ impl Recording {
         Self::Wanted(folder.join(name))
     }
 
-    /// Appends records. A full disk does not stop a connection.
+    /// Appends records. A write error, such as a full disk, ends the recording but not the connection.
     pub(crate) fn append(&mut self, records: &str) {
         if let Err(error) = self.try_append(records) {
             #[cfg(feature = "tracing")]

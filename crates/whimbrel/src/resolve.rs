@@ -1,4 +1,4 @@
-//! From a name to addresses.
+//! Resolving host names to addresses.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,8 @@ use whimbrel_proto::Url;
 
 use crate::error::ConnectError;
 
-/// The addresses of a peer that a socket of the family can reach, in the order to try them in; IPv6 sockets reach both.
+/// Resolves the peer's addresses that a socket of this family can reach, in the order in which to try them. IPv6
+/// sockets reach both families.
 pub(crate) async fn resolve(url: &Url, ipv6: bool) -> Result<Vec<SocketAddr>, ConnectError> {
     let failed = |error| ConnectError::Resolve { host: url.host.clone(), error };
     let found: Vec<_> =
@@ -23,7 +24,8 @@ pub(crate) async fn resolve(url: &Url, ipv6: bool) -> Result<Vec<SocketAddr>, Co
     Ok(usable)
 }
 
-/// As they came, but one family after the other (RFC 8305 4): where one does not work, the next address is of the other.
+/// Removes duplicates and alternates between the families (RFC 8305 section 4). If one family does not work, the next
+/// address is of the other.
 fn in_turn(addresses: impl Iterator<Item = SocketAddr>) -> Vec<SocketAddr> {
     let mut all: Vec<SocketAddr> = Vec::new();
     for address in addresses {

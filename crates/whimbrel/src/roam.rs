@@ -1,4 +1,4 @@
-//! Connections follow the networks of their host.
+//! Following the host's networks: connections use addresses as they come and go.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -13,7 +13,7 @@ use crate::local_socket::{LocalSocket, LocalSockets};
 use crate::locals::{self, Local, Locals, Paths, Peer};
 use crate::shared::{Shared, lock};
 
-/// What an endpoint knows of its host's networks.
+/// The networks of the host, as the endpoint knows them.
 #[derive(Default)]
 pub(crate) struct Networks {
     host: Mutex<Arc<[HostAddress]>>,
@@ -30,10 +30,10 @@ impl Drop for Networks {
 }
 
 impl EndpointShared {
-    /// This host's addresses. The first to ask has them followed from then on.
+    /// Returns this host's addresses. The first call starts to watch them for changes.
     pub(crate) fn host(self: &Arc<Self>) -> Arc<[HostAddress]> {
         self.networks.watch.get_or_init(|| {
-            // Listens before it looks: nothing is missed in between.
+            // Starts watching before the first look, so that no change is missed in between.
             let watch = AddressWatch::new();
             self.look_at_host();
             tokio::spawn(follow(Arc::downgrade(self), watch)).abort_handle()
@@ -42,13 +42,13 @@ impl EndpointShared {
     }
 
     fn look_at_host(&self) {
-        // A system that does not tell leaves what was known.
+        // If the system does not answer, the known addresses are kept.
         if let Ok(addresses) = host_addresses() {
             *lock(&self.networks.host) = addresses.into();
         }
     }
 
-    /// The socket of an address of this host.
+    /// Returns the socket for an address of this host.
     pub(crate) fn local_socket(self: &Arc<Self>, local: &Local) -> std::io::Result<Arc<LocalSocket>> {
         self.networks
             .sockets
@@ -59,7 +59,7 @@ impl EndpointShared {
         self.socket.local_addr().is_ok_and(|bound| !bound.ip().is_unspecified())
     }
 
-    /// Those of these addresses that can be reached, and the local side of a connection to one of them.
+    /// Returns the remote addresses that can be reached, and the local side of a connection to any of them.
     pub(crate) fn locals_of_any(
         self: &Arc<Self>,
         remotes: &[SocketAddr],
@@ -83,7 +83,7 @@ impl EndpointShared {
         }
     }
 
-    /// The local side of a connection to `remote` that begins now. None: the endpoint's socket does.
+    /// Returns the local side of a new connection to `remote`. None: the endpoint's own socket is enough.
     pub(crate) fn locals_of_client(
         self: &Arc<Self>,
         paths: &Paths,
@@ -109,7 +109,8 @@ impl EndpointShared {
         Ok(Some(locals))
     }
 
-    /// The socket to begin with. None: none of the addresses leads there, and the endpoint's own has to find a way.
+    /// Returns the socket to begin with. None: none of the addresses leads there, so the endpoint's own socket has to
+    /// find a way.
     fn home(self: &Arc<Self>, paths: &Paths, peer: Peer, host: &[HostAddress]) -> Option<Arc<LocalSocket>> {
         let locals = locals::of_client(paths, peer, host);
         let fits = |local: &&Local| {
@@ -120,7 +121,7 @@ impl EndpointShared {
         locals.iter().filter(fits).find_map(|local| self.local_socket(local).ok())
     }
 
-    /// The local side of a connection that somebody at `remote` made.
+    /// Returns the local side of a connection accepted from `remote`.
     pub(crate) fn locals_of_server(&self, remote: SocketAddr) -> Option<Box<Locals>> {
         let paths = &self.config.paths;
         let announces = match paths {
@@ -132,7 +133,7 @@ impl EndpointShared {
     }
 }
 
-/// Has every connection look at the host's addresses again whenever something changed.
+/// Makes every connection look at the host's addresses again whenever they change.
 async fn follow(endpoint: std::sync::Weak<EndpointShared>, mut watch: AddressWatch) {
     loop {
         watch.changed().await;
@@ -144,16 +145,16 @@ async fn follow(endpoint: std::sync::Weak<EndpointShared>, mut watch: AddressWat
     }
 }
 
-/// What a connection is to use.
+/// The sockets and addresses that a connection is to use.
 struct Plan {
     sockets: Vec<Arc<LocalSocket>>,
-    /// To begin from, and where to.
+    /// The socket to begin from, and the address to connect to.
     home: Option<(Arc<LocalSocket>, SocketAddr)>,
     announced: Vec<LocalAddress>,
 }
 
 impl Shared {
-    /// Uses the host's addresses as they are now. Sockets are opened without the lock.
+    /// Applies the host's current addresses to the connection. Sockets are opened without the lock.
     pub(crate) fn roam(&self) {
         let (paths, by_hand, side, connected, remote) = {
             let state = self.lock();
@@ -196,7 +197,7 @@ impl Shared {
         }
         let mut plan = Plan { sockets: Vec::new(), home: None, announced: Vec::new() };
         for local in &wanted {
-            // One that cannot be opened has just gone: that is told, too.
+            // An address without a socket has just disappeared. It is left out, which is announced, too.
             let Ok(socket) = self.endpoint.local_socket(local) else { continue };
             plan.announced.push(locals::announced(&local.path, socket.address().port()));
             if plan.home.is_none() && local.path.address.is_ipv4() == peer.remote.is_ipv4() {
@@ -223,7 +224,7 @@ impl Shared {
             locals.add(socket);
         }
         if !connected {
-            // The handshake goes on from wherever there is a way now.
+            // The handshake goes on from an address that leads there now.
             if let Some((socket, remote)) = plan.home {
                 locals.begin_from(socket, remote);
             }

@@ -1,4 +1,4 @@
-//! Serving what has arrived: each peer in its turn is given its datagrams, and sends what it has to send.
+//! Serving received datagrams: each connection in its turn handles its datagrams and then sends.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,21 +12,23 @@ use crate::endpoint::EndpointShared;
 use crate::shared::{Shared, lock};
 use crate::turns::{SLICE, Turn, Turns};
 
-/// Datagrams judged together. A peer of which so many in a row do not open has had its turn.
+/// The number of datagrams judged together. If none of a run opens, the turn of that peer ends.
 const RUN: usize = 16;
-/// Datagrams taken between two looks at the clock while nobody is known to wait. Else it is looked at after each: one may take as long as a
-/// hundred others, and a look takes a fiftieth of what the cheapest do.
+/// The number of datagrams handled between two clock reads while no other connection is known to wait. Otherwise the
+/// clock is read after each: one datagram may take as long as a hundred others, and a read takes a fiftieth of the
+/// cheapest.
 const UNWATCHED: usize = 4;
 
-/// A connection is alone again after others have been quiet for so long.
+/// How long other connections must be quiet before a connection counts as alone again.
 const QUIET: Duration = Duration::from_millis(4);
-/// Time that a connection has which is alone: nobody is known to wait, and to change less often saves a twentieth of bulk's cost.
+/// The turn of a connection that is alone. Changing connections less often saves a twentieth of the cost of bulk
+/// transfer.
 const ALONE: Duration = Duration::from_micros(256);
 
-/// Whether several connections of an endpoint have been served lately.
+/// Whether several connections of an endpoint were served lately.
 #[derive(Debug, Default)]
 pub(crate) struct Company {
-    /// Nanoseconds on the endpoint's clock.
+    /// When that ends, in nanoseconds on the endpoint's clock.
     until: AtomicU64,
 }
 
@@ -35,21 +37,21 @@ impl Company {
         self.until.store((now + QUIET).as_nanos(), Ordering::Relaxed);
     }
 
-    /// Others may wait: turns are to be short.
+    /// Returns whether other connections may wait, so that turns must be short.
     pub(crate) fn is_there(&self, now: Time) -> bool {
         now.as_nanos() < self.until.load(Ordering::Relaxed)
     }
 }
 
-/// What has arrived at a socket and waits to be taken by its connection.
+/// Received datagrams of a socket that wait to be handled by their connections.
 #[derive(Default)]
 pub(crate) struct Serving {
     turns: Turns<Routed>,
-    /// Who was served last.
+    /// The connection served last.
     last: Option<Handle>,
 }
 
-/// Where datagrams of one connection from one address wait, to be found once for a run of them.
+/// The queue for datagrams of one connection from one address. Looked up once for a run of them.
 #[derive(Clone, Copy)]
 pub(crate) struct Lane {
     handle: Handle,
@@ -64,29 +66,30 @@ impl Lane {
 }
 
 impl Serving {
-    /// Nothing waits.
+    /// Returns whether nothing waits.
     pub(crate) fn is_idle(&self) -> bool {
         self.turns.is_empty()
     }
 
-    /// Where to put what is for a connection and came from there; good until something is served.
+    /// Returns the lane for datagrams of a connection from an address. Valid until something is served.
     pub(crate) fn lane(&mut self, handle: Handle, from: SocketAddr) -> Lane {
         Lane { handle, from, lane: self.turns.lane_for(handle, from) }
     }
 
-    /// Puts it there.
+    /// Adds a datagram to a lane.
     pub(crate) fn push(&mut self, lane: Lane, size: usize, routed: Routed) {
         self.turns.push(lane.lane, lane.from, size, routed);
     }
 
-    /// Serves those who had nothing waiting.
+    /// Serves the connections that had nothing waiting.
     pub(crate) fn serve_fresh(&mut self, shared: &EndpointShared) {
         while let Some(turn) = self.turns.next_fresh() {
             self.serve(shared, turn);
         }
     }
 
-    /// Serves those who had nothing waiting, and of the others one that takes long, or several that do not: each of them once.
+    /// Serves the connections that had nothing waiting. Then serves those with a backlog, each at most once, until a
+    /// slice of time is used up.
     pub(crate) fn serve_next(&mut self, shared: &EndpointShared) {
         self.serve_fresh(shared);
         let (mut spent, mut left) = (Duration::ZERO, self.turns.busy());
@@ -103,7 +106,7 @@ impl Serving {
         }
     }
 
-    /// Returns how long that took.
+    /// Serves one turn and returns how long it took.
     fn serve(&mut self, shared: &EndpointShared, turn: Turn) -> Duration {
         let begun = shared.clock.now();
         if self.last.replace(turn.handle).is_some_and(|last| last != turn.handle) {
@@ -125,7 +128,7 @@ impl Serving {
         spent
     }
 
-    /// Gives a connection what waits for it, for so long.
+    /// Passes waiting datagrams to a connection until its time is up.
     fn hand_over(&mut self, shared: &EndpointShared, mut watch: Watch, turn: Turn, to: &Arc<Shared>) {
         let mut state = to.lock();
         while !watch.is_over()
@@ -139,7 +142,7 @@ impl Serving {
         }
     }
 
-    /// Gives a connection some of what came from one address. False: nothing of it was genuine.
+    /// Passes a run of datagrams from one address to a connection. Returns false if none of them was genuine.
     fn hand_over_run(
         &mut self,
         shared: &EndpointShared,
@@ -159,13 +162,13 @@ impl Serving {
     }
 }
 
-/// Looks at the clock now and then during a turn.
+/// Reads the clock now and then during a turn.
 struct Watch {
     clock: Clock,
-    /// When it was looked at last.
+    /// The time of the last read.
     now: Time,
     end: Time,
-    /// Datagrams between two looks, and until the next.
+    /// Datagrams between two clock reads, and how many are left until the next.
     every: usize,
     left: usize,
 }
@@ -187,7 +190,7 @@ impl Watch {
     }
 }
 
-/// Gives a connection what did not come by a receive loop, and lets it send.
+/// Passes something to a connection outside the receive loop, and lets it send.
 pub(crate) fn serve_at_once(shared: &EndpointShared, now: Time, handle: Handle, routed: Routed) {
     if let Some(connection) = shared.find(handle) {
         deliver(shared, now, routed, &mut connection.lock().connection);
@@ -195,7 +198,8 @@ pub(crate) fn serve_at_once(shared: &EndpointShared, now: Time, handle: Handle, 
     }
 }
 
-/// `to` is held: a peer whose key is revoked from now on finds itself ended by whoever revokes it.
+/// Passes something to a connection, whose lock the caller holds. If the key of its peer is revoked from now on, the
+/// revocation ends the connection afterwards.
 fn deliver(shared: &EndpointShared, now: Time, routed: Routed, to: &mut Connection) {
     #[cfg(test)]
     crate::clock::ahead::pass(tests::COST.get());
@@ -203,7 +207,7 @@ fn deliver(shared: &EndpointShared, now: Time, routed: Routed, to: &mut Connecti
         Routed::Connection(_, datagram) => to.handle_datagram(now, datagram),
         Routed::RepeatedPing(_, ping) => to.handle_repeated_ping(&ping),
         Routed::SecondPing(_, ping) => to.handle_second_ping(&ping),
-        // Its key may have been revoked since the endpoint took it.
+        // The key may have been revoked since the endpoint routed this.
         Routed::Resuming(_, resuming) if !lock(&shared.proto).lists(&resuming.peer_key()) => {}
         Routed::Resuming(_, resuming) => to.handle_resume(now, *resuming),
         Routed::Reset(_, token) => to.handle_reset(now, &token),
@@ -220,11 +224,11 @@ mod tests {
     use crate::{Endpoint, Mocket};
 
     thread_local! {
-        /// What each datagram is made to take.
+        /// The time that each datagram is made to take.
         pub(super) static COST: std::cell::Cell<Duration> = const { std::cell::Cell::new(Duration::ZERO) };
     }
 
-    /// Puts so many datagrams there that say they are for this connection.
+    /// Queues `count` forged datagrams addressed to this connection.
     fn forge(serving: &mut Serving, to: &Mocket, from: SocketAddr, count: usize) {
         let handle = to.shared.handle;
         let id = to.shared.lock().connection.local_id();
@@ -259,7 +263,7 @@ mod tests {
         assert_eq!(forged(&flooded), 2 * RUN as u64, "the rest waits for turns of its own");
     }
 
-    /// However long a datagram takes, it is no sixteen of them that others wait for.
+    /// Other connections wait for one expensive datagram, not for sixteen.
     #[tokio::test]
     async fn a_turn_ends_with_the_datagram_that_used_it_up() {
         let (server, client, _near, dear) = crate::testing::pair().await;
@@ -270,7 +274,7 @@ mod tests {
         serving.serve_fresh(&server.shared);
         assert_eq!(forged(&dear), UNWATCHED as u64, "nobody else was heard of");
         forge(&mut serving, &quiet, "127.0.0.1:2".parse().unwrap(), 1);
-        // It has its turn, and then the other again.
+        // The new connection has its turn, and then the first one again.
         serving.serve_next(&server.shared);
         serving.serve_next(&server.shared);
         assert_eq!((forged(&quiet), forged(&dear)), (1, UNWATCHED as u64 + 1), "now somebody was");

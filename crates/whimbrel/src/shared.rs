@@ -1,7 +1,8 @@
 //! One connection shared by its handles, the receive loop and its driver task.
 //!
-//! Whoever has news drives: the receive loop after a batch, a sender on an idle connection, else the driver task. Packets are
-//! built under the lock and sent without it; whoever holds the transmit buffer sends, others leave word (`again`).
+//! Any of these can drive a connection: the receive loop after a batch, a sender if the connection is idle, and
+//! otherwise the driver task. Packets are built under the lock and sent without it. Only the holder of the transmit
+//! buffer sends; others set `again` to tell it that there is more.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -29,18 +30,18 @@ use crate::stream_code::StreamCode;
 use crate::submissions::Submissions;
 use crate::wakers::Wakers;
 
-/// Timers that are further away are not met to the millisecond.
+/// Timers further away than this may fire a little late.
 const HURRY: Duration = Duration::from_secs(8);
 
-/// Messages a sender queues before it lets other tasks run.
+/// The maximum number of messages that a sender queues before it lets other tasks run.
 const BURST: u32 = 256;
 
-/// Buffers of packets that one connection sends in a row, at 64 KiB each, before others have their turn.
+/// The maximum number of send calls, of up to 64 KiB each, before other connections have their turn.
 const CALLS: u32 = 2;
-/// The same where no other connection has been heard of lately.
+/// The same limit if no other connection was served lately.
 const CALLS_ALONE: u32 = 16;
 
-/// Locks; a panic elsewhere while holding it has not left the state half-changed more than any error would.
+/// Locks a mutex, ignoring poisoning. A panic elsewhere leaves the state no more inconsistent than an error would.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -51,14 +52,14 @@ pub(crate) struct Shared {
     pub(crate) endpoint: Arc<EndpointShared>,
     state: Mutex<MocketState>,
     submissions: Submissions,
-    /// Handles that applications hold.
+    /// The number of handles that applications hold.
     pub(crate) mockets: AtomicUsize,
     pub(crate) readable: Notify,
     pub(crate) writable: Notify,
-    /// Connected, closed, a stream opened.
+    /// Notified when the connection is established or closed, and when a stream can be opened or accepted.
     pub(crate) changed: Notify,
     driver: Notify,
-    /// The host's addresses are to be looked at.
+    /// Whether the driver task is to look at the host's addresses.
     roam_due: AtomicBool,
 }
 
@@ -67,53 +68,56 @@ pub(crate) struct MocketState {
     pub(crate) outcomes: BTreeMap<MessageId, oneshot::Sender<Outcome>>,
     pub(crate) readers: BTreeMap<StreamId, Waker>,
     pub(crate) writers: BTreeMap<StreamId, Waker>,
-    /// The code with which the peer stopped a byte stream, for each that has a writer: the session forgets streams that are over.
+    /// For each byte stream with a writer, the code with which the peer stopped it, if it did. Kept here because the
+    /// session forgets streams that are over.
     pub(crate) stops: BTreeMap<StreamId, Option<StreamCode>>,
     pub(crate) backlog: Backlog,
-    /// In a box: most sessions are awaited only.
+    /// In a box, since most sessions have neither subscribers nor pollers.
     listeners: Option<Box<Listeners>>,
     pub(crate) connected: bool,
-    /// What is unread goes with the session.
+    /// The session is being suspended. Unread data goes with it.
     pub(crate) suspending: bool,
     /// No handle is left.
     dropped: bool,
     pub(crate) closed: Option<CloseReason>,
-    /// None: one path, by the endpoint's socket.
+    /// The host's addresses for this connection. None: a single path, on the endpoint's socket.
     pub(crate) locals: Option<Box<Locals>>,
     tx: Option<TxBuffer>,
-    /// Somebody had something to send while the buffer was out.
+    /// Somebody had something to send while the transmit buffer was taken.
     again: bool,
     /// The driver task was woken and has not run yet.
     scheduled: bool,
-    /// When somebody last drove: near enough to now for messages that do not age by the clock, and free.
+    /// The time when the connection was last driven. It is close enough for messages without a lifetime or a tag, and
+    /// needs no clock read.
     coarse_now: Time,
-    /// Messages queued since the driver last ran: a sender that never waits must let others run.
+    /// Messages queued since the driver task last ran. Limits a sender that never waits, so that others run.
     burst: u32,
     /// When the driver task will wake by itself.
     armed: Time,
-    /// Memory for submissions.
+    /// Spare memory for the list of submissions.
     spare: Vec<Outgoing>,
     recording: Option<Box<Recording>>,
 }
 
 thread_local! {
-    /// Memory for packets, lent to whoever drives on this thread: thousands of connections that are idle need none.
+    /// Packet memory, lent to whatever drives a connection on this thread. Thousands of idle connections thus need
+    /// none.
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// A socket that packets leave by; none: the endpoint's.
+/// The socket that packets leave by. None: the endpoint's.
 type Via = Option<Arc<LocalSocket>>;
 
 #[derive(Default)]
 struct TxBuffer {
     bytes: Vec<u8>,
-    /// Built, and refused by a full socket.
+    /// A packet batch that was built but refused by a full socket.
     pending: Option<Transmit>,
-    /// By which socket; none: the endpoint's.
+    /// The socket for the pending packets. None: the endpoint's.
     via: Via,
 }
 
-/// Those who subscribe or poll.
+/// The subscribers to events, and the tasks that poll.
 #[derive(Default)]
 pub(crate) struct Listeners {
     subscribers: Subscribers,
@@ -134,17 +138,18 @@ impl MocketState {
         }
     }
 
-    /// The time of a send call: exact where the message ages by the clock.
+    /// Returns the time to use for a send call. It is exact only if the message may have a lifetime or a rate limit.
     pub(crate) fn send_time(&self, clock: &Clock, message: &Outgoing) -> Time {
         if message.lifetime.is_none() && message.tag.is_none() { self.coarse_now } else { clock.now() }
     }
 
-    /// The session is being suspended, or was: what it holds goes with it, and nothing is read from it or ended any more.
+    /// Returns whether the session is being suspended, or was. What it holds goes with it, so nothing is read from it
+    /// or ended any more.
     pub(crate) fn is_leaving(&self) -> bool {
         self.suspending && self.closed.as_ref().is_none_or(|reason| *reason == CloseReason::Suspended)
     }
 
-    /// Counts a message about to be queued; true if the sender has had its turn.
+    /// Counts a message about to be queued. Returns true if the sender must let others run first.
     pub(crate) fn is_burst_over(&mut self) -> bool {
         self.burst += 1;
         if self.burst <= BURST {
@@ -154,7 +159,7 @@ impl MocketState {
         true
     }
 
-    /// The next stream of a kind that the peer opened.
+    /// Returns the next stream of a kind that the peer opened.
     pub(crate) fn accept(&mut self, kind: StreamKind) -> Option<StreamId> {
         self.backlog.accept(kind, self.connection.session_ref())
     }
@@ -164,22 +169,24 @@ impl MocketState {
         self.locals.as_ref()?.socket_for(transmit.source, transmit.destination)
     }
 
-    /// Of the addresses that alone may be used none leads there now.
+    /// Returns whether the connection may use only certain local addresses and none of them leads to this destination
+    /// now.
     fn is_barred(&self, transmit: &Transmit, via: &Via) -> bool {
         let only = |locals: &Locals| matches!(locals.paths, Paths::Only(_));
-        // Later a packet names its source, or goes a way that the application opened.
+        // Applies to the handshake only. Later, a packet names its source, or takes a path that the application
+        // opened.
         let begins = !self.connected && self.connection.side() == Side::Client && transmit.source.is_none();
         begins && via.is_none() && self.locals.as_deref().is_some_and(only)
     }
 }
 
-/// What driving ended with.
+/// The result of driving a connection.
 enum Drive {
-    /// Nothing more to send now.
+    /// There is nothing more to send now.
     Idle,
     /// This socket is full.
     Blocked(Via),
-    /// More to send, but others have their turn first.
+    /// There is more to send, but other connections have their turn first.
     More,
 }
 
@@ -236,22 +243,22 @@ impl Shared {
         via.as_ref().map_or(&self.endpoint.socket, |local| local.udp())
     }
 
-    /// The state, with everything that was handed in beside it taken over first, so that order is kept.
+    /// Locks the state. First queues all submissions that were made without the lock, so that order is kept.
     pub(crate) fn lock(&self) -> MutexGuard<'_, MocketState> {
         let mut state = lock(&self.state);
         self.take_submissions(&mut state);
         state
     }
 
-    /// The state if nobody holds it.
+    /// Locks the state if nobody holds it.
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, MocketState>> {
         let mut state = self.state.try_lock().ok()?;
         self.take_submissions(&mut state);
         Some(state)
     }
 
-    /// Queues a copy of a small message with nothing out of the ordinary, if nobody drives and nothing has to be waited for. False: nothing
-    /// was done.
+    /// Queues a copy of a small message without special options, if the state is not locked and there is room.
+    /// Returns false if nothing was done.
     #[inline]
     pub(crate) fn send_copy(&self, template: &Outgoing, payload: &[u8]) -> bool {
         let Some(mut state) = self.try_lock() else { return false };
@@ -267,7 +274,7 @@ impl Shared {
         true
     }
 
-    /// Something was queued: sends it if the connection is idle, else leaves that to the driver task.
+    /// Sends what was just queued if the connection is idle. Otherwise leaves that to the driver task.
     #[inline]
     pub(crate) fn drive_or_wake(&self, state: MutexGuard<'_, MocketState>) {
         if state.connection.is_idle() {
@@ -278,7 +285,7 @@ impl Shared {
         }
     }
 
-    /// Leaves a message for whoever is driving now. Gives it back if the lock has to be waited for.
+    /// Leaves a message for the current holder of the lock. Gives it back if the lock has to be waited for.
     pub(crate) fn submit(&self, message: Outgoing) -> Result<(), Outgoing> {
         self.submissions.leave(message)?;
         self.driver.notify_one();
@@ -291,38 +298,38 @@ impl Shared {
         }
     }
 
-    /// Queues what was handed in beside the lock; as much more may be as there is room for now.
+    /// Queues the submissions, and admits as many new ones as there is room for now.
     pub(crate) fn open_submissions(&self, state: &mut MocketState) {
         let MocketState { connection, spare, suspending, .. } = state;
         self.submissions.queue(self.clock.now(), connection.session(), spare, *suspending);
     }
 
-    /// Queues what was handed in beside the lock; nothing more may be until somebody opens it again.
+    /// Queues the submissions, and admits no more until [`Shared::open_submissions`] is called.
     pub(crate) fn shut_submissions(&self, state: &mut MocketState) {
         self.submissions.queue(self.clock.now(), state.connection.session(), &mut state.spare, true);
     }
 
-    /// Sends what there is to send: some of it at once, the rest by the driver task.
+    /// Sends what there is to send. The driver task sends what is left after a few calls.
     pub(crate) fn drive(&self) {
         if !matches!(self.drive_some(), Drive::Idle) {
             self.driver.notify_one();
         }
     }
 
-    /// The host's networks have changed.
+    /// Handles a change of the host's networks.
     pub(crate) fn networks_changed(&self) {
         if self.lock().locals.is_some() {
             self.roam_soon();
         }
     }
 
-    /// Has the driver task look at the host's addresses.
+    /// Makes the driver task look at the host's addresses.
     pub(crate) fn roam_soon(&self) {
         self.roam_due.store(true, Ordering::Release);
         self.driver.notify_one();
     }
 
-    /// As [`Shared::drive`], by the driver task, soon.
+    /// Wakes the driver task, which then drives the connection.
     pub(crate) fn wake(&self, mut state: MutexGuard<'_, MocketState>) {
         let first = !std::mem::replace(&mut state.scheduled, true);
         drop(state);
@@ -331,7 +338,7 @@ impl Shared {
         }
     }
 
-    /// Sends what there is to send, up to a number of calls.
+    /// Sends what there is to send, up to a limit of calls.
     fn drive_some(&self) -> Drive {
         let mut state = self.lock();
         let mut calls = 0;
@@ -381,7 +388,8 @@ impl Shared {
         }
     }
 
-    /// False: the socket is full. Any other error is about these datagrams, which then count as lost.
+    /// Sends a batch. Returns false if the socket is full. Any other error concerns these datagrams alone, which then
+    /// count as lost.
     fn send(&self, transmit: &Transmit, bytes: &[u8], via: &Via) -> bool {
         let socket = self.socket(via);
         let mut rest = whimbrel_net::Transmit {
@@ -389,7 +397,7 @@ impl Shared {
             ecn: transmit.ecn.map(crate::endpoint::to_net_ecn),
             contents: &bytes[..transmit.size],
             segment_size: transmit.segment_size,
-            // A socket of one address has no other to send from.
+            // A socket bound to one address cannot send from another.
             src_ip: transmit.source.filter(|_| via.is_none()),
         };
         loop {
@@ -401,7 +409,7 @@ impl Shared {
         }
     }
 
-    /// The driver task sleeps until `armed`: wakes it if something is due earlier.
+    /// Wakes the driver task, which sleeps until `armed`, if a timer is due earlier.
     fn rearm(&self, mut state: MutexGuard<'_, MocketState>) {
         let due = state.connection.poll_timeout().unwrap_or(Time::MAX);
         if due < state.armed && !std::mem::replace(&mut state.scheduled, true) {
@@ -410,7 +418,7 @@ impl Shared {
         }
     }
 
-    /// Hands events to whoever waits for them.
+    /// Passes events on to those who wait for them.
     pub(crate) fn pump(&self, state: &mut MocketState) {
         while let Some(event) = state.connection.session().poll_event() {
             match event {
@@ -438,7 +446,7 @@ impl Shared {
                 }
                 SessionEvent::Outcome(id, outcome) => {
                     if let Some(waiting) = state.outcomes.remove(&id) {
-                        // Whoever asked may have stopped waiting.
+                        // The task that asked may have stopped waiting.
                         waiting.send(outcome).ok();
                     }
                 }
@@ -479,7 +487,7 @@ impl Shared {
                     self.roam_soon();
                 }
                 if state.dropped && event != Event::Connected {
-                    // Nobody has waited for it.
+                    // No handle was left to wait for it.
                     state.connection.close(self.clock.now(), 0, "");
                 }
             }
@@ -504,7 +512,7 @@ impl Shared {
         }
     }
 
-    /// A stream may be opened or accepted, or the session is in another state.
+    /// Reports that a stream may be opened or accepted, or that the state of the session has changed.
     fn tell_changed(&self, state: &mut MocketState) {
         self.changed.notify_waiters();
         if let Some(listeners) = &mut state.listeners {
@@ -512,7 +520,7 @@ impl Shared {
         }
     }
 
-    /// Events from now on.
+    /// Subscribes to the events from now on.
     pub(crate) fn subscribe(&self) -> Events {
         let mut state = self.lock();
         let closed = state.closed.clone();
@@ -524,7 +532,7 @@ impl Shared {
         events
     }
 
-    /// The driver task: timers, and whatever was left to it.
+    /// The driver task: handles timers, and drives whenever it is woken.
     async fn run(self: Arc<Self>) {
         let sleep = tokio::time::sleep_until(tokio::time::Instant::now());
         tokio::pin!(sleep);
@@ -558,25 +566,25 @@ impl Shared {
         self.endpoint.forget(self.handle);
     }
 
-    /// Until a full socket has room; for ever if none is full. In a box: thousands of tasks that are idle need no room for what hardly
-    /// ever happens.
+    /// Waits until a full socket has room, or for ever if none is full. Boxed, so that thousands of idle tasks need
+    /// no memory for what rarely happens.
     fn writable(&self, full: Option<Via>) -> impl Future<Output = ()> + Send {
         let room = full.map(|via| Box::pin(async move { drop(self.socket(&via).writable().await) }));
         let mut room = room.map(|boxed| boxed as Pin<Box<dyn Future<Output = ()> + Send + '_>>);
         poll_fn(move |context| room.as_mut().map_or(Poll::Pending, |room| room.as_mut().poll(context)))
     }
 
-    /// When the driver task must wake by itself; None: not before somebody wakes it.
+    /// Returns when the driver task must wake by itself. None: not before it is notified.
     fn arm(&self) -> Option<Time> {
         let mut state = self.lock();
         let due = state.connection.poll_timeout().filter(|due| *due < Time::MAX);
         state.armed = due.unwrap_or(Time::MAX);
-        // A message's lifetime is met all the same.
+        // The lifetime of a message is exact even if it ends far in the future.
         let exact = state.connection.session_ref().poll_timeout().unwrap_or(Time::MAX);
         due.map(|due| unhurried(self.clock.now(), due).min(exact))
     }
 
-    /// One round of the driver task.
+    /// Runs one round of the driver task.
     fn tick(&self) -> Drive {
         let mut state = self.lock();
         state.scheduled = false;
@@ -589,13 +597,13 @@ impl Shared {
         self.drive_some()
     }
 
-    /// Nobody will read any more: what comes is taken and dropped, so that the peer's queue can drain.
+    /// Takes and drops everything received, since no handle is left to read it. The peer's queue can then drain.
     fn discard(state: &mut MocketState, now: Time) {
         state.dropped = true;
         while state.connection.session().recv(now).is_some() {}
     }
 
-    /// A handle was dropped. The last one closes politely.
+    /// Handles the drop of a handle. The last one closes the session gracefully.
     pub(crate) fn on_mocket_dropped(&self) {
         if self.mockets.fetch_sub(1, Ordering::AcqRel) == 1 {
             let mut state = self.lock();
@@ -607,9 +615,9 @@ impl Shared {
     }
 }
 
-/// When to wake for what is due at `due`: what is seconds away may come a little later, up to this part of the time until then, and with
-/// it what other connections have due at about the same time. One wake-up serves thousands that are idle, and mostly for nothing: what
-/// they waited for has moved on.
+/// Returns when to wake for a timer due at `due`. A timer seconds away may fire late by up to 1/64 of the time until
+/// then, together with those of other connections. One wake-up then serves thousands of idle connections. Most such
+/// wake-ups find nothing to do, because the timer has moved on.
 fn unhurried(now: Time, due: Time) -> Time {
     const PART: u32 = 64;
     let ahead = due.since(now);
@@ -620,7 +628,8 @@ fn unhurried(now: Time, due: Time) -> Time {
     Time::from_nanos(due.as_nanos().div_ceil(grain).saturating_mul(grain))
 }
 
-/// Ten thousand connections are this many times ten thousand: what is large and rarely needed belongs in a box.
+/// Ten thousand connections need ten thousand times this much memory. Anything large and rarely needed belongs in a
+/// box.
 const _: () = assert!(size_of::<Shared>() <= 5400);
 
 fn wake(waker: Option<Waker>) {
@@ -636,7 +645,7 @@ mod tests {
     #[tokio::test]
     async fn the_task_of_an_idle_connection_is_small() {
         let (_server, _client, near, _far) = crate::testing::pair().await;
-        // What the runtime adds makes three units of 128 bytes of it, which it aligns tasks to.
+        // With what the runtime adds, the task takes three units of 128 bytes, its alignment.
         let size = size_of_val(&Arc::clone(&near.shared).run());
         assert!(size <= 264, "{size}");
     }

@@ -1,4 +1,4 @@
-//! Byte streams: the interface of a TCP socket (Mockets 3), and what a TCP socket lacks.
+//! Byte streams: the interface of a TCP socket (Mockets 3) and more.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -14,14 +14,19 @@ use crate::stream_code::StreamCode;
 use crate::stream_reader::StreamReader;
 use crate::stream_writer::StreamWriter;
 
-/// A byte stream of a mocket, both directions; each ends by itself (half-close). `shutdown` ends the writing direction: what was written
-/// arrives, then the peer reads the end. Dropped without that, in a panic for example, the writing direction is reset with
-/// [`StreamCode::DROPPED`]: the peer's reads fail with [`io::ErrorKind::ConnectionReset`], so that a part is not taken for the whole. The
-/// reading direction of a dropped stream is stopped with the same code, unless its end was read: the peer's writes fail. A stream that is
-/// dropped while its session is being suspended goes with the session.
+/// A bidirectional byte stream. Each direction ends by itself (half-close).
 ///
-/// Errors hold a [`StreamIoError`]. `read`, `write` and `shutdown` are cancel-safe; `read_exact`, `read_to_end` and `write_all` are not, as
-/// with any socket of tokio: dropped, they have moved a part.
+/// `shutdown` ends the writing direction: everything written is delivered, then the peer reads the end. Dropping the
+/// stream without `shutdown`, in a panic for example, resets the writing direction with [`StreamCode::DROPPED`]. The
+/// peer's reads then fail with [`io::ErrorKind::ConnectionReset`], so that it does not take a part for the whole.
+/// Dropping also stops the reading direction with the same code, unless its end was read. The peer's writes then
+/// fail. If the session is being suspended, a dropped stream goes with it.
+///
+/// I/O errors wrap a [`StreamIoError`].
+///
+/// # Cancel safety
+/// `read`, `write` and `shutdown` are cancel-safe. `read_exact`, `read_to_end` and `write_all` are not, as with any
+/// tokio socket: a dropped future may have moved a part.
 pub struct Stream {
     reader: StreamReader,
     writer: StreamWriter,
@@ -33,63 +38,64 @@ impl Stream {
         Self { reader: StreamReader::new(mocket, id, opening), writer }
     }
 
-    /// Its number in the session.
+    /// Returns the ID of the stream in the session.
     pub fn id(&self) -> StreamId {
         self.reader.id()
     }
 
-    /// What the peer opened it with; empty if with nothing, or if this end opened it.
+    /// Returns the opening that the peer sent with the stream. Empty if it sent none, or if this end opened the
+    /// stream.
     pub fn opening(&self) -> &Bytes {
         self.reader.opening()
     }
 
-    /// Its two directions, which may live apart: each ends its own when it is dropped.
+    /// Splits the stream into its two directions. Each is ended when its half is dropped.
     pub fn into_split(self) -> (StreamReader, StreamWriter) {
         (self.reader, self.writer)
     }
 
-    /// The reading direction.
+    /// Returns the reading direction.
     pub fn reader(&mut self) -> &mut StreamReader {
         &mut self.reader
     }
 
-    /// The writing direction.
+    /// Returns the writing direction.
     pub fn writer(&mut self) -> &mut StreamWriter {
         &mut self.writer
     }
 
-    /// As [`StreamWriter::reset`].
+    /// Resets the writing direction. See [`StreamWriter::reset`].
     pub fn reset(&mut self, code: impl Into<StreamCode>) {
         self.writer.reset(code);
     }
 
-    /// As [`StreamReader::stop`].
+    /// Stops the reading direction. See [`StreamReader::stop`].
     pub fn stop(&mut self, code: impl Into<StreamCode>) {
         self.reader.stop(code);
     }
 
-    /// As [`StreamWriter::set_priority`].
+    /// Sets the priority of the writing direction. See [`StreamWriter::set_priority`].
     pub fn set_priority(&mut self, priority: u8) {
         self.writer.set_priority(priority);
     }
 
-    /// As [`StreamReader::set_window`].
+    /// Limits the credit of the reading direction. See [`StreamReader::set_window`].
     pub fn set_window(&mut self, window: Option<u64>) {
         self.reader.set_window(window);
     }
 
-    /// As [`StreamReader::read_bytes`].
+    /// Reads the next bytes. See [`StreamReader::read_bytes`].
     ///
     /// # Errors
-    /// As there.
+    /// The same as for [`StreamReader::read_bytes`].
     pub async fn read_bytes(&mut self, most: usize) -> Result<Option<Bytes>, StreamIoError> {
         self.reader.read_bytes(most).await
     }
 
-    /// As [`StreamWriter::write_bytes`].
+    /// Writes bytes. See [`StreamWriter::write_bytes`].
     ///
     /// # Errors
-    /// As there.
+    /// The same as for [`StreamWriter::write_bytes`].
     pub async fn write_bytes(&mut self, bytes: Bytes) -> Result<(), StreamIoError> {
         self.writer.write_bytes(bytes).await
     }

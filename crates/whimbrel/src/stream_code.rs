@@ -1,13 +1,14 @@
-//! The number with which a direction of a byte stream is given up.
+//! The code with which one direction of a byte stream is reset or stopped.
 
 use std::fmt;
 
-/// Why a direction of a byte stream was given up, in the application's own numbers: below 2^62, larger ones are cut to that.
+/// The reason why one direction of a byte stream was reset or stopped, as a number chosen by the application. It must
+/// be below 2^62: of a larger number only the lower 62 bits are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamCode(pub u64);
 
 impl StreamCode {
-    /// Of a stream that was dropped.
+    /// The code of a stream that was dropped.
     pub const DROPPED: Self = Self(0);
 }
 

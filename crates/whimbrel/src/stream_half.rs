@@ -1,12 +1,12 @@
-//! How far one direction of a byte stream has come, as the application knows it.
+//! The state of one direction of a byte stream, as the application knows it.
 
 use crate::error::StreamIoError;
 
 pub(crate) enum Half {
     Open,
-    /// Ended well.
+    /// Ended cleanly.
     Finished,
-    /// Each further call says the same.
+    /// Failed. Each further call returns the same error.
     Failed(StreamIoError),
 }
 

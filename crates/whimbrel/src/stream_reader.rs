@@ -14,8 +14,8 @@ use crate::mocket::Mocket;
 use crate::stream_code::StreamCode;
 use crate::stream_half::Half;
 
-/// The reading direction of a byte stream, from [`crate::Stream::into_split`]. Dropped before its end was read it is stopped with
-/// [`StreamCode::DROPPED`]: the peer's writes fail.
+/// The reading direction of a byte stream, from [`crate::Stream::into_split`]. Dropping it before its end was read
+/// stops it with [`StreamCode::DROPPED`]: the peer's writes fail.
 pub struct StreamReader {
     /// Keeps the session open.
     mocket: Mocket,
@@ -29,34 +29,37 @@ impl StreamReader {
         Self { mocket, id, half: Half::Open, opening }
     }
 
-    /// The stream's number in the session.
+    /// Returns the ID of the stream in the session.
     pub fn id(&self) -> StreamId {
         self.id
     }
 
-    /// What the peer opened the stream with; empty if with nothing, or if this end opened it.
+    /// Returns the opening that the peer sent with the stream. Empty if it sent none, or if this end opened the
+    /// stream.
     pub fn opening(&self) -> &Bytes {
         &self.opening
     }
 
-    /// Asks the peer to end its writing direction: its writes fail with `code`.
+    /// Asks the peer to stop writing. Its writes fail with `code`.
     pub fn stop(&mut self, code: impl Into<StreamCode>) {
         self.half = Half::Failed(StreamIoError::Ended);
         let shared = &self.mocket.shared;
         let mut state = shared.lock();
-        // A stream that has ended already needs no ending.
+        // An error only means that the stream has already ended.
         state.connection.session().stop(self.id, code.into().0).ok();
         shared.wake(state);
     }
 
-    /// Bounds what the peer may send ahead of what is read here, bytes: credit grows to that and no further, but never sinks below
-    /// `stream_share`. None: as far as `stream_window` says. What the peer was granted before stays so.
+    /// Limits how many bytes the peer may send ahead of the reader. Credit grows to this limit and no further, but
+    /// never sinks below `stream_share`. None: the limit is `stream_window`. Credit already granted to the peer stays
+    /// granted.
     pub fn set_window(&mut self, window: Option<u64>) {
-        // One that is over needs none.
+        // An error only means that the stream has already ended.
         self.mocket.shared.lock().connection.session().set_window(self.id, window).ok();
     }
 
-    /// The next bytes, at most `most`, as they came, without a copy; none at the end. Cancel-safe.
+    /// Reads the next bytes as they were received, at most `most`, without a copy. Returns None at the end.
+    /// Cancel-safe.
     ///
     /// # Errors
     /// The peer reset the stream, or the mocket is closed.
@@ -65,10 +68,10 @@ impl StreamReader {
         std::future::poll_fn(|cx| self.poll_bytes(cx, most)).await
     }
 
-    /// As [`StreamReader::read_bytes`].
+    /// Polls for the next bytes, like [`StreamReader::read_bytes`].
     ///
     /// # Errors
-    /// As there.
+    /// The same as for [`StreamReader::read_bytes`].
     pub fn poll_bytes(
         &mut self,
         cx: &mut Context<'_>,
@@ -77,8 +80,8 @@ impl StreamReader {
         self.poll_next(cx, most.max(1)).map_ok(|bytes| Some(bytes).filter(|bytes| !bytes.is_empty()))
     }
 
-    /// The next bytes, at most `most`; empty at the end. They come straight from the session: what the application has not taken goes with
-    /// a session that leaves.
+    /// Reads the next bytes, at most `most`; empty at the end. They come straight from the session, so that bytes the
+    /// application has not taken go with a suspended session.
     fn poll_next(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<Result<Bytes, StreamIoError>> {
         match &self.half {
             Half::Finished => return Poll::Ready(Ok(Bytes::new())),
@@ -98,7 +101,7 @@ impl StreamReader {
         match read {
             Read::Data(data) => {
                 if state.connection.session().has_control() {
-                    // Credit to give back.
+                    // Wakes the driver task, which returns credit to the peer.
                     shared.wake(state);
                 }
                 Poll::Ready(Ok(data))
@@ -127,7 +130,7 @@ impl Drop for StreamReader {
     fn drop(&mut self) {
         let shared = &self.mocket.shared;
         let mut state = shared.lock();
-        // Nobody is left to be woken.
+        // No reader is left to wake.
         drop(state.readers.remove(&self.id));
         if self.half.is_open() && !state.is_leaving() {
             state.connection.session().stop(self.id, StreamCode::DROPPED.0).ok();

@@ -14,11 +14,11 @@ use crate::mocket::Mocket;
 use crate::stream_code::StreamCode;
 use crate::stream_half::Half;
 
-/// What one write takes at most, where it copies.
+/// The most bytes that one copying write takes.
 const WRITE_MAX: usize = 1 << 16;
 
-/// The writing direction of a byte stream, from [`crate::Stream::into_split`]. Dropped without `shutdown` it is reset with
-/// [`StreamCode::DROPPED`]: the peer does not take a part for the whole.
+/// The writing direction of a byte stream, from [`crate::Stream::into_split`]. Dropping it without `shutdown` resets
+/// it with [`StreamCode::DROPPED`], so that the peer does not take a part for the whole.
 pub struct StreamWriter {
     /// Keeps the session open.
     mocket: Mocket,
@@ -32,31 +32,32 @@ impl StreamWriter {
         Self { mocket, id, half: Half::Open }
     }
 
-    /// The stream's number in the session.
+    /// Returns the ID of the stream in the session.
     pub fn id(&self) -> StreamId {
         self.id
     }
 
-    /// Ends the direction early: the peer's reads fail with `code`, and so does what it had not read yet.
+    /// Ends the direction early and discards what the peer has not read yet. The peer's reads fail with `code`.
     pub fn reset(&mut self, code: impl Into<StreamCode>) {
         self.half = Half::Failed(StreamIoError::Ended);
         let shared = &self.mocket.shared;
         let mut state = shared.lock();
-        // A stream that has ended already needs no ending.
+        // An error only means that the stream has already ended.
         state.connection.session().reset(self.id, code.into().0).ok();
         shared.wake(state);
     }
 
-    /// 0 to 255, 100 at first: which of what waits goes first, of this and of other streams and messages.
+    /// Sets the priority, 0 to 255, among this mocket's streams and messages. Higher ones go first. Default 100.
     pub fn set_priority(&mut self, priority: u8) {
-        // One that is over needs none.
+        // An error only means that the stream has already ended.
         self.mocket.shared.lock().connection.session().set_priority(self.id, priority).ok();
     }
 
-    /// Writes all of `bytes`, without a copy. Waits for room. Not cancel-safe: dropped, a part may be written.
+    /// Writes all of `bytes` without a copy. Waits for room. Not cancel-safe: a dropped future may have written a
+    /// part.
     ///
     /// # Errors
-    /// The peer stopped the stream, it was ended here, or the mocket is closed.
+    /// The peer stopped the stream, this end has ended it, or the mocket is closed.
     pub async fn write_bytes(&mut self, mut bytes: Bytes) -> Result<(), StreamIoError> {
         while !bytes.is_empty() {
             tokio::task::coop::consume_budget().await;
@@ -66,15 +67,16 @@ impl StreamWriter {
         Ok(())
     }
 
-    /// Writes as many of `bytes` as there is room for, at least one, without a copy; says how many.
+    /// Writes as many of `bytes` as there is room for, at least one, without a copy. Returns how many.
     ///
     /// # Errors
-    /// As [`StreamWriter::write_bytes`].
+    /// The same as for [`StreamWriter::write_bytes`].
     pub fn poll_bytes(&mut self, cx: &mut Context<'_>, bytes: &Bytes) -> Poll<Result<usize, StreamIoError>> {
         self.poll_take(cx, bytes.clone())
     }
 
-    /// Waits until the peer has all that was written and the end (None), or reads no more (its code). Cancel-safe.
+    /// Waits until the peer has received everything written and the end (returns None), or has stopped reading
+    /// (returns its code). Cancel-safe.
     ///
     /// ```no_run
     /// # async fn example(mocket: whimbrel::Mocket) -> Result<(), Box<dyn std::error::Error>> {
@@ -92,15 +94,15 @@ impl StreamWriter {
     /// ```
     ///
     /// # Errors
-    /// It was reset here, or the mocket is closed.
+    /// This end reset the stream, or the mocket is closed.
     pub async fn stopped(&mut self) -> Result<Option<StreamCode>, StreamIoError> {
         std::future::poll_fn(|cx| self.poll_stopped(cx)).await
     }
 
-    /// As [`StreamWriter::stopped`].
+    /// Polls like [`StreamWriter::stopped`].
     ///
     /// # Errors
-    /// As there.
+    /// The same as for [`StreamWriter::stopped`].
     pub fn poll_stopped(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<StreamCode>, StreamIoError>> {
         match &self.half {
             Half::Failed(StreamIoError::Stopped(code)) => return Poll::Ready(Ok(Some(*code))),
@@ -140,7 +142,7 @@ impl StreamWriter {
         }
         let nothing = bytes.is_empty();
         match state.connection.session().write(now, self.id, bytes) {
-            // Nothing needs no room.
+            // An empty write needs no room.
             Ok(0) if !nothing => {
                 state.writers.insert(self.id, cx.waker().clone());
                 Poll::Pending
@@ -193,7 +195,7 @@ impl StreamWriter {
     }
 }
 
-/// Says why not, where the peer has stopped the stream.
+/// Ends the direction. If the peer has stopped the stream, returns that as the error.
 fn finish(session: &mut Session, now: Time, id: StreamId) -> Result<(), StreamError> {
     session.finish(now, id).map_err(|ended| session.write(now, id, Bytes::new()).err().unwrap_or(ended))
 }
@@ -202,7 +204,7 @@ impl Drop for StreamWriter {
     fn drop(&mut self) {
         let shared = &self.mocket.shared;
         let mut state = shared.lock();
-        // Nobody is left to be woken.
+        // No writer is left to wake.
         drop(state.writers.remove(&self.id));
         state.stops.remove(&self.id);
         if self.half.is_open() && !state.is_leaving() {
@@ -241,12 +243,12 @@ impl AsyncWrite for StreamWriter {
         true
     }
 
-    /// Everything written is on its way already.
+    /// Does nothing: written bytes are sent without a flush.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
 
-    /// Ends the direction; what was written is delivered first.
+    /// Ends the direction. Everything written is delivered first.
     fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(self.end()?))
     }

@@ -1,4 +1,5 @@
-//! Messages handed in while somebody else drives: their sender does not wait for a packet being sealed.
+//! Messages submitted while another task holds the session's lock, so that their sender does not wait while a packet
+//! is sealed.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +11,7 @@ use crate::shared::lock;
 
 #[derive(Default)]
 pub(crate) struct Submissions {
-    /// Something waits: spares everybody else a lock.
+    /// Whether messages wait. Spares all others a lock.
     waiting: AtomicBool,
     list: Mutex<List>,
 }
@@ -19,12 +20,14 @@ pub(crate) struct Submissions {
 struct List {
     messages: Vec<Outgoing>,
     bytes: u64,
-    /// What the session has promised to queue. None of it until somebody has asked, and while the session is leaving.
+    /// The amount that the session has promised to queue. Nothing until [`Submissions::queue`] has asked it, and nothing while
+    /// the session is closing or leaving.
     admission: Admission,
 }
 
 impl Submissions {
-    /// Leaves a message for whoever has the session; it will be queued. Gives it back if only the session can tell whether it is taken.
+    /// Leaves a message for the holder of the lock, which will queue it. Gives it back if only the session can tell
+    /// whether it is accepted.
     pub(crate) fn leave(&self, message: Outgoing) -> Result<(), Outgoing> {
         let mut list = lock(&self.list);
         if !list.admission.take(&message) {
@@ -40,8 +43,8 @@ impl Submissions {
         self.waiting.load(Ordering::Acquire)
     }
 
-    /// Queues what was left here; `spare` is memory for the list. Nothing can be left any more if the session is `leaving`, since it
-    /// would not go with it.
+    /// Queues the submitted messages. `spare` is memory for the list. With `leaving`, no more messages are admitted:
+    /// they would not go with the session.
     pub(crate) fn queue(&self, now: Time, session: &mut Session, spare: &mut Vec<Outgoing>, leaving: bool) {
         let mut list = lock(&self.list);
         std::mem::swap(&mut list.messages, spare);

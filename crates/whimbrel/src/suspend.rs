@@ -1,4 +1,4 @@
-//! Leaving a process and coming back in another (Mockets 5.1).
+//! Suspending a session in one process and resuming it in another (Mockets 5.1).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use crate::shared::{MocketState, Shared, lock};
 use crate::stream::Stream;
 use crate::suspended::SuspendedMocket;
 
-/// Suspending.
+/// An error from suspending a session.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SuspendError {
-    /// Not now; the mocket is as it was.
+    /// The session cannot be suspended now. The mocket is unchanged.
     #[error(transparent)]
     Refused(#[from] whimbrel_proto::SuspendError),
     /// The session ended instead.
@@ -27,26 +27,29 @@ pub enum SuspendError {
     Closed(CloseReason),
 }
 
-/// Resuming.
+/// An error from resuming a session.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResumeError {
-    /// Not with this endpoint; the peer heard of nothing.
+    /// This endpoint cannot resume the session. Nothing was sent to the peer.
     #[error(transparent)]
     Refused(#[from] whimbrel_proto::ResumeError),
-    /// None of the addresses in `Config::paths` leads to the peer.
+    /// None of the local addresses in `Config::paths` leads to the peer.
     #[error("none of the paths' addresses leads to {0}")]
     NoPath(SocketAddr),
-    /// No connection, or the peer does not go on with the session: [`CloseReason::AlreadyResumed`], [`CloseReason::ResumeExpired`],
-    /// [`CloseReason::UnknownSession`]. After [`CloseReason::HandshakeTimedOut`] it can be tried again.
+    /// No connection was made, or the peer does not continue the session: [`CloseReason::AlreadyResumed`],
+    /// [`CloseReason::ResumeExpired`], [`CloseReason::UnknownSession`]. After [`CloseReason::HandshakeTimedOut`], the
+    /// session can be resumed again.
     #[error(transparent)]
     Closed(#[from] CloseReason),
 }
 
 impl Mocket {
-    /// Ends this end of the session without ending the session: what is unacknowledged and unread is in what is returned, the peer stands
-    /// by (its sends queue by their limits, lifetimes run), and [`Endpoint::resume`] goes on, in this process or another. All handles on
-    /// the mocket see it closed with [`CloseReason::Suspended`]; deliveries awaited here answer `Unknown`.
+    /// Suspends the session and returns its state, with everything unacknowledged and unread. [`Endpoint::resume`]
+    /// continues it, in this process or another. Meanwhile the peer stands by: it queues messages up to its limits,
+    /// and their lifetimes go on.
+    ///
+    /// All handles on this mocket are closed with [`CloseReason::Suspended`]. Outcomes awaited here become `Unknown`.
     ///
     /// ```no_run
     /// # async fn example(mocket: whimbrel::Mocket) -> Result<(), Box<dyn std::error::Error>> {
@@ -58,21 +61,23 @@ impl Mocket {
     /// # }
     /// ```
     ///
-    /// Dropped before the end it goes on suspending, as that call said; the next call waits for it and gets the state. Of several at a time
-    /// one gets it, the others [`SuspendError::Closed`].
+    /// Dropping the future does not stop the suspension. It goes on with the mode of that call, and the next call
+    /// waits for it and returns the state. Of several calls at a time, one gets the state and the others get
+    /// [`SuspendError::Closed`].
     ///
-    /// A peer that is out of reach is waited for until `close_timeout`, then left to find out by itself.
+    /// If the peer is unreachable, waits for it until `close_timeout`. The session is then suspended anyway, and the
+    /// peer learns of it later.
     ///
     /// # Errors
-    /// [`SuspendError`].
+    /// [`SuspendError`]: the session cannot be suspended now, or it has ended.
     pub async fn suspend(&self, mode: SuspendMode) -> Result<SuspendedMocket, SuspendError> {
         self.suspend_to(mode, None).await
     }
 
-    /// As [`Mocket::suspend`], for a host with another identity: `heir` may resume the session, too.
+    /// Suspends like [`Mocket::suspend`], for a host with another identity: `heir` may resume the session, too.
     ///
     /// # Errors
-    /// [`SuspendError`].
+    /// The same as for [`Mocket::suspend`].
     pub async fn suspend_for(
         &self,
         mode: SuspendMode,
@@ -96,7 +101,7 @@ impl Mocket {
         let own_key = lock(&self.shared.endpoint.proto).public_key();
         let now = self.shared.clock.now();
         let suspended = self.shared.lock().connection.take_suspended(now, own_key, time_of_day());
-        // Another call has it.
+        // None if another call has taken the state.
         let mut suspended = suspended.ok_or(SuspendError::Closed(CloseReason::Suspended))?;
         let fetched = std::mem::take(&mut *lock(&self.inbox));
         if !fetched.is_empty() && suspended.put_back(fetched.into_iter()).is_err() {
@@ -105,13 +110,13 @@ impl Mocket {
         Ok(SuspendedMocket(suspended))
     }
 
-    /// Byte streams that are open: of a session that was resumed, those to go on with by [`Mocket::stream`].
+    /// Returns the open byte streams. After a session was resumed, [`Mocket::stream`] makes a handle for each.
     pub fn byte_streams(&self) -> Vec<StreamId> {
         self.shared.lock().connection.session_ref().byte_streams()
     }
 
-    /// A handle on an open byte stream of a session that was resumed; where an earlier process stopped reading or writing it goes on. Of
-    /// one stream there should be one handle.
+    /// Returns a handle on an open byte stream of a resumed session. Reading and writing continue where the earlier
+    /// process stopped. Make only one handle for each stream. None: there is no such byte stream.
     pub fn stream(&self, id: StreamId) -> Option<Stream> {
         let mut state = self.shared.lock();
         let known = state.connection.session_ref().stream_kind(id) == Some(StreamKind::Bytes);
@@ -123,15 +128,15 @@ impl Mocket {
         known.then(|| Stream::new(self.clone(), id, opening))
     }
 
-    /// Message streams that this end has not ended, beside the default one: of a session that was resumed, those to go on with by
-    /// [`Mocket::message_stream`].
+    /// Returns the message streams that this end has not ended, without the default one. After a session was resumed,
+    /// [`Mocket::message_stream`] makes a handle for each.
     pub fn message_streams(&self) -> Vec<StreamId> {
         self.shared.lock().connection.session_ref().message_streams()
     }
 
-    /// A handle on an open message stream of a session that was resumed, with what was unread and what it was set to. What comes on a
-    /// stream that had a handle waits for the next one. Of one stream there should be one handle. None: there is no such stream, or this
-    /// end has ended it.
+    /// Returns a handle on an open message stream of a resumed session, with its unread messages and its options. If
+    /// the stream had a handle before, messages received meanwhile wait for the new one. Make only one handle for
+    /// each stream. None: there is no such stream, or this end has ended it.
     pub fn message_stream(&self, id: StreamId) -> Option<MessageStream> {
         let mut state = self.shared.lock();
         let known = state.connection.session_ref().is_message_stream(id);
@@ -144,8 +149,8 @@ impl Mocket {
 }
 
 impl Shared {
-    /// From now on nothing is read from the session; what was handed in is in it first, and what is sent from now on waits for the lock,
-    /// and goes with the session or is refused.
+    /// Begins to suspend. From now on, nothing is read from the session. Messages submitted before are queued first.
+    /// Messages sent from now on wait for the lock, and then go with the session or are refused.
     fn begin_suspend(
         &self,
         mode: SuspendMode,
@@ -153,7 +158,7 @@ impl Shared {
     ) -> Result<(), whimbrel_proto::SuspendError> {
         let mut state = self.lock();
         if state.suspending {
-            // By a call that nobody waits for any more, perhaps: this one gets what comes of it.
+            // Possibly begun by a call whose future was dropped. This call then returns the state.
             return Ok(());
         }
         self.shut_submissions(&mut state);
@@ -165,8 +170,8 @@ impl Shared {
 }
 
 impl Endpoint {
-    /// Goes on with a suspended session, at the peer's last address or another, and waits until the peer has agreed. Streams that
-    /// were open are found by [`Mocket::byte_streams`] and [`Mocket::message_streams`].
+    /// Resumes a suspended session, at the peer's last address or at `peer_address`, and waits until the peer has
+    /// agreed. [`Mocket::byte_streams`] and [`Mocket::message_streams`] list the streams that were open.
     ///
     /// ```no_run
     /// # async fn example(endpoint: whimbrel::Endpoint) -> Result<(), Box<dyn std::error::Error>> {
@@ -178,10 +183,10 @@ impl Endpoint {
     /// # }
     /// ```
     ///
-    /// Who stops waiting before the peer has agreed can resume the state again.
+    /// Cancel-safe: if the future is dropped before the peer has agreed, the state can be resumed again.
     ///
     /// # Errors
-    /// [`ResumeError`]. Of one state there is one resumption.
+    /// [`ResumeError`]. A state can be resumed only once.
     pub async fn resume(
         &self,
         suspended: &SuspendedMocket,
@@ -201,11 +206,11 @@ impl Endpoint {
         Ok(mocket)
     }
 
-    /// Takes a suspended session up and waits for its peer, which was suspended too, to resume it here: [`crate::Event::PeerResumed`].
-    /// Messages can be read and sent at once.
+    /// Restores a suspended session and waits for its peer, which was suspended too, to resume it at this endpoint.
+    /// [`crate::Event::PeerResumed`] reports that. Messages can be read and sent at once.
     ///
     /// # Errors
-    /// [`ResumeError::Refused`].
+    /// [`ResumeError::Refused`]: this endpoint cannot restore the session.
     #[allow(clippy::unused_async, reason = "must be called within the runtime that will drive it")]
     pub async fn wait_for_peer(&self, suspended: &SuspendedMocket) -> Result<Mocket, ResumeError> {
         let now = self.shared.clock.now();

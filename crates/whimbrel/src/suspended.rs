@@ -1,4 +1,4 @@
-//! A suspended mocket as bytes, plain or sealed.
+//! A suspended session as bytes, plain or sealed.
 
 use argon2::{Algorithm, Argon2, Block, Params, Version};
 use aws_lc_rs::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
@@ -10,28 +10,30 @@ use zeroize::Zeroizing;
 
 use crate::endpoint::random_bytes;
 
-/// A session that left its process: every message that was not acknowledged or not read, what order and duplicates are told by, credit,
-/// settings and counters. [`crate::Endpoint::resume`] goes on with it, once.
+/// A session that was suspended: all messages not acknowledged or not read, the state that keeps order and detects
+/// duplicates, credit, settings and counters. [`crate::Endpoint::resume`] continues it, once.
 ///
-/// Whoever has these bytes and the identity they were made with goes on as its owner, and reads what was not delivered: keep them as you
+/// Anyone who has these bytes and the identity key they were made with can continue the session in the owner's place,
+/// and can read what was not delivered. Protect them like the key, or seal them.
 /// keep the key, or seal them.
 #[derive(Clone, Debug)]
 pub struct SuspendedMocket(pub(crate) Suspended);
 
-/// Opening sealed bytes.
+/// An error from opening sealed bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SealError {
-    /// Not sealed, or by another version.
+    /// The bytes are not sealed, were sealed by another version, or were sealed the other way (by passphrase or by
+    /// key).
     #[error("these bytes are no sealed session of this version")]
     NotSealed,
-    /// Another passphrase or key, or the bytes were changed.
+    /// The passphrase or key is wrong, or the bytes were changed.
     #[error("the sealed session does not open: the passphrase or key is another, or the bytes were changed")]
     DoesNotOpen,
-    /// What was inside is no session.
+    /// The sealed content is no session.
     #[error(transparent)]
     State(#[from] SnapshotError),
-    /// There is not enough memory for the passphrase's derivation.
+    /// There is not enough memory to derive the key from the passphrase.
     #[error("the passphrase cannot be turned into a key here: 64 MiB of memory are needed")]
     Derivation,
 }
@@ -40,84 +42,89 @@ const MAGIC: [u8; 5] = *b"WSEA\x01";
 const BY_PASSPHRASE: u8 = 1;
 const BY_KEY: u8 = 2;
 const SALT_LEN: usize = 16;
-/// Magic, how, salt, nonce.
+/// Magic bytes, kind of key, salt, and nonce.
 const HEAD_LEN: usize = MAGIC.len() + 1 + SALT_LEN + 12;
-/// Argon2id as RFC 9106 section 4 recommends where memory is scarce: 64 MiB, three passes, four lanes.
+/// Argon2id with the parameters that RFC 9106 section 4 recommends if memory is scarce: 64 MiB, three passes, four
+/// lanes.
 const MEMORY_KIB: u32 = 65_536;
 const PASSES: u32 = 3;
 const LANES: u32 = 4;
 
 impl SuspendedMocket {
-    /// Versioned, with a checksum, and not sealed: wipe it when it is written.
+    /// Returns the session as bytes, with a version and a checksum. They are not sealed: wipe them from memory once
+    /// they are written.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.0.to_bytes()
     }
 
-    /// What [`SuspendedMocket::to_bytes`] wrote.
+    /// Reads what [`SuspendedMocket::to_bytes`] wrote.
     ///
     /// # Errors
-    /// Not such bytes, of another version, cut short, or damaged.
+    /// The bytes are no suspended session, are of another version, cut short, or damaged.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, SnapshotError> {
         Suspended::from_bytes(bytes).map(Self)
     }
 
-    /// Sealed under a passphrase (Argon2id, 64 MiB and three passes; then ChaCha20-Poly1305). Takes some 100 ms.
+    /// Returns the session sealed under a passphrase: Argon2id (64 MiB, three passes) derives the key for
+    /// ChaCha20-Poly1305. Takes about 100 ms.
     ///
     /// # Errors
-    /// There is not enough memory.
+    /// [`SealError::Derivation`]: there is not enough memory.
     pub fn seal(&self, passphrase: &str) -> Result<Vec<u8>, SealError> {
         let salt = head_of_random();
         let key = derive(passphrase, &salt)?;
         Ok(self.seal_as(BY_PASSPHRASE, salt, &key))
     }
 
-    /// Sealed under a random key of 32 bytes.
+    /// Returns the session sealed under a random key of 32 bytes, with ChaCha20-Poly1305.
     pub fn seal_with_key(&self, key: &[u8; 32]) -> Vec<u8> {
         self.seal_as(BY_KEY, head_of_random(), key)
     }
 
-    /// What [`SuspendedMocket::seal`] wrote.
+    /// Opens what [`SuspendedMocket::seal`] wrote.
     ///
     /// # Errors
-    /// [`SealError`].
+    /// [`SealError`]: the bytes do not open, hold no session, or there is not enough memory.
     pub fn open(sealed: &[u8], passphrase: &str) -> Result<Self, SealError> {
         let salt = salt_of(sealed, BY_PASSPHRASE)?;
         let key = derive(passphrase, &salt)?;
         Self::open_as(sealed, &key)
     }
 
-    /// What [`SuspendedMocket::seal_with_key`] wrote.
+    /// Opens what [`SuspendedMocket::seal_with_key`] wrote.
     ///
     /// # Errors
-    /// [`SealError`].
+    /// [`SealError`]: the bytes do not open, or hold no session.
     pub fn open_with_key(sealed: &[u8], key: &[u8; 32]) -> Result<Self, SealError> {
         salt_of(sealed, BY_KEY)?;
         Self::open_as(sealed, key)
     }
 
-    /// Whom the session is with.
+    /// Returns the public key of the session's peer.
     pub fn peer_key(&self) -> PublicKey {
         self.0.peer_key
     }
 
-    /// Where the peer was.
+    /// Returns the peer's last known address.
     pub fn peer_addr(&self) -> std::net::SocketAddr {
         self.0.remote
     }
 
-    /// For how long from suspension on the peer waits. None: it was out of reach and did not say; it finds out when the session comes
-    /// back, if it has not given it up by then.
+    /// Returns for how long the peer waits for the session, counted from the suspension. None: the peer was
+    /// unreachable and did not say. It learns of the suspension when the session is resumed, unless it has given up
+    /// by then.
     pub fn peer_waits(&self) -> Option<std::time::Duration> {
         self.0.peer_waits
     }
 
-    /// What [`SuspendedMocket::set_app_data`] left; empty if nothing.
+    /// Returns the data that [`SuspendedMocket::set_app_data`] stored. Empty if there is none.
     pub fn app_data(&self) -> &[u8] {
         &self.0.app_data
     }
 
-    /// Keeps what the application itself has to remember with the session, for whoever resumes it: part of the bytes, and sealed with them.
-    /// The peer does not see it. Default: nothing; it may be as long as what keeps the state has room for.
+    /// Stores data of the application's own with the session, for the process that resumes it. The data is part of
+    /// the bytes and is sealed with them. The peer does not see it. Its length is limited only by the storage for
+    /// the state. Default: empty.
     pub fn set_app_data(&mut self, data: impl Into<Bytes>) {
         self.0.app_data = data.into();
     }
@@ -170,7 +177,7 @@ fn derive(passphrase: &str, salt: &[u8; SALT_LEN]) -> Result<Zeroizing<[u8; 32]>
     let mut blocks = Vec::new();
     blocks.try_reserve_exact(params.block_count()).map_err(|_| SealError::Derivation)?;
     blocks.resize(params.block_count(), Block::default());
-    // The key follows from what stands there.
+    // The key can be derived from these blocks, so they are wiped, too.
     let mut blocks = Zeroizing::new(blocks);
     Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
         .hash_password_into_with_memory(

@@ -1,11 +1,11 @@
-//! Two ends on loopback, for tests that look inside.
+//! Two connected endpoints on loopback, for tests that look inside.
 
 use crate::{Config, Endpoint, Mocket, new_identity};
 
-/// Messages that the first end queues.
+/// The number of messages that the connecting end queues.
 pub(crate) const QUEUE: usize = 8;
 
-/// Who accepts, who connects, and their two ends: the connecting one first.
+/// Returns the server, the client, and their mockets: the client's first.
 pub(crate) async fn pair() -> (Endpoint, Endpoint, Mocket, Mocket) {
     let server = Endpoint::bind(Config::listen_as(new_identity()), "127.0.0.1:0").await.unwrap();
     let mut config = Config::default();

@@ -1,4 +1,5 @@
-//! Who may connect, changed while the endpoint runs: whoever is not let in any more loses what it has.
+//! Changing who may connect while the endpoint runs. A key that is no longer allowed loses its connections and
+//! sessions.
 
 use std::collections::BTreeSet;
 
@@ -9,12 +10,14 @@ use crate::endpoint::{Endpoint, EndpointShared};
 use crate::shared::{Shared, lock};
 
 impl Endpoint {
-    /// Replaces the list of keys that may connect; None opens the listener to any key but those revoked. Connections that were accepted
-    /// from keys which the new list does not name end at once, and so do their sessions that are suspended or out of reach: both ends' handles
-    /// close, here with [`crate::CloseReason::Revoked`], there with an abort of cause `Refused`. Tickets of those keys never count again, and an
-    /// heir that is not on the list loses the right to go on with a session. A key that was revoked is let in again if the list names it.
+    /// Replaces the list of keys that may connect. None opens the listener to every key except revoked ones.
     ///
-    /// Connections that this endpoint began stay. Returns how many connections and sessions ended.
+    /// Connections accepted from keys that are not on the new list end at once. So do their sessions, even if
+    /// suspended or unreachable. The handles of both ends close: here with [`crate::CloseReason::Revoked`], at the
+    /// peer with an abort of cause `Refused`. Tickets of those keys never become valid again. An heir that is not on
+    /// the list loses the right to continue a session. A revoked key is allowed again if the list names it.
+    ///
+    /// Connections that this endpoint began are not affected. Returns how many connections and sessions ended.
     ///
     /// ```no_run
     /// # fn example(endpoint: &whimbrel::Endpoint, staff: Vec<whimbrel::PublicKey>) {
@@ -29,26 +32,28 @@ impl Endpoint {
         shared.drive_those(ends)
     }
 
-    /// Lets a key in again that was revoked, or puts it on the list if there is one. It starts afresh: nothing that it had comes back.
+    /// Allows a revoked key again, and adds it to the list if there is one. The key starts afresh: nothing that it
+    /// had is restored.
     pub fn allow(&self, key: PublicKey) {
         lock(&self.shared.proto).allow(key);
     }
 
-    /// Ends everything that a key has here, whoever began it: connections at whatever point they are, sessions that are suspended, out of
-    /// reach or dialled for, tickets, and the right to go on with others' sessions as their heir. It is let in no more until
-    /// [`Endpoint::allow`] or [`Endpoint::set_allow`] names it. Returns how many connections and sessions ended.
+    /// Revokes a key and ends everything it has here, no matter which side began it. That includes connections in any
+    /// state, sessions that are suspended, unreachable or being dialled, tickets, and the right to continue others'
+    /// sessions as their heir. The key stays refused until [`Endpoint::allow`] or [`Endpoint::set_allow`] names it.
+    /// Returns how many connections and sessions ended.
     pub fn revoke(&self, key: &PublicKey) -> usize {
         let shared = &self.shared;
         let now = shared.clock.now();
         lock(&shared.proto).revoke(now, key);
-        // What the peer gave this endpoint goes, too.
+        // The tickets that this peer gave to this endpoint are discarded, too.
         drop(lock(&shared.tickets).take(now, key));
         shared.drive_those(|connection| connection.lock().connection.revoke(now, key))
     }
 
-    /// Asks the list and `admit` again about every connection that was accepted, and every heir: for an `admit` that has come to think otherwise.
-    /// Whoever is refused loses what it has, as by [`Endpoint::set_allow`], but for its tickets: of those only `admit` can keep it from
-    /// making use. Returns how many connections and sessions ended.
+    /// Checks every accepted connection and every heir again with the list and `admit`. Use it after the decisions of
+    /// `admit` have changed. A refused key loses what it has, as with [`Endpoint::set_allow`], except for its
+    /// tickets: only `admit` can prevent their use. Returns how many connections and sessions ended.
     pub fn recheck(&self) -> usize {
         let shared = &self.shared;
         let now = shared.clock.now();
@@ -60,14 +65,14 @@ impl Endpoint {
 }
 
 impl EndpointShared {
-    /// Ends a connection whose key is on the list no more. Its own lock is held while the endpoint is asked, so that one that is being taken
-    /// over from the receive loop is found here or there.
+    /// Ends a connection whose key is no longer on the list. Asks the endpoint while the connection is locked, so
+    /// that a connection just being accepted by the receive loop is checked either here or there.
     pub(crate) fn recheck_lists(&self, now: Time, connection: &Shared) -> bool {
         let lists = &mut |key: &PublicKey, _| lock(&self.proto).lists(key);
         connection.lock().connection.recheck(now, lists)
     }
 
-    /// Drives all connections that `ends` says have ended.
+    /// Drives all connections for which `ends` returns true. Returns how many there are.
     fn drive_those(&self, ends: impl Fn(&Shared) -> bool) -> usize {
         let ended = self.all().into_iter().filter(|connection| ends(connection));
         ended.map(|connection| connection.drive()).count()

@@ -1,11 +1,15 @@
-//! The order in which a receive loop serves its peers: deficit round robin over time, with those first who had nothing waiting.
+//! The order in which a receive loop serves connections: deficit round robin over time. Connections that had nothing
+//! waiting go first.
 //!
-//! What has arrived waits in *lanes*. A connection has at most two: one for the address it was last proven to be at, and one for all
-//! others. So whoever sends garbage with a connection's id from elsewhere waits in another lane than its peer, and many addresses get no
-//! more than one. A lane is served for a slice of time and then waits until all others have had theirs; what it took too long is
-//! deducted from its next slices. A lane that had nothing waiting, and owes nothing, is *fresh* and is served before those with a backlog.
+//! Received datagrams wait in *lanes*. A connection has at most two: one for the address last proven to be its
+//! peer's, and one for all other addresses. Someone who sends garbage with a connection's ID from elsewhere thus
+//! waits in another lane than its peer, and many addresses get no more than one lane.
 //!
-//! All lanes share one bound of memory. When it is reached, the longest lane loses what came last.
+//! A lane is served for a slice of time and then waits until all others have had theirs. Any time beyond the slice is
+//! deducted from its next ones. A lane that had nothing waiting and owes no time is *fresh*, and is served before
+//! those with a backlog.
+//!
+//! All lanes share one memory limit. When it is reached, the longest lane drops its newest datagrams.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -13,44 +17,45 @@ use std::time::Duration;
 
 use whimbrel_proto::Handle;
 
-/// Time a lane has before others have theirs. Longer: fewer changes between connections, longer waits for quiet peers.
+/// The time that a lane has before others have theirs. If longer: fewer changes between connections, but longer waits
+/// for quiet peers.
 pub(crate) const SLICE: Duration = Duration::from_micros(64);
-/// Memory that waits in all lanes together, bytes.
+/// The memory limit for datagrams waiting in all lanes together, bytes.
 pub(crate) const MOST_HELD: usize = 4 << 20;
-/// Charged for a datagram beside its bytes.
+/// Bytes charged for each datagram in addition to its length.
 const OVERHEAD: usize = 256;
-/// Fresh lanes are served for so long at most while others wait.
+/// The maximum time for which fresh lanes are served while others wait.
 const FRESH_FIRST: Duration = Duration::from_micros(512);
-/// A lane that took longer owes no more than so many slices, 65 ms. No datagram takes so long, so nobody gains by the rest being forgiven; but
-/// the system may have let the whole thread wait in the middle of a turn.
+/// The most slices that a lane can owe: 65 ms. No datagram takes that long, so forgiving the rest helps no attacker.
+/// But the system may have suspended the whole thread in the middle of a turn.
 const MOST_OWED: u32 = 1024;
-/// Empty lanes kept for the next connection, and places kept in each.
+/// Empty lanes kept for later connections, and places kept in each.
 const SPARE_LANES: usize = 64;
 const SPARE_PLACES: usize = 256;
-/// Datagrams that the longest lane loses at once.
+/// The number of datagrams that the longest lane drops at a time.
 const DROPPED_AT_ONCE: usize = 64;
 
-/// See the module.
+/// The lanes and their order. See the module documentation.
 pub(crate) struct Turns<T> {
     lanes: Vec<Lane<T>>,
     spare: Vec<usize>,
     peers: BTreeMap<Handle, Peer>,
     fresh: VecDeque<usize>,
     backlog: VecDeque<usize>,
-    /// Served from `fresh` since `backlog` was last served.
+    /// Time spent on fresh lanes since a lane with a backlog was last served.
     fresh_time: Duration,
     waiting: usize,
     held: usize,
-    /// Lanes in which something waits.
+    /// The number of lanes in which something waits.
     busy: usize,
     dropped: u64,
 }
 
-/// One lane's turn, until [`Turns::end`].
+/// One lane's turn, which ends with [`Turns::end`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Turn {
     pub(crate) handle: Handle,
-    /// It may take so long.
+    /// How long the turn may take.
     pub(crate) time: Duration,
     lane: usize,
     fresh: bool,
@@ -60,7 +65,7 @@ struct Lane<T> {
     handle: Handle,
     queue: VecDeque<(SocketAddr, usize, T)>,
     held: usize,
-    /// Left of its slices, and owed.
+    /// Time left of its slices, and time owed.
     credit: Duration,
     owed: Duration,
 }
@@ -68,7 +73,7 @@ struct Lane<T> {
 /// The lanes of a connection.
 struct Peer {
     home: SocketAddr,
-    /// What came from `home` last was genuine.
+    /// Whether the last datagrams from `home` were genuine.
     proven: bool,
     at_home: Option<usize>,
     elsewhere: Option<usize>,
@@ -102,12 +107,12 @@ impl<T> Default for Turns<T> {
 }
 
 impl<T> Turns<T> {
-    /// Nothing waits.
+    /// Returns whether nothing waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting == 0
     }
 
-    /// The lane of what arrives for a connection from there; good until the next turn ends.
+    /// Returns the lane for datagrams of a connection from an address. Valid until the next turn ends.
     pub(crate) fn lane_for(&mut self, handle: Handle, from: SocketAddr) -> usize {
         let peer = self.peers.entry(handle).or_insert_with(|| Peer::new(from));
         let known = *peer.place(from);
@@ -120,7 +125,7 @@ impl<T> Turns<T> {
         })
     }
 
-    /// Adds what arrived to its lane, or drops it if that has its share of the memory and more.
+    /// Adds a datagram to its lane. Drops it if memory is short and the lane has more than its share.
     pub(crate) fn push(&mut self, lane: usize, from: SocketAddr, size: usize, item: T) {
         let weight = size + OVERHEAD;
         if self.held + weight > MOST_HELD && !self.make_room(lane, weight) {
@@ -134,17 +139,17 @@ impl<T> Turns<T> {
         self.lanes[lane].queue.push_back((from, weight, item));
     }
 
-    /// In how many lanes something waits.
+    /// Returns the number of lanes in which something waits.
     pub(crate) fn busy(&self) -> usize {
         self.busy
     }
 
-    /// How many were dropped since this was last asked.
+    /// Returns how many datagrams were dropped since the last call.
     pub(crate) fn take_dropped(&mut self) -> u64 {
         std::mem::take(&mut self.dropped)
     }
 
-    /// Whose turn it is.
+    /// Returns the next turn.
     pub(crate) fn next(&mut self) -> Option<Turn> {
         if let Some(turn) = self.next_fresh() {
             return Some(turn);
@@ -160,7 +165,8 @@ impl<T> Turns<T> {
                 self.release(lane);
                 continue;
             }
-            // What it owes is owed by an empty one, too, or whoever sends little at a time would owe nothing.
+            // An empty lane must pay what it owes, too. Otherwise a peer that sends little at a time would never owe
+            // anything.
             self.backlog.push_back(lane);
             in_vain += 1;
             if in_vain >= self.backlog.len() {
@@ -174,7 +180,8 @@ impl<T> Turns<T> {
         self.next_fresh()
     }
 
-    /// All who wait owe more than a slice, and there is nobody whose time it was: so many rounds are over as bring one of them a turn.
+    /// All waiting lanes owe more than a slice and no other lane needs the time. Skips as many rounds as it takes
+    /// until one of them has a turn.
     fn pass_rounds(&mut self) {
         let rounds = self.backlog.iter().map(|lane| self.lanes[*lane].rounds_owed()).min().unwrap_or(0);
         for lane in &self.backlog {
@@ -182,7 +189,7 @@ impl<T> Turns<T> {
         }
     }
 
-    /// Whose turn it is of those that had nothing waiting, while they have not kept the others waiting for long.
+    /// Returns the next turn of a fresh lane, unless fresh lanes have kept the others waiting for too long.
     pub(crate) fn next_fresh(&mut self) -> Option<Turn> {
         if self.fresh_time >= FRESH_FIRST && !self.backlog.is_empty() {
             return None;
@@ -191,19 +198,19 @@ impl<T> Turns<T> {
         Some(self.turn(lane, true))
     }
 
-    /// The next of what waits in the lane whose turn it is.
+    /// Takes the next datagram from the lane whose turn it is.
     pub(crate) fn take(&mut self, turn: Turn) -> Option<T> {
         let (_, weight, item) = self.lanes[turn.lane].queue.pop_front()?;
         self.on_left(turn.lane, weight);
         Some(item)
     }
 
-    /// Where the next of it came from.
+    /// Returns the source address of the next datagram of the turn.
     pub(crate) fn next_from(&self, turn: Turn) -> Option<SocketAddr> {
         self.lanes[turn.lane].queue.front().map(|(from, ..)| *from)
     }
 
-    /// What came from there in this turn was genuine, or none of it was.
+    /// Records whether any of the datagrams from an address in this turn was genuine.
     pub(crate) fn judge(&mut self, turn: Turn, from: SocketAddr, genuine: bool) {
         let Some(peer) = self.peers.get_mut(&turn.handle) else { return };
         if peer.home == from {
@@ -214,13 +221,13 @@ impl<T> Turns<T> {
         }
     }
 
-    /// A turn that took so long is over.
+    /// Ends a turn that took this long.
     pub(crate) fn end(&mut self, turn: Turn, spent: Duration) {
         if turn.fresh {
             self.fresh_time += spent;
         }
         self.lanes[turn.lane].charge(spent);
-        // An empty one, too, waits until the others were served before it is fresh again.
+        // An empty lane also waits until the others were served, and only then is fresh again.
         self.backlog.push_back(turn.lane);
         if self.waiting == 0 {
             self.release_all();
@@ -248,7 +255,8 @@ impl<T> Turns<T> {
         self.busy -= usize::from(self.lanes[lane].queue.is_empty());
     }
 
-    /// Makes room for so much in a lane at the cost of the longest. False: this one has its share and more.
+    /// Makes room for a datagram in a lane, at the expense of the longest lane. Returns false if this lane has more
+    /// than its share already.
     fn make_room(&mut self, lane: usize, weight: usize) -> bool {
         if (self.lanes[lane].held + weight) * self.busy.max(1) > self.held {
             return false;
@@ -256,7 +264,7 @@ impl<T> Turns<T> {
         let Some(longest) = (0..self.lanes.len()).max_by_key(|lane| self.lanes[*lane].held) else {
             return false;
         };
-        // Several at once: to look for the longest takes longer than to drop.
+        // Drops several at once, because finding the longest lane takes longer than dropping.
         for _ in 0..DROPPED_AT_ONCE {
             let Some((_, weight, _)) = self.lanes[longest].queue.pop_back() else { break };
             self.on_left(longest, weight);
@@ -265,7 +273,7 @@ impl<T> Turns<T> {
         self.held + weight <= MOST_HELD
     }
 
-    /// A peer was found elsewhere than it was looked for: what waits changes lanes.
+    /// Moves waiting datagrams between the lanes of a peer whose proven address has changed.
     fn sort_again(&mut self, handle: Handle) {
         let Some(peer) = self.peers.get(&handle) else { return };
         let mut all = Vec::new();
@@ -294,7 +302,7 @@ impl<T> Turns<T> {
         self.spare.push(lane);
     }
 
-    /// Nobody waits, so nobody has to wait for others.
+    /// Releases all lanes: nothing waits, so no connection has to wait for others.
     fn release_all(&mut self) {
         self.fresh_time = Duration::ZERO;
         while let Some(lane) = self.backlog.pop_front().or_else(|| self.fresh.pop_front()) {
@@ -319,7 +327,7 @@ impl<T> Lane<T> {
         (self.handle, self.credit, self.owed) = (handle, SLICE, Duration::ZERO);
     }
 
-    /// Adds a slice to what is left, unless it pays for what was taken too long.
+    /// Adds a slice to the lane's credit, less what it owes. Returns false if nothing is left of it.
     fn take_slice(&mut self) -> bool {
         if self.credit.is_zero() {
             self.credit = SLICE.saturating_sub(self.owed);
@@ -328,7 +336,7 @@ impl<T> Lane<T> {
         !self.credit.is_zero()
     }
 
-    /// Slices it has to do without.
+    /// Returns how many whole slices the lane must skip.
     fn rounds_owed(&self) -> u32 {
         (self.owed.as_nanos() / SLICE.as_nanos()) as u32
     }

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Arrivals from a seed: SplitMix64.
+/// Pseudo-random numbers from a seed (SplitMix64), for reproducible arrivals.
 struct Dice(u64);
 
 impl Dice {
@@ -12,7 +12,7 @@ impl Dice {
     }
 }
 
-/// Each item says whose it is, and its number among those.
+/// Each item holds its peer, and its number among that peer's items.
 type Numbered = Turns<(usize, u64)>;
 
 fn at(port: usize) -> SocketAddr {
@@ -24,7 +24,7 @@ fn push(turns: &mut Numbered, peer: usize, from: SocketAddr, size: usize, number
     turns.push(lane, from, size, (peer, number));
 }
 
-/// Serves one turn, at so much time an item; who was served, and what.
+/// Serves one turn, at this much time for each item. Returns the peer and the numbers of its items.
 fn serve(turns: &mut Numbered, each: Duration) -> Option<(usize, Vec<u64>)> {
     let turn = turns.next()?;
     let (mut spent, mut served) = (Duration::ZERO, Vec::new());
@@ -50,7 +50,8 @@ fn a_peer_that_had_nothing_waiting_goes_before_a_backlog() {
     assert_eq!(serve(&mut turns, SLICE / 8).unwrap(), (0, (8..16).collect()));
 }
 
-/// Time is what is shared: neither many small datagrams, nor few that take long, nor large ones get more of it.
+/// The resource shared is time. Many small datagrams, a few expensive ones or large ones get no more of it than
+/// others.
 #[test]
 fn peers_with_a_backlog_have_the_same_time() {
     let mut turns = Numbered::default();
@@ -77,8 +78,8 @@ fn peers_with_a_backlog_have_the_same_time() {
     assert!(least > 0.95 * most, "{time:?}");
 }
 
-/// Whoever sends but one datagram at a time has no backlog, nor has its lane anything in it when others had their turns; what it took is owed
-/// all the same.
+/// A peer that sends one datagram at a time has no backlog, and its lane is empty when others have their turns. It
+/// still owes the time that its datagrams took.
 #[test]
 fn who_sends_one_dear_datagram_at_a_time_gains_nothing() {
     for (cost, pause) in [(150, 0), (150, 2), (1_000, 0), (1_000, 2), (20_000, 0), (20_000, 2)] {
@@ -104,7 +105,7 @@ fn who_sends_one_dear_datagram_at_a_time_gains_nothing() {
     }
 }
 
-/// A thread may have been made to wait in the middle of a turn. Whose turn it was does not wait for ever, alone or not.
+/// The system may suspend a thread in the middle of a turn. The peer whose turn it was must not wait for ever.
 #[test]
 fn what_is_owed_ends() {
     let mut turns = Numbered::default();
@@ -119,7 +120,7 @@ fn what_is_owed_ends() {
         others += 1;
     }
     assert!((2_000..2_100).contains(&others), "two others had {others} turns");
-    // Who is alone has to wait for nobody.
+    // A peer that is alone waits for nobody.
     let mut turns = Numbered::default();
     (0..10).for_each(|number| push(&mut turns, 0, at(0), 64, number));
     let turn = turns.next().unwrap();
@@ -127,7 +128,7 @@ fn what_is_owed_ends() {
     assert_eq!(serve(&mut turns, SLICE).unwrap(), (0, vec![0]));
 }
 
-/// One peer sends ten times what can be served, another in bursts, and a hundred now and then.
+/// One peer sends ten times what can be served, another sends in bursts, and a hundred send now and then.
 #[test]
 fn quiet_peers_wait_for_one_slice_beside_a_flood() {
     let mut dice = Dice(9);
@@ -223,7 +224,7 @@ fn whoever_is_alone_has_all_the_memory_and_others_take_it_from_the_longest() {
     assert_eq!(flood as u64, fits as u64 - turns.take_dropped());
 }
 
-/// Somebody who saw the id of a connection sends to it from everywhere.
+/// An attacker who saw the ID of a connection sends to it from many addresses.
 #[test]
 fn a_victims_own_packets_do_not_wait_behind_what_others_send_to_it() {
     let mut turns = Numbered::default();
@@ -234,7 +235,7 @@ fn a_victims_own_packets_do_not_wait_behind_what_others_send_to_it() {
             push(&mut turns, 0, victim, 64, 1);
         }
     }
-    // The flood opens the connection's lanes; the first packet that opens shows where the peer is.
+    // The attacker's packets open the connection's lanes. The first genuine packet shows where the peer is.
     let mut turns_until_found = 0;
     'found: loop {
         let turn = turns.next().unwrap();

@@ -1,23 +1,23 @@
-//! Tasks that wait for the same thing.
+//! Wakers of several tasks that wait for the same thing.
 
 use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
 
 use crate::shared::lock;
 
-/// Tasks that wait for the same thing: all are woken, and whoever finds nothing waits again.
+/// The tasks that wait for the same thing. All are woken at once; a task that finds nothing waits again.
 #[derive(Debug, Default)]
 pub(crate) struct Wakers(Vec<Waker>);
 
 impl Wakers {
-    /// A task that waits already is not added again.
+    /// Adds a task, unless it is already waiting.
     pub(crate) fn add(&mut self, waker: &Waker) {
         if !self.0.iter().any(|waiting| waiting.will_wake(waker)) {
             self.0.push(waker.clone());
         }
     }
 
-    /// It waits no more.
+    /// Removes a task that no longer waits.
     pub(crate) fn remove(&mut self, waker: &Waker) {
         self.0.retain(|waiting| !waiting.will_wake(waker));
     }
@@ -27,12 +27,12 @@ impl Wakers {
     }
 }
 
-/// A waker for many tasks, for what remembers only one.
+/// One waker on behalf of many tasks, for a source that remembers only one.
 #[derive(Debug, Default)]
 pub(crate) struct SharedWakers(Mutex<Wakers>);
 
 impl SharedWakers {
-    /// A waker of all that wait, this task among them.
+    /// Adds a task, and returns a waker that wakes all tasks waiting.
     pub(crate) fn join(self: &Arc<Self>, waker: &Waker) -> Waker {
         lock(&self.0).add(waker);
         Arc::clone(self).into()
@@ -48,7 +48,7 @@ impl SharedWakers {
     }
 
     pub(crate) fn wake_all(&self) {
-        // Not under the lock: whoever is woken may poll at once.
+        // Wakes without the lock, because a woken task may poll at once.
         let mut woken = std::mem::take(&mut *lock(&self.0));
         woken.wake_all();
     }

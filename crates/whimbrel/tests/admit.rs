@@ -1,4 +1,4 @@
-//! Who is let in, as the application decides.
+//! Admission decisions by the application.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,7 +12,7 @@ use whimbrel::{
 
 async fn host(identity: &Identity) -> Endpoint {
     let mut config = Config::default().identity(identity.clone());
-    // Some get no answer.
+    // Some clients get no answer.
     config.transport.handshake_timeout = Duration::from_millis(400);
     Endpoint::bind(config, "127.0.0.1:0").await.unwrap()
 }
@@ -34,7 +34,7 @@ async fn who_is_not_admitted_gets_no_answer_and_takes_nothing() {
             *key != *list.lock().unwrap()
         },
     );
-    // Addresses are those of IPv4 all the same.
+    // IPv4 addresses are reported as such, even on a socket for both families.
     let Ok(server) = Endpoint::bind(config, "[::]:0").await else {
         whimbrel_testing::skipped("this host has no IPv6");
         return;
@@ -56,7 +56,7 @@ async fn who_is_not_admitted_gets_no_answer_and_takes_nothing() {
     assert_eq!(far.peer_key(), Some(friend.public()));
     assert_eq!(asked.lock().unwrap().last(), Some(&(friend.public(), client.local_addr().unwrap())));
 
-    // Whose time has passed does not come back, either.
+    // A suspended session of a key that is banned meanwhile cannot come back, either.
     far.send("for who comes back").await.unwrap();
     let state = near.suspend(SuspendMode::Snapshot).await.unwrap();
     *banned.lock().unwrap() = friend.public();

@@ -1,6 +1,7 @@
-//! What the library allocates for a message, sockets and runtime included: next to nothing once it is warm.
+//! Counts the allocations that the library makes for a message, including sockets and the runtime: almost none once
+//! it is warm.
 //!
-//! Two endpoints on loopback share a runtime of one thread, and what that allocates is counted.
+//! Two endpoints on loopback share a single-threaded runtime, whose allocations are counted.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -18,7 +19,7 @@ async fn pair() -> (Endpoint, Endpoint, Mocket, Mocket) {
     join(Config::default(), Config::listen_as(new_identity())).await
 }
 
-/// Sends so many messages from one end to the other, as fast as they go.
+/// Sends `count` messages from one end to the other, as fast as possible.
 async fn stream(near: &Mocket, far: &Mocket, payload: &Bytes, count: usize, taken: &mut Vec<Message>) {
     let sending = async {
         for _ in 0..count {
@@ -37,11 +38,12 @@ async fn stream(near: &Mocket, far: &Mocket, payload: &Bytes, count: usize, take
 
 const FETCH: usize = 256;
 
-/// What is sent, of how many bytes, in rounds of how many, the next round once the last one has come, how many rounds, and how many
-/// allocations a message takes at the most: one more would be too many.
+/// For each case: its name, the length of a message, the messages per round, the number of rounds, and the limit of
+/// allocations per message. A round begins once the last one has arrived.
 ///
-/// A sender waits after 256 messages, or where the queue is full, and its wait takes two. Of messages in parts as much is kept for the next
-/// as 16 at a time need: each further one on its way takes one for its list of parts, and more if it is long.
+/// A sender waits after 256 messages or when the queue is full, and its wait takes two allocations. For messages in
+/// fragments, memory for 16 at a time is kept. Each further one in flight takes an allocation for its list of
+/// fragments, and more if the list is long.
 const CASES: [(&str, usize, usize, usize, f64); 4] = [
     ("one by one", 50, 1, 10_000, 0.1),
     ("small", 50, 10_000, 10, 0.1),
@@ -57,7 +59,7 @@ async fn a_message_allocates_next_to_nothing() {
     for (name, size, round, rounds, most) in CASES {
         let payload = Bytes::from(vec![7; size]);
         let (mut before, mut packets) = (0, 0);
-        // The first half is to get warm.
+        // The first half of the rounds is a warm-up.
         for number in 0..2 * rounds {
             if number == rounds {
                 (before, packets) = (counting::calls(), near.stats().connection.total.sent_packets);
@@ -77,10 +79,10 @@ async fn a_message_allocates_next_to_nothing() {
 
 #[tokio::test]
 async fn what_is_unread_takes_little_more_memory_than_its_own() {
-    // As many as fit into the share of credit that nobody has to read for.
+    // As many as fit into the share of credit that needs no reading.
     const MESSAGES: u64 = 240;
     const LEN: u64 = 1_000;
-    /// Receive buffers of an endpoint, of 64 KiB each.
+    /// Receive buffers of an endpoint, 64 KiB each.
     const BUFFERS: u64 = 32;
     counting::switch(true);
     let (_server, _client, near, far) = pair().await;
@@ -88,7 +90,7 @@ async fn what_is_unread_takes_little_more_memory_than_its_own() {
     let before = counting::bytes();
     for number in 1..=MESSAGES {
         near.send(payload.clone()).await.unwrap();
-        // So that each comes alone.
+        // Waits, so that each message arrives alone.
         while far.stats().session.unread < number {
             tokio::task::yield_now().await;
         }

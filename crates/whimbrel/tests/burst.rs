@@ -1,4 +1,4 @@
-//! Many clients at once: the key agreements of some are made beside the receive loop, and nobody can tell.
+//! Many clients connect at once. Some key agreements run outside the receive loop, with no visible difference.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use whimbrel::{Config, Endpoint, new_identity};
 
-/// More than are made at once.
+/// More clients than the receive loop makes key agreements for in a row.
 const CLIENTS: usize = 150;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

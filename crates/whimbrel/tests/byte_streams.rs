@@ -1,4 +1,4 @@
-//! Byte streams through the library: how they end, and what the other end hears of it.
+//! Byte streams through the library: how they end, and how the other end learns of it.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -19,7 +19,7 @@ async fn pair() -> (Endpoint, Endpoint, Mocket, Mocket) {
     join(Config::default(), Config::listen_as(new_identity())).await
 }
 
-/// A stream that has carried `first`, and its other end.
+/// Opens a stream that carries `first`, and returns it with its other end.
 async fn opened(near: &Mocket, far: &Mocket, first: &[u8]) -> (Stream, Stream) {
     let mut here = near.open_stream().await.unwrap();
     here.write_all(first).await.unwrap();
@@ -98,7 +98,7 @@ async fn a_stream_that_is_dropped_is_reset_and_one_that_was_shut_down_is_not() {
     let mut all = Vec::new();
     there.read_to_end(&mut all).await.unwrap();
     assert_eq!(all, b"the whole");
-    // Its reader went with it.
+    // Its reader was dropped with it.
     while there.write(b"is anybody there?").await.is_ok() {
         tokio::task::yield_now().await;
     }
@@ -233,7 +233,7 @@ async fn an_opening_is_there_on_accept_and_is_none_of_the_bytes() {
     stream.read_to_end(&mut got).await.unwrap();
     assert_eq!(got, b"the first bytes");
     assert!(out.opening().is_empty());
-    // An opening alone travels, too, and one that is empty; a stream without any has none.
+    // An opening travels without any data, too, even an empty one. A stream without an opening has none.
     for opening in ["alone", ""] {
         let _held = near.open_stream_with(opening).await.unwrap();
         assert_eq!(far.accept_stream().await.unwrap().opening(), opening);

@@ -1,4 +1,4 @@
-//! Closed before the handshake is done.
+//! Closing a mocket before its handshake is complete.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,7 +11,7 @@ async fn what_was_sent_is_delivered() {
     let server = Endpoint::bind(Config::listen_as(new_identity()), "127.0.0.1:0").await.unwrap();
     let url = format!("whimbrel://{}@{}", server.public_key(), server.local_addr().unwrap());
     let client = Endpoint::bind(Config::default(), "127.0.0.1:0").await.unwrap();
-    // Closed, and dropped.
+    // The mocket is closed in one case, and dropped in the other.
     for closed in [true, false] {
         let near = client.begin_connect(&url).await.unwrap();
         for number in 0..100u8 {

@@ -1,4 +1,4 @@
-//! The examples run, and end well.
+//! The examples run and exit successfully.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// Those that need nobody else, and what they say among other things.
+/// Examples that run alone, with a part of their output.
 const ALONE: [(&str, &str); 14] = [
     ("send", "ReliableSequenced"),
     ("receive", "more; then: "),
@@ -23,10 +23,10 @@ const ALONE: [(&str, &str); 14] = [
     ("multihome", "127.0.0."),
     ("handover", "the new network works"),
 ];
-/// Those that need each other.
+/// Examples that need each other.
 const TOGETHER: [&str; 4] = ["listen", "connect", "suspend", "resume"];
 
-/// Where cargo puts an example: beside the folder of this test.
+/// Returns the command for an example, which cargo puts beside the folder of this test.
 fn example(name: &str) -> Command {
     let mut path: PathBuf = std::env::current_exe().unwrap();
     path.pop();
@@ -44,12 +44,12 @@ fn run(name: &str, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Ends the process with the test.
+/// Kills the process when the test ends.
 struct Guard(Child);
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended already.
         self.0.kill().ok();
         self.0.wait().ok();
     }
@@ -63,7 +63,7 @@ fn examples_that_need_nobody_run() {
     }
 }
 
-/// The `listen` example, its output (held until the end: it goes on printing), and its URL.
+/// Starts the `listen` example. Returns it, its output (which must be held, since it goes on printing), and its URL.
 fn listening() -> (Guard, BufReader<ChildStdout>, String) {
     let mut listening = Guard(example("listen").stdout(Stdio::piped()).spawn().unwrap());
     let mut first = String::new();

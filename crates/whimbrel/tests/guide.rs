@@ -1,4 +1,4 @@
-//! The guide's tuning page has every setting with its default.
+//! The tuning page of the guide lists every setting with its default.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,7 +11,7 @@ use whimbrel::{
 };
 
 const GUIDE: &str = include_str!("../../../docs/guide.md");
-/// Where the types are.
+/// The sources of the configuration types.
 const SOURCES: [&str; 6] = [
     include_str!("../src/endpoint.rs"),
     include_str!("../../whimbrel-proto/src/config.rs"),
@@ -21,7 +21,7 @@ const SOURCES: [&str; 6] = [
     include_str!("../../whimbrel-proto/src/handshake/server.rs"),
 ];
 
-/// One line of a table.
+/// One row of a table.
 #[derive(Debug)]
 struct Row {
     field: String,
@@ -30,7 +30,7 @@ struct Row {
     text: String,
 }
 
-/// The table below a heading.
+/// Returns the rows of the table below a heading.
 fn table(heading: &str) -> Vec<Row> {
     let start = GUIDE.find(&format!("\n### {heading}\n")).unwrap_or_else(|| panic!("no heading {heading}"));
     let rows = GUIDE[start + 1..].lines().skip(1).take_while(|line| !line.starts_with('#'));
@@ -44,7 +44,7 @@ fn row(line: &str) -> Row {
     Row { field: plain(field), unit: plain(unit), default: plain(default), text: text.to_owned() }
 }
 
-/// The public fields of a struct, as its source has them, but for those that its documentation hides.
+/// Returns the public fields of a struct as in its source, without those hidden from the documentation.
 fn fields(name: &str) -> Vec<String> {
     let head = format!("pub struct {name} {{\n");
     let source = SOURCES.iter().find(|source| source.contains(&head)).unwrap();
@@ -54,7 +54,7 @@ fn fields(name: &str) -> Vec<String> {
     body.lines().filter_map(field).collect()
 }
 
-/// A default as the page writes it.
+/// Formats a default as the page shows it.
 trait Shown {
     fn shown(&self, unit: &str) -> String;
 }
@@ -157,7 +157,7 @@ impl Shown for Option<Duration> {
     }
 }
 
-/// Words that the page says instead of a value.
+/// Words shown on the page in place of a value.
 struct Words(&'static str);
 
 impl Shown for Words {
@@ -166,17 +166,17 @@ impl Shown for Words {
     }
 }
 
-/// None by default, and only that.
+/// Shows a default of None, and nothing else.
 fn none<T>(value: Option<T>) -> Words {
     Words(if value.is_none() { "none" } else { "something" })
 }
 
 const ELSEWHERE: Words = Words("see below");
 
-/// What a row says of a quantity that somebody changes.
+/// How a row begins the effect of changing a quantity.
 const DIRECTIONS: [&str; 6] = ["Higher: ", "Lower: ", "Longer: ", "Shorter: ", "More: ", "Fewer: "];
 
-/// The page's table must have the fields of the type, in their order, and these defaults.
+/// Checks that the page's table has the fields of the type, in their order, with these defaults.
 fn check(name: &str, defaults: &[(&str, &dyn Shown)]) {
     let rows = table(name);
     let named: Vec<&str> = rows.iter().map(|row| row.field.as_str()).collect();
@@ -204,7 +204,7 @@ macro_rules! check {
     };
 }
 
-/// The page's table of events names each once.
+/// The page's table of events names each event once.
 #[test]
 fn events() {
     let source = include_str!("../../whimbrel-proto/src/connection/event.rs");

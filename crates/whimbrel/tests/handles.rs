@@ -1,4 +1,4 @@
-//! Handles as programs and bindings use them: polled by any runtime and by none, compared, many at once.
+//! Handles as programs and bindings use them: polled with any runtime or with none, compared, and many at once.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, HashSet};
@@ -31,7 +31,7 @@ async fn pair() -> (Endpoint, Endpoint, Mocket, Mocket) {
     (server, client, near, far)
 }
 
-/// What a program without tokio waits with.
+/// A waker for a program without tokio, which waits on a channel.
 struct Tell(mpsc::Sender<()>);
 
 impl Wake for Tell {
@@ -40,7 +40,7 @@ impl Wake for Tell {
     }
 }
 
-/// Polls on a thread that no runtime knows, and sleeps in between.
+/// Polls on a thread without a runtime, and sleeps in between.
 fn block_on_thread<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
     const LONGEST: Duration = Duration::from_secs(10);
     let (tell, told) = mpsc::channel();
@@ -68,7 +68,7 @@ async fn handles_are_polled_outside_of_the_runtime() {
         move || {
             let message = block_on_thread(|cx| far.poll_recv(cx)).unwrap();
             let stream = block_on_thread(|cx| far.poll_accept_stream(cx)).unwrap();
-            // Messages of a stream that is not accepted yet come out beside the others.
+            // Messages of a stream that is not accepted yet are received from the mocket.
             far.try_send("now the other").unwrap();
             let mut messages = block_on_thread(|cx| far.poll_accept_messages(cx)).unwrap();
             let first = block_on_thread(|cx| messages.poll_recv(cx)).unwrap();
@@ -161,7 +161,7 @@ async fn one_task_reads_many_mockets_in_turns() {
         *count += 1;
     }
     assert!(got.len() == MOCKETS && got.values().all(|count| *count == EACH));
-    // Silent ones wake nobody; one that says something does, and one that goes is gone.
+    // Silent mockets wake nobody. One that sends is received from, and one that closes is removed.
     let quiet = tokio::time::timeout(Duration::from_millis(100), set.recv()).await;
     assert!(quiet.is_err());
     near[17].send("again").await.unwrap();
@@ -171,7 +171,7 @@ async fn one_task_reads_many_mockets_in_turns() {
     assert!(set.remove(&4).is_some() && set.get(&4).is_none() && set.iter().count() == MOCKETS - 2);
 }
 
-/// A mocket that always has something does not keep the others waiting.
+/// A mocket that always has messages does not keep the others waiting.
 #[tokio::test]
 async fn a_busy_mocket_leaves_the_others_their_turns() {
     let ((server, url), client) = (server().await, client().await);
@@ -218,7 +218,7 @@ async fn an_endpoint_closes_politely() {
     assert_eq!(client.close(9, "over", Duration::from_secs(10)).await, 0, "all ended in time");
     assert_eq!(far.recv().await.unwrap().payload, "the last word");
     assert!(matches!(far.closed().await, CloseReason::Peer(reason) if reason.code == 9));
-    // A server that is being closed lets nobody in.
+    // A server that is closing refuses connections.
     let url = format!("whimbrel://{}@{}", server.public_key(), server.local_addr().unwrap());
     assert_eq!(server.close(0, "", Duration::from_secs(10)).await, 0);
     let late = self::client().await;
@@ -228,7 +228,7 @@ async fn an_endpoint_closes_politely() {
     assert!(matches!(client.connect(&url).await, Err(whimbrel::ConnectError::EndpointClosed)));
 }
 
-/// A set was held by its members' wakers, which it held.
+/// The set once held its members' wakers, and they held the set.
 #[tokio::test]
 async fn regression_a_set_that_is_dropped_leaves_nothing_behind() {
     let held = Arc::new(());
@@ -320,7 +320,7 @@ async fn who_subscribes_late_hears_the_end() {
     assert!(matches!(last, Some(Event::Closed(_))));
 }
 
-/// One payload to many: it is kept once.
+/// A payload sent to many mockets is kept in memory only once.
 #[tokio::test]
 async fn a_payload_for_many_is_not_copied_for_each() {
     const MOCKETS: usize = 20;
@@ -329,7 +329,7 @@ async fn a_payload_for_many_is_not_copied_for_each() {
     for _ in 0..MOCKETS {
         ends.push((client.connect(&url).await.unwrap(), server.accept().await.unwrap()));
     }
-    // Of the application's own memory: it is let go when the last session has let it go.
+    // The payload uses the application's own memory, which is released once the last session has released it.
     struct Payload {
         bytes: Vec<u8>,
         _held: Arc<()>,

@@ -1,4 +1,4 @@
-//! Whoever has nothing to do does nothing. Alone in its file, since what is measured is the process.
+//! Idle connections use no processor time. This test has its own file because it measures the whole process.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -6,20 +6,20 @@ use std::time::{Duration, Instant};
 
 use whimbrel::{Config, Endpoint, Mocket, new_identity};
 
-/// A spinning thread takes this in full; a tick is a hundredth of it.
+/// The measured period. A spinning thread would use all of it; a tick is a hundredth.
 const WATCHED: Duration = Duration::from_secs(1);
-/// Ticks that housekeeping may take of that.
+/// The most ticks that housekeeping may use in that period.
 const MOST: u64 = 15;
 
-/// Processor time of this process so far, in hundredths of a second.
+/// Returns the processor time of this process so far, in hundredths of a second.
 fn ticks() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
-    // The name before may have spaces in it.
+    // The process name before may contain spaces.
     let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
     [11, 12].iter().map(|at| fields[*at].parse::<u64>().unwrap()).sum()
 }
 
-/// Waits until the peer has no more room, and nothing was sent between two looks.
+/// Waits until the peer has no more room and nothing is sent between two looks.
 async fn until_blocked(mocket: &Mocket) {
     const LOOK: Duration = Duration::from_millis(100);
     let (mut before, end) = (None, Instant::now() + Duration::from_secs(20));
@@ -42,7 +42,7 @@ async fn an_idle_pair_does_not_spin() {
     let url = format!("whimbrel://{}@{}", server.public_key(), server.local_addr().unwrap());
     let near = client.connect(&url).await.unwrap();
     let far = server.accept().await.unwrap();
-    // Readers wait, streams are open, a credit is used up: what could make somebody look again and again.
+    // Waiting readers, open streams and used-up credit could all lead to busy waiting.
     let _stream = near.open_stream().await.unwrap();
     let sending = tokio::spawn({
         let near = near.clone();

@@ -1,4 +1,4 @@
-//! Real sockets on loopback.
+//! Messages over real sockets on loopback.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -36,7 +36,7 @@ async fn who_replaces_hears_what_became_of_each() {
     let tag = Tag(7);
     near.tag(tag).bandwidth(10).unwrap();
     let newest = near.sender().unsequenced().tag(tag).build();
-    // It overdraws the cap by more than a minute.
+    // This message overdraws the bandwidth limit by more than a minute.
     let first = newest.replace_tracked(vec![1; 1000]).unwrap();
     assert_eq!(first.outcome().await, Outcome::Delivered);
     let second = newest.replace_tracked("second").unwrap();

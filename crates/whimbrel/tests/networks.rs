@@ -1,4 +1,5 @@
-//! Two hosts joined by two cables, as network namespaces of this one: real links that come and go. As root only; skipped otherwise.
+//! Two hosts joined by two cables, made of network namespaces: real links that come and go. Needs root; skipped
+//! otherwise.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![cfg(target_os = "linux")]
@@ -14,18 +15,18 @@ use whimbrel::{Config, Endpoint, Event, Events, Mocket, PathState, PathStats, Pa
 
 use whimbrel_testing::skipped;
 
-/// What the listening host tells.
+/// A report from the listening host.
 enum Told {
-    /// Its namespace; None: we may not have any.
+    /// Its network namespace. None: the process may not create one.
     Namespace(Option<String>),
     Listening(String),
 }
 
 #[allow(unsafe_code, reason = "no safe crate of ours changes namespaces")]
 fn leave_for_a_new_namespace() -> Option<String> {
-    // SAFETY: it moves this thread, and this thread only, to an empty network.
+    // SAFETY: this moves only the current thread into an empty network.
     let left = unsafe { libc::unshare(libc::CLONE_NEWNET) == 0 };
-    // SAFETY: it tells a number.
+    // SAFETY: this only returns a number.
     let thread = unsafe { libc::gettid() };
     left.then(|| format!("/proc/{}/task/{thread}/ns/net", std::process::id()))
 }
@@ -35,7 +36,7 @@ fn run(program: &str, arguments: &str) {
     assert!(status.success(), "{program} {arguments}");
 }
 
-/// The cables, as the connecting host sees them.
+/// The cables, as seen from the connecting host.
 struct Cables {
     far: String,
 }
@@ -56,7 +57,7 @@ impl Cables {
 
     /// Lays cable `number` for IPv6 only, with fd0NUMBER::1 at this end and fd0NUMBER::2 at the other.
     fn lay_for_ipv6(&self, number: u8) {
-        // Nobody else is there who could have the same address: it need not be found out.
+        // No other host can have the same address, so duplicate address detection is not needed.
         self.lay_with(number, [1, 2].map(|end| format!("fd0{number}::{end}/64 nodad")));
     }
 
@@ -83,17 +84,17 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// Runs `test` on one host, with a listener on the other that takes one session. What the test says it sent must come there: all of it, in
-/// order, once.
+/// Runs `test` on one host, with a listener on the other that accepts one session. All messages that the test says it
+/// sent must arrive there, in order and once.
 fn between_hosts<F: Future<Output = u64>>(test: impl FnOnce(Cables, Load) -> F + Send) {
     with_paths(Paths::Auto, test);
 }
 
-/// The same, where the connecting host uses certain networks.
+/// Like [`between_hosts`], with a choice of networks for the connecting host.
 fn with_paths<F: Future<Output = u64>>(paths: Paths, test: impl FnOnce(Cables, Load) -> F + Send) {
     let (tell, told) = channel();
     let (cabled, wait) = channel();
-    // Without a word of a test that failed the listener would wait for the session to go on.
+    // Reports that the test failed. Otherwise the listener would wait for the session to go on.
     let (connecting, failed) = oneshot::channel::<()>();
     std::thread::scope(|scope| {
         let listener = scope.spawn(move || listen(&tell, &wait, failed));
@@ -148,7 +149,7 @@ fn listen(tell: &Sender<Told>, cabled: &Receiver<()>, failed: oneshot::Receiver<
     })
 }
 
-/// How many messages came.
+/// Receives all messages and returns how many there were.
 async fn take(mocket: &Mocket) -> u64 {
     let mut came: u64 = 0;
     while let Ok(message) = mocket.recv().await {
@@ -162,7 +163,7 @@ fn is_from(path: &PathStats, local: &str) -> bool {
     path.local.is_some_and(|ip| ip.to_string() == local)
 }
 
-/// Sends numbered messages, as a stream of a kilobyte every other millisecond.
+/// A load of numbered messages: a kilobyte every two milliseconds.
 struct Load {
     mocket: Mocket,
     sent: u64,
@@ -182,13 +183,13 @@ impl Load {
         }
     }
 
-    /// A last message, which comes after all others; how many they are with it.
+    /// Sends a last message, which arrives after all others. Returns the number of messages including it.
     async fn finish(self) -> u64 {
         self.mocket.send(self.sent.to_be_bytes().to_vec()).await.unwrap();
         self.sent + 1
     }
 
-    /// Goes on sending until there is a working path between two addresses.
+    /// Goes on sending until a path between two addresses works.
     async fn until_path(&mut self, local: &str, remote: &str) {
         let wanted = |path: &PathStats| {
             is_from(path, local) && path.remote.to_string() == remote && path.state == PathState::Active
@@ -201,7 +202,7 @@ impl Load {
         self.until(&format!("only {local}"), |paths| paths.iter().all(|path| is_from(path, local))).await;
     }
 
-    /// Goes on sending until the paths are as they should be.
+    /// Goes on sending until the paths are as wanted.
     async fn until(&mut self, wanted: &str, are: impl Fn(&[PathStats]) -> bool) {
         let end = Instant::now() + Duration::from_secs(10);
         loop {
@@ -215,12 +216,12 @@ impl Load {
     }
 }
 
-/// The events since the last call.
+/// Returns the events since the last call.
 fn told(events: &mut Events) -> Vec<Event> {
     std::iter::from_fn(|| events.try_recv().ok().flatten()).collect()
 }
 
-/// Each of these begins one of the events.
+/// Asserts that each of these texts begins one of the events.
 fn assert_told(events: &mut Events, wanted: &[&str]) {
     let told = told(events);
     for wanted in wanted {
@@ -254,7 +255,7 @@ fn a_network_that_was_named_is_used_whenever_it_is_there() {
     with_paths(Paths::Only(named.to_vec()), |cables, mut load| async move {
         load.send_for(Duration::from_millis(200)).await;
         assert_eq!(load.mocket.paths().len(), 1);
-        // This one is not named.
+        // This network is not among the chosen ones.
         cables.lay(3);
         cables.lay(2);
         load.until_path("10.2.0.1", "10.2.0.2:4433").await;
@@ -296,7 +297,7 @@ fn a_listener_of_two_addresses_is_reached_at_both_from_one() {
         load.send_for(Duration::from_millis(200)).await;
         let mut events = load.mocket.subscribe();
         cables.here("route add 10.8.0.0/24 dev near1");
-        // Stays when the address goes that the cable was laid with.
+        // This route stays when the address that the cable was laid with is removed.
         cables.there("route add 10.1.0.1 dev far1");
         cables.there("address add 10.8.0.2/24 dev far1");
         load.until_path("10.1.0.1", "10.8.0.2:4433").await;
@@ -320,7 +321,7 @@ fn a_session_walks_from_network_to_network() {
             for number in [good, bad] {
                 load.until_path(&format!("10.{number}.0.1"), &format!("10.{number}.0.2:4433")).await;
             }
-            // What breaks is not said here: only the other end's cable has no carrier for a while.
+            // This host sees no failure: only the other end's cable loses its carrier for a while.
             cables.there(&format!("link set far{bad} down"));
             load.send_for(Duration::from_millis(500)).await;
             cables.there(&format!("link set far{bad} up"));
@@ -352,7 +353,7 @@ fn between_two_networks_there_may_be_none() {
         cables.pull(1);
         load.send_for(Duration::from_secs(1)).await;
         cables.lay(2);
-        // The first network's address of the other end is reached by the second: as in the wide world.
+        // The other end's first address can also be reached over the second network, as on the Internet.
         cables.here("route add 10.1.0.2 dev near2");
         cables.there("route add 10.1.0.1 dev far2");
         load.send_for(Duration::from_secs(1)).await;

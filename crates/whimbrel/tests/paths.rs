@@ -1,7 +1,7 @@
 //! Several local addresses, with real packets on loopback.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-// Elsewhere than on Linux 127.0.0.2 has to be set up first.
+// On systems other than Linux, 127.0.0.2 has to be set up first.
 #![cfg(target_os = "linux")]
 
 use std::net::{IpAddr, SocketAddr};
@@ -40,7 +40,7 @@ fn locals(paths: &[PathStats]) -> Vec<IpAddr> {
     locals
 }
 
-/// How often what has no event is looked at.
+/// The polling interval for things that have no event.
 const POLL: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -56,7 +56,7 @@ async fn until(mocket: &Mocket, wanted: impl Fn(&[PathStats]) -> bool) -> Vec<Pa
     }
 }
 
-/// Opens a path by hand as soon as the ids for it are here: they come with the first packets.
+/// Opens a path by hand, as soon as the connection IDs for it have arrived with the first packets.
 async fn open_by_hand(near: &Mocket, local: IpAddr, remote: SocketAddr) -> PathId {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -71,7 +71,7 @@ async fn open_by_hand(near: &Mocket, local: IpAddr, remote: SocketAddr) -> PathI
     }
 }
 
-/// What one end sends arrives whole and in order, whatever paths do meanwhile.
+/// Checks that the messages of one end arrive complete and in order, whatever happens to the paths meanwhile.
 async fn exchange(near: &Mocket, far: &Mocket, messages: u32) {
     let sending = async {
         for number in 0..messages {
@@ -107,7 +107,7 @@ async fn loopback_alone_has_one_path() {
     let (server, _client, near, far) = connect(Config::default(), "0.0.0.0:0").await;
     exchange(&near, &far, 100).await;
     assert_eq!((near.paths().len(), far.paths().len()), (1, 1));
-    // Once one can be opened by hand, others could have been opened without it.
+    // Once a path can be opened by hand, others could have been opened automatically.
     let opened = open_by_hand(&near, ip(SECOND), server.local_addr().unwrap()).await;
     exchange(&near, &far, 100).await;
     until(&far, |paths| paths.iter().any(|path| path.id == opened)).await;
@@ -182,7 +182,7 @@ async fn the_primary_is_set_for_both_ends() {
         let end = Instant::now() + PATIENCE;
         while !agreed() {
             assert!(Instant::now() < end, "{:?}, {:?}", near.paths(), far.paths());
-            // One that crosses the other end's last wish may come to nothing.
+            // A choice that crosses the other end's latest one may have no effect.
             who.set_primary(id).unwrap();
             sleep(POLL).await;
         }

@@ -1,4 +1,4 @@
-//! A pre-shared key beside the identities.
+//! A pre-shared key in addition to the identities.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

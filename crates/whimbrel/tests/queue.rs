@@ -1,4 +1,4 @@
-//! A full queue: an error or a wait, as asked; and what a dropped future leaves behind.
+//! A full queue leads to an error or a wait, as requested. Also what a dropped future leaves behind.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -16,7 +16,7 @@ use whimbrel::{Batch, Config, Endpoint, Mocket, Outcome, SendError, Tag, new_ide
 const LIMIT: Duration = Duration::from_millis(20);
 const LONG: usize = 100_000;
 
-/// The second end takes 256 KiB that it has not read, and the first queues three messages.
+/// The second end accepts 256 KiB unread, and the first queues three messages.
 async fn pair() -> (Endpoint, Endpoint, Mocket, Mocket) {
     let mut listening = Config::listen_as(new_identity());
     listening.transport.session.session_window = 1;
@@ -31,14 +31,14 @@ fn payload(number: usize) -> Bytes {
     payload.into()
 }
 
-/// Sends until nothing moves any more; how many messages were taken.
+/// Sends until nothing moves any more. Returns how many messages were queued.
 async fn fill(near: &Mocket) -> usize {
     let patient = near.sender().enqueue_limit(Duration::from_secs(1)).build();
     let mut taken = 0;
     while patient.send(payload(taken)).await.is_ok() {
         taken += 1;
     }
-    // Room is told once half the queue is free: there may be some left.
+    // Room is reported once half the queue is free, so there may be some left.
     while near.try_send(payload(taken)).is_ok() {
         taken += 1;
     }
@@ -46,14 +46,14 @@ async fn fill(near: &Mocket) -> usize {
     taken
 }
 
-/// Reads so many messages, which must be those that `fill` began with.
+/// Reads this many messages, which must be those sent by `fill`, from number `from` on.
 async fn read(far: &Mocket, from: usize, count: usize) {
     for number in from..from + count {
         assert_eq!(far.recv().await.unwrap().payload[0], number as u8);
     }
 }
 
-/// Polls once; whether it was ready.
+/// Polls a future once. Returns its result if it was ready.
 async fn poll_once<T>(future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     poll_fn(|cx| match future.as_mut().poll(cx) {
@@ -112,7 +112,7 @@ async fn a_dropped_send_has_queued_nothing_and_a_dropped_send_many_a_first_part(
     assert!(poll_once(near.sender().build().send_tracked(payload(99))).await.is_none());
     assert!(poll_once(near.sender().build().send_many([payload(99)])).await.is_none());
     read(&far, 0, count).await;
-    // Three find room, the rest waits.
+    // Three messages find room, the rest waits.
     let many: Vec<Bytes> = (count..count + 20).map(payload).collect();
     assert!(poll_once(near.sender().build().send_many(many)).await.is_none());
     near.begin_close(0, "");
@@ -132,14 +132,14 @@ async fn who_has_too_much_unconfirmed_waits_for_the_first_confirmation() {
     let confirmed = near.sender().confirm().build();
     let first = confirmed.send_tracked("first").await.unwrap();
     let message = far.recv().await.unwrap();
-    // Delivered, too, when a later one is: until then it may count as on its way.
+    // Until a later message is delivered, too, the first one may still count as in flight.
     assert_eq!(
         near.sender().build().send_tracked("plain").await.unwrap().outcome().await,
         Outcome::Delivered
     );
     assert_eq!(far.recv().await.unwrap().payload, "plain");
     let mut waiting = pin!(confirmed.send_tracked("second"));
-    // It would spin for ever here, did it find room where there is none.
+    // If the sender wrongly found room, it would spin here for ever.
     assert!(poll_once(waiting.as_mut()).await.is_none());
     far.confirm(&message);
     let second = waiting.await.unwrap();
@@ -179,7 +179,7 @@ async fn lent_messages_are_those_sent_and_a_dropped_call_has_taken_none() {
         .send_many((0..500u16).map(|n| Bytes::copy_from_slice(&n.to_be_bytes())))
         .await
         .unwrap();
-    // One by another call, which fetches more than it gives.
+    // Another call takes one message and fetches more than it returns.
     assert_eq!(near.recv().await.unwrap().payload, 0u16.to_be_bytes()[..]);
     let mut numbers = Vec::new();
     while numbers.len() < 499 {

@@ -1,4 +1,4 @@
-//! What connections do is told: as recordings that an implementation of qlog which is not ours reads, and as events of `tracing`.
+//! Connections are recorded in files, which an independent implementation of qlog reads, and emit `tracing` events.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use qlog::reader::{Event, QlogSeqReader};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use whimbrel::{BindError, Config, Endpoint, new_identity};
 
-/// Messages and a stream both ways, then a polite close.
+/// Exchanges messages and a stream in both directions, then closes gracefully.
 async fn talk(near: Config, far: Config) -> u64 {
     let server = Endpoint::bind(far.identity(new_identity()).listen(Some(Default::default())), "127.0.0.1:0")
         .await
@@ -92,7 +92,7 @@ async fn a_recording_is_read_by_an_implementation_of_qlog() {
         let side = format!("{:?}", reader.qlog.trace.vantage_point.ty).to_lowercase();
         assert!(name.contains(&side), "{name} says it is the {side}'s");
         if side == "client" {
-            // The handshake's own packets are not sealed and not recorded.
+            // The packets of the handshake itself are not sealed and not recorded.
             assert!(count("PacketSent") + 10 > packets, "{} of {packets} packets", count("PacketSent"));
         }
         #[cfg(unix)]

@@ -1,4 +1,4 @@
-//! Who may connect, changed while the endpoint runs.
+//! Changing who may connect while the endpoint runs.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,7 +12,7 @@ use whimbrel::{
 
 async fn host(identity: &Identity) -> Endpoint {
     let mut config = Config::default().identity(identity.clone());
-    // Some get no answer.
+    // Some clients get no answer.
     config.transport.handshake_timeout = Duration::from_millis(400);
     Endpoint::bind(config, "127.0.0.1:0").await.unwrap()
 }
@@ -75,7 +75,8 @@ async fn whoever_admit_refuses_later_loses_its_connection_when_it_is_asked_again
     assert!(is_refused(&near.closed().await));
 }
 
-/// Keys are revoked while their handshakes are under way: none is left connected, wherever its handshake was.
+/// Keys are revoked while their handshakes are in progress. None stays connected, whatever the state of its
+/// handshake.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_handshake_slips_through_while_its_key_is_revoked() {
     let server = Endpoint::bind(Config::listen_as(new_identity()), "127.0.0.1:0").await.unwrap();

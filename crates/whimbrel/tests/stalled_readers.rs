@@ -1,4 +1,4 @@
-//! Readers that stop hold back nobody else, and both ends hear of them.
+//! Readers that stall hold back no others, and both ends are told of them.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -27,7 +27,7 @@ async fn serve(mocket: Mocket) {
 
 async fn answer(mut stream: Stream) {
     let length = stream.read_u64().await.unwrap();
-    // Who does not read does not hear it all.
+    // A peer that stops reading does not get the whole answer.
     stream.write_all(&vec![7; length as usize]).await.ok();
     stream.shutdown().await.ok();
 }
@@ -56,7 +56,7 @@ async fn readers_that_stop_hold_back_neither_streams_nor_messages() {
         let mut readers = Vec::new();
         for _ in 0..stalled {
             let mut stream = ask(&near, LONG).await;
-            // Read for a while, and then no more.
+            // Each reader reads for a while and then stops.
             soon(stream.read_exact(&mut vec![0; 1 << 20])).await.unwrap();
             readers.push(stream);
         }
@@ -75,7 +75,7 @@ async fn readers_that_stop_hold_back_neither_streams_nor_messages() {
         soon(other.read_exact(&mut vec![0; 1 << 20])).await.unwrap();
         far.send("a command").await.unwrap();
         assert_eq!(soon(near.recv()).await.unwrap().payload, "a command");
-        // Who reads again gets the rest.
+        // A reader that reads again gets the rest.
         let mut rest = Vec::new();
         soon(readers[0].read_to_end(&mut rest)).await.unwrap();
         assert_eq!(rest.len() as u64, LONG - (1 << 20));
@@ -92,7 +92,7 @@ async fn messages_nobody_reads_hold_back_no_other_stream() {
     let unread = stalled.sender().build();
     let flood = tokio::spawn(async move { while unread.send(vec![7; 50_000]).await.is_ok() {} });
     soon(async {
-        // The queue is full of them.
+        // Waits until these messages fill the queue.
         while near.stats().session.queue_bytes < (31 << 20) {
             tokio::task::yield_now().await;
         }

@@ -1,4 +1,4 @@
-//! Several streams of messages through the library.
+//! Several message streams through the library.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -47,7 +47,7 @@ async fn streams_are_accepted_and_answered_and_a_stalled_one_holds_back_no_other
     assert_eq!(far.recv().await.unwrap().payload, "the default stream");
     assert_eq!(far_bulk.try_recv().unwrap().priority, 30);
     assert_eq!(bulk.options(), options);
-    // Dropped, its messages come out of the mocket.
+    // Once the handle is dropped, its messages are received from the mocket.
     drop(far_bulk);
     for _ in 1..80 {
         assert_eq!(far.recv().await.unwrap().stream, bulk.id());
@@ -67,7 +67,7 @@ async fn a_slow_reader_of_the_latest_gets_the_newest() {
     assert_eq!(refused, Err(StreamOptionsError::SharedInbox));
 
     let values = stream.sender().unreliable().build();
-    // Ten times the stream's window: with credit on reading this would never end.
+    // Ten times the stream's window. If credit were given back only on reading, this would never end.
     for number in 0..400u32 {
         let mut value = vec![0; 100_000];
         value[..4].copy_from_slice(&number.to_be_bytes());
@@ -131,7 +131,7 @@ async fn a_stream_a_question_for_as_many_as_there_are() {
             }
         }
     });
-    // More than may be open at a time.
+    // More streams than may be open at a time.
     for number in 0..400u32 {
         let mut stream = near.open_messages(StreamOptions::default()).await.unwrap();
         stream.send(number.to_be_bytes().to_vec()).await.unwrap();
@@ -152,7 +152,7 @@ async fn a_reader_hears_that_the_other_end_was_dropped() {
     assert_eq!(reader.recv().await.unwrap().payload, "last");
     assert_eq!(reader.recv().await.unwrap_err(), StreamRecvError::Ended);
     assert_eq!(sender.send("too late").await, Err(SendError::NoStream));
-    // The other direction goes on, and what comes is the mocket's.
+    // The other direction goes on, and its messages are received from the mocket.
     reader.send("after all").await.unwrap();
     assert_eq!(near.recv().await.unwrap().payload, "after all");
 }

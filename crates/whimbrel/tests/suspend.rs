@@ -1,4 +1,4 @@
-//! Sessions that leave an endpoint and go on from another, over real sockets.
+//! Sessions that are suspended on one endpoint and resumed on another, over real sockets.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -46,7 +46,7 @@ async fn a_session_goes_on_from_another_endpoint() {
         near.send(number.to_be_bytes().to_vec()).await.unwrap();
         far.send(number.to_be_bytes().to_vec()).await.unwrap();
     }
-    // Some are fetched and not taken.
+    // Some messages are fetched and not taken.
     assert_eq!(near.recv().await.unwrap().payload, 0u32.to_be_bytes()[..]);
     let state = near.suspend(SuspendMode::Snapshot).await.unwrap();
     assert!(state.peer_waits().is_some());
@@ -126,7 +126,7 @@ async fn message_streams_go_on_with_what_was_unread() {
         far.send("and back").await.unwrap();
         assert_eq!(near.recv().await.unwrap().payload, "and back");
     }
-    // The mocket offers none that has a handle.
+    // The mocket does not offer a stream that has a handle.
     far.open_messages(options).await.unwrap().send("a new one").await.unwrap();
     assert_eq!(near.accept_messages().await.unwrap().recv().await.unwrap().payload, "a new one");
 }
@@ -162,7 +162,7 @@ async fn what_was_sent_while_a_session_left_went_with_it_or_was_refused() {
                     })
                 })
                 .collect();
-            // It leaves in the midst of it.
+            // The session is suspended in the middle of the transfer.
             while sent.load(Ordering::Relaxed) < 1000 {
                 tokio::task::yield_now().await;
             }
@@ -188,11 +188,11 @@ async fn flushing_waits_for_what_was_sent() {
     }
     near.suspend(SuspendMode::Flush).await.unwrap();
     receive(&far, 500).await;
-    // Nobody has to come back.
+    // The close does not wait for the suspended end to come back.
     assert_eq!(far.close(0, "").await, CloseReason::Local);
 }
 
-/// Polled once.
+/// Polls a suspension once and drops it.
 async fn begin(suspending: impl Future<Output = Result<SuspendedMocket, SuspendError>>) {
     let mut suspending = std::pin::pin!(suspending);
     let begun = std::future::poll_fn(|cx| Poll::Ready(suspending.as_mut().poll(cx).is_pending()));
@@ -282,7 +282,7 @@ async fn a_session_with_a_pre_shared_key_goes_on_under_that_one_only() {
     let host = |own: Option<[u8; 32]>| {
         let mut config = Config::default().identity(identity.clone()).psk(own.map(Into::into));
         if own != psk {
-            // It gets no answer.
+            // This client gets no answer.
             config.transport.handshake_timeout = Duration::from_millis(400);
         }
         async { Endpoint::bind(config, "127.0.0.1:0").await.unwrap() }

@@ -62,7 +62,7 @@ async fn a_program_that_keeps_its_tickets_returns_with_data_on_the_first_packet(
     near.established().await.unwrap();
     ticket_of(&near).await;
 
-    // It was good once, and what came is a new one.
+    // The ticket was good once, and the server has given a new one.
     let third = Endpoint::bind(client(&identity), "127.0.0.1:0").await.unwrap();
     assert_eq!(third.import_tickets(&kept), Ok(1));
     let near = third.begin_connect(&url).await.unwrap();
@@ -73,7 +73,7 @@ async fn a_program_that_keeps_its_tickets_returns_with_data_on_the_first_packet(
     near.established().await.unwrap();
 }
 
-/// A directory of this test's own, gone with it.
+/// A directory for this test, removed when it ends.
 struct Scratch(std::path::PathBuf);
 
 impl Scratch {
@@ -96,13 +96,13 @@ async fn the_key_log_opens_what_was_captured() {
     let (log, capture) = (scratch.0.join("keys.log"), scratch.0.join("capture.pcap"));
     let server = Endpoint::bind(listener().key_log(None), "127.0.0.1:0").await.unwrap();
     let relay = Relay::start(server.local_addr().unwrap(), &capture).await;
-    // Generations change often, so that the log has several.
+    // Key generations change often, so that the log has several.
     let mut transport = TransportConfig::default();
     transport.key_update_packets = 40;
     let config = Config::default().key_log(Some(log.clone())).transport(transport);
     let endpoint = Endpoint::bind(config, "127.0.0.1:0").await.unwrap();
     let url = format!("whimbrel://{}@{}", server.public_key(), relay.address());
-    // The second time with a ticket.
+    // The second connection uses a ticket.
     for _ in 0..2 {
         let near = endpoint.begin_connect(&url).await.unwrap();
         for _ in 0..40 {
@@ -132,7 +132,7 @@ fn relay_port(url: &str) -> &str {
     url.rsplit(':').next().unwrap()
 }
 
-/// Both directions of both connections, each generation once, early keys of each.
+/// Checks that the log has both directions of both connections, each key generation once, and the early keys of each.
 fn check_log(log: &Path) {
     let text = std::fs::read_to_string(log).unwrap();
     let mut keys_of: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
@@ -143,7 +143,7 @@ fn check_log(log: &Path) {
     }
     assert_eq!(keys_of.len(), 4, "two ids of two connections: {text}");
     assert!(keys_of.values().all(|keys| keys.len() > 1), "several generations: {text}");
-    // Those of the server have a line more: early packets go only there.
+    // The server's connections have one more line, since early packets only go to the server.
     assert_eq!(keys_of.values().filter(|keys| keys.len() % 2 == 0).count(), 2, "{text}");
     #[cfg(unix)]
     {
@@ -152,7 +152,7 @@ fn check_log(log: &Path) {
     }
 }
 
-/// What tshark makes of the capture, if it is there: between these ports, the first of the listening side.
+/// Checks what tshark makes of the capture, if it is installed. `ports` has the listening side's first.
 fn check_dissection(log: &Path, capture: &Path, ports: [&str; 2]) {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/wireshark/whimbrel.lua");
     let output = Command::new("tshark")
@@ -161,7 +161,7 @@ fn check_dissection(log: &Path, capture: &Path, ports: [&str; 2]) {
         .arg(format!("lua_script:{script}"))
         .arg("-r")
         .arg(capture)
-        // Any port may be another protocol's to tshark.
+        // Without this, tshark may take any port for another protocol's.
         .args(ports.iter().flat_map(|port| ["-d".to_owned(), format!("udp.port=={port},whimbrel")]))
         .args(["-T", "fields", "-e", "udp.srcport", "-e", "_ws.col.Info"])
         .output();

@@ -1,4 +1,4 @@
-//! Events of `tracing`. Alone in its file: what is enabled is remembered for the whole process.
+//! Events of `tracing`. This test has its own file because enabled events are remembered for the whole process.
 #![cfg(feature = "tracing")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,7 +10,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 use whimbrel::{Config, Endpoint, new_identity};
 
-/// Keeps lines of what it is told.
+/// Collects events as lines of text.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<String>>>);
 
@@ -68,7 +68,7 @@ fn states_and_verdicts_are_events() {
     }
 }
 
-/// A message, then a polite close.
+/// Sends a message, then closes gracefully.
 async fn talk() {
     let server = Endpoint::bind(Config::listen_as(new_identity()), "127.0.0.1:0").await.unwrap();
     let client = Endpoint::bind(Config::default(), "127.0.0.1:0").await.unwrap();

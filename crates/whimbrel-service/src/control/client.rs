@@ -1,4 +1,4 @@
-//! The side that asks.
+//! The client of the control socket.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,30 +12,30 @@ use super::{Answer, Request};
 /// How long a service may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Why a service did not do what was asked.
+/// An error from asking a service.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AskError {
-    /// Nobody is there.
+    /// No service listens on the socket.
     #[error("no service answers on {path:?} ({error}): start it with this control socket, or name another")]
     Nobody {
-        /// The socket.
+        /// The path of the socket.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
-    /// It went away, or what it said makes no sense.
+    /// The service closed the connection, did not answer in time, or gave an answer that makes no sense.
     #[error("the service on {0:?} did not answer: it may be ending, or of another version")]
     NoAnswer(PathBuf),
-    /// It said no.
+    /// The service refused the request, for this reason.
     #[error("{0}")]
     Refused(String),
 }
 
-/// Asks a service by its control socket.
+/// Sends a request to a service over its control socket, and returns the answer.
 ///
 /// # Errors
-/// Nobody is there, or it says no.
+/// No service listens, it does not answer, or it refuses the request.
 pub async fn ask(path: &Path, request: Request) -> Result<serde_json::Value, AskError> {
     let stream =
         UnixStream::connect(path).await.map_err(|error| AskError::Nobody { path: path.to_owned(), error })?;

@@ -1,7 +1,7 @@
-//! The control socket: lines of JSON over a Unix socket that only its owner may use.
+//! The control socket: JSON lines over a Unix socket that only its owner may use.
 //!
-//! A client writes a [`Request`] as one line, such as `{"request":"status"}`, and reads one line: `{"ok":…}`, or `{"error":"…"}`. It may
-//! go on with further requests.
+//! A client writes a [`Request`] as one line, such as `{"request":"status"}`, and reads one line: `{"ok":…}`, or
+//! `{"error":"…"}`. More requests may follow.
 
 mod client;
 mod server;
@@ -14,20 +14,20 @@ pub(crate) use server::ControlServer;
 /// The longest request, bytes.
 const LONGEST_REQUEST: u64 = 4096;
 
-/// What can be asked of a service.
+/// A request to a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Request {
-    /// What it does: a [`crate::StatusReport`].
+    /// Returns the state of the service: a [`crate::StatusReport`].
     Status,
-    /// Reads its configuration again.
+    /// Reads the configuration again.
     Reload,
-    /// Ends in order.
+    /// Stops the service gracefully.
     Stop,
 }
 
-/// One line back.
+/// One answer line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Answer {

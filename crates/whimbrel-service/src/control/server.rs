@@ -1,4 +1,4 @@
-//! The side that is asked.
+//! The server of the control socket.
 
 use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -16,12 +16,12 @@ use super::{Answer, LONGEST_REQUEST, Request};
 use crate::error::ServiceError;
 use crate::service::{Asked, Command, Subject};
 
-/// Clients at a time; more wait.
+/// The maximum number of clients at a time. Further ones wait.
 const CLIENTS: usize = 16;
-/// How long a client may be silent.
+/// How long a client may be silent before it is disconnected.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A bound control socket. Dropped, its file is gone.
+/// A bound control socket. Dropping it removes its file.
 pub(crate) struct ControlServer {
     path: PathBuf,
     task: JoinHandle<()>,
@@ -46,15 +46,15 @@ impl ControlServer {
 impl Drop for ControlServer {
     fn drop(&mut self) {
         self.task.abort();
-        // It may be gone.
+        // The file may be gone already.
         std::fs::remove_file(&self.path).ok();
     }
 }
 
-/// Nobody else may use the socket, at no time: it gets its name once it has its mode.
+/// Binds a socket that no other user can connect to at any time: it gets its final name only once its mode is set.
 fn bind_private(path: &Path) -> io::Result<UnixListener> {
     match std::fs::symlink_metadata(path) {
-        // What a process left that was killed.
+        // A killed process has left this socket behind.
         Ok(metadata) if metadata.file_type().is_socket() => std::fs::remove_file(path)?,
         Ok(_) => return Err(io::Error::other("a file of that name is no socket, and is left alone")),
         Err(_) => {}
@@ -74,13 +74,13 @@ async fn accept(listener: UnixListener, subject: Arc<Subject>, commands: mpsc::S
     loop {
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
         let Ok((client, _)) = listener.accept().await else {
-            // Out of file descriptors, for example.
+            // The process may be out of file descriptors, for example.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
         let (subject, commands) = (Arc::clone(&subject), commands.clone());
         tokio::spawn(async move {
-            // A client that goes away is no concern of ours.
+            // Errors are ignored: the client may have disconnected.
             serve(client, &subject, &commands).await.ok();
             drop(permit);
         });
@@ -103,7 +103,7 @@ async fn serve(client: UnixStream, subject: &Subject, commands: &mpsc::Sender<Co
     }
 }
 
-/// None at the end, and where a line is too long.
+/// Reads the next request line. Returns None at the end, and if a line is too long.
 async fn next_line(lines: &mut BufReader<OwnedReadHalf>) -> io::Result<Option<Vec<u8>>> {
     let mut line = Vec::new();
     let read = (&mut *lines).take(LONGEST_REQUEST).read_until(b'\n', &mut line).await?;

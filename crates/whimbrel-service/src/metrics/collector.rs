@@ -1,6 +1,7 @@
-//! The figures of an endpoint, taken when they are asked for.
+//! Collects an endpoint's metrics whenever they are scraped.
 //!
-//! They are sums over sessions and not a figure for each: a listener may have a hundred thousand, whose peers choose their keys.
+//! Metrics are sums over all sessions, without one per session: a listener may have a hundred thousand sessions, and
+//! their peers choose their own keys.
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -19,7 +20,7 @@ impl EndpointCollector {
     }
 }
 
-/// Of the sessions that are open.
+/// Sums over the open sessions.
 #[derive(Default)]
 struct Sums {
     sessions: u64,
@@ -70,7 +71,7 @@ impl Collector for EndpointCollector {
             let metric = ConstCounter::new(value);
             metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)?;
         }
-        // Of sessions that are open now: these sums fall when one ends.
+        // These are gauges, since sums over open sessions fall when a session ends.
         let gauges = [
             ("sessions", "Sessions that are open", sums.sessions),
             ("paths", "Paths of open sessions", sums.paths),

@@ -1,4 +1,4 @@
-//! `/metrics` and `/healthz` over HTTP.
+//! The HTTP server for `/metrics` and `/healthz`.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -18,13 +18,13 @@ use tokio::task::JoinHandle;
 use super::Metrics;
 use crate::error::ServiceError;
 
-/// Clients at a time; more wait.
+/// The maximum number of clients at a time. Further ones wait.
 const CLIENTS: usize = 16;
-/// How long a client may take for the head of a request, and for the whole exchange.
+/// How long a client may take to send the head of a request. [`PATIENCE`] limits the whole exchange.
 const HEAD_PATIENCE: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A bound address. Dropped, it is free again.
+/// A server bound to an address. Dropping it frees the address.
 pub(crate) struct MetricsServer {
     address: SocketAddr,
     task: JoinHandle<()>,
@@ -54,7 +54,7 @@ async fn accept(listener: TcpListener, metrics: Metrics) {
     loop {
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
         let Ok((client, _)) = listener.accept().await else {
-            // Out of file descriptors, for example.
+            // The process may be out of file descriptors, for example.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
@@ -73,7 +73,7 @@ async fn serve(client: TcpStream, metrics: Metrics) {
     });
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE).keep_alive(true);
-    // A client that goes away is no concern of ours.
+    // Errors are ignored: the client may have disconnected.
     drop(http.serve_connection(TokioIo::new(client), answer).await);
 }
 

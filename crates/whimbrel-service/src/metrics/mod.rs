@@ -1,4 +1,4 @@
-//! Figures for Prometheus.
+//! Metrics for Prometheus.
 
 mod collector;
 pub(crate) mod http;
@@ -10,7 +10,7 @@ use whimbrel::Endpoint;
 
 use collector::EndpointCollector;
 
-/// The figures of a service: those of its endpoint, and what is added to them. Cheap to clone.
+/// The metrics of a service: those of its endpoint, and any that were registered. Cheap to clone.
 #[derive(Clone)]
 pub struct Metrics(Arc<Mutex<Registry>>);
 
@@ -21,12 +21,12 @@ impl Metrics {
         Self(Arc::new(Mutex::new(registry)))
     }
 
-    /// Adds a figure of the service's own; its name gets `whimbrel_` before it.
+    /// Registers a metric of the service's own. `whimbrel_` is prefixed to its name.
     pub fn register(&self, name: &str, help: &str, metric: impl Metric) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).register(name, help, metric);
     }
 
-    /// All of them in the text format of OpenMetrics.
+    /// Returns all metrics in the OpenMetrics text format.
     pub fn text(&self) -> String {
         let registry = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::new();

@@ -1,4 +1,4 @@
-//! Messages whose outcome somebody waits for.
+//! Messages whose outcome the application waits for.
 
 use std::sync::MutexGuard;
 
@@ -11,7 +11,7 @@ use super::sending::{Refused, translate};
 use crate::error::SendError;
 use crate::shared::MocketState;
 
-/// What became of a tracked message: await it.
+/// The pending outcome of a tracked message. Await it with [`Delivery::outcome`].
 ///
 /// ```no_run
 /// # async fn example(mocket: whimbrel::Mocket) -> Result<(), whimbrel::SendError> {
@@ -31,12 +31,13 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// The send call's number.
+    /// Returns the ID that the send call gave the message.
     pub fn id(&self) -> MessageId {
         self.id
     }
 
-    /// Waits for the outcome; Unknown if the session ends first. Dropped, nobody hears of it any more, and the message goes on.
+    /// Waits for the outcome. It is Unknown if the session ends first. Dropping the future discards the outcome; the
+    /// message is still sent.
     pub async fn outcome(self) -> Outcome {
         self.outcome.await.unwrap_or(Outcome::Unknown)
     }

@@ -1,4 +1,4 @@
-//! What an application holds: a handle on a session.
+//! The mocket: an application's handle on a session.
 
 mod delivery;
 mod receiving;
@@ -22,15 +22,16 @@ pub use delivery::Delivery;
 pub use sender::{Sender, SenderBuilder};
 pub use tags::TagHandle;
 
-/// A mobile socket: one end of a session. Clones are handles on the same session; when the last is dropped the session is closed
-/// politely (what was sent is still delivered).
+/// A mobile socket: one end of a session. Clones are handles on the same session. Dropping the last one closes the
+/// session gracefully: messages sent before are still delivered.
 ///
-/// Futures are cancel-safe: a dropped `send`, `send_tracked` or `open_stream` has done nothing, a dropped `recv` or `accept_stream` has taken
-/// nothing, a dropped `close` goes on closing, and a dropped `suspend` goes on suspending for the next call. The one exception is
-/// [`Sender::send_many`], which has queued a first part.
+/// # Cancel safety
+/// Futures are cancel-safe, except that of [`Sender::send_many`], which may have queued a first part. A dropped
+/// `send`, `send_tracked` or `open_stream` has done nothing. A dropped `recv` or `accept_stream` has taken nothing. A
+/// dropped `close` goes on closing. A dropped `suspend` goes on suspending, for the next call.
 pub struct Mocket {
     pub(crate) shared: Arc<Shared>,
-    /// Fetched and not yet given out; shared by the clones.
+    /// Messages fetched from the session and not yet returned. Shared by the clones.
     pub(crate) inbox: Arc<Mutex<VecDeque<Message>>>,
 }
 
@@ -73,14 +74,14 @@ impl std::hash::Hash for Mocket {
     }
 }
 
-/// Figures of a mocket.
+/// Statistics of a mocket.
 #[derive(Clone, Debug)]
 pub struct Stats {
-    /// Keys and paths.
+    /// Statistics of the connection: keys and paths.
     pub connection: ConnectionStats,
-    /// Messages and streams.
+    /// Statistics of the session: messages and streams.
     pub session: SessionStats,
-    /// Each tag used, both ways.
+    /// Statistics of each tag in use, in both directions.
     pub tags: Vec<TagStats>,
 }
 
@@ -90,24 +91,25 @@ impl Mocket {
         Self { shared, inbox: Arc::default() }
     }
 
-    /// The peer's key: its identity. None before the handshake.
+    /// Returns the public key of the peer, which is its identity. None before the handshake.
     pub fn peer_key(&self) -> Option<PublicKey> {
         self.shared.lock().connection.peer_key()
     }
 
-    /// The peer's address now; it changes when the peer moves.
+    /// Returns the peer's current address. It changes when the peer moves.
     pub fn peer_addr(&self) -> std::net::SocketAddr {
         self.shared.lock().connection.remote()
     }
 
-    /// The application protocol that the client named when it connected ([`crate::Config::protocol`]); empty if none, and after a session
-    /// was resumed in another process.
+    /// Returns the application protocol that the client named when it connected ([`crate::Config::protocol`]). Empty
+    /// if it named none, or if the session was resumed in another process.
     pub fn protocol(&self) -> bytes::Bytes {
         self.shared.lock().connection.protocol()
     }
 
-    /// Fills `out` with keying material that both ends have and nobody else, told apart by `label` and `context` (as RFC 5705): what is
-    /// signed or sealed with it holds for this connection only. It changes when the session goes on over another connection.
+    /// Fills `out` with keying material that only the two ends have, derived from `label` and `context` (as in RFC
+    /// 5705). Anything signed or sealed with it is bound to this connection. It changes when the session goes on over
+    /// another connection.
     ///
     /// # Errors
     /// [`ExportError`]: the peer is not proven yet, or `out` is longer than 8,160 bytes.
@@ -120,30 +122,30 @@ impl Mocket {
         self.shared.lock().connection.export_keying_material(out, label, context)
     }
 
-    /// The handshake is over. A session that the peer has suspended stays established.
+    /// Returns whether the handshake is complete. A session that the peer has suspended stays established.
     pub fn is_established(&self) -> bool {
         self.shared.lock().connected
     }
 
-    /// The session has ended: [`Mocket::closed`] says why.
+    /// Returns whether the session has ended. [`Mocket::closed`] returns the reason.
     pub fn is_closed(&self) -> bool {
         self.shared.lock().closed.is_some()
     }
 
-    /// Waits for the handshake. Cancel-safe.
+    /// Waits until the handshake is complete. Cancel-safe.
     ///
     /// # Errors
-    /// Why there is no connection.
+    /// The reason why the connection could not be established.
     pub async fn established(&self) -> Result<(), CloseReason> {
         self.until_changed(|state| state.connected.then_some(Ok(())), Err).await
     }
 
-    /// Waits until the peer has shown that it holds the final keys.
+    /// Waits until the peer has proven that it holds the final keys.
     pub(crate) async fn proven(&self) -> Result<(), CloseReason> {
         self.until_changed(|state| state.connection.is_peer_proven().then_some(Ok(())), Err).await
     }
 
-    /// Waits until the mocket is closed, by whomever. Cancel-safe.
+    /// Waits until the mocket is closed by either end, and returns the reason. Cancel-safe.
     pub async fn closed(&self) -> CloseReason {
         self.until_changed(|_| None, |reason| reason).await
     }
@@ -170,8 +172,8 @@ impl Mocket {
         }
     }
 
-    /// Events from now on (Mockets 3.4); of a mocket that is closed, that. A subscriber that falls far behind is told how many it missed,
-    /// and goes on.
+    /// Subscribes to the events from now on (Mockets 3.4). On a closed mocket, the only event is
+    /// [`crate::Event::Closed`]. A subscriber that falls far behind is told how many events it missed, and goes on.
     ///
     /// ```no_run
     /// # async fn example(mocket: whimbrel::Mocket) {
@@ -196,13 +198,14 @@ impl Mocket {
         self.shared.subscribe()
     }
 
-    /// The newest ticket the server gave, with what is known of the path by now; the endpoint keeps it for the next connection to that
-    /// server by itself. None on the listening side, and where the listener gives none.
+    /// Returns the newest ticket from the server, updated with what is known of the path by now. The endpoint itself
+    /// keeps it for the next connection to that server. None on the listening side, and if the server gives no
+    /// tickets.
     pub fn ticket(&self) -> Option<Ticket> {
         self.shared.lock().connection.ticket()
     }
 
-    /// Figures now.
+    /// Returns the current statistics.
     pub fn stats(&self) -> Stats {
         let state = self.shared.lock();
         let connection = state.connection.stats(self.shared.clock.now());
@@ -210,15 +213,17 @@ impl Mocket {
         Stats { connection, session: session.stats(), tags: session.tag_stats() }
     }
 
-    /// Who holds credit: of each stream what is unread here, what the peer may send, and what this end may. One whose reader has stalled
-    /// stands out by [`StreamCredit::unread_for`], one that the peer does not read by [`StreamCredit::blocked_for`].
+    /// Returns the flow control credit of each stream: what is unread here, what the peer may send, and what this end
+    /// may send. [`StreamCredit::unread_for`] reveals a stream whose reader has stalled, and
+    /// [`StreamCredit::blocked_for`] one that the peer does not read.
     pub fn stream_credit(&self) -> Vec<StreamCredit> {
         let state = self.shared.lock();
         state.connection.session_ref().stream_credit(self.shared.clock.now())
     }
 
-    /// Watches these thresholds from now on, and no others: [`crate::Event::Quality`] tells when a figure crosses one, and of those that are
-    /// above already. With hysteresis, so that a figure that hovers at its level is told once.
+    /// Watches these thresholds from now on, in place of any set before. [`crate::Event::Quality`] reports when a
+    /// value crosses its threshold, and at first each value that is already above. Hysteresis keeps a value that
+    /// hovers at its threshold from being reported again and again.
     ///
     /// ```no_run
     /// # async fn example(mocket: whimbrel::Mocket) -> Result<(), Box<dyn std::error::Error>> {
@@ -241,7 +246,7 @@ impl Mocket {
     /// ```
     ///
     /// # Errors
-    /// More than [`crate::MAX_THRESHOLDS`]; those before stay.
+    /// More than [`crate::MAX_THRESHOLDS`] are given. Those set before stay.
     pub fn watch(&self, thresholds: impl IntoIterator<Item = Threshold>) -> Result<(), TooManyThresholds> {
         let mut state = self.shared.lock();
         let set = state.connection.set_thresholds(self.shared.clock.now(), thresholds);
@@ -249,19 +254,19 @@ impl Mocket {
         set
     }
 
-    /// Bytes of one message that travel in one packet at present.
+    /// Returns how many bytes of one message currently fit into one packet.
     pub fn max_unfragmented(&self) -> usize {
         self.shared.lock().connection.max_unfragmented()
     }
 
-    /// Closes politely and waits: everything sent before is delivered first, both ways. Closing has begun with the first poll and goes on
-    /// if the future is dropped.
+    /// Closes the session gracefully and waits. Everything sent before is delivered first, in both directions.
+    /// Closing begins with the first poll and goes on if the future is dropped.
     pub async fn close(&self, code: u64, text: &str) -> CloseReason {
         self.begin_close(code, text);
         self.closed().await
     }
 
-    /// As [`Mocket::close`], without waiting.
+    /// Begins to close like [`Mocket::close`], without waiting.
     pub fn begin_close(&self, code: u64, text: &str) {
         let mut state = self.shared.lock();
         self.shared.shut_submissions(&mut state);
@@ -269,7 +274,7 @@ impl Mocket {
         self.shared.wake(state);
     }
 
-    /// Ends at once: what was not delivered is lost, its outcome Unknown.
+    /// Closes the session at once. Undelivered messages are lost, and their outcome is Unknown.
     pub fn abort(&self, code: u64, text: &str) {
         let mut state = self.shared.lock();
         state.connection.abort(self.shared.clock.now(), code, text);

@@ -1,4 +1,4 @@
-//! How what came is read.
+//! Receiving messages.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll};
@@ -10,14 +10,15 @@ use super::Mocket;
 use crate::error::Closed;
 use crate::shared::lock;
 
-/// Messages fetched from the session at once.
+/// The number of messages fetched from the session at a time.
 const FETCH: usize = 256;
 
 impl Mocket {
-    /// The next message of any stream that was not claimed. Cancel-safe.
+    /// Receives the next message of the default stream, or of a stream without a [`crate::MessageStream`].
+    /// Cancel-safe.
     ///
     /// # Errors
-    /// The mocket is closed and all that came was read.
+    /// The mocket is closed and everything received was read.
     pub async fn recv(&self) -> Result<Message, Closed> {
         tokio::task::coop::consume_budget().await;
         loop {
@@ -28,16 +29,16 @@ impl Mocket {
         }
     }
 
-    /// Appends at least one and at most `most` messages to `out`; returns how many. Cancel-safe.
+    /// Appends at least one and at most `most` messages to `out`. Returns how many. Cancel-safe.
     ///
     /// # Errors
-    /// As [`Mocket::recv`].
+    /// The same as for [`Mocket::recv`].
     pub async fn recv_many(&self, out: &mut Vec<Message>, most: usize) -> Result<usize, Closed> {
         self.until_read(|mocket| mocket.take_many(out, most)).await
     }
 
-    /// Puts at least one and at most `most` messages into `batch`, in place of what it had; returns how many. They are lent, not given: the
-    /// fastest way to read small messages. Cancel-safe.
+    /// Replaces the contents of `batch` with at least one and at most `most` messages. Returns how many. The batch
+    /// lends its messages instead of giving them away, which is the fastest way to read small ones. Cancel-safe.
     ///
     /// ```no_run
     /// # async fn example(mocket: whimbrel::Mocket) -> Result<(), whimbrel::Closed> {
@@ -54,13 +55,13 @@ impl Mocket {
     /// ```
     ///
     /// # Errors
-    /// As [`Mocket::recv`].
+    /// The same as for [`Mocket::recv`].
     pub async fn recv_batch(&self, batch: &mut Batch, most: usize) -> Result<usize, Closed> {
         batch.clear();
         self.until_read(|mocket| mocket.take_batch(batch, most)).await
     }
 
-    /// Tries again whenever there is something to read, until `take` has got something.
+    /// Calls `take` whenever there is something to read, until it has taken something.
     async fn until_read(&self, mut take: impl FnMut(&Self) -> usize) -> Result<usize, Closed> {
         tokio::task::coop::consume_budget().await;
         loop {
@@ -88,7 +89,7 @@ impl Mocket {
         count
     }
 
-    /// What was fetched before, else straight from the session.
+    /// Takes messages that were fetched before, or else reads from the session.
     fn take_many(&self, out: &mut Vec<Message>, most: usize) -> usize {
         let mut inbox = lock(&self.inbox);
         if !inbox.is_empty() {
@@ -102,19 +103,19 @@ impl Mocket {
     fn read_from_session(&self, read: impl FnOnce(&mut Session, Time) -> usize) -> usize {
         let mut state = self.shared.lock();
         if state.suspending {
-            // It goes with the session.
+            // Unread messages go with the suspended session.
             return 0;
         }
         let now = self.shared.clock.now();
         let count = read(state.connection.session(), now);
         if count > 0 && state.connection.session().has_control() {
-            // Credit to give back.
+            // Wakes the driver task, which returns credit to the peer.
             self.shared.wake(state);
         }
         count
     }
 
-    /// The next message if one is there.
+    /// Returns the next message, if one is there.
     pub fn try_recv(&self) -> Option<Message> {
         let mut inbox = lock(&self.inbox);
         if inbox.is_empty() {
@@ -123,8 +124,9 @@ impl Mocket {
         inbox.pop_front()
     }
 
-    /// As [`Mocket::recv`], for tasks of any runtime and for none: a [`std::task::Waker`] can be made of whatever one waits for, an eventfd
-    /// for example. Each task that waits is woken once and polls again. The waker is called while the mocket is held: it must not call it.
+    /// Polls for the next message, like [`Mocket::recv`]. It works on any async runtime and on none: a
+    /// [`std::task::Waker`] can wrap anything to wait on, an eventfd for example. Each waiting task is woken once and
+    /// must poll again. The waker is called while the mocket is locked, so it must not call the mocket.
     ///
     /// ```no_run
     /// # fn example(mocket: &whimbrel::Mocket) {
@@ -154,7 +156,7 @@ impl Mocket {
     /// ```
     ///
     /// # Errors
-    /// As there.
+    /// The same as for [`Mocket::recv`].
     pub fn poll_recv(&self, cx: &mut Context<'_>) -> Poll<Result<Message, Closed>> {
         if let Some(message) = self.try_recv() {
             return Poll::Ready(Ok(message));
@@ -163,7 +165,7 @@ impl Mocket {
         let closed = state.closed.clone();
         state.listeners().receivers.add(cx.waker());
         drop(state);
-        // It may have come in between.
+        // A message may have been received before the waker was added.
         match (self.try_recv(), closed) {
             (Some(message), _) => Poll::Ready(Ok(message)),
             (None, Some(reason)) => Poll::Ready(Err(Closed(reason))),
@@ -171,7 +173,7 @@ impl Mocket {
         }
     }
 
-    /// Waits until the inbox holds something.
+    /// Waits until the inbox holds a message.
     async fn fetch(&self) -> Result<(), Closed> {
         self.until_read(|mocket| usize::from(mocket.refill(&mut lock(&mocket.inbox)))).await.map(drop)
     }
@@ -180,7 +182,8 @@ impl Mocket {
         !inbox.is_empty() || self.read_from_session(|session, now| session.recv_many(now, inbox, FETCH)) > 0
     }
 
-    /// Tells the sender that the application has taken this message, if it asked ([`SenderBuilder::confirm`](crate::SenderBuilder::confirm)).
+    /// Confirms to the sender that the application has taken this message, if the sender asked for it
+    /// ([`SenderBuilder::confirm`](crate::SenderBuilder::confirm)).
     pub fn confirm(&self, message: &Message) {
         let mut state = self.shared.lock();
         state.connection.session().confirm(message);

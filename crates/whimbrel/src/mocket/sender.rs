@@ -1,4 +1,4 @@
-//! Ways of sending, chosen once and used often.
+//! Senders: options for sending, chosen once and used for many messages.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::sending::{PLAIN, translate, with};
 use super::{Delivery, Mocket};
 use crate::error::SendError;
 
-/// Chooses how messages travel (Mockets `getSender`).
+/// A builder for a [`Sender`], which chooses how messages travel (Mockets `getSender`).
 pub struct SenderBuilder {
     mocket: Mocket,
     template: Outgoing,
@@ -22,79 +22,79 @@ impl SenderBuilder {
         Self { mocket, template: PLAIN.clone(), enqueue_limit: None }
     }
 
-    /// The service whole.
+    /// Sets the service: both reliability and order.
     pub fn service(mut self, service: Service) -> Self {
         self.template.service = service;
         self
     }
 
-    /// Lost messages are not sent again. Default: reliable.
+    /// Does not retransmit lost messages. Default: reliable.
     pub fn unreliable(mut self) -> Self {
         self.template.service = Service::new(false, self.template.service.is_sequenced());
         self
     }
 
-    /// Delivered as they arrive. Default: sequenced.
+    /// Delivers messages as they arrive. Default: sequenced.
     pub fn unsequenced(mut self) -> Self {
         self.template.service = Service::new(self.template.service.is_reliable(), false);
         self
     }
 
-    /// Delivered in the order sent (the default).
+    /// Delivers messages in the order sent. This is the default.
     pub fn sequenced(mut self) -> Self {
         self.template.service = Service::new(self.template.service.is_reliable(), true);
         self
     }
 
-    /// The group, for cancel, replace, limits.
+    /// Sets the tag, which groups messages to cancel, replace or limit them. Default: none.
     pub fn tag(mut self, tag: Tag) -> Self {
         self.template.tag = Some(tag);
         self
     }
 
-    /// 0 to 255, higher first. Default 100.
+    /// Sets the priority, 0 to 255. Higher ones go first. Default 100.
     pub fn priority(mut self, priority: u8) -> Self {
         self.template.priority = priority;
         self
     }
 
-    /// Given up this long after the send call. Default: never.
+    /// Gives up messages that are undelivered this long after the send call. Default: never.
     pub fn lifetime(mut self, lifetime: Duration) -> Self {
         self.template.lifetime = Some(lifetime);
         self
     }
 
-    /// Payload protocol identifier, carried to the receiver (MMSP).
+    /// Sets the payload protocol identifier (PPID), which the receiver sees (MMSP).
     pub fn ppid(mut self, ppid: u32) -> Self {
         self.template.ppid = Some(ppid);
         self
     }
 
-    /// Asks the receiving application to confirm: the outcome of a tracked message is then Taken.
+    /// Asks the receiving application to confirm each message. The outcome of a tracked message is then Taken.
     pub fn confirm(mut self) -> Self {
         self.template.confirm = true;
         self
     }
 
-    /// On another message stream than the default.
+    /// Sends on this message stream. Default: stream 0.
     pub fn stream(mut self, stream: StreamId) -> Self {
         self.template.stream = stream;
         self
     }
 
-    /// How long `send` waits for room in the queue before it fails. Default: for ever.
+    /// Sets how long `send` waits for room in the queue before it fails. Default: for ever.
     pub fn enqueue_limit(mut self, limit: Duration) -> Self {
         self.enqueue_limit = Some(limit);
         self
     }
 
-    /// Done.
+    /// Builds the sender.
     pub fn build(self) -> Sender {
         Sender { mocket: self.mocket, template: self.template, enqueue_limit: self.enqueue_limit }
     }
 }
 
-/// A way of sending. Cheap to clone.
+/// A sender with fixed options. Cheap to clone.
 #[derive(Clone)]
 pub struct Sender {
     mocket: Mocket,
@@ -103,40 +103,41 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Queues a message; waits for room, no longer than the enqueue limit. Cancel-safe: dropped, it has queued nothing.
+    /// Queues a message. Waits for room, for no longer than the enqueue limit. Cancel-safe: a dropped future has
+    /// queued nothing.
     ///
     /// # Errors
-    /// Too large, closed, or no room in time.
+    /// The message is too large, the mocket is closed, or there was no room in time.
     pub fn send(&self, payload: impl Into<Bytes>) -> impl Future<Output = Result<(), SendError>> + Send {
         self.mocket.send_as(&self.template, payload.into(), self.enqueue_limit)
     }
 
-    /// Queues a message or fails at once.
+    /// Queues a message, or fails at once if there is no room.
     ///
     /// # Errors
-    /// Too large, no room, or closed.
+    /// The message is too large, there is no room, or the mocket is closed.
     pub fn try_send(&self, payload: impl Into<Bytes>) -> Result<(), SendError> {
         self.mocket.try_send_as(&self.template, payload.into())
     }
 
-    /// Queues many messages at the cost of little more than one; waits for room, for each of them no longer than the enqueue limit.
-    /// Not cancel-safe: dropped, it has queued a first part of them.
+    /// Queues many messages at little more than the cost of one. Waits for room, for no longer than the enqueue limit
+    /// for each message. Not cancel-safe: a dropped future may have queued a first part of them.
     ///
     /// # Errors
-    /// As [`Sender::send`]; what came before the error is queued.
+    /// The same as for [`Sender::send`]. The messages before the error are queued.
     pub async fn send_many(&self, payloads: impl IntoIterator<Item = Bytes>) -> Result<(), SendError> {
         tokio::task::coop::consume_budget().await;
         let mut payloads = payloads.into_iter().peekable();
         while payloads.peek().is_some() {
             if let Some(refused) = self.queue_some(&mut payloads)? {
-                // Waits for room for the first that found none, then goes on.
+                // Waits for room for the first message that found none, then goes on.
                 self.mocket.send_in_time(refused, self.enqueue_limit).await?;
             }
         }
         Ok(())
     }
 
-    /// Gives back the first that found no room.
+    /// Queues messages while there is room. Gives back the first one that found none.
     fn queue_some(&self, payloads: &mut impl Iterator<Item = Bytes>) -> Result<Option<Outgoing>, SendError> {
         let mut state = self.mocket.shared.lock();
         let now = self.mocket.shared.clock.now();
@@ -148,7 +149,7 @@ impl Sender {
             }
         };
         let refused = ended.map(|error| translate(error, &state));
-        // What came before goes out, whatever stopped the rest.
+        // Sends the messages queued so far, even if the rest failed.
         self.mocket.shared.wake(state);
         match refused {
             Some((SendError::QueueFull, back)) => Ok(back.map(|back| *back)),
@@ -157,11 +158,11 @@ impl Sender {
         }
     }
 
-    /// Queues a message whose outcome can be awaited. Cancel-safe: dropped, it has queued nothing; a dropped [`Delivery`] only stops
-    /// asking.
+    /// Queues a message whose outcome can be awaited. Cancel-safe: a dropped future has queued nothing. Dropping the
+    /// [`Delivery`] only discards the outcome.
     ///
     /// # Errors
-    /// As [`Sender::send`].
+    /// The same as for [`Sender::send`].
     pub async fn send_tracked(&self, payload: impl Into<Bytes>) -> Result<Delivery, SendError> {
         let sending = self.mocket.send_tracked(with(&self.template, payload.into()));
         match self.enqueue_limit {
@@ -172,18 +173,18 @@ impl Sender {
         }
     }
 
-    /// Replaces what is queued or under way with this sender's tag (tag 0 if it has none).
+    /// Replaces all queued and in-flight messages with this sender's tag (tag 0 if it has none).
     ///
     /// # Errors
-    /// As [`Mocket::replace`].
+    /// The same as for [`Mocket::replace`].
     pub fn replace(&self, payload: impl Into<Bytes>) -> Result<(), SendError> {
         self.mocket.replace_with(self.tag(), with(&self.template, payload.into()))
     }
 
-    /// As [`Sender::replace`], and its outcome can be awaited.
+    /// Replaces messages like [`Sender::replace`], with an outcome that can be awaited.
     ///
     /// # Errors
-    /// As [`Mocket::replace`].
+    /// The same as for [`Mocket::replace`].
     pub fn replace_tracked(&self, payload: impl Into<Bytes>) -> Result<Delivery, SendError> {
         self.mocket.replace_tracked_with(self.tag(), with(&self.template, payload.into()))
     }

@@ -1,4 +1,4 @@
-//! How a message comes into the queue: at once, or when there is room.
+//! Queueing messages, at once or when there is room.
 
 use std::pin::Pin;
 use std::sync::MutexGuard;
@@ -13,7 +13,7 @@ use super::{Mocket, SenderBuilder};
 use crate::error::SendError;
 use crate::shared::MocketState;
 
-/// What [`Mocket::send`] sends: reliable, in order, and nothing else said.
+/// The options of [`Mocket::send`]: reliable and sequenced, on stream 0.
 pub(super) static PLAIN: Outgoing = Outgoing::new(StreamId(0), Service::ReliableSequenced, Bytes::new());
 
 pub(super) fn with(template: &Outgoing, payload: Bytes) -> Outgoing {
@@ -21,24 +21,24 @@ pub(super) fn with(template: &Outgoing, payload: Bytes) -> Outgoing {
 }
 
 impl Mocket {
-    /// Sends a message, reliable and in order, as a datagram socket would (Mockets 4.1). Waits for room.
-    /// Cancel-safe: dropped, it has queued nothing.
+    /// Sends a message reliably and in order, like a datagram socket would (Mockets 4.1). Waits for room in the
+    /// queue. Cancel-safe: a dropped future has queued nothing.
     ///
     /// # Errors
-    /// Too large, or closed.
+    /// The message is too large, or the mocket is closed.
     pub fn send(&self, payload: impl Into<Bytes>) -> impl Future<Output = Result<(), SendError>> + Send {
         self.send_as(&PLAIN, payload.into(), None)
     }
 
-    /// As [`Mocket::send`], or [`SendError::QueueFull`] at once.
+    /// Sends a message like [`Mocket::send`], or fails at once with [`SendError::QueueFull`].
     ///
     /// # Errors
-    /// Too large, no room, or closed.
+    /// The message is too large, there is no room, or the mocket is closed.
     pub fn try_send(&self, payload: impl Into<Bytes>) -> Result<(), SendError> {
         self.try_send_as(&PLAIN, payload.into())
     }
 
-    /// A way of sending: service, tag, priority, lifetime, fixed once and used often.
+    /// Begins a [`crate::Sender`]: service, tag, priority and lifetime, fixed once and used for many messages.
     ///
     /// ```no_run
     /// # async fn example(mocket: whimbrel::Mocket) -> Result<(), whimbrel::SendError> {
@@ -54,8 +54,8 @@ impl Mocket {
         SenderBuilder::new(self.clone())
     }
 
-    /// Queues a message, waiting for room. The first attempt, which nearly always succeeds, keeps no state across a wait, and the future
-    /// is small: moving a large one costs as much as queueing 50 bytes.
+    /// Queues a message, waiting for room. The first attempt, which nearly always succeeds, keeps no state across a
+    /// wait. The future is kept small, because moving a large one costs as much as queueing 50 bytes.
     #[inline]
     pub(super) fn send_as<'a>(
         &'a self,
@@ -108,7 +108,7 @@ impl Mocket {
     async fn send_when_room(&self, outgoing: Outgoing) -> Result<(), SendError> {
         let mut outgoing = outgoing;
         loop {
-            // A sender that finds room for ever would starve the driver on a runtime of one thread.
+            // A sender that always finds room would starve the driver task on a single-threaded runtime.
             tokio::task::yield_now().await;
             outgoing = self.wait_for_room(outgoing).await?;
             match self.try_outgoing(outgoing, Turns::Ignored) {
@@ -122,7 +122,7 @@ impl Mocket {
         let writable = self.shared.writable.notified();
         tokio::pin!(writable);
         writable.as_mut().enable();
-        // Room may have come between the refusal and now.
+        // There may be room again since the message was refused.
         match self.try_room(&outgoing) {
             Room::Yes => return Ok(outgoing),
             Room::Closed(reason) => return Err(SendError::Closed(reason)),
@@ -143,7 +143,7 @@ impl Mocket {
     fn try_outgoing(&self, outgoing: Outgoing, turns: Turns) -> Result<(), Refused> {
         match self.shared.try_lock() {
             Some(state) => self.queue(state, outgoing, turns),
-            // Somebody drives: leave the message beside rather than wait for the lock.
+            // The lock is held, probably to send. Leaves the message instead of waiting for the lock.
             None => match self.shared.submit(outgoing) {
                 Ok(()) => Ok(()),
                 Err(outgoing) => {
@@ -175,14 +175,14 @@ impl Mocket {
 
 type SendWait<'a> = Pin<Box<dyn Future<Output = Result<(), SendError>> + Send + 'a>>;
 
-/// Whether a sender that has queued many messages must let others run first.
+/// Whether a sender that has queued many messages must let other tasks run first.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Turns {
     Taken,
     Ignored,
 }
 
-/// Why a message was not queued, and the message, if trying again makes sense.
+/// Why a message was not queued, with the message itself if it makes sense to try again.
 pub(super) type Refused = (SendError, Option<Box<Outgoing>>);
 
 enum Room {

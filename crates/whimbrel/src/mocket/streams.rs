@@ -1,4 +1,4 @@
-//! Opening streams, and taking those that the peer opens.
+//! Opening streams, and accepting those that the peer opens.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -14,8 +14,8 @@ use crate::shared::MocketState;
 use crate::stream::Stream;
 
 impl Mocket {
-    /// Opens a byte stream, with the interface of a TCP socket. Waits while the peer allows no more streams. Cancel-safe: dropped,
-    /// it has opened nothing.
+    /// Opens a byte stream, with the interface of a TCP socket. Waits while the peer allows no more streams.
+    /// Cancel-safe: a dropped future has opened nothing.
     ///
     /// ```no_run
     /// # async fn example(mocket: whimbrel::Mocket) -> Result<(), Box<dyn std::error::Error>> {
@@ -37,9 +37,10 @@ impl Mocket {
         Ok(Stream::new(self.clone(), id, Bytes::new()))
     }
 
-    /// Opens a byte stream that begins with `opening`, of up to [`crate::MAX_OPENING`] bytes: it travels with the first bytes, and is there
-    /// when the peer accepts the stream ([`Stream::opening`]). What a stream is for has its place there: a name, a target, a request. Waits
-    /// while the peer allows no more streams, and before the handshake is over. Cancel-safe: dropped, it has opened nothing.
+    /// Opens a byte stream that begins with `opening`, of up to [`crate::MAX_OPENING`] bytes. The opening travels
+    /// with the first bytes and is available as soon as the peer accepts the stream ([`Stream::opening`]). Use it to
+    /// say what the stream is for: a name, a target, a request. Waits while the peer allows no more streams, and
+    /// until the handshake is complete. Cancel-safe: a dropped future has opened nothing.
     ///
     /// ```no_run
     /// # async fn example(near: whimbrel::Mocket, far: whimbrel::Mocket) -> Result<(), Box<dyn std::error::Error>> {
@@ -53,7 +54,8 @@ impl Mocket {
     /// ```
     ///
     /// # Errors
-    /// The opening is too long, the peer is of a version that takes none, or the mocket is closed or closing.
+    /// The opening is too long, the peer's version of the protocol has no openings, or the mocket is closed or
+    /// closing.
     pub async fn open_stream_with(&self, opening: impl AsRef<[u8]>) -> Result<Stream, StreamOpenError> {
         let (opening, clock) = (opening.as_ref(), self.shared.clock);
         let id = self.open_by(|session| session.open_stream_with(clock.now(), opening)).await?;
@@ -61,8 +63,8 @@ impl Mocket {
         Ok(Stream::new(self.clone(), id, Bytes::new()))
     }
 
-    /// Opens a stream of messages. Waits while the peer allows no more streams; the peer hears of it with its first message.
-    /// Cancel-safe: dropped, it has opened nothing.
+    /// Opens a message stream. Waits while the peer allows no more streams. The peer learns of the stream with its
+    /// first message. Cancel-safe: a dropped future has opened nothing.
     ///
     /// # Errors
     /// The mocket is closed or closing.
@@ -71,10 +73,11 @@ impl Mocket {
         Ok(MessageStream::new(Arc::clone(&self.shared), self.clone(), id))
     }
 
-    /// As [`Mocket::open_stream`], polled; with `opening` as [`Mocket::open_stream_with`].
+    /// Polls to open a byte stream, like [`Mocket::open_stream`]. With an `opening`, works like
+    /// [`Mocket::open_stream_with`].
     ///
     /// # Errors
-    /// As there.
+    /// The same as for those methods.
     pub fn poll_open_stream(
         &self,
         cx: &mut Context<'_>,
@@ -101,7 +104,7 @@ impl Mocket {
         self.until_changed(opened, |reason| Err(StreamOpenError::Closed(reason))).await
     }
 
-    /// The next byte stream the peer opened. Cancel-safe.
+    /// Waits for the next byte stream that the peer opens. Cancel-safe.
     ///
     /// # Errors
     /// The mocket is closed.
@@ -109,16 +112,16 @@ impl Mocket {
         Ok(self.accepted_stream(self.accept_by(StreamKind::Bytes).await?))
     }
 
-    /// As [`Mocket::accept_stream`], polled.
+    /// Polls for the next byte stream, like [`Mocket::accept_stream`].
     ///
     /// # Errors
-    /// As there.
+    /// The mocket is closed.
     pub fn poll_accept_stream(&self, cx: &mut Context<'_>) -> Poll<Result<Stream, Closed>> {
         let accepted = self.poll_changed(cx, |state| state.accept(StreamKind::Bytes));
         Poll::Ready(ready!(accepted).map(|id| self.accepted_stream(id)).map_err(Closed))
     }
 
-    /// The next byte stream the peer opened, if there is one.
+    /// Returns the next byte stream that the peer opened, if one is waiting.
     pub fn try_accept_stream(&self) -> Option<Stream> {
         let id = self.shared.lock().accept(StreamKind::Bytes)?;
         Some(self.accepted_stream(id))
@@ -129,8 +132,9 @@ impl Mocket {
         Stream::new(self.clone(), id, opening)
     }
 
-    /// The next stream of messages the peer opened. From then on its messages come out of it; before, and of streams that nobody
-    /// accepts, they come out of [`Mocket::recv`], with the number of their stream. Cancel-safe.
+    /// Waits for the next message stream that the peer opens. From then on, its messages are received from the
+    /// returned handle. Before that, and for streams never accepted, [`Mocket::recv`] returns the messages, with the
+    /// ID of their stream. Cancel-safe.
     ///
     /// # Errors
     /// The mocket is closed.
@@ -143,17 +147,17 @@ impl Mocket {
         self.until_changed(|state| state.accept(wanted).map(Ok), |reason| Err(Closed(reason))).await
     }
 
-    /// As [`Mocket::accept_messages`], polled.
+    /// Polls for the next message stream, like [`Mocket::accept_messages`].
     ///
     /// # Errors
-    /// As there.
+    /// The mocket is closed.
     pub fn poll_accept_messages(&self, cx: &mut Context<'_>) -> Poll<Result<MessageStream, Closed>> {
         let accepted = self.poll_changed(cx, |state| state.accept(StreamKind::Messages));
         let new = |id| MessageStream::new(Arc::clone(&self.shared), self.clone(), id);
         Poll::Ready(ready!(accepted).map(new).map_err(Closed))
     }
 
-    /// The next stream of messages the peer opened, if there is one.
+    /// Returns the next message stream that the peer opened, if one is waiting.
     pub fn try_accept_messages(&self) -> Option<MessageStream> {
         let id = self.shared.lock().accept(StreamKind::Messages)?;
         Some(MessageStream::new(Arc::clone(&self.shared), self.clone(), id))
@@ -175,11 +179,11 @@ impl Mocket {
         Poll::Pending
     }
 
-    /// Changes what a message stream is set to at this end, for what is sent and what comes from now on: of the default stream, 0,
-    /// too.
+    /// Changes the options of a message stream at this end, for messages sent and received from now on. The default
+    /// stream, 0, can be changed, too.
     ///
     /// # Errors
-    /// [`StreamOptionsError`]: only a [`MessageStream`] can keep the latest only.
+    /// [`StreamOptionsError`]. Keeping only the latest messages requires a [`MessageStream`].
     pub fn set_stream_options(
         &self,
         stream: StreamId,
@@ -193,7 +197,7 @@ impl Mocket {
     }
 }
 
-/// None: not yet.
+/// Translates the result of opening a stream. Returns None if the peer allows no more streams yet.
 fn opened(opened: Result<StreamId, OpenError>) -> Option<Result<StreamId, StreamOpenError>> {
     match opened {
         Ok(id) => Some(Ok(id)),

@@ -1,4 +1,4 @@
-//! What is done to a group of messages.
+//! Operations on all messages with a tag.
 
 use std::sync::MutexGuard;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::error::SendError;
 use crate::shared::MocketState;
 
 impl Mocket {
-    /// Cancels what is queued or under way with this tag; returns how many messages.
+    /// Cancels all messages with this tag that are queued or in flight. Returns how many.
     pub fn cancel(&self, tag: Tag) -> usize {
         self.cancel_on(StreamId(0), tag)
     }
@@ -26,8 +26,8 @@ impl Mocket {
         cancelled
     }
 
-    /// Replaces what is queued or under way with this tag by one reliable, sequenced message, which keeps the place of the first
-    /// replaced (Mockets 3.3).
+    /// Replaces all queued and in-flight messages with this tag by one reliable, sequenced message. It takes the place of the
+    /// first one replaced (Mockets 3.3).
     ///
     /// ```no_run
     /// # fn example(mocket: whimbrel::Mocket) -> Result<(), whimbrel::SendError> {
@@ -39,17 +39,17 @@ impl Mocket {
     /// ```
     ///
     /// # Errors
-    /// As [`Mocket::try_send`], and nothing was given up then. What is no longer than what still waits with this tag finds room even in a
-    /// full queue.
+    /// The same as for [`Mocket::try_send`]; nothing was cancelled then. Even in a full queue there is room for a
+    /// message no longer than those it replaces.
     pub fn replace(&self, tag: Tag, payload: impl Into<Bytes>) -> Result<(), SendError> {
         self.replace_with(tag, with(&PLAIN, payload.into()))
     }
 
-    /// As [`Mocket::replace`], and its outcome can be awaited: [`Outcome::Replaced`](crate::Outcome::Replaced) once the next one has taken
-    /// its place.
+    /// Replaces messages like [`Mocket::replace`], with an outcome that can be awaited. It is
+    /// [`Outcome::Replaced`](crate::Outcome::Replaced) once a later message has replaced this one.
     ///
     /// # Errors
-    /// As [`Mocket::replace`].
+    /// The same as for [`Mocket::replace`].
     pub fn replace_tracked(&self, tag: Tag, payload: impl Into<Bytes>) -> Result<Delivery, SendError> {
         self.replace_tracked_with(tag, with(&PLAIN, payload.into()))
     }
@@ -65,7 +65,7 @@ impl Mocket {
         Ok(self.track(state, id))
     }
 
-    /// Whoever asks for the outcome does so before anybody drives.
+    /// Returns the state still locked, so that the caller can register for the outcome before anything is sent.
     fn replace_by(
         &self,
         tag: Tag,
@@ -80,7 +80,8 @@ impl Mocket {
         }
     }
 
-    /// Settings of all messages with a tag. One chain of calls sets all of them; a later chain begins anew.
+    /// Settings of all messages with a tag. Each chain of calls replaces all settings of the tag; what a chain does
+    /// not set goes back to its default.
     ///
     /// ```no_run
     /// # fn example(mocket: whimbrel::Mocket) -> Result<(), whimbrel::SendError> {
@@ -98,7 +99,7 @@ impl Mocket {
     }
 }
 
-/// Settings of a tag's messages, queued ones included: each call takes effect at once.
+/// Settings of a tag's messages. Each call takes effect at once; the bandwidth limit holds for queued messages, too.
 #[derive(Debug)]
 pub struct TagHandle<'a> {
     mocket: &'a Mocket,
@@ -108,28 +109,28 @@ pub struct TagHandle<'a> {
 }
 
 impl TagHandle<'_> {
-    /// No more than this many payload bytes a second.
+    /// Limits the messages to this many payload bytes per second.
     ///
     /// # Errors
-    /// [`SendError::TooManyTags`].
+    /// [`SendError::TooManyTags`], or [`SendError::TagTooLarge`].
     pub fn bandwidth(mut self, bytes_per_s: u64) -> Result<Self, SendError> {
         self.settings.bandwidth = Some(bytes_per_s);
         self.apply()
     }
 
-    /// Lifetime of messages sent from now on.
+    /// Sets the lifetime of messages sent from now on.
     ///
     /// # Errors
-    /// [`SendError::TooManyTags`].
+    /// [`SendError::TooManyTags`], or [`SendError::TagTooLarge`].
     pub fn lifetime(mut self, lifetime: Duration) -> Result<Self, SendError> {
         self.settings.lifetime = Some(lifetime);
         self.apply()
     }
 
-    /// Priority of messages sent from now on.
+    /// Sets the priority of messages sent from now on.
     ///
     /// # Errors
-    /// [`SendError::TooManyTags`].
+    /// [`SendError::TooManyTags`], or [`SendError::TagTooLarge`].
     pub fn priority(mut self, priority: u8) -> Result<Self, SendError> {
         self.settings.priority = Some(priority);
         self.apply()

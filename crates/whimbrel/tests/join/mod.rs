@@ -2,7 +2,7 @@
 
 use whimbrel::{Config, Endpoint, Mocket};
 
-/// Who accepts, who connects, and their two ends: the connecting one first.
+/// Returns the server, the client, and their mockets: the client's first.
 pub(crate) async fn join(connecting: Config, listening: Config) -> (Endpoint, Endpoint, Mocket, Mocket) {
     let server = Endpoint::bind(listening, "127.0.0.1:0").await.unwrap();
     let client = Endpoint::bind(connecting, "127.0.0.1:0").await.unwrap();

@@ -1,4 +1,4 @@
-//! A relay between a client and a server that writes down what passes, as a capture.
+//! A relay between a client and a server that records the packets in a capture file.
 
 use std::fs::File;
 use std::io::Write;
@@ -11,7 +11,7 @@ use tokio::net::UdpSocket;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-/// See the module. One client, IPv4.
+/// A relay for one client, over IPv4.
 pub(crate) struct Relay {
     address: SocketAddr,
     stop: Arc<Notify>,
@@ -19,7 +19,7 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
-    /// Passes on to `server` what comes to its own address, and back.
+    /// Starts to forward packets between its own address and `server`.
     pub(crate) async fn start(server: SocketAddr, capture: &Path) -> Self {
         let near = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
@@ -50,12 +50,12 @@ impl Relay {
         Self { address, stop, task }
     }
 
-    /// Where clients connect to.
+    /// Returns the address that the client connects to.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Ends it; the capture is whole then.
+    /// Stops the relay. The capture is then complete.
     pub(crate) async fn finish(self) {
         self.stop.notify_one();
         self.task.await.unwrap();

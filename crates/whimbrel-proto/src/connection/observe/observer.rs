@@ -1,7 +1,7 @@
-//! What the connection does, told to whoever looks: as `tracing` events, and as a recording in qlog's form.
+//! Reports what the connection does to observers: as `tracing` events, and as a qlog recording.
 //!
-//! States are not told where they change: the observer compares what it finds with what it found before, each time the connection
-//! has handled something. A connection without an observer pays for one comparison with none.
+//! State changes are not reported where they happen. After each step of the connection, the observer compares the
+//! current state with the state it saw before. Without an observer, this costs one check for None.
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,7 @@ use crate::connection::paths::path_state::PathState;
 use crate::wire::sack::Sack;
 use crate::{ConnectionId, PathId, Side, Time};
 
-/// Tells `tracing`, if the feature is there.
+/// Emits a `tracing` event, if the feature is enabled.
 macro_rules! told {
     ($observer:expr, $level:ident, $($rest:tt)*) => {
         #[cfg(feature = "tracing")]
@@ -19,17 +19,17 @@ macro_rules! told {
     };
 }
 
-/// See the module.
+/// Observes one connection. See the module documentation.
 pub(in crate::connection) struct Observer {
     qlog: Option<Qlog>,
     #[cfg(feature = "tracing")]
     span: tracing::Span,
     known: Known,
-    /// Frames of the packet that is being taken apart, as JSON.
+    /// Frames of the packet that is being parsed, as JSON.
     frames: Frames,
 }
 
-/// As it was found last.
+/// The state seen last.
 #[derive(Default)]
 struct Known {
     is_established: bool,
@@ -40,7 +40,7 @@ struct Known {
     paths: Vec<KnownPath>,
 }
 
-/// The connection as it is found.
+/// The current state of the connection.
 pub(super) struct Lifecycle {
     pub(super) established: bool,
     pub(super) proven: bool,
@@ -49,7 +49,7 @@ pub(super) struct Lifecycle {
     pub(super) main: PathId,
 }
 
-/// A path as it is found.
+/// The state of a path.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct KnownPath {
     pub(super) id: PathId,
@@ -59,12 +59,12 @@ pub(super) struct KnownPath {
     pub(super) phase: &'static str,
     /// Packets lost so far.
     pub(super) lost: u64,
-    /// Numbers of lost packets that were told, and when.
+    /// Numbers of lost packets already reported, and when.
     pub(super) told: (Time, Vec<u64>),
 }
 
 impl Observer {
-    /// None if nobody looks.
+    /// Creates an observer. Returns None if neither a recording nor `tracing` wants events.
     pub(in crate::connection) fn wanted(
         now: Time,
         side: Side,
@@ -115,12 +115,12 @@ impl Observer {
         qlog.packet(now, "transport:packet_sent", &Packet { path, number, size, frames: frames.end() });
     }
 
-    /// A packet is about to be taken apart.
+    /// Begins a packet that is about to be parsed.
     pub(in crate::connection) fn begin_packet(&mut self) {
         self.frames.clear();
     }
 
-    /// A block of the packet that is being taken apart.
+    /// Notes a block of the packet that is being parsed.
     pub(in crate::connection) fn on_block(&mut self, kind: u8) {
         if self.qlog.is_some() && kind != crate::wire::block::SACK {
             self.frames.push_received(kind);
@@ -148,7 +148,7 @@ impl Observer {
         self.frames.clear();
     }
 
-    /// Tells what has changed since the last look.
+    /// Reports changes of the connection's state since the last call.
     pub(super) fn look_at_lifecycle(&mut self, now: Time, found: Lifecycle) {
         let Lifecycle { established, proven, ending, key_updates, main } = found;
         let main = Some(main);
@@ -182,7 +182,8 @@ impl Observer {
         }
     }
 
-    /// Tells what has changed on a path since the last look. `lost` gives the numbers of packets that were declared lost now.
+    /// Reports changes of a path's state since the last call. `lost` returns the numbers of packets just declared
+    /// lost.
     pub(super) fn look_at_path(&mut self, now: Time, mut found: KnownPath, lost: impl FnOnce() -> Vec<u64>) {
         let id = found.id;
         let at = self.known.paths.iter().position(|known| known.id == id);
@@ -237,12 +238,12 @@ impl Observer {
         }
     }
 
-    /// Forgets paths that are there no more.
+    /// Forgets paths that no longer exist.
     pub(super) fn keep_paths(&mut self, is_there: impl Fn(PathId) -> bool) {
         self.known.paths.retain(|known| is_there(known.id));
     }
 
-    /// What was recorded since the last call.
+    /// Takes what was recorded since the last call.
     pub(super) fn take_records(&mut self) -> Option<String> {
         self.qlog.as_mut()?.take()
     }

@@ -1,4 +1,4 @@
-//! Letting the observer look at the connection.
+//! Runs the observer on the current state of the connection.
 
 use super::observer::{KnownPath, Lifecycle};
 use super::qlog::Metrics;
@@ -14,7 +14,7 @@ impl Connection {
         self.observer.as_mut()?.take_records()
     }
 
-    /// Lets the observer look, if there is one.
+    /// Runs the observer, if there is one.
     pub(in crate::connection) fn observe(&mut self, now: Time) {
         let Some(mut observer) = self.observer.take() else { return };
         observer.look_at_lifecycle(

@@ -1,7 +1,8 @@
-//! A recording of a connection as qlog: records of JSON (RFC 7464) in the form of qlog 0.3, which viewers open.
+//! A recording of a connection in the qlog 0.3 format: JSON text sequences (RFC 7464), which qlog viewers open.
 //!
-//! Where qlog has an event or a frame for something it is used, else one whose name begins with `whimbrel:`, or a frame of
-//! type `unknown` with our block number. Packet numbers count for each path, which every event names.
+//! Events and frames that qlog defines are used where they fit. Other events have a name that begins with
+//! `whimbrel:`. Other frames have type `unknown`, with Whimbrel's block number. Packet numbers count per path, and
+//! every event names its path.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -14,15 +15,15 @@ use crate::wire::block;
 use crate::wire::sack::Sack;
 use crate::{ConnectionId, PathId, Side, Time};
 
-/// What a record begins with.
+/// The character that begins each record.
 const BEGIN: char = '\u{1e}';
-/// A recording that nobody fetches ends here, bytes.
+/// The size at which an unfetched recording stops growing, bytes. Later records are dropped.
 const MOST_WAITING: usize = 4 << 20;
 
-/// The most frames of a packet that are written.
+/// The most frames of a packet that are recorded.
 const MOST_FRAMES: usize = 64;
 
-/// Records that wait to be fetched.
+/// The records that wait to be fetched.
 #[derive(Debug)]
 pub(in crate::connection) struct Qlog {
     text: String,
@@ -30,16 +31,16 @@ pub(in crate::connection) struct Qlog {
     dropped: u64,
 }
 
-/// A packet, in the words of qlog.
+/// A packet in qlog's terms.
 pub(super) struct Packet<'a> {
     pub(super) path: PathId,
     pub(super) number: u64,
     pub(super) size: usize,
-    /// Frames as JSON, with commas between them.
+    /// The frames as JSON, separated by commas.
     pub(super) frames: &'a str,
 }
 
-/// Figures of a path that change all the time.
+/// Metrics of a path, which change all the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Metrics {
     pub(super) min_rtt: Duration,
@@ -68,12 +69,12 @@ impl Qlog {
         Self { text, began: now, dropped: 0 }
     }
 
-    /// The records since the last call.
+    /// Takes the records since the last call.
     pub(super) fn take(&mut self) -> Option<String> {
         (!self.text.is_empty()).then(|| std::mem::take(&mut self.text))
     }
 
-    /// A record: `data` is the inside of a JSON object.
+    /// Appends a record. `data` is the inside of a JSON object.
     pub(super) fn event(&mut self, now: Time, name: &str, data: std::fmt::Arguments<'_>) {
         if self.text.len() >= MOST_WAITING {
             self.dropped += 1;
@@ -137,13 +138,13 @@ impl Qlog {
     }
 }
 
-/// Frames of a packet as JSON, with commas between them. Equal ones in a row are written once, and no more than
-/// [`MOST_FRAMES`]: a peer puts a thousand into a packet.
+/// The frames of a packet as JSON, separated by commas. Equal ones in a row are written once, and at most
+/// [`MOST_FRAMES`] are written, since a peer can put a thousand into one packet.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     text: String,
     count: usize,
-    /// The type of the last frame, if equal ones may follow, and how many did.
+    /// The type of the last frame, if equal ones may follow, and how many have followed.
     last: Option<(u8, usize)>,
 }
 
@@ -153,13 +154,13 @@ impl Frames {
         (self.count, self.last) = (0, None);
     }
 
-    /// The whole of it.
+    /// Returns all frames of the packet.
     pub(super) fn end(&mut self) -> &str {
         self.tell_repeated();
         &self.text
     }
 
-    /// Appends a block that was sent.
+    /// Appends a sent block.
     pub(super) fn push_sent(&mut self, sent: &SentBlock) {
         match sent {
             SentBlock::Sack(largest) => {
@@ -185,12 +186,12 @@ impl Frames {
         }
     }
 
-    /// Appends a block that was received, of which only its type is known here.
+    /// Appends a received block, of which only the type is known here.
     pub(super) fn push_received(&mut self, kind: u8) {
         self.push_kind(kind, block::name(kind));
     }
 
-    /// Appends a SACK that was received.
+    /// Appends a received SACK.
     pub(super) fn push_sack(&mut self, sack: &Sack) {
         self.push(None, |text| {
             text.push_str(r#"{"frame_type":"ack","acked_ranges":["#);
@@ -230,7 +231,7 @@ impl Frames {
         write(&mut self.text).ok();
     }
 
-    /// Says how many frames like the last one followed it.
+    /// Notes how many frames like the last one followed it.
     fn tell_repeated(&mut self) {
         if let Some((kind, repeated)) = self.last.take()
             && repeated > 0
@@ -260,7 +261,7 @@ fn control_kind(control: &ControlBlock) -> (u8, &'static str) {
         ControlBlock::Fin => (block::FIN, "FIN"),
         ControlBlock::FinAck => (block::FIN_ACK, "FIN_ACK"),
         ControlBlock::KeepAlive => (block::KEEP_ALIVE, "KEEP_ALIVE"),
-        // Of ids, paths or addresses.
+        // A notice of IDs, paths or addresses.
         ControlBlock::Notice(_) => (block::NEW_CID, "notice"),
         ControlBlock::Ticket(_) => (block::TICKET, "TICKET"),
         ControlBlock::SetPrimary(_) => (block::SET_PRIMARY, "SET_PRIMARY"),
@@ -285,7 +286,7 @@ fn carried_kind(carried: &Carried) -> u8 {
 mod tests {
     use super::*;
 
-    /// A packet of a peer's became 35 times its length.
+    /// A peer's packet once took 35 times its length in the recording.
     #[test]
     fn regression_equal_frames_are_written_once_and_many_are_left_out() {
         for kind in [block::KEEP_ALIVE, block::MAX_STREAMS, 200] {
