@@ -4,10 +4,10 @@ pub mod cat;
 pub mod closed;
 mod commands;
 mod dial;
-mod faces;
 pub mod key;
 #[cfg(unix)]
 pub mod link;
+mod monitor;
 pub mod output;
 mod path_lines;
 mod paths;

@@ -765,8 +765,9 @@ fn regression_where_one_path_shows_that_the_peer_moved_the_others_look_there_too
     );
 }
 
-/// The client's NAT rebound after packets that an attacker had held made its round trip seem to be seconds. The server's SACKs had gone to the
-/// address before, and were not said again where the client was: it waited for a timer as long as that round trip.
+/// The client's NAT rebound after packets that an attacker had held made its round trip seem to be seconds. The server's
+/// SACKs had gone to the address before, and were not said again where the client was: it waited for a timer as long as
+/// that round trip.
 #[test]
 fn regression_sacks_are_said_again_where_the_peer_is_now() {
     play(
@@ -788,6 +789,28 @@ fn regression_sacks_are_said_again_where_the_peer_is_now() {
         operation 0 89 0 6 1 0 2 27 0\n\
         operation 0 80 1590\n\
         operation 0 82\n\
+        finale 0 0",
+    );
+}
+
+/// The client aimed a path at another network under the same id. The server followed it there, and the server's packets
+/// from before then made the client follow the server back: each went where the other had just left, without end.
+#[test]
+fn regression_a_client_that_aims_a_path_elsewhere_is_not_drawn_back() {
+    play(
+        "kind operations\n\
+        seed 5000000009388\n\
+        begin 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 10\n\
+        operation 60 88 0 0 0 30 0 0 25\n\
+        operation 0 76 1 0 26 0 60 40 25 0 0 20 15 10 0\n\
+        operation 0 82\n\
+        operation 0 84 60 5\n\
+        operation 0 85 0 6 5 0 0 0 0 0 0 0 25 0 0\n\
+        operation 0 80 1743\n\
+        operation 0 99 28\n\
+        operation 0 92 37\n\
+        operation 0 80 2210\n\
+        operation 0 89 0 6 1 0 0 0 30\n\
         finale 0 0",
     );
 }

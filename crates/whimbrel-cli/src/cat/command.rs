@@ -15,7 +15,7 @@ use super::suspend::{Leaving, ResumeOptions, leave_or};
 use super::writer::Writer;
 use super::{messages, stream};
 use crate::dial::{DialOptions, ListenOptions, TransportOptions};
-use crate::faces::{FaceOptions, until_stopped};
+use crate::monitor::{MonitorOptions, until_stopped};
 use crate::output::{OutputClosed, note};
 use crate::process::{Interrupted, Misused, RuntimeOptions, abort_all_with, interrupted};
 use crate::service::ServiceName;
@@ -68,7 +68,7 @@ enum Side {
         #[command(flatten)]
         listen: ListenOptions,
         #[command(flatten)]
-        faces: FaceOptions,
+        monitor: MonitorOptions,
         #[command(flatten)]
         how: Box<CatOptions>,
     },
@@ -175,10 +175,10 @@ impl Side {
         let leaving = Leaving::prepare(&how)?;
         let (transport, paths) = (how.transport.config(), how.transport.paths.paths()?);
         match self {
-            Self::Listen { listen, faces, .. } => {
+            Self::Listen { listen, monitor, .. } => {
                 leaving.check_key(listen.key.as_deref())?;
                 let (endpoint, url) = listen.bind(transport, paths).await?;
-                let mut service = faces.start("cat listen", &endpoint, || serde_json::json!({})).await?;
+                let mut service = monitor.start("cat listen", &endpoint, || serde_json::json!({})).await?;
                 note(format_args!("listening {url}"));
                 let accepting = async {
                     let Some(mocket) = endpoint.accept().await else { bail!("the socket has failed") };

@@ -19,7 +19,7 @@ use super::source::Source;
 use crate::closed::sentence;
 use crate::commands::{self, OTHER_COMMAND, is_cat};
 use crate::dial::{ListenOptions, TransportOptions};
-use crate::faces::{FaceOptions, until_stopped};
+use crate::monitor::{MonitorOptions, until_stopped};
 use crate::output::{note, print_line};
 use crate::process::{RuntimeOptions, abort_all, interrupted};
 
@@ -49,7 +49,7 @@ pub(super) struct ServeCommand {
     #[command(flatten)]
     runtime: RuntimeOptions,
     #[command(flatten)]
-    faces: FaceOptions,
+    monitor: MonitorOptions,
     /// The most bytes that may wait in the send queue.
     #[arg(long, value_name = "BYTES", default_value = "4Mi", value_parser = crate::units::bytes)]
     queue: u64,
@@ -67,7 +67,7 @@ impl ServeCommand {
         self.listen.tickets = true;
         let (endpoint, url) = self.listen.bind(transport, self.transport.paths.paths()?).await?;
         let counts = Arc::new(Counts::default());
-        let mut service = self.faces.start("perf serve", &endpoint, counts.status()).await?;
+        let mut service = self.monitor.start("perf serve", &endpoint, counts.status()).await?;
         print_line(format_args!("listening {url}"))?;
         let activity = service.activity();
         let stopped = until_stopped(&mut service, interrupted);

@@ -21,7 +21,7 @@ use crate::wire::packet::{
     expand_number,
 };
 use crate::wire::{Reader, block, close};
-use crate::{Cause, PathId, PeerMisbehaved, Time};
+use crate::{Cause, PathId, PeerMisbehaved, Side, Time};
 
 /// Where a packet came from, its length, and its number.
 #[derive(Clone, Copy)]
@@ -187,11 +187,23 @@ impl Connection {
         }
         let follows =
             if path.lifecycle.state() == PathState::Closed { self.stands_in_for(at) } else { Some(at) };
-        if newest && let Some(follows) = follows {
+        if newest
+            && let Some(follows) = follows
+            && !self.came_astray(follows, origin.to)
+        {
             let asked = self.paths[at].answers.newest();
             self.challenge_origin(now, follows, origin, follows == at);
             self.answer_origin(now, follows, asked);
         }
+    }
+
+    /// Returns whether a packet came to another address of this host than the client chose for the path. The server goes
+    /// on where the path was before, and is about to hear where it is now. If the client followed it back while it
+    /// follows the client, the two would change places without end.
+    fn came_astray(&self, at: At, to: Option<std::net::IpAddr>) -> bool {
+        let chosen = self.paths[at].local;
+        let elsewhere = chosen.is_some() && to.is_some() && chosen != to;
+        self.side == Side::Client && elsewhere && !self.has_lost_address(at)
     }
 
     /// Answers a challenge at the address it came from, but only if no path works. Otherwise it is answered at the
@@ -553,8 +565,8 @@ impl Connection {
         self.events.push_back(Event::PeerAddressChanged { path: id, from, to: rebinding.remote });
     }
 
-    /// The peer's NAT rebound on one path: other paths between the same two addresses led through it as well. Where both ends' NATs rebind
-    /// at a time neither hears the other there.
+    /// The peer's NAT rebound on one path. Other paths between the same two addresses led through it as well. Where the
+    /// NATs of both ends rebind at a time, neither end hears the other there.
     fn look_for_others(&mut self, now: Time, moved: PathId, from: std::net::SocketAddr, to: Rebinding) {
         if from == to.remote {
             return;

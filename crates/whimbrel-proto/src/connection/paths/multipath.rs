@@ -224,7 +224,7 @@ impl Connection {
         path.lifecycle.state() != PathState::Closed && (path.unwanted || self.has_lost_address(at))
     }
 
-    fn has_lost_address(&self, at: At) -> bool {
+    pub(in crate::connection) fn has_lost_address(&self, at: At) -> bool {
         let lost = |local: IpAddr| {
             self.supply.addresses.ours().next().is_some() && !self.supply.addresses.has(local)
         };

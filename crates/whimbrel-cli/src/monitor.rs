@@ -12,7 +12,7 @@ use crate::process::Interrupted;
 
 /// The monitoring and control options of long-running commands.
 #[derive(Args, Clone, Debug, Default)]
-pub(crate) struct FaceOptions {
+pub(crate) struct MonitorOptions {
     /// Create a control socket at this path, for `whimbrel status`, `reload` and `stop`. Only this user can use it.
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
@@ -26,7 +26,7 @@ pub(crate) struct FaceOptions {
     activity: Option<PathBuf>,
 }
 
-impl FaceOptions {
+impl MonitorOptions {
     /// Starts the requested interfaces, and tells systemd that the command is ready.
     ///
     /// # Errors

@@ -47,7 +47,7 @@ fn curl(url: &str) -> (u32, String) {
 
 #[test]
 fn status_metrics_and_activity_tell_what_a_server_does() {
-    let home = Home::new("faces");
+    let home = Home::new("monitor");
     let activity = home.file("activity");
     let server = serve(&home, &["--metrics", "127.0.0.1:0", "--activity", activity.to_str().unwrap()]);
     let mode = std::fs::metadata(home.file("control")).unwrap().permissions().mode();
@@ -84,7 +84,7 @@ fn status_metrics_and_activity_tell_what_a_server_does() {
 
 #[test]
 fn metrics_are_what_prometheus_reads() {
-    let home = Home::new("faces-metrics");
+    let home = Home::new("monitor-metrics");
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let address = format!("127.0.0.1:{port}");
     let server = serve(&home, &["--metrics", &address]);
@@ -108,7 +108,7 @@ fn metrics_are_what_prometheus_reads() {
 
 #[test]
 fn a_socket_that_was_left_is_replaced_and_one_in_use_is_not() {
-    let home = Home::new("faces-left");
+    let home = Home::new("monitor-left");
     let first = serve(&home, &[]);
     let mut second = whimbrel(&home);
     second.args(["perf", "serve", "--listen", "127.0.0.1:0", "--control"]).arg(home.file("control"));
@@ -131,7 +131,7 @@ fn a_socket_that_was_left_is_replaced_and_one_in_use_is_not() {
 
 #[test]
 fn nobody_there_is_said_in_a_sentence() {
-    let home = Home::new("faces-nobody");
+    let home = Home::new("monitor-nobody");
     let asked = ask(&home, &["status"]);
     assert_eq!(asked.status.code(), Some(1));
     assert!(text(&asked.stderr).contains("no service answers on"), "{asked:?}");
@@ -145,7 +145,7 @@ fn nobody_there_is_said_in_a_sentence() {
 
 #[test]
 fn what_is_no_request_is_answered_and_what_has_no_end_is_not_waited_for() {
-    let home = Home::new("faces-requests");
+    let home = Home::new("monitor-requests");
     let server = serve(&home, &[]);
     let mut client = UnixStream::connect(home.file("control")).unwrap();
     client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -171,7 +171,7 @@ fn what_is_no_request_is_answered_and_what_has_no_end_is_not_waited_for() {
 
 #[test]
 fn systemd_is_told() {
-    let home = Home::new("faces-systemd");
+    let home = Home::new("monitor-systemd");
     let notified = UnixDatagram::bind(home.file("notify")).unwrap();
     notified.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut command = whimbrel(&home);
@@ -201,7 +201,7 @@ fn systemd_is_told() {
 
 #[test]
 fn cat_is_watched_and_stopped_as_well() {
-    let home = Home::new("faces-cat");
+    let home = Home::new("monitor-cat");
     let mut command = whimbrel(&home);
     command.args(["cat", "listen", "--listen", "127.0.0.1:0", "--control"]).arg(home.file("control"));
     let listener = Running::noting(&mut command);
