@@ -1,4 +1,4 @@
-//! `lab try`: one flow over a link, to look at a peer.
+//! `lab try` runs one flow, for a quick look at a peer.
 
 use super::Flow;
 use crate::condition;
@@ -6,21 +6,22 @@ use crate::job::{Job, Want};
 use crate::stats::percentile;
 use crate::testbed::Testbed;
 
-/// One flow over a link
+/// Runs one flow and prints its figures
 #[derive(clap::Args)]
 pub(crate) struct Try {
-    /// Which peer
+    /// Name of the peer (`lab list`)
     peer: String,
-    /// What it is to do, as JSON: `{"load":"bulk"}`, `{"load":"transfer","bytes":1000000}`,
-    /// `{"load":"messages","size":100,"rate":50,"count":500,"want":"each"}` (or `ordered`, `newest`, `{"within":200}`)
+    /// Job as JSON: `{"load":"bulk"}`, `{"load":"transfer","bytes":1000000}` or
+    /// `{"load":"messages","size":100,"rate":50,"count":500,"want":"each"}`. `want` may also be `ordered`, `newest` or
+    /// `{"within":200}`
     job: String,
-    /// The link: the name of a condition (`lab list`), or the words of `whimbrel link`; given again, one more
+    /// Name of a condition (`lab list`), or a link in the syntax of `whimbrel link`. Repeat it for several links
     #[arg(long, default_value = "rate=4mbit,delay=25ms,loss=5%")]
     link: Vec<String>,
-    /// Seconds, or at most so many
+    /// Seconds that bulk data is sent for, or the most that another job may take
     #[arg(long, default_value_t = 10.0)]
     time: f64,
-    /// The links' dice
+    /// Seed of the links
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

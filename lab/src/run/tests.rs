@@ -1,4 +1,4 @@
-//! Which trials a run makes, in which order, and where it keeps them.
+//! Tests of the trials that a run makes, of their order, and of where their samples are kept.
 
 use std::collections::BTreeSet;
 
