@@ -41,15 +41,16 @@ impl Flow {
     }
 }
 
-/// A flow under way. Several may share a testbed, and links may change meanwhile:
+/// A flow in progress. Several may share a testbed, and links may change meanwhile:
 ///
 /// ```ignore
-/// let (ours, theirs) = (Running::start(&testbed, "whimbrel", &job).await?, Running::start(&testbed, "tcp-bbr", &job).await?);
+/// let ours = Running::start(&testbed, "whimbrel", &job).await?;
+/// let theirs = Running::start(&testbed, "tcp-bbr", &job).await?;
 /// let event = async { sleep(after).await; testbed.reconfigure(0, plan) };
 /// let (ours, theirs, ()) = tokio::join!(ours.finish(30.0), theirs.finish(30.0), event);
 /// ```
 ///
-/// Dropped, it ends both processes.
+/// Dropping it ends both processes.
 pub(crate) struct Running {
     job: Job,
     server: Process,

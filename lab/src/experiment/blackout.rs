@@ -80,8 +80,8 @@ impl Experiment for Blackout {
         let mut cases = Vec::new();
         for table in [BULK, NEWEST, ORDERED] {
             for length in LENGTHS.into_iter().filter(|length| !options.quick || *length == MOST) {
-                // UDP has no order to show here. A peer that cannot replace messages had the same row in the table
-                // before.
+                // UDP has no order to show in that table. A peer that cannot replace messages has the same row in the
+                // one before.
                 let replaces = |name: &&str| table != ORDERED || *name == "whimbrel";
                 let udp = |name: &&str| table != BULK || *name != "udp";
                 let names = peers_at(length == MOST, options, &[job(table, length)], WITHOUT);
@@ -187,7 +187,7 @@ fn updates(metrics: &mut Metrics, flow: &Flow, back: u64) -> anyhow::Result<()> 
     let first = messages.iter().filter(|(.., at)| *at >= back).min_by_key(|(.., at)| *at);
     let (_, sent, at) = first.ok_or_else(|| anyhow::anyhow!("nothing came after the outage"))?;
     metrics.set("first_ms", millis(back, *at));
-    // The update was the newest if none was sent in the interval before it arrived, apart from the time on the way.
+    // An update is the newest if it is at most an interval old, apart from its time on the way.
     let newest = millis(*sent, *at) <= 1e3 / RATE + RTT_MS / 2.0 + 10.0;
     metrics.set("newest", f64::from(u8::from(newest)));
     metrics.set("max_ms", percentile(&flow.latencies(), 1.0).unwrap_or(f64::NAN));
@@ -204,8 +204,7 @@ mod tests {
 
     #[test]
     fn silence_is_the_longest_gap_after_the_link_went() {
-        // There are bytes every 10 ms up to 5 s, then none until 10.2 s. The gap before the outage does not count,
-        // though long.
+        // There are bytes until 5 s, then none until 10.2 s. The gap before the outage does not count.
         let bins = (0..10).chain(480..500).chain(1020..1100).map(|bin| (bin, 1)).collect();
         let figures = Figures { bins, ..Figures::default() };
         let flow = Flow { started: 0, figures, sent: Sent::default() };

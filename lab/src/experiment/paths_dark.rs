@@ -24,7 +24,7 @@ const CARRIES: Cost = Cost::Carries(LINKS[0].0 + LINKS[1].0);
 const AT: f64 = 5.0;
 const ONE: &str = "the first link: 5 s";
 const BOTH: [u32; 3] = [5, 30, 60];
-/// Seconds after the return of the one link that still count.
+/// Seconds after its return for which a trial with one dark link is measured.
 const AFTER: f64 = 4.0;
 /// A trial with both links dark ends this long after the links have carried [`ENOUGH`] bytes again. By then something
 /// has been read.

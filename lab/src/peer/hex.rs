@@ -1,4 +1,4 @@
-//! Bytes as hexadecimal digits: what one process tells the next is a word of a line.
+//! Bytes as hexadecimal digits, for state that one process passes to the next on a line.
 
 use anyhow::Context;
 

@@ -1,4 +1,4 @@
-//! Pages of records that nobody measured.
+//! Tests of pages, with made-up records.
 
 use super::*;
 use crate::experiment::all;
@@ -27,7 +27,7 @@ fn record(samples: Vec<Sample>) -> Record {
     }
 }
 
-/// The summary, then all other pages.
+/// Returns the summary, followed by all other pages.
 fn page_of(kept: &[Kept]) -> String {
     let mut pages = String::new();
     let mut keep = |name: &str, content: String| -> anyhow::Result<()> {
@@ -40,7 +40,7 @@ fn page_of(kept: &[Kept]) -> String {
     summary + &pages
 }
 
-/// A page of one experiment; its links are unmeasured.
+/// Returns the page of one experiment, without samples about the links.
 fn page_with(name: &str, samples: Vec<Sample>) -> String {
     page_of(&[(experiment(name), Some(record(samples))), (experiment(SELF), None)])
 }
