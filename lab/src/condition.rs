@@ -13,7 +13,7 @@ pub(crate) fn link(words: &str) -> anyhow::Result<LinkPlan> {
     }
     let config: LinkConfig = words
         .parse()
-        .with_context(|| format!("`{words}` is neither a link nor the name of one: `lab list` names them"))?;
+        .with_context(|| format!("`{words}` is neither a link nor a named condition: see `lab list`"))?;
     Ok(LinkPlan { up: config.clone(), down: config })
 }
 

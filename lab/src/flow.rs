@@ -109,8 +109,8 @@ impl Running {
     }
 
     fn flow(started: u64, figures: &str, sent: &str) -> anyhow::Result<Flow> {
-        let figures = serde_json::from_str(figures).context("the server's figures")?;
-        let sent = serde_json::from_str(sent).context("the caller's figures")?;
+        let figures = serde_json::from_str(figures).context("reading the server's figures")?;
+        let sent = serde_json::from_str(sent).context("reading the caller's figures")?;
         Ok(Flow { started, figures, sent })
     }
 }

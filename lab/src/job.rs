@@ -152,7 +152,7 @@ mod tests {
         assert!((figures.longest_gap(SECOND, 2 * SECOND) - 0.5).abs() < 1e-9, "between two reads");
         assert!((figures.longest_gap(0, 2 * SECOND) - 1.0).abs() < 1e-9, "before the first");
         assert!((figures.longest_gap(SECOND, 3 * SECOND) - 1.2).abs() < 1e-9, "after the last");
-        assert!((Figures::default().longest_gap(0, SECOND) - 1.0).abs() < 1e-9, "of nothing");
+        assert!((Figures::default().longest_gap(0, SECOND) - 1.0).abs() < 1e-9, "without any read");
     }
 
     #[test]

@@ -87,7 +87,7 @@ fn clean() -> anyhow::Result<()> {
     }
     cleared.iter().for_each(|path| println!("{} is gone", path.display()));
     if ended == 0 && cleared.is_empty() {
-        println!("nothing was left");
+        println!("nothing to clean up");
     }
     Ok(())
 }

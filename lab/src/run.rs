@@ -67,9 +67,9 @@ struct Task {
 
 impl Run {
     pub(crate) fn run(self) -> anyhow::Result<()> {
-        anyhow::ensure!(self.parallel > 0, "--parallel needs at least 1");
-        anyhow::ensure!(self.trials != Some(0), "--trials needs at least 1");
-        anyhow::ensure!(self.time.is_none_or(|time| time > 0.0), "--time needs seconds, more than 0");
+        anyhow::ensure!(self.parallel > 0, "--parallel must be at least 1");
+        anyhow::ensure!(self.trials != Some(0), "--trials must be at least 1");
+        anyhow::ensure!(self.time.is_none_or(|time| time > 0.0), "--time must be more than 0 seconds");
         let runtime = tokio::runtime::Runtime::new()?;
         let done = runtime.block_on(self.everything());
         // After Ctrl-C, blocking work is not waited for. It ends with this process.
@@ -110,7 +110,7 @@ impl Run {
         let shelf = self.shelf();
         if shelf == Shelf::Part {
             eprintln!(
-                "not a whole run: kept apart, in {} (`--replace` puts it in the record's place)",
+                "not a whole run: its samples go to {} (with `--replace`, they replace the record)",
                 shelf.folder().display()
             );
         }
@@ -142,7 +142,7 @@ impl Run {
     fn say_what_time_leaves(&self, experiments: &[&'static dyn Experiment]) {
         let untimed = experiments.iter().filter_map(|one| Some((one.name(), one.untimed()?)));
         for (name, what) in untimed.filter(|_| self.time.is_some()) {
-            eprintln!("--time changes nothing of {name}: {what}");
+            eprintln!("--time does not affect {name}: {what}");
         }
     }
 
@@ -157,10 +157,7 @@ impl Run {
         };
         if let Some(unknown) = self.experiments.iter().find(|name| !known(name)) {
             let names: Vec<_> = experiment::all().iter().map(|one| one.name()).collect();
-            bail!(
-                "there is no experiment `{unknown}`: there are {}, and `all` and `quick`",
-                names.join(", ")
-            );
+            bail!("there is no experiment `{unknown}`; choose from {}, `all` and `quick`", names.join(", "));
         }
         let named = |one: &&&dyn Experiment| self.experiments.iter().any(|name| name == one.name());
         let alone = self.experiments.iter().all(|name| name == "quick");
@@ -238,7 +235,7 @@ impl Run {
         if let Some(unknown) = unknown {
             names.sort_unstable();
             names.dedup();
-            bail!("there is no peer `{unknown}`: there are {}", names.join(", "));
+            bail!("there is no peer `{unknown}`; choose from {}", names.join(", "));
         }
         Ok(())
     }

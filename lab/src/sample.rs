@@ -113,7 +113,7 @@ impl Record {
         let (mut header, mut samples) = (None, Vec::new());
         for (number, line) in text.lines().enumerate() {
             let line = serde_json::from_str(line)
-                .with_context(|| format!("line {} of {} is no sample", number + 1, path.display()))?;
+                .with_context(|| format!("line {} of {} is not a sample", number + 1, path.display()))?;
             match line {
                 Line::Header(found) => header = Some(*found),
                 Line::Sample(sample) => samples.push(sample),
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(metrics.curves["rate"], [(0.0, 0.3333)]);
         let mut failed = Recorder::new(&folder, "x", &Header::default()).unwrap();
         failed.add(Sample { result: Err("no link".into()), ..sample(0.0) }).unwrap();
-        assert!(!failed.finish().unwrap(), "a run that found nothing replaces none that did");
+        assert!(!failed.finish().unwrap(), "a failed run does not replace a record");
         assert_eq!(Record::read(&folder, "x").unwrap().unwrap(), record);
         fs::remove_dir_all(&folder).unwrap();
     }

@@ -94,7 +94,7 @@ impl Experiment for CrossCheck {
             let testbed = match case.peer.as_str() {
                 OURS => Testbed::new(&[plan], seed)?,
                 RATTAN => Testbed::by_rattan(&plan, seed).await?,
-                other => bail!("no emulator {other}"),
+                other => bail!("there is no emulator {other}"),
             };
             tokio::task::spawn_blocking(move || aim.measure(&testbed, seconds)).await?
         })

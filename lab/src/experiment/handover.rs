@@ -167,7 +167,7 @@ impl Experiment for Handover {
     }
 
     fn untimed(&self) -> Option<&'static str> {
-        Some("a trial is so many handovers")
+        Some("a trial has a fixed number of handovers")
     }
 
     fn falls_short(&self) -> Option<&'static str> {
@@ -231,7 +231,7 @@ mod tests {
         assert!((beyond(&arrivals, &[(20 * MS, 330 * MS)]) - 80.0).abs() < 1e-9);
         assert!(
             (beyond(&arrivals, &[(5 * MS, 395 * MS)]) - 30.0).abs() < 1e-9,
-            "what lies outside of the gap counts for nothing"
+            "time outside of the gap does not count"
         );
     }
 }

@@ -84,7 +84,7 @@ impl Experiment for Loopback {
             let before = workspace::cpu_of_children()?;
             let report: Report = serde_json::from_str(&workspace::run("peers", &arguments).await?)?;
             let cpu = workspace::cpu_of_children()? - before;
-            let row = report.rows.first().ok_or_else(|| anyhow::anyhow!("no row of this peer and load"))?;
+            let row = report.rows.first().ok_or_else(|| anyhow::anyhow!("no row for this peer and load"))?;
             let Some(figures) = row.figures.first() else {
                 anyhow::bail!("{}", row.failures.join("; "));
             };

@@ -17,7 +17,7 @@ pub(crate) const PAYLOAD_SHARE: f64 = 1448.0 / 1500.0;
 
 /// Returns a link with the same settings in both directions.
 pub(crate) fn both_ways(words: &str) -> anyhow::Result<LinkPlan> {
-    let config: LinkConfig = words.parse().with_context(|| format!("no link: {words}"))?;
+    let config: LinkConfig = words.parse().with_context(|| format!("not a link: {words}"))?;
     Ok(LinkPlan { up: config.clone(), down: config })
 }
 

@@ -311,14 +311,14 @@ pub(crate) fn list(out: &mut impl Write) -> anyhow::Result<()> {
     for peer in peer::all() {
         writeln!(out, "  {:16} {}", peer.name(), peer.settings())?;
         if let Some(missing) = peer.missing() {
-            writeln!(out, "  {:16} NOT HERE: {missing}", "")?;
+            writeln!(out, "  {:16} missing here: {missing}", "")?;
         }
     }
-    writeln!(out, "\nEmulators of links, of `cross-check`:")?;
+    writeln!(out, "\nLink emulators that `cross-check` compares:")?;
     for PeerNote { name, settings, missing } in PeerNote::of_emulators() {
         writeln!(out, "  {name:16} {settings}")?;
         if let Some(missing) = missing {
-            writeln!(out, "  {:16} NOT HERE: {missing}", "")?;
+            writeln!(out, "  {:16} missing here: {missing}", "")?;
         }
     }
     if let Some(missing) = testbed::missing() {

@@ -96,7 +96,7 @@ impl Experiment for Scale {
     }
 
     fn untimed(&self) -> Option<&'static str> {
-        Some("the loads have times of their own")
+        Some("the loads have durations of their own")
     }
 
     fn columns(&self) -> Vec<Column> {

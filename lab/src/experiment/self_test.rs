@@ -185,7 +185,7 @@ impl Aim {
                 (wait, some(arrivals.delay(0.5))? * 1e3, 1.0 + wait / 100.0)
             }
             Self::QueueBytes(packets) => (packets, arrivals.received() as f64, 0.0),
-            Self::HighRate(_) | Self::Highest => anyhow::bail!("TCP fills it"),
+            Self::HighRate(_) | Self::Highest => anyhow::bail!("this rate is measured by TCP"),
         };
         Ok((Some(set), found, Some(allowed)))
     }

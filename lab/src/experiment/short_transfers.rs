@@ -103,7 +103,7 @@ impl Experiment for ShortTransfers {
     }
 
     fn untimed(&self) -> Option<&'static str> {
-        Some("a trial is so many transfers")
+        Some("a trial has a fixed number of transfers")
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -88,7 +88,7 @@ impl Experiment for Suspend {
     }
 
     fn untimed(&self) -> Option<&'static str> {
-        Some("a trial is 3 s before and 3 s after")
+        Some("a trial lasts 3 s before the suspension and 3 s after it")
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -15,7 +15,7 @@ pub(crate) fn build() -> anyhow::Result<()> {
     let mut cargo = Command::new("cargo");
     cargo.args(["build", "--release", "--quiet", "--bins", "--manifest-path", MANIFEST]);
     cargo.env_remove("CARGO_TARGET_DIR");
-    let status = cargo.stdin(Stdio::null()).status().context("cargo cannot be run")?;
+    let status = cargo.stdin(Stdio::null()).status().context("cannot run cargo")?;
     anyhow::ensure!(status.success(), "the benches workspace could not be built");
     Ok(())
 }
@@ -27,10 +27,10 @@ const ALONE: [&str; 8] =
 /// Checks that such a namespace can be made. Otherwise every trial would fail by itself.
 fn can_be_alone() -> anyhow::Result<()> {
     let output = Command::new("setpriv").args(ALONE).arg("true").stdin(Stdio::null()).output();
-    let output = output.context("setpriv of util-linux cannot be run")?;
+    let output = output.context("cannot run setpriv, which is part of util-linux")?;
     let errors = String::from_utf8_lossy(&output.stderr);
-    let reason = errors.lines().last().unwrap_or("without a word");
-    anyhow::ensure!(output.status.success(), "no process namespace of its own: {reason} (run it with sudo)");
+    let reason = errors.lines().last().unwrap_or("no error was printed");
+    anyhow::ensure!(output.status.success(), "cannot make a process namespace: {reason} (run it with sudo)");
     Ok(())
 }
 
@@ -49,9 +49,9 @@ pub(crate) async fn run(binary: &str, arguments: &[String]) -> anyhow::Result<St
         &format!("{BINARIES}/{binary}"),
     ]);
     command.args(arguments).stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
-    let output = command.output().await.context("setpriv of util-linux cannot be run")?;
+    let output = command.output().await.context("cannot run setpriv, which is part of util-linux")?;
     let errors = String::from_utf8_lossy(&output.stderr);
-    let reason = errors.lines().last().unwrap_or("without a word");
+    let reason = errors.lines().last().unwrap_or("no error was printed");
     anyhow::ensure!(output.status.success(), "{binary} failed: {reason}");
     Ok(String::from_utf8(output.stdout)?)
 }

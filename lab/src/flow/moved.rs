@@ -41,7 +41,7 @@ impl Moved {
         let mut first = Process::run(testbed, Side::Caller, &arguments)?;
         let started = first.clock_within("started", START).await?;
         let left = first.next("left").await?;
-        let left: Left = serde_json::from_str(&left).context("what the first caller left")?;
+        let left: Left = serde_json::from_str(&left).context("reading the first caller's state")?;
         drop(first);
         let mut second = Process::run(testbed, Side::Caller, &caller("arrive", 1)?)?;
         second.tell(&left.state).await?;

@@ -48,11 +48,11 @@ impl Process {
     /// Reads the next line, which must begin with `word`, and returns the rest of it.
     pub(super) async fn next(&mut self, word: &str) -> anyhow::Result<String> {
         let line = self.lines.next_line().await?;
-        let line = line.ok_or_else(|| anyhow!("the {} ended without a word", self.name()))?;
+        let line = line.ok_or_else(|| anyhow!("the {} ended without printing anything", self.name()))?;
         match line.split_once(' ') {
             Some((first, rest)) if first == word => Ok(rest.to_owned()),
             Some(("failed", why)) => Err(anyhow!("the {}: {why}", self.name())),
-            _ => Err(anyhow!("the {} said `{line}` instead of `{word}`", self.name())),
+            _ => Err(anyhow!("the {} printed `{line}` instead of `{word}`", self.name())),
         }
     }
 
@@ -60,13 +60,13 @@ impl Process {
     pub(super) async fn next_within(&mut self, word: &str, time: Duration) -> anyhow::Result<String> {
         let name = self.name();
         let next = tokio::time::timeout(time, self.next(word)).await;
-        next.with_context(|| format!("the {name} did not say `{word}` within {time:?}"))?
+        next.with_context(|| format!("the {name} did not print `{word}` within {time:?}"))?
     }
 
     /// Like [`Process::next_within`], for a time of [`crate::clock`].
     pub(super) async fn clock_within(&mut self, word: &str, time: Duration) -> anyhow::Result<u64> {
         let said = self.next_within(word, time).await?;
-        said.parse().with_context(|| format!("`{said}` is no moment"))
+        said.parse().with_context(|| format!("`{said}` is not a time"))
     }
 
     /// Writes a line to its standard input.

@@ -49,17 +49,17 @@ fn print(flow: &Flow) {
     let (first, last) = (seconds(figures.first), seconds(figures.last));
     let rate = figures.bytes as f64 * 8.0 / last.max(1e-9) / 1e6;
     let gap = figures.longest_gap(figures.first, figures.last);
-    println!("sent {} bytes; {:.2} s of processor", sent.bytes, sent.cpu);
+    println!("sent {} bytes; {:.2} s of CPU time", sent.bytes, sent.cpu);
     println!("read {} bytes, the first after {first:.3} s, the last after {last:.3} s", figures.bytes);
-    println!("     {rate:.3} Mbit/s, nothing for {gap:.2} s at most; {:.2} s of processor", figures.cpu);
+    println!("     {rate:.3} Mbit/s, longest gap {gap:.2} s; {:.2} s of CPU time", figures.cpu);
 }
 
 fn print_messages(flow: &Flow, count: u64, want: Want) {
     let (figures, latencies) = (&flow.figures, flow.latencies());
     let at = |share| percentile(&latencies, share).unwrap_or_default();
-    println!("     half within {:.1} ms, 99 % {:.1} ms, all {:.1} ms", at(0.5), at(0.99), at(1.0));
+    println!("     latency p50 {:.1} ms, p99 {:.1} ms, max {:.1} ms", at(0.5), at(0.99), at(1.0));
     println!(
-        "     of {} sent {} lost, {} twice",
+        "     {} sent, {} lost, {} duplicates",
         flow.sent.messages,
         figures.lost(count),
         figures.duplicates()

@@ -30,8 +30,8 @@ pub(super) fn word(address: SocketAddr, certificate: &[u8]) -> String {
 /// takes some 40 ms once per process and must not count as connection set-up.
 pub(super) fn split(word: &str) -> anyhow::Result<(SocketAddr, RootCertStore)> {
     let seeded = rustls::crypto::aws_lc_rs::default_provider().secure_random.fill(&mut [0; 32]);
-    anyhow::ensure!(seeded.is_ok(), "no randomness");
-    let (address, digits) = word.split_once('/').context("no certificate beside the address")?;
+    anyhow::ensure!(seeded.is_ok(), "cannot seed the random number generator");
+    let (address, digits) = word.split_once('/').context("no certificate after the address")?;
     let mut roots = RootCertStore::empty();
     roots.add(hex::bytes(digits)?.into())?;
     Ok((address.parse()?, roots))

@@ -9,7 +9,7 @@ pub(super) fn digits<'a>(bytes: impl IntoIterator<Item = &'a u8>) -> String {
 pub(super) fn bytes(digits: &str) -> anyhow::Result<Vec<u8>> {
     let pairs = digits.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap_or_default());
     let bytes: Result<_, _> = pairs.map(|pair| u8::from_str_radix(pair, 16)).collect();
-    bytes.context("not in hexadecimal digits")
+    bytes.context("not hexadecimal digits")
 }
 
 #[cfg(test)]

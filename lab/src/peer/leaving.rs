@@ -61,7 +61,7 @@ impl Leave {
     async fn leave(self) -> anyhow::Result<Left> {
         let Share { job, from, messages } = self.share;
         let Job::Messages { size, rate, want, .. } = Job::from_json(&job)? else {
-            bail!("no messages: {job}")
+            bail!("not a job with messages: {job}")
         };
         let identity = new_identity();
         let secret = *identity.secret();
@@ -87,10 +87,10 @@ impl Arrive {
     async fn arrive(self, state: String) -> anyhow::Result<Sent> {
         let Share { job, from, messages } = self.share;
         let Job::Messages { size, rate, count, want } = Job::from_json(&job)? else {
-            bail!("no messages: {job}")
+            bail!("not a job with messages: {job}")
         };
         let bytes = hex::bytes(state.trim())?;
-        let (secret, session) = bytes.split_first_chunk().context("the state is cut short")?;
+        let (secret, session) = bytes.split_first_chunk().context("the state is incomplete")?;
         let state = SuspendedMocket::from_bytes(session)?;
         let endpoint = bind(Identity::from_secret(*secret), from).await?;
         send(async move |sent| {

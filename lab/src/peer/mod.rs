@@ -102,7 +102,7 @@ pub(crate) fn all() -> &'static [&'static dyn Peer] {
 /// Returns the peer of this name.
 pub(crate) fn find(name: &str) -> anyhow::Result<&'static dyn Peer> {
     let peer = all().iter().find(|peer| peer.name() == name);
-    peer.copied().with_context(|| format!("there is no peer {name}: `lab list` names them"))
+    peer.copied().with_context(|| format!("there is no peer {name}: see `lab list`"))
 }
 
 /// Idle timeout for peers that have one, so that an outage ends no trial.
@@ -125,7 +125,7 @@ fn prepare(peer: &str, job: &str) -> anyhow::Result<(&'static dyn Peer, Job)> {
     if let Some(missing) = peer.missing() {
         anyhow::bail!("{}: {missing}", peer.name());
     }
-    anyhow::ensure!(peer.can(&job), "{} has no way to do {job:?}", peer.name());
+    anyhow::ensure!(peer.can(&job), "{} cannot do {job:?}", peer.name());
     Ok((peer, job))
 }
 

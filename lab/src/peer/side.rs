@@ -117,7 +117,7 @@ fn processor_time() -> anyhow::Result<Duration> {
     #[allow(unsafe_code, reason = "the standard library does not tell processor time")]
     // SAFETY: `time` is valid for writes.
     let result = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
-    anyhow::ensure!(result == 0, "no processor time");
+    anyhow::ensure!(result == 0, "cannot read the processor time");
     let nanos = u32::try_from(time.tv_nsec).context("nanoseconds")?;
     Ok(Duration::new(u64::try_from(time.tv_sec).context("seconds")?, nanos))
 }

@@ -71,7 +71,7 @@ impl Session {
                 biased;
                 _ = interrupt.recv() => return Ok(stop(under_way).await),
                 _ = terminate.recv() => return Ok(stop(under_way).await),
-                Some(done) = under_way.join_next() => self.keep(done.context("a trial has panicked")?)?,
+                Some(done) = under_way.join_next() => self.keep(done.context("a trial panicked")?)?,
                 permit = room.clone().acquire_many_owned(needed.unwrap_or(0)), if needed.is_some() => {
                     if let Some(task) = queue.next() {
                         self.bar.set_message(format!("{} {}", task.experiment.name(), task.case.peer));
@@ -106,7 +106,7 @@ impl Session {
         if !recorder.finish()? {
             let part = part.display();
             self.bar.suspend(|| {
-                eprintln!("all trials of {name} failed: the last record stays, and these are in {part}")
+                eprintln!("all trials of {name} failed: the record stays, and their samples are in {part}")
             });
         }
         Ok(())
@@ -158,7 +158,7 @@ async fn trial(task: Task, options: Arc<Options>, _room: OwnedSemaphorePermit) -
         Ok(Some(Ok((found, late)))) => {
             found.map(|metrics| metrics.noting(&late)).map_err(|error| format!("{error:#}"))
         }
-        Ok(_) => Err("it has panicked".to_owned()),
+        Ok(_) => Err("the trial panicked".to_owned()),
         Err(_) => Err(format!("not done within {} s", limit.as_secs())),
     };
     let Case { condition, peer, .. } = case;

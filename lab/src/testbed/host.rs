@@ -44,7 +44,7 @@ type Work = Box<dyn FnOnce() + Send>;
 impl Host {
     /// Creates a host with a loopback device and nothing else.
     pub(super) fn new(name: &str) -> anyhow::Result<Self> {
-        Self::entering(name, || sys::leave_network().context("no network namespace of its own"))
+        Self::entering(name, || sys::leave_network().context("cannot create a network namespace"))
     }
 
     /// Creates a host in an existing network namespace.
@@ -72,9 +72,9 @@ impl Host {
         work: impl FnOnce() -> R + Send + 'static,
     ) -> anyhow::Result<R> {
         let (answer, answered) = mpsc::channel();
-        let sender = self.work.as_ref().context("the host has gone")?;
+        let sender = self.work.as_ref().context("the host is gone")?;
         let work = Box::new(move || drop(answer.send(work())));
-        sender.send(work).ok().context("the host's thread has gone")?;
+        sender.send(work).ok().context("the host's thread is gone")?;
         answered.recv().context("the host's thread has failed")
     }
 

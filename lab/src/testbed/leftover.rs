@@ -57,7 +57,7 @@ mod tests {
     fn a_mark_holds_as_long_as_its_process() {
         let mark = mark();
         assert!(is_running(&mark));
-        assert!(!is_running(&format!("{mark}0")), "another process of that number");
+        assert!(!is_running(&format!("{mark}0")), "another process with that id");
         assert!(!is_running("0:0") && !is_running("what"));
     }
 }

@@ -225,7 +225,7 @@ pub(crate) fn missing() -> Option<String> {
     }
     let perfect = LinkPlan { up: LinkConfig::default(), down: LinkConfig::default() };
     Testbed::new(&[perfect], 1).err().map(|error| {
-        format!("no hosts and links can be made here: {error:#} (it takes a Linux kernel with network namespaces, /dev/net/tun and iproute2)")
+        format!("no hosts and links can be made here: {error:#} (this needs a Linux kernel with network namespaces, /dev/net/tun and iproute2)")
     })
 }
 

@@ -88,7 +88,7 @@ impl Probe {
         while begun.elapsed().as_secs_f64() < seconds {
             let start = Instant::now();
             sender.send(&packet)?;
-            sender.recv(&mut packet).context("no answer came")?;
+            sender.recv(&mut packet).context("no answer arrived")?;
             trips.push(start.elapsed().as_secs_f64());
         }
         drop(answering.join());
@@ -192,6 +192,6 @@ fn read_all(listener: &TcpListener) -> anyhow::Result<f64> {
             None => {}
         }
     }
-    let (from, until) = span.context("nothing came after the first second")?;
+    let (from, until) = span.context("nothing arrived after the first second")?;
     Ok(bytes as f64 * 8.0 / until.duration_since(from).as_secs_f64() * PACKET / SEGMENT)
 }

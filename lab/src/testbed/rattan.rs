@@ -64,7 +64,7 @@ impl Rattan {
         let mut child = host.spawn("unshare", &arguments, Stdio::piped())?;
         let mut output = BufReader::new(child.stdout.take().context("no pipe")?).lines();
         let ready = tokio::time::timeout(PATIENCE, is_ready(&mut output)).await;
-        ready.context("rattan is not ready in time")??;
+        ready.context("rattan was not ready in time")??;
         let process = child.id().context("rattan has ended")?;
         Ok(Self { process, _child: child, _output: output, _host: host })
     }
@@ -107,7 +107,7 @@ pub(crate) fn settings() -> String {
 
 fn version() -> anyhow::Result<String> {
     let output = Command::new(PROGRAM).arg("--version").stdin(Stdio::null()).output()?;
-    ensure!(output.status.success(), "{PROGRAM} does not run");
+    ensure!(output.status.success(), "{PROGRAM} failed");
     let said = String::from_utf8_lossy(&output.stdout);
     Ok(said.lines().next().unwrap_or_default().to_owned())
 }
@@ -130,7 +130,7 @@ fn find(folder: &str, start: &str) -> anyhow::Result<(PathBuf, String)> {
             return Ok((entry.path(), end.to_owned()));
         }
     }
-    bail!("rattan has made no {start}… in {folder}")
+    bail!("rattan has created no {start}… in {folder}")
 }
 
 /// Returns the files that rattan reads: the link, and the losses in both directions.
@@ -160,11 +160,11 @@ fn words(plan: &LinkPlan, seed: u64) -> anyhow::Result<String> {
 fn cells(name: &str, config: &LinkConfig, seed: u64) -> anyhow::Result<Vec<(&'static str, String)>> {
     let LinkConfig { rate, delay, queue, loss, .. } = config.clone();
     let known = LinkConfig { rate: rate.clone(), delay, queue, loss, ..LinkConfig::default() };
-    ensure!(*config == known, "no link of rattan's is like this: {config}");
+    ensure!(*config == known, "rattan cannot model this link: {config}");
     let mut cells = Vec::new();
     match rate {
         Some(Rate::Constant(rate)) => cells.push(("rate", bottleneck(rate, queue))),
-        Some(Rate::Trace(_)) => bail!("no rate by time is given to rattan"),
+        Some(Rate::Trace(_)) => bail!("rattan is not used with rates that change over time"),
         None => {}
     }
     if loss != Loss::None {
@@ -192,7 +192,7 @@ fn trace(loss: &Loss) -> anyhow::Result<String> {
     let share = match loss {
         Loss::None => 0.0,
         Loss::Independent(share) => *share,
-        Loss::Bursts { .. } => bail!("no bursts of loss are given to rattan"),
+        Loss::Bursts { .. } => bail!("rattan is not used with bursts of loss"),
     };
     Ok(format!("{{\"StaticLossConfig\":{{\"loss\":[{share}],\"duration\":\"1day\"}}}}"))
 }

@@ -71,7 +71,7 @@ fn rows_that_are_absent_are_named_with_their_reason() {
     assert!(page.contains(&format!("no trial of sctp with {ROW}: not installed")), "{page}");
     assert!(page.contains("tcp-bbr") && page.contains("left out of this run"), "{page}");
     assert!(!page.contains("no trial of whimbrel"), "{page}");
-    assert!(!page.contains("mptcp"), "who has no part here is not missed: {page}");
+    assert!(!page.contains("mptcp"), "a peer that takes no part is not missed: {page}");
 }
 
 #[test]
