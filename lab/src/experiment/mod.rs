@@ -120,7 +120,7 @@ pub(crate) struct About {
     pub(crate) source: &'static str,
     /// Description of the measurement.
     pub(crate) measured: &'static str,
-    /// Why the figures are as they are. It is written after looking at them, and must be true of them.
+    /// Explanation of the figures. It is written after looking at them, and must be true of them.
     pub(crate) why: &'static str,
 }
 
@@ -178,8 +178,8 @@ impl Cost {
     pub(crate) const LIGHT: Self = Self::Carries(4.0);
 
     /// Returns the percentage of a core that a trial takes for both hosts and the link together. `None` means all
-    /// cores. It follows measurements of ours, QUIC and TCP on the machine of the report: 8 % for 4 Mbit/s, 18 % for
-    /// 20, 50 % for 182, and more than one core for 600.
+    /// cores. The formula follows measurements of ours, QUIC and TCP on the machine of the report. They took 8 % for 4
+    /// Mbit/s, 18 % for 20, 50 % for 182, and more than one core for 600.
     pub(crate) fn share(self) -> Option<f64> {
         match self {
             Self::Sparse => Some(2.0),

@@ -196,12 +196,13 @@ fn is_within(set: f64, found: f64, allowed: f64) -> bool {
     (found - set).abs() <= allowed + 1e-9
 }
 
-/// Returns four standard deviations of the percentage of lost packets, for this many packets or bursts.
+/// Returns four standard deviations of the percentage of lost packets. With bursts of loss, it depends on the duration
+/// and not on the number of packets.
 fn four_deviations(loss: &str, percent: f64, arrivals: &Arrivals) -> f64 {
     let share = percent / 100.0;
     let variance = if loss.starts_with("ge:") {
         // This is the variance of the share of time spent in bad periods. Bad and good periods are exponential with
-        // means a and b: 2 a² b² / (a + b)³ / T (Cox, Renewal Theory, section 7), here with a + b = 1 s.
+        // means a and b. It is 2 a² b² / (a + b)³ / T (Cox, Renewal Theory, section 7), here with a + b = 1 s.
         2.0 * (share * (1.0 - share)).powi(2) / arrivals.seconds
     } else {
         share * (1.0 - share) / arrivals.sent as f64

@@ -9,7 +9,7 @@ use crate::testbed::{LinkPlan, Testbed};
 
 /// Peers that can use several links at once. TCP over the first link shows what one link alone gives.
 const PEERS: [&str; 6] = ["whimbrel", "mptcp-cubic", "mptcp-bbr", "noq", "sctp", "tcp-bbr"];
-/// The most informative ones.
+/// The most informative of them.
 const FEW: [&str; 3] = ["whimbrel", "mptcp-bbr", "tcp-bbr"];
 /// Interval at which the links are asked what they have carried.
 const STEP: Duration = Duration::from_millis(50);

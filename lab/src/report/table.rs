@@ -192,8 +192,8 @@ type Blemish = (&'static str, fn(&Group<'_>) -> Option<String>);
 const BLEMISHES: [Blemish; 2] =
     [("on late links", |group| group.late_words()), ("failed", |group| group.failures())];
 
-/// Formats the median, the spread and the share of the limit. A figure that wins is in bold. Few trials are counted, and
-/// trials on late links add a mark.
+/// Formats the median, the spread and the share of the limit. A figure that wins is in bold. Few trials are counted,
+/// and trials on late links add a mark.
 fn cell(column: &Column, limit: Option<f64>, group: &Group<'_>, all: &[&Group<'_>]) -> String {
     if column.verdict {
         return verdict(column, group);

@@ -1,4 +1,4 @@
-//! How late the links of a trial were, whatever its experiment measures.
+//! Lateness of the links in a trial, recorded whatever its experiment measures.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -41,7 +41,7 @@ impl Lateness {
         self.histogram.quantile(share)
     }
 
-    /// Returns the percentage of packets that were later than 1 ms and 1 % of their link's delay. `None` if there were
+    /// Returns the percentage of packets that were later than 1 ms plus 1 % of their link's delay. `None` if there were
     /// no packets.
     pub(crate) fn beyond(&self) -> Option<f64> {
         let packets = self.histogram.count();

@@ -54,20 +54,20 @@ pub(crate) enum Side {
 /// Settings of a link between the two hosts, in both directions.
 #[derive(Clone, Debug)]
 pub(crate) struct LinkPlan {
-    /// From caller to server.
+    /// Settings from caller to server.
     pub(crate) up: LinkConfig,
-    /// From server to caller.
+    /// Settings from server to caller.
     pub(crate) down: LinkConfig,
 }
 
 /// Statistics of a link.
 #[derive(Clone, Debug)]
 pub(crate) struct LinkReport {
-    /// From caller to server.
+    /// Statistics from caller to server.
     pub(crate) up: LinkStats,
-    /// From server to caller.
+    /// Statistics from server to caller.
     pub(crate) down: LinkStats,
-    /// How late packets left, compared with the model.
+    /// Lateness of packets, compared with the model.
     pub(crate) late: Lateness,
 }
 
