@@ -1,9 +1,9 @@
-/* SCTP by usrsctp over UDP (RFC 6951): both sides of a trial, as the laboratory's other peers.
+/* Both sides of a trial over SCTP, by usrsctp over UDP (RFC 6951).
  *
  * sctp serve|call LOAD BYTES SIZE RATE COUNT WANT MS ADDRESS[,ADDRESS] [WORD]
  *
- * LOAD is bulk, transfer or messages; WANT is ordered, each, newest or within. The side prints what `lab serve` and
- * `lab call` print, and ends when its standard input does. */
+ * LOAD is bulk, transfer or messages. WANT is ordered, each, newest or within. A side prints the same lines as
+ * `lab serve` and `lab call`, and ends when its standard input closes. */
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -33,7 +33,7 @@ static struct {
     uint32_t within;
 } job;
 
-/* What was found; whoever prints it holds the lock and does not return. */
+/* The findings. The thread that prints them takes the lock and does not return. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool serving;
 static uint64_t bytes, sent, first, last, distinct;
@@ -63,7 +63,7 @@ static void *grown(void *memory, size_t count, size_t *room, size_t size) {
     if (count < *room) return memory;
     *room = *room ? 2 * *room : 1024;
     memory = realloc(memory, *room * size);
-    if (memory == NULL) fail("no memory");
+    if (memory == NULL) fail("out of memory");
     return memory;
 }
 
@@ -127,13 +127,13 @@ static bool is_done(void) {
     return strcmp(job.want, "newest") == 0 ? seen[job.count - 1] : distinct >= job.count;
 }
 
-/* A UDP port nobody has. */
+/* Returns a UDP port that is not in use. */
 static uint16_t free_port(void) {
     struct sockaddr_in any = {.sin_family = AF_INET};
     socklen_t length = sizeof any;
     int probe = socket(AF_INET, SOCK_DGRAM, 0);
     if (probe < 0 || bind(probe, (struct sockaddr *)&any, length) || getsockname(probe, (struct sockaddr *)&any, &length))
-        fail("no UDP port: %s", strerror(errno));
+        fail("cannot get a UDP port: %s", strerror(errno));
     close(probe);
     return ntohs(any.sin_port);
 }
@@ -142,18 +142,18 @@ static int parse_addresses(char *list, uint16_t port, struct sockaddr_in *addres
     int count = 0;
     for (char *one = strtok(list, ","); one && count < ADDRESSES; one = strtok(NULL, ",")) {
         addresses[count] = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(port)};
-        if (inet_pton(AF_INET, one, &addresses[count++].sin_addr) != 1) fail("no IPv4 address: %s", one);
+        if (inet_pton(AF_INET, one, &addresses[count++].sin_addr) != 1) fail("not an IPv4 address: %s", one);
     }
     return count;
 }
 
 static void set(struct socket *socket, int level, int name, const void *value, socklen_t length) {
-    if (usrsctp_setsockopt(socket, level, name, value, length) < 0) fail("option %d: %s", name, strerror(errno));
+    if (usrsctp_setsockopt(socket, level, name, value, length) < 0) fail("cannot set option %d: %s", name, strerror(errno));
 }
 
 static struct socket *open_socket(struct sockaddr_in *addresses, int count) {
     struct socket *socket = usrsctp_socket(AF_INET, SOCK_STREAM, IPPROTO_SCTP, NULL, NULL, 0, NULL);
-    if (socket == NULL) fail("no socket: %s", strerror(errno));
+    if (socket == NULL) fail("cannot create a socket: %s", strerror(errno));
     int buffer = BUFFER;
     set(socket, SOL_SOCKET, SO_RCVBUF, &buffer, sizeof buffer);
     set(socket, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
@@ -207,7 +207,8 @@ static void serve(char *list) {
         done = is_done();
         if (!done) pthread_mutex_unlock(&lock);
     }
-    /* A caller that has closed before has nothing more that is worth sending; without an end of its own, the job goes on. */
+    /* Once the caller has closed, no more messages will come. Any other job is incomplete, unless this side is told to
+     * end meanwhile. */
     if (!job.messages && !is_done()) {
         pthread_mutex_unlock(&lock);
         sleep(1);
@@ -229,7 +230,7 @@ static void send_one(struct socket *socket, const uint8_t *message, uint64_t len
     }
     if (usrsctp_sendv(socket, message, length, NULL, 0, &how, sizeof how, SCTP_SENDV_SPA, 0) < 0) {
         int error = errno;
-        /* The server may have ended first; then this side is told to. */
+        /* The server may have ended first. Then this side is told to end, too. */
         sleep(1);
         fail("cannot send: %s", strerror(error));
     }
@@ -253,7 +254,7 @@ static void send_messages(struct socket *socket) {
     bool unordered = strcmp(job.want, "each") == 0 || strcmp(job.want, "within") == 0;
     bool newest = strcmp(job.want, "newest") == 0;
     uint8_t *message = malloc(job.size);
-    if (message == NULL) fail("no memory");
+    if (message == NULL) fail("out of memory");
     memset(message, 0x77, job.size);
     uint64_t begin = now(CLOCK_MONOTONIC);
     for (uint64_t number = 0; number < job.count; number++) {
@@ -266,7 +267,7 @@ static void send_messages(struct socket *socket) {
         put_number(message, number);
         put_number(message + 8, time);
         uint32_t lifetime = strcmp(job.want, "within") == 0 ? job.within : 0;
-        /* A message lives until the next is due; the last for ever. */
+        /* Each message lives until the next is due, and the last one for ever. */
         if (newest && number + 1 < job.count) lifetime = (uint32_t)(1000.0 / job.rate) + 1;
         send_one(socket, message, job.size, unordered, lifetime);
     }
@@ -297,7 +298,7 @@ static void call(char *list, char *word) {
 }
 
 int main(int count, char **words) {
-    if (count < 10) fail("too few words");
+    if (count < 10) fail("too few arguments");
     serving = strcmp(words[1], "serve") == 0;
     job.transfer = strcmp(words[2], "transfer") == 0;
     job.messages = strcmp(words[2], "messages") == 0;
@@ -307,10 +308,10 @@ int main(int count, char **words) {
     job.count = strtoull(words[6], NULL, 10);
     job.want = words[7];
     job.within = (uint32_t)strtoul(words[8], NULL, 10);
-    if (job.messages && (job.size < HEADER || job.size > MESSAGE * 8 || job.count == 0)) fail("no such messages");
+    if (job.messages && (job.size < HEADER || job.size > MESSAGE * 8 || job.count == 0)) fail("messages of this size or number cannot be sent");
     seen = calloc(job.count + 1, 1);
     pthread_t watcher;
-    if (seen == NULL || pthread_create(&watcher, NULL, watch_input, NULL)) fail("no memory");
+    if (seen == NULL || pthread_create(&watcher, NULL, watch_input, NULL)) fail("out of memory");
     if (serving) serve(words[9]);
     else call(words[9], words[10]);
 }

@@ -5,14 +5,15 @@ use whimbrel_link::LinkConfig;
 
 use crate::testbed::LinkPlan;
 
-/// A link by the name of a condition, or by the words of `whimbrel link`, then the same both ways.
+/// Returns the link of a named condition, or the link that `words` describe in the syntax of `whimbrel link`. The
+/// latter is the same in both directions.
 pub(crate) fn link(words: &str) -> anyhow::Result<LinkPlan> {
     if let Some(condition) = ALL.iter().find(|condition| condition.name == words.trim()) {
         return condition.plan();
     }
     let config: LinkConfig = words
         .parse()
-        .with_context(|| format!("`{words}` is neither a link nor the name of one: `lab list` names them"))?;
+        .with_context(|| format!("`{words}` is neither a link nor a named condition: see `lab list`"))?;
     Ok(LinkPlan { up: config.clone(), down: config })
 }
 
@@ -20,11 +21,11 @@ pub(crate) fn link(words: &str) -> anyhow::Result<LinkPlan> {
 pub(crate) struct Condition {
     /// Its name, such as `tactical-5`.
     pub(crate) name: &'static str,
-    /// From caller to server, in the words of `whimbrel link`.
+    /// Settings from caller to server, in the syntax of `whimbrel link`.
     pub(crate) up: &'static str,
-    /// From server to caller.
+    /// Settings from server to caller.
     pub(crate) down: &'static str,
-    /// Where the figures come from.
+    /// Source of the figures.
     pub(crate) source: &'static str,
 }
 
@@ -33,7 +34,7 @@ impl Condition {
         Self { name, up: both, down: both, source }
     }
 
-    /// The link.
+    /// Builds the link from its settings.
     pub(crate) fn plan(&self) -> anyhow::Result<LinkPlan> {
         let read = |words: &str| words.parse().with_context(|| format!("condition {}", self.name));
         Ok(LinkPlan { up: read(self.up)?, down: read(self.down)? })
@@ -77,7 +78,7 @@ const TRAIN: &str = "Wang et al., An active-passive measurement study of TCP per
 const CROWDED_HALL: &str = "Jardosh et al., Understanding congestion in IEEE 802.11b wireless networks, IMC 2005, at a meeting of the \
     IETF: drastic drops in throughput, unacceptable delays, interrupted sessions. The figures are chosen for that shape";
 
-/// All, in the order of the list.
+/// All conditions, in the order of `lab list`.
 pub(crate) const ALL: &[Condition] = &[
     Condition::alike("mockets-802.11b", "rate=9.6mbit, delay=1ms, queue=100ms", MOCKETS_WLAN),
     Condition::alike("mockets-nistnet", "rate=100mbit, delay=250us, outage=exp:20s/1s", MOCKETS_NISTNET),

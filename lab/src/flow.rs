@@ -1,4 +1,4 @@
-//! One peer's transfer from caller to server: both processes, what they said, and figures of it.
+//! A peer's flow from caller to server: both processes, their output and the figures that result.
 
 mod moved;
 mod process;
@@ -15,42 +15,42 @@ use crate::clock;
 use crate::job::{Figures, Job, Sent};
 use crate::testbed::{Side, Testbed};
 
-/// How long a process may take to begin.
+/// Longest time that a process may take to start.
 const START: Duration = Duration::from_secs(20);
-/// How long a side may take to end once it was told to.
+/// Longest time that a side may take to end after it was told to.
 const END: Duration = Duration::from_secs(10);
 
-/// What came of a flow.
+/// Outcome of a flow.
 #[derive(Clone, Debug)]
 pub(crate) struct Flow {
-    /// When connect was called, nanoseconds of [`crate::clock`].
+    /// Time of the connect call, in nanoseconds of [`crate::clock`].
     pub(crate) started: u64,
     /// The receiver's figures.
     pub(crate) figures: Figures,
-    /// The sender's.
+    /// The sender's figures.
     pub(crate) sent: Sent,
 }
 
 impl Flow {
-    /// Starts the server, waits until it says that it is ready, starts the caller, waits until the job is done or, where it has
-    /// no end of its own, for `seconds` from its start; ends both.
+    /// Starts the server, waits until it is ready, and starts the caller. Ends both when the job is done, or after
+    /// `seconds` from the connect call.
     ///
-    /// A transfer that is not done after `seconds` has failed. Of messages that are not all there by then, those that are make
-    /// the figures.
+    /// A transfer that is not complete by then has failed. Of messages, those that have arrived by then count.
     pub(crate) async fn run(testbed: &Testbed, peer: &str, job: &Job, seconds: f64) -> anyhow::Result<Self> {
         Running::start(testbed, peer, job).await?.finish(seconds).await
     }
 }
 
-/// A flow under way. Several may share a testbed, and links may change meanwhile:
+/// A flow in progress. Several may share a testbed, and links may change meanwhile:
 ///
 /// ```ignore
-/// let (ours, theirs) = (Running::start(&testbed, "whimbrel", &job).await?, Running::start(&testbed, "tcp-bbr", &job).await?);
+/// let ours = Running::start(&testbed, "whimbrel", &job).await?;
+/// let theirs = Running::start(&testbed, "tcp-bbr", &job).await?;
 /// let event = async { sleep(after).await; testbed.reconfigure(0, plan) };
 /// let (ours, theirs, ()) = tokio::join!(ours.finish(30.0), theirs.finish(30.0), event);
 /// ```
 ///
-/// Dropped, it ends both processes.
+/// Dropping it ends both processes.
 pub(crate) struct Running {
     job: Job,
     server: Process,
@@ -59,7 +59,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts both sides; returns when the caller has called connect.
+    /// Starts both sides. Returns once the caller has called connect.
     pub(crate) async fn start(testbed: &Testbed, peer: &str, job: &Job) -> anyhow::Result<Self> {
         let mut server = Process::start(testbed, Side::Server, peer, job, None)?;
         let word = server.next_within("ready", START).await?;
@@ -68,7 +68,7 @@ impl Running {
         Ok(Self { job: job.clone(), server, caller, started })
     }
 
-    /// When connect was called, nanoseconds of [`crate::clock`].
+    /// Returns the time of the connect call, in nanoseconds of [`crate::clock`].
     pub(crate) fn started(&self) -> u64 {
         self.started
     }
@@ -78,7 +78,7 @@ impl Running {
         self.finish_early(seconds, std::future::pending()).await
     }
 
-    /// As [`Running::finish`], or until `enough` is done.
+    /// Like [`Running::finish`], but also ends both sides when `enough` completes.
     pub(crate) async fn finish_early(
         mut self,
         seconds: f64,
@@ -109,8 +109,8 @@ impl Running {
     }
 
     fn flow(started: u64, figures: &str, sent: &str) -> anyhow::Result<Flow> {
-        let figures = serde_json::from_str(figures).context("the server's figures")?;
-        let sent = serde_json::from_str(sent).context("the caller's figures")?;
+        let figures = serde_json::from_str(figures).context("reading the server's figures")?;
+        let sent = serde_json::from_str(sent).context("reading the caller's figures")?;
         Ok(Flow { started, figures, sent })
     }
 }

@@ -1,40 +1,40 @@
-//! What the two sides of a trial are to do, and what they say of it.
+//! The job of a trial, and the figures that its two sides report.
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-/// What a caller sends and a server receives. It is the first argument of both sides, as JSON.
+/// A job: what the caller sends and the server receives. Both sides get it as JSON in `--job`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "load")]
 pub(crate) enum Job {
-    /// As many bytes as will go, until told to stop.
+    /// As many bytes as possible, until told to stop.
     Bulk,
-    /// So many bytes, in order; done when the last was read.
+    /// This many bytes, in order. The job is done when the last was read.
     Transfer {
         /// Payload bytes.
         bytes: u64,
     },
     /// Messages at a steady rate, each with its number and the time of its send call.
     Messages {
-        /// Payload bytes of each, at least 16.
+        /// Payload bytes of each message, at least 16.
         size: usize,
-        /// A second.
+        /// Messages per second.
         rate: f64,
-        /// How many.
+        /// Number of messages.
         count: u64,
-        /// What the receiver wants of them.
+        /// Delivery that the receiver wants.
         want: Want,
     },
 }
 
 /// Width of a bin of [`Figures::bins`], nanoseconds.
 pub(crate) const BIN: u64 = 10_000_000;
-/// Bytes at the front of each message: its number and the time of its send call, 8 each.
+/// Bytes at the front of each message: its number and the time of its send call, 8 bytes each.
 pub(crate) const HEADER: usize = 16;
 
 impl Job {
-    /// Reads what [`Job::to_json`] has written.
+    /// Parses the output of [`Job::to_json`].
     pub(crate) fn from_json(json: &str) -> anyhow::Result<Self> {
         let job = serde_json::from_str(json)?;
         if let Self::Messages { size, rate, count, .. } = job {
@@ -46,45 +46,47 @@ impl Job {
         Ok(job)
     }
 
-    /// As the two sides get it.
+    /// Returns the JSON that both sides get.
     pub(crate) fn to_json(&self) -> anyhow::Result<String> {
         Ok(serde_json::to_string(self)?)
     }
 }
 
-/// What a receiver wants of messages, and a sender may therefore do.
+/// Delivery that the receiver wants, and so the freedom that the sender has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Want {
     /// All of them, in order.
     Ordered,
-    /// All of them, in any order, each as soon as it is there.
+    /// All of them, each as soon as it arrives, in any order.
     Each,
-    /// The newest: a later one makes an earlier one worthless. Peers that cannot replace send all, in order.
+    /// Only the newest: each message makes the earlier ones worthless. Peers that cannot replace messages send all, in
+    /// order.
     Newest,
-    /// What comes in time: none is repeated after so many milliseconds, where the peer can do that.
+    /// Only those that arrive in time. None is retransmitted after this many milliseconds, if the peer can do that.
     Within(u64),
 }
 
-/// What the receiving side found; printed as `figures JSON` when the job is done or standard input has closed.
+/// Figures of the receiving side. It prints them as `figures JSON` when the job is done or standard input has closed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Figures {
     /// Payload bytes read.
     pub(crate) bytes: u64,
-    /// When the first and the last of them were read, nanoseconds of [`crate::clock`].
+    /// Time at which the first bytes were read, in nanoseconds of [`crate::clock`].
     pub(crate) first: u64,
-    /// See `first`.
+    /// Time at which the last bytes were read.
     pub(crate) last: u64,
-    /// Payload bytes read by time: (nanoseconds of the clock, divided by 10 ms; bytes), only where there were any.
+    /// Payload bytes read in each [`BIN`] of the clock: the bin's number and its bytes. Empty bins are left out.
     pub(crate) bins: Vec<(u64, u64)>,
-    /// Messages as they were read: number, send call and arrival in nanoseconds of the clock.
+    /// Messages in the order they were read: number, send call and arrival, both in nanoseconds of the clock.
     pub(crate) messages: Vec<(u64, u64, u64)>,
     /// Processor time of this side, seconds.
     pub(crate) cpu: f64,
 }
 
 impl Figures {
-    /// The longest time without a byte read between two moments of the clock, seconds; what stands open at either end counts.
+    /// Returns the longest time without a byte read between two moments of the clock, in seconds. The time before the
+    /// first read and after the last one counts too.
     pub(crate) fn longest_gap(&self, from: u64, to: u64) -> f64 {
         let within = self.bins.iter().map(|(bin, _)| bin * BIN).filter(|at| (from..to).contains(at));
         let (mut longest, mut since) = (0, from);
@@ -95,12 +97,12 @@ impl Figures {
         longest as f64 / 1e9
     }
 
-    /// Messages of `count` that never came.
+    /// Counts the messages out of `count` that never arrived.
     pub(crate) fn lost(&self, count: u64) -> u64 {
         count.saturating_sub(self.distinct())
     }
 
-    /// The first and the last of `count` that never came.
+    /// Returns the numbers of the first and the last message out of `count` that never arrived.
     pub(crate) fn missing(&self, count: u64) -> Option<(u64, u64)> {
         let came: BTreeSet<_> = self.messages.iter().map(|(number, ..)| *number).collect();
         let mut missing = (0..count).filter(|number| !came.contains(number));
@@ -108,12 +110,13 @@ impl Figures {
         Some((first, missing.next_back().unwrap_or(first)))
     }
 
-    /// Messages that came again.
+    /// Counts the messages that had already arrived before.
     pub(crate) fn duplicates(&self) -> u64 {
         self.messages.len() as u64 - self.distinct()
     }
 
-    /// Messages of `count` that did not come within `limit` nanoseconds of their send call: late or lost.
+    /// Counts the messages out of `count` that did not arrive within `limit` nanoseconds of their send call, late or
+    /// lost.
     pub(crate) fn late(&self, count: u64, limit: u64) -> u64 {
         let in_time = self.messages.iter().filter(|(_, sent, at)| at.saturating_sub(*sent) <= limit);
         count.saturating_sub(in_time.map(|(number, ..)| number).collect::<BTreeSet<_>>().len() as u64)
@@ -124,7 +127,8 @@ impl Figures {
     }
 }
 
-/// What the sending side found; printed as `sent JSON` in the end, after `started NANOSECONDS` at the connect call.
+/// Figures of the sending side. It prints `started NANOSECONDS` at the connect call, and these as `sent JSON` at its
+/// end.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Sent {
     /// Payload bytes handed to the transport.
@@ -148,7 +152,7 @@ mod tests {
         assert!((figures.longest_gap(SECOND, 2 * SECOND) - 0.5).abs() < 1e-9, "between two reads");
         assert!((figures.longest_gap(0, 2 * SECOND) - 1.0).abs() < 1e-9, "before the first");
         assert!((figures.longest_gap(SECOND, 3 * SECOND) - 1.2).abs() < 1e-9, "after the last");
-        assert!((Figures::default().longest_gap(0, SECOND) - 1.0).abs() < 1e-9, "of nothing");
+        assert!((Figures::default().longest_gap(0, SECOND) - 1.0).abs() < 1e-9, "without any read");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! On what, with what and how a run was made.
+//! The machine, the versions and the settings of a run.
 
 use std::fs;
 use std::process::Command;
@@ -8,52 +8,52 @@ use serde::{Deserialize, Serialize};
 use crate::peer;
 use crate::testbed::rattan;
 
-/// The laboratory's own links, where they stand beside others.
+/// Name of the laboratory's own links, where they are compared with another emulator's.
 pub(crate) const OURS: &str = "link";
-/// The other emulator's.
+/// Name of the other emulator.
 pub(crate) const RATTAN: &str = "rattan";
 
-/// The first line of a file of samples.
+/// First line of a samples file: the machine and the settings of the run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Header {
-    /// Processor, as the kernel names it.
+    /// Name of the processor, from the kernel.
     pub(crate) cpu: String,
-    /// How many cores this program may use.
+    /// Number of cores that this program may use.
     pub(crate) cores: usize,
     /// Kernel release.
     pub(crate) kernel: String,
     /// Date and time of the start, UTC.
     pub(crate) date: String,
-    /// The revision of this project.
+    /// Revision of this project.
     pub(crate) commit: String,
-    /// What was typed.
+    /// Command line of the run.
     pub(crate) command: String,
-    /// The first trial's dice.
+    /// Seed of the first trial.
     pub(crate) seed: u64,
-    /// Trials of each case that were asked for.
+    /// Number of trials of each case that were requested.
     pub(crate) trials: u64,
-    /// Light trials at a time.
+    /// Number of light trials at a time.
     pub(crate) parallel: usize,
-    /// Whether it was a shortened run.
+    /// Whether the run was shortened.
     pub(crate) quick: bool,
-    /// All peers, and emulators of links.
+    /// All peers and link emulators.
     pub(crate) peers: Vec<PeerNote>,
 }
 
-/// A peer as it was in a run.
+/// Version and settings of a peer in a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PeerNote {
-    /// Its name.
+    /// Name of the peer.
     pub(crate) name: String,
-    /// Version and settings.
+    /// Its version and settings.
     pub(crate) settings: String,
-    /// Why it did not take part, if so.
+    /// Reason why the peer did not take part, if it did not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) missing: Option<String>,
 }
 
 impl Header {
-    /// Of this machine, at this time; what the caller chose is left for the caller to say.
+    /// Describes this machine at this time. The caller fills in the settings of its run.
     pub(crate) fn here() -> Self {
         Self {
             cpu: cpu(),
@@ -73,12 +73,12 @@ impl Header {
 }
 
 impl PeerNote {
-    /// Of a peer as it is now.
+    /// Describes a peer as it is now.
     pub(crate) fn of(peer: &dyn peer::Peer) -> Self {
         Self { name: peer.name().to_owned(), settings: peer.settings(), missing: peer.missing() }
     }
 
-    /// Of what links are made by, in the order of tables.
+    /// Describes the link emulators, in the order of tables.
     pub(crate) fn of_emulators() -> [Self; 2] {
         let ours = "the laboratory's own: a TUN device in each host, between them a thread with the link model of whimbrel-sim";
         [

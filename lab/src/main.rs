@@ -1,8 +1,8 @@
-//! The laboratory: experiments in network namespaces on one Linux machine, with the transport and its peers over the same
-//! links. `cargo xtask lab --help` lists what there is.
+//! The laboratory: experiments in network namespaces on one Linux machine. They run the transport and its peers over
+//! the same links. `cargo xtask lab --help` lists the commands.
 //!
-//! `testbed` makes hosts and links, `peer` holds one adapter a transport, `experiment` one file an experiment, `run` goes
-//! through trials, `report` makes pages of them.
+//! `testbed` makes hosts and links. `peer` holds one adapter per transport, and `experiment` one file per experiment.
+//! `run` goes through the trials, and `report` turns their samples into pages.
 
 mod clock;
 mod condition;
@@ -30,29 +30,29 @@ struct Cli {
     command: Command,
 }
 
-/// Experiments in network namespaces: what is true about the transport, beside its peers
+/// Experiments in network namespaces that measure the transport beside its peers
 #[derive(Subcommand)]
 enum Command {
-    /// What there is: experiments, conditions, peers
+    /// Lists the experiments, the conditions and the peers
     List,
     /// Runs experiments and keeps their samples
     Run(run::Run),
-    /// Makes the pages of the samples that are kept
+    /// Writes the report from the samples that are kept
     Report(report::Report),
-    /// One flow over one link
+    /// Runs one flow and prints its figures
     Try(flow::Try),
-    /// Ends what a killed run may have left, and takes away the samples of runs that did not come to their end
+    /// Ends processes that a killed run has left, and removes the samples of unfinished runs
     Clean,
-    /// The side of a trial that is connected to; started by this program itself
+    /// The side of a trial that receives; started by this program itself
     #[command(hide = true)]
     Serve(peer::Serve),
-    /// The side of a trial that connects; started by this program itself
+    /// The side of a trial that sends; started by this program itself
     #[command(hide = true)]
     Call(peer::Call),
-    /// One that suspends its session; started by this program itself
+    /// A caller that suspends its session; started by this program itself
     #[command(hide = true)]
     Leave(peer::Leave),
-    /// One that resumes it; started by this program itself
+    /// A caller that resumes a session; started by this program itself
     #[command(hide = true)]
     Arrive(peer::Arrive),
 }
@@ -71,7 +71,7 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever read what is printed has enough, as `head` has.
+        // The reader has closed the pipe, as `head` does. That is no failure.
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -87,7 +87,7 @@ fn clean() -> anyhow::Result<()> {
     }
     cleared.iter().for_each(|path| println!("{} is gone", path.display()));
     if ended == 0 && cleared.is_empty() {
-        println!("nothing was left");
+        println!("nothing to clean up");
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `lab run`: trials interleaved peer by peer, samples kept.
+//! `lab run` runs trials, interleaved peer by peer, and keeps their samples.
 
 mod session;
 #[cfg(test)]
@@ -18,44 +18,45 @@ use crate::shelf::Shelf;
 use crate::stats::ENOUGH;
 use crate::{peer, testbed};
 
-/// Trials of each case of a quick run.
+/// Trials of each case in a quick run.
 const QUICK_TRIALS: u64 = 3;
-/// Trials of each case of any other.
+/// Trials of each case in any other run.
 const TRIALS: u64 = ENOUGH as u64;
 
 /// Runs experiments and keeps their samples
 #[derive(clap::Args, Default)]
 pub(crate) struct Run {
-    /// Names of experiments, `all`, or `quick` (all of them, shortened, in under 5 minutes)
+    /// Names of experiments, or `all`. `quick` shortens them; alone, it runs all of them in under 5 minutes
     #[arg(required = true)]
     experiments: Vec<String>,
-    /// The first trial's dice; the next trials' follow
+    /// Seed of the first trial. Each further trial takes the next number
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Trials of each case, interleaved peer by peer [default: 5; of a quick run 3]
+    /// Trials of each case, interleaved peer by peer [default: 5, or 3 in a quick run]
     #[arg(long)]
     trials: Option<u64>,
     /// Seconds of a trial [default: the experiment's own]
     #[arg(long)]
     time: Option<f64>,
-    /// Only these peers [default: all]
+    /// Only these peers, separated by commas [default: all]
     #[arg(long, value_delimiter = ',')]
     peers: Vec<String>,
-    /// Trials at a time over links of 4 Mbit/s, 8 % of a core each; of others as many as take as much [default: 6 a core]
+    /// Trials over links of 4 Mbit/s to run at a time. Each of them takes 8 % of a core, and others count by what they
+    /// take. Unless given, 6 per core
     #[arg(long, default_value_t = parallel())]
     parallel: usize,
-    /// Keeps a run of some peers, of fewer than 5 trials or of another time in place of the whole record, and not apart; rows that it lacks
-    /// are gaps then
+    /// Lets a run replace the whole record even if it has only some peers, fewer than 5 trials or another time. The
+    /// report shows the rows that it lacks as gaps
     #[arg(long)]
     replace: bool,
 }
 
-/// Up to a dozen on two cores change no figure.
+/// Returns the default for `--parallel`. Up to a dozen trials on two cores change no figure.
 fn parallel() -> usize {
     6 * std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// One trial to be made.
+/// A trial to run.
 struct Task {
     experiment: &'static dyn Experiment,
     case: Case,
@@ -66,12 +67,12 @@ struct Task {
 
 impl Run {
     pub(crate) fn run(self) -> anyhow::Result<()> {
-        anyhow::ensure!(self.parallel > 0, "--parallel needs at least 1");
-        anyhow::ensure!(self.trials != Some(0), "--trials needs at least 1");
-        anyhow::ensure!(self.time.is_none_or(|time| time > 0.0), "--time needs seconds, more than 0");
+        anyhow::ensure!(self.parallel > 0, "--parallel must be at least 1");
+        anyhow::ensure!(self.trials != Some(0), "--trials must be at least 1");
+        anyhow::ensure!(self.time.is_none_or(|time| time > 0.0), "--time must be more than 0 seconds");
         let runtime = tokio::runtime::Runtime::new()?;
         let done = runtime.block_on(self.everything());
-        // After Ctrl-C nothing is waited for that blocks: it ends with this process.
+        // After Ctrl-C, blocking work is not waited for. It ends with this process.
         runtime.shutdown_background();
         done
     }
@@ -80,7 +81,7 @@ impl Run {
         self.experiments.iter().any(|name| name == "quick")
     }
 
-    /// A run that is not whole must not take the place of one that is.
+    /// Returns where the samples go. A run that is not whole must not replace one that is.
     fn shelf(&self) -> Shelf {
         let part = !self.peers.is_empty() || self.trials() < TRIALS || self.time.is_some();
         match self.quick() {
@@ -109,7 +110,7 @@ impl Run {
         let shelf = self.shelf();
         if shelf == Shelf::Part {
             eprintln!(
-                "not a whole run: kept apart, in {} (`--replace` puts it in the record's place)",
+                "not a whole run: its samples go to {} (with `--replace`, they replace the record)",
                 shelf.folder().display()
             );
         }
@@ -141,7 +142,7 @@ impl Run {
     fn say_what_time_leaves(&self, experiments: &[&'static dyn Experiment]) {
         let untimed = experiments.iter().filter_map(|one| Some((one.name(), one.untimed()?)));
         for (name, what) in untimed.filter(|_| self.time.is_some()) {
-            eprintln!("--time changes nothing of {name}: {what}");
+            eprintln!("--time does not affect {name}: {what}");
         }
     }
 
@@ -156,10 +157,7 @@ impl Run {
         };
         if let Some(unknown) = self.experiments.iter().find(|name| !known(name)) {
             let names: Vec<_> = experiment::all().iter().map(|one| one.name()).collect();
-            bail!(
-                "there is no experiment `{unknown}`: there are {}, and `all` and `quick`",
-                names.join(", ")
-            );
+            bail!("there is no experiment `{unknown}`; choose from {}, `all` and `quick`", names.join(", "));
         }
         let named = |one: &&&dyn Experiment| self.experiments.iter().any(|name| name == one.name());
         let alone = self.experiments.iter().all(|name| name == "quick");
@@ -167,7 +165,7 @@ impl Run {
         Ok(experiment::all().iter().filter(|one| all || named(one)).copied().collect())
     }
 
-    /// Without what needs links where none can be made.
+    /// Leaves out the experiments that need links if none can be made here.
     fn able(&self, mut experiments: Vec<&'static dyn Experiment>) -> Vec<&'static dyn Experiment> {
         if !experiments.iter().any(|one| one.needs_testbed()) {
             return experiments;
@@ -195,8 +193,8 @@ impl Run {
         Ok(ready)
     }
 
-    /// All trials, in their order: heavy ones last, and trial by trial, so that a slow minute of the machine meets all peers
-    /// alike. Beside them what cannot be had.
+    /// Returns all trials in their order, and a message for each peer that is missing here. Heavy trials come last.
+    /// Each experiment goes trial by trial, so that a slow minute of the machine affects all peers alike.
     fn tasks(&self, experiments: &[&'static dyn Experiment]) -> anyhow::Result<(Vec<Task>, Vec<String>)> {
         let options = self.options();
         let cases: Vec<_> = experiments
@@ -237,13 +235,13 @@ impl Run {
         if let Some(unknown) = unknown {
             names.sort_unstable();
             names.dedup();
-            bail!("there is no peer `{unknown}`: there are {}", names.join(", "));
+            bail!("there is no peer `{unknown}`; choose from {}", names.join(", "));
         }
         Ok(())
     }
 }
 
-/// Who takes part in any of these and is not here, and why.
+/// Returns the peers and emulators that these cases need but that are missing here, with the reasons.
 fn missing(cases: &[(&dyn Experiment, Case)]) -> BTreeMap<String, String> {
     let peers = peer::all().iter().filter_map(|peer| Some((peer.name().to_owned(), peer.missing()?)));
     let emulators = PeerNote::of_emulators().into_iter().filter_map(|note| Some((note.name, note.missing?)));

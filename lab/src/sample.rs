@@ -1,4 +1,4 @@
-//! What a trial leaves, one JSON line, and the files of them.
+//! Samples, one JSON line each, and the files that hold them.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -11,31 +11,31 @@ use serde::{Deserialize, Serialize};
 use crate::machine::Header;
 use crate::testbed::lateness::{Lateness, TOLERATED};
 
-/// How late the 99th of a hundred packets left its link, ms.
+/// Metric: 99th percentile of how late packets left their link, ms.
 pub(crate) const LATE_P99: &str = "late_p99_ms";
-/// Percent of the packets that left theirs later than they may.
+/// Metric: percentage of packets that left their link later than allowed.
 const LATE_BEYOND: &str = "late_beyond";
 
-/// What a trial found.
+/// Findings of a trial.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Metrics {
     /// Figures by name, in the units of the experiment's columns.
     pub(crate) values: BTreeMap<String, f64>,
-    /// Curves by name, to be drawn.
+    /// Curves by name, for the pictures.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) curves: BTreeMap<String, Vec<(f64, f64)>>,
 }
 
 impl Metrics {
-    /// Notes a figure, to six digits; what is no number is left out.
+    /// Records a figure to six significant digits. A value that is not finite is left out.
     pub(crate) fn set(&mut self, name: &str, value: f64) {
         if value.is_finite() {
-            // Nothing is +0, whatever sign its sum began with.
+            // Adding 0 turns -0 into +0.
             self.values.insert(name.to_owned(), round(value, 6) + 0.0);
         }
     }
 
-    /// With how late the links of the trial were.
+    /// Adds how late the links of the trial were.
     pub(crate) fn noting(mut self, late: &Lateness) -> Self {
         if let Some(beyond) = late.beyond() {
             self.set(LATE_P99, late.quantile(0.99).as_secs_f64() * 1e3);
@@ -44,43 +44,43 @@ impl Metrics {
         self
     }
 
-    /// Whether its links were later than they may be; none if nobody looked. Where it was not counted yet, 1 ms was all that is
-    /// known to be allowed.
+    /// Returns whether the links were later than allowed. `None` if that was not recorded. A sample without a count of
+    /// late packets is judged by 1 ms, which is the least that any link is allowed.
     pub(crate) fn was_late(&self) -> Option<bool> {
         let counted = self.values.get(LATE_BEYOND).map(|beyond| *beyond > TOLERATED);
         counted.or_else(|| self.values.get(LATE_P99).map(|late| *late > 1.0))
     }
 
-    /// Notes a curve, to four digits.
+    /// Records a curve to four significant digits.
     pub(crate) fn draw(&mut self, name: &str, points: impl IntoIterator<Item = (f64, f64)>) {
         let points = points.into_iter().map(|(x, y)| (round(x, 4), round(y, 4)));
         self.curves.insert(name.to_owned(), points.collect());
     }
 }
 
-/// To so many significant digits: keeps the files small.
+/// Rounds to this many significant digits, which keeps the files small.
 fn round(value: f64, digits: usize) -> f64 {
     format!("{value:.*e}", digits - 1).parse().unwrap_or(value)
 }
 
-/// One trial.
+/// A trial and its outcome.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Sample {
-    /// Which experiment.
+    /// Name of the experiment.
     pub(crate) experiment: String,
-    /// Under which condition.
+    /// Condition of the case.
     pub(crate) condition: String,
-    /// Which peer.
+    /// Name of the peer.
     pub(crate) peer: String,
-    /// Which trial, from 1.
+    /// Number of the trial, from 1.
     pub(crate) trial: u64,
-    /// Its dice.
+    /// Seed of the trial.
     pub(crate) seed: u64,
-    /// What it found, or why it failed.
+    /// Its findings, or why it failed.
     pub(crate) result: Result<Metrics, String>,
 }
 
-/// One line of a file.
+/// One line of a samples file.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Line {
@@ -88,22 +88,22 @@ enum Line {
     Sample(Sample),
 }
 
-/// All that is kept of one experiment.
+/// The record of one experiment: all that is kept of it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Record {
-    /// On what and how.
+    /// The machine and the settings of the run.
     pub(crate) header: Header,
     /// Its trials.
     pub(crate) samples: Vec<Sample>,
 }
 
 impl Record {
-    /// Where the samples of an experiment are kept.
+    /// Returns the path of an experiment's samples file.
     pub(crate) fn path(folder: &Path, experiment: &str) -> PathBuf {
         folder.join(format!("{experiment}.jsonl"))
     }
 
-    /// What is kept of an experiment; none if it was never run.
+    /// Reads the record of an experiment. `None` if it was never run.
     pub(crate) fn read(folder: &Path, experiment: &str) -> anyhow::Result<Option<Self>> {
         let path = Self::path(folder, experiment);
         if !path.exists() {
@@ -113,7 +113,7 @@ impl Record {
         let (mut header, mut samples) = (None, Vec::new());
         for (number, line) in text.lines().enumerate() {
             let line = serde_json::from_str(line)
-                .with_context(|| format!("line {} of {} is no sample", number + 1, path.display()))?;
+                .with_context(|| format!("line {} of {} is not a sample", number + 1, path.display()))?;
             match line {
                 Line::Header(found) => header = Some(*found),
                 Line::Sample(sample) => samples.push(sample),
@@ -124,7 +124,7 @@ impl Record {
     }
 }
 
-/// A file of samples that grows. It takes the place of the last run's when it is finished.
+/// A samples file in the making. Once it is finished, it replaces that of the last run.
 pub(crate) struct Recorder {
     file: File,
     part: PathBuf,
@@ -133,14 +133,14 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// Begins a file with its header.
+    /// Starts a file with its header.
     pub(crate) fn new(folder: &Path, experiment: &str, header: &Header) -> anyhow::Result<Self> {
         fs::create_dir_all(folder)?;
         let path = Record::path(folder, experiment);
         let part = path.with_extension("jsonl.part");
         let file = File::options().create(true).append(true).open(&part);
         let file = file.with_context(|| format!("cannot write {}", part.display()))?;
-        // Held until the run is over.
+        // The lock is held until the run is over.
         file.try_lock().with_context(|| format!("another run is writing {}", part.display()))?;
         file.set_len(0)?;
         let mut recorder = Self { file, part, path, found: false };
@@ -154,7 +154,7 @@ impl Recorder {
         self.line(&Line::Sample(sample))
     }
 
-    /// The run is over: this is now what is kept, if any trial has found something or nothing was kept before; whether it is.
+    /// Finishes the file. It replaces the record if any trial succeeded or there was no record. Returns whether it did.
     pub(crate) fn finish(self) -> anyhow::Result<bool> {
         let keeps = self.found || !self.path.exists();
         if keeps {
@@ -163,7 +163,7 @@ impl Recorder {
         Ok(keeps)
     }
 
-    /// Where samples are until then.
+    /// Returns the path of the file until it is finished.
     pub(crate) fn part(&self) -> &Path {
         &self.part
     }
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(metrics.curves["rate"], [(0.0, 0.3333)]);
         let mut failed = Recorder::new(&folder, "x", &Header::default()).unwrap();
         failed.add(Sample { result: Err("no link".into()), ..sample(0.0) }).unwrap();
-        assert!(!failed.finish().unwrap(), "a run that found nothing replaces none that did");
+        assert!(!failed.finish().unwrap(), "a failed run does not replace a record");
         assert_eq!(Record::read(&folder, "x").unwrap().unwrap(), record);
         fs::remove_dir_all(&folder).unwrap();
     }

@@ -1,28 +1,27 @@
-//! Where samples are kept.
+//! The folders that hold samples.
 
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Names another folder for all samples, and for the pages of those that are not whole.
+/// Variable that names another folder for all samples, and for the pages of runs that are not whole.
 const ELSEWHERE: &str = "LAB_RESULTS";
 
-/// Whole runs are the record; others stand apart from it, and are not kept with the project.
+/// A folder of samples. Whole runs are the record. The others are kept apart from it, and are not part of the
+/// repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shelf {
-    /// Runs of all cases, at their full length.
+    /// Runs of all cases at full length.
     Whole,
     /// Quick runs.
     Quick,
-    /// Runs of some peers, of few trials or of another time.
+    /// Runs of some peers, of few trials, or of another duration.
     Part,
 }
 
 impl Shelf {
-    /// All of them.
     pub(crate) const ALL: [Self; 3] = [Self::Whole, Self::Quick, Self::Part];
 
-    /// Its folder.
     pub(crate) fn folder(self) -> PathBuf {
         let own = || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/results"));
         let folder = std::env::var_os(ELSEWHERE).map_or_else(own, PathBuf::from);
@@ -34,7 +33,7 @@ impl Shelf {
     }
 }
 
-/// Takes away the samples of runs that did not come to their end and are no more; which they were.
+/// Removes the samples of unfinished runs that are no longer running. Returns their paths.
 pub(crate) fn clear() -> io::Result<Vec<PathBuf>> {
     let mut cleared = Vec::new();
     for folder in Shelf::ALL.map(Shelf::folder) {
@@ -49,7 +48,7 @@ fn clear_folder(folder: &Path, cleared: &mut Vec<PathBuf>) -> io::Result<()> {
     }
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        // A run holds its files locked.
+        // A run in progress holds a lock on its files.
         if path.extension().is_some_and(|extension| extension == "part")
             && File::open(&path)?.try_lock().is_ok()
         {

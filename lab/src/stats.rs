@@ -1,22 +1,22 @@
-//! Medians and spreads, and when two of them differ.
+//! Medians and spreads, and the rule for when two of them differ.
 
 use crate::experiment::Better;
 
-/// What trials of one case gave.
+/// Median and range of the trials of one case.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
-    /// The middle one, or the mean of the two in the middle.
+    /// Middle value, or the mean of the two middle values.
     pub(crate) median: f64,
-    /// The least.
+    /// Least value.
     pub(crate) low: f64,
-    /// The most.
+    /// Greatest value.
     pub(crate) high: f64,
-    /// How many.
+    /// Number of trials.
     pub(crate) trials: usize,
 }
 
 impl Spread {
-    /// Of trials in any order; none if there were none.
+    /// Returns the spread of values in any order. `None` if there are none.
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let values = sorted(values);
         let (low, high) = (*values.first()?, *values.last()?);
@@ -29,19 +29,19 @@ impl Spread {
 pub(crate) enum Comparison {
     /// Every trial of the first was better than every trial of the second.
     Better,
-    /// The other way round.
+    /// Every trial of the first was worse than every trial of the second.
     Worse,
     /// The spread covers the difference.
     Same,
-    /// Fewer than [`ENOUGH`] trials of one of them: chance does the same too often.
+    /// One of them has fewer than [`ENOUGH`] trials. Chance would set equal peers apart too often.
     TooFew,
 }
 
-/// Trials of each of two peers that can show a difference: if there is none, five on each side lie apart by chance once in 126
-/// comparisons, four once in 35.
+/// Trials of each of two peers that are needed to show a difference. If the peers are equal, five trials each lie apart
+/// by chance once in 126 comparisons, and four trials each once in 35.
 pub(crate) const ENOUGH: usize = 5;
 
-/// The rule, in words for the report.
+/// The rule, as the report words it.
 pub(crate) const RULE: &str = "Two peers differ where every trial of one was better than every trial of the other, with at \
     least five trials each. (Of two that are alike, five trials each lie so apart once in 126 comparisons.) Otherwise it says \
     \"no difference: the spread covers it\".";
@@ -59,21 +59,23 @@ pub(crate) fn compare(one: &Spread, other: &Spread, better: Better) -> Compariso
     }
 }
 
-/// In ascending order, without what is no number.
+/// Returns the values in ascending order, without NaN.
 pub(crate) fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
     let mut values: Vec<f64> = values.into_iter().filter(|value| !value.is_nan()).collect();
     values.sort_by(f64::total_cmp);
     values
 }
 
-/// The value at a share (0 to 1) of ascending values, between two of them in proportion; none of nothing.
+/// Returns the value at a share (0 to 1) of ascending values, interpolated between two of them. `None` if there are
+/// none.
 pub(crate) fn percentile(ascending: &[f64], share: f64) -> Option<f64> {
     let place = share.clamp(0.0, 1.0) * ascending.len().checked_sub(1)? as f64;
     let (below, above) = (ascending[place.floor() as usize], ascending[place.ceil() as usize]);
     Some(below + (above - below) * place.fract())
 }
 
-/// Jain's index of fairness (Jain, Chiu, Hawe 1984): 1 if all have the same, 1/n if one has all; none of nothing.
+/// Returns Jain's index of fairness (Jain, Chiu, Hawe 1984): 1 if all have the same, 1/n if one has everything. `None`
+/// if nobody has anything.
 pub(crate) fn jain(shares: &[f64]) -> Option<f64> {
     let squares: f64 = shares.iter().map(|share| share * share).sum();
     let sum: f64 = shares.iter().sum();

@@ -1,4 +1,4 @@
-//! `lab run` as a person starts it: what it says, and that nothing outlives it.
+//! Tests of `lab run` as a person starts it: its messages, and that nothing outlives it.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// What takes longer hangs.
+/// A run that takes longer than this hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// What every process of a run bears.
+/// Variable in the environment of every process of a run.
 const MARK: &str = "WHIMBREL_LAB_RUN";
 const NOBODY: u32 = 65534;
 
@@ -42,11 +42,11 @@ impl Drop for Folder {
 }
 
 fn is_root() -> bool {
-    // The owner of a process's own entry is its effective user.
+    // The effective user of a process owns its entry in /proc.
     std::os::unix::fs::MetadataExt::uid(&fs::metadata("/proc/self").unwrap()) == 0
 }
 
-/// Processes whose environment has this.
+/// Returns the processes that have this mark in their environment.
 fn bearing(mark: &str) -> Vec<u32> {
     let bears = |process: &u32| {
         let environment = fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
@@ -89,13 +89,13 @@ fn an_interrupted_run_says_so_and_leaves_its_samples_alone() {
     assert!(!part.exists());
 }
 
-/// A side of a trial.
+/// Returns whether the process is a server of a trial.
 fn is_server(process: u32) -> bool {
     let arguments = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
     arguments.split(|byte| *byte == 0).any(|argument| argument == b"serve")
 }
 
-/// It has ended, whether or not anybody has asked for how.
+/// Returns whether the process has ended, even if nothing has waited for it yet.
 fn run_is_over(process: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_none_or(|(_, fields)| fields.starts_with('Z'))
@@ -105,7 +105,7 @@ fn run_is_over(process: u32) -> bool {
 fn what_a_killed_run_has_left_is_ended_and_what_a_live_one_has_is_not() {
     let folder = Folder::new("leftover");
     let sleep = |mark: &str| Command::new("sleep").arg("60").env(MARK, mark).spawn().unwrap();
-    // No process has this number, which is beyond what Linux gives.
+    // No process has this number, since it is beyond Linux's limit.
     let mut orphan = sleep("4194305:1");
     let stat = fs::read_to_string("/proc/self/stat").unwrap();
     let started = stat.rsplit_once(") ").unwrap().1.split(' ').nth(19).unwrap();
@@ -122,7 +122,7 @@ fn what_a_killed_run_has_left_is_ended_and_what_a_live_one_has_is_not() {
 #[test]
 fn without_root_it_says_what_is_left_out_and_why() {
     let folder = Folder::new("rootless");
-    // Where nobody may go to, this program is not either.
+    // The other user may not be able to reach the folder that this program is in.
     let program = folder.0.join("lab");
     fs::copy(env!("CARGO_BIN_EXE_lab"), &program).unwrap();
     let mut run = Command::new(&program);

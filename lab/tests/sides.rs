@@ -1,4 +1,4 @@
-//! Both sides of every peer, on loopback: what they say, and that they end when they are told to.
+//! Tests of both sides of every peer on loopback: what they print, and that they end when told to.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -21,7 +21,7 @@ const PEERS: &[&str] = &[
     "mptcp-bbr",
     "sctp",
 ];
-/// A side that has not ended by then hangs.
+/// A side that takes longer than this to end hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Side {
@@ -38,7 +38,7 @@ impl Side {
         Self { child, lines }
     }
 
-    /// What follows the first word of the next line, which is this one.
+    /// Reads the next line, which must begin with `word`, and returns the rest of it.
     fn says(&mut self, word: &str) -> String {
         let line = self.lines.next().unwrap().unwrap();
         line.strip_prefix(word).unwrap_or_else(|| panic!("{line} instead of {word}")).trim().to_owned()
@@ -64,16 +64,17 @@ impl Drop for Side {
     }
 }
 
-/// Why a peer is not here.
+/// Returns whether a side said that its peer is missing here.
 fn is_missing(said: &str) -> bool {
     ["install", "kernel has no", "only root may"].iter().any(|word| said.contains(word))
 }
 
-/// Runs a job, and gives the figures: none if the peer is not here. Bulk is ended after `time`.
+/// Runs a job and returns the figures, or `None` if the peer is missing here. Bulk data is ended at once.
 fn run(peer: &str, job: &str) -> Option<serde_json::Value> {
     run_for(peer, job, Duration::ZERO)
 }
 
+/// Like [`run`], but bulk data is ended after `time`.
 fn run_for(peer: &str, job: &str, time: Duration) -> Option<serde_json::Value> {
     let serve = ["serve", "--peer", peer, "--job", job, "--at", "127.0.0.1"];
     let mut server = Side::start(&serve);

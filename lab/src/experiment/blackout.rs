@@ -1,4 +1,4 @@
-//! The link is gone for a while.
+//! A link that carries nothing for a while.
 
 use super::measure::{self, millis};
 use super::{About, Case, Column, Cost, Experiment, Options, Trial, peers_at};
@@ -13,20 +13,20 @@ pub(crate) struct Blackout;
 const LINK: &str = "rate=4mbit, delay=25ms, queue=100ms";
 const RTT_MS: f64 = 50.0;
 const LENGTHS: [u32; 3] = [1, 5, 10];
-/// At which all peers are tried; at the others the few that say most.
+/// Outage at which all peers run, in seconds. The others have only the most informative peers.
 const MOST: u32 = 5;
-/// When the outage begins, seconds from the first packet.
+/// Start of the outage, in seconds from the first packet.
 const AT: f64 = 5.0;
-/// Updates a second.
+/// Updates per second.
 const RATE: f64 = 10.0;
 const SIZE: usize = 100;
-/// Tables.
+/// Names of the tables.
 const BULK: &str = "Bulk";
 const NEWEST: &str = "10 updates a second, the newest wanted";
 const ORDERED: &str = "10 updates a second, all wanted in order";
 const WITHOUT: &[&str] = &["mptcp", "tls", "whimbrel-rs", "whimbrel-cubic", "noq-bbr"];
 
-/// The table, and the seconds without a link.
+/// Returns the table of a condition, and the seconds without a link.
 fn place(condition: &str) -> Option<(&str, u32)> {
     let (table, row) = Case::place(condition);
     Some((table, row.strip_suffix(" s")?.parse().ok()?))
@@ -36,7 +36,7 @@ fn link(length: u32) -> String {
     format!("{LINK}, outage=at {AT}s for {length}s")
 }
 
-/// Long enough for timers that double to wake once more.
+/// Returns the seconds of a trial, long enough for a doubling timer to fire once more.
 fn span(length: u32) -> f64 {
     AT + f64::from(length) * 2.2 + 10.0
 }
@@ -80,7 +80,8 @@ impl Experiment for Blackout {
         let mut cases = Vec::new();
         for table in [BULK, NEWEST, ORDERED] {
             for length in LENGTHS.into_iter().filter(|length| !options.quick || *length == MOST) {
-                // In order UDP has nothing to say, and who does not replace said it in the table before.
+                // UDP has no order to show in that table. A peer that cannot replace messages has the same row in the
+                // one before.
                 let replaces = |name: &&str| table != ORDERED || *name == "whimbrel";
                 let udp = |name: &&str| table != BULK || *name != "udp";
                 let names = peers_at(length == MOST, options, &[job(table, length)], WITHOUT);
@@ -99,7 +100,7 @@ impl Experiment for Blackout {
             let testbed = measure::testbed(&link(length), seed)?;
             let flow = Flow::run(&testbed, &case.peer, &job(table, length), span(length)).await?;
             let mut metrics = Metrics::default();
-            // The link's clock begins with the first packet, and that follows the connect call.
+            // The link's clock starts with the first packet, which follows the connect call.
             let down = flow.started + (AT * 1e9) as u64;
             let back = down + u64::from(length) * 1_000_000_000;
             if table == BULK {
@@ -175,7 +176,7 @@ impl Experiment for Blackout {
     }
 }
 
-/// The longest time without a byte that reaches beyond `down`, ms; none if it has no end.
+/// Returns the longest time without a byte that ends after `down`, in ms. `None` if nothing came after `down`.
 fn silence(flow: &Flow, down: u64) -> Option<f64> {
     let after = flow.figures.bins.windows(2).filter(|pair| pair[1].0 * BIN > down);
     after.map(|pair| millis(pair[0].0 * BIN, pair[1].0 * BIN)).reduce(f64::max)
@@ -186,7 +187,7 @@ fn updates(metrics: &mut Metrics, flow: &Flow, back: u64) -> anyhow::Result<()> 
     let first = messages.iter().filter(|(.., at)| *at >= back).min_by_key(|(.., at)| *at);
     let (_, sent, at) = first.ok_or_else(|| anyhow::anyhow!("nothing came after the outage"))?;
     metrics.set("first_ms", millis(back, *at));
-    // The newest when it left: none was sent in the interval before, but for the way it took.
+    // An update is the newest if it is at most an interval old, apart from its time on the way.
     let newest = millis(*sent, *at) <= 1e3 / RATE + RTT_MS / 2.0 + 10.0;
     metrics.set("newest", f64::from(u8::from(newest)));
     metrics.set("max_ms", percentile(&flow.latencies(), 1.0).unwrap_or(f64::NAN));
@@ -203,7 +204,7 @@ mod tests {
 
     #[test]
     fn silence_is_the_longest_gap_after_the_link_went() {
-        // Bytes each 10 ms to 5 s, nothing to 10.2 s; a longer gap before does not count.
+        // There are bytes until 5 s, then none until 10.2 s. The gap before the outage does not count.
         let bins = (0..10).chain(480..500).chain(1020..1100).map(|bin| (bin, 1)).collect();
         let figures = Figures { bins, ..Figures::default() };
         let flow = Flow { started: 0, figures, sent: Sent::default() };

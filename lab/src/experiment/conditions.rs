@@ -1,4 +1,4 @@
-//! The named conditions of today, each with bulk and with messages.
+//! The named conditions of today's networks, each with bulk and with messages.
 
 use std::time::Duration;
 
@@ -17,10 +17,10 @@ use crate::testbed::Testbed;
 
 pub(crate) struct Conditions;
 
-/// Seconds of a trial, and of a quick run's.
+/// Seconds of a trial, and of a trial in a quick run.
 const SPAN: f64 = 20.0;
 const QUICK_SPAN: f64 = 6.0;
-/// Those that no other experiment is about.
+/// Conditions that no other experiment covers.
 const NAMES: [&str; 10] = [
     "weak-4g",
     "good-wifi",
@@ -34,12 +34,12 @@ const NAMES: [&str; 10] = [
     "tactical-15",
 ];
 const QUICK: &str = NAMES[0];
-/// Tables.
+/// Names of the tables.
 const BULK: &str = "Bulk";
 const MESSAGES: &str = "50 messages a second of 100 bytes";
 const RATE: f64 = 50.0;
 const SIZE: usize = 100;
-/// What comes this long after the last message was sent still counts.
+/// Seconds after the last message was sent in which arrivals still count.
 const SETTLE: f64 = 15.0;
 
 fn up(condition: &str) -> Option<LinkConfig> {
@@ -47,8 +47,8 @@ fn up(condition: &str) -> Option<LinkConfig> {
     Some(condition::link(name).ok()?.up)
 }
 
-/// Mbit/s of IP packets that a link carries if it always has something to send: what its loss, outages and changing rate leave,
-/// by its own model, in the mean of as many dice as there are trials.
+/// Returns the Mbit/s of IP packets that a link carries if it is never idle: the rate that its model leaves after loss,
+/// outages and changes of rate. It is the mean of as many seeds as there are trials.
 fn carries(link: &LinkConfig) -> f64 {
     const FULL: usize = 1500;
     let one = |seed| {

@@ -13,28 +13,28 @@ use crate::testbed::probe::{Load, Probe};
 
 pub(crate) struct CrossCheck;
 
-/// A link, and what is looked for on it.
+/// A link, and the property to measure on it.
 struct Setting {
     name: &'static str,
-    /// In the words of `whimbrel link`.
+    /// The link in the syntax of `whimbrel link`.
     link: &'static str,
     aim: Aim,
 }
 
-/// What is looked for, and what was set of it.
+/// The property to measure, with the value that was set.
 #[derive(Clone, Copy, PartialEq)]
 enum Aim {
-    /// Mbit/s of IP bytes, by TCP.
+    /// Mbit/s of IP bytes, sent by TCP.
     Tcp(f64),
-    /// The same over a way that takes time, where TCP's recovery from losses takes its share.
+    /// The same with a delay, where TCP's recovery from losses takes its share.
     FarTcp(f64),
-    /// Mbit/s of IP bytes, by UDP of which a tenth more is offered.
+    /// Mbit/s of IP bytes, sent by UDP at a tenth above the rate.
     Udp(f64),
-    /// Of a packet alone and its answer, ms.
+    /// Round trip of a lone packet and its answer, ms.
     RoundTrip(f64),
-    /// Percent, of packets at a steady pace.
+    /// Percentage of packets lost, at a steady pace.
     Loss(f64),
-    /// Of a packet by a full queue, ms, at 10 Mbit/s of which twice as much is offered.
+    /// One-way delay of a packet through a full queue, ms. The link has 10 Mbit/s, and twice that is offered.
     Wait(f64),
 }
 
@@ -51,11 +51,11 @@ const SETTINGS: &[Setting] = &[
     Setting { name: "loss, %: 5 %", link: "loss=5%", aim: Aim::Loss(5.0) },
     Setting { name: "way through a full queue, ms: 48 ms, 10 Mbit/s", link: "rate=10mbit, queue=48ms", aim: Aim::Wait(49.2) },
 ];
-/// The setting of a quick run.
+/// The setting that a quick run measures.
 const QUICK: &str = "TCP, IP bytes, Mbit/s: 100";
 const FULL: usize = 1500;
 const SMALL: usize = 200;
-/// Time of a full packet at 10 Mbit/s, ms.
+/// Serialisation time of a full packet at 10 Mbit/s, ms.
 const ONE_PACKET: f64 = FULL as f64 * 8.0 / 10e6 * 1e3;
 
 impl Experiment for CrossCheck {
@@ -94,14 +94,14 @@ impl Experiment for CrossCheck {
             let testbed = match case.peer.as_str() {
                 OURS => Testbed::new(&[plan], seed)?,
                 RATTAN => Testbed::by_rattan(&plan, seed).await?,
-                other => bail!("no emulator {other}"),
+                other => bail!("there is no emulator {other}"),
             };
             tokio::task::spawn_blocking(move || aim.measure(&testbed, seconds)).await?
         })
     }
 
     fn seconds(&self, case: &Case, options: &Options) -> f64 {
-        // Dice take their number.
+        // A loss rate needs many packets.
         options.span(if case.condition.starts_with("loss") { 10.0 } else { 5.0 }, 2.0)
     }
 
@@ -152,7 +152,7 @@ impl Aim {
     }
 }
 
-/// Of the difference between two shares of so many dice each.
+/// Returns four standard deviations of the difference between two loss rates, each measured on `dice` packets.
 fn four_deviations(share: f64, dice: u64) -> f64 {
     4.0 * (2.0 * share * (1.0 - share) / dice as f64).sqrt()
 }
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
     use crate::testbed::{missing, rattan};
 
-    /// How busy the machine is shows in one try, so that of several the best counts.
+    /// The first match of several tries counts, since a busy machine can spoil one of them.
     #[tokio::test]
     async fn our_link_and_rattans_do_the_same() {
         if let Some(missing) = missing().or_else(rattan::missing) {
@@ -190,7 +190,8 @@ mod tests {
 
     #[test]
     fn dice_are_allowed_four_deviations_of_their_difference() {
-        // Of 20,000 dice that lose one in two, one deviation is 0.0035 each and 0.005 of their difference.
+        // With 20,000 packets and a loss of one half, the deviation is 0.0035 for each rate and 0.005 for their
+        // difference.
         assert!((four_deviations(0.5, 20_000) - 0.02).abs() < 1e-12);
     }
 }

@@ -14,14 +14,14 @@ use crate::stats::jain;
 
 pub(crate) struct Fairness;
 
-/// Seconds of a trial, and of a quick run's.
+/// Seconds of a trial, and of a trial in a quick run.
 const SPAN: f64 = 60.0;
 const QUICK_SPAN: f64 = 15.0;
 const LINK: &str = "rate=10mbit, delay=20ms, queue=40ms";
 const RATE: f64 = 10e6;
 const ITSELF: &str = "beside itself";
 const FOUR: &str = "four of its kind";
-/// Which peers share with whom.
+/// Cases: a peer, and the flows that it shares the link with.
 const PAIRS: [(&str, &str); 9] = [
     ("whimbrel", "beside tcp-cubic"),
     ("whimbrel", "beside tcp-bbr"),
@@ -34,7 +34,7 @@ const PAIRS: [(&str, &str); 9] = [
     ("quinn-bbr", "beside tcp-cubic"),
 ];
 
-/// All peers of a case, the one it is about first.
+/// Returns the peers of all flows in a case. The peer that the case is about comes first.
 fn sharers(case: &Case) -> Vec<&str> {
     match case.condition.as_str() {
         ITSELF => vec![&case.peer; 2],
@@ -137,7 +137,7 @@ impl Experiment for Fairness {
     }
 }
 
-/// Runs all at the same time.
+/// Runs all futures at the same time.
 async fn together<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
     let mut pending: Vec<_> = futures.into_iter().map(|one| (Box::pin(one), None)).collect();
     std::future::poll_fn(|context| {

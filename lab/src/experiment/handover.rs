@@ -1,4 +1,4 @@
-//! Walking from one network to the next.
+//! Handovers from one network to the next, as when walking.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::testbed::{Side, Testbed};
 pub(crate) struct Handover;
 
 const LINKS: [&str; 2] = ["rate=10mbit, delay=10ms, queue=100ms", "rate=10mbit, delay=20ms, queue=100ms"];
-/// What becomes of a link that fades.
+/// Setting that is added to a link when it fades.
 const FADED: &str = ", loss=50%";
 const SLOWER_ONE_WAY_MS: f64 = 20.0;
 const MAKE: &str = "make before break";
@@ -26,16 +26,16 @@ const BREAK: &str = "break before make";
 const FADE: &str = "the old link fades";
 const MOVE: &str = "the address changes";
 const PEERS: [&str; 4] = ["whimbrel", "mptcp-bbr", "noq", "sctp"];
-/// From one handover to the next.
+/// Time from one handover to the next.
 const PERIOD: Duration = Duration::from_millis(1000);
-/// Both interfaces up, or none.
+/// Time for which both interfaces are up, or neither is.
 const BETWEEN: Duration = Duration::from_millis(300);
-/// Before the first and after the last.
+/// Time before the first handover and after the last.
 const QUIET: Duration = Duration::from_secs(2);
-/// With an address its ways may go.
+/// Commands that restore the routes, which may go with an address.
 const WAYS: &str =
     "route replace 10.77.0.0/16 dev w0 table 100\nroute replace 10.77.0.0/16 dev w0 metric 1000";
-/// Messages a second, and bytes of one: 2 Mbit/s.
+/// Messages per second, and bytes of each: 2 Mbit/s.
 const RATE: f64 = 250.0;
 const SIZE: usize = 1000;
 
@@ -51,8 +51,8 @@ fn seconds(condition: &str, options: &Options) -> f64 {
     (2 * QUIET + PERIOD * handovers(condition, options)).as_secs_f64()
 }
 
-/// Takes the caller from one link to the other, or from one address to another, again and again. When there was no link at all: from before
-/// the command that took one to after those that brought the other.
+/// Moves the caller from one link or address to the other, `times` times. Returns the times without any link, each from
+/// before the command that took the link down until after those that brought the other one up.
 async fn walk(testbed: &Testbed, condition: &str, times: u32) -> anyhow::Result<Vec<(u64, u64)>> {
     let mut breaks = Vec::new();
     sleep(QUIET).await;
@@ -94,7 +94,7 @@ async fn walk(testbed: &Testbed, condition: &str, times: u32) -> anyhow::Result<
     Ok(breaks)
 }
 
-/// The longest time without an arrival, what was a break taken off.
+/// Returns the longest time without an arrival, in ms, less the breaks within it.
 fn beyond(arrivals: &[u64], breaks: &[(u64, u64)]) -> f64 {
     let silent = arrivals.windows(2).map(|pair| {
         let within = breaks.iter().map(|(from, to)| millis(*from.max(&pair[0]), *to.min(&pair[1])).max(0.0));
@@ -151,7 +151,8 @@ impl Experiment for Handover {
             metrics.set("beyond_ms", beyond(&arrivals, &breaks));
             metrics.set("lost", flow.figures.lost(count) as f64);
             if let Some((first, last)) = flow.figures.missing(count) {
-                // For whoever looks into the samples: which, and whether they were sent at all.
+                // These are for a closer look at the samples: which messages were lost, and whether they were sent at
+                // all.
                 metrics.set("lost_first", first as f64);
                 metrics.set("lost_last", last as f64);
                 metrics.set("sent", flow.sent.messages as f64);
@@ -166,7 +167,7 @@ impl Experiment for Handover {
     }
 
     fn untimed(&self) -> Option<&'static str> {
-        Some("a trial is so many handovers")
+        Some("a trial has a fixed number of handovers")
     }
 
     fn falls_short(&self) -> Option<&'static str> {
@@ -230,7 +231,7 @@ mod tests {
         assert!((beyond(&arrivals, &[(20 * MS, 330 * MS)]) - 80.0).abs() < 1e-9);
         assert!(
             (beyond(&arrivals, &[(5 * MS, 395 * MS)]) - 30.0).abs() < 1e-9,
-            "what lies outside of the gap counts for nothing"
+            "time outside of the gap does not count"
         );
     }
 }

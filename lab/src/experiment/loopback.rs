@@ -1,4 +1,4 @@
-//! What processors leave of a transport.
+//! The throughput and latency that a processor allows, without a link.
 
 use serde::Deserialize;
 
@@ -9,10 +9,10 @@ use crate::sample::Metrics;
 
 pub(crate) struct Loopback;
 
-/// Seconds of a trial, and of a quick run's.
+/// Seconds of a trial, and of a trial in a quick run.
 const SPAN: f64 = 1.0;
 const QUICK_SPAN: f64 = 0.5;
-/// Conditions, workloads of the benches, and who has them.
+/// Conditions, their workloads in the benches, and the peers that have them.
 const LOADS: [(&str, &str, &[&str]); 5] = [
     ("Bulk: as many bytes as will go", "bulk", &["whimbrel", "quinn", "noq", "tcp", "udp"]),
     ("Messages of 50 bytes: in order, a call each", "each", &["whimbrel", "quinn", "noq", "tcp"]),
@@ -20,7 +20,7 @@ const LOADS: [(&str, &str, &[&str]); 5] = [
     ("Messages of 50 bytes: datagrams", "datagrams", &["whimbrel", "quinn", "noq", "udp"]),
     ("Round trip: 64 bytes there and back", "latency", &["whimbrel", "quinn", "noq", "tcp", "udp"]),
 ];
-/// Seconds that a measurement of the benches runs before it counts.
+/// Seconds for which the benches warm up before a measurement counts.
 const WARM_UP: f64 = 0.3;
 
 #[derive(Deserialize)]
@@ -84,7 +84,7 @@ impl Experiment for Loopback {
             let before = workspace::cpu_of_children()?;
             let report: Report = serde_json::from_str(&workspace::run("peers", &arguments).await?)?;
             let cpu = workspace::cpu_of_children()? - before;
-            let row = report.rows.first().ok_or_else(|| anyhow::anyhow!("no row of this peer and load"))?;
+            let row = report.rows.first().ok_or_else(|| anyhow::anyhow!("no row for this peer and load"))?;
             let Some(figures) = row.figures.first() else {
                 anyhow::bail!("{}", row.failures.join("; "));
             };

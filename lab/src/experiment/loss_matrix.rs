@@ -1,4 +1,4 @@
-//! Bulk and a file under loss.
+//! Bulk data and a file under loss.
 
 use std::slice;
 
@@ -11,25 +11,25 @@ use crate::sample::Metrics;
 
 pub(crate) struct LossMatrix;
 
-/// Seconds of a trial, and of a quick run's.
+/// Seconds of a trial, and of a trial in a quick run.
 const SPAN: f64 = 20.0;
 const QUICK_SPAN: f64 = 6.0;
-/// What a link is called, bit/s and round trip in seconds.
+/// Links: name, rate in bit/s, and round trip in seconds.
 const LINKS: [(&str, f64, f64); 2] = [("4 Mbit/s, 50 ms", 4e6, 0.05), ("20 Mbit/s, 100 ms", 20e6, 0.1)];
 const LOSSES: [u32; 5] = [0, 1, 5, 10, 15];
-/// At which, and over which of the links, all peers are tried; elsewhere the few that say most.
+/// Loss rate and link with which all peers run. The other cases have only the most informative peers.
 const MOST: u32 = 5;
 const MOST_RATE: f64 = LINKS[0].1;
 const FILE: u64 = 2_000_000;
-/// Payload in a full packet of ours, as a share: what the goals name. TCP's is 1,448.
+/// Share of payload in a full packet of ours, which the goals use. In TCP's it is 1,448 bytes.
 const PAYLOAD_SHARE: f64 = 1437.0 / 1500.0;
-/// Seconds that a file takes who backs off at every loss, where one packet in ten is lost.
+/// Seconds for the file at 10 % loss or more, for a peer that backs off at every loss.
 const CRAWL: f64 = 70.0;
-/// Tables.
+/// Names of the tables.
 const BULK: &str = "Bulk";
 const TWO_MB: &str = "2 MB";
-/// Peers without a point of their own here: several paths, set-up, no order; and CUBIC under our own protocol, which is there for
-/// networks that ask for it.
+/// Peers that would show nothing of their own here: those about several paths, set-up or the lack of order. CUBIC under
+/// our own protocol is left out too, since it exists only for networks that ask for it.
 const WITHOUT: &[&str] = &["mptcp", "tls", "udp", "whimbrel-cubic"];
 
 struct Place {
@@ -57,8 +57,8 @@ impl Place {
     }
 }
 
-/// Who backs off at every loss does not fill the link: its window is about 1.2 / sqrt(loss) packets of 12,000 bits (Mathis et al.,
-/// 1997).
+/// Returns the cost of a trial. A peer that backs off at every loss does not fill the link. Its window is about 1.2 /
+/// sqrt(loss) packets of 12,000 bits (Mathis et al., 1997).
 fn cost(peer: &str, rate: f64, rtt: f64, loss: u32) -> Cost {
     let window = 1.2 * 12e3 / (f64::from(loss) / 100.0).sqrt();
     Cost::Carries(if backs_off(peer) { rate.min(window / rtt) } else { rate } / 1e6)

@@ -1,4 +1,4 @@
-//! What experiments have in common: links from words, and figures of flows.
+//! Helpers that experiments share: links from their settings, and figures of flows.
 
 use anyhow::Context;
 use whimbrel_link::LinkConfig;
@@ -11,22 +11,22 @@ use crate::sample::Metrics;
 use crate::stats::{percentile, sorted};
 use crate::testbed::{LinkPlan, Testbed};
 
-/// Payload in a full packet of 1,500 bytes, as a share: that of TCP with time stamps, the most that any of the peers carries (ours
-/// 1,437), so that none beats physics.
+/// Share of payload in a full packet of 1,500 bytes. It is that of TCP with timestamps, which carries the most of all
+/// peers, so that none beats physics. A packet of ours carries 1,437 bytes.
 pub(crate) const PAYLOAD_SHARE: f64 = 1448.0 / 1500.0;
 
-/// A link with the same settings in both directions.
+/// Returns a link with the same settings in both directions.
 pub(crate) fn both_ways(words: &str) -> anyhow::Result<LinkPlan> {
-    let config: LinkConfig = words.parse().with_context(|| format!("no link: {words}"))?;
+    let config: LinkConfig = words.parse().with_context(|| format!("not a link: {words}"))?;
     Ok(LinkPlan { up: config.clone(), down: config })
 }
 
-/// Two hosts with one such link.
+/// Creates two hosts with one such link.
 pub(crate) fn testbed(words: &str, seed: u64) -> anyhow::Result<Testbed> {
     Testbed::new(&[both_ways(words)?], seed)
 }
 
-/// A named condition for the report, with its source.
+/// Describes a named condition for the report, with its source.
 pub(crate) fn words(name: &str) -> Vec<(String, String)> {
     let Some(condition) = condition::ALL.iter().find(|condition| condition.name == name) else {
         return Vec::new();
@@ -38,20 +38,21 @@ pub(crate) fn words(name: &str) -> Vec<(String, String)> {
     words
 }
 
-/// Seconds that a cold transfer needs at least: a round trip of set-up, half of one to the receiver, and the bytes at the share
-/// of the rate that loss and headers leave.
+/// Returns the seconds that a cold transfer takes at best. It needs a round trip for set-up, half of one to the
+/// receiver, and the time for its bytes. Loss and headers leave them a share of the rate.
 pub(crate) fn ideal(bytes: f64, rate: f64, rtt: f64, loss: f64, payload_share: f64) -> f64 {
     1.5 * rtt + bytes * 8.0 / (rate * (1.0 - loss) * payload_share)
 }
 
-/// Notes what the first link did from caller to server: how long packets waited in the queue, and how many it did not take.
+/// Records how the first link's queue fared from caller to server: the queueing delay, and the percentage of packets
+/// dropped.
 pub(crate) fn note_queue(metrics: &mut Metrics, testbed: &Testbed) {
     let report = testbed.report(0);
     metrics.set("queue_p95_ms", report.up.queue_delay.quantile(0.95).as_secs_f64() * 1e3);
     metrics.set("queue_drops", 100.0 * report.up.queue_drops as f64 / (report.up.offered as f64).max(1.0));
 }
 
-/// The columns of what [`note_queue`] notes.
+/// Returns the columns for the figures of [`note_queue`].
 pub(crate) fn queue_columns() -> [Column; 2] {
     [
         Column::lower("queue_p95_ms", "queueing delay p95, ms", 0),
@@ -60,7 +61,7 @@ pub(crate) fn queue_columns() -> [Column; 2] {
 }
 
 impl Flow {
-    /// Payload bits a second within so many seconds from the connect call.
+    /// Returns the payload bits per second in the first `seconds` after the connect call.
     pub(crate) fn goodput(&self, seconds: f64) -> f64 {
         let end = self.started + (seconds * 1e9) as u64;
         let bits: f64 =
@@ -68,7 +69,7 @@ impl Flow {
         bits / seconds
     }
 
-    /// Mbit/s over time, seconds from the connect call, in steps.
+    /// Returns Mbit/s over time, in steps of seconds from the connect call.
     pub(crate) fn rates(&self, seconds: f64, step: f64) -> Vec<(f64, f64)> {
         let mut steps = vec![0.0; (seconds / step).round() as usize];
         for (bin, bytes) in &self.figures.bins {
@@ -80,24 +81,25 @@ impl Flow {
         steps.iter().enumerate().map(|(index, sum)| ((index as f64 + 0.5) * step, sum / step)).collect()
     }
 
-    /// Seconds from the connect call to the last byte read.
+    /// Returns the seconds from the connect call to the last byte read.
     pub(crate) fn duration(&self) -> f64 {
         self.figures.last.saturating_sub(self.started) as f64 / 1e9
     }
 
-    /// How long each message took from its send call, ms, ascending.
+    /// Returns the latency of each message from its send call, in ms, ascending.
     pub(crate) fn latencies(&self) -> Vec<f64> {
         sorted(self.figures.messages.iter().map(|(_, sent, arrived)| millis(*sent, *arrived)))
     }
 
-    /// Mean and greatest age of the newest that was known to the receiver, ms, from its first arrival to `end`.
+    /// Returns the mean and the greatest age of the newest message that the receiver knew, in ms, from its first
+    /// arrival to `end`.
     pub(crate) fn age(&self, end: u64) -> Option<(f64, f64)> {
         let mut arrivals: Vec<_> = self.figures.messages.iter().map(|(_, sent, at)| (*at, *sent)).collect();
         arrivals.sort_unstable();
         let (begin, mut newest) = *arrivals.first()?;
         let (mut area, mut greatest, mut since) = (0.0, 0.0_f64, begin);
         for (at, sent) in arrivals.into_iter().filter(|(at, _)| *at <= end).chain([(end, 0)]) {
-            // The age grows by one second a second, so that its mean over a while is that of its ends.
+            // The age grows by a second per second. So its mean over a period is the mean of the ages at both ends.
             let (from, to) = (millis(newest, since), millis(newest, at));
             area += (from + to) / 2.0 * millis(since, at);
             greatest = greatest.max(to);
@@ -108,17 +110,17 @@ impl Flow {
     }
 }
 
-/// How much of a bin lies before `end`, 0 to 1.
+/// Returns the share of a bin that lies before `end`, 0 to 1.
 fn share(bin: u64, end: u64) -> f64 {
     (end.saturating_sub(bin * BIN) as f64 / BIN as f64).min(1.0)
 }
 
-/// From one moment to another, ms.
+/// Returns the time between two moments, in ms.
 pub(crate) fn millis(from: u64, to: u64) -> f64 {
     to.saturating_sub(from) as f64 / 1e6
 }
 
-/// A cumulative distribution as a curve: (value, share), at shares that are the same for all.
+/// Returns a cumulative distribution as a curve of (value, share). The shares are the same for all curves.
 pub(crate) fn distribution(ascending: &[f64]) -> Vec<(f64, f64)> {
     let shares =
         (0..20).map(|step| f64::from(step) / 20.0).chain([0.95, 0.97, 0.98, 0.99, 0.995, 0.999, 1.0]);
@@ -136,7 +138,7 @@ mod tests {
 
     #[test]
     fn goodput_counts_from_the_connect_call_to_its_end() {
-        // 1,000 bytes in each bin of 10 ms from 1 s to 3 s: 0.8 Mbit/s.
+        // There are 1,000 bytes in each bin of 10 ms from 1 s to 3 s, which is 0.8 Mbit/s.
         let bins = (100..300).map(|bin| (bin, 1000)).collect();
         let flow = flow(Figures { bins, ..Figures::default() });
         assert!((flow.goodput(1.0) - 0.8e6).abs() < 1.0);
@@ -150,7 +152,7 @@ mod tests {
     #[test]
     fn age_grows_until_something_newer_arrives() {
         let second = 1_000_000_000;
-        // Sent at 1 s and 2 s, each 10 ms under way; an older one that arrives late makes nothing newer.
+        // Two are sent at 1 s and 2 s, and each takes 10 ms. An older one that arrives late changes nothing.
         let messages = vec![
             (1, second, second + 10_000_000),
             (2, 2 * second, 2 * second + 10_000_000),

@@ -10,11 +10,11 @@ use crate::stats::percentile;
 
 pub(crate) struct MessageLatency;
 
-/// Seconds of a trial, and of a quick run's.
+/// Seconds of a trial, and of a trial in a quick run.
 const SPAN: f64 = 25.0;
 const QUICK_SPAN: f64 = 8.0;
 const LOSSES: [u32; 4] = [0, 1, 5, 20];
-/// At which all peers are tried; at the others the few that say most.
+/// Loss rate at which all peers run. The others have only the most informative peers.
 const MOST: u32 = 5;
 const RATE: f64 = 100.0;
 const SIZE: usize = 100;

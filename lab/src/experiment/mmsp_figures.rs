@@ -1,4 +1,4 @@
-//! MMSP's Figures 4.1 and 4.2: a primary link that damages what it carries.
+//! MMSP's Figures 4.1 and 4.2: a primary link that damages packets.
 
 use super::measure::{self, PAYLOAD_SHARE};
 use super::mmsp_table42::{self, THEN, TODAY, cost};
@@ -12,17 +12,17 @@ use crate::testbed::{LinkPlan, Testbed};
 
 pub(crate) struct MmspFigures;
 
-/// Seconds of a trial, and of a quick run's.
+/// Seconds of a trial, and of a trial in a quick run.
 const SPAN: f64 = 2.0;
 const QUICK_SPAN: f64 = 1.5;
-/// Figures, their primary and their secondary link, and the Mbit/s of both.
+/// Figures, with their primary and secondary links and the Mbit/s of both.
 const FIGURES: [(&str, [(&str, f64); 2]); 4] = [
     ("Figure 4.1, wired primary", THEN),
     ("Figure 4.2, wireless primary", [THEN[1], THEN[0]]),
     ("Figure 4.1 with links of today, wired primary", TODAY),
     ("Figure 4.2 with links of today, wireless primary", [TODAY[1], TODAY[0]]),
 ];
-/// Percent of the packets on the primary link that arrive damaged, which is not at all.
+/// Percentage of packets damaged on the primary link. A damaged packet does not arrive.
 const DAMAGED: [u32; 4] = [0, 10, 40, 80];
 const PEERS: [&str; 3] = ["whimbrel", "mptcp-bbr", "tcp-bbr"];
 
@@ -32,7 +32,7 @@ fn place(condition: &str) -> Option<([(&'static str, f64); 2], u32)> {
     Some((links, damaged.strip_suffix(" %")?.parse().ok()?))
 }
 
-/// Mbit/s at most: TCP has the primary link alone.
+/// Returns the Mbit/s that the links carry at most. TCP uses the primary link alone.
 fn carried([primary, secondary]: [(&str, f64); 2], peer: &str) -> f64 {
     primary.1 + if peer.starts_with("tcp") { 0.0 } else { secondary.1 }
 }

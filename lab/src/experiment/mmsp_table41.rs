@@ -1,4 +1,4 @@
-//! MMSP's Table 4.1: does a connection last while its links go and come?
+//! MMSP's Table 4.1: whether a connection survives while its links go down and come up.
 
 use std::time::Duration;
 
@@ -16,7 +16,8 @@ use crate::testbed::{LinkPlan, Side, Testbed};
 
 pub(crate) struct MmspTable41;
 
-/// The paper's rows in its order: which links go down (false) and come up (true). Each row begins where the one before ended.
+/// The paper's rows in its order, and the links that go down (false) or come up (true) in each. A row starts in the
+/// state that the one before ended in.
 const STEPS: [(&str, &[(usize, bool)]); 6] = [
     ("1: all three paths", &[]),
     ("2: primary path disconnected", &[(0, false)]),
@@ -26,31 +27,31 @@ const STEPS: [(&str, &[(usize, bool)]); 6] = [
     ("6: all paths disconnected, then all back", &[(0, false), (0, true), (1, true), (2, true)]),
 ];
 const PEERS: [&str; 5] = ["whimbrel", "mptcp-cubic", "sctp", "noq", "tcp-cubic"];
-/// How long each state lasts.
+/// Duration of each state.
 const STATE: Duration = Duration::from_secs(3);
-/// How long none is there.
+/// Time without any link.
 const NONE: Duration = Duration::from_secs(5);
-/// Changing an interface takes its time on a busy machine: messages go on for so many seconds more.
+/// Seconds for which messages go on after the last state. Changing an interface takes time on a busy machine.
 const SPARE: f64 = 5.0;
 const RATE: f64 = 100.0;
 const SIZE: usize = 500;
 
-/// The whole run, seconds.
+/// Returns the seconds of the whole walk through the states.
 fn span() -> f64 {
     (STATE * STEPS.len() as u32 + NONE).as_secs_f64()
 }
 
-/// All rows in one, over the paper's links and over those of today.
+/// Conditions, each with all rows: over the paper's links, and over those of today.
 const PAPERS: &str = "all six states in a row";
 const TODAYS: &str = "all six states in a row, links of today";
 
-/// One primary, wired, and two wireless links.
+/// Returns one wired link, the primary one, and two wireless links.
 fn links(condition: &str) -> anyhow::Result<Vec<LinkPlan>> {
     let [(wired, _), (wireless, _)] = if condition == TODAYS { TODAY } else { THEN };
     [wired, wireless, wireless].into_iter().map(condition::link).collect()
 }
 
-/// Goes through the rows; the moment at which each state began.
+/// Goes through the rows. Returns the time at which each state began.
 async fn walk(testbed: &Testbed) -> anyhow::Result<Vec<u64>> {
     let mut begun = Vec::new();
     for (_, changes) in STEPS {

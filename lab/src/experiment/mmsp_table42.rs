@@ -1,4 +1,4 @@
-//! MMSP's Table 4.2: throughput of one link and of several.
+//! MMSP's Table 4.2: throughput over one link and over several.
 
 use super::measure::PAYLOAD_SHARE;
 use super::{About, Case, Column, Cost, Experiment, Options, Quoted, Trial, measure};
@@ -11,10 +11,10 @@ use crate::testbed::Testbed;
 
 pub(crate) struct MmspTable42;
 
-/// Seconds of a trial, and of a quick run's.
+/// Seconds of a trial, and of a trial in a quick run.
 const SPAN: f64 = 2.0;
 const QUICK_SPAN: f64 = 1.5;
-/// A row: wired and wireless links, and what the paper found for TCP and MMSP, Mbit/s.
+/// A row: its wired and wireless links, and the Mbit/s that the paper reports for TCP and MMSP.
 struct Row {
     name: &'static str,
     wired: usize,
@@ -30,7 +30,7 @@ const ROWS: [Row; 5] = [
     Row { name: "1 wired + 2 wireless", wired: 1, wireless: 2, tcp: None, mmsp: 172.0 },
     Row { name: "2 wireless links", wired: 0, wireless: 2, tcp: None, mmsp: 21.0 },
 ];
-/// A wired and a wireless link, and their Mbit/s: the paper's, and what such networks carry today.
+/// A wired and a wireless link with their Mbit/s. There are the paper's, and those that such networks have today.
 type Links = [(&'static str, f64); 2];
 pub(super) const THEN: Links = [("mmsp-wired", 182.0), ("mmsp-802.11g", 19.0)];
 pub(super) const TODAY: Links = [
@@ -38,15 +38,15 @@ pub(super) const TODAY: Links = [
     ("rate=100mbit, delay=2ms, jitter=1ms, queue=50ms", 100.0),
 ];
 const TIMES: [(&str, Links); 2] = [("2008", THEN), ("today", TODAY)];
-/// Beyond so many Mbit/s nothing runs beside.
+/// Mbit/s above which a trial runs alone.
 const FASTEST: f64 = 300.0;
 
-/// What links that carry so many Mbit/s in all take.
+/// Returns the cost of links that carry this many Mbit/s in all.
 pub(super) fn cost(mbits: f64) -> Cost {
     if mbits > FASTEST { Cost::Heavy } else { Cost::Carries(mbits) }
 }
 
-/// Both times' links for the report.
+/// Describes the links of both times for the report.
 pub(super) fn described() -> Vec<(String, String)> {
     let paper = ["mmsp-wired", "mmsp-802.11g"].into_iter().flat_map(measure::words);
     let today = ["today, wired", "today, wireless"].into_iter().zip(TODAY);
@@ -56,7 +56,7 @@ const SINGLE: [&str; 2] = ["tcp-cubic", "tcp-bbr"];
 const SEVERAL: [&str; 3] = ["whimbrel", "mptcp-cubic", "mptcp-bbr"];
 
 impl Row {
-    /// Mbit/s of its links in all.
+    /// Returns the Mbit/s of its links in all.
     fn rate(&self, links: &Links) -> f64 {
         links[0].1 * self.wired as f64 + links[1].1 * self.wireless as f64
     }

@@ -12,7 +12,7 @@ use crate::testbed::Testbed;
 pub(crate) struct MocketsTable1;
 
 const CONDITION: &str = "2 MB over 802.11b";
-/// See [`crate::condition`]; what follows are its figures.
+/// Condition in [`crate::condition`]. The constants below repeat its figures.
 const LINK: &str = "mockets-802.11b";
 const RATE: f64 = 9.6e6;
 const RTT: f64 = 0.002;

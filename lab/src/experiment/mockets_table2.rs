@@ -12,12 +12,12 @@ use crate::testbed::Testbed;
 
 pub(crate) struct MocketsTable2;
 
-/// Seconds of a trial, and of a quick run's.
+/// Seconds of a trial, and of a trial in a quick run.
 const SPAN: f64 = 60.0;
 const QUICK_SPAN: f64 = 25.0;
-/// Conditions and their updates a second.
+/// Conditions, and their updates per second.
 const RATES: [(&str, f64); 2] = [("1 update a second", 1.0), ("10 updates a second", 10.0)];
-/// See [`crate::condition`]; what follows are its figures.
+/// Condition in [`crate::condition`]. The constants below repeat its figures.
 const LINK: &str = "mockets-nistnet";
 const DELAY: f64 = 0.00025;
 const SIZE: usize = 100;

@@ -1,4 +1,5 @@
-//! The seam: what an experiment has to say. One file an experiment; to add one, implement [`Experiment`] and name it in [`all`].
+//! The interface of an experiment, and all experiments, one file each. To add one, implement [`Experiment`] and name it
+//! in [`all`].
 
 mod blackout;
 mod conditions;
@@ -34,119 +35,119 @@ use crate::report::plot::Plot;
 use crate::sample::Metrics;
 use crate::{condition, peer, testbed};
 
-/// One trial under way.
+/// A trial in progress.
 pub(crate) type Trial<'a> = Pin<Box<dyn Future<Output = anyhow::Result<Metrics>> + Send + 'a>>;
 
-/// Something to find out.
+/// A question, and the trials that answer it.
 pub(crate) trait Experiment: Sync {
-    /// Its name, by its source: `mockets-table1`.
+    /// Returns its name, after its source: `mockets-table1`.
     fn name(&self) -> &'static str;
 
-    /// What goes above its tables.
+    /// Returns the texts of its page.
     fn about(&self) -> About;
 
-    /// What is tried: each case is one row of a table. `quick` asks for the few that say most.
+    /// Returns its cases, each of which is one row of a table. `quick` asks for the most informative few.
     fn cases(&self, options: &Options) -> Vec<Case>;
 
-    /// Runs a case once. Links and peers take their dice from `seed`.
+    /// Runs a case once. `seed` decides the losses and delays of its links.
     fn trial<'a>(&'a self, case: &'a Case, options: &'a Options, seed: u64) -> Trial<'a>;
 
-    /// The columns of its tables.
+    /// Returns the columns of its tables.
     fn columns(&self) -> Vec<Column>;
 
-    /// What physics leaves, for a condition and a column: stands beside the peers.
+    /// Returns the physical limit for a condition and a column, which the report shows beside the peers.
     fn limit(&self, condition: &str, metric: &str) -> Option<f64>;
 
-    /// Where ours falls short of a goal or a peer: what was traced, what was tried; as for [`About::why`].
+    /// Says where ours falls short of a goal or a peer, what was found to be the cause, and what was tried. Like
+    /// [`About::why`], it is written after looking at the figures.
     fn falls_short(&self) -> Option<&'static str> {
         None
     }
 
-    /// What of it `--time` does not change, and why.
+    /// Says what `--time` does not change, and why.
     fn untimed(&self) -> Option<&'static str> {
         None
     }
 
-    /// Its links by name, in the words of `whimbrel link`.
+    /// Returns its links by name, in the syntax of `whimbrel link`.
     fn links(&self) -> Vec<(String, String)> {
         Vec::new()
     }
 
-    /// Figures that others published, to stand beside.
+    /// Returns published figures that the report shows beside its own.
     fn quoted(&self) -> Vec<Quoted> {
         Vec::new()
     }
 
-    /// What is drawn.
+    /// Returns the pictures to draw.
     fn plots(&self) -> Vec<Plot> {
         Vec::new()
     }
 
-    /// About how long a trial takes, seconds. Twice as long and a minute is too long.
+    /// Estimates the seconds of a trial. A trial that takes twice as long and a minute has failed.
     fn seconds(&self, case: &Case, options: &Options) -> f64 {
         let _ = (case, options);
         10.0
     }
 
-    /// Whether it needs a testbed, and so root.
+    /// Returns whether it needs a testbed, and so root.
     fn needs_testbed(&self) -> bool {
         true
     }
 
-    /// What has to be done once before the first trial, such as building another program.
+    /// Does what is needed once before the first trial, such as building another program.
     fn prepare(&self) -> anyhow::Result<()> {
         Ok(())
     }
 }
 
-/// A figure that others published.
+/// A published figure.
 pub(crate) struct Quoted {
-    /// Beside which condition.
+    /// Condition that it belongs to.
     pub(crate) condition: &'static str,
-    /// Whose.
+    /// Name of the peer that reached it.
     pub(crate) peer: &'static str,
-    /// In which column.
+    /// Column that it belongs to.
     pub(crate) metric: &'static str,
-    /// The figure.
     pub(crate) value: f64,
 }
 
-/// What a reader has to know before the figures.
+/// Text about an experiment that readers need beside its figures.
 pub(crate) struct About {
-    /// One line.
+    /// One line that says what it is about.
     pub(crate) title: &'static str,
-    /// The paper and table, or the issue, that asks it.
+    /// The paper and table, or the issue, that asks the question.
     pub(crate) source: &'static str,
-    /// What is measured and how.
+    /// Description of the measurement.
     pub(crate) measured: &'static str,
-    /// Why the numbers are what they are: written after looking at them, and true of them.
+    /// Explanation of the figures. It is written after looking at them, and must be true of them.
     pub(crate) why: &'static str,
 }
 
-/// What the caller of an experiment may choose.
+/// Choices of whoever runs an experiment.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    /// The few cases that say most, and short ones.
+    /// Whether to run only the most informative cases, and shortened.
     pub(crate) quick: bool,
-    /// Seconds of a trial, instead of the experiment's own.
+    /// Seconds of a trial, in place of the experiment's own.
     pub(crate) seconds: Option<f64>,
 }
 
 impl Options {
-    /// Seconds of a trial: what was asked for, or the experiment's own, whole or shortened.
+    /// Returns the seconds of a trial: those asked for, or else the experiment's own for a whole or a quick run.
     pub(crate) fn span(&self, whole: f64, quick: f64) -> f64 {
         self.seconds.unwrap_or(if self.quick { quick } else { whole })
     }
 }
 
-/// A row: a peer under a condition.
+/// A row of a table: a peer under a condition.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Case {
-    /// What stands in the first column, such as `4 Mbit/s, 50 ms, 5 %`. What precedes a `: ` names the table it stands in.
+    /// Text of the first column, such as `4 Mbit/s, 50 ms, 5 %`. The part before `: ` names the table.
     pub(crate) condition: String,
-    /// The peer's name.
+    /// Name of the peer.
     pub(crate) peer: String,
-    /// What a trial takes of the machine.
+    /// Share of the machine that a trial takes.
     pub(crate) cost: Cost,
 }
 
@@ -155,29 +156,30 @@ impl Case {
         Self { condition: condition.into(), peer: peer.into(), cost }
     }
 
-    /// The table that a condition stands in, and its row there.
+    /// Splits a condition into the name of its table and its row there.
     pub(crate) fn place(condition: &str) -> (&str, &str) {
         condition.split_once(": ").unwrap_or(("", condition))
     }
 }
 
-/// What a trial takes of the machine.
+/// Share of the machine that a trial takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Cost {
-    /// Some messages a second, or now and then a burst.
+    /// Some messages a second, or a burst now and then.
     Sparse,
-    /// Links that carry so many Mbit/s in all.
+    /// Links that carry this many Mbit/s in all.
     Carries(f64),
-    /// Whole processors: one at a time.
+    /// Whole processors. Such trials run one at a time.
     Heavy,
 }
 
 impl Cost {
-    /// A light trial: others are measured by it.
+    /// A light trial, the unit in which `--parallel` counts.
     pub(crate) const LIGHT: Self = Self::Carries(4.0);
 
-    /// Percent of a core that it takes, both hosts and the link together, as found for ours, QUIC and TCP on the machine of the report:
-    /// 8 % for 4 Mbit/s, 18 % for 20, 50 % for 182, more than one core for 600. None: all there is.
+    /// Returns the percentage of a core that a trial takes for both hosts and the link together. `None` means all
+    /// cores. The formula follows measurements of ours, QUIC and TCP on the machine of the report. They took 8 % for 4
+    /// Mbit/s, 18 % for 20, 50 % for 182, and more than one core for 600.
     pub(crate) fn share(self) -> Option<f64> {
         match self {
             Self::Sparse => Some(2.0),
@@ -189,37 +191,37 @@ impl Cost {
 
 /// A column of a table.
 pub(crate) struct Column {
-    /// Which of the [`Metrics`].
+    /// Name of the figure in [`Metrics`].
     pub(crate) metric: &'static str,
-    /// Its heading, with the unit.
+    /// Heading, with the unit.
     pub(crate) title: &'static str,
-    /// Digits after the point.
+    /// Digits after the decimal point.
     pub(crate) digits: usize,
-    /// Which way is better, if either is.
+    /// Direction that is better, if either is.
     pub(crate) better: Option<Better>,
-    /// Whether it says `ok` or `OUT` instead of a figure: a trial that is out has failed.
+    /// Whether it shows `ok` or `OUT` in place of a figure. A trial that is out has failed.
     pub(crate) verdict: bool,
-    /// Which of the [`Metrics`] says how far the peers of a condition may be apart, if they should have the same.
+    /// Figure in [`Metrics`] that says how far apart the peers of a condition may be, if they should agree.
     pub(crate) alike: Option<&'static str>,
 }
 
 impl Column {
-    /// Of which less is better.
+    /// Creates a column in which less is better.
     pub(crate) fn lower(metric: &'static str, title: &'static str, digits: usize) -> Self {
         Self { better: Some(Better::Lower), ..Self::neutral(metric, title, digits) }
     }
 
-    /// Of which more is better.
+    /// Creates a column in which more is better.
     pub(crate) fn higher(metric: &'static str, title: &'static str, digits: usize) -> Self {
         Self { better: Some(Better::Higher), ..Self::neutral(metric, title, digits) }
     }
 
-    /// Of which neither is.
+    /// Creates a column in which neither direction is better.
     pub(crate) fn neutral(metric: &'static str, title: &'static str, digits: usize) -> Self {
         Self { metric, title, digits, better: None, verdict: false, alike: None }
     }
 
-    /// Of which two peers should have the same, give or take what the other figure says.
+    /// Creates a column in which two peers should agree to within the figure `allowed`.
     pub(crate) fn alike(
         metric: &'static str,
         title: &'static str,
@@ -229,18 +231,16 @@ impl Column {
         Self { alike: Some(allowed), ..Self::neutral(metric, title, digits) }
     }
 
-    /// `ok` where no trial has failed, else `OUT`.
+    /// Creates a column that shows `ok` where no trial has failed, and `OUT` elsewhere.
     pub(crate) fn verdict(metric: &'static str, title: &'static str) -> Self {
         Self { verdict: true, ..Self::neutral(metric, title, 0) }
     }
 }
 
-/// Which way is better.
+/// Direction that is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Better {
-    /// More.
     Higher,
-    /// Less.
     Lower,
 }
 
@@ -270,10 +270,11 @@ pub(crate) fn all() -> &'static [&'static dyn Experiment] {
     ]
 }
 
-/// The few peers that say most.
+/// The most informative peers.
 const FEW: &[&str] = &["whimbrel", "tcp-cubic", "tcp-bbr", "quinn-bbr"];
 
-/// The names of the peers that can do all these jobs, without those whose names begin so, who have no point here; for a quick run the few that say most.
+/// Returns the names of the peers that can do all these jobs, or of the most informative ones in a quick run. `without`
+/// holds the beginnings of names to leave out, for peers that would show nothing here.
 pub(crate) fn peers(options: &Options, jobs: &[Job], without: &[&str]) -> Vec<&'static str> {
     let able = peer::all().iter().filter(|peer| !peer.is_special() && jobs.iter().all(|job| peer.can(job)));
     let names =
@@ -281,17 +282,17 @@ pub(crate) fn peers(options: &Options, jobs: &[Job], without: &[&str]) -> Vec<&'
     names.filter(|name| !options.quick || FEW.contains(name)).collect()
 }
 
-/// The few that say most, of those that can do all these jobs.
+/// Returns the most informative peers that can do all these jobs.
 pub(crate) fn few(jobs: &[Job]) -> Vec<&'static str> {
     peers(&Options { quick: true, seconds: None }, jobs, &[])
 }
 
-/// As [`peers`], where it says most; elsewhere the few of them that say most.
+/// Like [`peers`] if `most`. Elsewhere it returns only the most informative ones.
 pub(crate) fn peers_at(most: bool, options: &Options, jobs: &[Job], without: &[&str]) -> Vec<&'static str> {
     peers(&Options { quick: options.quick || !most, ..options.clone() }, jobs, without)
 }
 
-/// Prints what there is.
+/// Prints the experiments, the conditions and the peers.
 pub(crate) fn list(out: &mut impl Write) -> anyhow::Result<()> {
     writeln!(out, "Experiments (`cargo xtask lab run NAME`):")?;
     for experiment in all() {
@@ -310,14 +311,14 @@ pub(crate) fn list(out: &mut impl Write) -> anyhow::Result<()> {
     for peer in peer::all() {
         writeln!(out, "  {:16} {}", peer.name(), peer.settings())?;
         if let Some(missing) = peer.missing() {
-            writeln!(out, "  {:16} NOT HERE: {missing}", "")?;
+            writeln!(out, "  {:16} missing here: {missing}", "")?;
         }
     }
-    writeln!(out, "\nEmulators of links, of `cross-check`:")?;
+    writeln!(out, "\nLink emulators that `cross-check` compares:")?;
     for PeerNote { name, settings, missing } in PeerNote::of_emulators() {
         writeln!(out, "  {name:16} {settings}")?;
         if let Some(missing) = missing {
-            writeln!(out, "  {:16} NOT HERE: {missing}", "")?;
+            writeln!(out, "  {:16} missing here: {missing}", "")?;
         }
     }
     if let Some(missing) = testbed::missing() {

@@ -1,4 +1,4 @@
-//! Several links at once.
+//! Bulk data over several links at once.
 
 use super::measure::{self, PAYLOAD_SHARE};
 use super::several::{self, Carried};
@@ -11,12 +11,12 @@ use crate::testbed::Testbed;
 
 pub(crate) struct PathsAggregate;
 
-/// Seconds of a trial, and of a quick run's.
+/// Seconds of a trial, and of a trial in a quick run.
 const SPAN: f64 = 15.0;
 const QUICK_SPAN: f64 = 6.0;
-/// Mbit/s and round trip in ms of a link.
+/// A link: Mbit/s, and round trip in ms.
 type Link = (f64, f64);
-/// What two links are called, and they.
+/// Pairs of links, with their names.
 const PAIRS: [(&str, [Link; 2]); 2] = [
     ("10 Mbit/s 30 ms + 5 Mbit/s 60 ms", [(10.0, 30.0), (5.0, 60.0)]),
     ("20 Mbit/s 20 ms + 4 Mbit/s 200 ms", [(20.0, 20.0), (4.0, 200.0)]),

@@ -17,20 +17,21 @@ use crate::testbed::Testbed;
 
 pub(crate) struct PathsDark;
 
-/// Mbit/s and one way in ms of the two links.
+/// The two links: Mbit/s, and one-way delay in ms.
 const LINKS: [(f64, u32); 2] = [(10.0, 10), (5.0, 30)];
 const CARRIES: Cost = Cost::Carries(LINKS[0].0 + LINKS[1].0);
-/// When it begins, seconds from the first packet of each link.
+/// Start of the outage, in seconds from the first packet of each link.
 const AT: f64 = 5.0;
 const ONE: &str = "the first link: 5 s";
 const BOTH: [u32; 3] = [5, 30, 60];
-/// What is measured of one link that goes, seconds after its return.
+/// Seconds after its return for which a trial with one dark link is measured.
 const AFTER: f64 = 4.0;
-/// A trial with both links dark is over this long after so many bytes have crossed them again: then something has been read.
+/// A trial with both links dark ends this long after the links have carried [`ENOUGH`] bytes again. By then something
+/// has been read.
 const SEEN: Duration = Duration::from_secs(1);
 const ENOUGH: u64 = 200_000;
 
-/// Seconds, and whether both go.
+/// Returns the seconds of the outage, and whether both links go dark.
 fn place(condition: &str) -> Option<(f64, bool)> {
     let (which, length) = Case::place(condition);
     Some((length.strip_suffix(" s")?.parse().ok()?, which == "both links"))
@@ -44,12 +45,12 @@ fn words((length, both): (f64, bool)) -> String {
     links.join(" | ")
 }
 
-/// Long enough for timers that double to wake once more.
+/// Returns the seconds of a trial, long enough for a doubling timer to fire once more.
 fn span((length, both): (f64, bool)) -> f64 {
     AT + length + if both { length * 1.2 + 5.0 } else { AFTER }
 }
 
-/// Until something has come through after `back`.
+/// Waits until data has come through after `back`.
 async fn resumed(testbed: &Testbed, back: u64) {
     sleep(Duration::from_nanos(back.saturating_sub(clock::now()))).await;
     let bytes = || (0..LINKS.len()).map(|link| testbed.report(link).up.delivered_bytes).sum::<u64>();
@@ -87,7 +88,7 @@ impl Experiment for PathsDark {
         let both = BOTH.into_iter().filter(|_| !options.quick);
         let both = both.flat_map(|length| {
             let peers = several::peers(length > 5).iter();
-            // For most of the time nothing goes over either.
+            // Most of the time, neither link carries anything.
             let cost = if length > 5 { Cost::Carries(1.0) } else { CARRIES };
             peers.map(move |peer| Case::new(format!("both links: {length} s"), *peer, cost))
         });
@@ -160,7 +161,7 @@ impl Experiment for PathsDark {
     }
 
     fn seconds(&self, case: &Case, _: &Options) -> f64 {
-        // Who is quick to return is done early.
+        // A peer that resumes quickly ends its trial early.
         let early = |(length, both): (f64, bool)| if both { length * 0.5 } else { 0.0 };
         place(&case.condition).map_or(30.0, |place| span(place) - early(place)) + 2.0
     }

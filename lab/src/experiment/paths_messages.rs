@@ -1,4 +1,5 @@
-//! Small messages that must be in time: lifetimes, a second path, the same on every path.
+//! Small messages that must arrive in time: with a lifetime, with copies on a second path, and with copies on every
+//! path.
 
 use super::measure;
 use super::several;
@@ -12,20 +13,20 @@ use crate::testbed::Testbed;
 
 pub(crate) struct PathsMessages;
 
-/// Seconds of a trial, and of a quick run's: 30,000 messages in five.
+/// Seconds of a trial, and of a trial in a quick run. Five trials have 30,000 messages.
 const SPAN: f64 = 60.0;
 const QUICK_SPAN: f64 = 8.0;
-/// Messages a second.
+/// Messages per second.
 const RATE: f64 = 100.0;
-/// What comes this long after the last message was sent still counts.
+/// Seconds after the last message was sent in which arrivals still count.
 const SETTLE: f64 = 15.0;
 const LIFETIME_MS: u64 = 60;
 const ONE_WAY_MS: f64 = 20.0;
 
-/// A table: its links, its losses, its messages, and who sends them with and without loss.
+/// A table: its links and messages, its loss, and the peers with and without loss.
 struct Table {
     name: &'static str,
-    /// One way in ms.
+    /// One-way delays of the links in ms.
     delays: &'static [u32],
     loss: u32,
     size: usize,
@@ -112,7 +113,7 @@ impl Experiment for PathsMessages {
     }
 
     fn cases(&self, options: &Options) -> Vec<Case> {
-        // More at a time wake too late for figures of milliseconds, which a quick run is not for.
+        // More trials at a time wake up too late to measure milliseconds, which a quick run does not try to.
         let cost = if options.quick { Cost::Sparse } else { Cost::LIGHT };
         let mut cases = Vec::new();
         for (condition, peers) in TABLES.iter().flat_map(Table::rows) {

@@ -11,18 +11,18 @@ pub(crate) struct Scale;
 const IDLE: &str = "Idle: 10,000 connections";
 const HANDSHAKES: &str = "Handshakes: 64 under way";
 const MEMORY: &str = "Memory: 4,000 idle connections";
-/// Whose connections are held.
+/// Peers whose idle connections are measured.
 const HOLDERS: [&str; 4] = ["whimbrel", "quinn", "noq", "tcp"];
 const FLOOD: &str = "Flood: 100,000 SYNs a second";
 
-/// The number before the first place where `unit` stands, ahead of it only spaces.
+/// Returns the number right before the first `unit` in the text, apart from spaces.
 fn before(text: &str, unit: &str) -> Option<f64> {
     let (ahead, _) = text.split_once(unit)?;
     let word = ahead.trim_end().rsplit([' ', '(', '\n']).next()?;
     word.parse().ok()
 }
 
-/// What the program's lines say: all of it, so that a line in other words is no gap that nobody sees.
+/// Reads the figures that the program prints. Each must be found, so that a reworded line is not a silent gap.
 fn figures(condition: &str, text: &str) -> anyhow::Result<Metrics> {
     let wanted: &[(&str, &str)] = match condition {
         IDLE => &[
@@ -96,7 +96,7 @@ impl Experiment for Scale {
     }
 
     fn untimed(&self) -> Option<&'static str> {
-        Some("the loads have times of their own")
+        Some("the loads have durations of their own")
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -1,4 +1,4 @@
-//! The laboratory measured by itself: what its links do, beside what they were told.
+//! The laboratory's links, measured beside their settings.
 
 use std::time::Duration;
 
@@ -12,20 +12,20 @@ use crate::testbed::{LinkPlan, Testbed};
 
 pub(crate) struct SelfTest;
 
-/// What is set on a link and looked for on it.
+/// A setting of a link, and the measurement that checks it.
 #[derive(Clone, Copy)]
 enum Aim {
-    /// Mbit/s of IP bytes, offered a tenth more.
+    /// Mbit/s of IP bytes, while a tenth more is offered.
     Rate(f64),
-    /// The same filled by TCP: more than one thread sends in single packets.
+    /// The same with TCP filling the link, since one thread cannot send that much in single packets.
     HighRate(f64),
-    /// Of a packet alone, ms.
+    /// One-way delay of a lone packet, ms.
     Delay(f64),
-    /// Percent, of packets at a steady pace.
+    /// Percentage of packets lost, at a steady pace.
     Loss(&'static str, f64),
-    /// The wait in a full queue limited by time, ms, at 10 Mbit/s and twice as much offered.
+    /// One-way delay through a full queue limited by time, ms. The link has 10 Mbit/s, and twice that is offered.
     QueueTime(f64),
-    /// The same by bytes: packets of 1,500 that a burst leaves.
+    /// Packets of 1,500 bytes that a queue limited by bytes lets through of a burst.
     QueueBytes(f64),
     /// Gbit/s of TCP through a link without a rate.
     Highest,
@@ -131,7 +131,7 @@ impl Aim {
         })
     }
 
-    /// What is offered: bytes of a packet, packets a second, and for how long.
+    /// Returns the load to offer: bytes of a packet, the gap between packets, and for how long.
     fn load(self, seconds: f64) -> Load {
         let full = |rate: f64, seconds: f64| Load {
             size: FULL,
@@ -168,7 +168,7 @@ impl Aim {
         Ok(metrics)
     }
 
-    /// Set, found, and how far they may be apart.
+    /// Returns the value set, the value found, and how far apart they may be.
     fn verdict(self, arrivals: &Arrivals) -> anyhow::Result<(Option<f64>, f64, Option<f64>)> {
         let some = |found: Option<f64>| {
             found.with_context(|| format!("too few of {} packets arrived", arrivals.sent))
@@ -180,28 +180,29 @@ impl Aim {
                 (share, arrivals.loss() * 100.0, four_deviations(loss, share, arrivals))
             }
             Self::QueueTime(limit) => {
-                // What has waited is itself sent behind that.
+                // A packet that has waited in the queue is then serialised itself.
                 let wait = limit + FULL as f64 * 8.0 / 10e6 * 1e3;
                 (wait, some(arrivals.delay(0.5))? * 1e3, 1.0 + wait / 100.0)
             }
             Self::QueueBytes(packets) => (packets, arrivals.received() as f64, 0.0),
-            Self::HighRate(_) | Self::Highest => anyhow::bail!("TCP fills it"),
+            Self::HighRate(_) | Self::Highest => anyhow::bail!("this rate is measured by TCP"),
         };
         Ok((Some(set), found, Some(allowed)))
     }
 }
 
-/// What is found is a floating-point sum: no more than that may it lie beyond.
+/// Returns whether a figure is close enough. The tolerance covers rounding, since `found` is a floating-point sum.
 fn is_within(set: f64, found: f64, allowed: f64) -> bool {
     (found - set).abs() <= allowed + 1e-9
 }
 
-/// Four standard deviations of a share of lost packets, percent: of as many dice, or of as many bursts.
+/// Returns four standard deviations of the percentage of lost packets. With bursts of loss, it depends on the duration
+/// and not on the number of packets.
 fn four_deviations(loss: &str, percent: f64, arrivals: &Arrivals) -> f64 {
     let share = percent / 100.0;
     let variance = if loss.starts_with("ge:") {
-        // The share of the time spent in exponential times of mean a among such of mean b: 2 a² b² / (a + b)³ / T (Cox, Renewal
-        // Theory, section 7), here with a + b = 1 s.
+        // This is the variance of the share of time spent in bad periods. Bad and good periods are exponential with
+        // means a and b. It is 2 a² b² / (a + b)³ / T (Cox, Renewal Theory, section 7), here with a + b = 1 s.
         2.0 * (share * (1.0 - share)).powi(2) / arrivals.seconds
     } else {
         share * (1.0 - share) / arrivals.sent as f64
@@ -219,7 +220,7 @@ mod tests {
         assert!(!is_within(4.0, 4.041, 0.04) && !is_within(10.0, 11.0, 0.0));
     }
 
-    /// A link does what it was told. How busy the machine is shows in one try, so that of several the best counts.
+    /// A link keeps to its settings. The best of several tries counts, since a busy machine can spoil one of them.
     #[test]
     fn a_link_keeps_to_its_rate_its_delay_and_its_loss() {
         if let Some(missing) = crate::testbed::missing() {

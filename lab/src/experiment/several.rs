@@ -1,4 +1,4 @@
-//! What experiments over several links have in common.
+//! Helpers that experiments over several links share.
 
 use std::future::Future;
 use std::time::Duration;
@@ -7,31 +7,31 @@ use super::measure::both_ways;
 use crate::clock;
 use crate::testbed::{LinkPlan, Testbed};
 
-/// Who can use several links at once, and, for what one link alone gives, TCP over the first.
+/// Peers that can use several links at once. TCP over the first link shows what one link alone gives.
 const PEERS: [&str; 6] = ["whimbrel", "mptcp-cubic", "mptcp-bbr", "noq", "sctp", "tcp-bbr"];
-/// The few that say most.
+/// The most informative of them.
 const FEW: [&str; 3] = ["whimbrel", "mptcp-bbr", "tcp-bbr"];
-/// How often links are asked what they have carried.
+/// Interval at which the links are asked what they have carried.
 const STEP: Duration = Duration::from_millis(50);
 
-/// The peers of an experiment over several links.
+/// Returns the peers of an experiment over several links.
 pub(super) fn peers(few: bool) -> &'static [&'static str] {
     if few { &FEW } else { &PEERS }
 }
 
-/// Links in the words of `whimbrel link`, joined by ` | `.
+/// Parses links in the syntax of `whimbrel link`, joined by ` | `.
 pub(super) fn plans(words: &str) -> anyhow::Result<Vec<LinkPlan>> {
     words.split(" | ").map(both_ways).collect()
 }
 
-/// What links carried from caller to server: bytes that they delivered, by time.
+/// Bytes that links delivered from caller to server, over time.
 pub(super) struct Carried {
-    /// Nanoseconds of the clock, and the bytes of each link until then.
+    /// Nanoseconds of the clock, and the bytes that each link has carried until then.
     samples: Vec<(u64, Vec<u64>)>,
 }
 
 impl Carried {
-    /// Watches the links while something runs.
+    /// Watches the links while a future runs.
     pub(super) async fn during<T>(
         testbed: &Testbed,
         links: usize,
@@ -50,7 +50,7 @@ impl Carried {
         }
     }
 
-    /// The first moment from `after` on at which a link has carried `rate` bit/s over a fifth of a second.
+    /// Returns the first moment from `after` on at which a link has carried `rate` bit/s for a fifth of a second.
     pub(super) fn reaches(&self, link: usize, after: u64, rate: f64) -> Option<u64> {
         self.samples.windows(5).find_map(|window| {
             let ((from, before), (until, now)) = (window.first()?, window.last()?);
@@ -59,7 +59,7 @@ impl Carried {
         })
     }
 
-    /// Mbit/s of a link over time, seconds from `start`.
+    /// Returns Mbit/s of a link over time, in seconds from `start`.
     pub(super) fn rates(&self, link: usize, start: u64) -> Vec<(f64, f64)> {
         let points = self.samples.iter().step_by(4).collect::<Vec<_>>();
         let rate = |pair: &[&(u64, Vec<u64>)]| {
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_link_is_in_use_once_it_carries_so_much_for_a_while() {
-        // 50 ms apart; from 1 s on link 1 carries 5,000 bytes each time: 0.8 Mbit/s.
+        // Samples are 50 ms apart. From 1 s on, link 1 carries 5,000 bytes in each, which is 0.8 Mbit/s.
         let samples = (0..40u64).map(|step| (step * 50_000_000, vec![0, step.saturating_sub(20) * 5000]));
         let carried = Carried { samples: samples.collect() };
         assert_eq!(carried.reaches(0, 0, 1e5), None);

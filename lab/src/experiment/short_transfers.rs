@@ -1,4 +1,4 @@
-//! Little data, set-up included.
+//! Short transfers, set-up included.
 
 use super::measure::{self, PAYLOAD_SHARE, ideal};
 use super::{About, Case, Column, Cost, Experiment, Options, Trial, peers, peers_at};
@@ -10,11 +10,11 @@ use crate::stats::{percentile, sorted};
 
 pub(crate) struct ShortTransfers;
 
-/// What a transfer is called, its bytes, and how many make a trial.
+/// Sizes: name, bytes, and number of transfers in a trial.
 const SIZES: [(&str, u64, u64); 4] =
     [("1 KB", 1_000, 20), ("10 KB", 10_000, 20), ("100 KB", 100_000, 8), ("1 MB", 1_000_000, 3)];
 const LOSSES: [u32; 2] = [0, 5];
-/// At which all peers are tried; at the other the few that say most.
+/// Loss rate at which all peers run. The other has only the most informative peers.
 const MOST: u32 = 5;
 const EVERYBODY: Options = Options { quick: false, seconds: None };
 const RATE: f64 = 4e6;
@@ -25,7 +25,7 @@ fn link(loss: u32) -> String {
     format!("rate=4mbit, delay=25ms, queue=100ms, loss={loss}%")
 }
 
-/// Loss, and the place in [`SIZES`].
+/// Returns the loss of a condition, and the index of its size in [`SIZES`].
 fn place(condition: &str) -> Option<(u32, usize)> {
     let (loss, size) = Case::place(condition);
     let loss = loss.strip_suffix(" % loss")?.parse().ok()?;
@@ -103,7 +103,7 @@ impl Experiment for ShortTransfers {
     }
 
     fn untimed(&self) -> Option<&'static str> {
-        Some("a trial is so many transfers")
+        Some("a trial has a fixed number of transfers")
     }
 
     fn columns(&self) -> Vec<Column> {

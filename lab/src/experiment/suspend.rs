@@ -1,4 +1,4 @@
-//! A session that leaves its process and address in mid-transfer.
+//! A session that leaves its process and its address in mid-transfer.
 
 use super::measure::millis;
 use super::several;
@@ -12,7 +12,7 @@ pub(crate) struct Suspend;
 
 const RTT_MS: f64 = 50.0;
 const LOSSES: [u32; 2] = [0, 5];
-/// Messages a second, and bytes of one: 2.4 of 4 Mbit/s.
+/// Messages per second, and bytes of each: 2.4 of 4 Mbit/s.
 const RATE: f64 = 300.0;
 const SIZE: usize = 1000;
 /// Seconds before the session is suspended, and after it was resumed.
@@ -88,7 +88,7 @@ impl Experiment for Suspend {
     }
 
     fn untimed(&self) -> Option<&'static str> {
-        Some("a trial is 3 s before and 3 s after")
+        Some("a trial lasts 3 s before the suspension and 3 s after it")
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -1,4 +1,5 @@
-//! A flow of ours whose caller suspends its session in mid-transfer; another process goes on with it at the host's other address.
+//! A whimbrel flow whose caller suspends its session in mid-transfer. Another process resumes it from the host's other
+//! address.
 
 use anyhow::Context;
 
@@ -8,18 +9,19 @@ use crate::job::Job;
 use crate::peer::Left;
 use crate::testbed::{Side, Testbed};
 
-/// What came of it.
+/// Outcome of such a flow.
 pub(crate) struct Moved {
-    /// Of both callers together, from the first one's connect call.
+    /// The flow of both callers together, from the first one's connect call on.
     pub(crate) flow: Flow,
-    /// What the first caller left.
+    /// State that the first caller left.
     pub(crate) left: Left,
-    /// When the second one called resume, nanoseconds of [`crate::clock`].
+    /// Time of the second caller's resume call, in nanoseconds of [`crate::clock`].
     pub(crate) resumed: u64,
 }
 
 impl Moved {
-    /// The first caller sends so many `messages` of the job from the first link's address, the second the rest from the second link's.
+    /// Runs a job with two callers. The first sends this many `messages` from the address on the first link. The second
+    /// sends the rest from the address on the second link.
     pub(crate) async fn run(
         testbed: &Testbed,
         job: &Job,
@@ -39,7 +41,7 @@ impl Moved {
         let mut first = Process::run(testbed, Side::Caller, &arguments)?;
         let started = first.clock_within("started", START).await?;
         let left = first.next("left").await?;
-        let left: Left = serde_json::from_str(&left).context("what the first caller left")?;
+        let left: Left = serde_json::from_str(&left).context("reading the first caller's state")?;
         drop(first);
         let mut second = Process::run(testbed, Side::Caller, &caller("arrive", 1)?)?;
         second.tell(&left.state).await?;

@@ -1,4 +1,4 @@
-//! One side of a flow as a process: what it says, line by line.
+//! One side of a flow as a process, and the lines that it prints.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::process::{Child, ChildStdout};
 use crate::job::Job;
 use crate::testbed::{Side, Testbed};
 
-/// A side that runs. Dropped, it is killed.
+/// A running side. Dropping it kills the process.
 pub(super) struct Process {
     side: Side,
     child: Child,
@@ -18,7 +18,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts a side of `peer`: the caller where it is given the server's word.
+    /// Starts a side of `peer`. A caller also gets `word`, which the server printed when it was ready.
     pub(super) fn start(
         testbed: &Testbed,
         side: Side,
@@ -36,7 +36,7 @@ impl Process {
         Self::run(testbed, side, &arguments.map(str::to_owned).collect::<Vec<_>>())
     }
 
-    /// Starts this program with these arguments in a host.
+    /// Starts this program with these arguments on a host.
     pub(super) fn run(testbed: &Testbed, side: Side, arguments: &[String]) -> anyhow::Result<Self> {
         let program = std::env::current_exe()?;
         let program = program.to_str().context("the path of this program is not UTF-8")?;
@@ -45,38 +45,38 @@ impl Process {
         Ok(Self { side, child, lines: BufReader::new(output).lines() })
     }
 
-    /// What follows `word` in the next line.
+    /// Reads the next line, which must begin with `word`, and returns the rest of it.
     pub(super) async fn next(&mut self, word: &str) -> anyhow::Result<String> {
         let line = self.lines.next_line().await?;
-        let line = line.ok_or_else(|| anyhow!("the {} ended without a word", self.name()))?;
+        let line = line.ok_or_else(|| anyhow!("the {} ended without printing anything", self.name()))?;
         match line.split_once(' ') {
             Some((first, rest)) if first == word => Ok(rest.to_owned()),
             Some(("failed", why)) => Err(anyhow!("the {}: {why}", self.name())),
-            _ => Err(anyhow!("the {} said `{line}` instead of `{word}`", self.name())),
+            _ => Err(anyhow!("the {} printed `{line}` instead of `{word}`", self.name())),
         }
     }
 
-    /// As [`Process::next`], in time.
+    /// Like [`Process::next`], with a time limit.
     pub(super) async fn next_within(&mut self, word: &str, time: Duration) -> anyhow::Result<String> {
         let name = self.name();
         let next = tokio::time::timeout(time, self.next(word)).await;
-        next.with_context(|| format!("the {name} did not say `{word}` within {time:?}"))?
+        next.with_context(|| format!("the {name} did not print `{word}` within {time:?}"))?
     }
 
-    /// As [`Process::next_within`], where that is a moment of [`crate::clock`].
+    /// Like [`Process::next_within`], for a time of [`crate::clock`].
     pub(super) async fn clock_within(&mut self, word: &str, time: Duration) -> anyhow::Result<u64> {
         let said = self.next_within(word, time).await?;
-        said.parse().with_context(|| format!("`{said}` is no moment"))
+        said.parse().with_context(|| format!("`{said}` is not a time"))
     }
 
-    /// Gives it a line to read.
+    /// Writes a line to its standard input.
     pub(super) async fn tell(&mut self, line: &str) -> anyhow::Result<()> {
         let input = self.child.stdin.as_mut().context("no pipe")?;
         input.write_all(line.as_bytes()).await?;
         Ok(input.write_all(b"\n").await?)
     }
 
-    /// Tells it to end, and gives what it says after `word` then, if it has not `said` it already.
+    /// Tells the process to end. Returns `said`, or else what it still prints after `word`.
     pub(super) async fn end(
         &mut self,
         word: &str,

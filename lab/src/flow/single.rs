@@ -1,4 +1,4 @@
-//! `lab try`: one flow over a link, to look at a peer.
+//! `lab try` runs one flow, for a quick look at a peer.
 
 use super::Flow;
 use crate::condition;
@@ -6,21 +6,22 @@ use crate::job::{Job, Want};
 use crate::stats::percentile;
 use crate::testbed::Testbed;
 
-/// One flow over a link
+/// Runs one flow and prints its figures
 #[derive(clap::Args)]
 pub(crate) struct Try {
-    /// Which peer
+    /// Name of the peer (`lab list`)
     peer: String,
-    /// What it is to do, as JSON: `{"load":"bulk"}`, `{"load":"transfer","bytes":1000000}`,
-    /// `{"load":"messages","size":100,"rate":50,"count":500,"want":"each"}` (or `ordered`, `newest`, `{"within":200}`)
+    /// Job as JSON: `{"load":"bulk"}`, `{"load":"transfer","bytes":1000000}` or
+    /// `{"load":"messages","size":100,"rate":50,"count":500,"want":"each"}`. `want` may also be `ordered`, `newest` or
+    /// `{"within":200}`
     job: String,
-    /// The link: the name of a condition (`lab list`), or the words of `whimbrel link`; given again, one more
+    /// Name of a condition (`lab list`), or a link in the syntax of `whimbrel link`. Repeat it for several links
     #[arg(long, default_value = "rate=4mbit,delay=25ms,loss=5%")]
     link: Vec<String>,
-    /// Seconds, or at most so many
+    /// Seconds that bulk data is sent for, or the most that another job may take
     #[arg(long, default_value_t = 10.0)]
     time: f64,
-    /// The links' dice
+    /// Seed of the links
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -48,17 +49,17 @@ fn print(flow: &Flow) {
     let (first, last) = (seconds(figures.first), seconds(figures.last));
     let rate = figures.bytes as f64 * 8.0 / last.max(1e-9) / 1e6;
     let gap = figures.longest_gap(figures.first, figures.last);
-    println!("sent {} bytes; {:.2} s of processor", sent.bytes, sent.cpu);
+    println!("sent {} bytes; {:.2} s of CPU time", sent.bytes, sent.cpu);
     println!("read {} bytes, the first after {first:.3} s, the last after {last:.3} s", figures.bytes);
-    println!("     {rate:.3} Mbit/s, nothing for {gap:.2} s at most; {:.2} s of processor", figures.cpu);
+    println!("     {rate:.3} Mbit/s, longest gap {gap:.2} s; {:.2} s of CPU time", figures.cpu);
 }
 
 fn print_messages(flow: &Flow, count: u64, want: Want) {
     let (figures, latencies) = (&flow.figures, flow.latencies());
     let at = |share| percentile(&latencies, share).unwrap_or_default();
-    println!("     half within {:.1} ms, 99 % {:.1} ms, all {:.1} ms", at(0.5), at(0.99), at(1.0));
+    println!("     latency p50 {:.1} ms, p99 {:.1} ms, max {:.1} ms", at(0.5), at(0.99), at(1.0));
     println!(
-        "     of {} sent {} lost, {} twice",
+        "     {} sent, {} lost, {} duplicates",
         flow.sent.messages,
         figures.lost(count),
         figures.duplicates()

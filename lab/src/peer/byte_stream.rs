@@ -1,4 +1,4 @@
-//! Jobs over a byte stream, whichever it is.
+//! Jobs over any byte stream.
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
@@ -6,10 +6,10 @@ use super::record::Record;
 use super::source::Source;
 use crate::job::{Job, Sent};
 
-/// Bytes of a write call of bulk data.
+/// Bytes of a write call for bulk data.
 pub(super) const WRITE: usize = 64 << 10;
 
-/// Writes what `job` asks for, and finishes the stream.
+/// Writes the payload of `job`, and finishes the stream.
 pub(super) async fn send(
     job: &Job,
     stream: &mut (impl AsyncWrite + Unpin),
@@ -40,7 +40,7 @@ async fn bulk(bytes: u64, stream: &mut (impl AsyncWrite + Unpin), sent: &mut Sen
     Ok(stream.flush().await?)
 }
 
-/// Reads until the job is done, or the other side has finished.
+/// Reads until the job is done. It is an error if the sender finishes before that.
 pub(super) async fn receive(
     stream: &mut (impl AsyncRead + Unpin),
     record: &mut Record,
@@ -54,8 +54,8 @@ pub(super) async fn receive(
     Ok(())
 }
 
-/// Waits until the other side has taken everything and gone.
+/// Waits until the other side has read everything and closed.
 pub(super) async fn until_gone(stream: &mut (impl AsyncRead + Unpin)) {
-    // An error is an end, too.
+    // An error means that the other side is gone too.
     while stream.read(&mut [0; 64]).await.is_ok_and(|length| length > 0) {}
 }

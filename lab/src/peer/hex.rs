@@ -1,4 +1,4 @@
-//! Bytes as hexadecimal digits: what one process tells the next is a word of a line.
+//! Bytes as hexadecimal digits, for state that one process passes to the next on a line.
 
 use anyhow::Context;
 
@@ -9,7 +9,7 @@ pub(super) fn digits<'a>(bytes: impl IntoIterator<Item = &'a u8>) -> String {
 pub(super) fn bytes(digits: &str) -> anyhow::Result<Vec<u8>> {
     let pairs = digits.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap_or_default());
     let bytes: Result<_, _> = pairs.map(|pair| u8::from_str_radix(pair, 16)).collect();
-    bytes.context("not in hexadecimal digits")
+    bytes.context("not hexadecimal digits")
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A caller of ours that leaves: it suspends its session, and another process, at another address, goes on with it.
+//! A caller of ours that suspends its session, and another one that resumes it in a new process, at another address.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,32 +13,32 @@ use super::whimbrel::OURS;
 use crate::clock;
 use crate::job::{Job, Sent};
 
-/// What the one that leaves prints in the end; the next one's standard input begins with its state.
+/// Output of the caller that leaves. The next caller's standard input begins with its `state`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Left {
-    /// When it called suspend, nanoseconds of [`crate::clock`].
+    /// Time of its suspend call, in nanoseconds of [`crate::clock`].
     pub(crate) called: u64,
-    /// When it had the session as bytes.
+    /// Time at which it had the session as bytes.
     pub(crate) suspended: u64,
-    /// How many those were.
+    /// Size of the suspended session in bytes.
     pub(crate) bytes: usize,
-    /// The identity's secret and the session, in hexadecimal digits.
+    /// Secret of the identity and suspended session, in hexadecimal digits.
     pub(crate) state: String,
 }
 
-/// What both callers are told.
+/// Arguments of both callers.
 #[derive(clap::Args)]
 struct Share {
     #[arg(long)]
     job: String,
     #[arg(long)]
     from: IpAddr,
-    /// How many messages the first one sends
+    /// Number of messages that the first caller sends
     #[arg(long)]
     messages: u64,
 }
 
-/// The first caller: sends the first messages of a job and suspends.
+/// The first caller. It sends the first messages of a job and suspends its session.
 #[derive(clap::Args)]
 pub(crate) struct Leave {
     #[command(flatten)]
@@ -46,7 +46,7 @@ pub(crate) struct Leave {
     to: String,
 }
 
-/// The second caller: resumes and sends the rest.
+/// The second caller. It resumes the session and sends the rest.
 #[derive(clap::Args)]
 pub(crate) struct Arrive {
     #[command(flatten)]
@@ -61,7 +61,7 @@ impl Leave {
     async fn leave(self) -> anyhow::Result<Left> {
         let Share { job, from, messages } = self.share;
         let Job::Messages { size, rate, want, .. } = Job::from_json(&job)? else {
-            bail!("no messages: {job}")
+            bail!("not a job with messages: {job}")
         };
         let identity = new_identity();
         let secret = *identity.secret();
@@ -87,10 +87,10 @@ impl Arrive {
     async fn arrive(self, state: String) -> anyhow::Result<Sent> {
         let Share { job, from, messages } = self.share;
         let Job::Messages { size, rate, count, want } = Job::from_json(&job)? else {
-            bail!("no messages: {job}")
+            bail!("not a job with messages: {job}")
         };
         let bytes = hex::bytes(state.trim())?;
-        let (secret, session) = bytes.split_first_chunk().context("the state is cut short")?;
+        let (secret, session) = bytes.split_first_chunk().context("the state is incomplete")?;
         let state = SuspendedMocket::from_bytes(session)?;
         let endpoint = bind(Identity::from_secret(*secret), from).await?;
         send(async move |sent| {

@@ -1,5 +1,5 @@
-//! The seam: what a transport has to do to be measured. One file a transport; to add one, implement [`Peer`] and name it in
-//! [`all`].
+//! The interface of a transport under measurement, and all peers, one file each. To add one, implement [`Peer`] and
+//! name it in [`all`].
 
 mod byte_stream;
 mod certificate;
@@ -31,32 +31,34 @@ use crate::job::{Figures, Job, Sent};
 
 pub(crate) use leaving::{Arrive, Leave, Left};
 
-/// What a side does until it is done; whoever starts it ends it by closing its standard input.
+/// The work of one side until it is done. Closing its standard input ends it early.
 pub(crate) type Side<'a, T> = Pin<Box<dyn Future<Output = anyhow::Result<T>> + 'a>>;
 
-/// A transport under measurement. `serve` receives, `call` sends.
+/// A transport under measurement. `serve` receives and `call` sends.
 pub(crate) trait Peer: Sync {
-    /// Its name in tables and on the command line, such as `tcp-bbr`.
+    /// Returns its name in tables and on the command line, such as `tcp-bbr`.
     fn name(&self) -> &'static str;
 
-    /// What it is, its version, and every setting that differs from its default and why: goes into the report.
+    /// Describes it for the report: its version, and every setting that differs from its default, with the reason.
     fn settings(&self) -> String;
 
-    /// Why it cannot run here (not installed, kernel without it), and what to do; none if it can.
+    /// Returns why it cannot run here and what to do, such as installing a package. `None` if it can run.
     fn missing(&self) -> Option<String>;
 
-    /// Whether it has a way to do this.
+    /// Returns whether it can do this job.
     fn can(&self, job: &Job) -> bool;
 
-    /// Whether it takes part only where an experiment names it.
+    /// Returns whether it takes part only in experiments that name it.
     fn is_special(&self) -> bool {
         false
     }
 
-    /// Listens at `at`, calls [`side::ready`] with all that the other side needs to know (one word), takes one caller.
+    /// Listens at `at` and takes one caller. It calls [`side::ready`] with one word that has all the other side needs
+    /// to connect.
     fn serve<'a>(&'a self, job: &'a Job, at: &'a [IpAddr]) -> Side<'a, Figures>;
 
-    /// Calls [`side::started`] and connects to what `serve` was `ready` with; `from` are this host's addresses, the first the main one.
+    /// Calls [`side::started`] and connects to `to`, the word that `serve` was ready with. `from` holds this host's
+    /// addresses, the main one first.
     fn call<'a>(&'a self, job: &'a Job, from: &'a [IpAddr], to: &'a str) -> Side<'a, Sent>;
 }
 
@@ -97,18 +99,18 @@ pub(crate) fn all() -> &'static [&'static dyn Peer] {
     ]
 }
 
-/// The peer of this name.
+/// Returns the peer of this name.
 pub(crate) fn find(name: &str) -> anyhow::Result<&'static dyn Peer> {
     let peer = all().iter().find(|peer| peer.name() == name);
-    peer.copied().with_context(|| format!("there is no peer {name}: `lab list` names them"))
+    peer.copied().with_context(|| format!("there is no peer {name}: see `lab list`"))
 }
 
-/// Silence that peers with a limit of their own bear: an outage ends no trial.
+/// Idle timeout for peers that have one, so that an outage ends no trial.
 const IDLE: Duration = Duration::from_secs(300);
-/// Window of peers that have one of their own, bytes: more than any link of the laboratory has under way.
+/// Window in bytes for peers that set one. It is more than any link of the laboratory has in flight.
 const WINDOW: u64 = 32 << 20;
 
-/// Where to bind: one address to that, several to all of the host's.
+/// Returns the address to bind to: the only one, or else any.
 fn anywhere(addresses: &[IpAddr]) -> IpAddr {
     match addresses {
         [one] => *one,
@@ -117,13 +119,13 @@ fn anywhere(addresses: &[IpAddr]) -> IpAddr {
     }
 }
 
-/// What both sides ask before they begin.
+/// Finds the peer and parses the job, and checks that they go together here.
 fn prepare(peer: &str, job: &str) -> anyhow::Result<(&'static dyn Peer, Job)> {
     let (peer, job) = (find(peer)?, Job::from_json(job)?);
     if let Some(missing) = peer.missing() {
         anyhow::bail!("{}: {missing}", peer.name());
     }
-    anyhow::ensure!(peer.can(&job), "{} has no way to do {job:?}", peer.name());
+    anyhow::ensure!(peer.can(&job), "{} cannot do {job:?}", peer.name());
     Ok((peer, job))
 }
 

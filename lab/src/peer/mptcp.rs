@@ -1,4 +1,4 @@
-//! What multipath TCP of the kernel needs beside TCP.
+//! Settings of the kernel's multipath TCP beyond those of TCP.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use tokio::process::Command;
 
 use super::tcp;
 
-/// What it is, and every setting.
+/// Describes MPTCP and its settings for the report.
 pub(super) fn settings(congestion: &str) -> String {
     format!(
         "MPTCP of Linux {} with {congestion} on each subflow, the kernel's path manager and scheduler; where there are several links \
@@ -17,7 +17,7 @@ pub(super) fn settings(congestion: &str) -> String {
     )
 }
 
-/// Tells the kernel's path manager of this host's further addresses.
+/// Tells the kernel's path manager this host's further addresses.
 pub(super) async fn use_several(addresses: &[IpAddr], role: &str) -> anyhow::Result<()> {
     if let [_, further @ ..] = addresses
         && !further.is_empty()
@@ -34,7 +34,7 @@ async fn ip(arguments: &str) -> anyhow::Result<()> {
     let output = Command::new("ip").arg("mptcp").args(arguments.split(' ')).output().await;
     let output = output.context("MPTCP over several links needs `ip`: install iproute2")?;
     let said = String::from_utf8_lossy(&output.stderr);
-    // Flows that share a host may have done it already.
+    // Another flow on the same host may have added it already.
     ensure!(output.status.success() || said.contains("exists"), "ip mptcp {arguments}: {}", said.trim());
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! QUIC by quinn and by noq, whose interfaces differ by a few names.
+//! QUIC by quinn and by noq, whose APIs differ in a few names.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -14,11 +14,11 @@ use super::source::Source;
 use super::{IDLE, Peer, Side, WINDOW, anywhere, byte_stream, certificate, version};
 use crate::job::{Figures, Job, Sent, Want};
 
-/// Streams that may be open at a time: no message waits for another's end.
+/// Streams that may be open at a time, enough that no message waits for another's end.
 const STREAMS: u32 = 1 << 16;
-/// Round trips after which what was not acknowledged is taken for lost, where something newer has been sent.
+/// Round trips after which a message without an acknowledgement counts as lost, once a newer one has been sent.
 const OVERDUE: f64 = 1.5;
-/// How long the last packets get to tell the other end.
+/// Longest wait for the last packets to reach the other end.
 const FAREWELL: Duration = Duration::from_millis(200);
 
 macro_rules! quic {
@@ -26,7 +26,7 @@ macro_rules! quic {
         #[doc = concat!("QUIC by ", $what, " with one of its congestion controllers.")]
         pub(super) struct $peer {
             pub(super) name: &'static str,
-            /// Its name, and what makes it.
+            /// Name and constructor of the congestion controller.
             pub(super) congestion: (&'static str, fn() -> $module::Factory),
         }
 
@@ -75,7 +75,7 @@ macro_rules! quic {
 
             use super::*;
 
-            /// Makes congestion controllers.
+            /// Factory of congestion controllers.
             pub(in super::super) type Factory = Arc<dyn ControllerFactory + Send + Sync>;
 
             fn transport(congestion: Factory, links: usize) -> anyhow::Result<Arc<TransportConfig>> {
@@ -128,7 +128,7 @@ macro_rules! quic {
                             let source = Source::new(size, rate, count);
                             send_messages(&connection, source, want, sent).await?;
                             if matches!(want, Want::Within(_)) {
-                                // The server cannot know that there will be no more.
+                                // The server cannot know that no more messages will come.
                                 connection.close(0u32.into(), b"done");
                             }
                         }
@@ -141,7 +141,7 @@ macro_rules! quic {
                 .await
             }
 
-            /// Takes a message of each stream, until all have come or the caller has closed.
+            /// Reads a message from each stream, until all have arrived or the caller has closed.
             async fn messages(connection: &Connection, size: usize, record: &mut Record) -> anyhow::Result<()> {
                 let mut reading = JoinSet::new();
                 while !record.is_done() {
@@ -172,7 +172,7 @@ macro_rules! quic {
                 }
             }
 
-            /// Sends each message on a stream of its own, and waits until none is under way any more.
+            /// Sends each message on a stream of its own, and waits until all of them are acknowledged or given up.
             async fn send_messages(
                 connection: &Connection,
                 mut source: Source,
@@ -211,12 +211,12 @@ macro_rules! quic {
             /// Resets streams whose acknowledgement is overdue.
             fn give_up(older: &mut VecDeque<(Instant, SendStream)>, overdue: Duration) {
                 while let Some((_, mut stream)) = older.pop_front_if(|(written, _)| written.elapsed() > overdue) {
-                    // One that was acknowledged already needs no reset.
+                    // A stream that was acknowledged already needs no reset.
                     stream.reset(0u32.into()).ok();
                 }
             }
 
-            /// Waits until all of a stream was acknowledged; resets it when its time is over.
+            /// Waits until the whole stream was acknowledged. Resets it when its time is over.
             async fn until_over(mut stream: SendStream, time: Option<Duration>) {
                 match time {
                     None => drop(stream.stopped().await),
@@ -248,7 +248,7 @@ quic!(
     "; where there are several links, a path from each to the server's first address, open to data",
     |connection| connection.rtt(::noq::PathId::ZERO).unwrap_or_default(),
     |transport, links| {
-        // The extension is asked for only where it has something to do.
+        // The extension is offered only if there are several links to use it on.
         if links > 1 {
             transport.max_concurrent_multipath_paths(links as u32 + 1);
         }
@@ -262,10 +262,10 @@ quic!(
     }
 );
 
-/// How long to wait before a path is tried again.
+/// Wait before a path is tried again.
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// Opens a path from `local`, as soon as the other side has given ids for one.
+/// Opens a path from `local` as soon as the other side has issued connection IDs for it.
 async fn open_path(connection: &::noq::Connection, local: IpAddr, to: SocketAddr) {
     while connection.close_reason().is_none() {
         let path = ::noq::FourTuple::new(to, Some(local));

@@ -1,4 +1,4 @@
-//! What the receiving side notes of what it reads.
+//! The receiving side's record of what it reads.
 
 use std::collections::HashSet;
 
@@ -10,9 +10,9 @@ use crate::job::{BIN, Figures, HEADER, Job, Want};
 pub(super) struct Record {
     job: Job,
     figures: Figures,
-    /// Numbers of the messages that have come.
+    /// Numbers of the messages that have arrived.
     seen: HashSet<u64>,
-    /// Of a byte stream: the part of a message that has come.
+    /// The part of a message that has arrived on a byte stream.
     part: Vec<u8>,
 }
 
@@ -21,7 +21,8 @@ impl Record {
         Self { job: job.clone(), figures: Figures::default(), seen: HashSet::new(), part: Vec::new() }
     }
 
-    /// Bytes of a byte stream, in order; messages in it follow one another without a frame, as all have one size.
+    /// Records bytes of a byte stream, in order. Its messages have the same size and follow one another without
+    /// framing.
     pub(super) fn read(&mut self, bytes: &[u8]) {
         let now = clock::now();
         self.count(now, bytes.len());
@@ -34,7 +35,7 @@ impl Record {
         self.part.drain(..whole);
     }
 
-    /// A whole message.
+    /// Records a whole message.
     pub(super) fn message(&mut self, payload: &[u8]) {
         self.part.clear();
         self.read(payload);
@@ -62,7 +63,7 @@ impl Record {
         }
     }
 
-    /// All has come that the receiver wants.
+    /// Returns whether everything that the receiver wants has arrived.
     pub(super) fn is_done(&self) -> bool {
         match self.job {
             Job::Bulk => false,

@@ -1,4 +1,4 @@
-//! SCTP by usrsctp: a C program, `peers/sctp.c`, which takes the place of this one.
+//! SCTP by usrsctp. The process of a side becomes the C program `peers/sctp.c`.
 
 use std::net::IpAddr;
 use std::os::unix::process::CommandExt;
@@ -11,11 +11,11 @@ use super::{Peer, Side, version};
 use crate::job::{Figures, Job, Sent, Want};
 
 const SOURCE: &str = include_str!("../../peers/sctp.c");
-/// The library's header: where there is none it is not installed.
+/// Header of the library. Without it, usrsctp is not installed.
 const HEADER: &str = "/usr/include/usrsctp.h";
-/// The Debian package with it.
+/// Debian package that has the library.
 const PACKAGE: &str = "libusrsctp-dev";
-/// Longest message the program takes.
+/// Longest message that the program takes.
 const LONGEST: usize = 64 << 10;
 
 /// SCTP.
@@ -53,7 +53,7 @@ impl Peer for Sctp {
     }
 }
 
-/// Replaces this process by the program; returns only if that fails.
+/// Replaces this process with the program. Returns only if that fails.
 fn become_side(side: &str, job: &Job, addresses: &[IpAddr], word: Option<&str>) -> anyhow::Error {
     let program = match program() {
         Ok(program) => program,
@@ -65,7 +65,7 @@ fn become_side(side: &str, job: &Job, addresses: &[IpAddr], word: Option<&str>) 
     anyhow::Error::from(command.exec()).context("cannot start the SCTP program")
 }
 
-/// The job as the program takes it: load, bytes, size, rate, count, want, milliseconds.
+/// Returns the job as the program's arguments: load, bytes, size, rate, count, want, milliseconds.
 fn words(job: &Job) -> [String; 7] {
     let words = |load: &str, bytes: u64, size: usize, rate: f64, count: u64, want: &str, ms: u64| {
         [
@@ -93,7 +93,7 @@ fn words(job: &Job) -> [String; 7] {
     }
 }
 
-/// The program, built beside this one if it is not there yet.
+/// Returns the path of the program. It is built beside this one if it is missing or out of date.
 fn program() -> anyhow::Result<PathBuf> {
     ensure!(Path::new(HEADER).exists(), "usrsctp is not installed: `apt-get install {PACKAGE}`");
     let here = std::env::current_exe()?;
@@ -102,7 +102,7 @@ fn program() -> anyhow::Result<PathBuf> {
     if program.exists() && std::fs::read_to_string(&source).is_ok_and(|built| built == SOURCE) {
         return Ok(program);
     }
-    // Several may build at a time: each its own, and the last one stays.
+    // Several processes may build it at a time. Each builds a copy of its own, and the last one stays.
     let mine = directory.join(format!("lab-sctp-{}", std::process::id()));
     let mine_source = mine.with_extension("c");
     std::fs::write(&mine_source, SOURCE)?;

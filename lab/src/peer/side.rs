@@ -1,4 +1,4 @@
-//! What both sides of a trial have in common: how they say what they find, and how they end.
+//! The parts that both sides of a trial share: how they report, and how they end.
 
 use std::io::{Read, Write};
 use std::sync::OnceLock;
@@ -11,19 +11,19 @@ use super::record::Record;
 use crate::clock;
 use crate::job::{Figures, Job, Sent};
 
-/// A side that has not ended by itself this long after it was told to is ended.
+/// Time after which a side that was told to end is ended by force.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// When one side has gone, whoever started both tells the other within this time.
+/// Time within which a side is told to end after the other side has gone.
 const GRACE: Duration = Duration::from_secs(5);
 
 static ENDING: OnceLock<watch::Sender<bool>> = OnceLock::new();
 
-/// Tells the other side where to connect, and whoever started this one that it listens.
+/// Reports that this side listens, and the word that the other side needs to connect.
 pub(super) fn ready(word: &str) -> anyhow::Result<()> {
     say("ready", word)
 }
 
-/// Notes the connect call.
+/// Reports the connect call.
 pub(super) fn started() -> anyhow::Result<()> {
     say("started", &clock::now().to_string())
 }
@@ -42,7 +42,7 @@ pub(super) async fn ended() {
     ending.wait_for(|ended| *ended).await.ok();
 }
 
-/// Watches standard input, and sees to it that its end is this process's.
+/// Watches standard input. When it closes, this process ends.
 fn watch_input() {
     let ending = ENDING.get_or_init(|| watch::Sender::new(false));
     std::thread::spawn(move || {
@@ -55,7 +55,7 @@ fn watch_input() {
     });
 }
 
-/// Runs one side, and prints what it found after `word`, or `failed` and why.
+/// Runs one side. Prints its findings after `word`, or the reason after `failed`.
 pub(super) fn run<T: serde::Serialize>(
     word: &str,
     side: impl Future<Output = anyhow::Result<T>>,
@@ -65,12 +65,12 @@ pub(super) fn run<T: serde::Serialize>(
     match runtime.block_on(side) {
         Ok(found) => say(word, &serde_json::to_string(&found)?)?,
         Err(error) => {
-            // Whoever started this side makes a row of a table of it: one line.
+            // The reason goes into a cell of a table, so it is one line.
             say("failed", &format!("{error:#}").replace('\n', " "))?;
             std::process::exit(1);
         }
     }
-    // Neither tasks that still run nor the thread that reads the input keep the process.
+    // Tasks that still run and the thread that reads the input must not keep the process alive.
     std::process::exit(0);
 }
 
@@ -94,7 +94,8 @@ pub(super) async fn send(body: impl AsyncFnOnce(&mut Sent) -> anyhow::Result<()>
     Ok(sent)
 }
 
-/// Between the end of one side and that of the other the other may fail: this is no failure of the trial.
+/// Runs a side until it is done or told to end. An error just before it is told to end is no failure of the trial,
+/// because the other side may already have gone.
 async fn until_told(body: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     let result = tokio::select! {
         result = body => result,
@@ -106,7 +107,7 @@ async fn until_told(body: impl Future<Output = anyhow::Result<()>>) -> anyhow::R
     }
 }
 
-/// Processor time of this process, seconds.
+/// Returns the processor time of this process in seconds.
 fn cpu() -> f64 {
     processor_time().map_or(0.0, |time| time.as_secs_f64())
 }
@@ -116,7 +117,7 @@ fn processor_time() -> anyhow::Result<Duration> {
     #[allow(unsafe_code, reason = "the standard library does not tell processor time")]
     // SAFETY: `time` is valid for writes.
     let result = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
-    anyhow::ensure!(result == 0, "no processor time");
+    anyhow::ensure!(result == 0, "cannot read the processor time");
     let nanos = u32::try_from(time.tv_nsec).context("nanoseconds")?;
     Ok(Duration::new(u64::try_from(time.tv_sec).context("seconds")?, nanos))
 }

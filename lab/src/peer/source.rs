@@ -1,4 +1,4 @@
-//! The messages of a job, each when it is due.
+//! The messages of a job, each at the time it is due.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::clock;
 
-/// Gives out messages at a steady rate from its first call on.
+/// A source of messages at a steady rate from its first call on.
 #[derive(Debug)]
 pub(super) struct Source {
     size: usize,
@@ -22,13 +22,14 @@ impl Source {
         Self { size, rate, count, first: 0, next: 0, started: None }
     }
 
-    /// Leaves out the messages before this one.
+    /// Skips the messages before this one.
     pub(super) fn starting_at(self, first: u64) -> Self {
         Self { first, next: first, ..self }
     }
 
-    /// The next message, once it is due; none after the last. It bears the time of this moment, or, if the send call before was blocked
-    /// beyond it, the time it was due: waiting at the sender counts, for all peers alike.
+    /// Returns the next message once it is due, and `None` after the last. It carries the current time. If the send
+    /// call before blocked for longer, it carries the time at which it was due. So waiting at the sender counts, for
+    /// all peers alike.
     pub(super) async fn next(&mut self) -> Option<Bytes> {
         if self.next == self.count {
             return None;

@@ -10,14 +10,15 @@ use super::side::{ready, receive, send, started};
 use super::{Peer, Side, anywhere, byte_stream, mptcp};
 use crate::job::{Figures, Job, Sent};
 
-/// Unsent bytes the kernel keeps of a stream of messages: the queue stays where it counts as waiting at the sender.
+/// Unsent bytes that the kernel may hold for a stream of messages. The rest waits in the program, where it counts as
+/// waiting at the sender.
 const NOT_SENT: u32 = 16 << 10;
 
 /// Kernel TCP with one of the kernel's congestion controllers.
 pub(super) struct Tcp {
     pub(super) name: &'static str,
     pub(super) congestion: &'static str,
-    /// Over all links, by MPTCP; else over the first.
+    /// Whether it uses all links, by MPTCP, or only the first.
     pub(super) multipath: bool,
 }
 
@@ -77,16 +78,16 @@ impl Peer for Tcp {
     }
 }
 
-/// What differs from the defaults of all that the kernel carries.
+/// Settings of every TCP variant that differ from the kernel's defaults.
 pub(super) const SETTINGS: &str = "TCP_NODELAY; for messages TCP_NOTSENT_LOWAT of 16 KiB, so that little waits in the kernel unsent; \
      buffers left to the kernel's own tuning, up to 16 MiB; no metrics kept from connection to connection";
 
-/// The kernel's release.
+/// Returns the kernel's release.
 pub(super) fn kernel() -> String {
     std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()
 }
 
-/// Why there is no such socket, and what to do.
+/// Returns why such a socket cannot be made, and what to do. `None` if it can be made.
 pub(super) fn missing(protocol: Protocol, congestion: &str) -> Option<String> {
     let Ok(socket) = Socket::new(Domain::IPV4, Type::STREAM, Some(protocol)) else {
         return Some(
@@ -116,7 +117,7 @@ pub(super) fn listen(protocol: Protocol, congestion: &str, at: IpAddr) -> anyhow
     Ok(socket(protocol, congestion, at)?.listen(1)?)
 }
 
-/// Says that it starts, and connects.
+/// Reports the start, and connects.
 pub(super) async fn connect(
     protocol: Protocol,
     congestion: &str,

@@ -1,4 +1,4 @@
-//! TLS 1.3 over kernel TCP, by rustls: what a secured connection costs to set up.
+//! TLS 1.3 over kernel TCP, by rustls. It shows what it costs to set up a secured connection.
 
 use std::net::IpAddr;
 use std::sync::Arc;

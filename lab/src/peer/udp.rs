@@ -1,4 +1,4 @@
-//! Bare UDP: the floor. No order, no repetition, no encryption, and nothing that slows a sender down.
+//! Bare UDP, the floor: no order, no retransmission, no encryption, and nothing that slows a sender down.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -13,19 +13,19 @@ use super::source::Source;
 use super::{Peer, Side};
 use crate::job::{Figures, HEADER, Job, Sent};
 
-/// Names the rate of bulk data, Mbit/s of payload.
+/// Variable that sets the rate of bulk data, Mbit/s of payload.
 const RATE: &str = "LAB_UDP_MBPS";
-/// Bytes of a datagram of bulk data: a packet of 1,500 over IPv4.
+/// Bytes of a datagram of bulk data. It makes a packet of 1,500 bytes over IPv4.
 const BULK: usize = 1472;
-/// Longest datagram.
+/// Longest datagram, in bytes.
 const LONGEST: usize = 65_507;
-/// Shorter than a message: there is no more.
+/// Datagram that says that no more will come. It is shorter than any message.
 const END: &[u8] = b"end";
-/// What is still under way at the end has this long to come.
+/// Time for which datagrams may still arrive after the end was announced.
 const SETTLE: Duration = Duration::from_millis(500);
-/// How often the end is told until it is answered.
+/// Interval at which the end is announced until it is answered.
 const INSIST: Duration = Duration::from_millis(50);
-/// Bytes of datagrams that wait to be read.
+/// Receive buffer, in bytes.
 const BUFFER: usize = 8 << 20;
 
 /// UDP.
@@ -59,7 +59,7 @@ impl Peer for Udp {
     fn serve<'a>(&'a self, job: &'a Job, at: &'a [IpAddr]) -> Side<'a, Figures> {
         Box::pin(async move {
             let socket = UdpSocket::bind(SocketAddr::new(at[0], 0)).await?;
-            // Refused beyond the system's limit without privilege, which leaves the default.
+            // Without privilege, the system refuses more than its limit and keeps the default.
             SockRef::from(&socket).set_recv_buffer_size(BUFFER).ok();
             ready(&socket.local_addr()?.to_string())?;
             receive(job, async |record| take(&socket, record).await).await
@@ -73,7 +73,7 @@ impl Peer for Udp {
             socket.connect(to).await?;
             let mut source = source(job);
             while let Some(message) = source.next().await {
-                // A full queue of the device is a loss like any other.
+                // A full queue of the device counts as loss.
                 if socket.send(&message).await.is_ok() {
                     sent.bytes += message.len() as u64;
                     sent.messages += 1;
@@ -89,7 +89,7 @@ impl Peer for Udp {
     }
 }
 
-/// Mbit/s of bulk data.
+/// Returns the rate of bulk data in Mbit/s.
 fn rate() -> Option<f64> {
     std::env::var(RATE).ok()?.parse().ok().filter(|rate| *rate > 0.0)
 }

@@ -1,11 +1,11 @@
-//! Versions of what is measured.
+//! Versions of the software under measurement.
 
 use std::process::Command;
 
-/// What this program was built with.
+/// Lock file that this program was built with.
 const LOCK: &str = include_str!("../../Cargo.lock");
 
-/// That of a crate this program was built with; the newest, where there are several.
+/// Returns the version of a crate that this program was built with, the newest if there are several.
 pub(super) fn of_crate(name: &str) -> &'static str {
     newest(name, LOCK).unwrap_or("of no known version")
 }
@@ -20,12 +20,12 @@ fn newest<'a>(name: &str, lock: &'a str) -> Option<&'a str> {
     found.max_by_key(|version| numbers(version))
 }
 
-/// As text 0.9 would be newer than 0.11.
+/// Returns the numbers of a version, to compare it by. As text, 0.9 would be newer than 0.11.
 fn numbers(version: &str) -> Vec<u64> {
     version.split(['.', '-', '+']).map_while(|part| part.parse().ok()).collect()
 }
 
-/// That of a C library, as its package says.
+/// Returns the version of a C library according to `pkg-config`.
 pub(super) fn of_library(name: &str) -> String {
     let output = Command::new("pkg-config").args(["--modversion", name]).output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());

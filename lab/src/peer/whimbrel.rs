@@ -1,4 +1,4 @@
-//! Whimbrel.
+//! Whimbrel, the transport that the laboratory is about.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -18,39 +18,39 @@ use crate::job::{Figures, Job, Sent, Want};
 
 /// Bytes of a message of bulk data.
 const MESSAGE: usize = 8 << 10;
-/// Messages handed over by the receiving end at a time.
+/// Messages that the receiving end takes at a time.
 const MANY: usize = 256;
-/// What the newest message replaces.
+/// Tag of the messages that a newer one replaces.
 const NEWEST: Tag = Tag(1);
-/// How long the last packets get to tell the other end.
+/// Longest wait for the last packets to reach the other end.
 const FAREWELL: Duration = Duration::from_millis(200);
 
 /// Whimbrel with one of its congestion controllers.
 pub(super) struct Whimbrel {
     pub(super) name: &'static str,
     pub(super) congestion: Congestion,
-    /// Bulk data as one sequence of messages instead of messages in any order.
+    /// Whether bulk data is one sequence of messages, or messages in any order.
     pub(super) sequenced: bool,
-    /// What it does for messages to be in time, if not what most programs would.
+    /// Setting for messages in time, if it is not the default.
     pub(super) copies: Option<Copies>,
 }
 
-/// A setting that decides how often a message goes.
+/// A setting that decides how often a message is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Copies {
-    /// Once, until it is lost.
+    /// Once, and again only if it is lost.
     Once,
-    /// As often as it takes to be in time, whatever the bytes.
+    /// As often as it takes to be in time, whatever the cost in bytes.
     Deadline,
-    /// At an urgent priority: on two paths.
+    /// On two paths, at an urgent priority.
     Urgent,
     /// On every path.
     Redundant,
 }
 
-/// What takes a second path by itself: the session's `urgent_priority`.
+/// Priority at which messages also take a second path, the session's default `urgent_priority`.
 const URGENT: u8 = 200;
-/// Two copies of everything: percent of bytes.
+/// Budget for two copies of everything, in percent of all bytes sent.
 const ANY_BUDGET: u16 = 200;
 
 impl Copies {
@@ -61,7 +61,7 @@ impl Copies {
                 transport.deadline_budget = 0;
             }
             Self::Deadline => transport.deadline_budget = ANY_BUDGET,
-            // The second path instead of repeats on one.
+            // The second path takes the place of repeats on one path.
             Self::Urgent => transport.repeats = Repeats::Fixed(0),
             Self::Redundant => transport.scheduler = Scheduling::Redundant,
         }
@@ -77,7 +77,7 @@ impl Copies {
     }
 }
 
-/// As most programs would have it.
+/// Whimbrel with the settings that most programs would use.
 pub(super) const OURS: Whimbrel =
     Whimbrel { name: "whimbrel", congestion: Congestion::Gauge, sequenced: false, copies: None };
 
@@ -147,9 +147,9 @@ impl Peer for Whimbrel {
                     self.send_messages(&mocket, Source::new(size, rate, count), want, sent).await?;
                 }
             }
-            // A close before the handshake is done gives up what was sent.
+            // A close before the handshake is complete would discard what was sent.
             mocket.established().await?;
-            // Delivers what was sent, and returns once the other end has taken all.
+            // This delivers what was sent, and returns once the other end has received everything.
             mocket.close(0, "done").await;
             Ok(())
         }))
@@ -226,7 +226,7 @@ async fn messages(mocket: &Mocket, record: &mut Record) -> anyhow::Result<()> {
         messages.clear();
         match mocket.recv_many(&mut messages, MANY).await {
             Ok(_) => {}
-            // The caller has closed: of what has a lifetime no more will come.
+            // The caller has closed, so no more of the messages with a lifetime will come.
             Err(Closed(CloseReason::Peer { .. })) => return Ok(()),
             Err(error) => return Err(error.into()),
         }

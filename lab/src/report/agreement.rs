@@ -1,4 +1,4 @@
-//! Whether two peers that should do the same did.
+//! The check that two peers agree where they should.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use super::table::{Group, groups};
 use crate::experiment::{Column, Experiment};
 use crate::sample::Record;
 
-/// Medians of the two beside each other.
+/// The medians of the two peers.
 pub(super) struct Agreement {
     peers: [String; 2],
     title: &'static str,
@@ -16,7 +16,8 @@ pub(super) struct Agreement {
 }
 
 impl Agreement {
-    /// Of the first two rows of a condition; none if the column asks for none or one of the two is not there.
+    /// Compares the first two rows of a condition. `None` if the column asks for no comparison, or one of the two is
+    /// missing.
     pub(super) fn of(column: &Column, groups: &[&Group<'_>]) -> Option<Self> {
         let allowed = column.alike?;
         let [one, other, ..] = groups else { return None };
@@ -54,7 +55,7 @@ impl fmt::Display for Agreement {
     }
 }
 
-/// All of an experiment, with their conditions.
+/// Returns all comparisons of an experiment, with their conditions.
 pub(super) fn all<'a>(experiment: &dyn Experiment, record: &'a Record) -> Vec<(&'a str, Agreement)> {
     let (groups, columns) = (groups(experiment, record), experiment.columns());
     let rows: Vec<&Group<'_>> = groups.iter().collect();

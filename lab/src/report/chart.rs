@@ -6,16 +6,16 @@ use crate::stats::Spread;
 
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 400.0;
-/// The frame's edges; the legend is to its right.
+/// Edges of the frame. The legend is to its right.
 const LEFT: f64 = 68.0;
 const RIGHT: f64 = 600.0;
 const TOP: f64 = 44.0;
 const BOTTOM: f64 = 344.0;
-/// Width of a character of 12 pixels, on average.
+/// Average width of a character at a font size of 12.
 const CHARACTER: f64 = 6.6;
 const GREY: &str = "#666666";
 
-/// Ours first; colours that the colour-blind tell apart, as far as there are so many.
+/// Colours of the peers, ours first. As far as possible they are distinct to the colour-blind.
 const COLOURS: &[(&str, &str)] = &[
     ("whimbrel", "#d1352b"),
     ("whimbrel-rs", "#f08a5d"),
@@ -41,10 +41,10 @@ const COLOURS: &[(&str, &str)] = &[
     (Series::LIMIT, "#222222"),
 ];
 
-/// How a value becomes a place.
+/// An axis of a chart.
 #[derive(Clone, Default)]
 pub(super) struct Axis {
-    /// What it is, with its unit.
+    /// Quantity on the axis, with its unit.
     pub(super) label: String,
     /// Whether equal ratios are equal lengths.
     pub(super) logarithmic: bool,
@@ -52,18 +52,18 @@ pub(super) struct Axis {
 
 /// One line.
 pub(super) struct Series {
-    /// Its name in the legend, which decides its colour.
+    /// Name in the legend, which decides the colour.
     pub(super) name: String,
-    /// Its points, from left to right.
+    /// Points, from left to right.
     pub(super) points: Vec<(f64, f64)>,
-    /// x, least and most.
+    /// x, least value and greatest value.
     pub(super) band: Vec<(f64, f64, f64)>,
-    /// Whether its points are dots.
+    /// Whether its points are drawn as dots.
     pub(super) marks: bool,
 }
 
 impl Series {
-    /// The name of what physics leaves.
+    /// Name of the series for the physical limit.
     pub(super) const LIMIT: &'static str = "limit";
 }
 
@@ -73,7 +73,7 @@ pub(super) struct LineChart {
     pub(super) x: Axis,
     pub(super) y: Axis,
     pub(super) series: Vec<Series>,
-    /// A stretch of x to be greyed.
+    /// Range of x to shade.
     pub(super) shaded: Option<(f64, f64)>,
 }
 
@@ -88,7 +88,7 @@ pub(super) struct BarChart {
 pub(super) struct BarGroup {
     pub(super) name: String,
     pub(super) bars: Vec<Bar>,
-    /// What physics leaves.
+    /// Physical limit.
     pub(super) limit: Option<f64>,
 }
 
@@ -99,7 +99,7 @@ pub(super) struct Bar {
 }
 
 impl LineChart {
-    /// Draws it.
+    /// Draws the chart.
     pub(super) fn svg(&self) -> String {
         let xs = self.series.iter().flat_map(|series| series.points.iter().map(|point| point.0));
         let ys = self.series.iter().flat_map(|series| {
@@ -130,7 +130,7 @@ impl LineChart {
 }
 
 impl BarChart {
-    /// Draws it.
+    /// Draws the chart.
     pub(super) fn svg(&self) -> String {
         let bars = self.groups.iter().flat_map(|group| &group.bars);
         let values = bars.flat_map(|bar| [bar.spread.low, bar.spread.median, bar.spread.high]);
@@ -170,7 +170,7 @@ impl BarChart {
     }
 }
 
-/// Words in lines of at most so many characters, where a word is not longer.
+/// Breaks text into lines of at most this many characters. Only a longer word exceeds it.
 fn lines(words: &str, most: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in words.split(' ') {
@@ -189,7 +189,8 @@ fn colour(name: &str) -> Option<&'static str> {
     COLOURS.iter().find(|(known, _)| *known == name).map(|(_, colour)| *colour)
 }
 
-/// One a name; names of several flows of one peer (`2: whimbrel`) get the peer's, then any that is left.
+/// Returns a colour for each name. Several flows of one peer (`2: whimbrel`) get the peer's colour first, then any that
+/// is left.
 fn colours<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut taken: Vec<String> = Vec::new();
     for name in names {
@@ -202,7 +203,7 @@ fn colours<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     taken
 }
 
-/// Values to places.
+/// A mapping from values to positions on the canvas.
 struct Scale {
     logarithmic: bool,
     values: (f64, f64),
@@ -211,7 +212,7 @@ struct Scale {
 }
 
 impl Scale {
-    /// Covers all values; a linear one begins at 0 if `zero`.
+    /// Covers all values. A linear scale begins at 0 if `zero`.
     fn new(axis: &Axis, values: impl Iterator<Item = f64>, places: (f64, f64), zero: bool) -> Self {
         let usable = |value: &f64| value.is_finite() && (!axis.logarithmic || *value > 0.0);
         let (low, high) = values
@@ -229,7 +230,7 @@ impl Scale {
         let low = if zero { low.min(0.0) } else { low };
         let high = if high > low { high } else { low + 1.0 };
         let step = step((high - low) / if zero { 5.0 } else { 9.0 });
-        // Ends where the ticks do upwards; sideways where the values do.
+        // A vertical scale ends at a tick, a horizontal one at the last value.
         let top = if zero { (high / step).ceil() * step } else { high };
         let first = (low / step).ceil() as i64;
         let ticks = (first..).map(|number| number as f64 * step).take_while(|tick| *tick <= top + step / 1e6);
@@ -259,14 +260,14 @@ impl Scale {
     }
 }
 
-/// 1, 2 or 5 times a power of ten, at least `raw`.
+/// Rounds up to 1, 2 or 5 times a power of ten.
 fn step(raw: f64) -> f64 {
     let power = 10_f64.powf(raw.log10().floor());
     let factor = [1.0, 2.0, 5.0, 10.0].into_iter().find(|factor| factor * power >= raw * 0.999);
     factor.unwrap_or(10.0) * power
 }
 
-/// SVG so far.
+/// A picture in the making.
 struct Canvas {
     svg: String,
 }

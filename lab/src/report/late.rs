@@ -1,10 +1,11 @@
-//! What is said of links that were late.
+//! Sentences about links that were late.
 
 use super::table::LATE;
 use crate::experiment::Experiment;
 use crate::sample::{LATE_P99, Record};
 
-/// How many trials ran on late links, and of how many nobody knows; nothing where there are no links.
+/// Returns how many trials ran on late links, and for how many that is unknown. The text is empty if there are no
+/// links.
 pub(crate) fn sentences(experiment: &dyn Experiment, record: &Record) -> String {
     if !experiment.needs_testbed() {
         return String::new();

@@ -1,4 +1,4 @@
-//! `lab report`: pages and pictures of the samples that are kept.
+//! `lab report` writes pages and pictures from the samples that are kept.
 
 mod agreement;
 mod chart;
@@ -15,13 +15,13 @@ use crate::experiment;
 use crate::sample::Record;
 use crate::shelf::Shelf;
 
-/// Makes the pages of the samples that are kept
+/// Writes the report from the samples that are kept
 #[derive(clap::Args)]
 pub(crate) struct Report {
-    /// Of the last quick run, into `lab/results/quick`, instead of the whole runs into `docs`
+    /// Reports the last quick run into `lab/results/quick`, instead of the whole runs into `docs`
     #[arg(long)]
     quick: bool,
-    /// Of the last runs that were not whole, into `lab/results/part`
+    /// Reports the last runs that were not whole into `lab/results/part`
     #[arg(long, conflicts_with = "quick")]
     part: bool,
 }
@@ -52,7 +52,7 @@ impl Report {
     }
 }
 
-/// Takes away the pages and pictures of the last report.
+/// Removes the pages and pictures of the last report.
 fn clear(pages: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(pages)?;
     for entry in fs::read_dir(pages)? {

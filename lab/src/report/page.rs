@@ -1,4 +1,4 @@
-//! `docs/results.md`, and a page an experiment beside it.
+//! The summary `docs/results.md`, and a page per experiment.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,15 +10,16 @@ use crate::machine::{Header, PeerNote};
 use crate::sample::Record;
 use crate::stats::RULE;
 
-/// The experiment about the links themselves: quoted before all others.
+/// Name of the experiment about the links themselves. The summary quotes it.
 const SELF: &str = "self";
-/// The one that sets another emulator beside them.
+/// Name of the experiment that compares them with another emulator.
 const CROSS_CHECK: &str = "cross-check";
 
-/// An experiment, and what is kept of it.
+/// An experiment and its record.
 type Kept = (&'static dyn Experiment, Option<Record>);
 
-/// The summary. `keep` keeps the other pages and the pictures under their names, in the folder that it links to.
+/// Returns the summary. `keep` stores the other pages and the pictures by name, in the folder that the summary links
+/// to.
 pub(super) fn page(
     kept: &[Kept],
     keep: &mut dyn FnMut(&str, String) -> anyhow::Result<()>,
@@ -75,7 +76,7 @@ fn front(kept: &[Kept]) -> anyhow::Result<String> {
     Ok(page)
 }
 
-/// How exact the links are; `folder` is where the pages are, seen from the one that says so.
+/// Says how exact the links are. `folder` is the path to the pages, seen from the page that says so.
 fn accuracy(kept: &[Kept], folder: &str) -> String {
     let record = kept.iter().find(|(experiment, _)| experiment.name() == SELF);
     let Some((experiment, Some(record))) = record else {
@@ -95,7 +96,7 @@ fn accuracy(kept: &[Kept], folder: &str) -> String {
     if out.is_empty() { format!("{settings}.") } else { format!("{settings}; OUT: {}.", out.join("; ")) }
 }
 
-/// Whether another emulator's links do the same.
+/// Says whether another emulator's links agree.
 fn cross_check(kept: &[Kept]) -> String {
     let record = kept.iter().find(|(experiment, _)| experiment.name() == CROSS_CHECK);
     let Some((experiment, Some(record))) = record else {
@@ -185,7 +186,7 @@ fn links(page: &mut String, experiment: &dyn Experiment) -> anyhow::Result<()> {
     Ok(writeln!(page)?)
 }
 
-/// Rows that the experiment has and the record has not.
+/// Writes which rows of the experiment the record lacks.
 fn gaps(page: &mut String, experiment: &dyn Experiment, record: &Record) -> anyhow::Result<()> {
     let options = Options { quick: record.header.quick, seconds: None };
     let measured = |case: &Case| {
@@ -195,7 +196,7 @@ fn gaps(page: &mut String, experiment: &dyn Experiment, record: &Record) -> anyh
     for case in experiment.cases(&options).into_iter().filter(|case| !measured(case)) {
         absent.entry(case.peer).or_default().push(case.condition);
     }
-    // Who lacks the same for the same reason stands in one sentence.
+    // Peers that lack the same rows for the same reason share a sentence.
     let mut alike: BTreeMap<(Vec<String>, &str), Vec<String>> = BTreeMap::new();
     for (peer, conditions) in absent {
         let note = record.header.peers.iter().find(|note| note.name == peer);
@@ -208,7 +209,7 @@ fn gaps(page: &mut String, experiment: &dyn Experiment, record: &Record) -> anyh
     Ok(())
 }
 
-/// Conditions, the name of their table once.
+/// Lists conditions, with the name of each table only once.
 fn brief(conditions: &[String]) -> String {
     let places: Vec<_> = conditions.iter().map(|condition| Case::place(condition)).collect();
     let tables = places.chunk_by(|one, other| one.0 == other.0).map(|rows| {
@@ -235,7 +236,7 @@ fn run(page: &mut String, experiment: &dyn Experiment, record: &Record) -> anyho
     Ok(writeln!(page)?)
 }
 
-/// What every peer was and how it was set, once each, and where, if it was not set so everywhere.
+/// Lists the settings of every peer once. If they differ between experiments, it says which had which.
 fn peers(kept: &[Kept]) -> anyhow::Result<String> {
     let mut page = String::new();
     writeln!(page, "# Peers\n")?;

@@ -1,4 +1,4 @@
-//! What an experiment wants drawn, and how it comes out of samples.
+//! Pictures that experiments ask for, and how they are drawn from samples.
 
 use super::chart::{Axis, Bar, BarChart, BarGroup, LineChart, Series};
 use super::table::Group;
@@ -17,28 +17,28 @@ pub(crate) struct Plot {
 
 #[derive(Clone)]
 enum Kind {
-    /// A figure over what conditions have in common; a line a peer, with its spread.
+    /// A figure over a number that differs by condition, with a line and a spread per peer.
     Lines { metric: &'static str, points: Vec<(f64, String)> },
-    /// A figure by condition; a bar a peer, with its spread.
+    /// A figure by condition, with a bar and a spread per peer.
     Bars { metric: &'static str, conditions: Vec<String> },
-    /// A curve a peer under one condition.
+    /// A curve per peer under one condition.
     Curves { curve: &'static str, condition: String },
     /// All curves of one case.
     Sharing { condition: String, peer: String },
 }
 
 impl Plot {
-    /// A figure over what conditions have in common: (x, condition).
+    /// Creates a picture of a figure over a number that differs by condition: (x, condition).
     pub(crate) fn lines(title: impl Into<String>, metric: &'static str, points: Vec<(f64, String)>) -> Self {
         Self::new(title, Kind::Lines { metric, points })
     }
 
-    /// A figure by condition.
+    /// Creates a picture of a figure by condition.
     pub(crate) fn bars(title: impl Into<String>, metric: &'static str, conditions: Vec<String>) -> Self {
         Self::new(title, Kind::Bars { metric, conditions })
     }
 
-    /// One curve of every peer.
+    /// Creates a picture with one curve per peer.
     pub(crate) fn curves(
         title: impl Into<String>,
         curve: &'static str,
@@ -47,7 +47,7 @@ impl Plot {
         Self::new(title, Kind::Curves { curve, condition: condition.into() })
     }
 
-    /// All curves of one case: those that share something.
+    /// Creates a picture of all curves of one case, such as flows that share a link.
     pub(crate) fn sharing(
         title: impl Into<String>,
         condition: impl Into<String>,
@@ -66,35 +66,35 @@ impl Plot {
         self
     }
 
-    /// A logarithmic y axis.
+    /// Makes the y axis logarithmic.
     pub(crate) fn logarithmic(mut self) -> Self {
         self.y.logarithmic = true;
         self
     }
 
-    /// A logarithmic x axis.
+    /// Makes the x axis logarithmic.
     pub(crate) fn logarithmic_x(mut self) -> Self {
         self.x.logarithmic = true;
         self
     }
 
-    /// Both axes logarithmic.
+    /// Makes both axes logarithmic.
     pub(crate) fn logarithmic_both(self) -> Self {
         self.logarithmic().logarithmic_x()
     }
 
-    /// Greys a stretch of x.
+    /// Shades a range of x.
     pub(crate) fn shaded(mut self, from: f64, to: f64) -> Self {
         self.shaded = Some((from, to));
         self
     }
 
-    /// What stands above it.
     pub(crate) fn title(&self) -> &str {
         &self.title
     }
 
-    /// As SVG; none if there are no samples for it. `limit` tells what physics leaves for a condition and a metric.
+    /// Draws the picture as SVG. `None` if there are no samples for it. `limit` returns the physical limit for a
+    /// condition and a metric.
     pub(crate) fn draw(
         &self,
         groups: &[Group<'_>],
@@ -181,7 +181,7 @@ fn lines(
     series
 }
 
-/// Curves of trials as one: their medians, and how far they spread where they share their x.
+/// Merges the curves of several trials: their medians, and their spread where all share their x.
 fn merged(name: &str, curves: &[&[(f64, f64)]]) -> Option<Series> {
     let length = curves.iter().map(|curve| curve.len()).min().filter(|length| *length > 0)?;
     let mut series = Series { name: name.to_owned(), points: Vec::new(), band: Vec::new(), marks: false };

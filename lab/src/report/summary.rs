@@ -1,26 +1,26 @@
-//! The table of the summary: one row an experiment, with the figure that stands for it and the targets set for it.
+//! The table of the summary. Each experiment has a row with its main figure and the targets set for it.
 
 use super::agreement;
 use super::table::{Group, LATE, around, best, groups};
 use crate::experiment::{Better, Column, Experiment};
 use crate::sample::Record;
 
-/// Whose figures the summary is about.
+/// Peer that the summary is about.
 const OURS: &str = "whimbrel";
-/// The laboratory's own links.
+/// Name of the laboratory's own links.
 const LINK: &str = "link";
 
-/// The figure that stands for an experiment.
+/// The main figure of an experiment.
 struct Headline {
-    /// The experiment's name.
+    /// Name of the experiment.
     experiment: &'static str,
-    /// The row: its condition, with the name of its table.
+    /// Condition of the row, with the name of its table.
     condition: &'static str,
-    /// The row: its peer.
+    /// Peer of the row.
     peer: &'static str,
-    /// The column.
+    /// Column of the figure.
     metric: &'static str,
-    /// What was set beforehand. The first is shown, all are counted.
+    /// Targets set beforehand. The first is shown, and all are counted.
     targets: &'static [Target],
 }
 
@@ -35,25 +35,25 @@ struct Target {
     times: Times,
 }
 
-/// Which side of its value a target is met on.
+/// The side of its value on which a target is met.
 #[derive(Clone, Copy)]
 enum At {
-    /// The median is at least that.
+    /// The median is at least the value.
     Least,
-    /// The median is at most that.
+    /// The median is at most the value.
     Most,
-    /// No trial has any.
+    /// The figure is 0 in every trial.
     Never,
 }
 
-/// What a target's value is a multiple of.
+/// The unit that a target's value is a multiple of.
 #[derive(Clone, Copy)]
 enum Times {
     /// The column's unit.
     Unit,
-    /// What physics leaves.
+    /// The physical limit.
     Limit,
-    /// What another row has in the same column: its condition and its peer.
+    /// The median of another row in the same column, by its condition and peer.
     Row(&'static str, &'static str),
 }
 
@@ -70,17 +70,17 @@ const fn never(condition: &'static str, metric: &'static str) -> Target {
 }
 
 impl Target {
-    /// The same for another peer than ours.
+    /// Returns the same target for another peer.
     const fn of(self, peer: &'static str) -> Self {
         Self { peer, ..self }
     }
 
-    /// The same with its value as a multiple of something.
+    /// Returns the same target in another unit.
     const fn times(self, times: Times) -> Self {
         Self { times, ..self }
     }
 
-    /// Which way is better, as the target has it.
+    /// Returns the direction that the target calls better.
     fn better(&self) -> Option<Better> {
         match self.at {
             At::Least => Some(Better::Higher),
@@ -89,7 +89,7 @@ impl Target {
         }
     }
 
-    /// Whether it is met; none if it was not measured.
+    /// Returns whether the target is met. `None` if it was not measured.
     fn met(&self, experiment: &dyn Experiment, groups: &[Group<'_>]) -> Option<bool> {
         let spread = find(groups, self.condition, self.peer)?.spread(self.metric)?;
         let unit = match self.times {
@@ -105,7 +105,7 @@ impl Target {
         })
     }
 
-    /// It in words; names its column if that is not the headline's.
+    /// Returns the target in words, with its column if that is not the headline's.
     fn words(&self, headline: &Headline, columns: &[Column]) -> String {
         let column = columns.iter().find(|column| column.metric == self.metric);
         let other = column.filter(|_| self.metric != headline.metric);
@@ -128,11 +128,11 @@ fn find<'a, 'b>(groups: &'a [Group<'b>], condition: &str, peer: &str) -> Option<
     groups.iter().find(|group| group.condition == condition && group.peer == peer)
 }
 
-/// The names of the columns.
+/// Head of the table.
 pub(super) const HEAD: &str = "| experiment | figure | ours | best of the others | target | met | measured |\n\
                                |---|---|---|---|---|---|---|";
 
-/// The row of an experiment, in the columns of [`HEAD`].
+/// Returns the row of an experiment, in the columns of [`HEAD`].
 pub(super) fn row(experiment: &dyn Experiment, record: Option<&Record>) -> String {
     let name = experiment.name();
     let link = format!("[{name}](results/{name}.md)");
@@ -144,7 +144,7 @@ pub(super) fn row(experiment: &dyn Experiment, record: Option<&Record>) -> Strin
     format!("| {link} | {} | {}, {} trials |", cells.join(" | "), record.header.date, record.header.trials)
 }
 
-/// What the figure is, ours, that of the best of the others, the target, and whether it was met.
+/// Returns the figure's name, ours, that of the best of the others, the target, and whether it was met.
 fn cells(headline: &Headline, experiment: &dyn Experiment, record: &Record) -> Option<[String; 5]> {
     let (groups, columns) = (groups(experiment, record), experiment.columns());
     let column = columns.iter().find(|column| column.metric == headline.metric)?;
@@ -168,14 +168,15 @@ fn cells(headline: &Headline, experiment: &dyn Experiment, record: &Record) -> O
     ])
 }
 
-/// Median and spread.
+/// Formats the median and the spread.
 fn figure(group: &Group<'_>, column: &Column) -> Option<String> {
     let spread = group.spread(column.metric)?;
     let (digits, mark) = (column.digits, if group.late() > 0 { LATE } else { "" });
     Some(format!("{:.digits$}{mark}{}", spread.median, around(&spread, digits)))
 }
 
-/// The first target in words, and whether it was met. Where what was measured is the links, how many were as they should be.
+/// Returns the first target in words, and whether it was met. For experiments about the links, it counts the settings
+/// that were kept to.
 fn verdict(
     headline: &Headline,
     experiment: &dyn Experiment,
@@ -235,8 +236,8 @@ const DEADLINE: &str = "whimbrel-deadline";
 const URGENT: &str = "whimbrel-urgent";
 const REDUNDANT: &str = "whimbrel-redundant";
 
-/// One an experiment. Targets are the goals that its source names; those of `loss-matrix`, `short-transfers` and `loopback` are in
-/// docs/performance.md.
+/// The headlines, one per experiment. Targets are the goals that its source names. Those of `loss-matrix`,
+/// `short-transfers` and `loopback` are in docs/performance.md.
 const HEADLINES: &[Headline] = &[
     Headline {
         experiment: "mockets-table1",
@@ -279,7 +280,7 @@ const HEADLINES: &[Headline] = &[
         condition: "5 % loss",
         peer: OURS,
         metric: "p99_ms",
-        // 2.2 times the 160 bytes that a message of 100 takes in a packet of its own.
+        // The goal is 2.2 times 160 bytes, which a message of 100 takes in a packet of its own.
         targets: &[
             most("5 % loss", "p99_ms", 35.0),
             most("5 % loss", "bytes_ratio", 3.52),
@@ -292,7 +293,7 @@ const HEADLINES: &[Headline] = &[
         condition: BLACKOUT_BULK[1],
         peer: OURS,
         metric: "silence_ms",
-        // A round trip of 50 ms and 250 ms.
+        // The goal is a round trip of 50 ms, and 250 ms.
         targets: &[
             most(BLACKOUT_BULK[1], "silence_ms", 300.0),
             most(BLACKOUT_BULK[0], "silence_ms", 300.0),
@@ -336,7 +337,7 @@ const HEADLINES: &[Headline] = &[
         condition: "the first link: 5 s",
         peer: OURS,
         metric: "gap_ms",
-        // With both dark a round trip of 20 ms and 250 ms.
+        // With both links dark, the goal is a round trip of 20 ms, and 250 ms.
         targets: &[
             most("the first link: 5 s", "gap_ms", 150.0),
             most("the first link: 5 s", "again_ms", 1000.0),
@@ -350,7 +351,7 @@ const HEADLINES: &[Headline] = &[
         condition: ONE_PATH[1],
         peer: DEADLINE,
         metric: "in_time",
-        // Bytes are times what goes once without loss.
+        // Bytes are multiples of those that a message takes once, without loss.
         targets: &[
             least(ONE_PATH[1], "in_time", 99.9).of(DEADLINE),
             most(ONE_PATH[1], "bytes_ratio", 2.5).of(DEADLINE).times(Times::Row(ONE_PATH[0], ONCE)),
@@ -367,7 +368,7 @@ const HEADLINES: &[Headline] = &[
         condition: "make before break",
         peer: OURS,
         metric: "gap_ms",
-        // The round trip of the slower link.
+        // The goal is the round trip of the slower link.
         targets: &[
             most("make before break", "gap_ms", 40.0),
             never("make before break", "lost"),

@@ -1,4 +1,4 @@
-//! Samples as tables: a condition and a peer a row.
+//! Samples as tables, with a row per condition and peer.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,36 +8,34 @@ use crate::experiment::{Better, Case, Column, Experiment};
 use crate::sample::{Record, Sample};
 use crate::stats::{Comparison, ENOUGH, Spread, compare};
 
-/// Marks figures that have trials on late links.
+/// Mark of figures that include trials on late links.
 pub(super) const LATE: &str = "†";
 
-/// One table. [`Display`](fmt::Display) is Markdown, aligned for the eye.
+/// A table. [`Display`](fmt::Display) formats it as aligned Markdown.
 pub(crate) struct Table {
-    /// What stands above it.
+    /// Text above the table.
     pub(crate) heading: String,
     rows: Vec<Vec<String>>,
     /// Sentences below it.
     notes: Vec<String>,
 }
 
-/// What all trials of one case gave.
+/// The trials of one case.
 pub(crate) struct Group<'a> {
-    /// Its condition.
     pub(crate) condition: &'a str,
-    /// Its peer.
     pub(crate) peer: &'a str,
     samples: Vec<&'a Sample>,
 }
 
 impl Group<'_> {
-    /// A figure's spread over the trials that have it.
+    /// Returns a figure's spread over the trials that have it.
     pub(crate) fn spread(&self, metric: &str) -> Option<Spread> {
         let found = self.samples.iter().filter_map(|sample| sample.result.as_ref().ok());
-        // Samples of before may hold -0.
+        // Old samples may hold -0.
         Spread::of(found.filter_map(|metrics| Some(metrics.values.get(metric)? + 0.0)))
     }
 
-    /// The curves of one name, trial by trial.
+    /// Returns the curves of one name, trial by trial.
     pub(crate) fn curves(&self, name: &str) -> Vec<&[(f64, f64)]> {
         let mut samples = self.samples.clone();
         samples.sort_by_key(|sample| sample.trial);
@@ -45,7 +43,7 @@ impl Group<'_> {
         found.filter_map(|metrics| metrics.curves.get(name).map(Vec::as_slice)).collect()
     }
 
-    /// The names of all curves.
+    /// Returns the names of all curves.
     pub(crate) fn curve_names(&self) -> Vec<&str> {
         let found = self.samples.iter().filter_map(|sample| sample.result.as_ref().ok());
         let mut names: Vec<_> = found.flat_map(|metrics| metrics.curves.keys().map(String::as_str)).collect();
@@ -54,7 +52,7 @@ impl Group<'_> {
         names
     }
 
-    /// How many of its trials ran on links that were late.
+    /// Counts the trials that ran on late links.
     pub(super) fn late(&self) -> usize {
         let found = self.samples.iter().filter_map(|sample| sample.result.as_ref().ok());
         found.filter(|metrics| metrics.was_late() == Some(true)).count()
@@ -64,7 +62,7 @@ impl Group<'_> {
         (self.late() > 0).then(|| format!("{} of {}", self.late(), self.samples.len()))
     }
 
-    /// Why how many trials failed.
+    /// Returns how many trials failed, by reason.
     pub(crate) fn failures(&self) -> Option<String> {
         let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
         for reason in self.samples.iter().filter_map(|sample| sample.result.as_ref().err()) {
@@ -76,7 +74,7 @@ impl Group<'_> {
     }
 }
 
-/// The samples of an experiment, case by case: conditions as the experiment has them, peers as in the header.
+/// Groups the samples of an experiment by case. Conditions are in the experiment's order, peers in the header's.
 pub(crate) fn groups<'a>(experiment: &dyn Experiment, record: &'a Record) -> Vec<Group<'a>> {
     let mut groups: Vec<Group<'a>> = Vec::new();
     for sample in &record.samples {
@@ -103,7 +101,7 @@ pub(crate) fn groups<'a>(experiment: &dyn Experiment, record: &'a Record) -> Vec
     groups
 }
 
-/// All tables of an experiment.
+/// Returns all tables of an experiment.
 pub(crate) fn tables(experiment: &dyn Experiment, record: &Record) -> Vec<Table> {
     let groups = groups(experiment, record);
     let mut headings: Vec<&str> = Vec::new();
@@ -142,7 +140,7 @@ impl Table {
         table
     }
 
-    /// The rows of one condition, what physics leaves first.
+    /// Adds the rows of one condition, the physical limit first.
     fn condition(
         &mut self,
         experiment: &dyn Experiment,
@@ -188,14 +186,14 @@ impl Table {
     }
 }
 
-/// What may be the matter with a row: the heading of its column, and what it says of a row.
+/// A flaw that a row can have: the heading of its column, and its text for a row.
 type Blemish = (&'static str, fn(&Group<'_>) -> Option<String>);
 
 const BLEMISHES: [Blemish; 2] =
     [("on late links", |group| group.late_words()), ("failed", |group| group.failures())];
 
-/// Median, spread and share of the limit; strong where none is better. A figure of few trials says so; one that has trials on late
-/// links bears a mark.
+/// Formats the median, the spread and the share of the limit. A figure that wins is in bold. Few trials are counted,
+/// and trials on late links add a mark.
 fn cell(column: &Column, limit: Option<f64>, group: &Group<'_>, all: &[&Group<'_>]) -> String {
     if column.verdict {
         return verdict(column, group);
@@ -218,7 +216,7 @@ fn cell(column: &Column, limit: Option<f64>, group: &Group<'_>, all: &[&Group<'_
     text
 }
 
-/// How far trials lie around their median, as it stands behind it. Few trials say how many they are.
+/// Formats the range of the trials around their median. If there are few trials, it says how many.
 pub(super) fn around(spread: &Spread, digits: usize) -> String {
     let Spread { low, high, trials, .. } = spread;
     match *trials {
@@ -228,7 +226,7 @@ pub(super) fn around(spread: &Spread, digits: usize) -> String {
     }
 }
 
-/// Whether all trials kept to what they may differ by; nothing where nothing was set.
+/// Says whether all trials were within their limits, or `-` if there is nothing to judge.
 fn verdict(column: &Column, group: &Group<'_>) -> String {
     match (group.failures(), group.spread(column.metric)) {
         (Some(_), _) => "**OUT**".to_owned(),
@@ -237,7 +235,7 @@ fn verdict(column: &Column, group: &Group<'_>) -> String {
     }
 }
 
-/// Whether it is better than one of the others at least, and none is better than it.
+/// Returns whether the figure beats at least one of the others, and no other beats it.
 fn wins(column: &Column, group: &Group<'_>, all: &[&Group<'_>]) -> bool {
     let (Some(better), Some(mine)) = (column.better, group.spread(column.metric)) else { return false };
     let others = all.iter().filter(|other| other.peer != group.peer);
@@ -247,7 +245,8 @@ fn wins(column: &Column, group: &Group<'_>, all: &[&Group<'_>]) -> bool {
         && verdicts.iter().all(|verdict| matches!(verdict, Comparison::Better | Comparison::Same))
 }
 
-/// The best of the others than ours. What loses or orders nothing is a floor, not a peer.
+/// Returns the best peer other than ours. UDP is the floor, not a competitor, since it neither repairs losses nor keeps
+/// order.
 pub(super) fn best<'a, 'b>(metric: &str, better: Better, groups: &[&'a Group<'b>]) -> Option<&'a Group<'b>> {
     let sign: f64 = if better == Better::Higher { -1.0 } else { 1.0 };
     let others = groups.iter().filter(|group| !group.peer.starts_with("whimbrel") && group.peer != "udp");
@@ -255,7 +254,7 @@ pub(super) fn best<'a, 'b>(metric: &str, better: Better, groups: &[&'a Group<'b>
     measured.min_by(|(_, one), (_, other)| (sign * one).total_cmp(&(sign * other))).map(|(group, _)| group)
 }
 
-/// Ours beside the best of the others.
+/// Compares ours with the best of the others.
 fn note(condition: &str, column: &Column, groups: &[&Group<'_>]) -> Option<String> {
     let better = column.better?;
     let us = *groups.iter().find(|group| group.peer == "whimbrel")?;
@@ -278,7 +277,7 @@ fn note(condition: &str, column: &Column, groups: &[&Group<'_>]) -> Option<Strin
     Some(format!("{condition}: {sentence}.{}", doubt(&[us, them])))
 }
 
-/// What a verdict about these is worth.
+/// Says how far late links put a verdict about these in doubt.
 fn doubt(groups: &[&Group<'_>]) -> String {
     let late: usize = groups.iter().map(|group| group.late()).sum();
     let trials: usize = groups.iter().map(|group| group.samples.len()).sum();

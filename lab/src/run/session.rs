@@ -1,4 +1,4 @@
-//! A run under way: trials side by side as there is room, and their samples.
+//! A run in progress: its trials, as many at a time as there is room for, and their samples.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -18,7 +18,7 @@ use crate::sample::{Recorder, Sample};
 use crate::shelf::Shelf;
 use crate::testbed::lateness;
 
-/// A run under way.
+/// A run in progress.
 pub(super) struct Session {
     recorders: BTreeMap<&'static str, (Recorder, usize)>,
     bar: ProgressBar,
@@ -53,7 +53,7 @@ impl Session {
         Ok(Self { recorders, bar, failed: 0, begun: Instant::now() })
     }
 
-    /// Makes all trials; whether it came to the end.
+    /// Runs all trials. Returns false if it was interrupted.
     pub(super) async fn go(
         &mut self,
         tasks: Vec<Task>,
@@ -71,7 +71,7 @@ impl Session {
                 biased;
                 _ = interrupt.recv() => return Ok(stop(under_way).await),
                 _ = terminate.recv() => return Ok(stop(under_way).await),
-                Some(done) = under_way.join_next() => self.keep(done.context("a trial has panicked")?)?,
+                Some(done) = under_way.join_next() => self.keep(done.context("a trial panicked")?)?,
                 permit = room.clone().acquire_many_owned(needed.unwrap_or(0)), if needed.is_some() => {
                     if let Some(task) = queue.next() {
                         self.bar.set_message(format!("{} {}", task.experiment.name(), task.case.peer));
@@ -106,7 +106,7 @@ impl Session {
         if !recorder.finish()? {
             let part = part.display();
             self.bar.suspend(|| {
-                eprintln!("all trials of {name} failed: the last record stays, and these are in {part}")
+                eprintln!("all trials of {name} failed: the record stays, and their samples are in {part}")
             });
         }
         Ok(())
@@ -124,25 +124,25 @@ impl Session {
     }
 }
 
-/// Dropping a trial ends its hosts and processes.
+/// Drops the trials in progress, which ends their hosts and processes.
 async fn stop(mut under_way: JoinSet<Sample>) -> bool {
     under_way.shutdown().await;
     false
 }
 
-/// About how long they take, with so many light ones at a time.
+/// Estimates how long the tasks take, in seconds, with `parallel` light trials at a time.
 pub(super) fn seconds(tasks: &[Task], parallel: usize) -> f64 {
     let all = room_for(parallel);
     tasks.iter().map(|task| task.seconds * f64::from(task.case.cost.room(all)) / f64::from(all)).sum()
 }
 
-/// Room for so many light trials.
+/// Returns the room that this many light trials need.
 fn room_for(parallel: usize) -> u32 {
     u32::try_from(parallel).unwrap_or(u32::MAX).saturating_mul(Cost::LIGHT.room(u32::MAX))
 }
 
 impl Cost {
-    /// The room it takes of what there is.
+    /// Returns how much of `all` the room a trial needs.
     fn room(self, all: u32) -> u32 {
         self.share().map_or(all, |percent| percent.ceil() as u32).min(all)
     }
@@ -151,14 +151,14 @@ impl Cost {
 async fn trial(task: Task, options: Arc<Options>, _room: OwnedSemaphorePermit) -> Sample {
     let limit = Duration::from_secs_f64(task.seconds * 2.0 + 60.0);
     let Task { experiment, case, trial, seed, .. } = task;
-    // A task of its own: a panic is a failed trial, and dropping the set ends it.
+    // Each trial is a task of its own. A panic fails that trial only, and dropping the set ends it.
     let (mut alone, its) = (JoinSet::new(), case.clone());
     alone.spawn(lateness::during(async move { experiment.trial(&its, &options, seed).await }));
     let result = match tokio::time::timeout(limit, alone.join_next()).await {
         Ok(Some(Ok((found, late)))) => {
             found.map(|metrics| metrics.noting(&late)).map_err(|error| format!("{error:#}"))
         }
-        Ok(_) => Err("it has panicked".to_owned()),
+        Ok(_) => Err("the trial panicked".to_owned()),
         Err(_) => Err(format!("not done within {} s", limit.as_secs())),
     };
     let Case { condition, peer, .. } = case;

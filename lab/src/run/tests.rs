@@ -1,4 +1,4 @@
-//! Which trials a run makes, in which order, and where it keeps them.
+//! Tests of the trials that a run makes, of their order, and of where their samples are kept.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ fn trials_are_interleaved_peer_by_peer() {
         (3, "whimbrel", 3),
         (3, "udp", 3),
     ];
-    assert_eq!(order, expected, "A B A B, all peers of a trial by the same dice");
+    assert_eq!(order, expected, "A B A B, with the same seed for all peers of a trial");
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn a_run_that_is_not_whole_stands_apart() {
 #[test]
 fn a_quick_run_takes_less_than_five_minutes() {
     let seconds = session::seconds(&tasks(&run(&["quick"])), 12);
-    assert!(seconds < 270.0, "{seconds} s, and the start of each trial beside");
+    assert!(seconds < 270.0, "{seconds} s, plus the start of each trial");
 }
 
 #[test]

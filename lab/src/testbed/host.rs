@@ -10,18 +10,18 @@ use anyhow::{Context, bail};
 
 use super::{leftover, sys};
 
-/// What holds in every host, below `/proc/sys/net`.
+/// Settings of every host, below `/proc/sys/net`.
 const SETTINGS: &[(&str, &str)] = &[
-    // A trial must not learn from the one before.
+    // A trial must not learn from the one before it.
     ("ipv4/tcp_no_metrics_save", "1"),
     ("ipv4/tcp_rmem", "4096 131072 16777216"),
     ("ipv4/tcp_wmem", "4096 65536 16777216"),
-    // Two interfaces may see the two halves of one connection.
+    // The two directions of a connection may use different interfaces.
     ("ipv4/conf/all/rp_filter", "0"),
     ("ipv4/conf/default/rp_filter", "0"),
-    // An address that goes leaves those beside it.
+    // Removing an address must not remove the others beside it.
     ("ipv4/conf/all/promote_secondaries", "1"),
-    // Addresses are good at once, and the kernel sends nothing of its own.
+    // Addresses are usable at once, and the kernel sends nothing of its own accord.
     ("ipv6/conf/all/accept_dad", "0"),
     ("ipv6/conf/default/accept_dad", "0"),
     ("ipv6/conf/default/dad_transmits", "0"),
@@ -29,11 +29,11 @@ const SETTINGS: &[(&str, &str)] = &[
     ("ipv6/conf/default/router_solicitations", "0"),
     ("ipv6/conf/all/keep_addr_on_down", "1"),
 ];
-/// As [`SETTINGS`], where the kernel has them.
+/// Further settings, if the kernel has them.
 const OPTIONAL: &[(&str, &str)] = &[("mptcp/enabled", "1")];
 
-/// A thread that lives in a network namespace, mostly of its own and without a name. The namespace is gone when the thread, the processes it has
-/// started and the devices made there are; the processes are killed when the thread ends.
+/// A thread in a network namespace, which is mostly its own and has no name. The namespace goes with the thread, the
+/// processes started from it, and the devices made in it. When the thread ends, those processes are killed.
 pub(super) struct Host {
     work: Option<Sender<Work>>,
     thread: Option<JoinHandle<()>>,
@@ -42,17 +42,17 @@ pub(super) struct Host {
 type Work = Box<dyn FnOnce() + Send>;
 
 impl Host {
-    /// A host with a loopback device and nothing else.
+    /// Creates a host with a loopback device and nothing else.
     pub(super) fn new(name: &str) -> anyhow::Result<Self> {
-        Self::entering(name, || sys::leave_network().context("no network namespace of its own"))
+        Self::entering(name, || sys::leave_network().context("cannot create a network namespace"))
     }
 
-    /// A host in a network namespace that there is already, with what is in that.
+    /// Creates a host in an existing network namespace.
     pub(super) fn of_namespace(name: &str, namespace: File) -> anyhow::Result<Self> {
         Self::entering(name, move || sys::join_network(&namespace).context("cannot join a network namespace"))
     }
 
-    /// A host whose thread finds its namespace so.
+    /// Creates a host whose thread enters its namespace by `enter`.
     fn entering(
         name: &str,
         enter: impl FnOnce() -> anyhow::Result<()> + Send + 'static,
@@ -66,19 +66,19 @@ impl Host {
         Ok(host)
     }
 
-    /// Does something on the host's thread, that is, in its namespace.
+    /// Runs a closure on the host's thread, and so in its namespace.
     pub(super) fn within<R: Send + 'static>(
         &self,
         work: impl FnOnce() -> R + Send + 'static,
     ) -> anyhow::Result<R> {
         let (answer, answered) = mpsc::channel();
-        let sender = self.work.as_ref().context("the host has gone")?;
+        let sender = self.work.as_ref().context("the host is gone")?;
         let work = Box::new(move || drop(answer.send(work())));
-        sender.send(work).ok().context("the host's thread has gone")?;
+        sender.send(work).ok().context("the host's thread is gone")?;
         answered.recv().context("the host's thread has failed")
     }
 
-    /// Runs `ip` with one line of arguments after the other, for example `link set w0 down`.
+    /// Runs `ip` on several lines of arguments, for example `link set w0 down`.
     pub(super) fn ip(&self, lines: &str) -> anyhow::Result<()> {
         let lines = lines.to_owned();
         self.within(move || ip(&lines))?
@@ -107,7 +107,7 @@ impl Drop for Host {
     fn drop(&mut self) {
         drop(self.work.take());
         if let Some(thread) = self.thread.take() {
-            // A panic has been printed where it happened.
+            // A panic was printed where it happened.
             drop(thread.join());
         }
     }
@@ -125,7 +125,7 @@ fn settle() -> anyhow::Result<()> {
             .with_context(|| format!("cannot set {name} to {value}"))?;
     }
     for (name, value) in OPTIONAL {
-        // A kernel without it: whoever needs it will say so.
+        // If the kernel lacks it, a peer that needs it will say so.
         drop(fs::write(format!("/proc/sys/net/{name}"), value));
     }
     ip("link set lo up")

@@ -1,11 +1,11 @@
-//! What a link reads and writes in the header of an IP packet.
+//! The fields of an IP header that a link reads and writes.
 
-/// Whether the packet is ECN-capable: ECT(0) or ECT(1), RFC 3168 section 5.
+/// Returns whether the packet is ECN-capable: ECT(0) or ECT(1), RFC 3168 section 5.
 pub(super) fn is_ecn_capable(packet: &[u8]) -> bool {
     matches!(ecn(packet), Some(1 | 2))
 }
 
-/// Marks it "congestion experienced".
+/// Marks the packet "congestion experienced".
 pub(super) fn mark_ce(packet: &mut [u8]) {
     match (version(packet), packet) {
         (Some(4), packet) if packet.len() >= 20 => {
@@ -20,7 +20,7 @@ pub(super) fn mark_ce(packet: &mut [u8]) {
     }
 }
 
-/// Where the header ends: what may be damaged and still arrive.
+/// Returns where the header ends. Bytes after it may be damaged and the packet still arrives.
 pub(super) fn payload(packet: &[u8]) -> usize {
     let length = match version(packet) {
         Some(4) => usize::from(packet[0] & 15) * 4,
@@ -43,7 +43,7 @@ fn ecn(packet: &[u8]) -> Option<u8> {
     }
 }
 
-/// The Internet checksum after one 16-bit word has changed: RFC 1624, equation 3.
+/// Updates the Internet checksum after one 16-bit word has changed: RFC 1624, equation 3.
 fn mended(sum: u16, before: u16, after: u16) -> u16 {
     let total = u32::from(!sum) + u32::from(!before) + u32::from(after);
     let folded = (total & 0xffff) + (total >> 16);
@@ -54,7 +54,7 @@ fn mended(sum: u16, before: u16, after: u16) -> u16 {
 mod tests {
     use super::*;
 
-    /// The example header of RFC 1071's many explanations: 20 bytes, its sum in place.
+    /// The example header that many explanations of RFC 1071 use: 20 bytes with a correct checksum.
     const HEADER: [u8; 20] =
         [0x45, 0, 0, 0x73, 0, 0, 0x40, 0, 0x40, 0x11, 0xb8, 0x61, 192, 168, 0, 1, 192, 168, 0, 199];
 

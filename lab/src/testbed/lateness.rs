@@ -1,22 +1,22 @@
-//! How late the links of a trial were, whatever its experiment notes of them.
+//! Lateness of the links in a trial, recorded whatever its experiment measures.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use whimbrel_link::{Histogram, LinkConfig};
 
-/// Beyond so many packets in a hundred a trial ran on links that were late.
+/// Percentage of late packets up to which a trial does not count as late.
 pub(crate) const TOLERATED: f64 = 1.0;
-/// What a link may be late by, beside [`SHARE`] of its delay.
+/// Lateness that is allowed for every packet. [`SHARE`] of the link's delay is added.
 const ALLOWED: Duration = Duration::from_millis(1);
 const SHARE: f64 = 0.01;
 
-/// How late a link may be.
+/// Returns how late packets of a link may be.
 pub(super) fn allowed(link: &LinkConfig) -> Duration {
     ALLOWED + link.delay.mul_f64(SHARE)
 }
 
-/// How late packets left their links, beyond what the model said.
+/// Statistics of how late packets left their links, compared with the model.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lateness {
     histogram: Histogram,
@@ -24,43 +24,44 @@ pub(crate) struct Lateness {
 }
 
 impl Lateness {
-    /// Notes a packet.
+    /// Records a packet.
     pub(super) fn record(&mut self, late: Duration, allowed: Duration) {
         self.histogram.record(late);
         self.beyond += u64::from(late > allowed);
     }
 
-    /// Adds another link's.
+    /// Adds the packets of another link.
     pub(super) fn merge(&mut self, other: &Self) {
         self.histogram.merge(&other.histogram);
         self.beyond += other.beyond;
     }
 
-    /// So many of the packets, 0 to 1, were late by at most this.
+    /// Returns the lateness that this share of the packets (0 to 1) did not exceed.
     pub(crate) fn quantile(&self, share: f64) -> Duration {
         self.histogram.quantile(share)
     }
 
-    /// Percent of the packets that were later than 1 ms and 1 % of their link's delay; none of no packets.
+    /// Returns the percentage of packets that were later than 1 ms plus 1 % of their link's delay. `None` if there were
+    /// no packets.
     pub(crate) fn beyond(&self) -> Option<f64> {
         let packets = self.histogram.count();
         (packets > 0).then(|| 100.0 * self.beyond as f64 / packets as f64)
     }
 }
 
-/// Where the links of a trial leave how late they were when they go.
+/// The place where the links of a trial record their lateness when they are dropped.
 pub(super) type Ledger = Arc<Mutex<Lateness>>;
 
 tokio::task_local! {
     static LEDGER: Ledger;
 }
 
-/// That of the trial under way, if one is.
+/// Returns the ledger of the current trial, if there is one.
 pub(super) fn ledger() -> Option<Ledger> {
     LEDGER.try_with(Arc::clone).ok()
 }
 
-/// Runs a trial; how late all the links were that it made and that have gone again.
+/// Runs a trial. Returns how late all the links were that it created and dropped.
 pub(crate) async fn during<T>(trial: impl Future<Output = T>) -> (T, Lateness) {
     let ledger = Ledger::default();
     let done = LEDGER.scope(ledger.clone(), trial).await;

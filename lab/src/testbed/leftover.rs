@@ -1,19 +1,19 @@
-//! What a killed run may have left, known by a mark in its environment.
+//! Processes that a killed run has left, known by a mark in their environment.
 
 use std::fs;
 
 use super::sys;
 
-/// The variable that every process of a trial has.
+/// Variable that every process of a trial has.
 pub(crate) const MARK: &str = "WHIMBREL_LAB_RUN";
 
-/// What it is set to: this process and when it started, since numbers of processes come again.
+/// Returns the value of the variable: this process's id and its start time, since process ids are reused.
 pub(crate) fn mark() -> String {
     let process = std::process::id();
     format!("{process}:{}", started(process).unwrap_or_default())
 }
 
-/// Ends processes that bear the mark of a run that is no more; how many there were.
+/// Ends the processes that carry the mark of a run that is gone. Returns how many there were.
 pub(super) fn end() -> std::io::Result<usize> {
     let mut ended = 0;
     for entry in fs::read_dir("/proc")? {
@@ -29,7 +29,7 @@ pub(super) fn end() -> std::io::Result<usize> {
 }
 
 fn is_orphan(process: u32) -> bool {
-    // Gone, or another user's: not ours.
+    // The process is gone, or belongs to another user and so is not ours.
     let Ok(environment) = fs::read(format!("/proc/{process}/environ")) else { return false };
     let prefix = format!("{MARK}=");
     let mark = environment.split(|byte| *byte == 0).find_map(|pair| pair.strip_prefix(prefix.as_bytes()));
@@ -41,10 +41,10 @@ fn is_running(mark: &str) -> bool {
     runner.is_some_and(|(process, at)| started(process).as_deref() == Some(at))
 }
 
-/// When a process started, in ticks since the machine did.
+/// Returns when a process started, in clock ticks since boot.
 fn started(process: u32) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name, which may hold anything, ends at the last parenthesis; field 22 of proc(5) is the 20th behind it.
+    // The name may hold any character and ends at the last parenthesis. Field 22 of proc(5) is the 20th after it.
     let (_, fields) = stat.rsplit_once(") ")?;
     fields.split(' ').nth(19).map(str::to_owned)
 }
@@ -57,7 +57,7 @@ mod tests {
     fn a_mark_holds_as_long_as_its_process() {
         let mark = mark();
         assert!(is_running(&mark));
-        assert!(!is_running(&format!("{mark}0")), "another process of that number");
+        assert!(!is_running(&format!("{mark}0")), "another process with that id");
         assert!(!is_running("0:0") && !is_running("what"));
     }
 }

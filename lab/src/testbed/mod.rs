@@ -1,8 +1,8 @@
 //! Two hosts and the links between them.
 //!
-//! A host is a network namespace without a name: a thread of this process lives in it and starts processes there. A link is
-//! one TUN device in each of two hosts and a thread between them that puts every IP packet through the link model of
-//! `whimbrel-sim`. All of it belongs to this process: when that ends, however it ends, nothing is left.
+//! A host is a network namespace without a name. A thread of this process lives in it and starts processes there. A
+//! link is one TUN device in each of two hosts, and a thread between them that puts every IP packet through the link
+//! model of `whimbrel-link`. All of it belongs to this process, so nothing is left however the process ends.
 
 mod host;
 mod ip;
@@ -32,11 +32,11 @@ pub(crate) use sys::monotonic;
 
 /// Two hosts, and one or more links between them.
 pub(crate) struct Testbed {
-    // The links go first, then the hosts with their processes.
+    // Fields drop in this order: first the links, then the hosts with their processes.
     wires: Vec<Wire>,
     caller: Host,
     server: Host,
-    /// What joins the hosts in place of wires.
+    /// Emulator that joins the hosts in place of wires.
     rattan: Option<Rattan>,
     ledger: Option<Ledger>,
 }
@@ -44,35 +44,36 @@ pub(crate) struct Testbed {
 /// One of the two hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// The one that connects; interface `w0`, address 10.77.0.1; `w1`, 10.77.1.1, …; IPv6 fd77:0:0:N::1 beside.
+    /// The host that connects. Its interfaces are `w0` with address 10.77.0.1, `w1` with 10.77.1.1, and so on.
+    /// Interface N also has the IPv6 address fd77:0:0:N::1.
     Caller,
-    /// The one that is connected to; 10.77.0.2, 10.77.1.2, …
+    /// The host that is connected to, with addresses 10.77.0.2, 10.77.1.2, and so on.
     Server,
 }
 
-/// A link between the two hosts, both directions.
+/// Settings of a link between the two hosts, in both directions.
 #[derive(Clone, Debug)]
 pub(crate) struct LinkPlan {
-    /// From caller to server.
+    /// Settings from caller to server.
     pub(crate) up: LinkConfig,
-    /// From server to caller.
+    /// Settings from server to caller.
     pub(crate) down: LinkConfig,
 }
 
-/// What a link did.
+/// Statistics of a link.
 #[derive(Clone, Debug)]
 pub(crate) struct LinkReport {
-    /// From caller to server.
+    /// Statistics from caller to server.
     pub(crate) up: LinkStats,
-    /// From server to caller.
+    /// Statistics from server to caller.
     pub(crate) down: LinkStats,
-    /// How late packets left, beyond what the model said.
+    /// Lateness of packets, compared with the model.
     pub(crate) late: Lateness,
 }
 
 impl Testbed {
-    /// Makes the hosts and their links; packets fare by `seed`. The clock of each link's outages and rates starts with the
-    /// first packet on it.
+    /// Creates the hosts and their links. `seed` decides the fate of packets. For each link, the clock of its outages
+    /// and rates starts with the first packet on it.
     pub(crate) fn new(links: &[LinkPlan], seed: u64) -> anyhow::Result<Self> {
         let mut testbed = Self {
             wires: Vec::with_capacity(links.len()),
@@ -91,22 +92,22 @@ impl Testbed {
         Ok(testbed)
     }
 
-    /// As [`Testbed::new`] with one link, that link by another emulator: it is the same to whoever is in the hosts, but cannot be changed
-    /// under way and reports nothing. Call it within a tokio runtime.
+    /// Like [`Testbed::new`] with one link, made by another emulator. Processes on the hosts see no difference. The
+    /// link cannot be changed while it runs, and reports nothing. Call it within a tokio runtime.
     pub(crate) async fn by_rattan(plan: &LinkPlan, seed: u64) -> anyhow::Result<Self> {
         let rattan = Rattan::start(plan, seed).await?;
         let (caller, server) = (rattan.host(Side::Caller)?, rattan.host(Side::Server)?);
         Ok(Self { wires: Vec::new(), caller, server, rattan: Some(rattan), ledger: None })
     }
 
-    /// The addresses of a host, link by link.
+    /// Returns the addresses of a host, link by link.
     pub(crate) fn addresses(&self, side: Side) -> Vec<IpAddr> {
         let links = self.wires.len() + usize::from(self.rattan.is_some());
         (0..links).map(|link| side.address(link)).collect()
     }
 
-    /// Starts a process in a host, with a pipe to its standard input. It is killed when the testbed goes, and when this
-    /// process dies. Call it within a tokio runtime.
+    /// Starts a process on a host, with a pipe to its standard input. It is killed when the testbed is dropped, and
+    /// when this process dies. Call it within a tokio runtime.
     pub(crate) fn spawn(
         &self,
         side: Side,
@@ -117,28 +118,28 @@ impl Testbed {
         self.host(side).spawn(program, arguments, output)
     }
 
-    /// Takes a host's interface down: it sends and receives nothing, and its routes are gone.
+    /// Takes down a host's interface. It then sends and receives nothing, and its routes are gone.
     pub(crate) fn link_down(&self, side: Side, link: usize) -> anyhow::Result<()> {
         self.host(side).ip(&format!("link set w{link} down"))
     }
 
-    /// Brings it up again, with the addresses and routes that it had.
+    /// Brings the interface up again, with the addresses and routes that it had.
     pub(crate) fn link_up(&self, side: Side, link: usize) -> anyhow::Result<()> {
         self.host(side).ip(&format!("link set w{link} up"))?;
         if side == Side::Caller && self.wires.len() > 1 { self.caller.ip(&routes(link)) } else { Ok(()) }
     }
 
-    /// Changes a host's network under way by lines of arguments to `ip`, for example `link set w0 down`.
+    /// Changes a host's network by lines of arguments to `ip`, for example `link set w0 down`.
     pub(crate) fn ip(&self, side: Side, lines: &str) -> anyhow::Result<()> {
         self.host(side).ip(lines)
     }
 
-    /// Changes a link under way.
+    /// Changes the settings of a running link.
     pub(crate) fn reconfigure(&self, link: usize, plan: LinkPlan) {
         self.wires[link].reconfigure(plan);
     }
 
-    /// What a link did so far.
+    /// Returns the statistics of a link so far.
     pub(crate) fn report(&self, link: usize) -> LinkReport {
         self.wires[link].report()
     }
@@ -150,14 +151,14 @@ impl Testbed {
         }
     }
 
-    /// Makes a host's end of a link.
+    /// Creates a host's end of a link.
     fn plug(&self, side: Side, link: usize) -> anyhow::Result<File> {
         let host = self.host(side);
         let name = format!("w{link}");
         let end = host.within(move || sys::tun(&name))?.with_context(|| format!("no TUN device w{link}"))?;
         let last = side.last();
         host.ip(&format!(
-            // The device's own queue is so long that only the model's decides.
+            // The device's own queue is so long that only that of the model matters.
             "link set w{link} mtu 1500 txqueuelen 10000 multicast off
              address add 10.77.{link}.{last}/24 dev w{link}
              address add fd77:0:0:{link}::{last}/64 dev w{link} nodad
@@ -166,7 +167,7 @@ impl Testbed {
         Ok(end)
     }
 
-    /// Lets a caller with several links reach every address of the server over each.
+    /// Lets a caller with several links reach every address of the server over each of them.
     fn join_links(&self, links: usize) -> anyhow::Result<()> {
         for link in 0..links {
             self.caller.ip(&format!("rule add from 10.77.{link}.0/24 table {}", 100 + link))?;
@@ -176,8 +177,8 @@ impl Testbed {
     }
 }
 
-/// Ways to all addresses of the server over one link: what is sent from its address goes that way, and what is sent from none
-/// goes there if nothing better is up.
+/// Returns the routes to all addresses of the server over one link. Packets from its address take that link. Packets
+/// without a source address take it if no better link is up.
 fn routes(link: usize) -> String {
     let (table, metric) = (100 + link, 1000 + link);
     format!(
@@ -217,18 +218,18 @@ impl Side {
     }
 }
 
-/// Why no testbed can be made here, and what to do about it; none if one can.
+/// Returns why no testbed can be made here, and what to do about it. `None` if one can be made.
 pub(crate) fn missing() -> Option<String> {
     if !sys::is_root() {
         return Some("hosts and links take root: run it with sudo".into());
     }
     let perfect = LinkPlan { up: LinkConfig::default(), down: LinkConfig::default() };
     Testbed::new(&[perfect], 1).err().map(|error| {
-        format!("no hosts and links can be made here: {error:#} (it takes a Linux kernel with network namespaces, /dev/net/tun and iproute2)")
+        format!("no hosts and links can be made here: {error:#} (this needs a Linux kernel with network namespaces, /dev/net/tun and iproute2)")
     })
 }
 
-/// Ends processes that a killed run may have left; how many there were.
+/// Ends the processes that a killed run has left. Returns how many there were.
 pub(crate) fn end_leftovers() -> io::Result<usize> {
     leftover::end()
 }

@@ -1,4 +1,4 @@
-//! Packets of the laboratory's own, to measure its links with.
+//! The laboratory's own packets, which measure its links.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -11,21 +11,21 @@ use super::sys::{self, monotonic};
 use super::{Side, Testbed};
 use crate::stats::{percentile, sorted};
 
-/// Where the probes arrive.
+/// Address and port where the probes arrive.
 const AT: (&str, u16) = ("10.77.0.2", 5000);
 /// IPv4 and UDP headers.
 const HEADERS: usize = 28;
-/// Bytes of a packet that is answered.
+/// Bytes of the payload that is sent back.
 const ECHO: usize = 172;
-/// What TCP takes to fill a link.
+/// Time that TCP gets to fill a link.
 const WARM_UP: Duration = Duration::from_secs(1);
-/// IP bytes of a full packet, and those of TCP's payload in it, with time stamps.
+/// IP bytes of a full packet, and the TCP payload in it, with timestamps.
 const PACKET: f64 = 1500.0;
 const SEGMENT: f64 = 1448.0;
-/// Bytes that wait for the receiver, with what the kernel counts beside them: several seconds of any load, so that a busy
-/// machine is not taken for a link that loses.
+/// Receive buffer in bytes, including the kernel's overhead. It holds several seconds of any load, so that a busy
+/// machine does not look like a lossy link.
 const UNREAD: i32 = 64 << 20;
-/// Longer than anything may be under way.
+/// Silence after which nothing more is expected.
 const SILENCE: Duration = Duration::from_secs(1);
 
 /// A socket on each side of the first link.
@@ -34,26 +34,26 @@ pub(crate) struct Probe {
     receiver: UdpSocket,
 }
 
-/// What to send.
+/// The packets to send.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     /// Bytes of the IP packet.
     pub(crate) size: usize,
-    /// Between one packet and the next; zero for a burst of 100.
+    /// Time from one packet to the next. Zero sends a burst of 100.
     pub(crate) gap: Duration,
-    /// For how long.
+    /// Seconds to send for.
     pub(crate) seconds: f64,
 }
 
-/// What arrived.
+/// The packets that arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct Arrivals {
-    /// How many packets were sent.
+    /// Number of packets sent.
     pub(crate) sent: u64,
-    /// How long that took.
+    /// Seconds that sending took.
     pub(crate) seconds: f64,
     size: usize,
-    /// Nanoseconds under way, ascending.
+    /// Delays in nanoseconds, ascending.
     delays: Vec<u64>,
     first: u64,
     last: u64,
@@ -69,7 +69,7 @@ impl Probe {
         Ok(Self { sender, receiver })
     }
 
-    /// Sends a load and waits for what comes of it.
+    /// Sends a load and waits for its packets to arrive.
     pub(crate) fn run(self, load: Load) -> anyhow::Result<Arrivals> {
         let Self { sender, receiver } = self;
         let listening = thread::spawn(move || receive(&receiver, load.size));
@@ -79,7 +79,7 @@ impl Probe {
         Ok(Arrivals { sent, seconds, size: load.size, delays, first, last })
     }
 
-    /// Seconds from a packet to its answer by way of the other side, half of them within this, one after the other.
+    /// Measures the round trip to the other side, one packet after the other. Returns the median in seconds.
     pub(crate) fn round_trip(self, seconds: f64) -> anyhow::Result<f64> {
         let Self { sender, receiver } = self;
         sender.set_read_timeout(Some(SILENCE))?;
@@ -88,14 +88,15 @@ impl Probe {
         while begun.elapsed().as_secs_f64() < seconds {
             let start = Instant::now();
             sender.send(&packet)?;
-            sender.recv(&mut packet).context("no answer came")?;
+            sender.recv(&mut packet).context("no answer arrived")?;
             trips.push(start.elapsed().as_secs_f64());
         }
         drop(answering.join());
         percentile(&sorted(trips), 0.5).context("no time for a round trip")
     }
 
-    /// IP bits a second that TCP brings through the first link, in some seconds after the first.
+    /// Measures the IP bits per second that TCP carries over the first link. It lasts `seconds`, after a second of
+    /// warm-up.
     pub(crate) fn tcp(testbed: &Testbed, seconds: f64) -> anyhow::Result<f64> {
         let listener = testbed.host(Side::Server).within(|| TcpListener::bind(AT))??;
         let reading = thread::spawn(move || read_all(&listener));
@@ -111,31 +112,32 @@ impl Probe {
 }
 
 impl Arrivals {
-    /// How many arrived.
+    /// Counts the packets that arrived.
     pub(crate) fn received(&self) -> usize {
         self.delays.len()
     }
 
-    /// IP bits a second between the first and the last arrival.
+    /// Returns the IP bits per second between the first and the last arrival.
     pub(crate) fn rate(&self) -> Option<f64> {
         let after_first = self.delays.len().checked_sub(1)?;
         let nanos = self.last.checked_sub(self.first).filter(|nanos| *nanos > 0)?;
         Some((after_first * self.size * 8) as f64 / (nanos as f64 / 1e9))
     }
 
-    /// Seconds under way, that this share of packets did not exceed.
+    /// Returns the delay in seconds that this share of packets did not exceed.
     pub(crate) fn delay(&self, share: f64) -> Option<f64> {
         let last = self.delays.len().checked_sub(1)?;
         Some(self.delays[(share * last as f64).round() as usize] as f64 / 1e9)
     }
 
-    /// The share that did not arrive.
+    /// Returns the share of packets that did not arrive.
     pub(crate) fn loss(&self) -> f64 {
         1.0 - self.delays.len() as f64 / self.sent as f64
     }
 }
 
-/// Each packet carries the time of its send call.
+/// Sends a load. Each packet carries the time of its send call. Returns how many there were, and how many seconds that
+/// took.
 fn send(socket: &UdpSocket, load: Load) -> anyhow::Result<(u64, f64)> {
     let mut packet = vec![0; load.size - HEADERS];
     let start = Instant::now();
@@ -143,7 +145,8 @@ fn send(socket: &UdpSocket, load: Load) -> anyhow::Result<(u64, f64)> {
     for number in 0..count {
         let due = start + load.gap.mul_f64(number as f64);
         while let Some(wait) = due.checked_duration_since(Instant::now()) {
-            // The timers of an ordinary thread are late by some 50 µs: what has come due meanwhile goes out together.
+            // The timers of an ordinary thread are some 50 µs late. Packets that have come due in the meantime go out
+            // together.
             thread::sleep(wait);
         }
         packet[..8].copy_from_slice(&monotonic().to_be_bytes());
@@ -152,7 +155,7 @@ fn send(socket: &UdpSocket, load: Load) -> anyhow::Result<(u64, f64)> {
     Ok((count, start.elapsed().as_secs_f64()))
 }
 
-/// Sends each packet back, until none comes.
+/// Sends each packet back, until no more arrive.
 fn answer(socket: &UdpSocket) -> std::io::Result<()> {
     let mut packet = [0; ECHO];
     loop {
@@ -161,7 +164,7 @@ fn answer(socket: &UdpSocket) -> std::io::Result<()> {
     }
 }
 
-/// Delays, and the moments of the first and the last arrival.
+/// Returns the delays, and the times of the first and the last arrival.
 fn receive(socket: &UdpSocket, size: usize) -> (Vec<u64>, u64, u64) {
     let mut packet = vec![0; size];
     let (mut delays, mut first, mut last) = (Vec::new(), None, 0);
@@ -189,6 +192,6 @@ fn read_all(listener: &TcpListener) -> anyhow::Result<f64> {
             None => {}
         }
     }
-    let (from, until) = span.context("nothing came after the first second")?;
+    let (from, until) = span.context("nothing arrived after the first second")?;
     Ok(bytes as f64 * 8.0 / until.duration_since(from).as_secs_f64() * PACKET / SEGMENT)
 }

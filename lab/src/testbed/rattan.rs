@@ -1,4 +1,4 @@
-//! A link by somebody else's emulator, [rattan](https://github.com/stack-rs/rattan): a program, set beside the laboratory's own.
+//! A link by another emulator, [rattan](https://github.com/stack-rs/rattan), to compare with the laboratory's own.
 
 use std::fmt::Write;
 use std::fs::{self, File};
@@ -14,12 +14,13 @@ use whimbrel_link::{LinkConfig, Loss, QueueLimit, Rate};
 use super::host::Host;
 use super::{LinkPlan, Side};
 
-/// Where `cargo xtask lab` builds it.
+/// Path at which `cargo xtask lab` installs it.
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/rattan/bin/rattan");
-/// What builds it there.
+/// Command that installs it there.
 const INSTALL: &str = "cargo install --locked --root lab/target/rattan rattan@0.1.1";
-/// It names its namespaces, locks addresses by files and writes to the kernel's log: all that it leaves where only it looks, and which is
-/// gone with it. It may itself lie where that is. It runs before ordinary threads, as our links do, where that is not refused.
+/// Script that isolates rattan, which names its namespaces, locks addresses by files, and writes to the kernel's log.
+/// Private mounts hide all of that from the system, and end with it. They may hide the program too, so it is opened
+/// first. Like our links, it runs at real-time priority where that is permitted.
 const ALONE: &str = r#"exec 3<"$1"
 mount -t tmpfs none /run && mount -t tmpfs none /tmp || exit
 if [ -e /dev/kmsg ]; then mount --bind /dev/null /dev/kmsg; fi
@@ -28,7 +29,7 @@ printf %s "$2" > /tmp/link.toml
 printf %s "$3" > /tmp/up.json
 printf %s "$4" > /tmp/down.json
 exec /proc/self/fd/3 run --config /tmp/link.toml --left-stdout"#;
-/// In each end, as long as it runs: without a command there it does not.
+/// Commands that rattan runs in its two ends. It needs one in each, and ends with them.
 const ENDS: &str = r#"
 [env]
 mode = "Isolated"
@@ -36,20 +37,21 @@ mode = "Isolated"
 left = ["sh", "-c", "echo ready; exec sleep infinity"]
 right = ["sleep", "infinity"]
 "#;
-/// Its devices take a third of a second, several times that where others are made at the same time.
+/// Longest wait until it is ready. Its devices take a third of a second, and several times that if others are being
+/// made.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A running link. It is killed with all its processes when this goes, and when this process dies.
+/// A running link. It is killed with all its processes when this is dropped, and when this process dies.
 pub(super) struct Rattan {
     process: u32,
     _child: Child,
-    /// Nobody reads what else it says, but it may say it.
+    /// The pipe stays open so that rattan can write to it, although nothing reads the rest.
     _output: Lines<BufReader<ChildStdout>>,
     _host: Host,
 }
 
 impl Rattan {
-    /// Starts it; packets are lost by `seed`. Call it within a tokio runtime.
+    /// Starts rattan. `seed` decides which packets are lost. Call it within a tokio runtime.
     pub(super) async fn start(plan: &LinkPlan, seed: u64) -> anyhow::Result<Self> {
         if let Some(missing) = missing() {
             bail!(missing);
@@ -62,24 +64,24 @@ impl Rattan {
         let mut child = host.spawn("unshare", &arguments, Stdio::piped())?;
         let mut output = BufReader::new(child.stdout.take().context("no pipe")?).lines();
         let ready = tokio::time::timeout(PATIENCE, is_ready(&mut output)).await;
-        ready.context("rattan is not ready in time")??;
+        ready.context("rattan was not ready in time")??;
         let process = child.id().context("rattan has ended")?;
         Ok(Self { process, _child: child, _output: output, _host: host })
     }
 
-    /// The host at one of its ends, with the addresses of the laboratory's first link.
+    /// Returns the host at one of its ends, with an address of the laboratory's first link.
     pub(super) fn host(&self, side: Side) -> anyhow::Result<Host> {
         let (name, letter, far) = match side {
             Side::Caller => ("left", "L", "10.2.1.1"),
             Side::Server => ("right", "R", "10.1.1.1"),
         };
-        // The first process of the new namespaces is not this one, but sees the same files.
+        // `unshare` itself stays outside the new process namespace, but it sees the same files.
         let (namespace, id) =
             find(&format!("/proc/{}/root/run/netns", self.process), &format!("ns-{name}-"))?;
         let host = Host::of_namespace(name, File::open(namespace)?)?;
         let (device, mine, other) =
             (format!("v{letter}1-{letter}-{id}"), side.address(0), side.other().address(0));
-        // It passes on nothing that asks for a neighbour, and has told each end of one: the other.
+        // rattan does not forward ARP. Each end has one neighbour, the other end, and routes through it.
         host.ip(&format!(
             "address add {mine}/32 dev {device}
              route add {other} via {far} dev {device} src {mine}"
@@ -88,13 +90,13 @@ impl Rattan {
     }
 }
 
-/// Why it cannot be used here, and what to do; none if it can.
+/// Returns why rattan cannot be used here, and what to do. `None` if it can.
 pub(crate) fn missing() -> Option<String> {
     let what_to_do = format!("`{INSTALL}` (`cargo xtask lab run cross-check` does it, in minutes)");
     version().err().map(|_| format!("rattan is not installed: {what_to_do}"))
 }
 
-/// What it is, and how it is set.
+/// Describes rattan and its settings for the report.
 pub(crate) fn settings() -> String {
     let version = version().unwrap_or_else(|_| "rattan".to_owned());
     format!(
@@ -105,7 +107,7 @@ pub(crate) fn settings() -> String {
 
 fn version() -> anyhow::Result<String> {
     let output = Command::new(PROGRAM).arg("--version").stdin(Stdio::null()).output()?;
-    ensure!(output.status.success(), "{PROGRAM} does not run");
+    ensure!(output.status.success(), "{PROGRAM} failed");
     let said = String::from_utf8_lossy(&output.stdout);
     Ok(said.lines().next().unwrap_or_default().to_owned())
 }
@@ -121,22 +123,22 @@ async fn is_ready(output: &mut Lines<BufReader<ChildStdout>>) -> anyhow::Result<
     bail!("rattan ended: {}", said.join("; "))
 }
 
-/// The file of a folder whose name begins so, and how it ends.
+/// Finds the file in a folder whose name begins with `start`. Returns its path and the rest of its name.
 fn find(folder: &str, start: &str) -> anyhow::Result<(PathBuf, String)> {
     for entry in fs::read_dir(Path::new(folder)).with_context(|| format!("no {folder}"))?.flatten() {
         if let Some(end) = entry.file_name().to_string_lossy().strip_prefix(start) {
             return Ok((entry.path(), end.to_owned()));
         }
     }
-    bail!("rattan has made no {start}… in {folder}")
+    bail!("rattan has created no {start}… in {folder}")
 }
 
-/// The files that it reads: the link, and the losses of both directions.
+/// Returns the files that rattan reads: the link, and the losses in both directions.
 fn files(plan: &LinkPlan, seed: u64) -> anyhow::Result<[String; 3]> {
     Ok([words(plan, seed)?, trace(&plan.up.loss)?, trace(&plan.down.loss)?])
 }
 
-/// The link in its words.
+/// Returns the link in rattan's configuration format.
 fn words(plan: &LinkPlan, seed: u64) -> anyhow::Result<String> {
     let mut words = ENDS.to_owned();
     let mut links = String::from("[links]\n");
@@ -154,15 +156,15 @@ fn words(plan: &LinkPlan, seed: u64) -> anyhow::Result<String> {
     Ok(words + &links)
 }
 
-/// What a direction does, in the order of the laboratory's model.
+/// Returns the cells of one direction, in the order of the laboratory's model.
 fn cells(name: &str, config: &LinkConfig, seed: u64) -> anyhow::Result<Vec<(&'static str, String)>> {
     let LinkConfig { rate, delay, queue, loss, .. } = config.clone();
     let known = LinkConfig { rate: rate.clone(), delay, queue, loss, ..LinkConfig::default() };
-    ensure!(*config == known, "no link of rattan's is like this: {config}");
+    ensure!(*config == known, "rattan cannot model this link: {config}");
     let mut cells = Vec::new();
     match rate {
         Some(Rate::Constant(rate)) => cells.push(("rate", bottleneck(rate, queue))),
-        Some(Rate::Trace(_)) => bail!("no rate by time is given to rattan"),
+        Some(Rate::Trace(_)) => bail!("rattan is not used with rates that change over time"),
         None => {}
     }
     if loss != Loss::None {
@@ -185,12 +187,12 @@ fn bottleneck(rate: u64, queue: QueueLimit) -> String {
     format!("{cell}\nqueue = \"DropTail\"\nqueue_config = {{ byte_limit = {bytes} }}")
 }
 
-/// Its losses by a file of their own: only so may their dice be chosen.
+/// Returns the losses as a trace. Only with a trace does rattan take a seed.
 fn trace(loss: &Loss) -> anyhow::Result<String> {
     let share = match loss {
         Loss::None => 0.0,
         Loss::Independent(share) => *share,
-        Loss::Bursts { .. } => bail!("no bursts of loss are given to rattan"),
+        Loss::Bursts { .. } => bail!("rattan is not used with bursts of loss"),
     };
     Ok(format!("{{\"StaticLossConfig\":{{\"loss\":[{share}],\"duration\":\"1day\"}}}}"))
 }

@@ -1,4 +1,4 @@
-//! What Linux is asked for beyond the standard library.
+//! Linux calls that the standard library lacks.
 #![allow(unsafe_code, reason = "namespaces, TUN devices and the death signal are libc calls")]
 
 use std::fs::{File, OpenOptions};
@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 
-/// Nanoseconds of `CLOCK_MONOTONIC`.
+/// Returns the time of `CLOCK_MONOTONIC` in nanoseconds.
 pub(crate) fn monotonic() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the structure lives across the call, which cannot fail for this clock.
@@ -14,20 +14,20 @@ pub(crate) fn monotonic() -> u64 {
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
-/// Puts the calling thread, and it alone, into a new network namespace.
+/// Moves the calling thread, and no other, into a new network namespace.
 pub(super) fn leave_network() -> io::Result<()> {
     // SAFETY: changes a property of the calling thread.
     done(unsafe { libc::unshare(libc::CLONE_NEWNET) })
 }
 
-/// Puts the calling thread, and it alone, into that network namespace.
+/// Moves the calling thread, and no other, into an existing network namespace.
 pub(super) fn join_network(namespace: &File) -> io::Result<()> {
     // SAFETY: changes a property of the calling thread.
     done(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) })
 }
 
-/// Makes a TUN device in the calling thread's namespace. It is gone when the file is closed. Reads and writes are one IP
-/// packet each and do not block.
+/// Creates a TUN device in the calling thread's namespace. It is gone when the file is closed. Each read or write is
+/// one IP packet and does not block.
 pub(super) fn tun(name: &str) -> io::Result<File> {
     let file =
         OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open("/dev/net/tun")?;
@@ -42,15 +42,16 @@ pub(super) fn tun(name: &str) -> io::Result<File> {
     Ok(file)
 }
 
-/// Called in a process just before it becomes another program: it will be killed when the thread that started it ends.
-/// `parent` is the process of that thread.
+/// Has the calling process killed when the thread that started it ends. It is called just before the process becomes
+/// another program. `parent` is the process of that thread.
 pub(super) fn die_with(parent: u32) -> io::Result<()> {
     // SAFETY: sets a property of the calling process.
     done(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) })?;
     if std::os::unix::process::parent_id() == parent { Ok(()) } else { Err(io::ErrorKind::BrokenPipe.into()) }
 }
 
-/// Has `prepare` called in the new process. It may only make system calls: other threads' locks are held for ever there.
+/// Has `prepare` called in the new process. It may only make system calls, since locks of other threads stay held there
+/// for ever.
 pub(super) fn before_exec(
     command: &mut std::process::Command,
     prepare: impl FnMut() -> io::Result<()> + Send + Sync + 'static,
@@ -60,7 +61,7 @@ pub(super) fn before_exec(
     unsafe { command.pre_exec(prepare) };
 }
 
-/// Has a socket keep so many bytes that wait to be read, whatever the system's limit: as root.
+/// Sets a socket's receive buffer, in bytes, beyond the system's limit. This needs root.
 pub(super) fn keep_unread(socket: &impl AsRawFd, bytes: libc::c_int) -> io::Result<()> {
     let (value, length) = ((&raw const bytes).cast(), size_of::<libc::c_int>() as libc::socklen_t);
     // SAFETY: the integer lives across the call.
@@ -75,7 +76,7 @@ pub(super) fn signal(process: i32, signal: libc::c_int) -> io::Result<()> {
     done(unsafe { libc::kill(process, signal) })
 }
 
-/// Whether this process may do what root may.
+/// Returns whether this process is privileged.
 pub(super) fn is_root() -> bool {
     // SAFETY: cannot fail.
     unsafe { libc::geteuid() == 0 }

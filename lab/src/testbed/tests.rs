@@ -1,4 +1,4 @@
-//! Real packets between real namespaces. Without root they say so and pass.
+//! Tests with real packets between real namespaces. Without root they are skipped.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -34,7 +34,7 @@ async fn output(testbed: &Testbed, side: Side, line: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// An echo server on one host and a socket of the other that is connected to it.
+/// Starts an echo server on one host. Returns a socket on the other host that is connected to it.
 fn echo(testbed: &Testbed, to: &'static str) -> UdpSocket {
     let server = testbed.server.within(move || UdpSocket::bind((to, 7)).unwrap()).unwrap();
     std::thread::spawn(move || {
@@ -64,7 +64,7 @@ fn a_round_trip_takes_what_was_set() {
     let Some(testbed) = testbed(&["delay=25ms"]) else { return };
     for to in ["10.77.0.2", "fd77::2"] {
         let socket = echo(&testbed, to);
-        // No shorter; how much longer says how busy the machine is.
+        // It may not be shorter. How much longer it is depends on how busy the machine is.
         let shortest = (0..10).map(|_| round_trip(&socket).unwrap()).min().unwrap();
         assert!((Duration::from_millis(50)..Duration::from_millis(70)).contains(&shortest), "{shortest:?}");
     }
@@ -120,7 +120,7 @@ fn an_interface_goes_down_and_comes_back() {
     first.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
     assert!(round_trip(&first).is_some());
     testbed.link_down(Side::Caller, 0).unwrap();
-    // The socket has the first link's address, which has no way now.
+    // The socket has the first link's address, from which there is no route now.
     assert!(first.send(b"there and back").is_err() || first.recv(&mut [0; 14]).is_err());
     let other = testbed.caller.within(|| UdpSocket::bind("10.77.1.1:0").unwrap()).unwrap();
     other.connect("10.77.0.2:7").unwrap();
@@ -178,7 +178,7 @@ fn a_mark_of_congestion_leaves_the_packet_sound() {
     assert_eq!(testbed.report(0).up.ce_marked, 2);
 }
 
-/// What a runner that is killed leaves: the test below starts this one in a process of its own.
+/// A testbed in a process of its own, which the test below kills.
 #[tokio::test]
 #[ignore = "started by another test"]
 async fn hold_a_testbed() {
@@ -188,7 +188,7 @@ async fn hold_a_testbed() {
     std::future::pending::<()>().await;
 }
 
-/// As [`hold_a_testbed`].
+/// Like [`hold_a_testbed`], with rattan.
 #[tokio::test]
 #[ignore = "started by another test"]
 async fn hold_a_testbed_by_rattan() {
@@ -237,7 +237,7 @@ fn nothing_is_left_of(holder: &str) {
     }
 }
 
-/// Whether any process has this in its environment.
+/// Returns whether the environment of any process has this mark.
 fn bears(mark: &str) -> bool {
     let environments = fs::read_dir("/proc")
         .unwrap()
@@ -249,7 +249,7 @@ fn bears(mark: &str) -> bool {
     environments.into_iter().any(|environment| bears(&environment))
 }
 
-/// Whether a thread of any process is in that namespace.
+/// Returns whether a thread of any process is in that namespace.
 fn lives_in(namespace: &Path) -> bool {
     let tasks = fs::read_dir("/proc")
         .unwrap()

@@ -1,4 +1,4 @@
-//! A link's thread: reads both devices, puts every packet through the model, writes it when it is due.
+//! The thread of a link. It reads both devices, puts every packet through the model, and writes it when it is due.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -14,13 +14,13 @@ use whimbrel_proto::Time;
 use super::lateness::{self, Lateness};
 use super::{LinkPlan, LinkReport, ip};
 
-/// Largest packet of a device.
+/// Largest packet of a device, in bytes.
 const MTU: usize = 1500;
-/// Most packets of one direction before the other has its turn and what is due leaves.
+/// Most packets taken from one direction before the other has its turn and due packets leave.
 const TURN: usize = 32;
-/// Below this, going to sleep and waking up takes as long as the wait.
+/// Shortest wait worth a sleep. Going to sleep and waking up takes about as long.
 const NO_SLEEP: Duration = Duration::from_micros(5);
-/// Positions in the waiter; the two ends are 0 and 1.
+/// Position of the orders in the waiter. The two ends are 0 and 1.
 const ORDERS: usize = 2;
 
 /// A running link. Dropping it ends it.
@@ -56,7 +56,7 @@ impl Wire {
         self.last_report().expect("the link's thread runs as long as the link")
     }
 
-    /// As [`Wire::report`]; none of a link that has failed.
+    /// Like [`Wire::report`], but `None` if the link has failed.
     pub(super) fn last_report(&self) -> Option<LinkReport> {
         let (answer, answered) = mpsc::channel();
         self.order(Order::Report(answer));
@@ -64,7 +64,8 @@ impl Wire {
     }
 
     fn order(&self, order: Order) {
-        // Either fails if the thread has ended, the write also if it has yet to read the bytes of earlier orders.
+        // Both fail if the thread has ended. The write also fails while many earlier orders wait to be read, which does
+        // no harm.
         if self.orders.send(order).is_ok() {
             drop((&self.wake).write(&[0]));
         }
@@ -75,7 +76,7 @@ impl Drop for Wire {
     fn drop(&mut self) {
         self.order(Order::Stop);
         if let Some(thread) = self.thread.take() {
-            // A panic has been printed where it happened.
+            // A panic was printed where it happened.
             drop(thread.join());
         }
     }
@@ -83,11 +84,11 @@ impl Drop for Wire {
 
 struct Engine {
     ends: [File; 2],
-    /// By the end that a packet comes from.
+    /// The model of each direction, by the end that a packet comes from.
     links: [Link; 2],
     calendar: Calendar<Packet>,
     spare: Vec<Vec<u8>>,
-    /// The clock's zero: the first packet.
+    /// Start of the clock: the first packet.
     start: Option<Instant>,
     late: Lateness,
     orders: Receiver<Order>,
@@ -97,7 +98,7 @@ struct Engine {
 
 /// A packet that will arrive.
 struct Packet {
-    /// Which end it goes to.
+    /// The end that it goes to.
     to: usize,
     bytes: Vec<u8>,
 }
@@ -126,7 +127,7 @@ impl Engine {
         punctual();
         loop {
             let timeout = self.timeout();
-            // Only a lack of memory can make it fail: then the devices are tried without having waited.
+            // Waiting fails only for lack of memory. The devices are then tried without a wait.
             let waited = self.waiter.wait(timeout);
             if (waited.is_err() || self.waiter.is_readable(ORDERS)) && self.follow_orders() {
                 return;
@@ -149,7 +150,7 @@ impl Engine {
         Some(if wait < NO_SLEEP { Duration::ZERO } else { wait })
     }
 
-    /// Does what it has been told; true if that was to stop.
+    /// Carries out the orders that have arrived. Returns true if one of them was to stop.
     fn follow_orders(&mut self) -> bool {
         if let Ok(0) = self.wake.read(&mut [0; 64]) {
             return true;
@@ -162,7 +163,7 @@ impl Engine {
                         .zip(configs(&plan))
                         .for_each(|(link, config)| link.reconfigure(config));
                 }
-                // Whoever asked may have gone.
+                // The side that asked may have gone.
                 Order::Report(answer) => drop(answer.send(self.report())),
                 Order::Stop => return true,
             }
@@ -210,7 +211,7 @@ impl Engine {
         while let Some((due, packet)) = self.calendar.pop_due(now) {
             let from = &self.links[1 - packet.to];
             self.late.record(now.since(due), lateness::allowed(from.config()));
-            // An interface that is down takes nothing: the packet is lost, as it would be.
+            // An interface that is down takes nothing, and the packet is lost.
             drop((&self.ends[packet.to]).write(&packet.bytes));
             self.spare.push(packet.bytes);
         }
@@ -225,7 +226,7 @@ impl Engine {
     }
 }
 
-/// The model for whole IP packets: nothing is around them.
+/// Returns the model's settings for whole IP packets, with no overhead around them.
 fn configs(plan: &LinkPlan) -> [LinkConfig; 2] {
     [&plan.up, &plan.down].map(|config| LinkConfig { overhead: 0, ..config.clone() })
 }

@@ -1,4 +1,4 @@
-//! Pages of records that nobody measured.
+//! Tests of pages, with made-up records.
 
 use super::*;
 use crate::experiment::all;
@@ -27,7 +27,7 @@ fn record(samples: Vec<Sample>) -> Record {
     }
 }
 
-/// The summary, then all other pages.
+/// Returns the summary, followed by all other pages.
 fn page_of(kept: &[Kept]) -> String {
     let mut pages = String::new();
     let mut keep = |name: &str, content: String| -> anyhow::Result<()> {
@@ -40,7 +40,7 @@ fn page_of(kept: &[Kept]) -> String {
     summary + &pages
 }
 
-/// A page of one experiment; its links are unmeasured.
+/// Returns the page of one experiment, without samples about the links.
 fn page_with(name: &str, samples: Vec<Sample>) -> String {
     page_of(&[(experiment(name), Some(record(samples))), (experiment(SELF), None)])
 }
@@ -71,7 +71,7 @@ fn rows_that_are_absent_are_named_with_their_reason() {
     assert!(page.contains(&format!("no trial of sctp with {ROW}: not installed")), "{page}");
     assert!(page.contains("tcp-bbr") && page.contains("left out of this run"), "{page}");
     assert!(!page.contains("no trial of whimbrel"), "{page}");
-    assert!(!page.contains("mptcp"), "who has no part here is not missed: {page}");
+    assert!(!page.contains("mptcp"), "a peer that takes no part is not missed: {page}");
 }
 
 #[test]
