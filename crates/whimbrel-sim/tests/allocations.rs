@@ -307,7 +307,10 @@ fn an_idle_stream_takes_little() {
     }
     rest(&mut rig);
     for (end, other) in [(SERVER, CLIENT), (CLIENT, SERVER)] {
-        for stream in &streams {
+        for (nth, stream) in streams.iter().enumerate() {
+            if nth % 64 == 0 {
+                rig.step();
+            }
             let now = rig.now;
             let session = rig.ends[end].connection.session();
             core(end, || {
@@ -325,6 +328,5 @@ fn an_idle_stream_takes_little() {
     }
     let each = [CLIENT, SERVER].map(|end| (held(end) - before[end]) / STREAMS as i64);
     println!("{each:?} bytes a stream, client and server");
-    // More than a proxy for a hundred thousand connections should need: a stream that carries bytes still has room for messages.
-    assert!(each.iter().all(|bytes| (1..=2_050).contains(bytes)), "{each:?} bytes a stream");
+    assert!(each.iter().all(|bytes| (1..=450).contains(bytes)), "{each:?} bytes a stream");
 }

@@ -327,7 +327,8 @@ impl Session {
             })
         };
         let domain = if cross { Domain::CROSS } else { Domain::of(service) };
-        stream.send[domain.index()].get_or_insert_with(|| {
+        let Some(halves) = stream.content.messages_mut() else { return domain };
+        halves.send[domain.index()].get_or_insert_with(|| {
             let unsequenced = if service.is_sequenced() { 0 } else { data::UNSEQUENCED };
             let reliable = if service.is_reliable() || cross { data::RELIABLE } else { 0 };
             Box::new(SendDomain::new(unsequenced | reliable, cross))
@@ -541,7 +542,7 @@ impl Session {
 
     /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<SessionEvent> {
-        let event = self.accounting.events.pop_front()?;
+        let event = self.accounting.pop_event()?;
         match event {
             SessionEvent::Readable => self.incoming.readable_told = false,
             SessionEvent::StreamReadable(id) => {
@@ -559,9 +560,7 @@ impl Session {
         self.incoming.spares.clear();
         for slot in self.streams.slots() {
             if let Some(stream) = self.streams.at_mut(slot) {
-                stream.arena = crate::session::send::arena::Arena::default();
-                stream.inbox.shrink();
-                stream.send.iter_mut().flatten().for_each(|domain| domain.trim());
+                stream.content.trim();
             }
         }
         self.arenas = crate::session::send::arena::Arenas::default();
@@ -586,7 +585,7 @@ impl Session {
         let quiet = |slot: StreamSlot| {
             self.streams
                 .at(slot)
-                .and_then(|stream| stream.bytes_out.as_ref())
+                .and_then(|stream| stream.content.bytes_out())
                 .is_none_or(|bytes| bytes.is_quiet())
         };
         self.outbox.messages() == 0 && self.accounting.outstanding == 0 && self.streams.slots().all(quiet)

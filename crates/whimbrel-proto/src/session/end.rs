@@ -25,15 +25,13 @@ impl Session {
     /// stream is gone.
     pub fn is_at_end(&self, id: StreamId) -> bool {
         self.streams.look(id).is_none_or(|stream| {
-            stream.ended_in
-                && stream.inbox.is_empty()
-                && stream.latest.as_ref().is_none_or(|l| l.len() == (0, 0))
+            stream.ended_in && stream.content.messages().is_none_or(|halves| halves.is_read())
         })
     }
 
     fn begin_end(&mut self, slot: StreamSlot) {
         let Some(stream) = self.streams.at_mut(slot) else { return };
-        if stream.kind == Some(StreamKind::Messages) && stream.end_out == EndOut::Open {
+        if stream.kind() == Some(StreamKind::Messages) && stream.end_out == EndOut::Open {
             stream.end_out = EndOut::Wanted;
             self.check_end(slot);
         }
@@ -42,7 +40,7 @@ impl Session {
     fn is_settled(&self, key: DomainKey) -> bool {
         self.streams.by_key(key).is_none_or(|stream| {
             stream.lanes.iter().all(|lane| self.outbox.lane(*lane).is_empty())
-                && stream.send.iter().flatten().all(|domain| domain.is_settled())
+                && stream.content.messages().is_none_or(|halves| halves.is_settled())
         })
     }
 

@@ -17,6 +17,7 @@
 mod account;
 mod api;
 pub(crate) mod config;
+mod content;
 mod end;
 mod end_out;
 mod message;

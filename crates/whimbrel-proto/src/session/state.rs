@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::account::Account;
 use super::config::{DEFAULT_CREDIT, PeerLimits, SessionConfig};
+use super::content::Resting;
 use super::message::{SessionEvent, StreamKind};
 use super::receive::Incoming;
 use super::send::accounting::Accounting;
@@ -27,6 +28,7 @@ pub struct Session {
     pub(super) clock: Time,
     pub(super) streams: Streams,
     pub(super) counts: StreamCounts,
+    pub(super) resting: Resting,
     pub(super) account: Account,
     pub(super) accounting: Accounting,
     pub(super) outbox: Outbox,
@@ -62,6 +64,7 @@ impl Session {
             clock: Time::ZERO,
             streams: Streams::default(),
             counts,
+            resting: Resting::default(),
             account,
             accounting: Accounting::default(),
             outbox,

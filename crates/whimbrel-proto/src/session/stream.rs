@@ -4,17 +4,12 @@ use std::collections::BTreeMap;
 
 use super::account::credit::{RecvCredit, SendCredit};
 use super::account::held::{of_map, of_queue};
+use super::content::Content;
 use super::end_out::EndOut;
 use super::message::{DomainKey, StreamKind};
 use super::numbers::{Domain, LaneSlot, StreamSlot};
 use super::options::StreamOptions;
-use super::receive::bytes_in::BytesIn;
-use super::receive::inbox::Inbox;
-use super::receive::latest::Latest;
 use super::receive::receiving::RecvDomain;
-use super::send::arena::Arena;
-use super::send::bytes_out::BytesOut;
-use super::send::send_item::SendItem;
 use super::send::sending::SendDomain;
 use crate::StreamId;
 
@@ -24,21 +19,12 @@ pub(super) const WHOLE: Domain = Domain::WHOLE;
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) id: StreamId,
-    /// None as long as only later streams of the peer were named.
-    pub(super) kind: Option<StreamKind>,
+    pub(super) content: Content,
     pub(super) send_credit: SendCredit,
     pub(super) recv_credit: RecvCredit,
-    pub(super) send: [Option<Box<SendDomain>>; 4],
-    pub(super) recv: [Option<Box<RecvDomain>>; 4],
     pub(super) lanes: Vec<LaneSlot>,
-    pub(super) bytes_out: Option<Box<BytesOut>>,
-    pub(super) bytes_in: Option<Box<BytesIn>>,
-    pub(super) arena: Arena,
     /// Whether the stream has an inbox of its own.
     pub(super) claimed: bool,
-    pub(super) inbox: Inbox,
-    /// Unread unreliable messages, if only the latest are wanted. They are not in `inbox` then.
-    pub(super) latest: Option<Box<Latest>>,
     pub(super) options: StreamOptions,
     /// Whether the peer's direction is cross-sequenced. The first sequenced message received fixes it.
     pub(super) cross_in: Option<bool>,
@@ -56,18 +42,11 @@ impl Stream {
     pub(super) fn new(id: StreamId, kind: Option<StreamKind>, send_limit: u64, share: u64) -> Self {
         Self {
             id,
-            kind,
+            content: Content::new(kind, id),
             send_credit: SendCredit::new(send_limit),
             recv_credit: RecvCredit::new(share),
-            send: Default::default(),
-            recv: Default::default(),
             lanes: Vec::new(),
-            bytes_out: None,
-            bytes_in: None,
-            arena: Arena::default(),
             claimed: false,
-            inbox: Inbox::default(),
-            latest: None,
             options: StreamOptions::default(),
             cross_in: None,
             cross_out: None,
@@ -78,47 +57,32 @@ impl Stream {
         }
     }
 
-    /// Returns the memory held for the peer besides the entry in the table, bytes.
-    #[inline]
-    pub(super) fn memory(&self) -> u64 {
-        let domains: u64 = self.recv.iter().flatten().map(|domain| domain.memory()).sum();
-        let bytes = self.bytes_in.as_ref().map_or(0, |half| half.memory());
-        domains + bytes + self.inbox.memory() + self.latest.as_ref().map_or(0, |latest| latest.memory())
+    pub(super) fn kind(&self) -> Option<StreamKind> {
+        self.content.kind()
     }
 
     /// Returns the bytes kept in addition to what the session counts as a whole: sent and unacknowledged, and the
     /// latest unread.
     pub(super) fn kept_bytes(&self) -> u64 {
-        self.outgoing_bytes() + self.latest.as_ref().map_or(0, |latest| latest.bytes())
-    }
-
-    /// Returns the bytes sent and not acknowledged.
-    pub(super) fn outgoing_bytes(&self) -> u64 {
-        let items = self.send.iter().flatten().flat_map(|domain| domain.items());
-        let flying: u64 = items.filter(|item| item.is_live()).map(SendItem::charge).sum();
-        flying + self.bytes_out.as_ref().map_or(0, |half| half.buffered())
+        self.content.outgoing_bytes() + self.content.latest_bytes()
     }
 
     /// Returns what can be sent on the stream: nothing once this direction of a message stream is ending.
     #[inline]
     pub(super) fn takes(&self) -> Option<StreamKind> {
-        self.kind.filter(|_| self.end_out == EndOut::Open)
+        self.kind().filter(|_| self.end_out == EndOut::Open)
     }
 
     /// Fixes what the stream carries.
     pub(super) fn become_kind(&mut self, kind: StreamKind) {
-        self.kind = Some(kind);
-        if kind == StreamKind::Bytes {
-            self.bytes_out = Some(Box::default());
-            self.bytes_in = Some(Box::default());
-        }
+        self.content = Content::new(Some(kind), self.id);
     }
 }
 
 #[derive(Debug, Default)]
 struct Entry {
     generation: u16,
-    stream: Option<Stream>,
+    stream: Option<Box<Stream>>,
 }
 
 /// Streams by slot. A slot is reused under a new generation.
@@ -141,11 +105,11 @@ impl Streams {
             StreamSlot((self.slots.len() - 1) as u32)
         });
         self.by_id.insert(stream.id, slot);
-        self.slots[slot.index()].stream = Some(stream);
+        self.slots[slot.index()].stream = Some(Box::new(stream));
         slot
     }
 
-    pub(super) fn remove(&mut self, slot: StreamSlot) -> Option<Stream> {
+    pub(super) fn remove(&mut self, slot: StreamSlot) -> Option<Box<Stream>> {
         let entry = self.slots.get_mut(slot.index())?;
         let stream = entry.stream.take()?;
         entry.generation = entry.generation.wrapping_add(1);
@@ -173,12 +137,12 @@ impl Streams {
 
     #[inline]
     pub(super) fn at(&self, slot: StreamSlot) -> Option<&Stream> {
-        self.slots.get(slot.index())?.stream.as_ref()
+        self.slots.get(slot.index())?.stream.as_deref()
     }
 
     #[inline]
     pub(super) fn at_mut(&mut self, slot: StreamSlot) -> Option<&mut Stream> {
-        self.slots.get_mut(slot.index())?.stream.as_mut()
+        self.slots.get_mut(slot.index())?.stream.as_deref_mut()
     }
 
     pub(super) fn key(&self, slot: StreamSlot, domain: Domain) -> DomainKey {
@@ -189,27 +153,37 @@ impl Streams {
     /// Returns the stream that a key was made for, if it still exists.
     #[inline]
     pub(super) fn by_key(&self, key: DomainKey) -> Option<&Stream> {
-        self.slots.get(key.slot.index()).filter(|slot| slot.generation == key.generation)?.stream.as_ref()
+        self.slots.get(key.slot.index()).filter(|slot| slot.generation == key.generation)?.stream.as_deref()
     }
 
     #[inline]
     pub(super) fn by_key_mut(&mut self, key: DomainKey) -> Option<&mut Stream> {
-        self.slots.get_mut(key.slot.index()).filter(|slot| slot.generation == key.generation)?.stream.as_mut()
+        self.slots
+            .get_mut(key.slot.index())
+            .filter(|slot| slot.generation == key.generation)?
+            .stream
+            .as_deref_mut()
     }
 
     #[inline]
     pub(super) fn send_domain(&mut self, key: DomainKey) -> Option<&mut SendDomain> {
-        self.by_key_mut(key)?.send.get_mut(key.domain.index())?.as_deref_mut()
+        self.by_key_mut(key)?.content.messages_mut()?.send.get_mut(key.domain.index())?.as_deref_mut()
     }
 
     pub(super) fn send_domain_ref(&self, key: DomainKey) -> Option<&SendDomain> {
-        self.by_key(key)?.send.get(key.domain.index())?.as_deref()
+        self.by_key(key)?.content.messages()?.send.get(key.domain.index())?.as_deref()
     }
 
-    /// Returns the memory of the table, bytes.
+    #[inline]
+    pub(super) fn recv_domain(&mut self, key: DomainKey) -> Option<&mut RecvDomain> {
+        self.by_key_mut(key)?.content.messages_mut()?.recv.get_mut(key.domain.index())?.as_deref_mut()
+    }
+
+    /// Returns the memory of the table and its streams, without what they carry, bytes.
     #[inline]
     pub(super) fn memory(&self) -> u64 {
-        of_queue(self.slots.capacity(), size_of::<Entry>()) + of_map(self.by_id.len(), size_of::<u32>())
+        let table = of_queue(self.slots.capacity(), size_of::<Entry>());
+        table + of_queue(self.by_id.len(), size_of::<Stream>()) + of_map(self.by_id.len(), size_of::<u32>())
     }
 
     pub(super) fn slots(&self) -> impl Iterator<Item = StreamSlot> + use<> {

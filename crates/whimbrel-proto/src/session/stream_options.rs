@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::config::DEFAULT_CREDIT;
+use super::content::Content;
 use super::message::{DomainKey, OpenError, StreamError, StreamKind};
 use super::numbers::{Domain, StreamSlot};
 use super::options::{CreditPolicy, RouteClass, StreamOptions};
@@ -41,20 +42,22 @@ impl Session {
         let slot = self.streams.find(id).ok_or(StreamError::UnknownStream)?;
         let window = self.config.stream_window.max(DEFAULT_CREDIT);
         let stream = self.streams.at_mut(slot).ok_or(StreamError::UnknownStream)?;
-        if stream.kind == Some(StreamKind::Bytes) {
-            return Err(StreamError::WrongKind);
-        }
+        let halves = match &mut stream.content {
+            Content::Messages(halves) => halves,
+            Content::Bytes(_) => return Err(StreamError::WrongKind),
+            Content::Unknown => return Err(StreamError::UnknownStream),
+        };
         if matches!(options.credit, CreditPolicy::Latest { .. }) && !stream.claimed {
             return Err(StreamError::SharedInbox);
         }
         stream.options = options;
-        match (options.credit, &mut stream.latest) {
+        match (options.credit, &mut halves.latest) {
             (CreditPolicy::Latest { unread }, Some(latest)) => latest.keep(Some(unread)),
             (CreditPolicy::Latest { unread }, none) => *none = Some(Box::new(Latest::new(unread, window))),
             (CreditPolicy::Wait, Some(latest)) => latest.keep(None),
             (CreditPolicy::Wait, None) => {}
         }
-        let discarded = stream.latest.as_mut().map_or((0, 0), |latest| latest.discard());
+        let discarded = halves.latest.as_mut().map_or((0, 0), |latest| latest.discard());
         self.on_discarded(discarded);
         for domain in Domain::ALL {
             self.list_gap(slot, domain);

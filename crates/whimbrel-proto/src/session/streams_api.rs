@@ -51,7 +51,7 @@ impl Session {
         }
         let id = self.open_stream(StreamKind::Bytes)?;
         if let Some(slot) = self.streams.find(id)
-            && let Some(half) = self.streams.at_mut(slot).and_then(|stream| stream.bytes_out.as_mut())
+            && let Some(half) = self.streams.at_mut(slot).and_then(|stream| stream.content.bytes_out_mut())
         {
             half.open_with(opening);
             self.activate_bytes(now, slot);
@@ -62,7 +62,7 @@ impl Session {
     /// Returns the opening of a byte stream that the peer opened, once. None if it has no opening.
     pub fn take_opening(&mut self, id: StreamId) -> Option<Bytes> {
         let slot = self.streams.find(id)?;
-        let opening = self.streams.at_mut(slot)?.bytes_in.as_mut()?.opening.take();
+        let opening = self.streams.at_mut(slot)?.content.bytes_in_mut()?.opening.take();
         self.weigh(slot);
         opening
     }
@@ -76,7 +76,7 @@ impl Session {
         let slot = self.streams.find(id).ok_or(StreamError::UnknownStream)?;
         let stream = self.streams.at_mut(slot).ok_or(StreamError::UnknownStream)?;
         stream.options.priority = priority;
-        if stream.kind == Some(StreamKind::Bytes) {
+        if stream.kind() == Some(StreamKind::Bytes) {
             for lane in &stream.lanes {
                 self.outbox.lane_mut(*lane).priority = Some(priority);
             }
@@ -98,23 +98,23 @@ impl Session {
 
     /// Returns the code with which the peer stopped a byte stream, if it did.
     pub fn stopped(&self, id: StreamId) -> Option<u64> {
-        self.streams.look(id)?.bytes_out.as_ref()?.stopped()
+        self.streams.look(id)?.content.bytes_out()?.stopped()
     }
 
     /// Returns whether all that was written on a byte stream has arrived, including its end, or the stream is over.
     pub fn is_delivered(&self, id: StreamId) -> bool {
-        let half = self.streams.look(id).and_then(|stream| stream.bytes_out.as_ref());
+        let half = self.streams.look(id).and_then(|stream| stream.content.bytes_out());
         half.is_none_or(|half| half.is_done())
     }
 
     /// Returns what a stream carries, if it is open and that is known.
     pub fn stream_kind(&self, id: StreamId) -> Option<StreamKind> {
-        self.streams.look(id)?.kind
+        self.streams.look(id)?.kind()
     }
 
     fn byte_stream(&mut self, id: StreamId) -> Result<StreamSlot, StreamError> {
         let slot = self.streams.find(id).ok_or(StreamError::UnknownStream)?;
-        match self.streams.at(slot).and_then(|stream| stream.kind) {
+        match self.streams.at(slot).and_then(Stream::kind) {
             Some(StreamKind::Bytes) => Ok(slot),
             Some(StreamKind::Messages) => Err(StreamError::WrongKind),
             None => Err(StreamError::UnknownStream),
@@ -130,7 +130,7 @@ impl Session {
         let slot = self.byte_stream(id)?;
         let limit = self.config.stream_send_buffer;
         let closing = self.closing;
-        let Some(half) = self.streams.at_mut(slot).and_then(|stream| stream.bytes_out.as_mut()) else {
+        let Some(half) = self.streams.at_mut(slot).and_then(|stream| stream.content.bytes_out_mut()) else {
             return Err(StreamError::UnknownStream);
         };
         if let Some(code) = half.stopped() {
@@ -162,7 +162,7 @@ impl Session {
         let news = self
             .streams
             .at_mut(slot)
-            .and_then(|stream| stream.bytes_out.as_mut())
+            .and_then(|stream| stream.content.bytes_out_mut())
             .is_some_and(|out| out.finish());
         if !news {
             return Err(StreamError::Ended);
@@ -182,10 +182,11 @@ impl Session {
 
     pub(super) fn reset_slot(&mut self, slot: StreamSlot, code: u64) -> bool {
         let Some(stream) = self.streams.at_mut(slot) else { return false };
-        let news = stream.bytes_out.as_mut().is_some_and(|out| out.reset(code & crate::wire::VARINT_MAX));
+        let news =
+            stream.content.bytes_out_mut().is_some_and(|out| out.reset(code & crate::wire::VARINT_MAX));
         if news {
-            for lane in stream.lanes.clone() {
-                self.outbox.deactivate(lane, LaneState::Idle);
+            for lane in std::mem::take(&mut stream.lanes) {
+                self.outbox.close(lane);
             }
             let key = self.streams.key(slot, WHOLE);
             self.out_blocks.notify(Notice::Reset(key));
@@ -199,7 +200,7 @@ impl Session {
     /// Returns a [`StreamError`].
     pub fn stop(&mut self, id: StreamId, code: u64) -> Result<(), StreamError> {
         let slot = self.byte_stream(id)?;
-        let half = self.streams.at_mut(slot).and_then(|stream| stream.bytes_in.as_mut());
+        let half = self.streams.at_mut(slot).and_then(|stream| stream.content.bytes_in_mut());
         let unread =
             half.and_then(|half| half.stop(code & crate::wire::VARINT_MAX)).ok_or(StreamError::Ended)?;
         self.consume(slot, unread);
@@ -216,7 +217,7 @@ impl Session {
     /// Returns a [`StreamError`].
     pub fn read(&mut self, id: StreamId, max: usize) -> Result<Read, StreamError> {
         let slot = self.byte_stream(id)?;
-        let Some(half) = self.streams.at_mut(slot).and_then(|stream| stream.bytes_in.as_mut()) else {
+        let Some(half) = self.streams.at_mut(slot).and_then(|stream| stream.content.bytes_in_mut()) else {
             return Err(StreamError::UnknownStream);
         };
         let read = half.read(max);
@@ -225,6 +226,7 @@ impl Session {
                 self.accounting.stats.stream_bytes_read += bytes.len() as u64;
                 self.consume(slot, bytes.len() as u64);
                 self.on_lighter(slot);
+                self.on_rest(slot);
             }
             Read::Finished | Read::Reset(_) => self.reap(slot),
             Read::Blocked => {}
@@ -233,7 +235,7 @@ impl Session {
     }
 
     /// Schedules a byte stream that has something to send.
-    fn activate_bytes(&mut self, now: Time, slot: StreamSlot) {
+    pub(super) fn activate_bytes(&mut self, now: Time, slot: StreamSlot) {
         let first = self.streams.at(slot).and_then(|stream| stream.lanes.first().copied());
         let priority = self.streams.at(slot).map(|stream| stream.options.priority);
         let lane = first.unwrap_or_else(|| self.open_lane(slot, WHOLE, priority, NO_TAG, true));
@@ -255,8 +257,8 @@ impl Session {
     /// Frees a byte stream once both its directions have ended.
     pub(super) fn reap(&mut self, slot: StreamSlot) {
         let over = |stream: &Stream| {
-            stream.bytes_out.as_ref().is_some_and(|half| half.is_done())
-                && stream.bytes_in.as_ref().is_some_and(|half| half.is_done())
+            stream.content.bytes_out().is_some_and(|half| half.is_done())
+                && stream.content.bytes_in().is_some_and(|half| half.is_done())
         };
         if !self.streams.at(slot).is_some_and(over) {
             return;
@@ -269,7 +271,9 @@ impl Session {
         self.account.stalls.forget(self.key_of(slot));
         let Some(stream) = self.streams.remove(slot) else { return };
         self.account.held.reweigh(stream.weight, 0);
-        self.arenas.forget(&stream.arena);
+        if let Some(halves) = stream.content.messages() {
+            self.arenas.forget(&halves.arena);
+        }
         self.accounting.on_stream_gone(stream.id.0);
         self.account.reserve.give_back(stream.recv_credit.drawn(self.config.share_of(stream.id)));
         for lane in stream.lanes {
@@ -303,7 +307,7 @@ impl Session {
     /// Fixes that the stream carries `kind`, or checks it if that is known already.
     pub(super) fn be_kind(&mut self, slot: StreamSlot, kind: StreamKind) -> Result<(), PeerMisbehaved> {
         let Some(stream) = self.streams.at_mut(slot) else { return Ok(()) };
-        match stream.kind {
+        match stream.kind() {
             Some(known) if known == kind => Ok(()),
             Some(_) => Err(PeerMisbehaved::new(Cause::WrongStream, "bytes and messages on one stream")),
             None => {
@@ -318,7 +322,7 @@ impl Session {
     /// known to have none.
     pub(super) fn be_bytes(&mut self, slot: StreamSlot) -> Result<(), PeerMisbehaved> {
         match self.streams.at_mut(slot) {
-            Some(stream) if stream.kind.is_none() => stream.become_kind(StreamKind::Bytes),
+            Some(stream) if stream.kind().is_none() => stream.become_kind(StreamKind::Bytes),
             _ => self.be_kind(slot, StreamKind::Bytes)?,
         }
         Ok(())
@@ -330,7 +334,7 @@ impl Session {
         if opening && stream.id.opener() == self.side {
             return Err(PeerMisbehaved::new(Cause::InvalidField, "an opening on a stream that we opened"));
         }
-        if let Some(half) = stream.bytes_in.as_mut()
+        if let Some(half) = stream.content.bytes_in_mut()
             && half.declare(opening)?
         {
             self.announce(slot);
@@ -342,7 +346,7 @@ impl Session {
     pub(super) fn announce(&mut self, slot: StreamSlot) {
         if let Some(stream) = self.streams.at(slot)
             && stream.id.opener() != self.side
-            && let Some(kind) = stream.kind
+            && let Some(kind) = stream.kind()
         {
             self.accounting.events.push_back(SessionEvent::StreamOpened(stream.id, kind));
         }
@@ -350,15 +354,26 @@ impl Session {
 
     /// Returns whether the application may know of the stream.
     pub(super) fn is_announced(&self, slot: StreamSlot) -> bool {
-        let half = self.streams.at(slot).and_then(|stream| stream.bytes_in.as_ref());
+        let half = self.streams.at(slot).and_then(|stream| stream.content.bytes_in());
         half.is_none_or(|half| half.opening.is_settled())
+    }
+
+    /// Handles that a direction of a byte stream has nothing buffered. If enough others came to rest later than some
+    /// stream, that one's queues are freed.
+    #[inline]
+    pub(super) fn on_rest(&mut self, slot: StreamSlot) {
+        if let Some(longest) = self.resting.add(slot)
+            && let Some(stream) = self.streams.at_mut(longest)
+        {
+            stream.content.rest();
+        }
     }
 
     /// Handles STOP from the peer: resets this direction, so that nothing more is sent on it.
     pub(super) fn on_stop(&mut self, slot: StreamSlot, code: u64) {
         let Some(stream) = self.streams.at_mut(slot) else { return };
         let id = stream.id;
-        let Some(half) = stream.bytes_out.as_mut() else { return };
+        let Some(half) = stream.content.bytes_out_mut() else { return };
         if half.stopped().is_some() || half.is_done() {
             return;
         }

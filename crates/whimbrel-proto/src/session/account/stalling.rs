@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::stalls::{PATIENCE, StreamCredit, Whose};
 use crate::Time;
+use crate::session::content::Content;
 use crate::session::message::{DomainKey, SessionEvent};
 use crate::session::numbers::{LaneSlot, StreamSlot};
 use crate::session::send::lane::LaneState;
@@ -53,10 +54,10 @@ impl Session {
     /// Returns whether the reader could take something from the stream. Data that waits for a lost packet is not the
     /// reader's fault.
     pub(in crate::session) fn is_readable(&self, key: DomainKey) -> bool {
-        self.streams.by_key(key).is_some_and(|stream| match &stream.bytes_in {
-            Some(half) => half.is_readable(),
-            None if stream.claimed => !stream.inbox.is_empty(),
-            None => !self.incoming.inbox.is_empty(),
+        self.streams.by_key(key).is_some_and(|stream| match &stream.content {
+            Content::Bytes(halves) => halves.into.is_readable(),
+            Content::Messages(halves) if stream.claimed => !halves.inbox.is_empty(),
+            _ => !self.incoming.inbox.is_empty(),
         })
     }
 

@@ -24,7 +24,7 @@ impl Session {
     #[inline]
     pub(in crate::session) fn weigh(&mut self, slot: StreamSlot) {
         if let Some(stream) = self.streams.at_mut(slot) {
-            let weight = stream.memory();
+            let weight = stream.content.memory();
             let before = std::mem::replace(&mut stream.weight, weight);
             self.account.held.reweigh(before, weight);
         }

@@ -22,13 +22,10 @@ const OPENED_TWICE: PeerMisbehaved =
 /// Bytes received, kept until the application reads them.
 #[derive(Debug, Default)]
 pub(in crate::session) struct BytesIn {
-    ready: VecDeque<Bytes>,
-    ready_bytes: u64,
-    /// Small parts gathered in one buffer, so that each does not hold its own.
-    tail: BytesMut,
+    /// What has arrived and was not read. None: there is nothing, and the stream has been at rest for a while.
+    arrived: Option<Box<Arrived>>,
     /// Offset below which everything has arrived.
     next: u64,
-    assembly: Assembly,
     highest: u64,
     read: u64,
     final_size: Option<u64>,
@@ -41,13 +38,85 @@ pub(in crate::session) struct BytesIn {
     has_opening: bool,
 }
 
+#[derive(Debug, Default)]
+struct Arrived {
+    ready: VecDeque<Bytes>,
+    ready_bytes: u64,
+    /// Small parts gathered in one buffer, so that each does not hold its own.
+    tail: BytesMut,
+    /// Parts that wait for one before them.
+    assembly: Assembly,
+}
+
+impl Arrived {
+    /// Creates the state of a stream of which everything below `offset` was read.
+    fn at(offset: u64) -> Self {
+        Self { assembly: Assembly::at(offset), ..Self::default() }
+    }
+
+    #[inline]
+    fn memory(&self) -> u64 {
+        let ready = of_queue(self.ready.capacity(), size_of::<Bytes>()) + self.ready_bytes;
+        size_of::<Self>() as u64 + ready + self.tail.capacity() as u64 + self.assembly.memory()
+    }
+
+    fn is_readable(&self) -> bool {
+        !self.ready.is_empty() || !self.tail.is_empty()
+    }
+
+    /// Appends the next bytes.
+    fn append(&mut self, bytes: Bytes, small: usize) {
+        if bytes.len() <= small {
+            self.tail.extend_from_slice(&bytes);
+        } else {
+            self.flush();
+            self.push(bytes);
+        }
+    }
+
+    fn flush(&mut self) {
+        if !self.tail.is_empty() {
+            let tail = self.tail.split().freeze();
+            self.push(tail);
+        }
+    }
+
+    fn push(&mut self, bytes: Bytes) {
+        self.ready_bytes += bytes.len() as u64;
+        self.ready.push_back(bytes);
+    }
+
+    /// Removes and returns the next bytes, at most `max`.
+    fn pop(&mut self, max: usize) -> Option<Bytes> {
+        if self.ready.is_empty() {
+            self.flush();
+        }
+        let front = self.ready.front_mut()?;
+        let bytes = if front.len() > max { front.split_to(max) } else { std::mem::take(front) };
+        if front.is_empty() {
+            self.ready.pop_front();
+        }
+        self.ready_bytes -= bytes.len() as u64;
+        Some(bytes)
+    }
+}
+
 impl BytesIn {
-    /// Returns the memory it takes, bytes.
+    /// Returns the memory it takes besides the struct itself, bytes.
     #[inline]
     pub(in crate::session) fn memory(&self) -> u64 {
-        let ready = of_queue(self.ready.capacity(), size_of::<Bytes>()) + self.ready_bytes;
-        let parts = self.tail.capacity() as u64 + self.assembly.memory() + self.opening.memory();
-        size_of::<Self>() as u64 + ready + parts
+        self.arrived.as_ref().map_or(0, |arrived| arrived.memory()) + self.opening.memory()
+    }
+
+    fn arrived_mut(&mut self) -> &mut Arrived {
+        let at = self.next;
+        self.arrived.get_or_insert_with(|| Box::new(Arrived::at(at)))
+    }
+
+    /// Frees the queues if they are empty.
+    pub(in crate::session) fn trim(&mut self) {
+        let empty = |arrived: &Arrived| !arrived.is_readable() && arrived.assembly.is_empty();
+        self.arrived = self.arrived.take().filter(|arrived| !empty(arrived));
     }
 
     /// Checks a part and returns by how much it raises the highest offset.
@@ -76,18 +145,22 @@ impl BytesIn {
         if self.reset.is_some() || self.stopped.is_some() {
             return Ok((false, self.discard()));
         }
-        let before = self.next;
-        if offset == self.next && self.assembly.is_empty() {
-            self.next = end;
-            self.assembly.advance(end);
-            self.ready(bytes, small);
-        } else if end > self.next {
-            // At most twice the charged bytes are allocated ahead.
-            let expected = 2 * (self.highest - self.next);
-            self.assembly.insert(offset, &bytes, expected)?;
-            if let Some(bytes) = self.assembly.take() {
-                self.next += bytes.len() as u64;
-                self.ready(bytes, small);
+        let (before, highest) = (self.next, self.highest);
+        if end > before {
+            let arrived = self.arrived_mut();
+            if offset == before && arrived.assembly.is_empty() {
+                arrived.assembly.advance(end);
+                arrived.append(bytes, small);
+                self.next = end;
+            } else {
+                // At most twice the charged bytes are allocated ahead.
+                let expected = 2 * (highest - before);
+                arrived.assembly.insert(offset, &bytes, expected)?;
+                if let Some(bytes) = arrived.assembly.take() {
+                    let length = bytes.len() as u64;
+                    arrived.append(bytes, small);
+                    self.next += length;
+                }
             }
         }
         Ok((self.next > before || self.is_over(), 0))
@@ -112,58 +185,36 @@ impl BytesIn {
 
     /// Removes the opening from the received bytes once it is complete. Returns how many bytes it took.
     pub(in crate::session) fn take_off_opening(&mut self) -> Result<Option<u64>, PeerMisbehaved> {
-        self.flush();
-        let begun = match self.ready.len() {
-            1 => self.ready.pop_front().unwrap_or_default(),
-            _ => self.ready.drain(..).flatten().collect(),
+        let has_all = self.has_all();
+        let arrived = self.arrived_mut();
+        arrived.flush();
+        let begun = match arrived.ready.len() {
+            1 => arrived.ready.pop_front().unwrap_or_default(),
+            _ => arrived.ready.drain(..).flatten().collect(),
         };
         let Some(found) = Opening::find(&begun)? else {
-            if self.has_all() {
+            if has_all {
                 return Err(ENDED);
             }
             if !begun.is_empty() {
-                self.ready.push_back(begun);
+                arrived.ready.push_back(begun);
             }
             return Ok(None);
         };
-        self.opening = Opening::Here(Box::new(Bytes::copy_from_slice(&begun[found.clone()])));
         if begun.len() > found.end {
-            self.ready.push_back(begun.slice(found.end..));
+            arrived.ready.push_back(begun.slice(found.end..));
         }
+        arrived.ready_bytes -= found.end as u64;
+        self.opening = Opening::Here(Box::new(Bytes::copy_from_slice(&begun[found.clone()])));
         self.read += found.end as u64;
-        self.ready_bytes -= found.end as u64;
         Ok(Some(found.end as u64))
-    }
-
-    fn ready(&mut self, bytes: Bytes, small: usize) {
-        if bytes.len() <= small {
-            self.tail.extend_from_slice(&bytes);
-        } else {
-            self.flush();
-            self.push(bytes);
-        }
-    }
-
-    fn flush(&mut self) {
-        if !self.tail.is_empty() {
-            let tail = self.tail.split().freeze();
-            self.push(tail);
-        }
-    }
-
-    fn push(&mut self, bytes: Bytes) {
-        self.ready_bytes += bytes.len() as u64;
-        self.ready.push_back(bytes);
     }
 
     /// Counts everything seen as read, and returns how much of it had not been.
     fn discard(&mut self) -> u64 {
         let unread = self.highest - self.read;
         self.read = self.highest;
-        self.ready = VecDeque::new();
-        self.ready_bytes = 0;
-        self.tail = BytesMut::new();
-        self.assembly = Assembly::at(self.next);
+        self.arrived = None;
         unread
     }
 
@@ -219,16 +270,8 @@ impl BytesIn {
             self.told = true;
             return Read::Reset(code);
         }
-        if self.ready.is_empty() {
-            self.flush();
-        }
-        if let Some(front) = self.ready.front_mut() {
-            let bytes = if front.len() > max { front.split_to(max) } else { std::mem::take(front) };
-            if front.is_empty() {
-                self.ready.pop_front();
-            }
+        if let Some(bytes) = self.arrived.as_mut().and_then(|arrived| arrived.pop(max)) {
             self.read += bytes.len() as u64;
-            self.ready_bytes -= bytes.len() as u64;
             return Read::Data(bytes);
         }
         if self.has_all() && self.stopped.is_none() {
@@ -240,7 +283,7 @@ impl BytesIn {
 
     /// Returns whether bytes wait for the application.
     pub(in crate::session) fn is_readable(&self) -> bool {
-        !self.ready.is_empty() || !self.tail.is_empty()
+        self.arrived.as_ref().is_some_and(|arrived| arrived.is_readable())
     }
 
     /// Returns whether nothing more can come and the application knows of the end or does not want to.

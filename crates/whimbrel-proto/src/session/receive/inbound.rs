@@ -7,6 +7,7 @@ use super::receiving::{NumberState, Partial, RecvDomain};
 use super::run::Run;
 use crate::mutants::{Mutant, planted};
 use crate::session::config::MESSAGE_CHARGE;
+use crate::session::content::{Content, MessageHalves};
 use crate::session::message::{DomainKey, Message, SessionEvent, StreamKind};
 use crate::session::numbers::{Domain, StreamSlot};
 use crate::session::state::Session;
@@ -78,9 +79,10 @@ impl Session {
             return Ok(());
         }
         let small = length <= self.config.small_message;
-        let payload = match self.streams.at_mut(slot) {
-            Some(stream) if small => {
-                let copy = stream.arena.copy(&reader.peek()[..length], &mut self.arenas);
+        let halves = self.streams.at_mut(slot).and_then(|stream| stream.content.messages_mut());
+        let payload = match halves {
+            Some(halves) if small => {
+                let copy = halves.arena.copy(&reader.peek()[..length], &mut self.arenas);
                 reader.skip(length as u64)?;
                 copy
             }
@@ -109,7 +111,8 @@ impl Session {
             ));
         }
         let domain = if cross { Domain::CROSS } else { Domain::of(service) };
-        stream.recv[domain.index()].get_or_insert_with(|| Box::new(RecvDomain::new(service.is_sequenced())));
+        let Some(halves) = stream.content.messages_mut() else { return Err(INCONSISTENT) };
+        halves.recv[domain.index()].get_or_insert_with(|| Box::new(RecvDomain::new(service.is_sequenced())));
         Ok(domain)
     }
 
@@ -149,19 +152,23 @@ impl Session {
         length: usize,
         early: bool,
     ) -> Result<(), PeerMisbehaved> {
-        let Some(stream) = self.streams.at_mut(slot) else { return Ok(()) };
-        let body = stream.arena.copy(&reader.peek()[..length], &mut self.arenas);
+        let halves = self.streams.at_mut(slot).and_then(|stream| stream.content.messages_mut());
+        let Some(halves) = halves else { return Ok(()) };
+        let body = halves.arena.copy(&reader.peek()[..length], &mut self.arenas);
         reader.skip(length as u64)?;
-        let Some(state) = stream.recv[domain.index()].as_deref() else { return Ok(()) };
+        let Some(state) = halves.recv[domain.index()].as_deref() else { return Ok(()) };
         // No message of a malformed block is delivered.
         let mut run = Run::new(message(head, head.number, body, early, domain))?;
         if state.is_next(head.number) {
             // In order and nothing unusual: no bookkeeping for each message.
             let (count, bytes) = (run.len() as u64, run.bytes());
             self.charge(slot, bytes + count * MESSAGE_CHARGE)?;
-            let Some(Stream { recv, inbox, claimed, .. }) = self.streams.at_mut(slot) else { return Ok(()) };
-            let Some(state) = recv[domain.index()].as_deref_mut() else { return Ok(()) };
-            let queue = if *claimed { inbox } else { &mut self.incoming.inbox };
+            let Some(Stream { content: Content::Messages(halves), claimed, .. }) = self.streams.at_mut(slot)
+            else {
+                return Ok(());
+            };
+            let Some(state) = halves.recv[domain.index()].as_deref_mut() else { return Ok(()) };
+            let queue = if *claimed { &mut halves.inbox } else { &mut self.incoming.inbox };
             let was_empty = queue.is_empty();
             queue.push_run(run);
             state.finished.raise(head.number + count);
@@ -286,7 +293,7 @@ impl Session {
         slot: StreamSlot,
         domain: Domain,
     ) -> Option<&mut RecvDomain> {
-        self.streams.at_mut(slot)?.recv.get_mut(domain.index())?.as_deref_mut()
+        self.streams.at_mut(slot)?.content.messages_mut()?.recv.get_mut(domain.index())?.as_deref_mut()
     }
 
     /// Handles a whole message: puts it into its inbox, or holds it behind a gap.
@@ -302,10 +309,12 @@ impl Session {
         domain: Domain,
         change: impl FnOnce(&mut RecvDomain, &mut dyn FnMut(Unread)),
     ) {
-        let Some(stream) = self.streams.at_mut(slot) else { return };
-        let Stream { recv, inbox, claimed, .. } = stream;
-        let Some(state) = recv[domain.index()].as_deref_mut() else { return };
-        let queue = if *claimed { inbox } else { &mut self.incoming.inbox };
+        let Some(Stream { content: Content::Messages(halves), claimed, .. }) = self.streams.at_mut(slot)
+        else {
+            return;
+        };
+        let Some(state) = halves.recv[domain.index()].as_deref_mut() else { return };
+        let queue = if *claimed { &mut halves.inbox } else { &mut self.incoming.inbox };
         let (was_empty, mut count, mut bytes) = (queue.is_empty(), 0, 0);
         let (tags, limit) = (&mut self.incoming.received_tags, self.config.max_tags);
         change(state, &mut |unread: Unread| {
@@ -327,7 +336,8 @@ impl Session {
         self.accounting.stats.received += count;
         self.accounting.stats.received_bytes += bytes;
         self.accounting.stats.unread += count;
-        if self.streams.at(slot).is_some_and(|stream| stream.latest.is_some()) {
+        let halves = self.streams.at(slot).and_then(|stream| stream.content.messages());
+        if halves.is_some_and(|halves| halves.latest.is_some()) {
             self.sift(slot, count);
         }
         if !was_empty {
@@ -344,14 +354,15 @@ impl Session {
     /// For a stream that keeps only the latest messages, moves the unreliable ones of the newest `count` out of its
     /// inbox.
     fn sift(&mut self, slot: StreamSlot, count: u64) {
-        let Some(stream) = self.streams.at_mut(slot) else { return };
-        let Some(latest) = stream.latest.as_mut().filter(|latest| latest.takes_more()) else { return };
-        let (mut newest, mut charges) = (stream.inbox.split_newest(count as usize), 0);
+        let halves = self.streams.at_mut(slot).and_then(|stream| stream.content.messages_mut());
+        let Some(MessageHalves { inbox, latest, .. }) = halves else { return };
+        let Some(latest) = latest.as_mut().filter(|latest| latest.takes_more()) else { return };
+        let (mut newest, mut charges) = (inbox.split_newest(count as usize), 0);
         while let Some(message) = newest.pop() {
             if message.service.is_reliable() {
-                stream.inbox.push(message);
+                inbox.push(message);
             } else {
-                charges += latest.push(message, stream.inbox.len());
+                charges += latest.push(message, inbox.len());
             }
         }
         let discarded = latest.discard();
@@ -392,8 +403,9 @@ impl Session {
         }
         let expected = partial.length.unwrap_or(end);
         self.charge(slot, charge)?;
-        let Some(stream) = self.streams.at_mut(slot) else { return Ok(()) };
-        let Some(state) = stream.recv[domain.index()].as_deref_mut() else { return Ok(()) };
+        let halves = self.streams.at_mut(slot).and_then(|stream| stream.content.messages_mut());
+        let Some(halves) = halves else { return Ok(()) };
+        let Some(state) = halves.recv[domain.index()].as_deref_mut() else { return Ok(()) };
         let spares = &mut self.incoming.spares;
         let finished = state.insert_part(number, head.offset, part, expected, spares, head.ends())?;
         if let Some(Partial { assembly, extras: Some(extras), early, .. }) = finished {
@@ -437,7 +449,7 @@ impl Session {
             ));
         }
         let small = self.config.small_message.max(SHORTEST_SLICE);
-        let Some(half) = self.streams.at_mut(slot).and_then(|stream| stream.bytes_in.as_mut()) else {
+        let Some(half) = self.streams.at_mut(slot).and_then(|stream| stream.content.bytes_in_mut()) else {
             return Ok(());
         };
         let grown = half.grows(head.offset, payload.len() as u64, head.ends())?;
@@ -446,7 +458,7 @@ impl Session {
         if head.ends() {
             self.close_credit(slot);
         }
-        let Some(half) = self.streams.at_mut(slot).and_then(|stream| stream.bytes_in.as_mut()) else {
+        let Some(half) = self.streams.at_mut(slot).and_then(|stream| stream.content.bytes_in_mut()) else {
             return Ok(());
         };
         // A short part, and one that is not next, is copied in any case.

@@ -40,9 +40,7 @@ impl Session {
     }
 
     fn on_verdict_over(&mut self, LateVerdict { key, numbers, whole }: &LateVerdict) {
-        let domain = self.streams.by_key_mut(*key);
-        let domain = domain.and_then(|stream| stream.recv.get_mut(key.domain.index())?.as_deref_mut());
-        if let Some(domain) = domain.filter(|_| *whole) {
+        if let Some(domain) = self.streams.recv_domain(*key).filter(|_| *whole) {
             domain.skipped.remove(numbers.start, numbers.end);
         }
     }

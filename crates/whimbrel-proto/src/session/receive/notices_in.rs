@@ -36,9 +36,9 @@ impl Session {
         let domain = domain_of(&head);
         if let Some(slot) = slot {
             self.be_kind(slot, StreamKind::Messages)?;
-            if let Some(stream) = self.streams.at_mut(slot) {
+            if let Some(halves) = self.streams.at_mut(slot).and_then(|stream| stream.content.messages_mut()) {
                 let sequenced = head.domain & data::UNSEQUENCED == 0;
-                stream.recv[domain.index()].get_or_insert_with(|| Box::new(RecvDomain::new(sequenced)));
+                halves.recv[domain.index()].get_or_insert_with(|| Box::new(RecvDomain::new(sequenced)));
             }
         }
         let mut end = 0;
@@ -228,7 +228,7 @@ impl Session {
             StreamEnd::Reset { stream, code, final_size } => {
                 let Some(slot) = self.route(stream)? else { return Ok(()) };
                 self.be_bytes(slot)?;
-                let half = self.streams.at_mut(slot).and_then(|stream| stream.bytes_in.as_mut());
+                let half = self.streams.at_mut(slot).and_then(|stream| stream.content.bytes_in_mut());
                 let Some(half) = half else { return Ok(()) };
                 let grown = half.on_reset(code, final_size)?;
                 let discarded = half.after_reset();

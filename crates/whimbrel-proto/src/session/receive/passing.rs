@@ -26,10 +26,8 @@ impl Session {
     /// Passes over gaps that have lasted long enough.
     pub(in crate::session) fn pass_gaps(&mut self, now: Time) {
         while let Some(key) = self.incoming.gaps.pop_due(now) {
-            let Some(stream) = self.streams.by_key_mut(key) else { continue };
-            if let Some(state) = stream.recv[key.domain.index()].as_deref_mut() {
-                state.gap_at = None;
-            }
+            let Some(state) = self.streams.recv_domain(key) else { continue };
+            state.gap_at = None;
             if self.pass_gaps_of(now, key) {
                 self.list_gap(key.slot, key.domain);
             }

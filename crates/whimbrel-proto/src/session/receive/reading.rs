@@ -64,7 +64,9 @@ impl Session {
         let Some(stream) = self.streams.at_mut(slot) else { return false };
         if !stream.claimed {
             stream.claimed = true;
-            stream.inbox = self.incoming.inbox.split_stream(id);
+            if let Some(halves) = stream.content.messages_mut() {
+                halves.inbox = self.incoming.inbox.split_stream(id);
+            }
             self.weigh(slot);
         }
         true
@@ -79,9 +81,10 @@ impl Session {
             return;
         }
         stream.options.credit = CreditPolicy::Wait;
-        let discarded = stream.latest.take().map_or((0, 0), |latest| latest.len());
+        let Some(halves) = stream.content.messages_mut() else { return };
+        let discarded = halves.latest.take().map_or((0, 0), |latest| latest.len());
         let was_empty = self.incoming.inbox.is_empty();
-        self.incoming.inbox.append(&mut stream.inbox);
+        self.incoming.inbox.append(&mut halves.inbox);
         self.weigh(slot);
         if was_empty
             && !self.incoming.inbox.is_empty()
@@ -97,15 +100,15 @@ impl Session {
     pub fn recv_on(&mut self, now: Time, id: StreamId) -> Option<Message> {
         let _ = now;
         let slot = self.streams.find(id)?;
-        let stream = self.streams.at_mut(slot)?;
-        if let Some(message) = stream.latest.as_mut().and_then(|latest| latest.pop_in_turn()) {
+        let halves = self.streams.at_mut(slot)?.content.messages_mut()?;
+        if let Some(message) = halves.latest.as_mut().and_then(|latest| latest.pop_in_turn()) {
             // Its credit was granted again when it arrived.
             self.accounting.stats.unread = self.accounting.stats.unread.saturating_sub(1);
             self.on_lighter(slot);
             return Some(message);
         }
-        let message = stream.inbox.pop()?;
-        if let Some(latest) = &mut stream.latest {
+        let message = halves.inbox.pop()?;
+        if let Some(latest) = &mut halves.latest {
             latest.on_other_read();
         }
         self.on_read(id, message.payload.len() as u64 + MESSAGE_CHARGE, 1);

@@ -75,7 +75,18 @@ pub(in crate::session) struct Accounting {
     pub(in crate::session) outstanding: u64,
 }
 
+/// Room for this many events is kept when none waits.
+const EVENTS_KEPT: usize = 256;
+
 impl Accounting {
+    pub(in crate::session) fn pop_event(&mut self) -> Option<SessionEvent> {
+        let event = self.events.pop_front()?;
+        if self.events.is_empty() && self.events.capacity() > EVENTS_KEPT {
+            self.events = VecDeque::new();
+        }
+        Some(event)
+    }
+
     /// Returns the tag's slot, creating it if needed. None: there are more than `limit` tags in use.
     pub(in crate::session) fn tag(&mut self, stream: u64, tag: u64, limit: usize) -> Option<TagSlot> {
         let key = (stream, tag);

@@ -15,10 +15,9 @@ use crate::wire::{Writer, varint_len};
 /// of DATA that ends the stream, and not the FIN block that closes a session.
 #[derive(Debug, Default)]
 pub(in crate::session) struct BytesOut {
-    /// The written chunks that are not fully acknowledged, each with its offset.
-    chunks: VecDeque<(u64, Bytes)>,
+    /// What was written and not acknowledged. None: everything was, and the stream has been at rest for a while.
+    pending: Option<Box<Pending>>,
     written: u64,
-    pub(in crate::session) parts: FragmentList,
     finished: bool,
     fin_due: bool,
     fin_acked: bool,
@@ -29,16 +28,63 @@ pub(in crate::session) struct BytesOut {
     has_opening: bool,
 }
 
+#[derive(Debug)]
+struct Pending {
+    /// The written chunks that are not fully acknowledged, each with its offset.
+    chunks: VecDeque<(u64, Bytes)>,
+    parts: FragmentList,
+}
+
 impl BytesOut {
     /// Returns the bytes written and not acknowledged.
     pub(in crate::session) fn buffered(&self) -> u64 {
-        self.written - self.parts.acked()
+        self.written - self.acked()
     }
 
     pub(in crate::session) fn write(&mut self, bytes: Bytes) {
+        let (at, end) = (self.written, self.written + bytes.len() as u64);
+        self.pending_mut().chunks.push_back((at, bytes));
+        self.written = end;
+    }
+
+    fn pending_mut(&mut self) -> &mut Pending {
         let at = self.written;
-        self.written += bytes.len() as u64;
-        self.chunks.push_back((at, bytes));
+        let fresh = || Box::new(Pending { chunks: VecDeque::new(), parts: FragmentList::at(at) });
+        self.pending.get_or_insert_with(fresh)
+    }
+
+    /// Frees the queues if everything was acknowledged.
+    pub(in crate::session) fn trim(&mut self) {
+        if self.buffered() == 0 {
+            self.pending = None;
+        }
+    }
+
+    /// Returns the offset below which everything was sent at least once.
+    pub(in crate::session) fn sent(&self) -> u64 {
+        self.pending.as_ref().map_or(self.written, |pending| pending.parts.sent())
+    }
+
+    /// Returns the offset below which everything was acknowledged.
+    pub(in crate::session) fn acked(&self) -> u64 {
+        self.pending.as_ref().map_or(self.written, |pending| pending.parts.acked())
+    }
+
+    /// Records that the next `len` bytes are sent for the first time.
+    pub(in crate::session) fn on_sent(&mut self, len: u32) {
+        self.pending_mut().parts.on_sent(len);
+    }
+
+    /// Returns the next lost part: its offset and length.
+    pub(in crate::session) fn peek_lost(&mut self) -> Option<(u64, u32)> {
+        self.pending.as_mut()?.parts.peek_lost()
+    }
+
+    /// Records that the first `len` bytes of the part from [`Self::peek_lost`] are sent again.
+    pub(in crate::session) fn on_resent(&mut self, len: u32) {
+        if let Some(pending) = &mut self.pending {
+            pending.parts.resend(len);
+        }
     }
 
     /// Begins the stream with an opening. Nothing may have been written before.
@@ -71,7 +117,9 @@ impl BytesOut {
             return false;
         }
         self.reset = Some(code);
-        self.chunks.clear();
+        if let Some(pending) = &mut self.pending {
+            pending.chunks.clear();
+        }
         self.fin_due = false;
         true
     }
@@ -90,12 +138,12 @@ impl BytesOut {
 
     /// Returns the code and final size for RESET, while it is not acknowledged.
     pub(in crate::session) fn reset_notice(&self) -> Option<(u64, u64)> {
-        self.reset.filter(|_| !self.reset_acked).map(|code| (code, self.parts.sent()))
+        self.reset.filter(|_| !self.reset_acked).map(|code| (code, self.sent()))
     }
 
     /// Returns how many bytes were never sent.
     pub(in crate::session) fn unsent(&self) -> u64 {
-        if self.reset.is_some() { 0 } else { self.written - self.parts.sent() }
+        if self.reset.is_some() { 0 } else { self.written - self.sent() }
     }
 
     /// Returns whether FIN has to be sent by itself.
@@ -118,12 +166,13 @@ impl BytesOut {
     }
 
     pub(in crate::session) fn on_acked(&mut self, offset: u64, len: u32, fin: bool) {
-        self.parts.on_acked(offset, len);
         self.fin_acked |= fin;
         self.fin_due &= !fin;
-        let acked = self.parts.acked();
-        while self.chunks.front().is_some_and(|(at, bytes)| at + bytes.len() as u64 <= acked) {
-            self.chunks.pop_front();
+        let Some(Pending { chunks, parts }) = self.pending.as_deref_mut() else { return };
+        parts.on_acked(offset, len);
+        let acked = parts.acked();
+        while chunks.front().is_some_and(|(at, bytes)| at + bytes.len() as u64 <= acked) {
+            chunks.pop_front();
         }
     }
 
@@ -132,9 +181,11 @@ impl BytesOut {
         if self.reset.is_some() {
             return false;
         }
-        self.parts.on_lost(offset, len);
+        if let Some(pending) = &mut self.pending {
+            pending.parts.on_lost(offset, len);
+        }
         self.fin_due |= fin && !self.fin_acked && !planted(Mutant::StreamEndSentOnce);
-        self.parts.peek_lost().is_some() || self.fin_due
+        self.peek_lost().is_some() || self.fin_due
     }
 
     pub(in crate::session) fn on_reset_acked(&mut self) {
@@ -147,22 +198,23 @@ impl BytesOut {
 
     /// Returns whether everything arrived, or the peer has acknowledged the reset.
     pub(in crate::session) fn is_done(&self) -> bool {
-        self.reset_acked || (self.fin_acked && self.parts.acked() == self.written)
+        self.reset_acked || (self.fin_acked && self.buffered() == 0)
     }
 
     /// Returns whether nothing waits to be sent or acknowledged.
     pub(in crate::session) fn is_quiet(&self) -> bool {
         match self.reset {
             Some(_) => self.reset_acked,
-            None => self.parts.acked() == self.written && (!self.finished || self.fin_acked),
+            None => self.buffered() == 0 && (!self.finished || self.fin_acked),
         }
     }
 
     pub(in crate::session) fn copy(&self, offset: u64, len: usize, out: &mut Writer<'_>) {
-        let mut index = self.chunks.partition_point(|(at, bytes)| at + bytes.len() as u64 <= offset);
+        let Some(Pending { chunks, .. }) = self.pending.as_deref() else { return };
+        let mut index = chunks.partition_point(|(at, bytes)| at + bytes.len() as u64 <= offset);
         let (mut offset, mut left) = (offset, len);
         while left > 0 {
-            let Some((at, bytes)) = self.chunks.get(index) else { return };
+            let Some((at, bytes)) = chunks.get(index) else { return };
             let from = (offset - at) as usize;
             let take = left.min(bytes.len() - from);
             out.bytes(&bytes[from..from + take]);

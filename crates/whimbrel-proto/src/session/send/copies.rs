@@ -144,11 +144,11 @@ impl Session {
             }
             Carried::Bytes { key, offset, len, .. } if copied == Copied::All => {
                 let Some(stream) = self.streams.by_key(key) else { return gone };
-                let Some(half) = stream.bytes_out.as_ref().filter(|half| !half.is_reset()) else {
+                let Some(half) = stream.content.bytes_out().filter(|half| !half.is_reset()) else {
                     return gone;
                 };
                 let length = bytes_head(half, stream.id.0, offset).len() + usize::from(len) + 1;
-                if offset < half.parts.acked() || len == 0 || length > most {
+                if offset < half.acked() || len == 0 || length > most {
                     return gone;
                 }
                 if length > out.remaining() {

@@ -30,22 +30,20 @@ impl Session {
             }
             Carried::Bytes { key, offset, len, fin } => self.on_bytes_acked(key, offset, u32::from(len), fin),
             Carried::SkipAck { key, first, count, delivered } => {
-                let stream = self.streams.by_key_mut(key);
-                let domain =
-                    stream.and_then(|stream| stream.recv.get_mut(key.domain.index())?.as_deref_mut());
-                if let Some(domain) = domain.filter(|_| !delivered) {
+                if let Some(domain) = self.streams.recv_domain(key).filter(|_| !delivered) {
                     domain.skipped.remove(first, first + u64::from(count));
                 }
             }
             Carried::Reset { key } => {
-                if let Some(half) = self.streams.by_key_mut(key).and_then(|stream| stream.bytes_out.as_mut())
-                {
+                let half = self.streams.by_key_mut(key).and_then(|stream| stream.content.bytes_out_mut());
+                if let Some(half) = half {
                     half.on_reset_acked();
                     self.reap(key.slot);
                 }
             }
             Carried::Stop { key } => {
-                if let Some(half) = self.streams.by_key_mut(key).and_then(|stream| stream.bytes_in.as_mut()) {
+                let half = self.streams.by_key_mut(key).and_then(|stream| stream.content.bytes_in_mut());
+                if let Some(half) = half {
                     half.on_stop_acked();
                 }
             }
@@ -70,7 +68,8 @@ impl Session {
         ),
     ) {
         let Some(stream) = self.streams.by_key_mut(key) else { return };
-        let Some(domain) = stream.send.get_mut(key.domain.index()).and_then(|domain| domain.as_deref_mut())
+        let Some(halves) = stream.content.messages_mut() else { return };
+        let Some(domain) = halves.send.get_mut(key.domain.index()).and_then(|domain| domain.as_deref_mut())
         else {
             return;
         };
@@ -88,7 +87,7 @@ impl Session {
         let limit = self.config.stream_send_buffer;
         let Some(stream) = self.streams.by_key_mut(key) else { return };
         let id = stream.id;
-        let Some(half) = stream.bytes_out.as_mut() else { return };
+        let Some(half) = stream.content.bytes_out_mut() else { return };
         let was_done = half.is_done();
         half.on_acked(offset, len, fin);
         if half.wants_writable && half.buffered() <= limit / 2 {
@@ -100,6 +99,8 @@ impl Session {
                 self.accounting.events.push_back(SessionEvent::StreamDelivered(id));
             }
             self.reap(key.slot);
+        } else if half.is_quiet() {
+            self.on_rest(key.slot);
         }
     }
 
@@ -118,7 +119,7 @@ impl Session {
                 self.on_part_lost(key, number, offset, u32::from(len))
             }
             Carried::Bytes { key, offset, len, fin } => {
-                let half = self.streams.by_key_mut(key).and_then(|stream| stream.bytes_out.as_mut());
+                let half = self.streams.by_key_mut(key).and_then(|stream| stream.content.bytes_out_mut());
                 if half.is_some_and(|half| half.on_lost(offset, u32::from(len), fin)) {
                     self.retransmit.lost.push_back(Lost::Bytes { key });
                 }

@@ -62,6 +62,7 @@ impl Session {
         if flow == Flow::Go {
             let last = repeats == 0 && self.retransmit.pressed == 0;
             flow = self.fill_new(now, out, carried, room, last);
+            self.outbox.tidy();
         }
         if flow == Flow::Go && repeats > 0 {
             self.fill_repeats(out, carried, repeats);
@@ -94,6 +95,7 @@ impl Session {
                 self.serve_messages(now, lane, out, carried, room, last)
             };
             self.outbox.served(now, lane);
+            self.close_byte_lane(lane);
             if flow == Flow::Full {
                 return flow;
             }
@@ -142,7 +144,9 @@ impl Session {
                 self.outbox.deactivate(lane, LaneState::Idle);
                 return Flow::Go;
             };
-            let spacious = stream.send[key.domain.index()].as_ref().is_some_and(|domain| domain.is_open());
+            let domain =
+                stream.content.messages().and_then(|halves| halves.send[key.domain.index()].as_ref());
+            let spacious = domain.is_some_and(|domain| domain.is_open());
             let credit = stream.send_credit.is_open();
             if !credit || !self.account.sent.is_open() || !spacious {
                 self.outbox.deactivate(lane, LaneState::Blocked);
@@ -193,7 +197,8 @@ impl Session {
     ) -> Flow {
         let alone = self.outbox.messages() == 1 && last;
         let Some(stream) = self.streams.by_key_mut(key) else { return Flow::Go };
-        let Some(domain) = stream.send[key.domain.index()].as_deref_mut() else { return Flow::Go };
+        let Some(halves) = stream.content.messages_mut() else { return Flow::Go };
+        let Some(domain) = halves.send[key.domain.index()].as_deref_mut() else { return Flow::Go };
         let lane = self.outbox.lane(lane_slot);
         let Some(front) = lane.front() else { return Flow::Go };
         let number = domain.next();
@@ -309,7 +314,9 @@ impl Session {
             return Flow::Go;
         };
         let id = stream.id.0;
-        let sent = stream.send[key.domain.index()].as_deref_mut().and_then(|domain| {
+        let domain =
+            stream.content.messages_mut().and_then(|halves| halves.send[key.domain.index()].as_deref_mut());
+        let sent = domain.and_then(|domain| {
             let offset = domain.parts_mut(number)?.sent();
             let length = domain.get(number).filter(|item| item.is_live()).map_or(0, |item| item.length);
             (offset < u64::from(length)).then_some((domain, offset, length))
@@ -351,7 +358,7 @@ impl Session {
     ) -> Flow {
         let key = self.outbox.lane(lane).key;
         while let Some(stream) = self.streams.by_key_mut(key) {
-            let Some(half) = stream.bytes_out.as_mut() else { break };
+            let Some(half) = stream.content.bytes_out_mut() else { break };
             let unsent = half.unsent();
             if unsent == 0 && !half.fin_due() {
                 break;
@@ -363,12 +370,12 @@ impl Session {
                 self.note_blocked(now, key, credit > 0);
                 return Flow::Go;
             }
-            let offset = half.parts.sent();
+            let offset = half.sent();
             let Some((taken, flow)) = write_bytes(half, stream.id.0, offset, allowed, out) else {
                 return Flow::Full;
             };
             if taken > 0 {
-                half.parts.on_sent(u32::from(taken));
+                half.on_sent(u32::from(taken));
             }
             self.account.sent.charge(u64::from(taken));
             stream.send_credit.charge(u64::from(taken));
@@ -380,5 +387,14 @@ impl Session {
         }
         self.outbox.deactivate(lane, LaneState::Idle);
         Flow::Go
+    }
+
+    /// Closes the lane of a byte stream that has nothing to send. Most byte streams have nothing most of the time.
+    fn close_byte_lane(&mut self, lane: LaneSlot) {
+        let Lane { key, bytes: true, state: LaneState::Idle, .. } = *self.outbox.lane(lane) else { return };
+        self.outbox.close(lane);
+        if let Some(stream) = self.streams.by_key_mut(key) {
+            stream.lanes = Vec::new();
+        }
     }
 }

@@ -38,14 +38,14 @@ impl Session {
             }
             Notice::Reset(key) => {
                 let Some(stream) = self.streams.by_key(key) else { return };
-                let reset = stream.bytes_out.as_ref().and_then(|bytes| bytes.reset_notice());
+                let reset = stream.content.bytes_out().and_then(|bytes| bytes.reset_notice());
                 let Some((code, final_size)) = reset else { return };
                 StreamEnd::Reset { stream: stream.id.0, code, final_size }.write(out);
                 carried.push(Carried::Reset { key });
             }
             Notice::Stop(key) => {
                 let Some(stream) = self.streams.by_key(key) else { return };
-                let Some(code) = stream.bytes_in.as_ref().and_then(|bytes| bytes.stop_notice()) else {
+                let Some(code) = stream.content.bytes_in().and_then(|bytes| bytes.stop_notice()) else {
                     return;
                 };
                 StreamEnd::Stop { stream: stream.id.0, code }.write(out);

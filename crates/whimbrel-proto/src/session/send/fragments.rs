@@ -31,6 +31,11 @@ pub(in crate::session) struct FragmentList {
 }
 
 impl FragmentList {
+    /// Creates the record of something of which all bytes below `offset` were acknowledged.
+    pub(in crate::session) fn at(offset: u64) -> Self {
+        Self { sent: offset, ..Self::default() }
+    }
+
     /// Returns the offset below which everything was sent at least once.
     pub(in crate::session) fn sent(&self) -> u64 {
         self.sent

@@ -3,7 +3,8 @@
 #[path = "../snapshot/lane.rs"]
 pub(in crate::session) mod snapshot;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use super::gather::Gathering;
@@ -25,6 +26,8 @@ pub(in crate::session) enum LaneState {
     Blocked,
     /// The bandwidth limit of its tag blocks it until this time.
     Capped(Time),
+    /// It is not in use.
+    Closed,
 }
 
 impl LaneState {
@@ -141,8 +144,10 @@ pub(in crate::session) struct Outbox {
     blocked: usize,
     /// Number of lanes that wait for their tag's bandwidth limit.
     capped: usize,
-    /// Lanes that are not in use.
-    free: Vec<LaneSlot>,
+    /// Closed lanes, the first of which is used again first. Some may be in use again, or gone.
+    free: BinaryHeap<Reverse<LaneSlot>>,
+    /// A sequence number beyond those of all closed lanes.
+    next_base: u64,
 }
 
 impl Outbox {
@@ -156,7 +161,8 @@ impl Outbox {
             bytes: 0,
             blocked: 0,
             capped: 0,
-            free: Vec::new(),
+            free: BinaryHeap::new(),
+            next_base: 0,
         }
     }
 
@@ -167,7 +173,7 @@ impl Outbox {
         tag: TagSlot,
         bytes: bool,
     ) -> LaneSlot {
-        let mut lane = Lane {
+        let lane = Lane {
             key,
             priority,
             tag,
@@ -175,18 +181,20 @@ impl Outbox {
             state: LaneState::Idle,
             queue: VecDeque::new(),
             gathering: Gathering::default(),
-            base: 0,
+            // Places that name messages of a closed lane must not name messages of this one.
+            base: self.next_base,
             live: 0,
             partial: None,
             urgent: BTreeMap::new(),
             served: Time::ZERO,
             turn: 0,
         };
-        if let Some(slot) = self.free.pop() {
-            // Places that name messages of the old lane must not name messages of the new one.
-            lane.base = self.lanes[slot.index()].base;
-            self.lanes[slot.index()] = lane;
-            return slot;
+        while let Some(Reverse(slot)) = self.free.pop() {
+            if let Some(place) = self.lanes.get_mut(slot.index()).filter(|old| old.state == LaneState::Closed)
+            {
+                *place = lane;
+                return slot;
+            }
         }
         self.lanes.push(lane);
         LaneSlot((self.lanes.len() - 1) as u32)
@@ -194,12 +202,32 @@ impl Outbox {
 
     /// Closes a lane that is no longer needed. It must be empty.
     pub(in crate::session) fn close(&mut self, slot: LaneSlot) {
-        self.deactivate(slot, LaneState::Idle);
+        self.deactivate(slot, LaneState::Closed);
         let lane = &mut self.lanes[slot.index()];
         lane.base += lane.queue.len() as u64;
+        self.next_base = self.next_base.max(lane.base);
         lane.queue = VecDeque::new();
         lane.gathering.shrink();
-        self.free.push(slot);
+        self.free.push(Reverse(slot));
+    }
+
+    /// Removes closed lanes from the end of the table. Many streams may have had something to send at once.
+    #[inline]
+    pub(in crate::session) fn tidy(&mut self) {
+        if self.lanes.last().is_some_and(|last| last.state == LaneState::Closed) {
+            self.remove_closed();
+        }
+    }
+
+    fn remove_closed(&mut self) {
+        while self.lanes.pop_if(|last| last.state == LaneState::Closed).is_some() {}
+        let left = self.lanes.len();
+        if left < self.lanes.capacity() / 4 {
+            self.lanes.shrink_to(2 * left);
+            self.active.shrink_to(left);
+            self.free.retain(|Reverse(slot)| slot.index() < left);
+            self.free.shrink_to(left);
+        }
     }
 
     #[inline]

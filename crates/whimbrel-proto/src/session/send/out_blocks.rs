@@ -84,7 +84,8 @@ impl OutBlocks {
 /// Returns the bits that name the domain on the wire.
 pub(in crate::session) fn bits(stream: &Stream, key: DomainKey) -> u8 {
     const BITS: [u8; 4] = [0x08, 0x0c, 0x00, 0x04];
-    let own = stream.send.get(key.domain.index()).and_then(|domain| domain.as_deref());
+    let halves = stream.content.messages();
+    let own = halves.and_then(|halves| halves.send.get(key.domain.index())?.as_deref());
     own.map_or(BITS[key.domain.index() & 3], |domain: &SendDomain| domain.bits)
 }
 

@@ -134,11 +134,13 @@ impl Session {
         let _ = now;
         let Some(stream) = self.streams.by_key_mut(key) else { return Flow::Go };
         let id = stream.id.0;
-        let Some(half) = stream.bytes_out.as_mut().filter(|half| !half.is_reset()) else { return Flow::Go };
+        let Some(half) = stream.content.bytes_out_mut().filter(|half| !half.is_reset()) else {
+            return Flow::Go;
+        };
         loop {
-            let (offset, len) = match half.parts.peek_lost() {
+            let (offset, len) = match half.peek_lost() {
                 Some(lost) => lost,
-                None if half.fin_due() => (half.parts.sent(), 0),
+                None if half.fin_due() => (half.sent(), 0),
                 None => return Flow::Go,
             };
             let Some((taken, flow)) = write_bytes(half, id, offset, u64::from(len), out) else {
@@ -148,7 +150,7 @@ impl Session {
             carried.push(Carried::Bytes { key, offset, len: taken, fin });
             self.accounting.stats.retransmitted += 1;
             if len > 0 {
-                half.parts.resend(u32::from(taken));
+                half.on_resent(u32::from(taken));
             }
             if flow == Flow::Full {
                 return flow;

@@ -56,7 +56,8 @@ impl SkipAnswers {
         while let Some(mut entry) = self.asked.first_entry() {
             let key = *entry.key();
             let stream = streams.by_key(key);
-            let state = stream.and_then(|stream| stream.recv.get(key.domain.index())?.as_deref());
+            let state =
+                stream.and_then(|stream| stream.content.messages()?.recv.get(key.domain.index())?.as_deref());
             let Some((stream, state)) = stream.zip(state) else {
                 self.ranges -= entry.remove().len();
                 continue;

@@ -2,7 +2,7 @@
 
 use bytes::BytesMut;
 
-use super::BytesIn;
+use super::{Arrived, BytesIn};
 use crate::session::receive::assembly::Assembly;
 use crate::session::receive::opening::{MAX_OPENING, Opening};
 use crate::session::snapshot::codec::{BROKEN, In, Loaded, Out};
@@ -44,11 +44,8 @@ impl Opening {
 impl BytesIn {
     pub(in crate::session) fn save(&self, out: &mut Out<'_>) {
         let Self {
-            ready,
-            ready_bytes: _,
-            tail,
+            arrived,
             next,
-            assembly,
             highest,
             read,
             final_size,
@@ -59,6 +56,8 @@ impl BytesIn {
             opening,
             has_opening,
         } = self;
+        let fresh = Arrived::at(*next);
+        let Arrived { ready, ready_bytes: _, tail, assembly } = arrived.as_deref().unwrap_or(&fresh);
         let mut unread = BytesMut::new();
         ready.iter().for_each(|bytes| unread.extend_from_slice(bytes));
         unread.extend_from_slice(tail);
@@ -96,10 +95,9 @@ impl BytesIn {
         if opening.is_awaited() && (read > 0 || unread.len() > MAX_OPENING + LONGEST_LENGTH) {
             return Err(BROKEN);
         }
-        let half = Self {
-            tail,
+        let mut half = Self {
+            arrived: Some(Box::new(Arrived { tail, assembly, ..Arrived::default() })),
             next,
-            assembly,
             highest,
             read,
             final_size,
@@ -110,11 +108,12 @@ impl BytesIn {
             has_opening,
             ..Self::default()
         };
+        half.trim();
         Ok(half)
     }
 
     /// Returns whether there is something the application has not been told of.
     pub(in crate::session) fn has_news(&self) -> bool {
-        !self.told && !self.opening.is_awaited() && (!self.tail.is_empty() || self.is_over())
+        !self.told && !self.opening.is_awaited() && (self.is_readable() || self.is_over())
     }
 }

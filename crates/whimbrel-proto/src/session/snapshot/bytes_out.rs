@@ -1,8 +1,10 @@
 //! Saving bytes written and not acknowledged.
 
+use std::collections::VecDeque;
+
 use bytes::BytesMut;
 
-use super::BytesOut;
+use super::{BytesOut, Pending};
 use crate::session::send::fragments::FragmentList;
 use crate::session::snapshot::codec::{BROKEN, In, Loaded, Out};
 use crate::wire::VARINT_MAX;
@@ -10,9 +12,8 @@ use crate::wire::VARINT_MAX;
 impl BytesOut {
     pub(in crate::session) fn save(&self, out: &mut Out<'_>) {
         let Self {
-            chunks: _,
+            pending,
             written,
-            parts,
             finished,
             fin_due: _,
             fin_acked,
@@ -28,10 +29,13 @@ impl BytesOut {
         out.optional_int(*reset);
         out.flag(*reset_acked);
         out.optional_int(*stopped);
-        parts.save(out);
-        let from = if self.is_reset() { *written } else { parts.acked() };
+        match pending {
+            Some(pending) => pending.parts.save(out),
+            None => FragmentList::at(*written).save(out),
+        }
+        let from = if self.is_reset() { *written } else { self.acked() };
         let mut bytes = BytesMut::new();
-        for (at, chunk) in &self.chunks {
+        for (at, chunk) in pending.iter().flat_map(|pending| &pending.chunks) {
             let skip = from.saturating_sub(*at).min(chunk.len() as u64) as usize;
             bytes.extend_from_slice(&chunk[skip..]);
         }
@@ -53,9 +57,10 @@ impl BytesOut {
         }
         let has_opening = input.is_since(4) && input.flag()?;
         let fin_due = finished && !fin_acked && reset.is_none();
+        let chunks = if bytes.is_empty() { VecDeque::new() } else { VecDeque::from([(from, bytes)]) };
         let mut out = Self {
+            pending: Some(Box::new(Pending { chunks, parts })),
             written,
-            parts,
             finished,
             fin_due,
             fin_acked,
@@ -65,9 +70,7 @@ impl BytesOut {
             has_opening,
             ..Self::default()
         };
-        if !bytes.is_empty() {
-            out.chunks.push_back((from, bytes));
-        }
+        out.trim();
         Ok(out)
     }
 
@@ -78,6 +81,6 @@ impl BytesOut {
 
     /// Returns whether data is to be sent again.
     pub(in crate::session) fn has_lost(&self) -> bool {
-        self.reset.is_none() && self.parts.has_lost()
+        self.reset.is_none() && self.pending.as_ref().is_some_and(|pending| pending.parts.has_lost())
     }
 }

@@ -7,12 +7,12 @@ use super::codec::{BROKEN, In, Loaded, Out};
 use crate::mutants::{Mutant, planted};
 use crate::session::account::credit::{Received, RecvCredit, SendCredit};
 use crate::session::config::{MESSAGE_CHARGE, PeerLimits, SessionConfig};
+use crate::session::content::{ByteHalves, Content, MessageHalves};
 use crate::session::end_out::EndOut;
 use crate::session::message::{DomainKey, Message, Outcome, SessionEvent, StreamKind};
 use crate::session::numbers::{Domain, StreamSlot};
 use crate::session::options::{CreditPolicy, RouteClass, StreamOptions};
 use crate::session::receive::bytes_in::BytesIn;
-use crate::session::receive::inbox::Inbox;
 use crate::session::receive::latest::Latest;
 use crate::session::receive::receiving::RecvDomain;
 use crate::session::send::accounting::{Accounting, Place};
@@ -175,7 +175,7 @@ impl Session {
     fn save_stream(&self, slot: StreamSlot, out: &mut Out<'_>) {
         let Some(stream) = self.streams.at(slot) else { return };
         out.int(stream.id.0);
-        out.byte(match stream.kind {
+        out.byte(match stream.kind() {
             None => 0,
             Some(StreamKind::Messages) => 1,
             Some(StreamKind::Bytes) => 2,
@@ -195,14 +195,17 @@ impl Session {
         }
         for domain in Domain::ALL {
             let key = self.streams.key(slot, domain);
-            out.option(stream.send[domain.index()].as_deref(), |out, sending| {
+            let halves = stream.content.messages();
+            let sending = halves.and_then(|halves| halves.send[domain.index()].as_deref());
+            out.option(sending, |out, sending| {
                 sending.save(out);
                 out.list(self.accounting.unconfirmed_in(key).into_iter(), |out, (number, id)| {
                     out.int(number);
                     out.int(id.0);
                 });
             });
-            out.option(stream.recv[domain.index()].as_deref(), |out, receiving| {
+            let receiving = halves.and_then(|halves| halves.recv[domain.index()].as_deref());
+            out.option(receiving, |out, receiving| {
                 receiving.save(out);
                 out.ranges(&self.out_blocks.answers.asked(key));
                 let taken = self.out_blocks.taken.iter().filter(|(of, _)| *of == key);
@@ -217,11 +220,14 @@ impl Session {
                 });
             });
         }
-        out.option(stream.bytes_out.as_deref(), |out, half| half.save(out));
-        out.option(stream.bytes_in.as_deref(), |out, half| half.save(out));
-        out.list(stream.inbox.messages().iter(), |out, message| message.save(out));
+        out.option(stream.content.bytes_out(), |out, half| half.save(out));
+        out.option(stream.content.bytes_in(), |out, half| half.save(out));
+        let halves = stream.content.messages();
+        let inbox: Vec<_> = halves.map(|halves| halves.inbox.messages()).unwrap_or_default();
+        out.list(inbox.iter(), |out, message| message.save(out));
         save_options(&stream.options, out);
-        let unread: Vec<_> = stream.latest.iter().flat_map(|latest| latest.unread()).collect();
+        let latest = halves.and_then(|halves| halves.latest.as_ref());
+        let unread: Vec<_> = latest.iter().flat_map(|latest| latest.unread()).collect();
         out.list(unread.into_iter(), |out, (others, message)| {
             out.int(others);
             message.save(out);
@@ -310,33 +316,39 @@ impl Session {
         if bytes_out.is_some() != is_bytes || bytes_in.is_some() != is_bytes {
             return Err(BROKEN);
         }
-        let mut inbox = Inbox::of(id);
+        if let Some((out, into)) = bytes_out.zip(bytes_in)
+            && let Some(stream) = self.streams.at_mut(slot)
+        {
+            stream.content = Content::Bytes(Box::new(ByteHalves { out, into }));
+        }
         input.list(|input| {
-            inbox.push(Message::load(input)?);
+            self.message_halves(slot)?.inbox.push(Message::load(input)?);
             Ok(())
         })?;
-        if let Some(stream) = self.streams.at_mut(slot) {
-            stream.bytes_out = bytes_out.map(Box::new);
-            stream.bytes_in = bytes_in.map(Box::new);
-            stream.inbox = inbox;
-        }
         let options = load_options(input)?;
-        if is_bytes {
+        if kind == Some(StreamKind::Messages) {
+            self.set_stream_options(id, options).map_err(|_| BROKEN)?;
+        } else {
             self.set_priority(id, options.priority)
                 .and_then(|()| self.set_window(id, options.window))
                 .map_err(|_| BROKEN)?;
-        } else {
-            self.set_stream_options(id, options).map_err(|_| BROKEN)?;
         }
         let window = self.config.stream_window;
         input.list(|input| {
             let (others, message) = (input.size()?, Message::load(input)?);
-            let stream = self.streams.at_mut(slot).ok_or(BROKEN)?;
             // The policy was set to `Wait` since. Messages kept before are still read from here.
-            stream.latest.get_or_insert_with(|| Box::new(Latest::kept(window))).push(message, others);
+            self.message_halves(slot)?
+                .latest
+                .get_or_insert_with(|| Box::new(Latest::kept(window)))
+                .push(message, others);
             Ok(())
         })?;
         input.list(|input| self.load_lane(input, slot, is_bytes))
+    }
+
+    /// Returns the message halves of a stream that is being loaded. Only a stream of messages may have what goes there.
+    fn message_halves(&mut self, slot: StreamSlot) -> Loaded<&mut MessageHalves> {
+        self.streams.at_mut(slot).and_then(|stream| stream.content.messages_mut()).ok_or(BROKEN)
     }
 
     fn load_sending(&mut self, input: &mut In, slot: StreamSlot, domain: Domain) -> Loaded<()> {
@@ -358,9 +370,7 @@ impl Session {
         for (number, charge) in sending.unanswered() {
             out_blocks::push(&mut self.out_blocks.skips, key, number, 1, charge);
         }
-        if let Some(stream) = self.streams.at_mut(slot) {
-            stream.send[domain.index()] = Some(Box::new(sending));
-        }
+        self.message_halves(slot)?.send[domain.index()] = Some(Box::new(sending));
         Ok(())
     }
 
@@ -385,9 +395,7 @@ impl Session {
             let (number, whole) = (input.at_most(VARINT_MAX / 2)?, input.flag()?);
             if self.out_blocks.verdicts.restore(key, number, whole) { Ok(()) } else { Err(BROKEN) }
         })?;
-        if let Some(stream) = self.streams.at_mut(slot) {
-            stream.recv[domain.index()] = Some(Box::new(receiving));
-        }
+        self.message_halves(slot)?.recv[domain.index()] = Some(Box::new(receiving));
         Ok(())
     }
 
@@ -403,7 +411,8 @@ impl Session {
         };
         let Some(stream) = self.streams.at(slot).filter(|_| fits) else { return Err(BROKEN) };
         if !bytes {
-            let sending = stream.send[domain.index()].as_deref().ok_or(BROKEN)?;
+            let halves = stream.content.messages().ok_or(BROKEN)?;
+            let sending = halves.send[domain.index()].as_deref().ok_or(BROKEN)?;
             if partial.is_some_and(|number| !sending.has_parts(number)) {
                 return Err(BROKEN);
             }
@@ -440,7 +449,7 @@ impl Session {
             .streams
             .slots()
             .filter_map(|slot| self.streams.at(slot))
-            .map(|stream| stream.inbox.len())
+            .filter_map(|stream| Some(stream.content.messages()?.inbox.len()))
             .sum();
         self.accounting.stats.unread = (self.incoming.inbox.len() + claimed) as u64;
         if !self.incoming.inbox.is_empty() {
@@ -485,22 +494,21 @@ impl Session {
     fn resume_stream(&mut self, now: Time, slot: StreamSlot) {
         let key = self.streams.key(slot, WHOLE);
         let Some(stream) = self.streams.at_mut(slot) else { return };
-        let (id, kind, lanes) = (stream.id, stream.kind, stream.lanes.clone());
-        let (mut readable, mut lost, mut new) =
-            (stream.claimed && (stream.ended_in || !stream.inbox.is_empty()), false, false);
+        let (id, kind) = (stream.id, stream.kind());
+        let unread = stream.content.messages().is_some_and(|halves| !halves.inbox.is_empty());
+        let (mut readable, mut lost, mut new) = (stream.claimed && (stream.ended_in || unread), false, false);
         let (mut reset, mut stop) = (false, false);
-        if let Some(half) = &stream.bytes_out {
-            (lost, new, reset) = (half.has_lost(), half.has_new(), half.reset_notice().is_some());
-        }
-        if let Some(half) = &stream.bytes_in {
-            readable |= half.has_news();
-            stop = half.stop_notice().is_some();
+        if let Content::Bytes(halves) = &stream.content {
+            let (out, into) = (&halves.out, &halves.into);
+            (lost, new, reset) = (out.has_lost(), out.has_new(), out.reset_notice().is_some());
+            readable |= into.has_news();
+            stop = into.stop_notice().is_some();
         }
         if lost {
             self.retransmit.lost.push_back(Lost::Bytes { key });
         }
-        if new && let Some(lane) = lanes.first() {
-            self.outbox.activate(now, *lane);
+        if new {
+            self.activate_bytes(now, slot);
         }
         self.out_blocks.notify(Notice::MaxStreamData(key));
         if reset {
@@ -551,12 +559,12 @@ impl Session {
     /// Returns those of the kept bytes that this end sends.
     pub(crate) fn outgoing_bytes(&self) -> u64 {
         let streams = self.streams.slots().filter_map(|slot| self.streams.at(slot));
-        self.outbox.bytes() + streams.map(Stream::outgoing_bytes).sum::<u64>()
+        self.outbox.bytes() + streams.map(|stream| stream.content.outgoing_bytes()).sum::<u64>()
     }
 
     /// Returns the open byte streams, sorted by id.
     pub fn byte_streams(&self) -> Vec<StreamId> {
-        self.streams_where(|stream| stream.kind == Some(StreamKind::Bytes))
+        self.streams_where(|stream| stream.kind() == Some(StreamKind::Bytes))
     }
 
     /// Returns the message streams that this end has not ended, except stream 0, sorted by id.
