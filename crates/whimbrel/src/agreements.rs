@@ -9,8 +9,9 @@ use tokio::sync::mpsc;
 use whimbrel_net::UdpSocket;
 use whimbrel_proto::{Agreeing, Time};
 
-use crate::endpoint::{EndpointShared, hand_over, reply_to};
+use crate::endpoint::EndpointShared;
 use crate::mocket::Mocket;
+use crate::receive::{hand_over, reply_to};
 use crate::serving::serve_at_once;
 use crate::shared::lock;
 

@@ -1,6 +1,6 @@
-//! The only place that reads the clock.
+//! The only place that reads the clocks.
 
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime};
 
 use whimbrel_proto::Time;
 
@@ -25,17 +25,22 @@ impl Clock {
     /// Converts a time to an instant for a timer. Times further than a day away are cut to a day, since timers are
     /// set again when they fire.
     pub(crate) fn instant(&self, time: Time) -> tokio::time::Instant {
-        const FAR: std::time::Duration = std::time::Duration::from_secs(86_400);
+        const FAR: Duration = Duration::from_secs(86_400);
         let ahead = time.since(self.now()).min(FAR);
         tokio::time::Instant::now() + ahead
     }
 }
 
 /// A clock offset with which tests let time pass without waiting.
+/// Returns the time since the Unix epoch. Zero if the clock is set before it.
+pub(crate) fn time_of_day() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
 #[cfg(test)]
 pub(crate) mod ahead {
-    use std::cell::Cell;
     use std::time::Duration;
+    use std::cell::Cell;
 
     thread_local! {
         static AHEAD: Cell<Duration> = const { Cell::new(Duration::ZERO) };

@@ -1,199 +1,36 @@
-//! An endpoint: a socket, the connections on it, and the receive loop that serves them.
+//! An endpoint: a socket and the connections on it.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::io::ErrorKind;
-use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use bytes::Bytes;
-use rand::TryRng;
 use tokio::sync::{Notify, mpsc};
-use whimbrel_net::{EcnCodepoint, RecvPool, UdpSocket};
-use whimbrel_proto::crypto::{Identity, PublicKey, Secret};
+use whimbrel_net::UdpSocket;
+use whimbrel_proto::crypto::PublicKey;
 use whimbrel_proto::handshake::ServerKey;
-use whimbrel_proto::wire::packet::{CLEAR_BIT, destination};
 use whimbrel_proto::{
-    ConnectConfig, ConnectionId, Datagram, Ecn, EndpointAnswer, EndpointEvent, EndpointStats, Handle,
-    ListenConfig, Routed, Ticket, TicketStore, Time, TransportConfig,
+    ConnectConfig, EndpointAnswer, EndpointEvent, EndpointStats, Handle, Ticket, TicketStore,
 };
-use zeroize::Zeroizing;
 
 use crate::accepting::Accepting;
 use crate::address::{ToSocket, ToUrl};
 use crate::agreements::Agreements;
-use crate::clock::Clock;
+use crate::clock::{Clock, time_of_day};
+use crate::config::Config;
 use crate::error::{BindError, ConnectError, TicketsError};
-use crate::key_log::{self, KeyLog};
+use crate::identity::random_bytes;
+use crate::key_log::KeyLog;
 use crate::locals::Paths;
 use crate::mocket::Mocket;
+use crate::receive::receive;
 use crate::recording;
 use crate::resolve::resolve;
 use crate::roam::Networks;
-use crate::serving::{Company, Lane, Serving};
+use crate::serving::Company;
 use crate::shared::{Shared, lock};
-
-/// The configuration of an endpoint. Each field has a builder method of the same name.
-///
-/// ```
-/// use whimbrel::{Config, Paths, TransportConfig};
-///
-/// let transport = TransportConfig::default().max_paths(2);
-/// let config = Config::default().transport(transport).paths(Paths::Auto).protocol("chat/1".into());
-/// # let _ = config;
-/// ```
-#[derive(Clone)]
-#[non_exhaustive]
-pub struct Config {
-    /// The key pair of this endpoint. Default: a new one, made for this process only.
-    pub identity: Identity,
-    /// The settings of connections.
-    pub transport: TransportConfig,
-    /// Whether to accept connections, how, and from which keys. Default None: the endpoint only connects.
-    pub listen: Option<ListenConfig>,
-    /// The application protocol named when connecting. Default: none.
-    pub protocol: Bytes,
-    /// A pre-shared key that both ends need in addition to their key pairs (Noise `psk2`). It applies when
-    /// connecting, and when accepting unless `listen` sets another. A peer without the same key gets no answer. Turns
-    /// early data off. Default: none.
-    pub psk: Option<Secret>,
-    /// The maximum number of connections accepted by the endpoint but not yet by the application. Further ones are
-    /// aborted. Default 1,024.
-    pub backlog: usize,
-    /// The networks of this host to use. Default: `Auto`, all of them as they come and go.
-    pub paths: Paths,
-    /// A salt from which the reset tokens of this endpoint are derived. Keep 32 random bytes across restarts: peers
-    /// then notice a restart at the same address at once. Default None: a new salt each time. Peers then notice a
-    /// restart by silence, or when they dial the session again.
-    ///
-    /// Two endpoints of one identity must not share a salt while both run, so each process of a fleet needs its own.
-    /// Otherwise each would answer for the other's connections, and an attacker who has seen one of their packets
-    /// could end them.
-    pub reset_salt: Option<[u8; 32]>,
-    /// A file to which the keys of connections are appended, for a packet dissector. Anyone with this file can read
-    /// the connections. Default: the file named by the environment variable WHIMBREL_KEYLOGFILE, or none.
-    pub key_log: Option<PathBuf>,
-    /// A folder in which each connection is recorded in its own file, in the qlog format, which viewers such as qvis
-    /// show. Records packets, losses, round trips, congestion control and paths, but no payload and no keys. Default:
-    /// the folder named by the environment variable WHIMBREL_QLOG_DIR, or none.
-    pub qlog_dir: Option<PathBuf>,
-}
-
-whimbrel_proto::setters!(Config {
-    identity: Identity,
-    transport: TransportConfig,
-    listen: Option<ListenConfig>,
-    protocol: Bytes,
-    psk: Option<Secret>,
-    backlog: usize,
-    paths: Paths,
-    reset_salt: Option<[u8; 32]>,
-    key_log: Option<PathBuf>,
-    qlog_dir: Option<PathBuf>,
-});
-
-impl std::fmt::Debug for Config {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Secrets are left out.
-        f.debug_struct("Config")
-            .field("identity", &self.identity.public().to_string())
-            .field("listens", &self.listen.is_some())
-            .field("protocol", &self.protocol)
-            .field("paths", &self.paths)
-            .field("transport", &self.transport)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            identity: new_identity(),
-            transport: TransportConfig::default(),
-            listen: None,
-            protocol: Bytes::new(),
-            psk: None,
-            backlog: 1024,
-            paths: Paths::default(),
-            reset_salt: None,
-            key_log: key_log::from_environment(),
-            qlog_dir: recording::from_environment(),
-        }
-    }
-}
-
-impl Config {
-    /// A configuration that accepts connections from any key, as `identity`.
-    pub fn listen_as(identity: Identity) -> Self {
-        Self { identity, listen: Some(ListenConfig::default()), ..Self::default() }
-    }
-
-    /// Accepts connections from these keys only.
-    ///
-    /// ```
-    /// use whimbrel::{Config, PublicKey, new_identity};
-    ///
-    /// let friend: PublicKey = "hSDwCYkwp1R0i33ctD73Wg2_Og0mOBr066SpjqqbTmo".parse()?;
-    /// let config = Config::listen_as(new_identity()).allow([friend]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn allow(mut self, keys: impl IntoIterator<Item = PublicKey>) -> Self {
-        self.listen.get_or_insert_default().allow = Some(keys.into_iter().collect::<BTreeSet<_>>());
-        self
-    }
-
-    /// Accepts connections, and sessions that come back, only if `admit` returns true. `admit` is called with the key
-    /// that the client has proven and the address it came from, before any state is kept for the client. It is not
-    /// called for a key outside the list of allowed keys. A refused client gets no answer, as if nothing listened.
-    ///
-    /// `admit` runs during every handshake while the endpoint is locked. It must be quick and must not call the
-    /// endpoint.
-    ///
-    /// ```
-    /// use std::collections::BTreeSet;
-    /// use std::sync::{Arc, Mutex};
-    /// use whimbrel::{Config, PublicKey, new_identity};
-    ///
-    /// // Keys that are banned while the endpoint runs.
-    /// let banned = Arc::new(Mutex::new(BTreeSet::<PublicKey>::new()));
-    /// let list = Arc::clone(&banned);
-    /// let config = Config::listen_as(new_identity())
-    ///     .admit(move |key, from| from.ip().is_ipv4() && list.lock().is_ok_and(|list| !list.contains(key)));
-    /// ```
-    pub fn admit(mut self, admit: impl Fn(&PublicKey, SocketAddr) -> bool + Send + Sync + 'static) -> Self {
-        self.listen.get_or_insert_default().admit = Some(Arc::new(admit));
-        self
-    }
-}
-
-/// Makes a new key pair from the system's random number generator.
-///
-/// ```
-/// use whimbrel::{Identity, new_identity};
-///
-/// let identity = new_identity();
-/// let kept: [u8; 32] = *identity.secret();
-/// assert_eq!(Identity::from_secret(kept).public(), identity.public());
-/// ```
-pub fn new_identity() -> Identity {
-    Identity::from_secret(*Zeroizing::new(random_bytes()))
-}
-
-/// The time since the Unix epoch. Zero if the clock is set before it.
-pub(crate) fn time_of_day() -> Duration {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
-}
-
-pub(crate) fn random_bytes() -> [u8; 32] {
-    let mut bytes = [0; 32];
-    // Without randomness nothing is secure, so there is no sensible way to go on.
-    #[allow(clippy::expect_used, reason = "a system without randomness cannot run this")]
-    rand::rngs::SysRng.try_fill_bytes(&mut bytes).expect("the system gives randomness");
-    bytes
-}
 
 /// A UDP socket and the connections on it. Cheap to clone. Connections go on after the last clone is dropped.
 #[derive(Clone)]
@@ -224,9 +61,9 @@ pub(crate) struct EndpointShared {
     pub(crate) config: Config,
     pub(crate) company: Company,
     /// Whether the endpoint is being closed and refuses connections.
-    refusing: AtomicBool,
+    pub(crate) refusing: AtomicBool,
     /// Notified when a connection is forgotten, and when the last [`Endpoint`] is dropped.
-    changed: Notify,
+    pub(crate) changed: Notify,
     closed: OnceLock<()>,
 }
 
@@ -540,216 +377,8 @@ impl EndpointShared {
         lock(&self.connections).get(&handle).cloned()
     }
 
-    fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.closed.get().is_some() && lock(&self.connections).is_empty()
-    }
-}
-
-/// The number of buffers filled by one receive call. Each may hold several coalesced datagrams.
-const BUFFERS: usize = 8;
-
-/// How long a receive loop whose buffers fill up each time goes on before other tasks run.
-const BUSY: Duration = Duration::from_millis(1);
-
-/// The receive loop of a socket. It runs until the endpoint and its connections are gone. Without `accept`, new
-/// connections are refused.
-pub(crate) async fn receive(
-    shared: Arc<EndpointShared>,
-    socket: Arc<UdpSocket>,
-    accept: Option<mpsc::Sender<Mocket>>,
-) {
-    let mut batch = RecvPool::new(BUFFERS);
-    let mut serving = Serving::default();
-    let (mut reply, mut accepted) = (Vec::new(), Vec::new());
-    let (mut is_more, mut busy_since) = (false, shared.clock.now());
-    loop {
-        let others_wait = is_more && shared.clock.now().since(busy_since) >= BUSY;
-        if others_wait || !serving.is_idle() {
-            // Lets other tasks run, then reads without blocking what has arrived meanwhile.
-            tokio::task::yield_now().await;
-            if batch.try_fill(&socket).is_err_and(|error| error.kind() != ErrorKind::WouldBlock) {
-                break;
-            }
-        } else {
-            tokio::select! {
-                filled = batch.fill_from(&socket) => {
-                    if filled.is_err() {
-                        // Errors of single datagrams are not reported here, so the socket itself has failed.
-                        break;
-                    }
-                }
-                () = shared.changed.notified() => {
-                    if shared.is_over() {
-                        break;
-                    }
-                    continue;
-                }
-            }
-        }
-        let now = shared.clock.now();
-        let door = Door { socket: &socket, accept: accept.as_ref() };
-        is_more = batch.is_full();
-        if !is_more || others_wait {
-            busy_since = now;
-        }
-        route_batch(&shared, now, door, &mut batch, &mut reply, &mut serving, &mut accepted);
-        hand_over(&shared, &mut accepted, accept.as_ref());
-        serving.serve_fresh(&shared);
-        serving.serve_next(&shared);
-        tokio::task::coop::consume_budget().await;
-    }
-}
-
-/// The way in for new peers: the socket to answer on, and the channel of accepted connections.
-#[derive(Clone, Copy)]
-struct Door<'a> {
-    socket: &'a Arc<UdpSocket>,
-    accept: Option<&'a mpsc::Sender<Mocket>>,
-}
-
-/// Sorts the received datagrams by connection. Unknown peers are answered at once.
-fn route_batch(
-    shared: &Arc<EndpointShared>,
-    now: Time,
-    door: Door<'_>,
-    batch: &mut RecvPool,
-    reply: &mut Vec<u8>,
-    serving: &mut Serving,
-    accepted: &mut Vec<(SocketAddr, Routed)>,
-) {
-    // The endpoint's lock, taken when first needed. It must not be held while a connection is locked: connections
-    // call the endpoint with their own lock held.
-    let mut proto = None;
-    // Datagrams often come in runs for one connection, so its lane is looked up once for a run.
-    let mut last: Option<(ConnectionId, SocketAddr, Lane)> = None;
-    batch.drain(|datagram| {
-        let datagram = Datagram {
-            from: datagram.from,
-            to: datagram.to,
-            ecn: datagram.ecn.map(from_net_ecn),
-            bytes: datagram.bytes,
-        };
-        let (from, to, size) = (datagram.from, datagram.to, datagram.bytes.len());
-        let id = sealed_for(&datagram.bytes);
-        if let Some((last_id, last_from, lane)) = last
-            && Some(last_id) == id
-            && last_from == from
-        {
-            serving.push(lane, size, Routed::Connection(lane.handle(), datagram));
-            return;
-        }
-        reply.clear();
-        let found =
-            proto.get_or_insert_with(|| lock(&shared.proto)).handle_datagram_deferring(now, datagram, reply);
-        if !matches!(found, Routed::Connection(..)) {
-            // A datagram for no connection, even a forged one, may take as long as a handshake. The lock is released
-            // for that.
-            proto = None;
-        }
-        // An agreement that is not left to the other thread runs now: datagrams right behind the PING belong to the
-        // connection that it begins.
-        let found = match found {
-            Routed::Agreeing(agreeing) => {
-                match Agreements::leave(shared, now, door.socket, door.accept, *agreeing) {
-                    Some(agreeing) => {
-                        let agreed = agreeing.run();
-                        lock(&shared.proto).handle_agreed(now, agreed, reply)
-                    }
-                    None => Routed::Nothing,
-                }
-            }
-            found => found,
-        };
-        if let Some(handle) = found.handle() {
-            let lane = serving.lane(handle, from);
-            last = id.map(|id| (id, from, lane)).filter(|_| matches!(found, Routed::Connection(..)));
-            serving.push(lane, size, found);
-            return;
-        }
-        match found {
-            Routed::Reply => reply_to(door.socket, from, to, reply),
-            found => accepted.push((from, found)),
-        }
-    });
-}
-
-/// Returns the connection ID that a sealed packet is addressed to. None for a packet in the clear.
-fn sealed_for(packet: &[u8]) -> Option<ConnectionId> {
-    destination(packet).filter(|(flags, _)| flags & CLEAR_BIT == 0).map(|(_, id)| id)
-}
-
-/// Sends a reply to an unknown peer, if there is one. A lost reply is not repeated: the peer asks again.
-pub(crate) fn reply_to(socket: &UdpSocket, to: SocketAddr, source: Option<IpAddr>, reply: &[u8]) {
-    if reply.is_empty() {
-        return;
-    }
-    let transmit = whimbrel_net::Transmit {
-        destination: to,
-        ecn: None,
-        contents: reply,
-        segment_size: None,
-        src_ip: source,
-    };
-    socket.try_send(&transmit).ok();
-}
-
-/// Registers accepted connections and offers them to the application.
-pub(crate) fn hand_over(
-    shared: &Arc<EndpointShared>,
-    accepted: &mut Vec<(SocketAddr, Routed)>,
-    accept: Option<&mpsc::Sender<Mocket>>,
-) {
-    for (from, routed) in accepted.drain(..) {
-        let Routed::Accepted(handle, connection) = routed else { continue };
-        let locals = shared.locals_of_server(from);
-        let connection = Shared::new(handle, *connection, locals, Arc::clone(shared));
-        lock(&shared.connections).insert(handle, Arc::clone(&connection));
-        shared.recheck_lists(shared.clock.now(), &connection);
-        let mocket = Mocket::new(Arc::clone(&connection));
-        if shared.refusing.load(Ordering::Acquire) {
-            mocket.abort(0, "the endpoint is closed");
-            continue;
-        }
-        if shared.config.listen.as_ref().is_some_and(|listen| listen.acceptor.psk.is_some()) {
-            // Only a packet sealed with the final keys proves that the client holds the PSK, too. Nothing can be
-            // received before that.
-            let accept = accept.cloned();
-            tokio::spawn(async move {
-                if mocket.proven().await.is_ok() {
-                    offer(accept.as_ref(), mocket);
-                }
-            });
-        } else {
-            offer(accept, mocket);
-        }
-        connection.drive();
-    }
-}
-
-/// Hands an accepted connection to the application. Aborts it if the backlog is full.
-fn offer(accept: Option<&mpsc::Sender<Mocket>>, mocket: Mocket) {
-    let refused = match accept {
-        Some(accept) => accept.try_send(mocket).err().map(mpsc::error::TrySendError::into_inner),
-        None => Some(mocket),
-    };
-    if let Some(refused) = refused {
-        refused.abort(0, "the listener does not keep up");
-    }
-}
-
-pub(crate) fn to_net_ecn(ecn: Ecn) -> EcnCodepoint {
-    match ecn {
-        Ecn::Ect0 => EcnCodepoint::Ect0,
-        Ecn::Ect1 => EcnCodepoint::Ect1,
-        Ecn::Ce => EcnCodepoint::Ce,
-    }
-}
-
-fn from_net_ecn(ecn: EcnCodepoint) -> Ecn {
-    match ecn {
-        EcnCodepoint::Ect0 => Ecn::Ect0,
-        EcnCodepoint::Ect1 => Ecn::Ect1,
-        EcnCodepoint::Ce => Ecn::Ce,
     }
 }
 
@@ -764,7 +393,10 @@ fn aes_in_hardware() -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
+    use crate::identity::new_identity;
 
     #[tokio::test]
     async fn of_several_addresses_one_that_answers_is_taken() {

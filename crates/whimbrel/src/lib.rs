@@ -30,9 +30,11 @@ mod address;
 mod agreements;
 mod backlog;
 mod clock;
+mod config;
 mod endpoint;
 mod error;
 mod events;
+mod identity;
 mod key_log;
 mod local_socket;
 mod locals;
@@ -40,6 +42,7 @@ mod message_stream;
 mod mocket;
 mod mocket_set;
 mod paths;
+mod receive;
 mod recording;
 mod resolve;
 mod roam;
@@ -67,12 +70,14 @@ mod wakers;
 struct Pages;
 
 pub use address::{ToSocket, ToUrl};
-pub use endpoint::{Config, Endpoint, new_identity};
+pub use config::Config;
+pub use endpoint::Endpoint;
 pub use error::{
     BindError, Closed, ConnectError, PathError, SendError, StreamIoError, StreamOpenError,
     StreamOptionsError, StreamRecvError, TicketsError,
 };
 pub use events::{Events, EventsError};
+pub use identity::new_identity;
 pub use locals::{LocalPath, Paths};
 pub use message_stream::MessageStream;
 pub use mocket::{Delivery, Mocket, Sender, SenderBuilder, Stats, TagHandle};

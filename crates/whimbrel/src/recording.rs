@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use whimbrel_proto::{ConnectionId, Side};
 
-use crate::endpoint::time_of_day;
+use crate::clock::time_of_day;
 
 /// The environment variable that names the folder. Recording is off unless it is set.
 const VARIABLE: &str = "WHIMBREL_QLOG_DIR";

@@ -7,10 +7,11 @@ use tokio::task::AbortHandle;
 use whimbrel_net::{AddressWatch, HostAddress, host_addresses};
 use whimbrel_proto::{LocalAddress, Side};
 
-use crate::endpoint::{EndpointShared, receive};
+use crate::endpoint::EndpointShared;
 use crate::error::ConnectError;
 use crate::local_socket::{LocalSocket, LocalSockets};
 use crate::locals::{self, Local, Locals, Paths, Peer};
+use crate::receive::receive;
 use crate::shared::{Shared, lock};
 
 /// The networks of the host, as the endpoint knows them.

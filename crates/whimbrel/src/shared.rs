@@ -394,7 +394,7 @@ impl Shared {
         let socket = self.socket(via);
         let mut rest = whimbrel_net::Transmit {
             destination: transmit.destination,
-            ecn: transmit.ecn.map(crate::endpoint::to_net_ecn),
+            ecn: transmit.ecn.map(crate::receive::to_net_ecn),
             contents: &bytes[..transmit.size],
             segment_size: transmit.segment_size,
             // A socket bound to one address cannot send from another.

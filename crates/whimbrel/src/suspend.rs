@@ -7,7 +7,8 @@ use whimbrel_proto::crypto::PublicKey;
 use whimbrel_proto::session::StreamKind;
 use whimbrel_proto::{CloseReason, Connection, Handle, StreamId, SuspendMode};
 
-use crate::endpoint::{Endpoint, time_of_day};
+use crate::clock::time_of_day;
+use crate::endpoint::Endpoint;
 use crate::locals::Locals;
 use crate::message_stream::MessageStream;
 use crate::mocket::Mocket;

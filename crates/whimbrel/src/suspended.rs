@@ -8,7 +8,7 @@ use whimbrel_proto::crypto::PublicKey;
 use whimbrel_proto::session::SnapshotError;
 use zeroize::Zeroizing;
 
-use crate::endpoint::random_bytes;
+use crate::identity::random_bytes;
 
 /// A session that was suspended: all messages not acknowledged or not read, the state that keeps order and detects
 /// duplicates, credit, settings and counters. [`crate::Endpoint::resume`] continues it, once.

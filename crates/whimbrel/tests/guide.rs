@@ -13,7 +13,7 @@ use whimbrel::{
 const GUIDE: &str = include_str!("../../../docs/guide.md");
 /// The sources of the configuration types.
 const SOURCES: [&str; 6] = [
-    include_str!("../src/endpoint.rs"),
+    include_str!("../src/config.rs"),
     include_str!("../../whimbrel-proto/src/config.rs"),
     include_str!("../../whimbrel-proto/src/session/config.rs"),
     include_str!("../../whimbrel-proto/src/session/options.rs"),

@@ -1,4 +1,4 @@
-//! Figures of scale on loopback: many idle connections, many handshakes, a flood of SYNs, a peer that
+//! Figures of scale on loopback: many idle connections and streams, many handshakes, a flood of SYNs, a peer that
 //! floods.
 //!
 //! The server is a process of its own, pinned to the second core; all others share the first. What the server takes is
@@ -15,6 +15,7 @@ mod idle;
 mod others;
 mod process;
 mod server;
+mod streams;
 
 use clap::{Parser, Subcommand};
 
@@ -29,6 +30,8 @@ struct Cli {
 enum What {
     /// Memory and processor time that idle connections cost the server
     Idle(idle::Idle),
+    /// Memory that idle byte streams of one session take at both ends
+    Streams(streams::Streams),
     /// Handshakes a second
     Handshakes(handshakes::Handshakes),
     /// What a flood of SYNs costs a connection, and the server's memory
@@ -64,6 +67,7 @@ fn main() -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match Cli::parse().what {
         What::Idle(idle) => runtime.block_on(idle.run()),
+        What::Streams(streams) => runtime.block_on(streams.run()),
         What::Handshakes(handshakes) => runtime.block_on(handshakes.run()),
         What::Flood(flood) => runtime.block_on(flood.run()),
         What::FloodPeer(flood) => runtime.block_on(flood.run()),

@@ -49,7 +49,7 @@ pub struct SessionConfig {
     /// Stream 0 has at least 256 KiB. Raised, a peer can make this end hold more on every stream; lowered, new streams
     /// start slowly.
     pub stream_share: u64,
-    /// Streams the peer may have open at a time; 128, at most 1,048,576 ([`MAX_STREAMS`]). Raised, idle streams take
+    /// Streams the peer may have open at a time; 4,096, from 128 to 1,048,576 ([`MAX_STREAMS`]). Raised, idle streams take
     /// more memory, which `memory_budget` bounds in any case.
     pub max_streams: u64,
     /// Messages that may be queued and not yet begun before `send` returns `QueueFull`; 65,536. Four more urgent
@@ -106,7 +106,7 @@ impl Default for SessionConfig {
             session_window: 8 << 20,
             stream_window: 4 << 20,
             stream_share: DEFAULT_SHARE,
-            max_streams: 128,
+            max_streams: 4096,
             send_queue_messages: 65_536,
             send_queue_bytes: 32 << 20,
             stream_send_buffer: 1 << 20,
