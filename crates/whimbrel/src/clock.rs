@@ -39,8 +39,8 @@ pub(crate) fn time_of_day() -> Duration {
 
 #[cfg(test)]
 pub(crate) mod ahead {
-    use std::time::Duration;
     use std::cell::Cell;
+    use std::time::Duration;
 
     thread_local! {
         static AHEAD: Cell<Duration> = const { Cell::new(Duration::ZERO) };

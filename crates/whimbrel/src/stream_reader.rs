@@ -21,11 +21,13 @@ pub struct StreamReader {
     mocket: Mocket,
     id: StreamId,
     half: Half,
-    opening: Bytes,
+    /// None: it is empty. In a box, since a program may hold very many streams.
+    opening: Option<Box<Bytes>>,
 }
 
 impl StreamReader {
     pub(crate) fn new(mocket: Mocket, id: StreamId, opening: Bytes) -> Self {
+        let opening = (!opening.is_empty()).then(|| Box::new(opening));
         Self { mocket, id, half: Half::Open, opening }
     }
 
@@ -37,12 +39,13 @@ impl StreamReader {
     /// Returns the opening that the peer sent with the stream. Empty if it sent none, or if this end opened the
     /// stream.
     pub fn opening(&self) -> &Bytes {
-        &self.opening
+        static NONE: Bytes = Bytes::new();
+        self.opening.as_deref().unwrap_or(&NONE)
     }
 
     /// Asks the peer to stop writing. Its writes fail with `code`.
     pub fn stop(&mut self, code: impl Into<StreamCode>) {
-        self.half = Half::Failed(StreamIoError::Ended);
+        self.half = Half::failed(StreamIoError::Ended);
         let shared = &self.mocket.shared;
         let mut state = shared.lock();
         // An error only means that the stream has already ended.
@@ -85,7 +88,7 @@ impl StreamReader {
     fn poll_next(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<Result<Bytes, StreamIoError>> {
         match &self.half {
             Half::Finished => return Poll::Ready(Ok(Bytes::new())),
-            Half::Failed(why) => return Poll::Ready(Err(why.clone())),
+            Half::Failed(why) => return Poll::Ready(Err((**why).clone())),
             Half::Open => {}
         }
         let shared = &self.mocket.shared;
@@ -112,7 +115,7 @@ impl StreamReader {
             }
             Read::Reset(code) => {
                 let why = StreamIoError::Reset(StreamCode(code));
-                self.half = Half::Failed(why.clone());
+                self.half = Half::failed(why.clone());
                 Poll::Ready(Err(why))
             }
             Read::Blocked => match &state.closed {

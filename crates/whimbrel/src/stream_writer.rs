@@ -39,7 +39,7 @@ impl StreamWriter {
 
     /// Ends the direction early and discards what the peer has not read yet. The peer's reads fail with `code`.
     pub fn reset(&mut self, code: impl Into<StreamCode>) {
-        self.half = Half::Failed(StreamIoError::Ended);
+        self.half = Half::failed(StreamIoError::Ended);
         let shared = &self.mocket.shared;
         let mut state = shared.lock();
         // An error only means that the stream has already ended.
@@ -105,8 +105,12 @@ impl StreamWriter {
     /// The same as for [`StreamWriter::stopped`].
     pub fn poll_stopped(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<StreamCode>, StreamIoError>> {
         match &self.half {
-            Half::Failed(StreamIoError::Stopped(code)) => return Poll::Ready(Ok(Some(*code))),
-            Half::Failed(why) => return Poll::Ready(Err(why.clone())),
+            Half::Failed(why) => {
+                return Poll::Ready(match &**why {
+                    StreamIoError::Stopped(code) => Ok(Some(*code)),
+                    other => Err(other.clone()),
+                });
+            }
             Half::Open | Half::Finished => {}
         }
         let mut state = self.mocket.shared.lock();
@@ -131,7 +135,7 @@ impl StreamWriter {
     fn poll_take(&mut self, cx: &mut Context<'_>, bytes: Bytes) -> Poll<Result<usize, StreamIoError>> {
         match &self.half {
             Half::Finished => return Poll::Ready(Err(StreamIoError::Ended)),
-            Half::Failed(why) => return Poll::Ready(Err(why.clone())),
+            Half::Failed(why) => return Poll::Ready(Err((**why).clone())),
             Half::Open => {}
         }
         let shared = &self.mocket.shared;
@@ -161,7 +165,7 @@ impl StreamWriter {
     fn end(&mut self) -> Result<(), StreamIoError> {
         match &self.half {
             Half::Finished => return Ok(()),
-            Half::Failed(why) => return Err(why.clone()),
+            Half::Failed(why) => return Err((**why).clone()),
             Half::Open => {}
         }
         let shared = &self.mocket.shared;
@@ -190,7 +194,7 @@ impl StreamWriter {
                 None => StreamIoError::Ended,
             },
         };
-        self.half = Half::Failed(why.clone());
+        self.half = Half::failed(why.clone());
         why
     }
 }

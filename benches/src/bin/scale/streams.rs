@@ -27,7 +27,8 @@ impl Streams {
         let (asking, answering) = tokio::join!(client.connect(&url), server.accept());
         let (asking, answering) = (asking?, answering.context("the endpoint is open")?);
         // What the first streams take once and for all is not counted.
-        let mut held = exchange(&asking, &answering, AT_A_TIME).await?;
+        let mut held = Vec::with_capacity(2 * self.streams);
+        held.extend(exchange(&asking, &answering, AT_A_TIME).await?);
         let before = resident()?;
         while held.len() < 2 * self.streams {
             let next = AT_A_TIME.min(self.streams - held.len() / 2);

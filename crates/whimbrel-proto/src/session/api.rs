@@ -132,7 +132,7 @@ impl Session {
     #[inline]
     fn priority_on(&self, slot: StreamSlot, priority: u8) -> u8 {
         match self.streams.at(slot) {
-            Some(stream) if priority == DEFAULT_PRIORITY => stream.options.priority,
+            Some(stream) if priority == DEFAULT_PRIORITY => stream.content.priority(),
             _ => priority,
         }
     }
@@ -320,7 +320,7 @@ impl Session {
         let Some(stream) = self.streams.at_mut(slot) else { return Domain::of(service) };
         let cross = service.is_sequenced() && {
             let opener = stream.id.opener();
-            let set = stream.options.cross_sequencing;
+            let set = stream.content.messages().and_then(|halves| halves.options.cross_sequencing);
             *stream.cross_out.get_or_insert(match stream.cross_in {
                 _ if opener == side => set.unwrap_or(own),
                 followed => set.or(followed).unwrap_or(peer),

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use super::message::StreamKind;
 use super::numbers::StreamSlot;
+use super::options::StreamOptions;
 use super::receive::bytes_in::BytesIn;
 use super::receive::inbox::Inbox;
 use super::receive::latest::Latest;
@@ -13,6 +14,7 @@ use super::send::bytes_out::BytesOut;
 use super::send::send_item::SendItem;
 use super::send::sending::SendDomain;
 use crate::StreamId;
+use crate::wire::data::DEFAULT_PRIORITY;
 
 /// What a stream carries.
 #[derive(Debug)]
@@ -29,6 +31,7 @@ pub(super) struct MessageHalves {
     pub(super) send: [Option<Box<SendDomain>>; 4],
     pub(super) recv: [Option<Box<RecvDomain>>; 4],
     pub(super) arena: Arena,
+    pub(super) options: StreamOptions,
     /// Unread messages, if the stream has an inbox of its own.
     pub(super) inbox: Inbox,
     /// Unread unreliable messages, if only the latest are wanted. They are not in `inbox` then.
@@ -36,10 +39,12 @@ pub(super) struct MessageHalves {
 }
 
 /// Both directions of a byte stream.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct ByteHalves {
     pub(super) out: BytesOut,
     pub(super) into: BytesIn,
+    priority: u8,
+    window: Option<u64>,
 }
 
 impl Content {
@@ -49,8 +54,56 @@ impl Content {
             Some(StreamKind::Messages) => {
                 Self::Messages(Box::new(MessageHalves { inbox: Inbox::of(id), ..MessageHalves::default() }))
             }
-            Some(StreamKind::Bytes) => Self::Bytes(Box::default()),
+            Some(StreamKind::Bytes) => Self::bytes(BytesOut::default(), BytesIn::default()),
         }
+    }
+
+    /// Creates a byte stream of these directions.
+    pub(super) fn bytes(out: BytesOut, into: BytesIn) -> Self {
+        Self::Bytes(Box::new(ByteHalves { out, into, priority: DEFAULT_PRIORITY, window: None }))
+    }
+
+    /// Returns the priority of data that has none of its own.
+    #[inline]
+    pub(super) fn priority(&self) -> u8 {
+        match self {
+            Self::Unknown => DEFAULT_PRIORITY,
+            Self::Messages(halves) => halves.options.priority,
+            Self::Bytes(halves) => halves.priority,
+        }
+    }
+
+    pub(super) fn set_priority(&mut self, priority: u8) {
+        match self {
+            Self::Unknown => {}
+            Self::Messages(halves) => halves.options.priority = priority,
+            Self::Bytes(halves) => halves.priority = priority,
+        }
+    }
+
+    /// Returns the largest credit that the peer's window grows to. None: the session's setting.
+    pub(super) fn window(&self) -> Option<u64> {
+        match self {
+            Self::Unknown => None,
+            Self::Messages(halves) => halves.options.window,
+            Self::Bytes(halves) => halves.window,
+        }
+    }
+
+    pub(super) fn set_window(&mut self, window: Option<u64>) {
+        match self {
+            Self::Unknown => {}
+            Self::Messages(halves) => halves.options.window = window,
+            Self::Bytes(halves) => halves.window = window,
+        }
+    }
+
+    /// Returns all settings. Those that only messages have are the defaults for other streams.
+    pub(super) fn options(&self) -> StreamOptions {
+        let own = self.messages().map(|halves| halves.options);
+        let others =
+            || StreamOptions { priority: self.priority(), window: self.window(), ..Default::default() };
+        own.unwrap_or_else(others)
     }
 
     pub(super) fn kind(&self) -> Option<StreamKind> {

@@ -8,7 +8,6 @@ use super::content::Content;
 use super::end_out::EndOut;
 use super::message::{DomainKey, StreamKind};
 use super::numbers::{Domain, LaneSlot, StreamSlot};
-use super::options::StreamOptions;
 use super::receive::receiving::RecvDomain;
 use super::send::sending::SendDomain;
 use crate::StreamId;
@@ -25,7 +24,6 @@ pub(super) struct Stream {
     pub(super) lanes: Vec<LaneSlot>,
     /// Whether the stream has an inbox of its own.
     pub(super) claimed: bool,
-    pub(super) options: StreamOptions,
     /// Whether the peer's direction is cross-sequenced. The first sequenced message received fixes it.
     pub(super) cross_in: Option<bool>,
     pub(super) cross_out: Option<bool>,
@@ -47,7 +45,6 @@ impl Stream {
             recv_credit: RecvCredit::new(share),
             lanes: Vec::new(),
             claimed: false,
-            options: StreamOptions::default(),
             cross_in: None,
             cross_out: None,
             readable_told: false,

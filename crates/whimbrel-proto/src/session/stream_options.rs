@@ -30,7 +30,7 @@ impl Session {
 
     /// Returns the settings of a stream, if it is open.
     pub fn stream_options(&self, id: StreamId) -> Option<StreamOptions> {
-        self.streams.look(id).map(|stream| stream.options)
+        self.streams.look(id).map(|stream| stream.content.options())
     }
 
     /// Changes the settings of a message stream from now on. To keep only the latest messages, it must have a queue of
@@ -50,7 +50,7 @@ impl Session {
         if matches!(options.credit, CreditPolicy::Latest { .. }) && !stream.claimed {
             return Err(StreamError::SharedInbox);
         }
-        stream.options = options;
+        halves.options = options;
         match (options.credit, &mut halves.latest) {
             (CreditPolicy::Latest { unread }, Some(latest)) => latest.keep(Some(unread)),
             (CreditPolicy::Latest { unread }, none) => *none = Some(Box::new(Latest::new(unread, window))),
@@ -74,7 +74,7 @@ impl Session {
 
     /// Returns how long gaps on a stream are waited for.
     pub(super) fn gap_wait(&self, slot: StreamSlot) -> Duration {
-        let own = self.streams.at(slot).and_then(|stream| stream.options.gap_wait);
+        let own = self.streams.at(slot).and_then(|stream| stream.content.messages()?.options.gap_wait);
         own.unwrap_or(self.config.gap_wait)
     }
 
@@ -82,7 +82,10 @@ impl Session {
     /// there is no data, or only notices, which may take any path.
     pub fn next_route(&self) -> Option<RouteClass> {
         let (key, own) = self.next_to_send()?;
-        own.or_else(|| Some(self.streams.by_key(key)?.options.route))
+        own.or_else(|| {
+            let halves = self.streams.by_key(key)?.content.messages();
+            Some(halves.map_or(RouteClass::default(), |halves| halves.options.route))
+        })
     }
 
     fn next_to_send(&self) -> Option<(DomainKey, Option<RouteClass>)> {

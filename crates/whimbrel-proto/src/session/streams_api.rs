@@ -75,7 +75,7 @@ impl Session {
     pub fn set_priority(&mut self, id: StreamId, priority: u8) -> Result<(), StreamError> {
         let slot = self.streams.find(id).ok_or(StreamError::UnknownStream)?;
         let stream = self.streams.at_mut(slot).ok_or(StreamError::UnknownStream)?;
-        stream.options.priority = priority;
+        stream.content.set_priority(priority);
         if stream.kind() == Some(StreamKind::Bytes) {
             for lane in &stream.lanes {
                 self.outbox.lane_mut(*lane).priority = Some(priority);
@@ -92,7 +92,7 @@ impl Session {
     pub fn set_window(&mut self, id: StreamId, window: Option<u64>) -> Result<(), StreamError> {
         let slot = self.streams.find(id).ok_or(StreamError::UnknownStream)?;
         let stream = self.streams.at_mut(slot).ok_or(StreamError::UnknownStream)?;
-        stream.options.window = window;
+        stream.content.set_window(window);
         Ok(())
     }
 
@@ -237,7 +237,7 @@ impl Session {
     /// Schedules a byte stream that has something to send.
     pub(super) fn activate_bytes(&mut self, now: Time, slot: StreamSlot) {
         let first = self.streams.at(slot).and_then(|stream| stream.lanes.first().copied());
-        let priority = self.streams.at(slot).map(|stream| stream.options.priority);
+        let priority = self.streams.at(slot).map(|stream| stream.content.priority());
         let lane = first.unwrap_or_else(|| self.open_lane(slot, WHOLE, priority, NO_TAG, true));
         if self.outbox.lane(lane).state == LaneState::Idle {
             self.outbox.activate(now, lane);

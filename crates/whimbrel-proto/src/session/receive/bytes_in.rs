@@ -28,14 +28,29 @@ pub(in crate::session) struct BytesIn {
     next: u64,
     highest: u64,
     read: u64,
-    final_size: Option<u64>,
-    reset: Option<u64>,
-    stopped: Option<u64>,
+    /// None: no end is in sight.
+    ending: Option<Box<Ending>>,
     stop_acked: bool,
     /// Whether the application was told of the end.
     told: bool,
     pub(in crate::session) opening: Opening,
     has_opening: bool,
+}
+
+/// How a direction ends. The codes are the applications'.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ending {
+    final_size: Option<u64>,
+    reset: Option<u64>,
+    /// This end reads no more.
+    stopped: Option<u64>,
+}
+
+impl Ending {
+    /// Returns whether what has not been read is not wanted any more.
+    fn is_cut(self) -> bool {
+        self.reset.is_some() || self.stopped.is_some()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -108,6 +123,14 @@ impl BytesIn {
         self.arrived.as_ref().map_or(0, |arrived| arrived.memory()) + self.opening.memory()
     }
 
+    fn ending(&self) -> Ending {
+        self.ending.as_deref().copied().unwrap_or_default()
+    }
+
+    fn ending_mut(&mut self) -> &mut Ending {
+        self.ending.get_or_insert_default()
+    }
+
     fn arrived_mut(&mut self) -> &mut Arrived {
         let at = self.next;
         self.arrived.get_or_insert_with(|| Box::new(Arrived::at(at)))
@@ -122,7 +145,7 @@ impl BytesIn {
     /// Checks a part and returns by how much it raises the highest offset.
     pub(in crate::session) fn grows(&self, offset: u64, len: u64, fin: bool) -> Result<u64, PeerMisbehaved> {
         let end = offset + len;
-        let beyond = self.final_size.is_some_and(|size| end > size || (fin && end != size));
+        let beyond = self.ending().final_size.is_some_and(|size| end > size || (fin && end != size));
         if beyond || (fin && end < self.highest) {
             return Err(ENDED);
         }
@@ -140,9 +163,9 @@ impl BytesIn {
         let end = offset + bytes.len() as u64;
         self.highest = self.highest.max(end);
         if fin {
-            self.final_size = Some(end);
+            self.ending_mut().final_size = Some(end);
         }
-        if self.reset.is_some() || self.stopped.is_some() {
+        if self.ending().is_cut() {
             return Ok((false, self.discard()));
         }
         let (before, highest) = (self.next, self.highest);
@@ -171,7 +194,7 @@ impl BytesIn {
     pub(in crate::session) fn declare(&mut self, opening: bool) -> Result<bool, PeerMisbehaved> {
         match self.opening {
             // The opening is not wanted any more.
-            _ if self.reset.is_some() || self.stopped.is_some() => {}
+            _ if self.ending().is_cut() => {}
             Opening::Unknown => {
                 self.opening = if opening { Opening::Awaited } else { Opening::None };
                 self.has_opening = opening;
@@ -220,36 +243,37 @@ impl BytesIn {
 
     /// Handles RESET from the peer. Returns the additional charge.
     pub(in crate::session) fn on_reset(&mut self, code: u64, final_size: u64) -> Result<u64, PeerMisbehaved> {
-        if final_size < self.highest || self.final_size.is_some_and(|size| size != final_size) {
+        if final_size < self.highest || self.ending().final_size.is_some_and(|size| size != final_size) {
             return Err(ENDED);
         }
         let grown = final_size - self.highest;
         self.highest = final_size;
         // Only FIN makes a stream complete. A stream that was reset is not, even if all bytes before the RESET arrived.
         if !self.has_all() {
-            self.reset.get_or_insert(code);
+            self.ending_mut().reset.get_or_insert(code);
         }
-        self.final_size = Some(final_size);
+        self.ending_mut().final_size = Some(final_size);
         Ok(grown)
     }
 
     /// Returns what counts as read now. Called after [`Self::on_reset`].
     pub(in crate::session) fn after_reset(&mut self) -> u64 {
-        if self.reset.is_some() { self.discard() } else { 0 }
+        if self.ending().reset.is_some() { self.discard() } else { 0 }
     }
 
     /// Stops reading. Returns what counts as read now, or none if the stream was stopped or had ended already.
     pub(in crate::session) fn stop(&mut self, code: u64) -> Option<u64> {
-        if self.stopped.is_some() || self.reset.is_some() || self.told {
+        if self.ending().is_cut() || self.told {
             return None;
         }
-        self.stopped = Some(code);
+        self.ending_mut().stopped = Some(code);
         Some(self.discard())
     }
 
     /// Returns the code for STOP, as long as it makes sense to send it.
     pub(in crate::session) fn stop_notice(&self) -> Option<u64> {
-        self.stopped.filter(|_| !self.stop_acked && self.final_size.is_none())
+        let Ending { final_size, stopped, .. } = self.ending();
+        stopped.filter(|_| !self.stop_acked && final_size.is_none())
     }
 
     pub(in crate::session) fn on_stop_acked(&mut self) {
@@ -257,16 +281,16 @@ impl BytesIn {
     }
 
     fn has_all(&self) -> bool {
-        self.final_size == Some(self.next)
+        self.ending().final_size == Some(self.next)
     }
 
     fn is_over(&self) -> bool {
-        self.reset.is_some() || self.has_all()
+        self.ending().reset.is_some() || self.has_all()
     }
 
     /// Returns the next bytes, at most `max`.
     pub(in crate::session) fn read(&mut self, max: usize) -> Read {
-        if let Some(code) = self.reset {
+        if let Some(code) = self.ending().reset {
             self.told = true;
             return Read::Reset(code);
         }
@@ -274,7 +298,7 @@ impl BytesIn {
             self.read += bytes.len() as u64;
             return Read::Data(bytes);
         }
-        if self.has_all() && self.stopped.is_none() {
+        if self.has_all() && self.ending().stopped.is_none() {
             self.told = true;
             return Read::Finished;
         }
@@ -288,6 +312,7 @@ impl BytesIn {
 
     /// Returns whether nothing more can come and the application knows of the end or does not want to.
     pub(in crate::session) fn is_done(&self) -> bool {
-        self.told || (self.stopped.is_some() && self.final_size.is_some())
+        let Ending { final_size, stopped, .. } = self.ending();
+        self.told || (stopped.is_some() && final_size.is_some())
     }
 }

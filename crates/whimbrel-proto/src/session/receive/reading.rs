@@ -80,8 +80,8 @@ impl Session {
         if !std::mem::take(&mut stream.claimed) {
             return;
         }
-        stream.options.credit = CreditPolicy::Wait;
         let Some(halves) = stream.content.messages_mut() else { return };
+        halves.options.credit = CreditPolicy::Wait;
         let discarded = halves.latest.take().map_or((0, 0), |latest| latest.len());
         let was_empty = self.incoming.inbox.is_empty();
         self.incoming.inbox.append(&mut halves.inbox);
@@ -170,7 +170,7 @@ impl Session {
         let pace = if behind && matches!(pace, Pace::Faster(_)) { Pace::Same } else { pace };
         // Credit that nobody is short of may stay where it is.
         let pace = if pace == Pace::Slower && !self.account.reserve.is_short() { Pace::Same } else { pace };
-        let (share, most) = (self.config.share_of(stream.id), self.config.widest(stream.options.window));
+        let (share, most) = (self.config.share_of(stream.id), self.config.widest(stream.content.window()));
         if stream
             .recv_credit
             .renew(self.clock, Terms { share, most, pace, reserve: &mut self.account.reserve })

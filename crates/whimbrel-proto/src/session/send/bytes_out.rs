@@ -21,11 +21,19 @@ pub(in crate::session) struct BytesOut {
     finished: bool,
     fin_due: bool,
     fin_acked: bool,
-    reset: Option<u64>,
-    reset_acked: bool,
-    stopped: Option<u64>,
+    /// None: neither end has given up.
+    cut: Option<Box<Cut>>,
     pub(in crate::session) wants_writable: bool,
     has_opening: bool,
+}
+
+/// How a direction ends early. The codes are the applications'.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cut {
+    reset: Option<u64>,
+    reset_acked: bool,
+    /// The peer reads no more.
+    stopped: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -51,6 +59,14 @@ impl BytesOut {
         let at = self.written;
         let fresh = || Box::new(Pending { chunks: VecDeque::new(), parts: FragmentList::at(at) });
         self.pending.get_or_insert_with(fresh)
+    }
+
+    fn cut(&self) -> Cut {
+        self.cut.as_deref().copied().unwrap_or_default()
+    }
+
+    fn cut_mut(&mut self) -> &mut Cut {
+        self.cut.get_or_insert_default()
     }
 
     /// Frees the queues if everything was acknowledged.
@@ -103,7 +119,7 @@ impl BytesOut {
 
     /// Marks the end of the stream. Returns whether that is new.
     pub(in crate::session) fn finish(&mut self) -> bool {
-        let news = !self.finished && self.reset.is_none();
+        let news = !self.finished && !self.is_reset();
         if news {
             self.finished = true;
             self.fin_due = true;
@@ -113,10 +129,10 @@ impl BytesOut {
 
     /// Gives up sending. Returns whether that is new.
     pub(in crate::session) fn reset(&mut self, code: u64) -> bool {
-        if self.reset.is_some() || self.is_done() {
+        if self.is_reset() || self.is_done() {
             return false;
         }
-        self.reset = Some(code);
+        self.cut_mut().reset = Some(code);
         if let Some(pending) = &mut self.pending {
             pending.chunks.clear();
         }
@@ -125,25 +141,26 @@ impl BytesOut {
     }
 
     pub(in crate::session) fn on_stopped(&mut self, code: u64) {
-        self.stopped = Some(code);
+        self.cut_mut().stopped = Some(code);
     }
 
     pub(in crate::session) fn stopped(&self) -> Option<u64> {
-        self.stopped
+        self.cut().stopped
     }
 
     pub(in crate::session) fn takes_more(&self) -> bool {
-        !self.finished && self.reset.is_none()
+        !self.finished && !self.is_reset()
     }
 
     /// Returns the code and final size for RESET, while it is not acknowledged.
     pub(in crate::session) fn reset_notice(&self) -> Option<(u64, u64)> {
-        self.reset.filter(|_| !self.reset_acked).map(|code| (code, self.sent()))
+        let Cut { reset, reset_acked, .. } = self.cut();
+        reset.filter(|_| !reset_acked).map(|code| (code, self.sent()))
     }
 
     /// Returns how many bytes were never sent.
     pub(in crate::session) fn unsent(&self) -> u64 {
-        if self.reset.is_some() { 0 } else { self.written - self.sent() }
+        if self.is_reset() { 0 } else { self.written - self.sent() }
     }
 
     /// Returns whether FIN has to be sent by itself.
@@ -153,7 +170,7 @@ impl BytesOut {
 
     /// Returns whether a part that ends at `end` ends the stream. If so, FIN counts as sent.
     pub(in crate::session) fn take_fin(&mut self, end: u64) -> bool {
-        let fin = self.finished && end == self.written && self.reset.is_none();
+        let fin = self.finished && end == self.written && !self.is_reset();
         if fin {
             self.fin_due = false;
         }
@@ -178,7 +195,7 @@ impl BytesOut {
 
     /// Handles a lost part. Returns whether there is something to send again.
     pub(in crate::session) fn on_lost(&mut self, offset: u64, len: u32, fin: bool) -> bool {
-        if self.reset.is_some() {
+        if self.is_reset() {
             return false;
         }
         if let Some(pending) = &mut self.pending {
@@ -189,23 +206,25 @@ impl BytesOut {
     }
 
     pub(in crate::session) fn on_reset_acked(&mut self) {
-        self.reset_acked = self.reset.is_some();
+        if let Some(cut) = &mut self.cut {
+            cut.reset_acked = cut.reset.is_some();
+        }
     }
 
     pub(in crate::session) fn is_reset(&self) -> bool {
-        self.reset.is_some()
+        self.cut().reset.is_some()
     }
 
     /// Returns whether everything arrived, or the peer has acknowledged the reset.
     pub(in crate::session) fn is_done(&self) -> bool {
-        self.reset_acked || (self.fin_acked && self.buffered() == 0)
+        self.cut().reset_acked || (self.fin_acked && self.buffered() == 0)
     }
 
     /// Returns whether nothing waits to be sent or acknowledged.
     pub(in crate::session) fn is_quiet(&self) -> bool {
-        match self.reset {
-            Some(_) => self.reset_acked,
-            None => self.buffered() == 0 && (!self.finished || self.fin_acked),
+        match self.cut() {
+            Cut { reset: Some(_), reset_acked, .. } => reset_acked,
+            _ => self.buffered() == 0 && (!self.finished || self.fin_acked),
         }
     }
 

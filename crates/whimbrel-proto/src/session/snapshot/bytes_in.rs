@@ -2,7 +2,7 @@
 
 use bytes::BytesMut;
 
-use super::{Arrived, BytesIn};
+use super::{Arrived, BytesIn, Ending};
 use crate::session::receive::assembly::Assembly;
 use crate::session::receive::opening::{MAX_OPENING, Opening};
 use crate::session::snapshot::codec::{BROKEN, In, Loaded, Out};
@@ -43,19 +43,8 @@ impl Opening {
 
 impl BytesIn {
     pub(in crate::session) fn save(&self, out: &mut Out<'_>) {
-        let Self {
-            arrived,
-            next,
-            highest,
-            read,
-            final_size,
-            reset,
-            stopped,
-            stop_acked: _,
-            told,
-            opening,
-            has_opening,
-        } = self;
+        let Self { arrived, next, highest, read, ending: _, stop_acked: _, told, opening, has_opening } =
+            self;
         let fresh = Arrived::at(*next);
         let Arrived { ready, ready_bytes: _, tail, assembly } = arrived.as_deref().unwrap_or(&fresh);
         let mut unread = BytesMut::new();
@@ -64,7 +53,8 @@ impl BytesIn {
         for value in [*next, *highest, *read] {
             out.int(value);
         }
-        for value in [*final_size, *reset, *stopped] {
+        let Ending { final_size, reset, stopped } = self.ending();
+        for value in [final_size, reset, stopped] {
             out.optional_int(value);
         }
         out.flag(*told);
@@ -95,14 +85,14 @@ impl BytesIn {
         if opening.is_awaited() && (read > 0 || unread.len() > MAX_OPENING + LONGEST_LENGTH) {
             return Err(BROKEN);
         }
+        let known = final_size.is_some() || reset.is_some() || stopped.is_some();
+        let ending = known.then(|| Box::new(Ending { final_size, reset, stopped }));
         let mut half = Self {
             arrived: Some(Box::new(Arrived { tail, assembly, ..Arrived::default() })),
             next,
             highest,
             read,
-            final_size,
-            reset,
-            stopped,
+            ending,
             told,
             opening,
             has_opening,

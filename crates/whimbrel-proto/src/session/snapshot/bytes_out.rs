@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::BytesMut;
 
-use super::{BytesOut, Pending};
+use super::{BytesOut, Cut, Pending};
 use crate::session::send::fragments::FragmentList;
 use crate::session::snapshot::codec::{BROKEN, In, Loaded, Out};
 use crate::wire::VARINT_MAX;
@@ -17,18 +17,17 @@ impl BytesOut {
             finished,
             fin_due: _,
             fin_acked,
-            reset,
-            reset_acked,
-            stopped,
+            cut: _,
             has_opening,
             wants_writable: _,
         } = self;
+        let Cut { reset, reset_acked, stopped } = self.cut();
         out.int(*written);
         out.flag(*finished);
         out.flag(*fin_acked);
-        out.optional_int(*reset);
-        out.flag(*reset_acked);
-        out.optional_int(*stopped);
+        out.optional_int(reset);
+        out.flag(reset_acked);
+        out.optional_int(stopped);
         match pending {
             Some(pending) => pending.parts.save(out),
             None => FragmentList::at(*written).save(out),
@@ -58,15 +57,15 @@ impl BytesOut {
         let has_opening = input.is_since(4) && input.flag()?;
         let fin_due = finished && !fin_acked && reset.is_none();
         let chunks = if bytes.is_empty() { VecDeque::new() } else { VecDeque::from([(from, bytes)]) };
+        let cut = Cut { reset, reset_acked, stopped };
+        let cut = (reset.is_some() || stopped.is_some()).then(|| Box::new(cut));
         let mut out = Self {
             pending: Some(Box::new(Pending { chunks, parts })),
             written,
             finished,
             fin_due,
             fin_acked,
-            reset,
-            reset_acked,
-            stopped,
+            cut,
             has_opening,
             ..Self::default()
         };
@@ -81,6 +80,6 @@ impl BytesOut {
 
     /// Returns whether data is to be sent again.
     pub(in crate::session) fn has_lost(&self) -> bool {
-        self.reset.is_none() && self.pending.as_ref().is_some_and(|pending| pending.parts.has_lost())
+        !self.is_reset() && self.pending.as_ref().is_some_and(|pending| pending.parts.has_lost())
     }
 }

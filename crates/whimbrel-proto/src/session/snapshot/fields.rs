@@ -7,7 +7,7 @@ use super::codec::{BROKEN, In, Loaded, Out};
 use crate::mutants::{Mutant, planted};
 use crate::session::account::credit::{Received, RecvCredit, SendCredit};
 use crate::session::config::{MESSAGE_CHARGE, PeerLimits, SessionConfig};
-use crate::session::content::{ByteHalves, Content, MessageHalves};
+use crate::session::content::{Content, MessageHalves};
 use crate::session::end_out::EndOut;
 use crate::session::message::{DomainKey, Message, Outcome, SessionEvent, StreamKind};
 use crate::session::numbers::{Domain, StreamSlot};
@@ -225,7 +225,7 @@ impl Session {
         let halves = stream.content.messages();
         let inbox: Vec<_> = halves.map(|halves| halves.inbox.messages()).unwrap_or_default();
         out.list(inbox.iter(), |out, message| message.save(out));
-        save_options(&stream.options, out);
+        save_options(&stream.content.options(), out);
         let latest = halves.and_then(|halves| halves.latest.as_ref());
         let unread: Vec<_> = latest.iter().flat_map(|latest| latest.unread()).collect();
         out.list(unread.into_iter(), |out, (others, message)| {
@@ -319,7 +319,7 @@ impl Session {
         if let Some((out, into)) = bytes_out.zip(bytes_in)
             && let Some(stream) = self.streams.at_mut(slot)
         {
-            stream.content = Content::Bytes(Box::new(ByteHalves { out, into }));
+            stream.content = Content::bytes(out, into);
         }
         input.list(|input| {
             self.message_halves(slot)?.inbox.push(Message::load(input)?);
