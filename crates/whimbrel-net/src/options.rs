@@ -61,6 +61,20 @@ impl SocketOptions {
     }
 
     fn open_exactly(&self, addr: SocketAddr) -> io::Result<UdpSocket> {
+        self.open_sharing(addr, |_| Ok(()))
+    }
+
+    /// Opens one more socket on the address of a bound one, which must allow that.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn open_beside(&self, addr: SocketAddr) -> io::Result<UdpSocket> {
+        self.open_sharing(addr, |socket| socket.set_reuse_port(true))
+    }
+
+    fn open_sharing(
+        &self,
+        addr: SocketAddr,
+        prepare: impl FnOnce(&Socket) -> io::Result<()>,
+    ) -> io::Result<UdpSocket> {
         let socket = Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP))?;
         if addr.is_ipv6() {
             socket.set_only_v6(!self.dual_stack)?;
@@ -68,6 +82,7 @@ impl SocketOptions {
         socket.set_nonblocking(true)?;
         socket.set_recv_buffer_size(self.recv_buffer)?;
         socket.set_send_buffer_size(self.send_buffer)?;
+        prepare(&socket)?;
         socket.bind(&addr.into())?;
         Ok(socket.into())
     }

@@ -54,6 +54,37 @@ impl UdpSocket {
         Ok(Self { socket: tokio::net::UdpSocket::from_std(socket)?, io })
     }
 
+    /// Opens `count` more sockets on the same address (`SO_REUSEPORT`). The kernel then spreads incoming datagrams over
+    /// all of them: those from one address and port always come to the same socket.
+    ///
+    /// Another program of the same user can then bind the address too, but only if it asks for that.
+    ///
+    /// # Errors
+    /// `Unsupported`: the system is not Linux, where datagrams would not be spread. Otherwise the system refuses one
+    /// more socket.
+    ///
+    /// # Panics
+    /// See [`bind`](Self::bind).
+    pub fn open_beside(&self, count: usize) -> io::Result<Vec<Self>> {
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        #[cfg(target_os = "linux")]
+        {
+            let bound = SockRef::from(&self.socket);
+            // The socket was bound alone, so that an address in use was noticed.
+            bound.set_reuse_port(true)?;
+            let address = self.local_addr()?;
+            let options = SocketOptions {
+                dual_stack: address.is_ipv4() || !bound.only_v6()?,
+                ..SocketOptions::default()
+            };
+            (0..count).map(|_| Self::from_std(options.open_beside(address)?)).collect()
+        }
+        #[cfg(not(target_os = "linux"))]
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// The address that the socket is bound to.
     ///
     /// # Errors

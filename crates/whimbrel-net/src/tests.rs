@@ -226,3 +226,32 @@ fn refuse_segmentation(socket: &std::net::UdpSocket) {
     };
     assert_eq!(result, 0);
 }
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn sockets_on_one_address_share_what_comes_there_and_keep_others_out() {
+    for address in ["127.0.0.1:0", "[::]:0"] {
+        let first = UdpSocket::bind(address.parse().unwrap()).unwrap();
+        let to = first.local_addr().unwrap();
+        let mut all = first.open_beside(1).unwrap();
+        all.push(first);
+        let target = SocketAddr::from(([127, 0, 0, 1], to.port()));
+        let mut counts = [0; 2];
+        for _ in 0..100 {
+            let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            sender.send_to(b"hello", target).unwrap();
+            sender.send_to(b"again", target).unwrap();
+        }
+        for (socket, count) in all.iter().zip(&mut counts) {
+            let mut pool = RecvPool::new(8);
+            let waiting = Duration::from_millis(200);
+            while tokio::time::timeout(waiting, pool.fill_from(socket)).await.is_ok() {
+                pool.drain(|_| *count += 1);
+            }
+        }
+        assert_eq!(counts[0] + counts[1], 200, "{address}: {counts:?}");
+        assert!(counts.iter().all(|count| *count >= 40 && count % 2 == 0), "{address}: {counts:?}");
+        let taken = UdpSocket::bind(to).map(|_| ()).unwrap_err();
+        assert_eq!(taken.kind(), io::ErrorKind::AddrInUse, "{address}: a second program is refused");
+    }
+}

@@ -11,11 +11,20 @@ mod sealed {
     pub trait Sealed {}
 }
 
+/// A socket on the address.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Opened {
+    pub(crate) socket: UdpSocket,
+    /// Whether it was opened here, with our options, and not handed over.
+    pub(crate) is_ours: bool,
+}
+
 /// Something that an endpoint can be bound to: an address as text (`[::]:4433` for all addresses of both families,
 /// port 0 for any port), a [`SocketAddr`], or a bound socket of the standard library.
 pub trait ToSocket: sealed::Sealed {
     #[doc(hidden)]
-    fn open(self) -> Result<UdpSocket, BindError>;
+    fn open(self) -> Result<Opened, BindError>;
 }
 
 /// Something that names a peer to connect to: `whimbrel://KEY@host:port` as text, or a parsed [`Url`].
@@ -33,32 +42,34 @@ impl sealed::Sealed for Url {}
 impl sealed::Sealed for &Url {}
 
 impl ToSocket for &str {
-    fn open(self) -> Result<UdpSocket, BindError> {
+    fn open(self) -> Result<Opened, BindError> {
         self.parse::<SocketAddr>().map_err(|_| BindError::Address(self.to_owned()))?.open()
     }
 }
 
 impl ToSocket for String {
-    fn open(self) -> Result<UdpSocket, BindError> {
+    fn open(self) -> Result<Opened, BindError> {
         self.as_str().open()
     }
 }
 
 impl ToSocket for &String {
-    fn open(self) -> Result<UdpSocket, BindError> {
+    fn open(self) -> Result<Opened, BindError> {
         self.as_str().open()
     }
 }
 
 impl ToSocket for SocketAddr {
-    fn open(self) -> Result<UdpSocket, BindError> {
-        UdpSocket::bind(self).map_err(|error| BindError::System(self, error))
+    fn open(self) -> Result<Opened, BindError> {
+        let socket = UdpSocket::bind(self).map_err(|error| BindError::System(self, error))?;
+        Ok(Opened { socket, is_ours: true })
     }
 }
 
 impl ToSocket for std::net::UdpSocket {
-    fn open(self) -> Result<UdpSocket, BindError> {
-        UdpSocket::from_std(self).map_err(BindError::Socket)
+    fn open(self) -> Result<Opened, BindError> {
+        let socket = UdpSocket::from_std(self).map_err(BindError::Socket)?;
+        Ok(Opened { socket, is_ours: false })
     }
 }
 

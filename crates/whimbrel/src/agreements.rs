@@ -5,13 +5,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::mpsc;
-use whimbrel_net::UdpSocket;
 use whimbrel_proto::{Agreeing, Time};
 
 use crate::endpoint::EndpointShared;
-use crate::mocket::Mocket;
-use crate::receive::{hand_over, reply_to};
+use crate::receive::{Door, hand_over, reply_to};
 use crate::serving::serve_at_once;
 use crate::shared::lock;
 
@@ -85,8 +82,7 @@ impl Agreements {
     pub(crate) fn leave(
         shared: &Arc<EndpointShared>,
         now: Time,
-        socket: &Arc<UdpSocket>,
-        accept: Option<&mpsc::Sender<Mocket>>,
+        door: &Door,
         mut agreeing: Agreeing,
     ) -> Option<Agreeing> {
         let mut waiting = lock(&shared.agreements.0);
@@ -103,15 +99,15 @@ impl Agreements {
         let queue = if known { &mut waiting.known } else { &mut waiting.strangers };
         queue.push_back(agreeing);
         if !std::mem::replace(&mut waiting.working, true) {
-            let (shared, socket, accept) = (Arc::clone(shared), Arc::clone(socket), accept.cloned());
-            tokio::task::spawn_blocking(move || work(&shared, &socket, accept.as_ref()));
+            let (shared, door) = (Arc::clone(shared), door.clone());
+            tokio::task::spawn_blocking(move || work(&shared, &door));
         }
         None
     }
 }
 
 /// Makes agreements until none waits.
-fn work(shared: &Arc<EndpointShared>, socket: &UdpSocket, accept: Option<&mpsc::Sender<Mocket>>) {
+fn work(shared: &Arc<EndpointShared>, door: &Door) {
     let (mut reply, mut accepted) = (Vec::new(), Vec::new());
     loop {
         let next = lock(&shared.agreements.0).next();
@@ -121,12 +117,12 @@ fn work(shared: &Arc<EndpointShared>, socket: &UdpSocket, accept: Option<&mpsc::
         let now = shared.clock.now();
         reply.clear();
         let found = lock(&shared.proto).handle_agreed(now, agreed, &mut reply);
-        reply_to(socket, from, to, &reply);
+        reply_to(&door.socket, from, to, &reply);
         match found.handle() {
             Some(handle) => serve_at_once(shared, now, handle, found),
             None => accepted.push((from, found)),
         }
-        hand_over(shared, &mut accepted, accept);
+        hand_over(shared, &mut accepted, door);
     }
 }
 

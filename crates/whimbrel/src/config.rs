@@ -41,6 +41,10 @@ pub struct Config {
     /// The maximum number of connections accepted by the endpoint but not yet by the application. Further ones are
     /// aborted. Default 1,024.
     pub backlog: usize,
+    /// The number of receive loops, each with a socket of its own on the endpoint's address, 1 to 64. The kernel
+    /// spreads peers over them by their addresses (`SO_REUSEPORT`, Linux only), so that one endpoint uses several
+    /// cores. Default None: one for each thread of the runtime if the endpoint listens on an address, otherwise one.
+    pub receive_loops: Option<usize>,
     /// The networks of this host to use. Default: `Auto`, all of them as they come and go.
     pub paths: Paths,
     /// A salt from which the reset tokens of this endpoint are derived. Keep 32 random bytes across restarts: peers
@@ -67,6 +71,7 @@ whimbrel_proto::setters!(Config {
     protocol: Bytes,
     psk: Option<Secret>,
     backlog: usize,
+    receive_loops: Option<usize>,
     paths: Paths,
     reset_salt: Option<[u8; 32]>,
     key_log: Option<PathBuf>,
@@ -95,6 +100,7 @@ impl Default for Config {
             protocol: Bytes::new(),
             psk: None,
             backlog: 1024,
+            receive_loops: None,
             paths: Paths::default(),
             reset_salt: None,
             key_log: key_log::from_environment(),

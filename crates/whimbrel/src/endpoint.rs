@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{mpsc, watch};
 use whimbrel_net::UdpSocket;
 use whimbrel_proto::crypto::PublicKey;
 use whimbrel_proto::handshake::ServerKey;
@@ -16,7 +16,7 @@ use whimbrel_proto::{
 };
 
 use crate::accepting::Accepting;
-use crate::address::{ToSocket, ToUrl};
+use crate::address::{Opened, ToSocket, ToUrl};
 use crate::agreements::Agreements;
 use crate::clock::{Clock, time_of_day};
 use crate::config::Config;
@@ -25,12 +25,15 @@ use crate::identity::random_bytes;
 use crate::key_log::KeyLog;
 use crate::locals::Paths;
 use crate::mocket::Mocket;
-use crate::receive::receive;
+use crate::receive::{Door, receive};
 use crate::recording;
 use crate::resolve::resolve;
 use crate::roam::Networks;
 use crate::serving::Company;
 use crate::shared::{Shared, lock};
+
+/// The most receive loops of an endpoint.
+const MOST_LOOPS: usize = 64;
 
 /// A UDP socket and the connections on it. Cheap to clone. Connections go on after the last clone is dropped.
 #[derive(Clone)]
@@ -50,7 +53,10 @@ impl std::fmt::Debug for Endpoint {
 }
 
 pub(crate) struct EndpointShared {
-    pub(crate) socket: Arc<UdpSocket>,
+    /// The sockets on the endpoint's address, at least one, each with a receive loop.
+    sockets: Vec<Arc<UdpSocket>>,
+    /// The datagrams received by each of them.
+    received: Vec<AtomicU64>,
     pub(crate) networks: Networks,
     pub(crate) clock: Clock,
     pub(crate) key_log: Option<KeyLog>,
@@ -62,8 +68,8 @@ pub(crate) struct EndpointShared {
     pub(crate) company: Company,
     /// Whether the endpoint is being closed and refuses connections.
     pub(crate) refusing: AtomicBool,
-    /// Notified when a connection is forgotten, and when the last [`Endpoint`] is dropped.
-    pub(crate) changed: Notify,
+    /// Changes when a connection is forgotten, and when the last [`Endpoint`] is dropped.
+    pub(crate) changed: watch::Sender<()>,
     closed: OnceLock<()>,
 }
 
@@ -73,8 +79,7 @@ struct OpenGuard(Arc<EndpointShared>);
 impl Drop for OpenGuard {
     fn drop(&mut self) {
         self.0.closed.get_or_init(|| ());
-        self.0.changed.notify_waiters();
-        self.0.changed.notify_one();
+        self.0.changed.send_replace(());
     }
 }
 
@@ -87,7 +92,8 @@ impl Endpoint {
     /// be made.
     #[allow(clippy::unused_async, reason = "must be called within the runtime that will drive it")]
     pub async fn bind(config: Config, address: impl ToSocket) -> Result<Self, BindError> {
-        let socket = address.open()?;
+        let Opened { socket, is_ours } = address.open()?;
+        let sockets = open_loops(socket, is_ours, &config)?;
         let mut config = config;
         let key_log = match &config.key_log {
             Some(path) => {
@@ -122,7 +128,8 @@ impl Endpoint {
         }
         let (accept, accepting) = mpsc::channel(config.backlog.max(1));
         let shared = Arc::new(EndpointShared {
-            socket: Arc::new(socket),
+            received: sockets.iter().map(|_| AtomicU64::new(0)).collect(),
+            sockets,
             networks: Networks::default(),
             clock: Clock::new(),
             key_log,
@@ -133,10 +140,13 @@ impl Endpoint {
             config,
             company: Company::default(),
             refusing: AtomicBool::new(false),
-            changed: Notify::new(),
+            changed: watch::Sender::new(()),
             closed: OnceLock::new(),
         });
-        tokio::spawn(receive(Arc::clone(&shared), Arc::clone(&shared.socket), Some(accept)));
+        for (home, socket) in shared.sockets.iter().enumerate() {
+            let door = Door { socket: Arc::clone(socket), home, accept: Some(accept.clone()) };
+            tokio::spawn(receive(Arc::clone(&shared), door));
+        }
         let open = Arc::new(OpenGuard(Arc::clone(&shared)));
         Ok(Self { shared, accepting: Arc::new(Accepting::new(accepting)), open })
     }
@@ -146,7 +156,7 @@ impl Endpoint {
     /// # Errors
     /// The system cannot tell the address.
     pub fn local_addr(&self) -> std::io::Result<SocketAddr> {
-        self.shared.socket.local_addr()
+        self.shared.socket().local_addr()
     }
 
     /// Returns the public key that identifies this endpoint.
@@ -157,6 +167,11 @@ impl Endpoint {
     /// Returns counters of the datagrams that led to no connection.
     pub fn stats(&self) -> EndpointStats {
         lock(&self.shared.proto).stats()
+    }
+
+    /// Returns how many datagrams each receive loop has received ([`Config::receive_loops`]).
+    pub fn received_by_loop(&self) -> Vec<u64> {
+        self.shared.received.iter().map(|count| count.load(Ordering::Relaxed)).collect()
     }
 
     /// Connects to `whimbrel://KEY@host:port` and waits for the handshake. If the host has several addresses, another
@@ -260,7 +275,7 @@ impl Endpoint {
             transport: shared.config.transport.clone(),
         };
         let (handle, connection) = lock(&shared.proto).connect(now, remote, config);
-        let connection = Shared::new(handle, connection, locals, Arc::clone(shared));
+        let connection = Shared::new(handle, connection, locals, 0, Arc::clone(shared));
         lock(&shared.connections).insert(handle, Arc::clone(&connection));
         connection.drive();
         Ok(Mocket::new(connection))
@@ -321,13 +336,9 @@ impl Endpoint {
 
     /// Waits until every connection has ended. Call it before the program ends, so that graceful closes get through.
     pub async fn wait_idle(&self) {
-        loop {
-            let changed = self.shared.changed.notified();
-            if lock(&self.shared.connections).is_empty() {
-                return;
-            }
-            changed.await;
-        }
+        let mut changed = self.shared.changed.subscribe();
+        // An error means that the endpoint is gone, which this handle prevents.
+        while !lock(&self.shared.connections).is_empty() && changed.changed().await.is_ok() {}
     }
 
     /// Returns a handle on every session of which the application holds a handle, for inspection. Keeping one keeps
@@ -348,6 +359,21 @@ impl Endpoint {
 }
 
 impl EndpointShared {
+    /// Returns the endpoint's first socket.
+    pub(crate) fn socket(&self) -> &UdpSocket {
+        self.socket_at(0)
+    }
+
+    /// Returns the endpoint's socket of this number, of which there is at least one.
+    pub(crate) fn socket_at(&self, number: usize) -> &UdpSocket {
+        &self.sockets[number]
+    }
+
+    /// Counts datagrams received by the socket of this number.
+    pub(crate) fn count_received(&self, number: usize, datagrams: u64) {
+        self.received[number].fetch_add(datagrams, Ordering::Relaxed);
+    }
+
     pub(crate) fn handle_event(&self, handle: Handle, event: EndpointEvent) -> Option<EndpointAnswer> {
         let answer = lock(&self.proto).handle_event(self.clock.now(), handle, event);
         if event == EndpointEvent::Drained {
@@ -364,8 +390,7 @@ impl EndpointShared {
     pub(crate) fn forget(&self, handle: Handle) {
         lock(&self.proto).forget(handle);
         lock(&self.connections).remove(&handle);
-        self.changed.notify_waiters();
-        self.changed.notify_one();
+        self.changed.send_replace(());
     }
 
     /// Returns all connections.
@@ -380,6 +405,24 @@ impl EndpointShared {
     pub(crate) fn is_over(&self) -> bool {
         self.closed.get().is_some() && lock(&self.connections).is_empty()
     }
+}
+
+/// Opens the sockets of an endpoint, one for each receive loop.
+fn open_loops(first: UdpSocket, is_ours: bool, config: &Config) -> Result<Vec<Arc<UdpSocket>>, BindError> {
+    // Nothing is known of what a socket that was handed over is for: further ones might lack an option that it has.
+    let may_share = is_ours && config.listen.is_some();
+    let loops = config.receive_loops.unwrap_or(if may_share { workers() } else { 1 }).clamp(1, MOST_LOOPS);
+    let beside = match first.open_beside(loops - 1) {
+        Ok(beside) => beside,
+        Err(_) if config.receive_loops.is_none() => Vec::new(),
+        Err(error) => return Err(BindError::ReceiveLoops { loops, error }),
+    };
+    Ok(std::iter::once(first).chain(beside).map(Arc::new).collect())
+}
+
+/// Returns the number of threads that run tasks.
+fn workers() -> usize {
+    tokio::runtime::Handle::current().metrics().num_workers()
 }
 
 fn aes_in_hardware() -> bool {

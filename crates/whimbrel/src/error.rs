@@ -23,6 +23,16 @@ pub enum BindError {
     /// The socket that was passed in cannot be used.
     #[error("cannot use this socket: {0}; hand in a UDP socket that is bound")]
     Socket(io::Error),
+    /// The sockets for several receive loops cannot be opened.
+    #[error(
+        "cannot open {loops} sockets on one address: {error}; set `receive_loops` to 1, or leave it unset"
+    )]
+    ReceiveLoops {
+        /// The number of loops asked for.
+        loops: usize,
+        /// The system's error.
+        error: io::Error,
+    },
     /// The folder for qlog recordings cannot be created.
     #[error(
         "cannot make the folder {path:?} for recordings: {error}; name another in WHIMBREL_QLOG_DIR, or unset it"

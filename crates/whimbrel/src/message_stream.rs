@@ -102,7 +102,7 @@ impl MessageStream {
         if let Some(reason) = &state.closed {
             return Poll::Ready(Err(StreamRecvError::Closed(reason.clone())));
         }
-        state.readers.insert(self.id, cx.waker().clone());
+        state.streams().readers.insert(self.id, cx.waker().clone());
         drop(state);
         // A message may have been received before the waker was stored.
         self.try_recv().map_or(Poll::Pending, |message| Poll::Ready(Ok(message)))
@@ -143,7 +143,7 @@ impl Drop for MessageStream {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
         // No reader is left to wake.
-        drop(state.readers.remove(&self.id));
+        drop(state.streams().readers.remove(&self.id));
         if state.is_leaving() {
             return;
         }

@@ -23,13 +23,23 @@ const BUFFERS: usize = 8;
 /// How long a receive loop whose buffers fill up each time goes on before other tasks run.
 const BUSY: Duration = Duration::from_millis(1);
 
-/// The receive loop of a socket. It runs until the endpoint and its connections are gone. Without `accept`, new
-/// connections are refused.
-pub(crate) async fn receive(
-    shared: Arc<EndpointShared>,
-    socket: Arc<UdpSocket>,
-    accept: Option<mpsc::Sender<Mocket>>,
-) {
+/// A socket that is received from, and the way in for new peers.
+#[derive(Clone)]
+pub(crate) struct Door {
+    pub(crate) socket: Arc<UdpSocket>,
+    /// The number of the socket among the endpoint's. Connections accepted here send by it.
+    pub(crate) home: usize,
+    /// The channel of accepted connections. None: new connections are refused.
+    pub(crate) accept: Option<mpsc::Sender<Mocket>>,
+}
+
+/// The receive loop of a socket. It runs until the endpoint and its connections are gone.
+///
+/// An endpoint may have several on one address. A connection's datagrams come to another loop than its own where its
+/// peer's address has changed, or where it has several paths. That loop then serves the connection itself, for the
+/// same slice of time: a queue to its own loop would have to be limited, and would wake another task for each packet.
+pub(crate) async fn receive(shared: Arc<EndpointShared>, door: Door) {
+    let mut changed = shared.changed.subscribe();
     let mut batch = RecvPool::new(BUFFERS);
     let mut serving = Serving::default();
     let (mut reply, mut accepted) = (Vec::new(), Vec::new());
@@ -39,18 +49,18 @@ pub(crate) async fn receive(
         if others_wait || !serving.is_idle() {
             // Lets other tasks run, then reads without blocking what has arrived meanwhile.
             tokio::task::yield_now().await;
-            if batch.try_fill(&socket).is_err_and(|error| error.kind() != ErrorKind::WouldBlock) {
+            if batch.try_fill(&door.socket).is_err_and(|error| error.kind() != ErrorKind::WouldBlock) {
                 break;
             }
         } else {
             tokio::select! {
-                filled = batch.fill_from(&socket) => {
+                filled = batch.fill_from(&door.socket) => {
                     if filled.is_err() {
                         // Errors of single datagrams are not reported here, so the socket itself has failed.
                         break;
                     }
                 }
-                () = shared.changed.notified() => {
+                _ = changed.changed() => {
                     if shared.is_over() {
                         break;
                     }
@@ -59,31 +69,23 @@ pub(crate) async fn receive(
             }
         }
         let now = shared.clock.now();
-        let door = Door { socket: &socket, accept: accept.as_ref() };
         is_more = batch.is_full();
         if !is_more || others_wait {
             busy_since = now;
         }
-        route_batch(&shared, now, door, &mut batch, &mut reply, &mut serving, &mut accepted);
-        hand_over(&shared, &mut accepted, accept.as_ref());
+        route_batch(&shared, now, &door, &mut batch, &mut reply, &mut serving, &mut accepted);
+        hand_over(&shared, &mut accepted, &door);
         serving.serve_fresh(&shared);
         serving.serve_next(&shared);
         tokio::task::coop::consume_budget().await;
     }
 }
 
-/// The way in for new peers: the socket to answer on, and the channel of accepted connections.
-#[derive(Clone, Copy)]
-struct Door<'a> {
-    socket: &'a Arc<UdpSocket>,
-    accept: Option<&'a mpsc::Sender<Mocket>>,
-}
-
 /// Sorts the received datagrams by connection. Unknown peers are answered at once.
 fn route_batch(
     shared: &Arc<EndpointShared>,
     now: Time,
-    door: Door<'_>,
+    door: &Door,
     batch: &mut RecvPool,
     reply: &mut Vec<u8>,
     serving: &mut Serving,
@@ -94,7 +96,9 @@ fn route_batch(
     let mut proto = None;
     // Datagrams often come in runs for one connection, so its lane is looked up once for a run.
     let mut last: Option<(ConnectionId, SocketAddr, Lane)> = None;
+    let mut received = 0;
     batch.drain(|datagram| {
+        received += 1;
         let datagram = Datagram {
             from: datagram.from,
             to: datagram.to,
@@ -121,15 +125,13 @@ fn route_batch(
         // An agreement that is not left to the other thread runs now: datagrams right behind the PING belong to the
         // connection that it begins.
         let found = match found {
-            Routed::Agreeing(agreeing) => {
-                match Agreements::leave(shared, now, door.socket, door.accept, *agreeing) {
-                    Some(agreeing) => {
-                        let agreed = agreeing.run();
-                        lock(&shared.proto).handle_agreed(now, agreed, reply)
-                    }
-                    None => Routed::Nothing,
+            Routed::Agreeing(agreeing) => match Agreements::leave(shared, now, door, *agreeing) {
+                Some(agreeing) => {
+                    let agreed = agreeing.run();
+                    lock(&shared.proto).handle_agreed(now, agreed, reply)
                 }
-            }
+                None => Routed::Nothing,
+            },
             found => found,
         };
         if let Some(handle) = found.handle() {
@@ -139,10 +141,13 @@ fn route_batch(
             return;
         }
         match found {
-            Routed::Reply => reply_to(door.socket, from, to, reply),
+            Routed::Reply => reply_to(&door.socket, from, to, reply),
             found => accepted.push((from, found)),
         }
     });
+    if door.accept.is_some() {
+        shared.count_received(door.home, received);
+    }
 }
 
 /// Returns the connection ID that a sealed packet is addressed to. None for a packet in the clear.
@@ -166,15 +171,11 @@ pub(crate) fn reply_to(socket: &UdpSocket, to: SocketAddr, source: Option<IpAddr
 }
 
 /// Registers accepted connections and offers them to the application.
-pub(crate) fn hand_over(
-    shared: &Arc<EndpointShared>,
-    accepted: &mut Vec<(SocketAddr, Routed)>,
-    accept: Option<&mpsc::Sender<Mocket>>,
-) {
+pub(crate) fn hand_over(shared: &Arc<EndpointShared>, accepted: &mut Vec<(SocketAddr, Routed)>, door: &Door) {
     for (from, routed) in accepted.drain(..) {
         let Routed::Accepted(handle, connection) = routed else { continue };
         let locals = shared.locals_of_server(from);
-        let connection = Shared::new(handle, *connection, locals, Arc::clone(shared));
+        let connection = Shared::new(handle, *connection, locals, door.home, Arc::clone(shared));
         lock(&shared.connections).insert(handle, Arc::clone(&connection));
         shared.recheck_lists(shared.clock.now(), &connection);
         let mocket = Mocket::new(Arc::clone(&connection));
@@ -185,14 +186,14 @@ pub(crate) fn hand_over(
         if shared.config.listen.as_ref().is_some_and(|listen| listen.acceptor.psk.is_some()) {
             // Only a packet sealed with the final keys proves that the client holds the PSK, too. Nothing can be
             // received before that.
-            let accept = accept.cloned();
+            let accept = door.accept.clone();
             tokio::spawn(async move {
                 if mocket.proven().await.is_ok() {
                     offer(accept.as_ref(), mocket);
                 }
             });
         } else {
-            offer(accept, mocket);
+            offer(door.accept.as_ref(), mocket);
         }
         connection.drive();
     }

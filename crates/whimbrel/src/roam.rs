@@ -11,7 +11,7 @@ use crate::endpoint::EndpointShared;
 use crate::error::ConnectError;
 use crate::local_socket::{LocalSocket, LocalSockets};
 use crate::locals::{self, Local, Locals, Paths, Peer};
-use crate::receive::receive;
+use crate::receive::{Door, receive};
 use crate::shared::{Shared, lock};
 
 /// The networks of the host, as the endpoint knows them.
@@ -51,13 +51,14 @@ impl EndpointShared {
 
     /// Returns the socket for an address of this host.
     pub(crate) fn local_socket(self: &Arc<Self>, local: &Local) -> std::io::Result<Arc<LocalSocket>> {
-        self.networks
-            .sockets
-            .get(local, |socket| tokio::spawn(receive(Arc::clone(self), socket, None)).abort_handle())
+        self.networks.sockets.get(local, |socket| {
+            let door = Door { socket, home: 0, accept: None };
+            tokio::spawn(receive(Arc::clone(self), door)).abort_handle()
+        })
     }
 
     fn is_bound_to_one(&self) -> bool {
-        self.socket.local_addr().is_ok_and(|bound| !bound.ip().is_unspecified())
+        self.socket().local_addr().is_ok_and(|bound| !bound.ip().is_unspecified())
     }
 
     /// Returns the remote addresses that can be reached, and the local side of a connection to any of them.
@@ -177,7 +178,7 @@ impl Shared {
     }
 
     fn server_plan(&self, paths: &Paths, peer: Peer, host: &[HostAddress]) -> Plan {
-        let bound = self.endpoint.socket.local_addr();
+        let bound = self.endpoint.socket().local_addr();
         let announced =
             bound.map_or_else(|_| Vec::new(), |bound| locals::of_server(paths, bound, peer, host));
         Plan { sockets: Vec::new(), home: None, announced }

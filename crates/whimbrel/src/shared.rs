@@ -19,10 +19,10 @@ use whimbrel_net::UdpSocket;
 use whimbrel_proto::session::{Outcome, Outgoing, SessionEvent, StreamKind};
 use whimbrel_proto::{CloseReason, Connection, Event, Handle, MessageId, Side, StreamId, Time, Transmit};
 
-use crate::backlog::Backlog;
 use crate::clock::Clock;
 use crate::endpoint::EndpointShared;
 use crate::events::{Events, Subscribers};
+use crate::held_streams::HeldStreams;
 use crate::local_socket::LocalSocket;
 use crate::locals::{Locals, Paths};
 use crate::recording::Recording;
@@ -50,6 +50,8 @@ pub(crate) struct Shared {
     pub(crate) handle: Handle,
     pub(crate) clock: Clock,
     pub(crate) endpoint: Arc<EndpointShared>,
+    /// The number of the endpoint's socket that it sends by.
+    home: usize,
     state: Mutex<MocketState>,
     submissions: Submissions,
     /// The number of handles that applications hold.
@@ -66,12 +68,8 @@ pub(crate) struct Shared {
 pub(crate) struct MocketState {
     pub(crate) connection: Connection,
     pub(crate) outcomes: BTreeMap<MessageId, oneshot::Sender<Outcome>>,
-    pub(crate) readers: BTreeMap<StreamId, Waker>,
-    pub(crate) writers: BTreeMap<StreamId, Waker>,
-    /// For each byte stream with a writer, the code with which the peer stopped it, if it did. Kept here because the
-    /// session forgets streams that are over.
-    pub(crate) stops: BTreeMap<StreamId, Option<StreamCode>>,
-    pub(crate) backlog: Backlog,
+    /// In a box, since most sessions have no streams.
+    streams: Option<Box<HeldStreams>>,
     /// In a box, since most sessions have neither subscribers nor pollers.
     listeners: Option<Box<Listeners>>,
     pub(crate) connected: bool,
@@ -132,6 +130,10 @@ impl MocketState {
         self.listeners.get_or_insert_default()
     }
 
+    pub(crate) fn streams(&mut self) -> &mut HeldStreams {
+        self.streams.get_or_insert_default()
+    }
+
     fn wake_receivers(&mut self) {
         if let Some(listeners) = &mut self.listeners {
             listeners.receivers.wake_all();
@@ -161,7 +163,7 @@ impl MocketState {
 
     /// Returns the next stream of a kind that the peer opened.
     pub(crate) fn accept(&mut self, kind: StreamKind) -> Option<StreamId> {
-        self.backlog.accept(kind, self.connection.session_ref())
+        self.streams.as_mut()?.backlog.accept(kind, self.connection.session_ref())
     }
 
     fn via(&self, transmit: Option<&Transmit>) -> Via {
@@ -195,6 +197,7 @@ impl Shared {
         handle: Handle,
         connection: Connection,
         locals: Option<Box<Locals>>,
+        home: usize,
         endpoint: Arc<EndpointShared>,
     ) -> Arc<Self> {
         let connected = connection.is_established();
@@ -204,14 +207,12 @@ impl Shared {
         let shared = Arc::new(Self {
             handle,
             clock: endpoint.clock,
+            home,
             endpoint,
             state: Mutex::new(MocketState {
                 connection,
                 outcomes: BTreeMap::new(),
-                readers: BTreeMap::new(),
-                writers: BTreeMap::new(),
-                stops: BTreeMap::new(),
-                backlog: Backlog::default(),
+                streams: None,
                 listeners: None,
                 connected,
                 suspending: false,
@@ -240,7 +241,7 @@ impl Shared {
     }
 
     fn socket<'a>(&'a self, via: &'a Via) -> &'a UdpSocket {
-        via.as_ref().map_or(&self.endpoint.socket, |local| local.udp())
+        via.as_ref().map_or_else(|| self.endpoint.socket_at(self.home), |local| local.udp())
     }
 
     /// Locks the state. First queues all submissions that were made without the lock, so that order is kept.
@@ -355,7 +356,7 @@ impl Shared {
                     tx.bytes = SPARE.take();
                 }
                 tx.bytes.clear();
-                let segments = self.endpoint.socket.max_gso_segments();
+                let segments = self.endpoint.socket().max_gso_segments();
                 tx.pending = state.connection.poll_transmit(now, &mut tx.bytes, segments);
                 tx.via = state.via(tx.pending.as_ref());
             }
@@ -431,18 +432,17 @@ impl Shared {
                 }
                 SessionEvent::Writable => self.writable.notify_waiters(),
                 SessionEvent::StreamOpened(id, kind) => {
-                    state.backlog.push(id, kind, state.connection.session_ref());
+                    let backlog = &mut state.streams.get_or_insert_default().backlog;
+                    backlog.push(id, kind, state.connection.session_ref());
                     self.tell_changed(state);
                 }
-                SessionEvent::StreamReadable(id) => wake(state.readers.remove(&id)),
+                SessionEvent::StreamReadable(id) => wake(state.streams().readers.remove(&id)),
                 SessionEvent::StreamStopped(id, code) => {
-                    if let Some(stop) = state.stops.get_mut(&id) {
-                        *stop = Some(StreamCode(code));
-                    }
-                    wake(state.writers.remove(&id));
+                    state.streams().stops.on_stopped(id, StreamCode(code));
+                    wake(state.streams().writers.remove(&id));
                 }
                 SessionEvent::StreamWritable(id) | SessionEvent::StreamDelivered(id) => {
-                    wake(state.writers.remove(&id));
+                    wake(state.streams().writers.remove(&id));
                 }
                 SessionEvent::Outcome(id, outcome) => {
                     if let Some(waiting) = state.outcomes.remove(&id) {
@@ -497,10 +497,8 @@ impl Shared {
                 self.readable.notify_waiters();
                 self.writable.notify_waiters();
                 state.wake_receivers();
-                for (_, waker) in
-                    std::mem::take(&mut state.readers).into_iter().chain(std::mem::take(&mut state.writers))
-                {
-                    waker.wake();
+                if let Some(streams) = &mut state.streams {
+                    streams.wake_all();
                 }
                 state.outcomes.clear();
             }

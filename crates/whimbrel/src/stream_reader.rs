@@ -121,7 +121,7 @@ impl StreamReader {
             Read::Blocked => match &state.closed {
                 Some(reason) => Poll::Ready(Err(StreamIoError::Closed(reason.clone()))),
                 None => {
-                    state.readers.insert(self.id, cx.waker().clone());
+                    state.streams().readers.insert(self.id, cx.waker().clone());
                     Poll::Pending
                 }
             },
@@ -134,7 +134,7 @@ impl Drop for StreamReader {
         let shared = &self.mocket.shared;
         let mut state = shared.lock();
         // No reader is left to wake.
-        drop(state.readers.remove(&self.id));
+        drop(state.streams().readers.remove(&self.id));
         if self.half.is_open() && !state.is_leaving() {
             state.connection.session().stop(self.id, StreamCode::DROPPED.0).ok();
             shared.wake(state);

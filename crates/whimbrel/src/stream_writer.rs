@@ -28,7 +28,7 @@ pub struct StreamWriter {
 
 impl StreamWriter {
     pub(crate) fn new(mocket: Mocket, id: StreamId) -> Self {
-        mocket.shared.lock().stops.insert(id, None);
+        mocket.shared.lock().streams().stops.watch(id);
         Self { mocket, id, half: Half::Open }
     }
 
@@ -119,7 +119,7 @@ impl StreamWriter {
             return Poll::Ready(Ok(Some(StreamCode(code))));
         }
         let delivered = session.is_delivered(self.id);
-        if let Some(code) = state.stops.get(&self.id).copied().flatten() {
+        if let Some(code) = state.streams().stops.code(self.id) {
             return Poll::Ready(Ok(Some(code)));
         }
         if !self.half.is_open() && delivered {
@@ -128,7 +128,7 @@ impl StreamWriter {
         if let Some(reason) = &state.closed {
             return Poll::Ready(Err(StreamIoError::Closed(reason.clone())));
         }
-        state.writers.insert(self.id, cx.waker().clone());
+        state.streams().writers.insert(self.id, cx.waker().clone());
         Poll::Pending
     }
 
@@ -148,7 +148,7 @@ impl StreamWriter {
         match state.connection.session().write(now, self.id, bytes) {
             // An empty write needs no room.
             Ok(0) if !nothing => {
-                state.writers.insert(self.id, cx.waker().clone());
+                state.streams().writers.insert(self.id, cx.waker().clone());
                 Poll::Pending
             }
             Ok(taken) => {
@@ -189,7 +189,7 @@ impl StreamWriter {
     fn fail(&mut self, error: StreamError) -> StreamIoError {
         let why = match error {
             StreamError::Stopped(code) => StreamIoError::Stopped(StreamCode(code)),
-            _ => match self.mocket.shared.lock().stops.get(&self.id).copied().flatten() {
+            _ => match self.mocket.shared.lock().streams().stops.code(self.id) {
                 Some(code) => StreamIoError::Stopped(code),
                 None => StreamIoError::Ended,
             },
@@ -209,8 +209,8 @@ impl Drop for StreamWriter {
         let shared = &self.mocket.shared;
         let mut state = shared.lock();
         // No writer is left to wake.
-        drop(state.writers.remove(&self.id));
-        state.stops.remove(&self.id);
+        drop(state.streams().writers.remove(&self.id));
+        state.streams().stops.forget(self.id);
         if self.half.is_open() && !state.is_leaving() {
             state.connection.session().reset(self.id, StreamCode::DROPPED.0).ok();
             shared.wake(state);

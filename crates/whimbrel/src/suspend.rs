@@ -122,7 +122,7 @@ impl Mocket {
         let mut state = self.shared.lock();
         let known = state.connection.session_ref().stream_kind(id) == Some(StreamKind::Bytes);
         if known {
-            state.backlog.was_accepted(id);
+            state.streams().backlog.was_accepted(id);
         }
         let opening = state.connection.session().take_opening(id).unwrap_or_default();
         drop(state);
@@ -142,7 +142,7 @@ impl Mocket {
         let mut state = self.shared.lock();
         let known = state.connection.session_ref().is_message_stream(id);
         if known {
-            state.backlog.was_accepted(id);
+            state.streams().backlog.was_accepted(id);
         }
         drop(state);
         known.then(|| MessageStream::new(Arc::clone(&self.shared), self.clone(), id))
@@ -220,7 +220,7 @@ impl Endpoint {
     }
 
     fn adopt(&self, (handle, connection): (Handle, Connection), locals: Option<Box<Locals>>) -> Mocket {
-        let connection = Shared::new(handle, connection, locals, Arc::clone(&self.shared));
+        let connection = Shared::new(handle, connection, locals, 0, Arc::clone(&self.shared));
         lock(&self.shared.connections).insert(handle, Arc::clone(&connection));
         connection.drive();
         Mocket::new(connection)

@@ -236,6 +236,7 @@ fn config() {
         protocol: it.protocol,
         psk: none(it.psk),
         backlog: it.backlog,
+        receive_loops: none(it.receive_loops),
         paths: it.paths,
         reset_salt: none(it.reset_salt),
         key_log: Words("by environment"),

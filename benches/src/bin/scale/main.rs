@@ -12,6 +12,7 @@ mod flood_peer;
 mod flooder;
 mod handshakes;
 mod idle;
+mod loops;
 mod others;
 mod process;
 mod server;
@@ -32,6 +33,8 @@ enum What {
     Idle(idle::Idle),
     /// Memory that idle byte streams of one session take at both ends
     Streams(streams::Streams),
+    /// What a second receive loop costs, and how the load is spread
+    Loops(loops::Loops),
     /// Handshakes a second
     Handshakes(handshakes::Handshakes),
     /// What a flood of SYNs costs a connection, and the server's memory
@@ -57,7 +60,17 @@ const SERVER_CORE: usize = 1;
 const CLIENT_CORE: usize = 0;
 
 fn main() -> anyhow::Result<()> {
-    let core = if matches!(Cli::parse().what, What::Serve(_)) { SERVER_CORE } else { CLIENT_CORE };
+    let what = Cli::parse().what;
+    if matches!(what, What::Loops(_)) || matches!(&what, What::Serve(serve) if serve.loops > 0) {
+        // Both sides use both cores.
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        return match what {
+            What::Loops(loops) => runtime.block_on(loops.run()),
+            What::Serve(serve) => runtime.block_on(serve.run()),
+            _ => Ok(()),
+        };
+    }
+    let core = if matches!(what, What::Serve(_)) { SERVER_CORE } else { CLIENT_CORE };
     // By number, not from the list of usable ones: a child is born onto its parent's core, and its list holds that alone.
     if !core_affinity::set_for_current(core_affinity::CoreId { id: core }) {
         eprintln!(
@@ -65,9 +78,10 @@ fn main() -> anyhow::Result<()> {
         );
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    match Cli::parse().what {
+    match what {
         What::Idle(idle) => runtime.block_on(idle.run()),
         What::Streams(streams) => runtime.block_on(streams.run()),
+        What::Loops(loops) => runtime.block_on(loops.run()),
         What::Handshakes(handshakes) => runtime.block_on(handshakes.run()),
         What::Flood(flood) => runtime.block_on(flood.run()),
         What::FloodPeer(flood) => runtime.block_on(flood.run()),

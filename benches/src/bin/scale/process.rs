@@ -16,12 +16,14 @@ pub(crate) struct Process {
 }
 
 /// What the server has counted.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Counts {
     pub(crate) connections: u64,
     pub(crate) bytes: u64,
     /// SYNs answered, and dropped for their number.
     pub(crate) syns: [u64; 2],
+    /// Datagrams received by each receive loop.
+    pub(crate) loops: Vec<u64>,
 }
 
 /// What a process takes.
@@ -78,8 +80,22 @@ impl Process {
         self.stdin.write_all(b"\n").await?;
         let line = self.line().await?;
         let numbers: Vec<u64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
-        let [connections, bytes, answered, dropped] = numbers[..] else { bail!("not counts: {line}") };
-        Ok(Counts { connections, bytes, syns: [answered, dropped] })
+        let [connections, bytes, answered, dropped, ref loops @ ..] = numbers[..] else {
+            bail!("not counts: {line}")
+        };
+        Ok(Counts { connections, bytes, syns: [answered, dropped], loops: loops.to_vec() })
+    }
+
+    /// Returns the processor time of all its threads.
+    pub(crate) fn cpu(&self) -> anyhow::Result<Duration> {
+        let id = self.child.id().context("it has ended")?;
+        let mut all = Duration::ZERO;
+        for thread in std::fs::read_dir(format!("/proc/{id}/task"))? {
+            let schedstat = std::fs::read_to_string(thread?.path().join("schedstat"))?;
+            let nanos = schedstat.split(' ').next().context("no schedstat")?.parse()?;
+            all += Duration::from_nanos(nanos);
+        }
+        Ok(all)
     }
 
     pub(crate) fn usage(&self) -> anyhow::Result<Usage> {

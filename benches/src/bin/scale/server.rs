@@ -22,12 +22,15 @@ pub(crate) struct Serve {
     /// Read from every connection, not only the first
     #[arg(long)]
     read_all: bool,
+    /// Receive loops, on two threads that no core is set for; 0: one, on this thread
+    #[arg(long, default_value_t = 0)]
+    pub(crate) loops: usize,
 }
 
 impl Serve {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         match self.peer {
-            Peer::Whimbrel => run(self.read_all).await,
+            Peer::Whimbrel => run(self.read_all, self.loops).await,
             Peer::Quinn => others::quinn::serve().await,
             Peer::Noq => others::noq::serve().await,
             Peer::Tcp => others::tcp::serve().await,
@@ -35,10 +38,10 @@ impl Serve {
     }
 }
 
-async fn run(read_all: bool) -> anyhow::Result<()> {
+async fn run(read_all: bool, loops: usize) -> anyhow::Result<()> {
     // The clients are few processes, each with a few keys.
     let listen = ListenConfig::default().pings_per_address(u32::MAX).max_per_key(usize::MAX);
-    let config = Config::listen_as(new_identity()).listen(Some(listen));
+    let config = Config::listen_as(new_identity()).listen(Some(listen)).receive_loops(Some(loops.max(1)));
     let endpoint = Endpoint::bind(config, "127.0.0.1:0").await?;
     println!("whimbrel://{}@{}", endpoint.public_key(), endpoint.local_addr()?);
     let (mockets, bytes) = (Rc::new(RefCell::new(Vec::new())), Rc::new(Cell::new(0)));
@@ -57,7 +60,10 @@ async fn run(read_all: bool) -> anyhow::Result<()> {
         let mut questions = BufReader::new(tokio::io::stdin()).lines();
         while questions.next_line().await?.is_some() {
             let stats = endpoint.stats();
-            println!("{} {} {} {}", mockets.borrow().len(), bytes.get(), stats.syns, stats.syns_dropped);
+            let loops = endpoint.received_by_loop();
+            let loops: Vec<String> = loops.iter().map(|count| count.to_string()).collect();
+            let (connections, bytes) = (mockets.borrow().len(), bytes.get());
+            println!("{connections} {bytes} {} {} {}", stats.syns, stats.syns_dropped, loops.join(" "));
         }
         anyhow::Ok(())
     };

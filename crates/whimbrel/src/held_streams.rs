@@ -1,0 +1,28 @@
+//! Streams as the handles of a session know them.
+
+use std::collections::BTreeMap;
+use std::task::Waker;
+
+use whimbrel_proto::StreamId;
+
+use crate::backlog::Backlog;
+use crate::stops::Stops;
+
+/// The tasks that wait for streams, and the streams that wait to be accepted.
+#[derive(Default)]
+pub(crate) struct HeldStreams {
+    pub(crate) readers: BTreeMap<StreamId, Waker>,
+    pub(crate) writers: BTreeMap<StreamId, Waker>,
+    pub(crate) stops: Stops,
+    pub(crate) backlog: Backlog,
+}
+
+impl HeldStreams {
+    /// Wakes all readers and writers.
+    pub(crate) fn wake_all(&mut self) {
+        let (readers, writers) = (std::mem::take(&mut self.readers), std::mem::take(&mut self.writers));
+        for (_, waker) in readers.into_iter().chain(writers) {
+            waker.wake();
+        }
+    }
+}
