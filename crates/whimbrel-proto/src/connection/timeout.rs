@@ -13,39 +13,152 @@ use crate::Time;
 /// grant to an address that a NAT has dropped. Only a packet from this end shows it the new address.
 const BLOCKED_INTERVAL: Duration = Duration::from_secs(2);
 
+/// The timers of a connection, in the order in which they fire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Timer {
+    /// A connection was granted to a peer that comes back, which then never proved itself.
+    Pending,
+    /// A close, a suspension or a wait has taken as long as it may. Once the connection is over: its ids are free.
+    End,
+    /// Nothing has come from the peer for as long as the connection lives without.
+    Idle,
+    /// A peer that is away is dialled again.
+    Dial,
+    /// A packet of the handshake goes again, or the handshake has taken too long.
+    Opening,
+    /// Of the session: a lifetime, the bandwidth cap of a tag, a gap of unreliable messages, or a stall to report.
+    Session,
+    /// Of the paths: a SACK, the deadline of a packet, a probe, the pacer or a challenge of one; another attempt at a
+    /// failed pair of addresses; the quota of new paths; the return of data to a recovered path.
+    Paths,
+    /// The id of a closed path is free.
+    Retired,
+    /// The quality of the connection is held against the application's thresholds.
+    Quality,
+    /// Nothing was said for so long that a NAT may forget the connection.
+    KeepAlive,
+    /// Packets under the early keys are not accepted any more.
+    EarlyKeys,
+}
+
+impl Timer {
+    const ALL: [Self; 11] = [
+        Self::Pending,
+        Self::End,
+        Self::Idle,
+        Self::Dial,
+        Self::Opening,
+        Self::Session,
+        Self::Paths,
+        Self::Retired,
+        Self::Quality,
+        Self::KeepAlive,
+        Self::EarlyKeys,
+    ];
+
+    /// Returns whether the timer runs while the peer is away.
+    fn runs_detached(self) -> bool {
+        matches!(self, Self::Pending | Self::End | Self::Dial | Self::Session)
+    }
+}
+
 impl Connection {
     /// Returns when [`Connection::handle_timeout`] is due next. `None`: not until something else happens.
     pub fn poll_timeout(&self) -> Option<Time> {
+        Timer::ALL.into_iter().filter_map(|timer| self.due(timer)).min()
+    }
+
+    /// Returns when a timer fires. `None`: it does not run.
+    fn due(&self, timer: Timer) -> Option<Time> {
         if self.ending.is_over() {
-            return self.ending.timeout();
+            return self.ending.timeout().filter(|_| timer == Timer::End);
         }
-        let ending = self.ending.timeout().filter(|_| self.is_close_timed());
-        if self.ending.is_detached() {
-            let pending = self
-                .succession
-                .pending
-                .iter()
-                .map(|pending| pending.activity.received + pending.pending_patience());
-            let others = self.dial_timeout().into_iter().chain(self.session.poll_timeout());
-            return ending.into_iter().chain(pending).chain(others).min();
+        if self.ending.is_detached() && !timer.runs_detached() {
+            return None;
         }
-        let opening = self.opening.as_ref().map(|opening| opening.timeout());
+        match timer {
+            Timer::Pending => self.pending_timeout(),
+            Timer::End => self.ending.timeout().filter(|_| self.is_close_timed()),
+            Timer::Idle => Some(self.activity.received + self.patience()),
+            Timer::Dial => self.dial_timeout().filter(|_| self.ending.is_detached()),
+            Timer::Opening => self.opening.as_ref().map(|opening| opening.timeout()),
+            Timer::Session => self.session.poll_timeout(),
+            Timer::Paths => self.paths_timeout(),
+            Timer::Retired => self.supply.retired.timeout(),
+            Timer::Quality => self.next_quality_check(),
+            Timer::KeepAlive => self.keep_alive_at(),
+            Timer::EarlyKeys => self.early_keys.until,
+        }
+    }
+
+    fn paths_timeout(&self) -> Option<Time> {
+        let of_paths = self.paths.iter().filter_map(|path| path.timeout(self.keys.is_some())).min();
         let candidates = [
-            ending,
-            opening,
-            self.paths.iter().filter_map(|path| path.timeout(self.keys.is_some())).min(),
+            of_paths,
             self.other_probes_at(),
             self.supply.attempts.timeout(),
             self.supply.quota.timeout(),
             self.steering.changeover.timeout(),
-            self.supply.retired.timeout(),
-            self.session.poll_timeout(),
-            self.early_keys.until,
-            self.keep_alive_at(),
-            self.next_quality_check(),
-            Some(self.activity.received + self.patience()),
         ];
         candidates.into_iter().flatten().min()
+    }
+
+    /// Handles every timer that is due at `now`.
+    pub fn handle_timeout(&mut self, now: Time) {
+        for timer in Timer::ALL {
+            if self.due(timer).is_some_and(|due| due <= now) {
+                self.fire(now, timer);
+            }
+        }
+        if let Some(keys) = &mut self.keys {
+            keys.expire(now);
+        }
+        self.observe(now);
+    }
+
+    fn fire(&mut self, now: Time, timer: Timer) {
+        match timer {
+            Timer::Pending => self.expire_pending(now),
+            Timer::End => self.handle_end(now),
+            Timer::Idle => self.on_out_of_service(now),
+            // What is due is sent when the connection is next polled.
+            Timer::Dial => {}
+            Timer::Opening => self.handle_opening_timeout(now),
+            Timer::Session => self.session.handle_timeout(now),
+            Timer::Paths => self.handle_paths_timeout(now),
+            Timer::Retired => self.free_retired(now),
+            Timer::Quality => self.check_quality(now),
+            Timer::KeepAlive => self.handle_keep_alive(now),
+            Timer::EarlyKeys => self.handle_early_keys_over(),
+        }
+    }
+
+    fn handle_paths_timeout(&mut self, now: Time) {
+        for at in self.paths.all() {
+            self.handle_path_timeout(now, at);
+        }
+        self.ask_left(now);
+        self.review(now);
+        self.close_unanswered(now);
+    }
+
+    fn handle_keep_alive(&mut self, now: Time) {
+        self.activity.eliciting = now;
+        self.paths[Main].keep_alive_due = true;
+        self.trim_if_idle();
+    }
+
+    fn handle_early_keys_over(&mut self) {
+        self.early_keys.until = None;
+        self.early_keys.open = None;
+        // The memory that the handshake needed is not needed soon.
+        self.trim_if_idle();
+    }
+
+    fn trim_if_idle(&mut self) {
+        if self.in_flight() == 0 {
+            self.trim();
+        }
     }
 
     /// Returns whether the close timeout is running. It does not run while the peer is unreachable, nor before the peer
@@ -84,51 +197,6 @@ impl Connection {
         Some(quiet_since + interval)
     }
 
-    /// Handles every timer that is due at `now`.
-    pub fn handle_timeout(&mut self, now: Time) {
-        self.handle_due(now);
-        self.observe(now);
-    }
-
-    fn handle_due(&mut self, now: Time) {
-        self.expire_pending(now);
-        if self.handle_end(now) {
-            return;
-        }
-        if self.ending.is_detached() {
-            self.session.handle_timeout(now);
-            return;
-        }
-        self.handle_opening_timeout(now);
-        self.session.handle_timeout(now);
-        for at in self.paths.all() {
-            self.handle_path_timeout(now, at);
-        }
-        self.ask_left(now);
-        self.review(now);
-        self.close_unanswered(now);
-        self.free_retired(now);
-        self.check_quality(now);
-        if let Some(keys) = &mut self.keys {
-            keys.expire(now);
-        }
-        if self.keep_alive_at().is_some_and(|at| at <= now) {
-            self.activity.eliciting = now;
-            self.paths[Main].keep_alive_due = true;
-            if self.in_flight() == 0 {
-                self.trim();
-            }
-        }
-        if self.early_keys.until.is_some_and(|until| until <= now) {
-            self.early_keys.until = None;
-            self.early_keys.open = None;
-            if self.in_flight() == 0 {
-                // Nothing is in flight: the memory that the handshake needed is not needed soon.
-                self.trim();
-            }
-        }
-    }
-
     /// Returns when the next probe is due on a path that carries nothing. `None` if there is only one path.
     fn other_probes_at(&self) -> Option<Time> {
         if self.paths.len() == 1 {
@@ -164,49 +232,32 @@ impl Connection {
         }
     }
 
-    /// Ends the connection, a wait or a suspension whose time is over. Returns whether nothing else is to be done.
-    fn handle_end(&mut self, now: Time) -> bool {
-        match self.ending.timeout() {
-            Some(at) if at <= now && self.ending.is_over() => {
+    /// Ends the connection, a wait or a suspension whose time is over.
+    fn handle_end(&mut self, now: Time) {
+        match &self.ending {
+            Ending::Open => {}
+            Ending::Over { .. } => {
                 if !self.farewell.drained {
                     self.farewell.drained = true;
                     self.endpoint_events.push_back(EndpointEvent::Drained);
                 }
                 // No timer is due any more.
                 self.ending = Ending::Over { until: Time::MAX };
-                true
             }
-            Some(at) if at <= now && matches!(self.ending, Ending::Suspending { .. }) => {
-                self.finish_suspend(now, None);
-                true
-            }
-            Some(at) if at <= now && matches!(self.ending, Ending::Waiting { .. }) => {
+            Ending::Suspending { .. } => self.finish_suspend(now, None),
+            Ending::Waiting { .. } => {
                 self.finish(now, CloseReason::WaitExpired, None);
                 self.farewell.last = None;
-                true
             }
-            Some(at) if at <= now && matches!(self.ending, Ending::Detached { .. }) => {
-                self.finish(now, CloseReason::TimedOut, None);
-                true
-            }
-            Some(at) if at <= now && self.is_close_timed() => {
-                // The close timeout is over: whatever is still queued is given up.
-                let why = match &self.ending {
-                    Ending::PeerFin { reason, .. } | Ending::FinAckSent { reason, .. } => {
-                        CloseReason::Peer(reason.clone())
-                    }
-                    _ => CloseReason::Local,
-                };
+            Ending::Detached { .. } => self.finish(now, CloseReason::TimedOut, None),
+            // Whatever is still queued is given up.
+            Ending::PeerFin { reason, .. } | Ending::FinAckSent { reason, .. } => {
+                let why = CloseReason::Peer(reason.clone());
                 self.finish(now, why, Some((crate::Cause::Shutdown, Default::default())));
-                true
             }
-            _ if self.ending.is_over() => true,
-            _ if self.ending.is_detached() => false,
-            _ if self.activity.received + self.patience() <= now => {
-                self.on_out_of_service(now);
-                true
+            Ending::Draining { .. } | Ending::FinSent { .. } => {
+                self.finish(now, CloseReason::Local, Some((crate::Cause::Shutdown, Default::default())));
             }
-            _ => false,
         }
     }
 

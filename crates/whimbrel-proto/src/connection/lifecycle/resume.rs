@@ -266,6 +266,12 @@ impl Connection {
         if self.succession.refusal { self.config.handshake_timeout } else { self.activity.idle_timeout }
     }
 
+    /// Returns when the first connection that was granted and is not yet proven is given up.
+    pub(in crate::connection) fn pending_timeout(&self) -> Option<Time> {
+        let until = |pending: &Self| pending.activity.received + pending.pending_patience();
+        self.succession.pending.iter().map(until).min()
+    }
+
     /// Drops pending connections that have been silent for too long.
     pub(in crate::connection) fn expire_pending(&mut self, now: Time) {
         let is_over = |pending: &Self| pending.activity.received + pending.pending_patience() <= now;
