@@ -814,3 +814,17 @@ fn regression_a_client_that_aims_a_path_elsewhere_is_not_drawn_back() {
         finale 0 0",
     );
 }
+
+/// An attacker held a SUSPEND back that the server never got, until the client was on its way back. The server waited,
+/// and moved before the client's first packet: the client gave up, and the server went on waiting, as it should.
+#[test]
+fn regression_a_suspension_that_is_heard_late_leaves_nobody_but_who_waits() {
+    play(
+        "kind operations\n\
+        seed 5000000235298\n\
+        begin 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 10\n\
+        operation 0 88 0 0 0 30 0 0 0\n\
+        operation 0 89 0 6 0 0 3 4 0\n\
+        finale 0 60 50",
+    );
+}

@@ -142,7 +142,7 @@ impl MocketState {
 
     /// Returns the time to use for a send call. It is exact only if the message may have a lifetime or a rate limit.
     pub(crate) fn send_time(&self, clock: &Clock, message: &Outgoing) -> Time {
-        if message.lifetime.is_none() && message.tag.is_none() { self.coarse_now } else { clock.now() }
+        if message.needs_exact_time() { clock.now() } else { self.coarse_now }
     }
 
     /// Returns whether the session is being suspended, or was. What it holds goes with it, so nothing is read from it

@@ -109,13 +109,7 @@ impl Session {
     /// Returns whether the message can be gathered into a bundle with others of its kind.
     #[inline]
     fn is_gathered(&self, message: &Outgoing, length: usize) -> bool {
-        length <= self.config.small_message.min(LONGEST_GATHERED)
-            && message.tag.is_none()
-            && message.lifetime.is_none()
-            && message.ppid.is_none()
-            && message.route.is_none()
-            && !message.tracked
-            && !message.confirm
+        length <= self.config.small_message.min(LONGEST_GATHERED) && message.is_plain()
     }
 
     #[inline]
@@ -297,8 +291,8 @@ impl Session {
     fn enqueue(&mut self, now: Time, slot: StreamSlot, service: Service, item: SendItem) {
         let domain = self.send_domain_of(slot, service);
         let lane = self.lane_for(slot, domain, service, item.priority, item.tag);
-        let (tag, plain) = (item.tag, item.tag == NO_TAG && item.expires == Time::MAX);
-        if plain {
+        let tag = item.tag;
+        if !item.is_listed() {
             self.accounting.stats.total.queued += 1;
             self.outbox.push(now, lane, item);
             return;

@@ -45,6 +45,26 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
+    /// Returns whether the message is nothing but payload with a service and a priority, so that it can be gathered
+    /// with others of its kind.
+    #[inline]
+    pub(super) fn is_plain(&self) -> bool {
+        self.is_unnamed() && !self.needs_exact_time() && self.ppid.is_none() && self.route.is_none()
+    }
+
+    /// Returns whether nobody can refer to the message later: it has no tag, and nobody waits for its outcome.
+    #[inline]
+    pub(super) fn is_unnamed(&self) -> bool {
+        self.tag.is_none() && !self.tracked && !self.confirm
+    }
+
+    /// Returns whether the time at which the message is queued matters: its lifetime, or its tag's lifetime or bandwidth
+    /// limit, runs from then on.
+    #[inline]
+    pub fn needs_exact_time(&self) -> bool {
+        self.lifetime.is_some() || self.tag.is_some()
+    }
+
     /// Creates a message with default settings.
     pub const fn new(stream: StreamId, service: Service, payload: Bytes) -> Self {
         Self {

@@ -220,6 +220,20 @@ impl Run {
             })
     }
 
+    /// Closes an end that waits for a peer that has timed out and does not come back. It may have heard of an earlier
+    /// suspension only when the peer was on its way back, and moved before the peer could reach it. It would wait for as
+    /// long as it may, which is for its application to decide.
+    fn end_vain_waits(&mut self) {
+        for end in End::BOTH {
+            if self.pair.closed(end.other()) == Some(CloseReason::TimedOut)
+                && self.pair.try_connection(end).is_some_and(|connection| connection.is_waiting())
+            {
+                let now = self.pair.now();
+                self.pair.connection(end).close(now, 0, "");
+            }
+        }
+    }
+
     fn discarded(&mut self) -> BTreeMap<End, u64> {
         let ends = End::BOTH.into_iter();
         ends.filter_map(|end| Some((end, self.pair.try_connection(end)?.session_ref().stats().discarded)))
@@ -248,6 +262,7 @@ impl Run {
             }
             self.pair.run(Duration::from_millis(100));
             self.pump();
+            self.end_vain_waits();
         }
         self.pump();
         self.count();

@@ -257,7 +257,7 @@ impl Connection {
         path.on_closed();
         // Once the peer knows, it forgets the id. It then answers with a stateless reset, which must not end the
         // connection.
-        self.endpoint_events.extend(path.token.take().map(EndpointEvent::PeerTokenUnused));
+        self.endpoint_events.extend(path.token.map(EndpointEvent::PeerTokenUnused));
         self.events.push_back(Event::PathClosed(Box::new(path.stats())));
         self.tell_closed();
     }
@@ -321,25 +321,27 @@ impl Connection {
         }
     }
 
-    /// Closes reopened paths whose CLOSE_PATH arrived after all: the peer has forgotten them.
+    /// Closes reopened paths whose CLOSE_PATH arrived after all: the peer has forgotten them, unless it had no other.
+    /// This end does not know which paths the peer had. So a path is closed once another works there, and the peer is
+    /// told once more.
     fn close_recalled(&mut self, now: Time) {
-        let arrived = |connection: &Self, at: At| {
-            connection.paths[at].recalled.is_some_and(|recalled| !connection.control.holds_notice(recalled))
+        let ends = |connection: &Self, at: At| {
+            let path = &connection.paths[at];
+            let arrived = path.recalled.is_some_and(|recalled| !connection.control.holds_notice(recalled));
+            let stays = |other: &Path| {
+                other.id != path.id
+                    && other.lifecycle.state() != PathState::Closed
+                    && other.proven_there.is_proven()
+            };
+            let is_closed = path.lifecycle.state() == PathState::Closed;
+            arrived && (is_closed || connection.paths.iter().any(stays))
         };
-        while let Some(at) = self.paths.all().find(|at| arrived(self, *at)) {
+        while let Some(at) = self.paths.all().find(|at| ends(self, *at)) {
             let recalled = self.paths[at].recalled.take();
             if self.paths[at].lifecycle.state() == PathState::Closed {
                 // It was closed once more, and need not be told of again.
                 self.paths[at].told = self.paths[at].told.or(recalled);
-                continue;
-            }
-            let id = self.paths[at].id;
-            let stays = |path: &Path| {
-                path.id != id && path.lifecycle.state() != PathState::Closed && path.proven_there.is_proven()
-            };
-            // The peer keeps its only path.
-            if self.paths.iter().any(stays) {
-                self.paths[at].told = recalled;
+            } else {
                 self.close_at(now, at);
             }
         }

@@ -26,9 +26,8 @@ impl Admission {
     #[inline]
     pub fn take(&mut self, message: &Outgoing) -> bool {
         let length = message.payload.len() as u64;
-        let plain =
-            message.stream == StreamId(0) && message.tag.is_none() && !message.tracked && !message.confirm;
-        if !plain || self.messages == 0 || length > self.bytes.min(self.max_message) {
+        let simple = message.stream == StreamId(0) && message.is_unnamed();
+        if !simple || self.messages == 0 || length > self.bytes.min(self.max_message) {
             return false;
         }
         self.messages -= 1;

@@ -123,6 +123,18 @@ impl SendItem {
         }
     }
 
+    /// Returns whether the messages are nothing but payload, as those of a bundle are.
+    #[inline]
+    pub(in crate::session) fn is_plain(&self) -> bool {
+        !self.is_listed() && self.flags & !RELIABLE == 0
+    }
+
+    /// Returns whether the session keeps a list of where the message is, because of its tag or its lifetime.
+    #[inline]
+    pub(in crate::session) fn is_listed(&self) -> bool {
+        self.tag != NO_TAG || self.expires != Time::MAX
+    }
+
     #[inline]
     pub(in crate::session) fn is_bundle(&self) -> bool {
         self.count > 1

@@ -3,13 +3,13 @@
 use bytes::Bytes;
 
 use super::codec::{BROKEN, In, Loaded, Out};
+use crate::MessageId;
 use crate::session::message::{Message, Outcome};
 use crate::session::numbers::{Domain, TagSlot};
 use crate::session::options::RouteClass;
 use crate::session::send::send_item::{
     CONFIRM, DEAD, NO_TAG, PARTED, PPID, PRESSED, RELIABLE, SendItem, SendState, TRACKED,
 };
-use crate::{MessageId, Time};
 
 const OUTCOMES: [Outcome; 7] = [
     Outcome::Delivered,
@@ -91,10 +91,9 @@ impl SendItem {
     }
 
     fn is_sound(&self) -> bool {
-        let plain = self.tag == NO_TAG && self.expires == Time::MAX && self.flags & !RELIABLE == 0;
         let sound =
             self.count > 0 && self.flags & !(RELIABLE | TRACKED | CONFIRM | PPID | PARTED | PRESSED) == 0;
-        if !sound || (self.is_bundle() && !plain) || u64::from(self.reliable_gap) > self.first + 1 {
+        if !sound || (self.is_bundle() && !self.is_plain()) || u64::from(self.reliable_gap) > self.first + 1 {
             return false;
         }
         match self.state {
