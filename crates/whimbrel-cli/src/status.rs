@@ -149,13 +149,13 @@ fn describe_session(session: &SessionReport) -> String {
         _ => "closed",
     };
     format!(
-        "  {peer} at {}: {state}, heard {} ago; sent {}, received {}, queued {}, unread {}",
+        "  {peer} at {}: {state}, heard {} ago; sent {}, received {}, queued {}, {} unread messages",
         session.address,
         delay(session.silent_s * 1e6),
         size(session.sent_bytes),
         size(session.received_bytes),
         size(session.queue_bytes),
-        size(session.unread_bytes)
+        session.unread_messages
     )
 }
 

@@ -99,6 +99,10 @@ fn metrics_are_what_prometheus_reads() {
             .unwrap_or_else(|| panic!("{name}: {metrics}"))
     };
     assert!((value("whimbrel_accepted_total") - 1.0).abs() < 0.1 && value("whimbrel_sessions") < 2.0);
+    let all_loops = metrics
+        .lines()
+        .filter_map(|line| line.strip_prefix("whimbrel_received_total{loop=")?.split_once(' '));
+    assert!(all_loops.map(|(_, count)| count.parse::<f64>().unwrap()).sum::<f64>() > 2.0, "{metrics}");
     assert!(metrics.contains("# HELP whimbrel_sessions Sessions that are open"));
     // Whoever says nothing keeps nobody else waiting.
     let silent: Vec<_> = (0..8).map(|_| std::net::TcpStream::connect(&address).unwrap()).collect();

@@ -48,8 +48,8 @@ pub struct SessionReport {
     pub received_messages: u64,
     /// Bytes waiting to be sent.
     pub queue_bytes: u64,
-    /// Bytes received and not yet read.
-    pub unread_bytes: u64,
+    /// Messages received and not yet read.
+    pub unread_messages: u64,
     /// The paths of the session.
     pub paths: Vec<PathReport>,
 }
@@ -136,7 +136,7 @@ impl SessionReport {
             sent_messages: session.total.sent,
             received_messages: session.received,
             queue_bytes: session.queue_bytes,
-            unread_bytes: session.unread,
+            unread_messages: session.unread,
             paths: connection.paths.iter().map(PathReport::of).collect(),
         }
     }

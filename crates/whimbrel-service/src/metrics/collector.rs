@@ -27,7 +27,7 @@ struct Sums {
     paths: u64,
     working_paths: u64,
     queue_bytes: u64,
-    unread_bytes: u64,
+    unread_messages: u64,
     lost_packets: u64,
     sent_packets: u64,
     sent_bytes: u64,
@@ -45,7 +45,7 @@ impl Sums {
             sums.working_paths +=
                 stats.connection.paths.iter().filter(|path| works(path.state)).count() as u64;
             sums.queue_bytes += stats.session.queue_bytes;
-            sums.unread_bytes += stats.session.unread;
+            sums.unread_messages += stats.session.unread;
             sums.lost_packets += stats.connection.total.lost_packets;
             sums.sent_packets += stats.connection.total.sent_packets;
             sums.sent_bytes += stats.connection.total.sent_bytes;
@@ -68,8 +68,14 @@ impl Collector for EndpointCollector {
             ("unknown", "Packets for no connection", stats.unknown),
         ];
         for (name, help, value) in counters {
-            let metric = ConstCounter::new(value);
-            metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)?;
+            write(&mut encoder, name, help, &ConstCounter::new(value))?;
+        }
+        let received = ConstCounter::new(0u64).metric_type();
+        let help = "Datagrams received by each receive loop";
+        let mut received = encoder.encode_descriptor("received", help, None, received)?;
+        for (number, datagrams) in self.endpoint.received_by_loop().into_iter().enumerate() {
+            let labels = [("loop", number.to_string())];
+            ConstCounter::new(datagrams).encode(received.encode_family(&labels)?)?;
         }
         // These are gauges, since sums over open sessions fall when a session ends.
         let gauges = [
@@ -77,16 +83,24 @@ impl Collector for EndpointCollector {
             ("paths", "Paths of open sessions", sums.paths),
             ("working_paths", "Paths of open sessions that work", sums.working_paths),
             ("queue_bytes", "Bytes that wait to be sent", sums.queue_bytes),
-            ("unread_bytes", "Bytes that came and were not read", sums.unread_bytes),
+            ("unread_messages", "Messages that came and were not read", sums.unread_messages),
             ("session_sent_packets", "Packets sent by sessions that are open", sums.sent_packets),
             ("session_lost_packets", "Packets lost by sessions that are open", sums.lost_packets),
             ("session_sent_bytes", "UDP payload sent by sessions that are open", sums.sent_bytes),
             ("session_received_bytes", "UDP payload received by sessions that are open", sums.received_bytes),
         ];
         for (name, help, value) in gauges {
-            let metric = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
-            metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)?;
+            write(&mut encoder, name, help, &ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)))?;
         }
         Ok(())
     }
+}
+
+fn write(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    metric: &impl EncodeMetric,
+) -> std::fmt::Result {
+    metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
 }
