@@ -155,7 +155,8 @@ fn what_is_no_request_is_answered_and_what_has_no_end_is_not_waited_for() {
     client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut lines = BufReader::new(client.try_clone().unwrap());
     let mut say = |request: &str| {
-        client.write_all(request.as_bytes()).unwrap();
+        // The server may have closed before it was sent everything. Then nothing is read, either.
+        client.write_all(request.as_bytes()).ok();
         let mut line = String::new();
         // Where bytes were not read, the end is a reset.
         lines.read_line(&mut line).unwrap_or_default();
