@@ -576,13 +576,26 @@ impl Session {
 
     /// Returns whether everything queued was delivered or given up.
     pub fn is_drained(&self) -> bool {
-        let quiet = |slot: StreamSlot| {
-            self.streams
-                .at(slot)
-                .and_then(|stream| stream.content.bytes_out())
-                .is_none_or(|bytes| bytes.is_quiet())
-        };
-        self.outbox.messages() == 0 && self.accounting.outstanding == 0 && self.streams.slots().all(quiet)
+        self.has_no_messages() && self.streams.slots().all(|slot| self.is_quiet(slot))
+    }
+
+    /// Returns whether everything queued was delivered or given up, of a session that is closing.
+    pub(crate) fn poll_drained(&mut self) -> bool {
+        if !self.closing || !self.has_no_messages() {
+            return self.is_drained();
+        }
+        let busy = self.streams.slots().skip(self.drained_below).find(|slot| !self.is_quiet(*slot));
+        self.drained_below = busy.map_or_else(|| self.streams.slots().count(), StreamSlot::index);
+        busy.is_none()
+    }
+
+    fn has_no_messages(&self) -> bool {
+        self.outbox.messages() == 0 && self.accounting.outstanding == 0
+    }
+
+    fn is_quiet(&self, slot: StreamSlot) -> bool {
+        let half = self.streams.at(slot).and_then(|stream| stream.content.bytes_out());
+        half.is_none_or(|half| half.is_quiet())
     }
 
     /// Ends the session. Unresolved messages get [`Outcome::Unknown`].

@@ -40,6 +40,9 @@ pub struct Session {
     pub(super) incoming: Incoming,
     /// Whether the session takes nothing more from the application.
     pub(super) closing: bool,
+    /// While the session closes, no byte stream in a slot below this has anything that is not acknowledged. The peer
+    /// decides how many streams there are, so they are not all looked at for each packet.
+    pub(super) drained_below: usize,
 }
 
 impl Session {
@@ -75,6 +78,7 @@ impl Session {
             next_message: 0,
             incoming: Incoming::default(),
             closing: false,
+            drained_below: 0,
         }
     }
 

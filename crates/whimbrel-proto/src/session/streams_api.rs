@@ -181,6 +181,7 @@ impl Session {
     }
 
     pub(super) fn reset_slot(&mut self, slot: StreamSlot, code: u64) -> bool {
+        self.drained_below = self.drained_below.min(slot.index());
         let Some(stream) = self.streams.at_mut(slot) else { return false };
         let news =
             stream.content.bytes_out_mut().is_some_and(|out| out.reset(code & crate::wire::VARINT_MAX));
@@ -236,6 +237,7 @@ impl Session {
 
     /// Schedules a byte stream that has something to send.
     pub(super) fn activate_bytes(&mut self, now: Time, slot: StreamSlot) {
+        self.drained_below = self.drained_below.min(slot.index());
         let first = self.streams.at(slot).and_then(|stream| stream.lanes.first().copied());
         let priority = self.streams.at(slot).map(|stream| stream.content.priority());
         let lane = first.unwrap_or_else(|| self.open_lane(slot, WHOLE, priority, NO_TAG, true));

@@ -538,12 +538,12 @@ impl Connection {
             return;
         }
         if matches!(self.ending, crate::connection::lifecycle::close::Ending::Suspending { .. }) {
-            if self.session.is_drained() {
+            if self.session.poll_drained() {
                 self.send_suspend();
             }
             return;
         }
-        let drained = self.session.is_drained() || planted(Mutant::FinBeforeDrained);
+        let drained = self.session.poll_drained() || planted(Mutant::FinBeforeDrained);
         if !drained || !self.ending.on_drained() {
             return;
         }

@@ -464,3 +464,52 @@ fn a_window_of_its_own_bounds_a_streams_credit() {
     assert!((65_536..=100_000).contains(&own), "{own}");
     assert!(others > 200_000, "{others}");
 }
+
+/// What is looked at once for each packet must agree with what is true, whatever is ended while the session closes.
+#[test]
+fn a_closing_session_knows_when_its_streams_are_drained() {
+    for seed in 0..20 {
+        let mut pipe = Pipe::lossy(seed);
+        let ids: Vec<_> = (0..40).map(|_| pipe.ends[0].open_stream(StreamKind::Bytes).unwrap()).collect();
+        for id in &ids {
+            pipe.ends[0].write(pipe.now, *id, Bytes::from(vec![7; 3_000])).unwrap();
+        }
+        pipe.ends[0].begin_close();
+        for _ in 0..2_000 {
+            let id = ids[pipe.rng.below(40) as usize];
+            match pipe.rng.below(100) {
+                0 => drop(pipe.ends[0].reset(id, 1)),
+                1 => drop(pipe.ends[0].finish(pipe.now, id)),
+                _ => pipe.run_for(Duration::from_millis(1)),
+            }
+            let drained = pipe.ends[0].is_drained();
+            assert_eq!(pipe.ends[0].poll_drained(), drained, "seed {seed}");
+        }
+        pipe.settle();
+        assert!(pipe.ends[0].poll_drained(), "seed {seed}");
+    }
+}
+
+/// More streams than keep their queues go on from where they rested.
+#[test]
+fn streams_that_have_rested_go_on() {
+    let mut pipe = Pipe::lossy(7);
+    let ids: Vec<_> = (0..60).map(|_| pipe.ends[0].open_stream(StreamKind::Bytes).unwrap()).collect();
+    for round in 0..5u8 {
+        for from in [0, 1] {
+            for id in &ids {
+                assert_eq!(pipe.ends[from].write(pipe.now, *id, Bytes::from(vec![round; 900])), Ok(900));
+            }
+            pipe.settle();
+            for id in &ids {
+                let mut got = Vec::new();
+                while let Ok(Read::Data(bytes)) = pipe.ends[1 - from].read(*id, 1_000) {
+                    got.extend_from_slice(&bytes);
+                }
+                assert_eq!(got, [round; 900]);
+            }
+        }
+    }
+    pipe.settle();
+    pipe.assert_credit_agrees();
+}
