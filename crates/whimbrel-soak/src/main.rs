@@ -63,14 +63,14 @@ Examples:
 The seeds that are done are recorded in target/soak/. After Ctrl-C, the same command continues from
 there. After a change of the program it starts over, since the record is about another program.
 
-A failed run is repeated with operations left out and numbers lowered, as long as it fails in the same
-way. The shortened run is printed and written to target/soak/KIND-SEED.txt. Each line is an operation:
-its decisions, and after # its meaning. Delete lines and change numbers there as you like, and run the
-file with --replay. Of several failures with similar complaints, only one is shortened.
+A failed run is repeated with operations left out and numbers lowered, as long as it fails in the
+same way. The shortened run is printed and written to target/soak/KIND-SEED.txt. Each line is an
+operation: its decisions, and after # its meaning. Delete lines and change numbers there as you
+like, and run the file with --replay. Of several similar failures, only one is shortened.
 
-The digest covers all packets, events and suspended states, with their times. A change that only moves
-code does not change it. To check that, compare the digests of the same seeds, with --fresh, before and
-after the change.
+The digest covers all packets, events and suspended states, with their times. A change that only
+moves code does not change it. To check that, compare the digests of the same seeds, with --fresh,
+before and after the change.
 
 The exit code is 0 if nothing failed, 1 if something failed, and 2 if the command line is wrong.";
 
