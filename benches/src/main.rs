@@ -17,7 +17,7 @@ use job::Job;
 use runner::Plan;
 
 #[derive(Parser)]
-#[command(about = "Measures bulk, 50-byte messages and 64-byte round trips on loopback", max_term_width = 110)]
+#[command(about = "Measures bulk, small messages and round trips on loopback", max_term_width = 110)]
 struct Cli {
     #[command(flatten)]
     plan: Plan,
