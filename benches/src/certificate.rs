@@ -1,4 +1,4 @@
-//! A certificate for one run: the client learns it beside the address, and trusts it alone.
+//! A certificate for one run. The client receives it with the address, and trusts no other.
 
 use std::net::SocketAddr;
 
@@ -6,19 +6,19 @@ use anyhow::Context;
 use rustls::RootCertStore;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 
-/// A key, and a certificate for `localhost` signed with it.
+/// Generates a key and a certificate for `localhost` signed with it.
 pub(crate) fn identity() -> anyhow::Result<(PrivatePkcs8KeyDer<'static>, CertificateDer<'static>)> {
     let identity = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
     Ok((PrivatePkcs8KeyDer::from(identity.signing_key.serialize_der()), identity.cert.into()))
 }
 
-/// Where a server is, and its certificate, as one word.
+/// Returns a server's address and certificate as one word.
 pub(crate) fn address(addr: SocketAddr, certificate: &[u8]) -> String {
     let hex: String = certificate.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{addr}/{hex}")
 }
 
-/// What [`address`] was made of.
+/// Splits a word made by [`address`]. Returns the server's address and a store that trusts only its certificate.
 pub(crate) fn split(address: &str) -> anyhow::Result<(SocketAddr, RootCertStore)> {
     let (addr, hex) = address.split_once('/').context("no certificate in the address")?;
     let digits = hex.as_bytes().chunks(2);

@@ -1,28 +1,28 @@
-//! What is to be measured.
+//! The workloads, and one side of a measurement.
 
 use std::time::Duration;
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-/// UDP payload of bulk packets, bytes, for all that choose their own.
+/// The UDP payload of bulk packets in bytes, for all peers whose packet size can be set.
 pub(crate) const BULK: usize = 1452;
-/// A small message, bytes.
+/// The size of a small message in bytes.
 pub(crate) const SMALL: usize = 50;
-/// A question, and its answer, bytes.
+/// The size of a request and of its answer in bytes.
 pub(crate) const PING: usize = 64;
-/// Small messages handed over together.
+/// The number of small messages in one call.
 pub(crate) const BATCH: usize = 64;
 
 /// A way to use a transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Workload {
-    /// As many bytes as will go, in order where the transport has an order.
+    /// As many bytes as possible, in order if the transport has an order.
     Bulk,
-    /// 50-byte messages in one ordered stream, a call each.
+    /// 50-byte messages in one ordered stream, one per call.
     Each,
-    /// 50-byte messages in one ordered stream, 64 a call.
+    /// 50-byte messages in one ordered stream, 64 per call.
     Batch,
     /// 50-byte messages as datagrams.
     Datagrams,
@@ -31,7 +31,7 @@ pub(crate) enum Workload {
 }
 
 impl Workload {
-    /// All, in the order of the table.
+    /// All workloads, in the order of the table.
     pub(crate) const ALL: [Self; 5] = [Self::Bulk, Self::Each, Self::Batch, Self::Datagrams, Self::Latency];
 
     pub(crate) fn name(self) -> &'static str {
@@ -44,7 +44,7 @@ impl Workload {
         }
     }
 
-    /// Bytes of a message; bulk has none.
+    /// Returns the size of a message in bytes. `None`: bulk has no messages.
     pub(crate) fn message(self) -> Option<usize> {
         match self {
             Self::Bulk => None,
@@ -54,34 +54,33 @@ impl Workload {
     }
 }
 
-/// One side of one measurement.
+/// One side of a measurement.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Job {
-    /// Which peer.
+    /// The peer.
     #[arg(long)]
     pub(crate) peer: String,
-    /// Which workload.
+    /// The workload.
     #[arg(long)]
     pub(crate) workload: Workload,
-    /// Seconds measured, after a warm-up.
+    /// The duration of the measurement in seconds, after a warm-up.
     #[arg(long)]
     pub(crate) time: f64,
-    /// Multi-threaded runtime instead of a single thread.
+    /// Use a multi-threaded runtime instead of a single thread.
     #[arg(long)]
     pub(crate) threads: bool,
-    /// Leave it to the system where a side runs.
+    /// Let the system choose the core.
     #[arg(long)]
     pub(crate) free: bool,
 }
 
 impl Job {
-    /// How long it measures.
+    /// Returns the duration of the measurement.
     pub(crate) fn window(&self) -> Duration {
         Duration::from_secs_f64(self.time)
     }
 
-    /// Puts this process on a core of its own, if it has but one thread, there are two
-    /// cores and it is not to run free.
+    /// Pins this process to a core, unless it has several threads, may run on any core, or there is only one core.
     pub(crate) fn pin(&self, core: usize) {
         let cores = core_affinity::get_core_ids().unwrap_or_default();
         if !self.threads && !self.free && cores.len() >= 2 {

@@ -1,8 +1,8 @@
-//! Loopback figures of what one would use instead of Whimbrel, and of Whimbrel beside them.
+//! Measures Whimbrel and its alternatives on loopback.
 //!
-//! One process a side, each on a core of its own where there are two. The receiving side measures; the latency is
-//! measured where the question is asked. Trials go round the peers (A B C, A B C), so that a slow minute of the
-//! machine hits all alike. To add a peer, implement [`peer::Peer`] and name it in [`peer::all`].
+//! Each side is a process, on a core of its own if there are two. The receiving side measures, but latency is measured
+//! by the side that sends the requests. Trials go round the peers (A B C, A B C), so that a slow minute of the machine
+//! hits all alike. To add a peer, implement [`peer::Peer`] and name it in [`peer::all`].
 
 mod certificate;
 mod job;
@@ -17,7 +17,7 @@ use job::Job;
 use runner::Plan;
 
 #[derive(Parser)]
-#[command(about = "Loopback figures: bulk, 50-byte messages, 64-byte round trips", max_term_width = 110)]
+#[command(about = "Measures bulk, small messages and round trips on loopback", max_term_width = 110)]
 struct Cli {
     #[command(flatten)]
     plan: Plan,
@@ -25,13 +25,13 @@ struct Cli {
     side: Option<Side>,
 }
 
-/// One side of one measurement; started by this program itself.
+/// One side of a measurement. This program starts both sides itself.
 #[derive(Subcommand)]
 enum Side {
-    /// The side that is connected to. Prints `ready ADDRESS`, then perhaps its figures.
+    /// Runs the listening side. It prints `ready ADDRESS`, and its figures if it is the side that measures.
     #[command(hide = true)]
     Serve(Job),
-    /// The side that connects. Perhaps prints its figures.
+    /// Runs the connecting side. It prints its figures if it is the side that measures.
     #[command(hide = true)]
     Run {
         #[command(flatten)]

@@ -1,4 +1,4 @@
-//! Measuring on the receiving side.
+//! Measures throughput on the receiving side, and round trips on the side that sends the requests.
 
 use std::time::{Duration, Instant};
 
@@ -6,21 +6,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::job::Job;
 
-/// Slow start, caches and allocators settle before anything counts.
+/// The time before counting starts, in which slow start, caches and allocators settle.
 const WARM_UP: Duration = Duration::from_millis(300);
 
-/// What one measurement found.
+/// The result of one measurement.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Figures {
-    /// Payload received per second, bits.
+    /// The payload received, in bits per second.
     pub(crate) bits_per_s: f64,
-    /// Messages received per second; 0 for bulk.
+    /// The messages received per second; 0 for bulk.
     pub(crate) messages_per_s: f64,
-    /// Messages sent that never came, as a share; 0 where nothing can be lost.
+    /// The share of messages that never arrived; 0 if nothing can be lost.
     pub(crate) lost: f64,
-    /// Median round trip, µs; 0 unless that was measured.
+    /// The median round trip in µs; 0 if it was not measured.
     pub(crate) rtt_us_p50: f64,
-    /// 99th percentile of the round trips, µs.
+    /// The 99th percentile of the round trips in µs; 0 if they were not measured.
     pub(crate) rtt_us_p99: f64,
 }
 
@@ -49,7 +49,7 @@ impl Meter {
         }
     }
 
-    /// Notes the number in front of a datagram, so that losses can be told.
+    /// Records the number at the start of a datagram, to count losses.
     pub(crate) fn number(&mut self, datagram: &[u8]) {
         let Some(number) = datagram.first_chunk().map(|bytes| u64::from_be_bytes(*bytes)) else { return };
         if self.opened.is_some() {
@@ -59,7 +59,7 @@ impl Meter {
         }
     }
 
-    /// Counts bytes that have arrived; the figures, once the window has closed.
+    /// Counts bytes that have arrived. Returns the figures once the window has closed.
     pub(crate) fn add(&mut self, bytes: usize) -> Option<Figures> {
         self.bytes += bytes as u64;
         let now = Instant::now();
@@ -86,7 +86,7 @@ impl Meter {
     }
 }
 
-/// Round trips, measured where the question is asked.
+/// Measures round trips on the side that sends the requests.
 #[derive(Debug)]
 pub(crate) struct Stopwatch {
     end: Instant,
@@ -100,7 +100,7 @@ impl Stopwatch {
         Self { end: now + WARM_UP + job.window(), warm: now + WARM_UP, trips: Vec::with_capacity(1 << 20) }
     }
 
-    /// Notes a round trip that began at `asked`; the figures, once it is time.
+    /// Records a round trip that began at `asked`. Returns the figures once the time is over.
     pub(crate) fn answered(&mut self, asked: Instant) -> Option<Figures> {
         let now = Instant::now();
         if asked >= self.warm {

@@ -1,4 +1,4 @@
-//! The figures, for people and for programs.
+//! The report of all measurements, for people and for programs.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::job::Workload;
 use crate::meter::Figures;
 
-/// All that was measured. [`Display`](fmt::Display) is a table of medians and spreads.
+/// All measurements. [`Display`](fmt::Display) writes a table of medians and spreads.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     pub(crate) trials: usize,
@@ -17,14 +17,14 @@ pub(crate) struct Report {
     pub(crate) rows: Vec<Row>,
 }
 
-/// One peer at one workload.
+/// The trials of one peer with one workload.
 #[derive(Debug, Serialize)]
 pub(crate) struct Row {
     pub(crate) peer: &'static str,
     pub(crate) workload: Workload,
-    /// One a trial that succeeded.
+    /// One entry for each trial that succeeded.
     pub(crate) figures: Vec<Figures>,
-    /// One a trial that did not.
+    /// One reason for each trial that failed.
     pub(crate) failures: Vec<String>,
 }
 
@@ -33,7 +33,7 @@ impl Row {
         Self { peer, workload, figures: Vec::new(), failures: Vec::new() }
     }
 
-    /// The last trial, in a line.
+    /// Describes the last trial in one line.
     pub(crate) fn latest(&self) -> String {
         let (unit, value) = self.scale();
         match (self.figures.last(), self.failures.last()) {
@@ -80,7 +80,7 @@ impl fmt::Display for Row {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let runtime = if self.threads { "multi-threaded" } else { "current-thread" };
-        let place = if self.pinned { "a core a side" } else { "not pinned" };
+        let place = if self.pinned { "one core per side" } else { "not pinned" };
         writeln!(f, "{} trials of {} s, interleaved; tokio {runtime}, {place}", self.trials, self.seconds)?;
         writeln!(f, "\n| workload | peer | unit | median | spread | notes |\n|---|---|---|---|---|---|")?;
         self.rows.iter().try_for_each(|row| writeln!(f, "{row}"))

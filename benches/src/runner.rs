@@ -1,4 +1,4 @@
-//! Running all measurements, trial by trial.
+//! Runs all measurements, trial by trial.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -12,28 +12,28 @@ use crate::meter::Figures;
 use crate::peer;
 use crate::report::{Report, Row};
 
-/// Beyond what a measurement should take.
+/// How much longer than planned a measurement may take.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// What is to be measured.
+/// The measurements to run.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Plan {
-    /// Only these peers [default: all]
+    /// Measure only these peers [default: all]
     #[arg(long, value_delimiter = ',')]
     peers: Vec<String>,
-    /// Only these workloads [default: all]
+    /// Measure only these workloads [default: all]
     #[arg(long, value_delimiter = ',')]
     workloads: Vec<Workload>,
-    /// Trials of each, interleaved peer by peer
+    /// The number of trials of each measurement, interleaved peer by peer
     #[arg(long, default_value_t = 5)]
     trials: usize,
-    /// Seconds of each measurement, after a warm-up of 0.3 s
+    /// The duration of each measurement in seconds, after a warm-up of 0.3 s
     #[arg(long, default_value_t = 1.5)]
     time: f64,
-    /// Multi-threaded runtimes instead of one pinned thread a side
+    /// Use multi-threaded runtimes instead of one pinned thread per side
     #[arg(long)]
     threads: bool,
-    /// Leave it to the system where a side runs, instead of pinning it
+    /// Let the system choose the cores instead of pinning each side to one
     #[arg(long)]
     free: bool,
     /// Print one JSON document instead of a table
@@ -42,7 +42,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Measures everything and prints the report. A measurement that fails is a row with its reason.
+    /// Runs all measurements and prints the report. The row of a failed measurement shows the reason.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let mut rows = self.rows()?;
         for trial in 1..=self.trials {
@@ -74,7 +74,7 @@ impl Plan {
         if let Some(unknown) = self.peers.iter().find(|name| !peers.iter().any(|peer| peer.name() == **name))
         {
             let names: Vec<_> = peers.iter().map(|peer| peer.name()).collect();
-            bail!("there is no peer {unknown}: there are {}", names.join(", "));
+            bail!("there is no peer {unknown}; choose from {}", names.join(", "));
         }
         let wanted = |workload| self.workloads.is_empty() || self.workloads.contains(&workload);
         let mut rows = Vec::new();
@@ -117,7 +117,7 @@ impl Plan {
         command.args([side, "--peer", row.peer, "--workload", row.workload.name()]);
         command.args(["--time", &self.time.to_string()]).args(address);
         command.args(self.threads.then_some("--threads")).args(self.free.then_some("--free"));
-        // The side that is killed in the end, or finds the other gone, has nothing to say.
+        // A side that is killed at the end, or finds the other gone, prints errors that mean nothing.
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true).spawn()?;
         let output = child.stdout.take().context("no output")?;
         Ok((child, BufReader::new(output).lines()))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests whimbrel.lua by tshark, with packets from docs/vectors and others sealed here. Plain Python 3.
+"""Tests whimbrel.lua through tshark, with packets from docs/vectors and packets sealed here. Plain Python 3.
 
     tools/wireshark/test.py [--mutations N] [--seed N] [--keep DIR]
 """
@@ -25,7 +25,7 @@ BLOCKS = HERE.parent.parent / "docs" / "vectors" / "blocks.txt"
 PORT = 4433
 
 
-# Ciphers, slow and plain: written apart from the dissector's, and checked against the vectors below.
+# Ciphers, simple and slow. They are independent of the dissector's, and checked against the vectors below.
 
 def _sbox():
     def times(a, b):
@@ -136,7 +136,7 @@ def expand(secret, label, length):
 
 
 class Keys:
-    """One direction, generation and path."""
+    """The keys of one direction, generation and path."""
 
     def __init__(self, aead, secret, path=0, first=None):
         length = 16 if aead == AES else 32
@@ -167,7 +167,7 @@ class Keys:
 # Captures and tshark.
 
 def pcap(path, packets, snap=65535):
-    """`packets`: (UDP payload, from port, to port). Written as Ethernet, IPv4, UDP."""
+    """Writes `packets`, each (UDP payload, from port, to port), as Ethernet, IPv4 and UDP."""
     with open(path, "wb") as out:
         out.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
         for i, (payload, source, to) in enumerate(packets):
@@ -206,7 +206,7 @@ class Shark:
         return done.stdout
 
     def fields(self, packets, keylog, **more):
-        """A list of packets, each a dict of field name to list of values, and under "info" the column."""
+        """Returns a list of packets. Each is a dict of field name to list of values, with the Info column as "info"."""
         parsed = json.loads(self.run(packets, keylog, ["-T", "json", "--no-duplicate-keys"], **more))
         infos = self.run(packets, keylog, ["-T", "fields", "-e", "_ws.col.Protocol", "-e", "_ws.col.Info"], **more)
         result = []
@@ -235,7 +235,7 @@ checks = 0
 
 
 def expect(packet, **wanted):
-    """Fields by name (`__` for `.`): a value or a list of all values, as text."""
+    """Checks fields by name (`__` for `.`). Wanted is a value or a list of all values, as text."""
     global checks
     for name, value in wanted.items():
         checks += 1
@@ -259,7 +259,7 @@ def expect_words(packet, *words):
 
 
 def v(value, length=None):
-    """A variable-length integer."""
+    """Encodes a variable-length integer."""
     length = length or next(n for n in (1, 2, 4, 8) if value < 1 << 8 * n - 2)
     return (value | {1: 0, 2: 1, 4: 2, 8: 3}[length] << 8 * length - 2).to_bytes(length, "big")
 
@@ -286,7 +286,8 @@ CLIENT, SERVER = bytes.fromhex("0123456789abcdef"), bytes.fromhex("820983a33c8f2
 UP, DOWN = (50000, PORT), (PORT, 50000)
 ELSE = (50000, 50001)
 
-# (blocks, what Info says, fields). Each travels in a packet of its own and, together, in a random order in one.
+# Each is (blocks, their text in the Info column, fields). Each is sent in a packet of its own, and several together in
+# one packet, in a random order.
 SPECIMENS = [
     (b"\0" + bytes([0x3B]) + v(0) + v(5) + v(8) + v(2) + b"ab" + v(0) + v(3) + b"cde",
      "DATA stream=0 rs 5..7",
@@ -341,7 +342,7 @@ SPECIMENS = [
 ]
 PADDING = b"\x0d" + bytes(8)
 
-# Blocks that are refused: bytes and what the expert says.
+# Blocks that are refused: bytes, and the expert info.
 REFUSED = [
     (b"\x02", "not a block of a sealed packet"),
     (b"\x1b\0\0", "not a block of a sealed packet"),
@@ -380,7 +381,7 @@ def test_handshake(shark, vectors):
     h = vectors[0]
     flight = [(h["syn"], *UP), (h["syn_ack"], *DOWN), (h["ping"], *UP), (h["pong"], *DOWN)]
     for keylog in (None, Keys(AES, h["client.secret"]).line(SERVER)):
-        # By port, and by what they look like on a port of nobody's.
+        # They are recognised by the port, and on an unknown port by their contents.
         for packets in (flight, [(p, 50000 + (a == PORT), 50000 + (b == PORT)) for p, a, b in flight]):
             syn, syn_ack, ping, pong = shark.fields(packets, keylog)
             expect(syn, protocol="Whimbrel", info="SYN v1", type="SYN", dcid=bytes(8), version="0x57480001",
@@ -408,7 +409,7 @@ def test_handshake(shark, vectors):
         (head + b"\x00\x40\x04cook", *DOWN),
         (b"\xc0" + bytes(1199), *UP),
         (b"\x84" + bytes(50), 50002, 50003),
-        # A refusal of the version names no server: other people's zeros stay theirs.
+        # A refusal of the version has zeros for the server's id. Foreign packets with zeros there must not be claimed.
         (h["syn_ack"][:13] + bytes(10), *ELSE),
         (bytes(60), 50002, 50003),
     ]
@@ -438,7 +439,7 @@ def test_vector_packets(shark, vectors):
         expect_words(closed, "No key for this id")
         keys = Keys(aead, packet["packet.secret"], path=2)
         for environment in (False, True):
-            # A key log makes the packet known on any port.
+            # With a key log, the packet is recognised on any port.
             [opened] = shark.fields([(packet["packet.wire"], *ELSE)], keys.line(cid), environment=environment)
             expect(opened, flags="0x06", early=[0, 0], key_phase=1, number_length=2, truncated_number="0x0003a5b7",
                    number=0x3A5B7, aead=name, blocks=packet["packet.blocks"], tag=packet["packet.wire"][-16:],
@@ -451,7 +452,7 @@ def test_blocks(shark):
     for aead in (AES, CHACHA):
         keys = Keys(aead, b"s" * 32)
         specimens = [*SPECIMENS, (PADDING, "PADDING 9", dict(padding=bytes(8)))]
-        # What has less than 3 bytes does not fill a sample: the packet number is lengthened.
+        # A long packet number is used, since blocks of less than 3 bytes would not fill the sample.
         packets = [(keys.seal(SERVER, n, blocks, 4), *UP) for n, (blocks, _, _) in enumerate(specimens)]
         for n, (packet, (_, info, wanted)) in enumerate(zip(shark.fields(packets, keys.line(SERVER)), specimens)):
             expect(packet, info=f"#{n} {info}", number=n, **wanted)
@@ -461,20 +462,20 @@ def test_blocks(shark):
     keys = Keys(AES, b"s" * 32)
     data = b"\0" + bytes([0x3B]) + v(0) + v(5) + v(5) + b"\0" * 5
     sack = b"\x01\0" + v(0) + v(11) + v(0) + v(0) + v(11)
-    # Numbers of one byte, with the last block's payload to the packet's end, full size.
+    # Packets of full size, with numbers of one byte. The last block's payload extends to the packet's end.
     whole = sack + b"\0\x0b" + v(1) + v(0) + b"x" * 1400
     several = [keys.seal(SERVER, 12, data + sack), keys.seal(SERVER, 13, whole)]
     one, two = shark.fields([(p, *UP) for p in several], keys.line(SERVER))
     expect(one, info="#12 DATA stream=0 rs 5..9, SACK 0-11")
     expect(two, info="#13 SACK 0-11, DATA stream=1 rs 0", data__payload=b"x" * 1400)
-    # All at once, in any order.
+    # Many blocks in one packet, in any order.
     order = random.Random(1)
     for _ in range(3):
         chosen = order.sample(SPECIMENS, 12)
         packet = keys.seal(SERVER, 1, b"".join(b for b, _, _ in chosen) + PADDING)
         [seen] = shark.fields([(packet, *UP)], keys.line(SERVER))
         expect(seen, info="#1 " + ", ".join(info for _, info, _ in chosen) + ", …")
-    # Many of a kind are counted, not all shown.
+    # If there are many of one kind, only the first are shown.
     crowd = b"\0" + bytes([0x3B]) + v(0) + v(0) + v(3000) + bytes(3000)
     [many, alive] = shark.fields([(keys.seal(SERVER, 1, crowd), *UP), (keys.seal(SERVER, 2, b"\x19" * 3000), *UP)],
                                  keys.line(SERVER))
@@ -497,7 +498,7 @@ def test_keys(shark):
         (generations[0].seal(SERVER, 3, alive), *UP),
         (generations[2].seal(SERVER, 5, alive), *UP),
     ]
-    # In any order, with lines twice and of others, without an end to the last line.
+    # The log's lines may be in any order, repeated, mixed with others, and without an end of the last line.
     for log in (garbage + "".join(lines), "".join(reversed(lines + lines)) + garbage, "\r\n".join(map(str.strip, lines))):
         seen = shark.fields(packets, log)
         assert [p["number"] for p in seen] == [["1"], ["2"], ["4"], ["3"], ["5"]], seen
@@ -505,7 +506,7 @@ def test_keys(shark):
         expect(seen[2], key_phase=1)
         again = shark.fields(packets, log, options=["-2"])
         assert again == seen
-    # Numbers of one byte beyond 255, a jump, and a capture that begins in the middle.
+    # Truncated numbers beyond 255, a jump, and a capture that begins in the middle.
     keys = generations[0]
     numbers = [250, 300, 330, 299, 400, 70000, 70010]
     lengths = [1, 1, 1, 1, 1, 3, 1]
@@ -514,7 +515,7 @@ def test_keys(shark):
         packets = [(keys.seal(SERVER, n, alive, length), *UP) for n, length in zip(numbers, lengths)][skipped:]
         seen = shark.fields(packets, keys.line(SERVER))
         assert [p["number"] for p in seen] == [[str(n)] for n in numbers[skipped:]], seen
-    # Ids that NEW_CID tells of are known elsewhere; a reset is recognised by its token.
+    # An id from NEW_CID is recognised on other ports. A reset is recognised by its token.
     keys, other = Keys(AES, first), b"ABCDEFGH"
     new_cid = b"\x15" + v(2) + other + b"t" * 16
     seen = shark.fields([
@@ -531,12 +532,12 @@ def test_keys(shark):
     expect(seen[3], protocol="Whimbrel", info=f"Sealed to {other.hex()}, 29 bytes")
     expect_words(seen[5], "A packet without blocks")
     expect_words(seen[6], "Shorter than any sealed packet")
-    # Cut by the capture: shown as far as it goes.
+    # A packet that the capture has cut is shown up to the cut.
     cut = [(keys.seal(SERVER, 0, b"\x12\x05\0\x0b\0\0" + b"x" * 600), *UP), (keys.seal(SERVER, 1, b"\x12\x05" * 300), *UP)]
     seen = shark.fields(cut, Keys(AES, b"wrong" * 8).line(SERVER) + keys.line(SERVER), snap=42 + 101)
     expect_words(seen[0], "#0 MAX_STREAMS 5, DATA stream=0 rs 0")
     expect_words(seen[1], "#1 MAX_STREAMS 5, MAX_STREAMS 5")
-    # No such file is no error.
+    # A key log that does not exist is no error.
     assert shark.run(packets, None, ["-o", "whimbrel.keylog:/nonexistent/keys"])
     assert shark.run(packets, None, ["-o", f"whimbrel.keylog:{HERE}"])
     assert shark.run(packets, None, ["-o", "whimbrel.ports:1000-1002,5000"])
@@ -589,8 +590,8 @@ def test_mutations(shark, vectors, count, seed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--mutations", type=int, default=500)
-    parser.add_argument("--seed", type=int, default=None, help="of the mutations; default: another each time")
-    parser.add_argument("--keep", type=pathlib.Path, help="leave the last capture and key log in this folder")
+    parser.add_argument("--seed", type=int, default=None, help="seed of the mutations (default: random)")
+    parser.add_argument("--keep", type=pathlib.Path, help="keep the last capture and key log in this folder")
     options = parser.parse_args()
     program = shutil.which("tshark")
     if program is None:

@@ -1,9 +1,10 @@
--- Whimbrel for Wireshark and tshark (3.6 and later): see docs/dissector.md, and docs/protocol.md for the bytes.
+-- Dissects Whimbrel in Wireshark and tshark (3.6 and later). docs/dissector.md is the manual, and docs/protocol.md
+-- describes the format.
 --
--- Clear parts always; sealed packets by a key log (preference whimbrel.keylog or WHIMBREL_KEYLOGFILE). AES-128-GCM and
--- ChaCha20-Poly1305 are written out below, because Lua in Wireshark has no ciphers that every build offers.
+-- Clear packets are always shown. Sealed packets need a key log (preference whimbrel.keylog or WHIMBREL_KEYLOGFILE).
+-- AES-128-GCM and ChaCha20-Poly1305 are implemented below, because not every build of Wireshark offers ciphers to Lua.
 
--- Lua 5.2 has bit32; every Wireshark has bit, whose results are signed.
+-- Lua 5.2 has bit32. Every Wireshark has bit, whose results are signed.
 local bit = bit32 or bit
 local band, bor, bxor, bnot = bit.band, bit.bor, bit.bxor, bit.bnot
 local lshift, rshift = bit.lshift, bit.rshift
@@ -11,12 +12,12 @@ local lrotate = bit.lrotate or bit.rol
 local byte, char, sub, format = string.byte, string.char, string.sub, string.format
 local floor, concat = math.floor, table.concat
 
--- Most things shown of one kind in a packet: hostile packets can claim more than anybody wants to see.
+-- The most items of one kind that are shown of a packet, since hostile packets can contain very many.
 local MOST_SHOWN = 1000
 local MOST_SUMMARIES = 12
--- Windows of packet numbers tried for an id whose earlier packets were not captured.
+-- How many windows of packet numbers are tried for an id whose earlier packets were not captured.
 local SEARCH_AES, SEARCH_CHACHA = 4096, 64
--- Packets of an id for which that search may fail before it is left alone.
+-- How often that search may fail for an id before it is no longer tried.
 local MOST_FAILURES = 8
 
 local TWO32 = 4294967296
@@ -61,7 +62,7 @@ do
     local function double(x)
         return x < 128 and x * 2 or bxor(x * 2, 0x11b)
     end
-    -- 3 generates the field: walk its powers and those of its inverse together.
+    -- 3 generates the field, so the loop walks through its powers and those of its inverse together.
     local p, q = 1, 1
     repeat
         p = bxor(p, double(p))
@@ -84,7 +85,7 @@ do
     end
 end
 
--- The 44 words of the key schedule, from index 1.
+-- Returns the 44 words of the key schedule, from index 1.
 local function aes_schedule(key)
     local w = { be32(key, 1), be32(key, 5), be32(key, 9), be32(key, 13) }
     local rcon = 1
@@ -125,7 +126,7 @@ local function aes_block(w, a, b, c, d)
     return last(a, b, c, d, w[41]), last(b, c, d, a, w[42]), last(c, d, a, b, w[43]), last(d, a, b, c, w[44])
 end
 
--- GHASH by tables of 16 multiples of H for each of the 32 places of a nibble.
+-- Returns tables for GHASH: 16 multiples of H for each of the 32 positions of a nibble.
 local function ghash_tables(w)
     local a, b, c, d = aes_block(w, 0, 0, 0, 0)
     local t = { {}, {}, {}, {} }
@@ -187,7 +188,7 @@ local function quarter(x, a, b, c, d)
     x[a], x[b], x[c], x[d] = xa, xb, xc, xd
 end
 
--- Sixteen words of key stream; key and nonce as little-endian words.
+-- Returns sixteen words of key stream. The key and the nonce are little-endian words.
 local function chacha_block(key, counter, n1, n2, n3)
     local start = { 0x61707865, 0x3320646e, 0x79622d32, 0x6b206574 }
     for i = 1, 8 do start[4 + i] = key[i] end
@@ -202,7 +203,8 @@ local function chacha_block(key, counter, n1, n2, n3)
     return x
 end
 
--- The tag's four little-endian words; `key` is the first key-stream block. Six limbs of 22 bits: 2^132 is 20.
+-- Returns the tag as four little-endian words. `key` is the first key-stream block. Numbers are six limbs of 22 bits,
+-- and 2^132 is congruent to 20.
 local function poly1305(key, message)
     local M, LIMB = 0x3fffff, 4194304
     local function limbs(a, b, c, d)
@@ -216,7 +218,7 @@ local function poly1305(key, message)
     for at = 1, #message, 16 do
         local m0, m1, m2, m3, m4, m5 =
             limbs(le32(message, at), le32(message, at + 4), le32(message, at + 8), le32(message, at + 12))
-        -- The AEAD pads every part to 16 bytes, so that each block has its 2^128.
+        -- The AEAD pads every part to 16 bytes, so each block is complete and gets its 2^128.
         h0, h1, h2, h3, h4, h5 = h0 + m0, h1 + m1, h2 + m2, h3 + m3, h4 + m4, h5 + m5 + 262144
         local d0 = h0 * r0 + h1 * s5 + h2 * s4 + h3 * s3 + h4 * s2 + h5 * s1
         local d1 = h0 * r1 + h1 * r0 + h2 * s5 + h3 * s4 + h4 * s3 + h5 * s2
@@ -268,8 +270,11 @@ end
 
 -- Keys ---------------------------------------------------------------------------------------------------------------
 
--- Both ciphers have: mask(sample), five bytes; checker(head, ciphertext, tag), a function from a packet number (high
--- and low word) to whether the tag is right; open(high, low, ciphertext).
+-- Both ciphers have these methods:
+-- mask(sample) returns five bytes;
+-- checker(head, ciphertext, tag) returns a function that tells for a packet number (high and low word) whether the tag
+-- is right;
+-- open(high, low, ciphertext) returns the plaintext.
 local Aes, Chacha = {}, {}
 Aes.__index, Chacha.__index = Aes, Chacha
 
@@ -362,14 +367,14 @@ end
 
 local CIPHERS = { [1] = { make = Aes.new, length = 16 }, [2] = { make = Chacha.new, length = 32 } }
 
--- What is known, all of it anew with each capture file ---------------------------------------------------------------
+-- State, which is reset for each capture file ------------------------------------------------------------------------
 
 local keys        -- id in hexadecimal: list of { line, cipher }, in the log's order
-local log         -- the key log: path, position up to which it was read, lines seen
-local known       -- ids seen in handshakes and NEW_CID: for the heuristic
+local log         -- the key log: position up to which it was read, lines seen
+local known       -- ids seen in handshakes and NEW_CID, for the heuristic
 local reset       -- reset token in hexadecimal: id
 local ids         -- id in hexadecimal: { largest, last key, failures }
-local frames      -- per frame and packet: key and packet number found on the first pass
+local frames      -- the key and packet number found on the first pass, by frame and packet
 
 local proto = Proto("whimbrel", "Whimbrel")
 
@@ -393,7 +398,7 @@ local function learn_key(line)
     table.insert(keys[id], { line = log.lines, cipher = kind.make(unhex(key), unhex(iv), unhex(hp)) })
 end
 
--- Reads what the key log has got since the last time.
+-- Reads the lines that were added to the key log since the last call.
 local function read_log()
     local path = proto.prefs.keylog
     if not path or path == "" then path = os.getenv("WHIMBREL_KEYLOGFILE") end
@@ -410,7 +415,7 @@ local function read_log()
             learn_key(line)
             taken = finish - 1
         end
-        -- A last line without its end may be whole, or still being written: it is read again next time.
+        -- A last line without a line end may be complete or still being written, so it is read again next time.
         learn_key(text:sub(taken + 1))
         log.position = log.position + taken
     end
@@ -442,7 +447,7 @@ end
 local DELIVERED = { [0] = "skipped", "delivered", "late" }
 
 local F = {} -- name after "whimbrel.": ProtoField
-local kinds = {} -- the same name: how it is added to the tree
+local kinds = {} -- the same name: the kind of field, which decides how it is added to the tree
 do
     local dec, hexa = base.DEC, base.HEX
     local function field(kind, name, title, ...)
@@ -582,8 +587,8 @@ local experts = {}
 for _, e in pairs(E) do experts[#experts + 1] = e end
 proto.experts = experts
 
--- A reader notes each field as { name, offset, length, value } in nested lists of items. It throws what is malformed
--- as a table.
+-- A reader records each field as { name, offset, length, value } in nested lists of items. If a field is malformed, it
+-- throws a table.
 local Reader = {}
 Reader.__index = Reader
 
@@ -628,7 +633,7 @@ function Reader:u32(name)
     return value
 end
 
--- The value as a number (exact below 2^53); the tree gets it whole.
+-- Returns the value as a number, which is exact below 2^53. The tree gets the exact value.
 function Reader:varint(name)
     self:need(1)
     local first = byte(self.s, self.at + 1)
@@ -656,12 +661,12 @@ function Reader:bytes(name, length)
     return value, item
 end
 
--- Flag bits of the item's byte, shown under it.
+-- Names the flag bits of the item's byte. They are shown under it.
 local function bits(item, ...)
     item.bits = { ... }
 end
 
--- What `body` notes becomes children of a new item; body returns its text.
+-- Makes the fields that `body` reads the children of a new item. `body` returns the item's text.
 function Reader:group(name, body)
     local outer, from = self.items, self.at
     local item = { name = name, offset = from, length = 0, items = {} }
@@ -672,7 +677,7 @@ function Reader:group(name, body)
     item.length = self.at - from
 end
 
--- Groups `count` times, showing the first of them only.
+-- Reads `count` groups. Only the first of them are shown.
 function Reader:list(name, count, body)
     local done = 0
     while done < count do
@@ -740,7 +745,7 @@ local function read_data(r)
     local what = format("stream=%s %s ", number(stream), service(band(flags, 0x0c)))
     if many then
         local finish, count = r.at + length, 0
-        -- A reader of its own keeps messages within the block.
+        -- A separate reader ensures that no message exceeds the block.
         local run = Reader.new(sub(r.s, 1, finish), r.at)
         run.items = r.items
         local ok, err = pcall(run.list, run, "data.message", math.huge, function(index)
@@ -754,7 +759,7 @@ local function read_data(r)
             r.overrun = run.overrun and finish == #r.s
             error(err, 0)
         end
-        -- The list's last group is the one that met the end.
+        -- The last group of the list is empty, since it reached the end of the run.
         if count < MOST_SHOWN then
             r.items[#r.items] = nil
         else
@@ -849,7 +854,7 @@ local function read_ranges(value_name)
         local finish = 0
         local said = {}
         local count = r:varint("ranges.count")
-        -- Each takes two bytes at least; a count beyond that is known to be false at once.
+        -- Each range takes at least two bytes, so a count that is too high is refused at once.
         if count * 2 > r:left() then r:need(count * 2) end
         r:list("ranges.range", count, function(index)
             local first = finish + r:varint("ranges.gap")
@@ -929,7 +934,7 @@ read_block[23] = function(r)
 end
 read_block[25] = function() end
 
--- All blocks: a list of { name, offset, length, items, text, bad }, and the reader.
+-- Reads all blocks. Returns a list of { name, offset, length, items, text, bad }, and the reader.
 local function read_blocks(bytes)
     local r = Reader.new(bytes)
     r.new_ids = {}
@@ -990,7 +995,7 @@ local function show(tree, tvb, items)
     end
 end
 
--- Shows blocks and returns what Info says of them.
+-- Adds blocks to the tree. Returns their text for the Info column.
 local function show_blocks(tree, tvb, blocks, cut)
     local said = {}
     for index, block in ipairs(blocks) do
@@ -1022,7 +1027,7 @@ local function version_name(version)
     return rshift(version, 16) == 0x5748 and format("v%d", band(version, 0xffff)) or format("version 0x%08x", version)
 end
 
--- Lengths of the handshake: one or two bytes, the shorter form where it will do.
+-- Reads a length in a handshake packet. It takes one or two bytes, and must have the shorter form if that suffices.
 local function short_length(r, name)
     local value, item = r:varint(name)
     if item.length > 2 or (item.length == 2 and value < 64) then item.odd = "Not the shortest form" end
@@ -1089,7 +1094,7 @@ local read_clear = {
     end,
 }
 
--- Zero is nobody's.
+-- Remembers an id for the heuristic. An id of zeros names no connection.
 local function learn_id(id)
     if id ~= NOBODY then known[hex(id)] = true end
 end
@@ -1124,7 +1129,7 @@ end
 
 -- Sealed packets -----------------------------------------------------------------------------------------------------
 
--- RFC 9000 section A.3, numbers below 2^53.
+-- Returns the full packet number (RFC 9000, section A.3). Numbers must be below 2^53.
 local function expand(truncated, length, expected)
     local window = 256 ^ length
     local candidate = expected - expected % window + truncated
@@ -1133,7 +1138,7 @@ local function expand(truncated, length, expected)
     return candidate
 end
 
--- Unmasks the head under a cipher: nil if reserved bits say that it is the wrong one.
+-- Unmasks the head with a cipher. Returns nil if the reserved bits show that it is the wrong cipher.
 local function unmask(cipher, bytes)
     local mask = cipher:mask(sub(bytes, 14, 29))
     local flags = bxor(byte(bytes), band(byte(mask), 0x3f))
@@ -1149,7 +1154,7 @@ local function unmask(cipher, bytes)
     return { flags = flags, length = length, truncated = truncated, head = concat(head) }
 end
 
--- Which of the id's keys opens the packet, and under which number: { key, head, number } or nil.
+-- Finds the key of the id that opens the packet, and the packet number. Returns { key, head, number } or nil.
 local function find_key(id, bytes, cut)
     local state = ids[id] or { failures = 0 }
     ids[id] = state
@@ -1167,7 +1172,7 @@ local function find_key(id, bytes, cut)
             local near = expand(head.truncated, head.length, state.largest and state.largest + 1 or 0)
             local number_found
             if cut then
-                -- Without its tag: plausible if its blocks parse up to the cut.
+                -- The tag is missing, so the key is accepted if the blocks parse up to the cut.
                 local blocks, r = read_blocks(cipher:open(floor(near / TWO32), near % TWO32, body))
                 if #blocks > 0 and (not blocks[#blocks].bad or r.overrun) then number_found = near end
             else
@@ -1226,7 +1231,7 @@ local function dissect_sealed(tvb, pinfo, tree, bytes, cut)
     if opened == nil then
         opened = find_key(id, bytes, cut)
         if not opened then
-            -- The program may have written its keys since.
+            -- The program may have written its keys since the last look.
             local before = log.lines
             read_log()
             if log.lines ~= before then opened = find_key(id, bytes, cut) end
@@ -1296,7 +1301,7 @@ function proto.dissector(tvb, pinfo, tree)
     return dissect(tvb, pinfo, tree)
 end
 
--- Packets that only Whimbrel sends, or to an id that a handshake or the key log told of.
+-- Recognises packets that only Whimbrel sends, and packets to an id known from a handshake or the key log.
 local function heuristic(tvb, pinfo, tree)
     local length = tvb:captured_len()
     if length < 22 then return false end
@@ -1309,7 +1314,8 @@ local function heuristic(tvb, pinfo, tree)
     elseif first == 0x83 then
         ours = tvb:reported_len() <= 160 and be32(bytes, 10) - be32(bytes, 10) % 65536 == 0x57480000
     elseif first == 0x84 then
-        -- A ticket begins with the destination id: behind a cookie length of 0 and a length of one or two bytes.
+        -- A ticket begins with the destination id. It follows a cookie length of 0 and a ticket length of one or two
+        -- bytes.
         local at = byte(bytes, 19) and byte(bytes, 19) < 64 and 20 or 21
         ours = known[id] or length >= 160 and byte(bytes, 18) == 0 and sub(bytes, at, at + 7) == sub(bytes, 2, 9)
     elseif first == 0x85 or first < 0x80 then
@@ -1323,8 +1329,8 @@ end
 
 proto.prefs.keylog = Pref.string("Key log file", "",
     "Keys of sealed packets, as written by a program that runs with WHIMBREL_KEYLOGFILE set. "
-    .. "When empty, the environment variable WHIMBREL_KEYLOGFILE is taken here too.")
-proto.prefs.ports = Pref.range("UDP ports", "4433", "Packets of these ports are taken for Whimbrel", 65535)
+    .. "If empty, the environment variable WHIMBREL_KEYLOGFILE names the file here, too.")
+proto.prefs.ports = Pref.range("UDP ports", "4433", "Packets on these ports are dissected as Whimbrel", 65535)
 
 local udp = DissectorTable.get("udp.port")
 local ports

@@ -1,4 +1,4 @@
-//! The seam: what a transport has to do to be measured.
+//! The interface that a transport implements to be measured.
 
 mod quic;
 mod tcp;
@@ -15,32 +15,32 @@ use anyhow::{Context, bail};
 use crate::job::{Job, Workload};
 use crate::meter::Figures;
 
-/// Where servers listen.
+/// The address on which servers listen.
 pub(crate) const LOCAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// What a side does: figures from the side that measures, `None` from the other.
+/// The work of one side. Returns figures on the side that measures, and `None` on the other.
 pub(crate) type Side<'a> = Pin<Box<dyn Future<Output = anyhow::Result<Option<Figures>>> + 'a>>;
 
 /// A transport under measurement.
 ///
-/// For every workload but [`Workload::Latency`] the connecting side sends without end, the other feeds what comes
-/// to a [`Meter`](crate::meter::Meter) and returns its figures. For latency the connecting side asks and keeps a
-/// [`Stopwatch`](crate::meter::Stopwatch), and the other answers without end. A side without end is killed.
+/// For every workload but [`Workload::Latency`], the connecting side sends without end. The other side feeds the data
+/// to a [`Meter`](crate::meter::Meter) and returns its figures. For latency, the connecting side sends requests and
+/// keeps a [`Stopwatch`](crate::meter::Stopwatch), and the other answers without end. A side without end is killed.
 pub(crate) trait Peer {
-    /// Its name in tables and on the command line.
+    /// The peer's name in tables and on the command line.
     fn name(&self) -> &'static str;
 
-    /// What it can do.
+    /// The workloads that the peer supports.
     fn workloads(&self) -> &'static [Workload];
 
-    /// Listens, calls [`ready`] with all that the other side needs to know (no spaces), takes one client.
+    /// Listens, calls [`ready`] with a word that tells the other side how to connect, and serves one client.
     fn serve<'a>(&'a self, job: &'a Job) -> Side<'a>;
 
-    /// Connects to what `serve` called `ready` with.
+    /// Connects to the address with which `serve` called [`ready`].
     fn run<'a>(&'a self, job: &'a Job, address: &'a str) -> Side<'a>;
 }
 
-/// All peers, in the order of the table.
+/// Returns all peers, in the order of the table.
 pub(crate) fn all() -> Vec<Box<dyn Peer>> {
     vec![
         Box::new(whimbrel::Whimbrel),
@@ -71,7 +71,7 @@ fn find(job: &Job) -> anyhow::Result<Box<dyn Peer>> {
     let peer = all().into_iter().find(|peer| peer.name() == job.peer);
     let peer = peer.with_context(|| format!("there is no peer {}", job.peer))?;
     if !peer.workloads().contains(&job.workload) {
-        bail!("{} cannot do {}", job.peer, job.workload.name());
+        bail!("{} does not support {}", job.peer, job.workload.name());
     }
     Ok(peer)
 }

@@ -1,6 +1,6 @@
 //! QUIC by quinn and by noq, whose interfaces differ by a few names.
 //!
-//! Defaults of each, but packets of 1,452 bytes from the start. Encryption is by aws-lc-rs.
+//! Both have their defaults, except for packets of 1,452 bytes from the start. Encryption is by aws-lc-rs.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! Kernel TCP: no encryption, and on loopback packets of 64 KB.
+//! Kernel TCP, which has no encryption and uses packets of 64 KB on loopback.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use super::{LOCAL, Peer, Side, ready};
 use crate::job::{BATCH, Job, PING, SMALL, Workload};
 use crate::meter::{Figures, Meter, Stopwatch};
 
-/// Kernel TCP as the kernel sets it up, with `TCP_NODELAY`.
+/// Kernel TCP with the kernel's defaults and `TCP_NODELAY`.
 pub(super) struct Tcp;
 
 impl Peer for Tcp {

@@ -1,4 +1,5 @@
-//! Bare UDP: the floor. No order, no retransmission, no encryption, and nothing that slows a sender down.
+//! Bare UDP, the lower bound of the cost. It has no order, no retransmission, no encryption, and nothing slows a sender
+//! down.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -10,7 +11,7 @@ use super::{LOCAL, Peer, Side, ready};
 use crate::job::{BATCH, BULK, Job, PING, SMALL, Workload};
 use crate::meter::{Figures, Meter, Stopwatch};
 
-/// UDP with segmentation offload both ways, through whimbrel-net; latency through tokio's own socket.
+/// UDP through whimbrel-net, with segmentation offload in both directions. Latency is measured with tokio's own socket.
 pub(super) struct Udp;
 
 impl Peer for Udp {
@@ -19,7 +20,7 @@ impl Peer for Udp {
     }
 
     fn workloads(&self) -> &'static [Workload] {
-        // `batch`: 64 datagrams a call; `datagrams`: one.
+        // `batch` sends 64 datagrams per call, `datagrams` sends one.
         &[Workload::Bulk, Workload::Batch, Workload::Datagrams, Workload::Latency]
     }
 

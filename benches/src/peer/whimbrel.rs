@@ -1,4 +1,4 @@
-//! Whimbrel: messages, sealed, with the defaults of the library but packets of 1,452 bytes.
+//! Whimbrel, with the defaults of the library except for packets of 1,452 bytes.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use crate::meter::{Figures, Meter, Stopwatch};
 
 const WORKLOADS: &[Workload] =
     &[Workload::Bulk, Workload::Each, Workload::Batch, Workload::Datagrams, Workload::Latency];
-/// Messages handed over by the receiving end at a time.
+/// The most messages that one receive call returns.
 const MANY: usize = 256;
 
 /// Whimbrel.

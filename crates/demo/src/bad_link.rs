@@ -97,7 +97,7 @@ impl Lane {
     }
 }
 
-/// The highest payload rate, in bits per second, of a link with this rate and share of loss.
+/// Returns the highest payload rate, in bits per second, of a link with this rate and share of loss.
 pub(crate) fn limit_bps(rate_bps: f64, loss: f64) -> f64 {
     rate_bps * (1.0 - loss) * PAYLOAD_SHARE
 }

@@ -19,27 +19,27 @@ pub(crate) mod kind {
     pub(crate) const ORDINARY: u32 = 5;
 }
 
-/// The length of number and sending time.
+/// The length of the number and the sending time.
 const STAMP: usize = 16;
 
-/// An incompressible file, the same for the same seed.
+/// Returns an incompressible file. It depends only on its length and the seed.
 pub(crate) fn file(bytes: usize, seed: u64) -> Vec<u8> {
     let mut file = vec![0; bytes];
     ChaCha8Rng::seed_from_u64(seed).fill_bytes(&mut file);
     file
 }
 
-/// SHA-256 in hexadecimal.
+/// Returns the SHA-256 digest in hexadecimal.
 pub(crate) fn sha256(bytes: &[u8]) -> String {
     hex(digest(&SHA256, bytes).as_ref())
 }
 
-/// Hexadecimal text, two digits per byte.
+/// Returns hexadecimal text, two digits per byte.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A message of `size` bytes (at least 16) that carries its number and the current time.
+/// Returns a message of `size` bytes (at least 16) that carries its number and the current time.
 pub(crate) fn stamped(number: u64, size: usize) -> Vec<u8> {
     let mut payload = vec![0; size.max(STAMP)];
     payload[..8].copy_from_slice(&number.to_be_bytes());
@@ -47,7 +47,7 @@ pub(crate) fn stamped(number: u64, size: usize) -> Vec<u8> {
     payload
 }
 
-/// The number and time of a stamped message.
+/// Returns the number and time of a stamped message.
 pub(crate) fn stamp(payload: &[u8]) -> Option<(u64, u64)> {
     let (number, rest) = payload.split_first_chunk()?;
     let (sent_ns, _) = rest.split_first_chunk()?;

@@ -15,7 +15,7 @@ use whimbrel::Url;
 use crate::report::{Report, Word};
 use crate::screen::Screen;
 
-/// How long it may take to start and to stop.
+/// How long the far end may take to start and to stop.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long its report may take after the close.
 const REPORT_WITHIN: Duration = Duration::from_secs(10);
@@ -65,12 +65,12 @@ impl FarEnd {
         Ok(Self { child, url, board })
     }
 
-    /// Its address, without a link between.
+    /// Returns its address, without a link in between.
     pub(crate) fn url(&self) -> &Url {
         &self.url
     }
 
-    /// The report of a lane, once the lane is closed.
+    /// Waits for the report of a lane, which arrives once the lane is closed.
     pub(crate) async fn report(&self, lane: &str) -> anyhow::Result<Report> {
         let report = timeout(REPORT_WITHIN, self.board.wait(lane)).await;
         let report = report.with_context(|| format!("no report of {lane}"))??;

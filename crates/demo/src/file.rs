@@ -37,7 +37,7 @@ pub(crate) async fn write(mocket: &Mocket, file: &[u8]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is missing or wrong in the file that arrived.
+/// Compares the file that arrived with the one sent. Returns a sentence if something is missing or wrong.
 pub(crate) fn missing(name: &str, file: &[u8], report: &Report) -> Vec<String> {
     let arrived = report.bytes;
     match (arrived == file.len() as u64, report.sha256 == cargo::sha256(file)) {

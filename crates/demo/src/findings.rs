@@ -11,7 +11,7 @@ pub(crate) struct Findings {
     pub(crate) figures: Value,
     /// Its rows in the table.
     pub(crate) rows: Vec<Row>,
-    /// What should have arrived and did not, one sentence for each.
+    /// One sentence for each thing that should have arrived and did not.
     pub(crate) missing: Vec<String>,
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn table(findings: &[Findings]) -> String {
     lines.join("\n")
 }
 
-/// The value that this share of the values does not exceed; 0 if there are none.
+/// Returns the value that this share of the values does not exceed; 0 if there are none.
 pub(crate) fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -27,7 +27,8 @@ use clap::Parser;
 use whimbrel_cli::output::{OutputClosed, note};
 use whimbrel_cli::process::{Flavour, Interrupted, RuntimeOptions};
 
-/// Shows on this machine, within a minute, what Whimbrel does on a bad link: a file, positions, an urgent message, a change of address.
+/// Shows on this machine, within a minute, what Whimbrel does on a bad link: a file, positions, an urgent message, a
+/// change of address.
 #[derive(Parser)]
 #[command(name = "cargo demo", version, max_term_width = 110)]
 struct Cli {

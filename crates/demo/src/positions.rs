@@ -162,8 +162,8 @@ impl Flight {
         })
     }
 
-    /// What is missing. In any manner the newest position must arrive, all in order and none twice; through the queue
-    /// all must arrive.
+    /// Returns one sentence for each thing that is missing or wrong. In any manner, the newest position must arrive,
+    /// all in order and none twice. Through the queue, all must arrive.
     fn missing(&self) -> Vec<String> {
         let arrivals = &self.report.arrivals;
         let name = self.way.title();

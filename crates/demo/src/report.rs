@@ -10,7 +10,7 @@ pub(crate) enum Word {
         /// The URL `whimbrel://KEY@host:port`.
         url: String,
     },
-    /// What a lane has received so far.
+    /// The amount that a lane has received so far.
     Progress {
         /// The lane's name.
         lane: String,
@@ -23,7 +23,7 @@ pub(crate) enum Word {
     Report(Report),
 }
 
-/// What arrived through one connection. Times are in nanoseconds of the machine's monotonic clock.
+/// The data that arrived through one connection. Times are in nanoseconds of the machine's monotonic clock.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Report {
     /// The connection's name, from its opening message.

@@ -34,7 +34,7 @@ fn measure(home: &Home, url: &str) {
     assert!(output.status.success(), "{}", text(&output.stderr));
 }
 
-/// What a real HTTP client gets.
+/// Returns the status and the body that a real HTTP client receives.
 fn curl(url: &str) -> (u32, String) {
     let output = Command::new("curl")
         .args(["--silent", "--show-error", "--max-time", "10", "--write-out", "\n%{http_code}", url])

@@ -13,12 +13,13 @@ const BITS_NANOS: u64 = 8 * 1_000_000_000;
 #[derive(Debug, Default)]
 pub(crate) struct Bottleneck {
     free: Time,
-    /// What rounding `free` down left out, in units of 1/rate ns. It keeps the rate exact over any number of packets.
+    /// The part that rounding `free` down leaves out, in units of 1/rate ns. It keeps the rate exact over any number of
+    /// packets.
     remainder: u64,
 }
 
 impl Bottleneck {
-    /// How long a packet that arrives now waits for its transmission to start.
+    /// Returns how long a packet that arrives now waits for its transmission to start.
     pub(crate) fn wait(&self, now: Time) -> Duration {
         self.free.since(now)
     }
@@ -34,7 +35,7 @@ impl Bottleneck {
         self.free
     }
 
-    /// When `work` that begins at `start` is done.
+    /// Returns when `work` that begins at `start` is done.
     fn finish(&mut self, mut start: Time, mut work: u64, rate: &Rate) -> Time {
         loop {
             let (now, change) = rate.at(start);
@@ -54,7 +55,7 @@ impl Bottleneck {
     }
 }
 
-/// The bytes that a transmitter sends within `time` from `now` on.
+/// Returns the bytes that a transmitter sends within `time` from `now` on.
 pub(crate) fn bytes_in(now: Time, time: Duration, rate: &Rate) -> u128 {
     let (mut start, end) = (now, now + time);
     let mut bits_nanos = 0;

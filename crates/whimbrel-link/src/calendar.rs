@@ -34,7 +34,7 @@ impl<T> Calendar<T> {
         self.heap.push(Reverse(Entry { due, number: self.pushed, item }));
     }
 
-    /// When the next item is due.
+    /// Returns when the next item is due.
     pub fn next_due(&self) -> Option<Time> {
         self.heap.peek().map(|Reverse(entry)| entry.due)
     }

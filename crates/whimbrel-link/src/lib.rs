@@ -3,10 +3,10 @@
 //! A [`Link`] is one direction. A packet meets, in this order:
 //!
 //! 1. the *MTU*: larger ones are dropped;
-//! 2. the *bottleneck*: a drop-tail queue in front of a transmitter. Its rate is constant or varies by time. Packets that would
-//!    wait long may get a CE mark;
-//! 3. the *outage*: packets that leave the transmitter while the link is down are lost (the queue keeps draining: a radio does
-//!    not know that nobody hears it);
+//! 2. the *bottleneck*: a drop-tail queue in front of a transmitter. Its rate is constant or varies over time. Packets
+//!    that would wait long may get a CE mark;
+//! 3. the *outage*: packets that leave the transmitter while the link is down are lost. The queue keeps draining, since
+//!    a radio does not know that nobody hears it;
 //! 4. the *loss*, drawn after the bottleneck: a lost packet has used its share of the rate;
 //! 5. *duplication* and *corruption*;
 //! 6. the *delay*, with jitter that never reorders, and with reordering where it is configured.

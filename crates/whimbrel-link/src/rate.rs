@@ -1,4 +1,4 @@
-//! The rate of a transmitter, constant or by time.
+//! The rate of a transmitter, constant or varying over time.
 
 use std::fmt;
 use std::fs;
@@ -9,8 +9,8 @@ use whimbrel_proto::Time;
 
 use crate::units::{self, ParseError};
 
-const EXAMPLES: &str = "bits per second, for example 4mbit, 500kbit, 1gbit; or what it is by time, again and again, for \
-                        example trace:10mbit/1s+2mbit/500ms; or mahimahi:FILE, a trace of that program";
+const EXAMPLES: &str = "bits per second, for example 4mbit, 500kbit, 1gbit; or a sequence of rates that repeats, for \
+                        example trace:10mbit/1s+2mbit/500ms; or mahimahi:FILE, a trace file of mahimahi";
 /// The size in bits of the packet that a line of a mahimahi file stands for.
 const MAHIMAHI_BITS: u64 = 1504 * 8;
 /// The time in such a file that makes one step.
@@ -21,9 +21,9 @@ const MAHIMAHI_STEP: Duration = Duration::from_millis(100);
 pub enum Rate {
     /// A constant rate, at least 1. Written `4mbit`.
     Constant(u64),
-    /// A rate by time, from the start of the link's clock. Written `trace:10mbit/1s+2mbit/500ms`, or `mahimahi:FILE`
-    /// for a trace file of mahimahi. Each line of such a file is the millisecond at which one packet of 1504 bytes
-    /// can leave. It is read as the mean of every 100 ms.
+    /// A rate that varies over time, from the start of the link's clock. Written `trace:10mbit/1s+2mbit/500ms`, or
+    /// `mahimahi:FILE` for a trace file of mahimahi. Each line of such a file is the millisecond at which one packet of
+    /// 1504 bytes can leave. It is read as the mean of every 100 ms.
     Trace(Trace),
 }
 
@@ -103,7 +103,7 @@ impl FromStr for Rate {
                 fs::read_to_string(file).map_err(|error| ParseError::plain(format!("`{file}`: {error}")))?;
             return mahimahi(&lines).map(Self::Trace).ok_or_else(|| {
                 ParseError::plain(format!(
-                    "`{file}` is not a trace of mahimahi: milliseconds that grow, one a line"
+                    "`{file}` is not a trace file of mahimahi: each line must be a time in ms, in ascending order"
                 ))
             });
         }

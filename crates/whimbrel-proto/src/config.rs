@@ -65,8 +65,8 @@ pub struct TransportConfig {
     /// Whether paths that seem to share a bottleneck take together what one flow would. Default: true. False: several
     /// paths through one bottleneck take as many shares of it.
     pub coupled: bool,
-    /// What the cost of paths means. Default: `CheapFirst`. `Ignore`: expensive paths carry as much as others.
-    /// `NeverAbove`, `Ask`: messages wait where only expensive paths work.
+    /// How the cost of paths affects their use. Default: `CheapFirst`. `Ignore`: expensive paths carry as much as
+    /// others. `NeverAbove`, `Ask`: messages wait where only expensive paths work.
     pub cost_policy: CostPolicy,
     /// The budget for copies of messages whose lifetime would end before a retransmission, in percent of all bytes
     /// sent. Default: 3. Higher: more such messages arrive in time where packets are lost, for more bytes. Messages

@@ -19,7 +19,7 @@ pub struct Ticket {
     pub bytes: Bytes,
     /// When the ticket expires.
     pub until: Time,
-    /// What this end measured of the path, for a quick start.
+    /// This end's measurements of the path, for a quick start.
     pub memory: Option<PathMemory>,
 }
 

@@ -25,7 +25,7 @@ pub struct Url {
 pub struct UrlError {
     /// The text given.
     pub url: String,
-    /// What is wrong with it.
+    /// The mistake in it.
     pub what: &'static str,
 }
 

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::error::ServiceError;
 
-/// Where activity is logged, and how much of it is kept.
+/// The files of the activity log, and how much of it is kept.
 #[derive(Clone, Debug)]
 pub struct ActivityOptions {
     /// The log file. Older files have `.1`, `.2` and so on appended to this name.

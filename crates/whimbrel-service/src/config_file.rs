@@ -33,7 +33,7 @@ pub struct Mistake {
     pub line: usize,
     /// The column, from 1, in characters.
     pub column: usize,
-    /// What is wrong, and what would be right.
+    /// The mistake, and the correct form.
     pub message: String,
     /// The text of the line.
     text: String,

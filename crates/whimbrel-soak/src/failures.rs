@@ -1,4 +1,4 @@
-//! Runs that failed: each is listed, one of each class is made short.
+//! Shortens failed runs. Every failure is listed, but only one of each class is shortened.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,25 +10,25 @@ use whimbrel_sim::checker::{Kind, Tape, class, reduce};
 use crate::state::FOLDER;
 use crate::trial;
 
-/// How much may be spent on each.
+/// The most runs and time that shortening one failure may take.
 #[derive(Clone, Copy)]
 pub(crate) struct Limits {
     pub(crate) runs: u32,
     pub(crate) time: Duration,
 }
 
-/// Classes of complaints of which one was made short.
+/// The classes of complaints of which a run was shortened already.
 #[derive(Default)]
 pub(crate) struct Classes(BTreeSet<(Kind, String)>);
 
 impl Classes {
-    /// True of the first of its class.
+    /// Adds the class of a complaint. Returns whether it is new.
     pub(crate) fn is_new(&mut self, kind: Kind, complaint: &str) -> bool {
         self.0.insert((kind, class(complaint)))
     }
 }
 
-/// Makes a run short that failed, writes it to a file, and says all this in words.
+/// Shortens a failed run and writes it to a file. Returns the text to print.
 pub(crate) fn shorten(kind: Kind, seed: u64, complaint: &str, limits: Limits) -> String {
     let tape = Tape::of_seed(kind, seed);
     let (begin, mut runs) = (Instant::now(), 0);
@@ -37,16 +37,16 @@ pub(crate) fn shorten(kind: Kind, seed: u64, complaint: &str, limits: Limits) ->
         runs <= limits.runs && begin.elapsed() < limits.time
     });
     let file = PathBuf::from(FOLDER).join(format!("{}-{seed}.txt", kind.name()));
-    // Once more, for where it was noticed.
+    // Runs it once more to learn where the failure was noticed.
     let complaint = trial::run(&reduced.tape).err().unwrap_or(reduced.complaint);
     let comment: String = complaint.lines().map(|line| format!("# {line}\n")).collect();
     let text = format!("{comment}{}", reduced.tape);
     let kept = match fs::write(&file, &text) {
-        Ok(()) => format!("again: cargo xtask soak --replay {}", file.display()),
+        Ok(()) => format!("to repeat it: cargo xtask soak --replay {}", file.display()),
         Err(error) => format!("{} cannot be written: {error}", file.display()),
     };
     format!(
-        "{} seed {seed}: {} of {} operations are enough, found in {} runs and {:.0} s\n{text}{kept}",
+        "{} seed {seed}: {} of {} operations suffice, found in {} runs and {:.0} s\n{text}{kept}",
         kind.name(),
         reduced.tape.len(),
         tape.len(),

@@ -1,4 +1,4 @@
-//! Random runs of the simulator by the million: `cargo xtask soak`.
+//! Runs the simulator on random seeds by the million: `cargo xtask soak`.
 
 mod failures;
 mod ranges;
@@ -16,38 +16,39 @@ use whimbrel_sim::checker::{Kind, Tape};
 
 use shift::Shift;
 
-/// Runs the random-operation test on many seeds, on all cores, and makes failures short.
+/// Runs the random-operation test on many seeds, on all cores, and shortens failures.
 ///
-/// A seed decides a whole run: settings, links, some two hundred operations on both ends, and how it ends. A model outside the transport
-/// knows what must come of it and complains where something else does. Every tenth seed also runs a session that moves between hosts.
+/// A seed decides a whole run: settings, links, some two hundred operations on both ends, and how it ends. A model
+/// outside the transport predicts the results and complains about any other. Every tenth seed also runs a session that
+/// moves between hosts.
 #[derive(Parser)]
 #[command(bin_name = "cargo xtask soak", max_term_width = 100, after_long_help = HELP)]
 struct Cli {
-    /// How many seeds.
+    /// The number of seeds.
     #[arg(long, default_value_t = 100_000, value_name = "N")]
     seeds: u64,
-    /// The first seed. CI runs those from 0: begin far from there.
+    /// The first seed. CI runs the seeds from 0, so start far from there.
     #[arg(long, default_value_t = 0, value_name = "S")]
     from: u64,
-    /// Threads [default: one for each core].
+    /// The number of threads [default: one for each core].
     #[arg(long, value_name = "T")]
     threads: Option<usize>,
-    /// Only one kind of run [default: both].
+    /// Run only this kind [default: both].
     #[arg(long, value_parser = kind, value_name = "operations|moves")]
     kind: Option<Kind>,
     /// Forget which seeds are done.
     #[arg(long)]
     fresh: bool,
-    /// Runs that making one failure short may take, besides its time. 0: failures are listed only.
+    /// The most runs for shortening one failure. 0 only lists failures.
     #[arg(long, default_value_t = 3_000, value_name = "RUNS")]
     effort: u32,
-    /// Seconds that making one failure short may take.
+    /// The most seconds for shortening one failure.
     #[arg(long, default_value_t = 120, value_name = "S")]
     patience: u64,
-    /// Play the run in this file instead, and say what is wrong with it.
+    /// Run what this file describes instead, and report what is wrong.
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
-    /// Plant a fault, to see whether it is found.
+    /// Plant a fault, to see whether the test finds it.
     #[cfg(feature = "mutants")]
     #[arg(long, value_name = "NAME")]
     mutant: Option<String>,
@@ -55,22 +56,23 @@ struct Cli {
 
 const HELP: &str = "\
 Examples:
-  cargo xtask soak --seeds 1000000 --from 5000000000    a million far from those of CI
-  cargo xtask soak --seeds 1000 --from 17 --fresh       those again that were done before
+  cargo xtask soak --seeds 1000000 --from 5000000000    a million seeds that CI does not run
+  cargo xtask soak --seeds 1000 --from 17 --fresh       seeds that were done before, once more
   cargo xtask soak --replay target/soak/operations-17.txt
 
-Ctrl-C: what is done is kept in target/soak/, and the same command goes on from there. A change of
-the program begins anew, since what was done says nothing about it.
+The seeds that are done are recorded in target/soak/. After Ctrl-C, the same command continues from
+there. After a change of the program it starts over, since the record is about another program.
 
-A failure is run again and again with operations left out and numbers made smaller, as long as it
-fails in the same way. What is left is printed and written to target/soak/KIND-SEED.txt: a line for
-each operation, with the decisions that make it and, behind #, what it does. Delete lines and change
-numbers there as you like, and --replay it. Of failures that complain alike one is made short.
+A failed run is repeated with operations left out and numbers lowered, as long as it fails in the
+same way. The shortened run is printed and written to target/soak/KIND-SEED.txt. Each line is an
+operation: its decisions, and after # its meaning. Delete lines and change numbers there as you
+like, and run the file with --replay. Of several similar failures, only one is shortened.
 
-A change that only moves code leaves the digest as it was: compare that of the same seeds with --fresh
-before and after. It is of all packets, events and suspended states, with their times.
+The digest covers all packets, events and suspended states, with their times. A change that only
+moves code does not change it. To check that, compare the digests of the same seeds, with --fresh,
+before and after the change.
 
-Ends with 0 if nothing failed, with 1 if something did, with 2 if it was called wrongly.";
+The exit code is 0 if nothing failed, 1 if something failed, and 2 if the command line is wrong.";
 
 fn main() -> ExitCode {
     match run(Cli::parse()) {
@@ -114,7 +116,7 @@ fn planted(cli: &Cli) -> anyhow::Result<trial::Planted> {
     let Some(name) = &cli.mutant else { return Ok(None) };
     let mutant = Mutant::ALL.into_iter().find(|mutant| format!("{mutant:?}") == *name);
     let known = || Mutant::ALL.map(|mutant| format!("{mutant:?}")).join(", ");
-    mutant.map(Some).ok_or_else(|| anyhow!("no fault is called {name}; there are {}", known()))
+    mutant.map(Some).ok_or_else(|| anyhow!("there is no fault {name}; choose from {}", known()))
 }
 
 #[cfg(not(feature = "mutants"))]
@@ -122,7 +124,7 @@ fn planted(_: &Cli) -> anyhow::Result<trial::Planted> {
     Ok(None)
 }
 
-/// Plays what a file says.
+/// Runs what a file describes.
 fn replay(file: &std::path::Path) -> anyhow::Result<ExitCode> {
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     let tape: Tape = text.parse().map_err(|why: String| anyhow!("{}: {why}", file.display()))?;

@@ -1,14 +1,14 @@
-//! Which seeds are done.
+//! Sets of numbers, which record the seeds that are done.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Numbers, as ranges that neither overlap nor touch.
+/// A set of numbers, stored as ranges that neither overlap nor touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ranges(BTreeMap<u64, u64>);
 
 impl Ranges {
-    /// Adds numbers, of which some may be there.
+    /// Adds numbers. Some of them may be in the set already.
     pub(crate) fn insert(&mut self, range: Range<u64>) {
         let Range { mut start, mut end } = range;
         if start >= end {
@@ -23,7 +23,7 @@ impl Ranges {
         self.0.insert(start, end);
     }
 
-    /// Those of `range` that are not there, in pieces of `most` at the most.
+    /// Returns the numbers of `range` that are not in the set, in ranges of at most `most` numbers.
     pub(crate) fn missing(&self, range: Range<u64>, most: u64) -> Vec<Range<u64>> {
         let mut missing = Vec::new();
         let mut at = range.start;
@@ -40,7 +40,7 @@ impl Ranges {
         missing
     }
 
-    /// Each of them, in order.
+    /// Returns the ranges in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Range<u64>> {
         self.0.iter().map(|(first, last)| *first..*last)
     }

@@ -1,4 +1,4 @@
-//! Threads that run seeds, and what they have to say.
+//! Runs seeds on several threads, and reports progress and failures.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,15 +12,16 @@ use crate::failures::{Classes, Limits, shorten};
 use crate::state::{Failure, SoakState};
 use crate::trial::{self, Planted};
 
-/// Seeds that a thread takes at a time.
+/// The number of seeds that a thread takes at a time.
 const PIECE: u64 = 50;
-/// Of so many seeds one runs a session that moves, too.
+/// One of this many seeds also runs a session that moves between hosts.
 const MOVES: u64 = 10;
-/// What is done is written this often, and shown where no bar can be.
+/// How often the record of seeds is written.
 const KEEP: Duration = Duration::from_secs(2);
+/// How often progress is printed if there is no terminal for a bar.
 const SHOW: Duration = Duration::from_secs(60);
 
-/// What is to be done.
+/// The seeds to run, and the settings of the runs.
 pub(crate) struct Shift {
     pub(crate) from: u64,
     pub(crate) seeds: u64,
@@ -28,12 +29,12 @@ pub(crate) struct Shift {
     pub(crate) threads: usize,
     pub(crate) fresh: bool,
     pub(crate) effort: u32,
-    /// For each failure that is made short.
+    /// The most time for shortening one failure.
     pub(crate) patience: Duration,
     pub(crate) planted: Planted,
 }
 
-/// What the threads share.
+/// The state that the threads share.
 struct Desk {
     state: SoakState,
     classes: Classes,
@@ -43,7 +44,7 @@ struct Desk {
 }
 
 impl Shift {
-    /// Does it; whether anything failed.
+    /// Runs the seeds. Returns whether any of them failed.
     pub(crate) fn work(&self) -> anyhow::Result<bool> {
         let begin = Instant::now();
         let all = self.from..self.from.saturating_add(self.seeds);
@@ -70,7 +71,7 @@ impl Shift {
         Ok(self.conclude(&desk, &all, left, begin.elapsed()))
     }
 
-    /// Of the file that keeps what is done.
+    /// Returns the name of the file that records the seeds.
     fn name(&self) -> String {
         let kinds: Vec<&str> = self.kinds.iter().map(|kind| kind.name()).collect();
         let planted = self.planted.map(|mutant| format!("-{mutant:?}")).unwrap_or_default();
@@ -142,10 +143,10 @@ impl Shift {
         }
     }
 
-    /// Says what came of it; whether anything failed.
+    /// Prints the results. Returns whether any seed failed.
     fn conclude(&self, desk: &Desk, all: &Range<u64>, ran: u64, time: Duration) -> bool {
         let rate = ran as f64 / time.as_secs_f64().max(0.001);
-        println!("Went through: {:?}", desk.coverage);
+        println!("Coverage: {:?}", desk.coverage);
         if ran == all.end - all.start {
             println!("Digest of packets, events and states: {:016x}", desk.coverage.digest);
         }
@@ -160,7 +161,7 @@ impl Shift {
     }
 }
 
-/// Above the bar, or where there is none.
+/// Prints text above the bar, if there is one.
 fn say(bar: &ProgressBar, text: &str) {
     if bar.is_hidden() {
         println!("{text}");

@@ -1,4 +1,4 @@
-//! What is done and what failed, in a file: it outlives Ctrl-C.
+//! The record of seeds that are done and of runs that failed. It is kept in a file, so that it outlives Ctrl-C.
 
 use std::fmt::Write;
 use std::fs;
@@ -9,7 +9,7 @@ use whimbrel_sim::checker::Kind;
 
 use crate::ranges::Ranges;
 
-/// Where everything lies, from the workspace's root.
+/// The folder of all files, relative to the workspace's root.
 pub(crate) const FOLDER: &str = "target/soak";
 
 /// A run that failed.
@@ -17,22 +17,22 @@ pub(crate) const FOLDER: &str = "target/soak";
 pub(crate) struct Failure {
     pub(crate) kind: Kind,
     pub(crate) seed: u64,
-    /// What was wrong, in one line.
+    /// The complaint, in one line.
     pub(crate) complaint: String,
 }
 
-/// See the module.
+/// The record, and the file that keeps it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct SoakState {
     file: PathBuf,
-    /// Of the program that did it.
+    /// The fingerprint of the program that ran the seeds.
     program: u64,
     pub(crate) done: Ranges,
     pub(crate) failures: Vec<Failure>,
 }
 
 impl SoakState {
-    /// What was done before under this name by the same program; nothing if `fresh`.
+    /// Opens the record with this name. It is empty if `fresh`, or if another program wrote it.
     pub(crate) fn open(name: &str, fresh: bool) -> anyhow::Result<Self> {
         fs::create_dir_all(FOLDER).with_context(|| format!("cannot make {FOLDER}"))?;
         let file = PathBuf::from(FOLDER).join(format!("{name}.state"));
@@ -43,7 +43,7 @@ impl SoakState {
         match kept.filter(|kept| kept.program == program) {
             Some(kept) => Ok(kept),
             None => {
-                println!("The program is not the one that {} is of: beginning anew.", state.file.display());
+                println!("{} is the record of another program: starting over.", state.file.display());
                 Ok(state)
             }
         }
@@ -83,7 +83,7 @@ impl SoakState {
         text
     }
 
-    /// Writes it, whole or not at all.
+    /// Writes the file atomically.
     pub(crate) fn keep(&self) -> anyhow::Result<()> {
         let half = self.file.with_extension("half");
         fs::write(&half, self.text())
@@ -92,7 +92,7 @@ impl SoakState {
     }
 }
 
-/// Of this program: another one may do otherwise.
+/// Returns the fingerprint of this program. Another program may behave differently on the same seeds.
 fn fingerprint() -> anyhow::Result<u64> {
     let program = std::env::current_exe().and_then(fs::read).context("cannot read this program")?;
     let words = program.chunks(8).map(|word| word.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)));

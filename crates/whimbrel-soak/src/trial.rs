@@ -1,4 +1,4 @@
-//! One run, with where it panicked.
+//! A single run, and the place where it panicked.
 
 use std::cell::RefCell;
 use std::panic::set_hook;
@@ -8,11 +8,11 @@ use whimbrel_sim::checker::{Coverage, Tape};
 /// A fault that is planted on purpose.
 #[cfg(feature = "mutants")]
 pub(crate) type Planted = Option<whimbrel_proto::mutants::Mutant>;
-/// None can be.
+/// Without the feature, no fault can be planted.
 #[cfg(not(feature = "mutants"))]
 pub(crate) type Planted = Option<std::convert::Infallible>;
 
-/// Plants it on this thread.
+/// Plants a fault on this thread.
 pub(crate) fn plant(planted: Planted) {
     #[cfg(feature = "mutants")]
     whimbrel_proto::mutants::plant(planted);
@@ -24,7 +24,7 @@ thread_local! {
     static PLACE: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Panics are complaints, and are reported as such: only where they were is noted.
+/// Makes panics silent: they are reported as complaints, so only their place is recorded.
 pub(crate) fn be_quiet() {
     set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
@@ -32,7 +32,10 @@ pub(crate) fn be_quiet() {
     }));
 }
 
-/// Runs it; what was wrong, and where that was noticed.
+/// Runs a tape.
+///
+/// # Errors
+/// The complaint, and the place where it was noticed.
 pub(crate) fn run(tape: &Tape) -> Result<Coverage, String> {
     tape.run().map_err(|complaint| format!("{complaint}\nat {}", PLACE.with_borrow(String::clone)))
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask bench …`: measurements, which no test depends on.
+//! `cargo xtask bench …` runs measurements. No test depends on them.
 
 use std::process::ExitCode;
 
@@ -6,16 +6,16 @@ use anyhow::Context;
 
 use crate::process::cargo;
 
-/// Measurements.
+/// Measures throughput and latency, on loopback and over emulated links.
 #[derive(clap::Subcommand)]
 pub(crate) enum Bench {
-    /// Loopback figures of what one would use instead: bare UDP, quinn, noq, kernel TCP.
+    /// Measures Whimbrel and its alternatives on loopback: bare UDP, quinn, noq, kernel TCP.
     Peers {
-        /// Passed on: see `cargo xtask bench peers -- --help`.
+        /// Arguments of the benchmark. `cargo xtask bench peers -- --help` lists them.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// What crosses emulated links: bulk, files, sparse messages. Takes some minutes.
+    /// Measures bulk, files and sparse messages over emulated links. Takes some minutes.
     Link(crate::link_bench::LinkBench),
 }
 

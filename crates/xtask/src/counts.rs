@@ -1,9 +1,9 @@
-//! Counting what the test runner reports.
+//! Counts the results that the test runner reports.
 
 use std::fmt;
 use std::ops::AddAssign;
 
-/// How many tests there were. [`Display`](fmt::Display) is the line that CI reads.
+/// The number of tests by result. [`Display`](fmt::Display) writes the line that CI reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) passed: u64,
@@ -12,7 +12,8 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// From a suite's last line, `test result: ok. 3 passed; 0 failed; 1 ignored; …`; `None` for any other line.
+    /// Reads the counts from a suite's last line, `test result: ok. 3 passed; 0 failed; 1 ignored; …`. Returns `None`
+    /// for any other line.
     pub(crate) fn from_line(line: &str) -> Option<Self> {
         let (_, figures) = line.strip_prefix("test result: ")?.split_once(". ")?;
         let mut counts = Self::default();

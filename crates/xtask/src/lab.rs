@@ -1,4 +1,4 @@
-//! `cargo xtask lab …`: the laboratory, a workspace of its own.
+//! `cargo xtask lab …` builds and runs the laboratory, which is a separate workspace.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -9,20 +9,20 @@ use anyhow::Context;
 use crate::process::{cargo, root};
 use crate::tools;
 
-/// Of its workspace.
+/// The manifest of the laboratory's workspace.
 pub(crate) const MANIFEST: &str = "lab/Cargo.toml";
 
-/// Experiments over emulated links, beside peers: `cargo xtask lab list` says which.
+/// Runs experiments over emulated links, with other transports for comparison. `cargo xtask lab list` lists them.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Lab {
-    /// Passed on: see `cargo xtask lab --help`.
+    /// Arguments of the laboratory. `cargo xtask lab --help` lists them.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     args: Vec<String>,
 }
 
 impl Lab {
-    /// Builds it and becomes it, so that Ctrl-C and the exit code are its own.
+    /// Builds the laboratory and replaces this process with it, so that Ctrl-C and the exit code are the laboratory's.
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
         for (package, reason) in tools::lab_packages() {
             eprintln!("{package} is missing: {reason}");
@@ -39,23 +39,26 @@ impl Lab {
         Err(error).context("the laboratory cannot be run")
     }
 
-    /// Whether it is asked for by name, or everything is: it takes minutes to build.
+    /// Returns whether an experiment that needs rattan is requested. Building rattan takes minutes, so others do
+    /// without.
     fn wants_rattan(&self) -> bool {
         let named = |name: &str| self.args.iter().any(|argument| argument == name);
         named("run") && (named("cross-check") || named("all"))
     }
 }
 
-/// The laboratory as its tests have built it: unoptimised, so that checking everything does not wait for an optimiser.
+/// Returns the path of the laboratory that its tests have built. It is not optimised, which saves the checks build
+/// time.
 pub(crate) fn tested() -> PathBuf {
     root().join("lab/target/debug/lab")
 }
 
-/// The processes of a laboratory: with the last of them their namespaces and links are gone, for nothing names those.
+/// Returns the processes of a laboratory that still run. Its namespaces and links have no names, so they are gone once
+/// the last process is.
 pub(crate) fn traces(laboratory: &Path) -> anyhow::Result<Vec<String>> {
     let mut traces = Vec::new();
     for entry in std::fs::read_dir("/proc")?.flatten() {
-        // Processes come and go: one that cannot be read is gone.
+        // A process that cannot be read has ended meanwhile.
         let Ok(link) = std::fs::read_link(entry.path().join("exe")) else { continue };
         if link == laboratory {
             traces.push(format!("process {}", entry.file_name().display()));

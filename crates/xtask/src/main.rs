@@ -1,4 +1,4 @@
-//! Everything a contributor or CI does: `cargo xtask --help` lists it.
+//! The commands of contributors and CI. `cargo xtask --help` lists them.
 
 mod bench;
 mod counts;
@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Everything a contributor or CI does.
+/// Runs what contributors and CI need: tests, fuzzing, measurements.
 #[derive(Parser)]
 #[command(bin_name = "cargo xtask")]
 struct Cli {

@@ -1,4 +1,4 @@
-//! `cargo xtask mixed`: today's program and an older one talk to each other.
+//! `cargo xtask mixed` lets today's program and an older one talk to each other.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -8,13 +8,14 @@ use anyhow::{Context, bail, ensure};
 
 use crate::process::{cargo, program, root};
 
-/// The first revision that suspended sessions in a format that is still read. Rolling upgrades lean on it.
+/// The first revision whose suspended sessions can still be resumed. Rolling upgrades rely on that.
 const OLDEST: &str = "a58db22";
 
 /// Lets today's program talk with an older one.
 ///
-/// The older program is built from the repository's history, in target/mixed, the first time. Each pair carries messages, a byte stream and
-/// a measurement both ways; the older suspends a session that today's goes on with.
+/// The first run builds the older program from the repository's history, in target/mixed. Each pair of programs
+/// exchanges messages and a byte stream, and runs a measurement in both directions. The older program also suspends a
+/// session, which today's program resumes.
 #[derive(clap::Args)]
 pub(crate) struct Mixed {
     /// The revision of the older program.
@@ -39,20 +40,20 @@ impl Mixed {
             failed += report(name, "a measurement in reverse", pair()?.perf(&["--reverse"]));
         }
         for (name, far) in [("old listens", &old), ("new listens", &new)] {
-            let what = "old suspends, new goes on";
+            let what = "old suspends, new resumes";
             failed += report(name, what, Pair::new(&folder, far, &old)?.go_on(&new));
         }
         Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// The older program, built once.
+    /// Returns the path of the older program, and builds it unless it was built before.
     fn build_old(&self) -> anyhow::Result<PathBuf> {
         let folder = root().join("target/mixed").join(&self.with);
         let binary = folder.join("target/debug/whimbrel");
         if binary.exists() {
             return Ok(binary);
         }
-        println!("building the program of {}", self.with);
+        println!("building the program at {}", self.with);
         std::fs::create_dir_all(&folder)?;
         let mut archive = program("git", &["archive", &self.with])
             .stdout(Stdio::piped())
@@ -67,12 +68,12 @@ impl Mixed {
             .context("cannot run tar")?;
         ensure!(
             archive.wait()?.success() && unpacked.success(),
-            "the repository's history has no {}: fetch all of it",
+            "git does not have the revision {}: fetch the whole history",
             self.with
         );
         let mut build = cargo(&["build", "--quiet", "--package", "whimbrel-cli"]);
         let built = build.current_dir(&folder).env("CARGO_TARGET_DIR", folder.join("target")).status()?;
-        ensure!(built.success(), "the program of {} could not be built", self.with);
+        ensure!(built.success(), "the program at {} could not be built", self.with);
         Ok(binary)
     }
 }
@@ -85,19 +86,19 @@ fn report(name: &str, what: &str, how: anyhow::Result<()>) -> u32 {
     how.is_err().into()
 }
 
-/// Two programs and a folder of their own.
+/// A listening and a connecting program, with a home folder of their own.
 struct Pair<'a> {
     home: PathBuf,
     far: &'a Path,
     near: &'a Path,
 }
 
-/// A program that is killed when it is let go.
+/// A program that is killed when dropped.
 struct Killed(Child);
 
 impl Drop for Killed {
     fn drop(&mut self) {
-        // It may have ended.
+        // Both fail if it has ended already.
         drop(self.0.kill());
         drop(self.0.wait());
     }
@@ -127,7 +128,7 @@ impl<'a> Pair<'a> {
         command.args(args).args(["--listen", "127.0.0.1:0"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn()?;
-        // `perf serve` says it on standard output.
+        // `perf serve` prints the URL to standard output, `cat` to standard error.
         let says: Box<dyn Read> = match args {
             ["perf", ..] => Box::new(child.stdout.take().context("no output")?),
             _ => Box::new(child.stderr.take().context("no output")?),
@@ -138,10 +139,10 @@ impl<'a> Pair<'a> {
                 return Ok((child, url.trim().to_owned()));
             }
         }
-        bail!("it does not listen")
+        bail!("the listener has ended without printing its URL")
     }
 
-    /// Both ends say something and hear the other's.
+    /// Lets each end send a line and receive the other's.
     fn cat(&self, how: &[&str]) -> anyhow::Result<()> {
         let (mut far, url) = self.listen(&[&["cat", "listen"], how].concat())?;
         let mut near = self.command(self.near);
@@ -155,7 +156,7 @@ impl<'a> Pair<'a> {
         let (mut at_near, mut at_far) = (String::new(), String::new());
         near.0.stdout.take().context("no output")?.read_to_string(&mut at_near)?;
         far.0.stdout.take().context("no output")?.read_to_string(&mut at_far)?;
-        ensure!(near.0.wait()?.success() && far.0.wait()?.success(), "one ended badly");
+        ensure!(near.0.wait()?.success() && far.0.wait()?.success(), "a program has failed");
         ensure!(
             at_near == "an answer\n" && at_far.ends_with(&format!("{says}\n")),
             "{at_near:?} and {at_far:?}"
@@ -174,7 +175,7 @@ impl<'a> Pair<'a> {
         Ok(())
     }
 
-    /// The near end leaves, and `heir` goes on with its session.
+    /// Lets the near end suspend its session, which `heir` resumes.
     fn go_on(&self, heir: &Path) -> anyhow::Result<()> {
         let (mut far, url) = self.listen(&["cat", "listen"])?;
         let file = self.home.join("session");
@@ -187,7 +188,7 @@ impl<'a> Pair<'a> {
         BufReader::new(near.0.stdout.take().context("no output")?).read_line(&mut line)?;
         ensure!(line == "to the first\n", "{line:?}");
         let left = Command::new("kill").args(["-USR1", &near.0.id().to_string()]).status()?;
-        ensure!(left.success() && near.0.wait()?.success(), "it did not leave");
+        ensure!(left.success() && near.0.wait()?.success(), "the program did not suspend its session");
         let mut second = self.command(heir);
         second.args(["cat", "--resume-from"]).arg(&file).stdin(Stdio::piped()).stdout(Stdio::piped());
         self.exchange(&mut far, Killed(second.spawn()?), "after")

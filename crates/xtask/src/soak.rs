@@ -1,4 +1,4 @@
-//! `cargo xtask soak …`: random runs of the simulator by the million.
+//! `cargo xtask soak …` runs the simulator on random seeds by the million.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
@@ -7,17 +7,17 @@ use anyhow::Context;
 
 use crate::process::{cargo, root};
 
-/// Random runs of the simulator by the million: `cargo xtask soak --help` says how.
+/// Runs the simulator on random seeds by the million. `cargo xtask soak --help` lists the options.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Soak {
-    /// Passed on: see `cargo xtask soak --help`.
+    /// Arguments of the soak test. `cargo xtask soak --help` lists them.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     args: Vec<String>,
 }
 
 impl Soak {
-    /// Builds it and becomes it, so that Ctrl-C and the exit code are its own.
+    /// Builds the soak test and replaces this process with it, so that Ctrl-C and the exit code are the soak test's.
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
         let mut build = cargo(&["build", "--profile", "checked", "--quiet", "--package", "whimbrel-soak"]);
         if self.args.iter().any(|arg| arg.starts_with("--mutant")) {

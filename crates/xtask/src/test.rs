@@ -1,4 +1,4 @@
-//! `cargo xtask test`: all checks, with the counts of the tests in the last line.
+//! `cargo xtask test` runs all checks. Its last line has the counts of the tests.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
@@ -11,20 +11,20 @@ use crate::counts::Counts;
 use crate::process::{cargo, root};
 use crate::{lab, tools};
 
-/// Sequences of random operations, of 200 each.
+/// The number of seeds for the test of random operations. Each seed runs 200 operations.
 const RANDOM_SEEDS: &str = "10000";
 
 /// Runs every check: format, lints, tests, documentation, licences.
 #[derive(clap::Args)]
 pub(crate) struct Test {
-    /// Build cargo-deny if it is missing (in CI and as root this is done without asking).
+    /// Build cargo-deny if it is missing. In CI and as root this is the default.
     #[arg(long)]
     install: bool,
-    /// Only the tests whose names contain this; all other checks are left out.
+    /// Run only the tests whose names contain this, and no other checks.
     filter: Option<String>,
 }
 
-/// What has happened so far.
+/// The results so far.
 #[derive(Default)]
 struct Tally {
     counts: Counts,
@@ -48,7 +48,7 @@ impl Test {
         if root().join(benches[2]).exists() {
             tally.check("format of the benches", cargo(&benches))?;
         }
-        // Built whole they would take longer than all tests.
+        // They are only checked, since building them would take longer than all tests.
         tally.check("benches", only_checked(benches[2]))?;
         match tools::cpp_compiler() {
             Ok(()) => tally.check("fuzz targets", fuzz_targets())?,
@@ -56,10 +56,10 @@ impl Test {
         }
         let clippy = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
         tally.check("lints", cargo(&clippy))?;
-        // A test dissects what it captured; the dissector's own step says what is missing.
+        // One of the tests needs tshark, too. The dissector's own step reports if it is missing.
         let tshark = tools::tshark();
         tally.tests("tests", &["--workspace"])?;
-        // The checkers must catch what is planted, or their silence means nothing.
+        // If the checkers miss planted faults, a passed test means nothing.
         let planted = [
             "--package",
             "whimbrel-sim",
@@ -97,7 +97,7 @@ impl Test {
         self.dependencies(tally)
     }
 
-    /// What others have written that this stands on.
+    /// Checks the dependencies: licences, bans, sources, advisories.
     fn dependencies(&self, tally: &mut Tally) -> anyhow::Result<()> {
         if let Err(reason) = tools::cargo_deny(self.install) {
             tally.skip("licences, bans, sources, advisories", reason);
@@ -117,7 +117,8 @@ impl Test {
         }
     }
 
-    /// The laboratory's own tests, and a flow of a peer and of ours over one of its links, of which nothing may be left.
+    /// Runs the laboratory's own tests, and one flow each of TCP and of Whimbrel over one of its links. No process may
+    /// outlive them.
     fn lab(&self, tally: &mut Tally) -> anyhow::Result<()> {
         tools::sctp();
         tools::rattan();
@@ -148,7 +149,7 @@ impl Test {
 }
 
 impl Tally {
-    /// A step that passes or fails as a whole.
+    /// Runs a step that passes or fails as a whole.
     fn check(&mut self, name: &'static str, mut command: Command) -> anyhow::Result<()> {
         announce(name);
         let start = Instant::now();
@@ -157,7 +158,7 @@ impl Tally {
         Ok(())
     }
 
-    /// The suites of a `cargo test`.
+    /// Runs `cargo test` and counts its tests.
     fn tests(&mut self, name: &'static str, arguments: &[&str]) -> anyhow::Result<()> {
         announce(name);
         let start = Instant::now();
@@ -184,9 +185,9 @@ impl Tally {
         self.skipped.push((name.to_owned(), reason));
     }
 
-    /// Adds up the suites, and shows what the runner says, tests that passed aside.
+    /// Adds up the suites, and prints the test runner's output without the tests that passed.
     fn count(&mut self, output: impl Read) -> anyhow::Result<()> {
-        // A test may say so of several of its parts.
+        // The runner counts a skipped test as passed. One test may report several skipped parts.
         let mut taken_for_passed = BTreeSet::new();
         for line in BufReader::new(output).lines() {
             let line = line?;
@@ -214,7 +215,7 @@ impl Tally {
         }
         self.counts.skipped += self.skipped.len() as u64;
         if self.counts.failed == 0 {
-            // A step that failed before or beside the tests must not read as if nothing had.
+            // Otherwise a failed step outside the tests would read as success.
             self.counts.failed = self.failed.len() as u64;
         }
         println!("{}", self.counts);
@@ -222,12 +223,13 @@ impl Tally {
     }
 }
 
-/// Whether a workspace of its own compiles.
+/// Returns a command that checks whether a separate workspace compiles.
 fn only_checked(manifest: &str) -> Command {
     cargo(&["check", "--manifest-path", manifest, "--all-targets", "--quiet"])
 }
 
-/// All fuzz targets, linked with libFuzzer: without what a fuzzer's build adds, and with what the workspace has compiled already.
+/// Returns a command that builds all fuzz targets. It omits the instrumentation of a fuzzer's build, so it can reuse
+/// what the workspace has compiled already.
 fn fuzz_targets() -> Command {
     cargo(&["build", "--manifest-path", "fuzz/Cargo.toml", "--bins", "--quiet", "--target-dir", "target"])
 }
@@ -236,7 +238,8 @@ fn announce(name: &str) {
     println!("── {name}");
 }
 
-/// What a test says that could not do its work here, `skipped: TEST: WHY`; of a single thread the runner has begun the line.
+/// Reads the test and the reason from the line of a skipped test, `skipped: TEST: WHY`. With a single thread, the test
+/// runner has already begun the line.
 fn skipped(line: &str) -> Option<(&str, &str)> {
     let said = line.rsplit(" ... ").next()?;
     said.strip_prefix("skipped: ")?.split_once(": ")

@@ -1,22 +1,22 @@
-//! Programs that some steps need and a machine may lack.
+//! Installs programs that some steps need and a machine may lack.
 
 use std::env;
 use std::path::Path;
 
 use crate::process::{cargo, program, root, works};
 
-/// Makes sure of tshark, which tests the packet dissector: installs Debian's package when run as root.
+/// Checks for tshark, which the tests of the packet dissector need. As root on Debian, installs it if it is missing.
 ///
 /// # Errors
-/// Why the tests that need it will be skipped.
+/// The reason why the tests that need it are skipped.
 pub(crate) fn tshark() -> Result<(), String> {
     package("tshark", || works(program("tshark", &["--version"])))
 }
 
-/// As [`tshark`], Python's X25519 and AEADs, for the test vectors.
+/// Checks for Python's cryptography package, which verifies the test vectors. Installs it as [`tshark`] does.
 ///
 /// # Errors
-/// Why they will not be checked.
+/// The reason why the vectors are not checked.
 pub(crate) fn cryptography() -> Result<(), String> {
     package("python3-cryptography", || works(program("python3", &["-c", "import cryptography"])))
 }
@@ -26,16 +26,16 @@ fn package(name: &str, there: impl Fn() -> bool) -> Result<(), String> {
         return Ok(());
     }
     if !works(program("apt-get", &["--version"])) || !is_root() {
-        return Err(format!("{name} is not installed (as root on Debian this command would install it)"));
+        return Err(format!("{name} is not installed (as root on Debian, this command installs it)"));
     }
     let outcome = install(name);
     if there() { Ok(()) } else { Err(outcome) }
 }
 
-/// What SCTP, one of the laboratory's peers, is built with, and how to tell that it is there.
+/// The package that SCTP, one of the laboratory's peers, is built with, and a file that shows that it is installed.
 const SCTP: (&str, &str) = ("libusrsctp-dev", "/usr/include/usrsctp.h");
 
-/// Makes sure of SCTP, as root on Debian: without it that peer is a gap in the laboratory's report.
+/// Installs the package for SCTP, as root on Debian. Without it, the laboratory's report lacks that peer.
 pub(crate) fn sctp() {
     let (package, header) = SCTP;
     if is_root() && !Path::new(header).exists() && works(program("apt-get", &["--version"])) {
@@ -46,10 +46,10 @@ pub(crate) fn sctp() {
     }
 }
 
-/// The other emulator of links, for the laboratory's cross-check, and where the laboratory looks for it.
+/// Another link emulator for the laboratory's cross-check, and the folder where the laboratory looks for it.
 const RATTAN: (&str, &str) = ("rattan@0.1.1", "lab/target/rattan");
 
-/// Makes sure of rattan: builds it, which takes minutes. Without it the cross-check is a gap in the laboratory's report.
+/// Builds rattan if it is missing, which takes minutes. Without it, the laboratory's report lacks the cross-check.
 pub(crate) fn rattan() {
     let (package, folder) = RATTAN;
     let binary = root().join(folder).join("bin/rattan");
@@ -57,7 +57,7 @@ pub(crate) fn rattan() {
         return;
     }
     println!("building {package} for the cross-check; this takes some minutes");
-    // Its own settings keep all there is for a debugger: 170 MB.
+    // By default its release build has 170 MB of debug information.
     let bare = "profile.release.debug=false";
     let built =
         cargo(&["install", "--locked", "--quiet", "--config", bare, "--root", folder, package]).status();
@@ -66,7 +66,8 @@ pub(crate) fn rattan() {
     }
 }
 
-/// Makes sure of what the laboratory needs of Debian, as root; what is missing then, and why.
+/// Installs the Debian packages that the laboratory needs, as root. Returns the packages still missing, with the reason
+/// or the command to run.
 pub(crate) fn lab_packages() -> Vec<(&'static str, String)> {
     let needed = [("iproute2", ["ip", "-V"]), ("util-linux", ["unshare", "--version"])];
     let mut missing = Vec::new();
@@ -76,7 +77,7 @@ pub(crate) fn lab_packages() -> Vec<(&'static str, String)> {
             continue;
         }
         let reason =
-            if is_root() { install(package) } else { format!("as root `apt-get install {package}`") };
+            if is_root() { install(package) } else { format!("run `apt-get install {package}` as root") };
         if !there() {
             missing.push((package, reason));
         }
@@ -84,10 +85,10 @@ pub(crate) fn lab_packages() -> Vec<(&'static str, String)> {
     missing
 }
 
-/// Why the laboratory's links cannot be tested here; none if they can.
+/// Returns the reason why the laboratory's links cannot be tested here. `None`: they can.
 pub(crate) fn no_links() -> Option<String> {
     if !is_root() {
-        return Some("it takes root".into());
+        return Some("it needs root".into());
     }
     if let Some((package, reason)) = lab_packages().pop() {
         return Some(format!("{package} is missing: {reason}"));
@@ -96,7 +97,7 @@ pub(crate) fn no_links() -> Option<String> {
     (!namespaces).then(|| "no network namespaces, or no /dev/net/tun".into())
 }
 
-/// Installs a Debian package; what came of it.
+/// Installs a Debian package. Returns a message for the case that it is still missing.
 fn install(package: &str) -> String {
     println!("installing {package}");
     let mut install = program("apt-get", &["install", "--yes", "--no-install-recommends", package]);
@@ -110,10 +111,10 @@ fn install(package: &str) -> String {
     )
 }
 
-/// Makes sure of cargo-deny: builds it, which takes minutes, if asked to, in CI, or as root, whose machine this is.
+/// Checks for cargo-deny. Builds it, which takes minutes, on request, in CI or as root.
 ///
 /// # Errors
-/// Why licences, bans and sources will not be checked.
+/// The reason why licences, bans and sources are not checked.
 pub(crate) fn cargo_deny(install: bool) -> Result<(), String> {
     let there = || works(cargo(&["deny", "--version"]));
     if there() {
@@ -130,19 +131,19 @@ pub(crate) fn cargo_deny(install: bool) -> Result<(), String> {
     Err("cargo-deny could not be built".into())
 }
 
-/// Makes sure of the newest security advisories.
+/// Fetches the newest security advisories.
 ///
 /// # Errors
-/// Why dependencies will not be checked against them.
+/// The reason why dependencies are not checked against them.
 pub(crate) fn advisories() -> Result<(), String> {
     let fetched = works(cargo(&["deny", "fetch", "db"]));
-    fetched.then_some(()).ok_or_else(|| "the database of RustSec cannot be reached".into())
+    fetched.then_some(()).ok_or_else(|| "the RustSec advisory database cannot be reached".into())
 }
 
-/// Makes sure of cargo-fuzz: builds it, which takes a minute.
+/// Builds cargo-fuzz if it is missing, which takes a minute.
 ///
 /// # Errors
-/// Why nothing can be fuzzed.
+/// The reason why nothing can be fuzzed.
 pub(crate) fn cargo_fuzz() -> Result<(), String> {
     let there = || works(cargo(&["fuzz", "--version"]));
     if there() {
@@ -156,10 +157,10 @@ pub(crate) fn cargo_fuzz() -> Result<(), String> {
     Err("cargo-fuzz is not installed and could not be built".into())
 }
 
-/// Makes sure of a nightly compiler: installs it by rustup, which takes a minute.
+/// Installs a nightly compiler with rustup if it is missing, which takes a minute.
 ///
 /// # Errors
-/// Why there can be no sanitizer.
+/// The reason why no sanitizer can be used.
 pub(crate) fn nightly() -> Result<(), String> {
     let there = || works(program("cargo", &["+nightly", "--version"]));
     if there() {
@@ -167,14 +168,14 @@ pub(crate) fn nightly() -> Result<(), String> {
     }
     println!("installing a nightly compiler");
     works(program("rustup", &["toolchain", "install", "nightly", "--profile", "minimal"]));
-    let install = "sanitizers take a nightly compiler: `rustup toolchain install nightly --profile minimal`";
+    let install = "sanitizers need a nightly compiler: `rustup toolchain install nightly --profile minimal`";
     there().then_some(()).ok_or_else(|| install.into())
 }
 
-/// What libFuzzer is compiled with.
+/// Checks for a C++ compiler, which compiles libFuzzer. Installs it as [`tshark`] does.
 ///
 /// # Errors
-/// Why the fuzz targets will not be checked.
+/// The reason why the fuzz targets are not checked.
 pub(crate) fn cpp_compiler() -> Result<(), String> {
     let named = env::var("CXX").ok();
     let there = || {

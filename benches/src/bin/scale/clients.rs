@@ -1,4 +1,4 @@
-//! Clients: connect as fast as told, and hold what they have.
+//! Clients that open many connections and hold them.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use whimbrel::{Config, Endpoint};
 
 use crate::others::{self, Peer};
 
-/// So many connections.
+/// The connections to open.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Clients {
     #[arg(long, value_enum, default_value = "whimbrel")]
@@ -17,10 +17,10 @@ pub(crate) struct Clients {
     pub(crate) url: String,
     #[arg(long)]
     count: usize,
-    /// Under way at a time.
+    /// The most handshakes at a time.
     #[arg(long)]
     parallel: usize,
-    /// Sockets they share.
+    /// The number of sockets that the connections share.
     #[arg(long, default_value_t = 8)]
     pub(crate) sockets: usize,
 }
@@ -49,7 +49,7 @@ impl Clients {
         self.hold(connect).await
     }
 
-    /// Makes the connections, says how long that took, and holds them.
+    /// Opens the connections, prints how long that took, and holds them.
     pub(crate) async fn hold<C: Send + 'static, F>(&self, connect: impl Fn(usize) -> F) -> anyhow::Result<()>
     where
         F: Future<Output = anyhow::Result<C>> + Send + 'static,

@@ -1,4 +1,4 @@
-//! A flood of SYNs beside one connection over an emulated link.
+//! Measures how a flood of SYNs affects a connection over an emulated link.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -13,24 +13,24 @@ use whimbrel_proto::{ConnectConfig, Time, TransportConfig};
 
 use crate::process::Process;
 
-/// See the module.
+/// The options of the measurement.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Flood {
-    /// SYNs a second
+    /// The number of SYNs a second
     #[arg(long, default_value_t = 100_000)]
     rate: u64,
-    /// Seconds measured, with the flood and without
+    /// The duration of each measurement in seconds, with the flood and without
     #[arg(long, default_value_t = 5)]
     time: u64,
-    /// The link, both ways
+    /// The settings of the link, for both directions
     #[arg(long, default_value = "rate=100mbit, delay=10ms")]
     link: String,
-    /// Repetitions: without, with
+    /// The number of trials, each without and with the flood
     #[arg(long, default_value_t = 3)]
     trials: usize,
 }
 
-/// The flood.
+/// The options of the process that sends the flood.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Syns {
     #[arg(long)]
@@ -41,11 +41,11 @@ pub(crate) struct Syns {
     time: u64,
 }
 
-/// Congestion control finds the link's rate before anything counts.
+/// The time before measuring starts, in which congestion control finds the link's rate.
 const WARM_UP: Duration = Duration::from_secs(3);
-/// Different SYNs, sent in turn.
+/// The number of different SYNs. They are sent in turn.
 const DIFFERENT: usize = 1000;
-/// SYNs are sent in bursts this far apart.
+/// The time between bursts of SYNs.
 const BURST: Duration = Duration::from_millis(1);
 
 impl Flood {
@@ -84,7 +84,7 @@ impl Flood {
         Ok(())
     }
 
-    /// Payload received, Mbit/s, and SYNs answered and dropped a second.
+    /// Returns the payload received in Mbit/s, and the SYNs answered and dropped a second.
     async fn measure(&self, server: &mut Process) -> anyhow::Result<(f64, f64, f64)> {
         let (begun, before) = (Instant::now(), server.counts().await?);
         tokio::time::sleep(Duration::from_secs(self.time)).await;
@@ -97,7 +97,8 @@ impl Flood {
 }
 
 impl Syns {
-    /// A datagram a call, as from many hosts: segments of one call would arrive in one piece and cost the server less.
+    /// Sends one datagram per call, as many hosts would. The segments of a larger call would arrive in one piece and
+    /// cost the server less.
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let (key, address) = self.url.rsplit_once('@').context("a URL has an address")?;
         let address: SocketAddr = address.parse()?;
@@ -126,7 +127,7 @@ impl Syns {
         while begun.elapsed() < Duration::from_secs(self.time) {
             let due = (begun.elapsed().as_secs_f64() * self.rate as f64) as u64;
             while sent < due {
-                // One that the system refuses is one less.
+                // A SYN that the system refuses is not sent again.
                 drop(socket.send(&syns[sent as usize % DIFFERENT]));
                 sent += 1;
             }

@@ -1,4 +1,4 @@
-//! One peer that sends as fast as it can, beside quiet ones whose round trips are measured.
+//! Measures the round trips of quiet peers while another peer sends as fast as it can.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -12,32 +12,32 @@ use crate::flooder::Kind;
 use crate::process::Process;
 use crate::server::ECHO;
 
-/// See the module.
+/// The options of the measurement.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct FloodPeer {
-    /// Quiet peers, each with a socket of its own
+    /// The number of quiet peers, each with a socket of its own
     #[arg(long, default_value_t = 100)]
     peers: usize,
-    /// Round trips a second of each of them
+    /// The number of round trips a second of each quiet peer
     #[arg(long, default_value_t = 10)]
     rate: u64,
-    /// Seconds measured, without and with each flood
+    /// The duration of each measurement in seconds, without and with each flood
     #[arg(long, default_value_t = 3)]
     time: u64,
-    /// Only these floods [default: all]
+    /// Measure only these floods [default: all]
     #[arg(long, value_enum, value_delimiter = ',')]
     floods: Vec<Kind>,
-    /// Repetitions: without, with each flood
+    /// The number of trials, each without and with each flood
     #[arg(long, default_value_t = 3)]
     trials: usize,
-    /// What starts the flooder, so that it yields to the quiet peers, which share its core
+    /// The command that starts the flooder, so that it yields to the quiet peers, which share its core
     #[arg(long, default_value = "chrt -i 0")]
     flooder: String,
 }
 
-/// Connections have settled, and the flooder has its rate, before anything counts.
+/// The time before measuring starts, in which connections settle and the flooder reaches its rate.
 const WARM_UP: Duration = Duration::from_millis(700);
-/// A question, bytes.
+/// The size of a request in bytes.
 const QUESTION: usize = 64;
 
 impl FloodPeer {
@@ -101,7 +101,7 @@ impl FloodPeer {
     }
 }
 
-/// Asks every so often, and not before the last answer has come.
+/// Sends a request every `pause`, but not before the last answer has arrived. Returns the round trips.
 async fn ask(
     peer: Rc<Mocket>,
     first: Instant,
@@ -121,7 +121,7 @@ async fn ask(
     Ok(trips)
 }
 
-/// Round trips, sorted: all, and the median of each peer's.
+/// All round trips in ascending order, and the median of each peer.
 struct Trips {
     all: Vec<Duration>,
     medians: Vec<Duration>,
@@ -135,7 +135,8 @@ impl Trips {
         Self { all, medians: each.iter().map(|trips| at(trips, 0.5)).collect() }
     }
 
-    /// The median, and that of the peer that fares worst, in those without a flood.
+    /// Compares these round trips with those without a flood. Returns the ratio of the medians, and the highest ratio
+    /// of a single peer.
     fn beside(&self, quiet: &Self) -> (f64, f64) {
         let worst = self.medians.iter().zip(&quiet.medians).map(|(flooded, quiet)| times(*flooded, *quiet));
         (times(at(&self.all, 0.5), at(&quiet.all, 0.5)), worst.fold(0.0, f64::max))
@@ -159,7 +160,7 @@ fn at(sorted: &[Duration], quantile: f64) -> Duration {
 }
 
 impl Process {
-    /// As [`Process::start`], by a command that sets how the process is scheduled.
+    /// Starts this program as [`Process::start`] does, but with a command that sets how the process is scheduled.
     fn start_by(by: &str, arguments: &[&str]) -> anyhow::Result<Self> {
         let own = std::env::current_exe()?;
         let own = own.to_str().context("this program's path is no text")?;

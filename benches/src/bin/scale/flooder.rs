@@ -12,26 +12,26 @@ use whimbrel_proto::crypto::{Identity, PublicKey};
 use whimbrel_proto::handshake::ServerKey;
 use whimbrel_proto::{ConnectConfig, Datagram, Routed, Time, TransportConfig};
 
-/// What a flood is made of.
+/// The contents of a flood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Kind {
     /// Messages of 16 KiB, by an honest sender.
     Bulk,
     /// Messages of 50 bytes, by an honest sender.
     Small,
-    /// Messages of 16 KiB by a sender that heeds no congestion.
+    /// Messages of 16 KiB, by a sender that ignores congestion.
     Greedy,
-    /// 1,200 random bytes behind a valid id, a datagram a call.
+    /// Datagrams of 1,200 random bytes with a valid id, one per call.
     Garbage,
-    /// The same, 64 bytes.
+    /// Datagrams of 64 random bytes with a valid id, one per call.
     Tiny,
-    /// 1,200 bytes, 44 datagrams a call, which arrive in one piece.
+    /// Datagrams of 1,200 random bytes, 44 per call, which arrive in one piece.
     Pieces,
-    /// 64 bytes, 44 datagrams a call.
+    /// Datagrams of 64 random bytes, 44 per call, which arrive in one piece.
     TinyPieces,
 }
 
-/// The flood.
+/// The options of the process that sends the flood.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Flooder {
     #[arg(long)]
@@ -42,9 +42,9 @@ pub(crate) struct Flooder {
     time: u64,
 }
 
-/// What an honest peer that is greedy says that its link carries, bytes a second: more than it does.
+/// The fixed rate of the greedy sender in bytes per second, which is more than its link carries.
 const TOO_MUCH: u64 = 10_000_000_000;
-/// Sent between two looks at the clock.
+/// The number of calls between two looks at the clock.
 const ROUND: u64 = 64;
 
 impl Kind {
@@ -63,7 +63,7 @@ impl Kind {
         }
     }
 
-    /// Bytes of a datagram, and datagrams a call, of a flood that does not open.
+    /// Returns the bytes of a datagram and the datagrams per call, for a flood of packets that cannot be opened.
     fn garbage(self) -> Option<(usize, usize)> {
         match self {
             Self::Bulk | Self::Small | Self::Greedy => None,
@@ -76,7 +76,7 @@ impl Kind {
 }
 
 impl Flooder {
-    /// Says when it is connected, and at the end how much it has sent a second.
+    /// Sends the flood. Prints a line when it is connected, and at the end how much it has sent per second.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let sent = match self.kind.garbage() {
             Some((size, segments)) => self.garbage(size, segments).await?,
@@ -143,7 +143,7 @@ impl Flooder {
     }
 }
 
-/// Connects by this socket; the id by which the server knows the connection.
+/// Connects through this socket. Returns the id by which the server knows the connection.
 fn connect(socket: &UdpSocket, address: SocketAddr, key: PublicKey) -> anyhow::Result<[u8; 8]> {
     let transport = TransportConfig::default();
     let seed = std::array::from_fn(|at| (std::process::id() >> (at % 4 * 8)) as u8);
@@ -164,7 +164,7 @@ fn connect(socket: &UdpSocket, address: SocketAddr, key: PublicKey) -> anyhow::R
     while begun.elapsed() < Duration::from_secs(5) {
         while let Some(transmit) = connection.poll_transmit(now(), &mut out, 1) {
             socket.send_to(&out[..transmit.size], address)?;
-            // Sealed, and not early: it names the connection.
+            // A sealed packet that is not early carries the connection's id.
             if out[0] & 0xc0 == 0 {
                 id = out[1..9].try_into().ok();
             }

@@ -1,17 +1,17 @@
-//! Handshakes a second.
+//! Measures handshakes a second.
 
 use crate::process::Process;
 
-/// See the module.
+/// The options of the measurement.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Handshakes {
-    /// How many
+    /// The number of handshakes
     #[arg(long, default_value_t = 10_000)]
     count: usize,
-    /// Under way at a time
+    /// The most handshakes at a time
     #[arg(long, default_value_t = 64)]
     parallel: usize,
-    /// Repetitions, each with a server of its own
+    /// The number of trials, each with a server of its own
     #[arg(long, default_value_t = 5)]
     trials: usize,
 }
@@ -36,7 +36,7 @@ impl Handshakes {
             let took: f64 = clients.line().await?.parse()?;
             let cpu = (server.usage()?.cpu - before.cpu).as_secs_f64();
             let count = self.count as f64;
-            // The client's side of a handshake costs as much: which of the two cores is full, the shares tell.
+            // The client's side of a handshake costs as much, so the shares show which of the two cores is the limit.
             let client = clients.usage()?.cpu.as_secs_f64();
             println!(
                 "{:.0} a second; the server took {:.0} µs of its core for each ({:.0} % busy, good for {:.0} a second), the clients {:.0}",

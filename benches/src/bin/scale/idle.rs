@@ -1,4 +1,4 @@
-//! Many connections that do nothing.
+//! Measures the cost of many idle connections.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use clap::ValueEnum;
 use crate::others::Peer;
 use crate::process::Process;
 
-/// See the module.
+/// The options of the measurement.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Idle {
-    /// Whose
+    /// The transport of the connections
     #[arg(long, value_enum, default_value = "whimbrel")]
     peer: Peer,
-    /// How many
+    /// The number of connections
     #[arg(long, default_value_t = 10_000)]
     connections: usize,
-    /// Seconds for which the processor time is measured: with less than the 25 s between two keep-alives it depends on where in them
-    /// the measurement begins; with 0 it is left out
+    /// The seconds for which the processor time is measured; 0 skips it. With less than the 25 s between two
+    /// keep-alives, the result depends on when the measurement begins
     #[arg(long, default_value_t = 50)]
     time: u64,
 }
@@ -27,7 +27,7 @@ impl Idle {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let peer = self.peer.to_possible_value().context("every peer has a name")?;
         let (mut server, url) = Process::server_of(peer.get_name()).await?;
-        // One connection, so that what the first of them takes once and for all is not counted.
+        // One connection comes first, so that memory allocated once is not counted.
         let connect = |count: usize| {
             let count = count.to_string();
             Process::start(&[
@@ -70,7 +70,7 @@ impl Idle {
     }
 }
 
-/// Memory of the kernel's own objects, of the whole machine, bytes.
+/// Returns the memory of the kernel's own objects in bytes, for the whole machine.
 fn slabs() -> anyhow::Result<u64> {
     let memory = std::fs::read_to_string("/proc/meminfo")?;
     let slab =

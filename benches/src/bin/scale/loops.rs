@@ -1,4 +1,4 @@
-//! What a second receive loop costs, and how the load is spread.
+//! Measures the cost of a second receive loop, and how the load is spread.
 
 use std::time::Duration;
 
@@ -7,30 +7,30 @@ use whimbrel::{Config, Endpoint};
 
 use crate::process::Process;
 
-/// See the module.
+/// The options of the measurement.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Loops {
-    /// Clients, each with a port of its own
+    /// The number of clients, each with a port of its own
     #[arg(long, default_value_t = 200)]
     clients: usize,
-    /// Handshakes of each client, with a small message in each connection
+    /// The number of handshakes of each client, with a small message in each connection
     #[arg(long, default_value_t = 20)]
     rounds: usize,
-    /// Repetitions with one loop and with two, in turn
+    /// The number of trials, each with one loop and with two
     #[arg(long, default_value_t = 7)]
     trials: usize,
-    /// Seconds for which one connection sends as fast as it can
+    /// The seconds for which one connection sends as fast as it can
     #[arg(long, default_value_t = 1.5)]
     time: f64,
 }
 
 /// The figures of one server.
 struct Figures {
-    /// Processor time of the server for a handshake and a message, µs.
+    /// The processor time of the server for a handshake and a message, in µs.
     cost: f64,
     /// The share of the datagrams that the first loop received.
     share: f64,
-    /// Bits a second of one connection.
+    /// The goodput of one connection, in bits per second.
     bulk: f64,
 }
 
@@ -51,7 +51,7 @@ impl Loops {
             bulks.push(two.bulk / one.bulk);
         }
         println!(
-            "two loops cost {} times what one costs; one connection has {}",
+            "two loops cost {} times as much as one; one connection has {} times the goodput",
             spread(costs),
             spread(bulks)
         );
@@ -80,7 +80,7 @@ impl Loops {
         Ok(Figures { cost, share, bulk: self.bulk(&clients[0], &mut server, &url).await? })
     }
 
-    /// Sends on one connection and returns how fast the server received.
+    /// Sends on one connection. Returns the rate at which the server received, in bits per second.
     async fn bulk(&self, client: &Endpoint, server: &mut Process, url: &str) -> anyhow::Result<f64> {
         let mocket = client.connect(url).await?;
         let payload = bytes::Bytes::from(vec![0; 128 << 10]);

@@ -1,8 +1,7 @@
-//! Figures of scale on loopback: many idle connections and streams, many handshakes, a flood of SYNs, a peer that
-//! floods.
+//! Measures scale on loopback: many idle connections and streams, many handshakes, a flood of SYNs, a peer that floods.
 //!
-//! The server is a process of its own, pinned to the second core; all others share the first. What the server takes is
-//! read from `/proc`, so that its clients' share is not counted.
+//! The server is a process of its own, pinned to the second core. All other processes share the first. The server's
+//! memory and processor time are read from `/proc`, so its clients are not counted.
 
 #[path = "../../certificate.rs"]
 mod certificate;
@@ -21,7 +20,7 @@ mod streams;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(about = "Idle connections, handshakes a second, floods", max_term_width = 110)]
+#[command(about = "Measures idle connections, handshakes a second, and floods", max_term_width = 110)]
 struct Cli {
     #[command(subcommand)]
     what: What,
@@ -29,34 +28,35 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum What {
-    /// Memory and processor time that idle connections cost the server
+    /// Measures the memory and processor time that idle connections cost the server
     Idle(idle::Idle),
-    /// Memory that idle byte streams of one session take at both ends
+    /// Measures the memory that idle byte streams of one session take at both ends
     Streams(streams::Streams),
-    /// What a second receive loop costs, and how the load is spread
+    /// Measures the cost of a second receive loop, and how the load is spread
     Loops(loops::Loops),
-    /// Handshakes a second
+    /// Measures handshakes a second
     Handshakes(handshakes::Handshakes),
-    /// What a flood of SYNs costs a connection, and the server's memory
+    /// Measures the effect of a flood of SYNs on a connection and on the server's memory
     Flood(flood::Flood),
-    /// Round trips of quiet peers beside one that sends as fast as it can
+    /// Measures the round trips of quiet peers while another peer sends as fast as it can
     FloodPeer(flood_peer::FloodPeer),
-    /// The server; started by this program itself.
+    /// Runs the server. This program starts it itself.
     #[command(hide = true)]
     Serve(server::Serve),
-    /// Connects and holds; started by this program itself.
+    /// Opens connections and holds them. This program starts it itself.
     #[command(hide = true)]
     Clients(clients::Clients),
-    /// Sends SYNs; started by this program itself.
+    /// Sends SYNs. This program starts it itself.
     #[command(hide = true)]
     Syns(flood::Syns),
-    /// Sends as fast as it can; started by this program itself.
+    /// Sends as fast as it can. This program starts it itself.
     #[command(hide = true)]
     Flooder(flooder::Flooder),
 }
 
-/// Where the server runs, and where the others do.
+/// The core of the server.
 const SERVER_CORE: usize = 1;
+/// The core of all other processes.
 const CLIENT_CORE: usize = 0;
 
 fn main() -> anyhow::Result<()> {
@@ -71,10 +71,11 @@ fn main() -> anyhow::Result<()> {
         };
     }
     let core = if matches!(what, What::Serve(_)) { SERVER_CORE } else { CLIENT_CORE };
-    // By number, not from the list of usable ones: a child is born onto its parent's core, and its list holds that alone.
+    // The core is given by its number. A child inherits its parent's core, so its list of usable cores has only that
+    // one.
     if !core_affinity::set_for_current(core_affinity::CoreId { id: core }) {
         eprintln!(
-            "core {core} cannot be had: the server shares a core with its clients, and figures mean little"
+            "core {core} is not available: the server shares a core with its clients, so the figures mean little"
         );
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

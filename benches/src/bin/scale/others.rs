@@ -1,4 +1,4 @@
-//! Whose connections are held: ours, and for comparison those of QUIC and TCP.
+//! Servers and clients of other transports, for comparison: QUIC and TCP.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use tokio::task::{LocalSet, spawn_local};
 use crate::certificate::{address, identity, split};
 use crate::clients::Clients;
 
-/// Any port.
+/// The address on which servers listen, with any port.
 const LOCAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
 /// A transport.
@@ -25,7 +25,8 @@ pub(crate) enum Peer {
     Tcp,
 }
 
-/// Takes connections and holds them; says on request how many there are, as the server of ours does.
+/// Accepts connections and holds them. For each line of input it prints their number, in the format of
+/// [`crate::server`].
 async fn hold<C: 'static>(
     word: String,
     accept: impl AsyncFn(&Rc<RefCell<Vec<C>>>) -> anyhow::Result<()> + 'static,

@@ -1,4 +1,4 @@
-//! The server: takes everybody, drops what they send or sends it back, and says on request what it has counted.
+//! The server. It accepts every connection, drops messages or sends them back, and prints its counters on request.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -8,13 +8,13 @@ use whimbrel::{Config, Endpoint, ListenConfig, new_identity};
 
 use crate::others::{self, Peer};
 
-/// A message that begins with this is sent back.
+/// The first byte of messages that are sent back.
 pub(crate) const ECHO: u8 = b'?';
 
-/// Handed over by the receiving end at a time.
+/// The most messages that one receive call returns.
 const MANY: usize = 256;
 
-/// See the module.
+/// The options of the server.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Serve {
     #[arg(long, value_enum, default_value = "whimbrel")]
@@ -22,7 +22,7 @@ pub(crate) struct Serve {
     /// Read from every connection, not only the first
     #[arg(long)]
     read_all: bool,
-    /// Receive loops, on two threads that no core is set for; 0: one, on this thread
+    /// The number of receive loops, on two threads that are not pinned; 0 means one, on this thread
     #[arg(long, default_value_t = 0)]
     pub(crate) loops: usize,
 }
@@ -39,7 +39,7 @@ impl Serve {
 }
 
 async fn run(read_all: bool, loops: usize) -> anyhow::Result<()> {
-    // The clients are few processes, each with a few keys.
+    // All clients share one address and a few keys, so those limits are lifted.
     let listen = ListenConfig::default().pings_per_address(u32::MAX).max_per_key(usize::MAX);
     let config = Config::listen_as(new_identity()).listen(Some(listen)).receive_loops(Some(loops.max(1)));
     let endpoint = Endpoint::bind(config, "127.0.0.1:0").await?;
@@ -49,7 +49,7 @@ async fn run(read_all: bool, loops: usize) -> anyhow::Result<()> {
     let local = tokio::task::LocalSet::new();
     local.spawn_local(async move {
         while let Some(mocket) = accepting.accept().await {
-            // Nobody reads from most of many: a task for each would be the measurement's own cost.
+            // Most connections have no reader, since a task for each would add to the cost that is measured.
             if read_all || held.borrow().is_empty() {
                 tokio::task::spawn_local(drain(mocket.clone(), Rc::clone(&received)));
             }

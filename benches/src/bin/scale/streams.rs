@@ -1,23 +1,23 @@
-//! Many byte streams that do nothing.
+//! Measures the memory of many idle byte streams.
 
 use anyhow::Context;
 use bytes::Bytes;
 use whimbrel::{Config, Endpoint, Mocket, Stream, new_identity};
 
-/// See the module.
+/// The options of the measurement.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Streams {
-    /// How many
+    /// The number of streams
     #[arg(long, default_value_t = 100_000)]
     streams: usize,
 }
 
-/// Streams opened before their answers are read.
+/// The number of streams that are opened before their answers are read.
 const AT_A_TIME: usize = 256;
 
 impl Streams {
-    /// Both ends are in this process: one session, whose streams have each carried an opening, a question and an
-    /// answer.
+    /// Opens the streams of one session, with both ends in this process. Each stream carries an opening, a request and
+    /// an answer, and is idle from then on.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let mut config = Config::listen_as(new_identity());
         config.transport.session.max_streams = self.streams as u64 + 1;
@@ -26,7 +26,7 @@ impl Streams {
         let client = Endpoint::bind(Config::default(), "127.0.0.1:0").await?;
         let (asking, answering) = tokio::join!(client.connect(&url), server.accept());
         let (asking, answering) = (asking?, answering.context("the endpoint is open")?);
-        // What the first streams take once and for all is not counted.
+        // The first streams are not counted, since they allocate memory that is needed only once.
         let mut held = Vec::with_capacity(2 * self.streams);
         held.extend(exchange(&asking, &answering, AT_A_TIME).await?);
         let before = resident()?;
@@ -63,7 +63,7 @@ async fn exchange(asking: &Mocket, answering: &Mocket, count: usize) -> anyhow::
     Ok(held)
 }
 
-/// Returns the memory of this process, bytes.
+/// Returns the resident memory of this process in bytes.
 fn resident() -> anyhow::Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;

@@ -120,7 +120,7 @@ pub(super) struct CatOptions {
 }
 
 impl CatOptions {
-    /// Where a message ends.
+    /// Returns the rule that divides the input into messages.
     pub(super) fn cut(&self) -> Cut {
         match self.message_size {
             _ if self.bytes => Cut::Anywhere,

@@ -6,7 +6,7 @@ use bytes::{Buf, BytesMut};
 
 use super::reader::Reader;
 
-/// Where a message ends.
+/// The rule that divides the input into messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cut {
     /// A message ends at a line end, which does not belong to it.

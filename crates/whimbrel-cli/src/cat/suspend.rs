@@ -79,7 +79,7 @@ impl ResumeOptions {
     }
 }
 
-/// Where a session is suspended to when a signal asks for it, and the passphrase that seals it.
+/// The signals that suspend a session, the file that it is suspended to, and the passphrase that seals it.
 pub(super) struct Leaving {
     file: Option<PathBuf>,
     passphrase: Option<Zeroizing<String>>,

@@ -23,7 +23,7 @@ pub(super) struct Meter {
     out_of_order: u64,
 }
 
-/// Which messages' delays are recorded.
+/// The messages whose delays are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Timing {
     /// No delays: the clocks cannot be compared.

@@ -30,7 +30,7 @@ pub(super) struct ReceivedSet {
     looks: u64,
 }
 
-/// Which of 64 numbers have arrived.
+/// A bit for each of 64 numbers, set once the number has arrived.
 #[derive(Clone, Copy, Debug, Default)]
 struct Word {
     /// The index of the word: it covers the 64 numbers from 64 times this on.

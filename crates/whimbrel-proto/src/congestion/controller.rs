@@ -34,7 +34,7 @@ pub trait Controller: Send + Debug {
     fn on_restart(&mut self, now: Time);
     /// Handles a change of the flows that share the path's bottleneck; `None` means that none are known.
     fn on_company(&mut self, now: Time, company: Option<Company>);
-    /// What this controller has done so far that the others on its bottleneck should do as well.
+    /// Returns the actions of this controller so far that the others on its bottleneck should repeat.
     fn calls(&self) -> Calls {
         Calls::default()
     }
@@ -44,7 +44,7 @@ pub trait Controller: Send + Debug {
     fn pacing_rate(&self) -> u64;
     /// Handles a change of the size of full packets, in wire bytes.
     fn set_packet_size(&mut self, bytes: u64);
-    /// What a ticket should remember of this path.
+    /// Returns the measurements of this path that a ticket should remember.
     fn remember(&self) -> Option<Remembered>;
     /// Starts from what a ticket remembered. It has no effect once something was measured.
     fn recall(&mut self, remembered: Remembered);
@@ -52,7 +52,7 @@ pub trait Controller: Send + Debug {
     fn state(&self) -> ControllerStats;
 }
 
-/// What one SACK revealed.
+/// The information that one SACK revealed.
 #[derive(Clone, Copy, Debug)]
 pub struct AckSample {
     /// When the SACK arrived.
@@ -81,7 +81,7 @@ pub struct AckSample {
     pub app_limited: bool,
 }
 
-/// What is kept of a path for a later connection.
+/// The measurements of a path that are kept for a later connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remembered {
     /// The rate in bytes a second.

@@ -35,7 +35,7 @@ struct Point {
     acked_at: Time,
 }
 
-/// What a SACK reveals about the path's rate.
+/// A measurement of the path's rate, derived from a SACK.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RateSample {
     /// The rate that the bottleneck passed, in bytes a second, whether the bytes arrived or not; 0 if nothing was
@@ -130,7 +130,7 @@ impl RateSampler {
         sample
     }
 
-    /// Where the stretch that ends at `point` began; `None` if it is too short to measure.
+    /// Returns where the stretch that ends at `point` began. `None` if it is too short to measure.
     fn stretch_start(&mut self, snapshot: &Snapshot, size: u64, point: Point) -> Option<Point> {
         let mut since = snapshot.since;
         if snapshot.fresh {

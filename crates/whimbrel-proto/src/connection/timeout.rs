@@ -26,10 +26,11 @@ enum Timer {
     Dial,
     /// A packet of the handshake goes again, or the handshake has taken too long.
     Opening,
-    /// Of the session: a lifetime, the bandwidth cap of a tag, a gap of unreliable messages, or a stall to report.
+    /// A timer of the session: a lifetime, the bandwidth cap of a tag, a gap of unreliable messages, or a stall to
+    /// report.
     Session,
-    /// Of the paths: a SACK, the deadline of a packet, a probe, the pacer or a challenge of one; another attempt at a
-    /// failed pair of addresses; the quota of new paths; the return of data to a recovered path.
+    /// A timer of the paths: a SACK, the deadline of a packet, a probe, the pacer or a challenge of one; another
+    /// attempt at a failed pair of addresses; the quota of new paths; the return of data to a recovered path.
     Paths,
     /// The id of a closed path is free.
     Retired,

@@ -20,7 +20,7 @@ struct Used {
     ephemeral: Option<[u8; 32]>,
 }
 
-/// What a register knows about an id.
+/// The state of an id in a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// The id is unknown and may be used.

@@ -6,8 +6,8 @@ use aws_lc_rs::hmac::{HMAC_SHA256, Key, sign};
 
 use super::kdf::Secret;
 
-/// What the holder of a session proves with: the session, how often it was attached, and its current secret. The
-/// secret is never printed.
+/// A claim to a session: the session's id, how often it was attached, and its current secret. The secret is never
+/// printed.
 #[derive(Clone)]
 pub struct Claim {
     /// The session's id.

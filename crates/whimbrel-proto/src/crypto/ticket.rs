@@ -19,7 +19,7 @@ use crate::{ConnectionId, Time};
 
 const PLAIN_LEN: usize = 8 + 32 + 8 + 8;
 
-/// What is remembered of a path for a quick start.
+/// The measurements of a path that are remembered for a quick start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathMemory {
     /// The rate that it carried, in bytes a second.

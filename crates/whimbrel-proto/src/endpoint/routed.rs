@@ -5,7 +5,7 @@ use crate::connection::{Connection, Datagram, Resuming};
 use crate::crypto::ResetToken;
 use crate::endpoint::handle::Handle;
 
-/// What to do after a datagram.
+/// The action that a datagram calls for.
 pub enum Routed {
     /// Nothing: the datagram was dropped or counted.
     Nothing,

@@ -102,7 +102,7 @@ impl Default for ListenConfig {
 /// The settings of an outgoing connection.
 #[derive(Clone)]
 pub struct ConnectConfig {
-    /// What is known of the server's key.
+    /// The server's key, as far as it is known.
     pub server_key: ServerKey,
     /// The application protocol to ask for.
     pub protocol: Bytes,

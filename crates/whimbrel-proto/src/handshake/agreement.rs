@@ -47,7 +47,7 @@ pub(super) struct PingAsked {
     pub(super) pass: Proof,
 }
 
-/// What proved that the PING is not a stranger's.
+/// The checked cookie or ticket of a PING.
 pub(super) enum Proof {
     /// A cookie, and when it expires.
     Cookie {

@@ -105,7 +105,7 @@ impl<'a> SynAckPacket<'a> {
     }
 }
 
-/// What proves that a PING is not a stranger's.
+/// The cookie or ticket in a PING, which proves that the server has dealt with its sender before.
 #[derive(Clone, Copy)]
 pub(super) enum Pass<'a> {
     Cookie(&'a [u8]),

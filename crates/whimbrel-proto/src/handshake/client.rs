@@ -23,7 +23,7 @@ use crate::{ConnectionId, Side};
 /// older half stays.
 const ATTEMPTS: usize = 16;
 
-/// What the client knows of the server's key.
+/// The client's knowledge of the server's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerKey {
     /// The key is from a URL or a configuration; no other is accepted.

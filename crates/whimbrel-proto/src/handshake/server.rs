@@ -94,7 +94,7 @@ pub enum Effort {
     SynAck,
 }
 
-/// What a PING turned out to be.
+/// The result of a PING.
 pub enum Ping {
     /// A client begins a connection: accept it with [`Accepted::finish`], or drop it.
     New(Box<Accepted>),
@@ -108,7 +108,7 @@ pub enum Ping {
     Answered(TicketError),
 }
 
-/// What is left to do for a PING after all cheap checks.
+/// The result of a PING's cheap checks, before any key agreement.
 pub enum Checked {
     /// Its key agreements, which any thread can run, followed by [`Acceptor::conclude`].
     Agree(Box<Agreement>),

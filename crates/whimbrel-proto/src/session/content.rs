@@ -16,7 +16,7 @@ use super::send::sending::SendDomain;
 use crate::StreamId;
 use crate::wire::data::DEFAULT_PRIORITY;
 
-/// What a stream carries.
+/// The content of a stream: messages or bytes.
 #[derive(Debug)]
 pub(super) enum Content {
     /// Not known yet: only later streams of the peer were named.

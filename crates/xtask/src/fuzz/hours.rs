@@ -1,5 +1,5 @@
-//! How long each target ran under a sanitizer: a table that is committed. Its seconds are of the processor, so that they mean the same on a
-//! machine that does other things meanwhile.
+//! The committed table of how long each target ran under a sanitizer. It counts processor seconds, which do not depend
+//! on what else the machine does meanwhile.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,11 +12,11 @@ use anyhow::Context;
 use crate::process::root;
 
 const HEAD: &str = "\
-# What each fuzz target ran with AddressSanitizer, in all: `cargo xtask fuzz --sanitizer address --until 1800`
+# The total time of each fuzz target with AddressSanitizer: `cargo xtask fuzz --sanitizer address --until 1800`
 # target processor-seconds executions inputs-in-the-corpus
 ";
 
-/// What one target did.
+/// The totals of one target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) seconds: u64,
@@ -24,7 +24,7 @@ pub(crate) struct Row {
     pub(crate) corpus: u64,
 }
 
-/// See the module.
+/// The totals of all targets, by name.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Hours(BTreeMap<String, Row>);
 
@@ -33,7 +33,7 @@ impl Hours {
         root().join("fuzz/hours.txt")
     }
 
-    /// What is written there; nothing if there is no such file.
+    /// Reads the table. It is empty if the file does not exist.
     pub(crate) fn open() -> anyhow::Result<Self> {
         let file = Self::file();
         if !file.exists() {
@@ -48,7 +48,7 @@ impl Hours {
         let mut hours = Self::default();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             let words: Vec<&str> = line.split_whitespace().collect();
-            let [target, seconds, executions, corpus] = words[..] else { anyhow::bail!("not so: {line}") };
+            let [target, seconds, executions, corpus] = words[..] else { anyhow::bail!("bad line: {line}") };
             let (seconds, executions, corpus) = (seconds.parse()?, executions.parse()?, corpus.parse()?);
             hours.0.insert(target.to_owned(), Row { seconds, executions, corpus });
         }
@@ -68,7 +68,7 @@ impl Hours {
         self.0.get(target).copied().unwrap_or_default()
     }
 
-    /// Notes and writes it.
+    /// Sets the totals of a target and writes the table.
     pub(crate) fn set(&mut self, target: &str, row: Row) -> anyhow::Result<()> {
         self.0.insert(target.to_owned(), row);
         let file = Self::file();
@@ -79,13 +79,14 @@ impl Hours {
     }
 }
 
-/// A run under way, which may be interrupted at any time: what it did is written again and again.
+/// Adds a running target to the table. It writes the table every few seconds, since the run may be interrupted at any
+/// time.
 pub(crate) struct Meter<'a> {
     hours: &'a mut Hours,
     target: &'a str,
     before: Row,
     process: u32,
-    /// Processor seconds before it ran.
+    /// Processor seconds that the build took, before the target ran.
     begin: Option<u64>,
     latest: u64,
     kept: Instant,
@@ -99,7 +100,7 @@ impl<'a> Meter<'a> {
         Self { hours, target, before, process, begin: None, latest: 0, kept: Instant::now() }
     }
 
-    /// The fuzzer said something: it was built, and runs.
+    /// Handles output of the fuzzer, which shows that it is built and running.
     pub(crate) fn heard(&mut self, executions: u64) -> anyhow::Result<()> {
         let seconds = processor_seconds(self.process);
         let begin = *self.begin.get_or_insert(seconds);
@@ -107,7 +108,7 @@ impl<'a> Meter<'a> {
         if self.kept.elapsed() < Self::EVERY { Ok(()) } else { self.keep(executions) }
     }
 
-    /// It has done so much.
+    /// Writes the time and executions so far.
     pub(crate) fn keep(&mut self, executions: u64) -> anyhow::Result<()> {
         self.kept = Instant::now();
         let seconds = self.latest;
@@ -118,16 +119,17 @@ impl<'a> Meter<'a> {
     }
 }
 
-/// What a process and those it started, as far as they run, have used.
+/// Returns the processor time of a process and its running descendants.
 fn processor_seconds(process: u32) -> u64 {
-    /// The kernel's unit, whatever its own clock (proc(5)).
+    /// The unit in which the kernel reports, whatever its internal clock (proc(5)).
     const TICKS: u64 = 100;
     ticks(process) / TICKS
 }
 
 fn ticks(process: u32) -> u64 {
     let read = |name: &str| fs::read_to_string(format!("/proc/{process}/{name}")).unwrap_or_default();
-    // A command's name may have spaces, and ends with the last bracket; user and system time are the 12th and 13th words behind it.
+    // The command's name may contain spaces and ends with the last bracket. User and system time are the 12th and 13th
+    // words after it.
     let stat = read("stat");
     let words = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
     let own: u64 = words.skip(11).take(2).filter_map(|word| word.parse::<u64>().ok()).sum();
@@ -145,7 +147,7 @@ mod tests {
             std::process::Command::new("sh").args(["-c", "(while :; do :; done) & wait"]).spawn().unwrap();
         let begin = Instant::now();
         while ticks(child.id()) < 10 {
-            assert!(begin.elapsed() < Duration::from_secs(60), "it uses none");
+            assert!(begin.elapsed() < Duration::from_secs(60), "no processor time was counted");
             std::thread::sleep(Duration::from_millis(10));
         }
         let loops = fs::read_to_string(format!("/proc/{0}/task/{0}/children", child.id())).unwrap();

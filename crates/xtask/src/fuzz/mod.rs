@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: the targets of `fuzz/` under libFuzzer, one after another, with a table at the end.
+//! `cargo xtask fuzz` runs the targets in `fuzz/` under libFuzzer, one after another, and prints a table at the end.
 
 mod hours;
 
@@ -12,56 +12,58 @@ use crate::process::{cargo, program, root};
 use crate::tools;
 use hours::{Hours, Meter};
 
-/// What a target is built and run with besides.
+/// Additional arguments for one target.
 struct Special {
     target: &'static str,
     build: &'static [&'static str],
     run: &'static [&'static str],
 }
 
-/// An input of `operations` decides a whole run of the simulator: comparing its bytes with what is compared inside finds nothing and
-/// takes most of the time, and what a long input does several short ones do sooner.
+/// An input of `operations` decides a whole run of the simulator. Tracing comparisons finds nothing there and takes
+/// most of the time. Several short inputs reach sooner what one long input reaches.
 const SPECIAL: &[Special] =
     &[Special { target: "operations", build: &["--no-trace-compares"], run: &["-max_len=400"] }];
 
-/// What watches over memory meanwhile.
+/// The sanitizer that checks memory accesses.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Sanitizer {
-    /// Nothing: the fastest, with the compiler that is there.
+    /// No sanitizer. The fastest, with the installed compiler.
     None,
-    /// AddressSanitizer, which takes a nightly compiler; time is added up in fuzz/hours.txt.
+    /// AddressSanitizer, which needs a nightly compiler. fuzz/hours.txt adds up the time.
     Address,
 }
 
-/// Runs fuzz targets under libFuzzer; what they find lies in `fuzz/artifacts`.
+/// Runs fuzz targets under libFuzzer. Findings are written to `fuzz/artifacts`.
 ///
-/// New inputs that reach something else are kept in `fuzz/corpus`, which is committed. `--until 1800 --sanitizer address` runs each target
-/// for what it lacks of half an hour: Ctrl-C loses some seconds at the most, and the same command goes on from there.
+/// Inputs that reach new code are kept in `fuzz/corpus`, which is committed. `--until 1800 --sanitizer address` runs
+/// each target until it has had half an hour in all. Ctrl-C loses some seconds at the most, and the same command
+/// continues from there.
 #[derive(clap::Args)]
 pub(crate) struct Fuzz {
     /// Seconds for each target.
     #[arg(long, default_value_t = 60)]
     time: u64,
-    /// Seconds of the processor for each target in all, with those that fuzz/hours.txt says it ran before. Only with --sanitizer address.
+    /// Processor seconds for each target in all, including those recorded in fuzz/hours.txt. Only with --sanitizer
+    /// address.
     #[arg(long, conflicts_with = "time", value_name = "SECONDS")]
     until: Option<u64>,
-    /// What watches over memory.
+    /// The sanitizer that checks memory accesses.
     #[arg(long, value_enum, default_value_t = Sanitizer::None)]
     sanitizer: Sanitizer,
-    /// With the planted fault: `sack` and `operations` must fail, or their silence means nothing.
+    /// Plant faults, to see whether the fuzzer finds them: `sack` and `operations` must fail.
     #[arg(long)]
     planted: bool,
-    /// Which; all of them if none is named.
+    /// The targets to run [default: all].
     targets: Vec<String>,
 }
 
-/// What libFuzzer said of a target.
+/// The results of a target, as libFuzzer reports them.
 #[derive(Default)]
 struct Figures {
     executions: u64,
     coverage: u64,
     corpus: String,
-    /// Why it stopped before its time.
+    /// The reason why it stopped early.
     fault: Option<String>,
 }
 
@@ -69,19 +71,19 @@ impl Fuzz {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
         if let Err(reason) = tools::cargo_fuzz() {
             bail!(
-                "{reason}; without it `cargo test -p whimbrel-sim --test fuzz_smoke` changes the corpora at random"
+                "{reason}; without it, `cargo test -p whimbrel-sim --test fuzz_smoke` runs random changes of the corpora"
             );
         }
         let is_address = self.sanitizer == Sanitizer::Address;
         if self.until.is_some() && !is_address {
-            bail!("--until needs --sanitizer address: fuzz/hours.txt has the time with it only");
+            bail!("--until needs --sanitizer address: fuzz/hours.txt records only the time with it");
         }
         if is_address && let Err(reason) = tools::nightly() {
             bail!("{reason}");
         }
         let all = targets()?;
         if let Some(unknown) = self.targets.iter().find(|name| !all.contains(name)) {
-            bail!("no target {unknown}; there are {}", all.join(", "));
+            bail!("there is no target {unknown}; choose from {}", all.join(", "));
         }
         let chosen = if self.targets.is_empty() { &all } else { &self.targets };
         let mut hours = Hours::open()?;
@@ -93,11 +95,11 @@ impl Fuzz {
             };
             let mut time = lacking(&hours);
             while time > 0 {
-                println!("=> {target} ({} of {}), {time} s and its build", index + 1, chosen.len());
+                println!("=> {target} ({} of {}), {time} s plus its build", index + 1, chosen.len());
                 let figures = self.target(target, time, &mut hours)?;
                 let found = figures.fault.is_some();
                 table.push((target, figures));
-                // On a machine that does other things, too, it has run for less than it was given.
+                // On a busy machine, the target gets less processor time than it was given.
                 time = if found || self.until.is_none() { 0 } else { lacking(&hours) };
             }
         }
@@ -152,7 +154,7 @@ fn start(mut command: Command) -> anyhow::Result<(Child, BufReader<ChildStderr>)
     Ok((child, BufReader::new(output)))
 }
 
-/// The names of `fuzz/fuzz_targets`.
+/// Returns the names of the targets in `fuzz/fuzz_targets`.
 fn targets() -> anyhow::Result<Vec<String>> {
     let mut names = Vec::new();
     for file in root().join("fuzz/fuzz_targets").read_dir()? {
@@ -163,7 +165,8 @@ fn targets() -> anyhow::Result<Vec<String>> {
 }
 
 impl Figures {
-    /// Takes a line of libFuzzer's: `#4096 pulse cov: 321 ft: 700 corp: 60/1200b …`; shows those that tell of progress or faults.
+    /// Reads a line of libFuzzer's output, such as `#4096 pulse cov: 321 ft: 700 corp: 60/1200b …`. Prints lines about
+    /// progress and faults.
     fn read(&mut self, line: &str) {
         let words: Vec<&str> = line.split_whitespace().collect();
         let after = |name| words.iter().position(|word| *word == name).and_then(|at| words.get(at + 1));

@@ -1,4 +1,4 @@
-//! What is measured, over which link.
+//! The experiments: each is a load and the link it crosses.
 
 /// One row of the table.
 pub(super) struct Experiment {
@@ -7,20 +7,20 @@ pub(super) struct Experiment {
     pub(super) link: Vec<String>,
     pub(super) load: Vec<String>,
     pub(super) figure: Figure,
-    /// A first run brings a ticket, the second is measured.
+    /// Whether a first run obtains a ticket, and only a second run is measured.
     pub(super) by_ticket: bool,
 }
 
-/// What is read off a run.
+/// The figure that a run yields.
 #[derive(Clone, Copy)]
 pub(super) enum Figure {
-    /// Payload, as a share of what this link of bit/s and loss leaves.
+    /// Goodput as a share of the limit of a link with this payload rate, in bit/s, and loss.
     Share { rate: f64, loss: f64 },
-    /// Seconds, beside those of an ideal transfer.
+    /// The duration in seconds, compared with an ideal transfer.
     Seconds { ideal: f64 },
-    /// 99th percentile of one-way latency, ms; what so many messages cost.
+    /// The 99th percentile of one-way latency in ms, and the cost of this many messages.
     Latency { messages: f64 },
-    /// Silence beyond an outage of so many seconds, ms.
+    /// The silence beyond an outage of this many seconds, in ms.
     Silence { outage: f64 },
 }
 
@@ -35,7 +35,7 @@ const TWENTY: Link = Link { name: "20 Mbit/s 100 ms", bits: 20e6, rtt_ms: 100.0 
 const HUNDRED: Link = Link { name: "100 Mbit/s 20 ms", bits: 100e6, rtt_ms: 20.0 };
 const RADIO: Link = Link { name: "40 ms", bits: 100e6, rtt_ms: 40.0 };
 
-/// Payload of a full packet, of its bytes on the wire.
+/// The payload's share of a full packet's bytes on the wire.
 const PAYLOAD: f64 = 1437.0 / 1500.0;
 
 impl Link {
@@ -47,7 +47,8 @@ impl Link {
         ))
     }
 
-    /// A round trip of set-up, half of one to the receiver, and the bytes at the share that the link leaves.
+    /// Returns the duration of an ideal transfer, in seconds: one round trip of set-up, half a round trip to the
+    /// receiver, and the bytes at the link's full rate.
     fn ideal(&self, loss: f64, bytes: f64) -> f64 {
         self.rtt_ms * 1.5e-3 + bytes * 8.0 / (self.bits * (1.0 - loss / 100.0) * PAYLOAD)
     }
@@ -57,7 +58,7 @@ fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-/// All of them.
+/// Returns all experiments, in the order of the table.
 pub(super) fn all() -> Vec<Experiment> {
     let mut all = Vec::new();
     let bulk = "--mode bulk --time 20 --size 8192";
@@ -108,7 +109,7 @@ fn file(name: &str, link: &Link, loss: f64, bytes: f64, size: u32) -> Experiment
     }
 }
 
-/// A minute of messages of 100 bytes.
+/// Sends messages of 100 bytes for a minute.
 fn sparse(loss: f64, rate: u32, repeats: &str) -> Experiment {
     let load = format!("--mode latency --rate {rate} --size 100 --service ru --time 60 --repeats {repeats}");
     Experiment {
@@ -120,7 +121,7 @@ fn sparse(loss: f64, rate: u32, repeats: &str) -> Experiment {
     }
 }
 
-/// The link goes away after five seconds.
+/// Cuts the link after five seconds, for `outage` seconds.
 fn blackout(outage: u32) -> [Experiment; 3] {
     let time = outage + 10;
     let loads = [

@@ -1,7 +1,7 @@
-//! `cargo xtask bench link`: what crosses an emulated link, beside what the link leaves.
+//! `cargo xtask bench link` compares the goodput over an emulated link with the limit of that link.
 //!
-//! The real program at both ends (`whimbrel perf`) and between them (`whimbrel link`). The share is of the link's rate, less its loss,
-//! less headers: rate x (1 - loss) x 1,437 / 1,500. Seconds count from the connect call.
+//! Both ends and the link between them are the real program: `whimbrel perf` and `whimbrel link`. The limit of a link
+//! is its rate minus loss and headers: rate x (1 - loss) x 1,437 / 1,500. Seconds count from the connect call.
 
 mod experiments;
 
@@ -22,32 +22,32 @@ use experiments::{Experiment, Figure};
 /// Measures over emulated links.
 #[derive(clap::Args)]
 pub(crate) struct LinkBench {
-    /// Only experiments whose name contains this.
+    /// Run only experiments whose names contain this.
     filter: Option<String>,
-    /// Trials of each, with seeds 1, 2, 3 …
+    /// The number of trials of each experiment, with seeds 1, 2, 3 …
     #[arg(long, default_value_t = 5)]
     trials: u64,
-    /// Trials at a time. Links of some Mbit/s do not disturb each other.
+    /// The number of trials at a time. Links of some Mbit/s do not disturb each other.
     #[arg(long, default_value_t = 3)]
     parallel: usize,
 }
 
-/// What one trial gave.
+/// The result of one trial.
 struct Trial {
     experiment: usize,
     figure: f64,
     queue_p95_ms: f64,
     queue_drops: f64,
-    /// Of the source: packets and wire bytes a message, as multiples of one packet with one message.
+    /// The packets and wire bytes that the sender spent on each message, as multiples of a packet with one message.
     packets: f64,
     bytes: f64,
-    /// The latest message, ms.
+    /// The highest latency of a message, in ms.
     latest_ms: f64,
-    /// Messages out of order or twice.
+    /// The number of messages that arrived out of order or twice.
     disorder: f64,
 }
 
-/// A packet with one message of 100 bytes in it, with IPv4 and UDP headers.
+/// The size of a packet with one message of 100 bytes, including IPv4 and UDP headers.
 const SMALL_PACKET: f64 = 165.0;
 
 impl LinkBench {
@@ -58,8 +58,8 @@ impl LinkBench {
         let is_chosen = |name: &str| self.filter.as_ref().is_none_or(|filter| name.contains(filter));
         let chosen: Vec<usize> =
             (0..experiments.len()).filter(|index| is_chosen(&experiments[*index].name)).collect();
-        anyhow::ensure!(!chosen.is_empty(), "no experiment has that in its name");
-        // Seed by seed, so that a slow minute of the machine hits all alike.
+        anyhow::ensure!(!chosen.is_empty(), "no experiment's name contains the filter");
+        // The jobs go seed by seed, so that a slow minute of the machine hits all experiments alike.
         let jobs: Vec<(usize, u64)> =
             (1..=self.trials).flat_map(|seed| chosen.iter().map(move |index| (*index, seed))).collect();
         let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
@@ -148,7 +148,7 @@ fn median(sorted: &[f64]) -> f64 {
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// A program that is stopped when it is no longer needed.
+/// A program that is killed when dropped.
 struct Stopped(Child);
 
 impl Drop for Stopped {
@@ -164,7 +164,7 @@ fn whimbrel(args: &[&str]) -> Command {
     command
 }
 
-/// Starts a program whose first line is `listening ADDRESS`.
+/// Starts a program whose first line is `listening ADDRESS`. Returns it with the address and its output.
 fn listening(
     mut command: Command,
 ) -> anyhow::Result<(Stopped, String, BufReader<std::process::ChildStdout>)> {
@@ -194,7 +194,7 @@ fn trial(index: usize, experiment: &Experiment, seed: u64) -> anyhow::Result<Tri
     }
     let run = load.output()?;
     let figures: Value = serde_json::from_slice(&run.stdout).context("no figures")?;
-    // Interrupted it reports; killed it could not.
+    // The link prints its report when interrupted, but not when killed.
     Command::new("kill").args(["-INT", &link.0.id().to_string()]).status()?;
     let mut text = String::new();
     report.read_to_string(&mut text)?;
@@ -202,7 +202,7 @@ fn trial(index: usize, experiment: &Experiment, seed: u64) -> anyhow::Result<Tri
     Ok(read(index, experiment, &figures, &report["up"]))
 }
 
-/// `figures` as the receiver has them, `up` as the link.
+/// Computes the result of a trial from the receiver's `figures` and from the upward direction of the link's report.
 fn read(experiment: usize, Experiment { figure, .. }: &Experiment, figures: &Value, up: &Value) -> Trial {
     let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
     let messages = number(&figures["messages"]);
@@ -225,7 +225,7 @@ fn read(experiment: usize, Experiment { figure, .. }: &Experiment, figures: &Val
     }
 }
 
-/// A key and a place for its ticket, gone when dropped.
+/// A folder for a key and a ticket. It is removed when dropped.
 struct Ticket(PathBuf);
 
 impl Ticket {

@@ -44,7 +44,7 @@ impl Jitter {
 #[derive(Debug, Default)]
 pub(super) struct Delay {
     least: Minimum,
-    /// What jitter adds to the minimum, once enough was sent to tell.
+    /// The amount that jitter adds to the minimum. None: too little was sent to tell.
     jitter_baseline: Option<Box<JitterBaseline>>,
     /// The minimum of the last quarter to half round trip, or of the last 10 to 20 ms: jitter only ever adds delay.
     standing: Minimum,

@@ -1,6 +1,6 @@
 //! Estimates how far round trips usually lie above the shortest one without any queue, on a path that jitters.
 //!
-//! Where jitter is large, the shortest round trip is rare: both the packet and its acknowledgement came early.
+//! With large jitter, the shortest round trip is rare: both the packet and its acknowledgement came early.
 //! Measured against it, a usual round trip looks like a queue, and spans derived from it are too short.
 //!
 //! The baseline is the shortest of the averages over a while, because a queue comes and goes but jitter stays. That

@@ -48,7 +48,7 @@ pub(super) struct Losses {
     period: Pool,
 }
 
-/// What the rate and the queue say about a period.
+/// The kind of a period, judged by its rate and queue.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Period {
     /// Sent no faster than the path carries, and no queue grew.

@@ -1,4 +1,4 @@
-//! What the model learns from each acknowledgement, round trip and period.
+//! Updates the model with each acknowledgement, round trip and period.
 
 use super::losses::Period;
 use super::rate_drop::RateDrop;

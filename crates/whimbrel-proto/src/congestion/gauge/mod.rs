@@ -76,7 +76,7 @@ const MOST_PATIENCE: Duration = Duration::from_secs(16);
 /// How much of the measured jitter is not counted as a queue, permille. It exceeds 1000 because the extremes within a
 /// quarter round trip are smaller than those of a whole one.
 const JITTER_SHARE: u64 = 1500;
-/// What delayed acknowledgements and late timers may add to a window.
+/// The allowance in a window for delayed acknowledgements and late timers.
 const SLACK: Duration = Duration::from_millis(5);
 
 /// The least number of packets paced into a round trip, whatever was measured.

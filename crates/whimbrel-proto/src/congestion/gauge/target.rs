@@ -24,7 +24,7 @@ const MOST_IN_COMPANY: u64 = 850;
 const BELOW_FULLEST: u64 = 900;
 /// The longest queue seen fades by one part in this many per period.
 const FADING: u32 = 256;
-/// What the wanted queue is cut to at congestion, permille.
+/// The factor by which the wanted queue is cut at congestion, permille.
 const CUT: u64 = 700;
 /// How long the depth at which the queue overflowed is remembered.
 const DEPTH_MEMORY: Duration = Duration::from_secs(10);

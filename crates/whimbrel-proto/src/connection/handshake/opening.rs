@@ -16,7 +16,7 @@ use crate::wire::packet::CLEAR_BIT;
 /// SYN is repeated 20, 50, 100, 200 ms … after the first.
 const SYN_TIMES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(50)];
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
-/// Where a peer is dialled for long, the intervals grow to the time since dialling began divided by this, up to
+/// If a peer is dialled for long, the intervals grow to the time since dialling began divided by this, up to
 /// [`SLOWEST`].
 pub(in crate::connection) const PATIENCE: u32 = 240;
 const SLOWEST: Duration = Duration::from_secs(5);

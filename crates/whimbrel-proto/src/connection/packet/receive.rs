@@ -23,7 +23,7 @@ use crate::wire::packet::{
 use crate::wire::{Reader, block, close};
 use crate::{Cause, PathId, PeerMisbehaved, Side, Time};
 
-/// Where a packet came from, its length, and its number.
+/// The addresses, length and number of a packet.
 #[derive(Clone, Copy)]
 struct Origin {
     from: std::net::SocketAddr,

@@ -1,4 +1,4 @@
-//! Which paths share a bottleneck, as their traffic shows, and what their controllers are told of each other.
+//! Finds out from the traffic which paths share a bottleneck, and tells their controllers of each other.
 
 use std::time::Duration;
 

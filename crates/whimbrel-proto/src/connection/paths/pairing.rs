@@ -1,5 +1,5 @@
-//! Which address pairs are worth a path. Each address of either end is used once, with the nearest address of the other
-//! end.
+//! Chooses the address pairs to open paths on. Each address of either end is used once, with the nearest address of the
+//! other end.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -22,7 +22,8 @@ const OPENED_TWICE: PeerMisbehaved =
 /// Bytes received, kept until the application reads them.
 #[derive(Debug, Default)]
 pub(in crate::session) struct BytesIn {
-    /// What has arrived and was not read. None: there is nothing, and the stream has been at rest for a while.
+    /// The bytes that have arrived and were not read. None: there are none, and the stream has been at rest for a
+    /// while.
     arrived: Option<Box<Arrived>>,
     /// Offset below which everything has arrived.
     next: u64,

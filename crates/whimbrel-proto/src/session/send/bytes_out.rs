@@ -15,7 +15,7 @@ use crate::wire::{Writer, varint_len};
 /// of DATA that ends the stream, and not the FIN block that closes a session.
 #[derive(Debug, Default)]
 pub(in crate::session) struct BytesOut {
-    /// What was written and not acknowledged. None: everything was, and the stream has been at rest for a while.
+    /// The bytes written and not acknowledged. None: there are none, and the stream has been at rest for a while.
     pending: Option<Box<Pending>>,
     written: u64,
     finished: bool,

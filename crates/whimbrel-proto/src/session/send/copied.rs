@@ -1,4 +1,4 @@
-//! Which copies are sent on purpose, and where they go.
+//! Copies that are sent on purpose: what they contain, and where they go.
 
 /// The part of a packet that is sent a second time on another path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub(crate) enum Copied {
     Pressing,
 }
 
-/// Where to send copies of messages that could not be retransmitted in time.
+/// How copies of messages are sent that could not be retransmitted in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Copies {
     /// One copy, on another path.

@@ -73,7 +73,7 @@ impl Retransmit {
     }
 }
 
-/// Which of the messages that were sent are to be sent again.
+/// A criterion for the messages that are sent again.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::session) enum Want {
     Lost,
