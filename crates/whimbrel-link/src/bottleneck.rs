@@ -49,6 +49,10 @@ impl Bottleneck {
                 continue;
             }
             let total = work + self.remainder;
+            if now == 0 {
+                // Nothing is sent from now on. Only what takes no time is done.
+                return if total == 0 { start } else { Time::MAX };
+            }
             self.remainder = total % now;
             return start + Duration::from_nanos(total / now);
         }

@@ -118,7 +118,9 @@ impl LossState {
         let mut until = self.until.unwrap_or_else(|| Time::ZERO + exponential(&mut self.dice, good));
         while until <= now {
             self.bad = !self.bad;
-            until += exponential(&mut self.dice, if self.bad { bad } else { good });
+            // With two times of zero, this would never end.
+            until +=
+                exponential(&mut self.dice, if self.bad { bad } else { good }).max(Duration::from_nanos(1));
         }
         self.until = Some(until);
     }

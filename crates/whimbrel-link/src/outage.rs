@@ -132,7 +132,9 @@ impl OutageState {
         let mut until = self.until.unwrap_or_else(|| Time::ZERO + exponential(&mut self.dice, on));
         while until <= now {
             self.down = !self.down;
-            until += exponential(&mut self.dice, if self.down { off } else { on });
+            // With two times of zero, this would never end.
+            until +=
+                exponential(&mut self.dice, if self.down { off } else { on }).max(Duration::from_nanos(1));
         }
         self.until = Some(until);
         self.down

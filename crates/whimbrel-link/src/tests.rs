@@ -286,3 +286,20 @@ fn a_link_can_change_under_way() {
     assert_eq!(only(link.push(Time::ZERO, 100, false)).at, at(ms(10)), "still in order");
     assert_eq!(only(link.push(at(ms(20)), 100, false)).at, at(ms(21)));
 }
+
+/// What the text form refuses can still be built in code.
+#[test]
+fn settings_without_any_time_end() {
+    let (none, loss) = (Duration::ZERO, 0.5);
+    let bursts = Loss::Bursts { good: none, bad: none, loss_bad: loss, loss_good: loss };
+    let outage = Outage::Exponential { on: none, off: none };
+    for config in
+        [LinkConfig { loss: bursts, ..Default::default() }, LinkConfig { outage, ..Default::default() }]
+    {
+        let mut link = Link::new(config, 1);
+        let now = at(Duration::from_micros(50));
+        let arrived = (0..100).filter(|_| link.push(now, PAYLOAD, false).deliveries().count() > 0).count();
+        assert!(arrived <= 100);
+        assert_eq!(link.stats().offered, 100, "{:?}", link.stats());
+    }
+}

@@ -45,7 +45,7 @@ pub(crate) struct Fuzz {
     time: u64,
     /// Processor seconds for each target in all, including those recorded in fuzz/hours.txt. Only with --sanitizer
     /// address.
-    #[arg(long, conflicts_with = "time", value_name = "SECONDS")]
+    #[arg(long, conflicts_with_all = ["time", "planted"], value_name = "SECONDS")]
     until: Option<u64>,
     /// The sanitizer that checks memory accesses.
     #[arg(long, value_enum, default_value_t = Sanitizer::None)]
