@@ -828,3 +828,30 @@ fn regression_a_suspension_that_is_heard_late_leaves_nobody_but_who_waits() {
         finale 0 60 50",
     );
 }
+
+/// The client used a closed path again after its CLOSE_PATH had arrived. The server had forgotten the path and answered
+/// with a stateless reset, which must not count there.
+#[test]
+fn regression_a_reset_on_a_path_used_again_does_not_end_the_connection() {
+    play(
+        "kind operations\n\
+        seed 9000000000323536\n\
+        begin 75 11 328881 60 15 38 1 0 92 1 4 403378 3 77 1 65 14 3 49 81 1883 99 5 97 84 5513 31 3 65 5 3 455 42 25 13 98 72 94 1 85\n\
+        operation 83 24 94 15 246 71 3 2 7 0 81 70 14 130 40 73 58\n\
+        operation 38 84 48 6\n\
+        operation 4 75\n\
+        operation 58 77 4 38 14 157 25 5 37 19 84 55 8 27 30 48 43\n\
+        operation 82 83 15\n\
+        operation 80 89 1 15 2 4 670 529 49\n\
+        operation 99 40 31 35 249 15 0 95 6 54 67 50 97\n\
+        operation 60 94 31\n\
+        operation 70 3 45 81 1459 84 3 1 92 42 32 2 2 4\n\
+        operation 11 84 32 12 2\n\
+        operation 6 84 85 4 25 81\n\
+        operation 47 99 58\n\
+        operation 20 82\n\
+        operation 89 85 96 0 5 0 31 94 90 2 0 94 11 61 83 16 20\n\
+        operation 0 80 474\n\
+        finale 0 70",
+    );
+}

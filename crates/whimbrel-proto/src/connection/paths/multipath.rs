@@ -256,8 +256,8 @@ impl Connection {
         path.lifecycle.on_closed();
         path.on_closed();
         // Once the peer knows, it forgets the id. It then answers with a stateless reset, which must not end the
-        // connection.
-        self.endpoint_events.extend(path.token.map(EndpointEvent::PeerTokenUnused));
+        // connection, not even if the path is used again: the CLOSE_PATH may have arrived.
+        self.endpoint_events.extend(path.token.take().map(EndpointEvent::PeerTokenUnused));
         self.events.push_back(Event::PathClosed(Box::new(path.stats())));
         self.tell_closed();
     }
