@@ -197,7 +197,7 @@ fn session(copies: bool) -> Record {
         }
     }
     assert_eq!(pair.stats(End::Server).total.duplicates > 1000, copies);
-    assert!(!pair.world.to_nobody.contains_key(&nobody()), "not even a challenge");
+    assert!(!pair.world.to_nobody().contains_key(&nobody()), "not even a challenge");
     let of = |end| {
         let paths = pair.stats(end).paths.iter().map(figures).collect();
         (pair.timed_events(end), paths)

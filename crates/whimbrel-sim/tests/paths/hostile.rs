@@ -57,7 +57,7 @@ fn replayed_packets_from_elsewhere_move_nothing() {
         }
     }
     assert!(!moved(&mut pair));
-    assert_eq!(pair.world.to_nobody.get(&nobody()), None, "not even a challenge");
+    assert_eq!(pair.world.to_nobody().get(&nobody()), None, "not even a challenge");
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn packets_that_somebody_on_the_way_sends_on_from_elsewhere_move_nothing() {
         }
     }
     assert!(!moved(&mut pair), "nobody answered a challenge there");
-    let bytes = pair.world.to_nobody.get(&nobody()).copied().unwrap_or_default();
+    let bytes = pair.world.to_nobody().get(&nobody()).copied().unwrap_or_default();
     assert!(sent_on > 5_000 && bytes > 0, "it was looked at: {bytes} for {sent_on}");
     // Challenges, at most three for each packet that arrived first from there.
     assert!(bytes <= 3 * sent_on && bytes < 5_000, "{bytes} bytes to an address that never answered");
@@ -97,7 +97,7 @@ fn forged_packets_move_nothing() {
         }
     }
     assert!(!moved(&mut pair));
-    assert_eq!(pair.world.to_nobody.get(&nobody()), None);
+    assert_eq!(pair.world.to_nobody().get(&nobody()), None);
     assert!(pair.stats(End::Server).dropped.forged >= 200);
     assert_eq!(pair.closed(End::Server), None);
 }
@@ -200,7 +200,7 @@ fn floods_of_what_concerns_paths_are_bounded() {
             }
         }
         assert_eq!(pair.closed(end), None, "{end:?}: none of it is against the rules");
-        let sent = pair.world.to_nobody.values().sum::<u64>();
+        let sent = pair.world.to_nobody().values().sum::<u64>();
         assert!(sent <= 8 * 3 * 100, "{end:?}: {sent} bytes to addresses that were only named");
         pair.run(SECOND);
         let (bytes, _) = bulk(&mut pair, SECOND);
