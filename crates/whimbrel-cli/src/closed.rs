@@ -7,6 +7,7 @@ use whimbrel::{
     SuspendError,
 };
 use whimbrel_proto::Cause;
+use whimbrel_service::DialError;
 
 /// Describes the reason in one sentence, without a full stop.
 pub(crate) fn why(reason: &CloseReason) -> String {
@@ -74,6 +75,10 @@ fn reason_of<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a CloseReason> {
             _ => None,
         })
         .or_else(|| match error.downcast_ref()? {
+            DialError::Connect(ConnectError::Closed(reason)) => Some(reason),
+            _ => None,
+        })
+        .or_else(|| match error.downcast_ref()? {
             whimbrel::ResumeError::Closed(reason) => Some(reason),
             _ => None,
         })
@@ -98,13 +103,14 @@ mod tests {
         ] {
             let reason = || aborted(code, text);
             let io = || std::io::Error::from(StreamIoError::Closed(reason()));
-            let errors: [anyhow::Error; 7] = [
+            let errors: [anyhow::Error; 8] = [
                 reason().into(),
                 Closed(reason()).into(),
                 SendError::Closed(reason()).into(),
                 io().into(),
                 StreamOpenError::Closed(reason()).into(),
                 ConnectError::Closed(reason()).into(),
+                DialError::Connect(reason().into()).into(),
                 SuspendError::Closed(reason()).into(),
             ];
             for error in errors {

@@ -13,7 +13,6 @@ mod path_lines;
 mod paths;
 #[cfg(unix)]
 pub mod perf;
-mod private_file;
 pub mod process;
 mod service;
 mod shown;

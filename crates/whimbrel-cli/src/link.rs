@@ -9,8 +9,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use whimbrel_link::LinkConfig;
 use whimbrel_link::relay::{Direction, Relay, RelayConfig};
 use whimbrel_link::units::ParseError;
+use whimbrel_service::bind_advice;
 
-use crate::dial::bind_advice;
 use crate::output::print_line;
 
 const ABOUT: &str = "Puts a bad link between UDP programs: rate, delay, queue, loss, outages";

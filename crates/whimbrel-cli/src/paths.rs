@@ -1,10 +1,9 @@
 //! Options of both ends for which networks are used, and how.
 
-use std::net::UdpSocket;
-
-use anyhow::bail;
+use anyhow::anyhow;
 use clap::Args;
 use whimbrel::{CostPolicy, LocalPath, Paths, PrimaryRule, Scheduling, TransportConfig};
+use whimbrel_service::{AbsentPath, NoPath, local_paths};
 
 use crate::output::note;
 
@@ -53,24 +52,15 @@ impl PathOptions {
         if self.single_path {
             return Ok(Paths::Single);
         }
-        if self.path.is_empty() {
-            return Ok(Paths::Auto);
+        let named = |absent: &AbsentPath| format!("--path {absent}");
+        let (paths, absent) = local_paths(&self.path).map_err(|NoPath(absent)| {
+            anyhow!("{}; `ip address` lists them", absent.iter().map(named).collect::<Vec<_>>().join("; "))
+        })?;
+        for absent in &absent {
+            note(format_args!("{}: used when it is", named(absent)));
         }
-        let absent: Vec<String> = self.path.iter().filter_map(why_absent).collect();
-        // At least one of them must be present at the start.
-        if absent.len() == self.path.len() {
-            bail!("{}; `ip address` lists them", absent.join("; "));
-        }
-        for why in absent {
-            note(format_args!("{why}: used when it is"));
-        }
-        Ok(Paths::Only(self.path.clone()))
+        Ok(paths)
     }
-}
-
-fn why_absent(path: &LocalPath) -> Option<String> {
-    let error = UdpSocket::bind((path.address, 0)).err()?;
-    Some(format!("--path {}: not an address of this host now ({error})", path.address))
 }
 
 /// As the library reads it, but for what only a program can answer.

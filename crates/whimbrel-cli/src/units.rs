@@ -1,5 +1,6 @@
 //! Parses quantities on the command line.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use whimbrel_link::units;
@@ -20,9 +21,8 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
 ///
 /// # Errors
 /// The text is invalid; the message shows a valid one.
-pub(crate) fn address(text: &str) -> Result<String, String> {
-    let address: Result<std::net::SocketAddr, _> = text.parse();
-    address.map(|address| address.to_string()).map_err(|_| {
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
         format!("`{text}` is not an address and a port: write for example 0.0.0.0:4433 or [::]:0")
     })
 }

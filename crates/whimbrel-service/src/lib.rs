@@ -1,17 +1,23 @@
 //! Shared code for the long-running parts of Whimbrel, so that each is run, monitored and stopped in the same way.
 //!
 //! - [`read_config`] reads a TOML file and shows where a mistake is.
+//! - [`ListenOptions`] and [`DialOptions`] open an endpoint with a key file, a pre-shared key and known peers, the same
+//!   for every part. [`key`] has these files, and [`local_paths`] the addresses to use. What people should know besides
+//!   errors is a [`Notice`].
 //! - [`Service`] has the interfaces of a running service: a control socket for `status`, `reload` and `stop`, metrics
 //!   for Prometheus, an activity log, and readiness and watchdog notifications for systemd. Each exists only if
 //!   [`ServiceOptions`] ask for it.
 //! - [`ask`] is the client side of the control socket.
+//! - [`private_file`] reads and writes files with secrets.
 //!
 //! ```no_run
-//! use whimbrel::{Config, Endpoint, new_identity};
-//! use whimbrel_service::{Command, Service, ServiceOptions};
+//! use whimbrel::Config;
+//! use whimbrel_service::{Command, ListenOptions, Listening, Service, ServiceOptions};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let endpoint = Endpoint::bind(Config::listen_as(new_identity()), "[::]:4433").await?;
+//! let listen = ListenOptions::new(Config::default()).key("/etc/example/key");
+//! let Listening { endpoint, url } = listen.listen(|notice| eprintln!("{notice}")).await?;
+//! eprintln!("listening {url}");
 //! let options = ServiceOptions::new("example").control("/run/example.sock").metrics("127.0.0.1:9100".parse()?);
 //! let mut service = Service::start(options, &endpoint, || serde_json::json!({ "rules": 3 })).await?;
 //! loop {
@@ -26,20 +32,32 @@
 //! ```
 
 mod activity;
+mod bind;
 mod config_file;
 #[cfg(unix)]
 mod control;
+mod dial;
 mod error;
+pub mod key;
+mod listen;
 mod metrics;
+mod notice;
+mod paths;
+pub mod private_file;
 mod readiness;
 mod service;
 mod status;
 
 pub use activity::{ActivityLog, ActivityOptions};
+pub use bind::{BindFailed, bind, bind_advice};
 pub use config_file::{ConfigError, parse_config, read_config};
 #[cfg(unix)]
 pub use control::{AskError, Request, ask};
+pub use dial::{Dial, DialError, DialOptions, NoAnswer};
 pub use error::ServiceError;
+pub use listen::{ListenError, ListenOptions, Listening};
 pub use metrics::Metrics;
+pub use notice::Notice;
+pub use paths::{AbsentPath, NoPath, local_paths};
 pub use service::{Asked, Command, Service, ServiceOptions};
 pub use status::{PathReport, SessionReport, SessionState, StatusReport};

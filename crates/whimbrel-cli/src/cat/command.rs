@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::bail;
 use clap::{Args, Subcommand};
 use whimbrel::{Endpoint, Mocket, Sender, Service, Tag};
+use whimbrel_service::Listening;
 
 use super::ending::EARLY;
 use super::event_report::tell;
@@ -14,7 +15,7 @@ use super::progress::Progress;
 use super::suspend::{Leaving, ResumeOptions, leave_or};
 use super::writer::Writer;
 use super::{messages, stream};
-use crate::dial::{DialOptions, ListenOptions, TransportOptions};
+use crate::dial::{DialArgs, ListenArgs, TransportOptions};
 use crate::monitor::{MonitorOptions, until_stopped};
 use crate::output::{OutputClosed, note};
 use crate::process::{Interrupted, Misused, RuntimeOptions, abort_all_with, interrupted};
@@ -66,7 +67,7 @@ enum Side {
     /// Waits for one peer. Prints `listening whimbrel://KEY@HOST:PORT` on standard error.
     Listen {
         #[command(flatten)]
-        listen: ListenOptions,
+        listen: ListenArgs,
         #[command(flatten)]
         monitor: MonitorOptions,
         #[command(flatten)]
@@ -75,7 +76,7 @@ enum Side {
     /// Connects to a listener.
     Connect {
         #[command(flatten)]
-        dial: DialOptions,
+        dial: DialArgs,
         #[command(flatten)]
         how: Box<CatOptions>,
     },
@@ -177,7 +178,7 @@ impl Side {
         match self {
             Self::Listen { listen, monitor, .. } => {
                 leaving.check_key(listen.key.as_deref())?;
-                let (endpoint, url) = listen.bind(transport, paths).await?;
+                let Listening { endpoint, url } = listen.listen(transport, paths).await?;
                 let mut service = monitor.start("cat listen", &endpoint, || serde_json::json!({})).await?;
                 note(format_args!("listening {url}"));
                 let accepting = async {
@@ -192,7 +193,7 @@ impl Side {
                 let mut dial = dial.prepare(transport, paths).await?;
                 let endpoint = dial.endpoint().clone();
                 let connecting = async {
-                    let mocket = dial.connect().await?;
+                    let mocket = dial.connect(note).await?;
                     dial.established(&mocket).await?;
                     carry_on(&mocket, leaving, &how, Progress::begin(how.bytes), &[]).await
                 };

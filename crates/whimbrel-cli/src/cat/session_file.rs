@@ -5,11 +5,11 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
 use whimbrel::{SealError, SnapshotError, SuspendedMocket};
+use whimbrel_service::private_file::{self, Exposure};
 use zeroize::Zeroizing;
 
 use super::command::CatOptions;
 use crate::output::note;
-use crate::private_file::{self, Exposure};
 
 /// Reads a session from a file. A session that is not sealed is as sensitive as the key.
 ///

@@ -1,21 +1,22 @@
 //! Suspending a session to a file, and resuming one.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use whimbrel::{CloseReason, Config, Mocket, ResumeError, SuspendError, SuspendMode, SuspendedMocket};
+use whimbrel_service::key::own_or_temporary;
+use whimbrel_service::private_file::Draft;
+use whimbrel_service::{NoAnswer, bind};
 use zeroize::Zeroizing;
 
 use super::command::{CatOptions, carry_on, finish};
 use super::progress::Progress;
 use super::session_file::{self, passphrase};
-use crate::dial::{WaitOption, bind, no_answer};
-use crate::key::{PskOptions, own_or_temporary};
+use crate::dial::{PskOptions, WaitOption};
 use crate::output::note;
-use crate::private_file::Draft;
 use crate::process::interrupted;
 
 /// How long to wait before a failed write of the file is repeated.
@@ -55,13 +56,19 @@ impl ResumeOptions {
         let config =
             Config::default().identity(identity).transport(transport).paths(paths).psk(self.psk.read()?);
         let to = self.peer.unwrap_or(state.peer_addr());
-        let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-        let endpoint = bind(config, any).await?;
+        let any: IpAddr =
+            if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let endpoint = bind(config, (any, 0).into()).await?;
         let going_on = async {
             let mocket = endpoint.resume(&state, self.peer).await.map_err(|error| match error {
                 ResumeError::Closed(CloseReason::HandshakeTimedOut) => anyhow!(
                     "{}. The session stays in {}: try again, or name where the peer is now with --peer",
-                    no_answer(to, self.wait.time(), endpoint.public_key(), temporary),
+                    NoAnswer {
+                        address: to.to_string(),
+                        wait: self.wait.time(),
+                        own: endpoint.public_key(),
+                        temporary
+                    },
                     file.display()
                 ),
                 ResumeError::Refused(whimbrel_proto::ResumeError::Identity) => anyhow!(

@@ -9,6 +9,7 @@ use clap::Args;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 use whimbrel::{CloseReason, Mocket, PeerText};
+use whimbrel_service::Dial;
 
 use super::clock::{ClockMark, clock_id, cpu_time, monotonic_ns};
 use super::control::{Control, ControlSender, Start, VERSION};
@@ -21,7 +22,8 @@ use super::sink::{Sink, Taken};
 use super::source::{Given, LAST_FIGURES, NO_SINK, Source, within};
 use super::ticket::TicketFile;
 use crate::closed::sentence;
-use crate::dial::{Dial, DialOptions, TransportOptions};
+use crate::dial::{DialArgs, TransportOptions};
+use crate::output::note;
 use crate::process::{Interrupted, Interrupts, Misused, RuntimeOptions, abort_all};
 use crate::service::ServiceName;
 use crate::units;
@@ -55,7 +57,7 @@ const SILENT: &str = "the other end does not say what it has sent";
 #[command(after_help = EXAMPLES)]
 pub(super) struct RunCommand {
     #[command(flatten)]
-    dial: DialOptions,
+    dial: DialArgs,
     /// The kind of load.
     #[arg(long, value_enum, default_value_t = Mode::Bulk)]
     mode: Mode,
@@ -217,7 +219,7 @@ impl Measurement {
     async fn run(mut self, dial: &mut Dial, stop: &Notify) -> anyhow::Result<Document> {
         let (start, start_ns) = (Instant::now(), monotonic_ns());
         let mocket = tokio::select! {
-            connected = dial.connect() => connected?,
+            connected = dial.connect(note) => connected?,
             () = stop.notified() => return Ok(Document::failed(&self.plan, Cut::Interrupted)),
         };
         let opening = Start {
@@ -239,7 +241,7 @@ impl Measurement {
             never = tell_reach(&mocket) => match never {},
         };
         if document.ended == Some(CloseReason::HandshakeTimedOut.into()) {
-            document.ended = Some(Cut::Lost(dial.no_answer(mocket.peer_addr())));
+            document.ended = Some(Cut::Lost(dial.no_answer(mocket.peer_addr().to_string()).to_string()));
         }
         Ok(document)
     }

@@ -9,7 +9,7 @@ use clap::Args;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use whimbrel::{Message, Mocket};
-use whimbrel_service::ActivityLog;
+use whimbrel_service::{ActivityLog, Listening};
 
 use super::clock::{clock_id, monotonic_ns};
 use super::control::{Control, ControlSender, Start, VERSION, parse};
@@ -18,7 +18,7 @@ use super::sink::{Far, Sink};
 use super::source::Source;
 use crate::closed::sentence;
 use crate::commands::{self, OTHER_COMMAND, is_cat};
-use crate::dial::{ListenOptions, TransportOptions};
+use crate::dial::{ListenArgs, TransportOptions};
 use crate::monitor::{MonitorOptions, until_stopped};
 use crate::output::{note, print_line};
 use crate::process::{RuntimeOptions, abort_all, interrupted};
@@ -42,7 +42,7 @@ const FAILED: u64 = 1;
 #[derive(Args, Clone, Debug)]
 pub(super) struct ServeCommand {
     #[command(flatten)]
-    listen: ListenOptions,
+    listen: ListenArgs,
     /// Congestion control and repeats hold for what this end sends: with --reverse at the other end.
     #[command(flatten)]
     transport: TransportOptions,
@@ -65,7 +65,8 @@ impl ServeCommand {
         let mut transport = self.transport.config();
         transport.session.send_queue_bytes = self.queue;
         self.listen.tickets = true;
-        let (endpoint, url) = self.listen.bind(transport, self.transport.paths.paths()?).await?;
+        let paths = self.transport.paths.paths()?;
+        let Listening { endpoint, url } = self.listen.listen(transport, paths).await?;
         let counts = Arc::new(Counts::default());
         let mut service = self.monitor.start("perf serve", &endpoint, counts.status()).await?;
         print_line(format_args!("listening {url}"))?;

@@ -5,9 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use whimbrel::Endpoint;
+use whimbrel_service::private_file::{Draft, Exposure, read};
 use zeroize::Zeroizing;
-
-use crate::private_file::{Draft, Exposure, read};
 
 /// A ticket file; see the module documentation.
 #[derive(Clone, Debug)]

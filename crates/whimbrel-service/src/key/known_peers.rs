@@ -7,61 +7,44 @@ use std::path::{Path, PathBuf};
 
 use whimbrel::{PublicKey, Url};
 
-use crate::output::note;
+use crate::notice::Notice;
 use crate::private_file::{Exposure, private, shut};
 
-/// The file of known peers.
+/// The known peers, as in their file.
 #[derive(Debug)]
 pub struct KnownPeers {
     path: PathBuf,
     peers: BTreeMap<String, PublicKey>,
 }
 
-/// An error of reading or writing the file.
-#[derive(Debug)]
+/// An error from reading or writing the known peers. Each message says what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum KnownPeersError {
     /// The system reported an error.
+    #[error("cannot use the known peers in {path}: {1}", path = .0.display())]
     System(PathBuf, io::Error),
-    /// A line is not `host:port KEY`.
+    /// A line, counted from 1, is not `host:port KEY`.
+    #[error("line {1} of {path} is not `host:port KEY`: mend or remove it", path = .0.display())]
     Line(PathBuf, usize),
     /// Others can write the file, and so decide whom we trust.
+    #[error(
+        "others can change which peers are known in {path}: look through it, then run `chmod 600 {path}`",
+        path = .0.display()
+    )]
     Exposed(PathBuf),
 }
 
-impl std::fmt::Display for KnownPeersError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::System(path, error) => {
-                write!(f, "cannot use the known peers in {}: {error}", path.display())
-            }
-            Self::Exposed(path) => {
-                let path = path.display();
-                write!(
-                    f,
-                    "others can change which peers are known in {path}: look through it, then run `chmod 600 {path}`"
-                )
-            }
-            Self::Line(path, line) => {
-                write!(f, "line {line} of {} is not `host:port KEY`: mend or remove it", path.display())
-            }
-        }
-    }
-}
-
-impl std::error::Error for KnownPeersError {}
-
 impl KnownPeers {
-    /// Reads the file; a missing one counts as empty.
+    /// Reads the file; a missing one counts as empty. `tell` is called with [`Notice::PeersReadable`] if others can
+    /// read it.
     ///
     /// # Errors
     /// The file cannot be read, others can write it, or a line is invalid.
-    pub fn load(path: &Path) -> Result<Self, KnownPeersError> {
+    pub fn load(path: &Path, tell: impl Fn(Notice)) -> Result<Self, KnownPeersError> {
         match fs::metadata(path).map_or(Exposure::Private, |found| Exposure::of(&found)) {
             Exposure::Private => {}
-            Exposure::Readable => {
-                let path = path.display();
-                note(format_args!("others can read which peers you know in {path}: run `chmod 600 {path}`"));
-            }
+            Exposure::Readable => tell(Notice::PeersReadable(path.to_owned())),
             Exposure::Writable => return Err(KnownPeersError::Exposed(path.to_owned())),
         }
         let text = match fs::read_to_string(path) {
@@ -82,12 +65,12 @@ impl KnownPeers {
         Ok(Self { path: path.to_owned(), peers })
     }
 
-    /// The file's path.
+    /// Returns the file's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The key that a peer showed before.
+    /// Returns the key that a peer showed before. A key in the URL plays no part.
     pub fn key_of(&self, url: &Url) -> Option<PublicKey> {
         self.peers.get(&name(url)).copied()
     }
@@ -129,16 +112,16 @@ mod tests {
         let path = std::env::temp_dir().join(format!("whimbrel-known-peers-{}", std::process::id()));
         let url = |text: &str| text.parse::<Url>().unwrap();
         let key = whimbrel::new_identity().public();
-        let mut peers = KnownPeers::load(&path).unwrap();
+        let mut peers = KnownPeers::load(&path, drop).unwrap();
         assert_eq!(peers.key_of(&url("whimbrel://Some.Host:7")), None);
         peers.remember(&url("whimbrel://some.host:7"), key).unwrap();
         peers.remember(&url("whimbrel://[::1]:7"), key).unwrap();
-        let again = KnownPeers::load(&path).unwrap();
+        let again = KnownPeers::load(&path, drop).unwrap();
         assert_eq!(again.key_of(&url("whimbrel://Some.Host:7")), Some(key));
         assert_eq!(again.key_of(&url("whimbrel://[::1]:7")), Some(key));
         assert_eq!(again.key_of(&url("whimbrel://some.host:8")), None);
         fs::write(&path, "# mine\n\nsome.host:7 nonsense\n").unwrap();
-        assert!(KnownPeers::load(&path).unwrap_err().to_string().starts_with("line 3 of"));
+        assert!(KnownPeers::load(&path, drop).unwrap_err().to_string().starts_with("line 3 of"));
         fs::remove_file(&path).unwrap();
     }
 
@@ -150,12 +133,12 @@ mod tests {
         let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
         let url: Url = "whimbrel://some.host:7".parse().unwrap();
         let key = whimbrel::new_identity().public();
-        KnownPeers::load(&path).unwrap().remember(&url, key).unwrap();
+        KnownPeers::load(&path, drop).unwrap().remember(&url, key).unwrap();
         assert_eq!(mode(), 0o600);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o664)).unwrap();
-        assert!(KnownPeers::load(&path).unwrap_err().to_string().contains("chmod 600"));
+        assert!(KnownPeers::load(&path, drop).unwrap_err().to_string().contains("chmod 600"));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-        let mut peers = KnownPeers::load(&path).unwrap();
+        let mut peers = KnownPeers::load(&path, drop).unwrap();
         assert_eq!(peers.key_of(&url), Some(key));
         peers.remember(&url, key).unwrap();
         assert_eq!(mode(), 0o600);

@@ -13,54 +13,26 @@ use crate::private_file::{self, Exposure, private};
 /// The prefix of the line; 64 hexadecimal digits follow.
 const PREFIX: &str = "whimbrel-secret-key ";
 
-/// An error of reading or writing a key file. Each message says what to do.
-#[derive(Debug)]
+/// An error from reading or writing a key file. Each message says what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum KeyFileError {
     /// The file does not exist.
+    #[error("there is no key file {path}: make one with `whimbrel key new --out {path}`", path = .0.display())]
     Missing(PathBuf),
     /// The file exists, and a key is never overwritten.
+    #[error("{} exists and is not overwritten: remove it first, or choose another with --out", .0.display())]
     Exists(PathBuf),
     /// Others may read the file.
+    #[error("others can read the secret key in {path}: run `chmod 600 {path}`", path = .0.display())]
     Exposed(PathBuf),
     /// The file holds something else.
+    #[error("{} is not a whimbrel key file: make one with `whimbrel key new --out FILE`", .0.display())]
     NotAKey(PathBuf),
     /// The system reported an error.
+    #[error("cannot use the key file {path}: {1}", path = .0.display())]
     System(PathBuf, io::Error),
 }
-
-impl std::fmt::Display for KeyFileError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Missing(path) => {
-                let path = path.display();
-                write!(f, "there is no key file {path}: make one with `whimbrel key new --out {path}`")
-            }
-            Self::Exists(path) => {
-                let path = path.display();
-                write!(
-                    f,
-                    "{path} exists and is not overwritten: remove it first, or choose another with --out"
-                )
-            }
-            Self::Exposed(path) => {
-                let path = path.display();
-                write!(f, "others can read the secret key in {path}: run `chmod 600 {path}`")
-            }
-            Self::NotAKey(path) => {
-                write!(
-                    f,
-                    "{} is not a whimbrel key file: make one with `whimbrel key new --out FILE`",
-                    path.display()
-                )
-            }
-            Self::System(path, error) => {
-                write!(f, "cannot use the key file {}: {error}", path.display())
-            }
-        }
-    }
-}
-
-impl std::error::Error for KeyFileError {}
 
 /// Reads a key.
 ///
@@ -114,8 +86,8 @@ fn make_folders(folder: &Path) -> io::Result<()> {
     builder.create(folder)
 }
 
-/// The key in `file`. If no file is given, it is the key at the default place, or else a new one for this process
-/// only. The returned flag is true if the key is only for this process.
+/// Returns the key in `file`. If no file is given, it is the key at the default place, or else a new one for this
+/// process only. The returned flag is true if the key is only for this process.
 ///
 /// # Errors
 /// See [`load`]; a file that was given must exist.

@@ -1,11 +1,10 @@
-//! The command line of `whimbrel key`.
+//! `whimbrel key`: makes and shows keys.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use whimbrel_service::key::{default_key_file, load, save_new, save_new_psk};
 
-use super::psk;
-use super::{default_key_file, load, save_new};
 use crate::output::print_line;
 
 const EXAMPLES: &str = "\
@@ -67,7 +66,7 @@ impl KeyCommand {
                 identity
             }
             Verb::Show { file } => load(&place(file)?)?,
-            Verb::Psk { out } => return psk::make_new(&out),
+            Verb::Psk { out } => return Ok(save_new_psk(&out)?),
         };
         print_line(format_args!("{}", identity.public()))
     }

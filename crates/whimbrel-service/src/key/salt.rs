@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use super::file::{digits, parse_digits};
-use crate::output::note;
+use crate::notice::Notice;
 use crate::private_file::{private, shut};
 
 /// The prefix of the line; 64 hexadecimal digits follow.
@@ -30,8 +30,7 @@ struct Taken {
 
 impl ResetSalt {
     /// Takes the salt; `None` for port 0, because after a restart the port is another one.
-    pub(crate) fn take(key_file: &Path, address: &str) -> Option<Self> {
-        let address: SocketAddr = address.parse().ok()?;
+    pub(crate) fn take(key_file: &Path, address: SocketAddr) -> Option<Self> {
         if address.port() == 0 {
             return None;
         }
@@ -45,11 +44,10 @@ impl ResetSalt {
         self.taken.as_ref().ok().map(|taken| taken.salt)
     }
 
-    /// Keeps the salt of a process that listens, and notes if it cannot be used.
-    pub(crate) fn keep(self) {
-        if let Err(why) = self.taken {
-            let path = self.path.display();
-            note(format_args!("cannot use {path}: {why}; peers will notice a restart late"));
+    /// Keeps the salt of a process that listens, and tells if it cannot be used.
+    pub(crate) fn keep(self, tell: impl Fn(Notice)) {
+        if let Err(error) = self.taken {
+            tell(Notice::SaltUnusable { path: self.path, error });
         }
     }
 
@@ -126,13 +124,13 @@ mod tests {
         assert!(take(&path).err().unwrap().to_string().contains("another process"), "it is in use");
         let other = place(&key, address("[::]:4434"));
         assert_ne!(take(&other).unwrap().salt, salt, "another listener has another");
-        assert!(ResetSalt::take(&key, "127.0.0.1:0").is_none());
-        let in_vain = ResetSalt::take(&key, "127.0.0.1:4437").unwrap();
+        assert!(ResetSalt::take(&key, address("127.0.0.1:0")).is_none());
+        let in_vain = ResetSalt::take(&key, address("127.0.0.1:4437")).unwrap();
         let made = in_vain.path.clone();
         assert!(in_vain.value().is_some() && made.exists());
         in_vain.discard();
         assert!(!made.exists(), "it was new");
-        ResetSalt::take(&key, "[::]:4433").unwrap().discard();
+        ResetSalt::take(&key, address("[::]:4433")).unwrap().discard();
         assert!(path.exists(), "it was there before");
         #[cfg(unix)]
         assert_eq!(

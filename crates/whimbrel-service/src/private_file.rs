@@ -1,4 +1,6 @@
-//! Files that only their owner can access, whatever the umask is.
+//! Files that only their owner can access, whatever the umask is: keys, tickets, suspended sessions.
+//!
+//! Permissions are those of Unix. Elsewhere files have the permissions of their folder, and count as private.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -7,15 +9,21 @@ use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 /// A file in the making that nobody else can read. It is written beside its final place and moved there when
-/// complete. It replaces an existing file, including that file's permissions.
-pub(crate) struct Draft {
+/// complete. It replaces an existing file, including that file's permissions. A draft that is dropped unfinished is
+/// removed.
+#[derive(Debug)]
+pub struct Draft {
     file: PathBuf,
     draft: PathBuf,
     out: File,
 }
 
 impl Draft {
-    pub(crate) fn begin(file: &Path) -> io::Result<Self> {
+    /// Creates the draft of `file`, which is named `file` with `.part` appended. An earlier draft is removed.
+    ///
+    /// # Errors
+    /// The folder is missing, or nothing can be created there.
+    pub fn begin(file: &Path) -> io::Result<Self> {
         let mut draft = file.as_os_str().to_owned();
         draft.push(".part");
         let draft = PathBuf::from(draft);
@@ -25,7 +33,11 @@ impl Draft {
         Ok(Self { file: file.to_owned(), draft, out })
     }
 
-    pub(crate) fn finish(mut self, bytes: &[u8]) -> io::Result<()> {
+    /// Writes `bytes` to the disk and moves the file to its place.
+    ///
+    /// # Errors
+    /// The file cannot be written or moved. The file that was there before is then still there.
+    pub fn finish(mut self, bytes: &[u8]) -> io::Result<()> {
         self.out.write_all(bytes)?;
         self.out.sync_all()?;
         fs::rename(&self.draft, &self.file)?;
@@ -58,7 +70,10 @@ pub(crate) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
 }
 
 /// Reads the secrets in a file, which are wiped when dropped. Also returns who else can access the file.
-pub(crate) fn read(path: &Path) -> io::Result<(Zeroizing<Vec<u8>>, Exposure)> {
+///
+/// # Errors
+/// The file is missing or cannot be read.
+pub fn read(path: &Path) -> io::Result<(Zeroizing<Vec<u8>>, Exposure)> {
     let mut file = File::open(path)?;
     let found = file.metadata()?;
     // With room to spare, because a buffer that grows leaves copies behind.
@@ -70,7 +85,7 @@ pub(crate) fn read(path: &Path) -> io::Result<(Zeroizing<Vec<u8>>, Exposure)> {
 
 /// Who can access a file besides its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Exposure {
+pub enum Exposure {
     /// Only the owner can access it.
     Private,
     /// Others can read it.
