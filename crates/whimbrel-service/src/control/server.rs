@@ -94,7 +94,18 @@ async fn serve(client: UnixStream, subject: &Subject, commands: &mpsc::Sender<Co
         let asked = tokio::time::timeout(PATIENCE, next_line(&mut lines)).await;
         let Ok(Some(line)) = asked.unwrap_or(Ok(None)) else { return Ok(()) };
         let answer = match serde_json::from_slice(&line) {
-            Ok(request) => carry_out(request, subject, commands).await,
+            Ok(Request::Stop) => match commands.reserve().await {
+                Ok(stop) => {
+                    // The process may end as soon as it is told to, so the client is answered first.
+                    let answered = say(&mut write, &Answer::Ok("stopping".into())).await;
+                    stop.send(Command::Stop);
+                    answered?;
+                    continue;
+                }
+                Err(_) => Answer::Error("the service is ending".to_owned()),
+            },
+            Ok(Request::Status) => status(subject),
+            Ok(Request::Reload) => reload(commands).await,
             Err(error) => {
                 Answer::Error(format!("no request: {error}; write for example {{\"request\":\"status\"}}"))
             }
@@ -110,27 +121,22 @@ async fn next_line(lines: &mut BufReader<OwnedReadHalf>) -> io::Result<Option<Ve
     Ok((read > 0 && line.ends_with(b"\n")).then_some(line))
 }
 
-async fn carry_out(request: Request, subject: &Subject, commands: &mpsc::Sender<Command>) -> Answer {
-    match request {
-        Request::Status => match serde_json::to_value(subject.status()) {
-            Ok(status) => Answer::Ok(status),
-            Err(error) => Answer::Error(error.to_string()),
-        },
-        Request::Reload => {
-            let (tell, told) = oneshot::channel();
-            if commands.send(Command::Reload(Asked::by(tell))).await.is_err() {
-                return Answer::Error("the service is ending".to_owned());
-            }
-            match told.await {
-                Ok(Ok(said)) => Answer::Ok(said.into()),
-                Ok(Err(why)) => Answer::Error(why),
-                Err(_) => Answer::Error("this service has nothing to reload".to_owned()),
-            }
-        }
-        Request::Stop => match commands.send(Command::Stop).await {
-            Ok(()) => Answer::Ok("stopping".into()),
-            Err(_) => Answer::Error("the service is ending".to_owned()),
-        },
+fn status(subject: &Subject) -> Answer {
+    match serde_json::to_value(subject.status()) {
+        Ok(status) => Answer::Ok(status),
+        Err(error) => Answer::Error(error.to_string()),
+    }
+}
+
+async fn reload(commands: &mpsc::Sender<Command>) -> Answer {
+    let (tell, told) = oneshot::channel();
+    if commands.send(Command::Reload(Asked::by(tell))).await.is_err() {
+        return Answer::Error("the service is ending".to_owned());
+    }
+    match told.await {
+        Ok(Ok(said)) => Answer::Ok(said.into()),
+        Ok(Err(why)) => Answer::Error(why),
+        Err(_) => Answer::Error("this service has nothing to reload".to_owned()),
     }
 }
 
