@@ -287,7 +287,7 @@ fn a_link_can_change_under_way() {
     assert_eq!(only(link.push(at(ms(20)), 100, false)).at, at(ms(21)));
 }
 
-/// What the text form refuses can still be built in code.
+/// The text form refuses these settings, but code can build them.
 #[test]
 fn settings_without_any_time_end() {
     let (none, loss) = (Duration::ZERO, 0.5);

@@ -295,7 +295,7 @@ pub enum DialError {
     OtherKey {
         /// The key that it had before.
         key: PublicKey,
-        /// What is wrong with its answer.
+        /// The fault in its answer.
         why: String,
         /// The file of known peers.
         path: PathBuf,

@@ -1,4 +1,4 @@
-//! What people should know about an endpoint, although it works.
+//! Notices for people about an endpoint that works.
 
 use std::fmt;
 use std::io;

@@ -189,6 +189,7 @@ impl Endpoint {
     /// # }
     /// ```
     ///
+    /// # Errors
     /// The URL is invalid, the name does not resolve, no local address leads there, the endpoint is closed, or the
     /// handshake fails. Each error says what to do.
     ///

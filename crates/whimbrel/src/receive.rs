@@ -27,7 +27,8 @@ const BUSY: Duration = Duration::from_millis(1);
 #[derive(Clone)]
 pub(crate) struct Door {
     pub(crate) socket: Arc<UdpSocket>,
-    /// The number of the socket among the endpoint's. Connections accepted here send by it.
+    /// The number of the socket among the endpoint's. Connections accepted here send by it. 0 without `accept`, where
+    /// nothing uses it: the socket is one of a single network.
     pub(crate) home: usize,
     /// The channel of accepted connections. None: new connections are refused.
     pub(crate) accept: Option<mpsc::Sender<Mocket>>,
@@ -145,6 +146,7 @@ fn route_batch(
             found => accepted.push((from, found)),
         }
     });
+    // Sockets of single networks are none of the endpoint's receive loops.
     if door.accept.is_some() {
         shared.count_received(door.home, received);
     }

@@ -1,9 +1,6 @@
 //! The two things a stream can carry, and the state that only one of them needs.
 
-use std::collections::VecDeque;
-
 use super::message::StreamKind;
-use super::numbers::StreamSlot;
 use super::options::StreamOptions;
 use super::receive::bytes_in::BytesIn;
 use super::receive::inbox::Inbox;
@@ -219,24 +216,5 @@ impl ByteHalves {
     fn trim(&mut self) {
         self.out.trim();
         self.into.trim();
-    }
-}
-
-/// The byte streams that came to rest last. They are likely to be used again soon, so they keep their queues.
-#[derive(Debug, Default)]
-pub(super) struct Resting(VecDeque<StreamSlot>);
-
-/// Most byte streams at rest that keep their queues.
-const MOST_RESTING: usize = 16;
-
-impl Resting {
-    /// Handles that a stream came to rest. Returns the one that has rested the longest, if there are too many.
-    #[inline]
-    pub(super) fn add(&mut self, slot: StreamSlot) -> Option<StreamSlot> {
-        if self.0.contains(&slot) {
-            return None;
-        }
-        self.0.push_back(slot);
-        if self.0.len() > MOST_RESTING { self.0.pop_front() } else { None }
     }
 }

@@ -24,6 +24,7 @@ mod message;
 mod numbers;
 mod options;
 mod receive;
+mod resting;
 mod send;
 mod snapshot;
 mod state;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::account::Account;
 use super::config::{DEFAULT_CREDIT, PeerLimits, SessionConfig};
-use super::content::Resting;
 use super::message::{SessionEvent, StreamKind};
 use super::receive::Incoming;
+use super::resting::Resting;
 use super::send::accounting::Accounting;
 use super::send::arena::Arenas;
 use super::send::lane::Outbox;

@@ -1,4 +1,4 @@
-//! What a host keeps when its process ends.
+//! The state that a host keeps when its process ends.
 
 use rand::CryptoRng;
 use whimbrel_proto::crypto::Identity;

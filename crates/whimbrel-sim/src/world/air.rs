@@ -1,4 +1,4 @@
-//! What lies between nodes: addresses, links, and the packets in flight.
+//! The space between nodes: addresses, links, and the packets in flight.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -56,7 +56,7 @@ pub struct Departure {
     pub bytes: Vec<u8>,
 }
 
-/// What a node sends and reports during a call, in order.
+/// The datagrams and reports of a node during a call, in order.
 #[derive(Debug, Default)]
 pub struct Outbox {
     entries: Vec<Entry>,

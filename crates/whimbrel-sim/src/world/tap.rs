@@ -8,7 +8,7 @@ use whimbrel_proto::Time;
 /// addresses of sender and receiver.
 pub type Tap = Box<dyn FnMut(Time, SocketAddr, SocketAddr, &mut Vec<u8>) -> TapVerdict>;
 
-/// What the tap wants done with a packet.
+/// The tap's decision on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TapVerdict {
     /// Forward the packet, changed or not.

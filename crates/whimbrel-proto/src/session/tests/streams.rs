@@ -465,7 +465,7 @@ fn a_window_of_its_own_bounds_a_streams_credit() {
     assert!(others > 200_000, "{others}");
 }
 
-/// What is looked at once for each packet must agree with what is true, whatever is ended while the session closes.
+/// The check for each packet agrees with the full one, whatever is ended while the session closes.
 #[test]
 fn a_closing_session_knows_when_its_streams_are_drained() {
     for seed in 0..20 {
