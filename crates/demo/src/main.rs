@@ -48,7 +48,7 @@ struct Cli {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let runtime = RuntimeOptions { runtime: Flavour::Multi };
+    let runtime = RuntimeOptions { runtime: Some(Flavour::Multi) };
     let result = match cli.far {
         true => runtime.block_on(far::run()).map(|()| true),
         false => runtime.block_on(show::Show { quick: cli.quick, json: cli.json, seed: cli.seed }.run()),

@@ -74,7 +74,7 @@ impl StopCommand {
 }
 
 fn tell(control: PathBuf, request: Request) -> anyhow::Result<()> {
-    RuntimeOptions { runtime: Flavour::Current }.block_on(async move {
+    RuntimeOptions { runtime: Some(Flavour::Current) }.block_on(async move {
         match ask(&control, request).await? {
             Value::String(said) => print_line(format_args!("{said}")),
             said => print_line(format_args!("{said}")),
@@ -88,7 +88,7 @@ impl StatusCommand {
     /// # Errors
     /// No command answers.
     pub fn run(self) -> anyhow::Result<()> {
-        RuntimeOptions { runtime: Flavour::Current }.block_on(self.show())
+        RuntimeOptions { runtime: Some(Flavour::Current) }.block_on(self.show())
     }
 
     async fn show(self) -> anyhow::Result<()> {
