@@ -84,7 +84,8 @@ impl Budget {
     /// Returns whether less than half is left, of the whole or of a share.
     pub fn is_short(&self) -> bool {
         let rest = self.rest();
-        rest < self.limit() / 2
+        rest == 0
+            || rest < self.limit() / 2
             || self.accounts().any(|account| {
                 account.within.as_ref().is_some_and(|within| account.used() > rest / within.part / 2)
             })
@@ -142,6 +143,8 @@ pub struct Budgets {
     /// The memory for the first windows of one peer's sessions, in bytes. It is separate from `memory`, and each
     /// session takes at most stream 0's first window. No other peer can use it up.
     pub first: Budget,
+    /// What applications have handed over for peers and sessions still hold, in bytes.
+    pub send: Budget,
 }
 
 /// The first windows of a peer may take up to one part in this many of `memory`'s limit.
@@ -149,23 +152,24 @@ const FIRST_PART: u64 = 8;
 
 impl Budgets {
     /// Creates budgets with these limits, in bytes.
-    pub fn new(credit: u64, memory: u64) -> Self {
-        Self { credit: Budget::new(credit), memory: Budget::new(memory), first: first(memory) }
+    pub fn new(credit: u64, memory: u64, send: u64) -> Self {
+        let [credit, memory, send] = [credit, memory, send].map(Budget::new);
+        Self { credit, first: first(memory.limit()), memory, send }
     }
 
     /// The budgets of a session that shares with no other.
     pub fn unlimited() -> Self {
-        Self::new(u64::MAX, u64::MAX)
+        Self::new(u64::MAX, u64::MAX, u64::MAX)
     }
 
     pub(crate) fn is_used(&self) -> bool {
-        [&self.credit, &self.memory, &self.first].iter().any(|budget| budget.used() > 0)
+        [&self.credit, &self.memory, &self.first, &self.send].iter().any(|budget| budget.used() > 0)
     }
 
     /// Creates a share of one part in `part` of what is free, with first windows of its own.
     pub(crate) fn share(&self, part: u64) -> Self {
         let (credit, memory) = (self.credit.share(part), self.memory.share(part));
-        Self { credit, first: first(memory.limit()), memory }
+        Self { credit, first: first(memory.limit()), memory, send: self.send.share(part) }
     }
 }
 

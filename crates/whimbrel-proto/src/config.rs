@@ -25,6 +25,12 @@ pub struct TransportConfig {
     /// peers can make the process grow more. Lower: peers that hold much are closed sooner, and windows stay smaller.
     /// The endpoint's own settings count, not those of one connection.
     pub memory_budget: u64,
+    /// What applications may have handed over to all sessions of the endpoint and these still hold, in bytes: queued
+    /// messages, and stream bytes until they are acknowledged. 64 KiB of each session and 16 KiB of each byte stream
+    /// are assured. It is divided as `memory_budget` is. Beyond it, `send` waits or returns `QueueFull`, and `write`
+    /// waits. Default: 1 GiB. Higher: peers that stop reading can make the process grow more. Lower: many busy
+    /// sessions are slower on long fat paths. The endpoint's own settings count, not those of one connection.
+    pub send_budget: u64,
     /// The congestion controller. Default: `Gauge`. `Cubic` wastes most of a lossy link; `Fixed` floods a link that
     /// is slower than its rate.
     pub congestion: Congestion,
@@ -108,6 +114,7 @@ crate::setters!(TransportConfig {
     session: SessionConfig,
     credit_budget: u64,
     memory_budget: u64,
+    send_budget: u64,
     congestion: Congestion,
     max_udp_payload: u16,
     idle_timeout: Duration,
@@ -148,6 +155,7 @@ impl Default for TransportConfig {
             session: SessionConfig::default(),
             credit_budget: 1 << 30,
             memory_budget: 1 << 30,
+            send_budget: 1 << 30,
             congestion: Congestion::Gauge,
             max_udp_payload: 1472,
             idle_timeout: Duration::from_secs(300),

@@ -247,7 +247,7 @@ fn messages_begun_on_many_streams() {
     });
     // Each stream may overdraw its credit by a message. All of them together reach the budget.
     let transport = TransportConfig::default();
-    let budgets = Budgets::new(transport.credit_budget, transport.memory_budget);
+    let budgets = Budgets::new(transport.credit_budget, transport.memory_budget, transport.send_budget);
     let outcome = attack("begun", &budgets, begun);
     assert_eq!(outcome.fault.map(|fault| fault.cause), Some(Cause::LimitExceeded));
     assert!(outcome.most <= transport.memory_budget / 8, "{}", outcome.most);
@@ -365,7 +365,7 @@ fn a_sealed_packet_longer_than_announced_is_dropped_unopened() {
 #[test]
 fn many_sessions_share_one_budget() {
     const BUDGET: u64 = 64 * MIB;
-    let budgets = Budgets::new(u64::MAX, BUDGET);
+    let budgets = Budgets::new(u64::MAX, BUDGET, u64::MAX);
     let before = live();
     let session = |packets: u64| {
         let mut session =
@@ -452,7 +452,7 @@ fn what_waits_is_counted_while_the_peer_is_out_of_reach() {
 /// A session that moves to another endpoint, through bytes or not, takes its use of the budget along.
 #[test]
 fn a_session_draws_on_the_budget_of_where_it_is() {
-    let [first, second] = [0; 2].map(|_| Budgets::new(u64::MAX, 64 * MIB));
+    let [first, second] = [0; 2].map(|_| Budgets::new(u64::MAX, 64 * MIB, u64::MAX));
     let mut session = Session::new(Side::Server, SessionConfig::default()).drawing_on(&first);
     for packet in one_byte_parts().take(10_000) {
         feed(&mut session, &packet).unwrap();

@@ -48,9 +48,14 @@ impl Endpoint {
         }
     }
 
-    /// The endpoint's counters.
+    /// The endpoint's counters, and what is in use of its budgets.
     pub fn stats(&self) -> EndpointStats {
-        self.stats
+        EndpointStats {
+            memory_used: self.budgets.memory.used(),
+            credit_used: self.budgets.credit.used(),
+            send_used: self.budgets.send.used(),
+            ..self.stats
+        }
     }
 
     /// Counts datagrams of connections that the driver dropped because too many were waiting.

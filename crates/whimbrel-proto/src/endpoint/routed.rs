@@ -46,7 +46,7 @@ impl Routed {
     }
 }
 
-/// An endpoint's counters of handshakes and of datagrams that it dropped.
+/// An endpoint's counters of handshakes and of datagrams that it dropped, and what is in use of its budgets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EndpointStats {
     /// SYNs answered.
@@ -79,4 +79,10 @@ pub struct EndpointStats {
     pub resets: u64,
     /// Datagrams dropped unopened because more from their senders were waiting than from others.
     pub crowded: u64,
+    /// Bytes of `memory_budget` in use now.
+    pub memory_used: u64,
+    /// Bytes of `credit_budget` in use now.
+    pub credit_used: u64,
+    /// Bytes of `send_budget` in use now.
+    pub send_used: u64,
 }

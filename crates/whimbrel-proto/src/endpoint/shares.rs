@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn connections_of_a_key_share_and_networks_limit_keys_where_anybody_may_come() {
         for is_open in [false, true] {
-            let whole = Budgets::new(1000 * MIB, 1000 * MIB);
+            let whole = Budgets::new(1000 * MIB, 1000 * MIB, 0);
             let mut shares = Shares::default();
             let mut fill = |key, ip: &str| fill(&shares.enter(place(key, ip), is_open, &whole));
             assert_eq!((fill(1, "192.0.2.1"), fill(1, "198.51.100.1")), (200, 200), "wherever it is");
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_of_who_is_gone() {
-        let whole = Budgets::new(0, 1000 * MIB);
+        let whole = Budgets::new(0, 1000 * MIB, 0);
         let mut shares = Shares::default();
         let places = [place(1, "192.0.2.1"), place(1, "2001:db8::1"), place(2, "192.0.2.1"), place(3, "::1")];
         for is_open in [true, false] {

@@ -124,7 +124,7 @@ impl Endpoint {
             identity,
             ids,
             acceptor,
-            budgets: Budgets::new(transport.credit_budget, transport.memory_budget),
+            budgets: Budgets::new(transport.credit_budget, transport.memory_budget, transport.send_budget),
             session: Arc::new(transport.session),
             transport: Arc::new(transport),
             routes: BTreeMap::new(),

@@ -40,12 +40,14 @@ impl Session {
     ) -> Result<MessageId, SendError> {
         if self.is_gathered(&message, message.payload.len()) {
             self.gather(now, slot, &message, &message.payload);
+            self.cover_buffered();
             return Ok(MessageId(self.next_message - 1));
         }
         let service = message.service;
         let item = self.item(now, slot, message)?;
         let id = item.id;
         self.enqueue(now, slot, service, item);
+        self.cover_buffered();
         Ok(id)
     }
 
@@ -67,6 +69,7 @@ impl Session {
             return false;
         }
         self.gather(now, slot, template, payload);
+        self.cover_buffered();
         true
     }
 
@@ -103,6 +106,7 @@ impl Session {
         });
         self.next_message += taken;
         self.accounting.stats.total.queued += taken;
+        self.cover_buffered();
         refused
     }
 
@@ -135,7 +139,7 @@ impl Session {
     pub fn queue_room(&self) -> (usize, u64) {
         (
             self.config.send_queue_messages.saturating_sub(self.outbox.messages()),
-            self.config.send_queue_bytes.saturating_sub(self.outbox.bytes()),
+            self.config.send_queue_bytes.saturating_sub(self.outbox.bytes()).min(self.buffer_room()),
         )
     }
 
@@ -192,7 +196,8 @@ impl Session {
         let (messages, bytes) = (self.outbox.messages() - leaving.0, self.outbox.bytes() - leaving.1);
         messages > 0
             && (messages >= self.config.send_queue_messages.saturating_add(extra.0)
-                || bytes + length > self.config.send_queue_bytes.saturating_add(extra.1))
+                || bytes + length > self.config.send_queue_bytes.saturating_add(extra.1)
+                || !self.has_buffer(length, leaving.1 + extra.1))
     }
 
     /// Returns whether messages of this priority go ahead of bulk, and are sent twice where that helps.
@@ -206,8 +211,11 @@ impl Session {
         lanes.iter().map(|lane| self.outbox.lane(*lane).waiting()).sum()
     }
 
-    /// Reports room after a refusal, once half the queue is free or a refused stream has nothing waiting.
+    /// Reports room after a refusal, once half the queue is free or a refused stream has nothing waiting. Called when
+    /// something has left the queue or a buffer.
+    #[inline]
     pub(super) fn announce_room(&mut self) {
+        self.on_buffer_lighter();
         if !self.refused.waits_for_room() {
             return;
         }
@@ -441,6 +449,7 @@ impl Session {
             }
             _ => self.enqueue(now, slot, service, item),
         }
+        self.cover_buffered();
         self.announce_room();
         Ok(id)
     }
@@ -618,6 +627,7 @@ impl Session {
             }
         }
         self.accounting.end();
+        self.on_buffer_lighter();
     }
 }
 

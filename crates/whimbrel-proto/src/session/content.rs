@@ -163,6 +163,11 @@ impl Content {
         }
     }
 
+    /// Returns the bytes in the send buffer of a byte stream.
+    pub(super) fn kept_out(&self) -> u64 {
+        self.bytes_out().map_or(0, BytesOut::kept)
+    }
+
     /// Frees the queues of a byte stream that is still at rest.
     pub(super) fn rest(&mut self) {
         if let Self::Bytes(halves) = self {

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::account::buffered::OF_STREAM;
 use super::message::{DomainKey, OpenError, Read, SessionEvent, StreamError, StreamKind};
 use super::numbers::StreamSlot;
 use super::receive::opening::MAX_OPENING;
@@ -53,7 +54,10 @@ impl Session {
         if let Some(slot) = self.streams.find(id)
             && let Some(half) = self.streams.at_mut(slot).and_then(|stream| stream.content.bytes_out_mut())
         {
+            let before = half.kept();
             half.open_with(opening);
+            self.account.buffered.adjust(before, half.kept());
+            self.cover_buffered();
             self.activate_bytes(now, slot);
         }
         Ok(id)
@@ -128,7 +132,7 @@ impl Session {
     /// Returns a [`StreamError`].
     pub fn write(&mut self, now: Time, id: StreamId, mut bytes: Bytes) -> Result<usize, StreamError> {
         let slot = self.byte_stream(id)?;
-        let limit = self.config.stream_send_buffer;
+        let (limit, buffer) = (self.config.stream_send_buffer, self.buffer_room());
         let closing = self.closing;
         let Some(half) = self.streams.at_mut(slot).and_then(|stream| stream.content.bytes_out_mut()) else {
             return Err(StreamError::UnknownStream);
@@ -139,7 +143,9 @@ impl Session {
         if closing || !half.takes_more() {
             return Err(StreamError::Ended);
         }
-        let room = usize::try_from(limit.saturating_sub(half.buffered())).unwrap_or(usize::MAX);
+        let before = half.kept();
+        let room = limit.saturating_sub(half.buffered()).min(buffer.max(OF_STREAM.saturating_sub(before)));
+        let room = usize::try_from(room).unwrap_or(usize::MAX);
         if bytes.len() > room {
             half.wants_writable = true;
             bytes.truncate(room);
@@ -147,6 +153,8 @@ impl Session {
         let taken = bytes.len();
         if taken > 0 {
             half.write(bytes);
+            self.account.buffered.adjust(before, half.kept());
+            self.cover_buffered();
             self.accounting.stats.stream_bytes_sent += taken as u64;
             self.activate_bytes(now, slot);
         }
@@ -183,8 +191,10 @@ impl Session {
     pub(super) fn reset_slot(&mut self, slot: StreamSlot, code: u64) -> bool {
         self.drained_below = self.drained_below.min(slot.index());
         let Some(stream) = self.streams.at_mut(slot) else { return false };
-        let news =
-            stream.content.bytes_out_mut().is_some_and(|out| out.reset(code & crate::wire::VARINT_MAX));
+        let Some(half) = stream.content.bytes_out_mut() else { return false };
+        let before = half.kept();
+        let news = half.reset(code & crate::wire::VARINT_MAX);
+        self.account.buffered.adjust(before, half.kept());
         if news {
             for lane in std::mem::take(&mut stream.lanes) {
                 self.outbox.close(lane);
@@ -273,6 +283,7 @@ impl Session {
         self.account.stalls.forget(self.key_of(slot));
         let Some(stream) = self.streams.remove(slot) else { return };
         self.account.held.reweigh(stream.weight, 0);
+        self.account.buffered.adjust(stream.content.kept_out(), 0);
         if let Some(halves) = stream.content.messages() {
             self.arenas.forget(&halves.arena);
         }

@@ -22,6 +22,10 @@ pub(super) fn settings(dice: &mut dyn Dice) -> TransportConfig {
         session.send_queue_messages = dice.between(1, 200) as usize;
         session.send_queue_bytes = dice.between(1_000, 300_000).into();
         session.stream_send_buffer = dice.between(100, 100_000).into();
+        if session.send_queue_messages % 2 == 0 {
+            // Each session and stream buffers what it is assured of.
+            config.send_budget = 0;
+        }
     }
     if dice.chance(30) {
         let longest = if dice.chance(50) { 10 } else { 300 };

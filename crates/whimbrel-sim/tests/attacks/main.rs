@@ -12,3 +12,4 @@ mod reset_oracle;
 mod revoked_key;
 mod stalled_readers;
 mod ticket_thief;
+mod unread_streams;

@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(budget.used(), 2 * STEP);
         held.settle(ASSURED + 1);
         assert_eq!(budget.used(), STEP);
-        let other = Budgets::new(0, STEP);
+        let other = Budgets::new(0, STEP, 0);
         held.draw_on(&other, ASSURED + 7 * STEP);
         assert_eq!((budget.used(), other.memory.used(), other.first.used()), (0, 3 * STEP, FIRST));
         drop(held);
@@ -210,7 +210,7 @@ mod tests {
     /// other.
     #[test]
     fn the_first_window_is_the_peers_own() {
-        let budgets = Budgets { first: Budget::new(FIRST + STEP), ..Budgets::new(0, 0) };
+        let budgets = Budgets { first: Budget::new(FIRST + STEP), ..Budgets::new(0, 0, 0) };
         let [mut one, mut other] = [(); 2].map(|()| {
             let mut held = Held::default();
             held.draw_on(&budgets, 0);

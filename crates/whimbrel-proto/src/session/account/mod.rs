@@ -1,6 +1,7 @@
-//! Credit, memory held for the peer, and promises to the application.
+//! Credit, memory held for the peer and for the application, and promises to the application.
 
 pub(in crate::session) mod admission;
+pub(in crate::session) mod buffered;
 pub(in crate::session) mod credit;
 pub(in crate::session) mod held;
 pub(in crate::session) mod pace;
@@ -9,6 +10,7 @@ pub(in crate::session) mod stalling;
 pub(in crate::session) mod stalls;
 pub(in crate::session) mod weighing;
 
+use buffered::Buffered;
 use credit::{Received, SendCredit};
 use held::Held;
 use pace::GrantDelay;
@@ -28,6 +30,7 @@ pub(in crate::session) struct Account {
     pub(in crate::session) grant_delay: GrantDelay,
     pub(in crate::session) stalls: Stalls,
     pub(in crate::session) held: Held,
+    pub(in crate::session) buffered: Buffered,
 }
 
 impl Account {
@@ -40,6 +43,7 @@ impl Account {
             grant_delay: GrantDelay::default(),
             stalls: Stalls::default(),
             held: Held::default(),
+            buffered: Buffered::default(),
         }
     }
 }

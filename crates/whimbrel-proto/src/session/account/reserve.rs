@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn however_many_hold_on_to_theirs_there_is_room_for_the_next() {
-        let budgets = Budgets::new(1 << 30, 1 << 30);
+        let budgets = Budgets::new(1 << 30, 1 << 30, 0);
         let (mut reserve, endpoint) = (Reserve::new(8 << 20, &budgets), &budgets.credit);
         let most: Vec<u64> = (0..10).map(|_| reserve.change(0, 4 << 20, 0)).collect();
         assert_eq!(most[..4], [4 << 20, 2 << 20, 1 << 20, 512 << 10]);
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn what_was_promised_is_counted_and_what_has_ended_takes_nothing() {
-        let (endpoint, other) = (Budgets::new(1000, u64::MAX), Budgets::new(10, u64::MAX));
+        let (endpoint, other) = (Budgets::new(1000, u64::MAX, 0), Budgets::new(10, u64::MAX, 0));
         let mut reserve = Reserve::new(1000, &endpoint);
         assert_eq!(reserve.change(0, 900, 0), 500);
         assert_eq!(reserve.change(500, 100, 300), 300);
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn where_memory_is_short_nothing_is_granted_that_could_not_be_held() {
-        let budgets = Budgets::new(1 << 30, 64 << 20);
+        let budgets = Budgets::new(1 << 30, 64 << 20, 0);
         let mut reserve = Reserve::new(8 << 20, &budgets);
         assert_eq!(reserve.change(0, 4 << 20, 0), 4 << 20);
         assert!(budgets.memory.take(63 << 20));

@@ -82,12 +82,14 @@ impl Session {
         self.weigh_all();
         let total = self.held();
         self.account.held.settle(total);
+        self.settle_buffered();
     }
 
     /// Moves to these budgets with all that is held.
     pub(in crate::session) fn draw_on(&mut self, budgets: &Budgets) {
         self.weigh_all();
         self.account.held.draw_on(budgets, self.held());
+        self.buffer_from(budgets);
     }
 
     /// Begins waiting for the peer. The data that waits to be sent is now counted as held for it. Returns false if

@@ -40,6 +40,8 @@ struct Cut {
 struct Pending {
     /// The written chunks that are not fully acknowledged, each with its offset.
     chunks: VecDeque<(u64, Bytes)>,
+    /// Bytes in these chunks.
+    kept: u64,
     parts: FragmentList,
 }
 
@@ -49,15 +51,23 @@ impl BytesOut {
         self.written - self.acked()
     }
 
+    /// Returns the bytes held: those of every chunk that is not acknowledged as a whole.
+    #[inline]
+    pub(in crate::session) fn kept(&self) -> u64 {
+        self.pending.as_ref().map_or(0, |pending| pending.kept)
+    }
+
     pub(in crate::session) fn write(&mut self, bytes: Bytes) {
         let (at, end) = (self.written, self.written + bytes.len() as u64);
-        self.pending_mut().chunks.push_back((at, bytes));
+        let pending = self.pending_mut();
+        pending.kept += bytes.len() as u64;
+        pending.chunks.push_back((at, bytes));
         self.written = end;
     }
 
     fn pending_mut(&mut self) -> &mut Pending {
         let at = self.written;
-        let fresh = || Box::new(Pending { chunks: VecDeque::new(), parts: FragmentList::at(at) });
+        let fresh = || Box::new(Pending { chunks: VecDeque::new(), kept: 0, parts: FragmentList::at(at) });
         self.pending.get_or_insert_with(fresh)
     }
 
@@ -134,7 +144,7 @@ impl BytesOut {
         }
         self.cut_mut().reset = Some(code);
         if let Some(pending) = &mut self.pending {
-            pending.chunks.clear();
+            (pending.chunks, pending.kept) = (VecDeque::new(), 0);
         }
         self.fin_due = false;
         true
@@ -185,11 +195,11 @@ impl BytesOut {
     pub(in crate::session) fn on_acked(&mut self, offset: u64, len: u32, fin: bool) {
         self.fin_acked |= fin;
         self.fin_due &= !fin;
-        let Some(Pending { chunks, parts }) = self.pending.as_deref_mut() else { return };
+        let Some(Pending { chunks, kept, parts }) = self.pending.as_deref_mut() else { return };
         parts.on_acked(offset, len);
         let acked = parts.acked();
         while chunks.front().is_some_and(|(at, bytes)| at + bytes.len() as u64 <= acked) {
-            chunks.pop_front();
+            *kept -= chunks.pop_front().map_or(0, |(_, bytes)| bytes.len() as u64);
         }
     }
 

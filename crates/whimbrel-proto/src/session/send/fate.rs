@@ -89,7 +89,10 @@ impl Session {
         let id = stream.id;
         let Some(half) = stream.content.bytes_out_mut() else { return };
         let was_done = half.is_done();
+        let before = half.kept();
         half.on_acked(offset, len, fin);
+        let kept = half.kept();
+        self.account.buffered.adjust(before, kept);
         if half.wants_writable && half.buffered() <= limit / 2 {
             half.wants_writable = false;
             self.accounting.events.push_back(SessionEvent::StreamWritable(id));
@@ -101,6 +104,9 @@ impl Session {
             self.reap(key.slot);
         } else if half.is_quiet() {
             self.on_rest(key.slot);
+        }
+        if kept < before {
+            self.announce_room();
         }
     }
 

@@ -67,9 +67,7 @@ impl Session {
         if flow == Flow::Go && repeats > 0 {
             self.fill_repeats(out, carried, repeats);
         }
-        if self.refused.waits_for_room() {
-            self.announce_room();
-        }
+        self.announce_room();
         out.len() > start
     }
 

@@ -56,11 +56,12 @@ impl BytesOut {
         }
         let has_opening = input.is_since(4) && input.flag()?;
         let fin_due = finished && !fin_acked && reset.is_none();
+        let kept = bytes.len() as u64;
         let chunks = if bytes.is_empty() { VecDeque::new() } else { VecDeque::from([(from, bytes)]) };
         let cut = Cut { reset, reset_acked, stopped };
         let cut = (reset.is_some() || stopped.is_some()).then(|| Box::new(cut));
         let mut out = Self {
-            pending: Some(Box::new(Pending { chunks, parts })),
+            pending: Some(Box::new(Pending { chunks, kept, parts })),
             written,
             finished,
             fin_due,

@@ -319,6 +319,7 @@ impl Session {
         if let Some((out, into)) = bytes_out.zip(bytes_in)
             && let Some(stream) = self.streams.at_mut(slot)
         {
+            self.account.buffered.adjust(0, out.kept());
             stream.content = Content::bytes(out, into);
         }
         input.list(|input| {

@@ -10,7 +10,7 @@ const KIB: u64 = 1 << 10;
 /// Returns a pipe whose ends have budgets of their own.
 fn budgeted(seed: u64, config: SessionConfig, credit: u64) -> (Pipe, [Budgets; 2]) {
     let mut pipe = Pipe { window: 4096, ..Pipe::new(seed, config) };
-    let budgets = [(); 2].map(|()| Budgets::new(credit, u64::MAX));
+    let budgets = [(); 2].map(|()| Budgets::new(credit, u64::MAX, u64::MAX));
     let mut ends = pipe.ends.into_iter();
     let mut next = |at: usize| ends.next().unwrap().drawing_on(&budgets[at]);
     pipe.ends = [next(0), next(1)];

@@ -199,7 +199,7 @@ fn regression_a_session_at_its_share_does_not_tidy_up_for_each_message() {
     use crate::budget::{Budget, Budgets};
     const STREAMS: u64 = 1_000;
     let config = SessionConfig { max_streams: 1 << 20, ..SessionConfig::default() };
-    let budgets = Budgets { first: Budget::new(0), ..Budgets::new(1 << 40, 1 << 30) };
+    let budgets = Budgets { first: Budget::new(0), ..Budgets::new(1 << 40, 1 << 30, u64::MAX) };
     let mut session = Session::new(Side::Server, config).drawing_on(&budgets);
     for stream in 1..=STREAMS {
         let mut packet = Vec::new();
