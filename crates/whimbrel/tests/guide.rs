@@ -251,6 +251,7 @@ fn transport_config() {
         session: ELSEWHERE,
         credit_budget: it.credit_budget,
         memory_budget: it.memory_budget,
+        send_budget: it.send_budget,
         congestion: it.congestion,
         max_udp_payload: it.max_udp_payload,
         idle_timeout: it.idle_timeout,
