@@ -105,36 +105,36 @@ impl Subscribers {
         Events(queue)
     }
 
-    /// Queues an event for every subscriber.
-    pub(crate) fn tell(&mut self, event: &Event) {
+    /// Queues an event for every subscriber. Returns those who wait for it.
+    pub(crate) fn tell(&mut self, event: &Event) -> Vec<Waker> {
+        let mut woken = Vec::new();
         self.0.retain(|queue| Arc::strong_count(queue) > 1);
         for queue in &self.0 {
             let mut queue = lock(queue);
             queue.push(event.clone());
-            let reader = queue.wake();
-            drop(queue);
-            reader.into_iter().for_each(Waker::wake);
+            woken.extend(queue.wake());
         }
         if matches!(event, Event::Closed(_)) {
-            self.end();
+            woken.append(&mut self.end());
         }
+        woken
     }
 
     /// Ends all subscriptions: no events follow.
-    fn end(&mut self) {
+    fn end(&mut self) -> Vec<Waker> {
+        let mut woken = Vec::new();
         for queue in std::mem::take(&mut self.0) {
             let mut queue = lock(&queue);
             queue.is_over = true;
-            let reader = queue.wake();
-            drop(queue);
-            reader.into_iter().for_each(Waker::wake);
+            woken.extend(queue.wake());
         }
+        woken
     }
 }
 
 impl Drop for Subscribers {
     fn drop(&mut self) {
-        self.end();
+        self.end().into_iter().for_each(Waker::wake);
     }
 }
 

@@ -6,6 +6,7 @@ use std::task::Waker;
 use whimbrel_proto::StreamId;
 
 use crate::backlog::Backlog;
+use crate::locked::Woken;
 use crate::stops::Stops;
 
 /// The tasks that wait for streams, and the streams that wait to be accepted.
@@ -18,11 +19,9 @@ pub(crate) struct HeldStreams {
 }
 
 impl HeldStreams {
-    /// Wakes all readers and writers.
-    pub(crate) fn wake_all(&mut self) {
+    /// Has all readers and writers woken.
+    pub(crate) fn leave_for(&mut self, woken: &mut Woken) {
         let (readers, writers) = (std::mem::take(&mut self.readers), std::mem::take(&mut self.writers));
-        for (_, waker) in readers.into_iter().chain(writers) {
-            waker.wake();
-        }
+        woken.add(readers.into_values().chain(writers.into_values()));
     }
 }

@@ -39,6 +39,7 @@ mod identity;
 mod key_log;
 mod local_socket;
 mod locals;
+mod locked;
 mod message_stream;
 mod mocket;
 mod mocket_set;

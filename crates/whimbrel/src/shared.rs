@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Poll, Waker};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
@@ -25,6 +25,7 @@ use crate::events::{Events, Subscribers};
 use crate::held_streams::HeldStreams;
 use crate::local_socket::LocalSocket;
 use crate::locals::{Locals, Paths};
+use crate::locked::{Locked, Woken};
 use crate::recording::Recording;
 use crate::stream_code::StreamCode;
 use crate::submissions::Submissions;
@@ -95,6 +96,8 @@ pub(crate) struct MocketState {
     /// Spare memory for the list of submissions.
     spare: Vec<Outgoing>,
     recording: Option<Box<Recording>>,
+    /// Those to be woken when the lock is released.
+    pub(crate) woken: Woken,
 }
 
 thread_local! {
@@ -136,7 +139,7 @@ impl MocketState {
 
     fn wake_receivers(&mut self) {
         if let Some(listeners) = &mut self.listeners {
-            listeners.receivers.wake_all();
+            listeners.receivers.leave_for(&mut self.woken);
         }
     }
 
@@ -227,6 +230,7 @@ impl Shared {
                 armed: Time::ZERO,
                 spare: Vec::new(),
                 recording,
+                woken: Woken::default(),
             }),
             submissions: Submissions::default(),
             mockets: AtomicUsize::new(0),
@@ -245,15 +249,15 @@ impl Shared {
     }
 
     /// Locks the state. First queues all submissions that were made without the lock, so that order is kept.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, MocketState> {
-        let mut state = lock(&self.state);
+    pub(crate) fn lock(&self) -> Locked<'_> {
+        let mut state = Locked::new(self, lock(&self.state));
         self.take_submissions(&mut state);
         state
     }
 
     /// Locks the state if nobody holds it.
-    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, MocketState>> {
-        let mut state = self.state.try_lock().ok()?;
+    pub(crate) fn try_lock(&self) -> Option<Locked<'_>> {
+        let mut state = Locked::new(self, self.state.try_lock().ok()?);
         self.take_submissions(&mut state);
         Some(state)
     }
@@ -277,7 +281,7 @@ impl Shared {
 
     /// Sends what was just queued if the connection is idle. Otherwise leaves that to the driver task.
     #[inline]
-    pub(crate) fn drive_or_wake(&self, state: MutexGuard<'_, MocketState>) {
+    pub(crate) fn drive_or_wake(&self, state: Locked<'_>) {
         if state.connection.is_idle() {
             drop(state);
             self.drive();
@@ -331,7 +335,7 @@ impl Shared {
     }
 
     /// Wakes the driver task, which then drives the connection.
-    pub(crate) fn wake(&self, mut state: MutexGuard<'_, MocketState>) {
+    pub(crate) fn wake(&self, mut state: Locked<'_>) {
         let first = !std::mem::replace(&mut state.scheduled, true);
         drop(state);
         if first {
@@ -411,7 +415,7 @@ impl Shared {
     }
 
     /// Wakes the driver task, which sleeps until `armed`, if a timer is due earlier.
-    fn rearm(&self, mut state: MutexGuard<'_, MocketState>) {
+    fn rearm(&self, mut state: Locked<'_>) {
         let due = state.connection.poll_timeout().unwrap_or(Time::MAX);
         if due < state.armed && !std::mem::replace(&mut state.scheduled, true) {
             drop(state);
@@ -427,27 +431,31 @@ impl Shared {
                     Self::discard(state, self.clock.now());
                 }
                 SessionEvent::Readable => {
-                    self.readable.notify_waiters();
+                    state.woken.readable = true;
                     state.wake_receivers();
                 }
-                SessionEvent::Writable => self.writable.notify_waiters(),
+                SessionEvent::Writable => state.woken.writable = true,
                 SessionEvent::StreamOpened(id, kind) => {
                     let backlog = &mut state.streams.get_or_insert_default().backlog;
                     backlog.push(id, kind, state.connection.session_ref());
                     self.tell_changed(state);
                 }
-                SessionEvent::StreamReadable(id) => wake(state.streams().readers.remove(&id)),
+                SessionEvent::StreamReadable(id) => {
+                    let reader = state.streams().readers.remove(&id);
+                    state.woken.add(reader);
+                }
                 SessionEvent::StreamStopped(id, code) => {
                     state.streams().stops.on_stopped(id, StreamCode(code));
-                    wake(state.streams().writers.remove(&id));
+                    let writer = state.streams().writers.remove(&id);
+                    state.woken.add(writer);
                 }
                 SessionEvent::StreamWritable(id) | SessionEvent::StreamDelivered(id) => {
-                    wake(state.streams().writers.remove(&id));
+                    let writer = state.streams().writers.remove(&id);
+                    state.woken.add(writer);
                 }
                 SessionEvent::Outcome(id, outcome) => {
                     if let Some(waiting) = state.outcomes.remove(&id) {
-                        // The task that asked may have stopped waiting.
-                        waiting.send(outcome).ok();
+                        state.woken.others().outcomes.push((waiting, outcome));
                     }
                 }
                 SessionEvent::StreamsAvailable => self.tell_changed(state),
@@ -494,27 +502,30 @@ impl Shared {
             Event::Ticket(ticket) => self.endpoint.keep_ticket(ticket.clone()),
             Event::Closed(reason) => {
                 state.closed = Some(reason.clone());
-                self.readable.notify_waiters();
-                self.writable.notify_waiters();
+                (state.woken.readable, state.woken.writable) = (true, true);
                 state.wake_receivers();
                 if let Some(streams) = &mut state.streams {
-                    streams.wake_all();
+                    streams.leave_for(&mut state.woken);
                 }
-                state.outcomes.clear();
+                let mut unknown = std::mem::take(&mut state.outcomes);
+                if !unknown.is_empty() {
+                    state.woken.others().unknown.append(&mut unknown);
+                }
             }
             _ => {}
         }
         self.tell_changed(state);
         if let Some(listeners) = &mut state.listeners {
-            listeners.subscribers.tell(&event);
+            let woken = listeners.subscribers.tell(&event);
+            state.woken.add(woken);
         }
     }
 
     /// Reports that a stream may be opened or accepted, or that the state of the session has changed.
     fn tell_changed(&self, state: &mut MocketState) {
-        self.changed.notify_waiters();
+        state.woken.changed = true;
         if let Some(listeners) = &mut state.listeners {
-            listeners.openers.wake_all();
+            listeners.openers.leave_for(&mut state.woken);
         }
     }
 
@@ -525,6 +536,7 @@ impl Shared {
         let subscribers = &mut state.listeners().subscribers;
         let events = subscribers.subscribe();
         if let Some(reason) = closed {
+            // The new subscriber has not waited yet, and others were told.
             subscribers.tell(&Event::Closed(reason));
         }
         events
@@ -629,12 +641,6 @@ fn unhurried(now: Time, due: Time) -> Time {
 /// Ten thousand connections need ten thousand times this much memory. Anything large and rarely needed belongs in a
 /// box.
 const _: () = assert!(size_of::<Shared>() <= 5400);
-
-fn wake(waker: Option<Waker>) {
-    if let Some(waker) = waker {
-        waker.wake();
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
 
+use crate::locked::Woken;
 use crate::shared::lock;
 
 /// The tasks that wait for the same thing. All are woken at once; a task that finds nothing waits again.
@@ -20,6 +21,11 @@ impl Wakers {
     /// Removes a task that no longer waits.
     pub(crate) fn remove(&mut self, waker: &Waker) {
         self.0.retain(|waiting| !waiting.will_wake(waker));
+    }
+
+    /// Has all tasks woken once the lock is released.
+    pub(crate) fn leave_for(&mut self, woken: &mut Woken) {
+        woken.add(self.0.drain(..));
     }
 
     pub(crate) fn wake_all(&mut self) {

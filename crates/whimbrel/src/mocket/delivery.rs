@@ -1,7 +1,5 @@
 //! Messages whose outcome the application waits for.
 
-use std::sync::MutexGuard;
-
 use tokio::sync::oneshot;
 use whimbrel_proto::MessageId;
 use whimbrel_proto::session::{Outcome, Outgoing};
@@ -9,7 +7,7 @@ use whimbrel_proto::session::{Outcome, Outgoing};
 use super::Mocket;
 use super::sending::{Refused, translate};
 use crate::error::SendError;
-use crate::shared::MocketState;
+use crate::locked::Locked;
 
 /// The pending outcome of a tracked message. Await it with [`Delivery::outcome`].
 ///
@@ -66,7 +64,7 @@ impl Mocket {
         Ok(self.track(state, id))
     }
 
-    pub(super) fn track(&self, mut state: MutexGuard<'_, MocketState>, id: MessageId) -> Delivery {
+    pub(super) fn track(&self, mut state: Locked<'_>, id: MessageId) -> Delivery {
         let (tell, outcome) = oneshot::channel();
         state.outcomes.insert(id, tell);
         self.shared.wake(state);

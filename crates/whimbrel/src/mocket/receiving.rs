@@ -126,7 +126,8 @@ impl Mocket {
 
     /// Polls for the next message, like [`Mocket::recv`]. It works on any async runtime and on none: a
     /// [`std::task::Waker`] can wrap anything to wait on, an eventfd for example. Each waiting task is woken once and
-    /// must poll again. The waker is called while the mocket is locked, so it must not call the mocket.
+    /// must poll again. The waker may call the mocket. It runs in the loop that serves all connections, so it must be
+    /// quick.
     ///
     /// ```no_run
     /// # fn example(mocket: &whimbrel::Mocket) {

@@ -1,7 +1,6 @@
 //! Queueing messages, at once or when there is room.
 
 use std::pin::Pin;
-use std::sync::MutexGuard;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use whimbrel_proto::{CloseReason, Service, StreamId};
 
 use super::{Mocket, SenderBuilder};
 use crate::error::SendError;
+use crate::locked::Locked;
 use crate::shared::MocketState;
 
 /// The options of [`Mocket::send`]: reliable and sequenced, on stream 0.
@@ -155,12 +155,7 @@ impl Mocket {
         }
     }
 
-    fn queue(
-        &self,
-        mut state: MutexGuard<'_, MocketState>,
-        outgoing: Outgoing,
-        turns: Turns,
-    ) -> Result<(), Refused> {
+    fn queue(&self, mut state: Locked<'_>, outgoing: Outgoing, turns: Turns) -> Result<(), Refused> {
         if turns == Turns::Taken && state.is_burst_over() {
             return Err((SendError::QueueFull, Some(Box::new(outgoing))));
         }

@@ -1,6 +1,5 @@
 //! Operations on all messages with a tag.
 
-use std::sync::MutexGuard;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,7 +9,7 @@ use whimbrel_proto::{MessageId, StreamId, Tag};
 use super::sending::{PLAIN, translate, with};
 use super::{Delivery, Mocket};
 use crate::error::SendError;
-use crate::shared::MocketState;
+use crate::locked::Locked;
 
 impl Mocket {
     /// Cancels all messages with this tag that are queued or in flight. Returns how many.
@@ -66,11 +65,7 @@ impl Mocket {
     }
 
     /// Returns the state still locked, so that the caller can register for the outcome before anything is sent.
-    fn replace_by(
-        &self,
-        tag: Tag,
-        outgoing: Outgoing,
-    ) -> Result<(MutexGuard<'_, MocketState>, MessageId), SendError> {
+    fn replace_by(&self, tag: Tag, outgoing: Outgoing) -> Result<(Locked<'_>, MessageId), SendError> {
         let mut state = self.shared.lock();
         let now = self.shared.clock.now();
         let stream = outgoing.stream;
