@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use whimbrel_service::key::{default_key_file, load, save_new, save_new_psk};
+use whimbrel_service::key::{default_key_file, load, save_new, save_new_psk, save_new_with_folders};
 
 use crate::output::print_line;
 
@@ -35,7 +35,7 @@ pub struct KeyCommand {
 enum Verb {
     /// Makes a new key and prints its public half. An existing key is never overwritten.
     New {
-        /// Write the secret key to this file. Missing folders are created for their owner only [default: ~/.config/whimbrel/key].
+        /// Write the secret key to this file, in a folder that exists [default: ~/.config/whimbrel/key].
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
@@ -62,7 +62,10 @@ impl KeyCommand {
         let identity = match self.verb {
             Verb::New { out } => {
                 let identity = whimbrel::new_identity();
-                save_new(&place(out)?, &identity)?;
+                match out {
+                    Some(file) => save_new(&file, &identity)?,
+                    None => save_new_with_folders(&default_key_file()?, &identity)?,
+                }
                 identity
             }
             Verb::Show { file } => load(&place(file)?)?,

@@ -165,12 +165,14 @@ fn a_peer_out_of_reach_is_told_without_a_terminal_too() {
     BufReader::new(client.stdout.take().unwrap()).read_line(&mut line).unwrap();
     listener.signal("-KILL");
     assert_eq!(listener.end().0, None);
+    let killed = Instant::now();
     writeln!(client.stdin.as_mut().unwrap(), "is anybody there?").unwrap();
     let mut said = String::new();
     let mut errors = BufReader::new(client.stderr.take().unwrap());
     while !said.contains("the peer is out of reach") {
         assert!(errors.read_line(&mut said).unwrap() > 0, "{said}");
     }
+    assert!(killed.elapsed() < Duration::from_secs(10), "{:?}", killed.elapsed());
     client.kill().unwrap();
     client.wait().unwrap();
 }

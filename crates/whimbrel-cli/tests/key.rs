@@ -30,20 +30,19 @@ fn a_new_key_is_private_is_shown_again_and_is_never_overwritten() {
 }
 
 #[test]
-fn folders_that_are_not_there_are_made_for_their_owner_only() {
+fn a_folder_that_was_named_must_exist_and_the_default_one_is_made_for_its_owner_only() {
     let home = Home::new("key-folders");
-    let file = home.file("of/mine/key");
-    assert!(whimbrel(&home).args(["key", "new", "--out"]).arg(&file).status().unwrap().success());
-    for folder in ["of", "of/mine"] {
-        assert_eq!(
-            std::fs::metadata(home.file(folder)).unwrap().permissions().mode() & 0o777,
-            0o700,
-            "{folder}"
-        );
-    }
+    let make =
+        |file: &str| whimbrel(&home).args(["key", "new", "--out"]).arg(home.file(file)).output().unwrap();
+    let refused = make("mistyped/key");
+    assert_fails(&refused, "mistyped: make it first");
+    assert!(!home.file("mistyped").exists());
     std::fs::write(home.file("a file"), "").unwrap();
-    let under = whimbrel(&home).args(["key", "new", "--out"]).arg(home.file("a file/key")).output().unwrap();
-    assert_fails(&under, "cannot be made");
+    assert_fails(&make("a file/key"), "cannot use the key file");
+
+    assert!(!home.file("whimbrel").exists());
+    assert!(whimbrel(&home).args(["key", "new"]).status().unwrap().success());
+    assert_eq!(std::fs::metadata(home.file("whimbrel")).unwrap().permissions().mode() & 0o777, 0o700);
 }
 
 #[test]

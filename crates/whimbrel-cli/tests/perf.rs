@@ -10,6 +10,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
 
 use common::{Home, Running, assert_fails, whimbrel};
 use serde_json::Value;
@@ -442,7 +443,12 @@ fn sigterm_ends_a_measurement_as_shells_expect() {
 #[test]
 fn a_peer_that_never_comes_back_is_given_up_as_soon_as_was_said() {
     let home = Home::new("perf-never");
-    for load in [&["--bytes", "100T"][..], &["--bytes", "100T", "--reverse"]] {
+    for load in [
+        &["--bytes", "100T"][..],
+        &["--bytes", "100T", "--reverse"],
+        &["--time", "1"],
+        &["--time", "1", "--reverse"],
+    ] {
         let server = serve(&home, &[]);
         let (url, under_way, cut) = wire(&server.listening);
         let mut command = whimbrel(&home);
@@ -450,13 +456,44 @@ fn a_peer_that_never_comes_back_is_given_up_as_soon_as_was_said() {
         let running = Running::started(&mut command);
         under_way.recv().unwrap();
         cut.store(true, Ordering::Relaxed);
+        let began = Instant::now();
         let (code, output, errors) = running.end();
+        // A second, the time until paths count as dead, and the 200 ms.
+        assert!(began.elapsed() < Duration::from_secs(10), "{:?} with {load:?}", began.elapsed());
         assert_eq!(code, Some(1), "{errors}");
         assert!(errors.contains("the peer is out of reach"), "{errors}");
         let document = assert_cut(&output, "the peer is out of reach");
-        let unheard = if load.len() > 2 { "packets_sent" } else { "sink_paths" };
+        let unheard = if load.contains(&"--reverse") { "packets_sent" } else { "sink_paths" };
         assert!(document[unheard].is_null() && document["lost"].is_null(), "{document}");
     }
+}
+
+/// Where the peer was, another listens now. It cannot open a packet, so it is like a peer that never comes back.
+#[test]
+fn a_peer_that_comes_back_with_another_key_is_given_up_as_soon() {
+    let home = Home::new("perf-other-key");
+    let [first, other] = ["first", "other"].map(|name| {
+        let key = home.file(name);
+        assert!(whimbrel(&home).args(["key", "new", "--out"]).arg(&key).status().unwrap().success());
+        key.to_str().unwrap().to_owned()
+    });
+    let server = serve(&home, &["--key", &first]);
+    let (url, under_way, _) = wire(&server.listening);
+    let mut command = whimbrel(&home);
+    command.args(["perf", "run", &url, "--json", "--wait", "200ms", "--bytes", "100T"]);
+    let running = Running::started(&mut command);
+    under_way.recv().unwrap();
+    let address = server.listening.split_once('@').unwrap().1.to_owned();
+    server.signal("-KILL");
+    assert_eq!(server.end().0, None);
+    let killed = Instant::now();
+    let again = ["perf", "serve", "--listen", &address, "--key", &other];
+    let other = Running::listening(whimbrel(&home).args(again));
+    assert!(other.listening.ends_with(&address), "{}", other.listening);
+    let (code, output, errors) = running.end();
+    assert!(killed.elapsed() < Duration::from_secs(10), "{:?}", killed.elapsed());
+    assert_eq!(code, Some(1), "{errors}");
+    assert_cut(&output, "the peer is out of reach");
 }
 
 /// The number of datagrams in each direction after which a measurement has figures.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 use tokio::time::{Instant, sleep_until};
 use whimbrel::EventsError;
-use whimbrel::{CloseReason, Event, Mocket, SendError};
+use whimbrel::{CloseReason, Event, Mocket, PathState, PathStats, SendError};
 
 use crate::closed::why;
 use crate::output::note;
@@ -56,10 +56,16 @@ impl From<SendError> for Cut {
 /// reached. A session would wait for an hour.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Returns whether the peer was there and no path to it works now.
+fn is_out_of_reach(mocket: &Mocket) -> bool {
+    let works = |path: &PathStats| matches!(path.state, PathState::Active | PathState::Standby);
+    mocket.is_established() && !mocket.stats().connection.paths.iter().any(works)
+}
+
 /// Waits until a peer out of reach is given up: after `patience`, and not before `end`.
 pub(super) async fn given_up(mocket: &Mocket, end: Option<Instant>, patience: Duration) -> Cut {
     let mut events = mocket.subscribe();
-    let mut unreachable = None;
+    let mut unreachable = is_out_of_reach(mocket).then(Instant::now);
     loop {
         let until = unreachable.max(unreachable.and(end)).map(|since: Instant| since + patience);
         tokio::select! {

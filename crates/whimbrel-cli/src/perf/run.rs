@@ -13,7 +13,7 @@ use whimbrel_service::Dial;
 
 use super::clock::{ClockMark, clock_id, cpu_time, monotonic_ns};
 use super::control::{Control, ControlSender, Start, VERSION};
-use super::ending::{Cut, tell_reach};
+use super::ending::{Cut, given_up, tell_reach};
 use super::figures::{Document, Heard, Sent, paths};
 use super::plan::{Mode, Plan};
 use super::screen::{Screen, print};
@@ -295,9 +295,11 @@ impl Measurement {
             (None, Some(Cut::Lost(_))) => None,
             (None, Some(Cut::Interrupted)) => within(LAST_FIGURES, last_words(mocket)).await.flatten(),
             (None, None) => {
+                let out_of_reach = given_up(mocket, None, self.patience);
                 let words = tokio::select! {
                     words = within(LAST_WORDS, last_words(mocket)) => words.flatten().ok_or(Cut::Lost(SILENT.to_owned())),
                     () = stop.notified() => Err(Cut::Interrupted),
+                    gone = out_of_reach => Err(gone),
                 };
                 cut = words.as_ref().err().cloned();
                 words.ok()

@@ -23,6 +23,9 @@ pub enum KeyFileError {
     /// The file exists, and a key is never overwritten.
     #[error("{} exists and is not overwritten: remove it first, or choose another with --out", .0.display())]
     Exists(PathBuf),
+    /// The file's folder does not exist. Only the folder of the default file is made.
+    #[error("there is no folder {}: make it first, or choose another with --out", .0.display())]
+    NoFolder(PathBuf),
     /// Others may read the file.
     #[error("others can read the secret key in {path}: run `chmod 600 {path}`", path = .0.display())]
     Exposed(PathBuf),
@@ -50,26 +53,38 @@ pub fn load(path: &Path) -> Result<Identity, KeyFileError> {
     Ok(Identity::from_secret(*secret))
 }
 
-/// Writes a key into a new file that only its owner can read, and creates the missing folders.
+/// Writes a key into a new file that only its owner can read.
+///
+/// # Errors
+/// The file exists, its folder does not, or it cannot be written.
+pub fn save_new(path: &Path, identity: &Identity) -> Result<(), KeyFileError> {
+    write_new(path, PREFIX, identity.secret())
+}
+
+/// Writes a key like [`save_new`], and makes missing folders. It is for the default file, whose folder nobody can have
+/// mistyped.
 ///
 /// # Errors
 /// The file exists or cannot be written.
-pub fn save_new(path: &Path, identity: &Identity) -> Result<(), KeyFileError> {
-    write_new(path, PREFIX, identity.secret())
+pub fn save_new_with_folders(path: &Path, identity: &Identity) -> Result<(), KeyFileError> {
+    if let Some(folder) = path.parent() {
+        make_folders(folder).map_err(|error| {
+            let why = format!("the folder {} cannot be made: {error}", folder.display());
+            KeyFileError::System(path.to_owned(), io::Error::other(why))
+        })?;
+    }
+    save_new(path, identity)
 }
 
 /// Writes a line of `prefix` and the digits of a secret into a new file.
 pub(super) fn write_new(path: &Path, prefix: &str, secret: &[u8; 32]) -> Result<(), KeyFileError> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::AlreadyExists => KeyFileError::Exists(path.to_owned()),
+        io::ErrorKind::NotFound => {
+            KeyFileError::NoFolder(path.parent().unwrap_or_else(|| Path::new("")).to_owned())
+        }
         _ => KeyFileError::System(path.to_owned(), error),
     };
-    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        make_folders(folder).map_err(|error| {
-            let why = format!("the folder {} cannot be made: {error}", folder.display());
-            KeyFileError::System(path.to_owned(), io::Error::other(why))
-        })?;
-    }
     let mut options = OpenOptions::new();
     let mut file = private(options.write(true).create_new(true)).open(path).map_err(failed)?;
     let digits = digits(secret);
