@@ -21,6 +21,8 @@ impl Streams {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let mut config = Config::listen_as(new_identity());
         config.transport.session.max_streams = self.streams as u64 + 1;
+        // Streams are granted only if what may be sent on them could be held.
+        config.transport.memory_budget = 1 << 38;
         let server = Endpoint::bind(config, "127.0.0.1:0").await?;
         let url = format!("whimbrel://{}@{}", server.public_key(), server.local_addr()?);
         let client = Endpoint::bind(Config::default(), "127.0.0.1:0").await?;

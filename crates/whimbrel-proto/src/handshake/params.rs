@@ -31,19 +31,22 @@ const EXTENSIONS: u64 = 16;
 pub struct Extensions {
     /// Byte streams that begin with an opening.
     pub openings: bool,
+    /// Streams from the 128th on begin with a quarter of the credit of the others.
+    pub small_shares: bool,
 }
 
 impl Extensions {
     /// All features that this version accepts.
-    pub const OWN: Self = Self { openings: true };
+    pub const OWN: Self = Self { openings: true, small_shares: true };
     const OPENINGS: u64 = 1;
+    const SMALL_SHARES: u64 = 2;
 
     fn bits(self) -> u64 {
-        u64::from(self.openings) * Self::OPENINGS
+        u64::from(self.openings) * Self::OPENINGS + u64::from(self.small_shares) * Self::SMALL_SHARES
     }
 
     fn from_bits(bits: u64) -> Self {
-        Self { openings: bits & Self::OPENINGS != 0 }
+        Self { openings: bits & Self::OPENINGS != 0, small_shares: bits & Self::SMALL_SHARES != 0 }
     }
 }
 
@@ -305,7 +308,7 @@ mod tests {
             protocol in prop::collection::vec(any::<u8>(), 0..=255), credit in prop::array::uniform3(0..=VARINT_MAX),
             max_packet in 1200..=65_527u16, delay in 0..=1u64 << 24, idle in 1..=VARINT_MAX, cross_sequencing: bool,
             token: Option<[u8; 16]>, session: Option<[u8; 16]>, resume: Option<([u8; 16], u64, [u8; 32])>,
-            resumed in prop::option::of(0..4u8), openings: bool,
+            resumed in prop::option::of(0..4u8), openings: bool, small_shares: bool,
         ) -> Params {
             Params {
                 protocol: protocol.into(), max_stream_data: credit[0], max_streams: credit[1],
@@ -314,7 +317,7 @@ mod tests {
                 first_reset_token: token.map(ResetToken::new), session,
                 resume: resume.map(|(session, epoch, mac)| Proof { session, epoch, mac }),
                 resumed: resumed.and_then(Resumed::from_byte),
-                extensions: Extensions { openings },
+                extensions: Extensions { openings, small_shares },
             }
         }
     }
@@ -357,7 +360,7 @@ mod tests {
         let read =
             |bytes: &'static [u8]| Params::read(Side::Client, &mut Reader::new(Bytes::from_static(bytes)));
         assert_eq!(read(b"\x01\x01\x01\x20\x02hi\x00").unwrap().0, Params::default());
-        let newer = Params { extensions: Extensions { openings: true }, ..Params::default() };
+        let newer = Params { extensions: Extensions::OWN, ..Params::default() };
         assert_eq!(read(b"\x01\x01\x01\x10\x01\x37\x00").unwrap().0, newer, "bits of a later version");
         for bad in [
             &b"\x01\x01\x01"[..],                        // no end

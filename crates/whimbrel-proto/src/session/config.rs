@@ -26,8 +26,10 @@ pub const DEFAULT_CREDIT: u64 = 262_144;
 pub const DEFAULT_SHARE: u64 = 65_536;
 /// The largest window, bytes. It keeps sums of windows from overflowing.
 pub(super) const WIDEST: u64 = 1 << 48;
-/// Streams that may be opened before parameters are exchanged.
+/// Streams that may be opened before parameters are exchanged, and before more are granted.
 pub const DEFAULT_STREAMS: u64 = 128;
+/// Later streams begin with one part in this many of the credit of these.
+const SMALL_PART: u64 = 4;
 
 /// The most streams that a peer may be allowed.
 pub const MAX_STREAMS: u64 = 1 << 20;
@@ -46,11 +48,12 @@ pub struct SessionConfig {
     /// a single stream cannot fill a long fat path.
     pub stream_window: u64,
     /// Credit each stream is assured of, however many others are unread, bytes; 64 KiB, which is also the minimum.
-    /// Stream 0 has at least 256 KiB. Raised, a peer can make this end hold more on every stream; lowered, new streams
+    /// Stream 0 has at least 256 KiB, and streams from the 128th on have a quarter. Raised, a peer can make this end hold more on every stream; lowered, new streams
     /// start slowly.
     pub stream_share: u64,
-    /// Streams the peer may have open at a time; 4,096, from 128 to 1,048,576 ([`MAX_STREAMS`]). Raised, idle streams take
-    /// more memory, which `memory_budget` bounds in any case.
+    /// Streams the peer may have open at a time; 4,096, from 128 to 1,048,576 ([`MAX_STREAMS`]). It may open 128 at
+    /// first, and more as it opens them, as far as `memory_budget` could hold what it may send on all of them. Raised,
+    /// idle streams take more memory.
     pub max_streams: u64,
     /// Messages that may be queued and not yet begun before `send` returns `QueueFull`; 65,536. Four more urgent
     /// messages of up to 1,024 bytes are still taken.
@@ -133,8 +136,8 @@ impl SessionConfig {
     }
 
     /// Credit assured to a stream, bytes.
-    pub(super) fn share_of(&self, stream: StreamId) -> u64 {
-        if stream == StreamId(0) { self.share().max(DEFAULT_CREDIT) } else { self.share() }
+    pub(super) fn share_of(&self, stream: StreamId, peer: &PeerLimits) -> u64 {
+        if stream == StreamId(0) { self.share().max(DEFAULT_CREDIT) } else { peer.part(stream, self.share()) }
     }
 
     /// Largest credit a stream can grow to, bytes. `own` is the stream's own setting, if it has one.
@@ -156,6 +159,16 @@ pub struct PeerLimits {
     pub cross_sequencing: bool,
     /// Whether the peer accepts byte streams that begin with an opening. None: it has not said.
     pub openings: Option<bool>,
+    /// Whether streams from number [`DEFAULT_STREAMS`] on begin with a quarter of the credit of the others.
+    pub small_shares: bool,
+}
+
+impl PeerLimits {
+    /// Returns the credit with which a stream begins, bytes. `share` is that of the first streams.
+    pub(super) fn part(&self, stream: StreamId, share: u64) -> u64 {
+        let is_small = self.small_shares && stream.index() >= DEFAULT_STREAMS;
+        if is_small { share / SMALL_PART } else { share }
+    }
 }
 
 impl Default for PeerLimits {
@@ -166,6 +179,7 @@ impl Default for PeerLimits {
             max_message: DEFAULT_CREDIT,
             cross_sequencing: false,
             openings: None,
+            small_shares: false,
         }
     }
 }

@@ -49,8 +49,8 @@ impl Session {
     /// Creates a session. Stream 0, which the client opens, already carries messages both ways.
     pub fn new(side: Side, config: impl Into<Arc<SessionConfig>>) -> Self {
         let config = config.into();
-        let counts = StreamCounts::new(side, config.streams());
-        let share = config.share_of(StreamId(0));
+        let counts = StreamCounts::new(side);
+        let share = config.share_of(StreamId(0), &PeerLimits::default());
         let mut session = Self::without_streams(side, config, counts);
         let first = Stream::new(StreamId(0), Some(StreamKind::Messages), DEFAULT_CREDIT, share);
         session.streams.insert(first);
@@ -92,10 +92,14 @@ impl Session {
     /// Applies the limits that the peer announced in the handshake. Credit and stream limits already granted are never
     /// lowered.
     pub fn set_peer_limits(&mut self, limits: PeerLimits) {
-        self.peer.max_message = limits.max_message;
+        self.peer.max_message = self.peer.max_message.max(limits.max_message);
         self.peer.max_stream_data = self.peer.max_stream_data.max(limits.max_stream_data);
         self.peer.max_streams = self.peer.max_streams.max(limits.max_streams);
         self.peer.cross_sequencing = limits.cross_sequencing;
+        if self.peer.openings.is_none() {
+            // The streams of a session are counted in one way, even if its peer is renewed.
+            self.peer.small_shares = limits.small_shares;
+        }
         self.peer.openings = limits.openings;
         if self.counts.take_wanted(self.peer.max_streams) {
             self.accounting.events.push_back(SessionEvent::StreamsAvailable);
@@ -103,7 +107,7 @@ impl Session {
         self.account.sent.raise(u64::MAX);
         for slot in self.streams.slots() {
             if let Some(stream) = self.streams.at_mut(slot) {
-                stream.send_credit.raise(limits.max_stream_data);
+                stream.send_credit.raise(self.peer.part(stream.id, limits.max_stream_data));
             }
         }
         self.outbox.unblock_all(Time::ZERO);
@@ -115,6 +119,12 @@ impl Session {
     }
 
     pub(super) fn fresh_stream(&self, id: StreamId, kind: Option<StreamKind>) -> Stream {
-        Stream::new(id, kind, self.peer.max_stream_data, self.config.share())
+        let credit = self.peer.part(id, self.peer.max_stream_data);
+        Stream::new(id, kind, credit, self.share_of(id))
+    }
+
+    /// Returns the credit that a stream is assured of, bytes.
+    pub(super) fn share_of(&self, id: StreamId) -> u64 {
+        self.config.share_of(id, &self.peer)
     }
 }

@@ -21,12 +21,12 @@ pub(super) struct StreamCounts {
 
 impl StreamCounts {
     /// Creates the counts. Stream 0 counts as opened by the client.
-    pub(super) fn new(side: Side, max_streams: u64) -> Self {
+    pub(super) fn new(side: Side) -> Self {
         Self {
             opened: u64::from(side == Side::Client),
             peer_opened: u64::from(side == Side::Server),
             peer_ended: 0,
-            granted: max_streams.max(DEFAULT_STREAMS),
+            granted: DEFAULT_STREAMS,
             wanted: false,
             unheard: Scattered::default(),
         }
@@ -87,6 +87,11 @@ impl StreamCounts {
         self.unheard.memory()
     }
 
+    /// Returns whether opening a stream was refused and cannot be done yet.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.wanted
+    }
+
     /// Remembers that opening a stream was refused, so that it is reported once one can be opened.
     pub(super) fn want(&mut self) {
         self.wanted = true;
@@ -96,6 +101,24 @@ impl StreamCounts {
     pub(super) fn on_peers_ended(&mut self) {
         self.peer_ended += 1;
         self.granted += 1;
+    }
+
+    /// Returns how many streams the peer may have open at a time.
+    pub(super) fn limit(&self) -> u64 {
+        self.granted.saturating_sub(self.peer_ended)
+    }
+
+    /// Returns whether the peer has opened more than half of the streams that it may have open.
+    #[inline]
+    pub(super) fn is_tight(&self) -> bool {
+        2 * (self.peer_opened - self.peer_ended) > self.limit()
+    }
+
+    /// Lets the peer have this many streams open at a time. Returns whether that is more than before.
+    pub(super) fn widen(&mut self, limit: u64) -> bool {
+        let more = limit.saturating_sub(self.limit());
+        self.granted += more;
+        more > 0
     }
 
     /// Returns, once, whether a stream that was refused can be opened now.
@@ -112,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_answered_once_there_is_room() {
-        let mut counts = StreamCounts::new(Side::Client, 0);
+        let mut counts = StreamCounts::new(Side::Client);
         assert_eq!(counts.open(2), Some(1), "stream 0 is the client's");
         assert_eq!(counts.open(2), None);
         assert!(!counts.take_wanted(2), "as before");
@@ -121,15 +144,18 @@ mod tests {
 
     #[test]
     fn the_peer_opens_all_up_to_the_one_it_names_and_gets_another_for_each_that_ends() {
-        let mut counts = StreamCounts::new(Side::Client, 200);
+        let mut counts = StreamCounts::new(Side::Client);
         assert!(counts.hear_of(2) && counts.hear_of(0) && counts.hear_of(1));
         assert!((0..3).all(|number| !counts.hear_of(number)), "each is new once");
         assert_eq!(counts.opened_by(Side::Server, Side::Client), 3);
         counts.on_peers_ended();
-        assert_eq!(counts.granted(), 201);
+        assert_eq!((counts.granted(), counts.limit(), counts.is_tight()), (129, 128, false));
         assert_eq!(
             StreamCounts::from_saved(counts.to_saved(), Scattered::default()).to_saved(),
-            [1, 3, 1, 201]
+            [1, 3, 1, 129]
         );
+        assert!(counts.hear_of(66) && counts.is_tight());
+        assert!(!counts.widen(128) && counts.widen(256) && !counts.is_tight());
+        assert_eq!(counts.granted(), 257);
     }
 }

@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 
-use super::account::buffered::OF_STREAM;
 use super::message::{DomainKey, OpenError, Read, SessionEvent, StreamError, StreamKind};
 use super::numbers::StreamSlot;
 use super::receive::opening::MAX_OPENING;
@@ -24,12 +23,29 @@ impl Session {
         if self.closing {
             return Err(OpenError::Closed);
         }
-        let number = self.counts.open(self.peer.max_streams).ok_or(OpenError::Limit)?;
+        let told = self.counts.is_wanted();
+        let Some(number) = self.counts.open(self.peer.max_streams) else {
+            if !told {
+                self.name_last_stream();
+            }
+            return Err(OpenError::Limit);
+        };
         let id = StreamId::nth(self.side, number);
         let mut stream = self.fresh_stream(id, None);
         stream.become_kind(kind);
         self.streams.insert(stream);
         Ok(id)
+    }
+
+    /// Makes the peer hear of all streams opened by this end, by naming the last one. The peer grants more only once it
+    /// has heard of those that it granted, and they may carry nothing yet.
+    fn name_last_stream(&mut self) {
+        let opened = self.counts.opened_by(self.side, self.side);
+        let last = opened.checked_sub(1).map(|number| StreamId::nth(self.side, number));
+        // If it has ended, the peer has heard of it.
+        if let Some(slot) = last.and_then(|id| self.streams.find(id)) {
+            self.out_blocks.notify(Notice::MaxStreamData(self.key_of(slot)));
+        }
     }
 
     /// Opens a byte stream that begins with `opening`. The opening travels with the first bytes, and the peer has it
@@ -132,7 +148,11 @@ impl Session {
     /// Returns a [`StreamError`].
     pub fn write(&mut self, now: Time, id: StreamId, mut bytes: Bytes) -> Result<usize, StreamError> {
         let slot = self.byte_stream(id)?;
-        let (limit, buffer) = (self.config.stream_send_buffer, self.buffer_room());
+        let limit = self.config.stream_send_buffer;
+        let credit = self.streams.at(slot).map_or(0, |stream| stream.send_credit.room());
+        let half = self.streams.at(slot).and_then(|stream| stream.content.bytes_out());
+        let (before, unsent) = half.map_or((0, 0), |half| (half.kept(), half.unsent()));
+        let room = self.stream_room(before, unsent < credit.min(self.account.sent.room()));
         let closing = self.closing;
         let Some(half) = self.streams.at_mut(slot).and_then(|stream| stream.content.bytes_out_mut()) else {
             return Err(StreamError::UnknownStream);
@@ -143,8 +163,7 @@ impl Session {
         if closing || !half.takes_more() {
             return Err(StreamError::Ended);
         }
-        let before = half.kept();
-        let room = limit.saturating_sub(half.buffered()).min(buffer.max(OF_STREAM.saturating_sub(before)));
+        let room = limit.saturating_sub(half.buffered()).min(room);
         let room = usize::try_from(room).unwrap_or(usize::MAX);
         if bytes.len() > room {
             half.wants_writable = true;
@@ -288,7 +307,7 @@ impl Session {
             self.arenas.forget(&halves.arena);
         }
         self.accounting.on_stream_gone(stream.id.0);
-        self.account.reserve.give_back(stream.recv_credit.drawn(self.config.share_of(stream.id)));
+        self.account.reserve.give_back(stream.recv_credit.drawn(self.share_of(stream.id)));
         for lane in stream.lanes {
             self.outbox.close(lane);
         }

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use whimbrel_proto::session::{Outgoing, Read, SessionEvent, StreamCredit, StreamKind};
-use whimbrel_proto::{Cause, CloseReason, Service, StreamId, TransportConfig};
+use whimbrel_proto::session::{OpenError, Outgoing, Read, SessionEvent, StreamCredit, StreamKind};
+use whimbrel_proto::{Cause, CloseReason, Service, StreamId, Time, TransportConfig};
 use whimbrel_sim::pair::{End, Pair};
 
 const LINK: &str = "rate=50mbit,delay=25ms,queue=100ms";
@@ -233,4 +233,41 @@ fn a_peer_that_sends_beyond_its_credit_is_closed() {
         });
         assert_eq!(why, ends.then_some(Cause::Credit), "{offset}");
     }
+}
+
+/// As many streams as are allowed, with all the credit that each begins with, and nobody reads: what both ends allow by
+/// default must not end the session for want of memory.
+#[test]
+fn streams_that_are_unread_within_their_shares_end_no_session() {
+    const STREAMS: u64 = 4096;
+    let mut pair = Pair::connected(3, TransportConfig::default(), "delay=1ms,rate=2gbit");
+    let (mut opened, mut sent) = (0, 0);
+    let begin = pair.now();
+    while opened < STREAMS - 1 {
+        let now = pair.now();
+        let session = pair.session(End::Client);
+        match session.open_stream(StreamKind::Bytes) {
+            Ok(id) => {
+                let share = if id.index() < 128 { 64 << 10 } else { 16 << 10 };
+                assert_eq!(session.write(now, id, vec![7; share].into()), Ok(share));
+                (opened, sent) = (opened + 1, sent + share as u64);
+                if opened % 16 == 0 {
+                    pair.run(Duration::from_millis(2));
+                }
+            }
+            Err(error) => {
+                assert_eq!(error, OpenError::Limit);
+                pair.run(Duration::from_millis(2));
+                assert!(pair.now() - begin < Duration::from_secs(20), "{opened} streams");
+            }
+        }
+    }
+    let written = pair.run_until(Duration::from_secs(20), |pair| {
+        pair.session(End::Server).stream_credit(Time::ZERO).iter().map(|it| it.unread).sum::<u64>() == sent
+    });
+    let held = pair.session(End::Server).held();
+    println!("{} MiB unread on {opened} streams, {} MiB held", sent >> 20, held >> 20);
+    assert!(written && pair.closed(End::Server).is_none());
+    pair.send(End::Client, Service::ReliableSequenced, "still there");
+    assert!(pair.run_until(RTT * 3, |pair| !pair.recv(End::Server).is_empty()));
 }

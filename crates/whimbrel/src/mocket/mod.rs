@@ -167,6 +167,10 @@ impl Mocket {
                 if let Some(reason) = &state.closed {
                     return closed(reason.clone());
                 }
+                if state.connection.session().has_control() {
+                    // The peer is told what is waited for.
+                    self.shared.wake(state);
+                }
             }
             changed.await;
         }

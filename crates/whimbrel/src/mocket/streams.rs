@@ -176,6 +176,10 @@ impl Mocket {
             return Poll::Ready(Err(reason.clone()));
         }
         state.listeners().openers.add(cx.waker());
+        if state.connection.session().has_control() {
+            // The peer is told what is waited for.
+            self.shared.wake(state);
+        }
         Poll::Pending
     }
 

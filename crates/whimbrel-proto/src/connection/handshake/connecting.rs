@@ -16,7 +16,7 @@ use crate::connection::paths::validation::Validation;
 use crate::connection::state::Connection;
 use crate::handshake::{Accepted, Established, Extensions, HandshakeError, Params, Resumed};
 use crate::recovery::{Fate, Recovery};
-use crate::session::PeerLimits;
+use crate::session::{DEFAULT_STREAMS, PeerLimits};
 use crate::wire::packet::CLEAR_BIT;
 use crate::wire::sack::Sack;
 use crate::wire::{Reader, Writer, block};
@@ -236,6 +236,7 @@ impl Connection {
             max_message: params.max_message,
             cross_sequencing: params.cross_sequencing,
             openings: Some(params.extensions.openings),
+            small_shares: params.extensions.small_shares,
         });
         self.peer.max_packet = params.max_packet.into();
         self.paths[Main].mtu.limit(self.peer.max_packet);
@@ -250,7 +251,8 @@ impl Connection {
     pub(crate) fn own_params(config: &crate::config::TransportConfig) -> Params {
         Params {
             max_stream_data: config.session.share(),
-            max_streams: config.session.streams(),
+            // More are granted as they are opened.
+            max_streams: config.session.streams().min(DEFAULT_STREAMS),
             max_message: config.session.max_message,
             max_packet: config.max_udp_payload,
             max_ack_delay: config.max_ack_delay,

@@ -24,6 +24,11 @@ pub(in crate::session) fn room(budget: &Budget) -> u64 {
     budget.rest() / PART
 }
 
+/// Returns the most that one session which has `taken` may end up with: one part in [`PART`] of what is then free.
+pub(in crate::session) fn most_of(budget: &Budget, taken: u64) -> u64 {
+    budget.rest().saturating_add(taken) / (PART + 1)
+}
+
 pub(in crate::session) const TOO_MUCH: PeerMisbehaved = PeerMisbehaved::new(
     Cause::LimitExceeded,
     "more is held for this peer than may be: raise memory_budget, or send larger messages",
@@ -111,6 +116,12 @@ impl Held {
         let grown = step == 0 || fair && self.budget.take(step);
         self.taken += if grown { step } else { 0 };
         grown
+    }
+
+    /// Returns the largest total that could be held now.
+    pub(in crate::session) fn reach(&self) -> u64 {
+        let taken = most_of(&self.budget, self.taken).min(self.budget.free().saturating_add(self.taken));
+        ASSURED.saturating_add(self.first).saturating_add(taken)
     }
 
     /// Gives back what is no longer needed, except for a step.

@@ -1,10 +1,12 @@
 //! Adding up the memory held for the peer, and covering it from the budgets.
 
 use super::held::TOO_MUCH;
-use crate::PeerMisbehaved;
 use crate::budget::Budgets;
+use crate::session::config::DEFAULT_STREAMS;
 use crate::session::numbers::StreamSlot;
+use crate::session::send::out_blocks::Notice;
 use crate::session::state::Session;
+use crate::{PeerMisbehaved, StreamId};
 
 impl Session {
     /// Returns the memory held for the peer, bytes.
@@ -40,7 +42,30 @@ impl Session {
     /// if needed.
     #[inline]
     pub(in crate::session) fn cover_held(&mut self) -> Result<(), PeerMisbehaved> {
+        self.grant_streams();
         if self.account.held.covers(self.held()) { Ok(()) } else { self.cover_more() }
+    }
+
+    /// Lets the peer open more streams if it has opened half of what it may, and if what it may then send on all of them
+    /// could be held. A peer that keeps to its credit must not end its session.
+    #[inline]
+    pub(in crate::session) fn grant_streams(&mut self) {
+        if self.counts.is_tight() && self.counts.limit() < self.config.streams() {
+            self.grant_more_streams();
+        }
+    }
+
+    fn grant_more_streams(&mut self) {
+        // An eighth more than the bytes is for what surrounds them.
+        let weigh = |share: u64| share + share / 8;
+        let (first, later) = (StreamId(0), StreamId::nth(self.side, DEFAULT_STREAMS));
+        let firsts = DEFAULT_STREAMS * weigh(self.config.share()) + weigh(self.share_of(first));
+        let rest = self.account.held.reach().saturating_sub(firsts);
+        let fitting = DEFAULT_STREAMS + rest / weigh(self.share_of(later));
+        let limit = (2 * self.counts.limit()).min(self.config.streams()).min(fitting);
+        if self.counts.widen(limit) {
+            self.out_blocks.notify(Notice::MaxStreams);
+        }
     }
 
     fn cover_more(&mut self) -> Result<(), PeerMisbehaved> {

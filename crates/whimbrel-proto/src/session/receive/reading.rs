@@ -170,7 +170,8 @@ impl Session {
         let pace = if behind && matches!(pace, Pace::Faster(_)) { Pace::Same } else { pace };
         // Credit that nobody is short of may stay where it is.
         let pace = if pace == Pace::Slower && !self.account.reserve.is_short() { Pace::Same } else { pace };
-        let (share, most) = (self.config.share_of(stream.id), self.config.widest(stream.content.window()));
+        let share = self.config.share_of(stream.id, &self.peer);
+        let most = self.config.widest(stream.content.window());
         if stream
             .recv_credit
             .renew(self.clock, Terms { share, most, pace, reserve: &mut self.account.reserve })

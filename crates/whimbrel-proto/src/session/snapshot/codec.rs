@@ -13,7 +13,7 @@ use crate::wire::{Malformed, Reader, VARINT_MAX, Writer};
 use crate::{Service, StreamId, Tag, Time};
 
 /// The snapshot format that is written. Each change of layout is a new version.
-pub const SNAPSHOT_VERSION: u8 = 4;
+pub const SNAPSHOT_VERSION: u8 = 5;
 /// The oldest format that can be read.
 pub(super) const OLDEST_VERSION: u8 = 3;
 

@@ -114,12 +114,14 @@ fn load_options(input: &mut In) -> Loaded<StreamOptions> {
 }
 
 fn save_peer(peer: &PeerLimits, out: &mut Out<'_>) {
-    let PeerLimits { max_stream_data, max_streams, max_message, cross_sequencing, openings } = *peer;
+    let PeerLimits { max_stream_data, max_streams, max_message, cross_sequencing, openings, small_shares } =
+        *peer;
     for value in [max_stream_data, max_streams, max_message] {
         out.int(value);
     }
     out.flag(cross_sequencing);
     out.option(openings, Out::flag);
+    out.flag(small_shares);
 }
 
 fn load_peer(input: &mut In) -> Loaded<PeerLimits> {
@@ -129,6 +131,7 @@ fn load_peer(input: &mut In) -> Loaded<PeerLimits> {
         max_message: input.int()?,
         cross_sequencing: input.flag()?,
         openings: if input.is_since(4) { input.option(In::flag)? } else { None },
+        small_shares: input.is_since(5) && input.flag()?,
     })
 }
 
@@ -289,7 +292,7 @@ impl Session {
         let mut stream = Stream::new(id, kind, 0, 0);
         stream.send_credit = SendCredit::load(input)?;
         stream.recv_credit = RecvCredit::load(input)?;
-        self.account.reserve.adopt(stream.recv_credit.drawn(self.config.share_of(id)));
+        self.account.reserve.adopt(stream.recv_credit.drawn(self.share_of(id)));
         stream.claimed = input.flag()?;
         stream.end_out = match input.byte()? {
             0 => EndOut::Open,

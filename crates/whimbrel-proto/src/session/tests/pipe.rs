@@ -63,10 +63,11 @@ pub(super) struct Pipe {
 pub(super) fn limits(config: &SessionConfig) -> PeerLimits {
     PeerLimits {
         max_stream_data: config.share(),
-        max_streams: config.max_streams,
+        max_streams: config.streams().min(DEFAULT_STREAMS),
         max_message: config.max_message,
         cross_sequencing: config.cross_sequencing,
         openings: Some(true),
+        small_shares: true,
     }
 }
 
