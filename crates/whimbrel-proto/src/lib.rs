@@ -32,6 +32,11 @@ pub mod units;
 mod url;
 pub mod wire;
 
+/// Compiles the example of the package's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub use budget::{Budget, Budgets};
 pub use config::{Repeats, TransportConfig};
 pub use connection::{
