@@ -8,11 +8,14 @@
 //!
 //! Everything is driven by `handle_…(now, …)` and drained by `poll_…`. The same inputs give the same outputs.
 
+#![warn(missing_debug_implementations)]
+
 mod budget;
 mod config;
 pub mod congestion;
 pub mod connection;
 pub mod crypto;
+mod debug_only;
 mod endpoint;
 mod error;
 pub mod handshake;

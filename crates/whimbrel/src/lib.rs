@@ -25,6 +25,8 @@
 //!
 //! The futures run on tokio. All protocol logic is in [`whimbrel_proto`], which reads no clock and no socket.
 
+#![warn(missing_debug_implementations)]
+
 mod accepting;
 mod address;
 mod agreements;
