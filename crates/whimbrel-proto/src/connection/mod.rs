@@ -15,6 +15,8 @@
 //! `poll_endpoint_event` and `poll_event`; then sleep until `poll_timeout`.
 
 mod api;
+#[cfg(test)]
+mod captured_tests;
 mod control;
 mod datagram;
 mod event;

@@ -352,6 +352,17 @@ impl ClientHandshake {
         Ok(PingFlight { packet, early, server_id })
     }
 
+    /// Waits for the PONG to this PING alone, which somebody else has made.
+    #[cfg(test)]
+    pub(super) fn wait_for_pong(
+        &mut self,
+        server_id: ConnectionId,
+        server_key: PublicKey,
+        noise: HandshakeState,
+    ) {
+        self.attempts = [Attempt { server_id, server_key, noise }].into();
+    }
+
     /// The server's id, the prologue, and the packet up to the Noise message.
     fn ping_head(&self) -> Result<(ConnectionId, [u8; 32], Vec<u8>), HandshakeError> {
         if let Some(Invitation { server_id, prologue, cookie }) = &self.invitation {
