@@ -38,7 +38,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 secs=(here/'handshake.txt').read_text().split('\n# ')
 def kv(t): return {a:bytes.fromhex(b) for a,b in re.findall(r'^(\S+) = ([0-9a-f]*)$',t,re.M)}
 H={}
-for s in secs[1:5]: H.update(kv(s))
+for s in secs[1:7]: H.update(kv(s))
 b2=lambda *p: hashlib.blake2s(b''.join(p)).digest()
 hm=lambda k,d: hmac.new(k,d,hashlib.blake2s).digest()
 def hk(ck,ikm,n):
@@ -62,10 +62,11 @@ ck,k=hk(ck,dh(se_,pub(ce)),2); ck,k=hk(ck,dh(se_,pub(cs)),2)
 c=enc(k,0,hh,H['message_2.payload']); m+=c; hh=b2(hh,c)
 assert H['pong'][17:]==m and hh==H['handshake_hash']
 k1,k2=hk(ck,b'',2); assert (k1,k2)==(H['raw_split.client'],H['raw_split.server'])
-def expand(s,l,n):
+def hkdf(s,info,n):
     o=b'';p=b'';i=1
-    while len(o)<n: p=hmac.new(s,p+b'whimbrel '+l+bytes([i]),hashlib.sha256).digest(); o+=p; i+=1
+    while len(o)<n: p=hmac.new(s,p+info+bytes([i]),hashlib.sha256).digest(); o+=p; i+=1
     return o[:n]
+expand=lambda s,l,n: hkdf(s,b'whimbrel '+l,n)
 for n,base in(('early',H['early_secret']),('client',k1),('server',k2)):
     s=expand(base,n.encode(),32); assert s==H[n+'.secret']
     for l,L in(('key',16),('iv',12),('hp',16)): assert expand(s,l.encode(),L)==H[f'{n}.{l}']
@@ -75,7 +76,23 @@ rs=expand(expand(k1,b'client',32),b'resume',32); assert (rs,first)==(H['resume.s
 what=bytes([0x11])*16+(1).to_bytes(8,'big')
 assert H['resume.parameter']==what+hmac.new(expand(rs,b'resume proof',32),first+what,hashlib.sha256).digest()
 assert H['resume.next_secret']==expand(rs,b'ratchet'+rs,32)
-for i,s in enumerate(secs[5:]):
+xs=expand(expand(k1,b'client',32),b'exporter',32); assert xs==H['exporter.secret']
+label,context=H['exporter.label'],H['exporter.context']
+assert hkdf(xs,b'whimbrel export '+len(label).to_bytes(8,'big')+label+context,80)==H['exporter.output']
+def read_varint(b): n=1<<(b[0]>>6); return int.from_bytes(b[:n],'big')&((1<<8*n-2)-1),b[n:]
+def parameters(b):
+    found={}
+    while True:
+        id,b=read_varint(b)
+        if id==0: assert not b; return found
+        assert id>max(found,default=0)
+        n,b=read_varint(b); found[id],b=b[:n],b[n:]
+for name in('of_this_version','with_unknown_bits','of_unknown_bits'):
+    bits,rest=read_varint(parameters(H['extensions.'+name])[16]); assert not rest
+    assert bytes([bits&1])==H[f'extensions.{name}.taken'],name
+    assert name=='of_this_version' or bits>1
+assert H['extensions.of_this_version'].endswith(varint(16)+varint(1)+varint(1)+varint(0))
+for i,s in enumerate(secs[7:]):
     P=kv(s); L=16 if i==0 else 32; sec=P['packet.secret']
     key,iv,hp=[expand(sec,l,n) for l,n in((b'key',L),(b'iv',12),(b'hp',L))]
     nonce=bytes(a^b for a,b in zip(iv,(2).to_bytes(4,'big')+(0x3a5b7).to_bytes(8,'big')))

@@ -26,6 +26,11 @@ pub mod relay;
 mod stats;
 pub use whimbrel_proto::units;
 
+/// Compiles the example of the package's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub use calendar::Calendar;
 pub use config::{LinkConfig, QueueLimit};
 pub use histogram::Histogram;

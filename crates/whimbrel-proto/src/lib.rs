@@ -8,11 +8,14 @@
 //!
 //! Everything is driven by `handle_…(now, …)` and drained by `poll_…`. The same inputs give the same outputs.
 
+#![warn(missing_debug_implementations)]
+
 mod budget;
 mod config;
 pub mod congestion;
 pub mod connection;
 pub mod crypto;
+mod debug_only;
 mod endpoint;
 mod error;
 pub mod handshake;
@@ -31,6 +34,11 @@ mod time;
 pub mod units;
 mod url;
 pub mod wire;
+
+/// Compiles the example of the package's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 pub use budget::{Budget, Budgets};
 pub use config::{Repeats, TransportConfig};

@@ -1,11 +1,11 @@
-//! Checks the module rules of ARCHITECTURE.md: nouns do not import the coordinator, so no import cycle exceeds three
-//! files.
+//! Checks the module rule of ARCHITECTURE.md: no more than three files refer to one another in a circle, be it by `use`
+//! or by a path in the code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The most files that may import one another, directly or indirectly.
+/// The most files that may refer to one another, directly or indirectly.
 const MOST: usize = 3;
 
 type Names = Vec<String>;
@@ -31,9 +31,11 @@ fn module(file: &Path, root: &Path) -> Names {
     names
 }
 
-/// The part of the text before the tests.
-fn without_tests(text: &str) -> &str {
-    text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default()
+/// The code of a file: its text before the tests, without comments and indentation.
+fn code(text: &str) -> String {
+    let before_tests = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let lines = before_tests.lines().map(str::trim).filter(|line| !line.starts_with("//"));
+    lines.flat_map(|line| ["\n", line.split(" // ").next().unwrap_or_default()]).collect()
 }
 
 /// Expands `a::{b, c::d}` to `a::b` and `a::c::d`.
@@ -62,23 +64,61 @@ fn expand(prefix: &[String], tree: &str, into: &mut Vec<Names>) {
     }
 }
 
-/// The paths that a file imports.
-fn imports(text: &str) -> Vec<Names> {
-    let mut all = Vec::new();
-    for statement in without_tests(text).split("\nuse ").skip(1).chain(reexports(text)) {
+/// The paths that a file names: what it imports and re-exports, and what it names in full in its code.
+fn paths(code: &str) -> Vec<Names> {
+    let mut all = named_in_full(code);
+    for statement in code.split("\nuse ").skip(1).chain(reexports(code)) {
         expand(&[], statement.split(';').next().unwrap_or_default(), &mut all);
     }
     all
 }
 
-fn reexports(text: &str) -> impl Iterator<Item = &str> {
-    let lines = without_tests(text).match_indices("\npub").map(|(at, _)| &text[at + 1..]);
+fn reexports(code: &str) -> impl Iterator<Item = &str> {
+    let lines = code.match_indices("\npub").map(|(at, _)| &code[at + 1..]);
     lines.filter_map(|rest| {
         let line = &rest[..rest.find(';')?];
         let (before, tree) = line.split_once("use ")?;
         let visibility = before.trim();
         (visibility == "pub" || visibility.starts_with("pub(") && visibility.ends_with(')')).then_some(tree)
     })
+}
+
+/// The paths in the code that begin with `crate`, `super` or `self`. `pub(in crate::…)` refers to no other file.
+fn named_in_full(code: &str) -> Vec<Names> {
+    let part_of_path = |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | ':');
+    let mut all = Vec::new();
+    for (at, _) in code.match_indices("::") {
+        let begin = code[..at].rfind(|letter| !part_of_path(letter)).map_or(0, |before| before + 1);
+        let end = at + code[at..].find(|letter| !part_of_path(letter)).unwrap_or(code.len() - at);
+        let path: Names =
+            code[begin..end].split("::").filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        let is_ours = path.first().is_some_and(|name| matches!(name.as_str(), "crate" | "super" | "self"));
+        let before = &code[..begin];
+        if is_ours && !before.ends_with("pub(in ") && !before.ends_with("use ") {
+            all.push(path);
+        }
+    }
+    all
+}
+
+/// Where the names that `lib.rs` re-exports come from.
+fn root_names(code: &str) -> BTreeMap<String, Names> {
+    let mut all = Vec::new();
+    for tree in reexports(code) {
+        expand(&[], tree, &mut all);
+    }
+    all.into_iter().filter_map(|path| Some((path.last()?.clone(), path))).collect()
+}
+
+/// Replaces a name of the root by the path that it is re-exported from.
+fn through_root(path: Names, root: &BTreeMap<String, Names>) -> Names {
+    match path.as_slice() {
+        [first, name, rest @ ..] if first == "crate" => match root.get(name) {
+            Some(origin) => [&path[..1], origin, rest].concat(),
+            None => path,
+        },
+        _ => path,
+    }
 }
 
 /// The module that a path leads to from another module, as far as there are modules.
@@ -112,7 +152,7 @@ fn reached(from: &Names, edges: &BTreeMap<Names, BTreeSet<Names>>) -> BTreeSet<N
 }
 
 #[test]
-fn no_circle_of_imports_is_over_three_files() {
+fn no_circle_is_over_three_files() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut files = Vec::new();
     sources(&root, &mut files);
@@ -122,14 +162,20 @@ fn no_circle_of_imports_is_over_three_files() {
     };
     let modules: BTreeMap<Names, PathBuf> =
         files.iter().filter(|file| !is_test(file)).map(|file| (module(file, &root), file.clone())).collect();
+    let code: BTreeMap<&Names, String> = modules
+        .iter()
+        .map(|(module, file)| (module, code(&fs::read_to_string(file).expect("readable"))))
+        .collect();
+    let root_names = root_names(&code[&Names::new()]);
+    assert!(root_names.len() > 50, "the root's names were found");
     let mut edges: BTreeMap<Names, BTreeSet<Names>> = BTreeMap::new();
-    for (from, file) in &modules {
-        // What `lib.rs` re-exports is the crate's common vocabulary, used everywhere.
+    for (from, code) in code {
+        // The root imports nothing for itself. A name taken from it counts as taken from where it is defined.
         if from.is_empty() {
             continue;
         }
-        let text = format!("\n{}", fs::read_to_string(file).expect("readable"));
-        for path in imports(&text) {
+        for path in paths(code.as_str()) {
+            let path = through_root(path, &root_names);
             if let Some(to) = resolve(&path, from, &modules).filter(|to| to != from && !to.is_empty()) {
                 edges.entry(from.clone()).or_default().insert(to);
             }
@@ -144,7 +190,7 @@ fn no_circle_of_imports_is_over_three_files() {
             .filter(|other| reach[other].contains(*module))
             .map(|other| other.join("::"))
             .collect();
-        assert!(circle.len() <= MOST, "these import one another: {circle:?}");
+        assert!(circle.len() <= MOST, "these refer to one another: {circle:?}");
     }
 }
 
@@ -154,4 +200,22 @@ fn an_import_is_taken_apart() {
     expand(&[], "super::{a::{B, c}, d as e}", &mut all);
     let all: Vec<String> = all.iter().map(|path| path.join("::")).collect();
     assert_eq!(all, ["super::a::B", "super::a::c", "super::d"]);
+}
+
+#[test]
+fn a_path_in_the_code_counts_and_a_visibility_does_not() {
+    let text = "pub(in crate::a) fn f() -> crate::b::C {\n    // crate::d::e\n    super::g::h(self::i::J) // crate::k\n}\n\
+                fn i() {\n    use crate::l::{M, n::O};\n}\n#[cfg(test)]\nmod tests {\n    use crate::p::Q;\n}\n";
+    let mut all: Vec<String> = paths(&code(text)).iter().map(|path| path.join("::")).collect();
+    all.dedup();
+    assert_eq!(all, ["crate::b::C", "super::g::h", "self::i::J", "crate::l::M", "crate::l::n::O"]);
+}
+
+#[test]
+fn a_name_of_the_root_leads_to_its_file() {
+    let root = root_names("\npub use error::{Cause, PeerMisbehaved};\npub(crate) use time::Time;");
+    let through = |path: &str| through_root(path.split("::").map(str::to_owned).collect(), &root).join("::");
+    assert_eq!(through("crate::Cause::Peer"), "crate::error::Cause::Peer");
+    assert_eq!(through("crate::Time"), "crate::time::Time");
+    assert_eq!(through("crate::wire::Reader"), "crate::wire::Reader");
 }

@@ -31,6 +31,8 @@
 //! # }
 //! ```
 
+#![warn(missing_debug_implementations)]
+
 mod activity;
 mod bind;
 mod config_file;

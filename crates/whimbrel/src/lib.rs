@@ -25,6 +25,8 @@
 //!
 //! The futures run on tokio. All protocol logic is in [`whimbrel_proto`], which reads no clock and no socket.
 
+#![warn(missing_debug_implementations)]
+
 mod accepting;
 mod address;
 mod agreements;
@@ -65,12 +67,10 @@ mod trust;
 mod turns;
 mod wakers;
 
-/// Compiles the examples of the README and the guides.
+/// Compiles the example of the package's README.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-#[doc = include_str!("../../../docs/guide.md")]
-#[doc = include_str!("../../../docs/mobility.md")]
-struct Pages;
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 pub use address::{ToSocket, ToUrl};
 pub use config::Config;

@@ -6,6 +6,7 @@ mod fuzz;
 mod lab;
 mod link_bench;
 mod mixed;
+mod packages;
 mod process;
 mod soak;
 mod test;

@@ -9,12 +9,12 @@ use anyhow::Context;
 
 use crate::counts::Counts;
 use crate::process::{cargo, root};
-use crate::{lab, tools};
+use crate::{lab, packages, tools};
 
 /// The number of seeds for the test of random operations. Each seed runs 200 operations.
 const RANDOM_SEEDS: &str = "10000";
 
-/// Runs every check: format, lints, tests, documentation, licences.
+/// Runs every check: format, lints, packages, tests, documentation, licences.
 #[derive(clap::Args)]
 pub(crate) struct Test {
     /// Build cargo-deny if it is missing. In CI and as root this is the default.
@@ -56,6 +56,11 @@ impl Test {
         }
         let clippy = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
         tally.check("lints", cargo(&clippy))?;
+        tally.packages()?;
+        tally.check("the library without features", library_with(None))?;
+        for feature in packages::LIBRARY_FEATURES {
+            tally.check("the library with a single feature", library_with(Some(feature)))?;
+        }
         // One of the tests needs tshark, too. The dissector's own step reports if it is missing.
         let tshark = tools::tshark();
         tally.tests("tests", &["--workspace"])?;
@@ -158,6 +163,19 @@ impl Tally {
         Ok(())
     }
 
+    /// Checks the packages as they would be published.
+    fn packages(&mut self) -> anyhow::Result<()> {
+        let name = "packages";
+        announce(name);
+        let start = Instant::now();
+        let faults = packages::faults()?;
+        for fault in &faults {
+            println!("   {fault}");
+        }
+        self.done(name, faults.is_empty(), start);
+        Ok(())
+    }
+
     /// Runs `cargo test` and counts its tests.
     fn tests(&mut self, name: &'static str, arguments: &[&str]) -> anyhow::Result<()> {
         announce(name);
@@ -226,6 +244,15 @@ impl Tally {
 /// Returns a command that checks whether a separate workspace compiles.
 fn only_checked(manifest: &str) -> Command {
     cargo(&["check", "--manifest-path", manifest, "--all-targets", "--quiet"])
+}
+
+/// Returns a command that checks the library with one feature alone, or with none. The workspace as a whole always
+/// has all of them.
+fn library_with(feature: Option<&str>) -> Command {
+    let mut command = cargo(&["clippy", "--package", "whimbrel", "--no-default-features", "--quiet"]);
+    command.args(feature.into_iter().flat_map(|feature| ["--features", feature]));
+    command.args(["--", "-D", "warnings"]);
+    command
 }
 
 /// Returns a command that builds all fuzz targets. It omits the instrumentation of a fuzzer's build, so it can reuse

@@ -69,10 +69,10 @@ impl Experiment for Blackout {
                        the first update that arrives, and whether that one was the newest there was (1) or not (0); how many arrived \
                        of those sent; the greatest latency. The limit is half a round trip; of the greatest latency, the outage \
                        beside it where all are wanted. All peers are tried with 5 s; elsewhere the few that say most.",
-            why: "A sender cannot know that the link is back: it has to ask. TCP and QUIC double the time between two questions: \
-                  how long the silence lasts beyond the outage is decided by when the next one is due, and, of the bulk of TCP with BBR, which has \
-                  been found silent for longer than a doubled timer sleeps, by how slowly it goes on. Ours stops doubling at 170 ms, or a \
-                  round trip where that is longer. Without replacement the first to arrive is the oldest of those that waited; with it, the newest.",
+            why: "A sender cannot know that the link is back: it has to probe. TCP and QUIC double the time between two probes, so the silence lasts \
+                  until the next one is due. Bulk over TCP with BBR was silent for longer than a doubled timer sleeps, because it resumes slowly. \
+                  Whimbrel's interval stops doubling at 170 ms, or at one round trip where that is longer. Without replacement, the first message to \
+                  arrive is the oldest that waited; with it, the newest.",
         }
     }
 

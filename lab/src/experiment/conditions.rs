@@ -78,9 +78,9 @@ impl Experiment for Conditions {
                        if it is never idle, after TCP's headers. Messages: each wanted as soon as it is there, in any order where the peer \
                        has that, for 20 s; latency is from the send call to the arrival; lost is what had not come 15 s after the \
                        last was sent; the limit is the one-way delay.",
-            why: "What a sender takes for congestion decides bulk: loss, a rate that falls, or delay that swings. Where queues are deep \
-                  and the rate is low, who fills the queue makes others wait. Messages in one order wait for each that was lost; an \
-                  outage makes all wait that were sent in it.",
+            why: "Bulk depends on what a sender takes for congestion: loss, a falling rate, or delay that varies. Where queues are deep and the rate \
+                  is low, a sender that fills the queue delays everyone else. Messages in one order wait for each lost one. An outage delays all \
+                  messages that were sent during it.",
         }
     }
 

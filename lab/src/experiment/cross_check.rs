@@ -73,9 +73,9 @@ impl Experiment for CrossCheck {
                        seen: rates 3 %, and 5 % where TCP's recovery over 20 ms is a part of it; round trips 0.5 ms and 1 %, for the ways \
                        through the hosts; losses four standard deviations of the difference between two trials' dice; the way through a full \
                        queue as a round trip, and one packet, since rattan's limit is whole packets. How late rattan's packets were nobody notes.",
-            why: "Both count IP bytes, both drop at the tail, and both throw a die a packet: what differs is the way through the machine. A \
-                  round trip over rattan's takes 0.1 to 0.2 ms more; and two cores, which also have TCP's two ends \
-                  to run, do not carry a gigabit over rattan's: 0.85 of it where ours carries 0.98, and both less where the machine has other work.",
+            why: "Both emulators count IP bytes, drop at the tail, and decide the loss of each packet at random. They differ in the way a packet takes \
+                  through the machine. A round trip over rattan takes 0.1 to 0.2 ms more. Two cores, which also run both ends of TCP, do not carry a gigabit \
+                  over rattan: it reaches 0.85 of it, our emulator 0.98. Both reach less while the machine has other work.",
         }
     }
 

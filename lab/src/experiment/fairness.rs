@@ -56,9 +56,9 @@ impl Experiment for Fairness {
             measured: "Bulk flows that begin together on a link of 10 Mbit/s and 40 ms with a queue of one bandwidth-delay product \
                        (40 ms), for 60 s. Goodput is payload read in that time; a share is of all payload read. `in all` is beside \
                        what the link can carry of TCP. No loss but at the queue.",
-            why: "CUBIC fills the queue until it overflows; BBR keeps to what it takes for the bandwidth, and holds up to one more \
-                  bandwidth-delay product of queue. Beside CUBIC in a queue of one such product BBR is known to take more than \
-                  half. Ours keeps a queue of its own that grows where others keep it long.",
+            why: "CUBIC fills the queue until it overflows. BBR limits itself to its estimate of the bandwidth, and keeps up to one more \
+                  bandwidth-delay product in the queue. In a queue of one such product, BBR is known to take more than half beside CUBIC. \
+                  Whimbrel keeps a queue of its own, and lets it grow where others keep theirs long.",
         }
     }
 

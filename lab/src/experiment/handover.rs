@@ -119,9 +119,9 @@ impl Experiment for Handover {
                        loses half its packets; 20 times the one interface gets another address instead. A gap is the longest time without an \
                        arrival; of break before make 300 ms of it are the break, and what the commands took that make it: without its break is \
                        what the silence was beyond both. Lost is what had not come 10 s after the last was sent.",
-            why: "An interface that goes takes its route, and tells the host so: a sender that listens knows at once, another waits for \
-                  its acknowledgements to be overdue. What was under way on the old link is lost, and goes again on the new one. A \
-                  transport that is bound to the address it began with ends there.",
+            why: "When an interface goes away, its routes go too, and the host is told. A sender that listens for this knows at once. Any other sender \
+                  waits until its acknowledgements are overdue. What was in flight on the old link is lost, and is sent again on the new one. A \
+                  transport that is bound to its first address ends there.",
         }
     }
 

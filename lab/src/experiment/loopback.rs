@@ -56,9 +56,9 @@ impl Experiment for Loopback {
                        with their default settings; TCP with TCP_NODELAY; bare UDP with GSO and GRO: the floor, what the same sockets do with nothing \
                        above them, to be read as the limit of who sends as large pieces. UDP and TCP encrypt nothing. \
                        Processor time is that of both sides over all that was carried, warm-up included.",
-            why: "There is no link here, so a figure says what the processors leave, and next to nothing about networks. Whoever \
-                  passes large pieces to the kernel pays it seldom: bulk is decided by the segments of a call, small messages by what \
-                  is done for each before they are put together.",
+            why: "There is no link here, so a figure shows the cost in processor time, and next to nothing about networks. Calls into the kernel are \
+                  expensive. Bulk therefore depends on how many segments one call carries, and small messages on the work for each before \
+                  they are put together.",
         }
     }
 

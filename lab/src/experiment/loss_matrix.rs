@@ -85,10 +85,10 @@ impl Experiment for LossMatrix {
                        1,500, our packet's payload: TCP's is 1,448, so that it may stand at 1.01. That of 2 MB is a round trip of \
                        set-up, half of one to the receiver, and the bytes at that rate. All peers are tried at 4 Mbit/s with 5 %; \
                        elsewhere whimbrel, tcp-cubic, tcp-bbr and quinn-bbr.",
-            why: "A controller that takes each loss for congestion (CUBIC) keeps a window of some 1.2 / sqrt(loss) packets or \
-                  little more, whatever the link could carry. Those that estimate the rate (BBR and ours) do not, but a stream in \
-                  order still waits for each hole to be filled, and what is sent again is lost again as often. A goodput near the \
-                  limit can be had by flooding: then the queue's delay and its drops tell.",
+            why: "A controller that takes each loss for congestion (CUBIC) keeps a window of about 1.2 / sqrt(loss) packets or little more, \
+                  whatever the link could carry. Those that estimate the rate (BBR and Whimbrel) do not. Yet an ordered stream still waits until each \
+                  gap is filled, and retransmissions are lost as often as other packets. A sender that floods the link can also reach a goodput near the \
+                  limit: the queue's delay and its drops reveal that.",
         }
     }
 

@@ -43,10 +43,10 @@ impl Experiment for MessageLatency {
                        one clock. Percentiles are over the messages that arrived; `lost` says how many did not. Bytes are IP bytes \
                        from caller to server over payload bytes. The limit is the one-way delay. All peers are tried at 5 % of loss, elsewhere \
                        the few that say most.",
-            why: "Over 20 ms of way a message can be late for three reasons: it was lost and is sent again, which takes at least a \
-                  round trip; it waits behind another that was lost, in peers with one order; or it was sent while the connection \
-                  was still being set up. Sending small messages twice trades bytes for the first. The floor is UDP: it never waits, \
-                  and loses.",
+            why: "With a one-way delay of 20 ms, a message can be late for three reasons. It was lost and is sent again, which takes at least a \
+                  round trip. It waits behind another lost message, in peers with a single order. Or it was sent while the connection was still being \
+                  established. Sending small messages twice trades bytes for fewer delays of the first kind. UDP is the floor: it never waits, and it \
+                  loses messages.",
         }
     }
 

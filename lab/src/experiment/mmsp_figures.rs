@@ -60,10 +60,9 @@ impl Experiment for MmspFigures {
                        others a second, sound one beside: wireless in Figure 4.1, wired in Figure 4.2. The paper damaged whole parts of \
                        100 MB in its program, up to 80 %, and had a second wireless link, which carried nothing. The limit is what both \
                        links leave after damage and TCP's headers.",
-            why: "BBR does not take each loss for congestion, and fills most of what one damaged packet in ten leaves. At four in ten what \
-                  TCP sends again is damaged again so often that it waits for its timer, which doubles each time. With a sound link \
-                  beside, what is sent again need not be damaged again, and the sound link can carry what the other does not: in Figure \
-                  4.2 it is ten times the better.",
+            why: "BBR does not take each loss for congestion, and with one damaged packet in ten it uses most of what is left. At four in ten, \
+                  TCP's retransmissions are damaged so often that it waits for its timer, which doubles each time. With a sound link beside the damaged \
+                  one, retransmissions can take the sound link, and so can data. In Figure 4.2 the sound link is ten times as fast.",
         }
     }
 

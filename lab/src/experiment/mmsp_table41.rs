@@ -85,8 +85,8 @@ impl Experiment for MmspTable41 {
                        messages sent in that state that arrived in the end; the gap is the longest time without an arrival in that state. \
                        In the last, after 5 s without any link, all come back: the paper's connection had ended by then, its timer being \
                        5 s. TCP has the wired link alone.",
-            why: "A connection of several paths lives as long as one of them does, or comes back in time; one of a single path \
-                  stands still while its link is down, and sends again once its timer wakes.",
+            why: "A connection with several paths lives as long as one of them works or comes back in time. A connection with a single path \
+                  stands still while its link is down, and sends again when its timer fires.",
         }
     }
 

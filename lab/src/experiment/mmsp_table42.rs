@@ -85,10 +85,9 @@ impl Experiment for MmspTable42 {
                        have the rates that the paper's TCP found, and then 500 and 100 Mbit/s. The paper's MMSP used further paths for what \
                        it sent again only. The limit is the sum of the links after TCP's headers, 1,448 \
                        of 1,500; a packet of ours carries 1,437.",
-            why: "Over several links rates add up if each path is filled for its own sake. Two links of the same kind are the easy \
-                  case; beside a link ten times as fast a wireless one adds a tenth, which a packet that came too late can cost \
-                  again. At 500 Mbit/s a processor spends itself on single packets through the devices of both hosts and the link, \
-                  for all alike.",
+            why: "Over several links, rates add up if each path is filled independently of the others. Two links of the same kind are the easy case. \
+                  Beside a link ten times as fast, a wireless link adds a tenth, and one packet that comes too late can cost as much. At 500 Mbit/s, the \
+                  processor is the limit for every peer: it handles single packets in the devices of both hosts and in the link.",
         }
     }
 

@@ -33,8 +33,8 @@ impl Experiment for MocketsTable1 {
                        the paper's figures stand beside for the ratio of its two rows, not for their size. Its spread is the \
                        standard deviation, here given by the median alone. The limit is a round trip of set-up, half of one to the \
                        receiver, and the bytes at the rate that TCP's headers leave, 1,448 of 1,500.",
-            why: "An unused channel loses next to nothing, so there is little to win but a quick start: what a peer needs beyond the \
-                  limit is the time until its window fills the link.",
+            why: "An unused channel loses next to nothing, so only a quick start can win much. A peer takes longer than the limit by the time that its \
+                  window needs to fill the link.",
         }
     }
 

@@ -45,10 +45,10 @@ impl Experiment for MocketsTable2 {
                        meets the same outages in the same trial. Latency is from the send call to the arrival, over the updates that \
                        arrived. Age of information is how old the newest known update is at any moment, from the first arrival to \
                        the last. Its limit is that without any outage: half the interval, and the way. Peers that cannot replace send all, in order.",
-            why: "While the link is down, updates grow old. What is sent reliably in order delivers all of them afterwards, old ones \
-                  first, and waits for its retransmission timer, which has doubled meanwhile. Replacing keeps the newest alone, so \
-                  the old are not even counted in the mean; the age of information is the fairer figure, since nobody gains in it by \
-                  leaving out. The paper's maximum for TCP, 6 s, is a backed-off timer.",
+            why: "While the link is down, updates grow old. A reliable ordered transport delivers all of them afterwards, the oldest first. It also waits \
+                  for its retransmission timer, which has backed off meanwhile. Replacing keeps only the newest update, so old ones do not count in the \
+                  mean. The age of information is the fairer figure, since leaving updates out does not improve it. The paper's maximum for TCP, 6 s, is a \
+                  backed-off timer.",
         }
     }
 

@@ -50,10 +50,10 @@ impl Experiment for PathsAggregate {
                        loss is drawn for each packet, on both links, in both directions. The limit is what both links leave after \
                        loss and TCP's headers, 1,448 of 1,500; a packet of ours carries 1,437. TCP has the first link alone: what the better link gives. Queueing delay and drops are \
                        of the first link.",
-            why: "Who has its data in one order must hold what the faster link brought until the slower one has caught up; who does not \
-                  can read each message as it comes. Data put on the slow link too early comes later than the fast one would have \
-                  brought it. Under loss each path stands and falls with its congestion controller, as on one link. SCTP keeps its \
-                  further paths for repairs (RFC 9260) and adds nothing up.",
+            why: "A receiver with a single order must hold what the faster link delivered until the slower one has caught up. Without that order, \
+                  each message can be read when it arrives. Data that is put on the slow link too early arrives later than the fast link would have \
+                  delivered it. Under loss, each path depends on its congestion controller, as on a single link. SCTP uses its other paths for \
+                  retransmissions only (RFC 9260), so its rates do not add up.",
         }
     }
 

@@ -76,10 +76,9 @@ impl Experiment for PathsDark {
                        read, from then until 4 s after its return, in steps of 10 ms; and when after the return that link carries half \
                        its rate again over 0.2 s. Both: from the first link's return to the first byte read. TCP has the first link \
                        alone. The limit is half a round trip.",
-            why: "What was under way on a link that goes is not known to be lost until its acknowledgement is overdue; then it can go on the \
-                  other link at once, or wait for a timer. Whoever delivers in one order has nothing to read until that gap is filled. \
-                  Nothing tells a sender that a link is back but an answer to what it sends there, so that the time between two tries \
-                  decides.",
+            why: "When a link fails, the data in flight on it is not known to be lost until its acknowledgement is overdue. It can then be sent on the \
+                  other link at once, or wait for a timer. A receiver with a single order has nothing to read until that gap is filled. Only an answer \
+                  to a probe tells a sender that a link is back, so the interval between probes decides.",
         }
     }
 

@@ -106,9 +106,9 @@ impl Experiment for PathsMessages {
                        are times of. The rows of whimbrel differ by a setting each: `-once` repeats nothing, `-deadline` may spend \
                        as much as it likes on messages that would come too late, `-urgent` sends at a priority that takes two paths, \
                        `-redundant` sends everything on each.",
-            why: "A message lost once is known to be when the next ones have been acknowledged, which takes a round trip: sent again, it \
-                  comes after one and a half. To be in time before that it must have gone twice from the beginning: with the next packet, \
-                  or on another path, whose loss is another's.",
+            why: "A lost message is detected when later ones have been acknowledged, which takes a round trip. Its retransmission arrives one and a \
+                  half round trips after it was first sent. To be in time before that, a message must be sent twice from the beginning: with the next \
+                  packet, or on another path, whose losses are independent.",
         }
     }
 

@@ -65,9 +65,9 @@ impl Experiment for Scale {
                        encryption; that of the process over that with one connection, and that of the kernel's objects (slabs), of which \
                        each end is taken to have half. Handshakes: 10,000 (3,000 in a quick run), 64 under way. The flood runs for 3 s \
                        beside bulk over 100 Mbit/s, 20 ms; the share is of the goodput without it.",
-            why: "A handshake is public-key operations, an idle connection its buffers and two datagrams each 25 s. SYNs beyond a \
-                  limit a second are dropped before anything costly is done for them. Many connections of ours, as of QUIC, share a socket, and \
-                  what each takes is in the process; a connection of TCP is a socket, and what it takes is in the kernel.",
+            why: "A handshake costs public-key operations. An idle connection costs its buffers, and two datagrams every 25 s. SYNs beyond a rate limit are \
+                  dropped before they cause costly work. Connections of Whimbrel, and of QUIC, share a socket, and their memory is in the process. \
+                  A TCP connection is a socket of its own, and its memory is in the kernel.",
         }
     }
 

@@ -67,9 +67,9 @@ impl Experiment for SelfTest {
                        first and the last arrival, those of 100 Mbit/s and more by TCP after a second. Found should be set, give or take allowed: rates 1 %, delays 1 ms and 1 %, \
                        losses four standard deviations of as many dice. A trial whose figure lies further off has failed, and its row is OUT. Late is how long after its moment the 99th of a hundred \
                        packets left the link. Another emulator stands beside these links in `cross-check`.",
-            why: "The link's thread runs before all others and its timers are exact, but each packet costs it two system calls, and \
-                  the second takes the packet through the receiving host's network stack: that is what bounds the highest rate. A \
-                  one-way delay is longer than set by the way through both hosts' network stacks.",
+            why: "The link's thread has priority over all others, and its timers are exact. But each packet costs it two system calls, and the second one \
+                  takes the packet through the receiving host's network stack. This limits the highest rate. A one-way delay is longer than \
+                  configured, by the time in both hosts' network stacks.",
         }
     }
 

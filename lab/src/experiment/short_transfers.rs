@@ -46,9 +46,9 @@ impl Experiment for ShortTransfers {
                        each with dice of its own; its figures are their median and 95th percentile. The limit is a round trip of \
                        set-up, half of one to the receiver, and serialisation at the share that loss and TCP's headers leave, 1,448 of 1,500. All peers \
                        are tried at 5 % of loss; without loss the few that say most, and TLS.",
-            why: "What is short is decided by round trips: TCP needs one before it sends, and TLS 1.3 one more; QUIC and ours \
-                  seal within the first. Beyond ten packets or so the initial window counts. Under loss the tail is decided by what \
-                  happens when a packet of the set-up, or the last one, is lost: nothing after it tells of the loss, only a timer.",
+            why: "Short transfers are decided by round trips. TCP needs one before it sends data, and TLS 1.3 one more. QUIC and Whimbrel set up \
+                  encryption within the first. Beyond about ten packets, the initial window counts. Under loss, the tail depends on lost packets of \
+                  the handshake and on a lost last packet. No later packet reveals these losses, so only a timer does.",
         }
     }
 

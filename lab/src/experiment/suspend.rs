@@ -43,10 +43,10 @@ impl Experiment for Suspend {
                        longest time without one from the suspend call on: it holds suspending, the start of a process, and resuming. \
                        Lost, twice and disorder are over all messages. The limit of a first delivery is a round trip of set-up and half \
                        of one to the receiver. No other peer has anything to compare.",
-            why: "Suspending takes a round trip, in which the peer says how long it waits. Resuming is a handshake of two round trips, \
-                  for with the proof that the session is this caller's nothing is sent early: half a round trip later the first \
-                  message can be there. What was not acknowledged is in the bytes and is sent again; what of it had arrived is told by its \
-                  number. Under loss each of these packets may have to be sent again.",
+            why: "Suspending takes a round trip, in which the peer says how long it will wait. Resuming is a handshake of two round trips: the client \
+                  must prove that the session is its own, so it sends nothing early. The first message can arrive half a round trip later. Messages \
+                  without an acknowledgement are part of the suspended state and are sent again. The peer recognises those that had arrived by their \
+                  numbers. Under loss, each of these packets may have to be sent again.",
         }
     }
 

@@ -1,6 +1,5 @@
 //! The interface of a connection to the application and the endpoint.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
@@ -9,12 +8,14 @@ use super::datagram::Datagram;
 use super::event::{EndpointAnswer, EndpointEvent, Event};
 use super::handshake::export_error::ExportError;
 use super::lifecycle::close::{CloseReason, Ending};
+use super::observe::events::take_first;
 use super::paths::path_set::Main;
 use super::state::Connection;
 use crate::crypto::{PublicKey, ResetToken};
 use crate::session::Session;
 use crate::wire::close::Reason;
 use crate::{Cause, ConnectionId, Side, Time};
+
 impl Connection {
     /// Handles the endpoint's answer to an [`EndpointEvent`].
     pub fn handle_answer(&mut self, answer: EndpointAnswer) {
@@ -246,13 +247,4 @@ impl Connection {
             self.finish(now, CloseReason::Peer(reason), None);
         }
     }
-}
-
-/// Removes and returns the first entry. Frees the queue's memory with the last one, since entries are rare.
-pub(super) fn take_first<T>(news: &mut VecDeque<T>) -> Option<T> {
-    let first = news.pop_front();
-    if news.is_empty() {
-        *news = VecDeque::new();
-    }
-    first
 }

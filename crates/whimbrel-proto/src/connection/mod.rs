@@ -1,7 +1,8 @@
 //! One connection: keys and paths that carry one session now.
 //!
-//! `state` holds the parts of a connection. The folders hold one noun or verb a file: nouns know nothing of
-//! [`Connection`], verbs are its methods. The connection routes and owns; it does not compute.
+//! `state` holds the parts of a connection. The folders hold one noun or verb a file: verbs are methods of
+//! [`Connection`], and nouns know nothing of it. Only `lifecycle::redial` and `lifecycle::succession` hold other
+//! connections. The connection routes and owns; it does not compute.
 //!
 //! - `handshake`: the handshake, its keys, and tickets.
 //! - `packet`: building and opening packets, and reporting their fates.
@@ -14,6 +15,8 @@
 //! `poll_endpoint_event` and `poll_event`; then sleep until `poll_timeout`.
 
 mod api;
+#[cfg(test)]
+mod captured_tests;
 mod control;
 mod datagram;
 mod event;

@@ -10,9 +10,11 @@ use super::control::notices::Notices;
 use super::event::{EndpointAnswer, EndpointEvent, Event};
 use super::handshake::ticketing::IssuedTicket;
 use super::lifecycle::suspended::Suspended;
-use crate::crypto::{Claim, Identity, PathMemory, Proof, PublicKey, ResetToken, Secret};
-use crate::handshake::Params;
-use crate::{ConnectionId, Ticket, TicketStore, Time};
+use crate::crypto::{
+    Aead, Claim, Identity, Keys, PathMemory, Proof, PublicKey, ResetKey, ResetToken, SealKey, Secret,
+};
+use crate::handshake::{AcceptorConfig, ClientConfig, Params, ServerKey};
+use crate::{ConnectConfig, ConnectionId, ListenConfig, Side, Ticket, TicketStore, Time, TransportConfig};
 
 /// The byte that fills every secret below.
 const BYTE: u8 = 0xa7;
@@ -75,8 +77,37 @@ fn nothing_that_holds_a_secret_prints_it() {
     hides("EndpointAnswer::Id", &EndpointAnswer::Id(ConnectionId(9), token));
     hides("EndpointEvent", &EndpointEvent::PeerResetToken(token));
     hides("Suspended", &suspended());
+    hides("Claim", &suspended().claim);
     hides("Notices", &notices);
     hides("ControlBlock", &ControlBlock::Ticket(1));
+}
+
+#[test]
+fn no_settings_or_keys_print_a_secret() {
+    let secret = || Secret::new([BYTE; 32]);
+    let acceptor = AcceptorConfig { psk: Some(secret()), ..AcceptorConfig::default() };
+    let server_key = ServerKey::Known(PublicKey::proven([5; 32]).unwrap());
+    let client = ClientConfig {
+        psk: Some(secret()),
+        ticket: Some(Bytes::from_static(&[BYTE; 80])),
+        resume: Some(suspended().claim),
+        ..ClientConfig::new(server_key, true)
+    };
+    let connect = ConnectConfig {
+        server_key,
+        protocol: Bytes::new(),
+        psk: Some(secret()),
+        ticket: Some(ticket()),
+        alternatives: Vec::new(),
+        transport: TransportConfig::default(),
+    };
+    hides("ListenConfig", &ListenConfig { acceptor: acceptor.clone(), ..ListenConfig::default() });
+    hides("AcceptorConfig", &acceptor);
+    hides("ClientConfig", &client);
+    hides("ConnectConfig", &connect);
+    hides("Keys", &Keys::new(Side::Client, Aead::Aes128Gcm, secret(), secret()));
+    hides("SealKey", &SealKey::new(Aead::Aes128Gcm, &secret()));
+    hides("ResetKey", &ResetKey::new(&Identity::from_secret([BYTE; 32]), &[BYTE; 32]));
 }
 
 #[test]

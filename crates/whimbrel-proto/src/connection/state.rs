@@ -80,6 +80,18 @@ pub struct Connection {
     pub(super) endpoint_events: VecDeque<EndpointEvent>,
 }
 
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection")
+            .field("side", &self.side)
+            .field("local_id", &self.local_id())
+            .field("peer_key", &self.peer_key())
+            .field("remote", &self.remote())
+            .field("ending", &self.ending)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Connection {
     pub(crate) fn new(now: Time, setup: Setup) -> Self {
         let Setup {

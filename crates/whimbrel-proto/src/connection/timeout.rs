@@ -1,4 +1,4 @@
-//! Timers: what is due, and when the next one is.
+//! The timers of a connection: their table, when the next one fires, and what each does.
 
 use std::time::Duration;
 
@@ -9,36 +9,37 @@ use super::paths::path_set::{At, Main};
 use super::state::Connection;
 use crate::Time;
 
-/// How often an end that waits for credit, and has nothing else to say, probes the peer. The peer may be sending the
-/// grant to an address that a NAT has dropped. Only a packet from this end shows it the new address.
+/// The interval at which an end that waits for credit, and has nothing else to send, probes the peer. The peer may be
+/// sending the grant to an address that a NAT has dropped. Only a packet from this end shows it the new address.
 const BLOCKED_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The timers of a connection, in the order in which they fire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Timer {
-    /// A connection was granted to a peer that comes back, which then never proved itself.
+    /// The time limit of a pending connection, which a returning peer was granted and has not proven itself on.
     Pending,
-    /// A close, a suspension or a wait has taken as long as it may. Once the connection is over: its ids are free.
+    /// The time limit of a close, a suspension or a wait. After the connection's end, the time when its ids are freed.
     End,
-    /// Nothing has come from the peer for as long as the connection lives without.
+    /// The idle timeout: the peer has sent nothing for that long, so the connection ends.
     Idle,
-    /// A peer that is away is dialled again.
+    /// The next dial of a peer that is out of reach.
     Dial,
-    /// A packet of the handshake goes again, or the handshake has taken too long.
+    /// The retransmission of a handshake packet, or the handshake timeout.
     Opening,
-    /// A timer of the session: a lifetime, the bandwidth cap of a tag, a gap of unreliable messages, or a stall to
-    /// report.
+    /// The earliest timer of the session: the end of a lifetime, the bandwidth cap of a tag, a gap of unreliable
+    /// messages, or a stall to report.
     Session,
-    /// A timer of the paths: a SACK, the deadline of a packet, a probe, the pacer or a challenge of one; another
-    /// attempt at a failed pair of addresses; the quota of new paths; the return of data to a recovered path.
+    /// The earliest timer of the paths. For each path: a SACK, the deadline of a packet, a probe, the pacer or a
+    /// challenge. For all: the next attempt at a failed pair of addresses, the quota of new paths, and the return of data
+    /// to a recovered path.
     Paths,
-    /// The id of a closed path is free.
+    /// The time when the id of a closed path is freed.
     Retired,
-    /// The quality of the connection is held against the application's thresholds.
+    /// The next comparison of the connection's quality with the application's thresholds.
     Quality,
-    /// Nothing was said for so long that a NAT may forget the connection.
+    /// The keep-alive: both ends were silent for so long that a NAT may drop its mapping.
     KeepAlive,
-    /// Packets under the early keys are not accepted any more.
+    /// The time from which packets under the early keys are no longer accepted.
     EarlyKeys,
 }
 
@@ -64,12 +65,12 @@ impl Timer {
 }
 
 impl Connection {
-    /// Returns when [`Connection::handle_timeout`] is due next. `None`: not until something else happens.
+    /// Returns when [`Connection::handle_timeout`] is due next. `None` if no timer runs.
     pub fn poll_timeout(&self) -> Option<Time> {
         Timer::ALL.into_iter().filter_map(|timer| self.due(timer)).min()
     }
 
-    /// Returns when a timer fires. `None`: it does not run.
+    /// Returns when a timer fires. `None` if it does not run.
     fn due(&self, timer: Timer) -> Option<Time> {
         if self.ending.is_over() {
             return self.ending.timeout().filter(|_| timer == Timer::End);
@@ -169,9 +170,9 @@ impl Connection {
         leaves || self.keys.is_some() && self.activity.unreachable_since.is_none()
     }
 
-    /// Returns how long a silence ends the connection. A client that is not proven yet has the handshake timeout,
-    /// however short the idle timeout is. It may miss several PONGs, and its early data is delivered by this connection
-    /// or by none.
+    /// Returns how long a silence must last to end the connection. A client that is not proven yet has the handshake
+    /// timeout, however short the idle timeout is. It may miss several PONGs, and its early data is delivered by this
+    /// connection or by none.
     fn patience(&self) -> Duration {
         let proven = self.peer.confirmed || self.side == crate::Side::Client;
         if proven { self.activity.idle_timeout } else { self.config.handshake_timeout }

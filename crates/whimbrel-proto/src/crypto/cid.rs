@@ -6,6 +6,7 @@ use zeroize::Zeroizing;
 
 use super::identity::Identity;
 use crate::ConnectionId;
+use crate::debug_only::debug_only;
 
 /// A Luby-Rackoff permutation is strong with four rounds; two more are a margin, at about 25 ns each.
 const ROUNDS: u8 = 6;
@@ -21,6 +22,8 @@ pub struct CidGenerator {
     core: u8,
     counter: u64,
 }
+
+debug_only!(CidGenerator { core });
 
 impl CidGenerator {
     /// Creates a generator of ids owned by `core`. Two generators of one identity and core must not run at the same

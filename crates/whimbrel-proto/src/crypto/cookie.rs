@@ -13,6 +13,7 @@ use rand::CryptoRng;
 use zeroize::Zeroizing;
 
 use super::kdf::Secret;
+use crate::debug_only::debug_only;
 use crate::time::nanos;
 use crate::{ConnectionId, Time};
 
@@ -47,6 +48,8 @@ pub struct CookieJar {
     secret: Secret,
     keys: [Option<(u64, LessSafeKey)>; 2],
 }
+
+debug_only!(CookieJar {});
 
 impl CookieJar {
     /// The length of a cookie, in bytes.

@@ -3,6 +3,7 @@
 use super::aead::{Aead, Offer};
 use super::kdf::Secret;
 use super::packet_keys::{HeaderKey, OpenKey, SealKey, key_log_line};
+use crate::debug_only::debug_only;
 use crate::{ConnectionId, PathId, Side};
 
 /// The keys of both directions, derived from the secrets that the Noise handshake ended with.
@@ -23,6 +24,8 @@ pub struct Keys {
     /// 9001 section 6.3).
     next: Option<Box<Next>>,
 }
+
+debug_only!(Keys { aead, generation });
 
 struct Direction {
     first: Secret,
@@ -146,6 +149,8 @@ pub struct EarlySeal {
     aead: Aead,
 }
 
+debug_only!(EarlySeal { aead });
+
 impl EarlySeal {
     /// Creates the keys. `early` is the secret that the parameter EARLY_SECRET carries.
     pub(crate) fn new(offer: Offer, early: &Secret) -> Self {
@@ -173,6 +178,8 @@ pub struct EarlyOpen {
     secret: Secret,
     aead: Aead,
 }
+
+debug_only!(EarlyOpen { aead });
 
 impl EarlyOpen {
     /// Creates the keys. `early` is the secret that the parameter EARLY_SECRET carried.

@@ -8,6 +8,7 @@ use zeroize::Zeroizing;
 
 use super::aead::Aead;
 use super::kdf::Secret;
+use crate::debug_only::debug_only;
 use crate::wire::packet::{SAMPLE_LEN, TAG_LEN};
 use crate::{ConnectionId, PathId};
 
@@ -48,6 +49,8 @@ pub struct SealKey {
     iv: Iv,
 }
 
+debug_only!(SealKey {});
+
 impl SealKey {
     /// Derives the key from `secret` by labels `key` and `iv`.
     pub fn new(aead: Aead, secret: &Secret) -> Self {
@@ -75,6 +78,8 @@ pub struct OpenKey {
     iv: Iv,
 }
 
+debug_only!(OpenKey {});
+
 impl OpenKey {
     /// Derives the key from `secret` by labels `key` and `iv`.
     pub fn new(aead: Aead, secret: &Secret) -> Self {
@@ -100,6 +105,8 @@ impl OpenKey {
 
 /// Masks flags and packet numbers (RFC 9001 section 5.4). It stays the same over all generations of a direction.
 pub struct HeaderKey(HeaderProtectionKey);
+
+debug_only!(HeaderKey {});
 
 impl HeaderKey {
     /// Derives the key from `secret` by label `hp`.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::debug_only::debug_only;
 use crate::{ConnectionId, Time};
 
 /// Connection ids whose cookie or ticket was used, each with the Noise ephemeral that used it, kept until the cookie
@@ -14,6 +15,8 @@ pub struct Register {
     bound: usize,
     refused: u64,
 }
+
+debug_only!(Register { bound, refused });
 
 struct Used {
     /// The Noise ephemeral that used the id; `None` if the id was withdrawn.

@@ -10,6 +10,7 @@ use rand::CryptoRng;
 
 use super::identity::Identity;
 use crate::ConnectionId;
+use crate::debug_only::debug_only;
 use crate::wire::packet::{CLEAR_BIT, MIN_SEALED};
 
 /// The longest stateless reset in bytes: enough to look like a packet.
@@ -56,6 +57,8 @@ impl std::fmt::Debug for ResetToken {
 /// Makes the tokens of ids issued here. The tokens survive a restart if the salt does.
 #[derive(Clone)]
 pub struct ResetKey(Key);
+
+debug_only!(ResetKey {});
 
 impl ResetKey {
     /// Creates the key of one instance of an identity. Instances that run at the same time must have different salts.

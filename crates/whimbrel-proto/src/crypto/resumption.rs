@@ -6,6 +6,8 @@ use aws_lc_rs::hmac::{HMAC_SHA256, Key, sign};
 
 use super::kdf::Secret;
 
+use crate::debug_only::debug_only;
+
 /// A claim to a session: the session's id, how often it was attached, and its current secret. The secret is never
 /// printed.
 #[derive(Clone)]
@@ -16,6 +18,8 @@ pub struct Claim {
     pub epoch: u64,
     secret: Secret,
 }
+
+debug_only!(Claim { session, epoch });
 
 /// A claim as it is sent. Only its epoch is ever printed.
 #[derive(Clone, Copy, PartialEq, Eq)]

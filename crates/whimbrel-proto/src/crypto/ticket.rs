@@ -14,6 +14,7 @@ use zeroize::Zeroizing;
 use super::cookie::nonce;
 use super::identity::PublicKey;
 use super::register::{Register, Seen};
+use crate::debug_only::debug_only;
 use crate::time::nanos;
 use crate::{ConnectionId, Time};
 
@@ -77,6 +78,8 @@ pub struct TicketJar {
     /// forgotten when the last of the owner's tickets has expired.
     void_of: BTreeMap<PublicKey, Time>,
 }
+
+debug_only!(TicketJar { life });
 
 impl TicketJar {
     /// The length of a ticket, in bytes.

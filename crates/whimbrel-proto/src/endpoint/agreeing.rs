@@ -8,6 +8,7 @@ use crate::connection::Datagram;
 use crate::handshake::{Agreed, Agreement};
 
 /// A PING whose key agreements are due. It needs nothing from its endpoint, so any thread can run them.
+#[derive(Debug)]
 pub struct Agreeing {
     pub(in crate::endpoint) agreement: Box<Agreement>,
     pub(super) datagram: Datagram,
@@ -38,6 +39,7 @@ impl Agreeing {
 }
 
 /// A PING after its key agreements, for [`Endpoint::handle_agreed`](crate::Endpoint::handle_agreed).
+#[derive(Debug)]
 pub struct AgreedPing {
     pub(super) agreed: Agreed,
     pub(super) datagram: Datagram,

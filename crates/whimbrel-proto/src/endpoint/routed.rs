@@ -6,6 +6,7 @@ use crate::crypto::ResetToken;
 use crate::endpoint::handle::Handle;
 
 /// The action that a datagram calls for.
+#[derive(Debug)]
 pub enum Routed {
     /// Nothing: the datagram was dropped or counted.
     Nothing,

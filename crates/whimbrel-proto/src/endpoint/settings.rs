@@ -9,6 +9,7 @@ use bytes::Bytes;
 use crate::Ticket;
 use crate::config::TransportConfig;
 use crate::crypto::{PublicKey, Secret};
+use crate::debug_only::debug_only;
 use crate::handshake::{AcceptorConfig, ServerKey};
 
 /// The settings of a listener.
@@ -58,6 +59,8 @@ pub struct ListenConfig {
     pub syns_per_second: u32,
 }
 
+debug_only!(ListenConfig { acceptor, protocols, early_from_tickets, max_connections });
+
 crate::setters!(ListenConfig {
     acceptor: AcceptorConfig,
     allow: Option<BTreeSet<PublicKey>>,
@@ -100,7 +103,7 @@ impl Default for ListenConfig {
 }
 
 /// The settings of an outgoing connection.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct ConnectConfig {
     /// The server's key, as far as it is known.
     pub server_key: ServerKey,

@@ -58,6 +58,15 @@ pub struct Endpoint {
     pub(super) rng: ChaCha20Rng,
 }
 
+impl std::fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("public_key", &self.public_key())
+            .field("connections", &self.connections())
+            .finish_non_exhaustive()
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Ids {
     pub(super) id: ConnectionId,

@@ -16,6 +16,7 @@ use super::server::{Asked, Refusal};
 use crate::crypto::{
     Aead, Claim, EarlyOpen, Identity, Keys, Offer, PathMemory, PublicKey, ResetToken, Secret, TicketClaim,
 };
+use crate::debug_only::debug_only;
 use crate::wire::{Malformed, Reader, Writer};
 use crate::{ConnectionId, Side, Time};
 
@@ -33,6 +34,8 @@ pub struct Agreement {
     pub(super) prologue: [u8; 32],
     pub(super) asked: PingAsked,
 }
+
+debug_only!(Agreement {});
 
 /// A PING with a valid cookie or ticket.
 pub(super) struct PingAsked {
@@ -76,6 +79,8 @@ pub struct Agreed {
     pub(super) asked: PingAsked,
     pub(super) opened: Result<Box<Accepted>, Refusal>,
 }
+
+debug_only!(Agreed { opened });
 
 impl Agreement {
     /// Returns whether the PING came with a ticket.
@@ -151,6 +156,8 @@ pub struct Accepted {
     noise: HandshakeState,
 }
 
+debug_only!(Accepted { client_id, server_id, client_key, params, aead });
+
 /// A connection that has begun.
 pub struct Finished {
     /// The PONG, to be kept and sent again whenever the PING arrives again, until the client's first packet under the
@@ -161,6 +168,8 @@ pub struct Finished {
     /// Noise's handshake hash: the same at both ends and unique to this connection.
     pub handshake_hash: [u8; 32],
 }
+
+debug_only!(Finished { keys });
 
 impl Accepted {
     /// Returns whether its RESUME proves that the client knows `claim`.

@@ -15,6 +15,7 @@ use super::clear::{
 use super::noise::{MESSAGE_1_OVERHEAD, Pattern, split};
 use super::params::{Params, Secrets};
 use crate::crypto::{Aead, Claim, EarlySeal, Identity, Keys, Offer, PublicKey, Secret, TicketJar};
+use crate::debug_only::debug_only;
 use crate::wire::{Malformed, Reader, Writer};
 use crate::{ConnectionId, Side};
 
@@ -50,6 +51,8 @@ pub struct ClientConfig {
     /// A session to continue over this connection. No early data is sent then.
     pub resume: Option<Claim>,
 }
+
+debug_only!(ClientConfig { server_key, aeads });
 
 impl ClientConfig {
     /// Settings with both ciphers, no pre-shared key and no ticket.
@@ -112,6 +115,8 @@ pub struct PingFlight {
     pub server_id: ConnectionId,
 }
 
+debug_only!(PingFlight { server_id });
+
 /// A completed handshake.
 pub struct Established {
     /// The connection's keys.
@@ -132,6 +137,8 @@ pub struct Established {
     pub answers_latest: bool,
 }
 
+debug_only!(Established { server_id, server_key, params, aead });
+
 /// A handshake in progress.
 pub struct ClientHandshake {
     identity: Identity,
@@ -147,6 +154,8 @@ pub struct ClientHandshake {
     invitation: Option<Invitation>,
     attempts: VecDeque<Attempt>,
 }
+
+debug_only!(ClientHandshake { client_id });
 
 #[derive(Clone, Copy)]
 enum Trust {
@@ -341,6 +350,17 @@ impl ClientHandshake {
         self.attempts.push_back(Attempt { server_id, server_key, noise });
         let early = secrets.early.map(|early| EarlySeal::new(self.aeads, &early));
         Ok(PingFlight { packet, early, server_id })
+    }
+
+    /// Waits for the PONG to this PING alone, which somebody else has made.
+    #[cfg(test)]
+    pub(super) fn wait_for_pong(
+        &mut self,
+        server_id: ConnectionId,
+        server_key: PublicKey,
+        noise: HandshakeState,
+    ) {
+        self.attempts = [Attempt { server_id, server_key, noise }].into();
     }
 
     /// The server's id, the prologue, and the packet up to the Noise message.

@@ -7,6 +7,8 @@
 //! leaves the state unchanged, so a forged packet cannot spoil the genuine one that follows.
 
 mod agreement;
+#[cfg(test)]
+mod captured;
 mod clear;
 mod client;
 mod noise;
@@ -18,6 +20,8 @@ mod tests;
 mod vectors;
 
 pub use agreement::{Accepted, Agreed, Agreement, Finished};
+#[cfg(test)]
+pub(crate) use captured::Captured;
 pub use clear::{EARLY_WINDOW, PING_LEN, SYN_LEN, VERSION};
 pub use client::{ClientConfig, ClientHandshake, Established, HandshakeError, PingFlight, ServerKey, SynAck};
 pub use params::{Extensions, Params, Resumed};

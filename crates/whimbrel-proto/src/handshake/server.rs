@@ -13,11 +13,12 @@ use crate::crypto::{
     COOKIE_LIFE, CidGenerator, Cookie, CookieError, CookieJar, Identity, PathMemory, PublicKey, Register,
     ResetKey, Secret, Seen, TicketClaim, TicketError, TicketJar, Tries, Try,
 };
+use crate::debug_only::debug_only;
 use crate::wire::Malformed;
 use crate::{ConnectionId, Time};
 
 /// The settings of an [`Acceptor`].
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct AcceptorConfig {
     /// Whether to tell the static key to strangers that ask, so that they can trust it on first use. Default: no.
     pub show_key: bool,
@@ -95,6 +96,7 @@ pub enum Effort {
 }
 
 /// The result of a PING.
+#[derive(Debug)]
 pub enum Ping {
     /// A client begins a connection: accept it with [`Accepted::finish`], or drop it.
     New(Box<Accepted>),
@@ -109,6 +111,7 @@ pub enum Ping {
 }
 
 /// The result of a PING's cheap checks, before any key agreement.
+#[derive(Debug)]
 pub enum Checked {
     /// Its key agreements, which any thread can run, followed by [`Acceptor::conclude`].
     Agree(Box<Agreement>),
@@ -148,6 +151,8 @@ pub struct Acceptor {
     ids: CidGenerator,
     reset: ResetKey,
 }
+
+debug_only!(Acceptor { show_key, aes_in_hardware });
 
 impl Acceptor {
     /// Creates the acceptor of the core that `ids` belongs to. `reset` makes the reset tokens of the ids.

@@ -8,10 +8,14 @@ use rand_chacha::ChaCha20Rng;
 
 use super::clear::{PingPacket, PongPacket, SynAckPacket, prologue};
 use super::noise::Pattern;
+use super::params::Secrets;
 use super::*;
-use crate::crypto::{Aead, CidGenerator, Claim, HeaderKey, Identity, OpenKey, ResetKey, SealKey, Secret};
+use crate::crypto::{
+    Aead, CidGenerator, Claim, HeaderKey, Identity, Keys, Offer, OpenKey, ResetKey, SealKey, Secret,
+};
+use crate::wire::Writer;
 use crate::wire::packet::PROTECTED_BITS;
-use crate::{ConnectionId, PathId, Time};
+use crate::{ConnectionId, PathId, Side, Time};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/vectors/handshake.txt");
 
@@ -131,6 +135,53 @@ fn handshake(vectors: &mut Vectors) {
     vectors.bytes("resume.hash", first_hash);
     vectors.bytes("resume.parameter", [&proof.session[..], &proof.epoch.to_be_bytes(), &proof.mac].concat());
     vectors.bytes("resume.next_secret", claim.next(&secret).secret().bytes());
+
+    exporter(vectors, &Secret::new(split_client), &Secret::new(split_server));
+}
+
+/// What both ends export, before and after their keys were rotated.
+fn exporter(vectors: &mut Vectors, split_client: &Secret, split_server: &Secret) {
+    let (label, context) = (b"EXPERIMENTAL vector", b"of the application");
+    let secret = split_client.derive("client").derive("exporter");
+    // More than two of HKDF's blocks.
+    let mut exported = [0; 80];
+    assert!(secret.export(label, context, &mut exported));
+    for side in [Side::Client, Side::Server] {
+        let mut keys = Keys::new(side, Aead::Aes128Gcm, split_client.clone(), split_server.clone());
+        for _ in 0..2 {
+            let mut out = [0; 80];
+            assert!(keys.export(side, label, context, &mut out));
+            assert_eq!(out, exported);
+            keys.rotate();
+        }
+    }
+    vectors.section("Exported keying material, from the secret of the client's packets");
+    vectors.bytes("exporter.secret", secret.bytes());
+    vectors.bytes("exporter.label", label);
+    vectors.bytes("exporter.context", context);
+    vectors.bytes("exporter.output", exported);
+}
+
+/// Lists of parameters with EXTENSIONS, and the known ones among their bits.
+fn extensions(vectors: &mut Vectors) {
+    let own = Params { extensions: Extensions::OWN, ..Params::default() };
+    let secrets = Secrets { aeads: Offer::only(Aead::Aes128Gcm), early: None };
+    let mut list = Vec::new();
+    own.write(Side::Client, &secrets, &mut Writer::new(&mut list, 100));
+
+    vectors.section("EXTENSIONS in lists of parameters, and the bits that this version takes from them: as it writes them itself, and of later versions");
+    for (name, list, taken) in [
+        ("of_this_version", list, 1),
+        ("with_unknown_bits", b"\x01\x01\x01\x10\x02\x4a\x37\x00".to_vec(), 1),
+        ("of_unknown_bits", b"\x01\x01\x01\x10\x04\x80\x00\xff\xfe\x00".to_vec(), 0),
+    ] {
+        vectors.bytes(&format!("extensions.{name}"), &list);
+        vectors.bytes(&format!("extensions.{name}.taken"), [taken]);
+        for side in [Side::Client, Side::Server] {
+            let read = Params::parse(side, list.clone().into()).unwrap();
+            assert_eq!(read.extensions, Extensions { openings: taken == 1 });
+        }
+    }
 }
 
 fn keys(vectors: &mut Vectors, name: &str, aead: Aead, secret: &Secret) {
@@ -178,6 +229,7 @@ fn vectors_are_as_written_down() {
             .into(),
     );
     handshake(&mut vectors);
+    extensions(&mut vectors);
     packet(&mut vectors, Aead::Aes128Gcm);
     packet(&mut vectors, Aead::ChaCha20Poly1305);
     if std::env::var_os("WHIMBREL_WRITE_VECTORS").is_some() {

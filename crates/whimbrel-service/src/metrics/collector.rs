@@ -59,19 +59,23 @@ impl Collector for EndpointCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let (stats, sums) = (self.endpoint.stats(), Sums::of(&self.endpoint));
         let counters = [
-            ("syns", "SYNs answered", stats.syns),
-            ("accepted", "Connections accepted", stats.accepted),
-            ("refused", "Handshakes refused", stats.refused),
-            ("forged", "Handshake packets that did not open", stats.forged),
-            ("over_budget", "Handshakes for which there was no time", stats.over_budget),
-            ("resets", "Stateless resets sent", stats.resets),
-            ("unknown", "Packets for no connection", stats.unknown),
+            ("syns", "SYNs that were answered", stats.syns),
+            ("accepted", "Connections that were accepted", stats.accepted),
+            ("refused", "Handshakes that were refused", stats.refused),
+            ("forged", "Handshake packets that failed authentication", stats.forged),
+            (
+                "over_budget",
+                "Handshakes dropped over a rate limit or the limit on connections",
+                stats.over_budget,
+            ),
+            ("resets", "Stateless resets that were sent", stats.resets),
+            ("unknown", "Packets that belong to no connection", stats.unknown),
         ];
         for (name, help, value) in counters {
             write(&mut encoder, name, help, &ConstCounter::new(value))?;
         }
         let received = ConstCounter::new(0u64).metric_type();
-        let help = "Datagrams received by each receive loop";
+        let help = "Datagrams received, by receive loop";
         let mut received = encoder.encode_descriptor("received", help, None, received)?;
         for (number, datagrams) in self.endpoint.received_by_loop().into_iter().enumerate() {
             let labels = [("loop", number.to_string())];
@@ -79,18 +83,22 @@ impl Collector for EndpointCollector {
         }
         // These are gauges, since sums over open sessions fall when a session ends.
         let gauges = [
-            ("sessions", "Sessions that are open", sums.sessions),
+            ("sessions", "Open sessions", sums.sessions),
             ("paths", "Paths of open sessions", sums.paths),
-            ("working_paths", "Paths of open sessions that work", sums.working_paths),
-            ("queue_bytes", "Bytes that wait to be sent", sums.queue_bytes),
+            ("working_paths", "Paths of open sessions that are active or on standby", sums.working_paths),
+            ("queue_bytes", "Bytes in the send queues of open sessions", sums.queue_bytes),
             ("memory_used_bytes", "Bytes of memory_budget in use", stats.memory_used),
             ("credit_used_bytes", "Bytes of credit_budget in use", stats.credit_used),
             ("send_used_bytes", "Bytes of send_budget in use", stats.send_used),
-            ("unread_messages", "Messages that came and were not read", sums.unread_messages),
-            ("session_sent_packets", "Packets sent by sessions that are open", sums.sent_packets),
-            ("session_lost_packets", "Packets lost by sessions that are open", sums.lost_packets),
-            ("session_sent_bytes", "UDP payload sent by sessions that are open", sums.sent_bytes),
-            ("session_received_bytes", "UDP payload received by sessions that are open", sums.received_bytes),
+            (
+                "unread_messages",
+                "Messages that open sessions have received and the application has not read",
+                sums.unread_messages,
+            ),
+            ("session_sent_packets", "Packets sent by open sessions", sums.sent_packets),
+            ("session_lost_packets", "Packets sent by open sessions that were lost", sums.lost_packets),
+            ("session_sent_bytes", "Bytes of UDP payload sent by open sessions", sums.sent_bytes),
+            ("session_received_bytes", "Bytes of UDP payload received by open sessions", sums.received_bytes),
         ];
         for (name, help, value) in gauges {
             write(&mut encoder, name, help, &ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)))?;

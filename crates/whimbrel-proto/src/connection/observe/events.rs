@@ -27,7 +27,7 @@ impl Events {
 
     /// Removes and returns the first event. Frees the queue's memory with the last one.
     pub(in crate::connection) fn pop_front(&mut self) -> Option<Event> {
-        crate::connection::api::take_first(&mut self.waiting)
+        take_first(&mut self.waiting)
     }
 
     /// Removes and returns the last event.
@@ -53,6 +53,15 @@ impl Extend<Event> for Events {
     fn extend<T: IntoIterator<Item = Event>>(&mut self, events: T) {
         events.into_iter().for_each(|event| self.push_back(event));
     }
+}
+
+/// Removes and returns the first entry. Frees the queue's memory with the last one, since entries are rare.
+pub(in crate::connection) fn take_first<T>(news: &mut VecDeque<T>) -> Option<T> {
+    let first = news.pop_front();
+    if news.is_empty() {
+        *news = VecDeque::new();
+    }
+    first
 }
 
 #[cfg(test)]
