@@ -89,9 +89,9 @@ def parameters(b):
         n,b=read_varint(b); found[id],b=b[:n],b[n:]
 for name in('of_this_version','with_unknown_bits','of_unknown_bits'):
     bits,rest=read_varint(parameters(H['extensions.'+name])[16]); assert not rest
-    assert bytes([bits&1])==H[f'extensions.{name}.taken'],name
+    assert bytes([bits&3])==H[f'extensions.{name}.taken'],name
     assert name=='of_this_version' or bits>1
-assert H['extensions.of_this_version'].endswith(varint(16)+varint(1)+varint(1)+varint(0))
+assert H['extensions.of_this_version'].endswith(varint(16)+varint(1)+varint(3)+varint(0))
 for i,s in enumerate(secs[7:]):
     P=kv(s); L=16 if i==0 else 32; sec=P['packet.secret']
     key,iv,hp=[expand(sec,l,n) for l,n in((b'key',L),(b'iv',12),(b'hp',L))]

@@ -315,14 +315,14 @@ mod tests {
     use whimbrel::ListenConfig;
 
     use super::*;
-    use crate::key::save_new;
+    use crate::key::save_new_with_folders;
     use crate::{ListenOptions, Listening};
 
     #[tokio::test]
     async fn a_peer_that_was_trusted_on_first_use_is_known_from_then_on() {
         let folder = std::env::temp_dir().join(format!("whimbrel-dial-{}", std::process::id()));
         let (key, known) = (folder.join("key"), folder.join("known_peers"));
-        save_new(&key, &whimbrel::new_identity()).unwrap();
+        save_new_with_folders(&key, &whimbrel::new_identity()).unwrap();
         let mut showing = ListenConfig::default();
         showing.acceptor.show_key = true;
         let listen = ListenOptions::new(Config::default().listen(Some(showing))).key(&key);
