@@ -179,7 +179,10 @@ fn extensions(vectors: &mut Vectors) {
         vectors.bytes(&format!("extensions.{name}.taken"), [taken]);
         for side in [Side::Client, Side::Server] {
             let read = Params::parse(side, list.clone().into()).unwrap();
-            assert_eq!(read.extensions, Extensions { openings: taken & 1 != 0, small_shares: taken & 2 != 0 });
+            assert_eq!(
+                read.extensions,
+                Extensions { openings: taken & 1 != 0, small_shares: taken & 2 != 0 }
+            );
         }
     }
 }

@@ -170,9 +170,12 @@ impl Connection {
         if self.ending.is_over() {
             return;
         }
+        let astray = self.came_astray(at, origin.to);
         let path = &mut self.paths[at];
         if origin.from == path.remote {
-            path.local = origin.to.or(path.local);
+            if !astray {
+                path.local = origin.to.or(path.local);
+            }
             if path.lifecycle.state() == PathState::Opening && path.is_unasked(now) {
                 // The peer may have had the answer to its own challenge, and use the path.
                 path.challenge(now, self.supply.challenges.draw());
@@ -199,7 +202,8 @@ impl Connection {
 
     /// Returns whether a packet came to another address of this host than the client chose for the path. The server goes
     /// on where the path was before, and is about to hear where it is now. If the client followed it back while it
-    /// follows the client, the two would change places without end.
+    /// follows the client, the two would change places without end. Somebody on the way may also have led the packet
+    /// there, to an address that the client is not to use.
     fn came_astray(&self, at: At, to: Option<std::net::IpAddr>) -> bool {
         let chosen = self.paths[at].local;
         let elsewhere = chosen.is_some() && to.is_some() && chosen != to;
