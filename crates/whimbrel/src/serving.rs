@@ -1,7 +1,7 @@
 //! Serving received datagrams: each connection in its turn handles its datagrams and then sends.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use whimbrel_proto::{Connection, Handle, Routed, Time};
 
 use crate::clock::Clock;
 use crate::endpoint::EndpointShared;
-use crate::shared::{Shared, lock};
+use crate::locked::Locked;
+use crate::shared::lock;
 use crate::turns::{SLICE, Turn, Turns};
 
 /// The number of datagrams judged together. If none of a run opens, the turn of that peer ends.
@@ -21,6 +22,9 @@ const UNWATCHED: usize = 4;
 
 /// How long other connections must be quiet before a connection counts as alone again.
 const QUIET: Duration = Duration::from_millis(4);
+/// How often in a row a connection that another thread has locked is passed over while there are others. A peer with paths to
+/// several receive loops could otherwise make each of them wait for the others.
+const PASSES: u32 = 8;
 /// The turn of a connection that is alone. Changing connections less often saves a twentieth of the cost of bulk
 /// transfer.
 const ALONE: Duration = Duration::from_micros(256);
@@ -49,6 +53,8 @@ pub(crate) struct Serving {
     turns: Turns<Routed>,
     /// The connection served last.
     last: Option<Handle>,
+    /// How often in a row a connection was passed over because another thread had it locked.
+    passed: BTreeMap<Handle, u32>,
 }
 
 /// The queue for datagrams of one connection from one address. Looked up once for a run of them.
@@ -118,9 +124,18 @@ impl Serving {
             Watch::new(shared.clock, begun, turn.time.max(ALONE), UNWATCHED)
         };
         if let Some(connection) = shared.find(turn.handle) {
-            self.hand_over(shared, watch, turn, &connection);
+            match connection.try_lock() {
+                Some(state) => self.hand_over(shared, watch, turn, state),
+                None if shared.company.is_there(begun) && self.is_passed_over(turn.handle) => {
+                    self.turns.end(turn, Duration::ZERO);
+                    return Duration::ZERO;
+                }
+                None => self.hand_over(shared, watch, turn, connection.lock()),
+            }
+            self.passed.remove(&turn.handle);
             connection.drive();
         } else {
+            self.passed.remove(&turn.handle);
             while self.turns.take(turn).is_some() {}
         }
         let spent = shared.clock.now().since(begun);
@@ -128,9 +143,15 @@ impl Serving {
         spent
     }
 
+    /// Returns whether a connection that is locked has its turn later, and counts that.
+    fn is_passed_over(&mut self, handle: Handle) -> bool {
+        let passed = self.passed.entry(handle).or_default();
+        *passed += 1;
+        *passed <= PASSES
+    }
+
     /// Passes waiting datagrams to a connection until its time is up.
-    fn hand_over(&mut self, shared: &EndpointShared, mut watch: Watch, turn: Turn, to: &Arc<Shared>) {
-        let mut state = to.lock();
+    fn hand_over(&mut self, shared: &EndpointShared, mut watch: Watch, turn: Turn, mut state: Locked<'_>) {
         while !watch.is_over()
             && let Some(from) = self.turns.next_from(turn)
         {
@@ -279,6 +300,36 @@ mod tests {
         serving.serve_next(&server.shared);
         assert_eq!((forged(&quiet), forged(&dear)), (1, UNWATCHED as u64 + 1), "now somebody was");
         COST.set(Duration::ZERO);
+    }
+
+    /// Another thread has the connection locked: another receive loop, to which its peer has a path as well.
+    #[tokio::test]
+    async fn a_locked_connection_makes_no_other_wait() {
+        let (server, client, _near, locked) = crate::testing::pair().await;
+        let (_other, quiet) = another(&server, &client).await;
+        let mut serving = Serving::default();
+        forge(&mut serving, &quiet, "127.0.0.1:1".parse().unwrap(), 1);
+        forge(&mut serving, &locked, "127.0.0.1:2".parse().unwrap(), 1);
+        std::thread::scope(|scope| {
+            let (unlock, wait) = std::sync::mpsc::channel();
+            let (tell, told) = std::sync::mpsc::channel();
+            let shared = &locked.shared;
+            let holder = scope.spawn(move || {
+                let state = shared.lock();
+                tell.send(()).unwrap();
+                wait.recv().unwrap();
+                drop(state);
+            });
+            told.recv().unwrap();
+            serving.serve_next(&server.shared);
+            forge(&mut serving, &quiet, "127.0.0.1:1".parse().unwrap(), 1);
+            serving.serve_next(&server.shared);
+            assert_eq!((forged(&quiet), serving.is_idle()), (2, false));
+            unlock.send(()).unwrap();
+            holder.join().unwrap();
+        });
+        serving.serve_next(&server.shared);
+        assert!(forged(&locked) == 1 && serving.is_idle() && serving.passed.is_empty());
     }
 
     #[tokio::test]
