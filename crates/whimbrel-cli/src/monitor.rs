@@ -5,10 +5,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use whimbrel::Endpoint;
-use whimbrel_service::{ActivityOptions, Command, Service, ServiceOptions};
+use whimbrel_service::{ActivityOptions, Command, Service, ServiceOptions, StoppedBy};
 
 use crate::output::note;
-use crate::process::Interrupted;
 
 /// The monitoring and control options of long-running commands.
 #[derive(Args, Clone, Debug, Default)]
@@ -49,21 +48,14 @@ impl MonitorOptions {
     }
 }
 
-/// Waits until a signal or the control socket ends the command. A reload request is refused, since these commands
+/// Waits until a signal or the control socket stops the command. A reload request is refused, since these commands
 /// have no configuration file.
-pub(crate) async fn until_stopped(
-    service: &mut Service,
-    interrupted: impl Future<Output = Interrupted>,
-) -> Interrupted {
-    tokio::pin!(interrupted);
+pub(crate) async fn until_stopped(service: &mut Service) -> StoppedBy {
     loop {
-        tokio::select! {
-            signal = &mut interrupted => return signal,
-            command = service.next() => match command {
-                Command::Reload(asked) => asked.failed("this command has no configuration to read again"),
-                // Like SIGTERM.
-                _ => return Interrupted::TERMINATE,
-            },
+        match service.next().await {
+            Command::Stop(by) => return by,
+            Command::Reload(asked) => asked.failed("this command has no configuration to read again"),
+            _ => {}
         }
     }
 }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use common::{Home, Running, whimbrel};
 use serde_json::Value;
+use whimbrel::{CloseReason, Config, Endpoint, Reason};
 
 fn serve(home: &Home, more: &[&str]) -> Running {
     let control = home.file("control");
@@ -202,6 +203,62 @@ fn systemd_is_told() {
         std::iter::repeat_with(hear).take_while(|told| told.trim() != "STOPPING=1").collect();
     assert!(told.iter().all(|told| told.trim() == "WATCHDOG=1"), "{told:?}");
     assert_eq!(server.end().0, Some(0));
+}
+
+/// Starts a command with a control socket, and waits until it listens.
+fn start(home: &Home, line: &[&str]) -> Running {
+    let mut command = whimbrel(home);
+    command.args(line).args(["--listen", "127.0.0.1:0", "--control"]).arg(home.file("control"));
+    if line[0] == "perf" { Running::listening(&mut command) } else { Running::noting(&mut command) }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_that_is_stopped_closes_its_sessions_gracefully() {
+    let home = Home::new("monitor-graceful");
+    let client = Endpoint::bind(Config::default(), "127.0.0.1:0").await.unwrap();
+    let lines = [
+        (&["perf", "serve"], Some(0), 0, "the server was stopped"),
+        (&["cat", "listen"], Some(143), 4, "interrupted"),
+    ];
+    for (line, code, reason, why) in lines {
+        for by_signal in [true, false] {
+            let server = start(&home, line);
+            let mocket = client.connect(&server.listening).await.unwrap();
+            if by_signal {
+                server.signal("-TERM");
+            } else {
+                assert!(ask(&home, &["stop"]).status.success());
+            }
+            assert_eq!(mocket.closed().await, CloseReason::Peer(Reason::new(reason, why)), "{line:?}");
+            assert_eq!(server.end().0, code, "{line:?}");
+        }
+    }
+}
+
+#[test]
+fn a_stop_waits_for_a_peer_and_a_second_signal_does_not() {
+    let home = Home::new("monitor-twice");
+    let notified = UnixDatagram::bind(home.file("notify")).unwrap();
+    notified.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut command = whimbrel(&home);
+    command.args(["perf", "serve", "--listen", "127.0.0.1:0"]);
+    let server =
+        Running::listening(command.env("NOTIFY_SOCKET", home.file("notify")).env_remove("WATCHDOG_USEC"));
+    let mut command = whimbrel(&home);
+    command.args(["perf", "run", &server.listening, "--time", "600"]);
+    // Its first interval line stands in for `listening`. Then it no longer answers.
+    let running = Running::listening(&mut command);
+    running.signal("-STOP");
+    let hear = || {
+        let mut buffer = [0; 512];
+        let length = notified.recv(&mut buffer).unwrap();
+        text(&buffer[..length])
+    };
+    assert_eq!(hear().trim(), "READY=1");
+    server.signal("-TERM");
+    assert_eq!(hear().trim(), "STOPPING=1");
+    server.signal("-INT");
+    assert_eq!(server.end().0, Some(130), "at once");
 }
 
 #[test]

@@ -7,16 +7,17 @@ use sd_notify::NotifyState;
 use tokio::task::JoinHandle;
 
 /// Tells systemd that the service is ready, and then feeds its watchdog while the runtime works. Dropping it tells
-/// that the service is stopping.
+/// that the service is stopping, unless that was told.
 pub(crate) struct Readiness {
     watchdog: Option<JoinHandle<()>>,
+    stopping: bool,
 }
 
 impl Readiness {
     pub(crate) fn announce() -> Self {
         tell(&[NotifyState::Ready]);
         let watchdog = sd_notify::watchdog_enabled().map(|interval| tokio::spawn(feed(interval / 2)));
-        Self { watchdog }
+        Self { watchdog, stopping: false }
     }
 
     pub(crate) fn reloading(&self) {
@@ -26,11 +27,17 @@ impl Readiness {
     pub(crate) fn reloaded(&self) {
         tell(&[NotifyState::Ready]);
     }
+
+    pub(crate) fn stopping(&mut self) {
+        if !std::mem::replace(&mut self.stopping, true) {
+            tell(&[NotifyState::Stopping]);
+        }
+    }
 }
 
 impl Drop for Readiness {
     fn drop(&mut self) {
-        tell(&[NotifyState::Stopping]);
+        self.stopping();
         if let Some(watchdog) = &self.watchdog {
             watchdog.abort();
         }

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{Error, bail};
 use clap::{Args, Subcommand};
 use whimbrel::{Endpoint, Mocket, Sender, Service, Tag};
-use whimbrel_service::Listening;
+use whimbrel_service::{Listening, StoppedBy};
 
 use super::ending::EARLY;
 use super::event_report::tell;
@@ -18,7 +18,7 @@ use super::{messages, stream};
 use crate::dial::{DialArgs, ListenArgs, TransportOptions};
 use crate::monitor::{MonitorOptions, until_stopped};
 use crate::output::{OutputClosed, note};
-use crate::process::{Interrupted, Misused, RuntimeOptions, abort_all_with, interrupted};
+use crate::process::{Interrupted, Misused, RuntimeOptions, STOP_PATIENCE, abort_all_with, interrupted};
 use crate::service::ServiceName;
 use crate::units;
 
@@ -38,6 +38,8 @@ Examples:
 
 /// The code of the abort for a second peer.
 const BUSY: u64 = 3;
+/// What the peer is told if this end was interrupted.
+const INTERRUPTED: &str = "interrupted";
 /// How long to keep answering a peer that closes more slowly.
 const LINGER: Duration = Duration::from_secs(5);
 
@@ -172,7 +174,6 @@ impl CatCommand {
 
 impl Side {
     async fn carry(self, how: CatOptions) -> anyhow::Result<()> {
-        let interrupted = interrupted()?;
         let leaving = Leaving::prepare(&how)?;
         let (transport, paths) = (how.transport.config(), how.transport.paths.paths()?);
         match self {
@@ -186,9 +187,21 @@ impl Side {
                     tokio::spawn(turn_away(endpoint.clone()));
                     carry_on(&mocket, leaving, &how, Progress::begin(how.bytes), &[]).await
                 };
-                finish(&endpoint, accepting, until_stopped(&mut service, interrupted)).await
+                tokio::pin!(accepting);
+                let by = tokio::select! {
+                    result = &mut accepting => return conclude(&endpoint, result).await,
+                    by = until_stopped(&mut service) => by,
+                };
+                // The exchange is dropped after the close. If it were dropped before, its mocket would close without
+                // saying that this is early.
+                service.finish(EARLY, INTERRUPTED, STOP_PATIENCE).await?;
+                Err(Error::new(match by {
+                    StoppedBy::Signal(signal) => signal,
+                    _ => Interrupted::TERMINATE,
+                }))
             }
             Self::Connect { dial, .. } => {
+                let interrupted = interrupted()?;
                 leaving.check_key(dial.key.as_deref())?;
                 let mut dial = dial.prepare(transport, paths).await?;
                 let endpoint = dial.endpoint().clone();
@@ -268,9 +281,9 @@ async fn exchange(
 }
 
 /// Why this end stops early, for the peer, without any details of this host.
-fn in_short(error: &anyhow::Error) -> &'static str {
+fn in_short(error: &Error) -> &'static str {
     if error.is::<Interrupted>() {
-        "interrupted"
+        INTERRUPTED
     } else if error.is::<OutputClosed>() {
         "nobody reads its output any more"
     } else {
@@ -291,6 +304,11 @@ pub(super) async fn finish(
         result = &mut exchange => result,
         signal = interrupted => Err(signal.into()),
     };
+    conclude(endpoint, result).await
+}
+
+/// Lets the peer know how the exchange has ended.
+async fn conclude(endpoint: &Endpoint, result: anyhow::Result<()>) -> anyhow::Result<()> {
     match &result {
         // The peer may still ask whether its close was received.
         Ok(()) => drop(tokio::time::timeout(LINGER, endpoint.wait_idle()).await),

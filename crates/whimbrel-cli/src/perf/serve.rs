@@ -21,7 +21,7 @@ use crate::commands::{self, OTHER_COMMAND, is_cat};
 use crate::dial::{ListenArgs, TransportOptions};
 use crate::monitor::{MonitorOptions, until_stopped};
 use crate::output::{note, print_line};
-use crate::process::{RuntimeOptions, abort_all, interrupted};
+use crate::process::{RuntimeOptions, STOP_PATIENCE};
 
 /// The longest time ago that a client may claim its measurement began.
 const LONGEST_OPENING: Duration = Duration::from_secs(600);
@@ -37,7 +37,7 @@ const FAILED: u64 = 1;
 
 /// Serves measurements, any number at a time, until Ctrl-C or SIGTERM.
 ///
-/// Both signals are its regular end, with exit code 0. The first line of output is `listening whimbrel://KEY@HOST:PORT`; give that URL to
+/// Both signals are its regular end, with exit code 0; a second one ends it at once. The first line of output is `listening whimbrel://KEY@HOST:PORT`; give that URL to
 /// `whimbrel perf run`.
 #[derive(Args, Clone, Debug)]
 pub(super) struct ServeCommand {
@@ -61,7 +61,6 @@ impl ServeCommand {
     }
 
     async fn serve(mut self) -> anyhow::Result<()> {
-        let interrupted = interrupted()?;
         let mut transport = self.transport.config();
         transport.session.send_queue_bytes = self.queue;
         self.listen.tickets = true;
@@ -71,20 +70,17 @@ impl ServeCommand {
         let mut service = self.monitor.start("perf serve", &endpoint, counts.status()).await?;
         print_line(format_args!("listening {url}"))?;
         let activity = service.activity();
-        let stopped = until_stopped(&mut service, interrupted);
-        tokio::pin!(stopped);
-        loop {
-            tokio::select! {
-                accepted = endpoint.accept() => {
-                    let Some(mocket) = accepted else { bail!("the socket has failed") };
-                    tokio::spawn(serve(mocket, Arc::clone(&counts), activity.clone()));
-                }
-                _ = &mut stopped => {
-                    abort_all(&endpoint, "the server was stopped").await;
-                    return Ok(());
-                }
+        let accepting = async {
+            while let Some(mocket) = endpoint.accept().await {
+                tokio::spawn(serve(mocket, Arc::clone(&counts), activity.clone()));
             }
+        };
+        tokio::select! {
+            () = accepting => bail!("the socket has failed"),
+            _ = until_stopped(&mut service) => {}
         }
+        service.finish(0, "the server was stopped", STOP_PATIENCE).await?;
+        Ok(())
     }
 }
 
