@@ -240,8 +240,10 @@ fn a_stop_waits_for_a_peer_and_a_second_signal_does_not() {
     let home = Home::new("monitor-twice");
     let notified = UnixDatagram::bind(home.file("notify")).unwrap();
     notified.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let address = format!("127.0.0.1:{port}");
     let mut command = whimbrel(&home);
-    command.args(["perf", "serve", "--listen", "127.0.0.1:0"]);
+    command.args(["perf", "serve", "--listen", "127.0.0.1:0", "--metrics", &address]);
     let server =
         Running::listening(command.env("NOTIFY_SOCKET", home.file("notify")).env_remove("WATCHDOG_USEC"));
     let mut command = whimbrel(&home);
@@ -257,6 +259,7 @@ fn a_stop_waits_for_a_peer_and_a_second_signal_does_not() {
     assert_eq!(hear().trim(), "READY=1");
     server.signal("-TERM");
     assert_eq!(hear().trim(), "STOPPING=1");
+    assert_eq!(curl(&format!("http://{address}/healthz")), (503, "stopping\n".to_owned()));
     server.signal("-INT");
     assert_eq!(server.end().0, Some(130), "at once");
 }

@@ -44,6 +44,7 @@ mod config_file;
 mod control;
 mod dial;
 mod error;
+mod health;
 pub mod key;
 mod listen;
 mod metrics;

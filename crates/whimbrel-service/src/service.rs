@@ -12,6 +12,7 @@ use crate::command::{Asked, Command, StoppedBy};
 #[cfg(unix)]
 use crate::control::ControlServer;
 use crate::error::ServiceError;
+use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::metrics::http::MetricsServer;
 use crate::readiness::Readiness;
@@ -47,6 +48,7 @@ pub struct Service {
     commands: mpsc::Receiver<Command>,
     interrupts: Interrupts,
     hangups: Hangups,
+    health: Health,
     readiness: Readiness,
 }
 
@@ -65,13 +67,14 @@ impl Service {
         let ServiceOptions { name, control, metrics: address, activity, reload_on_hangup } = options;
         let interrupts = Interrupts::listen().map_err(ServiceError::Signals)?;
         let hangups = Hangups::listen(reload_on_hangup).map_err(ServiceError::Signals)?;
+        let health = Health::new();
         let (began, more) = (Instant::now(), Box::new(more));
         let subject = Arc::new(Subject { name, began, endpoint: endpoint.clone(), more });
         let (send, commands) = mpsc::channel(4);
         let activity = activity.map(ActivityLog::open).transpose()?;
         let metrics = Metrics::new(endpoint);
         let metrics_server = match address {
-            Some(address) => Some(MetricsServer::bind(address, metrics.clone()).await?),
+            Some(address) => Some(MetricsServer::bind(address, metrics.clone(), health.clone()).await?),
             None => None,
         };
         #[cfg(unix)]
@@ -91,16 +94,23 @@ impl Service {
             commands,
             interrupts,
             hangups,
+            health,
             readiness: Readiness::announce(),
         })
     }
 
     /// Waits for the next command. Cancel-safe.
+    ///
+    /// The service's main loop must come back here: this also feeds systemd's watchdog, which restarts a service whose
+    /// loop is stuck.
     pub async fn next(&mut self) -> Command {
-        tokio::select! {
-            Some(command) = self.commands.recv() => command,
-            signal = self.interrupts.next() => Command::Stop(StoppedBy::Signal(signal)),
-            () = self.hangups.next() => Command::Reload(Asked::by_nobody()),
+        loop {
+            tokio::select! {
+                Some(command) = self.commands.recv() => return command,
+                signal = self.interrupts.next() => return Command::Stop(StoppedBy::Signal(signal)),
+                () = self.hangups.next() => return Command::Reload(Asked::by_nobody()),
+                () = self.readiness.feed() => {}
+            }
         }
     }
 
@@ -113,15 +123,19 @@ impl Service {
     /// A signal came meanwhile, which means at once: what was left was aborted.
     pub async fn finish(mut self, code: u64, text: &str, patience: Duration) -> Result<usize, Interrupted> {
         self.readiness.stopping();
+        self.health.stop();
         self.refuse_commands();
         let endpoint = self.subject.endpoint.clone();
         let closing = close(&endpoint, code, text, patience);
         tokio::pin!(closing);
-        tokio::select! {
-            left = &mut closing => Ok(left),
-            signal = self.interrupts.next() => {
-                endpoint.abort_all(code, text);
-                Err(signal)
+        loop {
+            tokio::select! {
+                left = &mut closing => return Ok(left),
+                signal = self.interrupts.next() => {
+                    endpoint.abort_all(code, text);
+                    return Err(signal);
+                }
+                () = self.readiness.feed() => {}
             }
         }
     }
@@ -133,6 +147,13 @@ impl Service {
                 asked.failed("the service is ending");
             }
         }
+    }
+
+    /// Sets the check that `/healthz` makes for each request: it returns why the service is not healthy, and the
+    /// client gets that reason with status 503. Default: the service is healthy until it stops. The check must be
+    /// quick.
+    pub fn set_health(&self, check: impl Fn() -> Result<(), String> + Send + 'static) {
+        self.health.set(check);
     }
 
     /// Returns the address on which metrics are served.
