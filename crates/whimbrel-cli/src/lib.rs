@@ -14,7 +14,6 @@ mod paths;
 #[cfg(unix)]
 pub mod perf;
 pub mod process;
-mod service;
 mod shown;
 #[cfg(unix)]
 pub mod status;

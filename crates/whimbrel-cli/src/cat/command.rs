@@ -19,7 +19,6 @@ use crate::dial::{DialArgs, ListenArgs, TransportOptions};
 use crate::monitor::{MonitorOptions, until_stopped};
 use crate::output::{OutputClosed, note};
 use crate::process::{Interrupted, Misused, RuntimeOptions, STOP_PATIENCE, abort_all_with, interrupted};
-use crate::service::ServiceName;
 use crate::units;
 
 const EXAMPLES: &str = "\
@@ -93,9 +92,9 @@ pub(super) struct CatOptions {
     /// Send messages of this many bytes instead of lines. What is received is written as it is, without line ends.
     #[arg(long, value_name = "BYTES", value_parser = units::bytes)]
     message_size: Option<u64>,
-    /// How messages travel: reliable or unreliable, sequenced or unsequenced.
-    #[arg(long, value_enum, default_value_t = ServiceName::Rs)]
-    service: ServiceName,
+    /// How messages travel: reliable (r) or unreliable (u), sequenced (s) or unsequenced (u).
+    #[arg(long, value_name = "rs|ru|us|uu", default_value = "rs")]
+    service: Service,
     /// The tag of the messages, a number below 2^62. It names them as a group, and the peer's program sees it.
     #[arg(long, value_name = "N", value_parser = units::tag)]
     tag: Option<u64>,
@@ -133,7 +132,7 @@ impl CatOptions {
     }
 
     pub(super) fn sender(&self, mocket: &Mocket) -> Sender {
-        let mut sender = mocket.sender().service(Service::from(self.service)).priority(self.priority);
+        let mut sender = mocket.sender().service(self.service).priority(self.priority);
         if let Some(tag) = self.tag {
             sender = sender.tag(Tag(tag));
         }
