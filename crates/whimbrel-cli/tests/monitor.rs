@@ -80,7 +80,7 @@ fn status_metrics_and_activity_tell_what_a_server_does() {
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
     let what: Vec<&str> = log.iter().map(|line| line["what"].as_str().unwrap()).collect();
-    assert_eq!(what, ["measurement begun", "measurement done"]);
+    assert_eq!(what, ["measurement begun", "measurement done", "configuration refused"]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Shared code for the long-running parts of Whimbrel, so that each is run, monitored and stopped in the same way.
 //!
-//! - [`read_config`] reads a TOML file and shows where a mistake is.
+//! - [`read_config`] reads a TOML file and shows where a mistake is. [`ListenSettings`] and [`ServiceSettings`] are
+//!   sections of such files, beside those of the library's settings.
 //! - [`ListenOptions`] and [`DialOptions`] open an endpoint with a key file, a pre-shared key and known peers, the same
 //!   for every part. [`key`] has these files, and [`local_paths`] the addresses to use. What people should know besides
 //!   errors is a [`Notice`].
@@ -47,6 +48,7 @@ mod error;
 mod health;
 pub mod key;
 mod listen;
+mod listen_settings;
 mod metrics;
 mod notice;
 mod paths;
@@ -54,6 +56,7 @@ pub mod private_file;
 mod readiness;
 mod service;
 mod service_options;
+mod service_settings;
 mod signals;
 mod status;
 
@@ -66,10 +69,12 @@ pub use control::{AskError, Request, ask};
 pub use dial::{Dial, DialError, DialOptions, NoAnswer};
 pub use error::ServiceError;
 pub use listen::{ListenError, ListenOptions, Listening};
+pub use listen_settings::ListenSettings;
 pub use metrics::Metrics;
 pub use notice::Notice;
 pub use paths::{AbsentPath, NoPath, local_paths};
 pub use service::Service;
 pub use service_options::ServiceOptions;
+pub use service_settings::ServiceSettings;
 pub use signals::{Interrupted, Interrupts, interrupted};
 pub use status::{PathReport, SessionReport, SessionState, StatusReport};

@@ -16,9 +16,10 @@ use super::suspend::{Leaving, ResumeOptions, leave_or};
 use super::writer::Writer;
 use super::{messages, stream};
 use crate::dial::{DialArgs, ListenArgs, TransportOptions};
-use crate::monitor::{MonitorOptions, until_stopped};
+use crate::monitor::{MonitorOptions, start, until_stopped};
 use crate::output::{OutputClosed, note};
 use crate::process::{Interrupted, Misused, RuntimeOptions, STOP_PATIENCE, abort_all_with, interrupted};
+use crate::settings::{Reload, Sources};
 use crate::units;
 
 const EXAMPLES: &str = "\
@@ -174,12 +175,17 @@ impl CatCommand {
 impl Side {
     async fn carry(self, how: CatOptions) -> anyhow::Result<()> {
         let leaving = Leaving::prepare(&how)?;
-        let (transport, paths) = (how.transport.config(), how.transport.paths.paths()?);
+        let paths = how.transport.paths.paths()?;
         match self {
             Self::Listen { listen, monitor, .. } => {
-                leaving.check_key(listen.key.as_deref())?;
-                let Listening { endpoint, url } = listen.listen(transport, paths).await?;
-                let mut service = monitor.start("cat listen", &endpoint, || serde_json::json!({})).await?;
+                let sources = Sources { listen, transport: how.transport.clone(), monitor, queue: None };
+                let settings = sources.read()?;
+                leaving.check_key(settings.listen.key.as_deref())?;
+                let Listening { endpoint, url } = settings.listen(paths).await?;
+                let has_file = sources.file().is_some();
+                let more = || serde_json::json!({});
+                let mut service = start("cat listen", &settings.service, has_file, &endpoint, more).await?;
+                let mut reload = Reload::new(sources, settings, &endpoint);
                 note(format_args!("listening {url}"));
                 let accepting = async {
                     let Some(mocket) = endpoint.accept().await else { bail!("the socket has failed") };
@@ -189,7 +195,7 @@ impl Side {
                 tokio::pin!(accepting);
                 let by = tokio::select! {
                     result = &mut accepting => return conclude(&endpoint, result).await,
-                    by = until_stopped(&mut service) => by,
+                    by = until_stopped(&mut service, &mut reload) => by,
                 };
                 // The exchange is dropped after the close. If it were dropped before, its mocket would close without
                 // saying that this is early.
@@ -202,7 +208,7 @@ impl Side {
             Self::Connect { dial, .. } => {
                 let interrupted = interrupted()?;
                 leaving.check_key(dial.key.as_deref())?;
-                let mut dial = dial.prepare(transport, paths).await?;
+                let mut dial = dial.prepare(how.transport.config(), paths).await?;
                 let endpoint = dial.endpoint().clone();
                 let connecting = async {
                     let mocket = dial.connect(note).await?;
