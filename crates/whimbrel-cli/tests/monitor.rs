@@ -104,7 +104,7 @@ fn metrics_are_what_prometheus_reads() {
         .lines()
         .filter_map(|line| line.strip_prefix("whimbrel_received_total{loop=")?.split_once(' '));
     assert!(all_loops.map(|(_, count)| count.parse::<f64>().unwrap()).sum::<f64>() > 2.0, "{metrics}");
-    assert!(metrics.contains("# HELP whimbrel_sessions Sessions that are open"));
+    assert!(metrics.contains("# HELP whimbrel_sessions Open sessions"));
     // Whoever says nothing keeps nobody else waiting.
     let silent: Vec<_> = (0..8).map(|_| std::net::TcpStream::connect(&address).unwrap()).collect();
     assert_eq!(curl(&format!("http://{address}/healthz")).0, 200);
