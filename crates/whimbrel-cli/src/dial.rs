@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Error, anyhow};
 use clap::Args;
-use whimbrel::{Config, Congestion, ListenConfig, Paths, PublicKey, Repeats, Secret, TransportConfig, Url};
+use whimbrel::{Config, Congestion, Paths, PublicKey, Repeats, Secret, TransportConfig, Url};
 use whimbrel_service::key::{PskError, read_psk};
-use whimbrel_service::{Dial, DialError, DialOptions, ListenError, ListenOptions, Listening};
+use whimbrel_service::{Dial, DialError, DialOptions, ListenSettings};
 
 use crate::output::note;
 use crate::paths::PathOptions;
@@ -79,6 +79,10 @@ pub(crate) struct ListenArgs {
     /// The address and port to listen on. Port 0 takes any free one [default: [::]:4433, all addresses of both families].
     #[arg(long, value_name = "ADDR", value_parser = units::address)]
     pub(crate) listen: Option<SocketAddr>,
+    /// Read settings from this TOML file; options of the command line win over it. SIGHUP and `whimbrel reload` read
+    /// it again. `whimbrel check FILE` checks it, and docs/whimbrel.toml shows all settings.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// Our key file; `whimbrel key new` makes one [default: ~/.config/whimbrel/key if it exists, else a key for this
     /// run]. Unless the port is 0, a file KEY.salt-ADDRESS-PORT is kept beside it, which lets peers notice at once
     /// that the program was restarted.
@@ -100,12 +104,13 @@ pub(crate) struct ListenArgs {
 /// Options of connections, for both ends.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct TransportOptions {
-    /// Congestion control of what this end sends: gauge, cubic, or fixed:RATE.
-    #[arg(long, value_name = "gauge|cubic|fixed:RATE", default_value = "gauge")]
-    pub(crate) congestion: Congestion,
-    /// How many times small messages are repeated on an underused path: auto (once, or twice if much is lost), or a number.
-    #[arg(long, value_name = "auto|N", default_value = "auto")]
-    pub(crate) repeats: Repeats,
+    /// Congestion control of what this end sends: gauge, cubic, or fixed:RATE [default: gauge].
+    #[arg(long, value_name = "gauge|cubic|fixed:RATE")]
+    pub(crate) congestion: Option<Congestion>,
+    /// How many times small messages are repeated on an underused path: auto (once, or twice if much is lost), or a number [default:
+    /// auto].
+    #[arg(long, value_name = "auto|N")]
+    pub(crate) repeats: Option<Repeats>,
     #[command(flatten)]
     pub(crate) paths: PathOptions,
 }
@@ -114,10 +119,15 @@ impl TransportOptions {
     /// Converts the options to the library's settings.
     pub(crate) fn config(&self) -> TransportConfig {
         let mut config = TransportConfig::default();
-        config.congestion = self.congestion;
-        config.repeats = self.repeats;
-        self.paths.configure(&mut config);
+        self.apply(&mut config);
         config
+    }
+
+    /// Sets what was given.
+    pub(crate) fn apply(&self, config: &mut TransportConfig) {
+        config.congestion = self.congestion.unwrap_or(config.congestion);
+        config.repeats = self.repeats.unwrap_or(config.repeats);
+        self.paths.configure(config);
     }
 }
 
@@ -155,28 +165,20 @@ fn in_options(error: DialError) -> Error {
 }
 
 impl ListenArgs {
-    /// Opens the socket.
-    ///
-    /// # Errors
-    /// The key file cannot be used, or the port is taken.
-    pub(crate) async fn listen(
-        &self,
-        transport: TransportConfig,
-        paths: Paths,
-    ) -> Result<Listening, ListenError> {
-        let mut options = ListenOptions::new(self.config(transport).paths(paths));
-        options.address = self.listen;
-        options.key = self.key.clone();
-        options.psk = self.psk.psk.clone();
-        options.listen(note).await
-    }
-
-    fn config(&self, transport: TransportConfig) -> Config {
-        let mut listen = ListenConfig::default();
-        listen.acceptor.show_key = self.show_key;
-        listen.early_from_tickets = self.tickets;
-        let config = Config::default().transport(transport).listen(Some(listen));
-        if self.allow.is_empty() { config } else { config.allow(self.allow.iter().copied()) }
+    /// Sets what was given.
+    pub(crate) fn apply(&self, settings: &mut ListenSettings) {
+        settings.address = self.listen.or(settings.address);
+        for (given, setting) in [(&self.key, &mut settings.key), (&self.psk.psk, &mut settings.psk)] {
+            if let Some(given) = given {
+                *setting = Some(given.clone());
+            }
+        }
+        let config = &mut settings.config;
+        config.acceptor.show_key |= self.show_key;
+        config.early_from_tickets |= self.tickets;
+        if !self.allow.is_empty() {
+            config.allow = Some(self.allow.iter().copied().collect());
+        }
     }
 }
 

@@ -14,7 +14,7 @@ mod paths;
 #[cfg(unix)]
 pub mod perf;
 pub mod process;
-mod service;
+pub mod settings;
 mod shown;
 #[cfg(unix)]
 pub mod status;

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, value_parser};
-use tokio::signal::unix::{SignalKind, signal};
 use whimbrel_link::LinkConfig;
 use whimbrel_link::relay::{Direction, Relay, RelayConfig};
 use whimbrel_link::units::ParseError;
-use whimbrel_service::bind_advice;
+use whimbrel_service::{bind_advice, interrupted};
 
 use crate::output::print_line;
 
@@ -122,7 +121,7 @@ impl LinkCommand {
     }
 
     async fn relay(self) -> anyhow::Result<()> {
-        let mut signals = [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?];
+        let interrupted = interrupted()?;
         let listen = self.relay.listen;
         let relay = Relay::spawn(self.relay).map_err(|error| match bind_advice(listen, &error) {
             Some(advice) => anyhow!("cannot bind {listen}: {advice}"),
@@ -131,11 +130,9 @@ impl LinkCommand {
         print_line(format_args!("listening {}", relay.local_addr()))?;
         let control = relay.control();
         tokio::spawn(async move {
-            let [interrupt, terminate] = &mut signals;
             tokio::select! {
                 () = after(self.time) => {}
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
+                _ = interrupted => {}
             }
             control.stop();
         });

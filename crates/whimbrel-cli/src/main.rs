@@ -14,6 +14,7 @@ use whimbrel_cli::output::{OutputClosed, note, output_error};
 #[cfg(unix)]
 use whimbrel_cli::perf::PerfCommand;
 use whimbrel_cli::process::{Interrupted, Misused};
+use whimbrel_cli::settings::CheckCommand;
 #[cfg(unix)]
 use whimbrel_cli::status::{ReloadCommand, StatusCommand, StopCommand};
 
@@ -39,6 +40,7 @@ enum Command {
     Reload(ReloadCommand),
     #[cfg(unix)]
     Stop(StopCommand),
+    Check(CheckCommand),
     Completions(Completions),
 }
 
@@ -82,6 +84,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Reload(command) => command.run(),
         #[cfg(unix)]
         Command::Stop(command) => command.run(),
+        Command::Check(command) => command.run(),
         Command::Completions(command) => command.run(),
     }
 }

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use whimbrel::Endpoint;
-use whimbrel_service::{ActivityOptions, Command, Service, ServiceOptions};
+use whimbrel_service::{ActivityOptions, Asked, Command, Service, ServiceSettings, StoppedBy};
 
 use crate::output::note;
-use crate::process::Interrupted;
+use crate::settings::Reload;
 
 /// The monitoring and control options of long-running commands.
 #[derive(Args, Clone, Debug, Default)]
@@ -27,43 +27,72 @@ pub(crate) struct MonitorOptions {
 }
 
 impl MonitorOptions {
-    /// Starts the requested interfaces, and tells systemd that the command is ready.
-    ///
-    /// # Errors
-    /// A socket or file cannot be created.
-    pub(crate) async fn start(
-        &self,
-        name: &str,
-        endpoint: &Endpoint,
-        more: impl Fn() -> serde_json::Value + Send + Sync + 'static,
-    ) -> anyhow::Result<Service> {
-        let mut options = ServiceOptions::new(name);
-        options.control = self.control.clone();
-        options.metrics = self.metrics;
-        options.activity = self.activity.clone().map(ActivityOptions::new);
-        let service = Service::start(options, endpoint, more).await?;
-        if let Some(address) = service.metrics_address() {
-            note(format_args!("metrics on http://{address}/metrics"));
+    /// Sets what was given.
+    pub(crate) fn apply(&self, settings: &mut ServiceSettings) {
+        settings.metrics = self.metrics.or(settings.metrics);
+        if let Some(control) = &self.control {
+            settings.control = Some(control.clone());
         }
-        Ok(service)
+        if let Some(path) = &self.activity {
+            // The file may say how much is kept.
+            match &mut settings.activity {
+                Some(activity) => activity.path.clone_from(path),
+                none => *none = Some(ActivityOptions::new(path)),
+            }
+        }
     }
 }
 
-/// Waits until a signal or the control socket ends the command. A reload request is refused, since these commands
-/// have no configuration file.
-pub(crate) async fn until_stopped(
-    service: &mut Service,
-    interrupted: impl Future<Output = Interrupted>,
-) -> Interrupted {
-    tokio::pin!(interrupted);
+/// Starts the interfaces of a command that runs with these settings, and tells systemd that it is ready. SIGHUP is
+/// listened for if there is a configuration to read again.
+///
+/// # Errors
+/// A socket or file cannot be created.
+pub(crate) async fn start(
+    name: &str,
+    settings: &ServiceSettings,
+    has_file: bool,
+    endpoint: &Endpoint,
+    more: impl Fn() -> serde_json::Value + Send + Sync + 'static,
+) -> anyhow::Result<Service> {
+    let mut options = settings.clone().options(name);
+    options.reload_on_hangup = has_file;
+    let service = Service::start(options, endpoint, more).await?;
+    if let Some(address) = service.metrics_address() {
+        note(format_args!("metrics on http://{address}/metrics"));
+    }
+    Ok(service)
+}
+
+/// Waits until a signal or the control socket stops the command. Meanwhile the configuration is read again when that
+/// is asked for.
+pub(crate) async fn until_stopped(service: &mut Service, reload: &mut Reload) -> StoppedBy {
     loop {
-        tokio::select! {
-            signal = &mut interrupted => return signal,
-            command = service.next() => match command {
-                Command::Reload(asked) => asked.failed("this command has no configuration to read again"),
-                // Like SIGTERM.
-                _ => return Interrupted::TERMINATE,
-            },
+        match service.next().await {
+            Command::Stop(by) => return by,
+            Command::Reload(asked) => {
+                service.reloading();
+                let reloaded = reload.reload();
+                service.reloaded();
+                answer(service, asked, reloaded);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Tells the one who asked, and whoever watches, how it went.
+fn answer(service: &Service, asked: Asked, reloaded: Result<String, String>) {
+    match reloaded {
+        Ok(said) => {
+            note(format_args!("configuration read again: {said}"));
+            service.note("configuration read", serde_json::json!({ "result": said }));
+            asked.done(said);
+        }
+        Err(why) => {
+            note(format_args!("configuration not changed: {why}"));
+            service.note("configuration refused", serde_json::json!({ "why": why }));
+            asked.failed(why);
         }
     }
 }

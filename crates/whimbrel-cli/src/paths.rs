@@ -20,28 +20,29 @@ pub(crate) struct PathOptions {
     #[arg(long, conflicts_with = "path")]
     single_path: bool,
     /// How several paths work together: the best one carries everything (primary), all of them share it (aggregate), or everything goes on
-    /// every path (redundant).
-    #[arg(long, value_name = "primary|aggregate|redundant", default_value = "aggregate")]
-    scheduler: Scheduling,
+    /// every path (redundant) [default: aggregate].
+    #[arg(long, value_name = "primary|aggregate|redundant")]
+    scheduler: Option<Scheduling>,
     /// What the cost of a path means: nothing (ignore); dearer paths wait until cheaper ones fail (cheap-first); or they do that, and paths
-    /// that cost more than N carry nothing at all (never-above=N).
-    #[arg(long, value_name = "ignore|cheap-first|never-above=N", default_value = "cheap-first", value_parser = cost_policy)]
-    cost_policy: CostPolicy,
-    /// How the primary path is chosen: by loss and round trip (loss-and-rtt), or as the path on which most arrives (most-received).
-    #[arg(long, value_name = "loss-and-rtt|most-received", default_value = "loss-and-rtt")]
-    primary_rule: PrimaryRule,
+    /// that cost more than N carry nothing at all (never-above=N) [default: cheap-first].
+    #[arg(long, value_name = "ignore|cheap-first|never-above=N", value_parser = cost_policy)]
+    cost_policy: Option<CostPolicy>,
+    /// How the primary path is chosen: by loss and round trip (loss-and-rtt), or as the path on which most arrives (most-received)
+    /// [default: loss-and-rtt].
+    #[arg(long, value_name = "loss-and-rtt|most-received")]
+    primary_rule: Option<PrimaryRule>,
     /// Let each path through a shared bottleneck take a share of its own, instead of one share together.
     #[arg(long)]
     uncoupled: bool,
 }
 
 impl PathOptions {
-    /// Applies the options to connection settings.
+    /// Applies the options that were given to connection settings.
     pub(crate) fn configure(&self, config: &mut TransportConfig) {
-        config.scheduler = self.scheduler;
-        config.cost_policy = self.cost_policy;
-        config.primary_rule = self.primary_rule;
-        config.coupled = !self.uncoupled;
+        config.scheduler = self.scheduler.unwrap_or(config.scheduler);
+        config.cost_policy = self.cost_policy.unwrap_or(config.cost_policy);
+        config.primary_rule = self.primary_rule.unwrap_or(config.primary_rule);
+        config.coupled &= !self.uncoupled;
     }
 
     /// The networks to use.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use whimbrel::Endpoint;
+pub use whimbrel_service::{Interrupted, Interrupts, interrupted};
 
 /// The runtime that everything runs on.
 #[derive(Args, Clone, Copy, Debug)]
@@ -52,30 +53,6 @@ impl RuntimeOptions {
     }
 }
 
-/// Ctrl-C was pressed, or SIGTERM arrived.
-#[derive(Clone, Copy, Debug)]
-pub struct Interrupted {
-    signal: u8,
-}
-
-impl Interrupted {
-    const INTERRUPT: Self = Self { signal: 2 };
-    pub(crate) const TERMINATE: Self = Self { signal: 15 };
-
-    /// The exit code that shells use, 128 plus the signal's number: 130 for Ctrl-C, 143 for SIGTERM.
-    pub fn exit_code(self) -> u8 {
-        128 + self.signal
-    }
-}
-
-impl std::fmt::Display for Interrupted {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("interrupted")
-    }
-}
-
-impl std::error::Error for Interrupted {}
-
 /// The command line asks for something impossible; the text says what to write instead. The program then ends with 2,
 /// as for an unknown option.
 #[derive(Debug)]
@@ -89,55 +66,8 @@ impl std::fmt::Display for Misused {
 
 impl std::error::Error for Misused {}
 
-/// A stream of Ctrl-C and SIGTERM signals.
-pub struct Interrupts {
-    #[cfg(unix)]
-    signals: [tokio::signal::unix::Signal; 2],
-}
-
-impl Interrupts {
-    /// Listens for the signals from now on.
-    ///
-    /// # Errors
-    /// The system does not report signals.
-    pub fn listen() -> std::io::Result<Self> {
-        Ok(Self {
-            #[cfg(unix)]
-            signals: {
-                use tokio::signal::unix::{SignalKind, signal};
-                [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?]
-            },
-        })
-    }
-
-    /// Waits for the next signal and returns it.
-    pub async fn next(&mut self) -> Interrupted {
-        #[cfg(unix)]
-        {
-            let [interrupt, terminate] = &mut self.signals;
-            tokio::select! {
-                _ = interrupt.recv() => Interrupted::INTERRUPT,
-                _ = terminate.recv() => Interrupted::TERMINATE,
-            }
-        }
-        // Where signals cannot be received, the system ends the process.
-        #[cfg(not(unix))]
-        {
-            drop(tokio::signal::ctrl_c().await);
-            Interrupted::INTERRUPT
-        }
-    }
-}
-
-/// Listens for Ctrl-C and SIGTERM from now on; the returned future waits for one.
-///
-/// # Errors
-/// The system does not report signals.
-pub fn interrupted() -> std::io::Result<impl Future<Output = Interrupted>> {
-    let mut interrupts = Interrupts::listen()?;
-    Ok(async move { interrupts.next().await })
-}
-
+/// How long a command that was stopped may take to end its sessions gracefully. A second signal ends it at once.
+pub(crate) const STOP_PATIENCE: Duration = Duration::from_secs(5);
 /// How long to wait for an abort to reach the peers.
 const FAREWELL: Duration = Duration::from_millis(300);
 

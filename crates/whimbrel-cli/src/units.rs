@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use whimbrel_link::units;
+use whimbrel::units;
 
 /// Parses a duration: `30`, `1.5s`, `200ms`. A bare number counts seconds.
 ///
@@ -55,23 +55,7 @@ pub(crate) fn millis(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// The text is invalid; the message shows a valid one.
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
-    let wrong = || format!("`{text}` is not a number of bytes: write for example 1200, 64k, 64Ki, 10M or 1G");
-    let text = text.trim().trim_end_matches(['b', 'B']);
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let number: f64 = text[..end].parse().map_err(|_| wrong())?;
-    let scale = match text[end..].trim().to_ascii_lowercase().as_str() {
-        "" => 1.0,
-        "k" => 1e3,
-        "m" => 1e6,
-        "g" => 1e9,
-        "t" => 1e12,
-        "ki" => 1024.0,
-        "mi" => 1_048_576.0,
-        "gi" => 1_073_741_824.0,
-        _ => return Err(wrong()),
-    };
-    let bytes = number * scale;
-    if bytes <= 1e18 { Ok(bytes.round() as u64) } else { Err(wrong()) }
+    units::bytes(text).map_err(|error| error.to_string())
 }
 
 /// Parses a tag, a number that fits into a variable-length integer.

@@ -6,7 +6,7 @@ mod common;
 
 use common::{Home, whimbrel};
 
-const COMMANDS: [&[&str]; 17] = [
+const COMMANDS: [&[&str]; 18] = [
     &[],
     &["key"],
     &["key", "new"],
@@ -22,6 +22,7 @@ const COMMANDS: [&[&str]; 17] = [
     &["status"],
     &["reload"],
     &["stop"],
+    &["check"],
     &["completions"],
     &["help", "cat"],
 ];

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use common::{Home, Running, whimbrel};
 use serde_json::Value;
+use whimbrel::{CloseReason, Config, Endpoint, Reason};
 
 fn serve(home: &Home, more: &[&str]) -> Running {
     let control = home.file("control");
@@ -79,7 +80,7 @@ fn status_metrics_and_activity_tell_what_a_server_does() {
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
     let what: Vec<&str> = log.iter().map(|line| line["what"].as_str().unwrap()).collect();
-    assert_eq!(what, ["measurement begun", "measurement done"]);
+    assert_eq!(what, ["measurement begun", "measurement done", "configuration refused"]);
 }
 
 #[test]
@@ -103,7 +104,7 @@ fn metrics_are_what_prometheus_reads() {
         .lines()
         .filter_map(|line| line.strip_prefix("whimbrel_received_total{loop=")?.split_once(' '));
     assert!(all_loops.map(|(_, count)| count.parse::<f64>().unwrap()).sum::<f64>() > 2.0, "{metrics}");
-    assert!(metrics.contains("# HELP whimbrel_sessions Sessions that are open"));
+    assert!(metrics.contains("# HELP whimbrel_sessions Open sessions"));
     // Whoever says nothing keeps nobody else waiting.
     let silent: Vec<_> = (0..8).map(|_| std::net::TcpStream::connect(&address).unwrap()).collect();
     assert_eq!(curl(&format!("http://{address}/healthz")).0, 200);
@@ -202,6 +203,65 @@ fn systemd_is_told() {
         std::iter::repeat_with(hear).take_while(|told| told.trim() != "STOPPING=1").collect();
     assert!(told.iter().all(|told| told.trim() == "WATCHDOG=1"), "{told:?}");
     assert_eq!(server.end().0, Some(0));
+}
+
+/// Starts a command with a control socket, and waits until it listens.
+fn start(home: &Home, line: &[&str]) -> Running {
+    let mut command = whimbrel(home);
+    command.args(line).args(["--listen", "127.0.0.1:0", "--control"]).arg(home.file("control"));
+    if line[0] == "perf" { Running::listening(&mut command) } else { Running::noting(&mut command) }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_that_is_stopped_closes_its_sessions_gracefully() {
+    let home = Home::new("monitor-graceful");
+    let client = Endpoint::bind(Config::default(), "127.0.0.1:0").await.unwrap();
+    let lines = [
+        (&["perf", "serve"], Some(0), 0, "the server was stopped"),
+        (&["cat", "listen"], Some(143), 4, "interrupted"),
+    ];
+    for (line, code, reason, why) in lines {
+        for by_signal in [true, false] {
+            let server = start(&home, line);
+            let mocket = client.connect(&server.listening).await.unwrap();
+            if by_signal {
+                server.signal("-TERM");
+            } else {
+                assert!(ask(&home, &["stop"]).status.success());
+            }
+            assert_eq!(mocket.closed().await, CloseReason::Peer(Reason::new(reason, why)), "{line:?}");
+            assert_eq!(server.end().0, code, "{line:?}");
+        }
+    }
+}
+
+#[test]
+fn a_stop_waits_for_a_peer_and_a_second_signal_does_not() {
+    let home = Home::new("monitor-twice");
+    let notified = UnixDatagram::bind(home.file("notify")).unwrap();
+    notified.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let address = format!("127.0.0.1:{port}");
+    let mut command = whimbrel(&home);
+    command.args(["perf", "serve", "--listen", "127.0.0.1:0", "--metrics", &address]);
+    let server =
+        Running::listening(command.env("NOTIFY_SOCKET", home.file("notify")).env_remove("WATCHDOG_USEC"));
+    let mut command = whimbrel(&home);
+    command.args(["perf", "run", &server.listening, "--time", "600"]);
+    // Its first interval line stands in for `listening`. Then it no longer answers.
+    let running = Running::listening(&mut command);
+    running.signal("-STOP");
+    let hear = || {
+        let mut buffer = [0; 512];
+        let length = notified.recv(&mut buffer).unwrap();
+        text(&buffer[..length])
+    };
+    assert_eq!(hear().trim(), "READY=1");
+    server.signal("-TERM");
+    assert_eq!(hear().trim(), "STOPPING=1");
+    assert_eq!(curl(&format!("http://{address}/healthz")), (503, "stopping\n".to_owned()));
+    server.signal("-INT");
+    assert_eq!(server.end().0, Some(130), "at once");
 }
 
 #[test]

@@ -10,6 +10,8 @@ use crate::session::config::SessionConfig;
 
 /// Settings of a connection. The guide's tuning page lists them all, and a test compares it with this type.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 #[non_exhaustive]
 pub struct TransportConfig {
     /// Settings of messages, streams and credit.
@@ -18,18 +20,21 @@ pub struct TransportConfig {
     /// bytes. Default: 1 GiB. Higher: slow readers can make the endpoint hold more. Lower: streams are slower when
     /// many are busy. One client key or one network gets only a part, as with `memory_budget`. The endpoint's own
     /// settings count, not those of one connection.
+    #[cfg_attr(feature = "serde", serde(with = "crate::units::as_text::bytes"))]
     pub credit_budget: u64,
     /// Memory that all sessions of the endpoint may hold for their peers beyond 320 KiB each, in bytes: unread
     /// messages, incomplete ones, and those behind a gap. One session gets at most an eighth of what is free, all
     /// sessions of one client key a quarter, all of one network of an open listener half. Default: 1 GiB. Higher:
     /// peers can make the process grow more. Lower: peers that hold much are closed sooner, and windows stay smaller.
     /// The endpoint's own settings count, not those of one connection.
+    #[cfg_attr(feature = "serde", serde(with = "crate::units::as_text::bytes"))]
     pub memory_budget: u64,
     /// What applications may have handed over to all sessions of the endpoint and these still hold, in bytes: queued
     /// messages, and stream bytes until they are acknowledged. 64 KiB of each session and 16 KiB of each byte stream
     /// are assured. It is divided as `memory_budget` is. Beyond it, `send` waits or returns `QueueFull`, and `write`
     /// waits. Default: 1 GiB. Higher: peers that stop reading can make the process grow more. Lower: many busy
     /// sessions are slower on long fat paths. The endpoint's own settings count, not those of one connection.
+    #[cfg_attr(feature = "serde", serde(with = "crate::units::as_text::bytes"))]
     pub send_budget: u64,
     /// The congestion controller. Default: `Gauge`. `Cubic` wastes most of a lossy link; `Fixed` floods a link that
     /// is slower than its rate.
@@ -37,21 +42,26 @@ pub struct TransportConfig {
     /// The largest UDP payload tried, and accepted from the peer, in bytes: longer packets are dropped. Default:
     /// 1,472 (an Ethernet packet over IPv4). Higher: it helps only where the whole path carries such packets. 1,200
     /// turns discovery off.
+    #[cfg_attr(feature = "serde", serde(with = "crate::units::as_text::bytes"))]
     pub max_udp_payload: u16,
     /// The silence after which the connection is given up, outages included. Default: 5 minutes, so that a tunnel or
     /// a lift does not end it. Longer: a dead peer is held longer. Shorter: an outage costs a handshake, or ends the
     /// session where `reattach` is off.
+    #[cfg_attr(feature = "serde", serde(with = "crate::units::as_text::duration"))]
     pub idle_timeout: Duration,
     /// How long a session outlives a connection that was given up. Meanwhile messages wait within their limits,
     /// lifetimes run, and the side that connected dials until it is answered. Default: 1 h. Longer: memory for peers
     /// that never come back. `None`: the session ends with its connection.
+    #[cfg_attr(feature = "serde", serde(with = "crate::units::as_text::optional_duration"))]
     pub reattach: Option<Duration>,
     /// How often an otherwise idle connection is probed. Default: 25 s (NAT bindings last 30 s and more). `None`:
     /// never, and a dead peer is noticed only when something is sent. Shorter: a sleeping radio is woken more often.
     /// The accepting side waits a tenth longer, so that one probe serves both.
+    #[cfg_attr(feature = "serde", serde(with = "crate::units::as_text::optional_duration"))]
     pub keep_alive: Option<Duration>,
     /// The longest delay of an acknowledgement. Default: 25 ms. Longer: fewer packets on half-duplex links, but
     /// slower recovery.
+    #[cfg_attr(feature = "serde", serde(with = "crate::units::as_text::duration"))]
     pub max_ack_delay: Duration,
     /// How often a small message is repeated in following packets while unacknowledged, on an underused path.
     /// Default: 1, and 2 where more than 8 % is lost. The end of bulk data is repeated as well where packets are
@@ -80,9 +90,11 @@ pub struct TransportConfig {
     pub deadline_budget: u16,
     /// How often an unused path is probed while others are in use. Default: 1 s. Shorter: a failure of the path is
     /// noticed sooner. Longer: a radio sleeps longer. When nothing is sent on any path, it stretches to `keep_alive`.
+    #[cfg_attr(feature = "serde", serde(with = "crate::units::as_text::duration"))]
     pub probe_interval: Duration,
     /// How long a session waits after its peer suspended it. Default: 1 h. Longer: memory for peers that never come
     /// back.
+    #[cfg_attr(feature = "serde", serde(with = "crate::units::as_text::duration"))]
     pub wait_time: Duration,
     /// The most sessions of one peer key that may wait here, suspended or out of reach; beyond it they end. Default:
     /// 64. Sessions that this side dials for do not count. Higher: one peer can have more kept here. Lower: sessions
@@ -90,21 +102,26 @@ pub struct TransportConfig {
     pub max_waiting: usize,
     /// The most bytes that these sessions may hold together when they begin to wait. Default: 64 MiB. Higher: one
     /// peer can take more memory. Lower: sessions with much unread or unsent data end and do not wait.
+    #[cfg_attr(feature = "serde", serde(with = "crate::units::as_text::bytes"))]
     pub max_waiting_bytes: u64,
     /// How long connecting may take, and how long a server keeps a connection whose client is not proven yet.
     /// Default: 10 s. Shorter: slow links are given up. Longer: a wrong address is noticed later.
+    #[cfg_attr(feature = "serde", serde(with = "crate::units::as_text::duration"))]
     pub handshake_timeout: Duration,
     /// How long a graceful close may take before the session is abandoned. Time while the peer is unreachable does
     /// not count: `idle_timeout` ends it, or `handshake_timeout` before the handshake is done. Default: 10 s.
+    #[cfg_attr(feature = "serde", serde(with = "crate::units::as_text::duration"))]
     pub close_timeout: Duration,
     /// Packets sealed under one generation of keys. Default: 4,194,304 (2^22; RFC 9001 6.6 allows 2^23). Lower: more
     /// key derivations, no other harm.
     pub key_update_packets: u64,
     /// Whether [`crate::Connection::poll_key_log`] returns packet keys. Default: false. True: whoever reads the log
-    /// can read the connection.
+    /// can read the connection. Not in files, since it needs a place to write to.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub key_log: bool,
     /// Whether what the connection does is recorded for [`crate::Connection::poll_qlog`]. Default false. True: some 300 bytes of text for each
-    /// packet.
+    /// packet. Not in files, since it needs a place to write to.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub qlog: bool,
     /// Whether packets are marked as ECN-capable and marks are read. Default: true.
     pub ecn: bool,

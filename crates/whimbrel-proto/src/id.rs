@@ -135,6 +135,16 @@ impl Service {
         matches!(self, Self::ReliableSequenced | Self::UnreliableSequenced)
     }
 
+    /// The short name: `rs`, `ru`, `us` or `uu`.
+    pub const fn short(self) -> &'static str {
+        match self {
+            Self::ReliableSequenced => "rs",
+            Self::ReliableUnsequenced => "ru",
+            Self::UnreliableSequenced => "us",
+            Self::UnreliableUnsequenced => "uu",
+        }
+    }
+
     /// A number from 0 to 3, for tables.
     pub const fn index(self) -> usize {
         match self {

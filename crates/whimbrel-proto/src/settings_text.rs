@@ -4,8 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::congestion::Congestion;
+use crate::session::CreditPolicy;
 use crate::units::{self, ParseError};
-use crate::{CostPolicy, PrimaryRule, Repeats, Scheduling, Service};
+use crate::{CostPolicy, PrimaryRule, Quality, Repeats, Scheduling, Service, SuspendMode, Threshold};
 
 impl fmt::Display for Congestion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -101,9 +102,9 @@ impl FromStr for CostPolicy {
     }
 }
 
-/// Implements the text form of a setting that is one of several words.
+/// Implements the text form of a setting that is one of several words, each of which may have a short form to read.
 macro_rules! words {
-    ($type:ident, $what:literal, $good:literal, { $($variant:ident = $word:literal),* $(,)? }) => {
+    ($type:ident, $what:literal, $good:literal, { $($variant:ident = $word:literal $(or $short:literal)?),* $(,)? }) => {
         impl fmt::Display for $type {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(match self { $(Self::$variant => $word),* })
@@ -116,7 +117,7 @@ macro_rules! words {
 
             fn from_str(text: &str) -> Result<Self, ParseError> {
                 match text {
-                    $($word => Ok(Self::$variant),)*
+                    $($word $(| $short)? => Ok(Self::$variant),)*
                     _ => Err(ParseError::new($what, text, $good)),
                 }
             }
@@ -135,12 +136,100 @@ words!(PrimaryRule, "rule for the primary path", "loss-and-rtt or most-received"
     MostReceived = "most-received",
 });
 
-words!(Service, "service", "reliable-sequenced, reliable-unsequenced, unreliable-sequenced or unreliable-unsequenced", {
-    ReliableSequenced = "reliable-sequenced",
-    ReliableUnsequenced = "reliable-unsequenced",
-    UnreliableSequenced = "unreliable-sequenced",
-    UnreliableUnsequenced = "unreliable-unsequenced",
+words!(Service, "service", "reliable-sequenced, reliable-unsequenced, unreliable-sequenced or unreliable-unsequenced; rs, ru, us or uu for short", {
+    ReliableSequenced = "reliable-sequenced" or "rs",
+    ReliableUnsequenced = "reliable-unsequenced" or "ru",
+    UnreliableSequenced = "unreliable-sequenced" or "us",
+    UnreliableUnsequenced = "unreliable-unsequenced" or "uu",
 });
+
+words!(SuspendMode, "way to suspend", "flush or snapshot", {
+    Flush = "flush",
+    Snapshot = "snapshot",
+});
+
+impl fmt::Display for CreditPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Wait => f.write_str("wait"),
+            Self::Latest { unread } => write!(f, "latest:{unread}"),
+        }
+    }
+}
+
+/// Parses `wait`, or `latest:N` with the number of messages to keep.
+impl FromStr for CreditPolicy {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let wrong = || ParseError::new("credit policy", text, "wait, or latest:N, N at least 1");
+        match text.split_once(':') {
+            None if text == "wait" => Ok(Self::Wait),
+            Some(("latest", unread)) => {
+                let unread = unread.parse().ok().filter(|unread| *unread > 0).ok_or_else(wrong)?;
+                Ok(Self::Latest { unread })
+            }
+            _ => Err(wrong()),
+        }
+    }
+}
+
+impl fmt::Display for Quality {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rtt(rtt) => write!(f, "rtt:{}", units::duration_text(*rtt)),
+            Self::Loss(thousandths) => {
+                write!(f, "loss:{}", units::percent(f64::from(*thousandths) / 1000.0))
+            }
+            Self::Rate(bytes_per_s) => write!(f, "rate:{}", units::rate_text(bytes_per_s.saturating_mul(8))),
+            Self::Queue(bytes) => write!(f, "queue:{}", units::bytes_text(*bytes)),
+        }
+    }
+}
+
+/// Parses a figure and its level: `rtt:250ms`, `loss:5%`, `rate:2mbit` or `queue:1MiB`.
+impl FromStr for Quality {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        match text.split_once(':') {
+            Some(("rtt", level)) => units::duration(level).map(Self::Rtt),
+            Some(("loss", level)) => {
+                units::probability(level).map(|loss| Self::Loss((loss * 1000.0).round() as u16))
+            }
+            Some(("rate", level)) => units::rate(level).map(|bits| Self::Rate(bits / 8)),
+            Some(("queue", level)) => units::bytes(level).map(Self::Queue),
+            _ => {
+                Err(ParseError::new("figure to watch", text, "rtt:250ms, loss:5%, rate:2mbit or queue:1MiB"))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Threshold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.quality)?;
+        if self.hysteresis == Self::new(self.quality).hysteresis {
+            return Ok(());
+        }
+        write!(f, ",hysteresis={}%", self.hysteresis)
+    }
+}
+
+/// Parses a figure and its level, and a hysteresis if it is not the default one: `rtt:250ms`, `loss:5%,hysteresis=50%`.
+impl FromStr for Threshold {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let Some((quality, option)) = text.split_once(',') else { return Ok(Self::new(text.parse()?)) };
+        let percent =
+            option.strip_prefix("hysteresis=").and_then(|share| share.strip_suffix('%')?.parse().ok());
+        match percent.filter(|percent| *percent <= 100) {
+            Some(hysteresis) => Ok(Self { quality: quality.parse()?, hysteresis }),
+            None => Err(ParseError::new("hysteresis", option, "for example hysteresis=20%")),
+        }
+    }
+}
 
 /// Serializes settings as the text they are displayed as.
 #[doc(hidden)]
@@ -173,12 +262,18 @@ serde_as_text!(
     Scheduling,
     PrimaryRule,
     Service,
+    SuspendMode,
+    CreditPolicy,
+    Quality,
+    Threshold,
     crate::crypto::PublicKey,
     crate::Url
 );
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn comes_back<T: FromStr<Err = ParseError> + fmt::Display + PartialEq + fmt::Debug>(setting: T) {
@@ -197,6 +292,19 @@ mod tests {
         [Scheduling::Primary, Scheduling::Aggregate, Scheduling::Redundant].into_iter().for_each(comes_back);
         [PrimaryRule::LossAndRtt, PrimaryRule::MostReceived].into_iter().for_each(comes_back);
         Service::ALL.into_iter().for_each(comes_back);
+        assert_eq!(Service::ALL.map(|service| service.short().parse()), Service::ALL.map(Ok));
+        [SuspendMode::Flush, SuspendMode::Snapshot].into_iter().for_each(comes_back);
+        [CreditPolicy::Wait, CreditPolicy::Latest { unread: 7 }].into_iter().for_each(comes_back);
+        let figures = [
+            Quality::Rtt(Duration::from_micros(1_500)),
+            Quality::Loss(25),
+            Quality::Rate(250_000),
+            Quality::Queue(1 << 20),
+        ];
+        figures.into_iter().for_each(comes_back);
+        figures.map(Threshold::new).into_iter().for_each(comes_back);
+        figures.map(|quality| Threshold { quality, hysteresis: 50 }).into_iter().for_each(comes_back);
+        assert_eq!(Threshold::new(Quality::Loss(25)).to_string(), "loss:2.5%");
     }
 
     #[test]
@@ -207,6 +315,11 @@ mod tests {
         says("fixed:7bit".parse::<Congestion>().unwrap_err(), "fixed:2mbit");
         says("-1".parse::<Repeats>().unwrap_err(), "auto");
         says("never-above=much".parse::<CostPolicy>().unwrap_err(), "whole number");
+        says("latest:0".parse::<CreditPolicy>().unwrap_err(), "latest:N");
+        says("rtt".parse::<Quality>().unwrap_err(), "rtt:250ms");
+        says("rtt:soon".parse::<Threshold>().unwrap_err(), "50ms");
+        says("rtt:1s,hysteresis=101%".parse::<Threshold>().unwrap_err(), "hysteresis=20%");
+        says("sr".parse::<Service>().unwrap_err(), "rs, ru, us or uu");
         says("fastest".parse::<Scheduling>().unwrap_err(), "aggregate");
     }
 }

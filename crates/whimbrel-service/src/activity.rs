@@ -6,23 +6,36 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::ServiceError;
 
 /// The files of the activity log, and how much of it is kept.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ActivityOptions {
     /// The log file. Older files have `.1`, `.2` and so on appended to this name.
     pub path: PathBuf,
     /// The size limit of a file, bytes. The file is rotated before it would grow beyond this. Default 16 MiB.
+    #[serde(with = "whimbrel::units::as_text::bytes", default = "most_bytes")]
     pub most_bytes: u64,
     /// The number of older files to keep. Default 4.
+    #[serde(default = "keep")]
     pub keep: u32,
+}
+
+fn most_bytes() -> u64 {
+    16 << 20
+}
+
+fn keep() -> u32 {
+    4
 }
 
 impl ActivityOptions {
     /// Logs to this file, with the defaults.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), most_bytes: 16 << 20, keep: 4 }
+        Self { path: path.into(), most_bytes: most_bytes(), keep: keep() }
     }
 }
 

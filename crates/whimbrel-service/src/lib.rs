@@ -1,16 +1,19 @@
 //! Shared code for the long-running parts of Whimbrel, so that each is run, monitored and stopped in the same way.
 //!
-//! - [`read_config`] reads a TOML file and shows where a mistake is.
+//! - [`read_config`] reads a TOML file and shows where a mistake is. [`ListenSettings`] and [`ServiceSettings`] are
+//!   sections of such files, beside those of the library's settings.
 //! - [`ListenOptions`] and [`DialOptions`] open an endpoint with a key file, a pre-shared key and known peers, the same
 //!   for every part. [`key`] has these files, and [`local_paths`] the addresses to use. What people should know besides
 //!   errors is a [`Notice`].
-//! - [`Service`] has the interfaces of a running service: a control socket for `status`, `reload` and `stop`, metrics
-//!   for Prometheus, an activity log, and readiness and watchdog notifications for systemd. Each exists only if
-//!   [`ServiceOptions`] ask for it.
+//! - [`Service`] has the interfaces of a running service: signals, a control socket for `status`, `reload` and `stop`,
+//!   metrics for Prometheus, an activity log, and readiness and watchdog notifications for systemd. Sockets and files
+//!   exist only if [`ServiceOptions`] ask for them. [`Service::finish`] ends the service politely.
 //! - [`ask`] is the client side of the control socket.
 //! - [`private_file`] reads and writes files with secrets.
 //!
 //! ```no_run
+//! use std::time::Duration;
+//!
 //! use whimbrel::Config;
 //! use whimbrel_service::{Command, ListenOptions, Listening, Service, ServiceOptions};
 //!
@@ -23,10 +26,11 @@
 //! loop {
 //!     match service.next().await {
 //!         Command::Reload(asked) => asked.done("nothing has changed"),
-//!         Command::Stop => break,
+//!         Command::Stop(_) => break,
 //!         _ => {}
 //!     }
 //! }
+//! service.finish(0, "the service was stopped", Duration::from_secs(5)).await?;
 //! # Ok(())
 //! # }
 //! ```
@@ -35,31 +39,42 @@
 
 mod activity;
 mod bind;
+mod command;
 mod config_file;
 #[cfg(unix)]
 mod control;
 mod dial;
 mod error;
+mod health;
 pub mod key;
 mod listen;
+mod listen_settings;
 mod metrics;
 mod notice;
 mod paths;
 pub mod private_file;
 mod readiness;
 mod service;
+mod service_options;
+mod service_settings;
+mod signals;
 mod status;
 
 pub use activity::{ActivityLog, ActivityOptions};
 pub use bind::{BindFailed, bind, bind_advice};
+pub use command::{Asked, Command, StoppedBy};
 pub use config_file::{ConfigError, parse_config, read_config};
 #[cfg(unix)]
 pub use control::{AskError, Request, ask};
 pub use dial::{Dial, DialError, DialOptions, NoAnswer};
 pub use error::ServiceError;
 pub use listen::{ListenError, ListenOptions, Listening};
+pub use listen_settings::ListenSettings;
 pub use metrics::Metrics;
 pub use notice::Notice;
 pub use paths::{AbsentPath, NoPath, local_paths};
-pub use service::{Asked, Command, Service, ServiceOptions};
+pub use service::Service;
+pub use service_options::ServiceOptions;
+pub use service_settings::ServiceSettings;
+pub use signals::{Interrupted, Interrupts, interrupted};
 pub use status::{PathReport, SessionReport, SessionState, StatusReport};

@@ -1,114 +1,27 @@
 //! A running service and its interfaces for control and monitoring.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use whimbrel::Endpoint;
 
-use crate::activity::{ActivityLog, ActivityOptions};
+use crate::activity::ActivityLog;
+use crate::command::{Asked, Command, StoppedBy};
 #[cfg(unix)]
 use crate::control::ControlServer;
 use crate::error::ServiceError;
+use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::metrics::http::MetricsServer;
 use crate::readiness::Readiness;
+use crate::service_options::ServiceOptions;
+use crate::signals::{Hangups, Interrupted, Interrupts};
 use crate::status::StatusReport;
 
-/// The interfaces that a service offers. Default: none, except that systemd is notified if it started the service.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct ServiceOptions {
-    /// The name of the service.
-    pub name: String,
-    /// The path of the control socket, which is created with mode 0600.
-    pub control: Option<PathBuf>,
-    /// The address on which metrics are served over HTTP. Anyone who can reach it can read them.
-    pub metrics: Option<SocketAddr>,
-    /// Where activity is logged, and how much of it is kept.
-    pub activity: Option<ActivityOptions>,
-    /// Whether SIGHUP means [`Command::Reload`]. Default false: SIGHUP ends the process, as when its terminal closes.
-    pub reload_on_hangup: bool,
-}
-
-impl ServiceOptions {
-    /// Options with a name only.
-    pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), ..Self::default() }
-    }
-
-    /// Sets [`control`](field@ServiceOptions::control).
-    #[must_use]
-    pub fn control(mut self, path: impl Into<PathBuf>) -> Self {
-        self.control = Some(path.into());
-        self
-    }
-
-    /// Sets [`metrics`](field@ServiceOptions::metrics).
-    #[must_use]
-    pub fn metrics(mut self, address: SocketAddr) -> Self {
-        self.metrics = Some(address);
-        self
-    }
-
-    /// Sets [`activity`](field@ServiceOptions::activity).
-    #[must_use]
-    pub fn activity(mut self, options: ActivityOptions) -> Self {
-        self.activity = Some(options);
-        self
-    }
-
-    /// Sets [`reload_on_hangup`](field@ServiceOptions::reload_on_hangup).
-    #[must_use]
-    pub fn reload_on_hangup(mut self) -> Self {
-        self.reload_on_hangup = true;
-        self
-    }
-}
-
-/// A command to the service.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Command {
-    /// Read the configuration again and report the result. Comes from the control socket or from SIGHUP.
-    Reload(Asked),
-    /// Stop gracefully. Comes from the control socket. SIGTERM is left to the program.
-    Stop,
-}
-
-/// A reload request whose result someone waits for. If it is dropped, they are told that this service has nothing to
-/// reload.
-#[derive(Debug)]
-pub struct Asked(Option<oneshot::Sender<Result<String, String>>>);
-
-impl Asked {
-    pub(crate) fn by(tell: oneshot::Sender<Result<String, String>>) -> Self {
-        Self(Some(tell))
-    }
-
-    fn by_nobody() -> Self {
-        Self(None)
-    }
-
-    /// Reports success, with a message.
-    pub fn done(self, said: impl Into<String>) {
-        self.tell(Ok(said.into()));
-    }
-
-    /// Reports failure, with the reason. Nothing must have changed.
-    pub fn failed(self, why: impl Into<String>) {
-        self.tell(Err(why.into()));
-    }
-
-    fn tell(self, how: Result<String, String>) {
-        if let Some(tell) = self.0 {
-            // The client may have disconnected.
-            tell.send(how).ok();
-        }
-    }
-}
+/// The least time that peers have to ask once more for the end of a session that they missed.
+const FAREWELL: Duration = Duration::from_millis(300);
 
 /// The service, as the control socket reports on it.
 pub(crate) struct Subject {
@@ -133,30 +46,35 @@ pub struct Service {
     _control: Option<ControlServer>,
     activity: Option<ActivityLog>,
     commands: mpsc::Receiver<Command>,
-    #[cfg(unix)]
-    hangups: Option<tokio::signal::unix::Signal>,
+    interrupts: Interrupts,
+    hangups: Hangups,
+    health: Health,
     readiness: Readiness,
 }
 
 impl Service {
-    /// Starts the interfaces in `options` and tells systemd that the service is ready. `more` returns the data
-    /// specific to this service, which is added to its status.
+    /// Starts the interfaces in `options` and tells systemd that the service is ready. From now on, SIGINT and SIGTERM
+    /// do not end the process but are commands that [`Service::next`] returns. `more` returns the data specific to
+    /// this service, which is added to its status.
     ///
     /// # Errors
-    /// A socket or file cannot be created. The interfaces started before are then closed again.
+    /// A socket or file cannot be created, or the system reports no signals. The interfaces started before are then closed again.
     pub async fn start(
         options: ServiceOptions,
         endpoint: &Endpoint,
         more: impl Fn() -> serde_json::Value + Send + Sync + 'static,
     ) -> Result<Self, ServiceError> {
         let ServiceOptions { name, control, metrics: address, activity, reload_on_hangup } = options;
+        let interrupts = Interrupts::listen().map_err(ServiceError::Signals)?;
+        let hangups = Hangups::listen(reload_on_hangup).map_err(ServiceError::Signals)?;
+        let health = Health::new();
         let (began, more) = (Instant::now(), Box::new(more));
         let subject = Arc::new(Subject { name, began, endpoint: endpoint.clone(), more });
         let (send, commands) = mpsc::channel(4);
         let activity = activity.map(ActivityLog::open).transpose()?;
         let metrics = Metrics::new(endpoint);
         let metrics_server = match address {
-            Some(address) => Some(MetricsServer::bind(address, metrics.clone()).await?),
+            Some(address) => Some(MetricsServer::bind(address, metrics.clone(), health.clone()).await?),
             None => None,
         };
         #[cfg(unix)]
@@ -174,19 +92,68 @@ impl Service {
             _control,
             activity,
             commands,
-            #[cfg(unix)]
-            hangups: if reload_on_hangup { Some(listen_for_hangups()?) } else { None },
+            interrupts,
+            hangups,
+            health,
             readiness: Readiness::announce(),
         })
     }
 
     /// Waits for the next command. Cancel-safe.
+    ///
+    /// The service's main loop must come back here: this also feeds systemd's watchdog, which restarts a service whose
+    /// loop is stuck.
     pub async fn next(&mut self) -> Command {
-        tokio::select! {
-            Some(command) = self.commands.recv() => command,
-            () = hangup(&mut self.hangups) => Command::Reload(Asked::by_nobody()),
-            else => std::future::pending().await,
+        loop {
+            tokio::select! {
+                Some(command) = self.commands.recv() => return command,
+                signal = self.interrupts.next() => return Command::Stop(StoppedBy::Signal(signal)),
+                () = self.hangups.next() => return Command::Reload(Asked::by_nobody()),
+                () = self.readiness.feed() => {}
+            }
         }
+    }
+
+    /// Ends the service and closes its endpoint: tells systemd that it is stopping, answers further requests that it
+    /// is ending, and closes every session gracefully with this code and text. What was sent before is delivered, for
+    /// at most `patience`; then the remaining sessions are aborted with the same code and text. Returns how many those
+    /// were.
+    ///
+    /// # Errors
+    /// A signal came meanwhile, which means at once: what was left was aborted.
+    pub async fn finish(mut self, code: u64, text: &str, patience: Duration) -> Result<usize, Interrupted> {
+        self.readiness.stopping();
+        self.health.stop();
+        self.refuse_commands();
+        let endpoint = self.subject.endpoint.clone();
+        let closing = close(&endpoint, code, text, patience);
+        tokio::pin!(closing);
+        loop {
+            tokio::select! {
+                left = &mut closing => return Ok(left),
+                signal = self.interrupts.next() => {
+                    endpoint.abort_all(code, text);
+                    return Err(signal);
+                }
+                () = self.readiness.feed() => {}
+            }
+        }
+    }
+
+    fn refuse_commands(&mut self) {
+        self.commands.close();
+        while let Ok(command) = self.commands.try_recv() {
+            if let Command::Reload(asked) = command {
+                asked.failed("the service is ending");
+            }
+        }
+    }
+
+    /// Sets the check that `/healthz` makes for each request: it returns why the service is not healthy, and the
+    /// client gets that reason with status 503. Default: the service is healthy until it stops. The check must be
+    /// quick.
+    pub fn set_health(&self, check: impl Fn() -> Result<(), String> + Send + 'static) {
+        self.health.set(check);
     }
 
     /// Returns the address on which metrics are served.
@@ -233,19 +200,12 @@ impl std::fmt::Debug for Service {
     }
 }
 
-#[cfg(unix)]
-fn listen_for_hangups() -> Result<tokio::signal::unix::Signal, ServiceError> {
-    tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).map_err(ServiceError::Signals)
-}
-
-/// Waits for the next SIGHUP. Waits for ever if the service does not listen for it.
-#[cfg(unix)]
-async fn hangup(hangups: &mut Option<tokio::signal::unix::Signal>) {
-    let next = match hangups {
-        Some(hangups) => hangups.recv().await,
-        None => None,
-    };
-    if next.is_none() {
-        std::future::pending().await
-    }
+/// Closes every session gracefully, then stays a moment for peers that missed it. Returns how many were aborted.
+async fn close(endpoint: &Endpoint, code: u64, text: &str, patience: Duration) -> usize {
+    let deadline = tokio::time::Instant::now() + patience;
+    let left = endpoint.close(code, text, patience).await;
+    let linger = deadline.max(tokio::time::Instant::now() + FAREWELL);
+    // Peers that are not told find out by themselves.
+    drop(tokio::time::timeout_at(linger, endpoint.wait_idle()).await);
+    left
 }

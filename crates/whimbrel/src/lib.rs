@@ -93,11 +93,12 @@ pub use suspend::{ResumeError, SuspendError};
 pub use suspended::{SealError, SuspendedMocket};
 pub use whimbrel_proto::congestion::Congestion;
 pub use whimbrel_proto::crypto::{Identity, PublicKey, Secret};
+pub use whimbrel_proto::handshake::AcceptorConfig;
 pub use whimbrel_proto::session::{
     Batch, Counters, CreditPolicy, MAX_OPENING, Message, MessageRef, Outcome, SessionConfig, SessionStats,
     SnapshotError, StreamCredit, StreamOptions, TagStats,
 };
-pub use whimbrel_proto::units::ParseError;
+pub use whimbrel_proto::units::{self, ParseError};
 pub use whimbrel_proto::wire::close::Reason;
 pub use whimbrel_proto::{
     Admit, Cause, CloseReason, ConnectionStats, CostPolicy, DEFAULT_PORT, DeadlineStats, EndpointStats,

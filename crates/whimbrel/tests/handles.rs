@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use tokio::io::AsyncWriteExt;
 use whimbrel::{
-    CloseReason, Config, Endpoint, Event, EventsError, ExportError, ListenConfig, Mocket, MocketSet, Url,
-    new_identity,
+    CloseReason, Config, Endpoint, Event, EventsError, ExportError, ListenConfig, Mocket, MocketSet,
+    SendError, Url, new_identity,
 };
 
 async fn server() -> (Endpoint, String) {
@@ -226,6 +226,20 @@ async fn an_endpoint_closes_politely() {
     assert!(tokio::time::timeout(Duration::from_secs(20), mocket.closed()).await.is_ok());
     assert!(server.try_accept().is_none() && server.accept().await.is_none(), "who waits for others is told");
     assert!(matches!(client.connect(&url).await, Err(whimbrel::ConnectError::EndpointClosed)));
+}
+
+#[tokio::test]
+async fn sending_to_a_peer_that_closes_says_why_it_closes() {
+    let (_server, _client, near, far) = pair().await;
+    let mut events = near.subscribe();
+    // Nobody reads this much, so the close cannot complete.
+    for _ in 0..100 {
+        near.send(vec![0; 10_000]).await.unwrap();
+    }
+    far.begin_close(7, "bye");
+    while !matches!(events.recv().await.unwrap(), Event::PeerClosing(_)) {}
+    let late = near.send("too late").await.unwrap_err();
+    assert!(matches!(late, SendError::Closed(CloseReason::Peer(reason)) if reason.code == 7));
 }
 
 /// The set once held its members' wakers, and they held the set.

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{Error, bail};
 use clap::{Args, Subcommand};
 use whimbrel::{Endpoint, Mocket, Sender, Service, Tag};
-use whimbrel_service::Listening;
+use whimbrel_service::{Listening, StoppedBy};
 
 use super::ending::EARLY;
 use super::event_report::tell;
@@ -16,10 +16,10 @@ use super::suspend::{Leaving, ResumeOptions, leave_or};
 use super::writer::Writer;
 use super::{messages, stream};
 use crate::dial::{DialArgs, ListenArgs, TransportOptions};
-use crate::monitor::{MonitorOptions, until_stopped};
+use crate::monitor::{MonitorOptions, start, until_stopped};
 use crate::output::{OutputClosed, note};
-use crate::process::{Interrupted, Misused, RuntimeOptions, abort_all_with, interrupted};
-use crate::service::ServiceName;
+use crate::process::{Interrupted, Misused, RuntimeOptions, STOP_PATIENCE, abort_all_with, interrupted};
+use crate::settings::{Reload, Sources};
 use crate::units;
 
 const EXAMPLES: &str = "\
@@ -38,6 +38,8 @@ Examples:
 
 /// The code of the abort for a second peer.
 const BUSY: u64 = 3;
+/// What the peer is told if this end was interrupted.
+const INTERRUPTED: &str = "interrupted";
 /// How long to keep answering a peer that closes more slowly.
 const LINGER: Duration = Duration::from_secs(5);
 
@@ -91,9 +93,9 @@ pub(super) struct CatOptions {
     /// Send messages of this many bytes instead of lines. What is received is written as it is, without line ends.
     #[arg(long, value_name = "BYTES", value_parser = units::bytes)]
     message_size: Option<u64>,
-    /// How messages travel: reliable or unreliable, sequenced or unsequenced.
-    #[arg(long, value_enum, default_value_t = ServiceName::Rs)]
-    service: ServiceName,
+    /// How messages travel: reliable (r) or unreliable (u), sequenced (s) or unsequenced (u).
+    #[arg(long, value_name = "rs|ru|us|uu", default_value = "rs")]
+    service: Service,
     /// The tag of the messages, a number below 2^62. It names them as a group, and the peer's program sees it.
     #[arg(long, value_name = "N", value_parser = units::tag)]
     tag: Option<u64>,
@@ -131,7 +133,7 @@ impl CatOptions {
     }
 
     pub(super) fn sender(&self, mocket: &Mocket) -> Sender {
-        let mut sender = mocket.sender().service(Service::from(self.service)).priority(self.priority);
+        let mut sender = mocket.sender().service(self.service).priority(self.priority);
         if let Some(tag) = self.tag {
             sender = sender.tag(Tag(tag));
         }
@@ -172,25 +174,41 @@ impl CatCommand {
 
 impl Side {
     async fn carry(self, how: CatOptions) -> anyhow::Result<()> {
-        let interrupted = interrupted()?;
         let leaving = Leaving::prepare(&how)?;
-        let (transport, paths) = (how.transport.config(), how.transport.paths.paths()?);
+        let paths = how.transport.paths.paths()?;
         match self {
             Self::Listen { listen, monitor, .. } => {
-                leaving.check_key(listen.key.as_deref())?;
-                let Listening { endpoint, url } = listen.listen(transport, paths).await?;
-                let mut service = monitor.start("cat listen", &endpoint, || serde_json::json!({})).await?;
+                let sources = Sources { listen, transport: how.transport.clone(), monitor, queue: None };
+                let settings = sources.read()?;
+                leaving.check_key(settings.listen.key.as_deref())?;
+                let Listening { endpoint, url } = settings.listen(paths).await?;
+                let has_file = sources.file().is_some();
+                let more = || serde_json::json!({});
+                let mut service = start("cat listen", &settings.service, has_file, &endpoint, more).await?;
+                let mut reload = Reload::new(sources, settings, &endpoint);
                 note(format_args!("listening {url}"));
                 let accepting = async {
                     let Some(mocket) = endpoint.accept().await else { bail!("the socket has failed") };
                     tokio::spawn(turn_away(endpoint.clone()));
                     carry_on(&mocket, leaving, &how, Progress::begin(how.bytes), &[]).await
                 };
-                finish(&endpoint, accepting, until_stopped(&mut service, interrupted)).await
+                tokio::pin!(accepting);
+                let by = tokio::select! {
+                    result = &mut accepting => return conclude(&endpoint, result).await,
+                    by = until_stopped(&mut service, &mut reload) => by,
+                };
+                // The exchange is dropped after the close. If it were dropped before, its mocket would close without
+                // saying that this is early.
+                service.finish(EARLY, INTERRUPTED, STOP_PATIENCE).await?;
+                Err(Error::new(match by {
+                    StoppedBy::Signal(signal) => signal,
+                    _ => Interrupted::TERMINATE,
+                }))
             }
             Self::Connect { dial, .. } => {
+                let interrupted = interrupted()?;
                 leaving.check_key(dial.key.as_deref())?;
-                let mut dial = dial.prepare(transport, paths).await?;
+                let mut dial = dial.prepare(how.transport.config(), paths).await?;
                 let endpoint = dial.endpoint().clone();
                 let connecting = async {
                     let mocket = dial.connect(note).await?;
@@ -268,9 +286,9 @@ async fn exchange(
 }
 
 /// Why this end stops early, for the peer, without any details of this host.
-fn in_short(error: &anyhow::Error) -> &'static str {
+fn in_short(error: &Error) -> &'static str {
     if error.is::<Interrupted>() {
-        "interrupted"
+        INTERRUPTED
     } else if error.is::<OutputClosed>() {
         "nobody reads its output any more"
     } else {
@@ -291,6 +309,11 @@ pub(super) async fn finish(
         result = &mut exchange => result,
         signal = interrupted => Err(signal.into()),
     };
+    conclude(endpoint, result).await
+}
+
+/// Lets the peer know how the exchange has ended.
+async fn conclude(endpoint: &Endpoint, result: anyhow::Result<()>) -> anyhow::Result<()> {
     match &result {
         // The peer may still ask whether its close was received.
         Ok(()) => drop(tokio::time::timeout(LINGER, endpoint.wait_idle()).await),

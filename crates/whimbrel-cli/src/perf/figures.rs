@@ -253,7 +253,8 @@ pub(super) struct Heard<'a> {
 #[derive(Serialize, Clone, Debug)]
 pub(super) struct Document {
     pub(super) mode: Mode,
-    pub(super) service: crate::service::ServiceName,
+    #[serde(serialize_with = "super::plan::short")]
+    pub(super) service: whimbrel::Service,
     pub(super) size: usize,
     pub(super) reverse: bool,
     /// False if the connection ended first or the measurement was interrupted; the figures then cover the time until
@@ -425,7 +426,7 @@ fn lost(plan: &Plan, load: &Counted, sent: &Sent) -> u64 {
     let arrived = if numbered { load.unique } else { load.messages };
     let missing = if sent.finished {
         sent.messages.saturating_sub(arrived)
-    } else if numbered && !whimbrel::Service::from(plan.service).is_reliable() {
+    } else if numbered && !plan.service.is_reliable() {
         load.next.saturating_sub(arrived)
     } else {
         0

@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use clap::ValueEnum;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use whimbrel::Service;
-
-use crate::service::ServiceName;
 
 /// A kind of load.
 #[derive(ValueEnum, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +24,8 @@ pub(super) enum Mode {
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 pub(super) struct Plan {
     pub(super) mode: Mode,
-    pub(super) service: ServiceName,
+    #[serde(serialize_with = "short")]
+    pub(super) service: Service,
     /// Bytes per message.
     pub(super) size: usize,
     /// Messages handed over in one call.
@@ -42,6 +41,11 @@ pub(super) struct Plan {
     pub(super) bytes: Option<u64>,
     /// Whether the listener sends.
     pub(super) reverse: bool,
+}
+
+/// Writes a service under its short name, as both ends and readers of the document expect it.
+pub(super) fn short<S: Serializer>(service: &Service, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(service.short())
 }
 
 /// The longest message, which is the library's default limit.
@@ -101,7 +105,7 @@ impl Plan {
 
     /// Returns whether everything sent arrives.
     pub(super) fn is_complete(&self) -> bool {
-        Service::from(self.service).is_reliable() && self.lifetime_ms.is_none() && !self.replace
+        self.service.is_reliable() && self.lifetime_ms.is_none() && !self.replace
     }
 
     /// Returns whether the time of each message matters, not only of one per batch.
@@ -133,6 +137,13 @@ mod tests {
         let text = r#"{"mode":"messages","service":"rs","size":50,"batch":1,"rate":10.0,"lifetime_ms":null,"replace":false,
             "time_s":1.0,"bytes":null,"reverse":false}"#;
         serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn a_service_travels_under_its_short_name() {
+        let text = serde_json::to_string(&plan()).unwrap();
+        assert!(text.contains(r#""service":"rs""#), "{text}");
+        assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), plan());
     }
 
     #[test]

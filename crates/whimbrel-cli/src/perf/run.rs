@@ -8,7 +8,7 @@ use anyhow::anyhow;
 use clap::Args;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
-use whimbrel::{CloseReason, Mocket, PeerText};
+use whimbrel::{CloseReason, Mocket, PeerText, Service};
 use whimbrel_service::Dial;
 
 use super::clock::{ClockMark, clock_id, cpu_time, monotonic_ns};
@@ -25,7 +25,6 @@ use crate::closed::sentence;
 use crate::dial::{DialArgs, TransportOptions};
 use crate::output::note;
 use crate::process::{Interrupted, Interrupts, Misused, RuntimeOptions, abort_all};
-use crate::service::ServiceName;
 use crate::units;
 
 const EXAMPLES: &str = "\
@@ -61,9 +60,9 @@ pub(super) struct RunCommand {
     /// The kind of load.
     #[arg(long, value_enum, default_value_t = Mode::Bulk)]
     mode: Mode,
-    /// How messages travel: reliable or unreliable, sequenced or unsequenced.
-    #[arg(long, value_enum, default_value_t = ServiceName::Rs)]
-    service: ServiceName,
+    /// How messages travel: reliable (r) or unreliable (u), sequenced (s) or unsequenced (u).
+    #[arg(long, value_name = "rs|ru|us|uu", default_value = "rs")]
+    service: Service,
     /// Length of a message in bytes [default: 32768 in bulk and mixed mode, 50 in messages mode, 64 in latency mode].
     #[arg(long, value_name = "BYTES", value_parser = units::bytes)]
     size: Option<u64>,

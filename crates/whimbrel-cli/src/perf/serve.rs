@@ -19,9 +19,10 @@ use super::source::Source;
 use crate::closed::sentence;
 use crate::commands::{self, OTHER_COMMAND, is_cat};
 use crate::dial::{ListenArgs, TransportOptions};
-use crate::monitor::{MonitorOptions, until_stopped};
+use crate::monitor::{MonitorOptions, start, until_stopped};
 use crate::output::{note, print_line};
-use crate::process::{RuntimeOptions, abort_all, interrupted};
+use crate::process::{RuntimeOptions, STOP_PATIENCE};
+use crate::settings::{Reload, Sources};
 
 /// The longest time ago that a client may claim its measurement began.
 const LONGEST_OPENING: Duration = Duration::from_secs(600);
@@ -32,12 +33,14 @@ const EARLY_BYTES: usize = 64 << 20;
 const SHYNESS: Duration = Duration::from_secs(15);
 const NO_PERF: &str = "the other end runs something else than `whimbrel perf`, or another version of it: run the same program at both ends";
 const SILENT: &str = "the other end does not say what it wants to measure: run `whimbrel perf run` there";
+/// The most bytes that may wait in the send queue, unless the command line or a file says otherwise.
+const QUEUE: u64 = 4 << 20;
 /// The code of the abort if a measurement cannot be made.
 const FAILED: u64 = 1;
 
 /// Serves measurements, any number at a time, until Ctrl-C or SIGTERM.
 ///
-/// Both signals are its regular end, with exit code 0. The first line of output is `listening whimbrel://KEY@HOST:PORT`; give that URL to
+/// Both signals are its regular end, with exit code 0; a second one ends it at once. The first line of output is `listening whimbrel://KEY@HOST:PORT`; give that URL to
 /// `whimbrel perf run`.
 #[derive(Args, Clone, Debug)]
 pub(super) struct ServeCommand {
@@ -50,9 +53,9 @@ pub(super) struct ServeCommand {
     runtime: RuntimeOptions,
     #[command(flatten)]
     monitor: MonitorOptions,
-    /// The most bytes that may wait in the send queue.
-    #[arg(long, value_name = "BYTES", default_value = "4Mi", value_parser = crate::units::bytes)]
-    queue: u64,
+    /// The most bytes that may wait in the send queue [default: 4Mi, or with --config what the file says].
+    #[arg(long, value_name = "BYTES", value_parser = crate::units::bytes)]
+    queue: Option<u64>,
 }
 
 impl ServeCommand {
@@ -61,30 +64,33 @@ impl ServeCommand {
     }
 
     async fn serve(mut self) -> anyhow::Result<()> {
-        let interrupted = interrupted()?;
-        let mut transport = self.transport.config();
-        transport.session.send_queue_bytes = self.queue;
         self.listen.tickets = true;
-        let paths = self.transport.paths.paths()?;
-        let Listening { endpoint, url } = self.listen.listen(transport, paths).await?;
+        let sources = Sources {
+            queue: self.queue.or(self.listen.config.is_none().then_some(QUEUE)),
+            listen: self.listen,
+            transport: self.transport,
+            monitor: self.monitor,
+        };
+        let settings = sources.read()?;
+        let Listening { endpoint, url } = settings.listen(sources.transport.paths.paths()?).await?;
         let counts = Arc::new(Counts::default());
-        let mut service = self.monitor.start("perf serve", &endpoint, counts.status()).await?;
+        let has_file = sources.file().is_some();
+        let mut service =
+            start("perf serve", &settings.service, has_file, &endpoint, counts.status()).await?;
+        let mut reload = Reload::new(sources, settings, &endpoint);
         print_line(format_args!("listening {url}"))?;
         let activity = service.activity();
-        let stopped = until_stopped(&mut service, interrupted);
-        tokio::pin!(stopped);
-        loop {
-            tokio::select! {
-                accepted = endpoint.accept() => {
-                    let Some(mocket) = accepted else { bail!("the socket has failed") };
-                    tokio::spawn(serve(mocket, Arc::clone(&counts), activity.clone()));
-                }
-                _ = &mut stopped => {
-                    abort_all(&endpoint, "the server was stopped").await;
-                    return Ok(());
-                }
+        let accepting = async {
+            while let Some(mocket) = endpoint.accept().await {
+                tokio::spawn(serve(mocket, Arc::clone(&counts), activity.clone()));
             }
+        };
+        tokio::select! {
+            () = accepting => bail!("the socket has failed"),
+            _ = until_stopped(&mut service, &mut reload) => {}
         }
+        service.finish(0, "the server was stopped", STOP_PATIENCE).await?;
+        Ok(())
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
-use whimbrel::{Message, Mocket, Sender, Service};
+use whimbrel::{Message, Mocket, Sender};
 
 use super::clock::{cpu_time, monotonic_ns};
 use super::control::{Control, ControlSender, ECHO, URGENT, parse};
@@ -71,7 +71,7 @@ impl<'a> Sink<'a> {
         one_clock: bool,
         patience: Duration,
     ) -> Self {
-        let service = Service::from(plan.service);
+        let service = plan.service;
         let timing = match (one_clock, plan.times_each()) {
             (false, _) => Timing::None,
             (true, false) => Timing::Newest,

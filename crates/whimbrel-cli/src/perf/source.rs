@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
-use whimbrel::{Message, Mocket, SendError, Sender, Service, Tag};
+use whimbrel::{Message, Mocket, SendError, Sender, Tag};
 use whimbrel_link::Histogram;
 
 use super::clock::{cpu_time, monotonic_ns};
@@ -375,7 +375,7 @@ impl Drop for AbortOnDrop {
 }
 
 fn sender(mocket: &Mocket, plan: &Plan) -> Sender {
-    let builder = mocket.sender().service(Service::from(plan.service));
+    let builder = mocket.sender().service(plan.service);
     let builder = match plan.lifetime() {
         Some(lifetime) => builder.lifetime(lifetime),
         None => builder,

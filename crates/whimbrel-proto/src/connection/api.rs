@@ -157,6 +157,11 @@ impl Connection {
         }
     }
 
+    /// Returns why the peer closes, while its graceful close is under way. Nothing more can be sent then.
+    pub fn peer_closing(&self) -> Option<&Reason> {
+        self.ending.peer_reason()
+    }
+
     pub(super) fn in_flight(&self) -> u64 {
         self.paths.iter().map(|path| path.recovery.in_flight()).sum()
     }

@@ -14,11 +14,14 @@ use crate::handshake::{AcceptorConfig, ServerKey};
 
 /// The settings of a listener.
 #[derive(Clone)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 #[non_exhaustive]
 pub struct ListenConfig {
     /// The handshake's settings.
     pub acceptor: AcceptorConfig,
     /// Keys that may connect. `None`: any key, so the listener is open.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub allow: Option<BTreeSet<PublicKey>>,
     /// Keys that may not connect, whatever `allow` and `admit` say. Default: none.
     /// [`Endpoint::revoke`](crate::Endpoint::revoke) adds keys.
@@ -26,8 +29,10 @@ pub struct ListenConfig {
     /// A function asked about each client that the lists admit, with its key and address, before anything is kept for
     /// it. If it returns false, the client gets no answer. It is called while the endpoint is borrowed, so it must be
     /// quick and must not call the endpoint. `None`: no further check.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub admit: Option<Admit>,
     /// Application protocols served; empty: any.
+    #[cfg_attr(feature = "serde", serde(with = "crate::units::as_text::names"))]
     pub protocols: Vec<Bytes>,
     /// Gives clients tickets, and delivers early data from the first packet of a returning client. The data arrives
     /// half a round trip after the client connects, and not one and a half. Default: false. Such data is `early`,

@@ -19,10 +19,13 @@ use crate::{ConnectionId, Time};
 
 /// The settings of an [`Acceptor`].
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct AcceptorConfig {
     /// Whether to tell the static key to strangers that ask, so that they can trust it on first use. Default: no.
     pub show_key: bool,
     /// A pre-shared key (Noise `psk2`) that every client must have. It disables early data. Default: none.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub psk: Option<Secret>,
     /// Whether the processor has AES instructions. Default: no.
     pub aes_in_hardware: bool,
@@ -30,11 +33,21 @@ pub struct AcceptorConfig {
     /// [`COOKIE_LIFE`], PINGs are refused; those of strangers at three quarters of it. Default: 65,536.
     pub cookies_remembered: usize,
     /// How long tickets are valid. Default: a day.
+    #[cfg_attr(feature = "serde", serde(with = "crate::units::as_text::duration"))]
     pub ticket_life: Duration,
     /// The number of used tickets remembered until they expire, of 100 bytes each. While it is full, no ticket is
     /// accepted. Default: 65,536.
     pub tickets_remembered: usize,
 }
+
+crate::setters!(AcceptorConfig {
+    show_key: bool,
+    psk: Option<Secret>,
+    aes_in_hardware: bool,
+    cookies_remembered: usize,
+    ticket_life: Duration,
+    tickets_remembered: usize,
+});
 
 impl Default for AcceptorConfig {
     fn default() -> Self {

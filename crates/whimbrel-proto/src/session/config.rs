@@ -36,20 +36,26 @@ pub const MAX_STREAMS: u64 = 1 << 20;
 
 /// The settings of one session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 #[non_exhaustive]
 pub struct SessionConfig {
     /// Longest message accepted from the peer, bytes; 16 MiB. Raised, one stream may hold that much memory beyond its
     /// window.
+    #[cfg_attr(feature = "serde", serde(with = "crate::units::as_text::bytes"))]
     pub max_message: u64,
     /// Credit that the streams may have together beyond their shares, bytes; 8 MiB. One stream gets at most half of it.
     /// Raised, a peer can make this end hold more; lowered, long fat paths stall.
+    #[cfg_attr(feature = "serde", serde(with = "crate::units::as_text::bytes"))]
     pub session_window: u64,
     /// Largest credit a stream can grow to, bytes; 4 MiB. Raised, one slow reader can make this end hold more; lowered,
     /// a single stream cannot fill a long fat path.
+    #[cfg_attr(feature = "serde", serde(with = "crate::units::as_text::bytes"))]
     pub stream_window: u64,
     /// Credit each stream is assured of, however many others are unread, bytes; 64 KiB, which is also the minimum.
     /// Stream 0 has at least 256 KiB, and streams from the 128th on have a quarter. Raised, a peer can make this end hold more on every stream; lowered, new streams
     /// start slowly.
+    #[cfg_attr(feature = "serde", serde(with = "crate::units::as_text::bytes"))]
     pub stream_share: u64,
     /// Streams the peer may have open at a time; 4,096, from 128 to 1,048,576 ([`MAX_STREAMS`]). It may open 128 at
     /// first, and more as it opens them, as far as `memory_budget` could hold what it may send on all of them. Raised,
@@ -60,19 +66,24 @@ pub struct SessionConfig {
     pub send_queue_messages: usize,
     /// Bytes of the messages queued and not yet begun; 32 MiB. A stream with nothing waiting may always queue one
     /// message, however full the queue is.
+    #[cfg_attr(feature = "serde", serde(with = "crate::units::as_text::bytes"))]
     pub send_queue_bytes: u64,
     /// Bytes a byte stream accepts and holds until they are acknowledged; 1 MiB. Raised, more memory; lowered, less
     /// throughput on long paths.
+    #[cfg_attr(feature = "serde", serde(with = "crate::units::as_text::bytes"))]
     pub stream_send_buffer: u64,
     /// How long delivery waits for missing unreliable messages in a sequenced domain; 100 ms. Raised, more staleness
     /// after loss; lowered, more late messages are dropped.
+    #[cfg_attr(feature = "serde", serde(with = "crate::units::as_text::duration"))]
     pub gap_wait: Duration,
     /// The waiting time that one level of priority is worth; 20 ms. Raised, low priorities wait longer.
+    #[cfg_attr(feature = "serde", serde(with = "crate::units::as_text::duration"))]
     pub ageing: Duration,
     /// Whether streams opened by this end are cross-sequenced; false.
     pub cross_sequencing: bool,
     /// Longest message that is repeated without a sign of loss, and copied out of receive buffers, bytes; 256. Raised,
     /// more copying; lowered, small messages hold more memory.
+    #[cfg_attr(feature = "serde", serde(with = "crate::units::as_text::bytes"))]
     pub small_message: usize,
     /// Messages of this priority and above that fit into one packet also go on a second path, where one works; 200.
     /// Lowered, more bytes are sent; the budget for copies of messages with a lifetime does not limit these.

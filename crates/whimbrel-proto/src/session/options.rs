@@ -26,11 +26,18 @@ pub struct RouteClass(pub u8);
 
 /// Settings of one message stream at one end. All but cross-sequencing can be changed while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct StreamOptions {
     /// Whether both sequenced services share one order in what this end sends. None (default): the session's setting.
     /// The first sequenced message fixes it.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub cross_sequencing: Option<bool>,
     /// How long delivery waits for missing unreliable messages. None (default): the session's setting.
+    #[cfg_attr(
+        feature = "serde",
+        serde(with = "crate::units::as_text::optional_duration", skip_serializing_if = "Option::is_none")
+    )]
     pub gap_wait: Option<Duration>,
     /// The credit policy for received messages.
     pub credit: CreditPolicy,
@@ -38,8 +45,13 @@ pub struct StreamOptions {
     pub priority: u8,
     /// Largest credit the peer's window on this stream can grow to, bytes. None (default): the session's
     /// `stream_window`. It is never below `stream_share`.
+    #[cfg_attr(
+        feature = "serde",
+        serde(with = "crate::units::as_text::optional_bytes", skip_serializing_if = "Option::is_none")
+    )]
     pub window: Option<u64>,
     /// Route class of messages that have none of their own; 0.
+    #[cfg_attr(feature = "serde", serde(skip))]
     #[doc(hidden)]
     pub route: RouteClass,
 }

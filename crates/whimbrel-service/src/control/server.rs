@@ -13,8 +13,9 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use super::{Answer, LONGEST_REQUEST, Request};
+use crate::command::{Asked, Command, StoppedBy};
 use crate::error::ServiceError;
-use crate::service::{Asked, Command, Subject};
+use crate::service::Subject;
 
 /// The maximum number of clients at a time. Further ones wait.
 const CLIENTS: usize = 16;
@@ -98,7 +99,7 @@ async fn serve(client: UnixStream, subject: &Subject, commands: &mpsc::Sender<Co
                 Ok(stop) => {
                     // The process may end as soon as it is told to, so the client is answered first.
                     let answered = say(&mut write, &Answer::Ok("stopping".into())).await;
-                    stop.send(Command::Stop);
+                    stop.send(Command::Stop(StoppedBy::Request));
                     answered?;
                     continue;
                 }

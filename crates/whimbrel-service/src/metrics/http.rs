@@ -17,6 +17,7 @@ use tokio::task::JoinHandle;
 
 use super::Metrics;
 use crate::error::ServiceError;
+use crate::health::Health;
 
 /// The maximum number of clients at a time. Further ones wait.
 const CLIENTS: usize = 16;
@@ -31,11 +32,15 @@ pub(crate) struct MetricsServer {
 }
 
 impl MetricsServer {
-    pub(crate) async fn bind(address: SocketAddr, metrics: Metrics) -> Result<Self, ServiceError> {
+    pub(crate) async fn bind(
+        address: SocketAddr,
+        metrics: Metrics,
+        health: Health,
+    ) -> Result<Self, ServiceError> {
         let failed = |error| ServiceError::Metrics { address, error };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        Ok(Self { address, task: tokio::spawn(accept(listener, metrics)) })
+        Ok(Self { address, task: tokio::spawn(accept(listener, metrics, health)) })
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -49,7 +54,7 @@ impl Drop for MetricsServer {
     }
 }
 
-async fn accept(listener: TcpListener, metrics: Metrics) {
+async fn accept(listener: TcpListener, metrics: Metrics, health: Health) {
     let room = Arc::new(Semaphore::new(CLIENTS));
     loop {
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
@@ -58,17 +63,17 @@ async fn accept(listener: TcpListener, metrics: Metrics) {
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        let metrics = metrics.clone();
+        let (metrics, health) = (metrics.clone(), health.clone());
         tokio::spawn(async move {
-            drop(tokio::time::timeout(PATIENCE, serve(client, metrics)).await);
+            drop(tokio::time::timeout(PATIENCE, serve(client, metrics, health)).await);
             drop(permit);
         });
     }
 }
 
-async fn serve(client: TcpStream, metrics: Metrics) {
+async fn serve(client: TcpStream, metrics: Metrics, health: Health) {
     let answer = service_fn(move |request: Request<hyper::body::Incoming>| {
-        let response = respond(request.method(), request.uri().path(), &metrics);
+        let response = respond(request.method(), request.uri().path(), &metrics, &health);
         async move { Ok::<_, Infallible>(response) }
     });
     let mut http = hyper::server::conn::http1::Builder::new();
@@ -77,12 +82,15 @@ async fn serve(client: TcpStream, metrics: Metrics) {
     drop(http.serve_connection(TokioIo::new(client), answer).await);
 }
 
-fn respond(method: &Method, path: &str, metrics: &Metrics) -> Response<Full<Bytes>> {
+fn respond(method: &Method, path: &str, metrics: &Metrics, health: &Health) -> Response<Full<Bytes>> {
     const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     const PLAIN: &str = "text/plain; charset=utf-8";
     let (status, kind, body) = match (method, path) {
         (&Method::GET | &Method::HEAD, "/metrics") => (StatusCode::OK, OPEN_METRICS, metrics.text()),
-        (&Method::GET | &Method::HEAD, "/healthz") => (StatusCode::OK, PLAIN, "ok\n".to_owned()),
+        (&Method::GET | &Method::HEAD, "/healthz") => match health.check() {
+            Ok(()) => (StatusCode::OK, PLAIN, "ok\n".to_owned()),
+            Err(why) => (StatusCode::SERVICE_UNAVAILABLE, PLAIN, format!("{why}\n")),
+        },
         (&Method::GET | &Method::HEAD, _) => {
             (StatusCode::NOT_FOUND, PLAIN, "there are /metrics and /healthz\n".to_owned())
         }

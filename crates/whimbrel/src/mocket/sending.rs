@@ -193,7 +193,13 @@ pub(super) fn translate(error: whimbrel_proto::session::SendError, state: &Mocke
         Inner::TooLarge { limit } => (SendError::TooLarge { limit }, None),
         Inner::TagTooLarge => (SendError::TagTooLarge, None),
         Inner::TooManyTags => (SendError::TooManyTags, None),
-        Inner::Closed => (SendError::Closed(state.closed.clone().unwrap_or(CloseReason::Local)), None),
+        Inner::Closed => (SendError::Closed(why_closed(state)), None),
         _ => (SendError::NoStream, None),
     }
+}
+
+/// Why nothing more can be sent: the end that has come, or the one that is under way.
+fn why_closed(state: &MocketState) -> CloseReason {
+    let by_peer = || state.connection.peer_closing().cloned().map(CloseReason::Peer);
+    state.closed.clone().or_else(by_peer).unwrap_or(CloseReason::Local)
 }

@@ -117,6 +117,14 @@ impl Ending {
         matches!(self, Self::Waiting { .. } | Self::Detached { .. })
     }
 
+    /// Returns why the peer closes, while its graceful close is under way.
+    pub(in crate::connection) fn peer_reason(&self) -> Option<&Reason> {
+        match self {
+            Self::PeerFin { reason, .. } | Self::FinAckSent { reason, .. } => Some(reason),
+            _ => None,
+        }
+    }
+
     /// Returns the same ending for another connection, on which FIN or FIN-ACK has not been sent yet.
     pub(in crate::connection) fn begin_again(&mut self) -> Self {
         match self {
@@ -222,7 +230,7 @@ mod tests {
         assert!(!ending.on_close(Time::ZERO, Reason::default(), WAIT), "once");
         assert!(ending.on_drained());
         assert!(!ending.on_drained(), "once");
-        assert!(matches!(ending, Ending::FinSent { .. }));
+        assert!(matches!(ending, Ending::FinSent { .. }) && ending.peer_reason().is_none());
         assert_eq!(ending.timeout(), Some(Time::ZERO + WAIT));
     }
 
@@ -243,7 +251,8 @@ mod tests {
         assert!(ending.on_close(Time::ZERO, Reason::default(), WAIT));
         assert!(ending.on_drained());
         assert!(ending.on_fin(Time::ZERO, Reason::new(1, "x"), WAIT));
-        assert!(!ending.on_fin(Time::ZERO, Reason::new(1, "x"), WAIT), "a repeated FIN changes nothing");
+        assert!(!ending.on_fin(Time::ZERO, Reason::new(2, "y"), WAIT), "a second FIN changes nothing");
+        assert_eq!(ending.peer_reason(), Some(&Reason::new(1, "x")));
         assert!(ending.on_drained());
         assert!(matches!(ending, Ending::FinAckSent { .. }));
     }

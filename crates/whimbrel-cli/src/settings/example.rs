@@ -1,0 +1,69 @@
+//! Compares the annotated example of a configuration file with the settings.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::Settings;
+use super::reload::collect;
+
+const EXAMPLE: &str = include_str!("../../../../docs/whimbrel.toml");
+/// The settings without a default. The example has them behind a `#`, unlike prose without a space.
+const OPTIONAL: [&str; 9] = [
+    "listen.address",
+    "listen.key",
+    "listen.psk",
+    "listen.allow",
+    "service.control",
+    "service.metrics",
+    "service.activity.path",
+    "service.activity.most_bytes",
+    "service.activity.keep",
+];
+
+fn leaves(settings: &Settings) -> BTreeMap<String, Value> {
+    let mut leaves = BTreeMap::new();
+    collect("", serde_json::to_value(settings).unwrap(), &mut leaves);
+    leaves
+}
+
+/// Returns the example with the settings that are behind a `#`.
+fn with_optional() -> String {
+    let shown = |line: &str| match line.strip_prefix('#') {
+        Some(setting) if setting.starts_with(|first: char| first.is_ascii_lowercase() || first == '[') => {
+            setting.to_owned()
+        }
+        _ => line.to_owned(),
+    };
+    EXAMPLE.lines().map(shown).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_example_has_the_defaults() {
+    assert_eq!(leaves(&Settings::parse(EXAMPLE).unwrap()), leaves(&Settings::default()));
+}
+
+#[test]
+fn the_example_has_every_setting() {
+    let settings = Settings::parse(&with_optional()).unwrap();
+    let named: BTreeSet<String> = leaves(&settings).into_keys().collect();
+    let defaults: BTreeSet<String> = leaves(&Settings::default()).into_keys().collect();
+    let wanted: BTreeSet<String> = OPTIONAL.map(str::to_owned).into();
+    assert_eq!(&named - &defaults, wanted);
+    // A default that is not written would be there all the same, so the text counts.
+    for name in defaults.iter().chain(&wanted) {
+        let (_, field) = name.rsplit_once('.').unwrap();
+        let is_set = |line: &str| line.trim_start_matches('#').split(" = ").next() == Some(field);
+        assert!(EXAMPLE.lines().any(is_set), "docs/whimbrel.toml does not name {name}");
+    }
+}
+
+#[test]
+fn the_example_explains_every_setting() {
+    let is_prose = |line: &str| line.starts_with("# ");
+    let lines: Vec<&str> = EXAMPLE.lines().collect();
+    for pair in lines.windows(2) {
+        let is_setting = pair[1].contains(" = ") && !is_prose(pair[1]);
+        assert!(!is_setting || is_prose(pair[0]), "nothing above `{}` explains it", pair[1]);
+    }
+}

@@ -1,0 +1,111 @@
+//! The configuration file of the commands that listen.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use whimbrel::{Config, CostPolicy, Paths, SessionConfig, TransportConfig};
+use whimbrel_service::{
+    ConfigError, ListenError, ListenOptions, ListenSettings, Listening, ServiceSettings, read_config,
+};
+
+use crate::output::note;
+use crate::process::Misused;
+
+/// The settings of a command that listens. In a file, each field is a section.
+#[derive(Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Settings {
+    pub(crate) listen: ListenSettings,
+    /// The transport, with the settings of its sessions.
+    pub(crate) transport: TransportConfig,
+    /// A section of the file only; [`Settings::complete`] moves it into `transport`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session: Option<SessionConfig>,
+    pub(crate) service: ServiceSettings,
+}
+
+impl Settings {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// The file cannot be read, or it has a mistake; the message shows where.
+    pub(crate) fn read(path: &Path) -> Result<Self, Misused> {
+        Self::complete(read_config(path), &path.display().to_string())
+    }
+
+    /// Parses the text of a file.
+    ///
+    /// # Errors
+    /// The text has a mistake; the message shows where.
+    #[cfg(test)]
+    pub(super) fn parse(text: &str) -> Result<Self, Misused> {
+        Self::complete(whimbrel_service::parse_config("x.toml", text), "x.toml")
+    }
+
+    fn complete(read: Result<Self, ConfigError>, file: &str) -> Result<Self, Misused> {
+        let mut settings = read.map_err(|error| Misused(error.to_string()))?;
+        if let Some(session) = settings.session.take() {
+            if settings.transport.session != SessionConfig::default() {
+                return Err(Misused(format!(
+                    "{file}: [session] and [transport.session] are the same: leave one out"
+                )));
+            }
+            settings.transport.session = session;
+        }
+        if settings.transport.cost_policy == CostPolicy::Ask {
+            return Err(Misused(format!(
+                "{file}: the cost_policy `ask` is for programs that answer: write cheap-first, or never-above=0 for no \
+                 path that costs anything"
+            )));
+        }
+        Ok(settings)
+    }
+
+    /// Opens the socket.
+    ///
+    /// # Errors
+    /// The key file cannot be used, or the port is taken.
+    pub(crate) async fn listen(&self, paths: Paths) -> Result<Listening, ListenError> {
+        let listen = self.listen.clone();
+        let config =
+            Config::default().transport(self.transport.clone()).listen(Some(listen.config)).paths(paths);
+        let mut options = ListenOptions::new(config);
+        (options.address, options.key, options.psk) = (listen.address, listen.key, listen.psk);
+        options.listen(note).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn says(text: &str) -> String {
+        Settings::parse(text).err().map(|Misused(text)| text).unwrap_or_default()
+    }
+
+    #[test]
+    fn the_sections_reach_the_settings() {
+        let text = "[listen]\naddress = '127.0.0.1:0'\nmax_per_key = 3\n[transport]\nmax_paths = 2\n\
+                    [session]\ngap_wait = '1s'\n[service]\ncontrol = '/run/x'\n[service.activity]\npath = '/var/log/x'\nmost_bytes = '1M'\n";
+        let settings = Settings::parse(text).unwrap();
+        assert_eq!((settings.listen.config.max_per_key, settings.transport.max_paths), (3, 2));
+        assert_eq!(settings.transport.session.gap_wait, Duration::from_secs(1));
+        let activity = settings.service.activity.unwrap();
+        assert_eq!((activity.most_bytes, activity.keep), (1_000_000, 4));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let both = says("[session]\ngap_wait = '1s'\n[transport.session]\nageing = '1s'\n");
+        assert!(both.contains("leave one out"), "{both}");
+        assert!(says("[transport]\ncost_policy = 'ask'").contains("cheap-first"));
+        let unknown = says("[listens]\n");
+        assert!(
+            unknown.contains("x.toml:1:2: unknown field `listens`, expected one of `listen`"),
+            "{unknown}"
+        );
+        assert!(says("[service.activity]\nkeep = 1\n").contains("`path`"), "the file has to be named");
+    }
+}

@@ -1,0 +1,13 @@
+//! The settings of the commands that listen: those of the configuration file, and what the command line says instead.
+
+mod check;
+#[cfg(test)]
+mod example;
+mod file;
+mod reload;
+mod sources;
+
+pub use check::CheckCommand;
+pub(crate) use file::Settings;
+pub(crate) use reload::Reload;
+pub(crate) use sources::Sources;

@@ -1,0 +1,58 @@
+//! The interfaces that a service offers.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use crate::activity::ActivityOptions;
+
+/// The interfaces that a service offers. Default: none, except that SIGINT and SIGTERM are
+/// commands to stop, and that systemd is notified if it started the service.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct ServiceOptions {
+    /// The name of the service.
+    pub name: String,
+    /// The path of the control socket, which is created with mode 0600.
+    pub control: Option<PathBuf>,
+    /// The address on which metrics are served over HTTP. Anyone who can reach it can read them.
+    pub metrics: Option<SocketAddr>,
+    /// Where activity is logged, and how much of it is kept.
+    pub activity: Option<ActivityOptions>,
+    /// Whether SIGHUP means [`Command::Reload`]. Default false: SIGHUP ends the process, as when its terminal closes.
+    pub reload_on_hangup: bool,
+}
+
+impl ServiceOptions {
+    /// Options with a name only.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..Self::default() }
+    }
+
+    /// Sets [`control`](field@ServiceOptions::control).
+    #[must_use]
+    pub fn control(mut self, path: impl Into<PathBuf>) -> Self {
+        self.control = Some(path.into());
+        self
+    }
+
+    /// Sets [`metrics`](field@ServiceOptions::metrics).
+    #[must_use]
+    pub fn metrics(mut self, address: SocketAddr) -> Self {
+        self.metrics = Some(address);
+        self
+    }
+
+    /// Sets [`activity`](field@ServiceOptions::activity).
+    #[must_use]
+    pub fn activity(mut self, options: ActivityOptions) -> Self {
+        self.activity = Some(options);
+        self
+    }
+
+    /// Sets [`reload_on_hangup`](field@ServiceOptions::reload_on_hangup).
+    #[must_use]
+    pub fn reload_on_hangup(mut self) -> Self {
+        self.reload_on_hangup = true;
+        self
+    }
+}
