@@ -53,6 +53,7 @@ impl Woken {
         }
     }
 
+    #[cold]
     fn wake(self, shared: &Shared) {
         if self.readable {
             shared.readable.notify_waiters();
@@ -79,9 +80,10 @@ pub(crate) struct Locked<'a> {
     later: Later<'a>,
 }
 
+/// Those to be woken once the lock is released. In a box, so that a lock that wakes nobody is quick to take and release.
 struct Later<'a> {
     shared: &'a Shared,
-    woken: Option<Woken>,
+    woken: Option<Box<Woken>>,
 }
 
 impl<'a> Locked<'a> {
@@ -95,7 +97,7 @@ impl Drop for Locked<'_> {
     #[inline]
     fn drop(&mut self) {
         if !self.state.woken.is_empty() {
-            self.later.woken = Some(std::mem::take(&mut self.state.woken));
+            self.later.woken = Some(Box::new(std::mem::take(&mut self.state.woken)));
         }
     }
 }

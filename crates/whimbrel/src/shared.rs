@@ -266,7 +266,9 @@ impl Shared {
     /// Returns false if nothing was done.
     #[inline]
     pub(crate) fn send_copy(&self, template: &Outgoing, payload: &[u8]) -> bool {
-        let Some(mut state) = self.try_lock() else { return false };
+        // Queueing wakes nobody, so the plain lock will do, which is quicker.
+        let Ok(mut state) = self.state.try_lock() else { return false };
+        self.take_submissions(&mut state);
         if state.burst >= BURST {
             return false;
         }
@@ -275,7 +277,14 @@ impl Shared {
             return false;
         }
         state.burst += 1;
-        self.drive_or_wake(state);
+        let is_idle = state.connection.is_idle();
+        let first = !is_idle && !std::mem::replace(&mut state.scheduled, true);
+        drop(state);
+        if is_idle {
+            self.drive();
+        } else if first {
+            self.driver.notify_one();
+        }
         true
     }
 

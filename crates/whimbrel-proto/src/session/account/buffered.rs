@@ -50,6 +50,7 @@ impl Buffered {
     }
 
     /// Returns the most bytes that the session may hold now, without those that each stream is assured of.
+    #[inline(never)]
     fn most(&self) -> u64 {
         let free = self.budget.free().saturating_add(self.taken);
         OF_SESSION.saturating_add(most_of(&self.budget, self.taken).min(free))
@@ -64,6 +65,7 @@ impl Buffered {
         }
     }
 
+    #[cold]
     fn grow(&mut self, total: u64) {
         let needed = if total <= self.most() { Self::needed(total) } else { total - OF_SESSION };
         let more = needed.saturating_sub(self.taken);
