@@ -93,17 +93,20 @@ impl Session {
         let lane = self.lane_for(slot, domain, service, priority, NO_TAG);
         let flags = u8::from(service.is_reliable()) * RELIABLE;
         let longest = (self.config.small_message.min(LONGEST_GATHERED) as u64).min(self.peer.max_message);
-        let mut taken = 0;
-        let refused = payloads.find(|payload| {
-            let payload = payload.as_ref();
-            let length = payload.len() as u64;
-            let fits = length <= longest && !self.queue_is_full(slot, length, priority, (0, 0));
-            if fits {
-                taken += 1;
-                self.outbox.gather(now, lane, flags, priority, payload);
+        // What certainly fits. Beyond it each payload is asked for.
+        let (mut messages, mut bytes) = self.queue_room();
+        let (mut taken, mut refused) = (0, None);
+        for payload in payloads {
+            let length = payload.as_ref().len() as u64;
+            let fits = messages > 0 && length <= bytes || !self.queue_is_full(slot, length, priority, (0, 0));
+            if length > longest || !fits {
+                refused = Some(payload);
+                break;
             }
-            !fits
-        });
+            (messages, bytes) = (messages.saturating_sub(1), bytes.saturating_sub(length));
+            taken += 1;
+            self.outbox.gather(now, lane, flags, priority, payload.as_ref());
+        }
         self.next_message += taken;
         self.accounting.stats.total.queued += taken;
         self.cover_buffered();
