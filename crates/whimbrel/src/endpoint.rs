@@ -174,6 +174,12 @@ impl Endpoint {
         self.shared.received.iter().map(|count| count.load(Ordering::Relaxed)).collect()
     }
 
+    /// Returns how many key agreements of connecting clients were made outside the receive loops. Where there is more
+    /// than one core, a loop makes a few at a time itself and leaves the rest of a flood to another thread.
+    pub fn agreements_off_loop(&self) -> u64 {
+        self.shared.agreements.made()
+    }
+
     /// Connects to `whimbrel://KEY@host:port` and waits for the handshake. If the host has several addresses, another
     /// one is tried every 250 ms until one answers (RFC 8305).
     ///
