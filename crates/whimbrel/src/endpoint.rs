@@ -14,6 +14,7 @@ use whimbrel_proto::handshake::ServerKey;
 use whimbrel_proto::{
     ConnectConfig, EndpointAnswer, EndpointEvent, EndpointStats, Handle, Ticket, TicketStore,
 };
+use zeroize::Zeroize;
 
 use crate::accepting::Accepting;
 use crate::address::{Opened, ToSocket, ToUrl};
@@ -123,6 +124,8 @@ impl Endpoint {
         if let Some(salt) = &config.reset_salt {
             proto.set_reset_salt(salt);
         }
+        // The configuration is kept for as long as the endpoint, which needs the salt no more.
+        config.reset_salt.zeroize();
         if config.psk.is_some() {
             proto.set_psk(config.psk.clone());
         }
