@@ -6,7 +6,7 @@ use std::time::Duration;
 use aws_lc_rs::digest::{SHA256, digest};
 use bytes::Bytes;
 use whimbrel_proto::handshake::Params;
-use whimbrel_proto::session::{Outgoing, Session, StreamKind};
+use whimbrel_proto::session::{Outgoing, Session, SnapshotError, StreamKind};
 use whimbrel_proto::wire::credit::Grant;
 use whimbrel_proto::wire::data::{DataHead, Length};
 use whimbrel_proto::wire::sack::Sack;
@@ -166,11 +166,14 @@ pub fn params(input: &[u8]) {
     }
 }
 
+/// The session of an input of [`snapshot`].
+pub fn restored(input: &[u8]) -> Result<Session, SnapshotError> {
+    Session::restore(Time::ZERO, Duration::ZERO, Bytes::copy_from_slice(input))
+}
+
 /// A suspended session: any input that is accepted works and can be written again.
 pub fn snapshot(input: &[u8]) {
-    let Ok(mut session) = Session::restore(Time::ZERO, Duration::ZERO, Bytes::copy_from_slice(input)) else {
-        return;
-    };
+    let Ok(mut session) = restored(input) else { return };
     let (mut now, mut packet, mut carried) = (Time::ZERO, Vec::new(), Vec::new());
     for round in 0..50 {
         packet.clear();
@@ -187,11 +190,15 @@ pub fn snapshot(input: &[u8]) {
     session.end();
 }
 
+/// The state of an input of [`suspended`].
+pub fn read_suspended(input: &[u8]) -> Result<Suspended, SnapshotError> {
+    Suspended::from_bytes(&[input, digest(&SHA256, input).as_ref()].concat())
+}
+
 /// A suspended session with its peer, without the checksum, which a fuzzer would not guess. A rewritten session reads
 /// the same.
 pub fn suspended(input: &[u8]) {
-    let written = [input, digest(&SHA256, input).as_ref()].concat();
-    let Ok(read) = Suspended::from_bytes(&written) else { return };
+    let Ok(read) = read_suspended(input) else { return };
     read.byte_streams().expect("it was read as a trial");
     let again = read.to_bytes();
     let same = Suspended::from_bytes(&again).expect("what we write we read");

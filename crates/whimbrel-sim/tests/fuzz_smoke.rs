@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use whimbrel_sim::checker::complaint;
-use whimbrel_sim::fuzz::{TARGETS, Target};
+use whimbrel_sim::fuzz::{TARGETS, Target, read_suspended, restored};
 
 fn folder(target: &Target) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "..", "..", "fuzz", "corpus", target.name].iter().collect()
@@ -42,7 +42,8 @@ fn change(dice: &mut impl Rng, input: &[u8], other: &[u8]) -> Vec<u8> {
             }
         }
     }
-    bytes.truncate(4096);
+    // Doubled parts must not add up, but what was long already stays whole.
+    bytes.truncate(4096.max(input.len() + 256));
     bytes
 }
 
@@ -67,10 +68,15 @@ fn smoke(target: &Target) -> Option<Found> {
 
 /// The first of many changed inputs that fails.
 fn by_change(target: &Target, corpus: &[Vec<u8>]) -> Option<Found> {
+    changes(corpus).take((target.smoke * times()) as usize).find_map(|input| run(target, &input))
+}
+
+/// Changed inputs, without end.
+fn changes(corpus: &[Vec<u8>]) -> impl Iterator<Item = Vec<u8>> {
     let mut dice = ChaCha8Rng::seed_from_u64(7);
-    (0..target.smoke * times()).find_map(|_| {
+    std::iter::repeat_with(move || {
         let [one, other] = [0, 1].map(|_| &corpus[dice.random_range(0..corpus.len())]);
-        run(target, &change(&mut dice, one, other))
+        change(&mut dice, one, other)
     })
 }
 
@@ -88,6 +94,19 @@ fn no_target_complains() {
             });
         }
     });
+}
+
+/// Inputs that are refused at once test nothing: some of the changed ones must be read to their end.
+#[test]
+fn some_changed_sessions_are_accepted() {
+    let accepted = |name, is_accepted: fn(&[u8]) -> bool| {
+        let target = TARGETS.iter().find(|target| target.name == name).unwrap();
+        changes(&corpus(target)).take(1_000).filter(|input| is_accepted(input)).count()
+    };
+    let snapshots = accepted("snapshot", |input| restored(input).is_ok());
+    let suspended = accepted("suspended", |input| read_suspended(input).is_ok());
+    println!("of 1,000 each: {snapshots} snapshots, {suspended} suspended sessions");
+    assert!(snapshots >= 30 && suspended >= 30, "{snapshots} and {suspended} of 1,000");
 }
 
 /// Planted faults: one in a parser, and one that only operations show.
@@ -127,7 +146,7 @@ mod seeds {
     use whimbrel_proto::wire::sack::{self, EcnCounts};
     use whimbrel_proto::wire::skip::{NumberRange, RangesHead};
     use whimbrel_proto::wire::stream_end::StreamEnd;
-    use whimbrel_proto::wire::{Writer, block, close};
+    use whimbrel_proto::wire::{VARINT_MAX, Writer, block, close};
     use whimbrel_proto::{Cause, TransportConfig};
     use whimbrel_sim::pair::{End, Pair};
     use whimbrel_sim::world::TapVerdict;
@@ -272,6 +291,10 @@ mod seeds {
         seeds.extend(
             suspended().into_iter().enumerate().map(|(at, bytes)| ("suspended", format!("{at}"), bytes)),
         );
+        for (target, state) in ["snapshot", "suspended"].into_iter().zip(of_one_tag()) {
+            seeds.push((target, "counter_overflows".into(), counting_often(&state)));
+            seeds.push((target, "one_tag".into(), state));
+        }
         seeds.push(("tickets", "two".into(), tickets()));
         seeds.extend(urls().map(|(name, url)| ("url", name.to_owned(), url.into())));
         for (index, packet) in handshake().into_iter().enumerate() {
@@ -322,6 +345,46 @@ mod seeds {
         pair.run(std::time::Duration::from_secs(1));
         let left = pair.world.take_suspended(client.0, client.1).expect("the state is there").to_bytes();
         vec![left[..left.len() - 32].to_vec()]
+    }
+
+    /// Not found elsewhere in the states below.
+    const TAG: u64 = 0x1bad_cafe;
+
+    /// A list of counts of the tag, as in the states below.
+    fn counts(times: u64, messages: u64, length: u64) -> Vec<u8> {
+        bytes(|out| {
+            out.varint(times);
+            (0..times)
+                .for_each(|_| [0, TAG, messages, length].into_iter().for_each(|value| out.varint(value)));
+        })
+    }
+
+    /// A snapshot and a suspended session that have received one message of one tag.
+    fn of_one_tag() -> [Vec<u8>; 2] {
+        use whimbrel_proto::session::Outgoing;
+        use whimbrel_proto::{Service, StreamId, SuspendMode, Tag};
+
+        let mut pair = Pair::connected(1, TransportConfig::default(), "delay=10ms");
+        let message = Outgoing::new(StreamId(0), Service::ReliableSequenced, "five!".into());
+        pair.try_send(End::Server, Outgoing { tag: Some(Tag(TAG)), ..message }).expect("there is room");
+        pair.run(std::time::Duration::from_secs(1));
+        assert_eq!(pair.recv(End::Client).len(), 1);
+        let now = pair.now();
+        let snapshot = pair.session(End::Client).snapshot(now);
+        let client = pair.place(End::Client).expect("it is there");
+        pair.connection(End::Client).suspend(now, SuspendMode::Snapshot, None).expect("it can be suspended");
+        pair.run(std::time::Duration::from_secs(1));
+        let left = pair.world.take_suspended(client.0, client.1).expect("the state is there").to_bytes();
+        [snapshot, left[..left.len() - 32].to_vec()]
+    }
+
+    /// The same with 2^62 - 1 messages of the tag, listed five times: more than 64 bits hold if they are added up.
+    fn counting_often(state: &[u8]) -> Vec<u8> {
+        let once = counts(1, 1, 5);
+        let mut found = (0..state.len()).filter(|at| state[*at..].starts_with(&once));
+        let at = found.next().expect("the tag is counted");
+        assert_eq!(found.next(), None, "it is not unique");
+        [&state[..at], &counts(5, VARINT_MAX, VARINT_MAX), &state[at + once.len()..]].concat()
     }
 
     /// An export of two tickets, one with a path memory.

@@ -1,6 +1,7 @@
 //! Helpers shared by the tests of several crates. This crate is not published.
 
 pub mod counting;
+pub mod searching;
 mod skip;
 
 /// Compiles and runs the examples of the repository's README and guides. Packages that are published cannot, since

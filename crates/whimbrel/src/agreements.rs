@@ -47,21 +47,36 @@ impl AtOnce {
 }
 
 /// The key agreements that wait for the thread.
-pub(crate) struct Agreements(Mutex<Waiting>);
+pub(crate) struct Agreements(Mutex<Waiting<Agreeing>>);
 
-struct Waiting {
+struct Waiting<T> {
     at_once: AtOnce,
-    known: VecDeque<Agreeing>,
-    strangers: VecDeque<Agreeing>,
+    known: VecDeque<T>,
+    strangers: VecDeque<T>,
     /// Whether a thread is working on them.
     working: bool,
+    /// The number that the thread has made or is making.
+    made: u64,
 }
 
-impl Waiting {
+impl<T> Waiting<T> {
+    fn new() -> Self {
+        let (known, strangers) = (VecDeque::new(), VecDeque::new());
+        Self { at_once: AtOnce::new(), known, strangers, working: false, made: 0 }
+    }
+
+    /// Adds an agreement. Returns whether a thread must be started for it.
+    fn push(&mut self, known: bool, agreeing: T) -> bool {
+        let queue = if known { &mut self.known } else { &mut self.strangers };
+        queue.push_back(agreeing);
+        !std::mem::replace(&mut self.working, true)
+    }
+
     /// Returns the next agreement, known peers first. None: nothing is left to do, and the thread ends.
-    fn next(&mut self) -> Option<Agreeing> {
+    fn next(&mut self) -> Option<T> {
         let next = self.known.pop_front().or_else(|| self.strangers.pop_front());
         self.working = next.is_some();
+        self.made += u64::from(self.working);
         next
     }
 
@@ -73,8 +88,12 @@ impl Waiting {
 
 impl Agreements {
     pub(crate) fn new() -> Self {
-        let (known, strangers) = (VecDeque::new(), VecDeque::new());
-        Self(Mutex::new(Waiting { at_once: AtOnce::new(), known, strangers, working: false }))
+        Self(Mutex::new(Waiting::new()))
+    }
+
+    /// Returns how many the thread has made or is making.
+    pub(crate) fn made(&self) -> u64 {
+        lock(&self.0).made
     }
 
     /// Leaves an agreement to the thread, and starts the thread if it is not running. Gives the agreement back if the
@@ -96,9 +115,7 @@ impl Agreements {
             return None;
         }
         agreeing.detach();
-        let queue = if known { &mut waiting.known } else { &mut waiting.strangers };
-        queue.push_back(agreeing);
-        if !std::mem::replace(&mut waiting.working, true) {
+        if waiting.push(known, agreeing) {
             let (shared, door) = (Arc::clone(shared), door.clone());
             tokio::task::spawn_blocking(move || work(&shared, &door));
         }
@@ -140,5 +157,43 @@ mod tests {
         assert!((990..=1_000).contains(&flood), "{flood}");
         let mut alone = AtOnce { spent_until: None };
         assert!((0..1_000).all(|_| alone.takes(at(0))), "on one core nobody else does it");
+    }
+
+    #[test]
+    fn known_peers_go_first_and_each_kind_in_its_order() {
+        let mut waiting = Waiting::new();
+        assert!(waiting.push(false, "first stranger"), "nobody works yet");
+        for (known, name) in [(true, "friend"), (false, "second stranger"), (true, "second friend")] {
+            assert!(!waiting.push(known, name), "the thread finds it");
+        }
+        assert_eq!(waiting.next(), Some("friend"));
+        // One that comes while the thread works passes the strangers, too.
+        assert!(!waiting.push(true, "late friend"));
+        let rest: Vec<_> = std::iter::from_fn(|| waiting.next()).collect();
+        assert_eq!(rest, ["second friend", "late friend", "first stranger", "second stranger"]);
+        assert_eq!((waiting.working, waiting.made), (false, 5));
+        assert!(waiting.push(true, "next"), "the thread has ended");
+    }
+
+    #[test]
+    fn strangers_leave_room_for_known_peers() {
+        let mut waiting = Waiting::new();
+        while waiting.has_room(false) {
+            waiting.push(false, ());
+        }
+        assert_eq!(waiting.strangers.len(), MOST_STRANGERS);
+        while waiting.has_room(true) {
+            waiting.push(true, ());
+        }
+        assert_eq!(waiting.known.len(), MOST_WAITING - MOST_STRANGERS);
+        // What known peers leave is not all for strangers.
+        assert!(waiting.next().is_some());
+        assert!(waiting.has_room(true) && !waiting.has_room(false));
+        let mut waiting = Waiting::new();
+        while waiting.has_room(true) {
+            waiting.push(true, ());
+        }
+        assert_eq!(waiting.known.len(), MOST_WAITING);
+        assert!(!waiting.has_room(false));
     }
 }

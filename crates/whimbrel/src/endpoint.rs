@@ -14,6 +14,7 @@ use whimbrel_proto::handshake::ServerKey;
 use whimbrel_proto::{
     ConnectConfig, EndpointAnswer, EndpointEvent, EndpointStats, Handle, Ticket, TicketStore,
 };
+use zeroize::Zeroize;
 
 use crate::accepting::Accepting;
 use crate::address::{Opened, ToSocket, ToUrl};
@@ -123,6 +124,8 @@ impl Endpoint {
         if let Some(salt) = &config.reset_salt {
             proto.set_reset_salt(salt);
         }
+        // The configuration is kept for as long as the endpoint, which needs the salt no more.
+        config.reset_salt.zeroize();
         if config.psk.is_some() {
             proto.set_psk(config.psk.clone());
         }
@@ -172,6 +175,12 @@ impl Endpoint {
     /// Returns how many datagrams each receive loop has received ([`Config::receive_loops`]).
     pub fn received_by_loop(&self) -> Vec<u64> {
         self.shared.received.iter().map(|count| count.load(Ordering::Relaxed)).collect()
+    }
+
+    /// Returns how many key agreements of connecting clients were made outside the receive loops. Where there is more
+    /// than one core, a loop makes a few at a time itself and leaves the rest of a flood to another thread.
+    pub fn agreements_off_loop(&self) -> u64 {
+        self.shared.agreements.made()
     }
 
     /// Connects to `whimbrel://KEY@host:port` and waits for the handshake. If the host has several addresses, another

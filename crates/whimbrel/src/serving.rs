@@ -37,7 +37,7 @@ pub(crate) struct Company {
 }
 
 impl Company {
-    fn note(&self, now: Time) {
+    pub(crate) fn note(&self, now: Time) {
         self.until.store((now + QUIET).as_nanos(), Ordering::Relaxed);
     }
 

@@ -664,6 +664,34 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_turn_to_send_is_short_in_company_and_long_alone() {
+        let mut config = crate::Config::default();
+        // Neither pacing nor probes for a larger packet shorten a batch.
+        config.transport.congestion = whimbrel_proto::congestion::Congestion::Fixed { bytes_per_s: 10 << 30 };
+        config.transport.max_udp_payload = 1200;
+        let (_server, _client, near, _far) = crate::testing::pair_with(config).await;
+        let shared = &near.shared;
+        while !matches!(shared.drive_some(), Drive::Idle) {}
+        let message = Outgoing::new(StreamId(0), crate::Service::ReliableSequenced, vec![7; 4 << 20].into());
+        shared.lock().connection.session().send(shared.clock.now(), message).unwrap();
+        let sent = || near.stats().connection.total.sent_packets;
+        let in_a_call = {
+            let (mut state, segments) = (shared.lock(), shared.endpoint.socket().max_gso_segments());
+            let transmit = state.connection.poll_transmit(shared.clock.now(), &mut Vec::new(), segments);
+            let transmit = transmit.unwrap();
+            transmit.size.div_ceil(transmit.segment_size.unwrap_or(transmit.size)) as u64
+        };
+        let turn = || {
+            let before = sent();
+            assert!(matches!(shared.drive_some(), Drive::More), "there is more to send");
+            sent() - before
+        };
+        assert_eq!(turn(), u64::from(CALLS_ALONE) * in_a_call);
+        shared.endpoint.company.note(shared.clock.now() + Duration::from_secs(3600));
+        assert_eq!(turn(), u64::from(CALLS) * in_a_call);
+    }
+
+    #[tokio::test]
     async fn what_send_many_queued_before_an_error_does_not_wait_for_other_news() {
         let (_server, _client, near, far) = crate::testing::pair().await;
         let is_driver_coming = || near.shared.lock().scheduled;

@@ -5,12 +5,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use snow::HandshakeState;
 use zeroize::Zeroizing;
 
 use super::clear::PongPacket;
 use super::client::hash;
-use super::noise::{MESSAGE_2_OVERHEAD, Pattern, split};
+use super::noise::{MESSAGE_2_OVERHEAD, Noise, Pattern, split};
 use super::params::{Params, Secrets};
 use super::server::{Asked, Refusal};
 use crate::crypto::{
@@ -153,7 +152,7 @@ pub struct Accepted {
     ping_len: usize,
     /// The handshake hash before message 1, which the proof of RESUME covers.
     first_hash: [u8; 32],
-    noise: HandshakeState,
+    noise: Noise,
 }
 
 debug_only!(Accepted { client_id, server_id, client_key, params, aead });

@@ -12,7 +12,7 @@ use super::clear::{
     LONGEST_PASS, NOBODY, PING_LEN, Pass, PingPacket, PongPacket, Syn, SynAckPacket, VERSION, prologue,
     ticket_prologue,
 };
-use super::noise::{MESSAGE_1_OVERHEAD, Pattern, split};
+use super::noise::{MESSAGE_1_OVERHEAD, Noise, Pattern, split};
 use super::params::{Params, Secrets};
 use crate::crypto::{Aead, Claim, EarlySeal, Identity, Keys, Offer, PublicKey, Secret, TicketJar};
 use crate::debug_only::debug_only;
@@ -192,7 +192,7 @@ struct Invitation {
 struct Attempt {
     server_id: ConnectionId,
     server_key: PublicKey,
-    noise: HandshakeState,
+    noise: Noise,
 }
 
 impl ClientHandshake {

@@ -3,6 +3,7 @@
 //!
 //! All randomness is passed in: 32 bytes for the one ephemeral key of a handshake.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use aws_lc_rs::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
@@ -47,8 +48,9 @@ impl Pattern {
         server: &PublicKey,
         prologue: &[u8; 32],
         ephemeral: [u8; 32],
-    ) -> Result<HandshakeState, Error> {
-        self.builder(identity, prologue, ephemeral)?.remote_public_key(server.as_bytes())?.build_initiator()
+    ) -> Result<Noise, Error> {
+        let builder = self.builder(identity, prologue, ephemeral)?.remote_public_key(server.as_bytes())?;
+        builder.build_initiator().map(Noise::new)
     }
 
     /// Builds the server's side. `ephemeral` is 32 random bytes used nowhere else.
@@ -57,8 +59,8 @@ impl Pattern {
         identity: &Identity,
         prologue: &[u8; 32],
         ephemeral: [u8; 32],
-    ) -> Result<HandshakeState, Error> {
-        self.builder(identity, prologue, ephemeral)?.build_responder()
+    ) -> Result<Noise, Error> {
+        self.builder(identity, prologue, ephemeral)?.build_responder().map(Noise::new)
     }
 
     fn builder<'a>(
@@ -73,9 +75,44 @@ impl Pattern {
             .local_private_key(identity.secret())?
             .prologue(prologue)?;
         match &self.psk {
-            Some(psk) => builder.psk(2, psk.bytes()),
+            Some(psk) => builder.psk(PSK_PLACE, psk.bytes()),
             None => Ok(builder),
         }
+    }
+}
+
+/// The place of the pre-shared key in `psk2`.
+const PSK_PLACE: u8 = 2;
+
+/// A handshake in progress. Snow does not wipe its copy of the pre-shared key, so this does when it is dropped. In a
+/// box, since each move of the state would leave a copy behind.
+pub(super) struct Noise(Box<HandshakeState>);
+
+impl Noise {
+    fn new(state: HandshakeState) -> Self {
+        Self(Box::new(state))
+    }
+}
+
+impl Deref for Noise {
+    type Target = HandshakeState;
+
+    fn deref(&self) -> &HandshakeState {
+        &self.0
+    }
+}
+
+impl DerefMut for Noise {
+    fn deref_mut(&mut self) -> &mut HandshakeState {
+        &mut self.0
+    }
+}
+
+impl Drop for Noise {
+    fn drop(&mut self) {
+        self.0.set_psk(PSK_PLACE.into(), &[0; 32]).ok();
+        // Without a reader the compiler could leave the write out.
+        std::hint::black_box(&self.0);
     }
 }
 

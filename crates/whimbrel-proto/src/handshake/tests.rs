@@ -275,6 +275,50 @@ fn spoilt_packets_fail_and_the_genuine_ones_still_work() {
     );
 }
 
+/// Forward secrecy. The thief has the static keys of both ends, even the server's key for cookies, and all that was
+/// sent. Only the ephemeral keys are missing, and with them everything opens.
+#[test]
+fn packets_recorded_before_stay_sealed_for_a_thief_of_all_static_keys() {
+    let sealed = |seal: &SealKey| {
+        let mut packet = b"blocks".to_vec();
+        let tag = seal.seal(PathId(0), 1, b"head", &mut packet);
+        packet.extend_from_slice(&tag);
+        packet
+    };
+    let opens =
+        |open: &OpenKey, packet: &[u8]| open.open(PathId(0), 1, b"head", &mut packet.to_vec()).is_some();
+    let ping_of = |client: &mut ClientHandshake, syn_ack: &[u8]| {
+        client.handle_syn_ack(syn_ack).unwrap();
+        client.ping(&Params::default(), PING_LEN, &mut |out| out.bytes(b"first")).unwrap().packet
+    };
+    let mut world = World::plain();
+    let mut client = world.begin(world.config());
+    let syn_ack = world.syn(&client.syn()).unwrap();
+    let ping = ping_of(&mut client, &syn_ack);
+    let server = finish(world.accept(&ping));
+    let client = client.handle_pong(&server.pong).unwrap();
+    let (from_client, from_server) = (sealed(&client.keys.seal), sealed(&server.keys.seal));
+
+    for knows_ephemeral_keys in [true, false] {
+        let mut thief = World::plain();
+        let mut as_client = thief.begin(thief.config());
+        if !knows_ephemeral_keys {
+            thief.rng = ChaCha20Rng::seed_from_u64(99);
+            as_client = thief.begin(thief.config());
+        }
+        // Early data is sealed to the server's static key alone.
+        let accepted = thief.accept(&ping);
+        assert_eq!(accepted.blocks, "first");
+        let keys = finish(accepted).keys;
+        assert_eq!(opens(&keys.open, &from_client), knows_ephemeral_keys);
+        assert_eq!(sealed(&keys.seal) == from_server, knows_ephemeral_keys);
+        ping_of(&mut as_client, &syn_ack);
+        let established = as_client.handle_pong(&server.pong);
+        let opened = established.is_ok_and(|client| opens(&client.keys.open, &from_server));
+        assert_eq!(opened, knows_ephemeral_keys);
+    }
+}
+
 #[test]
 fn replays_change_nothing() {
     let mut world = World::plain();

@@ -527,6 +527,11 @@ impl Session {
         Ok(())
     }
 
+    /// Returns the messages and bytes that wait to be sent.
+    pub(crate) fn queued(&self) -> (usize, u64) {
+        (self.outbox.messages(), self.outbox.bytes())
+    }
+
     /// Returns the session's counters.
     pub fn stats(&self) -> SessionStats {
         SessionStats {
@@ -555,6 +560,9 @@ impl Session {
                 if let Some(stream) = self.streams.find(id).and_then(|slot| self.streams.at_mut(slot)) {
                     stream.readable_told = false;
                 }
+            }
+            SessionEvent::ReaderStalled { .. } | SessionEvent::SendBlocked(_) => {
+                self.account.stalls.on_taken(&event);
             }
             _ => {}
         }

@@ -9,12 +9,16 @@ use std::io::{self, Read, Seek, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use zeroize::Zeroizing;
+
 use super::file::{digits, parse_digits};
 use crate::notice::Notice;
 use crate::private_file::{private, shut};
 
 /// The prefix of the line; 64 hexadecimal digits follow.
 const PREFIX: &str = "whimbrel-reset-salt ";
+/// The length of the line.
+const LENGTH: usize = PREFIX.len() + 64 + 1;
 
 /// The salt for listening with this key at this address, before it is known whether the address can be used.
 pub(crate) struct ResetSalt {
@@ -87,19 +91,22 @@ fn take(path: &Path) -> io::Result<Taken> {
 }
 
 fn read_or_make(file: &mut File) -> io::Result<[u8; 32]> {
-    let mut text = String::new();
+    // With room to spare, because a buffer that grows leaves copies behind.
+    let mut text = Zeroizing::new(String::with_capacity(2 * LENGTH));
     file.read_to_string(&mut text)?;
     if let Some(salt) = text.strip_prefix(PREFIX).and_then(|rest| parse_digits(rest.trim_end())) {
         return Ok(*salt);
     }
     // A file that was cut off while being written is rewritten; any other content is left alone.
-    if !text.starts_with(PREFIX) && !PREFIX.starts_with(&text) {
+    if !text.starts_with(PREFIX) && !PREFIX.starts_with(&**text) {
         return Err(io::Error::other("it holds something else: remove it"));
     }
     let salt = *whimbrel::new_identity().secret();
     file.rewind()?;
     file.set_len(0)?;
-    file.write_all(format!("{PREFIX}{}\n", *digits(&salt)).as_bytes())?;
+    let mut line = Zeroizing::new(String::with_capacity(LENGTH));
+    [PREFIX, &digits(&salt), "\n"].into_iter().for_each(|part| line.push_str(part));
+    file.write_all(line.as_bytes())?;
     file.sync_all()?;
     Ok(salt)
 }

@@ -1,12 +1,13 @@
 //! Peers with valid keys make the server hold all the memory that it has for peers, in fragments of messages that are
-//! never completed, so that connections of others would be closed for lack of memory.
+//! never completed, so that connections of others would be closed for lack of memory. Or many peers are served so well
+//! that each of them wants a wide window.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use whimbrel_proto::session::Outgoing;
+use whimbrel_proto::session::{Outgoing, Read, StreamKind};
 use whimbrel_proto::wire::Writer;
 use whimbrel_proto::wire::data::{self, DataHead, Extras, Length};
 use whimbrel_proto::{CloseReason, Event, Handle, ListenConfig, Service, StreamId, TransportConfig};
@@ -26,7 +27,11 @@ fn world() -> World {
 
 /// Adds a client in the network with this number.
 fn client(world: &mut World, network: usize) -> usize {
-    let link = || "delay=10ms,rate=100mbit".parse().unwrap();
+    client_over(world, network, "delay=10ms,rate=100mbit")
+}
+
+fn client_over(world: &mut World, network: usize, link: &str) -> usize {
+    let link = || link.parse().unwrap();
     let node = world.add_client(TransportConfig::default(), link(), link());
     for _ in 0..network {
         world.rebind_address(node);
@@ -188,4 +193,57 @@ fn one_network_cannot_hold_all_memory_of_an_open_listener() {
     println!("{hoarders} keys, {} of {} KiB", memory.used() / KIB, BUDGET / KIB);
     assert!(memory.used() > BUDGET / 5 && memory.used() <= BUDGET / 3 + STEP, "{}", memory.used());
     assert_eq!(serve(&mut world, honest, ends, 4 << 20), (true, None));
+}
+
+/// Each of these clients could use a wide window, and all of them together could use several times the budget.
+#[test]
+fn windows_of_all_peers_stay_within_the_credit_budget_and_all_of_them_move() {
+    const CREDIT: u64 = 8 << 20;
+    const CLIENTS: usize = 40;
+    const LINK: &str = "delay=300ms,rate=10mbit,queue=1s";
+
+    let mut transport = TransportConfig::default();
+    transport.credit_budget = CREDIT;
+    let mut world = World::new(3, transport, ListenConfig::default());
+    // Each in a network of its own, since one network does not get all of the budget.
+    let nodes: Vec<usize> = (0..CLIENTS).map(|network| client_over(&mut world, network, LINK)).collect();
+    let near: Vec<Handle> = nodes.iter().map(|node| world.connect(*node)).collect();
+    world.run(3 * SECOND);
+    let far: Vec<Handle> = (0..CLIENTS).map(|_| world.accept().unwrap()).collect();
+    let streams: Vec<StreamId> = nodes
+        .iter()
+        .zip(&near)
+        .map(|(node, near)| {
+            world.peer(*node, *near).connection.session().open_stream(StreamKind::Bytes).unwrap()
+        })
+        .collect();
+    let credit = world.endpoint(SERVER).budgets().credit.clone();
+    let (mut most, mut read) = (0, vec![0; CLIENTS]);
+    let mut serve = |world: &mut World, seconds: u64| {
+        let before = read.clone();
+        let end = world.now() + Duration::from_secs(seconds);
+        while world.now() < end {
+            let now = world.now();
+            for client in 0..CLIENTS {
+                let near = &mut world.peer(nodes[client], near[client]).connection;
+                while near.session().write(now, streams[client], vec![7; 64 << 10].into()).unwrap() > 0 {}
+                let far = &mut world.peer(SERVER, far[client]).connection;
+                for stream in far.session_ref().byte_streams() {
+                    while let Ok(Read::Data(data)) = far.session().read(stream, 64 << 10) {
+                        read[client] += data.len();
+                    }
+                }
+            }
+            world.run(Duration::from_millis(20));
+            most = most.max(credit.used());
+            assert!(credit.used() <= CREDIT, "{} KiB", credit.used() / KIB);
+        }
+        read.iter().zip(before).map(|(now, before)| now - before).collect::<Vec<usize>>()
+    };
+    serve(&mut world, 20);
+    let read = serve(&mut world, 6);
+    println!("at most {} of {} KiB; read in 6 s: {read:?}", most / KIB, CREDIT / KIB);
+    assert!(most > CREDIT / 2, "{} KiB: nobody was short of credit", most / KIB);
+    // The least share of a stream, once a round trip.
+    assert!(read.iter().all(|read| *read > 9 * (64 << 10)), "{read:?}");
 }

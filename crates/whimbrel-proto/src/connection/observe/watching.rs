@@ -30,8 +30,8 @@ impl Connection {
     pub(in crate::connection) fn next_quality_check(&self) -> Option<Time> {
         let watch = self.figures.watch.as_ref().filter(|watch| !watch.thresholds.is_empty())?;
         let of_queue = |threshold: &Threshold| matches!(threshold.quality, Quality::Queue(_));
-        let waits = self.session.stats().queue_messages > 0
-            || watch.above.iter().any(|(_, threshold)| of_queue(threshold));
+        let waits =
+            self.session.queued().0 > 0 || watch.above.iter().any(|(_, threshold)| of_queue(threshold));
         (waits && watch.thresholds.iter().any(of_queue)).then_some(watch.next)
     }
 
@@ -39,7 +39,7 @@ impl Connection {
     pub(in crate::connection) fn check_quality(&mut self, now: Time) {
         let Some(watch) = self.figures.watch.as_mut().filter(|watch| watch.is_due(now)) else { return };
         watch.next = now + INTERVAL;
-        let queue = Quality::Queue(self.session.stats().queue_bytes);
+        let queue = Quality::Queue(self.session.queued().1);
         let events = &mut self.events;
         let mut tell = |change| events.push_back(Event::Quality(change));
         watch.look(PathId::FIRST, &[queue], &mut tell);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::stalls::{PATIENCE, StreamCredit, Whose};
+use super::stalls::{StreamCredit, Whose};
 use crate::Time;
 use crate::session::content::Content;
 use crate::session::message::{DomainKey, SessionEvent};
@@ -36,8 +36,7 @@ impl Session {
 
     /// Returns the number of streams that stand still because of this reader.
     pub(in crate::session) fn stalled(&self, reader: Whose) -> u64 {
-        let of_theirs = self.account.stalls.0.iter().filter(|stall| stall.reader == reader);
-        of_theirs.filter(|stall| self.is_stalled(stall.key, reader)).count() as u64
+        self.account.stalls.of(reader).filter(|key| self.is_stalled(*key, reader)).count() as u64
     }
 
     fn is_stalled(&self, key: DomainKey, reader: Whose) -> bool {
@@ -66,16 +65,15 @@ impl Session {
         if self.account.stalls.next().is_none_or(|at| at > now) {
             return;
         }
-        let mut stalls = std::mem::take(&mut self.account.stalls);
-        stalls.0.retain(|stall| stall.tell > now || self.is_stalled(stall.key, stall.reader));
-        for stall in stalls.0.iter_mut().filter(|stall| stall.tell <= now) {
-            let waits = stall.reader == Whose::Ours && !self.is_readable(stall.key);
-            stall.tell = if waits { now + PATIENCE } else { Time::MAX };
-            if !waits {
-                self.tell_stall(stall.key, stall.reader);
+        for (key, reader) in self.account.stalls.take_due(now) {
+            if !self.is_stalled(key, reader) {
+                self.account.stalls.end(key, reader);
+            } else if reader == Whose::Ours && !self.is_readable(key) {
+                self.account.stalls.postpone(now, (key, reader));
+            } else {
+                self.tell_stall(key, reader);
             }
         }
-        self.account.stalls = stalls;
     }
 
     fn tell_stall(&mut self, key: DomainKey, reader: Whose) {
@@ -86,7 +84,7 @@ impl Session {
             }
             Whose::Peers => SessionEvent::SendBlocked(stream.id),
         };
-        if !self.accounting.events.contains(&event) {
+        if self.account.stalls.on_told(&event) {
             self.accounting.events.push_back(event);
         }
     }

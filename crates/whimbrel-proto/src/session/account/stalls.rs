@@ -1,43 +1,69 @@
 //! Streams that stand still for want of credit, and when each is reported.
 
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::session::message::DomainKey;
+use crate::session::message::{DomainKey, SessionEvent};
 use crate::{StreamId, Time};
 
 /// How long a stream must stand still to count as stalled.
-pub(in crate::session) const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Whose reader holds the stream up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::session) enum Whose {
     Ours,
     Peers,
 }
 
+/// A stream, and whose reader holds it up.
+type Who = (DomainKey, Whose);
+
 #[derive(Clone, Copy, Debug)]
-pub(in crate::session) struct Stall {
-    pub(in crate::session) key: DomainKey,
-    pub(in crate::session) reader: Whose,
-    pub(in crate::session) since: Time,
-    /// When to report it. `Time::MAX` once that was done.
-    pub(in crate::session) tell: Time,
+struct Stall {
+    since: Time,
+    /// Its place in the order in which stalls began.
+    turn: u64,
+    /// When to report it. None: that was done.
+    tell: Option<Time>,
 }
 
-/// The streams that stand still, each with the end whose reader holds it up.
+/// The streams that stand still, each with the end whose reader holds it up. A peer can make every stream stand still,
+/// so work for one of them must not look at the others.
 #[derive(Debug, Default)]
-pub(in crate::session) struct Stalls(pub(in crate::session) Vec<Stall>);
+pub(in crate::session) struct Stalls(
+    /// In a box, since in most sessions no stream ever stands still.
+    Option<Box<Standing>>,
+);
+
+#[derive(Debug, Default)]
+struct Standing {
+    all: BTreeMap<Who, Stall>,
+    /// Those to be reported, by time and turn.
+    due: BTreeMap<(Time, u64), Who>,
+    /// The number of stalls that have begun.
+    begun: u64,
+    /// The reports that the application has not taken yet.
+    untaken: BTreeSet<(StreamId, Option<u64>)>,
+}
 
 impl Stalls {
     pub(in crate::session) fn begin(&mut self, now: Time, key: DomainKey, reader: Whose) {
-        if self.since(key, reader).is_none() {
-            self.0.push(Stall { key, reader, since: now, tell: now + PATIENCE });
+        let standing = self.0.get_or_insert_default();
+        if let Entry::Vacant(place) = standing.all.entry((key, reader)) {
+            let (tell, turn) = (now + PATIENCE, standing.begun);
+            place.insert(Stall { since: now, turn, tell: Some(tell) });
+            standing.due.insert((tell, turn), (key, reader));
+            standing.begun += 1;
         }
     }
 
+    #[inline]
     pub(in crate::session) fn end(&mut self, key: DomainKey, reader: Whose) {
-        if !self.0.is_empty() {
-            self.0.retain(|stall| (stall.key, stall.reader) != (key, reader));
+        let Some(standing) = &mut self.0 else { return };
+        if let Some(Stall { turn, tell: Some(tell), .. }) = standing.all.remove(&(key, reader)) {
+            standing.due.remove(&(tell, turn));
         }
     }
 
@@ -48,16 +74,67 @@ impl Stalls {
     }
 
     pub(in crate::session) fn since(&self, key: DomainKey, reader: Whose) -> Option<Time> {
-        let found = self.0.iter().find(|stall| (stall.key, stall.reader) == (key, reader));
-        found.map(|stall| stall.since)
+        self.0.as_ref()?.all.get(&(key, reader)).map(|stall| stall.since)
     }
 
+    /// Returns the streams that stand still because of this reader.
+    pub(in crate::session) fn of(&self, reader: Whose) -> impl Iterator<Item = DomainKey> {
+        let all = self.0.iter().flat_map(|standing| standing.all.keys());
+        all.filter(move |(_, whose)| *whose == reader).map(|(key, _)| *key)
+    }
+
+    #[inline]
     pub(in crate::session) fn next(&self) -> Option<Time> {
-        self.0.iter().map(|stall| stall.tell).filter(|at| *at < Time::MAX).min()
+        let ((at, _), _) = self.0.as_ref()?.due.first_key_value()?;
+        Some(*at)
+    }
+
+    /// Takes those that are to be reported now, in the order in which they began.
+    pub(in crate::session) fn take_due(&mut self, now: Time) -> Vec<Who> {
+        let Some(standing) = &mut self.0 else { return Vec::new() };
+        let mut due = Vec::new();
+        while let Some(first) = standing.due.first_entry().filter(|first| first.key().0 <= now) {
+            let ((_, turn), who) = first.remove_entry();
+            due.push((turn, who));
+            if let Some(stall) = standing.all.get_mut(&who) {
+                stall.tell = None;
+            }
+        }
+        due.sort_unstable();
+        due.into_iter().map(|(_, who)| who).collect()
+    }
+
+    /// Postpones the report of one that was due.
+    pub(in crate::session) fn postpone(&mut self, now: Time, who: Who) {
+        let Some(standing) = &mut self.0 else { return };
+        if let Some(stall) = standing.all.get_mut(&who) {
+            stall.tell = Some(now + PATIENCE);
+            standing.due.insert((now + PATIENCE, stall.turn), who);
+        }
+    }
+
+    /// Notes that a report is handed to the application. Returns false if the same one still waits there.
+    pub(in crate::session) fn on_told(&mut self, event: &SessionEvent) -> bool {
+        report_of(event).is_none_or(|report| self.0.get_or_insert_default().untaken.insert(report))
+    }
+
+    /// Handles that the application has taken a report.
+    pub(in crate::session) fn on_taken(&mut self, event: &SessionEvent) {
+        if let (Some(standing), Some(report)) = (&mut self.0, report_of(event)) {
+            standing.untaken.remove(&report);
+        }
     }
 
     pub(in crate::session) fn clear(&mut self) {
-        self.0 = Vec::new();
+        self.0 = None;
+    }
+}
+
+fn report_of(event: &SessionEvent) -> Option<(StreamId, Option<u64>)> {
+    match event {
+        SessionEvent::ReaderStalled { stream, unread } => Some((*stream, Some(*unread))),
+        SessionEvent::SendBlocked(stream) => Some((*stream, None)),
+        _ => None,
     }
 }
 

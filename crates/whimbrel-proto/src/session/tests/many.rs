@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::super::*;
 use super::hostile::*;
+use crate::wire::credit::Grant;
 use crate::wire::data::{self, DataHead};
 use crate::wire::skip::{NumberRange, RangesHead};
 use crate::wire::stream_end::StreamEnd;
@@ -121,4 +122,38 @@ fn regression_opening_a_stream_does_not_look_at_what_is_sent_on_all() {
         assert_eq!(session.write(Time::ZERO, id, "x".into()), Ok(1));
         assert_eq!(session.poll_timeout(), None);
     }
+}
+
+/// A grant, a timer and a report of one stream without credit searched all of them.
+#[test]
+fn regression_a_stream_without_credit_is_not_looked_for_among_all_that_have_none() {
+    let config = SessionConfig { send_queue_messages: 2 * STREAMS as usize, ..SessionConfig::default() };
+    let mut session = Session::new(Side::Server, config);
+    session.set_peer_limits(PeerLimits { max_streams: 2 * STREAMS, ..PeerLimits::default() });
+    let all_credit = bytes::Bytes::from(vec![7; (DEFAULT_SHARE - MESSAGE_CHARGE) as usize]);
+    let (mut packet, mut carried) = (Vec::new(), Vec::new());
+    let mut ids = Vec::new();
+    for _ in 0..STREAMS {
+        let id = session.open_stream(StreamKind::Messages).unwrap();
+        for payload in [all_credit.clone(), "x".into()] {
+            session.send(Time::ZERO, Outgoing::new(id, Service::ReliableSequenced, payload)).unwrap();
+        }
+        packet.clear();
+        session.fill(Time::ZERO, &mut Writer::new(&mut packet, 70_000), &mut carried, 0);
+        assert!(session.poll_timeout().is_some());
+        ids.push(id);
+    }
+    let later = Time::ZERO + Duration::from_secs(1);
+    session.handle_timeout(later);
+    let events: Vec<_> = std::iter::from_fn(|| session.poll_event()).collect();
+    assert!(events.into_iter().eq(ids.iter().map(|id| SessionEvent::SendBlocked(*id))));
+    let credit = session.stream_credit(later);
+    assert_eq!(credit.iter().filter(|credit| credit.blocked_for.is_some()).count() as u64, STREAMS);
+    for id in &ids {
+        let mut packet = Vec::new();
+        Grant::StreamData { stream: id.0, limit: 2 * DEFAULT_SHARE }
+            .write(&mut Writer::new(&mut packet, 100));
+        feed(&mut session, packet).unwrap();
+    }
+    assert_eq!((session.stats().blocked_streams, session.poll_timeout()), (0, None));
 }

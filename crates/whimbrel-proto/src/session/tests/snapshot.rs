@@ -7,7 +7,8 @@ use proptest::prelude::*;
 
 use super::super::*;
 use super::pipe::*;
-use crate::{Service, StreamId, Tag, Time};
+use crate::wire::{VARINT_MAX, Writer};
+use crate::{Service, Side, StreamId, Tag, Time};
 
 /// Returns the snapshot of a session in the middle of everything.
 fn busy(seed: u64) -> Vec<u8> {
@@ -123,6 +124,32 @@ fn what_was_read_and_not_taken_waits_again() {
     assert_eq!(pipe.recv_all(1).iter().map(number_of).collect::<Vec<_>>(), [0, 1, 2]);
     pipe.settle();
     pipe.assert_credit_agrees();
+}
+
+/// Counts of a tag that was listed several times were added up, and no longer fitted into 64 bits.
+#[test]
+fn regression_a_tag_that_is_counted_twice_is_refused() {
+    /// Not found elsewhere in the snapshot.
+    const TAG: u64 = 0x1bad_cafe;
+    let listed = |count: u64| {
+        let mut list = Vec::new();
+        let mut out = Writer::new(&mut list, usize::MAX);
+        out.varint(count);
+        (0..count).for_each(|_| [0, TAG, VARINT_MAX, VARINT_MAX].into_iter().for_each(|it| out.varint(it)));
+        list
+    };
+    let mut session = Session::new(Side::Server, SessionConfig::default());
+    assert!(session.incoming.received_tags.restore(0, TAG, (VARINT_MAX, VARINT_MAX)));
+    let (written, once) = (session.snapshot(Time::ZERO), listed(1));
+    let at = written.windows(once.len()).position(|part| part == once).unwrap();
+    let with = |list: Vec<u8>| {
+        let bytes = [&written[..at], &list, &written[at + once.len()..]].concat();
+        Session::restore(Time::ZERO, Duration::ZERO, bytes.into())
+    };
+    assert_eq!(with(once.clone()).unwrap().tag_stats()[0].received, VARINT_MAX);
+    for count in [2, 5] {
+        assert!(matches!(with(listed(count)), Err(SnapshotError::Corrupt(_))), "{count} times");
+    }
 }
 
 proptest! {
