@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
-use snow::HandshakeState;
 
 use super::agreement::{Agreement, PingAsked, Proof};
 use super::clear::{PingPacket, SynAckPacket, prologue};
-use super::noise::Pattern;
+use super::noise::{Noise, Pattern};
 use super::{Accepted, ClientConfig, ClientHandshake, ServerKey};
 use crate::crypto::{Identity, ResetToken, Secret};
 use crate::{ConnectionId, Time};
@@ -74,7 +73,7 @@ impl Captured {
     }
 
     /// The client's Noise after it has written message 1, which comes out the same.
-    fn noise_after_ping(&self) -> HandshakeState {
+    fn noise_after_ping(&self) -> Noise {
         let (pattern, prologue) = (Pattern::new(None), self.prologue());
         let sent = PingPacket::parse(&self.ping).unwrap().noise;
         let (mut payload, mut message) = (vec![0; sent.len()], vec![0; sent.len()]);

@@ -358,7 +358,7 @@ impl ClientHandshake {
         &mut self,
         server_id: ConnectionId,
         server_key: PublicKey,
-        noise: HandshakeState,
+        noise: Noise,
     ) {
         self.attempts = [Attempt { server_id, server_key, noise }].into();
     }
