@@ -73,3 +73,16 @@ async fn another_user_is_refused_even_if_the_file_lets_them_connect() {
     let stopped = tokio::time::timeout(std::time::Duration::from_millis(50), service.next()).await;
     assert!(stopped.is_err(), "{stopped:?}");
 }
+
+#[tokio::test]
+async fn regression_a_service_that_ends_leaves_the_socket_of_another_that_started_with_it() {
+    let control = place("twins");
+    let first = service(&control, "first").await;
+    // Two that start at once both find no service that answers, and the second replaces the socket of the first.
+    fs::remove_file(&control).unwrap();
+    let second = service(&control, "second").await;
+    drop(first);
+    assert_eq!(answering(&control).await, "second");
+    drop(second);
+    assert!(!control.exists(), "its own");
+}

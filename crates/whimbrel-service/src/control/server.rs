@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 #[cfg(target_os = "linux")]
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,9 +35,12 @@ const ROOT: u32 = 0;
 #[cfg(target_os = "linux")]
 const BACKLOG: i32 = 128;
 
-/// A bound control socket. Dropping it removes its file.
+/// A bound control socket. Dropping it removes its file, unless another process has replaced that.
 pub(crate) struct ControlServer {
     path: PathBuf,
+    file: FileId,
+    /// While the socket is open, no other file has its `FileId`.
+    _listener: Arc<UnixListener>,
     task: JoinHandle<()>,
 }
 
@@ -52,22 +55,38 @@ impl ControlServer {
             return Err(ServiceError::ControlInUse(path));
         }
         let own = own_user().map_err(failed)?;
-        let listener = bind_private(&path).map_err(failed)?;
-        let task = tokio::spawn(accept(listener, own, subject, commands));
-        Ok(Self { path, task })
+        let (listener, file) = bind_private(&path).map_err(failed)?;
+        let listener = Arc::new(listener);
+        let task = tokio::spawn(accept(Arc::clone(&listener), own, subject, commands));
+        Ok(Self { path, file, _listener: listener, task })
     }
 }
 
 impl Drop for ControlServer {
     fn drop(&mut self) {
         self.task.abort();
-        // The file may be gone already.
-        std::fs::remove_file(&self.path).ok();
+        // Of two services that start at once on one path, the second replaces the first one's file. It would be out
+        // of reach if the first took the file along.
+        if FileId::of(&self.path).is_ok_and(|found| found == self.file) {
+            // The file may be gone already.
+            std::fs::remove_file(&self.path).ok();
+        }
+    }
+}
+
+/// What tells a file from another one that has its name later: the device and the number of its inode.
+#[derive(PartialEq, Eq)]
+struct FileId(u64, u64);
+
+impl FileId {
+    fn of(path: &Path) -> io::Result<Self> {
+        let found = std::fs::symlink_metadata(path)?;
+        Ok(Self(found.dev(), found.ino()))
     }
 }
 
 /// Binds a socket that no other user can connect to at any time: it gets its final name only once its mode is set.
-fn bind_private(path: &Path) -> io::Result<UnixListener> {
+fn bind_private(path: &Path) -> io::Result<(UnixListener, FileId)> {
     match std::fs::symlink_metadata(path) {
         // A killed process has left this socket behind.
         Ok(metadata) if metadata.file_type().is_socket() => std::fs::remove_file(path)?,
@@ -77,11 +96,12 @@ fn bind_private(path: &Path) -> io::Result<UnixListener> {
     let draft = path.with_extension(format!("new-{}", std::process::id()));
     let listener = bind_shut(&draft)?;
     let named = std::fs::set_permissions(&draft, std::fs::Permissions::from_mode(PRIVATE))
-        .and_then(|()| std::fs::rename(&draft, path));
+        .and_then(|()| FileId::of(&draft))
+        .and_then(|file| std::fs::rename(&draft, path).map(|()| file));
     if named.is_err() {
         std::fs::remove_file(&draft).ok();
     }
-    named.map(|()| listener)
+    named.map(|file| (listener, file))
 }
 
 /// Binds a socket whose file has its mode from the beginning: others see its name in the folder at once, and whoever
@@ -118,7 +138,12 @@ fn may_ask(user: u32, own: u32) -> bool {
     user == own || user == ROOT
 }
 
-async fn accept(listener: UnixListener, own: u32, subject: Arc<Subject>, commands: mpsc::Sender<Command>) {
+async fn accept(
+    listener: Arc<UnixListener>,
+    own: u32,
+    subject: Arc<Subject>,
+    commands: mpsc::Sender<Command>,
+) {
     let room = Arc::new(Semaphore::new(CLIENTS));
     loop {
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
@@ -214,8 +239,6 @@ fn line(answer: &Answer) -> io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::MetadataExt;
-
     use super::*;
 
     #[cfg(target_os = "linux")]
